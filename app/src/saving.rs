@@ -2,6 +2,9 @@
 
 use std::time::Instant;
 
+/// The usual pause between two states.
+pub const SAVE_EVERY_SECONDS: f64 = 30.0;
+
 /// Most of the time that saving takes, as one part of so many.
 const ONE_PART_OF: f64 = 20.0;
 

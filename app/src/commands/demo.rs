@@ -1,24 +1,20 @@
 //! `squall demo`: the whole path on a small synthetic run, from files to a report.
 
-use crate::commands::box_files::BoxFormats;
-use crate::commands::events::{Events, MIN_CONFIDENCE};
+use crate::commands::events::Events;
 use crate::commands::infer::Infer;
 use crate::commands::label::Label;
 use crate::commands::report::Report;
 use crate::commands::score::{Score, Scores};
 use crate::commands::simulate::Simulate;
 use crate::commands::stage::Stage;
-use crate::commands::tags::Tags;
 use crate::commands::train::Train;
 use crate::failure::Advice;
 use crate::plan::{duration, peak_memory};
 use crate::{device, output};
 use clap::Args;
 use serde::Serialize;
-use squall_climate::report::MovieOptions;
 use squall_data::Class;
-use squall_data::synthetic::Scenario;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// Run the whole path on small synthetic runs, in minutes; ends with scores and a report.
@@ -63,122 +59,130 @@ struct DemoSummary {
     report: PathBuf,
 }
 
+/// A run of the demo: what it is called, and what was simulated.
+struct Run {
+    name: &'static str,
+    days: f64,
+    start: &'static str,
+    seed: u64,
+}
+
+/// Masks of the unseen run, and the folder of their events.
+const SOURCES: [(&str, &str); 2] = [
+    ("unseen-labels", "heuristic-events"),
+    ("unseen-masks", "network-events"),
+];
+
 impl Demo {
     /// Runs every step and prints the scores and the report's path.
     pub fn run(self) -> anyhow::Result<()> {
         let started = Instant::now();
         self.device.open()?;
-        let at = |name: &str| self.out.join(name);
-        let text = |name: &str| at(name).to_string_lossy().into_owned();
-        let train = Train {
-            recipe: self.recipe.clone(),
-            data: at("store"),
-            out: at("run"),
-            overrides: self.overrides.clone(),
-            device: self.device,
-            json: false,
-        };
-        let network = train.read_recipe()?.network;
-        if network.name.is_detector() && network.mask_classes == 0 {
-            return Err(Advice::usage(
-                format!(
-                    "the demo is of masks, and {} gives boxes alone",
-                    network.name.as_str()
-                ),
-                "give another recipe, such as masks-and-boxes; docs/detection.md has the path with boxes",
-            ));
-        }
+        let train = self.training();
+        refuse_boxes(&train)?;
         tracing::info!(
             "demo in {}: simulate, label, stage, train, infer, events, report",
             self.out.display()
         );
-        for (name, days, start, seed) in [
-            ("learn", self.days, "2000-08-01", 1),
-            ("unseen", self.days / 2.0, "2001-08-15", 2),
-        ] {
-            Simulate {
-                out: at(name),
-                grid: (192, 288),
-                years: 0.0,
-                days: Some(days),
-                start: start.into(),
-                hours: 6,
-                scenario: Scenario::PRESENT,
-                seed,
-                json: false,
-            }
-            .write()?;
-            Label {
-                input: text(name),
-                out: at(&format!("{name}-labels")),
-                method: vec![squall_climate::detect::Method::Deepcam],
-                against: None,
-                tags: Tags::default(),
-                bard_members: None,
-                cyclones: "default".into(),
-                rivers: "default".into(),
-                thresholds: None,
-                no_grid_scaling: false,
-                formats: BoxFormats::default(),
-                save_every: 30.0,
-                skip_bad: false,
-                json: false,
-            }
-            .label()?;
+        self.make_runs()?;
+        self.stage()?;
+        let trained = train.train()?;
+        Infer::new(self.text("unseen"), trained.model, self.at("unseen-masks")).infer()?;
+        for (masks, out) in SOURCES {
+            self.events_of(masks, out)?;
         }
-        Stage {
-            input: text("learn"),
-            labels: Some(text("learn-labels")),
-            tags: Tags::default(),
-            boxes: None,
-            out: Some(at("store")),
-            local: None,
-            per_node: None,
-            channels: Vec::new(),
-            train_share: 0.8,
-            block_days: 3.0,
-            seed: 12345,
-            keep_unlabelled: false,
-            skip_bad: false,
+        let report = self.page()?;
+        let [(labels, heuristic), (masks, network)] = SOURCES;
+        let found = Found {
+            network: self.score(masks, network, labels)?,
+            heuristic_truth: self.score(labels, heuristic, "unseen/truth")?,
+            network_truth: self.score(masks, network, "unseen/truth")?,
+        };
+        let summary = DemoSummary::of(&found, started.elapsed().as_secs_f64(), report);
+        match self.json {
+            true => output::json_line(&summary),
+            false => output::text(&summary.words()),
+        }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.out.join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.at(name).to_string_lossy().into_owned()
+    }
+
+    fn training(&self) -> Train {
+        Train {
+            recipe: self.recipe.clone(),
+            data: self.at("store"),
+            out: self.at("run"),
+            overrides: self.overrides.clone(),
+            device: self.device,
             json: false,
         }
-        .stage()?;
-        let trained = train.train()?;
-        Infer::new(text("unseen"), trained.model, at("unseen-masks")).infer()?;
-        for (masks, out) in [
-            ("unseen-labels", "heuristic-events"),
-            ("unseen-masks", "network-events"),
-        ] {
-            Events {
-                masks: text(masks),
-                tags: Tags::default(),
-                fields: Some(text("unseen")),
-                out: at(out),
-                min_cyclone_km2: None,
-                min_river_km2: None,
-                min_wind: None,
-                tracking: None,
-                min_confidence: None,
-                calendar: None,
-                columns: Vec::new(),
-                format: Vec::new(),
-                object_id: false,
-                save_every: 30.0,
-                skip_bad: false,
-                json: false,
+    }
+
+    /// Simulates the run to learn from and the unseen one, and labels both.
+    fn make_runs(&self) -> anyhow::Result<()> {
+        let learn = Run {
+            name: "learn",
+            days: self.days,
+            start: "2000-08-01",
+            seed: 1,
+        };
+        let unseen = Run {
+            name: "unseen",
+            days: self.days / 2.0,
+            start: "2001-08-15",
+            seed: 2,
+        };
+        for run in [learn, unseen] {
+            Simulate {
+                days: Some(run.days),
+                start: run.start.into(),
+                hours: 6,
+                seed: run.seed,
+                ..Simulate::new(self.at(run.name))
             }
-            .extract()?;
+            .write()?;
+            let labels = self.at(&format!("{}-labels", run.name));
+            Label::new(self.text(run.name), labels).label()?;
         }
-        let report = at("report.html");
+        Ok(())
+    }
+
+    /// Writes the store to learn from.
+    fn stage(&self) -> anyhow::Result<()> {
+        let labels = self.text("learn-labels");
+        Stage {
+            block_days: 3.0,
+            ..Stage::new(self.text("learn"), labels, self.at("store"))
+        }
+        .stage()?;
+        Ok(())
+    }
+
+    /// Finds the events of masks of the unseen run.
+    fn events_of(&self, masks: &str, out: &str) -> anyhow::Result<()> {
+        Events {
+            fields: Some(self.text("unseen")),
+            ..Events::new(self.text(masks), self.at(out))
+        }
+        .extract()?;
+        Ok(())
+    }
+
+    /// Writes the page; its path.
+    fn page(&self) -> anyhow::Result<PathBuf> {
+        let page = self.at("report.html");
+        let of_source =
+            |(masks, events): (&str, &str)| format!("{}:{}", self.text(masks), self.text(events));
+        let mut folders = Vec::from(SOURCES.map(of_source));
+        folders.push(self.text("unseen/truth"));
         Report {
-            tags: Tags::default(),
-            folders: vec![
-                format!("{}:{}", text("unseen-labels"), text("heuristic-events")),
-                format!("{}:{}", text("unseen-masks"), text("network-events")),
-                text("unseen/truth"),
-            ],
-            fields: Some(text("unseen")),
-            out: report.clone(),
+            fields: Some(self.text("unseen")),
             title: "Tropical cyclones and atmospheric rivers of a synthetic run".into(),
             about: format!(
                 "A network learnt from {} days of one synthetic run, labelled by the DeepCAM rules, and was shown another \
@@ -186,35 +190,57 @@ impl Demo {
                 self.days,
                 self.days / 2.0
             ),
-            movie: Vec::new(),
-            movie_width: MovieOptions::default().width,
             frames: 120,
-            training: vec![format!("DeepLabV3+={}", text("run"))],
-            min_confidence: MIN_CONFIDENCE,
-            recipe: Some(at("run").join("recipe.toml")),
+            training: vec![format!("DeepLabV3+={}", self.text("run"))],
+            recipe: Some(self.at("run").join("recipe.toml")),
+            ..Report::new(folders, page.clone())
         }
         .write()?;
-        let network = score(
-            &at("unseen-masks"),
-            &at("network-events"),
-            &at("unseen-labels"),
-        )?;
-        let heuristic_truth = score(
-            &at("unseen-labels"),
-            &at("heuristic-events"),
-            &at("unseen/truth"),
-        )?;
-        let network_truth = score(
-            &at("unseen-masks"),
-            &at("network-events"),
-            &at("unseen/truth"),
-        )?;
+        Ok(page)
+    }
+
+    /// How far masks and their events agree with others.
+    fn score(&self, masks: &str, events: &str, truth: &str) -> anyhow::Result<Scores> {
+        let events = self.at(events).join("events.csv");
+        let events = Some(events.to_string_lossy().into_owned());
+        Score::of_masks(self.text(masks), self.text(truth), events).score()
+    }
+}
+
+/// Refuses a recipe without masks.
+fn refuse_boxes(train: &Train) -> anyhow::Result<()> {
+    let network = train.read_recipe()?.network;
+    if network.name.is_detector() && network.mask_classes == 0 {
+        return Err(Advice::usage(
+            format!(
+                "the demo is of masks, and {} gives boxes alone",
+                network.name.as_str()
+            ),
+            "give another recipe, such as masks-and-boxes; docs/detection.md has the path with boxes",
+        ));
+    }
+    Ok(())
+}
+
+/// The scores of the unseen run.
+struct Found {
+    /// Of the network against the labels it learnt from.
+    network: Scores,
+    /// Of the labels against the truth.
+    heuristic_truth: Scores,
+    /// Of the network against the truth.
+    network_truth: Scores,
+}
+
+impl DemoSummary {
+    fn of(found: &Found, seconds: f64, report: PathBuf) -> Self {
+        let (cyclone, river) = (Class::TropicalCyclone, Class::AtmosphericRiver);
+        let pixels = &found.network.pixels;
         let iou = |class: Class| {
-            let mut classes = network.pixels.classes.iter();
+            let mut classes = pixels.classes.iter();
             let score = classes.find(|score| score.class == class);
             score.and_then(|score| score.iou).unwrap_or(f64::NAN)
         };
-        let (cyclone, river) = (Class::TropicalCyclone, Class::AtmosphericRiver);
         let event = |scores: &Scores, class: Class| {
             let mut classes = scores.events.classes.iter();
             let score = classes.find(|score| score.class == class);
@@ -223,37 +249,29 @@ impl Demo {
                 (value(score.pod), value(score.far))
             })
         };
-        let (heuristic_tc, heuristic_ar) = (
-            event(&heuristic_truth, cyclone),
-            event(&heuristic_truth, river),
-        );
-        let (network_tc, network_ar) =
-            (event(&network_truth, cyclone), event(&network_truth, river));
-        let summary = DemoSummary {
-            mean_iou: network.pixels.mean_iou,
+        let (heuristic_tc_pod, heuristic_tc_far) = event(&found.heuristic_truth, cyclone);
+        let (heuristic_ar_pod, heuristic_ar_far) = event(&found.heuristic_truth, river);
+        let (network_tc_pod, network_tc_far) = event(&found.network_truth, cyclone);
+        let (network_ar_pod, network_ar_far) = event(&found.network_truth, river);
+        Self {
+            mean_iou: pixels.mean_iou,
             iou_tc: iou(cyclone),
             iou_ar: iou(river),
-            sample_mean_iou: network.pixels.sample_mean_iou,
-            heuristic_tc_pod: heuristic_tc.0,
-            heuristic_tc_far: heuristic_tc.1,
-            heuristic_ar_pod: heuristic_ar.0,
-            heuristic_ar_far: heuristic_ar.1,
-            network_tc_pod: network_tc.0,
-            network_tc_far: network_tc.1,
-            network_ar_pod: network_ar.0,
-            network_ar_far: network_ar.1,
-            seconds: started.elapsed().as_secs_f64(),
+            sample_mean_iou: pixels.sample_mean_iou,
+            heuristic_tc_pod,
+            heuristic_tc_far,
+            heuristic_ar_pod,
+            heuristic_ar_far,
+            network_tc_pod,
+            network_tc_far,
+            network_ar_pod,
+            network_ar_far,
+            seconds,
             peak_rss_mb: peak_memory() as f64 / 1e6,
             report,
-        };
-        if self.json {
-            return output::json_line(&summary);
         }
-        output::text(&summary.words())
     }
-}
 
-impl DemoSummary {
     fn words(&self) -> String {
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         format!(
@@ -282,8 +300,34 @@ impl DemoSummary {
     }
 }
 
-fn score(masks: &Path, events: &Path, truth: &Path) -> anyhow::Result<Scores> {
-    let text = |path: &Path| path.to_string_lossy().into_owned();
-    let events = Some(text(&events.join("events.csv")));
-    Score::of_masks(text(masks), text(truth), events).score()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Debug;
+
+    /// What the command line makes of these words.
+    fn parsed<T: Args>(words: &[&str]) -> T {
+        let command = T::augment_args(clap::Command::new("squall").no_binary_name(true));
+        let matches = command.try_get_matches_from(words).unwrap();
+        T::from_arg_matches(&matches).unwrap()
+    }
+
+    fn same<T: Args + Debug>(made: &T, words: &[&str]) {
+        let parsed: T = parsed(words);
+        assert_eq!(format!("{made:?}"), format!("{parsed:?}"));
+    }
+
+    #[test]
+    fn commands_that_are_made_here_have_the_defaults_of_the_command_line() {
+        let text = |name: &str| name.to_string();
+        same(&Simulate::new("run".into()), &["--out", "run"]);
+        let label = Label::new(text("run"), "labels".into());
+        same(&label, &["run", "--out", "labels"]);
+        let stage = Stage::new(text("run"), text("labels"), "store".into());
+        same(&stage, &["run", "--labels", "labels", "--out", "store"]);
+        let events = Events::new(text("labels"), "events".into());
+        same(&events, &["labels", "--out", "events"]);
+        let report = Report::new(vec![text("labels")], "page.html".into());
+        same(&report, &["labels", "--out", "page.html"]);
+    }
 }

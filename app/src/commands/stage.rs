@@ -17,6 +17,11 @@ use squall_jobs::lock::FolderLock;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+/// How samples are dealt to the splits unless asked otherwise.
+const TRAIN_SHARE: f64 = 0.8;
+const BLOCK_DAYS: f64 = 5.0;
+const SEED: u64 = 12345;
+
 /// Write fields and labels into a sample store: flat, checksummed, with statistics and a split.
 ///
 /// With --local, and under MPI: copy a store to the disk of every node, reading each sample once from the shared file
@@ -54,14 +59,14 @@ pub struct Stage {
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub channels: Vec<String>,
     /// Share of the samples for training; half of the rest is for validation, half for the test.
-    #[arg(long, default_value_t = 0.8)]
+    #[arg(long, default_value_t = TRAIN_SHARE)]
     pub train_share: f64,
     /// Deal whole blocks of this many days to the splits, so that no storm is in two; 0 deals single times, as DeepCAM
     /// did.
-    #[arg(long, default_value_t = 5.0, value_parser = days, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = BLOCK_DAYS, value_parser = days, allow_negative_numbers = true)]
     pub block_days: f64,
     /// Seed of the split, or of what --per-node draws.
-    #[arg(long, default_value_t = 12345)]
+    #[arg(long, default_value_t = SEED)]
     pub seed: u64,
     /// Go on without files and times that cannot be read; they are named and counted, and are no samples.
     #[arg(long)]
@@ -105,6 +110,26 @@ fn days(text: &str) -> Result<f64, String> {
 }
 
 impl Stage {
+    /// These fields with these labels, all else by default.
+    pub fn new(input: String, labels: String, out: PathBuf) -> Self {
+        Self {
+            input,
+            labels: Some(labels),
+            tags: Tags::default(),
+            boxes: None,
+            keep_unlabelled: false,
+            out: Some(out),
+            local: None,
+            per_node: None,
+            channels: Vec::new(),
+            train_share: TRAIN_SHARE,
+            block_days: BLOCK_DAYS,
+            seed: SEED,
+            skip_bad: false,
+            json: false,
+        }
+    }
+
     /// Stages and says what is in the store.
     pub fn run(self) -> anyhow::Result<()> {
         if let Some(local) = &self.local {

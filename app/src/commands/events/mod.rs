@@ -15,7 +15,7 @@ use crate::failure::Advice;
 use crate::input::file_facts;
 use crate::plan::Plan;
 use crate::progress::Progress;
-use crate::saving::Saving;
+use crate::saving::{SAVE_EVERY_SECONDS, Saving};
 use crate::{input, interrupt, output, ranks};
 use anyhow::Context;
 use clap::Args;
@@ -96,7 +96,7 @@ pub struct Events {
     #[arg(long)]
     pub object_id: bool,
     /// Seconds between states to go on from after a kill.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = SAVE_EVERY_SECONDS)]
     pub save_every: f64,
     /// Go on without files and times that cannot be read; they are named and counted. Where only fields cannot be read
     /// the columns that need them stay blank.
@@ -152,6 +152,28 @@ impl EventsSummary {
 }
 
 impl Events {
+    /// Events of these masks or boxes, all else by default.
+    pub fn new(masks: String, out: PathBuf) -> Self {
+        Self {
+            masks,
+            tags: Tags::default(),
+            fields: None,
+            out,
+            min_cyclone_km2: None,
+            min_river_km2: None,
+            min_wind: None,
+            tracking: None,
+            min_confidence: None,
+            calendar: None,
+            columns: Vec::new(),
+            format: Vec::new(),
+            object_id: false,
+            save_every: SAVE_EVERY_SECONDS,
+            skip_bad: false,
+            json: false,
+        }
+    }
+
     /// Extracts, tracks and says what was found.
     pub fn run(self) -> anyhow::Result<()> {
         let summary = match ranks::processes()? {

@@ -12,6 +12,7 @@ use super::tags::Tags;
 use crate::failure::Advice;
 use crate::input::{self, file_facts};
 use crate::output;
+use crate::saving::SAVE_EVERY_SECONDS;
 use clap::Args;
 use serde::Serialize;
 use squall_climate::detect::Method;
@@ -48,10 +49,10 @@ pub struct Label {
     #[arg(long, value_name = "FILE")]
     pub bard_members: Option<PathBuf>,
     /// Strictness of deepcam for cyclones: default, medium, relaxed or super_relaxed.
-    #[arg(long, default_value = "default", value_name = "PRESET")]
+    #[arg(long, default_value = PRESET, value_name = "PRESET")]
     pub cyclones: String,
     /// Strictness of deepcam for rivers: default (24 kg m-2 of damped column water) or relaxed (21).
-    #[arg(long, default_value = "default", value_name = "PRESET", value_parser = ["default", "relaxed"])]
+    #[arg(long, default_value = PRESET, value_name = "PRESET", value_parser = [PRESET, "relaxed"])]
     pub rivers: String,
     /// All thresholds as a TOML file; overrides both presets. With other methods than deepcam alone: one table per
     /// method, for instance that of percentile with moisture = "column_water".
@@ -63,7 +64,7 @@ pub struct Label {
     #[command(flatten)]
     pub formats: BoxFormats,
     /// Seconds between two states from which a killed run goes on, each at the end of a mask file.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = SAVE_EVERY_SECONDS)]
     pub save_every: f64,
     /// Go on without files and times that cannot be read; they are named and counted, and have no masks.
     #[arg(long)]
@@ -96,11 +97,34 @@ pub struct LabelSummary {
     pub skipped_times: usize,
 }
 
+/// The usual strictness of deepcam.
+const PRESET: &str = "default";
+
 /// What follows from missing values.
 const NOT_LABELLED: &str =
     "rules find nothing where one of their fields is missing, and less around it";
 
 impl Label {
+    /// Labels of these fields, all else by default.
+    pub fn new(input: String, out: PathBuf) -> Self {
+        Self {
+            input,
+            out,
+            method: vec![Method::Deepcam],
+            against: None,
+            tags: Tags::default(),
+            bard_members: None,
+            cyclones: PRESET.into(),
+            rivers: PRESET.into(),
+            thresholds: None,
+            no_grid_scaling: false,
+            formats: BoxFormats::default(),
+            save_every: SAVE_EVERY_SECONDS,
+            skip_bad: false,
+            json: false,
+        }
+    }
+
     /// Labels and says what was found.
     pub fn run(self) -> anyhow::Result<()> {
         self.check_methods()?;
@@ -126,7 +150,7 @@ impl Label {
 
     /// Refuses options of methods that are not asked for.
     fn check_methods(&self) -> anyhow::Result<()> {
-        let is_strict = self.cyclones != "default" || self.rivers != "default";
+        let is_strict = self.cyclones != PRESET || self.rivers != PRESET;
         if is_strict && !self.method.contains(&Method::Deepcam) {
             return Err(Advice::usage(
                 "--cyclones and --rivers are thresholds of `--method deepcam`",

@@ -220,11 +220,19 @@ fn of_climate(error: &ClimateError) -> Verdict {
             (INPUT, Some("`squall inspect` lists what the input has"))
         }
         ClimateError::Invalid(_) => (USAGE, None),
-        ClimateError::TableCell { expected, .. } if expected.contains("calendar") => (
+        ClimateError::TableDate { .. } => (
             INPUT,
             Some(
                 "a table does not tell its calendar: where it is another one, give it with --calendar (noleap, 360_day, ...)",
             ),
+        ),
+        ClimateError::GridsDiffer { .. } => (
+            INPUT,
+            Some("detect both runs on one grid, or go on with --any-grid"),
+        ),
+        ClimateError::NoCommonMonths { .. } => (
+            INPUT,
+            Some("the runs have no month in common; --months chooses among those that both have"),
         ),
         ClimateError::Period { .. } => (
             INPUT,
@@ -369,6 +377,40 @@ mod tests {
         assert!(hint("LABELS").contains("ar_binary_tag"));
         assert!(!hint("LABELS").contains("recipe"));
         assert!(hint("TMQ").contains("recipe"));
+    }
+
+    #[test]
+    fn what_a_comparison_or_a_date_lacks_is_told_whatever_the_words() {
+        let (expected, found) = (String::new(), String::new());
+        let grids = ClimateError::GridsDiffer {
+            path: "b".into(),
+            expected: expected.clone(),
+            other: "a".into(),
+            found: found.clone(),
+        };
+        let months = ClimateError::NoCommonMonths {
+            path: "b".into(),
+            expected: expected.clone(),
+            found: found.clone(),
+        };
+        let date = ClimateError::TableDate {
+            path: "tracks.csv".into(),
+            unit: "line",
+            line: 2,
+            column: "time".into(),
+            expected,
+            found,
+        };
+        let known = [
+            (grids, "--any-grid"),
+            (months, "--months"),
+            (date, "--calendar"),
+        ];
+        for (error, word) in known {
+            let (code, hint) = classify(&error.into());
+            assert_eq!(code, INPUT, "{word}");
+            assert!(hint.is_some_and(|hint| hint.contains(word)), "{word}");
+        }
     }
 
     #[test]

@@ -57,6 +57,44 @@ pub enum ClimateError {
         /// What stands there.
         found: String,
     },
+    /// A cell of a table holds no date of its calendar, which most tables do not tell.
+    #[error("cannot read table `{}`, {unit} {line}, column `{column}`: expected {expected}, found `{found}`", path.display())]
+    TableDate {
+        /// The file.
+        path: PathBuf,
+        /// What `line` counts, as for a cell.
+        unit: &'static str,
+        /// Line of the file, as for a cell.
+        line: u64,
+        /// Name of the column.
+        column: String,
+        /// What would be right.
+        expected: String,
+        /// What stands there.
+        found: String,
+    },
+    /// Two runs that are compared are on different grids.
+    #[error("grid of `{}`: expected {expected} as in `{}`, found {found}", path.display(), other.display())]
+    GridsDiffer {
+        /// The folder of the second run.
+        path: PathBuf,
+        /// The grid of the first.
+        expected: String,
+        /// The folder of the first.
+        other: PathBuf,
+        /// The grid of the second.
+        found: String,
+    },
+    /// Two runs that are compared have no month of the year in common.
+    #[error("months of `{}`: expected some of {expected}, found {found}", path.display())]
+    NoCommonMonths {
+        /// The folder of the second run.
+        path: PathBuf,
+        /// The months of the first.
+        expected: String,
+        /// The months of the second.
+        found: String,
+    },
     /// A run does not have the months or years that a comparison needs.
     #[error("cannot compare `{}`: {reason}", path.display())]
     Period {

@@ -116,7 +116,7 @@ impl Compare {
         let [a, b] = self.inputs();
         let (label_a, label_b) = (a.label.clone(), b.label.clone());
         let read = table_bytes(&self.a)? + table_bytes(&self.b)?;
-        let work = compare::plan(a, b, &options).map_err(|error| self.with_advice(error))?;
+        let work = compare::plan(a, b, &options).map_err(with_advice)?;
         Plan {
             work: work.words(),
             read,
@@ -177,27 +177,6 @@ impl Compare {
         ]
     }
 
-    fn with_advice(&self, error: ClimateError) -> anyhow::Error {
-        let hint = match &error {
-            ClimateError::Mismatch { what, .. } if what.starts_with("grid") => {
-                "detect both runs on one grid, or go on with --any-grid"
-            }
-            ClimateError::Mismatch { what, .. } if what.starts_with("months") => {
-                "the runs have no month in common; --months chooses among those that both have"
-            }
-            ClimateError::Period { .. } => {
-                "a comparison needs whole months of several years: `squall events` over the whole run, or --months for a season"
-            }
-            _ => return error.into(),
-        };
-        Advice {
-            message: error.to_string(),
-            hint: hint.into(),
-            code: crate::failure::INPUT,
-        }
-        .into()
-    }
-
     /// The command that makes the same again.
     fn command(&self) -> String {
         let mut command = format!("squall compare {} {}", self.a.display(), self.b.display());
@@ -231,6 +210,20 @@ impl Compare {
         }
         add(format!("--out {}", self.out.display()));
         command
+    }
+}
+
+/// What to try where a side has too few months or years, which only the command knows.
+fn with_advice(error: ClimateError) -> anyhow::Error {
+    match error {
+        ClimateError::Period { .. } => Advice {
+            message: error.to_string(),
+            hint: "a comparison needs whole months of several years: `squall events` over the whole run, or --months for a season"
+                .into(),
+            code: crate::failure::INPUT,
+        }
+        .into(),
+        error => error.into(),
     }
 }
 

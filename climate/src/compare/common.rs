@@ -28,9 +28,10 @@ pub(super) fn check_grids(
         ));
         return Ok(());
     }
-    Err(ClimateError::Mismatch {
-        what: format!("grid of `{}`", coverage[1].path.display()),
-        expected: format!("{} as in `{}`", a.describe(), coverage[0].path.display()),
+    Err(ClimateError::GridsDiffer {
+        path: coverage[1].path.clone(),
+        expected: a.describe(),
+        other: coverage[0].path.clone(),
         found: b.describe(),
     })
 }
@@ -77,9 +78,9 @@ pub(super) fn common_months(
     months.sort_unstable();
     months.dedup();
     if months.is_empty() {
-        return Err(ClimateError::Mismatch {
-            what: format!("months of `{}`", inputs[1].folder.display()),
-            expected: format!("some of {}", words::months(&seasons[0])),
+        return Err(ClimateError::NoCommonMonths {
+            path: inputs[1].folder.clone(),
+            expected: words::months(&seasons[0]),
             found: words::months(&seasons[1]),
         });
     }

@@ -105,8 +105,8 @@ pub struct Plan {
 /// Finds which months and years of two runs can be compared.
 ///
 /// # Errors
-/// [`ClimateError::Mismatch`] if grids differ or there are no months in common, [`ClimateError::Period`] if a run lacks
-/// the months asked for or has no whole year, [`ClimateError::SharedYears`] if both sides have a year of one folder,
+/// [`ClimateError::GridsDiffer`], [`ClimateError::NoCommonMonths`], [`ClimateError::Period`] if a run lacks the months
+/// asked for or has no whole year, [`ClimateError::SharedYears`] if both sides have a year of one folder,
 /// [`ClimateError::Invalid`] for options without meaning, and what [`Coverage::read`] gives.
 pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan> {
     let valid = |month: &i64| (1..=12).contains(month);

@@ -60,20 +60,6 @@ pub(crate) struct Line<'a> {
     table: &'a Table,
 }
 
-/// What a date must be in a calendar, which the table mostly does not tell.
-fn date_of(calendar: Calendar) -> &'static str {
-    match calendar {
-        Calendar::Standard => "a date of the calendar standard such as 1996-08-26T03:00:00",
-        Calendar::ProlepticGregorian => {
-            "a date of the calendar proleptic_gregorian such as 1996-08-26T03:00:00"
-        }
-        Calendar::NoLeap => "a date of the calendar noleap such as 1996-08-26T03:00:00",
-        Calendar::AllLeap => "a date of the calendar all_leap such as 1996-08-26T03:00:00",
-        Calendar::Day360 => "a date of the calendar 360_day such as 1996-08-26T03:00:00",
-        Calendar::Julian => "a date of the calendar julian such as 1996-08-26T03:00:00",
-    }
-}
-
 impl Line<'_> {
     /// Whether a cell is blank or its column absent.
     pub fn is_blank(&self, column: &str) -> bool {
@@ -89,6 +75,18 @@ impl Line<'_> {
     /// The error of a cell.
     pub fn bad(&self, column: &str, expected: &'static str) -> ClimateError {
         ClimateError::TableCell {
+            path: self.table.path.clone(),
+            unit: self.table.opened.unit,
+            line: self.table.cells.position().map_or(0, csv::Position::line),
+            column: column.into(),
+            expected,
+            found: self.text(column).into(),
+        }
+    }
+
+    /// The error of a cell that holds no date of its calendar.
+    pub fn bad_date(&self, column: &str, expected: String) -> ClimateError {
+        ClimateError::TableDate {
             path: self.table.path.clone(),
             unit: self.table.opened.unit,
             line: self.table.cells.position().map_or(0, csv::Position::line),
@@ -163,7 +161,11 @@ impl Line<'_> {
 
     /// The date in a column.
     pub fn time(&self, column: &str, calendar: Calendar) -> Result<Time> {
-        Time::parse(self.text(column), calendar).map_err(|_| self.bad(column, date_of(calendar)))
+        Time::parse(self.text(column), calendar).map_err(|_| {
+            let name = calendar.cf_name();
+            let expected = format!("a date of the calendar {name} such as 1996-08-26T03:00:00");
+            self.bad_date(column, expected)
+        })
     }
 
     /// The class in the column of that name.

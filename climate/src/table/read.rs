@@ -75,8 +75,9 @@ impl Iterator for TrackReader {
 /// Reads `events.csv` or `objects.csv` as [`EventReader`] does, all at once.
 ///
 /// # Errors
-/// [`crate::ClimateError::Table`] if the file is not a table or lacks a column, [`crate::ClimateError::TableCell`] with
-/// line and column if a cell cannot be understood, [`crate::ClimateError::Data`] if it cannot be opened.
+/// [`crate::ClimateError::Table`] if the file is not a table or lacks a column, [`crate::ClimateError::TableCell`] or
+/// [`crate::ClimateError::TableDate`] with line and column if a cell cannot be understood,
+/// [`crate::ClimateError::Data`] if it cannot be opened.
 pub fn read_events(path: impl AsRef<Path>, calendar: Calendar) -> Result<Vec<Event>> {
     EventReader::open(path, calendar)?.collect()
 }

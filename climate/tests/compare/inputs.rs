@@ -11,7 +11,8 @@ fn other_grids_are_refused_unless_wanted() {
     };
     let error = compare(&Run::default(), &b, &options()).unwrap_err();
     assert!(
-        matches!(&error, ClimateError::Mismatch { what, .. } if what.starts_with("grid of")),
+        matches!(&error, ClimateError::GridsDiffer { .. })
+            && error.to_string().starts_with("grid of"),
         "{error}"
     );
     assert!(

@@ -214,7 +214,10 @@ fn time_of(line: &Line<'_>, when: &When, source: &Source<'_>) -> Result<Time> {
             }
             let [hour, minute, second] = hms;
             let time = Time::new(source.calendar, years, months, days, hour, minute, second);
-            time.map_err(|_| line.bad(day, "a day and time of day that the calendar has"))
+            time.map_err(|_| {
+                let expected = "a day and time of day that the calendar has";
+                line.bad_date(day, expected.into())
+            })
         }
         When::Column(column) => {
             let text = line.cell(column);

@@ -50,8 +50,9 @@ pub struct ReadOptions {
 /// holds rivers.
 ///
 /// # Errors
-/// [`ClimateError::Table`] if it is no file of tracks or lacks a column, [`ClimateError::TableCell`] with line, column,
-/// what was expected and what was found, [`ClimateError::Data`] if it cannot be opened.
+/// [`ClimateError::Table`] if it is no file of tracks or lacks a column, [`ClimateError::TableCell`] or
+/// [`ClimateError::TableDate`] with line, column, what was expected and what was found, [`ClimateError::Data`] if it
+/// cannot be opened.
 pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<TrackTable> {
     let path = path.as_ref();
     let format = format_of(path)?.ok_or_else(|| ClimateError::Table {

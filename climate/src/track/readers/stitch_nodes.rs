@@ -164,8 +164,17 @@ impl<'a> Reader<'a> {
                 .map_err(|_| self.cell(number, "date", "year month day hour", &date.join(" ")))?;
         }
         let [year, month, day, hour] = parts;
-        let time = Time::new(self.options.calendar, year, month, day, hour, 0, 0)
-            .map_err(|_| self.cell(number, "date", "a date of the calendar", &date.join(" ")))?;
+        let time =
+            Time::new(self.options.calendar, year, month, day, hour, 0, 0).map_err(|_| {
+                ClimateError::TableDate {
+                    path: self.path.into(),
+                    unit: "line",
+                    line: number,
+                    column: "date".into(),
+                    expected: "a date of the calendar".into(),
+                    found: date.join(" "),
+                }
+            })?;
         let (mut max_wind_m_s, mut min_psl_pa) = (wind, psl);
         if psl.is_some_and(|v| !PRESSURE_PA.contains(&v)) {
             self.implausible[0] += 1;

@@ -294,26 +294,7 @@ impl fmt::Display for Answer {
             write!(f, " {unit:>10}")?;
         }
         for row in &self.rows {
-            write!(
-                f,
-                "\n{:>6} {:>7} {:>7} {:>8.1} ms {:>11.1} {:>8.1} %   {:>6.1} % {:>6.1} % {:>6.1} %",
-                row.nodes,
-                row.ranks,
-                row.global_batch,
-                1e3 * row.step_seconds,
-                row.samples_per_second,
-                100.0 * row.efficiency,
-                100.0 * row.input_seconds / row.step_seconds,
-                100.0 * row.straggler_seconds / row.step_seconds,
-                100.0 * row.exposed_seconds / row.step_seconds,
-            )?;
-            if let (Some(hours), Some(node_hours)) = (row.hours, row.node_hours) {
-                write!(f, " {:>12} {node_hours:>12.2}", duration(3600.0 * hours))?;
-            }
-            if let Some(cost) = row.cost {
-                let digits = if cost < 100.0 { 2 } else { 0 };
-                write!(f, " {cost:>10.digits$}")?;
-            }
+            write_row(f, row)?;
         }
         if !timed {
             write!(
@@ -332,6 +313,31 @@ impl fmt::Display for Answer {
         }
         Ok(())
     }
+}
+
+/// One line of the table.
+fn write_row(f: &mut fmt::Formatter<'_>, row: &Prediction) -> fmt::Result {
+    write!(
+        f,
+        "\n{:>6} {:>7} {:>7} {:>8.1} ms {:>11.1} {:>8.1} %   {:>6.1} % {:>6.1} % {:>6.1} %",
+        row.nodes,
+        row.ranks,
+        row.global_batch,
+        1e3 * row.step_seconds,
+        row.samples_per_second,
+        100.0 * row.efficiency,
+        100.0 * row.input_seconds / row.step_seconds,
+        100.0 * row.straggler_seconds / row.step_seconds,
+        100.0 * row.exposed_seconds / row.step_seconds,
+    )?;
+    if let (Some(hours), Some(node_hours)) = (row.hours, row.node_hours) {
+        write!(f, " {:>12} {node_hours:>12.2}", duration(3600.0 * hours))?;
+    }
+    if let Some(cost) = row.cost {
+        let digits = if cost < 100.0 { 2 } else { 0 };
+        write!(f, " {cost:>10.digits$}")?;
+    }
+    Ok(())
 }
 
 struct Published<'a>(&'a [published::Point]);

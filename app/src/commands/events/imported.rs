@@ -9,7 +9,7 @@ use squall_climate::track::formats::{Format, Setting, export};
 use squall_climate::track::readers::{ReadOptions, TrackFormat, format_of, read};
 use squall_climate::track::{Track, from_events, import};
 use squall_climate::{Event, table};
-use squall_data::{Calendar, Class, Time};
+use squall_data::{Calendar, Class, LatLonGrid, Time};
 use std::path::Path;
 
 /// Whether the input is a file of tracks that another tool wrote.
@@ -55,6 +55,38 @@ fn tracks_of(path: &Path, events: &[Event]) -> Vec<Track> {
 impl Events {
     /// Writes the tables of such a file.
     pub(super) fn import(&self, formats: &[Format]) -> anyhow::Result<EventsSummary> {
+        self.refuse_what_tracks_lack()?;
+        let path = Path::new(&self.masks);
+        misplaced::refuse_own([path].into_iter(), &self.out)?;
+        let calendar = self.calendar.unwrap_or(Calendar::Standard);
+        let grid = box_grid()?;
+        let (source, events, tracks) = self.read_tracks(path, calendar, &grid)?;
+        if let Some(event) = events.first() {
+            misplaced::refuse_calendar(self.calendar, event.time.calendar(), &self.masks)?;
+        }
+        // Formats of an earlier import.
+        clear_results(&self.out)?;
+        table::write_tracks(self.out.join("tracks.csv"), &tracks)?;
+        table::write_events(self.out.join("events.csv"), &events)?;
+        let mut times: Vec<Time> = events.iter().map(|event| event.time).collect();
+        times.dedup();
+        let source = format!("{} ({})", source.name(), self.masks);
+        let setting = Setting {
+            grid: &grid,
+            times: &times,
+            calendar: times.first().map_or(calendar, |time| time.calendar()),
+            source: &source,
+        };
+        let files = export(&self.out, formats, &setting)?;
+        Ok(EventsSummary {
+            counts: counts(times.len(), &events, &tracks),
+            files,
+            ..EventsSummary::default()
+        })
+    }
+
+    /// Refuses what only masks and boxes have, and their folders.
+    fn refuse_what_tracks_lack(&self) -> anyhow::Result<()> {
         if self.fields.is_some() {
             return Err(Advice::usage(
                 format!(
@@ -83,18 +115,20 @@ impl Events {
                 "choose another folder, or let the interrupted run end first",
             ));
         }
-        misplaced::refuse_own([Path::new(&self.masks)].into_iter(), &self.out)?;
-        let calendar = self.calendar.unwrap_or(Calendar::Standard);
-        let options = ReadOptions {
-            calendar,
-            columns: self.columns.clone(),
-        };
-        let grid = box_grid()?;
-        let path = Path::new(&self.masks);
-        let (source, events, tracks) = if format_of(path)? == Some(TrackFormat::SquallExport) {
-            let land = LandMask::natural_earth(&grid);
-            let (events, repeated) =
-                import::complete(table::read_events(path, calendar)?, &grid, &land);
+        Ok(())
+    }
+
+    /// What the file is, and its events and tracks; says what was guessed or left out.
+    fn read_tracks(
+        &self,
+        path: &Path,
+        calendar: Calendar,
+        grid: &LatLonGrid,
+    ) -> anyhow::Result<(TrackFormat, Vec<Event>, Vec<Track>)> {
+        let land = LandMask::natural_earth(grid);
+        if format_of(path)? == Some(TrackFormat::SquallExport) {
+            let events = table::read_events(path, calendar)?;
+            let (events, repeated) = import::complete(events, grid, &land);
             if repeated > 0 {
                 tracing::warn!(
                     "{}: {repeated} rows repeat a time of their track and are left out",
@@ -102,55 +136,38 @@ impl Events {
                 );
             }
             let tracks = tracks_of(path, &events);
-            (TrackFormat::SquallExport, events, tracks)
-        } else {
-            let found = read(path, &options)?;
-            for note in &found.notes {
-                tracing::warn!("{}: {note}", self.masks);
-            }
-            let events = import::events(&found, &grid, &LandMask::natural_earth(&grid));
-            let tracks = from_events(&events);
-            (found.format, events, tracks)
-        };
-        if let Some(event) = events.first() {
-            misplaced::refuse_calendar(self.calendar, event.time.calendar(), &self.masks)?;
+            return Ok((TrackFormat::SquallExport, events, tracks));
         }
-        // Formats of an earlier import.
-        clear_results(&self.out)?;
-        table::write_tracks(self.out.join("tracks.csv"), &tracks)?;
-        table::write_events(self.out.join("events.csv"), &events)?;
-        let mut times: Vec<Time> = events.iter().map(|event| event.time).collect();
-        times.dedup();
-        let source = format!("{} ({})", source.name(), self.masks);
-        let setting = Setting {
-            grid: &grid,
-            times: &times,
-            calendar: times.first().map_or(calendar, |time| time.calendar()),
-            source: &source,
+        let options = ReadOptions {
+            calendar,
+            columns: self.columns.clone(),
         };
-        let files = export(&self.out, formats, &setting)?;
-        let of = |class: Class| {
-            let events = events.iter().filter(|event| event.class == class);
-            (
-                events.count(),
-                tracks.iter().filter(|t| t.class == class).count(),
-            )
-        };
-        let (cyclones, cyclone_tracks) = of(Class::TropicalCyclone);
-        let (rivers, river_tracks) = of(Class::AtmosphericRiver);
-        let counts = EventCounts {
-            times: times.len(),
-            cyclones,
-            rivers,
-            others: events.len() - cyclones - rivers,
-            cyclone_tracks,
-            river_tracks,
-            other_tracks: tracks.len() - cyclone_tracks - river_tracks,
-        };
-        Ok(EventsSummary {
-            counts,
-            files,
-            ..EventsSummary::default()
-        })
+        let found = read(path, &options)?;
+        for note in &found.notes {
+            tracing::warn!("{}: {note}", self.masks);
+        }
+        let events = import::events(&found, grid, &land);
+        let tracks = from_events(&events);
+        Ok((found.format, events, tracks))
+    }
+}
+
+/// How many there are of each class.
+fn counts(times: usize, events: &[Event], tracks: &[Track]) -> EventCounts {
+    let of = |class: Class| {
+        let events = events.iter().filter(|event| event.class == class);
+        let tracks = tracks.iter().filter(|track| track.class == class);
+        (events.count(), tracks.count())
+    };
+    let (cyclones, cyclone_tracks) = of(Class::TropicalCyclone);
+    let (rivers, river_tracks) = of(Class::AtmosphericRiver);
+    EventCounts {
+        times,
+        cyclones,
+        rivers,
+        others: events.len() - cyclones - rivers,
+        cyclone_tracks,
+        river_tracks,
+        other_tracks: tracks.len() - cyclone_tracks - river_tracks,
     }
 }

@@ -1,6 +1,7 @@
 //! `squall events`: masks or boxes (and fields) to events, tracks and statistics.
 
 mod fields;
+mod following;
 mod imported;
 mod misplaced;
 mod objects;
@@ -14,26 +15,24 @@ use crate::commands::tags::Tags;
 use crate::failure::Advice;
 use crate::input::file_facts;
 use crate::plan::Plan;
-use crate::progress::Progress;
-use crate::saving::{SAVE_EVERY_SECONDS, Saving};
-use crate::{input, interrupt, output, ranks};
+use crate::saving::SAVE_EVERY_SECONDS;
+use crate::{input, output, ranks};
 use anyhow::Context;
 use clap::Args;
 use fields::Fields;
+use following::Following;
 pub use objects::MIN_CONFIDENCE;
 use objects::Objects;
 use serde::Serialize;
-use source::Source;
 use squall_climate::events::ExtractOptions;
 use squall_climate::map::LandMask;
-use squall_climate::stream::{EventCounts, EventStream, RunFolder};
+use squall_climate::stream::{EventCounts, EventStream};
 use squall_climate::track::TrackerOptions;
-use squall_climate::track::formats::{Format, Setting, export, write_object_ids};
-use squall_data::{Archive, Calendar, DataError, Time, Variable};
+use squall_climate::track::formats::Format;
+use squall_data::{Archive, Calendar, Time, Variable};
 use squall_jobs::comm::{Communicator, Solo};
 use squall_jobs::lock::FolderLock;
 use std::path::PathBuf;
-use together::Rounds;
 
 /// Raised whenever the same masks and fields give other events: a run is not continued by another method.
 const METHOD: u32 = 4;
@@ -226,20 +225,7 @@ impl Events {
                 _ => Ok(None),
             };
         }
-        let archive = (self.fields.as_deref())
-            .map(|name| input::open_together(comm, name, self.skip_bad))
-            .transpose()?;
-        let objects = Objects::open(self, archive.as_ref(), comm.rank() == 0)?;
-        if let (Some(archive), Objects::Masks(masks), 0) = (&archive, &objects, comm.rank()) {
-            input::compare_origin(masks, archive);
-        }
-        let paths = archive.iter().flat_map(Archive::paths);
-        misplaced::refuse_own(objects.paths().into_iter().chain(paths), &self.out)?;
-        let skipped = archive.as_ref().map_or(0, Archive::skipped_files);
-        let fields = archive
-            .zip(self.fields.as_deref())
-            .map(|(archive, name)| Fields::new(archive, &objects, name, self.skip_bad))
-            .transpose()?;
+        let (objects, fields, skipped_files) = self.open(comm)?;
         let land = LandMask::natural_earth(objects.grid());
         if comm.rank() > 0 {
             together::help(comm, self, &objects, fields, &land)?;
@@ -254,81 +240,37 @@ impl Events {
         let new = EventStream::new(objects.grid(), tracking)?;
         let fingerprint = self.fingerprint(&objects, fields.as_ref(), &tracking)?;
         let _lock = FolderLock::take(&self.out)?;
-        let (mut folder, mut stream, start) = RunFolder::open(&self.out, &fingerprint, new)?;
-        if start > 0 {
-            tracing::info!("{start} times were done before: going on from there");
-        }
+        let mut following = Following::open(self, &objects, &fingerprint, new)?;
         let wind = fields.as_ref().and_then(Fields::wind);
-        let mut source = Source::new(self, &objects, fields, &land, start)?;
-        let times = objects.times();
-        let mut progress = Progress::new("events", times.len());
-        progress.start(times.len(), start);
-        let mut saving = Saving::every(self.save_every);
-        let rounds = Rounds::begin(comm, &objects, start)?;
-        for round in rounds.all() {
-            for mut read in source.read(rounds.block(round, 0))? {
-                let found = std::mem::take(&mut read.found);
-                let known = read.known(&land);
-                folder.write(&stream.add(&read.moment(times, &known), found)?)?;
-            }
-            for rank in 1..rounds.ranks() {
-                for seen in together::receive(comm, rank)? {
-                    folder.write(&stream.take(seen)?)?;
-                }
-            }
-            let next = rounds.end(round);
-            let interrupted = interrupt::check();
-            if interrupted.is_err() || saving.is_due() {
-                saving.save(|| folder.save(&stream, next))?;
-            }
-            interrupted?;
-            progress.set(next, String::new());
-        }
-        progress.finish();
-        source.say_missing();
-        let unread_times = times.len() - stream.counts().times;
-        if unread_times == times.len() {
-            return Err(DataError::NoInput {
-                input: self.masks.clone(),
-                reason: format!("none of {unread_times} masks can be read"),
-            }
-            .into());
-        }
-        // From here on a failure or a kill costs what follows from the tables, not the run.
-        if let Err(error) = folder.save(&stream, times.len()) {
-            // Then it costs what came after the last state, and what cannot be written is said below.
-            tracing::debug!("no last state: {error}");
-        }
-        let finished = folder.conclude(stream.of_classes(&objects.classes()))?;
-        finished.statistics.of_wind(wind).write_netcdf(
-            self.out.join("statistics.nc"),
-            objects.grid(),
-            objects.calendar(),
-        )?;
-        let setting = Setting {
-            grid: objects.grid(),
-            times,
-            calendar: objects.calendar(),
-            source: objects.source(),
-        };
-        let mut files = export(&self.out, &formats, &setting)?;
-        match (self.object_id, &objects) {
-            (true, Objects::Masks(_)) if unread_times > 0 => tracing::warn!(
-                "object_id.nc is not written: it has every time, and {unread_times} cannot be read"
-            ),
-            (true, Objects::Masks(masks)) => {
-                files.push(write_object_ids(&self.out, masks, &self.options())?);
-            }
-            _ => {}
-        }
-        folder.close()?;
+        following.follow(comm, fields, &land)?;
+        let summary = following.conclude(wind, &formats)?;
         Ok(Some(EventsSummary {
-            counts: finished.counts,
-            resumed_after: start,
-            files,
-            skipped_files: skipped + objects.skipped_files(),
-            unread_times,
+            skipped_files,
+            ..summary
         }))
+    }
+
+    /// The masks or boxes and the fields, on all ranks; how many files of both could not be used.
+    fn open(
+        &self,
+        comm: &mut dyn Communicator,
+    ) -> anyhow::Result<(Objects, Option<Fields>, usize)> {
+        let archive = (self.fields.as_deref())
+            .map(|name| input::open_together(comm, name, self.skip_bad))
+            .transpose()?;
+        let objects = Objects::open(self, archive.as_ref(), comm.rank() == 0)?;
+        if let (Some(archive), Objects::Masks(masks), 0) = (&archive, &objects, comm.rank()) {
+            input::compare_origin(masks, archive);
+        }
+        let paths = archive.iter().flat_map(Archive::paths);
+        misplaced::refuse_own(objects.paths().into_iter().chain(paths), &self.out)?;
+        let skipped = archive.as_ref().map_or(0, Archive::skipped_files);
+        let fields = archive
+            .zip(self.fields.as_deref())
+            .map(|(archive, name)| Fields::new(archive, &objects, name, self.skip_bad))
+            .transpose()?;
+        let skipped = skipped + objects.skipped_files();
+        Ok((objects, fields, skipped))
     }
 
     /// Refuses to write among masks or fields: what is written there would be read with them the next time, and a truth

@@ -244,12 +244,19 @@ impl Report {
                 path: self.recipe.clone().unwrap_or_default(),
                 source,
             })?;
+        self.say_origins(inputs, fields, &mut page);
+        page.commands = vec![self.command()];
+        Ok(page)
+    }
+
+    /// Where everything on the page comes from, and what is to be said of it.
+    fn say_origins(&self, inputs: &Inputs, fields: Option<&Archive>, page: &mut ReportInput) {
         page.provenance = vec![
             ("grid".into(), inputs.grid.describe()),
             ("calendar".into(), inputs.calendar.cf_name().into()),
             ("times".into(), inputs.times.len().to_string()),
         ];
-        for one in masks {
+        for one in &inputs.masks {
             page.provenance.push((
                 format!("masks: {}", one.kind.name()),
                 format!("{} ({})", one.folder, one.archive.source()),
@@ -281,8 +288,6 @@ impl Report {
             ));
             page.warnings.extend(fields.problems().iter().cloned());
         }
-        page.commands = vec![self.command()];
-        Ok(page)
     }
 }
 

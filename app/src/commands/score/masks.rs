@@ -9,7 +9,7 @@ use serde::Serialize;
 use squall_climate::events::{EventFields, ExtractOptions, extract};
 use squall_climate::{Event, table};
 use squall_data::mask_file::MaskArchive;
-use squall_data::{Calendar, Class, DataError};
+use squall_data::{Calendar, Class, DataError, Time};
 use squall_validation::bootstrap::Bootstrap;
 use squall_validation::track_scores::Unfollowed;
 use squall_validation::world_scores::{ClassAgreement, NearestCells};
@@ -54,9 +54,131 @@ impl fmt::Display for Scores {
     }
 }
 
+/// Masks of both sides, and which of them are compared.
+struct Sides {
+    predicted: MaskArchive,
+    truth: MaskArchive,
+    /// Classes that one side cannot hold.
+    left_out: Vec<LeftOut>,
+    /// How predicted masks come to the grid of the truth, if it is another one.
+    cells: Option<NearestCells>,
+    /// Places of the times that both have, in either side.
+    shared: Vec<(usize, usize)>,
+}
+
+/// What came of the times that both sides have.
+struct Compared {
+    scorer: SegmentationScorer,
+    agreement: MaskAgreement,
+    /// Events of the masks of both sides, predicted and true, where no table lists them.
+    events: [Vec<Event>; 2],
+    times: HashSet<Time>,
+}
+
+impl Sides {
+    /// Compares the masks of all times; `is_listed` says which sides have tables of their events.
+    fn compare(&self, is_listed: [bool; 2]) -> anyhow::Result<Compared> {
+        let grid = self.truth.grid();
+        let mut compared = Compared {
+            scorer: SegmentationScorer::new(),
+            agreement: MaskAgreement::new(grid),
+            events: [Vec::new(), Vec::new()],
+            times: HashSet::new(),
+        };
+        let mut progress = Progress::new("score", self.shared.len());
+        for (done, &(p, t)) in self.shared.iter().enumerate() {
+            interrupt::check()?;
+            let (mut prediction, mut label) = (self.predicted.read(p)?, self.truth.read(t)?);
+            if let Some(cells) = &self.cells {
+                prediction = cells.bring(&prediction)?;
+            }
+            for class in &self.left_out {
+                class.remove_from(&mut prediction);
+                class.remove_from(&mut label);
+            }
+            prediction.time = label.time;
+            let confusion = Confusion::of_masks(&label, &prediction, grid)?;
+            compared.scorer.add(&confusion);
+            compared.agreement.add(&label, &prediction, &confusion)?;
+            compared.times.insert(label.time);
+            for (side, mask) in [&prediction, &label].into_iter().enumerate() {
+                if !is_listed[side] {
+                    let (fields, options) = (EventFields::default(), ExtractOptions::default());
+                    let objects = extract(mask, grid, &fields, &options)?;
+                    compared.events[side].extend(objects.into_iter().map(|object| object.event));
+                }
+            }
+            progress.set(done + 1, String::new());
+        }
+        progress.finish();
+        Ok(compared)
+    }
+
+    /// Whether both sides can hold a class.
+    fn has(&self, class: Class) -> bool {
+        self.left_out.iter().all(|one| one.class != class)
+    }
+}
+
 impl Score {
     /// Computes the scores over the times that both sides have.
     pub fn score(&self) -> anyhow::Result<Scores> {
+        let sides = self.open_sides()?;
+        let listed = [
+            self.table(&self.prediction, &sides.predicted)?,
+            table_of(&self.truth, &sides.truth)?,
+        ];
+        let is_listed = listed.each_ref().map(Option::is_some);
+        let Compared {
+            scorer,
+            agreement,
+            events: [found, real],
+            times,
+        } = sides.compare(is_listed)?;
+        let one_is_listed = is_listed[0] != is_listed[1];
+        let calendar = sides.truth.calendar();
+        let [predicted_table, true_table] = listed;
+        let at_shared = |table: Vec<Event>| {
+            let dated = table.into_iter().filter_map(|event| {
+                let time = event.time.in_calendar(calendar).ok()?;
+                Some(Event { time, ..event })
+            });
+            dated
+                .filter(|event| times.contains(&event.time) && sides.has(event.class))
+                .filter(|event| !one_is_listed || is_large(event))
+                .collect()
+        };
+        let found: Vec<Event> = predicted_table.map_or(found, at_shared);
+        let real: Vec<Event> = true_table.map_or(real, at_shared);
+        let pixels = scorer
+            .score()
+            .ok_or_else(|| DataError::Invalid("no masks to score".into()))?;
+        let names: Vec<Class> = sides.left_out.iter().map(|one| one.class).collect();
+        let pixels = pixels.without(&names);
+        let bootstrap = Bootstrap::default();
+        let agreement = classes_of_truth(&pixels)
+            .into_iter()
+            .filter_map(|class| agreement.score(class, &bootstrap))
+            .collect();
+        let mut events = score_events(&real, &found, &MatchingRules::default(), &bootstrap);
+        events.classes.retain(|score| sides.has(score.class));
+        let tracked = |events: &[Event]| events.iter().any(|event| event.track_id.is_some());
+        let tracks = (tracked(&real) || tracked(&found)).then(|| {
+            let mut tracks = score_listed_tracks(&real, &found, &TrackRules::default());
+            tracks.classes.retain(|score| sides.has(score.class));
+            tracks
+        });
+        Ok(Scores {
+            agreement,
+            pixels,
+            events,
+            tracks,
+            left_out: sides.left_out,
+        })
+    }
+
+    /// The masks of both sides; refuses those that have no class or no time in common.
+    fn open_sides(&self) -> anyhow::Result<Sides> {
         let (predicted, truth) = (
             self.tags.open(&self.prediction)?,
             self.tags.open(&self.truth)?,
@@ -71,7 +193,6 @@ impl Score {
                 "`ar_binary_tag` marks rivers; --tag-class says what tags mark whose variable names no class",
             ));
         }
-        let kept = |class: Class| left_out.iter().all(|one| one.class != class);
         let cells = self.cells(&predicted, &truth)?;
         let calendar = truth.calendar();
         same_dates(&self.prediction, predicted.calendar(), calendar)?;
@@ -90,82 +211,12 @@ impl Score {
         if one_sided > 0 {
             tracing::warn!("{one_sided} times stand on one side only and are left out");
         }
-        let mut scorer = SegmentationScorer::new();
-        let mut agreement = MaskAgreement::new(truth.grid());
-        let mut progress = Progress::new("score", shared.len());
-        let (mut found, mut real) = (Vec::new(), Vec::new());
-        let listed = [
-            self.table(&self.prediction, &predicted)?,
-            table_of(&self.truth, &truth)?,
-        ];
-        let mut times = HashSet::new();
-        for (done, &(p, t)) in shared.iter().enumerate() {
-            interrupt::check()?;
-            let (mut prediction, mut label) = (predicted.read(p)?, truth.read(t)?);
-            if let Some(cells) = &cells {
-                prediction = cells.bring(&prediction)?;
-            }
-            for class in &left_out {
-                class.remove_from(&mut prediction);
-                class.remove_from(&mut label);
-            }
-            prediction.time = label.time;
-            let confusion = Confusion::of_masks(&label, &prediction, truth.grid())?;
-            scorer.add(&confusion);
-            agreement.add(&label, &prediction, &confusion)?;
-            times.insert(label.time);
-            for (side, mask, events) in [(0, &prediction, &mut found), (1, &label, &mut real)] {
-                if listed[side].is_none() {
-                    let objects = extract(
-                        mask,
-                        truth.grid(),
-                        &EventFields::default(),
-                        &ExtractOptions::default(),
-                    )?;
-                    events.extend(objects.into_iter().map(|object| object.event));
-                }
-            }
-            progress.set(done + 1, String::new());
-        }
-        progress.finish();
-        let one_is_listed = listed.iter().filter(|table| table.is_some()).count() == 1;
-        let [predicted_table, true_table] = listed;
-        let at_shared = |table: Vec<Event>| {
-            let dated = table.into_iter().filter_map(|event| {
-                let time = event.time.in_calendar(calendar).ok()?;
-                Some(Event { time, ..event })
-            });
-            dated
-                .filter(|event| times.contains(&event.time) && kept(event.class))
-                .filter(|event| !one_is_listed || is_large(event))
-                .collect()
-        };
-        let found: Vec<Event> = predicted_table.map_or(found, at_shared);
-        let real: Vec<Event> = true_table.map_or(real, at_shared);
-        let tracked = |events: &[Event]| events.iter().any(|event| event.track_id.is_some());
-        let pixels = scorer
-            .score()
-            .ok_or_else(|| DataError::Invalid("no masks to score".into()))?;
-        let names: Vec<Class> = left_out.iter().map(|one| one.class).collect();
-        let pixels = pixels.without(&names);
-        let bootstrap = Bootstrap::default();
-        let agreement = classes_of_truth(&pixels)
-            .into_iter()
-            .filter_map(|class| agreement.score(class, &bootstrap))
-            .collect();
-        let mut events = score_events(&real, &found, &MatchingRules::default(), &bootstrap);
-        events.classes.retain(|score| kept(score.class));
-        let tracks = (tracked(&real) || tracked(&found)).then(|| {
-            let mut tracks = score_listed_tracks(&real, &found, &TrackRules::default());
-            tracks.classes.retain(|score| kept(score.class));
-            tracks
-        });
-        Ok(Scores {
-            agreement,
-            pixels,
-            events,
-            tracks,
+        Ok(Sides {
+            predicted,
+            truth,
             left_out,
+            cells,
+            shared,
         })
     }
 
@@ -288,7 +339,7 @@ mod tests {
     use super::*;
     use ndarray::Array2;
     use squall_data::mask_file::{MaskFileOptions, MaskWriter};
-    use squall_data::{ClassMask, LatLonGrid, Time};
+    use squall_data::{ClassMask, LatLonGrid};
 
     /// Masks of four times with or without a cyclone and a river, and a table of them: class and track of each.
     fn write(folder: &Path, table: &str, rows: &[(Class, &str)]) -> String {

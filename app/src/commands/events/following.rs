@@ -1,0 +1,159 @@
+//! What the first rank does: it follows the events that all ranks found, in the order of time, and writes the tables.
+
+use super::source::Source;
+use super::together::{self, Rounds};
+use super::{Events, EventsSummary, Fields, Objects};
+use crate::interrupt;
+use crate::progress::Progress;
+use crate::saving::Saving;
+use squall_climate::map::LandMask;
+use squall_climate::stream::{EventStream, RunFolder};
+use squall_climate::track::formats::{Format, Setting, export, write_object_ids};
+use squall_data::DataError;
+use squall_jobs::comm::Communicator;
+use std::path::PathBuf;
+
+/// A run as far as it has come: what is known, and where it is written.
+pub struct Following<'a> {
+    arguments: &'a Events,
+    objects: &'a Objects,
+    folder: RunFolder,
+    stream: EventStream,
+    /// The first time that was not done before.
+    start: usize,
+}
+
+impl<'a> Following<'a> {
+    /// The run of this fingerprint, as an interrupted one left it, or else `new`.
+    ///
+    /// # Errors
+    /// As [`RunFolder::open`].
+    pub fn open(
+        arguments: &'a Events,
+        objects: &'a Objects,
+        fingerprint: &str,
+        new: EventStream,
+    ) -> anyhow::Result<Self> {
+        let (folder, stream, start) = RunFolder::open(&arguments.out, fingerprint, new)?;
+        if start > 0 {
+            tracing::info!("{start} times were done before: going on from there");
+        }
+        Ok(Self {
+            arguments,
+            objects,
+            folder,
+            stream,
+            start,
+        })
+    }
+
+    /// Reads what is this rank's, takes what is the others', and writes the events of all times.
+    ///
+    /// # Errors
+    /// Those of reading, writing and communication; a state is saved where a signal ends the run.
+    pub fn follow(
+        &mut self,
+        comm: &mut dyn Communicator,
+        fields: Option<Fields>,
+        land: &LandMask,
+    ) -> anyhow::Result<()> {
+        let (objects, times) = (self.objects, self.objects.times());
+        let mut source = Source::new(self.arguments, objects, fields, land, self.start)?;
+        let mut progress = Progress::new("events", times.len());
+        progress.start(times.len(), self.start);
+        let mut saving = Saving::every(self.arguments.save_every);
+        let rounds = Rounds::begin(comm, objects, self.start)?;
+        for round in rounds.all() {
+            for mut read in source.read(rounds.block(round, 0))? {
+                let found = std::mem::take(&mut read.found);
+                let known = read.known(land);
+                let decided = self.stream.add(&read.moment(times, &known), found)?;
+                self.folder.write(&decided)?;
+            }
+            for rank in 1..rounds.ranks() {
+                for seen in together::receive(comm, rank)? {
+                    let decided = self.stream.take(seen)?;
+                    self.folder.write(&decided)?;
+                }
+            }
+            let next = rounds.end(round);
+            let interrupted = interrupt::check();
+            if interrupted.is_err() || saving.is_due() {
+                saving.save(|| self.folder.save(&self.stream, next))?;
+            }
+            interrupted?;
+            progress.set(next, String::new());
+        }
+        progress.finish();
+        source.say_missing();
+        Ok(())
+    }
+
+    /// Ends the tables and writes all that follows from them; `wind` says where wind is measured. Skipped files are not
+    /// counted.
+    ///
+    /// # Errors
+    /// [`DataError::NoInput`] if no time could be read; those of writing.
+    pub fn conclude(
+        mut self,
+        wind: Option<&str>,
+        formats: &[Format],
+    ) -> anyhow::Result<EventsSummary> {
+        let (arguments, objects, times) = (self.arguments, self.objects, self.objects.times());
+        let unread_times = times.len() - self.stream.counts().times;
+        if unread_times == times.len() {
+            return Err(DataError::NoInput {
+                input: arguments.masks.clone(),
+                reason: format!("none of {unread_times} masks can be read"),
+            }
+            .into());
+        }
+        // From here on a failure or a kill costs what follows from the tables, not the run.
+        if let Err(error) = self.folder.save(&self.stream, times.len()) {
+            // Then it costs what came after the last state, and what cannot be written is said below.
+            tracing::debug!("no last state: {error}");
+        }
+        let stream = self.stream.of_classes(&objects.classes());
+        let finished = self.folder.conclude(stream)?;
+        finished.statistics.of_wind(wind).write_netcdf(
+            arguments.out.join("statistics.nc"),
+            objects.grid(),
+            objects.calendar(),
+        )?;
+        let setting = Setting {
+            grid: objects.grid(),
+            times,
+            calendar: objects.calendar(),
+            source: objects.source(),
+        };
+        let mut files = export(&arguments.out, formats, &setting)?;
+        files.extend(object_ids(arguments, objects, unread_times)?);
+        self.folder.close()?;
+        Ok(EventsSummary {
+            counts: finished.counts,
+            resumed_after: self.start,
+            files,
+            unread_times,
+            ..EventsSummary::default()
+        })
+    }
+}
+
+/// Writes the track of every cell, if it is asked for and every time is there.
+fn object_ids(
+    arguments: &Events,
+    objects: &Objects,
+    unread_times: usize,
+) -> anyhow::Result<Option<PathBuf>> {
+    let (true, Objects::Masks(masks)) = (arguments.object_id, objects) else {
+        return Ok(None);
+    };
+    if unread_times > 0 {
+        tracing::warn!(
+            "object_id.nc is not written: it has every time, and {unread_times} cannot be read"
+        );
+        return Ok(None);
+    }
+    let options = arguments.options();
+    Ok(Some(write_object_ids(&arguments.out, masks, &options)?))
+}

@@ -5,7 +5,7 @@
 mod common;
 
 use common::stand_in::{on, stand_in, with_stand_in, works};
-use common::{mpirun, path, run, simulate, squall, text};
+use common::{mpirun, path, run, simulate, squall, stage, text};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -182,15 +182,7 @@ fn ranks_and_their_gpus_are_checked() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let fields = simulate(folder.path(), 2, 1);
     let (truth, store) = (fields.join("truth"), folder.path().join("store"));
-    run(&[
-        "stage",
-        path(&fields),
-        "--labels",
-        path(&truth),
-        "--out",
-        path(&store),
-        "-q",
-    ]);
+    stage(&fields, &truth, &store, &[]);
     let out = folder.path().join("trained");
     let settings = [
         "training.steps=2",
@@ -283,15 +275,7 @@ fn training_and_inference_give_what_the_cpu_gives() {
     let fields = simulate(folder.path(), 3, 1);
     let (labels, store) = (at("labels"), at("store"));
     run(&["label", path(&fields), "--out", path(&labels), "-q"]);
-    run(&[
-        "stage",
-        path(&fields),
-        "--labels",
-        path(&labels),
-        "--out",
-        path(&store),
-        "-q",
-    ]);
+    stage(&fields, &labels, &store, &[]);
     let train = |device, out: &Path, more: &[&str]| {
         let mut arguments = vec![
             "train",

@@ -1,11 +1,14 @@
-//! `kill -9` at random moments: the same bits as an uninterrupted run.
+//! `kill -9` at random moments: the same bits as an uninterrupted run. A test that fails says which number repeats its
+//! moments.
+#![allow(clippy::print_stdout)] // that number
 
 mod common;
 
-use common::{contents, path, run, simulate, squall, text};
+use common::{contents, path, run, simulate, squall, stage, text};
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const KILLS: usize = 10;
 
@@ -29,12 +32,22 @@ blocks = [1, 1, 1]
 atrous_rates = [2, 4]
 "#;
 
-/// Numbers in 0..1: scattered, different on each run of the test.
-fn scattered() -> impl FnMut() -> f64 {
-    let mut state = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .expect("a clock after 1970")
-        .subsec_nanos() as u64;
+/// What all moments follow from: SQUALL_TEST_SEED, or else the clock.
+fn seed() -> u64 {
+    static SEED: OnceLock<u64> = OnceLock::new();
+    *SEED.get_or_init(|| match std::env::var("SQUALL_TEST_SEED") {
+        Ok(given) => given.parse().expect("a number"),
+        Err(_) => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            now.expect("a clock after 1970").subsec_nanos().into()
+        }
+    })
+}
+
+/// Numbers in 0..1, scattered: others for each command and each seed.
+fn scattered(command: &str) -> impl FnMut() -> f64 {
+    let add = |state: u64, letter: u8| state.wrapping_mul(31).wrapping_add(letter.into());
+    let mut state = command.bytes().fold(seed(), add);
     move || {
         state = state
             .wrapping_mul(6364136223846793005)
@@ -48,7 +61,12 @@ fn scattered() -> impl FnMut() -> f64 {
 ///
 /// What it has done is looked at, and not how long it took before: other tests may slow one run and not the next.
 fn with_kills(arguments: &[&str], done: &dyn Fn() -> usize, stride: f64) -> usize {
-    let (mut killed, mut scattered) = (0, scattered());
+    let (mut killed, mut scattered) = (0, scattered(arguments[0]));
+    println!(
+        "SQUALL_TEST_SEED={} kills `{}` like this",
+        seed(),
+        arguments[0]
+    );
     for _ in 0..KILLS {
         let until = done() + (stride * scattered()) as usize;
         let mut child = squall()
@@ -325,15 +343,7 @@ fn training_and_inference_killed_anywhere_give_the_same_bits() {
         }),
         "labelling that was left never went on"
     );
-    run(&[
-        "stage",
-        path(&fields),
-        "--labels",
-        path(&at("labels")),
-        "--out",
-        path(&at("store")),
-        "--quiet",
-    ]);
+    stage(&fields, &at("labels"), &at("store"), &[]);
 
     let (recipe, store) = (at("recipe.toml"), at("store"));
     let train = |out: &Path, act: &dyn Fn(&[&str])| {

@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::{mpirun, path, run, simulate, text};
+use common::{mpirun, path, run, simulate, stage, text};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -51,15 +51,7 @@ fn prepare() -> Prepared {
     let fields = simulate(folder.path(), 12, 1);
     let good = folder.path().join("good");
     let truth = fields.join("truth");
-    run(&[
-        "stage",
-        path(&fields),
-        "--labels",
-        path(&truth),
-        "--out",
-        path(&good),
-        "--quiet",
-    ]);
+    stage(&fields, &truth, &good, &[]);
     let splits = splits(&good);
     let all = splits.len();
     let bad = folder.path().join("bad");

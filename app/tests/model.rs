@@ -2,24 +2,13 @@
 
 mod common;
 
-use common::{path, run, simulate, squall, text};
+use common::{path, run, squall, staged, text};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A model of one training step.
 fn model(folder: &Path) -> PathBuf {
-    let fields = simulate(folder, 3, 5);
-    let (labels, store) = (folder.join("labels"), folder.join("store"));
-    run(&["label", path(&fields), "--out", path(&labels), "--quiet"]);
-    run(&[
-        "stage",
-        path(&fields),
-        "--labels",
-        path(&labels),
-        "--out",
-        path(&store),
-        "--quiet",
-    ]);
+    let store = staged(folder, 3, 5);
     let out = folder.join("trained");
     run(&[
         "train",

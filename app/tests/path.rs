@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, real, run, simulate, squall, text};
+use common::{path, real, run, simulate, squall, stage, text};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -451,17 +451,7 @@ fn masks_and_boxes_of_one_network() {
     let fields = simulate(folder.path(), 10, 3);
     let (store, model, found) = (at("store"), at("model"), at("found"));
     let truth = fields.join("truth");
-    run(&[
-        "stage",
-        path(&fields),
-        "--labels",
-        path(&truth),
-        "--block-days",
-        "1",
-        "--out",
-        path(&store),
-        "-q",
-    ]);
+    stage(&fields, &truth, &store, &["--block-days", "1"]);
     run(&[
         "train",
         "--recipe",

@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::{contents, mpirun, path, run, simulate, text};
+use common::{contents, mpirun, path, run, simulate, stage, text};
 use std::fs;
 use std::path::Path;
 
@@ -65,15 +65,7 @@ fn masks_and_events_do_not_depend_on_the_number_of_ranks() {
     let truth = fields.join("truth");
     fs::write(at("recipe.toml"), RECIPE).expect("written");
     let (store, recipe, trained) = (at("store"), at("recipe.toml"), at("trained"));
-    run(&[
-        "stage",
-        path(&fields),
-        "--labels",
-        path(&truth),
-        "--out",
-        path(&store),
-        "-q",
-    ]);
+    stage(&fields, &truth, &store, &[]);
     run(&[
         "train",
         "--recipe",

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, run, simulate, squall, text};
+use common::{path, run, squall, staged, text};
 use serde_json::Value;
 
 fn rows(arguments: &[&str]) -> Vec<Value> {
@@ -84,18 +84,7 @@ fn a_recipe_is_predicted_on_any_number_of_nodes() {
 #[test]
 fn a_store_says_grid_and_samples() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let fields = simulate(folder.path(), 4, 3);
-    let [labels, store] = ["labels", "store"].map(|name| folder.path().join(name));
-    run(&["label", path(&fields), "--out", path(&labels), "--quiet"]);
-    run(&[
-        "stage",
-        path(&fields),
-        "--labels",
-        path(&labels),
-        "--out",
-        path(&store),
-        "--quiet",
-    ]);
+    let store = staged(folder.path(), 4, 3);
     let small = [
         "scale",
         "--recipe",

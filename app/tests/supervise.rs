@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, run, simulate, squall, text};
+use common::{path, squall, staged, text};
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -102,17 +102,13 @@ fn a_training_that_hears_ctrl_c_twice_saves() {
     use std::os::unix::process::CommandExt;
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name);
-    let fields = simulate(folder.path(), 3, 3);
-    let labels = at("labels");
-    run(&["label", path(&fields), "--out", path(&labels), "--quiet"]);
-    let stage = ["stage", path(&fields), "--labels", path(&labels)];
-    run(&[&stage[..], &["--out", path(&at("store")), "--quiet"]].concat());
+    let store = staged(folder.path(), 3, 3);
     let settings = "training.steps=100000 training.checkpoint_every_steps=100000 \
                     training.validate_every_steps=100000 training.batch=1";
     let settings = settings.split_whitespace().flat_map(|set| ["--set", set]);
     let mut child = squall()
         .args(["supervise", "--", env!("CARGO_BIN_EXE_squall"), "train"])
-        .args(["--recipe", "small", "--data", path(&at("store"))])
+        .args(["--recipe", "small", "--data", path(&store)])
         .args(["--out", path(&at("run"))])
         .args(settings)
         .stderr(Stdio::null())

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, run, simulate, squall, text};
+use common::{path, run, simulate, squall, stage, text};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -11,15 +11,7 @@ fn store(folder: &Path) -> PathBuf {
     let fields = simulate(folder, 8, 3);
     let [labels, store] = ["labels", "store"].map(|name| folder.join(name));
     run(&["label", path(&fields), "--out", path(&labels), "--quiet"]);
-    let stage = [
-        "stage",
-        path(&fields),
-        "--labels",
-        path(&labels),
-        "--block-days",
-        "1",
-    ];
-    run(&[&stage[..], &["--out", path(&store), "--quiet"]].concat());
+    stage(&fields, &labels, &store, &["--block-days", "1"]);
     store
 }
 

@@ -78,6 +78,21 @@ pub fn simulate(folder: &Path, days: usize, seed: u64) -> PathBuf {
     out
 }
 
+/// Stages fields with these labels, with more options than those.
+pub fn stage(fields: &Path, labels: &Path, store: &Path, more: &[&str]) {
+    let call = ["stage", path(fields), "--labels", path(labels)];
+    run(&[&call[..], &["--out", path(store), "--quiet"], more].concat());
+}
+
+/// The store of a small synthetic run ([`simulate`]) with the usual labels.
+pub fn staged(folder: &Path, days: usize, seed: u64) -> PathBuf {
+    let fields = simulate(folder, days, seed);
+    let [labels, store] = ["labels", "store"].map(|name| folder.join(name));
+    run(&["label", path(&fields), "--out", path(&labels), "--quiet"]);
+    stage(&fields, &labels, &store, &[]);
+    store
+}
+
 /// A path as an argument.
 pub fn path(path: &Path) -> &str {
     path.to_str().expect("a UTF-8 path")

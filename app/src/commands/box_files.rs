@@ -26,7 +26,7 @@ pub struct BoxFormats {
 }
 
 impl BoxFormats {
-    /// None of them.
+    /// Whether no format is asked for.
     pub fn is_empty(&self) -> bool {
         let all = [&self.boxes_hdf5, &self.boxes_coco, &self.boxes_geojson];
         all.iter().all(|path| path.is_none())

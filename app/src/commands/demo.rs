@@ -105,14 +105,17 @@ impl Demo {
         }
     }
 
+    /// A file or folder of the demo.
     fn at(&self, name: &str) -> PathBuf {
         self.out.join(name)
     }
 
+    /// A file or folder of the demo as an argument.
     fn text(&self, name: &str) -> String {
         self.at(name).to_string_lossy().into_owned()
     }
 
+    /// The training of the demo's network.
     fn training(&self) -> Train {
         Train {
             recipe: self.recipe.clone(),
@@ -224,11 +227,11 @@ fn refuse_boxes(train: &Train) -> anyhow::Result<()> {
 
 /// The scores of the unseen run.
 struct Found {
-    /// Of the network against the labels it learnt from.
+    /// Scores of the network against labels like those it learnt from.
     network: Scores,
-    /// Of the labels against the truth.
+    /// Scores of the labels against the truth.
     heuristic_truth: Scores,
-    /// Of the network against the truth.
+    /// Scores of the network against the truth.
     network_truth: Scores,
 }
 

@@ -218,7 +218,7 @@ impl Infer {
         self.infer_on(&mut Solo::new())
     }
 
-    /// The same as one of several ranks.
+    /// Infers as one of several ranks, and says how it went; an error ends the job.
     fn infer_on(&self, comm: &mut dyn Communicator) -> anyhow::Result<InferReport> {
         let result = self.infer_with(comm);
         if let Err(error) = &result

@@ -146,7 +146,8 @@ impl Scale {
         })
     }
 
-    /// As asked for, or for powers of four and all nodes; but for those that the recipe cannot be dealt to.
+    /// Predictions for the numbers of nodes asked for, else for powers of four and all nodes; those that the recipe cannot
+    /// be dealt to are left out.
     fn rows(&self, question: &Question<'_>) -> anyhow::Result<Vec<Prediction>> {
         let all = question.machine.nodes;
         let powers = (0..).map(|power| 4_usize.pow(power));
@@ -172,7 +173,7 @@ impl Scale {
     }
 }
 
-/// What `auto` will be there.
+/// The precision that `auto` chooses on a machine.
 fn auto_precision(machine: &Machine) -> &'static str {
     let computes = |precision| machine.device.peak_tflops.contains_key(precision);
     match machine.device.kind {

@@ -28,7 +28,7 @@ impl Tags {
         Ok(masks)
     }
 
-    /// The same with a choice about bad files, silently.
+    /// The masks of an input, with a choice about bad files; nothing is said.
     ///
     /// # Errors
     /// As [`MaskArchive::open_with`].

@@ -119,7 +119,7 @@ impl Train {
         self.train_as(&mut Team::solo())
     }
 
-    /// The same as one of several ranks.
+    /// Trains as one of several ranks, and says how it went; an error ends the job.
     fn train_as(&self, team: &mut Team) -> anyhow::Result<TrainReport> {
         let report = self.train_with(team);
         if let Err(error) = &report

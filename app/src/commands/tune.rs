@@ -208,7 +208,7 @@ struct Leaderboard {
     score: String,
     /// The recipe of the best trial.
     recipe: PathBuf,
-    /// Its model.
+    /// The model of the best trial.
     model: PathBuf,
     places: Vec<Place>,
 }

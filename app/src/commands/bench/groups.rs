@@ -80,9 +80,9 @@ enum Share {
 /// How one way to train went, over all seeds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 struct Outcome {
-    /// None in step.
+    /// Groups that do not wait for each other; none where all ranks are in step.
     groups: Option<usize>,
-    /// None in step.
+    /// How much momentum groups have; none where all ranks are in step.
     momentum: Option<Share>,
     slow: u32,
     steps_per_second: f64,
@@ -92,13 +92,13 @@ struct Outcome {
     /// Updates by others between reading parameters and using their gradient.
     staleness_mean: Option<f64>,
     staleness_max: Option<u64>,
-    /// On samples that were not learnt from.
+    /// Mean over seeds of the loss of samples that were not learnt from.
     loss: f64,
-    /// The same for each seed.
+    /// That loss for each seed.
     losses: Vec<f64>,
     /// Geometric mean over seeds of the loss against that of training in step with the same seed.
     loss_change_percent: f64,
-    /// Its 95 % interval, by Student's t of the logarithms; none of a single seed.
+    /// The change's 95 % interval, by Student's t of the logarithms; none of a single seed.
     loss_change_interval: Option<[f64; 2]>,
 }
 

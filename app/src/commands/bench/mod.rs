@@ -76,9 +76,9 @@ pub(super) struct Row {
     ours: f64,
     /// Seconds of another program, where one was measured: of the fastest of several.
     peer: Option<f64>,
-    /// How that runs the network.
+    /// How the other program runs the network.
     peer_mode: Option<String>,
-    /// Its highest memory use.
+    /// The other program's highest memory use.
     peer_peak_mb: Option<f64>,
     /// peer / ours: above 1 is faster.
     ratio: Option<f64>,
@@ -90,9 +90,9 @@ pub(super) struct Row {
     flops_per_second: Option<f64>,
     /// Highest memory use: on a GPU that of its memory by what is measured, else that of the process so far.
     peak_mb: f64,
-    /// What was said before it ran that it would need, where that is said.
+    /// The memory that it was said to need before it ran, where that is said.
     predicted_mb: Option<f64>,
-    /// What computed.
+    /// The device that computed.
     device: String,
 }
 
@@ -129,7 +129,7 @@ impl fmt::Display for Table {
 }
 
 impl All {
-    /// As the command line has it without options.
+    /// What the command line makes of no options.
     fn by_default() -> Result<Self, clap::Error> {
         let command = Self::augment_args(clap::Command::new("all").no_binary_name(true));
         Self::from_arg_matches(&command.try_get_matches_from([""; 0])?)

@@ -124,7 +124,7 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// As peers know it.
+    /// The word by which peers know it.
     fn name(self) -> &'static str {
         match self {
             Self::Step => "step",
@@ -187,7 +187,7 @@ struct Turns {
     times: Vec<f64>,
     /// Operations a second of matrix products, at each turn.
     rates: Vec<f64>,
-    /// Of each peer.
+    /// What each peer answered.
     theirs: Vec<Theirs>,
     /// Bytes of ours at most.
     highest: u64,
@@ -380,7 +380,7 @@ struct Ours {
     network: Network,
     backend: Backend,
     storage: Storage,
-    /// Of a benchmark that trains.
+    /// Optimiser and gradients of a benchmark that trains; none of inference.
     learning: Option<(Optimizer, Gradients)>,
     x: Tensor,
     labels: Vec<u8>,

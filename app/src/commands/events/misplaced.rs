@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-/// What events are made of.
+/// A hint at what events are made of.
 const TAKES: &str = "give the masks or boxes that it was made from; also read are IBTrACS, tracks of TempestExtremes and TECA, \
                      and events as parquet or geojson. `squall compare` and `squall score` take tables of events as they are";
 

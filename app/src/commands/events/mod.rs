@@ -215,7 +215,7 @@ impl Events {
         summary.context("one rank alone is the first: this is a bug")
     }
 
-    /// The same together with the other ranks; the first one has the summary.
+    /// Writes both tables together with the other ranks; the summary on the first, none on the others.
     fn extract_on(&self, comm: &mut dyn Communicator) -> anyhow::Result<Option<EventsSummary>> {
         let formats = self.formats()?;
         self.keep_apart()?;

@@ -24,7 +24,7 @@ pub enum Objects {
     Boxes {
         /// The boxes.
         series: BoxSeries,
-        /// That of the fields, if there are any.
+        /// The grid of the fields, if there are any.
         grid: Arc<LatLonGrid>,
         /// Boxes that are less sure are no events.
         min_confidence: f32,
@@ -92,7 +92,7 @@ impl Objects {
         }
     }
 
-    /// What made them, as far as the files say.
+    /// The program that made the masks, as far as their files say; nothing of boxes.
     pub fn source(&self) -> &str {
         match self {
             Self::Masks(masks) => masks.source(),

@@ -29,11 +29,11 @@ type Probabilities = Vec<(Class, Array2<f32>)>;
 
 /// One time as read, and its events.
 pub struct Read {
-    /// Its place among all times.
+    /// Place of the time among all.
     index: usize,
-    /// When.
+    /// The time itself.
     time: Time,
-    /// What was found.
+    /// The events that were found.
     pub found: Vec<DetectedEvent>,
     shown: Shown,
     fields: Option<Known>,
@@ -49,7 +49,7 @@ enum Shown {
 }
 
 impl Read {
-    /// Its mask, if it has one.
+    /// The mask of the time, if it has one.
     fn mask(&self) -> Option<&ClassMask> {
         match &self.shown {
             Shown::Mask(mask) => Some(mask),
@@ -57,7 +57,7 @@ impl Read {
         }
     }
 
-    /// What a run is told of it; `known` is [`Self::known`], `times` are all.
+    /// What the run is told of the time; `known` is [`Self::known`], `times` are all times.
     pub fn moment<'r>(&'r self, times: &[Time], known: &'r EventFields<'r>) -> Moment<'r> {
         Moment {
             time: self.time,
@@ -68,7 +68,7 @@ impl Read {
         }
     }
 
-    /// What is known besides.
+    /// What is known of the time besides its mask or boxes: fields, probabilities, land.
     pub fn known<'a>(&'a self, land: &'a LandMask) -> EventFields<'a> {
         let probabilities = self.probabilities.iter();
         EventFields {
@@ -80,6 +80,7 @@ impl Read {
         }
     }
 
+    /// The events of the time.
     fn find(
         &self,
         grid: &LatLonGrid,
@@ -95,7 +96,7 @@ impl Read {
 }
 
 impl<'a> Source<'a> {
-    /// What is read from the time at `start` on.
+    /// A reader of masks or boxes and fields from the time at `start` on.
     pub fn new(
         arguments: &Events,
         objects: &'a Objects,

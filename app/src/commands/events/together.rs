@@ -23,7 +23,7 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// As the first rank has it, on all; `start` is the first time that is not done.
+    /// The rounds of the first rank, on all ranks; `start` is the first time that is not done.
     ///
     /// # Errors
     /// Those of communication.

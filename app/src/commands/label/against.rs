@@ -18,7 +18,7 @@ pub struct Against {
 }
 
 impl Against {
-    /// Those that `--against` names, if any.
+    /// The masks that `--against` names, if any.
     ///
     /// # Errors
     /// As [`Tags::open_with`], and [`DataError::Mismatch`] if they are of another grid than the fields.

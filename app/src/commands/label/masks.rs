@@ -35,14 +35,14 @@ pub struct Masks<'a> {
 }
 
 impl<'a> Masks<'a> {
-    /// The same, whose files also have this attribute.
+    /// These masks, in files that also have this attribute.
     #[must_use]
     pub fn saying(mut self, name: &str, value: &str) -> Self {
         self.options.attributes.push((name.into(), value.into()));
         self
     }
 
-    /// No file yet; `thresholds` go to the files' attributes.
+    /// Masks of which no file is written yet; `thresholds` go to the files' attributes.
     pub fn new(out: PathBuf, archive: &'a Archive, method: Method, thresholds: String) -> Self {
         let version = env!("CARGO_PKG_VERSION");
         let options = MaskFileOptions {

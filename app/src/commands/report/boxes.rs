@@ -16,7 +16,7 @@ pub(super) struct Boxes {
     pub(super) file: PathBuf,
     /// All boxes of the file, as scores need them.
     pub(super) all: BoxFrames,
-    /// What is shown of them.
+    /// The boxes that are shown: those that are sure enough.
     pub(super) shown: BoxSource,
     /// Events and tracks that `squall events` made of them, if the argument names its folder.
     pub(super) events: Option<Source>,

@@ -268,7 +268,7 @@ impl Masks {
         })
     }
 
-    /// Its events and tracks; none without a table of them.
+    /// Events and tracks of the masks; none without a table of them.
     pub(super) fn source(&self) -> anyhow::Result<Option<Source>> {
         let Some(events) = table_of(&self.tables, &self.archive)? else {
             return Ok(None);

@@ -30,7 +30,7 @@ pub fn box_grid() -> anyhow::Result<LatLonGrid> {
 /// All scores of predicted boxes.
 #[derive(Debug, Serialize)]
 pub struct Scores {
-    /// Of all boxes, by confidence.
+    /// Average precision of all boxes, which takes them by their confidence.
     #[serde(flatten)]
     pub boxes: BoxScores,
     /// From here on a predicted box was taken for an event.

@@ -63,7 +63,7 @@ pub struct Score {
     pub json: bool,
 }
 
-/// Of folders that both hold masks and boxes.
+/// Scores of masks and of boxes, where both sides hold both.
 #[derive(Debug, Serialize)]
 struct Both {
     #[serde(flatten)]

@@ -141,7 +141,7 @@ fn open_masks<'a>(
     transport: Option<TransportSource>,
     archive: &'a Archive,
 ) -> anyhow::Result<Vec<Masks<'a>>> {
-    let open = |(method, folder): &(Method, PathBuf)| {
+    let open = |(method, folder): &(Method, PathBuf)| -> anyhow::Result<Masks<'a>> {
         let masks = Masks::new(folder.clone(), archive, *method, rules.numbers(*method)?);
         Ok(match transport {
             Some(source) if *method != Method::Deepcam => {

@@ -1,5 +1,6 @@
 //! From an error chain to a message, a hint and an exit code.
 
+use crate::ranks;
 use squall_climate::ClimateError;
 use squall_data::DataError;
 use squall_jobs::JobError;
@@ -80,11 +81,20 @@ pub fn leave(error: &clap::Error) -> ! {
     std::process::exit(error.exit_code())
 }
 
+/// What to do where one of several processes of a launcher finds the folder taken.
+const OF_A_LAUNCHER: &str = "wait for the other process, or choose another output with --out; simulate, label, stage without --local, \
+     compare and report work in one process: of several that a launcher starts each needs its own --out";
+
 /// Exit code and hint of the first cause that is one of ours.
 pub fn classify(error: &anyhow::Error) -> (u8, Option<String>) {
     for cause in error.chain() {
         if let Some(advice) = cause.downcast_ref::<Advice>() {
             return (advice.code, Some(advice.hint.clone()));
+        }
+        if let Some(JobError::Locked { .. }) = cause.downcast_ref::<JobError>()
+            && ranks::of_a_launcher()
+        {
+            return (OUTPUT, Some(OF_A_LAUNCHER.to_string()));
         }
         if let Some(JobError::Memory { fits, .. }) = cause.downcast_ref::<JobError>() {
             return (USAGE, Some(memory_hint(fits)));

@@ -121,3 +121,20 @@ fn masks_and_events_do_not_depend_on_the_number_of_ranks() {
     ));
     assert_same("events by 3 ranks", &one, &many);
 }
+
+/// A command that works in one process: one of two that a launcher starts takes the folder, the other says what to do.
+#[test]
+fn a_command_of_one_process_says_so_where_several_are_started() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = simulate(folder.path(), 10, 9);
+    let out = folder.path().join("labels");
+    let mut command = mpirun();
+    command.args(["-n", "2", env!("CARGO_BIN_EXE_squall"), "label"]);
+    let Ok(output) = command.args([path(&run), "--out", path(&out)]).output() else {
+        println!("nothing judged, there is no mpirun");
+        return;
+    };
+    let said = text(&output);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("work in one process"), "{said}");
+}

@@ -127,7 +127,11 @@ mod tests {
         let [mut u, v] = wind(&grid, centre, 35.0, 600.0);
         let whole = gale_radius_km(&grid, [u.view(), v.view()], centre).unwrap();
         let east = grid.nearest(15.0, 200.0).1;
-        u.slice_mut(ndarray::s![.., east..]).fill(f32::NAN);
+        for ((_, i), value) in u.indexed_iter_mut() {
+            if i >= east {
+                *value = f32::NAN;
+            }
+        }
         let half = gale_radius_km(&grid, [u.view(), v.view()], centre).unwrap();
         assert!((whole - half).abs() < 10.0, "{whole} {half}");
         u.fill(f32::NAN);

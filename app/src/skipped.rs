@@ -26,7 +26,7 @@ impl Skipped {
     /// What was read of a time; nothing if it could not be read and may be left out.
     ///
     /// # Errors
-    /// That of reading, if times may not be left out.
+    /// That of reading, if times may not be left out, or if it is not the file's content that is to blame.
     pub fn or_none<T>(
         &self,
         time: Time,
@@ -34,7 +34,7 @@ impl Skipped {
     ) -> Result<Option<T>, DataError> {
         let error = match read {
             Ok(read) => return Ok(Some(read)),
-            Err(error) if !self.allowed => return Err(error),
+            Err(error) if !self.allowed || !is_damage(&error) => return Err(error),
             Err(error) => error,
         };
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,6 +44,15 @@ impl Skipped {
         }
         Ok(None)
     }
+}
+
+/// Whether an error is of a file's content. Where the system gives the file no more, it is rather the disk that has gone,
+/// and with it all files that follow.
+fn is_damage(error: &DataError) -> bool {
+    error.is_of_content()
+        && error
+            .path()
+            .is_none_or(|path| std::fs::File::open(path).is_ok())
 }
 
 /// Says how many of all times are not in the result, if any.
@@ -73,17 +82,26 @@ mod tests {
     #[test]
     fn times_are_left_out_only_where_they_may_be() {
         let time = Time::new(Calendar::NoLeap, 2000, 1, 1, 6, 0, 0).expect("a time");
-        let read = |skip_bad, found: Option<i32>| {
-            let cut = || DataError::Invalid("cut".into());
-            let result = found.ok_or_else(cut);
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("fields.nc");
+        std::fs::write(&file, "fields").expect("written");
+        let read = |skip_bad, path: &Path| {
+            let cut = DataError::Unreadable {
+                path: path.into(),
+                reason: "cut".into(),
+            };
             Skipped::new(skip_bad, "is left out")
-                .or_none(time, result)
+                .or_none::<()>(time, Err(cut))
                 .ok()
         };
-        assert_eq!(read(true, Some(1)), Some(Some(1)));
-        assert_eq!(read(true, None), Some(None));
-        assert_eq!(read(false, Some(1)), Some(Some(1)));
-        assert_eq!(read(false, None), None);
+        assert_eq!(read(true, &file), Some(None));
+        assert_eq!(read(false, &file), None);
+        // Not the file's content, but the disk that has gone, or a request without sense.
+        assert_eq!(read(true, &folder.path().join("gone.nc")), None);
+        let skipped = Skipped::new(true, "is left out");
+        let senseless = Err::<(), _>(DataError::Invalid("no such time".into()));
+        assert!(skipped.or_none(time, senseless).is_err());
+        assert_eq!(skipped.or_none(time, Ok(1)).ok(), Some(Some(1)));
         assert!(say(0, 8, "run").is_ok() && say(7, 8, "run").is_ok());
         let error = say(8, 8, "run").expect_err("nothing is left");
         assert!(error.to_string().contains("none of its 8 times"), "{error}");

@@ -110,6 +110,20 @@ pub enum DataError {
 }
 
 impl DataError {
+    /// Whether it is about what a file holds, which may be damaged or no weather: not about an operating system that
+    /// refuses, a disk that is full, or a request that makes no sense.
+    pub fn is_of_content(&self) -> bool {
+        matches!(
+            self,
+            Self::Unreadable { .. }
+                | Self::MissingVariable { .. }
+                | Self::BadVariable { .. }
+                | Self::Mismatch { .. }
+                | Self::Damaged { .. }
+                | Self::BadBox { .. }
+        )
+    }
+
     /// The file that it is about, if it is about one.
     pub fn path(&self) -> Option<&Path> {
         match self {

@@ -12,9 +12,12 @@ use clap::Args;
 use serde::Serialize;
 use squall_data::mask_file::MaskArchive;
 use squall_data::store::{Selected, Selection, Split, SplitRule, StoreMeta, StoreWriter};
-use squall_data::{Archive, BoxFrames, ClassMask, DataError, Snapshot, Time, Variable, boxes};
+use squall_data::{
+    Archive, BoxFrames, ClassMask, DataError, Snapshot, Time, Variable, atomic, boxes,
+};
 use squall_jobs::lock::FolderLock;
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// How samples are dealt to the splits unless asked otherwise.
@@ -283,8 +286,9 @@ impl Stage {
         .announce();
         let _lock = FolderLock::take(out)?;
         let mut writer = StoreWriter::create(out, meta)?;
+        let mut unread = Unread::of(out)?;
         if self.skip_bad {
-            selection.leave_out(&selection.passed_over(writer.samples()), &mut splits);
+            selection.leave_out(&selection.places_of(&unread.times), &mut splits);
         }
         selection.check_begun(out, writer.samples(), &splits)?;
         let reading = Reading {
@@ -294,11 +298,11 @@ impl Stage {
             missing: Missing::default(),
             skipped: Skipped::new(self.skip_bad, "is left out"),
         };
-        let unread = reading.write_all(&selection.samples, &splits, &mut writer)?;
+        reading.write_all(&selection.samples, &splits, &mut writer, &mut unread)?;
         reading
             .missing
             .say("a network gets the mean of the channel there");
-        selection.leave_out(&unread, &mut splits);
+        selection.leave_out(&selection.places_of(&unread.times), &mut splits);
         let skipped_times = times.len() - selection.samples.len();
         skipped::say(skipped_times, times.len(), &self.input)?;
         let boxes = frames.is_some().then(|| selection.boxes());
@@ -341,6 +345,38 @@ impl Stage {
     }
 }
 
+/// The times that could not be read, one a line in a file of the store: who goes on with it leaves them out, too.
+struct Unread {
+    path: PathBuf,
+    times: BTreeSet<String>,
+}
+
+impl Unread {
+    /// Those of a store that was begun; none of a new one.
+    fn of(store: &Path) -> Result<Self, DataError> {
+        let path = store.join("left_out.txt");
+        let text = match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            text => text.map_err(DataError::io("read", &path))?,
+        };
+        let times: BTreeSet<String> = text.lines().map(str::to_string).collect();
+        if !times.is_empty() {
+            tracing::info!(
+                "{} times that could not be read before stay left out",
+                times.len()
+            );
+        }
+        Ok(Self { path, times })
+    }
+
+    /// One time more, before a later sample is written.
+    fn add(&mut self, time: Time) -> Result<(), DataError> {
+        self.times.insert(time.to_string());
+        let lines = self.times.iter().map(|time| format!("{time}\n"));
+        atomic::write(&self.path, lines.collect::<String>().as_bytes())
+    }
+}
+
 /// What samples are read from, and what was met on the way.
 struct Reading<'a> {
     archive: &'a Archive,
@@ -370,15 +406,15 @@ impl Reading<'_> {
         Ok(snapshot.map(|snapshot| (snapshot, drawn)))
     }
 
-    /// Writes the samples that the store has not yet, each while the next one is read; the places of those left out.
+    /// Writes the samples that the store has not yet, each while the next one is read.
     fn write_all(
         &self,
         samples: &[Selected],
         splits: &[Split],
         writer: &mut StoreWriter,
-    ) -> anyhow::Result<BTreeSet<usize>> {
+        unread: &mut Unread,
+    ) -> anyhow::Result<()> {
         let mut progress = Progress::new("stage", samples.len());
-        let mut unread = BTreeSet::new();
         let first = writer.len();
         let mut next = samples.get(first).map(|one| self.read(one)).transpose()?;
         for (place, &split) in splits.iter().enumerate().skip(first) {
@@ -386,6 +422,9 @@ impl Reading<'_> {
             let Some(sample) = next.take() else {
                 break;
             };
+            if sample.is_none() {
+                unread.add(samples[place].time)?;
+            }
             let following = samples.get(place + 1);
             let (ahead, pushed) = rayon::join(
                 || following.map(|one| self.read(one)).transpose(),
@@ -396,13 +435,10 @@ impl Reading<'_> {
                 },
             );
             pushed?;
-            if sample.is_none() {
-                unread.insert(place);
-            }
             next = ahead?;
             progress.set(place + 1, String::new());
         }
         progress.finish();
-        Ok(unread)
+        Ok(())
     }
 }

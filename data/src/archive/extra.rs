@@ -1,5 +1,6 @@
 //! Fields that are no channels but serve the heuristics where a file has them: vapour transport, single levels.
 
+use super::scan::Source;
 use super::{Archive, alias};
 use crate::error::Result;
 use ndarray::Array2;
@@ -38,6 +39,11 @@ impl Archive {
         Ok(magnitude.map(StoredTransport::Magnitude))
     }
 
+    /// Whether a file of the time has that field at that level, as [`Self::read_level`] would find it.
+    pub fn has_level(&self, index: usize, name: &str, hpa: f64) -> bool {
+        index < self.times.len() && self.level_source(index, name, hpa).is_some()
+    }
+
     /// One level of a field on pressure levels; `None` if no file of the time has that field at that level.
     ///
     /// Names are those of [`Archive::read_levels`]. The level must be within 0.5 hPa.
@@ -46,31 +52,38 @@ impl Archive {
     /// [`crate::DataError::Unreadable`] if a file is damaged; [`crate::DataError::Invalid`] if there is no such time.
     pub fn read_level(&self, index: usize, name: &str, hpa: f64) -> Result<Option<Array2<f32>>> {
         self.check(index)?;
+        let Some((file, at, source, level)) = self.level_source(index, name, hpa) else {
+            return Ok(None);
+        };
+        let mut plane = Array2::zeros(self.grid.shape());
+        self.copy(file, source, at, Some(level), plane.view_mut())?;
+        Ok(Some(plane))
+    }
+
+    /// File, time in it, variable and level of a field at a level.
+    fn level_source(
+        &self,
+        index: usize,
+        name: &str,
+        hpa: f64,
+    ) -> Option<(usize, usize, &Source, usize)> {
         let family = alias::family(name);
-        for &(file, at) in &self.places[index] {
-            for levels in &self.layout(file).levels {
+        self.places[index].iter().find_map(|&(file, at)| {
+            self.layout(file).levels.iter().find_map(|levels| {
                 let same = levels.source.name.eq_ignore_ascii_case(name)
                     || family.is_some() && levels.family == family;
-                let level = levels
-                    .pressure_pa
-                    .iter()
-                    .position(|p| (p - hpa * 100.0).abs() < 50.0);
-                let Some(level) = level.filter(|_| same) else {
-                    continue;
-                };
-                let mut plane = Array2::zeros(self.grid.shape());
-                self.copy(file, &levels.source, at, Some(level), plane.view_mut())?;
-                return Ok(Some(plane));
-            }
-        }
-        Ok(None)
+                let is_near = |p: &f64| (p - hpa * 100.0).abs() < 50.0;
+                let level = levels.pressure_pa.iter().position(is_near);
+                Some((file, at, &levels.source, level.filter(|_| same)?))
+            })
+        })
     }
 
     fn transport_source(
         &self,
         index: usize,
         part: alias::Transport,
-    ) -> Option<(usize, usize, &super::scan::Source)> {
+    ) -> Option<(usize, usize, &Source)> {
         self.places[index].iter().find_map(|&(file, at)| {
             let sources = &self.layout(file).transport;
             let (_, source) = sources.iter().find(|(found, _)| *found == part)?;

@@ -4,7 +4,7 @@ use super::{SampleEntry, Split};
 use crate::boxes::{BoxFrames, GeoBox};
 use crate::error::{DataError, Result};
 use crate::{LatLonGrid, Time};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// A time of fields that becomes a sample.
@@ -93,14 +93,11 @@ impl Selection {
         self.samples.iter().map(|s| s.boxes.clone()).collect()
     }
 
-    /// The places of samples that a store which was begun with `there` has passed over: those of times before its last
-    /// that it has not.
-    pub fn passed_over(&self, there: &[SampleEntry]) -> BTreeSet<usize> {
-        let written: HashSet<&str> = there.iter().map(|entry| entry.time.as_str()).collect();
-        let times = self.samples.iter().map(|sample| sample.time.to_string());
-        let is_written: Vec<bool> = times.map(|time| written.contains(&*time)).collect();
-        let last = is_written.iter().rposition(|is| *is).unwrap_or(0);
-        (0..last).filter(|&place| !is_written[place]).collect()
+    /// The places of the samples at some times, as they are written.
+    pub fn places_of(&self, times: &BTreeSet<String>) -> BTreeSet<usize> {
+        let samples = self.samples.iter().enumerate();
+        let found = samples.filter(|(_, sample)| times.contains(&sample.time.to_string()));
+        found.map(|(place, _)| place).collect()
     }
 
     /// Lets go of the samples at some places, and of their splits.

@@ -57,7 +57,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     let rules = Rules::of(command, &archive)?;
     let against = Against::open(command, &archive)?;
     let folders = folders(&rules.methods, &command.out);
-    let transport = rules.transport_source(&archive)?;
+    let transport = rules.transport_source(&archive, command.skip_bad)?;
     let masks = open_masks(&rules, &folders, transport, &archive)?;
     let fingerprint = fingerprint_of(&rules, &folders, &against, &archive)?;
     let _lock = FolderLock::take(&command.out)?;

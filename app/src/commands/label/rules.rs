@@ -8,7 +8,7 @@ use squall_climate::detect::bard::read_members;
 use squall_climate::detect::percentile::Moisture;
 use squall_climate::detect::{Detector, DetectorThresholds, Method, TransportSource, Wanted};
 use squall_climate::label::Pass;
-use squall_data::{Archive, Variable};
+use squall_data::{Archive, DataError, Variable};
 
 /// Where a file of thresholds for other methods than deepcam alone has its keys.
 const TABLES: &str =
@@ -50,7 +50,11 @@ impl Rules {
     }
 
     /// By which moisture that moves rivers are found, if by any; says so.
-    pub fn transport_source(&self, archive: &Archive) -> anyhow::Result<Option<TransportSource>> {
+    pub fn transport_source(
+        &self,
+        archive: &Archive,
+        skip_bad: bool,
+    ) -> anyhow::Result<Option<TransportSource>> {
         let moves = |method: &Method| match method {
             Method::Deepcam => false,
             Method::Percentile => !by_water(&self.thresholds),
@@ -59,7 +63,9 @@ impl Rules {
         if !self.methods.iter().any(moves) {
             return Ok(None);
         }
-        let source = TransportSource::of(archive, 0)?;
+        let source = first_known(archive, skip_bad, |index| {
+            TransportSource::of(archive, index)
+        })?;
         tracing::info!("rivers are found by {}", source.describe());
         Ok(Some(source))
     }
@@ -116,6 +122,22 @@ impl Rules {
     }
 }
 
+/// What the first time says, or where times may be left out the first that can be read.
+fn first_known<T>(
+    archive: &Archive,
+    skip_bad: bool,
+    of: impl Fn(usize) -> Result<T, DataError>,
+) -> Result<T, DataError> {
+    let last = archive.times().len() - 1;
+    let mut index = 0;
+    loop {
+        match of(index) {
+            Err(error) if skip_bad && index < last && error.is_of_content() => index += 1,
+            found => return found,
+        }
+    }
+}
+
 /// Whether percentiles are those of column water, which does not move.
 fn by_water(thresholds: &DetectorThresholds) -> bool {
     thresholds.percentile.moisture == Moisture::ColumnWater
@@ -148,8 +170,7 @@ fn channels(
 ) -> anyhow::Result<Vec<Variable>> {
     let by_water = by_water(thresholds);
     let has_transport = archive.has_transport(0);
-    let has_heights = archive.read_level(0, "Z", 300.0)?.is_some()
-        && archive.read_level(0, "Z", 500.0)?.is_some();
+    let has_heights = archive.has_level(0, "Z", 300.0) && archive.has_level(0, "Z", 500.0);
     let mut wanted: Vec<Variable> = Vec::new();
     for method in methods {
         use Variable::{T200, T500, Tmq, U850, V850, Z200, Z1000};

@@ -589,6 +589,22 @@ fn the_start_of_a_forecast_is_not_its_time() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("at which a forecast began"), "{error}");
+    // As cfgrib writes it.
+    let cfgrib = folder.path().join("cfgrib.nc");
+    let start = [
+        SINCE,
+        ("standard_name", "time"),
+        ("long_name", "initial time of forecast"),
+    ];
+    let axes_of_cfgrib = [
+        LAT,
+        LON,
+        ("time", "time", &[0.0], &start[..]),
+        lead,
+        axes[4],
+    ];
+    file_of(&cfgrib, &dimensions, &axes_of_cfgrib, &field);
+    assert_eq!(open(&cfgrib).times()[0].to_string(), "2000-01-04T00:00:00");
     // What looks nothing ahead is an analysis.
     let analysis = folder.path().join("analysis.nc");
     file_of(&analysis, &dimensions, &axes[..3], &field);

@@ -146,7 +146,7 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
     candidates.sort_by_key(|v| {
         let own = v.dimensions().first().is_some_and(|d| d.name() == v.name());
         let name = v.name().to_ascii_lowercase();
-        let is_start = nc::text(v, "standard_name").as_deref() == Some(START_OF_FORECAST);
+        let is_start = is_start_of_forecast(v);
         // xarray keeps the start of a forecast beside the time it is valid at.
         let rank = match () {
             () if name.starts_with("time") => 0,
@@ -201,7 +201,7 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
     if times.is_empty() {
         return Err(bad("at least one time", "none".into()));
     }
-    if nc::text(&axis, "standard_name").as_deref() == Some(START_OF_FORECAST)
+    if is_start_of_forecast(&axis)
         && let Some(lead) = lead(path, file)
     {
         return Err(bad("the time that fields are valid at", lead));
@@ -218,8 +218,12 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
     })
 }
 
-/// What CF calls the time at which a forecast began.
-const START_OF_FORECAST: &str = "forecast_reference_time";
+/// Whether a variable tells when forecasts began, as CF or as cfgrib say it.
+fn is_start_of_forecast(variable: &netcdf::Variable<'_>) -> bool {
+    let long_name = nc::text(variable, "long_name").unwrap_or_default();
+    nc::text(variable, "standard_name").as_deref() == Some("forecast_reference_time")
+        || long_name.starts_with("initial time of forecast")
+}
 
 /// How far ahead a forecast looks, where that is not nothing.
 fn lead(path: &Path, file: &File) -> Option<String> {

@@ -5,7 +5,6 @@ use crate::error::{DataError, Result};
 use netcdf::types::NcVariableType;
 use netcdf::{AttributeValue, File, Variable};
 use std::collections::VecDeque;
-use std::io::BufReader;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -76,7 +75,7 @@ pub(crate) fn open(path: &Path) -> Result<File> {
         return Err(unreadable("the file is empty".into()));
     }
     let header = std::fs::File::open(path).map_err(DataError::io("open", path))?;
-    if let Some(expected) = classic::expected_length(BufReader::new(header))
+    if let Some(expected) = classic::expected_length(header)
         && expected > metadata.len()
     {
         return Err(unreadable(format!(

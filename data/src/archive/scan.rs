@@ -108,12 +108,12 @@ const COMPARED: usize = 64;
 impl Layout {
     /// The place of this layout among others: of the same one, or at the end, where it is put.
     pub(crate) fn place_in(mut self, all: &mut Vec<Self>) -> usize {
+        if let Some(first) = all.first().filter(|first| first.grid.same_as(&self.grid)) {
+            self.grid = first.grid.clone();
+        }
         let others = all.iter().enumerate().rev().take(COMPARED);
         if let Some((place, _)) = others.into_iter().find(|(_, other)| **other == self) {
             return place;
-        }
-        if let Some(first) = all.first().filter(|first| first.grid.same_as(&self.grid)) {
-            self.grid = first.grid.clone();
         }
         all.push(self);
         all.len() - 1

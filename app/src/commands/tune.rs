@@ -74,6 +74,8 @@ impl Tune {
     /// Searches, and says who is ahead.
     pub fn run(self) -> anyhow::Result<()> {
         let stop = interrupt::flag();
+        // Before any process holds much, so that all of them see the same.
+        let memory_bytes = share_of_memory(ranks::on_this_node());
         self.device.open()?;
         let usage = |reason| Advice::usage(reason, "`squall tune --help` has an example");
         let store = Arc::new(Store::open(&self.data)?);
@@ -96,7 +98,7 @@ impl Tune {
             ladder,
             store: &store,
             folder: &self.out,
-            memory_bytes: share_of_memory(ranks::on_this_node()),
+            memory_bytes,
         };
         let (_, halts) = search.plan_of(&Trial::default())?;
         announce(&search.ladder, &halts);

@@ -38,7 +38,7 @@ impl Pulse {
     /// Begins to count in the folder of these claims; nothing for a single rank.
     ///
     /// # Errors
-    /// [`DataError::Io`] if the system gives no thread.
+    /// [`JobError::Data`] if the system gives no thread.
     pub fn start(claims: &Claims, rank: usize) -> Result<Option<Self>> {
         let Some(folder) = claims.folder() else {
             return Ok(None);

@@ -62,7 +62,7 @@ impl Claims {
     /// The next file that nobody has, now this rank's; none if all are taken.
     ///
     /// # Errors
-    /// [`DataError::Io`].
+    /// [`JobError::Data`].
     pub fn next(&mut self) -> Result<Option<usize>> {
         loop {
             self.border = self.first_free();

@@ -281,7 +281,7 @@ fn input(batch: Vec<Fields>, shape: (usize, usize)) -> Result<Tensor> {
     tensor(joined(batch, 1).swap_remove(0), samples, shape)
 }
 
-/// The fields of the only diet, which are used again, side by side.
+/// The fields of the only diet one after the other as a batch; they stay where they are.
 fn side_by_side(fields: &[&Fields], shape: (usize, usize)) -> Result<Tensor> {
     let (mut values, mut sent) = (Vec::new(), Vec::new());
     for fields in fields {

@@ -397,7 +397,7 @@ impl Learner {
     }
 
     /// Hands gradients to the optimiser, here or on the servers, and takes up what follows from it; gives their norm, or
-    /// what is no number in them.
+    /// why the optimiser took no step.
     fn update(
         &mut self,
         waiting: &Waiting,

@@ -159,6 +159,7 @@ impl Team {
         Self {
             cores: self.cores.clone(),
             dawdling: self.dawdling,
+            memory_limit: self.memory_limit,
             link,
             ..Self::of(comm, on_stall)
         }

@@ -238,6 +238,7 @@ fn or_gives_up(report: Result<TrainReport>, mut team: Team) -> Result<TrainRepor
         report => report,
     }
 }
+
 /// With whom this rank talks.
 struct Ends {
     /// The ranks that exchange parameters: servers first, then leaders.

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 /// they came, once and for all.
 ///
 /// A track is decided at the latest one shortest duration and one gap after it began (three or four days with the
-/// defaults), or 30 days where it must reach a wind, so that no more than the rows of that time wait.
+/// defaults), or 30 days where it must reach a wind or a distance, so that no more than the rows of that time wait.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     waiting: VecDeque<Event>,

@@ -31,9 +31,10 @@ pub struct Linking {
     /// Wind that a track must reach once to be listed, m/s; 0: any. Tracks that the ends of the data cut off are listed
     /// all the same.
     pub min_peak_wind_m_s: f64,
-    /// Least distance from the first centre to the last of a track to be listed, km; 0: any. Tracks that the ends of the
-    /// data cut off are listed all the same.
-    pub min_endpoint_km: f64,
+    /// Distance from its first centre that a track must come to once to be listed, km; 0: any. Tracks that the ends of
+    /// the data cut off are listed all the same. `StitchNodes --min_endpoint_dist` asks it of the last centre, which is
+    /// not known before a track ends.
+    pub min_displacement_km: f64,
 }
 
 impl Linking {
@@ -58,7 +59,7 @@ impl Linking {
             ("min_overlap", self.min_overlap),
             ("min_duration_hours", self.min_duration_hours),
             ("min_peak_wind_m_s", self.min_peak_wind_m_s),
-            ("min_endpoint_km", self.min_endpoint_km),
+            ("min_displacement_km", self.min_displacement_km),
         ];
         for (name, value) in numbers {
             if !(value >= 0.0 && value.is_finite()) {
@@ -113,7 +114,7 @@ impl Default for TrackerOptions {
                 join_by_overlap: false,
                 min_duration_hours: 48.0,
                 min_peak_wind_m_s: 0.0,
-                min_endpoint_km: 0.0,
+                min_displacement_km: 0.0,
             },
             atmospheric_river: Linking {
                 max_speed_km_per_day: 1600.0,
@@ -124,7 +125,7 @@ impl Default for TrackerOptions {
                 join_by_overlap: true,
                 min_duration_hours: 18.0,
                 min_peak_wind_m_s: 0.0,
-                min_endpoint_km: 0.0,
+                min_displacement_km: 0.0,
             },
             extratropical_cyclone: Linking {
                 max_speed_km_per_day: 2600.0,
@@ -135,7 +136,7 @@ impl Default for TrackerOptions {
                 join_by_overlap: true,
                 min_duration_hours: 60.0,
                 min_peak_wind_m_s: 0.0,
-                min_endpoint_km: 12.0 * KM_PER_DEGREE,
+                min_displacement_km: 12.0 * KM_PER_DEGREE,
             },
             tropical_depression: Linking {
                 max_speed_km_per_day: 1600.0,
@@ -146,7 +147,7 @@ impl Default for TrackerOptions {
                 join_by_overlap: true,
                 min_duration_hours: 24.0,
                 min_peak_wind_m_s: 0.0,
-                min_endpoint_km: 0.0,
+                min_displacement_km: 0.0,
             },
             max_step_hours: 24.0,
         }
@@ -191,7 +192,7 @@ impl TrackerOptions {
         for class in Class::TRACKED {
             self.of_mut(class).min_duration_hours = 0.0;
             self.of_mut(class).min_peak_wind_m_s = 0.0;
-            self.of_mut(class).min_endpoint_km = 0.0;
+            self.of_mut(class).min_displacement_km = 0.0;
         }
         self
     }

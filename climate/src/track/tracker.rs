@@ -20,8 +20,8 @@ pub struct Step {
     pub ids: Vec<u64>,
     /// Tracks that are now known to have ended, by identity.
     pub finished: Vec<Track>,
-    /// Tracks that ended too short, too weak or too near to their beginning to be listed
-    /// ([`Linking::min_duration_hours`], [`Linking::min_peak_wind_m_s`], [`Linking::min_endpoint_km`]), by identity; also
+    /// Tracks that ended too short, too weak or always near to their beginning, so that they are not listed
+    /// ([`Linking::min_duration_hours`], [`Linking::min_peak_wind_m_s`], [`Linking::min_displacement_km`]), by identity; also
     /// those of 30 days that would not be listed yet, which are given up.
     pub discarded: Vec<u64>,
 }
@@ -62,7 +62,7 @@ pub struct Tracker {
 /// is as large as the motion.
 const MOTION_HOURS: f64 = 12.0;
 
-/// A track that goes on for so long and has not reached the least wind is no storm; without a bound all rows that
+/// A track that goes on for so long and has not reached the least wind or distance is no storm; without a bound all rows that
 /// follow would wait for it.
 const MOST_CALM_HOURS: f64 = 30.0 * 24.0;
 
@@ -78,6 +78,8 @@ struct OpenTrack {
     region: Region,
     /// Whether its last point was over land.
     shore: Shore,
+    /// Distance of its farthest centre from the first.
+    farthest_km: f64,
 }
 
 impl Tracker {
@@ -113,46 +115,40 @@ impl Tracker {
     }
 
     /// The living tracks of which it is not known yet whether they will be listed, because they are shorter than the
-    /// shortest duration or have not reached the least wind. It is known at the latest one shortest duration and one
-    /// gap after a track began, with a least wind 30 days.
+    /// shortest duration or have not reached the least wind or distance. It is known at the latest one shortest duration
+    /// and one gap after a track began, with a least wind or distance 30 days.
     pub fn undecided(&self) -> impl Iterator<Item = u64> + '_ {
-        let tracks = self.open.iter().map(|open| &open.track);
-        tracks
-            .filter(|track| !self.is_listed(track))
-            .map(|track| track.track_id)
+        let undecided = self.open.iter().filter(|open| !self.is_listed(open));
+        undecided.map(|open| open.track.track_id)
     }
 
-    /// Ends what has gone on for too long without the least wind; what comes there is a new track.
+    /// Ends what has gone on for too long without the least wind or distance; what comes there is a new track.
     fn give_up(&mut self, step: &mut Step) {
         let (calm, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.open)
             .into_iter()
-            .partition(|open| self.is_calm_for_good(&open.track));
+            .partition(|open| self.is_calm_for_good(open));
         self.open = kept;
         step.discarded
             .extend(calm.iter().map(|open| open.track.track_id));
     }
 
-    fn is_calm_for_good(&self, track: &Track) -> bool {
-        let shortest = self.options.of(track.class).min_duration_hours;
-        !self.is_listed(track) && track.duration_hours() > MOST_CALM_HOURS.max(shortest)
+    fn is_calm_for_good(&self, open: &OpenTrack) -> bool {
+        let shortest = self.options.of(open.track.class).min_duration_hours;
+        !self.is_listed(open) && open.track.duration_hours() > MOST_CALM_HOURS.max(shortest)
     }
 
     /// Whether a track would be listed if it ended here.
-    fn is_listed(&self, track: &Track) -> bool {
+    ///
+    /// Whoever would be, will be: none of what is asked for can be lost again.
+    fn is_listed(&self, open: &OpenTrack) -> bool {
+        let track = &open.track;
         let linking = self.options.of(track.class);
         let reached = linking.min_peak_wind_m_s == 0.0
             || (track.max_wind_m_s).is_some_and(|wind| wind >= linking.min_peak_wind_m_s);
-        let moved_km = || {
-            let (from, to) = (
-                (track.genesis_lat_deg, track.genesis_lon_deg),
-                (track.end_lat_deg, track.end_lon_deg),
-            );
-            distance_km(from.0, from.1, to.0, to.1)
-        };
         track.origin == Origin::StartOfData
             || (reached
                 && track.duration_hours() >= linking.min_duration_hours
-                && (linking.min_endpoint_km == 0.0 || moved_km() >= linking.min_endpoint_km))
+                && open.farthest_km >= linking.min_displacement_km)
     }
 
     /// Takes the events of the next time, writes their `track_id`, and returns what ended.
@@ -406,7 +402,7 @@ impl Tracker {
         if let Fate::Merge = fate {
             open.track.details.merged_into = other;
         }
-        if fate == Fate::EndOfData || self.is_listed(&open.track) {
+        if fate == Fate::EndOfData || self.is_listed(&open) {
             step.finished.push(open.track);
         } else {
             step.discarded.push(open.track.track_id);
@@ -429,6 +425,7 @@ impl OpenTrack {
             before: VecDeque::new(),
             region: detected.region.clone(),
             shore: Shore::of(event),
+            farthest_km: 0.0,
         }
     }
 
@@ -441,6 +438,9 @@ impl OpenTrack {
             before.pop_front();
         }
         track.go_on(event, &mut self.shore);
+        let (lat, lon) = (track.genesis_lat_deg, track.genesis_lon_deg);
+        let km = distance_km(lat, lon, event.lat_deg, event.lon_deg);
+        self.farthest_km = self.farthest_km.max(km);
         self.region.clone_from(&detected.region);
     }
 

@@ -110,9 +110,13 @@ pub fn score_against_world(
     if let Some(calendar) = calendar {
         let sides = [&mut reference, &mut predicted];
         for (tracks, covers) in sides.into_iter().zip(&mut covers) {
-            let ends = covers.iter_mut().flat_map(|(first, last)| [first, last]);
+            // An end that the other calendar has not is not worth an error: the tracks tell nearly the same.
+            *covers = covers.and_then(|(first, last)| {
+                let ends = [first, last].map(|end| end.in_calendar(calendar).ok());
+                ends[0].zip(ends[1])
+            });
             let points = tracks.iter_mut().flat_map(|track| &mut track.points);
-            let times = points.map(|point| &mut point.time).chain(ends);
+            let times = points.map(|point| &mut point.time);
             if let Some(from) = to_calendar(times, calendar)? {
                 notes.push(format!(
                     "dates of calendar {from} are compared with the same dates of {calendar}"

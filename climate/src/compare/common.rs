@@ -17,7 +17,7 @@ pub(super) fn check_grids(
         );
         return Ok(());
     };
-    if a.hash() == b.hash() {
+    if a.same_as(b) {
         return Ok(());
     }
     if any_grid {

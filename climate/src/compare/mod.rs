@@ -50,6 +50,7 @@ use crate::error::{ClimateError, Result};
 use changes::changes;
 use common::{check_apart, check_grids, check_years, common_months, note_classes};
 use comparison::{map_summary, summary};
+use side::shared_transport;
 use squall_data::Calendar;
 use std::path::PathBuf;
 
@@ -138,6 +139,7 @@ pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan
             coverage[0].calendar, coverage[1].calendar
         ));
     }
+    let transport = shared_transport([&a, &b], &mut notes)?;
     let [of_a, of_b] = coverage;
     let side = |input: SideInput, coverage: Coverage, notes: &mut Vec<String>| {
         let side_options = SideOptions {
@@ -145,6 +147,7 @@ pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan
             range: input.years,
             block_years: options.block_years,
             year_days,
+            transport,
         };
         check_years(&input, &coverage, &side_options, notes)?;
         Ok::<_, ClimateError>((input, coverage, side_options))
@@ -198,15 +201,12 @@ impl Plan {
         ] = self.sides;
         let months = options_a.selection.months.clone();
         let whole_year = options_a.selection.whole_year();
-        let mut a = Side::read(coverage_a, &options_a)?;
+        let a = Side::read(coverage_a, &options_a)?;
         progress(1)?;
-        let mut b = Side::read(coverage_b, &options_b)?;
+        let b = Side::read(coverage_b, &options_b)?;
         progress(2)?;
         let design = Design::new((a.blocks(), b.blocks()), draws)?;
         let mut notes = self.notes;
-        if !Side::same_transport(&mut a, &mut b) {
-            notes.push("The transport in rivers is not compared: here it is that of vapour (max_ivt_kg_m_s), there a stand-in for it.".into());
-        }
         note_classes([&input_a.label, &input_b.label], [&a, &b], &mut notes);
         let changes = changes(&a, &b, &design, whole_year, &mut notes);
         progress(3)?;

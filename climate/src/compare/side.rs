@@ -3,6 +3,8 @@
 mod of_class;
 mod tables;
 
+pub(super) use tables::shared_transport;
+
 use crate::compare::coverage::{Coverage, Selection, Years};
 use crate::compare::group::{Group, season_of};
 use crate::compare::maps::YearMaps;
@@ -67,8 +69,6 @@ pub struct Side {
     /// Largest area of each river, km², and highest vapour transport in it, kg m-1 s-1.
     river_areas: Vec<Value>,
     river_transports: Vec<Value>,
-    /// Whether a river has a transport, and whether one has its stand-in alone.
-    transports: [bool; 2],
     /// Analysed times by year and group; 0 where they were not counted.
     times: Vec<[f64; Group::COUNT]>,
     /// Columns that were there, by quantity.
@@ -90,6 +90,8 @@ pub struct SideOptions {
     pub block_years: usize,
     /// Length of a year that counts are scaled to, days; that of the calendar if `None`.
     pub year_days: Option<f64>,
+    /// The column of the transport in rivers; it is not looked at if `None`.
+    pub transport: Option<&'static str>,
 }
 
 impl Side {
@@ -114,7 +116,6 @@ impl Side {
             pressures: Vec::new(),
             river_areas: Vec::new(),
             river_transports: Vec::new(),
-            transports: [false; 2],
             times: Vec::new(),
             known: [false; Quantity::ALL.len()],
             listed: [false; Class::TRACKED.len()],
@@ -123,8 +124,8 @@ impl Side {
             years,
         };
         side.count_times(&options.selection);
-        let mut storms = side.read_tracks(&options.selection)?;
-        side.read_events(&options.selection, &mut storms)?;
+        let mut storms = side.read_tracks(options)?;
+        side.read_events(options, &mut storms)?;
         side.end_storms(storms);
         side.maps
             .read_occurrence(&side.coverage, &side.years, &options.selection)?;
@@ -161,22 +162,6 @@ impl Side {
         let timed = about.kind != Kind::PerTime || self.coverage.counted;
         // Without events there is nothing to be known of them; with events, blank cells are not zeros.
         self.known[quantity as usize] && timed && (always || any(source) || !events)
-    }
-
-    /// Whether the highest transport of rivers is that of vapour, or of its stand-in, on both sides alike; where a side
-    /// has none it is unknown, and alike. Else it is forgotten on both sides.
-    pub(crate) fn same_transport(a: &mut Self, b: &mut Self) -> bool {
-        let sides = [&*a, &*b].map(|side| side.transports);
-        let has_none = sides.contains(&[false; 2]);
-        let is_mixed = sides.contains(&[true; 2]);
-        if has_none || (sides[0] == sides[1] && !is_mixed) {
-            return true;
-        }
-        for side in [a, b] {
-            side.known[Quantity::RiverTransport as usize] = false;
-            side.river_transports.clear();
-        }
-        false
     }
 
     /// Whether any event counts for a quantity.

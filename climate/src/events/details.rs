@@ -18,8 +18,7 @@ pub struct EventDetails {
     pub touches_edge: Option<bool>,
     /// Highest vapour transport inside, kg m-1 s-1, by [`crate::derived::vapour_transport_proxy`].
     pub max_ivt_proxy_kg_m_s: Option<f64>,
-    /// The same of the transport that the fields have, or that is integrated from their levels
-    /// ([`EventFields::transport`]).
+    /// The same of the transport that the fields have ([`EventFields::transport`]).
     pub max_ivt_kg_m_s: Option<f64>,
     /// Tropical cyclones: how far gales reach, km ([`gale_radius_km`]), by the wind of the lowest level.
     pub gale_radius_km: Option<f64>,

@@ -61,6 +61,8 @@ pub struct EventFields<'a> {
     pub land: Option<&'a LandMask>,
     /// Size of the vapour transport, kg m-1 s-1, `(lat, lon)`, where it is known and needs no stand-in.
     pub transport: Option<ArrayView2<'a, f32>>,
+    /// Whether there are fields that could not be read, so that they are none of these.
+    pub unread: bool,
 }
 
 /// Vapour transport of every cell.

@@ -32,6 +32,8 @@ use squall_data::{Class, ClassMask, LatLonGrid, Time};
 pub struct EventCounts {
     /// Times read.
     pub times: usize,
+    /// Times of them whose fields could not be read.
+    pub unread_fields: usize,
     /// Cyclones over all times.
     pub cyclones: usize,
     /// Rivers over all times.
@@ -144,6 +146,7 @@ impl EventStream {
             mut found,
             transport,
             rain_km3,
+            unread,
             ..
         } = seen;
         let last = self.tracker.last_time();
@@ -163,6 +166,7 @@ impl EventStream {
             self.statistics.add_precipitation(time, all_km3);
         }
         self.counts.times += 1;
+        self.counts.unread_fields += usize::from(unread);
         for event in &events {
             match event.class {
                 Class::TropicalCyclone => self.counts.cyclones += 1,

@@ -42,6 +42,8 @@ pub struct Seen {
     pub(super) transport: Option<Vec<f64>>,
     /// Rain on the whole grid, km³.
     pub(super) rain_km3: Option<f64>,
+    /// Whether its fields could not be read.
+    pub(super) unread: bool,
 }
 
 /// A mask without its background.
@@ -78,6 +80,7 @@ impl Seen {
             time: moment.time,
             hours: moment.hours,
             fields_hours: moment.fields_hours,
+            unread: moment.fields.unread,
             marked: None,
             rain_km3: moment.mask.and_then(|_| rain_km3(moment, row_areas_km2)),
             transport,
@@ -172,6 +175,7 @@ mod tests {
             marked: Some(Marked::of(&mask)),
             transport: None,
             rain_km3: None,
+            unread: false,
         };
         assert_eq!(seen.marked.as_ref().unwrap().runs.len(), 5);
         assert_eq!(seen.mask().unwrap().unwrap(), mask);

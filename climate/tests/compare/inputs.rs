@@ -275,6 +275,7 @@ fn transport_is_compared_with_transport_alone() {
         fs::write(path(name).join("events.csv"), table).unwrap();
     };
     write("a", "max_ivt_kg_m_s");
+    // The more exact one of those that both have.
     for (column, compared) in [("max_ivt_kg_m_s", true), ("max_ivt_proxy_kg_m_s", false)] {
         write("b", column);
         let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();

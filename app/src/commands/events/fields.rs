@@ -27,8 +27,8 @@ pub struct Fields {
     common: Option<(Vec<Time>, f64)>,
     missing: Missing,
     unread: Skipped,
-    /// Where vapour transport comes from.
-    transport: TransportSource,
+    /// Whether there is vapour transport at all times.
+    pub has_transport: bool,
 }
 
 /// What the fields say at one time.
@@ -84,11 +84,22 @@ impl Fields {
         }
         let has = |variable: &Variable| archive.available().contains(variable);
         let variables: Vec<Variable> = DESCRIBING.into_iter().filter(has).collect();
-        let transport = TransportSource::of(&archive, 0)?;
-        if transport != TransportSource::Proxy {
-            tracing::info!("rivers are ranked by {}", transport.describe());
+        // Ranks of rivers by two quantities would be no ranks.
+        let count = archive.times().len();
+        let with = (0..count)
+            .filter(|&index| archive.has_transport(index))
+            .count();
+        let has_transport = with == count;
+        match with {
+            0 => {}
+            all if all == count => {
+                tracing::info!("rivers are ranked by {}", TransportSource::File.describe())
+            }
+            some => tracing::warn!(
+                "{some} of {count} times have vapour transport, the others have not: max_ivt_kg_m_s stays blank"
+            ),
         }
-        absences(&variables, transport)
+        absences(&variables, has_transport)
             .iter()
             .for_each(|said| tracing::warn!("{said}"));
         let has_fields = |time: &Time| archive.find(*time).is_some();
@@ -103,7 +114,7 @@ impl Fields {
             common,
             missing: Missing::default(),
             unread: Skipped::new(skip_bad, "is described without fields"),
-            transport,
+            has_transport,
         })
     }
 
@@ -123,6 +134,11 @@ impl Fields {
         Some(hours_of(common, place.ok()?).min(*usual))
     }
 
+    /// Whether there are fields at a time.
+    pub fn has(&self, time: Time) -> bool {
+        self.archive.find(time).is_some()
+    }
+
     /// The fields at a time, if there are any that can be read.
     pub fn at(&self, time: Time) -> anyhow::Result<Option<Known>> {
         let Some(index) = self.archive.find(time) else {
@@ -130,7 +146,7 @@ impl Fields {
         };
         let wanted = Wanted {
             channels: self.variables.clone(),
-            transport: self.transport != TransportSource::Proxy,
+            transport: self.has_transport,
             upper_thickness: false,
         };
         let read = DetectFields::read(&self.archive, index, &wanted);
@@ -138,8 +154,6 @@ impl Fields {
             return Ok(None);
         };
         self.missing.note(&read.snapshot);
-        // Ranks of rivers by two quantities would be no ranks.
-        read.check_transport(self.transport)?;
         Ok(Some(Known {
             snapshot: read.snapshot,
             transport: read.transport.map(|transport| transport.magnitude),
@@ -163,7 +177,7 @@ fn wind_of(variables: &[Variable]) -> Option<(Variable, Variable)> {
 }
 
 /// What of the describing variables is lacking and what follows, a sentence each.
-fn absences(variables: &[Variable], transport: TransportSource) -> Vec<String> {
+fn absences(variables: &[Variable], has_transport: bool) -> Vec<String> {
     let lacking = |wanted: &[Variable]| -> Option<String> {
         let absent = wanted.iter().filter(|v| !variables.contains(v));
         let names: Vec<&str> = absent.map(|v| v.name()).collect();
@@ -183,11 +197,10 @@ fn absences(variables: &[Variable], transport: TransportSource) -> Vec<String> {
         (Some(names), None) => said.push(format!("no {names} in the fields: max_wind_m_s stays blank")),
         (None, _) => {}
     }
-    match (lacking(&[U850, V850]), transport) {
-        (Some(names), TransportSource::Proxy) => said.push(format!(
+    if let Some(names) = lacking(&[U850, V850]).filter(|_| !has_transport) {
+        said.push(format!(
             "no {names} in the fields: vapour transport stays blank"
-        )),
-        (_, TransportSource::File | TransportSource::Levels) | (None, _) => {}
+        ));
     }
     said
 }
@@ -207,16 +220,15 @@ mod tests {
 
     #[test]
     fn what_stands_in_for_the_wind_is_said() {
-        use TransportSource::{File, Proxy};
         use Variable::{Prect, Psl, Tmq, U850, Ubot, V850, Vbot};
-        assert!(absences(&DESCRIBING, Proxy).is_empty());
-        let said = absences(&[Psl, Tmq, Prect, U850, V850, Ubot], Proxy);
+        assert!(absences(&DESCRIBING, false).is_empty());
+        let said = absences(&[Psl, Tmq, Prect, U850, V850, Ubot], false);
         assert_eq!(said.len(), 1);
         assert!(
             said[0].starts_with("no VBOT in") && said[0].contains("at 850 hPa"),
             "{said:?}"
         );
-        let said = absences(&[Psl, Ubot, U850], Proxy);
+        let said = absences(&[Psl, Ubot, U850], false);
         assert!(
             said[0].starts_with("no TMQ, PRECT in the fields: their"),
             "{said:?}"
@@ -229,8 +241,8 @@ mod tests {
             said[2].starts_with("no V850 in the fields: vapour"),
             "{said:?}"
         );
-        assert_eq!(absences(&[Psl, Tmq, Prect, Ubot, Vbot], Proxy).len(), 1);
+        assert_eq!(absences(&[Psl, Tmq, Prect, Ubot, Vbot], false).len(), 1);
         // The files have the transport itself.
-        assert!(absences(&[Psl, Tmq, Prect, Ubot, Vbot], File).is_empty());
+        assert!(absences(&[Psl, Tmq, Prect, Ubot, Vbot], true).is_empty());
     }
 }

@@ -163,6 +163,7 @@ fn counts(times: usize, events: &[Event], tracks: &[Track]) -> EventCounts {
     let (rivers, river_tracks) = of(Class::AtmosphericRiver);
     EventCounts {
         times,
+        unread_fields: 0,
         cyclones,
         rivers,
         others: events.len() - cyclones - rivers,

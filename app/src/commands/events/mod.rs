@@ -142,10 +142,18 @@ pub struct EventsSummary {
 impl EventsSummary {
     /// What was left out, as the end of a sentence.
     fn left_out(&self) -> String {
-        match (self.skipped_files, self.unread_times) {
-            (0, 0) => String::new(),
-            (files, 0) => format!("; files skipped: {files}"),
-            (files, times) => format!("; files skipped: {files}, times of others: {times}"),
+        let counted = [
+            ("files skipped", self.skipped_files),
+            ("times of others", self.unread_times),
+            ("times without their fields", self.counts.unread_fields),
+        ];
+        let some = counted.iter().filter(|(_, count)| *count > 0);
+        let parts: Vec<String> = some
+            .map(|(what, count)| format!("{what}: {count}"))
+            .collect();
+        match parts.is_empty() {
+            true => String::new(),
+            false => format!("; {}", parts.join(", ")),
         }
     }
 }
@@ -372,7 +380,10 @@ impl Events {
         let times = objects.times().len();
         let (rows, columns) = objects.grid().shape();
         let plane = (rows * columns) as u64;
-        let planes = fields.map_or(0, |fields| fields.variables.len() as u64);
+        let planes = fields.map_or(0, |fields| {
+            // Both parts of the transport, and its size.
+            fields.variables.len() as u64 + if fields.has_transport { 3 } else { 0 }
+        });
         let held = rayon::current_num_threads().clamp(1, MOST_TIMES) as u64;
         Plan {
             work: format!(

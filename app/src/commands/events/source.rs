@@ -37,6 +37,8 @@ pub struct Read {
     pub found: Vec<DetectedEvent>,
     shown: Shown,
     fields: Option<Known>,
+    /// Whether there are fields that cannot be read.
+    unread: bool,
     /// Time that the fields stand for; that of the time itself where there are none.
     fields_hours: f64,
     probabilities: Probabilities,
@@ -73,6 +75,7 @@ impl Read {
         let probabilities = self.probabilities.iter();
         EventFields {
             snapshot: self.fields.as_ref().map(|known| &known.snapshot),
+            unread: self.unread,
             transport: (self.fields.as_ref())
                 .and_then(|known| Some(known.transport.as_ref()?.view())),
             probabilities: probabilities.map(|(c, p)| (*c, p.view())).collect(),
@@ -173,6 +176,7 @@ impl<'a> Source<'a> {
             time,
             found: Vec::new(),
             shown,
+            unread: fields.is_some_and(|fields| fields.has(time)) && matches!(known, Some(None)),
             fields: known.flatten(),
             fields_hours,
             probabilities,

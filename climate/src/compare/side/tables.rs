@@ -1,8 +1,9 @@
 //! The tables of a run, row by row, into sums.
 
 use super::of_class::quantities;
-use super::{Extreme, HPA, MM_PER_DAY, Place, Side};
-use crate::compare::coverage::{Selection, events_table};
+use super::{Extreme, HPA, MM_PER_DAY, Place, Side, SideOptions};
+use crate::compare::SideInput;
+use crate::compare::coverage::events_table;
 use crate::compare::quantity::Quantity;
 use crate::error::Result;
 use crate::statistics::ace_of_point;
@@ -12,6 +13,7 @@ use squall_data::Class;
 use squall_data::grid::EARTH_RADIUS_KM;
 use std::collections::HashMap;
 use std::f64::consts::PI;
+use std::path::Path;
 
 /// A cyclone's track while the events are read.
 pub(super) struct Storm {
@@ -32,20 +34,9 @@ impl Side {
         }
     }
 
-    /// The highest transport of a river: that of vapour where it is known, else that of its stand-in.
-    fn transport(&mut self, line: &Line<'_>) -> Result<Option<f64>> {
-        let columns = ["max_ivt_kg_m_s", "max_ivt_proxy_kg_m_s"];
-        for (column, met) in columns.iter().zip(&mut self.transports) {
-            if let Some(transport) = line.number(column)? {
-                *met = true;
-                return Ok(Some(transport));
-            }
-        }
-        Ok(None)
-    }
-
     /// Counts the tracks; gives those of cyclones, whose events are still to be read.
-    pub(super) fn read_tracks(&mut self, selection: &Selection) -> Result<HashMap<u64, Storm>> {
+    pub(super) fn read_tracks(&mut self, options: &SideOptions) -> Result<HashMap<u64, Storm>> {
+        let selection = &options.selection;
         let path = self.coverage.path.join("tracks.csv");
         let required = [
             "track_id",
@@ -139,7 +130,7 @@ impl Side {
                 Class::Background | Class::TropicalDepression => continue,
                 Class::AtmosphericRiver => {
                     self.add_extreme(Extreme::RiverArea, place, line.number("max_area_km2")?);
-                    let transport = self.transport(&line)?;
+                    let transport = transport_of(&line, options)?;
                     self.add_extreme(Extreme::RiverTransport, place, transport);
                     continue;
                 }
@@ -168,11 +159,13 @@ impl Side {
 
     pub(super) fn read_events(
         &mut self,
-        selection: &Selection,
+        options: &SideOptions,
         storms: &mut HashMap<u64, Storm>,
     ) -> Result<()> {
+        let selection = &options.selection;
         let path = events_table(&self.coverage.path)?;
         let mut table = Table::open(&path, &["class", "time", "lon_deg", "lat_deg"])?;
+        self.known[Quantity::RiverTransport as usize] = options.transport.is_some();
         use Quantity as Q;
         self.knows_now(
             &table,
@@ -198,8 +191,6 @@ impl Side {
                 ),
                 ("length_km", &[Q::RiverLength]),
                 ("max_tmq_kg_m2", &[Q::RiverMoisture]),
-                ("max_ivt_proxy_kg_m_s", &[Q::RiverTransport]),
-                ("max_ivt_kg_m_s", &[Q::RiverTransport]),
                 ("mean_prect_m_s", &[Q::CycloneRain, Q::RiverRain]),
                 ("precipitation_km3", &[Q::CycloneWater, Q::RiverWater]),
                 (
@@ -215,11 +206,9 @@ impl Side {
                 ),
             ],
         );
-        // What a table without the column of hours counts by. Without statistics nobody knows that step: energy stays
-        // unknown.
-        let hours = 24.0 / self.coverage.times_per_day;
-        let knows_hours = table.column("hours").is_some() || self.coverage.counted;
-        self.known[Q::CycloneEnergy as usize] &= knows_hours;
+        // What a row without hours counts by. Without statistics nobody knows that step: it has no energy.
+        let hours = (self.coverage.counted).then_some(24.0 / self.coverage.times_per_day);
+        self.known[Q::CycloneEnergy as usize] &= table.column("hours").is_some() || hours.is_some();
         let earth_km2 = 4.0 * PI * EARTH_RADIUS_KM * EARTH_RADIUS_KM;
         while let Some(line) = table.next()? {
             let class = line.class()?;
@@ -254,7 +243,7 @@ impl Side {
                 );
                 self.add_mean(Q::RiverLength, place, line.number("length_km")?);
                 self.add_mean(Q::RiverMoisture, place, line.number("max_tmq_kg_m2")?);
-                let transport = self.transport(&line)?;
+                let transport = transport_of(&line, options)?;
                 self.add_mean(Q::RiverTransport, place, transport);
             }
         }
@@ -285,16 +274,78 @@ impl Side {
 }
 
 /// A point of a cyclone's track: its energy counts, and where it is the strongest so far, its latitude.
-fn note_storm(line: &Line<'_>, storms: &mut HashMap<u64, Storm>, hours: f64) -> Result<()> {
+fn note_storm(line: &Line<'_>, storms: &mut HashMap<u64, Storm>, hours: Option<f64>) -> Result<()> {
     let storm = line.whole("track_id")?.and_then(|id| storms.get_mut(&id));
     let (Some(storm), Some(wind_m_s)) = (storm, line.number("max_wind_m_s")?) else {
         return Ok(());
     };
-    let hours = line.number("hours")?.unwrap_or(hours);
-    storm.energy_1e4_kt2 += ace_of_point(wind_m_s, hours);
+    if let Some(hours) = line.number("hours")?.or(hours) {
+        storm.energy_1e4_kt2 += ace_of_point(wind_m_s, hours);
+    }
     if wind_m_s > storm.wind_m_s {
         storm.wind_m_s = wind_m_s;
         storm.lat_deg = line.position("lon_deg", "lat_deg")?.1.abs();
     }
     Ok(())
+}
+
+/// The columns in which a table of events may have the transport in rivers: that of vapour, and a stand-in for it.
+const TRANSPORTS: [&str; 2] = ["max_ivt_kg_m_s", "max_ivt_proxy_kg_m_s"];
+
+/// The column in which rivers of both folders have a transport, so that like is compared with like; none if there is
+/// none. Where they have but not the same, a note says so.
+///
+/// # Errors
+/// [`crate::ClimateError`] of a table that cannot be read.
+pub(in crate::compare) fn shared_transport(
+    [a, b]: [&SideInput; 2],
+    notes: &mut Vec<String>,
+) -> Result<Option<&'static str>> {
+    let has = [has_transports(&a.folder)?, has_transports(&b.folder)?];
+    // A side without rivers is like any other.
+    let has = match has {
+        [[false, false], other] | [other, [false, false]] => [other; 2],
+        both => both,
+    };
+    let shared = (0..TRANSPORTS.len()).find(|&column| has[0][column] && has[1][column]);
+    // Without a river neither column tells more than the other.
+    let shared = shared.or((has == [[false; 2]; 2]).then_some(1));
+    if shared.is_none() && has[0].contains(&true) {
+        let column = |has: [bool; 2]| TRANSPORTS[usize::from(!has[0])];
+        notes.push(format!(
+            "The transport in rivers is not compared: the rivers of {} have {}, those of {} {}; one is a stand-in for the other.",
+            a.label,
+            column(has[0]),
+            b.label,
+            column(has[1])
+        ));
+    }
+    Ok(shared.map(|column| TRANSPORTS[column]))
+}
+
+/// Which of [`TRANSPORTS`] the first river that has any has.
+fn has_transports(folder: &Path) -> Result<[bool; 2]> {
+    let mut table = Table::open(&events_table(folder)?, &["class"])?;
+    while let Some(line) = table.next()? {
+        if line.class()? != Class::AtmosphericRiver {
+            continue;
+        }
+        let [of_vapour, of_stand_in] = TRANSPORTS;
+        let has = [
+            line.number(of_vapour)?.is_some(),
+            line.number(of_stand_in)?.is_some(),
+        ];
+        if has.contains(&true) {
+            return Ok(has);
+        }
+    }
+    Ok([false; 2])
+}
+
+/// The highest transport of a river, in the column that is compared.
+fn transport_of(line: &Line<'_>, options: &SideOptions) -> Result<Option<f64>> {
+    match options.transport {
+        Some(column) => line.number(column),
+        None => Ok(None),
+    }
 }

@@ -238,9 +238,13 @@ impl Stitcher {
         };
         let t = &self.thresholds;
         let needed_hours = t.threshold_points as f64 * t.published_step_hours;
+        let steps = points.iter().flat_map(|point| point.steps_hours).flatten();
+        let usual_hours = steps
+            .fold(f64::INFINITY, f64::min)
+            .max(t.published_step_hours);
         let mut passed_hours = [0.0; 3];
         for point in &points {
-            let stands_for = point.hours(t.published_step_hours);
+            let stands_for = point.hours(usual_hours);
             for (sum, passed) in passed_hours.iter_mut().zip(passes(&point.node, t)) {
                 *sum += if passed { stands_for } else { 0.0 };
             }
@@ -255,16 +259,13 @@ impl Stitcher {
 }
 
 impl TrackNode {
-    /// The hours that it stands for: half of the steps on both sides. A hole of the series counts no more than the step
-    /// on its other side, or than `published_step_hours` where that is longer.
-    fn hours(&self, published_step_hours: f64) -> f64 {
+    /// The hours that it stands for: half of the steps on both sides, none of which counts more than is usual, as a hole
+    /// of the series would.
+    fn hours(&self, usual_hours: f64) -> f64 {
         match self.steps_hours {
-            [Some(before), Some(after)] => {
-                let most = before.min(after).max(published_step_hours);
-                0.5 * (before.min(most) + after.min(most))
-            }
-            [Some(one), None] | [None, Some(one)] => one,
-            [None, None] => published_step_hours,
+            [Some(before), Some(after)] => 0.5 * (before.min(usual_hours) + after.min(usual_hours)),
+            [Some(one), None] | [None, Some(one)] => one.min(usual_hours),
+            [None, None] => usual_hours,
         }
     }
 }

@@ -394,11 +394,14 @@ fn coordinates_of_two_dimensions_are_refused_for_fields_and_masks() {
     }
 }
 
+/// Name, dimension (a scalar if empty), values and attributes of an axis.
+type Axis<'a> = (&'a str, &'a str, &'a [f64], &'a [(&'a str, &'a str)]);
+
 /// Writes a small file whose dimensions, axes and fields are given; all values are 1 but those of axes.
 fn file_of(
     path: &std::path::Path,
     dimensions: &[(&str, usize)],
-    axes: &[(&str, &str, &[f64], &[(&str, &str)])],
+    axes: &[Axis<'_>],
     fields: &[(&str, &str, &[&str])],
 ) {
     on_library_thread(|| -> Result<(), netcdf::Error> {
@@ -429,13 +432,13 @@ fn file_of(
     .unwrap();
 }
 
-const LAT: (&str, &str, &[f64], &[(&str, &str)]) = (
+const LAT: Axis<'static> = (
     "lat",
     "lat",
     &[-60.0, -20.0, 20.0, 60.0],
     &[("units", "degrees_north")],
 );
-const LON: (&str, &str, &[f64], &[(&str, &str)]) = (
+const LON: Axis<'static> = (
     "lon",
     "lon",
     &[0.0, 90.0, 180.0, 270.0],

@@ -41,6 +41,9 @@ pub struct SecondPass {
     left_out: BTreeSet<usize>,
 }
 
+/// When, and what each method saw.
+type Look = (Time, Vec<Seen>);
+
 impl FirstPass {
     /// Of no time yet.
     pub fn new(detectors: &[Detector]) -> Self {
@@ -83,7 +86,7 @@ impl FirstPass {
             return Ok(());
         }
         for block in blocks(self.seen..count) {
-            let seen: Vec<Result<Option<(Time, Vec<Seen>)>>> = block
+            let seen: Vec<Result<Option<Look>>> = block
                 .clone()
                 .into_par_iter()
                 .map(|index| {

@@ -113,8 +113,8 @@ pub(super) fn train(
         slices,
     };
     match role {
-        Role::Server(index) => post.as_server(index, ready, progress, world),
-        Role::Worker { group, .. } => post.as_worker(group, ready, progress, world),
+        Role::Server(index) => post.serve_groups(index, ready, progress, world),
+        Role::Worker { group, .. } => post.work_in_group(group, ready, progress, world),
     }
 }
 
@@ -131,7 +131,7 @@ struct Post<'a> {
 
 impl Post<'_> {
     /// Holds a part of the parameters, to the end of the run.
-    fn as_server(
+    fn serve_groups(
         self,
         index: usize,
         mut ready: Ready,
@@ -164,7 +164,7 @@ impl Post<'_> {
     }
 
     /// Computes gradients in a group, until there are no more steps.
-    fn as_worker(
+    fn work_in_group(
         self,
         own_group: usize,
         mut ready: Ready,

@@ -40,7 +40,9 @@ impl Skipped {
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         if named.insert(error.path().map(Path::to_path_buf)) {
             let follows = self.what_follows;
-            tracing::warn!("{time} {follows}, as what else of its file cannot be read: {error}");
+            tracing::warn!(
+                "{time} {follows}, and so is all of its file that cannot be read: {error}"
+            );
         }
         Ok(None)
     }

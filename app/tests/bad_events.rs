@@ -208,7 +208,18 @@ fn cyclones_that_are_never_strong_are_left_out_where_the_wind_is_known() {
     // What was seen stays in the table of events, as of tracks that are too short.
     assert_eq!(tracks("60"), (0, 10));
     let out = at("no");
+    // The same asked for in a file.
+    let tracking = at("tracking.toml");
+    std::fs::write(&tracking, "[tropical_cyclone]\nmin_peak_wind_m_s = 17\n").expect("written");
     for arguments in [
+        &[
+            "events",
+            path(&file),
+            "--tracking",
+            path(&tracking),
+            "--out",
+            path(&out),
+        ][..],
         &[
             "events",
             path(&file),

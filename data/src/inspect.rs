@@ -159,7 +159,11 @@ fn describe(path: &Path, layout: Option<&Layout>) -> Result<Vec<VariableInfo>> {
             Match::HourlyTotal => format!("{channel} (a sum of an hour)"),
         };
         let convert = |units: &String| {
-            let target = found.first()?.0.entry().unit;
+            let (channel, kind) = found.first()?;
+            let target = channel.entry().unit;
+            if *kind == Match::HourlyTotal {
+                return Some(format!("`{units}` an hour → {target}"));
+            }
             Some(match conversion(target, units) {
                 Some((factor, shift)) if (factor, shift) == (1.0, 0.0) => format!("is {target}"),
                 Some((factor, shift)) => format!("× {factor} + {shift} → {target}"),

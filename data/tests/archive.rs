@@ -573,7 +573,8 @@ fn the_start_of_a_forecast_is_not_its_time() {
         &[3.0][..],
         &[("standard_name", "forecast_period"), ("units", "days")][..],
     );
-    let field = [("PSL", "Pa", &["time", "lat", "lon"][..])];
+    let of_time = &["time", "lat", "lon"][..];
+    let field = [("PSL", "Pa", of_time), ("tp", "kg m**-2", of_time)];
     let dimensions = [("time", 1), ("lat", 4), ("lon", 4)];
     let both = folder.path().join("both.nc");
     let axes = [
@@ -608,6 +609,12 @@ fn the_start_of_a_forecast_is_not_its_time() {
     ];
     file_of(&cfgrib, &dimensions, &axes_of_cfgrib, &field);
     assert_eq!(open(&cfgrib).times()[0].to_string(), "2000-01-04T00:00:00");
+    // Rain since the forecast began is no rain of an hour.
+    let error = open(&cfgrib)
+        .read(0, &[Variable::Prect])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("since the forecast began"), "{error}");
     // What looks nothing ahead is an analysis.
     let analysis = folder.path().join("analysis.nc");
     file_of(&analysis, &dimensions, &axes[..3], &field);

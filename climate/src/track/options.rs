@@ -61,6 +61,13 @@ impl Linking {
             ("min_peak_wind_m_s", self.min_peak_wind_m_s),
             ("min_displacement_km", self.min_displacement_km),
         ];
+        if self.min_overlap > 1.0 {
+            return Err(ClimateError::Invalid(format!(
+                "tracking of {}: min_overlap = {}, expected a share of 0 to 1",
+                class.name(),
+                self.min_overlap
+            )));
+        }
         for (name, value) in numbers {
             if !(value >= 0.0 && value.is_finite()) {
                 return Err(ClimateError::Invalid(format!(

@@ -176,6 +176,7 @@ const LEVELS: [LevelRow; 5] = [
             "z3",
             "zg",
             "h",
+            "gh",
             "hgt",
             "geopotential",
             "geopotential_height",

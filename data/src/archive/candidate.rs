@@ -3,7 +3,7 @@
 use super::alias::{self, Match};
 use super::coordinates::LevelAxis;
 use super::decode::Decoder;
-use super::scan::{Layout, Levels, Refusal, Role, Source};
+use super::scan::{FileShape, Layout, Levels, Refusal, Role, Source};
 use super::{nc, units};
 use crate::Variable;
 use std::borrow::Cow;
@@ -15,6 +15,7 @@ pub(super) struct Candidate<'f> {
     unit: Option<String>,
     roles: Vec<Role>,
     axis: Option<&'f LevelAxis>,
+    is_forecast: bool,
 }
 
 /// Factor and offset to a unit, or what was expected and what was found.
@@ -26,15 +27,16 @@ impl<'f> Candidate<'f> {
     pub(super) fn of(
         variable: &'f netcdf::Variable<'f>,
         dimensions: (&str, &str, Option<&str>),
-        levels: &'f [LevelAxis],
+        shape: &'f FileShape,
     ) -> Option<Self> {
-        let (roles, axis) = roles(variable, dimensions, levels)?;
+        let (roles, axis) = roles(variable, dimensions, &shape.levels)?;
         Some(Self {
             variable,
             name: variable.name(),
             unit: nc::text(variable, "units"),
             roles,
             axis,
+            is_forecast: shape.is_forecast,
         })
     }
 
@@ -178,6 +180,13 @@ impl<'f> Candidate<'f> {
 
     /// From a depth of water that fell in an hour to m s-1.
     fn hourly_rate(&self) -> Conversion {
+        if self.is_forecast {
+            let expected = "a rate, or a sum over the hour before".to_string();
+            return Err((
+                expected,
+                "what may be a sum since the forecast began".into(),
+            ));
+        }
         let depth = units::water_depth(self.unit.as_deref().unwrap_or("m"));
         let rate = depth.map(|factor| (factor / 3600.0, 0.0));
         rate.ok_or_else(|| {

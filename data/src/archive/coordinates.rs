@@ -226,7 +226,7 @@ fn is_start_of_forecast(variable: &netcdf::Variable<'_>) -> bool {
 }
 
 /// How far ahead a forecast looks, where that is not nothing.
-fn lead(path: &Path, file: &File) -> Option<String> {
+pub(super) fn lead(path: &Path, file: &File) -> Option<String> {
     let is_lead = |v: &netcdf::Variable<'_>| {
         let standard = nc::text(v, "standard_name");
         standard.as_deref() == Some("forecast_period") || v.name() == "step"

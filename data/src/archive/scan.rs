@@ -2,7 +2,7 @@
 
 use super::alias;
 use super::candidate::{self, Candidate};
-use super::coordinates::{GridAxes, LevelAxis, TimeAxis, level_axes, time_axis};
+use super::coordinates::{GridAxes, LevelAxis, TimeAxis, lead, level_axes, time_axis};
 use super::decode::Decoder;
 use super::nc;
 use crate::error::Result;
@@ -196,9 +196,12 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
         problems,
         grid: Arc::new(grid),
     };
-    let level_axes = level_axes(path, &file);
+    let shape = FileShape {
+        levels: level_axes(path, &file),
+        is_forecast: lead(path, &file).is_some(),
+    };
     let dimensions = (lat.as_str(), lon.as_str(), dimension.as_deref());
-    fields(&file, dimensions, &level_axes, &mut layout);
+    fields(&file, dimensions, &shape, &mut layout);
     for (channel, source) in &layout.channels {
         if let Some(difference) = &source.proxy {
             layout.problems.push(format!(
@@ -231,15 +234,22 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
     })
 }
 
+/// What all variables of a file have in common.
+pub(super) struct FileShape {
+    pub levels: Vec<LevelAxis>,
+    /// Whether its times are some way ahead of the time at which a forecast began.
+    pub is_forecast: bool,
+}
+
 /// Finds the channels and the fields on levels.
 fn fields(
     file: &File,
     dimensions: (&str, &str, Option<&str>),
-    level_axes: &[LevelAxis],
+    shape: &FileShape,
     layout: &mut Layout,
 ) {
     for variable in file.variables().filter(nc::is_numeric) {
-        match Candidate::of(&variable, dimensions, level_axes) {
+        match Candidate::of(&variable, dimensions, shape) {
             Some(field) => field.add_to(layout),
             None => candidate::refuse(&variable, (dimensions.0, dimensions.1), layout),
         }

@@ -29,7 +29,7 @@ use squall_climate::map::LandMask;
 use squall_climate::stream::{EventCounts, EventStream};
 use squall_climate::track::TrackerOptions;
 use squall_climate::track::formats::Format;
-use squall_data::{Archive, Calendar, Time, Variable};
+use squall_data::{Archive, Calendar, Class, Time, Variable};
 use squall_jobs::comm::{Communicator, Solo};
 use squall_jobs::lock::FolderLock;
 use std::path::PathBuf;
@@ -71,7 +71,8 @@ pub struct Events {
     #[arg(long, value_name = "KM2", value_parser = area)]
     pub min_river_km2: Option<f64>,
     /// Tropical cyclones whose wind never reaches this are not listed among the tracks, m/s; 17 is a tropical storm.
-    /// Those that the first or last time cuts off are listed all the same. Needs --fields.
+    /// Those that the first or last time cuts off are listed all the same. Needs --fields. Of this and of --tracking the
+    /// higher one counts.
     #[arg(long, value_name = "M_S", value_parser = wind, requires = "fields")]
     pub min_wind: Option<f64>,
     /// How events are joined to tracks: a TOML file with what differs from the defaults, for instance
@@ -353,15 +354,18 @@ impl Events {
             Some(file) => tracking::read(file, &objects.tracking())?,
         };
         if let Some(least) = self.min_wind {
-            let at_ground = |fields: &Fields| {
-                let needed = [Variable::Ubot, Variable::Vbot];
-                needed.iter().all(|v| fields.variables.contains(v))
-            };
-            if !fields.is_some_and(at_ground) {
-                let hint = "give fields with the wind of the lowest level (UBOT, VBOT), or leave --min-wind out";
-                return Err(Advice::usage("--min-wind: the fields have no wind", hint));
-            }
-            tracking.tropical_cyclone.min_peak_wind_m_s = least;
+            let linking = &mut tracking.tropical_cyclone;
+            linking.min_peak_wind_m_s = linking.min_peak_wind_m_s.max(least);
+        }
+        let at_ground = |fields: &Fields| {
+            let needed = [Variable::Ubot, Variable::Vbot];
+            needed.iter().all(|v| fields.variables.contains(v))
+        };
+        let asks = |class: &Class| tracking.of(*class).min_peak_wind_m_s > 0.0;
+        if Class::TRACKED.iter().any(asks) && !fields.is_some_and(at_ground) {
+            let hint = "give fields with the wind of the lowest level (UBOT, VBOT), or leave --min-wind and \
+                        min_peak_wind_m_s out: without a wind no track would reach it";
+            return Err(Advice::usage("--min-wind: the fields have no wind", hint));
         }
         Ok(tracking)
     }

@@ -92,38 +92,13 @@ pub fn score_against_world(
     rules: &WorldRules,
     bootstrap: &Bootstrap,
 ) -> Result<WorldScores> {
-    let mut notes = Vec::new();
-    let of_class = |table: &TrackTable| -> Vec<ImportedTrack> {
-        let tracks = table
-            .tracks
-            .iter()
-            .filter(|track| track.class == rules.class);
-        tracks
-            .filter(|track| !track.points.is_empty())
-            .cloned()
-            .collect()
-    };
-    let mut covers = [reference.covers, predicted.covers];
-    let mut reference = of_class(reference);
-    let mut predicted = of_class(predicted);
-    let calendar = calendar_of(&reference).or(calendar_of(&predicted));
-    if let Some(calendar) = calendar {
-        let sides = [&mut reference, &mut predicted];
-        for (tracks, covers) in sides.into_iter().zip(&mut covers) {
-            // An end that the other calendar has not is not worth an error: the tracks tell nearly the same.
-            *covers = covers.and_then(|(first, last)| {
-                let ends = [first, last].map(|end| end.in_calendar(calendar).ok());
-                ends[0].zip(ends[1])
-            });
-            let points = tracks.iter_mut().flat_map(|track| &mut track.points);
-            let times = points.map(|point| &mut point.time);
-            if let Some(from) = to_calendar(times, calendar)? {
-                notes.push(format!(
-                    "dates of calendar {from} are compared with the same dates of {calendar}"
-                ));
-            }
-        }
-    }
+    let mut sides = [reference, predicted].map(|table| Sided {
+        tracks: of_class(table, rules.class),
+        covers: table.covers,
+    });
+    let notes = to_one_calendar(&mut sides)?;
+    let covers = sides.each_ref().map(|side| side.covers);
+    let [mut reference, mut predicted] = sides.map(|side| side.tracks);
     let spans = (span(&reference, covers[0]), span(&predicted, covers[1]));
     let (Some(a), Some(b)) = spans else {
         return Err(ValidationError::Invalid(format!(
@@ -185,6 +160,43 @@ pub fn score_against_world(
         years: kinds.years,
         density: compare_density(&reference, &predicted, rules.density_cell_deg, years)?,
     })
+}
+
+/// The tracks of a side, and the time that was searched for them.
+struct Sided {
+    tracks: Vec<ImportedTrack>,
+    covers: Option<(Time, Time)>,
+}
+
+/// The tracks of a class that have points.
+fn of_class(table: &TrackTable, class: Class) -> Vec<ImportedTrack> {
+    let tracks = table.tracks.iter();
+    tracks
+        .filter(|track| track.class == class && !track.points.is_empty())
+        .cloned()
+        .collect()
+}
+
+/// Brings dates to the calendar of the reference; says where that makes a difference worth a note.
+fn to_one_calendar(sides: &mut [Sided; 2]) -> Result<Vec<String>> {
+    let mut notes = Vec::new();
+    let Some(calendar) = sides.iter().find_map(|side| calendar_of(&side.tracks)) else {
+        return Ok(notes);
+    };
+    for Sided { tracks, covers } in sides {
+        // An end that the other calendar has not is not worth an error: the tracks tell nearly the same.
+        *covers = covers.and_then(|(first, last)| {
+            let ends = [first, last].map(|end| end.in_calendar(calendar).ok());
+            ends[0].zip(ends[1])
+        });
+        let points = tracks.iter_mut().flat_map(|track| &mut track.points);
+        if let Some(from) = to_calendar(points.map(|point| &mut point.time), calendar)? {
+            notes.push(format!(
+                "dates of calendar {from} are compared with the same dates of {calendar}"
+            ));
+        }
+    }
+    Ok(notes)
 }
 
 fn calendar_of(tracks: &[ImportedTrack]) -> Option<Calendar> {

@@ -192,7 +192,11 @@ impl DetectFields {
             return Ok(());
         }
         Err(crate::ClimateError::Mismatch {
-            what: format!("the moisture that moves at {}", self.snapshot.time),
+            what: format!(
+                "the moisture that moves at {} in `{}`",
+                self.snapshot.time,
+                self.snapshot.source.0.display()
+            ),
             expected: format!("{}, as at the first time", expected.describe()),
             found: found.describe().into(),
         })

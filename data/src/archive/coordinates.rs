@@ -147,14 +147,7 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
         let own = v.dimensions().first().is_some_and(|d| d.name() == v.name());
         let name = v.name().to_ascii_lowercase();
         let is_start = is_start_of_forecast(v);
-        // xarray keeps the start of a forecast beside the time it is valid at.
-        let rank = match () {
-            () if name.starts_with("time") => 0,
-            () if name.starts_with("valid") => 1,
-            () if name.contains("reference") || name.contains("init") => 3,
-            () => 2,
-        };
-        (is_start, !own, rank)
+        (is_start, !own, rank_of(&name))
     });
     let Some(axis) = candidates.into_iter().next() else {
         return match file_date::from_name(path) {
@@ -216,6 +209,16 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
         calendar,
         problems,
     })
+}
+
+/// How little a name is that of the time that fields are valid at: xarray keeps the start of a forecast beside it.
+fn rank_of(name: &str) -> usize {
+    match () {
+        () if name.starts_with("time") => 0,
+        () if name.starts_with("valid") => 1,
+        () if name.contains("reference") || name.contains("init") => 3,
+        () => 2,
+    }
 }
 
 /// Whether a variable tells when forecasts began, as CF or as cfgrib say it.

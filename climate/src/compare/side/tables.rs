@@ -23,6 +23,94 @@ pub(super) struct Storm {
     energy_1e4_kt2: f64,
 }
 
+/// The columns of a table, and what is known where it has them; the first are known of any table.
+type Columns<const N: usize> = [(&'static str, &'static [Quantity]); N];
+
+/// Of `tracks.csv`.
+const OF_TRACKS: Columns<5> = {
+    use Quantity as Q;
+    [
+        (
+            "",
+            &[
+                Q::CycloneTracks,
+                Q::RiverTracks,
+                Q::ExtratropicalTracks,
+                Q::DepressionTracks,
+            ],
+        ),
+        (
+            "end_time",
+            &[
+                Q::CycloneLifetime,
+                Q::RiverLifetime,
+                Q::ExtratropicalLifetime,
+                Q::DepressionLifetime,
+            ],
+        ),
+        ("landfalls", &[Q::CycloneLandfalls, Q::RiverLandfalls]),
+        (
+            "min_psl_pa",
+            &[
+                Q::CyclonePressure,
+                Q::CyclonePressureLow,
+                Q::ExtratropicalPressure,
+            ],
+        ),
+        (
+            "max_wind_m_s",
+            &[
+                Q::CycloneWind,
+                Q::CycloneWindHigh,
+                Q::Hurricanes,
+                Q::MajorHurricanes,
+                Q::ExtratropicalWind,
+            ],
+        ),
+    ]
+};
+
+/// Of `events.csv`.
+const OF_EVENTS: Columns<7> = {
+    use Quantity as Q;
+    [
+        (
+            "",
+            &[
+                Q::CyclonesPresent,
+                Q::RiversPresent,
+                Q::ExtratropicalsPresent,
+                Q::DepressionsPresent,
+            ],
+        ),
+        (
+            "area_km2",
+            &[
+                Q::CycloneArea,
+                Q::RiverArea,
+                Q::RiverCover,
+                Q::ExtratropicalArea,
+                Q::DepressionArea,
+            ],
+        ),
+        ("length_km", &[Q::RiverLength]),
+        ("max_tmq_kg_m2", &[Q::RiverMoisture]),
+        ("mean_prect_m_s", &[Q::CycloneRain, Q::RiverRain]),
+        ("precipitation_km3", &[Q::CycloneWater, Q::RiverWater]),
+        (
+            "max_wind_m_s",
+            &[
+                Q::CycloneLatitude,
+                Q::CycloneEnergy,
+                Q::CycloneWind,
+                Q::CycloneWindHigh,
+                Q::Hurricanes,
+                Q::MajorHurricanes,
+            ],
+        ),
+    ]
+};
+
 impl Side {
     fn knows_now(&mut self, table: &Table, columns: &[(&str, &[Quantity])]) {
         for (column, quantities) in columns {
@@ -47,48 +135,7 @@ impl Side {
         ];
         let mut table = Table::open(&path, &required)?;
         use Quantity as Q;
-        self.knows_now(
-            &table,
-            &[
-                (
-                    "",
-                    &[
-                        Q::CycloneTracks,
-                        Q::RiverTracks,
-                        Q::ExtratropicalTracks,
-                        Q::DepressionTracks,
-                    ],
-                ),
-                (
-                    "end_time",
-                    &[
-                        Q::CycloneLifetime,
-                        Q::RiverLifetime,
-                        Q::ExtratropicalLifetime,
-                        Q::DepressionLifetime,
-                    ],
-                ),
-                ("landfalls", &[Q::CycloneLandfalls, Q::RiverLandfalls]),
-                (
-                    "min_psl_pa",
-                    &[
-                        Q::CyclonePressure,
-                        Q::CyclonePressureLow,
-                        Q::ExtratropicalPressure,
-                    ],
-                ),
-                (
-                    "max_wind_m_s",
-                    &[
-                        Q::CycloneWind,
-                        Q::CycloneWindHigh,
-                        Q::Hurricanes,
-                        Q::MajorHurricanes,
-                        Q::ExtratropicalWind,
-                    ],
-                ),
-            ],
-        );
+        self.knows_now(&table, &OF_TRACKS);
         let has_wind = table.column("max_wind_m_s").is_some();
         let calendar = self.coverage.calendar;
         let mut storms = HashMap::new();
@@ -167,45 +214,7 @@ impl Side {
         let mut table = Table::open(&path, &["class", "time", "lon_deg", "lat_deg"])?;
         self.known[Quantity::RiverTransport as usize] = options.transport.is_some();
         use Quantity as Q;
-        self.knows_now(
-            &table,
-            &[
-                (
-                    "",
-                    &[
-                        Q::CyclonesPresent,
-                        Q::RiversPresent,
-                        Q::ExtratropicalsPresent,
-                        Q::DepressionsPresent,
-                    ],
-                ),
-                (
-                    "area_km2",
-                    &[
-                        Q::CycloneArea,
-                        Q::RiverArea,
-                        Q::RiverCover,
-                        Q::ExtratropicalArea,
-                        Q::DepressionArea,
-                    ],
-                ),
-                ("length_km", &[Q::RiverLength]),
-                ("max_tmq_kg_m2", &[Q::RiverMoisture]),
-                ("mean_prect_m_s", &[Q::CycloneRain, Q::RiverRain]),
-                ("precipitation_km3", &[Q::CycloneWater, Q::RiverWater]),
-                (
-                    "max_wind_m_s",
-                    &[
-                        Q::CycloneLatitude,
-                        Q::CycloneEnergy,
-                        Q::CycloneWind,
-                        Q::CycloneWindHigh,
-                        Q::Hurricanes,
-                        Q::MajorHurricanes,
-                    ],
-                ),
-            ],
-        );
+        self.knows_now(&table, &OF_EVENTS);
         // What a row without hours counts by. Without statistics nobody knows that step: it has no energy.
         let hours = (self.coverage.counted).then_some(24.0 / self.coverage.times_per_day);
         self.known[Q::CycloneEnergy as usize] &= table.column("hours").is_some() || hours.is_some();

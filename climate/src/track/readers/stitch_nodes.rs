@@ -157,24 +157,7 @@ impl<'a> Reader<'a> {
                 &fields.join(" "),
             )
         })?;
-        let mut parts = [0i64; 4];
-        for (slot, text) in parts.iter_mut().zip(date) {
-            *slot = text
-                .parse()
-                .map_err(|_| self.cell(number, "date", "year month day hour", &date.join(" ")))?;
-        }
-        let [year, month, day, hour] = parts;
-        let time =
-            Time::new(self.options.calendar, year, month, day, hour, 0, 0).map_err(|_| {
-                ClimateError::TableDate {
-                    path: self.path.into(),
-                    unit: "line",
-                    line: number,
-                    column: "date".into(),
-                    expected: "a date of the calendar".into(),
-                    found: date.join(" "),
-                }
-            })?;
+        let time = self.time(number, date)?;
         let (mut max_wind_m_s, mut min_psl_pa) = (wind, psl);
         if psl.is_some_and(|v| !PRESSURE_PA.contains(&v)) {
             self.implausible[0] += 1;
@@ -198,6 +181,26 @@ impl<'a> Reader<'a> {
         self.rows
             .add(&name, point, || (Class::TropicalCyclone, None, None));
         Ok(())
+    }
+
+    /// The time of a line's last four numbers.
+    fn time(&self, number: u64, date: &[&str]) -> Result<Time> {
+        let mut parts = [0i64; 4];
+        for (slot, text) in parts.iter_mut().zip(date) {
+            *slot = text
+                .parse()
+                .map_err(|_| self.cell(number, "date", "year month day hour", &date.join(" ")))?;
+        }
+        let [year, month, day, hour] = parts;
+        let time = Time::new(self.options.calendar, year, month, day, hour, 0, 0);
+        time.map_err(|_| ClimateError::TableDate {
+            path: self.path.into(),
+            unit: "line",
+            line: number,
+            column: "date".into(),
+            expected: "a date of the calendar".into(),
+            found: date.join(" "),
+        })
     }
 
     fn finish(self) -> Result<TrackTable> {

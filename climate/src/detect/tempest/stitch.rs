@@ -112,7 +112,7 @@ impl Stitcher {
                 )));
             }
             Some((first, last)) => {
-                self.step_hours = Some(hours(last, time));
+                self.step_hours = Some(time.hours_since(last));
                 first
             }
             None => time,
@@ -188,14 +188,15 @@ impl Stitcher {
 
     /// Whether no track could have lasted long enough yet.
     fn too_short(&self) -> bool {
-        self.span
-            .is_none_or(|(first, last)| hours(first, last) < self.thresholds.min_duration_hours)
+        self.span.is_none_or(|(first, last)| {
+            last.hours_since(first) < self.thresholds.min_duration_hours
+        })
     }
 
     /// Ends the tracks whose tip lies too far back.
     fn forget(&mut self, now: Time) {
         while let Some(slice) = self.recent.front() {
-            if hours(slice.time, now) <= self.thresholds.max_gap_hours + 1e-9 {
+            if now.hours_since(slice.time) <= self.thresholds.max_gap_hours + 1e-9 {
                 break;
             }
             let ended: Vec<usize> = slice.tips.iter().filter_map(|(_, track)| *track).collect();
@@ -249,7 +250,7 @@ impl Stitcher {
                 *sum += if passed { stands_for } else { 0.0 };
             }
         }
-        let lasts = hours(first.time, last.time) >= t.min_duration_hours - 1e-9;
+        let lasts = last.time.hours_since(first.time) >= t.min_duration_hours - 1e-9;
         let mut sums = passed_hours.iter();
         if points.len() > 1 && lasts && sums.all(|sum| *sum >= needed_hours - 1e-6) {
             let kept = points.into_iter().map(|point| (point.index, point.node));
@@ -278,10 +279,6 @@ fn passes(node: &Node, t: &StitchThresholds) -> [bool; 3] {
         node.surface_height_m
             .is_none_or(|height| height <= t.max_surface_height_m),
     ]
-}
-
-fn hours(from: Time, to: Time) -> f64 {
-    to.seconds_since(from) as f64 / 3600.0
 }
 
 #[cfg(test)]

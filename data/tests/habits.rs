@@ -1,0 +1,263 @@
+//! What other tools write and CAM does not: a level alone, heights, starts of forecasts, columns of no grid.
+
+use squall_data::archive::on_library_thread;
+use squall_data::{Archive, Variable};
+
+fn open(path: &std::path::Path) -> Archive {
+    Archive::open(path.to_str().unwrap()).unwrap()
+}
+
+/// Name, dimension (a scalar if empty), values and attributes of an axis.
+type Axis<'a> = (&'a str, &'a str, &'a [f64], &'a [(&'a str, &'a str)]);
+
+/// Writes a small file whose dimensions, axes and fields are given; all values are 1 but those of axes.
+fn file_of(
+    path: &std::path::Path,
+    dimensions: &[(&str, usize)],
+    axes: &[Axis<'_>],
+    fields: &[(&str, &str, &[&str])],
+) {
+    on_library_thread(|| -> Result<(), netcdf::Error> {
+        let mut file = netcdf::create(path)?;
+        for (name, length) in dimensions {
+            file.add_dimension(name, *length)?;
+        }
+        for (name, dimension, values, attributes) in axes {
+            let of = match dimension.is_empty() {
+                true => vec![],
+                false => vec![*dimension],
+            };
+            let mut axis = file.add_variable::<f64>(name, &of)?;
+            for (attribute, text) in *attributes {
+                axis.put_attribute(attribute, *text)?;
+            }
+            axis.put_values(values, ..)?;
+        }
+        for (name, unit, dimensions) in fields {
+            let mut field = file.add_variable::<f32>(name, dimensions)?;
+            field.put_attribute("units", *unit)?;
+            let lengths = field.dimensions().iter().map(|d| d.len());
+            let count: usize = lengths.product();
+            field.put_values(&vec![1f32; count], ..)?;
+        }
+        file.close()
+    })
+    .unwrap();
+}
+
+const LAT: Axis<'static> = (
+    "lat",
+    "lat",
+    &[-60.0, -20.0, 20.0, 60.0],
+    &[("units", "degrees_north")],
+);
+const LON: Axis<'static> = (
+    "lon",
+    "lon",
+    &[0.0, 90.0, 180.0, 270.0],
+    &[("units", "degrees_east")],
+);
+const SINCE: (&str, &str) = ("units", "days since 2000-01-01");
+
+/// Some tools give every field an axis of levels; several versions or members beside each other are no field.
+#[test]
+fn a_level_alone_serves_and_versions_beside_each_other_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("one_level.nc");
+    let on_level = ["time", "lev", "lat", "lon"];
+    file_of(
+        &path,
+        &[
+            ("time", 1),
+            ("lev", 1),
+            ("expver", 2),
+            ("lat", 4),
+            ("lon", 4),
+        ],
+        &[
+            LAT,
+            LON,
+            ("time", "time", &[0.0], &[SINCE]),
+            ("lev", "lev", &[85_000.0], &[("units", "Pa")]),
+        ],
+        &[
+            ("PSL", "Pa", &on_level),
+            ("U850", "m s-1", &on_level),
+            ("T500", "K", &on_level),
+            ("u10", "m s-1", &on_level),
+            ("v10", "m s-1", &["time", "expver", "lat", "lon"]),
+        ],
+    );
+    let archive = open(&path);
+    assert_eq!(
+        archive.available(),
+        [Variable::U850, Variable::Ubot, Variable::Psl]
+    );
+    let field = archive.read(0, &[Variable::U850]).unwrap().fields;
+    assert!(field.iter().all(|value| *value == 1.0));
+    for (variable, said) in [
+        (
+            Variable::T500,
+            "expected a level at 500 hPa, found one at 850 hPa",
+        ),
+        (Variable::Vbot, "dimensions (time, expver, lat, lon)"),
+    ] {
+        let error = archive.read(0, &[variable]).unwrap_err().to_string();
+        assert!(error.contains(said), "{variable}: {error}");
+        assert!(
+            archive
+                .problems()
+                .iter()
+                .any(|problem| problem.contains(said))
+        );
+    }
+}
+
+/// Levels that are heights rise from the ground; those that are pressures fall.
+#[test]
+fn the_lowest_model_level_is_the_one_at_the_ground() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, standard, attributes, values, lowest) in [
+        (
+            "pressure.nc",
+            "atmosphere_hybrid_sigma_pressure_coordinate",
+            ("positive", "down"),
+            [3.6, 500.0, 992.6],
+            2,
+        ),
+        (
+            "height.nc",
+            "atmosphere_hybrid_height_coordinate",
+            ("positive", "up"),
+            [20.0, 500.0, 85_000.0],
+            0,
+        ),
+        (
+            "unsaid.nc",
+            "atmosphere_hybrid_height_coordinate",
+            ("axis", "Z"),
+            [20.0, 500.0, 85_000.0],
+            0,
+        ),
+    ] {
+        let path = folder.path().join(name);
+        file_of(
+            &path,
+            &[("time", 1), ("lev", 3), ("lat", 4), ("lon", 4)],
+            &[
+                LAT,
+                LON,
+                ("time", "time", &[0.0], &[SINCE]),
+                (
+                    "lev",
+                    "lev",
+                    &values,
+                    &[("standard_name", standard), attributes],
+                ),
+            ],
+            &[("ua", "m s-1", &["time", "lev", "lat", "lon"])],
+        );
+        on_library_thread(|| -> Result<(), netcdf::Error> {
+            let mut file = netcdf::append(&path)?;
+            let mut wind = file.variable_mut("ua").unwrap();
+            for level in 0..3 {
+                wind.put_values(&[level as f32; 16], (0, level, .., ..))?;
+            }
+            file.close()
+        })
+        .unwrap();
+        let archive = open(&path);
+        let wind = archive.read(0, &[Variable::Ubot]).unwrap().fields;
+        assert!(
+            wind.iter().all(|value| *value == lowest as f32),
+            "{name}: {wind}"
+        );
+    }
+}
+
+/// Fields are of the time that they are valid at, not of that at which a forecast began.
+#[test]
+fn the_start_of_a_forecast_is_not_its_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let start: (&str, &str) = ("standard_name", "forecast_reference_time");
+    let lead = (
+        "step",
+        "",
+        &[3.0][..],
+        &[("standard_name", "forecast_period"), ("units", "days")][..],
+    );
+    let of_time = &["time", "lat", "lon"][..];
+    let field = [("PSL", "Pa", of_time), ("tp", "kg m**-2", of_time)];
+    let dimensions = [("time", 1), ("lat", 4), ("lon", 4)];
+    let both = folder.path().join("both.nc");
+    let axes = [
+        LAT,
+        LON,
+        ("time", "time", &[0.0], &[SINCE, start]),
+        lead,
+        ("valid_time", "time", &[3.0], &[SINCE]),
+    ];
+    file_of(&both, &dimensions, &axes, &field);
+    assert_eq!(open(&both).times()[0].to_string(), "2000-01-04T00:00:00");
+    let alone = folder.path().join("alone.nc");
+    file_of(&alone, &dimensions, &axes[..4], &field);
+    let error = Archive::open(alone.to_str().unwrap())
+        .map(|_| ())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("at which a forecast began"), "{error}");
+    // As cfgrib writes it.
+    let cfgrib = folder.path().join("cfgrib.nc");
+    let start = [
+        SINCE,
+        ("standard_name", "time"),
+        ("long_name", "initial time of forecast"),
+    ];
+    let axes_of_cfgrib = [
+        LAT,
+        LON,
+        ("time", "time", &[0.0], &start[..]),
+        lead,
+        axes[4],
+    ];
+    file_of(&cfgrib, &dimensions, &axes_of_cfgrib, &field);
+    assert_eq!(open(&cfgrib).times()[0].to_string(), "2000-01-04T00:00:00");
+    // Rain since the forecast began is no rain of an hour.
+    let error = open(&cfgrib)
+        .read(0, &[Variable::Prect])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("since the forecast began"), "{error}");
+    // What looks nothing ahead is an analysis.
+    let analysis = folder.path().join("analysis.nc");
+    file_of(&analysis, &dimensions, &axes[..3], &field);
+    assert_eq!(
+        open(&analysis).times()[0].to_string(),
+        "2000-01-01T00:00:00"
+    );
+}
+
+#[test]
+fn columns_of_an_unstructured_grid_are_called_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ncol.nc");
+    let axes = [
+        ("lat", "ncol", LAT.2, LAT.3),
+        ("lon", "ncol", LON.2, LON.3),
+        ("time", "time", &[0.0][..], &[SINCE][..]),
+    ];
+    file_of(
+        &path,
+        &[("time", 1), ("ncol", 4)],
+        &axes,
+        &[("PSL", "Pa", &["time", "ncol"])],
+    );
+    let error = Archive::open(path.to_str().unwrap())
+        .map(|_| ())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("unstructured") && error.contains("regridded"),
+        "{error}"
+    );
+}

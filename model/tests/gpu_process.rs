@@ -237,6 +237,67 @@ fn gradients_of_kernels_are_as_exact_as_is_told() {
     }
 }
 
+/// Fields of so many pixels that their sums are made in bands of rows, with borders above and below.
+#[test]
+fn long_sums_are_made_in_bands() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((gpu, _)) = gpu() else { return };
+    let spec = ConvSpec::same(3).stride(2);
+    let (shape, out) = ([1, 1500, 1600, 2], [1, 750, 800, 2]);
+    let [x, dy] = [field(1, shape), field(2, out)].map(|t| t.to_dtype(DType::BF16).unwrap());
+    let sums = |backend: Backend| {
+        let mut dw = vec![0.0; 9 * 2 * 2];
+        (backend.conv2d_backward_weights(&x, &dy, &spec, &mut dw, None)).unwrap();
+        dw
+    };
+    let apart = distance(&sums(gpu), &sums(Backend::Reference));
+    assert!(apart < 6e-3, "{apart}");
+}
+
+/// Bias, residual and ReLU come before a convolution is rounded, for a batch and for samples that begin anywhere.
+#[test]
+fn what_follows_a_convolution_is_rounded_with_it() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((gpu, _)) = gpu() else { return };
+    for (dtype, c, o) in [
+        (DType::F32, 16, 24),
+        (DType::BF16, 16, 24),
+        (DType::F16, 16, 24),
+        (DType::BF16, 13, 7),
+    ] {
+        // What every type holds exactly is the same for both.
+        let held = |t: Tensor| t.to_dtype(dtype).unwrap().to_dtype(DType::F32).unwrap();
+        let x = held(field(1, [2, 9, 11, c]));
+        let residual = held(field(2, [2, 9, 11, o]));
+        let w = held(field(3, [o, c, 3, 3]));
+        let bias = held(field(4, [1, 1, 1, o])).flatten_all().unwrap();
+        let rounded = |backend: Backend, dtype, fuse: Fuse<'_>| {
+            let x = x.to_dtype(dtype).unwrap();
+            let spec = ConvSpec::same(3);
+            let y = (backend.conv2d(&x, &w, Some(&bias), &spec, fuse)).unwrap();
+            let y = backend.to_host(&y).unwrap();
+            assert_eq!(y.dtype(), dtype);
+            y.to_dtype(DType::F32).unwrap()
+        };
+        let as_stored = residual.to_dtype(dtype).unwrap();
+        for (ours, plain) in [
+            (Fuse::None, Fuse::None),
+            (Fuse::Relu, Fuse::Relu),
+            (Fuse::Add(&as_stored), Fuse::Add(&residual)),
+            (Fuse::AddRelu(&as_stored), Fuse::AddRelu(&residual)),
+        ] {
+            let got = values(&rounded(gpu, dtype, ours));
+            let once = values(&held(rounded(Backend::Reference, DType::F32, plain)));
+            let off = got.iter().zip(&once).filter(|(a, b)| a != b).count();
+            // Sums in another order fall on the other side of a half now and then; two roundings of a third.
+            let few = if dtype == DType::F32 { 1.0 } else { 0.01 };
+            let off = off as f64 / once.len() as f64;
+            assert!(off < few, "{dtype:?}, {c} to {o}, {plain:?}: {off}");
+            assert!(distance(&got, &once) < 1e-3, "{dtype:?}, {plain:?}");
+        }
+    }
+}
+
 /// The lines of the choices that a process kept in this folder.
 fn choices(folder: &Path) -> (PathBuf, Vec<String>) {
     let entries = std::fs::read_dir(folder).unwrap();

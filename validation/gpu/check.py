@@ -32,12 +32,12 @@ STEPS = [
     ("optimizers", 60, steps.optimizers),
     ("two-gpus", 90, steps.two_gpus),
     ("profile", 60, steps.profile),
+    ("extents", 120, steps.extents),
     ("from-store", 150, steps.from_store),
-    ("extents", 400, steps.extents),
-    ("pytorch-others", 180, steps.pytorch_others),
+    ("pytorch-others", 300, steps.pytorch_others),
 ]
 # What eight minutes have no room for: named by --only, or with --all.
-MORE = ["from-store", "extents", "pytorch-others"]
+MORE = ["from-store", "pytorch-others"]
 
 
 def run(squall: Program, names: list[str]) -> bool:
@@ -109,7 +109,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="smaller and fewer, for some three minutes")
     parser.add_argument("--tiny", action="store_true", help="extents that the stand-in GPU of the tests can compute")
     parser.add_argument("--minutes", type=float, help="steps that would begin later are not run (8; with --all 20)")
-    parser.add_argument("--all", action="store_true", help=f"with {', '.join(MORE)}, which take up to twelve minutes more")
+    parser.add_argument("--all", action="store_true", help=f"with {', '.join(MORE)}, which take up to eight minutes more")
     parser.add_argument("--seeds", default="1,2,3", metavar="N,...", help="of `learning` (1,2,3)")
     parser.add_argument("--only", default="", metavar="STEP,...", help="these steps alone, after `gpu`")
     options = parser.parse_args()

@@ -36,7 +36,31 @@ pub struct Weights {
     packings: Option<Packings>,
     /// What the GPU reads, one tensor for each type of activations.
     #[cfg(feature = "cuda")]
-    on_gpu: std::sync::Mutex<Vec<Tensor>>,
+    on_gpu: OfTypes,
+    #[cfg(feature = "cuda")]
+    bias_on_gpu: OfTypes,
+}
+
+/// A tensor for each type that was asked for.
+#[cfg(feature = "cuda")]
+#[derive(Debug, Default)]
+struct OfTypes(std::sync::Mutex<Vec<Tensor>>);
+
+#[cfg(feature = "cuda")]
+impl OfTypes {
+    /// The one of this type, made the first time.
+    fn get(&self, dtype: DType, make: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
+        let mut known = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(made) = known.iter().find(|made| made.dtype() == dtype) {
+            return Ok(made.clone());
+        }
+        let made = make()?;
+        known.push(made.clone());
+        Ok(made)
+    }
 }
 
 /// One factor for every output of kernels `(a, b, kh, kw)`.
@@ -82,6 +106,8 @@ impl Weights {
             packings: None,
             #[cfg(feature = "cuda")]
             on_gpu: Default::default(),
+            #[cfg(feature = "cuda")]
+            bias_on_gpu: Default::default(),
         }
     }
 
@@ -158,16 +184,21 @@ impl Weights {
         dtype: DType,
         prepare: impl FnOnce(&Tensor, Option<&[f32]>, bool) -> Result<Tensor>,
     ) -> Result<Tensor> {
-        let mut known = self
-            .on_gpu
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(prepared) = known.iter().find(|prepared| prepared.dtype() == dtype) {
-            return Ok(prepared.clone());
-        }
-        let prepared = prepare(&self.values, self.scale.as_deref(), self.transposed)?;
-        known.push(prepared.clone());
-        Ok(prepared)
+        self.on_gpu.get(dtype, || {
+            prepare(&self.values, self.scale.as_deref(), self.transposed)
+        })
+    }
+
+    /// The bias as the GPU reads it in this type, if there is one: what `prepare` makes of it the first time.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn bias_on_gpu(
+        &self,
+        dtype: DType,
+        prepare: impl FnOnce(&Channels<'static>) -> Result<Tensor>,
+    ) -> Result<Option<Tensor>> {
+        let bias = self.bias.as_ref();
+        bias.map(|bias| self.bias_on_gpu.get(dtype, || prepare(bias)))
+            .transpose()
     }
 
     /// The kernels with the factor folded in.

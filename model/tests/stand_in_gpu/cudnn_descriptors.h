@@ -32,8 +32,9 @@ int refuse(int status, const std::string &why) {
 }
 
 // Types of attributes, and kinds of descriptors, as the header counts them.
-enum Values { OF_HANDLE = 0, OF_DATA_TYPE = 1, OF_INT64 = 3, OF_FLOAT = 4, OF_POINTER = 6, OF_MODE = 7, OF_HEURISTICS = 8, OF_NUMERICAL = 11, OF_DESCRIPTOR = 15, OF_BEHAVIOR = 19 };
+enum Values { OF_HANDLE = 0, OF_DATA_TYPE = 1, OF_BOOLEAN = 2, OF_INT64 = 3, OF_FLOAT = 4, OF_POINTER = 6, OF_MODE = 7, OF_HEURISTICS = 8, OF_NUMERICAL = 11, OF_POINTWISE = 14, OF_DESCRIPTOR = 15, OF_BEHAVIOR = 19 };
 enum Kind {
+  POINTWISE = 0,
   CONVOLUTION = 1,
   ENGINE = 2,
   CONFIG = 3,
@@ -42,6 +43,7 @@ enum Kind {
   OP_FORWARD = 10,
   OP_FILTER = 11,
   OP_DATA = 12,
+  OP_POINTWISE = 13,
   GRAPH = 15,
   PACK = 16,
   TENSOR = 17,
@@ -74,11 +76,13 @@ struct Descriptor {
 struct Attribute {
   int name, type;
   size_t least, most;
-  // Of descriptors: their kind, any operation for 0.
+  // Of descriptors: their kind.
   int kind = -1;
+  bool must_be = true;
 };
+const int ANY_OPERATION = 100;
 
-// All that can be set, and must be.
+// All that can be set, and what of it must be.
 const std::vector<Attribute> &attributes(int kind) {
   const auto operation = [](int first) {
     return std::vector<Attribute>{{first, OF_FLOAT, 1, 1},
@@ -89,7 +93,11 @@ const std::vector<Attribute> &attributes(int kind) {
                                   {first + 5, OF_DESCRIPTOR, 1, 1, TENSOR}};
   };
   static const std::map<int, std::vector<Attribute>> all = {
-      {TENSOR, {{900, OF_INT64, 1, 1}, {901, OF_DATA_TYPE, 1, 1}, {902, OF_INT64, 4, 4}, {903, OF_INT64, 4, 4}, {906, OF_INT64, 1, 1}}},
+      {TENSOR, {{900, OF_INT64, 1, 1}, {901, OF_DATA_TYPE, 1, 1}, {902, OF_INT64, 4, 4}, {903, OF_INT64, 4, 4}, {906, OF_INT64, 1, 1}, {907, OF_BOOLEAN, 1, 1, -1, false}}},
+      {POINTWISE, {{0, OF_POINTWISE, 1, 1}, {1, OF_DATA_TYPE, 1, 1}}},
+      {OP_POINTWISE,
+       {{750, OF_DESCRIPTOR, 1, 1, POINTWISE}, {751, OF_DESCRIPTOR, 1, 1, TENSOR}, {752, OF_DESCRIPTOR, 1, 1, TENSOR, false}, {753, OF_DESCRIPTOR, 1, 1, TENSOR},
+        {754, OF_FLOAT, 1, 1, -1, false}, {755, OF_FLOAT, 1, 1, -1, false}}},
       {CONVOLUTION,
        {{100, OF_DATA_TYPE, 1, 1},
         {101, OF_MODE, 1, 1},
@@ -101,7 +109,7 @@ const std::vector<Attribute> &attributes(int kind) {
       {OP_FORWARD, operation(700)},
       {OP_DATA, operation(706)},
       {OP_FILTER, operation(712)},
-      {GRAPH, {{800, OF_HANDLE, 1, 1}, {801, OF_DESCRIPTOR, 1, 1, 0}}},
+      {GRAPH, {{800, OF_HANDLE, 1, 1}, {801, OF_DESCRIPTOR, 1, 8, ANY_OPERATION}}},
       {HEURISTICS, {{200, OF_HEURISTICS, 1, 1}, {201, OF_DESCRIPTOR, 1, 1, GRAPH}}},
       {ENGINE, {{1300, OF_DESCRIPTOR, 1, 1, GRAPH}, {1301, OF_INT64, 1, 1}}},
       {CONFIG, {{300, OF_DESCRIPTOR, 1, 1, ENGINE}}},
@@ -120,7 +128,7 @@ Shared holding(const void *pointer) {
   return found == held.end() ? nullptr : found->second;
 }
 
-bool is_operation(int kind) { return kind == OP_FORWARD || kind == OP_FILTER || kind == OP_DATA; }
+bool is_operation(int kind) { return kind == OP_FORWARD || kind == OP_FILTER || kind == OP_DATA || kind == OP_POINTWISE; }
 
 int set(Descriptor &descriptor, int name, int type, int64_t count, const void *from) {
   if (descriptor.finalized) return refuse(BAD_PARAM, "set after it was finalized");
@@ -133,12 +141,13 @@ int set(Descriptor &descriptor, int name, int type, int64_t count, const void *f
     for (int64_t i = 0; i < count; i++) switch (type) {
         case OF_INT64: value.numbers.push_back(((const int64_t *)from)[i]); break;
         case OF_FLOAT: value.factors.push_back(((const float *)from)[i]); break;
+        case OF_BOOLEAN: value.numbers.push_back(((const uint8_t *)from)[i] != 0); break;
         case OF_HANDLE:
         case OF_POINTER: value.numbers.push_back((int64_t)(intptr_t)((void *const *)from)[i]); break;
         case OF_DESCRIPTOR: {
           const Shared part = holding(((void *const *)from)[i]);
           if (!part) return refuse(NULL_POINTER, "no descriptor");
-          if (attribute.kind ? part->kind != attribute.kind : !is_operation(part->kind)) return refuse(DESCRIPTOR_TYPE, "a descriptor of another kind");
+          if (attribute.kind == ANY_OPERATION ? !is_operation(part->kind) : part->kind != attribute.kind) return refuse(DESCRIPTOR_TYPE, "a descriptor of another kind");
           if (!part->finalized) return refuse(NOT_FINALIZED, "its part is not finalized");
           value.parts.push_back(part);
           break;
@@ -151,10 +160,10 @@ int set(Descriptor &descriptor, int name, int type, int64_t count, const void *f
   return refuse(BAD_PARAM, "it has no such attribute");
 }
 
-// Whether everything was set.
+// Whether everything was set that must be.
 int complete(const Descriptor &descriptor) {
   for (const Attribute &attribute : attributes(descriptor.kind))
-    if (!descriptor.has(attribute.name)) return refuse(BAD_PARAM, "attribute " + std::to_string(attribute.name) + " is missing");
+    if (attribute.must_be && !descriptor.has(attribute.name)) return refuse(BAD_PARAM, "attribute " + std::to_string(attribute.name) + " is missing");
   return SUCCESS;
 }
 

@@ -7,20 +7,29 @@ namespace {
 enum Direction { FORWARD, BACKWARD_DATA, BACKWARD_FILTER };
 
 struct Convolution {
-  int64_t pad[2] = {0, 0}, stride[2] = {1, 1}, dilation[2] = {1, 1};
+  // Before the first value, and after the last.
+  int64_t pad[2] = {0, 0}, after[2] = {0, 0}, stride[2] = {1, 1}, dilation[2] = {1, 1};
 };
 
-// A convolution between tensors; one of them is the result.
+// A convolution between tensors; one of them is the result. Forward it may end with a residual and a bias that are added, and ReLU.
 struct Problem {
   Direction direction = FORWARD;
   Tensor x, w, y;
   Convolution convolution;
+  bool has_bias = false, has_residual = false, relu = false;
+  Tensor bias, residual;
   int64_t groups() const { return x.dims[1] / w.dims[1]; }
-  const Tensor &result() const { return direction == FORWARD ? y : direction == BACKWARD_DATA ? x : w; }
+  // With an address, in the order of a caller's places.
+  std::vector<const Tensor *> tensors() const {
+    std::vector<const Tensor *> all = {&x, &w, &y};
+    if (has_bias) all.push_back(&bias);
+    if (has_residual) all.push_back(&residual);
+    return all;
+  }
 };
 
 int64_t out_size(const Convolution &c, int axis, int64_t input, int64_t kernel) {
-  return (input + 2 * c.pad[axis] - (c.dilation[axis] * (kernel - 1) + 1)) / c.stride[axis] + 1;
+  return (input + c.pad[axis] + c.after[axis] - (c.dilation[axis] * (kernel - 1) + 1)) / c.stride[axis] + 1;
 }
 
 // Whether input, filter and output belong together.
@@ -119,10 +128,23 @@ std::vector<float> backward_filter(const Problem &p, const std::vector<float> &v
   return by_tap(p.w, sums, true);
 }
 
-// Solves it, with operands rounded to so many bits of fraction; addresses of x, w, y.
-void solve(const Problem &p, int bits, void *x, void *w, void *y) {
+// What follows sums of y, in f32; addresses as tensors() has them.
+std::vector<float> ended(const Problem &p, std::vector<float> sums, const std::vector<void *> &places) {
+  const size_t channels = (size_t)p.y.dims[1];
+  const std::vector<float> bias = p.has_bias ? gather(p.bias, places[3]) : std::vector<float>(channels);
+  const std::vector<float> residual = p.has_residual ? gather(p.residual, places[4]) : std::vector<float>(sums.size());
+  for (size_t i = 0; i < sums.size(); i++) {
+    const float sum = sums[i] + residual[i] + bias[i % channels];
+    sums[i] = p.relu && sum < 0 ? 0 : sum;
+  }
+  return sums;
+}
+
+// Solves it, with operands rounded to so many bits of fraction; addresses as tensors() has them.
+void solve(const Problem &p, int bits, const std::vector<void *> &places) {
+  void *const x = places[0], *const w = places[1], *const y = places[2];
   switch (p.direction) {
-    case FORWARD: return scatter(p.y, y, forward(p, operand(p.x, x, bits), operand(p.w, w, bits)));
+    case FORWARD: return scatter(p.y, y, ended(p, forward(p, operand(p.x, x, bits), operand(p.w, w, bits)), places));
     case BACKWARD_DATA: return scatter(p.x, x, backward_data(p, operand(p.w, w, bits), operand(p.y, y, bits)));
     case BACKWARD_FILTER: return scatter(p.w, w, backward_filter(p, operand(p.x, x, bits), operand(p.y, y, bits)));
   }

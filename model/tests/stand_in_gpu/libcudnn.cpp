@@ -172,24 +172,22 @@ API cudnnBackendExecute(Handle *handle, void *execution_plan, void *variant_pack
   if (plan->number(400) != (int64_t)(intptr_t)handle) return refuse(BAD_PARAM, "the plan is of another handle");
   const Engine engine = engines()[plan->engine];
   const Problem p = problem(*plan->part(401)->part(300)->part(1300));
-  void *places[3];
-  const Tensor *const tensors[3] = {&p.x, &p.w, &p.y};
-  for (size_t i = 0; i < 3; i++) {
+  std::vector<void *> places;
+  for (const Tensor *const t : p.tensors()) {
     const auto &ids = pack->numbers(1000);
-    const auto id = std::find(ids.begin(), ids.end(), tensors[i]->id);
+    const auto id = std::find(ids.begin(), ids.end(), t->id);
     if (id == ids.end()) return refuse(BAD_PARAM, "the pack lacks a tensor");
     const int64_t address = pack->number(1001, (size_t)(id - ids.begin()));
     if (!address) return refuse(NULL_POINTER, "a tensor has no address");
-    if (address % tensors[i]->alignment) return refuse(MISALIGNED, "an address is not aligned as was said");
-    places[i] = (void *)(intptr_t)address;
+    if (address % t->alignment) return refuse(MISALIGNED, "an address is not aligned as was said");
+    places.push_back((void *)(intptr_t)address);
   }
   void *const memory = (void *)(intptr_t)pack->number(1003);
   if (engine.workspace && !memory) return refuse(NULL_POINTER, "no working memory");
   if (const int status = settle(handle)) return status;
-  void *const x = places[0], *const w = places[1], *const y = places[2];
   return act(handle, [=]() -> int {
     if (engine.workspace) memset(memory, 0x5a, (size_t)engine.workspace);
-    solve(p, engine.bits, x, w, y);
+    solve(p, engine.bits, places);
     return SUCCESS;
   });
 }

@@ -8,6 +8,7 @@ use squall_model::ops::{ConvSpec, Fuse};
 use squall_model::summary::Convolution;
 use squall_model::{Backend, ModelError, Network, NetworkConfig};
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// What sums in another order, and a rounded result, may differ by. Winograd's sums of f32 are four times less exact.
 const RESULT: [Option<f64>; 3] = [Some(1e-5), Some(6e-3), Some(8e-4)];
@@ -16,11 +17,16 @@ const SUMS: [Option<f64>; 3] = [Some(1e-5); 3];
 /// Over a million pixels a judge that sums in f32 is itself no better.
 const SUMS_OF_F32: [Option<f64>; 3] = [Some(1e-4); 3];
 
-/// Lines of every convolution of a network.
-pub(super) fn rows(name: NetworkName, (h, w): (usize, usize), by: Backend) -> Result<Vec<Row>> {
+/// Lines of every convolution of a network; `progress` hears of each that is done.
+pub(super) fn rows(
+    name: NetworkName,
+    (h, w): (usize, usize),
+    by: Backend,
+    progress: impl FnMut(&str),
+) -> Result<Vec<Row>> {
     let network = Network::build(&NetworkConfig::published(name), Backend::best(), 1)?;
     let cases = distinct(network.summary(h, w)?.convolutions());
-    lines(name.as_str(), &cases, by)
+    lines(name.as_str(), &cases, by, progress)
 }
 
 /// Lines of convolutions of every kind on fields of odd extents, against plain loops: kernels, strides, dilations,
@@ -63,12 +69,17 @@ pub(super) fn of_every_kind() -> Result<Vec<Row>> {
         let (x, y) = ([b, h, w, c], [b, p, q, o]);
         cases.push(Convolution { spec, x, y });
     }
-    lines("of every kind", &cases, Backend::Reference)
+    lines("of every kind", &cases, Backend::Reference, |_| ())
 }
 
 /// A line for each direction, one for gradients of depthwise kernels and one for what a library rounds where there are
 /// any.
-fn lines(subject: &str, cases: &[Convolution], by: Backend) -> Result<Vec<Row>> {
+fn lines(
+    subject: &str,
+    cases: &[Convolution],
+    by: Backend,
+    mut progress: impl FnMut(&str),
+) -> Result<Vec<Row>> {
     let mut forward = Line::new(subject, "convolutions", RESULT);
     let mut data = Line::new(subject, "their gradient of the input", RESULT);
     let sums = if by == Backend::Reference {
@@ -81,15 +92,14 @@ fn lines(subject: &str, cases: &[Convolution], by: Backend) -> Result<Vec<Row>> 
     let rounded = [sums[0], RESULT[1], RESULT[2]];
     let mut rounded = Line::new(subject, "that, where it is rounded", rounded);
     let mut depthwise = Line::new(subject, "that of depthwise kernels", sums);
-    for case in cases {
+    for (done, case) in cases.iter().enumerate() {
+        let began = Instant::now();
         let judge = Judge::new(case)?;
         let place = || judge.place();
-        forward.case(place, &judge.forward(by, DType::F32)?, |d| {
-            judge.forward(Backend::best(), d)
-        })?;
-        data.case(place, &judge.data(by, DType::F32)?, |d| {
-            judge.data(Backend::best(), d)
-        })?;
+        let plain = judge.forward(by, DType::F32)?;
+        let forward_off = forward.case(place, &plain, |d| judge.forward(Backend::best(), d))?;
+        let plain = judge.data(by, DType::F32)?;
+        let data_off = data.case(place, &plain, |d| judge.data(Backend::best(), d))?;
         // It is known how they are rounded once they are computed.
         let plain = judge.weights(by, DType::F32)?;
         let mut ours = Vec::new();
@@ -102,7 +112,15 @@ fn lines(subject: &str, cases: &[Convolution], by: Backend) -> Result<Vec<Row>> 
             false => &mut weights,
         };
         let mut ours = ours.into_iter();
-        line.case(place, &plain, |_| Ok(ours.next().unwrap_or_default()))?;
+        let weights_off = line.case(place, &plain, |_| Ok(ours.next().unwrap_or_default()))?;
+        let (done, all, took) = (done + 1, cases.len(), began.elapsed().as_secs_f64());
+        let off = [forward_off, data_off, weights_off]
+            .map(|off| off.map(|off| format!("{off:.1e}")).join(" "));
+        progress(&format!(
+            "{subject}, {done} of {all}: {}, {took:.1} s; off by {}",
+            place(),
+            off.join(", ")
+        ));
     }
     let rows = [forward, data, weights, rounded, depthwise].map(|line| line.row);
     Ok(rows.into_iter().filter(|row| row.cases > 0).collect())

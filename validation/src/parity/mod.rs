@@ -86,7 +86,7 @@ impl Parity {
         rows.extend(convolutions::of_every_kind()?);
         for &name in networks {
             progress(name.as_str());
-            rows.extend(convolutions::rows(name, size, Backend::Reference)?);
+            rows.extend(convolutions::rows(name, size, Backend::Reference, |_| ())?);
             rows.extend(networks::rows(name, size)?);
         }
         Ok(Self::of(Backend::Reference, size, rows))
@@ -101,7 +101,8 @@ impl Parity {
         Ok(Self::of(Backend::Reference, (25, 37), rows))
     }
 
-    /// The report of the convolutions of these networks alone, judged by the fast backend of the CPU, in f32.
+    /// The report of the convolutions of these networks alone, judged by the fast backend of the CPU, in f32;
+    /// `progress` hears what comes next, and of each convolution that is done.
     ///
     /// # Errors
     /// [`ValidationError::Model`] if a field is too small for a network.
@@ -113,7 +114,7 @@ impl Parity {
         let (judge, mut rows) = (Backend::best_of_cpu(), Vec::new());
         for &name in networks {
             progress(name.as_str());
-            rows.extend(convolutions::rows(name, size, judge)?);
+            rows.extend(convolutions::rows(name, size, judge, &mut progress)?);
         }
         Ok(Self::of(judge, size, rows))
     }
@@ -195,15 +196,17 @@ impl Line {
         }
     }
 
-    /// Adds a case: the judge's result, and ours by type.
+    /// Adds a case: the judge's result, and ours by type; gives how far ours are off.
     fn case(
         &mut self,
         place: impl Fn() -> String,
         plain: &[f32],
         mut ours: impl FnMut(DType) -> std::result::Result<Vec<f32>, ModelError>,
-    ) -> Result<()> {
-        for (dtype, worst) in DTYPES.into_iter().zip(&mut self.row.worst) {
+    ) -> Result<[f64; 3]> {
+        let mut all = [0.0; 3];
+        for ((dtype, worst), all) in DTYPES.into_iter().zip(&mut self.row.worst).zip(&mut all) {
             let off = distance(&ours(dtype)?, plain)?;
+            *all = off;
             let first = self.row.cases == 0;
             // NaN is worse than anything.
             if first || off.is_nan() || off > worst.distance {
@@ -214,7 +217,7 @@ impl Line {
             }
         }
         self.row.cases += 1;
-        Ok(())
+        Ok(all)
     }
 }
 

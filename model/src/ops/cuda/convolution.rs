@@ -1,7 +1,7 @@
 //! Convolutions: cuDNN's, with longitude wrapped around them and what follows them in one pass.
 
 use super::channels::{Edges, pad, pad_backward, put_channels};
-use super::cudnn::{Direction, Problem, samples};
+use super::cudnn::{Direction, Ending, Problem, samples};
 use super::depthwise::geometry;
 use super::device::{Gpu, gpu};
 use super::elementwise::like;
@@ -43,9 +43,11 @@ fn problem(
             spec.padding.0,
             if edges.is_some() { 0 } else { spec.padding.1 },
         ),
+        padding_below: spec.padding.0,
         stride: spec.stride,
         dilation: spec.dilation,
         groups: spec.groups,
+        ending: None,
     }
 }
 
@@ -78,6 +80,11 @@ fn filter(gpu: &Gpu, weights: &Weights, dtype: DType) -> Result<Tensor> {
         )?;
         Ok(y)
     })
+}
+
+/// The bias on the GPU, if there is one.
+fn bias_as(gpu: &Gpu, weights: &Weights, dtype: DType) -> Result<Option<Tensor>> {
+    weights.bias_on_gpu(dtype, |bias| like(gpu, &bring_channels(gpu, bias)?, dtype))
 }
 
 /// cuDNN's engines for a few channels use no matrix units, and zeros beside the channels do not change that (three
@@ -147,6 +154,7 @@ fn problem_of_products(problem: &Problem) -> Problem {
         x: [b, p, q, k],
         kernel: (1, 1),
         padding: (0, 0),
+        padding_below: 0,
         stride: 1,
         dilation: 1,
         ..*problem
@@ -213,25 +221,33 @@ pub fn forward(
     };
     let y = gpu.empty(&y_shape, dtype)?;
     let batch = x_shape[0];
-    for (at, part) in gpu.parts(&problem) {
-        gpu.convolve(
-            &part,
-            &samples(&x, &at, batch)?,
-            &w,
-            &samples(&y, &at, batch)?,
-        )?;
-    }
-    drop((x, w));
-    let bias = weights
-        .channels()
-        .map(|bias| bring_channels(gpu, bias))
-        .transpose()?;
+    let rounded = bias_as(gpu, weights, dtype)?;
     let residual = fuse
         .residual()
         .map(|residual| like(gpu, residual, dtype))
         .transpose()?;
-    if bias.is_some() || residual.is_some() || fuse.relu() {
-        finish(gpu, &y, bias.as_ref(), residual.as_ref(), fuse.relu())?;
+    for (at, part) in gpu.parts(&problem) {
+        let (x, y) = (samples(&x, &at, batch)?, samples(&y, &at, batch)?);
+        let residual = residual.as_ref().map(|r| samples(r, &at, batch));
+        let residual = residual.transpose()?;
+        if let Some(bias) = &rounded {
+            let ending = Ending {
+                residual: residual.is_some(),
+                relu: fuse.relu(),
+            };
+            let part = Problem {
+                ending: Some(ending),
+                ..part
+            };
+            if gpu.convolve_and_end(&part, (&x, &w, &y), bias, residual.as_ref())? {
+                continue;
+            }
+        }
+        gpu.convolve(&part, &x, &w, &y)?;
+        let bias = bias_as(gpu, weights, DType::F32)?;
+        if bias.is_some() || residual.is_some() || fuse.relu() {
+            finish(gpu, &y, bias.as_ref(), residual.as_ref(), fuse.relu())?;
+        }
     }
     Ok(y)
 }
@@ -268,10 +284,7 @@ pub fn transposed(
         Some(edges) => pad_backward(&dx, x_shape, edges)?,
         None => dx,
     };
-    let bias = weights
-        .channels()
-        .map(|bias| bring_channels(gpu, bias))
-        .transpose()?;
+    let bias = bias_as(gpu, weights, DType::F32)?;
     if bias.is_some() || relu {
         finish(gpu, &dx, bias.as_ref(), None, relu)?;
     }
@@ -287,8 +300,9 @@ pub fn kernel_gradient_type(
     let cudnn = &gpu()?.cudnn;
     let cudnn = cudnn.lock().unwrap_or_else(PoisonError::into_inner);
     let problem = problem(Direction::BackwardFilter, dtype, x_shape, y_shape, spec);
-    let parts = problem.parts(cudnn.most_memory(None));
-    Ok(parts.first().and_then(|(_, part)| cudnn.result_type(part)))
+    let bands = problem.bands(cudnn.most_memory(None));
+    let first = bands.first();
+    Ok(first.and_then(|band| cudnn.result_type(&band.problem)))
 }
 
 /// Adds dw, and dbias.
@@ -312,11 +326,10 @@ pub fn backward_weights(
         None => x,
     };
     let problem = problem(Direction::BackwardFilter, dtype, x_shape, y_shape, spec);
-    let batch = x_shape[0];
     land(gpu, dw, |sums| {
-        for (at, part) in gpu.parts(&problem) {
-            let (x, dy) = (samples(&x, &at, batch)?, samples(&dy, &at, batch)?);
-            let dk = gpu.kernel_gradient(&part, &x, &dy)?;
+        for band in gpu.bands(&problem) {
+            let (x, dy) = band.of(&problem, &x, &dy)?;
+            let dk = gpu.kernel_gradient(&band.problem, &x, &dy)?;
             let (outer, taps, inner) = dk.dims3()?;
             let arguments: [Arg<'_>; 5] =
                 [sums.into(), (&dk).into(), int(outer), int(inner), int(taps)];

@@ -4,7 +4,7 @@
 //! is told, and whether it has more than its slowest engine for a convolution at its real extents.
 
 use super::convolution::asked;
-use super::cudnn::{A100, Cudnn, Described, Direction, H200, MOST_MEMORY, Problem};
+use super::cudnn::{A100, Cudnn, Described, Direction, Ending, H200, MOST_MEMORY, Problem};
 use crate::networks::NetworkName;
 use crate::{Backend, Network, NetworkConfig};
 use candle_core::DType;
@@ -35,13 +35,41 @@ fn problems(batch: usize, dtype: DType) -> BTreeMap<String, Problem> {
             }
             for direction in DIRECTIONS {
                 let problem = asked(direction, dtype, &case.spec, (case.x, case.y));
-                for (_, part) in problem.parts(MOST_MEMORY) {
+                let parts: Vec<Problem> = match direction {
+                    Direction::BackwardFilter => {
+                        let bands = problem.bands(MOST_MEMORY).into_iter();
+                        bands.map(|band| band.problem).collect()
+                    }
+                    _ => {
+                        let parts = problem.parts(MOST_MEMORY).into_iter();
+                        parts.map(|(_, part)| part).collect()
+                    }
+                };
+                for part in parts {
                     all.insert(part.text(), part);
+                    for ending in endings(direction) {
+                        let part = Problem {
+                            ending: Some(ending),
+                            ..part
+                        };
+                        all.insert(part.text(), part);
+                    }
                 }
             }
         }
     }
     all
+}
+
+/// What may follow a convolution that has a bias.
+fn endings(direction: Direction) -> Vec<Ending> {
+    if direction != Direction::Forward {
+        return Vec::new();
+    }
+    let of = |(residual, relu)| Ending { residual, relu };
+    [(false, false), (false, true), (true, false), (true, true)]
+        .map(of)
+        .to_vec()
 }
 
 /// What cuDNN 9.19 has nothing better for: on an A100, kernels with gaps in f32 without TF32.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 /// What a descriptor describes: `cudnnBackendDescriptorType_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
+    Pointwise = 0,
     Convolution = 1,
     Engine = 2,
     EngineConfig = 3,
@@ -17,6 +18,7 @@ pub(super) enum Kind {
     Forward = 10,
     BackwardFilter = 11,
     BackwardData = 12,
+    PointwiseOperation = 13,
     OperationGraph = 15,
     VariantPack = 16,
     Tensor = 17,
@@ -52,6 +54,8 @@ const fn addresses(name: c_int) -> Attribute<u64> {
     attribute(name, 6)
 }
 
+pub(super) const POINTWISE_MODE: Attribute<c_int> = attribute(0, 14);
+pub(super) const POINTWISE_COMPUTE_TYPE: Attribute<c_int> = data_type(1);
 pub(super) const CONVOLUTION_COMPUTE_TYPE: Attribute<c_int> = data_type(100);
 pub(super) const CONVOLUTION_MODE: Attribute<c_int> = attribute(101, 7);
 pub(super) const CONVOLUTION_DILATIONS: Attribute<i64> = numbers(102);
@@ -68,6 +72,11 @@ pub(super) const PLAN_HANDLE: Attribute<Pointer> = handle(400);
 pub(super) const PLAN_CONFIG: Attribute<Descriptor> = descriptors(401);
 pub(super) const PLAN_WORKSPACE_SIZE: Attribute<i64> = numbers(402);
 pub(super) const PLAN_GPU: Attribute<Descriptor> = descriptors(407);
+pub(super) const OPERATION_POINTWISE: Attribute<Descriptor> = descriptors(750);
+pub(super) const OPERATION_FIRST: Attribute<Descriptor> = descriptors(751);
+pub(super) const OPERATION_SECOND: Attribute<Descriptor> = descriptors(752);
+pub(super) const OPERATION_RESULT: Attribute<Descriptor> = descriptors(753);
+pub(super) const OPERATION_FACTORS: [Attribute<f32>; 2] = [attribute(754, 4), attribute(755, 4)];
 pub(super) const GRAPH_HANDLE: Attribute<Pointer> = handle(800);
 pub(super) const GRAPH_OPERATIONS: Attribute<Descriptor> = descriptors(801);
 pub(super) const GRAPH_ENGINE_COUNT: Attribute<i64> = numbers(802);
@@ -76,6 +85,7 @@ pub(super) const TENSOR_TYPE: Attribute<c_int> = data_type(901);
 pub(super) const TENSOR_DIMENSIONS: Attribute<i64> = numbers(902);
 pub(super) const TENSOR_STRIDES: Attribute<i64> = numbers(903);
 pub(super) const TENSOR_ID: Attribute<i64> = numbers(906);
+pub(super) const TENSOR_IS_VIRTUAL: Attribute<bool> = attribute(907, 2);
 pub(super) const PACK_IDS: Attribute<i64> = numbers(1000);
 pub(super) const PACK_ADDRESSES: Attribute<u64> = addresses(1001);
 pub(super) const PACK_WORKSPACE: Attribute<u64> = addresses(1003);
@@ -134,6 +144,7 @@ impl Plain for c_int {}
 impl Plain for f32 {}
 impl Plain for u64 {}
 impl Plain for u8 {}
+impl Plain for bool {}
 
 impl Descriptor {
     pub(super) fn new(functions: &Arc<Functions>, kind: Kind) -> Answer<Self> {

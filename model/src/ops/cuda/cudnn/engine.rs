@@ -234,9 +234,11 @@ mod tests {
             y: [1, 8, 8, 8],
             kernel: (1, 1),
             padding: (0, 0),
+            padding_below: 0,
             stride: 1,
             dilation: 1,
             groups: 1,
+            ending: None,
         };
         let (f32s, tf32) = (problem(DType::F32, false), problem(DType::F32, true));
         let bf16 = problem(DType::BF16, false);

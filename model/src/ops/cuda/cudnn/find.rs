@@ -19,6 +19,11 @@ use std::time::Duration;
 const TIMED: usize = 3;
 /// How many are where it guesses none.
 const TIMED_WITHOUT_GUESS: usize = 12;
+/// cuDNN's plain loop in every direction, which takes seconds for a large problem: only where nothing else runs.
+const PLAIN_LOOP: i64 = 0;
+/// What takes so much longer than the best so far, loading included, is not run again.
+const SLOW: Duration = Duration::from_millis(100);
+const MUCH_SLOWER: u32 = 4;
 /// What a kept number counts by: types of the result and sources, then engines, then places in their lists.
 const ENGINES: i32 = 1000;
 const PLACES: i32 = 1000;
@@ -124,14 +129,14 @@ impl Cudnn {
         (plan.memory <= graph.problem.memory(self.most_memory)).then_some(plan)
     }
 
-    /// A fast deterministic plan; what is at the last of `places` is overwritten, which has room for f32. None where
-    /// there is none.
+    /// A fast deterministic plan for operands that lie at these places, in the order of [`super::graph::IDS`]; what is
+    /// at the third is overwritten, which has room for f32. None where there is none.
     pub(super) fn find(
         &self,
         gpu: &Gpu,
         problem: &Problem,
         alignment: Alignment,
-        places: [u64; 3],
+        places: &[u64],
     ) -> Result<Option<Found>> {
         // What is compiled is compiled in every process anew, some seconds each: only where there is nothing else.
         for compiled in [false, true] {
@@ -186,11 +191,16 @@ impl Cudnn {
         gpu: &Gpu,
         problem: &Problem,
         plans: Vec<Plan>,
-        places: [u64; 3],
+        places: &[u64],
     ) -> Option<Found> {
         let mut best: Option<(Duration, Plan)> = None;
         let mut all_ran = true;
-        for plan in plans {
+        let is_loop = |plan: &Plan| plan.config.engine.number == PLAIN_LOOP;
+        let (last, first): (Vec<Plan>, Vec<Plan>) = plans.into_iter().partition(is_loop);
+        for plan in first.into_iter().chain(last) {
+            if is_loop(&plan) && best.is_some() {
+                break;
+            }
             let told = format!(
                 "{}: {:?} {} of cuDNN's {:?}: {}, {} bytes",
                 problem.text(),
@@ -200,7 +210,8 @@ impl Cudnn {
                 plan.config.engine,
                 plan.memory
             );
-            match self.timed(gpu, &plan, places) {
+            let least = best.as_ref().map(|(least, _)| *least);
+            match self.timed(gpu, &plan, places, least) {
                 Ok(time) => {
                     tracing::debug!("{told}, {:.1} us", 1e6 * time.as_secs_f64());
                     if best.as_ref().is_none_or(|(least, _)| time < *least) {
@@ -217,17 +228,30 @@ impl Cudnn {
         best.map(|(_, plan)| Found { plan, all_ran })
     }
 
-    /// How long a plan takes, the second and third time: the first time loads it.
-    fn timed(&self, gpu: &Gpu, plan: &Plan, places: [u64; 3]) -> Result<Duration> {
-        let runs = || -> Result<Duration> {
-            self.run(gpu, plan, places)?;
+    /// How long a plan takes, the second and third time: the first time loads it, which is enough where the best so far
+    /// is much faster.
+    fn timed(
+        &self,
+        gpu: &Gpu,
+        plan: &Plan,
+        places: &[u64],
+        best: Option<Duration>,
+    ) -> Result<Duration> {
+        let run = |times: u32| -> Result<Duration> {
             let from = Mark::here();
-            for _ in 0..2 {
+            for _ in 0..times {
                 self.run(gpu, plan, places)?;
             }
             let time = from.and_then(|from| from.until(&Mark::here()?));
             // Without marks all are as fast.
-            Ok(time.unwrap_or_default() / 2)
+            Ok(time.unwrap_or_default() / times)
+        };
+        let runs = || -> Result<Duration> {
+            let first = run(1)?;
+            match best {
+                Some(best) if first > SLOW + MUCH_SLOWER * best => Ok(first),
+                _ => run(2),
+            }
         };
         let time = runs();
         if time.is_err() {

@@ -1,13 +1,18 @@
-//! A problem as a graph of one operation.
+//! A problem as a graph of one operation, or of a convolution and what follows it value by value.
 
 use super::descriptor::{self as is, Attribute, Descriptor, Kind, OperationAttributes};
-use super::library::{Answer, CROSS_CORRELATION, Direction, FLOAT, Functions, code};
-use super::problem::{Alignment, Problem, Result};
+use super::library::{ADD, Answer, CROSS_CORRELATION, Direction, FLOAT, Functions, RELU, code};
+use super::problem::{Alignment, Ending, Problem, Result};
 use super::target::{By, Target};
+use candle_core::DType;
+use std::ffi::c_int;
 use std::sync::Arc;
 
-/// What tensors are called in a pack of addresses: first operand, second operand, result.
-pub(super) const IDS: [i64; 3] = [1, 2, 3];
+/// What tensors are called in a pack of addresses: first operand, second operand, result; of a convolution with an
+/// ending bias and residual.
+pub(super) const IDS: [i64; 5] = [1, 2, 3, 4, 5];
+/// What is called so stays within the graph, in f32.
+const FIRST_INNER_ID: i64 = 100;
 
 /// What is asked of cuDNN.
 pub(super) struct Graph {
@@ -15,7 +20,7 @@ pub(super) struct Graph {
     pub(super) problem: Problem,
     pub(super) result: Result,
     /// What the graph is made of.
-    _parts: [Descriptor; 5],
+    _parts: Vec<Descriptor>,
 }
 
 impl Graph {
@@ -26,55 +31,186 @@ impl Graph {
         result: Result,
         alignment: Alignment,
     ) -> Answer<Self> {
-        let (kind, [x, w, y]) = match problem.direction {
-            Direction::Forward => (Kind::Forward, [IDS[0], IDS[1], IDS[2]]),
-            Direction::BackwardData => (Kind::BackwardData, [IDS[2], IDS[0], IDS[1]]),
-            Direction::BackwardFilter => (Kind::BackwardFilter, [IDS[0], IDS[2], IDS[1]]),
+        let tensors = Tensors {
+            functions,
+            problem,
+            result,
+            alignment,
         };
-        let tensor = |id: i64, [b, h, w, c]: [usize; 4]| -> Answer<Descriptor> {
-            let dtype = match id == IDS[2] {
-                true => result.dtype(problem),
-                false => problem.dtype,
-            };
-            let size = |value: usize| value as i64;
-            let tensor = Descriptor::new(functions, Kind::Tensor)?;
-            tensor.set(is::TENSOR_TYPE, &[code(dtype)])?;
-            // In the order of the header's names, whatever the order in memory, which strides tell.
-            tensor.set(is::TENSOR_DIMENSIONS, &[b, c, h, w].map(size))?;
-            tensor.set(is::TENSOR_STRIDES, &[h * w * c, 1, w * c, c].map(size))?;
-            tensor.set(is::TENSOR_ID, &[id])?;
-            // Of f32 beside half types: what it is made for begins where it can be read.
-            let aligned = alignment.bytes().max(dtype.size_in_bytes() as i64);
-            tensor.set(is::TENSOR_ALIGNMENT, &[aligned])?;
-            tensor.finalize()
+        let mut parts = Vec::new();
+        let operations = match problem.ending {
+            None => {
+                let y = tensors.result()?;
+                let operations = vec![convolve(&tensors, &y, &mut parts)?];
+                parts.push(y);
+                operations
+            }
+            Some(ending) => convolve_and_end(&tensors, ending, &mut parts)?,
         };
-        let ([outer, _, inner], kernel) = (problem.kernels(), problem.kernel);
-        let (x, y) = (tensor(x, problem.x)?, tensor(y, problem.y)?);
-        let w = tensor(w, [outer, kernel.0, kernel.1, inner])?;
-        let convolution = convolution(functions, problem)?;
-        let operation = Descriptor::new(functions, kind)?;
-        let to = OperationAttributes::of(kind);
-        operation.set(to.alpha, &[1.0])?;
-        operation.set(to.beta, &[0.0])?;
-        operation.set_descriptors(to.convolution, &[&convolution])?;
-        operation.set_descriptors(to.w, &[&w])?;
-        operation.set_descriptors(to.x, &[&x])?;
-        operation.set_descriptors(to.y, &[&y])?;
-        let operation = operation.finalize()?;
         let graph = Descriptor::new(functions, Kind::OperationGraph)?;
         let by = By {
             handle: Some(is::GRAPH_HANDLE),
             described: None,
         };
         target.tell(&graph, by)?;
-        graph.set_descriptors(is::GRAPH_OPERATIONS, &[&operation])?;
+        let all: Vec<&Descriptor> = operations.iter().collect();
+        graph.set_descriptors(is::GRAPH_OPERATIONS, &all)?;
+        parts.extend(operations);
         Ok(Self {
             graph: graph.finalize()?,
             problem: *problem,
             result,
-            _parts: [x, y, w, convolution, operation],
+            _parts: parts,
         })
     }
+}
+
+/// Makes the tensors of a problem.
+struct Tensors<'a> {
+    functions: &'a Arc<Functions>,
+    problem: &'a Problem,
+    result: Result,
+    alignment: Alignment,
+}
+
+impl Tensors<'_> {
+    /// A tensor (b, h, w, c) that has an address, or one of f32 that is only between two operations.
+    fn tensor(&self, id: i64, [b, h, w, c]: [usize; 4], dtype: DType) -> Answer<Descriptor> {
+        let size = |value: usize| value as i64;
+        let tensor = Descriptor::new(self.functions, Kind::Tensor)?;
+        tensor.set(is::TENSOR_TYPE, &[code(dtype)])?;
+        // In the order of the header's names, whatever the order in memory, which strides tell.
+        tensor.set(is::TENSOR_DIMENSIONS, &[b, c, h, w].map(size))?;
+        tensor.set(is::TENSOR_STRIDES, &[h * w * c, 1, w * c, c].map(size))?;
+        tensor.set(is::TENSOR_ID, &[id])?;
+        // Of f32 beside half types: what it is made for begins where it can be read.
+        let aligned = self.alignment.bytes().max(dtype.size_in_bytes() as i64);
+        tensor.set(is::TENSOR_ALIGNMENT, &[aligned])?;
+        if id >= FIRST_INNER_ID {
+            tensor.set(is::TENSOR_IS_VIRTUAL, &[true])?;
+        }
+        tensor.finalize()
+    }
+
+    fn operand(&self, id: i64, shape: [usize; 4]) -> Answer<Descriptor> {
+        self.tensor(id, shape, self.problem.dtype)
+    }
+
+    /// What is made, as it is stored.
+    fn result(&self) -> Answer<Descriptor> {
+        let ([outer, _, inner], kernel) = (self.problem.kernels(), self.problem.kernel);
+        let shape = match self.problem.direction {
+            Direction::Forward => self.problem.y,
+            Direction::BackwardData => self.problem.x,
+            Direction::BackwardFilter => [outer, kernel.0, kernel.1, inner],
+        };
+        self.tensor(IDS[2], shape, self.result.dtype(self.problem))
+    }
+}
+
+/// The convolution alone, which gives `to`.
+fn convolve(
+    tensors: &Tensors<'_>,
+    to: &Descriptor,
+    parts: &mut Vec<Descriptor>,
+) -> Answer<Descriptor> {
+    let (problem, functions) = (tensors.problem, tensors.functions);
+    let ([outer, _, inner], kernel) = (problem.kernels(), problem.kernel);
+    let (x, w, y) = (problem.x, [outer, kernel.0, kernel.1, inner], problem.y);
+    let (kind, [first, second]) = match problem.direction {
+        Direction::Forward => (Kind::Forward, [x, w]),
+        Direction::BackwardData => (Kind::BackwardData, [w, y]),
+        Direction::BackwardFilter => (Kind::BackwardFilter, [x, y]),
+    };
+    let (first, second) = (
+        tensors.operand(IDS[0], first)?,
+        tensors.operand(IDS[1], second)?,
+    );
+    let [x, w, y] = match problem.direction {
+        Direction::Forward => [&first, &second, to],
+        Direction::BackwardData => [to, &first, &second],
+        Direction::BackwardFilter => [&first, to, &second],
+    };
+    let convolution = convolution(functions, problem)?;
+    let operation = Descriptor::new(functions, kind)?;
+    let names = OperationAttributes::of(kind);
+    operation.set(names.alpha, &[1.0])?;
+    operation.set(names.beta, &[0.0])?;
+    operation.set_descriptors(names.convolution, &[&convolution])?;
+    operation.set_descriptors(names.w, &[w])?;
+    operation.set_descriptors(names.x, &[x])?;
+    operation.set_descriptors(names.y, &[y])?;
+    let operation = operation.finalize()?;
+    parts.extend([first, second, convolution]);
+    Ok(operation)
+}
+
+/// A convolution, plus residual, plus bias, then ReLU: the order that cuDNN knows.
+fn convolve_and_end(
+    tensors: &Tensors<'_>,
+    ending: Ending,
+    parts: &mut Vec<Descriptor>,
+) -> Answer<Vec<Descriptor>> {
+    let y = tensors.problem.y;
+    let bias = tensors.operand(IDS[3], [1, 1, 1, y[3]])?;
+    let residual = match ending.residual {
+        true => Some(tensors.operand(IDS[4], y)?),
+        false => None,
+    };
+    let steps = [
+        residual.as_ref().map(|residual| (ADD, Some(residual))),
+        Some((ADD, Some(&bias))),
+        ending.relu.then_some((RELU, None)),
+    ];
+    let steps: Vec<(c_int, Option<&Descriptor>)> = steps.into_iter().flatten().collect();
+    let inner = |id: i64| tensors.tensor(FIRST_INNER_ID + id, y, DType::F32);
+    let mut at = inner(0)?;
+    let mut operations = vec![convolve(tensors, &at, parts)?];
+    for (done, (mode, second)) in steps.iter().enumerate() {
+        let to = match done + 1 == steps.len() {
+            true => tensors.result()?,
+            false => inner(done as i64 + 1)?,
+        };
+        operations.push(pointwise(
+            tensors.functions,
+            *mode,
+            [&at, &to],
+            *second,
+            parts,
+        )?);
+        parts.push(std::mem::replace(&mut at, to));
+    }
+    drop(steps);
+    parts.push(at);
+    parts.push(bias);
+    parts.extend(residual);
+    Ok(operations)
+}
+
+/// One operation value by value, `to` of `from` and perhaps a second operand.
+fn pointwise(
+    functions: &Arc<Functions>,
+    mode: c_int,
+    [from, to]: [&Descriptor; 2],
+    second: Option<&Descriptor>,
+    parts: &mut Vec<Descriptor>,
+) -> Answer<Descriptor> {
+    let what = Descriptor::new(functions, Kind::Pointwise)?;
+    what.set(is::POINTWISE_MODE, &[mode])?;
+    what.set(is::POINTWISE_COMPUTE_TYPE, &[FLOAT])?;
+    let what = what.finalize()?;
+    let operation = Descriptor::new(functions, Kind::PointwiseOperation)?;
+    operation.set_descriptors(is::OPERATION_POINTWISE, &[&what])?;
+    operation.set_descriptors(is::OPERATION_FIRST, &[from])?;
+    if let Some(second) = second {
+        operation.set_descriptors(is::OPERATION_SECOND, &[second])?;
+        for factor in is::OPERATION_FACTORS {
+            operation.set(factor, &[1.0])?;
+        }
+    }
+    operation.set_descriptors(is::OPERATION_RESULT, &[to])?;
+    parts.push(what);
+    operation.finalize()
 }
 
 /// How kernels go over pixels. Groups are not told: cuDNN sees them from the channels of a kernel.
@@ -87,7 +223,8 @@ fn convolution(functions: &Arc<Functions>, problem: &Problem) -> Answer<Descript
     convolution.set(is::CONVOLUTION_MODE, &[CROSS_CORRELATION])?;
     convolution.set(is::CONVOLUTION_DIMENSIONS, &[2])?;
     both(is::CONVOLUTION_PRE_PADDINGS, problem.padding)?;
-    both(is::CONVOLUTION_POST_PADDINGS, problem.padding)?;
+    let after = (problem.padding_below, problem.padding.1);
+    both(is::CONVOLUTION_POST_PADDINGS, after)?;
     both(is::CONVOLUTION_STRIDES, (problem.stride, problem.stride))?;
     both(
         is::CONVOLUTION_DILATIONS,

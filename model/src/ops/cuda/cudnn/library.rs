@@ -48,6 +48,11 @@ pub(super) const FLOAT: c_int = 0;
 /// `CUDNN_CROSS_CORRELATION`: kernels are not mirrored.
 pub(super) const CROSS_CORRELATION: c_int = 1;
 
+/// `CUDNN_POINTWISE_ADD`.
+pub(super) const ADD: c_int = 0;
+/// `CUDNN_POINTWISE_RELU_FWD`.
+pub(super) const RELU: c_int = 100;
+
 /// `cudnnDataType_t`.
 pub(super) fn code(dtype: DType) -> c_int {
     match dtype {

@@ -5,10 +5,11 @@
 //! Only deterministic engines are taken: the same recipe gives the same bits on the same kind of GPU. Where there is
 //! none a slow kernel of our own solves the problem, which is told once.
 //!
-//! Everything goes by cuDNN's graphs: a problem is a [`graph::Graph`] of one operation, an engine with its choices is
-//! made a [`plan::Plan`] once per process, and a call is no more than a plan with three addresses, which takes the host
-//! microseconds.
+//! Everything goes by cuDNN's graphs: a problem is a [`graph::Graph`] of one operation, or of a convolution and what
+//! follows it ([`Ending`]); an engine with its choices is made a [`plan::Plan`] once per process, and a call is no more
+//! than a plan with its addresses, which takes the host microseconds.
 
+mod bands;
 #[cfg(test)]
 mod described;
 mod descriptor;
@@ -25,7 +26,7 @@ mod target;
 pub(super) use described::{A100, Described, H200};
 pub(super) use library::Direction;
 pub(super) use parts::samples;
-pub(super) use problem::Problem;
+pub(super) use problem::{Ending, Problem};
 
 use super::algorithms::Algorithms;
 use super::device::Gpu;
@@ -54,7 +55,7 @@ const MOST_SHARE: usize = 16;
 #[derive(Clone)]
 enum Way {
     Cudnn(Arc<Plan>),
-    /// Our own kernel solves it.
+    /// cuDNN has nothing for it: kernels of our own do.
     Own,
 }
 
@@ -158,19 +159,10 @@ impl Library {
 }
 
 impl Cudnn {
-    /// How a problem is solved whose operands lie at these addresses, and its result too unless that is made yet.
-    fn way(
-        &mut self,
-        gpu: &Gpu,
-        problem: &Problem,
-        a: u64,
-        b: u64,
-        to: Option<u64>,
-    ) -> Result<Way> {
-        let alignment = match to {
-            Some(to) => Alignment::of(&[a, b, to]),
-            None => Alignment::of(&[a, b]),
-        };
+    /// How a problem is solved whose tensors lie at these addresses, in the order of [`graph::IDS`]; the result of one
+    /// with two operands may not be made yet.
+    fn way(&mut self, gpu: &Gpu, problem: &Problem, places: &[u64]) -> Result<Way> {
+        let alignment = Alignment::of(places);
         if let Some(way) = self.ways.get(&(*problem, alignment)) {
             return Ok(way.clone());
         }
@@ -188,9 +180,10 @@ impl Cudnn {
         };
         let way = match way {
             Some(way) => way,
-            None => self.new_way(gpu, problem, alignment, (a, b, to), &text)?,
+            None => self.new_way(gpu, problem, alignment, places, &text)?,
         };
-        if matches!(way, Way::Own) {
+        // What follows a convolution is a pass of its own then, which is not slow.
+        if matches!(way, Way::Own) && problem.ending.is_none() {
             tracing::warn!(
                 "cuDNN has no deterministic algorithm within {} MB for {text}: a slow kernel computes it",
                 problem.memory(self.most_memory) / 1_000_000,
@@ -206,18 +199,18 @@ impl Cudnn {
         gpu: &Gpu,
         problem: &Problem,
         alignment: Alignment,
-        (a, b, to): (u64, u64, Option<u64>),
+        places: &[u64],
         text: &str,
     ) -> Result<Way> {
         // A result that is not made yet, in the widest type.
-        let room = match to {
-            None => Some(gpu.empty(&problem.kernels(), DType::F32)?),
-            Some(_) => None,
+        let room = match places.len() {
+            2 => Some(gpu.empty(&problem.kernels(), DType::F32)?),
+            _ => None,
         };
         let made = room.as_ref().map(|room| gpu.address(room)).transpose()?;
-        let to = to.or(made).unwrap_or(0);
+        let places: Vec<u64> = places.iter().copied().chain(made).collect();
         // Another run may have what this one lacks, so that only a choice between all is kept.
-        let Some(found) = self.find(gpu, problem, alignment, [a, b, to])? else {
+        let Some(found) = self.find(gpu, problem, alignment, &places)? else {
             return Ok(Way::Own);
         };
         let plan = found.plan;
@@ -244,13 +237,34 @@ impl Gpu {
     ) -> Result<()> {
         // Of kernels' gradients the type is not known before.
         debug_assert_ne!(problem.direction, Direction::BackwardFilter);
-        let places @ [first, second, result] =
-            [self.address(a)?, self.address(b)?, self.address(to)?];
+        match self.by_cudnn(problem, &[a, b, to])? {
+            true => Ok(()),
+            false => plain::convolve(self, problem, a, b, to),
+        }
+    }
+
+    /// Whether cuDNN could solve a problem with an [`Ending`] in one call, which is done then: `to` of `x` and `w`,
+    /// with a bias in their type and a residual if the ending has one.
+    pub(super) fn convolve_and_end(
+        &self,
+        problem: &Problem,
+        (x, w, to): (&Tensor, &Tensor, &Tensor),
+        bias: &Tensor,
+        residual: Option<&Tensor>,
+    ) -> Result<bool> {
+        let tensors: Vec<&Tensor> = [x, w, to, bias].into_iter().chain(residual).collect();
+        self.by_cudnn(problem, &tensors)
+    }
+
+    /// Whether cuDNN could solve a problem of these tensors, which is done then.
+    fn by_cudnn(&self, problem: &Problem, tensors: &[&Tensor]) -> Result<bool> {
+        let places = tensors.iter().map(|tensor| self.address(tensor));
+        let places = places.collect::<Result<Vec<u64>>>()?;
         self.bind()?;
         let mut cudnn = self.cudnn.lock().unwrap_or_else(PoisonError::into_inner);
-        match cudnn.way(self, problem, first, second, Some(result))? {
-            Way::Cudnn(plan) => cudnn.run(self, &plan, places),
-            Way::Own => plain::convolve(self, problem, a, b, to),
+        match cudnn.way(self, problem, &places)? {
+            Way::Cudnn(plan) => cudnn.run(self, &plan, &places).map(|()| true),
+            Way::Own => Ok(false),
         }
     }
 
@@ -265,10 +279,10 @@ impl Gpu {
         let (a, b) = (self.address(x)?, self.address(dy)?);
         self.bind()?;
         let mut cudnn = self.cudnn.lock().unwrap_or_else(PoisonError::into_inner);
-        let way = cudnn.way(self, problem, a, b, None)?;
+        let way = cudnn.way(self, problem, &[a, b])?;
         let to = self.empty(&problem.kernels(), way.result(problem))?;
         match way {
-            Way::Cudnn(plan) => cudnn.run(self, &plan, [a, b, self.address(&to)?])?,
+            Way::Cudnn(plan) => cudnn.run(self, &plan, &[a, b, self.address(&to)?])?,
             Way::Own => plain::convolve(self, problem, x, dy, &to)?,
         }
         Ok(to)

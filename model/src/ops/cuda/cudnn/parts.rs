@@ -1,5 +1,6 @@
 //! Problems that are too large for cuDNN, or for the memory that it may work in, some samples at a time.
 
+use super::bands::Band;
 use super::library::Direction;
 use super::problem::Problem;
 use crate::error::Result;
@@ -23,17 +24,32 @@ pub(super) fn most_for_one(most_memory: usize) -> usize {
 }
 
 impl Gpu {
-    /// A problem of some samples at a time, as many as cuDNN takes; the sum of parts is the gradient of the kernel.
+    /// A problem of some samples at a time, as many as cuDNN takes.
     pub(in super::super) fn parts(&self, problem: &Problem) -> Vec<(Range<usize>, Problem)> {
         let cudnn = self.cudnn.lock().unwrap_or_else(PoisonError::into_inner);
         problem.parts(cudnn.most_memory)
+    }
+
+    /// The gradient of a kernel in parts whose sum it is.
+    pub(in super::super) fn bands(&self, problem: &Problem) -> Vec<Band> {
+        let cudnn = self.cudnn.lock().unwrap_or_else(PoisonError::into_inner);
+        problem.bands(cudnn.most_memory)
     }
 }
 
 impl Problem {
     /// The parts in which a problem is solved with so many bytes to work in, and which samples each has.
     pub(in super::super) fn parts(&self, most_memory: usize) -> Vec<(Range<usize>, Self)> {
-        self.parts_of(MOST_VALUES, most_memory)
+        self.parts_of_samples(most_memory, usize::MAX)
+    }
+
+    /// The same with so many samples in one part at most.
+    pub(super) fn parts_of_samples(
+        &self,
+        most_memory: usize,
+        most_samples: usize,
+    ) -> Vec<(Range<usize>, Self)> {
+        self.parts_of(MOST_VALUES, most_memory, most_samples)
     }
 
     /// Bytes that it may work in, where most may work in `most_memory`.
@@ -51,10 +67,16 @@ impl Problem {
         }
     }
 
-    fn parts_of(&self, most: usize, most_memory: usize) -> Vec<(Range<usize>, Self)> {
+    fn parts_of(
+        &self,
+        most: usize,
+        most_memory: usize,
+        most_samples: usize,
+    ) -> Vec<(Range<usize>, Self)> {
         let values = |[_, h, w, c]: [usize; 4]| h * w * c;
         let sample = values(self.x).max(values(self.y)).max(1);
         let step = (most / sample).min(most_memory / self.turned().max(1));
+        let step = step.min(most_samples);
         let (batch, step) = (self.x[0], step.max(1));
         // Parts of nearly the same size: few different problems.
         let step = batch.div_ceil(batch.div_ceil(step).max(1)).max(1);
@@ -94,9 +116,11 @@ mod tests {
             y: [batch, 768, 1152, 256],
             kernel: (3, 3),
             padding: (1, 1),
+            padding_below: 1,
             stride: 1,
             dilation: 1,
             groups: 1,
+            ending: None,
         }
     }
 
@@ -146,6 +170,7 @@ mod tests {
             y: [8, 384, 576, 256],
             kernel: (1, 1),
             padding: (0, 0),
+            padding_below: 0,
             ..problem(8)
         };
         let counts = |problem: Problem| -> Vec<usize> {
@@ -176,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_sample_that_is_too_large_is_a_part() {
-        let parts = problem(3).parts_of(1000, 1 << 30);
+        let parts = problem(3).parts_of(1000, 1 << 30, usize::MAX);
         assert_eq!(
             parts.iter().map(|p| p.0.clone()).collect::<Vec<_>>(),
             [0..1, 1..2, 2..3]

@@ -49,8 +49,8 @@ impl Cudnn {
         })
     }
 
-    /// Puts a plan's work on the stream; addresses of first operand, second operand, result.
-    pub(super) fn run(&self, gpu: &Gpu, plan: &Plan, places: [u64; 3]) -> Result<()> {
+    /// Puts a plan's work on the stream; addresses in the order of [`IDS`], as many as the problem has.
+    pub(super) fn run(&self, gpu: &Gpu, plan: &Plan, places: &[u64]) -> Result<()> {
         let work = match plan.memory {
             0 => None,
             bytes => Some(gpu.empty(&[bytes], DType::U8)?),
@@ -58,8 +58,8 @@ impl Cudnn {
         let room = work.as_ref().map(|work| gpu.address(work)).transpose()?;
         // A pack cannot be changed once it is finalised; a new one takes a microsecond.
         let pack = Descriptor::new(&self.functions, Kind::VariantPack)?;
-        pack.set(is::PACK_IDS, &IDS)?;
-        pack.set(is::PACK_ADDRESSES, &places)?;
+        pack.set(is::PACK_IDS, &IDS[..places.len()])?;
+        pack.set(is::PACK_ADDRESSES, places)?;
         pack.set(is::PACK_WORKSPACE, &[room.unwrap_or(0)])?;
         let pack = pack.finalize()?;
         // SAFETY: operands and result are as large as the problem says (checked by who asks), the working memory is

@@ -15,10 +15,35 @@ pub(in super::super) struct Problem {
     /// (b, p, q, o)
     pub(in super::super) y: [usize; 4],
     pub(in super::super) kernel: (usize, usize),
+    /// Above, and on both sides.
     pub(in super::super) padding: (usize, usize),
+    pub(in super::super) padding_below: usize,
     pub(in super::super) stride: usize,
     pub(in super::super) dilation: usize,
     pub(in super::super) groups: usize,
+    /// Of [`Direction::Forward`]: what follows in the same call.
+    pub(in super::super) ending: Option<Ending>,
+}
+
+/// What follows a convolution before its result is rounded: a bias for each channel, in the operands' type (cuDNN has
+/// nothing ready without one, nor for one of f32 beside half types), then what is named here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in super::super) struct Ending {
+    /// A tensor like the result is added.
+    pub(in super::super) residual: bool,
+    pub(in super::super) relu: bool,
+}
+
+impl Ending {
+    fn text(self) -> String {
+        let words = [
+            (true, " bias"),
+            (self.residual, " residual"),
+            (self.relu, " relu"),
+        ];
+        let named = words.iter().filter(|(named, _)| *named);
+        named.map(|(_, word)| *word).collect()
+    }
 }
 
 impl Problem {
@@ -40,7 +65,12 @@ impl Problem {
             true => "tf32",
             false => self.dtype.as_str(),
         };
-        format!("{direction} {dtype} {}", numbers.join(" "))
+        let below = match self.padding_below == self.padding.0 {
+            true => String::new(),
+            false => format!(" below {}", self.padding_below),
+        };
+        let ending = self.ending.map(Ending::text).unwrap_or_default();
+        format!("{direction} {dtype} {}{below}{ending}", numbers.join(" "))
     }
 
     /// Extents of the kernels as they lie in memory: (outer, taps, inner).
@@ -116,9 +146,11 @@ mod tests {
             y: [2, 4, 5, 12],
             kernel: (3, 3),
             padding: (1, 0),
+            padding_below: 1,
             stride: 2,
             dilation: 1,
             groups: 4,
+            ending: None,
         }
     }
 
@@ -131,6 +163,21 @@ mod tests {
             ..problem(Direction::Forward, DType::F32)
         };
         assert!(tf32.text().starts_with("forward tf32 2 8"));
+        let below = Problem {
+            padding_below: 0,
+            ..data
+        };
+        assert_eq!(below.text(), data.text() + " below 0");
+        let forward = problem(Direction::Forward, DType::F16);
+        for (residual, relu, words) in [
+            (false, false, "4 bias"),
+            (false, true, "4 bias relu"),
+            (true, true, "4 bias residual relu"),
+        ] {
+            let ending = Some(Ending { residual, relu });
+            let text = Problem { ending, ..forward }.text();
+            assert!(text.ends_with(words), "{text}");
+        }
     }
 
     #[test]

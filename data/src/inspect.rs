@@ -12,7 +12,18 @@ use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// One variable of the first file that can be opened.
+/// A make of file: surface and levels often lie in files of their own.
+#[derive(Debug, Serialize)]
+pub struct Make {
+    /// The first file of it.
+    pub file: PathBuf,
+    /// How many there are.
+    pub files: usize,
+    /// What is in that file.
+    pub variables: Vec<VariableInfo>,
+}
+
+/// One variable.
 #[derive(Debug, Serialize)]
 pub struct VariableInfo {
     /// Name in the file.
@@ -36,10 +47,10 @@ pub struct Inspection {
     pub files: usize,
     /// Bytes of all files together.
     pub bytes: u64,
-    /// Which tool's habits that file shows.
+    /// Which tool's habits the files show.
     pub dialect: &'static str,
-    /// Variables of the first file that can be opened.
-    pub variables: Vec<VariableInfo>,
+    /// What is in them, for each make of file; of the first that can be opened alone where they are no archive.
+    pub makes: Vec<Make>,
     /// Channels that can be read at every time.
     pub channels: Vec<String>,
     /// The grid, if it is a latitude-longitude grid.
@@ -62,10 +73,7 @@ pub struct Inspection {
 /// [`crate::DataError`] if there is nothing there, or no file is netCDF: of the first.
 pub fn inspect(input: &str) -> Result<Inspection> {
     let files = files_of(input)?;
-    let look = |path: &PathBuf| {
-        let layout = scan::scan(path).ok().map(|info| info.layout);
-        describe(path, layout.as_ref()).map(|variables| (path.clone(), variables))
-    };
+    let look = |path: &PathBuf| look(path).map(|variables| (path.clone(), variables));
     // The first that can be opened; those before it are among the problems.
     let (shown, first) = on_library_thread(|| match look(&files[0]) {
         Err(error) => (files[1..].iter())
@@ -78,8 +86,12 @@ pub fn inspect(input: &str) -> Result<Inspection> {
         input: input.to_string(),
         files: files.len(),
         bytes: files.iter().map(size).sum(),
-        dialect: dialect(&shown, &first),
-        variables: first,
+        dialect: dialect(&shown, &first.iter().collect::<Vec<_>>()),
+        makes: vec![Make {
+            file: shown.clone(),
+            files: files.len(),
+            variables: first,
+        }],
         channels: Vec::new(),
         grid: None,
         grid_shape: None,
@@ -109,6 +121,7 @@ pub fn inspect(input: &str) -> Result<Inspection> {
             inspection.grid_shape = Some(archive.grid().shape());
             inspection.calendar = Some(archive.calendar().cf_name().to_string());
             inspection.set_times(archive.times());
+            inspection.set_makes(&archive)?;
             inspection
                 .problems
                 .extend(archive.problems().iter().cloned());
@@ -123,6 +136,25 @@ pub fn inspect(input: &str) -> Result<Inspection> {
 }
 
 impl Inspection {
+    /// What is in the files, by make.
+    fn set_makes(&mut self, archive: &Archive) -> Result<()> {
+        let mut makes = Vec::new();
+        for (path, files) in archive.makes() {
+            makes.push(Make {
+                file: path.to_path_buf(),
+                files,
+                variables: on_library_thread(|| look(path))?,
+            });
+        }
+        let all = makes.iter().flat_map(|make| &make.variables);
+        let all: Vec<&VariableInfo> = all.collect();
+        if let Some(make) = makes.first() {
+            self.dialect = dialect(&make.file, &all);
+        }
+        self.makes = makes;
+        Ok(())
+    }
+
     fn set_times(&mut self, times: &[Time]) {
         let (Some(first), Some(last)) = (times.first(), times.last()) else {
             return;
@@ -139,6 +171,12 @@ impl Inspection {
             }
         }
     }
+}
+
+/// The variables of a file, as far as they can be read.
+fn look(path: &Path) -> Result<Vec<VariableInfo>> {
+    let layout = scan::scan(path).ok().map(|info| info.layout);
+    describe(path, layout.as_ref())
 }
 
 /// The variables of a file; where its layout is known, only the channels that they do serve.
@@ -203,7 +241,7 @@ fn describe(path: &Path, layout: Option<&Layout>) -> Result<Vec<VariableInfo>> {
     Ok(all)
 }
 
-fn dialect(path: &Path, variables: &[VariableInfo]) -> &'static str {
+fn dialect(path: &Path, variables: &[&VariableInfo]) -> &'static str {
     let has = |name: &str| variables.iter().any(|v| v.name == name);
     let file = path
         .file_name()
@@ -259,30 +297,42 @@ impl fmt::Display for Inspection {
                 self.channels.join(" ")
             )?;
         }
-        writeln!(f, "  variables")?;
-        for variable in &self.variables {
-            let shape: Vec<String> = variable
-                .dimensions
-                .iter()
-                .map(|(name, n)| format!("{name} {n}"))
-                .collect();
-            let units = variable.units.as_deref().unwrap_or("-");
-            write!(
-                f,
-                "    {:<16} {units:<12} ({})",
-                variable.name,
-                shape.join(", ")
-            )?;
-            match (&variable.channels[..], &variable.conversion) {
-                ([], _) => writeln!(f)?,
-                (channels, None) => writeln!(f, " → {}", channels.join(", "))?,
-                (channels, Some(conversion)) => {
-                    writeln!(f, " → {} ({conversion})", channels.join(", "))?
-                }
+        for make in &self.makes {
+            match self.makes.len() {
+                1 => writeln!(f, "  variables")?,
+                _ => writeln!(f, "  variables of {}", make.name())?,
             }
+            (make.variables.iter()).try_for_each(|variable| writeln!(f, "    {variable}"))?;
         }
         self.problems
             .iter()
             .try_for_each(|problem| writeln!(f, "  note: {problem}"))
+    }
+}
+
+impl Make {
+    /// Its first file, and how many more there are.
+    fn name(&self) -> String {
+        let name = self.file.file_name().unwrap_or(self.file.as_os_str());
+        let name = name.to_string_lossy();
+        match self.files {
+            1 => name.into_owned(),
+            2 => format!("{name} and another file"),
+            files => format!("{name} and {} more", files - 1),
+        }
+    }
+}
+
+impl fmt::Display for VariableInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dimensions = self.dimensions.iter();
+        let shape: Vec<String> = dimensions.map(|(name, n)| format!("{name} {n}")).collect();
+        let (units, shape) = (self.units.as_deref().unwrap_or("-"), shape.join(", "));
+        write!(f, "{:<16} {units:<12} ({shape})", self.name)?;
+        match (&self.channels[..], &self.conversion) {
+            ([], _) => Ok(()),
+            (channels, None) => write!(f, " → {}", channels.join(", ")),
+            (channels, Some(conversion)) => write!(f, " → {} ({conversion})", channels.join(", ")),
+        }
     }
 }

@@ -5,6 +5,7 @@ mod archive_support;
 use archive_support::{Field, FileSpec, path_of, values_of, write};
 use proptest::prelude::*;
 use squall_data::archive::{BadFiles, on_library_thread};
+use squall_data::inspect::inspect;
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Archive, DataError, Variable};
 use std::fs;
@@ -84,6 +85,22 @@ fn variables_split_over_file_sets() {
             .iter()
             .any(|p| p.contains("UBOT") && p.contains("10 m wind"))
     );
+    // What is in them is told of each make of file.
+    let inspection = inspect(folder.path().to_str().unwrap()).unwrap();
+    let makes: Vec<_> = (inspection.makes.iter())
+        .map(|make| (make.file.file_name().unwrap().to_str().unwrap(), make.files))
+        .collect();
+    assert_eq!(makes, [("psl.nc", 1), ("wind0.nc", 2)]);
+    assert_eq!(inspection.dialect, "CAM names");
+    let text = inspection.to_string();
+    for told in [
+        "variables of psl.nc\n",
+        "variables of wind0.nc and another file\n",
+        "\n    U10 ",
+        "\n    PSL ",
+    ] {
+        assert!(text.contains(told), "{text}");
+    }
 }
 
 #[test]

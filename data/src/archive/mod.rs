@@ -134,6 +134,22 @@ impl Archive {
         self.files.iter().map(|(path, _)| path.as_path())
     }
 
+    /// The first file of each make, told apart by the variables that are in it, and how many there are of that make.
+    pub(crate) fn makes(&self) -> Vec<(&Path, usize)> {
+        let mut makes: Vec<(&[String], &Path, usize)> = Vec::new();
+        for (path, layout) in &self.files {
+            let names = &self.layouts[*layout].names[..];
+            match makes.iter_mut().find(|(known, ..)| *known == names) {
+                Some((.., count)) => *count += 1,
+                None => makes.push((names, path, 1)),
+            }
+        }
+        makes
+            .into_iter()
+            .map(|(_, path, count)| (path, count))
+            .collect()
+    }
+
     /// Number of files.
     pub fn file_count(&self) -> usize {
         self.files.len()

@@ -236,6 +236,12 @@ fn of_climate(error: &ClimateError) -> Verdict {
                 "a table does not tell its calendar: where it is another one, give it with --calendar (noleap, 360_day, ...)",
             ),
         ),
+        ClimateError::TransportDiffers { .. } => (
+            INPUT,
+            Some(
+                "give the files of one kind alone, by a glob or a list of paths: `squall inspect FILE` tells what a file has",
+            ),
+        ),
         ClimateError::GridsDiffer { .. } => (
             INPUT,
             Some("detect both runs on one grid, or go on with --any-grid"),
@@ -411,7 +417,15 @@ mod tests {
             expected,
             found,
         };
+        let transport = ClimateError::TransportDiffers {
+            path: "later.nc".into(),
+            time: squall_data::Time::new(squall_data::Calendar::NoLeap, 2000, 1, 1, 0, 0, 0)
+                .unwrap(),
+            expected: "transport of the files",
+            found: "its stand-in",
+        };
         let known = [
+            (transport, "squall inspect"),
             (grids, "--any-grid"),
             (months, "--months"),
             (date, "--calendar"),

@@ -1,6 +1,6 @@
 //! What can go wrong between a field and a statement.
 
-use squall_data::{DataError, Variable};
+use squall_data::{DataError, Time, Variable};
 use std::path::PathBuf;
 
 /// Result of this crate.
@@ -32,6 +32,18 @@ pub enum ClimateError {
         expected: String,
         /// What was given.
         found: String,
+    },
+    /// A series in which the vapour transport is now of one source, now of another.
+    #[error("the moisture that moves at {time} in `{}`: expected {expected}, as at the first time, found {found}", path.display())]
+    TransportDiffers {
+        /// The file of that time.
+        path: PathBuf,
+        /// The time.
+        time: Time,
+        /// What the series began with.
+        expected: &'static str,
+        /// What that time has.
+        found: &'static str,
     },
     /// A table cannot be read.
     #[error("cannot read table `{}`: {reason}", path.display())]

@@ -185,20 +185,17 @@ impl DetectFields {
     /// Refuses another kind of transport than the series began with: no threshold and no climatology is that of both.
     ///
     /// # Errors
-    /// [`crate::ClimateError::Mismatch`].
+    /// [`crate::ClimateError::TransportDiffers`].
     pub fn check_transport(&self, expected: TransportSource) -> Result<()> {
         let found = (self.transport.as_ref()).map_or(TransportSource::Proxy, |t| t.source);
         if found == expected {
             return Ok(());
         }
-        Err(crate::ClimateError::Mismatch {
-            what: format!(
-                "the moisture that moves at {} in `{}`",
-                self.snapshot.time,
-                self.snapshot.source.0.display()
-            ),
-            expected: format!("{}, as at the first time", expected.describe()),
-            found: found.describe().into(),
+        Err(crate::ClimateError::TransportDiffers {
+            path: self.snapshot.source.0.clone(),
+            time: self.snapshot.time,
+            expected: expected.describe(),
+            found: found.describe(),
         })
     }
 

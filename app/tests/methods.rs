@@ -96,6 +96,40 @@ fn rules_for_rivers_say_nothing_of_cyclones() {
     assert!(!html.contains("0 tropical cyclone"));
 }
 
+/// Two sets of rules and what somebody says the truth is, on one page.
+#[test]
+fn a_page_shows_two_heuristics_and_what_is_said_to_be_the_truth() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 3, 1);
+    for method in ["deepcam", "tempest", "bard"] {
+        let label = ["label", path(&fields), "--method", method, "--out"];
+        run(&[&label[..], &[path(&at(method)), "-q"]].concat());
+    }
+    let (page, expert) = (at("page.html"), format!("truth={}", path(&at("bard"))));
+    let [deepcam, tempest] = ["deepcam", "tempest"].map(|method| path(&at(method)).to_string());
+    let report = |folders: &[&str]| {
+        let call = [&["report"], folders, &["--out", path(&page), "-q"]].concat();
+        squall().args(call).output().expect("starts")
+    };
+    let output = report(&[&deepcam, &tempest, &expert]);
+    assert!(output.status.success(), "{}", text(&output));
+    let html = std::fs::read_to_string(&page).expect("a page");
+    for told in [
+        "tempest against deepcam",
+        "deepcam against Truth",
+        "tempest against Truth",
+        "masks: tempest",
+        "masks: Truth",
+    ] {
+        assert!(html.contains(told), "{told}");
+    }
+    let third = path(&at("bard")).to_string();
+    let output = report(&[&deepcam, &tempest, &third]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    assert!(text(&output).contains("second source of the kind"));
+}
+
 #[test]
 fn masks_of_another_run_at_the_same_times_are_asked_about() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -180,13 +180,13 @@ fn a_full_report_is_well_formed_and_complete() {
     assert!(html.contains("The data cover 5.0 days"));
     let data = data(&html);
     assert_eq!(data["frames"].as_array().unwrap().len(), 40);
-    assert_eq!(data["sources"].as_array().unwrap().len(), 3);
+    assert_eq!(data["sources"].as_array().unwrap().len(), 4);
     assert_eq!(data["sources"][0]["label"], "Heuristic</script>");
     assert_eq!(data["shape"], serde_json::json!([48, 96]));
     assert!(data["frames"][3]["n"][0][1].as_u64().unwrap() > 0);
-    // The network's masks hold the heuristic's: their IoU is the ratio of the areas.
+    // The second source's masks hold the heuristic's: their IoU is the ratio of the areas.
     let agreement = builder.agreement();
-    assert_eq!(agreement.len(), 3);
+    assert_eq!(agreement.len(), 6);
     let rivers = agreement[0].total[1];
     let ratio = rivers.both_km2 / (rivers.both_km2 + rivers.only_second_km2);
     assert!((rivers.iou().unwrap() - ratio).abs() < 0.02 && ratio < 0.9);

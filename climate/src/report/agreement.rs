@@ -50,19 +50,18 @@ pub(crate) struct MaskCounter {
     pairs: Vec<Agreement>,
     not_looked_for: Vec<(SourceKind, Class)>,
     /// Per source and event class: times counted and times with the class per cell.
-    counts: [(u32, [Array2<u32>; 2]); 3],
+    counts: [(u32, [Array2<u32>; 2]); SourceKind::ALL.len()],
 }
 
 impl MaskCounter {
     /// No mask yet; sources are not compared by classes that one of them did not look for.
     pub(crate) fn new(grid: &LatLonGrid, not_looked_for: &[(SourceKind, Class)]) -> Self {
-        let empty = || [Array2::zeros((0, 0)), Array2::zeros((0, 0))];
         Self {
             row_area_km2: grid.row_areas_km2(),
             shape: grid.shape(),
             pairs: Vec::new(),
             not_looked_for: not_looked_for.to_vec(),
-            counts: [(0, empty()), (0, empty()), (0, empty())],
+            counts: SourceKind::ALL.map(|_| (0, [(); 2].map(|()| Array2::zeros((0, 0))))),
         }
     }
 

@@ -96,7 +96,7 @@ pub(crate) struct EncodedFrame {
     pub(crate) pressure: Option<Vec<u8>>,
     pub(crate) wind: Option<Vec<u8>>,
     /// In the order of [`SourceKind::ALL`].
-    pub(crate) masks: [Option<Vec<u8>>; 3],
+    pub(crate) masks: [Option<Vec<u8>>; SourceKind::ALL.len()],
 }
 
 impl EncodedFrame {
@@ -158,7 +158,7 @@ impl FrameEncoder {
                 .map_err(|error| ClimateError::Invalid(error.to_string()))?;
             grey_png(&both)
         });
-        let mut masks: [Option<Vec<u8>>; 3] = Default::default();
+        let mut masks: [Option<Vec<u8>>; SourceKind::ALL.len()] = Default::default();
         for (slot, kind) in masks.iter_mut().zip(SourceKind::ALL) {
             *slot = frame
                 .mask(kind)

@@ -67,6 +67,8 @@ use std::sync::Arc;
 pub enum SourceKind {
     /// Thresholds on the fields.
     Heuristic,
+    /// What stands beside them: other thresholds, another tool or network.
+    Other,
     /// A trained network.
     Network,
     /// What a synthetic run really contains, or an expert's labels.
@@ -75,12 +77,13 @@ pub enum SourceKind {
 
 impl SourceKind {
     /// All kinds, in the order of legends.
-    pub const ALL: [Self; 3] = [Self::Heuristic, Self::Network, Self::Truth];
+    pub const ALL: [Self; 4] = [Self::Heuristic, Self::Other, Self::Network, Self::Truth];
 
     /// The word in legends, if the source has no label of its own.
     pub fn name(self) -> &'static str {
         match self {
             Self::Heuristic => "Heuristic",
+            Self::Other => "Other",
             Self::Network => "Network",
             Self::Truth => "Truth",
         }
@@ -90,6 +93,7 @@ impl SourceKind {
     pub(crate) fn css(self) -> &'static str {
         match self {
             Self::Heuristic => "heuristic",
+            Self::Other => "other",
             Self::Network => "network",
             Self::Truth => "truth",
         }
@@ -330,6 +334,8 @@ pub struct ReportInput {
     pub field: FieldInfo,
     /// Events and tracks; the first is the one that single-source figures and tables show.
     pub sources: Vec<Source>,
+    /// What legends call sources of masks that are none of [`Self::sources`]; the others have labels of their own.
+    pub labels: Vec<(SourceKind, String)>,
     /// Classes of masks that a source did not look for: that it has none says nothing.
     pub not_looked_for: Vec<(SourceKind, Class)>,
     /// Boxes, drawn on the map and listed among the events.
@@ -366,6 +372,7 @@ impl ReportInput {
             times: None,
             field: FieldInfo::precipitable_water(),
             sources: Vec::new(),
+            labels: Vec::new(),
             not_looked_for: Vec::new(),
             boxes: Vec::new(),
             frequencies: Vec::new(),
@@ -389,6 +396,15 @@ impl ReportInput {
     pub(crate) fn sources_of(&self, class: Class) -> Vec<&Source> {
         let looked = |source: &&Source| self.looked_for(source.kind, class);
         self.sources.iter().filter(looked).collect()
+    }
+
+    /// What legends call a source: its own label, or its kind.
+    pub(crate) fn label(&self, kind: SourceKind) -> &str {
+        let own = self.sources.iter().find(|source| source.kind == kind);
+        let given = || self.labels.iter().find(|(of, _)| *of == kind);
+        own.map(|source| source.label.as_str())
+            .or_else(|| given().map(|(_, label)| label.as_str()))
+            .unwrap_or(kind.name())
     }
 }
 

@@ -45,8 +45,7 @@ pub(crate) struct Page<'a> {
 impl Page<'_> {
     /// What legends call a source.
     pub(crate) fn label(&self, kind: SourceKind) -> String {
-        let own = self.input.sources.iter().find(|s| s.kind == kind);
-        own.map_or(kind.name(), |s| s.label.as_str()).to_string()
+        self.input.label(kind).to_string()
     }
 
     /// The same inside a sentence: `Heuristic` becomes `the heuristic`, `DeepLabV3+` stays.
@@ -211,6 +210,7 @@ mod tests {
                     ("cyclone", 3.0),
                     ("river", 3.0),
                     ("heuristic", 3.0),
+                    ("other", 3.0),
                     ("network", 3.0),
                     ("truth", 3.0),
                 ] {

@@ -61,10 +61,9 @@ pub(crate) fn payload(
     let sources: Vec<Value> = shown
         .iter()
         .map(|kind| {
-            let own = input.sources.iter().find(|s| s.kind == *kind);
             json!({
                 "kind": kind.css(),
-                "label": own.map_or(kind.name(), |s| s.label.as_str()),
+                "label": input.label(*kind),
                 "finder": input.sources.iter().position(|s| s.kind == *kind),
             })
         })

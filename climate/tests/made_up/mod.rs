@@ -182,7 +182,7 @@ impl World {
         let reach: isize = match kind {
             SourceKind::Truth => return truth.clone(),
             SourceKind::Heuristic => 0,
-            SourceKind::Network => 1,
+            SourceKind::Network | SourceKind::Other => 1,
         };
         Array2::from_shape_fn((rows, columns), |(j, i)| {
             let at = |dj: isize, di: isize| {

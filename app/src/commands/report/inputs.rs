@@ -72,15 +72,26 @@ impl Inputs {
         let mut box_files = Vec::new();
         let (mut comparisons, mut comparison_folders) = (Vec::new(), Vec::new());
         for argument in arguments {
-            match Kind::of(argument) {
-                Kind::Comparison => {
-                    comparisons.push(Comparison::read(argument)?);
-                    comparison_folders.push(argument.clone());
+            let (named, argument) = named(argument);
+            match (Kind::of(argument), named) {
+                (Kind::Masks, named) => masks.push(Masks::open(argument, named, tags)?),
+                (_, Some(kind)) => {
+                    return Err(Advice::usage(
+                        format!("`{argument}` are no masks"),
+                        format!(
+                            "leave `{}=` out: what boxes and comparisons are is known",
+                            kind.name().to_lowercase()
+                        ),
+                    ));
                 }
-                Kind::Boxes(file) => box_files.push((argument, file)),
-                Kind::Masks => masks.push(Masks::open(argument, tags)?),
+                (Kind::Comparison, None) => {
+                    comparisons.push(Comparison::read(argument)?);
+                    comparison_folders.push(argument.to_string());
+                }
+                (Kind::Boxes(file), None) => box_files.push((argument, file)),
             }
         }
+        set_others_apart(&mut masks);
         check_masks(&masks)?;
         if let (Some(first), Some(fields)) = (masks.first(), fields) {
             check_fields(first, fields)?;
@@ -172,7 +183,7 @@ fn check_events(masks: &[Masks], boxes: &[Boxes]) -> anyhow::Result<()> {
                     "the events of `{}` are a second source of the kind `{kind}`",
                     one.file.display()
                 ),
-                "a page shows the events of one heuristic, one network and one truth: give these boxes without `:DIR`",
+                "a page shows the events of one source of each kind: give these boxes without `:DIR`",
             ));
         }
         kinds.push(one.shown.kind);
@@ -189,6 +200,49 @@ pub(super) fn split(argument: &str) -> (&str, Option<&str>) {
     }
 }
 
+/// What stands before a folder, as in `truth=labels`; a path that has the sign in its name is a path.
+fn named(argument: &str) -> (Option<SourceKind>, &str) {
+    let named = argument.split_once('=').and_then(|(name, rest)| {
+        let kind = SourceKind::ALL
+            .into_iter()
+            .find(|kind| kind.name().to_lowercase() == name);
+        kind.map(|kind| (Some(kind), rest))
+    });
+    match named {
+        Some(named) if !Path::new(argument).exists() => named,
+        _ => (None, argument),
+    }
+}
+
+/// Of two heuristics the last of which nobody said that it is one is [`SourceKind::Other`]; both are then called by
+/// their folders' names.
+fn set_others_apart(masks: &mut [Masks]) {
+    let is_other = |one: &Masks| one.kind == SourceKind::Other;
+    let is_heuristic = |one: &Masks| one.kind == SourceKind::Heuristic;
+    if !masks.iter().any(is_other) && masks.iter().filter(|one| is_heuristic(one)).count() > 1 {
+        let mut unsaid = (masks.iter_mut().rev()).filter(|one| is_heuristic(one) && !one.named);
+        if let Some(last) = unsaid.next() {
+            last.kind = SourceKind::Other;
+        }
+    }
+    let pair: Vec<usize> = (0..masks.len())
+        .filter(|&k| is_heuristic(&masks[k]) || is_other(&masks[k]))
+        .collect();
+    let &[a, b] = &pair[..] else {
+        return;
+    };
+    let name = |k: usize| Path::new(&masks[k].folder).file_name();
+    let labels = match (name(a), name(b)) {
+        (Some(first), Some(second)) if first != second => {
+            [first, second].map(|name| name.to_string_lossy().into_owned())
+        }
+        _ => [a, b].map(|k| masks[k].folder.clone()),
+    };
+    for (k, label) in pair.into_iter().zip(labels) {
+        masks[k].label = label;
+    }
+}
+
 /// One source of each kind, all on one grid.
 fn check_masks(masks: &[Masks]) -> anyhow::Result<()> {
     for (index, one) in masks.iter().enumerate() {
@@ -200,7 +254,7 @@ fn check_masks(masks: &[Masks]) -> anyhow::Result<()> {
             );
             return Err(Advice::usage(
                 message,
-                "a page shows one heuristic, one network and one truth",
+                "a page shows two heuristics, one network and one truth; `other=DIR` says that masks are the second ones",
             ));
         }
         if !one.archive.grid().same_as(masks[0].archive.grid()) {
@@ -236,13 +290,17 @@ fn explained(error: DataError, folder: &str) -> anyhow::Error {
 /// One source of masks.
 pub(super) struct Masks {
     pub(super) kind: SourceKind,
+    /// Whether the user said of what kind they are.
+    named: bool,
+    /// What the page calls them.
+    pub(super) label: String,
     pub(super) folder: String,
     tables: String,
     pub(super) archive: MaskArchive,
 }
 
 impl Masks {
-    fn open(argument: &str, tags: Tags) -> anyhow::Result<Self> {
+    fn open(argument: &str, named: Option<SourceKind>, tags: Tags) -> anyhow::Result<Self> {
         let (folder, tables) = split(argument);
         let (folder, tables) = (folder.to_string(), tables.unwrap_or(folder).to_string());
         let archive = (tags.open(&folder)).map_err(|error| explained(error, &folder))?;
@@ -255,13 +313,15 @@ impl Masks {
                 ),
             ));
         }
-        let kind = match archive.source() {
+        let kind = named.unwrap_or(match archive.source() {
             source if source.contains("synthetic") => SourceKind::Truth,
             source if source.contains("training steps") => SourceKind::Network,
             _ => SourceKind::Heuristic,
-        };
+        });
         Ok(Self {
             kind,
+            named: named.is_some(),
+            label: kind.name().to_string(),
             folder,
             tables,
             archive,
@@ -289,11 +349,11 @@ impl Masks {
             ));
         }
         let tracks = Path::new(&self.tables).join("tracks.csv");
-        let tracks = match self.kind {
-            // The truth's table of tracks has its own columns, but its objects know their tracks.
-            SourceKind::Truth => track::from_events(&events),
-            _ if tracks.is_file() => table::read_tracks(&tracks, self.archive.calendar())?,
-            _ => Vec::new(),
+        // A simulation's table of tracks has its own columns, but its objects know their tracks.
+        let tracks = match (self.has_objects(), tracks.is_file()) {
+            (true, _) => track::from_events(&events),
+            (false, true) => table::read_tracks(&tracks, self.archive.calendar())?,
+            (false, false) => Vec::new(),
         };
         Ok(Some(
             Source::new(self.kind, events, tracks).with_wind(self.wind()),
@@ -303,12 +363,15 @@ impl Masks {
     /// Which wind its events have: the objects of a simulation have that of their vortices, while `squall events` reads
     /// that of the fields, also of the truth's masks.
     fn wind(&self) -> SourceWind {
-        let table = table_path(&self.tables);
-        let of_objects = table.is_some_and(|path| path.ends_with("objects.csv"));
-        match (self.kind, of_objects) {
+        match (self.kind, self.has_objects()) {
             (SourceKind::Truth, true) => SourceWind::Vortex,
             _ => SourceWind::Fields,
         }
+    }
+
+    /// Whether its table is that of a simulation's objects.
+    fn has_objects(&self) -> bool {
+        table_path(&self.tables).is_some_and(|path| path.ends_with("objects.csv"))
     }
 
     pub(super) fn score_against(&self, truth: &Self) -> anyhow::Result<Scores> {

@@ -58,8 +58,9 @@ fn movie_place(text: &str) -> Result<PathBuf, String> {
 #[derive(Debug, Args)]
 pub struct Report {
     /// Folders of masks of one run by different sources (`squall label`, `squall infer`, the truth of
-    /// `squall simulate`), each followed by `:DIR` with the tables of `squall events` if they lie elsewhere. The first
-    /// is shown in tables. Also folders of `squall compare` (each becomes a section) and boxes: a folder of
+    /// `squall simulate`), each followed by `:DIR` with the tables of `squall events` if they lie elsewhere, and with
+    /// `heuristic=`, `other=`, `network=` or `truth=` before it where it is not known what they are (`truth=labels` of
+    /// an expert). The first is shown in tables. Also folders of `squall compare` (each becomes a section) and boxes: a folder of
     /// `squall infer` with a detector, or a file (.csv, .json, .h5), followed by `:DIR` if `squall events` made tables
     /// of them.
     #[arg(required = true, value_name = "DIR")]
@@ -210,13 +211,13 @@ impl Report {
             page.not_looked_for
                 .extend(untold.map(|class| (one.kind, class)));
             match one.source()? {
-                Some(source) => page.sources.push(source),
+                Some(source) => page.sources.push(source.labelled(&one.label)),
                 None => page.warnings.push(format!(
-                    "No table of events of the {} was given, so none are counted: `squall events` makes one of the masks in {}.",
-                    one.kind.name(),
-                    one.folder
+                    "No table of events of {} was given, so none are counted: `squall events` makes one of the masks in {}.",
+                    one.label, one.folder
                 )),
             }
+            page.labels.push((one.kind, one.label.clone()));
         }
         page.sources
             .extend(inputs.boxes.iter().filter_map(|one| one.events.clone()));
@@ -258,7 +259,7 @@ impl Report {
         ];
         for one in &inputs.masks {
             page.provenance.push((
-                format!("masks: {}", one.kind.name()),
+                format!("masks: {}", one.label),
                 format!("{} ({})", one.folder, one.archive.source()),
             ));
         }

@@ -7,12 +7,15 @@ use squall_data::Class;
 use squall_validation::bootstrap::Interval;
 use squall_validation::event_scores::EventScore;
 
-/// Every pair of sources, the truth or the heuristic judging; and which classes are not scored, for the reader.
+/// Every pair of sources, the truth or the first heuristic judging; and which classes are not scored, for the reader.
 pub(super) fn scores(masks: &[Masks]) -> anyhow::Result<(Vec<report::Score>, Vec<String>)> {
     let of = |kind: SourceKind| masks.iter().find(|one| one.kind == kind);
     let pairs = [
+        (SourceKind::Other, SourceKind::Heuristic),
         (SourceKind::Network, SourceKind::Heuristic),
+        (SourceKind::Network, SourceKind::Other),
         (SourceKind::Heuristic, SourceKind::Truth),
+        (SourceKind::Other, SourceKind::Truth),
         (SourceKind::Network, SourceKind::Truth),
     ];
     let (mut all, mut notes) = (Vec::new(), Vec::new());
@@ -20,7 +23,7 @@ pub(super) fn scores(masks: &[Masks]) -> anyhow::Result<(Vec<report::Score>, Vec
         let (Some(judged), Some(judge)) = (of(judged), of(judge)) else {
             continue;
         };
-        let group = format!("{} against {}", judged.kind.name(), judge.kind.name());
+        let group = format!("{} against {}", judged.label, judge.label);
         let scores = judged.score_against(judge)?;
         notes.extend((scores.left_out.iter()).map(|class| format!("{group}: {class}.")));
         all.extend(lines(&group, &scores));

@@ -76,6 +76,8 @@ pub struct Movie {
     painter: Painter,
     field: FieldInfo,
     title: String,
+    /// What sources are called, in the order of [`SourceKind::ALL`].
+    labels: [String; SourceKind::ALL.len()],
     boxes: Vec<BoxSource>,
     /// The classes of all boxes.
     kinds: BTreeSet<BoxClass>,
@@ -102,6 +104,7 @@ impl Movie {
             painter: Painter::new(&input.grid, options.width, options.centre_deg),
             field: input.field.clone(),
             title: input.title.clone(),
+            labels: SourceKind::ALL.map(|kind| input.label(kind).to_string()),
             boxes: input.boxes.clone(),
             kinds: (input.boxes.iter().flat_map(|source| source.frames.frames()))
                 .flat_map(|frame| frame.boxes.iter().map(|found| found.geo.class))
@@ -215,7 +218,8 @@ impl Movie {
         let boxes = self.boxes.iter().map(|b| (b.kind, stroke(b.kind)));
         let lines: Vec<(SourceKind, Stroke)> = masks.chain(boxes).collect();
         for (kind, stroke) in lines.iter().filter(|_| lines.len() > 1) {
-            sources.add(Mark::Line(Solid::White, *stroke), kind.name());
+            let label = &self.labels[*kind as usize];
+            sources.add(Mark::Line(Solid::White, *stroke), label.as_str());
         }
         sources.paint(&self.painter, picture, edge + line, edge, size);
         if frame.field.is_some() {
@@ -241,6 +245,7 @@ fn strokes<'f>(frame: &'f Frame<'_>) -> impl Iterator<Item = Stroke> + 'f {
 fn stroke(kind: SourceKind) -> Stroke {
     match kind {
         SourceKind::Heuristic => Stroke::Full,
+        SourceKind::Other => Stroke::DashedAndDotted,
         SourceKind::Network => Stroke::Dashed,
         SourceKind::Truth => Stroke::Dotted,
     }

@@ -15,6 +15,7 @@ type Between = (usize, usize, f64);
 pub(super) enum Stroke {
     Full,
     Dashed,
+    DashedAndDotted,
     Dotted,
 }
 
@@ -24,6 +25,7 @@ impl Stroke {
         match self {
             Self::Full => true,
             Self::Dashed => k % 9 < 6,
+            Self::DashedAndDotted => matches!(k % 14, 0..7 | 10..12),
             Self::Dotted => k % 5 < 2,
         }
     }

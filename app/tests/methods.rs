@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, run, simulate, squall, text};
+use common::{path, run, simulate, squall, stage, text};
 use squall_data::Class;
 use squall_data::mask_file::{About, MaskArchive};
 use std::path::Path;
@@ -94,6 +94,30 @@ fn rules_for_rivers_say_nothing_of_cyclones() {
     let html = std::fs::read_to_string(&page).expect("a page");
     assert!(html.contains("did not look for tropical cyclones"));
     assert!(!html.contains("0 tropical cyclone"));
+}
+
+/// Who learns from rivers alone is told so before it takes a day.
+#[test]
+fn a_training_says_which_classes_nobody_shows_it() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 3, 1);
+    let (labels, store, model) = (at("bard"), at("store"), at("model"));
+    let label = ["label", path(&fields), "--method", "bard", "--out"];
+    run(&[&label[..], &[path(&labels), "-q"]].concat());
+    stage(&fields, &labels, &store, &["--block-days", "1"]);
+    let mut train = squall();
+    train.args(["train", "--recipe", "small", "--data", path(&store)]);
+    train.args(["--out", path(&model), "--set", "training.steps=1"]);
+    let output = train.args(["--set", "network.width=0.1"]).output();
+    let output = output.expect("starts");
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    for told in ["training", "validation"] {
+        let told = format!("no {told} sample has a pixel of tropical cyclone");
+        assert!(said.contains(&told), "{said}");
+    }
+    assert!(!said.contains("pixel of atmospheric river"), "{said}");
 }
 
 /// Two sets of rules and what somebody says the truth is, on one page.

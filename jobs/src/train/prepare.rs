@@ -195,6 +195,9 @@ impl Parts {
         let (channels, normalisation) = inputs(recipe, store)?;
         let network = network_of(recipe, channels.len());
         let class_weights = class_weights_of(recipe, store)?;
+        if recipe.task == Task::Segment && place.rank == 0 {
+            tell_missing_classes(store);
+        }
         let local_batch = local_batch(recipe, place)?;
         let config = samples::shuffled(share.shuffle_seed, share.place, local_batch);
         let (samples, labelled) = teaching(recipe, store, share.ids, config)?;
@@ -290,6 +293,28 @@ fn class_weights_of(recipe: &Recipe, store: &Store) -> Result<Vec<f32>> {
         return Ok(vec![1.0; Class::ALL.len()]);
     }
     Ok(store.class_weights(recipe.loss.weighting)?)
+}
+
+/// Says which classes no sample has from which is learnt or by which is judged.
+fn tell_missing_classes(store: &Store) {
+    for (split, samples, so) in [
+        (Split::Train, "training", "the network cannot learn it"),
+        (
+            Split::Validation,
+            "validation",
+            "nothing is known of how well it is found",
+        ),
+    ] {
+        let counts = store.class_counts(split);
+        if counts.iter().sum::<u64>() == 0 {
+            // It has none with labels, which is said where they are missed.
+            continue;
+        }
+        for (class, _) in (Class::ALL.iter().zip(counts)).filter(|(_, count)| *count == 0) {
+            let name = class.name().replace('_', " ");
+            tracing::warn!("no {samples} sample has a pixel of {name}: {so}");
+        }
+    }
 }
 
 /// What validates, and on how many samples; nothing if the store has none with labels.

@@ -90,6 +90,37 @@ pub fn compare_origin(masks: &MaskArchive, fields: &Archive) {
     }
 }
 
+/// Warns if masks of the same times, as far as both say, were made of different files: they may be of two runs.
+pub fn compare_origins(predicted: &MaskArchive, truth: &MaskArchive, shared: &[(usize, usize)]) {
+    let told = |masks: &MaskArchive, index: usize| {
+        let path = masks.source_of(index);
+        let about = About::read(path).ok()?;
+        let origin = about.attributes.get("squall_input")?.clone();
+        origin.contains(".nc").then_some(origin)
+    };
+    let looked_at = [0, shared.len() / 2, shared.len().saturating_sub(1)];
+    let pairs = looked_at.iter().filter_map(|at| shared.get(*at));
+    let origins: Vec<(String, String)> = pairs
+        .filter_map(|&(p, t)| told(predicted, p).zip(told(truth, t)))
+        .collect();
+    let share_a_file = |(a, b): &(String, String)| {
+        let names = |text: &str| -> Vec<String> {
+            let words = text.split([' ', ',', ';', '\n', '`']);
+            words
+                .filter(|word| word.ends_with(".nc"))
+                .map(str::to_string)
+                .collect()
+        };
+        let (a, b) = (names(a), names(b));
+        a.is_empty() || b.is_empty() || a.iter().any(|name| b.contains(name))
+    };
+    if let (Some((a, b)), false) = (origins.first(), origins.iter().any(share_a_file)) {
+        tracing::warn!(
+            "the masks that are scored were made of `{a}`, those that judge of `{b}`: are they of the same run?"
+        );
+    }
+}
+
 /// Whether words on where masks come from name one of these files, or no files at all.
 fn is_among(told: &str, names: &[&OsStr]) -> bool {
     !told.contains(".nc") || (names.iter()).any(|name| told.contains(&*name.to_string_lossy()))

@@ -1,7 +1,7 @@
 //! SIGINT, SIGTERM, and SIGUSR1 and SIGUSR2 of batch systems near a job's time limit: finish the step at hand, save,
 //! leave with the exit code that says "run me again".
 
-use crate::failure::INTERRUPTED;
+use crate::failure::{Advice, INTERRUPTED};
 use squall_data::DataError;
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -60,6 +60,19 @@ pub fn check() -> anyhow::Result<()> {
 pub fn check_data() -> Result<(), DataError> {
     match flag().load(Ordering::Relaxed) {
         true => Err(DataError::Interrupted),
+        false => Ok(()),
+    }
+}
+
+/// The same for work that begins anew the next time, which the hint says.
+pub fn check_whole() -> anyhow::Result<()> {
+    match flag().load(Ordering::Relaxed) {
+        true => Err(Advice {
+            message: DataError::Interrupted.to_string(),
+            hint: "run the same command again: it begins anew".into(),
+            code: INTERRUPTED,
+        }
+        .into()),
         false => Ok(()),
     }
 }

@@ -190,4 +190,20 @@ fn masks_of_another_run_at_the_same_times_are_asked_about() {
     for text in said(&one, "own") {
         assert!(!text.contains("of the same run"), "{text}");
     }
+    // So are masks that judge masks.
+    let [others, again] = ["labels-of-others", "labels-again"].map(at);
+    run(&["label", path(&other), "--out", path(&others), "-q"]);
+    let again_call = ["label", path(&one), "--method", "tempest", "--out"];
+    run(&[&again_call[..], &[path(&again), "-q"]].concat());
+    for (truth, asked) in [(&others, true), (&again, false)] {
+        let call = [
+            "score",
+            "--prediction",
+            path(&labels),
+            "--truth",
+            path(truth),
+        ];
+        let said = text(&squall().args(call).output().expect("starts"));
+        assert_eq!(said.contains("are they of the same run?"), asked, "{said}");
+    }
 }

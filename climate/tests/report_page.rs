@@ -150,6 +150,26 @@ fn check_page(html: &str) {
     assert!(html.contains("default-src 'none'"));
 }
 
+/// Tracks of one source stand beside objects of another only with a word on it.
+#[test]
+fn tracks_and_objects_are_not_counted_alike() {
+    let world = World::new(48, 96, 40);
+    let page = |followed: bool| {
+        let mut input = ReportInput::new("Two sources", world.grid.clone());
+        for kind in [SourceKind::Heuristic, SourceKind::Network] {
+            let (events, mut tracks) = world.found_by(kind);
+            if kind == SourceKind::Network && !followed {
+                tracks.clear();
+            }
+            input.sources.push(Source::new(kind, events, tracks));
+        }
+        ReportBuilder::new(input).unwrap().html().unwrap()
+    };
+    let told = "are tracks of the heuristic but objects at single times of the network";
+    assert!(page(false).contains(told));
+    assert!(!page(true).contains("but objects at single times"));
+}
+
 #[test]
 fn a_full_report_is_well_formed_and_complete() {
     let builder = report(40, &SourceKind::ALL, ReportOptions::default());

@@ -296,6 +296,29 @@ fn winds(page: &Page<'_>) -> Vec<String> {
     out
 }
 
+/// Whose events are counted as tracks and whose one by one at each time, for a class that has both: nobody may compare
+/// such numbers.
+fn countings(page: &Page<'_>) -> Vec<String> {
+    let of_class = |class: Class| {
+        let with = |tracked: bool| -> Vec<String> {
+            let has = |s: &&Source| s.events.iter().any(|event| event.class == class);
+            let sources = page.input.sources.iter().filter(has);
+            let alike = sources.filter(|s| is_tracked(s, class) == tracked);
+            alike.map(|s| page.in_sentence(s.kind)).collect()
+        };
+        let (tracked, single) = (with(true), with(false));
+        (!tracked.is_empty() && !single.is_empty()).then(|| {
+            format!(
+                "Numbers of {} are tracks of {} but objects at single times of {}: they cannot be compared. `squall events` follows the latter, too.",
+                format!("{}s", class_word(class)),
+                listed(&tracked),
+                listed(&single)
+            )
+        })
+    };
+    Class::EVENTS.into_iter().filter_map(of_class).collect()
+}
+
 /// What the page itself sees that a reader must know, after what the caller knows.
 fn warnings(page: &Page<'_>) -> Vec<String> {
     let mut out = page.input.warnings.clone();
@@ -315,6 +338,7 @@ fn warnings(page: &Page<'_>) -> Vec<String> {
         _ => {}
     }
     out.extend(winds(page));
+    out.extend(countings(page));
     let has = |kind| sources.iter().any(|s| s.kind == kind);
     if has(SourceKind::Heuristic) && has(SourceKind::Network) && !has(SourceKind::Truth) {
         out.push("There is no truth to compare with. Agreement says how alike heuristic and network are, not which of them is right; a network trained on the heuristic's labels also learns its errors.".into());

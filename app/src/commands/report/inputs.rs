@@ -328,6 +328,14 @@ impl Masks {
         })
     }
 
+    /// What a sentence calls them.
+    pub(super) fn in_sentence(&self) -> String {
+        match self.label == self.kind.name() {
+            true => format!("the {}", self.label),
+            false => self.label.clone(),
+        }
+    }
+
     /// Events and tracks of the masks; none without a table of them.
     pub(super) fn source(&self) -> anyhow::Result<Option<Source>> {
         let Some(events) = table_of(&self.tables, &self.archive)? else {

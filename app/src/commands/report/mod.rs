@@ -156,7 +156,7 @@ impl Report {
         let mut builder = ReportBuilder::with_options(page, options)?;
         let mut progress = Progress::new("report", times.len());
         for (done, &time) in times.iter().enumerate() {
-            interrupt::check()?;
+            interrupt::check_whole()?;
             let read = |one: &Masks| match one.archive.find(time) {
                 Some(index) => Ok::<_, DataError>(Some((one.kind, one.archive.read(index)?))),
                 None => Ok(None),
@@ -214,7 +214,8 @@ impl Report {
                 Some(source) => page.sources.push(source.labelled(&one.label)),
                 None => page.warnings.push(format!(
                     "No table of events of {} was given, so none are counted: `squall events` makes one of the masks in {}.",
-                    one.label, one.folder
+                    one.in_sentence(),
+                    one.folder
                 )),
             }
             page.labels.push((one.kind, one.label.clone()));

@@ -3,6 +3,7 @@
 use super::Score;
 use super::left_out::LeftOut;
 use crate::failure::Advice;
+use crate::input::compare_origins;
 use crate::interrupt;
 use crate::progress::Progress;
 use serde::Serialize;
@@ -87,7 +88,7 @@ impl Sides {
         };
         let mut progress = Progress::new("score", self.shared.len());
         for (done, &(p, t)) in self.shared.iter().enumerate() {
-            interrupt::check()?;
+            interrupt::check_whole()?;
             let (mut prediction, mut label) = (self.predicted.read(p)?, self.truth.read(t)?);
             if let Some(cells) = &self.cells {
                 prediction = cells.bring(&prediction)?;
@@ -207,6 +208,7 @@ impl Score {
             }
             .into());
         }
+        compare_origins(&predicted, &truth, &shared);
         let one_sided = predicted.times().len() + truth.times().len() - 2 * shared.len();
         if one_sided > 0 {
             tracing::warn!("{one_sided} times stand on one side only and are left out");

@@ -1,5 +1,6 @@
 //! Which samples are for training, which for choosing and which for the final score.
 
+use super::SampleEntry;
 use crate::Time;
 use crate::error::{DataError, Result};
 use crate::random::stream;
@@ -104,7 +105,12 @@ impl SplitRule {
             order.sort_by(|&a, &b| times[a].partial_cmp(&times[b]).unwrap_or(a.cmp(&b)));
         }
         let first_validation = (train * units as f64).round() as usize;
-        let first_test = ((train + validation) * units as f64).round() as usize;
+        let mut first_test = ((train + validation) * units as f64).round() as usize;
+        // A training without validation chooses blindly: a single unit goes there if the test has no larger share.
+        let equal = validation > 0.0 && train + 2.0 * validation > 1.0 - 1e-9;
+        if equal && first_test == first_validation && first_test + 1 == units {
+            first_test = units;
+        }
         let mut split_of_unit = vec![Split::Test; units];
         for (position, &unit) in order.iter().enumerate() {
             if position < first_validation {
@@ -117,6 +123,19 @@ impl SplitRule {
             .into_iter()
             .map(|unit| split_of_unit[unit])
             .collect())
+    }
+
+    /// Turns splits that were just dealt into those of a store that an earlier version began: it gave a single unit to
+    /// the test. What is `there` stays what it was.
+    pub fn keep_single_test(splits: &mut [Split], there: &[SampleEntry]) {
+        let has = |split: Split| there.iter().any(|entry| entry.split == split);
+        if has(Split::Test) && !has(Split::Validation) && !splits.contains(&Split::Test) {
+            for split in splits {
+                if *split == Split::Validation {
+                    *split = Split::Test;
+                }
+            }
+        }
     }
 
     fn shares(&self) -> (f64, f64) {
@@ -186,6 +205,53 @@ mod tests {
             validation: 0.1,
         };
         assert_ne!(splits, other.assign(&times).unwrap());
+    }
+
+    /// Five days a block: 30 days are six blocks, of which one is not for training.
+    #[test]
+    fn a_single_block_is_for_validation() {
+        let dealt = |days: i64, validation: f64| {
+            let rule = SplitRule::Blocks {
+                seed: 3,
+                train: 0.8,
+                validation,
+                days: 5.0,
+            };
+            counts(&rule.assign(&three_hourly(8 * days)).unwrap())
+        };
+        assert_eq!(dealt(30, 0.1), [200, 40, 0]);
+        // Nobody asked for validation.
+        assert_eq!(dealt(30, 0.0), [200, 0, 40]);
+        assert_eq!(dealt(20, 0.1), [120, 40, 0]);
+        assert_eq!(dealt(40, 0.1), [240, 40, 40]);
+        // Too few for either.
+        assert_eq!(dealt(10, 0.1), [80, 0, 0]);
+    }
+
+    #[test]
+    fn what_was_dealt_to_the_test_before_stays_there() {
+        let entry = |split| SampleEntry {
+            time: "2000-01-01T00:00:00".into(),
+            source: "fields.nc".into(),
+            source_index: 0,
+            split,
+            class_counts: [0; 3],
+            missing: 0,
+            checksum: String::new(),
+        };
+        let turned = |there: &[Split]| {
+            let there: Vec<SampleEntry> = there.iter().map(|&split| entry(split)).collect();
+            let mut splits = vec![Split::Train, Split::Validation];
+            SplitRule::keep_single_test(&mut splits, &there);
+            splits[1]
+        };
+        assert_eq!(turned(&[Split::Train, Split::Test]), Split::Test);
+        assert_eq!(turned(&[Split::Train]), Split::Validation);
+        assert_eq!(
+            turned(&[Split::Train, Split::Validation]),
+            Split::Validation
+        );
+        assert_eq!(turned(&[]), Split::Validation);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use ndarray::{Array2, Array3};
 use squall_data::loader::{Loader, LoaderConfig};
 use squall_data::sampler::{LastBatch, Sampler, SamplerConfig};
-use squall_data::store::{Selection, Split, Store, StoreMeta, StoreWriter};
+use squall_data::store::{Selected, Selection, Split, Store, StoreMeta, StoreWriter};
 use squall_data::{
     BoxFrames, Calendar, ClassMask, DataError, HostBatch, LatLonGrid, Snapshot, Time, Variable,
     boxes,
@@ -52,27 +52,36 @@ fn select(frames: &BoxFrames, keep_unlabelled: bool) -> Selection {
     Selection::new(fields, mask_at, Some(frames), keep_unlabelled).unwrap()
 }
 
-/// A store of a selection; fields hold the sample's place among the times.
-fn write(folder: &Path, selection: &Selection) -> Result<Store, DataError> {
+/// The fields of a sample: they hold its place among the times.
+fn snapshot(chosen: &Selected) -> Snapshot {
     let (rows, columns) = region().shape();
+    Snapshot {
+        time: chosen.time,
+        grid: region(),
+        variables: CHANNELS.to_vec(),
+        fields: Array3::from_elem((1, rows, columns), chosen.index as f32),
+        source: ("fields".into(), chosen.index),
+    }
+}
+
+/// A mask with one pixel of a cyclone.
+fn mask(time: Time) -> ClassMask {
+    let mut codes = Array2::zeros(region().shape());
+    codes[(3, 4)] = 1;
+    ClassMask::new(time, codes).unwrap()
+}
+
+/// A store of a selection.
+fn write(folder: &Path, selection: &Selection) -> Result<Store, DataError> {
     let meta = StoreMeta::new(region(), Calendar::NoLeap, CHANNELS.to_vec());
     let mut writer = StoreWriter::create(folder, meta)?;
     selection.check_begun(folder, writer.samples(), &[])?;
     for chosen in &selection.samples[writer.len()..] {
-        let snapshot = Snapshot {
-            time: chosen.time,
-            grid: region(),
-            variables: CHANNELS.to_vec(),
-            fields: Array3::from_elem((1, rows, columns), chosen.index as f32),
-            source: ("fields".into(), chosen.index),
-        };
+        let snapshot = snapshot(chosen);
         match chosen.mask {
             Some(code) => {
                 assert_eq!(code, 7);
-                let mut codes = Array2::zeros((rows, columns));
-                codes[(3, 4)] = 1;
-                let mask = ClassMask::new(chosen.time, codes)?;
-                writer.push(&snapshot, &mask, Split::Train)?;
+                writer.push(&snapshot, &mask(chosen.time), Split::Train)?;
             }
             None => writer.push_without_mask(&snapshot, Split::Train)?,
         }
@@ -239,4 +248,33 @@ fn a_store_is_not_gone_on_with_under_other_splits() {
         said.contains("split") && said.contains("test") && said.contains("sample 1"),
         "{said}"
     );
+}
+
+#[test]
+fn a_store_tells_whether_a_sample_or_boxes_are_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let selection = select(&frames(folder.path()), false);
+    let place = folder.path().join("store");
+    let store = write(&place, &selection).unwrap();
+    let mut boxes = selection.boxes();
+    assert!(store.has_these_boxes(&boxes).unwrap());
+    boxes[1] = None;
+    assert!(!store.has_these_boxes(&boxes).unwrap());
+
+    let meta = StoreMeta::new(region(), Calendar::NoLeap, CHANNELS.to_vec());
+    let mut writer = StoreWriter::create(&place, meta).unwrap();
+    let there = writer.samples().to_vec();
+    for (chosen, entry) in selection.samples.iter().zip(&there) {
+        let own = chosen.mask.map(|_| mask(chosen.time));
+        let mut read = snapshot(chosen);
+        let found = writer.checksum_of(&read, own.as_ref()).unwrap();
+        assert_eq!(found, entry.checksum);
+        let other = own.is_none().then(|| mask(chosen.time));
+        let found = writer.checksum_of(&read, other.as_ref()).unwrap();
+        assert_ne!(found, entry.checksum);
+        read.fields[(0, 0, 0)] += 1.0;
+        let found = writer.checksum_of(&read, own.as_ref()).unwrap();
+        assert_ne!(found, entry.checksum);
+    }
+    assert_eq!(writer.len(), there.len());
 }

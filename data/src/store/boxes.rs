@@ -127,7 +127,18 @@ pub(super) fn write(
             _ => Ok(()),
         };
     };
-    let failed = |e: serde_json::Error| DataError::Invalid(format!("{BOXES_FILE}: {e}"));
+    let body = body_of(samples)?;
+    let head = Head {
+        format: FORMAT.into(),
+        data_hash: data_hash.into(),
+        sha256: hex(&Sha256::digest(&body)),
+    };
+    let head = serde_json::to_string(&head).map_err(no_json)?;
+    atomic::write(path, format!("{head}\n{body}").as_bytes())
+}
+
+/// All that follows the first line.
+fn body_of(samples: &[Option<Vec<GeoBox>>]) -> Result<String> {
     let mut body = String::new();
     for boxes in samples {
         let rows: Option<Vec<Row>> = match boxes {
@@ -138,15 +149,13 @@ pub(super) fn write(
             }
         };
         // Writing into a string cannot fail.
-        let _ = writeln!(body, "{}", serde_json::to_string(&rows).map_err(failed)?);
+        let _ = writeln!(body, "{}", serde_json::to_string(&rows).map_err(no_json)?);
     }
-    let head = Head {
-        format: FORMAT.into(),
-        data_hash: data_hash.into(),
-        sha256: hex(&Sha256::digest(&body)),
-    };
-    let head = serde_json::to_string(&head).map_err(failed)?;
-    atomic::write(path, format!("{head}\n{body}").as_bytes())
+    Ok(body)
+}
+
+fn no_json(error: serde_json::Error) -> DataError {
+    DataError::Invalid(format!("{BOXES_FILE}: {error}"))
 }
 
 fn row(geo: &GeoBox) -> Row {
@@ -175,5 +184,14 @@ impl Store {
     /// SHA-256 (hexadecimal) of its boxes, if it has any; [`Store::data_hash`] does not count them.
     pub fn boxes_hash(&self) -> Option<&str> {
         self.boxes.as_ref().map(StoreBoxes::hash)
+    }
+
+    /// Whether these, by id, are its boxes.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] if one is no box.
+    pub fn has_these_boxes(&self, samples: &[Option<Vec<GeoBox>>]) -> Result<bool> {
+        let hash = hex(&Sha256::digest(body_of(samples)?));
+        Ok(self.boxes_hash() == Some(hash.as_str()))
     }
 }

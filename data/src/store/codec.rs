@@ -40,6 +40,13 @@ pub struct WrittenRecord {
     pub checksum: u64,
 }
 
+impl WrittenRecord {
+    /// The checksum as the entry of a sample has it.
+    pub fn hex(&self) -> String {
+        format!("{:016x}", self.checksum)
+    }
+}
+
 /// Turns `(channel, lat, lon)` fields into record bytes, row by row.
 pub struct RecordEncoder {
     encoding: Encoding,

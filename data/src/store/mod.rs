@@ -18,6 +18,9 @@
 //! Boxes around storms, for detectors, stand in a file of their own, `boxes.jsonl`, if the store has any
 //! ([`Store::boxes`]).
 //!
+//! `squall stage` remembers beside them what it made the store of (`origin.json`) and which times it could not read
+//! (`left_out.txt`); nobody who reads samples needs either.
+//!
 //! A [`LocalCopy`] of a store has the same index and shards of the same size, in which records that it was not given
 //! are holes.
 

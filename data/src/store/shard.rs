@@ -80,7 +80,7 @@ impl ShardWriter {
         self.out
             .write_all(&vec![0; padding as usize])
             .map_err(DataError::io("write", self.pending.path()))?;
-        entry.checksum = format!("{:016x}", record.checksum);
+        entry.checksum = record.hex();
         self.footer.samples.push(entry);
         if let Some(statistics) = statistics {
             self.footer.statistics.merge(statistics);

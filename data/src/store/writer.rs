@@ -9,7 +9,7 @@ use crate::error::{DataError, Result};
 use crate::label::UNLABELLED;
 use crate::snapshot::shape_text;
 use crate::{ClassMask, GeoBox, Snapshot, atomic};
-use ndarray::{Array2, Array3, ArrayView2, Axis};
+use ndarray::{Array2, Array3, ArrayView2, ArrayView3, Axis};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -150,18 +150,7 @@ impl StoreWriter {
             channels,
             samples: 1,
         };
-        let fields = if snapshot.variables == self.meta.channels {
-            snapshot.fields.view()
-        } else {
-            let (rows, columns) = self.meta.grid.shape();
-            if self.fields.dim() != (planes.len(), rows, columns) {
-                self.fields = Array3::zeros((planes.len(), rows, columns));
-            }
-            for (mut target, plane) in self.fields.axis_iter_mut(Axis(0)).zip(&planes) {
-                target.assign(plane);
-            }
-            self.fields.view()
-        };
+        let fields = in_order(&self.meta, snapshot, &mut self.fields);
         let shard = match &mut self.current {
             Some(shard) => shard,
             None => {
@@ -175,6 +164,29 @@ impl StoreWriter {
             self.seal()?;
         }
         Ok(())
+    }
+
+    /// The checksum that this sample, with or without a mask, has in the store: who asks sees whether one that is there
+    /// holds the same. Nothing is written.
+    ///
+    /// # Errors
+    /// As [`StoreWriter::push`].
+    pub fn checksum_of(&mut self, snapshot: &Snapshot, mask: Option<&ClassMask>) -> Result<String> {
+        self.check(snapshot)?;
+        let unlabelled = Array2::from_elem(self.meta.grid.shape(), UNLABELLED);
+        let codes = match mask {
+            Some(mask) => {
+                self.check_mask(snapshot, mask)?;
+                mask.codes.view()
+            }
+            None => unlabelled.view(),
+        };
+        let fields = in_order(&self.meta, snapshot, &mut self.fields);
+        let record = self
+            .encoder
+            .write(fields, codes, &mut std::io::sink())
+            .map_err(DataError::io("read", &snapshot.source.0))?;
+        Ok(record.hex())
     }
 
     fn check_mask(&self, snapshot: &Snapshot, mask: &ClassMask) -> Result<()> {
@@ -281,6 +293,27 @@ impl StoreWriter {
         atomic::write(self.folder.join(INDEX_FILE), &text)?;
         Store::open(&self.folder)
     }
+}
+
+/// The fields of a snapshot in the channel order of a store; in `room` where it is another one.
+fn in_order<'a>(
+    meta: &StoreMeta,
+    snapshot: &'a Snapshot,
+    room: &'a mut Array3<f32>,
+) -> ArrayView3<'a, f32> {
+    if snapshot.variables == meta.channels {
+        return snapshot.fields.view();
+    }
+    let (rows, columns) = meta.grid.shape();
+    let shape = (meta.channels.len(), rows, columns);
+    if room.dim() != shape {
+        *room = Array3::zeros(shape);
+    }
+    let planes = meta.channels.iter().filter_map(|&v| snapshot.field(v));
+    for (mut target, plane) in room.axis_iter_mut(Axis(0)).zip(planes) {
+        target.assign(&plane);
+    }
+    room.view()
 }
 
 /// The error of a sample that is not of its store's making.

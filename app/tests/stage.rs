@@ -1,10 +1,26 @@
-//! Staging fields with boxes only, with masks only, and without either.
+//! Staging fields with boxes only, with masks only, and without either; staging again; what splits lack.
 
 mod common;
 
-use common::{path, run, simulate, squall, text};
+use common::{contents, path, run, simulate, squall, stage, text};
 use serde_json::Value;
 use std::fs;
+use std::path::Path;
+
+/// Runs the program, which must leave with this code and say these words.
+fn refused(arguments: &[&str], code: i32, words: &[&str]) {
+    let output = squall().args(arguments).output().expect("starts");
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    for word in words {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+}
+
+fn label(fields: &Path, labels: &Path, more: &[&str]) {
+    let call = ["label", path(fields), "--out", path(labels), "--quiet"];
+    run(&[&call[..], more].concat());
+}
 
 #[test]
 fn boxes_alone_make_a_store_and_unlabelled_times_can_stay() {
@@ -46,14 +62,6 @@ fn boxes_alone_make_a_store_and_unlabelled_times_can_stay() {
     assert_eq!(stage("both", &both), [24, 24, 12, 0]);
 
     // Another choice of samples does not go on with a store that was begun.
-    let refused = |arguments: &[&str], code: i32, words: &[&str]| {
-        let output = squall().args(arguments).output().expect("starts");
-        let said = text(&output);
-        assert_eq!(output.status.code(), Some(code), "{said}");
-        for word in words {
-            assert!(said.contains(word), "{said}");
-        }
-    };
     let out = folder.path().join("boxes");
     let mut begun = vec!["stage", path(&fields), "--out", path(&out)];
     begun.extend(both);
@@ -61,4 +69,107 @@ fn boxes_alone_make_a_store_and_unlabelled_times_can_stay() {
     let nothing = folder.path().join("nothing");
     let neither = ["stage", path(&fields), "--out", path(&nothing)];
     refused(&neither, 2, &["--labels", "--boxes"]);
+}
+
+/// Masks and fields had stayed those of the first call, boxes became those of the second, and all was well.
+#[test]
+fn a_store_of_other_labels_or_another_run_stays_as_it_is() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 3, 3);
+    let other = simulate(folder.path(), 3, 4);
+    let (labels, relaxed, store) = (at("labels"), at("relaxed"), at("store"));
+    label(&fields, &labels, &[]);
+    label(&fields, &relaxed, &["--rivers", "relaxed"]);
+    stage(&fields, &labels, &store, &[]);
+    let before = contents(&store, |_| false);
+    assert!(before.iter().any(|(name, _)| name == "boxes.jsonl"));
+    stage(&fields, &labels, &store, &[]);
+    assert!(contents(&store, |_| false) == before);
+
+    let truth = fields.join("truth");
+    for (fields, labels, said) in [
+        (&fields, &relaxed, "river.min_damped_tmq_kg_m2 was"),
+        (&fields, &truth, "is another"),
+        (&other, &labels, "has other values"),
+    ] {
+        let call = ["stage", path(fields), "--labels", path(labels)];
+        let call = [&call[..], &["--out", path(&store)]].concat();
+        let words = ["of other fields or labels", said, "hint:", "--out"];
+        refused(&call, 2, &words);
+        assert!(contents(&store, |_| false) == before, "{said}");
+    }
+
+    // Labels that were made again are the same, and a store of an earlier version is compared with what it holds.
+    let but_origin = |name: &str| name == "origin.json";
+    let samples = contents(&store, but_origin);
+    fs::remove_dir_all(&labels).expect("labels");
+    label(&fields, &labels, &[]);
+    stage(&fields, &labels, &store, &[]);
+    assert!(contents(&store, but_origin) == samples);
+    fs::remove_file(store.join("origin.json")).expect("it is remembered");
+    let call = ["stage", path(&fields), "--labels", path(&truth)];
+    let call = [&call[..], &["--out", path(&store)]].concat();
+    refused(&call, 2, &["of other fields or labels", "is another"]);
+    assert!(contents(&store, |_| false) == samples);
+    stage(&fields, &labels, &store, &[]);
+    assert!(contents(&store, but_origin) == samples && store.join("origin.json").is_file());
+}
+
+#[test]
+fn boxes_are_replaced_by_those_that_are_named() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 3, 3);
+    let (labels, store) = (folder.path().join("labels"), folder.path().join("store"));
+    label(&fields, &labels, &[]);
+    stage(&fields, &labels, &store, &[]);
+    let but_boxes = |name: &str| name == "boxes.jsonl";
+    let boxes = || fs::read(store.join("boxes.jsonl")).expect("boxes");
+    let (first, samples) = (boxes(), contents(&store, but_boxes));
+    let truth = fields.join("truth/boxes.csv");
+    stage(&fields, &labels, &store, &["--boxes", path(&truth)]);
+    let second = boxes();
+    assert!(first != second && contents(&store, but_boxes) == samples);
+    // Those among the labels do not come back unasked.
+    let call = ["stage", path(&fields), "--labels", path(&labels)];
+    let call = [&call[..], &["--out", path(&store)]].concat();
+    refused(&call, 2, &["other boxes", "hint:", "--boxes"]);
+    assert!(boxes() == second);
+    let own = labels.join("boxes.csv");
+    stage(&fields, &labels, &store, &["--boxes", path(&own)]);
+    assert!(boxes() == first);
+}
+
+#[test]
+fn every_split_says_what_it_has_and_what_it_lacks() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 6, 3);
+    let truth = fields.join("truth");
+    let call = ["stage", path(&fields), "--labels", path(&truth), "--out"];
+    // Two blocks of five days are for training.
+    let few = folder.path().join("few");
+    let output = squall().args(call).arg(&few).output().expect("starts");
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    for words in ["no sample is for validation", "--block-days", "in training"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    // Of six blocks one is for another split than training: validation comes first.
+    let more = folder.path().join("more");
+    let more = [path(&more), "--block-days", "1", "--json", "--quiet"];
+    let printed = run(&[&call[..], &more].concat());
+    let summary: Value = serde_json::from_str(&printed).expect("one JSON document");
+    assert_eq!(
+        summary["samples"],
+        serde_json::json!([20, 4, 0]),
+        "{summary}"
+    );
+    let shares = &summary["split_class_shares"];
+    assert_eq!(shares[0], summary["class_shares"], "{summary}");
+    for split in [0, 1] {
+        let shares = shares[split].as_array().expect("three shares");
+        let all: f64 = shares.iter().filter_map(Value::as_f64).sum();
+        assert!((all - 1.0).abs() < 1e-9, "{summary}");
+    }
+    assert!(shares[2].is_null(), "{summary}");
 }

@@ -15,6 +15,8 @@ pub mod score;
 pub mod simulate;
 pub mod stage;
 mod stage_local;
+mod stage_origin;
+mod stage_splits;
 pub mod submit;
 pub mod summary;
 pub mod supervise;

@@ -1,7 +1,8 @@
 //! `squall stage`: fields and labels to a sample store; a store to the disks of a job's nodes.
 
-use super::stage_local;
+use super::stage_origin::{self, Origin};
 use super::tags::{self, Tags};
+use super::{stage_local, stage_splits};
 use crate::failure::Advice;
 use crate::missing::Missing;
 use crate::plan::{Plan, bytes};
@@ -11,9 +12,12 @@ use crate::{input, interrupt, output};
 use clap::Args;
 use serde::Serialize;
 use squall_data::mask_file::MaskArchive;
-use squall_data::store::{Selected, Selection, Split, SplitRule, StoreMeta, StoreWriter};
+use squall_data::store::{
+    SampleEntry, Selected, Selection, Split, SplitRule, StoreMeta, StoreWriter,
+};
 use squall_data::{
-    Archive, BoxFrames, ClassMask, DataError, Snapshot, Time, Variable, atomic, boxes,
+    Archive, BoxFrames, ClassMask, DataError, GeoBox, Snapshot, Store, Time, Variable, atomic,
+    boxes,
 };
 use squall_jobs::lock::FolderLock;
 use std::collections::BTreeSet;
@@ -26,6 +30,9 @@ const BLOCK_DAYS: f64 = 5.0;
 const SEED: u64 = 12345;
 
 /// Write fields and labels into a sample store: flat, checksummed, with statistics and a split.
+///
+/// A store remembers what it was made of. Given again, the same command goes on with one that was begun, and leaves one
+/// that is done as it is; other fields or labels are refused. Its boxes alone can be replaced, with --boxes.
 ///
 /// With --local, and under MPI: copy a store to the disk of every node, reading each sample once from the shared file
 /// system. Train with --data DIR afterwards; a copy of a part makes every node learn from the samples that it has.
@@ -43,7 +50,7 @@ pub struct Stage {
     #[command(flatten)]
     pub tags: Tags,
     /// Boxes for detectors: a table (.csv), an ExtremeWeather file (.h5) or a COCO file (.json); default: boxes.csv
-    /// among the labels, if it is there.
+    /// among the labels, if it is there. They replace those of a store that is there.
     #[arg(long, value_name = "FILE", conflicts_with = "local")]
     pub boxes: Option<PathBuf>,
     /// Keep times that have neither masks nor boxes: a detector can learn from their reconstruction.
@@ -61,7 +68,8 @@ pub struct Stage {
     /// Channels to keep, separated by commas; default: all that the input has.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub channels: Vec<String>,
-    /// Share of the samples for training; half of the rest is for validation, half for the test.
+    /// Share of the samples for training; half of the rest is for validation, half for the test. A single block of rest
+    /// is for validation.
     #[arg(long, default_value_t = TRAIN_SHARE)]
     pub train_share: f64,
     /// Deal whole blocks of this many days to the splits, so that no storm is in two; 0 deals single times, as DeepCAM
@@ -92,6 +100,8 @@ pub struct StageSummary {
     pub masked: usize,
     /// Share of background, cyclone and river pixels in training.
     pub class_shares: [f64; 3],
+    /// The same of training, validation and test; none of a split without masks.
+    pub split_class_shares: [Option<[f64; 3]>; 3],
     /// Samples whose boxes are known; none if there are no boxes.
     pub boxed: Option<usize>,
     /// Boxes over all samples.
@@ -148,11 +158,11 @@ impl Stage {
             summary.channels.len(),
             self.place()?.display()
         );
-        let [_, cyclone, river] = summary.class_shares.map(|share| 100.0 * share);
         match summary.masked {
             0 => tracing::info!("no sample has a mask: the store is for detectors"),
             masked => tracing::info!(
-                "{masked} samples with masks; {cyclone:.2} % cyclone and {river:.2} % river pixels in training"
+                "{masked} samples with masks; {}",
+                stage_splits::told(&summary.split_class_shares)
             ),
         }
         if let Some(boxed) = summary.boxed {
@@ -261,6 +271,8 @@ impl Stage {
         let archive = input::open(&self.input, self.skip_bad)?;
         input::keep_apart(&archive, out)?;
         let masks = self.find_masks(&archive)?;
+        let labels = self.labels.as_deref().zip(masks.as_ref());
+        let origin = Origin::of((self.input.as_str(), &archive), labels, self.tags.tag_class)?;
         let channels = input::channels(&self.channels, &archive)?;
         input::require(&archive, &channels, "staging")?;
         let frames = self.find_boxes(&archive)?;
@@ -271,25 +283,14 @@ impl Stage {
         let times: Vec<Time> = selection.samples.iter().map(|sample| sample.time).collect();
         let mut splits = self.rule().assign(&times)?;
         let meta = StoreMeta::new(archive.grid().clone(), archive.calendar(), channels.clone());
-        let total = meta.record_bytes() * times.len() as u64;
-        Plan {
-            work: format!(
-                "stage {} samples of {} channels",
-                times.len(),
-                channels.len()
-            ),
-            read: total,
-            write: total,
-            memory: 60_000_000 + 4 * meta.record_bytes(),
-            seconds: Some(total as f64 / 2.5e8),
-        }
-        .announce();
+        announce(&meta, times.len());
         let _lock = FolderLock::take(out)?;
         let mut writer = StoreWriter::create(out, meta)?;
         let mut unread = Unread::of(out)?;
         if self.skip_bad {
             selection.leave_out(&selection.places_of(&unread.times), &mut splits);
         }
+        SplitRule::keep_single_test(&mut splits, writer.samples());
         selection.check_begun(out, writer.samples(), &splits)?;
         let reading = Reading {
             archive: &archive,
@@ -298,6 +299,12 @@ impl Stage {
             missing: Missing::default(),
             skipped: Skipped::new(self.skip_bad, "is left out"),
         };
+        let boxes = frames.is_some().then(|| selection.boxes());
+        self.check_same(&reading, &origin, &selection, &mut writer)?;
+        if self.boxes.is_none() {
+            stage_origin::keep_boxes(out, boxes.as_deref())?;
+        }
+        origin.remember(out)?;
         reading.write_all(&selection.samples, &splits, &mut writer, &mut unread)?;
         reading
             .missing
@@ -307,23 +314,71 @@ impl Stage {
         skipped::say(skipped_times, times.len(), &self.input)?;
         let boxes = frames.is_some().then(|| selection.boxes());
         let store = writer.finish_with_boxes(boxes.as_deref())?;
-        let counts = store.class_counts(Split::Train);
-        let all = counts.iter().sum::<u64>().max(1) as f64;
-        tracing::debug!("{} in all", bytes(total));
         Ok(StageSummary {
-            samples: Split::ALL.map(|split| store.ids(split).len()),
-            channels: channels.iter().map(|v| v.name()).collect(),
-            unlabelled: selection.unlabelled,
-            masked: selection.masked(),
-            class_shares: counts.map(|count| count as f64 / all),
-            boxed: boxes.as_ref().map(|boxes| boxes.iter().flatten().count()),
-            boxes: boxes.iter().flatten().flatten().map(Vec::len).sum(),
-            boxes_cut: selection.cut,
-            boxes_outside: selection.outside,
             skipped_files: archive.skipped_files()
                 + masks.as_ref().map_or(0, |masks| masks.skipped().len()),
             skipped_times,
+            ..self.summary(&store, &selection, boxes.as_deref())
         })
+    }
+
+    /// Refuses other fields or labels than those that the samples of a store which was begun are made of.
+    fn check_same(
+        &self,
+        reading: &Reading<'_>,
+        origin: &Origin,
+        selection: &Selection,
+        writer: &mut StoreWriter,
+    ) -> anyhow::Result<()> {
+        if writer.is_empty() {
+            return Ok(());
+        }
+        let store = self.place()?;
+        let was = Origin::read(store);
+        if was.as_ref().is_some_and(|was| was.has_files_of(origin)) {
+            return Ok(());
+        }
+        let mut differences = was.map_or(Vec::new(), |was| origin.changes(&was));
+        if differences.is_empty() {
+            // Files that were made again or copied may hold the same, and earlier versions remembered nothing.
+            tracing::info!(
+                "comparing fields and labels with the {} samples that are there",
+                writer.len()
+            );
+            differences.extend(reading.first_other(&selection.samples, writer)?);
+        }
+        match differences.is_empty() {
+            true => Ok(()),
+            false => Err(stage_origin::refusal(store, &differences)),
+        }
+    }
+
+    /// What is in a store that is done; its splits that lack something are named.
+    fn summary(
+        &self,
+        store: &Store,
+        selection: &Selection,
+        boxes: Option<&[Option<Vec<GeoBox>>]>,
+    ) -> StageSummary {
+        let samples = Split::ALL.map(|split| store.ids(split).len());
+        let counts = Split::ALL.map(|split| store.class_counts(split));
+        let lacks = stage_splits::lacks(samples, counts, self.block_days);
+        lacks.iter().for_each(|lack| tracing::warn!("{lack}"));
+        let shares = stage_splits::shares(counts);
+        StageSummary {
+            samples,
+            channels: store.channels().iter().map(|v| v.name()).collect(),
+            unlabelled: selection.unlabelled,
+            masked: selection.masked(),
+            class_shares: shares[0].unwrap_or_default(),
+            split_class_shares: shares,
+            boxed: boxes.map(|boxes| boxes.iter().flatten().count()),
+            boxes: boxes.into_iter().flatten().flatten().map(Vec::len).sum(),
+            boxes_cut: selection.cut,
+            boxes_outside: selection.outside,
+            skipped_files: 0,
+            skipped_times: 0,
+        }
     }
 
     fn rule(&self) -> SplitRule {
@@ -343,6 +398,23 @@ impl Stage {
             },
         }
     }
+}
+
+/// Says what staging so many samples takes.
+fn announce(meta: &StoreMeta, samples: usize) {
+    let total = meta.record_bytes() * samples as u64;
+    Plan {
+        work: format!(
+            "stage {samples} samples of {} channels",
+            meta.channels.len()
+        ),
+        read: total,
+        write: total,
+        memory: 60_000_000 + 4 * meta.record_bytes(),
+        seconds: Some(total as f64 / 2.5e8),
+    }
+    .announce();
+    tracing::debug!("{} in all", bytes(total));
 }
 
 /// The times that could not be read, one a line in a file of the store: who goes on with it leaves them out, too.
@@ -404,6 +476,40 @@ impl Reading<'_> {
         let snapshot = self.skipped.or_none(time, snapshot)?;
         snapshot.iter().for_each(|read| self.missing.note(read));
         Ok(snapshot.map(|snapshot| (snapshot, drawn)))
+    }
+
+    /// What a store that was begun has of other fields or labels, in words; nothing if none is found.
+    ///
+    /// Pixels of all masks are counted. Fields are many times larger: the first, middle and last sample stand for all.
+    fn first_other(
+        &self,
+        samples: &[Selected],
+        writer: &mut StoreWriter,
+    ) -> anyhow::Result<Option<String>> {
+        let there: Vec<SampleEntry> = writer.samples().to_vec();
+        let looked_at = [0, there.len() / 2, there.len().saturating_sub(1)];
+        for (id, (sample, entry)) in samples.iter().zip(&there).enumerate() {
+            interrupt::check()?;
+            let drawn = self.masks.zip(sample.mask);
+            let drawn = drawn.map(|(masks, mask)| masks.read(mask)).transpose()?;
+            let counts = drawn.as_ref().map_or([0; 3], ClassMask::pixel_counts);
+            if counts != entry.class_counts {
+                return Ok(Some(format!("the mask of {} is another", entry.time)));
+            }
+            if !looked_at.contains(&id) {
+                continue;
+            }
+            let snapshot = self.archive.read_plausible(sample.index, self.channels)?;
+            if writer.checksum_of(&snapshot, drawn.as_ref())? != entry.checksum {
+                let file = Path::new(&entry.source).file_name().unwrap_or_default();
+                return Ok(Some(format!(
+                    "{}, which was read from `{}`, has other values",
+                    entry.time,
+                    file.to_string_lossy()
+                )));
+            }
+        }
+        Ok(None)
     }
 
     /// Writes the samples that the store has not yet, each while the next one is read.

@@ -2,7 +2,7 @@
 
 mod against;
 mod deepcam;
-mod differences;
+pub(super) mod differences;
 mod masks;
 mod methods;
 mod rules;

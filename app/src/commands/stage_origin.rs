@@ -1,0 +1,171 @@
+//! What a sample store was made of: who stages into it again must give the same.
+
+use super::label::differences::{changed_numbers, listed};
+use crate::failure::Advice;
+use crate::input;
+use serde::{Deserialize, Serialize};
+use squall_data::facts::FileFacts;
+use squall_data::mask_file::{About, MaskArchive};
+use squall_data::store::INDEX_FILE;
+use squall_data::{Archive, Class, DataError, GeoBox, Store, atomic};
+use squall_jobs::JobError;
+use std::path::Path;
+
+/// In the folder of the store.
+const FILE: &str = "origin.json";
+const FORMAT: &str = "squall-origin 1";
+
+/// In the history of labels, before the name of their method.
+const CALL: &str = "label --method ";
+
+/// The fields and labels of a store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Origin {
+    format: String,
+    fields: Files,
+    /// None of a store without masks.
+    labels: Option<Labels>,
+}
+
+/// Files as they were.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Files {
+    /// As they were given, for who reads the file.
+    input: String,
+    /// Of names, lengths and times of change. Folders do not count: a run that was moved is the same.
+    state: String,
+}
+
+/// Labels, and what they say about themselves.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Labels {
+    files: Files,
+    method: Option<String>,
+    thresholds: Option<String>,
+}
+
+impl Files {
+    /// These files; what is read from them depends on `choice`, too.
+    fn of<'a>(
+        input: &str,
+        paths: impl Iterator<Item = &'a Path>,
+        choice: Option<&str>,
+    ) -> anyhow::Result<Self> {
+        let named = paths.map(|path| {
+            let name = path.file_name().unwrap_or_default();
+            (name.to_string_lossy().into_owned(), FileFacts::of(path))
+        });
+        let mut files: Vec<(String, FileFacts)> = named.collect();
+        files.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(Self {
+            input: input.into(),
+            state: input::fingerprint(&(files, choice))?,
+        })
+    }
+}
+
+impl Origin {
+    /// That of these fields and labels; `tagged` is the class of masks that name none.
+    pub fn of(
+        (input, fields): (&str, &Archive),
+        labels: Option<(&str, &MaskArchive)>,
+        tagged: Option<Class>,
+    ) -> anyhow::Result<Self> {
+        let labels = match labels {
+            None => None,
+            Some((input, masks)) => {
+                let files = Files::of(input, masks.paths(), tagged.map(Class::name))?;
+                let first = masks.paths().next();
+                let about = first.and_then(|path| About::read(path).ok());
+                let attributes = about.map(|about| about.attributes).unwrap_or_default();
+                let history = attributes.get("history").cloned().unwrap_or_default();
+                Some(Labels {
+                    files,
+                    method: history.split_once(CALL).map(|(_, name)| name.into()),
+                    thresholds: attributes.get("thresholds").cloned(),
+                })
+            }
+        };
+        Ok(Self {
+            format: FORMAT.into(),
+            fields: Files::of(input, fields.paths(), None)?,
+            labels,
+        })
+    }
+
+    /// That of a store, if it tells: earlier versions did not, and what cannot be read tells nothing.
+    pub fn read(store: &Path) -> Option<Self> {
+        let text = std::fs::read(store.join(FILE)).ok()?;
+        let origin: Self = serde_json::from_slice(&text).ok()?;
+        (origin.format == FORMAT).then_some(origin)
+    }
+
+    /// Writes it to its store, if that does not tell the same already.
+    pub fn remember(&self, store: &Path) -> Result<(), DataError> {
+        if Self::read(store).is_some_and(|was| was.has_files_of(self)) {
+            return Ok(());
+        }
+        atomic::sweep(store, |name| name == FILE)?;
+        let text = serde_json::to_vec_pretty(self)
+            .map_err(|error| DataError::Invalid(format!("{FILE} of the store: {error}")))?;
+        atomic::write(store.join(FILE), &text)
+    }
+
+    /// Whether all files of both are the same, and as they were.
+    pub fn has_files_of(&self, other: &Self) -> bool {
+        let state = |labels: &Option<Labels>| labels.as_ref().map(|l| l.files.state.clone());
+        self.fields.state == other.fields.state && state(&self.labels) == state(&other.labels)
+    }
+
+    /// What labels of other rules say of themselves, one clause each: their boxes may differ where their masks do not.
+    pub fn changes(&self, was: &Self) -> Vec<String> {
+        let (Some(was), Some(is)) = (&was.labels, &self.labels) else {
+            return Vec::new();
+        };
+        if let (Some(was), Some(is)) = (&was.method, &is.method)
+            && was != is
+        {
+            return vec![format!("method was {was}, is {is}")];
+        }
+        match (&was.thresholds, &is.thresholds) {
+            (Some(was), Some(is)) if was != is => changed_numbers(was, is),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The refusal to go on with a store that is of other fields or labels.
+pub fn refusal(store: &Path, differences: &[String]) -> anyhow::Error {
+    let reason = format!(
+        "its samples are of other fields or labels ({}); use another folder",
+        listed(differences)
+    );
+    JobError::Resume {
+        folder: store.into(),
+        reason,
+    }
+    .into()
+}
+
+/// Refuses to replace the boxes of a finished store by others that nobody named: none, or those among the labels.
+pub fn keep_boxes(store: &Path, boxes: Option<&[Option<Vec<GeoBox>>]>) -> anyhow::Result<()> {
+    if !store.join(INDEX_FILE).is_file() {
+        return Ok(());
+    }
+    // One that is damaged is made whole by staging again.
+    let Ok(there) = Store::open(store) else {
+        return Ok(());
+    };
+    // More samples may follow those that are there.
+    let same = match boxes.map(|boxes| boxes.get(..there.len()).unwrap_or(boxes)) {
+        Some(boxes) => there.has_these_boxes(boxes)?,
+        None => false,
+    };
+    if same || !there.has_boxes() {
+        return Ok(());
+    }
+    Err(Advice::usage(
+        format!("`{}` has other boxes than the labels have", store.display()),
+        "give --boxes FILE with the boxes that it shall have, or another store with --out",
+    ))
+}

@@ -1,0 +1,106 @@
+//! What each split of a store shows, and what it lacks.
+
+use squall_data::Class;
+
+/// The splits in words.
+const NAMES: [&str; 3] = ["training", "validation", "test"];
+
+/// Share of background, cyclone and river pixels in each split; none of one without masks.
+pub fn shares(counts: [[u64; 3]; 3]) -> [Option<[f64; 3]>; 3] {
+    counts.map(|counts| {
+        let all = counts.iter().sum::<u64>();
+        (all > 0).then(|| counts.map(|count| count as f64 / all as f64))
+    })
+}
+
+/// The shares of cyclones and rivers in words.
+pub fn told(shares: &[Option<[f64; 3]>; 3]) -> String {
+    let one = |(name, share): (&str, &Option<[f64; 3]>)| {
+        let [_, cyclone, river] = (*share)?.map(|share| 100.0 * share);
+        Some(format!(
+            "{cyclone:.2} % cyclone and {river:.2} % river pixels in {name}"
+        ))
+    };
+    let parts: Vec<String> = NAMES.into_iter().zip(shares).filter_map(one).collect();
+    parts.join(", ")
+}
+
+/// What a split lacks to teach or to judge, one sentence each: by its samples, and by its pixels of each class.
+pub fn lacks(samples: [usize; 3], counts: [[u64; 3]; 3], block_days: f64) -> Vec<String> {
+    let mut lacks = Vec::new();
+    if samples.iter().sum::<usize>() > 0 && samples[1] == 0 {
+        let remedy = match block_days {
+            days if days > 0.0 => format!(
+                "the times are too few blocks of {days} days (--block-days), or --train-share leaves none"
+            ),
+            _ => "--train-share leaves none".to_string(),
+        };
+        lacks.push(format!(
+            "no sample is for validation, by which a training is judged: {remedy}"
+        ));
+    }
+    let masked = counts.map(|counts| counts.iter().any(|&count| count > 0));
+    for (split, name) in NAMES.into_iter().enumerate() {
+        if samples[split] == 0 || !masked.contains(&true) {
+            continue;
+        }
+        if !masked[split] {
+            lacks.push(format!("no {name} sample has a mask"));
+            continue;
+        }
+        for (code, class) in Class::ALL.into_iter().enumerate() {
+            let having = (NAMES.into_iter().zip(counts)).filter(|(_, counts)| counts[code] > 0);
+            let having: Vec<&str> = having.map(|(name, _)| name).collect();
+            if counts[split][code] == 0 && !having.is_empty() {
+                lacks.push(format!(
+                    "no {name} sample has a pixel of {}, which there is in {}",
+                    class.name().replace('_', " "),
+                    having.join(" and ")
+                ));
+            }
+        }
+    }
+    lacks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_split_lacks_is_said() {
+        let full = [90, 5, 5];
+        assert!(lacks([8, 1, 1], [full; 3], 5.0).is_empty());
+        // Nobody has a river: the labels are of cyclones alone.
+        assert!(lacks([8, 1, 1], [[90, 5, 0]; 3], 5.0).is_empty());
+        let said = lacks([8, 1, 1], [full, [90, 0, 5], [0; 3]], 5.0);
+        assert_eq!(
+            said,
+            [
+                "no validation sample has a pixel of tropical cyclone, which there is in training",
+                "no test sample has a mask"
+            ]
+        );
+        // Boxes alone, one block.
+        let said = lacks([8, 0, 0], [[0; 3]; 3], 5.0);
+        assert!(
+            said.len() == 1 && said[0].contains("--block-days"),
+            "{said:?}"
+        );
+        let said = lacks([8, 0, 0], [[0; 3]; 3], 0.0);
+        assert!(!said[0].contains("--block-days"), "{said:?}");
+        assert!(lacks([0; 3], [[0; 3]; 3], 5.0).is_empty());
+    }
+
+    #[test]
+    fn shares_are_those_of_each_split() {
+        let shares = shares([[3, 1, 0], [0; 3], [1, 0, 1]]);
+        assert_eq!(
+            shares,
+            [Some([0.75, 0.25, 0.0]), None, Some([0.5, 0.0, 0.5])]
+        );
+        let told = told(&shares);
+        assert!(told.contains("25.00 % cyclone and 0.00 % river pixels in training"));
+        assert!(told.contains("50.00 % river pixels in test") && !told.contains("validation"));
+    }
+}

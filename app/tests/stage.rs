@@ -100,6 +100,16 @@ fn a_store_of_other_labels_or_another_run_stays_as_it_is() {
         assert!(contents(&store, |_| false) == before, "{said}");
     }
 
+    // Shards without an index are what a killed call leaves.
+    let index = store.join("store.json");
+    fs::remove_file(&index).expect("it was done");
+    let call = ["stage", path(&fields), "--labels", path(&relaxed)];
+    let call = [&call[..], &["--out", path(&store)]].concat();
+    refused(&call, 2, &["of other fields or labels"]);
+    assert!(!index.exists());
+    stage(&fields, &labels, &store, &[]);
+    assert!(contents(&store, |_| false) == before);
+
     // Labels that were made again are the same, and a store of an earlier version is compared with what it holds.
     let but_origin = |name: &str| name == "origin.json";
     let samples = contents(&store, but_origin);

@@ -1,7 +1,8 @@
 //! How good masks are: pixels and areas of every pair of true and predicted class.
 //!
-//! The rules are those of `squall_validation`, which stands above this crate and scores finished masks; its tests
-//! compare the two.
+//! The rules are those of `squall_validation`, which stands above this crate and scores finished masks, but for the
+//! means that choose a model: they are over the classes that the truth has. A mean over what either mask has is one over
+//! other classes for every network: a first invented pixel of a class adds a zero.
 
 use super::mean_of_known;
 use crate::error::Result;
@@ -20,7 +21,7 @@ pub struct MaskScores {
     /// The recipe's loss over all of them.
     #[serde(deserialize_with = "crate::metrics::number_or_nan")]
     pub loss: f64,
-    /// Mean over classes of the IoU over all pixels; the best model is chosen by it.
+    /// Mean over the classes that the truth has of the IoU over all pixels; the best model is chosen by it.
     pub mean_iou: f64,
     /// MLPerf HPC DeepCAM's rule: mean over samples of the mean over classes, a class absent from both masks
     /// counting 1.
@@ -157,12 +158,13 @@ impl MaskTally {
         }
         let ious = std::array::from_fn(|k| iou(&pixels, k, |n| n as f64));
         let area_ious = std::array::from_fn(|k| iou(&areas_km2, k, |area| area));
+        let is_there = pixels.map(|of_class| of_class.iter().any(|&n| n > 0));
         Some(MaskScores {
             samples: samples.len() as u64,
             loss: sum(2) / sum(3).max(f64::MIN_POSITIVE),
-            mean_iou: mean_of_known(&ious),
+            mean_iou: mean_of_true(&ious, is_there),
             sample_mean_iou: sum(1) / samples.len() as f64,
-            area_mean_iou: mean_of_known(&area_ious),
+            area_mean_iou: mean_of_true(&area_ious, is_there),
             iou: ious,
             area_iou: area_ious,
         })
@@ -171,6 +173,12 @@ impl MaskTally {
 
 fn pairs() -> impl Iterator<Item = (usize, usize)> {
     (0..CLASSES * CLASSES).map(|i| (i / CLASSES, i % CLASSES))
+}
+
+/// The mean over the classes that the truth has. Pixels of an invented class count against the class that they are of.
+fn mean_of_true(ious: &[Option<f64>; CLASSES], is_there: [bool; CLASSES]) -> f64 {
+    let of_true: [Option<f64>; CLASSES] = std::array::from_fn(|k| ious[k].filter(|_| is_there[k]));
+    mean_of_known(&of_true)
 }
 
 /// Intersection over union of a class; none if it is in neither mask.
@@ -189,6 +197,7 @@ fn iou<T: Copy>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::comm::threads;
     use approx::assert_relative_eq;
 
     #[test]
@@ -197,12 +206,12 @@ mod tests {
         assert_eq!(tally.scores(), None);
         // Background 3 of 4 pixels, cyclone 1 of 2, no river anywhere: (3/4 + 1/2 + 1) / 3.
         tally.add(0, &[0, 0, 0, 1, 1], &[0, 0, 0, 0, 1], (2.0, 4.0));
-        // A river that was invented counts 0; a pixel that does not count is left out.
+        // A river that was invented counts 0 in its sample; a pixel that does not count is left out.
         tally.add(1, &[0, 0, 0, 0, 0, 255], &[0, 0, 0, 0, 2, 1], (1.0, 2.0));
         let scores = tally.scores().unwrap();
         let (a, b) = ((0.75 + 0.5 + 1.0) / 3.0, (0.8 + 1.0 + 0.0) / 3.0);
         assert_relative_eq!(scores.sample_mean_iou, (a + b) / 2.0);
-        assert_relative_eq!(scores.mean_iou, (7.0 / 9.0 + 0.5 + 0.0) / 3.0);
+        assert_relative_eq!(scores.mean_iou, (7.0 / 9.0 + 0.5) / 2.0);
         assert_eq!(scores.iou[2], Some(0.0));
         assert_eq!(scores.loss, 0.5);
     }
@@ -216,5 +225,50 @@ mod tests {
         assert_eq!(scores.iou, [Some(2.0 / 3.0), Some(0.5), None]);
         assert_relative_eq!(scores.area_iou[1].unwrap(), 0.9);
         assert_relative_eq!(scores.area_mean_iou, (0.9 + 10.0 / 11.0) / 2.0);
+    }
+
+    /// One invented pixel of a class that the truth does not have makes no mean over other classes.
+    #[test]
+    fn a_good_network_is_better_than_background_everywhere() {
+        let truth: [u8; 8] = [0, 0, 0, 0, 2, 2, 2, 2];
+        let score = |predicted: &[u8]| {
+            let mut tally = MaskTally::new(&[1.0]);
+            tally.add(0, &truth, predicted, (0.0, 1.0));
+            tally.scores().unwrap()
+        };
+        let nothing = score(&[0; 8]);
+        let good = score(&[1, 0, 0, 0, 0, 2, 2, 2]);
+        assert_relative_eq!(nothing.mean_iou, 0.25);
+        assert_eq!(good.iou, [Some(0.6), Some(0.0), Some(0.75)]);
+        assert_relative_eq!(good.mean_iou, (0.6 + 0.75) / 2.0);
+        assert_relative_eq!(good.area_mean_iou, good.mean_iou);
+        // Over three classes this one would have 0.18.
+        let weak = score(&[1, 1, 0, 0, 0, 0, 0, 2]);
+        assert!(weak.mean_iou > nothing.mean_iou, "{weak:?}");
+    }
+
+    /// What the truth has is what it has on all ranks together.
+    #[test]
+    fn ranks_leave_the_same_class_out() {
+        let samples: [([u8; 4], [u8; 4]); 2] =
+            [([0, 0, 1, 1], [0, 2, 1, 0]), ([0; 4], [0, 1, 2, 0])];
+        let mut all = MaskTally::new(&[1.0]);
+        for (place, (truth, predicted)) in samples.iter().enumerate() {
+            all.add(place, truth, predicted, (0.0, 1.0));
+        }
+        let expected = all.scores().unwrap();
+        assert!(expected.iou[2] == Some(0.0) && expected.mean_iou > 0.3);
+        let shared = threads::run(threads::ranks(2), |rank| {
+            let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
+            let (truth, predicted) = &samples[team.rank()];
+            let mut own = MaskTally::new(&[1.0]);
+            own.add(team.rank(), truth, predicted, (0.0, 1.0));
+            own.share(&mut team).unwrap();
+            own.scores().unwrap()
+        });
+        assert!(
+            shared.iter().all(|scores| *scores == expected),
+            "{shared:?}"
+        );
     }
 }

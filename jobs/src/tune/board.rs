@@ -24,6 +24,22 @@ pub struct Trial {
     pub failed: Option<String>,
     /// Seconds that it trained for, by all that had it.
     pub seconds: f64,
+    /// Until every halt that it has reached: steps that were skipped because something was no number, although none
+    /// should be.
+    #[serde(default)]
+    pub skipped: Vec<u64>,
+    /// The validation that its model (`best.safetensors`) is of; known once the search is done.
+    #[serde(skip)]
+    pub best: Option<BestModel>,
+}
+
+/// What a trial's model is of.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BestModel {
+    /// Steps done before it.
+    pub step: u64,
+    /// Its score.
+    pub score: f64,
 }
 
 impl Trial {
@@ -39,6 +55,24 @@ impl Trial {
     #[must_use]
     pub fn is_done(&self, rung: usize) -> bool {
         self.failed.is_some() || self.scores.len() > rung
+    }
+
+    /// Whether it broke down before this halt.
+    fn is_out(&self, rung: usize) -> bool {
+        self.failed.is_some() && self.scores.len() <= rung
+    }
+
+    /// The score at a halt, if it came there.
+    fn score_at(&self, rung: usize) -> Option<f64> {
+        self.scores
+            .get(rung)
+            .copied()
+            .filter(|score| !score.is_nan())
+    }
+
+    /// Steps that were skipped until a halt.
+    fn skipped_at(&self, rung: usize) -> u64 {
+        self.skipped.get(rung).copied().unwrap_or(0)
     }
 
     /// The newest score; none of a trial that broke down or has not begun.
@@ -70,6 +104,12 @@ pub struct Place {
     pub failed: Option<String>,
     /// Seconds of training.
     pub seconds: f64,
+    /// The score of its model, which is that of its best validation.
+    pub best_score: Option<f64>,
+    /// Steps that its model was trained for.
+    pub best_step: Option<u64>,
+    /// Steps that were skipped although none should be, because something was no number.
+    pub skipped_steps: u64,
 }
 
 fn as_an_object<S: serde::Serializer>(
@@ -124,29 +164,64 @@ impl Board {
             .all(|&number| self.trials[number].is_done(rung))
     }
 
-    /// The trials that go to this halt, by number: all to the first, the best of those before to the others. Of equals
-    /// the one with the lower number is better.
-    #[must_use]
-    pub fn chosen(&self, rung: usize, ladder: &Ladder) -> Vec<usize> {
-        let mut chosen: Vec<usize> = (0..self.trials.len()).collect();
-        for before in 0..rung {
-            let score = |number: &usize| {
-                let trial = &self.trials[*number];
-                trial
-                    .scores
-                    .get(before)
-                    .copied()
-                    .filter(|score| !score.is_nan())
-            };
-            chosen.retain(|number| score(number).is_some());
-            chosen.sort_by(|a, b| better(score(a), score(b)).then(a.cmp(b)));
-            chosen.truncate(self.trials.len().min(ladder.stay(before + 1)));
-        }
-        chosen.sort_unstable();
-        chosen
+    /// The first halt that not all of its trials have come to, with these; none at the end.
+    pub(super) fn under_way(&self, ladder: &Ladder) -> Option<(usize, Vec<usize>)> {
+        let mut halts = self.chosen(ladder).into_iter().enumerate();
+        halts.find(|(rung, chosen)| !self.is_done(*rung, chosen))
     }
 
-    /// All trials, the best first: those that went furthest, of these those with the highest score.
+    /// The trials that go to each halt, by number: all to the first, the best of those before to the others.
+    ///
+    /// In place of one that breaks down the next best goes on. Where there is none the halt before lets one more
+    /// through. What becomes known later only adds trials: who knew what when changes nothing in the end.
+    #[must_use]
+    pub fn chosen(&self, ladder: &Ladder) -> Vec<Vec<usize>> {
+        let mut wanted: Vec<usize> = (0..ladder.rungs()).map(|rung| ladder.stay(rung)).collect();
+        loop {
+            let mut going = self.going(&wanted);
+            let Some((rung, missing)) = self.too_narrow(&wanted, &going) else {
+                going.iter_mut().for_each(|going| going.sort_unstable());
+                return going;
+            };
+            wanted[rung] += missing;
+        }
+    }
+
+    /// The trials that go to each halt, the best first, so that as many as wanted get there.
+    fn going(&self, wanted: &[usize]) -> Vec<Vec<usize>> {
+        let mut going: Vec<Vec<usize>> = vec![(0..self.trials.len()).collect()];
+        for (before, &wanted) in wanted.iter().skip(1).enumerate() {
+            let there = |number: &&usize| self.trials[**number].score_at(before).is_some();
+            let mut ranked: Vec<usize> = going[before].iter().filter(there).copied().collect();
+            ranked.sort_by(|&a, &b| ahead(&self.trials[a], &self.trials[b], before));
+            let mut hopeful = 0;
+            ranked.retain(|&number| {
+                let goes = hopeful < wanted;
+                hopeful += usize::from(goes && !self.trials[number].is_out(before + 1));
+                goes
+            });
+            going.push(ranked);
+        }
+        going
+    }
+
+    /// A halt that has to let more trials through, and how many: too few come to the next, which has all it could get.
+    /// None if there is no such halt, or what is under way has to end first.
+    fn too_narrow(&self, wanted: &[usize], going: &[Vec<usize>]) -> Option<(usize, usize)> {
+        // Those on their way count as there.
+        let missing = |rung: usize| {
+            let out = |number: &&usize| self.trials[**number].is_out(rung);
+            let lost = going[rung].iter().filter(out).count();
+            wanted[rung].saturating_sub(going[rung].len() - lost)
+        };
+        (1..wanted.len())
+            .take_while(|&rung| self.is_done(rung - 1, &going[rung - 1]))
+            .find(|&rung| rung > 1 && missing(rung) > 0 && missing(rung - 1) == 0)
+            .map(|rung| (rung - 1, missing(rung)))
+    }
+
+    /// All trials, the best first: those that went furthest, of these those that skipped no step for what was no number,
+    /// of these those with the highest score.
     #[must_use]
     pub fn places(&self) -> Vec<Place> {
         let mut order: Vec<&Trial> = self.trials.iter().collect();
@@ -155,10 +230,13 @@ impl Board {
             None => trial.scores.len(),
         };
         order.sort_by(|a, b| {
+            let halts = reached(a);
             reached(b)
-                .cmp(&reached(a))
-                .then(better(a.score(), b.score()))
-                .then(a.number.cmp(&b.number))
+                .cmp(&halts)
+                .then_with(|| match halts.checked_sub(1) {
+                    Some(last) => ahead(a, b, last),
+                    None => a.number.cmp(&b.number),
+                })
         });
         let place = |(index, trial): (usize, &Trial)| Place {
             place: index + 1,
@@ -168,9 +246,22 @@ impl Board {
             values: trial.values.clone(),
             failed: trial.failed.clone(),
             seconds: trial.seconds,
+            best_score: trial.best.map(|best| best.score),
+            best_step: trial.best.map(|best| best.step),
+            skipped_steps: trial.skipped.last().copied().unwrap_or(0),
         };
         order.into_iter().enumerate().map(place).collect()
     }
+}
+
+/// Which of two trials is ahead at a halt: one that skipped no step for what was no number, of two such the one with the
+/// higher score, of equals the one with the lower number.
+fn ahead(a: &Trial, b: &Trial, rung: usize) -> Ordering {
+    let skipped = |trial: &Trial| trial.skipped_at(rung) > 0;
+    skipped(a)
+        .cmp(&skipped(b))
+        .then(better(a.score_at(rung), b.score_at(rung)))
+        .then(a.number.cmp(&b.number))
 }
 
 /// The higher score first, and what is no number last.
@@ -185,6 +276,8 @@ fn better(a: Option<f64>, b: Option<f64>) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::Rng;
+    use squall_data::random::stream;
 
     fn board(scores: &[&[f64]]) -> Board {
         let mut board = Board::new(scores.iter().map(|_| Vec::new()).collect());
@@ -198,14 +291,80 @@ mod tests {
     fn the_best_go_on() {
         let ladder = Ladder::new(6, 3, 3).unwrap();
         let mut board = board(&[&[0.1], &[0.5, 0.6], &[0.5, 0.7], &[0.2], &[0.4], &[0.3]]);
-        assert_eq!(board.chosen(0, &ladder), [0, 1, 2, 3, 4, 5]);
-        assert_eq!(board.chosen(1, &ladder), [1, 2]);
-        assert_eq!(board.chosen(2, &ladder), [2]);
-        // What breaks down later makes room for nobody: that would depend on when it was known.
-        board.trials[2].scores.pop();
+        let all = vec![0, 1, 2, 3, 4, 5];
+        assert_eq!(board.chosen(&ladder), [all, vec![1, 2], vec![2]]);
+        // In place of one that breaks down the next best of its halt goes on.
         board.trials[2].failed = Some("diverged".into());
-        assert_eq!(board.chosen(1, &ladder), [1, 2]);
-        assert_eq!(board.chosen(2, &ladder), [1]);
+        assert_eq!(board.chosen(&ladder)[1..], [vec![1, 2], vec![1, 2]]);
+        // Where that breaks down, too, the halt before has the next best.
+        board.trials[1].failed = Some("diverged".into());
+        assert_eq!(board.under_way(&ladder), Some((1, vec![1, 2, 4])));
+        // And where that one does not come so far, the one after it.
+        let mut further = board.clone();
+        further.trials[4].failed = Some("diverged".into());
+        assert_eq!(further.under_way(&ladder), Some((1, vec![1, 2, 4, 5])));
+        board.trials[4].scores.push(0.1);
+        assert_eq!(board.under_way(&ladder), Some((2, vec![1, 2, 4])));
+        board.trials[4].scores.push(0.1);
+        assert_eq!(board.under_way(&ladder), None);
+        assert_eq!(board.places()[0].trial, 4);
+    }
+
+    /// Who went on, and what came of it, does not depend on who was fast; and somebody comes to the end unless all break
+    /// down.
+    #[test]
+    fn the_same_go_on_whatever_ends_first() {
+        let ladder = Ladder::new(9, 3, 3).unwrap();
+        for case in 0..200 {
+            let ended = |last_first: bool| {
+                let nothing: &[f64] = &[];
+                let mut board = board(&[nothing; 9]);
+                while let Some((rung, chosen)) = board.under_way(&ladder) {
+                    let is_open = |number: &usize| !board.trials[*number].is_done(rung);
+                    let open: Vec<usize> = chosen.into_iter().filter(is_open).collect();
+                    let next = if last_first {
+                        open.last()
+                    } else {
+                        open.first()
+                    };
+                    let number = *next.unwrap();
+                    let place = [number as u64, rung as u64];
+                    let score: f64 = stream(case, "trials", &place).random();
+                    let trial = &mut board.trials[number];
+                    if score < 0.4 {
+                        trial.failed = Some("diverged".into());
+                    } else {
+                        trial.scores.push(score);
+                        trial.steps = rung as u64 + 1;
+                    }
+                }
+                board.places()
+            };
+            let places = ended(false);
+            assert_eq!(places, ended(true));
+            assert!(places[0].score.is_none() || places[0].steps == 3);
+        }
+    }
+
+    #[test]
+    fn who_skipped_steps_goes_on_after_those_who_did_not() {
+        let ladder = Ladder::new(3, 2, 3).unwrap();
+        let mut board = board(&[&[0.4], &[0.9], &[0.5]]);
+        board.trials[1].skipped = vec![7];
+        assert_eq!(board.chosen(&ladder)[1], [2]);
+        let order = board.places().iter().map(|p| p.trial).collect::<Vec<_>>();
+        assert_eq!(order, [2, 0, 1]);
+        // What happens after a halt does not change what was chosen there.
+        board.trials[2].scores.push(0.8);
+        board.trials[2].skipped = vec![0, 3];
+        assert_eq!(board.chosen(&ladder)[1], [2]);
+    }
+
+    #[test]
+    fn a_trial_of_an_earlier_program_is_read() {
+        let text = r#"{"number":1,"values":[],"scores":[0.5],"steps":4,"score_name":"mean IoU","failed":null,"seconds":1.0}"#;
+        let trial: Trial = serde_json::from_str(text).unwrap();
+        assert_eq!((trial.score(), trial.skipped_at(0)), (Some(0.5), 0));
     }
 
     #[test]

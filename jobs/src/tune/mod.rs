@@ -6,7 +6,7 @@
 //! trial that reaches the end is the run that `squall train` makes of its recipe.
 //!
 //! Any number of processes may work on one folder: each takes a trial that nobody has (a lock in its folder), and what a
-//! killed one left another goes on with. Which trials go on depends on scores alone, not on who was fast.
+//! killed one left another goes on with. Which trials go on depends on what came of them alone, not on who was fast.
 //!
 //! # Source
 //! Jamieson & Talwalkar 2016, arXiv:1502.07943 (successive halving); Li et al. 2018, arXiv:1603.06560.
@@ -15,7 +15,7 @@ mod board;
 mod ladder;
 mod space;
 
-pub use board::{Board, Place, Trial};
+pub use board::{BestModel, Board, Place, Trial};
 pub use ladder::Ladder;
 pub use space::{Dimension, Space};
 
@@ -28,6 +28,7 @@ use crate::run_dir::RunDir;
 use crate::train::evaluate::Scores;
 use crate::train::{Team, TrainEvent, steps_alone, train_together};
 use squall_data::{DataError, Store, atomic};
+use squall_model::Backend;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -134,7 +135,7 @@ impl Search<'_> {
 
     /// Every trial as far as it should go; `None` if a signal stopped it before.
     ///
-    /// A trial that diverges, or does not fit into memory, is out; the others go on.
+    /// A trial that diverges, or does not fit into memory, is out; the next best goes on in its place.
     ///
     /// # Errors
     /// [`JobError::Resume`] if the folder has another search; whatever trainings may cause, but for the above.
@@ -144,21 +145,21 @@ impl Search<'_> {
         progress: &mut dyn FnMut(&TuneEvent),
     ) -> Result<Option<Board>> {
         let mut board = self.open()?;
-        for rung in 0..self.ladder.rungs() {
-            let chosen = board.chosen(rung, &self.ladder);
-            let mut waits = false;
-            loop {
-                match self.pass(rung, &chosen, &mut board, stop, progress)? {
-                    None => return Ok(None),
-                    Some(true) => break,
-                    Some(false) => {}
-                }
-                if !waits {
-                    progress(&TuneEvent::Waiting);
-                }
-                waits = true;
-                std::thread::sleep(NAP);
+        let mut waits_at = None;
+        while let Some((rung, chosen)) = board.under_way(&self.ladder) {
+            let Some(done) = self.pass(rung, &chosen, &mut board, stop, progress)? else {
+                return Ok(None);
+            };
+            if done {
+                continue;
             }
+            if waits_at.replace(rung) != Some(rung) {
+                progress(&TuneEvent::Waiting);
+            }
+            std::thread::sleep(NAP);
+        }
+        for number in 0..board.trials.len() {
+            board.trials[number].best = self.best_of(&board.trials[number])?;
         }
         Ok(Some(board))
     }
@@ -251,6 +252,9 @@ impl Search<'_> {
             });
         };
         if scores.loss().is_finite() && scores.score().is_finite() {
+            // Trials of an earlier program have no such numbers.
+            trial.skipped.resize(trial.scores.len(), 0);
+            trial.skipped.push(skipped_until(&metrics, until, &recipe)?);
             trial.scores.push(scores.score());
             trial.steps = until;
             trial.score_name = scores.score_name().to_string();
@@ -260,6 +264,25 @@ impl Search<'_> {
             ));
         }
         Ok(trial)
+    }
+
+    /// What the model of a trial is of: the newest validation that was better than all before it.
+    fn best_of(&self, trial: &Trial) -> Result<Option<BestModel>> {
+        if trial.score().is_none() {
+            return Ok(None);
+        }
+        let metrics = read_metrics(&RunDir::metrics_of(&self.folder_of(trial.number)))?;
+        Ok(metrics.iter().rev().find_map(|metric| match metric {
+            Metric::Validation {
+                step,
+                scores,
+                best: true,
+            } if *step <= trial.steps => Some(BestModel {
+                step: *step,
+                score: scores.score(),
+            }),
+            _ => None,
+        }))
     }
 
     /// Waits until no other process has a trial, or for so long.
@@ -337,9 +360,25 @@ fn score_at(metrics: &Path, step: u64) -> Result<Option<Scores>> {
     }))
 }
 
+/// Steps until this one that a run skipped although none should be: while the scale of the loss is found, some are.
+fn skipped_until(metrics: &Path, until: u64, recipe: &Recipe) -> Result<u64> {
+    let (dtype, _) = recipe.precision.resolve(Backend::best());
+    if recipe.precision.loss_scale(dtype).is_dynamic() {
+        return Ok(0);
+    }
+    // With a lag the first steps have no gradient yet.
+    let lag = recipe.distributed.gradient_lag as u64;
+    let is_lost = |metric: &&Metric| match metric {
+        Metric::Step { step, skipped, .. } => *skipped && *step > lag && *step <= until,
+        _ => false,
+    };
+    Ok(read_metrics(metrics)?.iter().filter(is_lost).count() as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::JsonLines;
 
     #[test]
     fn only_several_processes_share_the_memory_of_a_node() {
@@ -352,5 +391,31 @@ mod tests {
             [Some(3), Some(5)]
         );
         assert_eq!(Team::solo().may_hold(Some(7)), Some(7));
+    }
+
+    #[test]
+    fn steps_that_find_the_scale_of_the_loss_are_not_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        let mut lines = JsonLines::open(&path).unwrap();
+        for step in 1..=6 {
+            let line = Metric::Step {
+                step,
+                epoch: 0,
+                loss: None,
+                gradient_norm: None,
+                learning_rate: 1e-3,
+                skipped: step % 2 == 1,
+            };
+            lines.push(&line).unwrap();
+        }
+        let lost = |changes: &[&str]| {
+            let changes: Vec<String> = changes.iter().map(|change| change.to_string()).collect();
+            let recipe = Recipe::named(Path::new("small"), &changes).unwrap();
+            skipped_until(&path, 4, &recipe).unwrap()
+        };
+        assert_eq!(lost(&["precision=bf16"]), 2);
+        assert_eq!(lost(&["precision=bf16", "distributed.gradient_lag=1"]), 1);
+        assert_eq!(lost(&["precision=f16"]), 0);
     }
 }

@@ -88,7 +88,9 @@ fn the_best_go_to_the_end_and_are_the_runs_of_their_recipes() {
     );
     let table = String::from_utf8(before[0].clone()).expect("UTF-8");
     assert!(
-        table.starts_with("place,trial,steps,score,seconds,schedule.rate,failed\n1,"),
+        table.starts_with(
+            "place,trial,steps,score,seconds,schedule.rate,failed,best_score,best_step,skipped_steps\n1,"
+        ),
         "{table}"
     );
     // What was halted and went on is what was never halted.
@@ -111,6 +113,70 @@ fn the_best_go_to_the_end_and_are_the_runs_of_their_recipes() {
             std::fs::read(found).expect("found") == std::fs::read(expected).expect("expected");
         assert!(same, "{name}");
     }
+}
+
+/// The file in which a trial says what came of it, and what it says.
+fn trial(out: &Path, number: &Value) -> (PathBuf, Value) {
+    let number = number.as_u64().expect("a number");
+    let path = out.join(format!("trials/{number:04}/trial.json"));
+    let text = std::fs::read_to_string(&path).expect("a trial");
+    (path, serde_json::from_str(&text).expect("JSON"))
+}
+
+#[test]
+fn the_next_best_goes_on_in_place_of_one_that_breaks_down() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (store, out) = (store(folder.path()), folder.path().join("tuned"));
+    let command = search(&store, &out, "2", "training.steps=8");
+    let (_, before) = outcome(&run(&words(&command)));
+    // As if the first had broken down on its way to the end.
+    let (path, mut first) = trial(&out, &before[0][1]);
+    let scores = first["scores"].as_array_mut().expect("scores");
+    scores.truncate(1);
+    first["steps"] = 4.into();
+    first["failed"] = "diverged: for a test".into();
+    std::fs::write(&path, first.to_string()).expect("written");
+    let said = run(&words(&command));
+    let (_, after) = outcome(&said);
+    let column = |at: usize| -> Vec<&Value> { after.iter().map(|row| &row[at]).collect() };
+    assert_eq!(column(2), [8u64, 8, 4, 0], "{after:?}");
+    // Second and third go up, in whatever order.
+    assert_eq!(column(1)[2], &before[0][1], "{after:?}");
+    assert!(column(1)[..2].contains(&&before[2][1]), "{after:?}");
+    assert_eq!(run(&words(&command)), said);
+}
+
+#[test]
+fn the_leaderboard_says_of_which_step_the_model_is() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (store, out) = (store(folder.path()), folder.path().join("tuned"));
+    let mut command = search(&store, &out, "2", "training.steps=8");
+    let board = run(&words(&command));
+    let board: Value = serde_json::from_str(&board).expect("JSON");
+    let number = &board["places"][0]["trial"];
+    // As if its validation at the end had been worse than that of its first halt.
+    let metrics = trial(&out, number).0.with_file_name("metrics.jsonl");
+    let lines = std::fs::read_to_string(&metrics).expect("metrics");
+    let (head, last) = lines.trim_end().rsplit_once('\n').expect("lines");
+    let last = last.replace("\"best\":true", "\"best\":false");
+    assert!(
+        last.contains("\"step\":8") && last.contains("\"best\":false"),
+        "{last}"
+    );
+    std::fs::write(&metrics, format!("{head}\n{last}\n")).expect("written");
+    let again: Value = serde_json::from_str(&run(&words(&command))).expect("JSON");
+    let first = &again["places"][0];
+    assert_eq!(&first["trial"], number);
+    assert_eq!(first["score"], board["places"][0]["score"]);
+    assert_eq!(first["best_step"], 4);
+    assert_eq!(first["best_score"], trial(&out, number).1["scores"][0]);
+    command.retain(|word| word != "--json");
+    let said = run(&words(&command));
+    assert!(
+        said.contains("at the end, best ")
+            && said.contains("at step 4, which is that of the model"),
+        "{said}"
+    );
 }
 
 #[test]

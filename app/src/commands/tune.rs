@@ -23,9 +23,9 @@ const OTHERS_SAVE: Duration = Duration::from_secs(60);
 /// Search for better values of a recipe's keys: many runs, of which the best go on (successive halving).
 ///
 /// The first trial is the recipe as it is. All trials have the recipe's whole length and schedule; all are halted after
-/// the first part of their steps, and only one of three goes on, twice. The same command goes on after any
-/// interruption; further processes with the same command (`mpirun -n 4 squall tune ...`, the tasks of a job array) take
-/// trials that nobody has.
+/// the first part of their steps, and only one of three goes on, twice; in place of one that breaks down the next best
+/// does. The same command goes on after any interruption; further processes with the same command (`mpirun -n 4 squall
+/// tune ...`, the tasks of a job array) take trials that nobody has.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: squall tune --recipe small --data STORE --out TUNED --vary schedule.rate=1e-4..1e-2 --vary training.batch=1,2,4"
@@ -243,26 +243,48 @@ impl Leaderboard {
             places,
         })
     }
+
+    /// The model of a trial is the best that it had on the way, the place goes by what it had at the end.
+    fn say_of_what_the_model_is(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first = &self.places[0];
+        match (first.score, first.best_score, first.best_step) {
+            (Some(score), Some(best), Some(step)) if step < first.steps => write!(
+                f,
+                "\n{}: {score:.4} at the end, best {best:.4} at step {step}, which is that of the model",
+                self.score
+            ),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// leaderboard.csv.
 fn table(keys: &[&str], places: &[Place]) -> String {
-    let mut table = format!("place,trial,steps,score,seconds,{},failed\n", quoted(keys));
+    let mut table = format!(
+        "place,trial,steps,score,seconds,{},failed,best_score,best_step,skipped_steps\n",
+        quoted(keys)
+    );
     for place in places {
         let value = |key: &&str| {
             let found = place.values.iter().find(|(k, _)| k == key);
             found.map_or("", |(_, value)| value.as_str())
         };
         let values: Vec<&str> = keys.iter().map(value).collect();
-        let score = place.score.map_or(String::new(), |score| score.to_string());
+        let number = |score: Option<f64>| score.map_or(String::new(), |score| score.to_string());
+        let best_step = place
+            .best_step
+            .map_or(String::new(), |step| step.to_string());
         table += &format!(
-            "{},{},{},{score},{:.1},{},{}\n",
+            "{},{},{},{},{:.1},{},{},{},{best_step},{}\n",
             place.place,
             place.trial,
             place.steps,
+            number(place.score),
             place.seconds,
             quoted(&values),
-            quoted(&[place.failed.as_deref().unwrap_or("")])
+            quoted(&[place.failed.as_deref().unwrap_or("")]),
+            number(place.best_score),
+            place.skipped_steps
         );
     }
     table
@@ -279,15 +301,23 @@ fn quoted(fields: &[&str]) -> String {
 
 impl fmt::Display for Leaderboard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "place trial  steps  {:>9}   time", self.score)?;
+        write!(
+            f,
+            "place trial  steps  {:>9}  {:>16}   time",
+            self.score, "best at step"
+        )?;
         for place in &self.places {
             let score = match place.score {
                 Some(score) => format!("{score:.4}"),
                 None => "out".to_string(),
             };
+            let best = match (place.best_score, place.best_step) {
+                (Some(score), Some(step)) => format!("{score:.4} at {step}"),
+                _ => String::new(),
+            };
             write!(
                 f,
-                "\n{:>5} {:>5} {:>6}  {score:>9} {:>6}   {}",
+                "\n{:>5} {:>5} {:>6}  {score:>9}  {best:>16} {:>6}   {}",
                 place.place,
                 place.trial,
                 place.steps,
@@ -300,6 +330,7 @@ impl fmt::Display for Leaderboard {
             "\n\nbest recipe: {}; its model: {}",
             self.recipe.display(),
             self.model.display()
-        )
+        )?;
+        self.say_of_what_the_model_is(f)
     }
 }

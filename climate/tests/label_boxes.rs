@@ -2,10 +2,14 @@
 
 use ndarray::{Array3, s};
 use squall_climate::ClimateError;
-use squall_climate::label::{Labeller, LowCandidate, Pass, Thresholds};
+use squall_climate::label::{
+    FIRST_DEPRESSION, FIRST_EXTRATROPICAL, Labeller, LowCandidate, Pass, Thresholds,
+};
 use squall_data::grid::{distance_km, lon_difference_deg};
 use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun};
-use squall_data::{BoxClass, Calendar, GeoBox, LatLonGrid, Snapshot, Time, TrackedBox, Variable};
+use squall_data::{
+    BoxClass, Calendar, Class, GeoBox, LatLonGrid, Snapshot, Time, TrackedBox, Variable,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -34,6 +38,73 @@ fn label(run: &SyntheticRun) -> Vec<Vec<TrackedBox>> {
     let boxes: usize = found.iter().map(Vec::len).sum();
     assert_eq!(summary.unwrap().boxes.iter().sum::<usize>(), boxes);
     found
+}
+
+/// One step of the data is bridged by all tracks, however long their gap is; that of 3- and 6-hourly data was no longer.
+#[test]
+fn lows_of_daily_and_twelve_hourly_data_are_joined() {
+    for (step_hours, joined_before) in [(24, false), (12, true), (6, true)] {
+        let run = SyntheticRun::new(SyntheticConfig {
+            rows: 48,
+            columns: 72,
+            start: Time::new(Calendar::NoLeap, 2000, 8, 1, 0, 0, 0).unwrap(),
+            step_hours,
+            steps: 60 * 24 / step_hours as usize,
+            scenario: Scenario::PRESENT,
+            seed: 5,
+        })
+        .unwrap();
+        let times: Vec<Time> = (0..run.len()).map(|index| run.time(index)).collect();
+        let plain = Labeller::new(&Thresholds::default(), run.grid().clone()).unwrap();
+        let adapted = plain.clone().of_times(&times);
+        let read =
+            |index: usize, _: Pass| -> Result<Snapshot, ClimateError> { Ok(run.snapshot(index).0) };
+        // Boxes on tracks of extratropical cyclones and of depressions.
+        let count = |labeller: &Labeller| {
+            let mut counts = [0, 0];
+            let summary = labeller.label_series(run.len(), read, |_, labelled| {
+                for id in labelled.boxes.iter().filter_map(|found| found.track_id) {
+                    counts[0] += usize::from((FIRST_EXTRATROPICAL..FIRST_DEPRESSION).contains(&id));
+                    counts[1] += usize::from(id >= FIRST_DEPRESSION);
+                }
+                Ok(())
+            });
+            summary.unwrap();
+            counts
+        };
+        let (before, now) = (count(&plain), count(&adapted));
+        assert!(now.iter().all(|&boxes| boxes > 0), "{step_hours}: {now:?}");
+        assert_eq!(before[0] > 0, joined_before, "{step_hours}: {before:?}");
+        assert_eq!(before[1] > 0, step_hours == 6, "{step_hours}: {before:?}");
+        if step_hours == 6 {
+            assert_eq!(before, now);
+        }
+        assert!(adapted.untrackable(&times).is_empty());
+        assert_eq!(plain.untrackable(&times).is_empty(), step_hours == 6);
+    }
+}
+
+/// Times that are more than a day apart have no tracks, which is known before anything is read.
+#[test]
+fn times_too_far_apart_for_tracks_are_known() {
+    let run = run((48, 72), 8, 1);
+    let start = run.time(0);
+    let labeller = Labeller::new(&Thresholds::default(), run.grid().clone()).unwrap();
+    let lost = |days: &[i64]| {
+        let times: Vec<Time> = days.iter().map(|d| start.add_seconds(86_400 * d)).collect();
+        labeller.clone().of_times(&times).untrackable(&times)
+    };
+    assert_eq!(
+        lost(&[0, 2, 4, 6]),
+        [
+            Class::TropicalCyclone,
+            Class::ExtratropicalCyclone,
+            Class::TropicalDepression
+        ]
+    );
+    assert!(lost(&[0, 1, 2, 3]).is_empty() && lost(&[0]).is_empty());
+    // So short that extratropical cyclones stand untracked.
+    assert!(!lost(&[0, 2]).contains(&Class::ExtratropicalCyclone));
 }
 
 /// Boxes of a class in `of`, and how many of them meet one of the class in `by` with an overlap of 0.1 or more.

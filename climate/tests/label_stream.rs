@@ -9,18 +9,23 @@ use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun};
 use squall_data::{Calendar, Time};
 
 fn run(days: usize) -> (Labeller, SyntheticRun) {
+    run_every(6, days)
+}
+
+fn run_every(step_hours: u32, days: usize) -> (Labeller, SyntheticRun) {
     let run = SyntheticRun::new(SyntheticConfig {
         rows: 48,
         columns: 72,
         start: Time::new(Calendar::NoLeap, 2000, 8, 1, 0, 0, 0).unwrap(),
-        step_hours: 6,
-        steps: 4 * days,
+        step_hours,
+        steps: 24 / step_hours as usize * days,
         scenario: Scenario::PRESENT,
         seed: 5,
     })
     .unwrap();
     let labeller = Labeller::new(&Thresholds::default(), run.grid().clone()).unwrap();
-    (labeller, run)
+    let times: Vec<Time> = (0..run.len()).map(|index| run.time(index)).collect();
+    (labeller.of_times(&times), run)
 }
 
 /// A time of the run, which can always be read.
@@ -78,6 +83,25 @@ fn a_series_that_was_left_goes_on_as_if_it_had_not_been() {
         (first.into_iter().chain(rest).collect::<Vec<_>>(), again),
         (whole, summary)
     );
+}
+
+/// One step of daily data is bridged after a pause, too, and whatever the number of workers.
+#[test]
+fn daily_data_goes_on_as_if_it_had_not_been_left() {
+    let run = run_every(24, 60);
+    let (whole, _, summary) = part(&run, run.0.stream(), usize::MAX);
+    let summary = summary.unwrap();
+    assert!(summary.boxes.iter().all(|&count| count > 0), "{summary:?}");
+    for left in [1, 20, 41] {
+        let (mut labels, state, _) = part(&run, run.0.stream(), left);
+        let (rest, _, again) = part(&run, serde_json::from_str(&state).unwrap(), usize::MAX);
+        labels.extend(rest);
+        assert!(labels == whole, "left after {left}");
+        assert_eq!(again.unwrap(), summary, "left after {left}");
+    }
+    let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+    let (labels, _, again) = (alone.unwrap()).install(|| part(&run, run.0.stream(), usize::MAX));
+    assert!(labels == whole && again == Some(summary));
 }
 
 /// What cannot be read is a gap: labels are those of a series that has not these times, also of one that was left.

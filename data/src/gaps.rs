@@ -38,16 +38,8 @@ impl Gaps {
     /// assert_eq!((gaps.count, gaps.first, gaps.longest), (2, (at(12), at(24)), (at(36), at(60))));
     /// ```
     pub fn of(times: &[Time]) -> Option<Self> {
-        let steps: Vec<i64> = times
-            .windows(2)
-            .map(|pair| pair[1].seconds_since(pair[0]))
-            .collect();
-        let mut counts = BTreeMap::<i64, usize>::new();
-        steps.iter().for_each(|step| {
-            *counts.entry(*step).or_default() += 1;
-        });
-        // Of steps that come equally often the shorter one: [0, 6, 500] has a gap.
-        let (&usual, &often) = counts.iter().rev().max_by_key(|(_, count)| **count)?;
+        let steps = steps_of(times);
+        let (usual, often) = usual_step(&steps)?;
         if 2 * often < steps.len() {
             return None;
         }
@@ -71,6 +63,31 @@ impl Gaps {
             usual_hours: usual as f64 / 3600.0,
         })
     }
+}
+
+/// The most common step of ascending times, hours; of steps that come equally often the shortest. None of a single time.
+pub fn usual_step_hours(times: &[Time]) -> Option<f64> {
+    let (usual, _) = usual_step(&steps_of(times))?;
+    Some(usual as f64 / 3600.0)
+}
+
+/// The steps of an axis, seconds.
+fn steps_of(times: &[Time]) -> Vec<i64> {
+    times
+        .windows(2)
+        .map(|pair| pair[1].seconds_since(pair[0]))
+        .collect()
+}
+
+/// The most common of these steps, and how often it comes.
+fn usual_step(steps: &[i64]) -> Option<(i64, usize)> {
+    let mut counts = BTreeMap::<i64, usize>::new();
+    steps.iter().for_each(|step| {
+        *counts.entry(*step).or_default() += 1;
+    });
+    // Of steps that come equally often the shorter one: [0, 6, 500] has a gap.
+    let (&usual, &often) = counts.iter().rev().max_by_key(|(_, count)| **count)?;
+    Some((usual, often))
 }
 
 impl fmt::Display for Gaps {
@@ -181,6 +198,13 @@ mod tests {
         assert_eq!(count(&months), 0);
         let without: Vec<Time> = months[..20].iter().chain(&months[21..]).copied().collect();
         assert_eq!(count(&without), 1);
+    }
+
+    #[test]
+    fn the_usual_step_is_the_most_common_one() {
+        assert_eq!(usual_step_hours(&axis([0])), None);
+        assert_eq!(usual_step_hours(&axis([0, 24, 48, 54, 72])), Some(24.0));
+        assert_eq!(usual_step_hours(&axis([0, 12, 18, 30, 36])), Some(6.0));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::label::{
 };
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
-use squall_data::{LatLonGrid, Time};
+use squall_data::{Class, LatLonGrid, Time};
 use std::sync::Arc;
 
 /// The numbers of all methods; one file for a command.
@@ -82,6 +82,17 @@ impl Detector {
             Self::Tempest(_) => Method::Tempest,
             Self::Percentile(_) => Method::Percentile,
             Self::Bard(_) => Method::Bard,
+        }
+    }
+
+    /// Whether it can find no cyclone at these times, because they are too far apart for any track.
+    pub fn is_without_tracks(&self, times: &[Time]) -> bool {
+        match self {
+            Self::Deepcam(labeller) => labeller
+                .untrackable(times)
+                .contains(&Class::TropicalCyclone),
+            Self::Tempest(detector) => detector.never_joins(times),
+            Self::Percentile(_) | Self::Bard(_) => false,
         }
     }
 

@@ -30,7 +30,7 @@ pub struct EtcThresholds {
     pub max_range_deg: f64,
     /// Shortest life, hours.
     pub min_hours: f64,
-    /// Longest time that a track may be missed, hours.
+    /// Longest time that a track may be missed, hours; one step of the data is always bridged, up to 24 h.
     pub max_gap_hours: f64,
     /// Least distance between the ends of a track, degrees: what stays is a heat low or a mountain's.
     pub min_endpoint_deg: f64,
@@ -109,7 +109,7 @@ pub struct TdThresholds {
     pub max_range_deg: f64,
     /// Shortest life of the low, as a depression or stronger, hours. Own choice.
     pub min_hours: f64,
-    /// Longest time that a track may be missed, hours.
+    /// Longest time that a track may be missed, hours; one step of the data is always bridged, up to 24 h.
     pub max_gap_hours: f64,
     /// Half the side of the box, degrees of a great circle. Own choice: 5.5 degrees across, a little more than the
     /// five within which its pressure must rise.

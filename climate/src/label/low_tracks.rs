@@ -11,7 +11,7 @@ use squall_data::grid::{KM_PER_DEGREE, distance_km};
 pub(super) struct LowRules {
     /// Largest distance from one point to the next, degrees; in proportion where they are more than six hours apart.
     pub max_range_deg: f64,
-    /// Longest time between two points, hours.
+    /// Longest time between two points, hours; no shorter than a step of the data.
     pub max_gap_hours: f64,
     /// Shortest life, hours.
     pub min_hours: f64,
@@ -20,7 +20,7 @@ pub(super) struct LowRules {
 }
 
 /// Hours between two times for which the range is meant.
-const RANGE_HOURS: f64 = 6.0;
+pub(super) const RANGE_HOURS: f64 = 6.0;
 
 /// Joins lows to tracks, time by time.
 ///
@@ -225,10 +225,19 @@ mod tests {
 
     /// Six-hourly times.
     fn track(count: usize, lows: impl Fn(usize) -> Vec<LowCandidate>) -> LowTracks {
+        track_every(6, RULES, count, lows)
+    }
+
+    fn track_every(
+        hours: i64,
+        rules: LowRules,
+        count: usize,
+        lows: impl Fn(usize) -> Vec<LowCandidate>,
+    ) -> LowTracks {
         let start = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap();
-        let mut tracks = LowTracks::new(RULES, 7);
+        let mut tracks = LowTracks::new(rules, 7);
         for index in 0..count {
-            let time = start.add_seconds(index as i64 * 6 * 3600);
+            let time = start.add_seconds(index as i64 * hours * 3600);
             tracks.push(index, time, &lows(index));
         }
         tracks.end();
@@ -274,6 +283,30 @@ mod tests {
             vec![low(if k < 15 { 40.0 } else { 50.0 }, 4.0 * k as f64)]
         });
         assert_eq!(jump.settled.tracks(), 2);
+    }
+
+    /// The gap is given by the labeller, which knows the step; the reach follows from the time between two points.
+    #[test]
+    fn one_step_of_daily_data_is_bridged_and_two_are_not() {
+        let rules = LowRules {
+            max_gap_hours: 24.0,
+            ..RULES
+        };
+        let daily = |rules: LowRules, missing: Option<usize>| {
+            let lows = |k: usize| match Some(k) == missing {
+                true => vec![],
+                false => vec![low(50.0, 100.0 + 12.0 * k as f64)],
+            };
+            track_every(24, rules, 8, lows).settled.tracks()
+        };
+        assert_eq!(daily(RULES, None), 0, "shorter than a step");
+        assert_eq!(daily(rules, None), 1);
+        assert_eq!(daily(rules, Some(0)), 1);
+        assert_eq!(
+            daily(rules, Some(4)),
+            1,
+            "four days before it, three after it"
+        );
     }
 
     #[test]

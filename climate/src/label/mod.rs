@@ -49,6 +49,7 @@ use candidates::CycloneFields;
 pub(crate) use candidates::planes;
 use low_tracks::{LowRules, LowTracks};
 use ndarray::Array2;
+use squall_data::gaps::usual_step_hours;
 use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, Time, TrackedBox, Variable};
 use std::sync::Arc;
 
@@ -59,6 +60,10 @@ use std::sync::Arc;
 pub const FIRST_EXTRATROPICAL: u64 = 10_000_001;
 /// Number of the first track of a tropical depression; why, says [`FIRST_EXTRATROPICAL`].
 pub const FIRST_DEPRESSION: u64 = 20_000_001;
+
+/// The longest step of the data across which lows are followed whatever their gap is, hours: that of
+/// [`crate::track::TrackerOptions::max_step_hours`].
+const LONGEST_STEP_HOURS: f64 = 24.0;
 
 /// The variables that the labels need, in model order.
 pub fn required_channels() -> [Variable; 11] {
@@ -125,6 +130,8 @@ pub struct Labeller {
     depression: TdThresholds,
     /// What depressions are searched by.
     weak: TcThresholds,
+    /// The step of the data, hours, where it is known.
+    step_hours: Option<f64>,
 }
 
 impl Labeller {
@@ -165,7 +172,55 @@ impl Labeller {
             extratropical: extratropical.clone(),
             depression,
             weak,
+            step_hours: None,
         })
+    }
+
+    /// The same for a series of these times: one of their usual steps is bridged by the tracks of extratropical
+    /// cyclones and depressions even if it is longer than their gap, up to 24 h. Else nothing of daily data is joined.
+    ///
+    /// The step is that of the whole series and not the last one: beside a hole in 6-hourly data the gap is what counts.
+    #[must_use]
+    pub fn of_times(mut self, times: &[Time]) -> Self {
+        self.step_hours = usual_step_hours(times);
+        self
+    }
+
+    /// The classes that cannot be found at these times: they are too far apart for any track, and the series is so long
+    /// that nothing stands without one.
+    pub fn untrackable(&self, times: &[Time]) -> Vec<Class> {
+        let (low, weak) = (&self.extratropical, &self.depression);
+        let bridged = |gap_hours: f64| self.gap_hours(gap_hours).max(low_tracks::RANGE_HOURS);
+        let cyclone_hours = 24.0 * self.cyclone.min_storm_days;
+        let rules = [
+            (
+                Class::TropicalCyclone,
+                self.cyclone.max_step_hours,
+                cyclone_hours,
+            ),
+            (
+                Class::ExtratropicalCyclone,
+                bridged(low.max_gap_hours),
+                low.min_hours,
+            ),
+            (
+                Class::TropicalDepression,
+                bridged(weak.max_gap_hours),
+                weak.min_hours,
+            ),
+        ];
+        rules
+            .into_iter()
+            .filter(|(_, longest, least)| never_joined(times, *longest, *least))
+            .map(|(class, _, _)| class)
+            .collect()
+    }
+
+    /// A gap, or one step of the data where that is longer.
+    fn gap_hours(&self, gap_hours: f64) -> f64 {
+        self.step_hours
+            .filter(|step| *step <= LONGEST_STEP_HOURS + 1e-9)
+            .map_or(gap_hours, |step| gap_hours.max(step))
     }
 
     /// The cyclones' criteria in use on this grid.
@@ -229,7 +284,7 @@ impl Labeller {
             LowTracks::new(
                 LowRules {
                     max_range_deg: low.max_range_deg,
-                    max_gap_hours: low.max_gap_hours,
+                    max_gap_hours: self.gap_hours(low.max_gap_hours),
                     min_hours: low.min_hours,
                     min_endpoint_deg: low.min_endpoint_deg,
                 },
@@ -238,7 +293,7 @@ impl Labeller {
             LowTracks::new(
                 LowRules {
                     max_range_deg: weak.max_range_deg,
-                    max_gap_hours: weak.max_gap_hours,
+                    max_gap_hours: self.gap_hours(weak.max_gap_hours),
                     min_hours: weak.min_hours,
                     min_endpoint_deg: 0.0,
                 },
@@ -311,4 +366,13 @@ impl Labeller {
             found: snapshot.grid.describe(),
         })
     }
+}
+
+/// Whether no two points at these times can be on one track, by the longest time between two, in a series of which
+/// tracks of the least life are asked.
+pub(crate) fn never_joined(times: &[Time], longest_hours: f64, least_hours: f64) -> bool {
+    let span_hours =
+        (times.first().zip(times.last())).map_or(0.0, |(first, last)| last.hours_since(*first));
+    usual_step_hours(times).is_some_and(|step| step > longest_hours + 1e-9)
+        && span_hours >= least_hours
 }

@@ -1,7 +1,7 @@
 //! Labels by the rules of deepcam alone: all reading is one stream, and boxes come with them.
 
 use super::masks::{Masks, release};
-use super::{Label, LabelSummary, NOT_LABELLED, fingerprint};
+use super::{Label, LabelSummary, NOT_LABELLED, fingerprint, warn_of_steps};
 use crate::missing::Missing;
 use crate::plan::Plan;
 use crate::progress::Progress;
@@ -25,7 +25,8 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
         Some(thresholds) => thresholds,
         None => command.deepcam_thresholds()?,
     };
-    let labeller = Labeller::new(&thresholds, archive.grid().clone())?;
+    let labeller = Labeller::new(&thresholds, archive.grid().clone())?.of_times(archive.times());
+    warn_of_steps(archive.times(), &labeller.untrackable(archive.times()));
     let times = archive.times().len();
     let numbers = serde_json::to_string(&thresholds)?;
     let fingerprint = fingerprint(&archive, &numbers)?;

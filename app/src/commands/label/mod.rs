@@ -17,8 +17,8 @@ use clap::Args;
 use serde::Serialize;
 use squall_climate::detect::Method;
 use squall_climate::label::{ArThresholds, TcThresholds, Thresholds};
-use squall_data::gaps::Gaps;
-use squall_data::{Archive, DataError, Time};
+use squall_data::gaps::{Gaps, usual_step_hours};
+use squall_data::{Archive, Class, DataError, Time};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -213,6 +213,17 @@ impl Label {
     /// Labels by deepcam, writes everything and says what was found.
     pub fn label(&self) -> anyhow::Result<LabelSummary> {
         deepcam::label(self)
+    }
+}
+
+/// Says of which classes there will be no label, because the times are too far apart for their tracks.
+fn warn_of_steps(times: &[Time], untrackable: &[Class]) {
+    let names: Vec<&str> = untrackable.iter().map(|class| class.name()).collect();
+    if let (Some(hours), false) = (usual_step_hours(times), names.is_empty()) {
+        tracing::warn!(
+            "times are mostly {hours} h apart, too far for tracks: no {} will be found, which does not mean that there is none",
+            names.join(", no ")
+        );
     }
 }
 

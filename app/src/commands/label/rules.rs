@@ -1,6 +1,6 @@
 //! The methods that are asked for, and what they need: thresholds, channels, passes over the fields.
 
-use super::Label;
+use super::{Label, warn_of_steps};
 use crate::input;
 use crate::plan::Plan;
 use squall_climate::ClimateError;
@@ -8,7 +8,7 @@ use squall_climate::detect::bard::read_members;
 use squall_climate::detect::percentile::Moisture;
 use squall_climate::detect::{Detector, DetectorThresholds, Method, TransportSource, Wanted};
 use squall_climate::label::Pass;
-use squall_data::{Archive, DataError, Variable};
+use squall_data::{Archive, Class, DataError, Variable};
 
 /// Where a file of thresholds for other methods than deepcam alone has its keys.
 const TABLES: &str =
@@ -90,8 +90,12 @@ impl Rules {
         }
     }
 
-    /// Says what will be read and written.
+    /// Says what will be read and written, and what cannot be found.
     pub fn announce(&self, archive: &Archive) {
+        let mut detectors = self.detectors.iter();
+        if detectors.any(|detector| detector.is_without_tracks(archive.times())) {
+            warn_of_steps(archive.times(), &[Class::TropicalCyclone]);
+        }
         let times = archive.times().len();
         let (rows, columns) = archive.grid().shape();
         let plane = (rows * columns * 4) as u64;

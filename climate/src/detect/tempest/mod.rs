@@ -26,10 +26,10 @@ use crate::error::Result;
 use crate::events::{Region, Run};
 use crate::label::objects;
 use crate::label::patches::{Touch, patches, row_runs};
-use crate::label::{CycloneCandidate, LabelledSnapshot, planes};
+use crate::label::{CycloneCandidate, LabelledSnapshot, never_joined, planes};
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
-use squall_data::{Class, LatLonGrid, Variable};
+use squall_data::{Class, LatLonGrid, Time, Variable};
 use std::sync::Arc;
 
 /// Applies the recipes on one grid.
@@ -65,6 +65,12 @@ impl TempestDetector {
     /// The numbers in use on this grid.
     pub fn thresholds(&self) -> &TempestThresholds {
         &self.thresholds
+    }
+
+    /// Whether these times are too far apart for any track, and the series so long that no storm stands without one.
+    pub(super) fn never_joins(&self, times: &[Time]) -> bool {
+        let stitch = &self.thresholds.stitch;
+        never_joined(times, stitch.max_gap_hours, stitch.min_duration_hours)
     }
 
     /// An empty set of tracks.

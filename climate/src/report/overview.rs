@@ -309,8 +309,8 @@ fn countings(page: &Page<'_>) -> Vec<String> {
         let (tracked, single) = (with(true), with(false));
         (!tracked.is_empty() && !single.is_empty()).then(|| {
             format!(
-                "Numbers of {} are tracks of {} but objects at single times of {}: they cannot be compared. `squall events` follows the latter, too.",
-                format!("{}s", class_word(class)),
+                "Numbers of {}s are tracks of {} but objects at single times of {}: they cannot be compared. `squall events` follows the latter, too.",
+                class_word(class),
                 listed(&tracked),
                 listed(&single)
             )

@@ -57,6 +57,9 @@ pub fn write(
 pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Weights> {
     let bad = |reason: String| bad_file(path, reason);
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(|error| {
+        if path.extension().is_some_and(|end| end == "onnx") {
+            return bad("ONNX is for other programs, such as ONNX Runtime; what its inputs and outputs are stands in its metadata, and the model that it was made of can be read".into());
+        }
         bad(format!(
             "neither a PyTorch file (version 1.6 or later) nor a safetensors file ({error})"
         ))

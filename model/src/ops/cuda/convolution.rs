@@ -1,10 +1,11 @@
 //! Convolutions: cuDNN's, with longitude wrapped around them and what follows them in one pass.
 
 use super::channels::{Edges, pad, pad_backward, put_channels};
-use super::cudnn::{Direction, Ending, Problem, samples};
+use super::cudnn::{Direction, Ending, Problem, are_aligned, samples};
 use super::depthwise::geometry;
 use super::device::{Gpu, gpu};
 use super::elementwise::like;
+use super::graph::copy_into;
 use super::kernels::{Arg, CONVOLVE, FILTER, Grid, int};
 use super::norm::finish;
 use super::plain::gather;
@@ -82,9 +83,17 @@ fn filter(gpu: &Gpu, weights: &Weights, dtype: DType) -> Result<Tensor> {
     })
 }
 
-/// The bias on the GPU, if there is one.
+/// The bias on the GPU, if there is one, where every engine can read it: a parameter may begin anywhere among others.
 fn bias_as(gpu: &Gpu, weights: &Weights, dtype: DType) -> Result<Option<Tensor>> {
-    weights.bias_on_gpu(dtype, |bias| like(gpu, &bring_channels(gpu, bias)?, dtype))
+    weights.bias_on_gpu(dtype, |bias| {
+        let bias = like(gpu, &bring_channels(gpu, bias)?, dtype)?;
+        if are_aligned(&[gpu.address(&bias)?]) {
+            return Ok(bias);
+        }
+        let copy = gpu.empty(bias.dims(), dtype)?;
+        copy_into(&bias, &copy)?;
+        Ok(copy)
+    })
 }
 
 /// cuDNN's engines for a few channels use no matrix units, and zeros beside the channels do not change that (three
@@ -246,7 +255,9 @@ pub fn forward(
         gpu.convolve(&part, &x, &w, &y)?;
         let bias = bias_as(gpu, weights, DType::F32)?;
         if bias.is_some() || residual.is_some() || fuse.relu() {
-            finish(gpu, &y, bias.as_ref(), residual.as_ref(), fuse.relu())?;
+            // Where the channels end is told by the last extent.
+            let pixels = y.reshape(((), y_shape[3]))?;
+            finish(gpu, &pixels, bias.as_ref(), residual.as_ref(), fuse.relu())?;
         }
     }
     Ok(y)

@@ -10,7 +10,7 @@ use crate::error::Result;
 use candle_core::{DType, Tensor};
 use std::ops::Range;
 
-/// Pixels that matrix units sum at most: then they are off by less than rounding to bf16.
+/// Pixels that matrix units sum at most: then they are off by some three times what rounding to f16 takes.
 const MOST_PIXELS: usize = 1 << 19;
 
 /// Some rows of some samples: a part of the sums that the gradient of a kernel is.

@@ -19,8 +19,10 @@ use std::time::Duration;
 const TIMED: usize = 3;
 /// How many are where it guesses none.
 const TIMED_WITHOUT_GUESS: usize = 12;
-/// cuDNN's plain loop in every direction, which takes seconds for a large problem: only where nothing else runs.
+/// cuDNN's plain loop in every direction: fast for the smallest problems, seconds for a large one. It is run where
+/// nothing else runs, or where the best of the others takes no longer than [`SMALL`].
 const PLAIN_LOOP: i64 = 0;
+const SMALL: Duration = Duration::from_micros(200);
 /// What takes so much longer than the best so far, loading included, is not run again.
 const SLOW: Duration = Duration::from_millis(100);
 const MUCH_SLOWER: u32 = 4;
@@ -198,7 +200,7 @@ impl Cudnn {
         let is_loop = |plan: &Plan| plan.config.engine.number == PLAIN_LOOP;
         let (last, first): (Vec<Plan>, Vec<Plan>) = plans.into_iter().partition(is_loop);
         for plan in first.into_iter().chain(last) {
-            if is_loop(&plan) && best.is_some() {
+            if is_loop(&plan) && best.as_ref().is_some_and(|(least, _)| *least > SMALL) {
                 break;
             }
             let told = format!(

@@ -26,7 +26,7 @@ mod target;
 pub(super) use described::{A100, Described, H200};
 pub(super) use library::Direction;
 pub(super) use parts::samples;
-pub(super) use problem::{Ending, Problem};
+pub(super) use problem::{Ending, Problem, are_aligned};
 
 use super::algorithms::Algorithms;
 use super::device::Gpu;
@@ -253,6 +253,11 @@ impl Gpu {
         residual: Option<&Tensor>,
     ) -> Result<bool> {
         let tensors: Vec<&Tensor> = [x, w, to, bias].into_iter().chain(residual).collect();
+        let places = tensors.iter().map(|tensor| self.address(tensor));
+        // cuDNN 9.19 names the same engines for them whatever it is told of alignment: it does not look at that.
+        if !are_aligned(&places.collect::<Result<Vec<u64>>>()?) {
+            return Ok(false);
+        }
         self.by_cudnn(problem, &tensors)
     }
 

@@ -133,6 +133,11 @@ impl Alignment {
     }
 }
 
+/// Whether every engine can read at all these addresses.
+pub(in super::super) fn are_aligned(addresses: &[u64]) -> bool {
+    Alignment::of(addresses).0 == Alignment::FULL
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,6 +208,7 @@ mod tests {
             (&[], 16),
         ] {
             assert_eq!(Alignment::of(addresses).bytes(), bytes, "{addresses:?}");
+            assert_eq!(are_aligned(addresses), bytes == 16, "{addresses:?}");
         }
         assert_eq!(Alignment::of(&[256]).text(), "");
         assert_eq!(Alignment::of(&[4]).text(), " at 4");

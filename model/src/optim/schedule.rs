@@ -49,7 +49,7 @@ pub struct Schedule {
     pub t_max: Option<u64>,
     /// Exponent of poly. Default 0.9.
     pub power: f32,
-    /// Steps after the warm-up at which multistep and piecewise change.
+    /// Steps after the warm-up at which multistep and piecewise change, which need one at least.
     pub milestones: Vec<u64>,
     /// The share of `rate` from each milestone on, for piecewise.
     pub shares: Vec<f32>,
@@ -138,6 +138,10 @@ impl Schedule {
         if !self.milestones.windows(2).all(|pair| pair[0] < pair[1]) {
             let reason = format!("expected rising steps, found {:?}", self.milestones);
             return refuse("milestones", reason);
+        }
+        if self.milestones.is_empty() && matches!(self.decay, Decay::Multistep | Decay::Piecewise) {
+            let reason = "expected steps at which multistep and piecewise change, found none";
+            return refuse("milestones", reason.into());
         }
         let wanted = match self.decay {
             Decay::Piecewise => self.milestones.len(),
@@ -316,6 +320,13 @@ mod tests {
                 "milestones",
                 Schedule {
                     milestones: vec![5, 5],
+                    ..fine.clone()
+                },
+            ),
+            (
+                "milestones",
+                Schedule {
+                    decay: Decay::Multistep,
                     ..fine.clone()
                 },
             ),

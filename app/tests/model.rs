@@ -100,6 +100,11 @@ fn a_model_leaves_and_comes_back_the_same() {
     );
     assert!(!bad.exists());
     refuses(
+        &["model", "show", path(&onnx)],
+        3,
+        &["m.onnx", "ONNX Runtime", "hint:", "safetensors"],
+    );
+    refuses(
         &["model", "export", path(&model), "--out", "m.pt"],
         2,
         &["neither .safetensors nor .onnx", "hint:"],

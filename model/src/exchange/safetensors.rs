@@ -57,12 +57,14 @@ pub fn write(
 pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Weights> {
     let bad = |reason: String| bad_file(path, reason);
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(|error| {
-        if path.extension().is_some_and(|end| end == "onnx") {
-            return bad("ONNX is for other programs, such as ONNX Runtime; what its inputs and outputs are stands in its metadata, and the model that it was made of can be read".into());
-        }
-        bad(format!(
-            "neither a PyTorch file (version 1.6 or later) nor a safetensors file ({error})"
-        ))
+        bad(match is_onnx(path, bytes) {
+            true => "an ONNX file, which is for ONNX Runtime and not read back: what model it is lies in its metadata, under names that begin with \
+                     `squall.`"
+                .into(),
+            false => format!(
+                "neither a PyTorch file (version 1.6 or later) nor a safetensors file ({error})"
+            ),
+        })
     })?;
     let metadata = header.metadata().clone().unwrap_or_default();
     let facts = metadata.get(FACTS).or_else(|| metadata.get("squall"));
@@ -87,6 +89,13 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Weights> {
         facts,
         notes: Vec::new(),
     })
+}
+
+/// Whether it is called an ONNX file, or begins as one: the version of the format (field 1, a number), then the name of
+/// the program that wrote it (field 2, a text).
+fn is_onnx(path: &Path, bytes: &[u8]) -> bool {
+    let called = (path.extension()).is_some_and(|end| end.eq_ignore_ascii_case("onnx"));
+    called || matches!(bytes, [0x08, _, 0x12, ..])
 }
 
 /// Little-endian numbers as f32; `None` for a type that weights never have.

@@ -9,7 +9,7 @@ use squall_model::exchange::Weights;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Say what a model file, exported safetensors or a PyTorch file holds.
+/// Say what a model file, a safetensors file or a PyTorch file holds.
 #[derive(Debug, Args)]
 pub struct Show {
     /// A model file, or weights of another program.

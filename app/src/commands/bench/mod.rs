@@ -54,8 +54,11 @@ enum Part {
     /// Read one time of a netCDF file.
     Read(fields::FieldOptions),
     /// A training step of a network.
+    // Of `all`, --grid is that of the fields.
+    #[command(mut_arg("size", |size| size.visible_alias("grid")))]
     Step(NetworkOptions),
     /// Inference of a network.
+    #[command(mut_arg("size", |size| size.visible_alias("grid")))]
     Infer(NetworkOptions),
     /// A step of every optimiser.
     Optimizer,

@@ -14,7 +14,7 @@ pub struct ParityOptions {
     #[arg(long, value_delimiter = ',')]
     network: Vec<NetworkName>,
     /// Latitudes x longitudes of a network's input; plain loops take minutes for these, hours for real fields.
-    #[arg(long, default_value = "24x36", value_parser = grid)]
+    #[arg(long, visible_alias = "grid", default_value = "24x36", value_parser = grid)]
     size: (usize, usize),
     /// What judges.
     #[arg(long, value_enum, default_value = "plain")]

@@ -85,6 +85,10 @@ pub fn leave(error: &clap::Error) -> ! {
 const OF_A_LAUNCHER: &str = "wait for the other process, or choose another output with --out; simulate, label, stage without --local, \
      compare and report work in one process: of several that a launcher starts each needs its own --out";
 
+/// Where samples come from.
+const A_STORE: &str =
+    "`squall stage FIELDS --labels MASKS --out STORE` makes a sample store: give its folder";
+
 /// Exit code and hint of the first cause that is one of ours.
 pub fn classify(error: &anyhow::Error) -> (u8, Option<String>) {
     for cause in error.chain() {
@@ -175,6 +179,7 @@ fn of_data(error: &DataError) -> Verdict {
             INPUT,
             Some("give a file, a folder, a glob in quotes, or a text file that lists paths"),
         ),
+        DataError::NoStore { .. } => (INPUT, Some(A_STORE)),
         // The name by which readers of masks say what they looked for.
         DataError::MissingVariable { variable, .. } if variable == "LABELS" => (
             INPUT,
@@ -269,7 +274,9 @@ fn of_jobs(error: &JobError) -> Verdict {
         JobError::GaveUp(inner) => of_jobs(inner),
         JobError::Recipe { .. } => (
             USAGE,
-            Some("`squall train --help` names the recipes that come with Squall, to start from"),
+            Some(
+                "docs/recipe.md has every key; `squall train --help` names the recipes that come with Squall, to start from",
+            ),
         ),
         JobError::Machine { .. } => (
             USAGE,
@@ -393,6 +400,20 @@ mod tests {
         assert!(hint("LABELS").contains("ar_binary_tag"));
         assert!(!hint("LABELS").contains("recipe"));
         assert!(hint("TMQ").contains("recipe"));
+    }
+
+    #[test]
+    fn who_gives_no_store_hears_how_one_is_made() {
+        for unfinished in [false, true] {
+            let error = DataError::NoStore {
+                folder: "fields".into(),
+                unfinished,
+            };
+            assert!(error.to_string().contains("`fields` is no sample store"));
+            let (code, hint) = classify(&error.into());
+            assert_eq!(code, INPUT);
+            assert!(hint.is_some_and(|hint| hint.contains("squall stage")));
+        }
     }
 
     #[test]

@@ -199,6 +199,13 @@ fn recipes_with_mistakes() {
         2,
         &["no-such.toml"],
     );
+    refuses(
+        &[
+            "train", "--recipe", "small", "--data", "no-store", "--out", "run",
+        ],
+        3,
+        &["no-store", "hint:", "squall stage"],
+    );
     refuses(&["summary", "resnet"], 2, &["deeplabv3plus"]);
 }
 

@@ -36,6 +36,14 @@ pub enum DataError {
         /// What was looked for.
         reason: String,
     },
+    /// A sample store is needed, and the path is none.
+    #[error("`{}` is no sample store: {}", folder.display(), match unfinished { true => "it has shards but no store.json, so staging has not finished; run it again to continue", false => "it has no store.json" })]
+    NoStore {
+        /// The path as given.
+        folder: PathBuf,
+        /// Whether there are parts of one.
+        unfinished: bool,
+    },
     /// A variable is needed but not in the file.
     #[error("variable `{variable}` is missing from `{}` (found: {})", path.display(), found.join(", "))]
     MissingVariable {
@@ -135,6 +143,7 @@ impl DataError {
             | Self::Damaged { path, .. }
             | Self::BadBox { path, .. } => Some(path),
             Self::NoInput { .. }
+            | Self::NoStore { .. }
             | Self::Grid(_)
             | Self::Time(_)
             | Self::Elsewhere(_)

@@ -188,7 +188,10 @@ fn a_killed_writer_loses_only_its_unfinished_shard() {
     assert_eq!(unfinished(), 1);
     assert!(matches!(
         Store::open(killed.path()),
-        Err(DataError::NoInput { .. })
+        Err(DataError::NoStore {
+            unfinished: false,
+            ..
+        })
     ));
     let mut writer = StoreWriter::create(killed.path(), meta(Encoding::F32)).unwrap();
     assert_eq!(unfinished(), 0);

@@ -82,16 +82,9 @@ pub fn read(folder: &Path) -> Result<(IndexFile, StoreMeta, Vec<usize>)> {
         reason,
     };
     if !path.exists() {
-        let unfinished = folder.join(shard_name(0)).exists();
-        return Err(DataError::NoInput {
-            input: folder.display().to_string(),
-            reason: if unfinished {
-                format!(
-                    "it has shards but no {INDEX_FILE}: staging has not finished; run it again to continue"
-                )
-            } else {
-                format!("expected a sample store with {INDEX_FILE}")
-            },
+        return Err(DataError::NoStore {
+            folder: folder.to_path_buf(),
+            unfinished: folder.join(shard_name(0)).exists(),
         });
     }
     let text = std::fs::read(&path).map_err(DataError::io("read", &path))?;

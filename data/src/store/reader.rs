@@ -63,7 +63,7 @@ impl Store {
     /// Opens a finished store and compares version and sizes. Checksums are compared on reading ([`Checking`]).
     ///
     /// # Errors
-    /// [`DataError::NoInput`] if the folder holds no finished store; [`DataError::Mismatch`] for another version;
+    /// [`DataError::NoStore`] if the folder holds no finished store; [`DataError::Mismatch`] for another version;
     /// [`DataError::Damaged`] for an index that contradicts itself or a truncated or missing shard.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref().to_path_buf();

@@ -61,7 +61,7 @@ pub struct Recipe {
     pub optimiser: OptimizerConfig,
     /// Learning rate over the run. Default a cosine from 1e-3 to 0.
     pub schedule: Schedule,
-    /// Which network. Its `channels_in` is set from `data.channels`, whatever stands there; `classes` are those of the task.
+    /// Which network. Its `channels_in` and `classes` follow from the data and the task: other numbers are refused.
     pub network: NetworkConfig,
 }
 
@@ -294,7 +294,7 @@ impl Recipe {
         Ok(recipe)
     }
 
-    /// The whole recipe, every key with its value.
+    /// The whole recipe: every key with its value, but for those that have neither a value nor a default.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("numbers, words and lists always fit into TOML")
     }
@@ -307,6 +307,18 @@ impl Recipe {
                 .collect(),
             Err(_) => self.to_toml(),
         }
+    }
+
+    /// The same with as many channels of its network's input as the data have.
+    ///
+    /// # Errors
+    /// [`JobError::Recipe`] if it asks for another number.
+    pub(crate) fn with_channels(&self, channels: usize) -> Result<Self> {
+        let bad = |reason| JobError::Recipe { path: None, reason };
+        self.check_channels_in(channels).map_err(bad)?;
+        let mut recipe = self.clone();
+        recipe.network.channels_in = channels;
+        Ok(recipe)
     }
 
     /// The clips that its network learns from; none of a network that sees single fields.
@@ -342,11 +354,15 @@ impl Recipe {
             let usual = Distributed::default();
             recipe.distributed.stall_seconds = usual.stall_seconds;
             recipe.distributed.check_every_steps = usual.check_every_steps;
+            // It follows from the data, which are compared by their hash.
+            recipe.network.channels_in = NetworkConfig::of(recipe.network.name).channels_in;
             flat(&toml::Table::try_from(&recipe).unwrap_or_default())
         };
         let (new, old) = (neutral(self), neutral(other));
         let keys: std::collections::BTreeSet<&String> = new.keys().chain(old.keys()).collect();
-        let text = |value: Option<&String>| value.map_or("nothing".to_string(), String::clone);
+        let text = |value: Option<&toml::Value>| {
+            value.map_or("nothing".to_string(), |value| short(value).to_string())
+        };
         keys.into_iter()
             .filter(|key| new.get(*key) != old.get(*key))
             .map(|key| {
@@ -360,8 +376,8 @@ impl Recipe {
     }
 }
 
-/// `a.b.c` to the text of its value.
-fn flat(table: &toml::Table) -> std::collections::BTreeMap<String, String> {
+/// `a.b.c` to its value.
+fn flat(table: &toml::Table) -> std::collections::BTreeMap<String, toml::Value> {
     let mut all = std::collections::BTreeMap::new();
     for (key, value) in table {
         match value {
@@ -369,10 +385,22 @@ fn flat(table: &toml::Table) -> std::collections::BTreeMap<String, String> {
                 let inner = flat(inner).into_iter();
                 all.extend(inner.map(|(rest, value)| (format!("{key}.{rest}"), value)));
             }
-            value => drop(all.insert(key.clone(), value.to_string())),
+            value => drop(all.insert(key.clone(), value.clone())),
         }
     }
     all
+}
+
+/// A value as a person writes it: what was f32 has no more digits than that needs.
+fn short(value: &toml::Value) -> toml::Value {
+    match value {
+        toml::Value::Float(wide) if f64::from(*wide as f32) == *wide => {
+            let digits = (*wide as f32).to_string();
+            toml::Value::Float(digits.parse().unwrap_or(*wide))
+        }
+        toml::Value::Array(values) => toml::Value::Array(values.iter().map(short).collect()),
+        value => value.clone(),
+    }
 }
 
 /// A length of training that is given as an override stands in place of the recipe's own in the other unit.

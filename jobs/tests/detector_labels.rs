@@ -145,7 +145,11 @@ fn masks_are_learnt_and_judged_where_there_are_any() {
         &[Known::BoxOnly; 6],
         &[Known::BoxOnly],
     );
-    refused(&segment, &without, &["no labelled pixel"]);
+    refused(
+        &segment,
+        &without,
+        &["no training sample of the store has a mask", "`detect`"],
+    );
     let given = [&changes[..], &["loss.class_weights=[1, 1, 1]"]].concat();
     refused(
         &common::recipe(&given),

@@ -275,6 +275,14 @@ fn another_recipe_or_other_data_do_not_continue_a_run() {
         error.to_string().contains("trained on data with hash"),
         "{error}"
     );
+    let wrong = recipe(&["network.channels_in=5"]);
+    let error = run(&wrong, &one, &folder.path().join("new")).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("`network.channels_in`: expected 3"),
+        "{error}"
+    );
     let wrong = recipe(&["data.channels=['TMQ', 'TS']"]);
     let error = run(&wrong, &one, &folder.path().join("new")).unwrap_err();
     assert!(
@@ -413,4 +421,5 @@ fn the_model_file_holds_the_contract() {
     assert_eq!(contract.score, report.best.map(|best| best.scores.score()));
     let recipe = Recipe::parse(&contract.recipe, &[]).unwrap();
     assert_eq!(recipe.name, "tiny");
+    assert_eq!(recipe.network.channels_in, common::CHANNELS.len());
 }

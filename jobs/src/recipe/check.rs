@@ -4,7 +4,7 @@ use super::{Recipe, Task};
 use crate::error::{JobError, Result};
 use squall_data::{BoxClass, Class};
 use squall_model::optim::LossScale;
-use squall_model::{KernelRounding, ModelError, Precision};
+use squall_model::{KernelRounding, ModelError, NetworkConfig, Precision};
 
 /// Nothing, or the key, what was expected and what was found.
 type Checked = std::result::Result<(), String>;
@@ -107,6 +107,20 @@ impl Recipe {
         once.dedup();
         if channels.is_empty() || once.len() != channels.len() {
             return Err("`data.channels`: expected one or more, each once".into());
+        }
+        self.check_channels_in(channels.len())
+    }
+
+    /// Refuses another number of channels than the data have. The network's default is no request: recipes that leave
+    /// the key out have it.
+    pub(super) fn check_channels_in(&self, channels: usize) -> Checked {
+        let found = self.network.channels_in;
+        let default = NetworkConfig::of(self.network.name).channels_in;
+        if ![channels, default].contains(&found) {
+            return Err(format!(
+                "`network.channels_in`: expected {channels}, the channels of the data, found {found}; leave it out, and choose channels with \
+                 `data.channels`"
+            ));
         }
         Ok(())
     }

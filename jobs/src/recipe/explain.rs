@@ -30,7 +30,49 @@ pub(super) fn explain_without_line(error: &toml::de::Error) -> String {
             return format!("{what} `{found}`{hint} (known: {})", known.join(", "));
         }
     }
-    message.to_string()
+    of_type(message).unwrap_or_else(|| message.to_string())
+}
+
+/// A value of another type than a key's, in words of TOML and not of Rust.
+fn of_type(message: &str) -> Option<String> {
+    let kinds = ["invalid type: ", "invalid value: "];
+    let rest = kinds
+        .into_iter()
+        .find_map(|kind| message.strip_prefix(kind))?;
+    let (found, expected) = rest.rsplit_once(", expected ")?;
+    Some(format!(
+        "expected {}, found {}",
+        expected_in_words(expected),
+        found_in_words(found)
+    ))
+}
+
+/// What a key takes.
+fn expected_in_words(expected: &str) -> &str {
+    match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a boolean" => "true or false",
+        "a string" | "path string" => "a text in quotes",
+        "a sequence" => "a list",
+        "a tuple of size 2" => "a list of 2",
+        "a map" => "a table",
+        _ if expected.starts_with("struct ") || expected.contains(" tagged enum ") => "a table",
+        _ => expected,
+    }
+}
+
+/// What stands there, without the name of its type.
+fn found_in_words(found: &str) -> &str {
+    match found {
+        "sequence" => "a list",
+        "map" => "a table",
+        _ => ["integer ", "floating point ", "boolean ", "string "]
+            .into_iter()
+            .find_map(|kind| found.strip_prefix(kind))
+            .map_or(found, |value| value.trim_matches('`')),
+    }
 }
 
 /// The word that takes the fewest changes, if those are few for its length.
@@ -60,6 +102,31 @@ fn edits(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_are_told_in_words_of_a_recipe() {
+        for (message, expected) in [
+            (
+                "invalid type: string \"two, expected x\", expected usize",
+                "expected a whole number of 0 or more, found \"two, expected x\"",
+            ),
+            (
+                "invalid type: floating point `2.5`, expected u64",
+                "expected a whole number of 0 or more, found 2.5",
+            ),
+            (
+                "invalid type: boolean `true`, expected struct Augmentation",
+                "expected a table, found true",
+            ),
+            (
+                "invalid type: map, expected a sequence",
+                "expected a list, found a table",
+            ),
+        ] {
+            assert_eq!(of_type(message).as_deref(), Some(expected));
+        }
+        assert_eq!(of_type("extra `=`, expected nothing"), None);
+    }
 
     #[test]
     fn distances_by_hand() {

@@ -206,3 +206,109 @@ fn a_word_for_the_precision_may_be_set_like_its_section() {
         );
     }
 }
+
+/// The keys that are known where `zzz` is none; nothing where that is no section.
+fn known_beside_zzz(changes: &[&str]) -> Option<Vec<String>> {
+    let changes: Vec<String> = changes.iter().map(|change| change.to_string()).collect();
+    let said = Recipe::parse("", &changes).err()?.to_string();
+    let (_, rest) = said.split_once("unknown key `zzz`")?;
+    let (_, known) = rest.split_once("(known: ")?;
+    let (known, _) = known.split_once(')')?;
+    Some(known.split(", ").map(str::to_string).collect())
+}
+
+/// Every key under a section, which is empty or ends with a dot.
+fn keys_under(section: &str) -> Vec<String> {
+    let change = format!("{section}zzz=1");
+    let known = known_beside_zzz(&[change.as_str()]).unwrap_or_default();
+    let keys = known.iter().flat_map(|key| {
+        let key = format!("{section}{key}");
+        let inner = keys_under(&format!("{key}."));
+        if inner.is_empty() { vec![key] } else { inner }
+    });
+    keys.collect()
+}
+
+#[test]
+fn every_key_has_its_line_in_the_docs() {
+    use std::collections::BTreeSet;
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/recipe.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let rows = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let rows: BTreeSet<String> = rows.map(str::to_string).collect();
+    let mut keys: BTreeSet<String> = keys_under("").into_iter().collect();
+    // What stands beside a kind depends on the kind.
+    let scale = "precision.loss_scale";
+    assert!(keys.remove(scale), "{keys:?}");
+    keys.insert(format!("{scale}.kind"));
+    for kind in ["static", "dynamic"] {
+        let kind = format!("{scale}.kind={kind}");
+        let own = known_beside_zzz(&[kind.as_str(), "precision.loss_scale.zzz=1"]).unwrap();
+        keys.extend(own.iter().map(|key| format!("{scale}.{key}")));
+    }
+    for section in [
+        "network.width",
+        "data.augmentation.roll",
+        "loss.focal.gamma",
+    ] {
+        assert!(keys.contains(section), "{section} is not in {keys:?}");
+    }
+    let lacking: Vec<&String> = keys.difference(&rows).collect();
+    assert!(lacking.is_empty(), "not in docs/recipe.md: {lacking:?}");
+    let unknown: Vec<&String> = rows.difference(&keys).collect();
+    assert!(unknown.is_empty(), "docs/recipe.md has {unknown:?}");
+}
+
+#[test]
+fn values_of_another_type_are_told_in_words() {
+    for (change, words) in [
+        (
+            "training.batch=many",
+            "expected a whole number of 0 or more, found \"many\"",
+        ),
+        ("data.augmentation=true", "expected a table, found true"),
+        ("data.channels=3", "expected a list, found 3"),
+    ] {
+        let said = error("", &[change]);
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn channels_follow_from_the_data() {
+    let two = "[data]\nchannels = ['TMQ', 'PSL']\n";
+    let said = error(two, &["network.channels_in=3"]);
+    assert!(
+        said.contains("`network.channels_in`: expected 2, the channels of the data, found 3"),
+        "{said}"
+    );
+    assert!(Recipe::parse(two, &["network.channels_in=2".into()]).is_ok());
+    // Whether it is right the store decides.
+    let three = Recipe::parse("", &["network.channels_in=3".into()]).unwrap();
+    assert!(three.with_channels(4).is_err());
+    let left_out = Recipe::default();
+    let fitted = left_out.with_channels(4).unwrap();
+    assert_eq!(fitted.network.channels_in, 4);
+    // Runs from before it was noted go on.
+    assert!(fitted.changes_of_result(&left_out).is_empty());
+}
+
+#[test]
+fn a_schedule_by_milestones_needs_some() {
+    let said = error("", &["schedule.decay=multistep"]);
+    assert!(
+        said.contains("[schedule]") && said.contains("`milestones`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn changes_are_told_as_they_were_written() {
+    let of = |decay: &str| Recipe::parse("", &[format!("optimiser.weight_decay={decay}")]).unwrap();
+    assert_eq!(
+        of("0.01").changes_of_result(&of("0.1")),
+        ["`optimiser.weight_decay` was 0.1, is 0.01"]
+    );
+}

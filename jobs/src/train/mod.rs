@@ -30,6 +30,7 @@ mod trace;
 
 pub use groups::StalenessSummary;
 pub use plan::TrainPlan;
+use prepare::channels;
 pub use prepare::steps_alone;
 pub use progress::{Best, Outcome, TrainEvent, TrainReport};
 pub use team::{OnStall, Team};
@@ -85,14 +86,17 @@ pub fn train_together(
     team: &mut Team,
 ) -> Result<TrainReport> {
     team.limit_waits(recipe.distributed.longest_wait());
-    let opened = recipe.check().and_then(|()| {
+    let fitted =
+        (recipe.check()).and_then(|()| recipe.with_channels(channels(recipe, store).len()));
+    let opened = fitted.and_then(|recipe| {
         let run_dir = team.is_first().then(|| RunDir::open(folder)).transpose()?;
         run_dir
             .iter()
-            .try_for_each(|run_dir| run_dir.settle_recipe(recipe))?;
-        Ok(run_dir)
+            .try_for_each(|run_dir| run_dir.settle_recipe(&recipe))?;
+        Ok((run_dir, recipe))
     });
-    let run_dir = team.all_or_none(opened)?;
+    let (run_dir, recipe) = team.all_or_none(opened)?;
+    let recipe = &recipe;
     let store = &team.all_or_none(self_training::relabelled(recipe, store))?;
     if team.size() > 1
         && let Some(groups) = recipe.distributed.groups

@@ -202,6 +202,9 @@ impl Parts {
         let config = samples::shuffled(share.shuffle_seed, share.place, local_batch);
         let (samples, labelled) = teaching(recipe, store, share.ids, config)?;
         let total_steps = recipe.training.total_steps(samples.steps_per_epoch());
+        if place.rank == 0 {
+            tell_long_warmup(recipe.schedule.warmup_steps, total_steps);
+        }
         let criterion = recipe.loss.criterion(class_weights.clone());
         let goal = Goal::of(recipe, criterion, labelled);
         let learner = Learner::new(recipe, &network, goal.clone(), total_steps, place.ranks)?;
@@ -292,6 +295,9 @@ fn class_weights_of(recipe: &Recipe, store: &Store) -> Result<Vec<f32>> {
     if boxes_alone && store.masked_ids(Split::Train).is_empty() {
         return Ok(vec![1.0; Class::ALL.len()]);
     }
+    if store.masked_ids(Split::Train).is_empty() {
+        return Err(samples::without_masks());
+    }
     Ok(store.class_weights(recipe.loss.weighting)?)
 }
 
@@ -314,6 +320,19 @@ fn tell_missing_classes(store: &Store) {
             let name = class.name().replace('_', " ");
             tracing::warn!("no {samples} sample has a pixel of {name}: {so}");
         }
+    }
+}
+
+/// Says where a run ends before its learning rate is what the recipe has.
+fn tell_long_warmup(warmup: u64, steps: u64) {
+    if warmup > 0 && warmup >= steps {
+        let reached = match warmup == steps {
+            true => "reached in the last step alone",
+            false => "never reached",
+        };
+        tracing::warn!(
+            "`schedule.warmup_steps` is {warmup} and the run has {steps} steps: `schedule.rate` is {reached}"
+        );
     }
 }
 
@@ -369,13 +388,15 @@ fn labelled_for_validation(store: &Store, asked: &Asked, rank: usize) -> usize {
     labelled.len()
 }
 
+/// Channels of the batches.
+pub(super) fn channels<'a>(recipe: &'a Recipe, store: &'a Store) -> &'a [Variable] {
+    let chosen = recipe.data.channels.as_deref();
+    chosen.unwrap_or_else(|| store.channels())
+}
+
 /// Channels of the batches and their normalisation.
 fn inputs(recipe: &Recipe, store: &Store) -> Result<(Vec<Variable>, Normalisation)> {
-    let channels = recipe
-        .data
-        .channels
-        .clone()
-        .unwrap_or_else(|| store.channels().to_vec());
+    let channels = channels(recipe, store).to_vec();
     let all = store.normalisation(recipe.data.normalisation)?;
     let normalisation = all.select(&channels).map_err(|error| JobError::Recipe {
         path: None,

@@ -41,9 +41,7 @@ impl Samples {
     ) -> Result<Self> {
         ids.retain(|&id| store.samples()[id].has_mask());
         if ids.is_empty() {
-            return Err(refused(
-                "`task = \"segment\"`: no training sample of the store has a mask: stage it with --labels".into(),
-            ));
+            return Err(without_masks());
         }
         let main = Sampler::new(ids, config)?;
         Ok(Self {
@@ -220,6 +218,15 @@ fn no_box(recipe: &Recipe, used: usize, labelled: usize) -> JobError {
 
 fn refused(reason: String) -> JobError {
     JobError::Recipe { path: None, reason }
+}
+
+/// The error of a recipe for masks where there are none to learn from.
+pub(super) fn without_masks() -> JobError {
+    refused(
+        "no training sample of the store has a mask, and this recipe learns masks: stage it with --labels, or, where the store has boxes, \
+         take a recipe that detects, such as `detect`"
+            .into(),
+    )
 }
 
 /// The samples of every clip of these samples.

@@ -16,7 +16,8 @@ use std::sync::Arc;
 #[derive(Debug, Args)]
 pub struct Train {
     /// A recipe file, or the name of one that comes with Squall: small, full, deeplabv3plus-published, deepcam,
-    /// tiramisu, cgnet, detect, detect-dense, detect-over-time, detect-published, masks-and-boxes.
+    /// tiramisu, cgnet, detect, detect-dense, detect-over-time, detect-published, masks-and-boxes. docs/recipe.md has
+    /// every key of one.
     #[arg(long, value_name = "R.toml")]
     pub recipe: PathBuf,
     /// A sample store of `squall stage`; {node} in it becomes the node's number, as for `squall stage --local`.
@@ -25,7 +26,7 @@ pub struct Train {
     /// Folder of the run: best.safetensors, last.safetensors, metrics.jsonl, TensorBoard events.
     #[arg(long, value_name = "RUN")]
     pub out: PathBuf,
-    /// Change a key of the recipe, such as training.batch=2; may be given again.
+    /// Change a key of the recipe, such as training.batch=2; may be given again. docs/recipe.md has every key.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub overrides: Vec<String>,
     #[command(flatten)]

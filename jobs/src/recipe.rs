@@ -284,6 +284,7 @@ impl Recipe {
                 set(&mut table, change).map_err(&bad)?;
             }
             drop_other_length(&mut table, overrides);
+            drop_noted_channels(&mut table, overrides);
             let changed = toml::to_string(&table).map_err(|error| bad(error.to_string()))?;
             toml::from_str(&changed).map_err(|error| {
                 let reason = explain::explain_without_line(&error);
@@ -403,13 +404,26 @@ fn short(value: &toml::Value) -> toml::Value {
     }
 }
 
+/// Whether a key is among the overrides.
+fn is_given(overrides: &[String], key: &str) -> bool {
+    let key_of = |change: &String| Some(change.split_once('=')?.0.trim() == key);
+    overrides.iter().filter_map(key_of).any(|is| is)
+}
+
+/// The number of channels that a run's recipe.toml notes is that of its own channels, not of others that are given as an
+/// override.
+fn drop_noted_channels(table: &mut toml::Table, overrides: &[String]) {
+    if is_given(overrides, "data.channels")
+        && !is_given(overrides, "network.channels_in")
+        && let Some(toml::Value::Table(network)) = table.get_mut("network")
+    {
+        network.remove("channels_in");
+    }
+}
+
 /// A length of training that is given as an override stands in place of the recipe's own in the other unit.
 fn drop_other_length(table: &mut toml::Table, overrides: &[String]) {
-    let is_given = |key: &str| {
-        let key_of = |change: &String| Some(change.split_once('=')?.0.trim() == key);
-        overrides.iter().filter_map(key_of).any(|is| is)
-    };
-    let given = ["training.epochs", "training.steps"].map(is_given);
+    let given = ["training.epochs", "training.steps"].map(|key| is_given(overrides, key));
     let Some(training) = table
         .get_mut("training")
         .and_then(toml::Value::as_table_mut)

@@ -291,6 +291,8 @@ fn channels_follow_from_the_data() {
     let left_out = Recipe::default();
     let fitted = left_out.with_channels(4).unwrap();
     assert_eq!(fitted.network.channels_in, 4);
+    let noted = Recipe::parse(&fitted.to_toml(), &["data.channels=['PSL']".into()]).unwrap();
+    assert_eq!(noted.network, left_out.network);
     // Runs from before it was noted go on.
     assert!(fitted.changes_of_result(&left_out).is_empty());
 }

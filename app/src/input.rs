@@ -134,46 +134,104 @@ pub fn bad_files(skip_bad: bool) -> BadFiles {
     }
 }
 
-/// Refuses input that lacks channels, naming all of them at once.
-pub fn require(archive: &Archive, needed: &[Variable], purpose: &str) -> anyhow::Result<()> {
-    let missing: Vec<&str> = needed
-        .iter()
-        .filter(|v| !archive.available().contains(v))
-        .map(|v| v.name())
+/// Refuses input that lacks channels, naming all of them at once and the first time that is without.
+///
+/// Where incomplete times may be left out (`--skip-bad`), only a channel that no time has is lacking.
+pub fn require(
+    archive: &Archive,
+    needed: &[Variable],
+    purpose: &str,
+    skip_bad: bool,
+) -> anyhow::Result<()> {
+    let all = archive.times().len();
+    let enough = if skip_bad { 1 } else { all };
+    let with = |v: &Variable| archive.times_with(*v);
+    let missing: Vec<Variable> = (needed.iter().copied())
+        .filter(|v| with(v) < enough)
         .collect();
-    if missing.is_empty() {
+    let Some((index, _)) = archive.first_without(&missing) else {
         return Ok(());
-    }
-    let found: Vec<&str> = archive.available().iter().map(|v| v.name()).collect();
-    let (path, _) = archive.source_of(0);
+    };
+    let files: Vec<String> = (archive.files_at(index))
+        .map(|path| format!("`{}`", path.display()))
+        .collect();
+    let (verb, files) = match files.len() {
+        1 => ("has", files.concat()),
+        _ => ("have", files.join(" and ")),
+    };
+    let at_times = missing.iter().any(|v| with(v) > 0);
+    let when = match at_times {
+        true => format!(
+            "not every time has: {files}, of {}, {verb} it not",
+            archive.times()[index]
+        ),
+        false => format!("{files} {verb} not"),
+    };
     Err(Advice {
         message: format!(
-            "{purpose} needs {}, which `{}` does not have at every time (found: {})",
-            missing.join(", "),
-            path.display(),
-            found.join(", ")
+            "{purpose} needs {}, which {when} (found at every time: {})",
+            names(&missing),
+            names(archive.available())
         ),
-        hint: "`squall inspect` lists every variable and what it serves as".into(),
+        hint: match at_times {
+            true => {
+                "`squall inspect` lists what each make of file has; --skip-bad leaves out times that are incomplete"
+            }
+            false => "`squall inspect` lists every variable and what it serves as",
+        }
+        .into(),
         code: crate::failure::INPUT,
     }
     .into())
 }
 
-/// The channels of a list of names, or of what an archive has.
-pub fn channels(names: &[String], archive: &Archive) -> anyhow::Result<Vec<Variable>> {
-    if names.is_empty() {
-        return Ok(archive.available().to_vec());
+/// Names of channels in a sentence.
+fn names(channels: &[Variable]) -> String {
+    let names: Vec<&str> = channels.iter().map(|v| v.name()).collect();
+    match names.is_empty() {
+        true => "none".into(),
+        false => names.join(", "),
     }
+}
+
+/// The channels of a list of names, or of what an archive has.
+///
+/// Without names those that every time has; where incomplete times may be left out, those that most times have. What is
+/// left out although some times have it is warned of.
+pub fn channels(
+    asked: &[String],
+    archive: &Archive,
+    skip_bad: bool,
+) -> anyhow::Result<Vec<Variable>> {
     let known = |name: &String| {
         Variable::from_name(&name.to_ascii_uppercase()).ok_or_else(|| {
-            let all: Vec<&str> = Variable::CHANNELS.iter().map(|v| v.name()).collect();
             Advice::usage(
                 format!("`{name}` is no channel"),
-                format!("the channels are {}", all.join(", ")),
+                format!("the channels are {}", names(&Variable::CHANNELS)),
             )
         })
     };
-    names.iter().map(known).collect()
+    if !asked.is_empty() {
+        return asked.iter().map(known).collect();
+    }
+    let all = archive.times().len();
+    let (mut kept, mut left_out) = (Vec::new(), Vec::new());
+    for variable in Variable::CHANNELS {
+        match archive.times_with(variable) {
+            0 => {}
+            some if some == all || skip_bad && 2 * some > all => kept.push(variable),
+            _ => left_out.push(variable),
+        }
+    }
+    // At how many times, and where first, is among the archive's problems.
+    if !left_out.is_empty() {
+        let why = match skip_bad {
+            true => "at half of the times or more missing",
+            false => "missing at some times; --skip-bad leaves out such times instead",
+        };
+        tracing::warn!("without {}: {why}", names(&left_out));
+    }
+    Ok(kept)
 }
 
 /// A file's path, and what tells it from what was under its name before.

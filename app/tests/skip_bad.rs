@@ -8,8 +8,8 @@ use squall_data::Variable;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A run of six days whose second file holds nonsense, the same run without that file, and the file.
-fn damaged_and_without(folder: &Path) -> (PathBuf, PathBuf, PathBuf) {
+/// A run of six days whose second file was spoilt, the same run without that file, and the file.
+fn spoilt_and_without(folder: &Path, spoil: fn(&Path)) -> (PathBuf, PathBuf, PathBuf) {
     let damaged = simulate(folder, 6, 3);
     let without = folder.join("without");
     fs::create_dir(&without).expect("created");
@@ -24,8 +24,13 @@ fn damaged_and_without(folder: &Path) -> (PathBuf, PathBuf, PathBuf) {
         let name = file.file_name().expect("a name");
         fs::copy(file, without.join(name)).expect("copied");
     }
-    // Numbers that are no weather, as of a unit that is another than the file says.
-    let mut file = netcdf::append(&bad).expect("opened");
+    spoil(&bad);
+    (damaged, without, bad)
+}
+
+/// Numbers that are no weather, as of a unit that is another than the file says.
+fn fill_with_nonsense(path: &Path) {
+    let mut file = netcdf::append(path).expect("opened");
     for channel in Variable::CHANNELS {
         let mut variable = file.variable_mut(channel.name()).expect("a channel");
         let mut values = variable.get_values::<f32, _>(..).expect("read");
@@ -33,7 +38,37 @@ fn damaged_and_without(folder: &Path) -> (PathBuf, PathBuf, PathBuf) {
         variable.put_values(&values, ..).expect("written");
     }
     file.close().expect("closed");
-    (damaged, without, bad)
+}
+
+/// Takes the column water out of a file.
+fn take_water(path: &Path) {
+    let whole = path.with_extension("whole");
+    fs::rename(path, &whole).expect("renamed");
+    let from = netcdf::open(&whole).expect("opened");
+    let mut to = netcdf::create(path).expect("created");
+    for dimension in from.dimensions() {
+        let made = to.add_dimension(&dimension.name(), dimension.len());
+        made.expect("a dimension");
+    }
+    for variable in from.variables().filter(|variable| variable.name() != "TMQ") {
+        let dimensions = variable
+            .dimensions()
+            .iter()
+            .map(|dimension| dimension.name());
+        let dimensions: Vec<String> = dimensions.collect();
+        let dimensions: Vec<&str> = dimensions.iter().map(String::as_str).collect();
+        let values = variable.get_values::<f64, _>(..).expect("read");
+        let made = to.add_variable::<f64>(&variable.name(), &dimensions);
+        let mut made = made.expect("a variable");
+        for attribute in variable.attributes().filter(|a| a.name() != "_FillValue") {
+            let value = attribute.value().expect("a value");
+            made.put_attribute(attribute.name(), value).expect("noted");
+        }
+        made.put_values(&values, ..).expect("written");
+    }
+    to.close().expect("closed");
+    drop(from);
+    fs::remove_file(whole).expect("removed");
 }
 
 /// Runs the program, which must refuse its input and name the file.
@@ -54,8 +89,18 @@ fn summary(arguments: &[&str]) -> Value {
 
 #[test]
 fn labels_are_those_of_the_times_that_can_be_read() {
+    labels_are_those_of_the_others(fill_with_nonsense);
+}
+
+#[test]
+fn labels_are_those_of_the_times_that_have_all_channels() {
+    labels_are_those_of_the_others(take_water);
+}
+
+/// Labels of a run one of whose files is spoilt are refused, and with `--skip-bad` those of the run without that file.
+fn labels_are_those_of_the_others(spoil: fn(&Path)) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let (damaged, without, file) = damaged_and_without(folder.path());
+    let (damaged, without, file) = spoilt_and_without(folder.path(), spoil);
     for methods in ["deepcam", "tempest", "deepcam,bard"] {
         let at = |name: &str| folder.path().join(format!("{name}-{methods}"));
         let (strict, out, expected) = (at("strict"), at("skipped"), at("without"));
@@ -80,7 +125,7 @@ fn labels_are_those_of_the_times_that_can_be_read() {
 #[test]
 fn samples_are_the_times_that_can_be_read() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let (damaged, _, file) = damaged_and_without(folder.path());
+    let (damaged, _, file) = spoilt_and_without(folder.path(), fill_with_nonsense);
     let (truth, store) = (damaged.join("truth"), folder.path().join("store"));
     let call = ["stage", path(&damaged), "--labels", path(&truth), "--out"];
     refuses(
@@ -99,10 +144,51 @@ fn samples_are_the_times_that_can_be_read() {
     assert!(contents(&store, |_| false) == before);
 }
 
+/// Of a channel that one file lacks either the channel is left out or the file's times: both are said.
+#[test]
+fn samples_have_all_channels_or_are_of_all_times() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (fields, _, file) = spoilt_and_without(folder.path(), take_water);
+    let truth = fields.join("truth");
+    let stage = |name: &str, more: &[&str]| {
+        let store = folder.path().join(name);
+        let call = ["stage", path(&fields), "--labels", path(&truth), "--out"];
+        let mut program = squall();
+        program.args(call).arg(&store).args(more).arg("--json");
+        let output = program.output().expect("it starts");
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (said, text(&output))
+    };
+    let samples = |said: &Value| {
+        let splits = said["samples"].as_array().expect("three splits").iter();
+        splits.filter_map(Value::as_u64).sum::<u64>()
+    };
+    let (all, said) = stage("all", &[]);
+    assert_eq!(samples(&all), 24, "{said}");
+    assert_eq!(all["channels"].as_array().expect("names").len(), 15);
+    assert!(
+        said.contains("without TMQ: missing at some times"),
+        "{said}"
+    );
+    let (some, said) = stage("some", &["--skip-bad"]);
+    assert_eq!(samples(&some), 16, "{said}");
+    assert_eq!(some["channels"].as_array().expect("names").len(), 16);
+    assert_eq!(some["skipped_times"], 8, "{said}");
+    assert!(!said.contains("without TMQ"), "{said}");
+    let (none, said) = stage("none", &["--channels", "TMQ,PSL"]);
+    let name = file.file_name().expect("a name").to_string_lossy();
+    assert!(none.is_null() && said.contains(&*name), "{said}");
+    assert!(
+        said.contains("TMQ") && !said.contains("needs PSL"),
+        "{said}"
+    );
+    assert!(said.contains("--skip-bad leaves out"), "{said}");
+}
+
 #[test]
 fn events_are_described_by_the_fields_that_can_be_read() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let (damaged, _, file) = damaged_and_without(folder.path());
+    let (damaged, _, file) = spoilt_and_without(folder.path(), fill_with_nonsense);
     let (truth, out) = (damaged.join("truth"), folder.path().join("events"));
     let call = ["events", path(&truth), "--fields", path(&damaged), "--out"];
     refuses(

@@ -189,7 +189,7 @@ fn a_killed_writer_loses_only_its_unfinished_shard() {
     assert!(matches!(
         Store::open(killed.path()),
         Err(DataError::NoStore {
-            unfinished: false,
+            unfinished: true,
             ..
         })
     ));

@@ -65,7 +65,7 @@ pub struct Stage {
     /// Training samples of each node, drawn at random so that each is somewhere; default: all.
     #[arg(long, value_name = "N", requires = "local")]
     pub per_node: Option<usize>,
-    /// Channels to keep, separated by commas; default: all that the input has.
+    /// Channels to keep, separated by commas; default: all that the input has at every time.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub channels: Vec<String>,
     /// Share of the samples for training; half of the rest is for validation, half for the test. A single block of rest
@@ -79,7 +79,8 @@ pub struct Stage {
     /// Seed of the split, or of what --per-node draws.
     #[arg(long, default_value_t = SEED)]
     pub seed: u64,
-    /// Go on without files and times that cannot be read; they are named and counted, and are no samples.
+    /// Go on without files and times that cannot be read or lack a channel; they are named and counted, and are no
+    /// samples. Channels that most times have are kept.
     #[arg(long)]
     pub skip_bad: bool,
     /// Print a summary as one JSON document.
@@ -112,7 +113,7 @@ pub struct StageSummary {
     pub boxes_outside: usize,
     /// Input files that could not be used (`--skip-bad`).
     pub skipped_files: usize,
-    /// Times of the others whose data could not be read, which are no samples (`--skip-bad`).
+    /// Times of the others that could not be read or lack a channel, which are no samples (`--skip-bad`).
     pub skipped_times: usize,
 }
 
@@ -273,8 +274,8 @@ impl Stage {
         let masks = self.find_masks(&archive)?;
         let labels = self.labels.as_deref().zip(masks.as_ref());
         let origin = Origin::of((self.input.as_str(), &archive), labels, self.tags.tag_class)?;
-        let channels = input::channels(&self.channels, &archive)?;
-        input::require(&archive, &channels, "staging")?;
+        let channels = input::channels(&self.channels, &archive, self.skip_bad)?;
+        input::require(&archive, &channels, "staging", self.skip_bad)?;
         let frames = self.find_boxes(&archive)?;
         let fields = (archive.times(), &**archive.grid());
         let mask_at = |time: Time| masks.as_ref()?.find(time);

@@ -1,6 +1,7 @@
 //! Which years of a run are whole, and what it was made on.
 
 use crate::error::{ClimateError, Result};
+use crate::statistics::{COVERAGE, Span};
 use crate::table::calendar_beside;
 use crate::table::lines::Table;
 use squall_data::archive::on_library_thread;
@@ -29,6 +30,8 @@ pub struct Coverage {
     pub counted: bool,
     /// Classes that were looked for at these times; none where nothing says so.
     pub classes: Vec<Class>,
+    /// The first and the last analysed time, where statistics say them.
+    ends: Option<(Time, Time)>,
 }
 
 /// Which parts of the years are compared.
@@ -88,7 +91,12 @@ impl Coverage {
                 reason,
             })
         };
-        type Parts = ([String; 2], Vec<f64>, Vec<f64>, [Vec<f64>; 4]);
+        type Parts = (
+            [String; 2],
+            [Option<String>; 2],
+            [Vec<f64>; 2],
+            [Vec<f64>; 4],
+        );
         let read = || -> std::result::Result<Parts, netcdf::Error> {
             let file = netcdf::open(path)?;
             let column = |name: &str| match file.variable(name) {
@@ -115,12 +123,15 @@ impl Coverage {
                 column("times")?,
                 days,
             ];
-            Ok(([calendar, classes], column("lat")?, column("lon")?, months))
+            let axes = [column("lat")?, column("lon")?];
+            // Not in files of earlier versions.
+            Ok(([calendar, classes], COVERAGE.map(text), axes, months))
         };
-        let ([calendar, classes], lat, lon, [years, months, times, days]) =
+        let ([calendar, classes], ends, [lat, lon], [years, months, times, days]) =
             on_library_thread(read).map_err(|error| unreadable(error.to_string()))?;
         let calendar = Calendar::from_cf(&calendar)
             .ok_or_else(|| unreadable(format!("calendar `{calendar}` is not known")))?;
+        let ends = ends.map(|end| Time::parse(&end?, calendar).ok());
         let named = |class: &Class| classes.split(' ').any(|name| name == class.name());
         let classes = Class::EVENTS.into_iter().filter(named).collect();
         let grid = LatLonGrid::from_axes(lat, lon)?.0;
@@ -140,20 +151,18 @@ impl Coverage {
             months,
             counted: true,
             classes,
+            ends: ends[0].zip(ends[1]),
         })
     }
 
     fn of_tables(folder: &Path, calendar: Calendar) -> Result<Self> {
         let path = events_table(folder)?;
         let mut table = Table::open(&path, &["time"])?;
-        let mut ends: Option<(Time, Time)> = None;
+        let mut span = Span::default();
         while let Some(line) = table.next()? {
-            let time = line.time("time", calendar)?;
-            let (first, last) = ends.unwrap_or((time, time));
-            let earlier = if time < first { time } else { first };
-            ends = Some((earlier, if time > last { time } else { last }));
+            span.add(line.time("time", calendar)?);
         }
-        let Some((first, last)) = ends else {
+        let Some((first, last)) = span.ends() else {
             return Err(ClimateError::Period {
                 path: folder.into(),
                 reason: "there are no events, and without statistics.nc nobody knows which times were analysed".into(),
@@ -184,14 +193,19 @@ impl Coverage {
             times_per_day: 1.0,
             counted: false,
             classes: Vec::new(),
+            ends: None,
         })
     }
 
-    /// About when the first and the last analysed time are; nothing if all are in a part of one month, or if nothing
-    /// says how many times a day has.
+    /// The first and the last analysed time.
     ///
-    /// Of the first month its end is taken to be analysed, of the last its beginning.
+    /// Where statistics do not say them (those of earlier versions) about when they are: of the first month its end is
+    /// taken to be analysed, of the last its beginning. Nothing if all are in a part of one month, or if nothing says how
+    /// many times a day has.
     pub fn span(&self) -> Option<(Time, Time)> {
+        if self.ends.is_some() {
+            return self.ends;
+        }
         let (&(year, month), _) = self.months.first_key_value()?;
         let (&(last_year, last_month), _) = self.months.last_key_value()?;
         let seconds = |year, month| {
@@ -341,6 +355,7 @@ mod tests {
             months,
             counted: true,
             classes: Class::EVENTS.to_vec(),
+            ends: None,
         }
     }
 
@@ -385,6 +400,21 @@ mod tests {
         // Nobody knows which part of a month it is.
         assert_eq!(span(&months[..1]), None);
         assert_eq!(span(&[]), None);
+    }
+
+    #[test]
+    fn statistics_say_their_first_and_last_time() {
+        let grid = LatLonGrid::global(13, 24).unwrap();
+        let mut statistics = crate::statistics::Statistics::new(&grid);
+        let at = |day| Time::new(Calendar::NoLeap, 2000, 3, day, 6, 0, 0).unwrap();
+        for day in [12, 10, 17] {
+            statistics.add_time(at(day), None, 24.0, []).unwrap();
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("statistics.nc");
+        (statistics.write_netcdf(&path, &grid, Calendar::NoLeap)).unwrap();
+        let coverage = Coverage::read(folder.path(), None).unwrap();
+        assert_eq!(coverage.span(), Some((at(10), at(17))));
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use crate::error::Result;
 use crate::events::Event;
 use crate::statistics::coarse::CoarseMonth;
-use crate::statistics::{Basin, Category, CoarseOccurrence, Histogram, Occurrence, ace_of_point};
+use crate::statistics::{
+    Basin, Category, CoarseOccurrence, Histogram, Occurrence, Span, ace_of_point,
+};
 use crate::track::Track;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, ClassMask, LatLonGrid, Time};
@@ -141,6 +143,8 @@ impl ClassHistograms {
 pub struct Statistics {
     occurrence: Occurrence,
     coarse: CoarseOccurrence,
+    /// Of the analysed times.
+    span: Span,
     /// Ascending by year and month.
     months: Vec<MonthCounts>,
     histograms: [ClassHistograms; 2],
@@ -164,6 +168,7 @@ impl Statistics {
         Self {
             occurrence: Occurrence::new(grid),
             coarse: CoarseOccurrence::new(grid),
+            span: Span::default(),
             months: Vec::new(),
             histograms: Class::EVENTS.map(ClassHistograms::new),
             categories: Default::default(),
@@ -213,6 +218,7 @@ impl Statistics {
             self.occurrence.add(mask)?;
             self.coarse.add(mask)?;
         }
+        self.span.add(time);
         let month = self.month(time);
         month.times += 1;
         // Days are 1 to 31.
@@ -305,6 +311,7 @@ impl Statistics {
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         self.occurrence.merge(&other.occurrence)?;
         self.coarse.merge(&other.coarse)?;
+        self.span.merge(&other.span);
         for more in &other.months {
             self.month_of(more.year, more.month).add(more);
         }
@@ -332,6 +339,11 @@ impl Statistics {
     /// Frequency by month on coarse cells.
     pub fn coarse(&self) -> &CoarseOccurrence {
         &self.coarse
+    }
+
+    /// The first and the last analysed time.
+    pub fn span(&self) -> Span {
+        self.span
     }
 
     /// Counts by month, ascending; months without data are not there.

@@ -12,6 +12,7 @@ pub mod histogram;
 mod netcdf_file;
 pub mod occurrence;
 mod river_scale;
+mod span;
 mod tables;
 
 pub use ace::{ace_of_point, power_dissipation_of_point};
@@ -20,6 +21,8 @@ pub use category::Category;
 pub use coarse::CoarseOccurrence;
 pub use counts::{ClassHistograms, MonthCounts, PastMonth, Statistics, YearCounts};
 pub use histogram::Histogram;
+pub(crate) use netcdf_file::COVERAGE;
 pub use occurrence::Occurrence;
 pub use river_scale::{RIVER_SCALE_MIN_IVT_KG_M_S, river_scale};
+pub use span::Span;
 pub(crate) use tables::write_rows;

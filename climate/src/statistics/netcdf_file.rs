@@ -8,6 +8,9 @@ use squall_data::netcdf_file::NetcdfFile;
 use squall_data::{Calendar, Class, LatLonGrid};
 use std::path::Path;
 
+/// Attributes of the first and the last analysed time, by the names of ACDD 1.3.
+pub const COVERAGE: [&str; 2] = ["time_coverage_start", "time_coverage_end"];
+
 impl Statistics {
     /// Writes frequency maps and monthly counts as CF netCDF.
     ///
@@ -19,7 +22,8 @@ impl Statistics {
     /// `flag_meanings`. For changes of frequency `marked_cells(month, class, coarse_lat, coarse_lon)`: grid cells of
     /// the class in cells of 5 degrees, over all times of the month; of `grid_cells(coarse_lat, coarse_lon)`. The
     /// attribute `classes_looked_for` names the classes of which a 0 means that there were none, `wind_of_cyclones` which
-    /// wind categories and cyclone energy are of.
+    /// wind categories and cyclone energy are of, `time_coverage_start` and `time_coverage_end` are the first and the last
+    /// analysed time.
     ///
     /// # Errors
     /// [`crate::ClimateError::Mismatch`] if the grid is another one, [`crate::ClimateError::Data`] if writing fails.
@@ -77,6 +81,10 @@ impl Statistics {
         }
         let times: u64 = self.months().iter().map(|month| month.times).sum();
         file.add_attribute("analysed_times", times as f64)?;
+        if let Some((first, last)) = self.span().ends() {
+            file.add_attribute(COVERAGE[0], first.to_string())?;
+            file.add_attribute(COVERAGE[1], last.to_string())?;
+        }
         Ok(())
     }
 

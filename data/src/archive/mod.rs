@@ -168,6 +168,28 @@ impl Archive {
         index < self.places.len() && self.how(index, variable).is_some()
     }
 
+    /// At how many times the files have a channel ([`Self::offers`]).
+    pub fn times_with(&self, variable: Variable) -> usize {
+        let indices = 0..self.times.len();
+        let has = |&index: &usize| self.offers(index, variable);
+        indices.filter(has).count()
+    }
+
+    /// The first time at which the files lack one of some channels, and which of them.
+    pub fn first_without(&self, variables: &[Variable]) -> Option<(usize, Vec<Variable>)> {
+        (0..self.times.len()).find_map(|index| {
+            let lacks = |v: &&Variable| !self.offers(index, **v);
+            let lacking: Vec<Variable> = variables.iter().filter(lacks).copied().collect();
+            (!lacking.is_empty()).then_some((index, lacking))
+        })
+    }
+
+    /// All files that hold fields of a time, in the order of the archive.
+    pub fn files_at(&self, index: usize) -> impl Iterator<Item = &Path> {
+        let places = self.places[index].iter();
+        places.map(|&(file, _)| self.files[file].0.as_path())
+    }
+
     /// Names of the fields on pressure levels in the files of a time.
     pub fn level_fields(&self, index: usize) -> Vec<&str> {
         let layouts = self.places[index]

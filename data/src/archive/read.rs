@@ -148,6 +148,18 @@ impl Archive {
         }
     }
 
+    /// Nothing if the files of a time have these channels, as such or to be computed; reads none.
+    ///
+    /// # Errors
+    /// Those that [`Self::read`] would give for the first that is not there.
+    pub fn check_has(&self, index: usize, variables: &[Variable]) -> Result<()> {
+        self.check(index)?;
+        match variables.iter().find(|v| self.how(index, **v).is_none()) {
+            Some(lacking) => Err(self.missing(index, *lacking)),
+            None => Ok(()),
+        }
+    }
+
     /// The error of a variable, naming the file that it is read from: a snapshot knows one of its files alone.
     fn of_its_file(&self, index: usize, mut error: DataError) -> DataError {
         if let DataError::BadVariable { path, variable, .. } = &mut error

@@ -20,7 +20,12 @@ const TABLES: &str = "they are in [cyclone], [river], [extratropical] and [depre
 /// Labels, writes everything and says what was found.
 pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     let archive = command.open_fields()?;
-    input::require(&archive, &required_channels(), "labelling")?;
+    input::require(
+        &archive,
+        &required_channels(),
+        "labelling",
+        command.skip_bad,
+    )?;
     let thresholds = match command.read_thresholds(TABLES)? {
         Some(thresholds) => thresholds,
         None => command.deepcam_thresholds()?,
@@ -52,7 +57,9 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     let skipped = Skipped::new(command.skip_bad, "is left out");
     let read = |index: usize, pass: Pass| -> Result<Option<Snapshot>, ClimateError> {
         interrupt::check_data()?;
-        let snapshot = archive.read_plausible(index, pass.channels());
+        // A time that is left out is so in both passes.
+        let snapshot = (archive.check_has(index, &required_channels()))
+            .and_then(|()| archive.read_plausible(index, pass.channels()));
         let snapshot = skipped.or_none(archive.times()[index], snapshot)?;
         snapshot.iter().for_each(|snapshot| missing.note(snapshot));
         Ok(snapshot)

@@ -195,7 +195,9 @@ impl Reader<'_> {
     fn read(&self, index: usize, pass: Pass) -> Result<Option<DetectFields>, ClimateError> {
         interrupt::check_data()?;
         let wanted = Wanted::by(&self.rules.methods, pass, &self.rules.channels);
-        let fields = DetectFields::read(self.archive, index, &wanted);
+        // A time that is left out is so in both passes.
+        let fields = (self.archive.check_has(index, &self.rules.channels))
+            .and_then(|()| DetectFields::read(self.archive, index, &wanted));
         let time = self.archive.times()[index];
         let Some(fields) = self.skipped.or_none(time, fields)? else {
             return Ok(None);

@@ -66,7 +66,8 @@ pub struct Label {
     /// Seconds between two states from which a killed run goes on, each at the end of a mask file.
     #[arg(long, value_name = "SECONDS", default_value_t = SAVE_EVERY_SECONDS)]
     pub save_every: f64,
-    /// Go on without files and times that cannot be read; they are named and counted, and have no masks.
+    /// Go on without files and times that cannot be read or lack a channel; they are named and counted, and have no
+    /// masks.
     #[arg(long)]
     pub skip_bad: bool,
     /// Print a summary as one JSON document.

@@ -36,7 +36,7 @@ impl Rules {
         methods.sort_unstable();
         methods.dedup();
         let thresholds = thresholds(command)?;
-        let channels = channels(&methods, &thresholds, archive)?;
+        let channels = channels(&methods, &thresholds, archive, command.skip_bad)?;
         let detectors = methods
             .iter()
             .map(|method| Detector::new(*method, &thresholds, archive.grid()))
@@ -171,6 +171,7 @@ fn channels(
     methods: &[Method],
     thresholds: &DetectorThresholds,
     archive: &Archive,
+    skip_bad: bool,
 ) -> anyhow::Result<Vec<Variable>> {
     let by_water = by_water(thresholds);
     let has_transport = archive.has_transport(0);
@@ -190,9 +191,10 @@ fn channels(
             .copied()
             .filter(|v| !replaced(v))
             .collect();
-        input::require(archive, &needed, &format!("labelling by {method}"))?;
+        let purpose = format!("labelling by {method}");
+        input::require(archive, &needed, &purpose, skip_bad)?;
         let all = method.channels().iter().chain(method.useful_channels());
-        wanted.extend(all.filter(|v| archive.available().contains(v)));
+        wanted.extend(all.filter(|v| needed.contains(v) || archive.available().contains(v)));
     }
     wanted.sort_unstable();
     wanted.dedup();

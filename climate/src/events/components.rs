@@ -9,7 +9,7 @@
 //! Source: He, Chao, Suzuki 2008, "A Run-Based Two-Scan Labeling Algorithm", IEEE Trans. Image Process. 17(5).
 
 use crate::error::{ClimateError, Result};
-use ndarray::{Array2, ArrayView2};
+use ndarray::ArrayView2;
 use serde::{Deserialize, Serialize};
 use squall_data::snapshot::shape_text;
 use squall_data::{Class, LatLonGrid};
@@ -127,17 +127,6 @@ pub fn regions(codes: ArrayView2<'_, u8>, grid: &LatLonGrid) -> Result<Vec<Regio
         south = here;
     }
     collect(&runs, &mut forest)
-}
-
-/// The regions painted into a plane: 0 where there is none, `k + 1` in region `k`.
-pub fn label_plane(regions: &[Region], shape: (usize, usize)) -> Array2<u32> {
-    let mut plane = Array2::zeros(shape);
-    for (region, label) in regions.iter().zip(1u32..) {
-        for (j, i) in region.indices() {
-            plane[[j, i]] = label;
-        }
-    }
-    plane
 }
 
 /// Appends the runs of non-zero codes of one row.
@@ -274,6 +263,7 @@ impl Forest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ndarray::Array2;
     use proptest::prelude::*;
     use squall_data::LatLonGrid;
 
@@ -281,6 +271,17 @@ mod tests {
         let lat = (0..rows).map(|j| j as f64).collect();
         let lon = (0..columns).map(|i| 350.0 + i as f64).collect();
         LatLonGrid::from_axes(lat, lon).unwrap().0
+    }
+
+    /// The regions painted into a plane: 0 where there is none, `k + 1` in region `k`.
+    fn label_plane(regions: &[Region], shape: (usize, usize)) -> Array2<u32> {
+        let mut plane = Array2::zeros(shape);
+        for (region, label) in regions.iter().zip(1u32..) {
+            for (j, i) in region.indices() {
+                plane[[j, i]] = label;
+            }
+        }
+        plane
     }
 
     /// The judge: flood fill over [`LatLonGrid::neighbours8`]; labels in scan order of their first cell.

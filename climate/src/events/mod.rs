@@ -10,7 +10,7 @@ mod gale_radius;
 pub mod shape;
 
 pub use boxes::from_boxes;
-pub use components::{Region, Run, label_plane, regions};
+pub use components::{Region, Run, regions};
 pub use details::EventDetails;
 pub use extract::{CellTransport, DetectedEvent, EventFields, ExtractOptions, extract};
 pub use gale_radius::{GALE_M_S, gale_radius_km};

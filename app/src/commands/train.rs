@@ -59,6 +59,42 @@ fn in_words(balance: &Balance, ranks: usize, rate: f64) -> String {
     }
 }
 
+/// What is said at the end, beside the rate of matrix products of one rank. Who did no step has no rate.
+fn closing(report: &TrainReport, rate: f64) -> Vec<String> {
+    let best = report
+        .best
+        .as_ref()
+        .map(|best| format!(", best at step {}", best.step))
+        .unwrap_or_default();
+    let (steps, model) = (report.steps, report.model.display());
+    if report.last_loss.is_none() {
+        return vec![format!(
+            "the run is finished: all {steps} steps were done before{best}: {model}"
+        )];
+    }
+    let spent = &report.spent;
+    let percent = |part: f64| 100.0 * part / report.seconds.max(f64::MIN_POSITIVE);
+    vec![
+        format!(
+            "{steps} steps in {}{best}: {model}",
+            duration(report.seconds)
+        ),
+        in_words(&report.balance, report.ranks, rate),
+        format!(
+            "of the time {:.0} % forward, {:.0} % backward, {:.0} % update, {:.0} % waiting for data, {:.0} % waiting for other ranks{}",
+            percent(spent.forward),
+            percent(spent.backward),
+            percent(spent.update),
+            percent(spent.input),
+            percent(spent.waiting()),
+            spent.hidden().map_or(String::new(), |share| format!(
+                " ({:.0} % of communication hidden)",
+                100.0 * share
+            ))
+        ),
+    ]
+}
+
 impl Train {
     /// Trains and says how it went.
     pub fn run(self) -> anyhow::Result<()> {
@@ -82,32 +118,9 @@ impl Train {
             summary["percent_of_peak"] = percent.into();
             return output::json(&summary);
         }
-        let best = report
-            .best
-            .as_ref()
-            .map(|best| format!(", best at step {}", best.step))
-            .unwrap_or_default();
-        tracing::info!(
-            "{} steps in {}{best}: {}",
-            report.steps,
-            duration(report.seconds),
-            report.model.display()
-        );
-        tracing::info!("{}", in_words(&report.balance, report.ranks, rate));
-        let spent = &report.spent;
-        let percent = |part: f64| 100.0 * part / report.seconds.max(f64::MIN_POSITIVE);
-        tracing::info!(
-            "of the time {:.0} % forward, {:.0} % backward, {:.0} % update, {:.0} % waiting for data, {:.0} % waiting for other ranks{}",
-            percent(spent.forward),
-            percent(spent.backward),
-            percent(spent.update),
-            percent(spent.input),
-            percent(spent.waiting()),
-            spent.hidden().map_or(String::new(), |share| format!(
-                " ({:.0} % of communication hidden)",
-                100.0 * share
-            ))
-        );
+        for line in closing(&report, rate) {
+            tracing::info!("{line}");
+        }
         Ok(())
     }
 
@@ -189,5 +202,41 @@ impl Train {
         }
         tracing::debug!("peak memory {}", bytes(crate::plan::peak_memory()));
         Ok(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_jobs::train::Spent;
+
+    #[test]
+    fn a_run_that_was_finished_before_has_no_rate() {
+        let mut report = TrainReport {
+            outcome: Outcome::Finished,
+            steps: 12,
+            skipped_steps: 0,
+            best: None,
+            last_loss: None,
+            seconds: 0.25,
+            ranks: 1,
+            spent: Spent::default(),
+            balance: Balance {
+                samples_per_second: 0.0,
+                flops_per_second: 0.0,
+                imbalance: 0.0,
+                slowest: 0,
+            },
+            missing_values: 0,
+            staleness: None,
+            model: "run/best.safetensors".into(),
+        };
+        let expected =
+            "the run is finished: all 12 steps were done before: run/best.safetensors".to_string();
+        assert_eq!(closing(&report, 1e9), [expected]);
+        report.last_loss = Some(0.5);
+        let said = closing(&report, 1e9);
+        assert!(said[0].starts_with("12 steps in "), "{said:?}");
+        assert!(said[1].contains("samples/s"), "{said:?}");
     }
 }

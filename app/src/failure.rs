@@ -316,7 +316,9 @@ fn of_jobs(error: &JobError) -> Verdict {
         ),
         JobError::Diverged { .. } => (
             RUN,
-            Some("lower schedule.rate, or raise schedule.warmup_steps, and start in a new folder"),
+            Some(
+                "lower schedule.rate, raise schedule.warmup_steps or set a lower optimiser.clip_norm, and start in a new folder: the same command ends here again",
+            ),
         ),
         JobError::Comm(CommError::Differs { .. }) => (
             USAGE,
@@ -328,7 +330,13 @@ fn of_jobs(error: &JobError) -> Verdict {
             USAGE,
             Some("change the number of ranks, or `distributed` in the recipe"),
         ),
-        JobError::Comm(_) | JobError::Elsewhere | JobError::Apart(_) => (
+        JobError::Elsewhere => (
+            RUN,
+            Some(
+                "do what the other rank's hint says; where it gives none, `squall supervise -- COMMAND` starts it again from the newest checkpoint",
+            ),
+        ),
+        JobError::Comm(_) | JobError::Apart(_) => (
             RUN,
             Some("`squall supervise -- COMMAND` starts it again from the newest checkpoint"),
         ),
@@ -414,6 +422,25 @@ mod tests {
             assert_eq!(code, INPUT);
             assert!(hint.is_some_and(|hint| hint.contains("squall stage")));
         }
+    }
+
+    #[test]
+    fn whose_training_diverged_gets_one_advice() {
+        let diverged = || JobError::Diverged {
+            step: 3,
+            reason: "the loss was no number in 1 steps in a row".into(),
+        };
+        for error in [diverged(), JobError::GaveUp(Box::new(diverged()))] {
+            let (code, hint) = classify(&error.into());
+            assert_eq!(code, RUN);
+            let hint = hint.expect("a hint");
+            assert!(hint.contains("lower schedule.rate"), "{hint}");
+            assert!(hint.contains("a new folder"), "{hint}");
+        }
+        // Other ranks do not tell to go on where that one tells to begin anew.
+        let (code, hint) = classify(&JobError::Elsewhere.into());
+        assert_eq!(code, RUN);
+        assert!(hint.is_some_and(|hint| hint.starts_with("do what the other rank's hint says")));
     }
 
     #[test]

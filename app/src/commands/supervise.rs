@@ -114,7 +114,10 @@ fn ended(command: &[String], how: &str, code: u8) -> anyhow::Error {
         INPUT => {
             "its input cannot be used, as it says above; once that is mended, the same command goes on from the newest valid state"
         }
-        _ => "the same command goes on from the newest valid state",
+        INTERRUPTED => "the same command goes on from the newest valid state",
+        _ => {
+            "do what its own hint above says; where it gives none, the same command goes on from the newest valid state"
+        }
     };
     Advice {
         message: format!("`{program}` {how}"),

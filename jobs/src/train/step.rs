@@ -511,7 +511,7 @@ impl Learner {
                 return Err(JobError::Diverged {
                     step: progress.step,
                     reason: format!(
-                        "the {what} was no number in {} steps in a row ({why}); lower `schedule.rate`, lengthen `schedule.warmup_steps` or set `optimiser.clip_norm`, and continue from the last checkpoint's model",
+                        "the {what} was no number in {} steps in a row ({why})",
                         progress.skipped_in_row
                     ),
                 });

@@ -81,6 +81,32 @@ fn files_that_are_not_what_they_seem() {
     refuses(&["label", path(&cut), "--out", path(&out)], 3, &["cut.nc"]);
 }
 
+/// It opens, and there is nothing in it that anything reads.
+#[test]
+fn what_is_of_no_use_is_described_and_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("other.nc");
+    squall_data::archive::on_library_thread(|| {
+        let mut file = netcdf::create(&file).expect("created");
+        file.add_dimension("station", 3).expect("added");
+        let mut tide = (file.add_variable::<f32>("tide", &["station"])).expect("added");
+        tide.put_values(&[0.1_f32, 0.2, 0.3], ..).expect("written");
+    });
+    let words = ["tide", "note:", "can be used", "hint:"];
+    refuses(&["inspect", path(&file)], 3, &words);
+    let output = squall()
+        .args(["inspect", path(&file), "--json"])
+        .output()
+        .expect("starts");
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+    let json: serde_json::Value =
+        serde_json::from_slice(&output.stdout).expect("one JSON document");
+    assert_eq!(json["usable"], false, "{json}");
+    // Masks have no channel and are of use.
+    let truth = simulate(folder.path(), 1, 3).join("truth");
+    run(&["inspect", path(&truth)]);
+}
+
 #[test]
 fn fields_in_another_unit_than_they_say() {
     let folder = tempfile::tempdir().expect("a temporary folder");

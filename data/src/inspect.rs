@@ -8,6 +8,7 @@ use crate::archive::{
 };
 use crate::error::Result;
 use crate::gaps::Gaps;
+use crate::mask_file::MaskArchive;
 use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -65,6 +66,8 @@ pub struct Inspection {
     pub step_hours: Option<f64>,
     /// What was guessed, skipped or is in the way.
     pub problems: Vec<String>,
+    /// Whether any of it can be read as fields, masks or boxes.
+    pub usable: bool,
 }
 
 /// Looks at a file, folder, glob or list of files.
@@ -99,6 +102,7 @@ pub fn inspect(input: &str) -> Result<Inspection> {
         times: None,
         step_hours: None,
         problems: Vec::new(),
+        usable: false,
     };
     match Archive::open_with(input, BadFiles::Skip) {
         Err(error) => {
@@ -122,6 +126,7 @@ pub fn inspect(input: &str) -> Result<Inspection> {
             inspection.calendar = Some(archive.calendar().cf_name().to_string());
             inspection.set_times(archive.times());
             inspection.set_makes(&archive)?;
+            inspection.usable = has_fields(&archive);
             inspection
                 .problems
                 .extend(archive.problems().iter().cloned());
@@ -132,10 +137,25 @@ pub fn inspect(input: &str) -> Result<Inspection> {
             }
         }
     }
+    inspection.usable = inspection.usable
+        || inspection.has_boxes()
+        || MaskArchive::open_with(input, None, BadFiles::Skip).is_ok();
     Ok(inspection)
 }
 
+/// Whether there is a field that anything reads: a channel, vapour transport, or one on pressure levels.
+fn has_fields(archive: &Archive) -> bool {
+    let has_levels = || !archive.times().is_empty() && !archive.level_fields(0).is_empty();
+    !archive.available().is_empty() || archive.has_transport(0) || has_levels()
+}
+
 impl Inspection {
+    /// Whether there are boxes as ExtremeWeather has them.
+    fn has_boxes(&self) -> bool {
+        let mut variables = self.makes.iter().flat_map(|make| &make.variables);
+        variables.any(|variable| variable.name == "boxes" && variable.dimensions.len() == 3)
+    }
+
     /// What is in the files, by make.
     fn set_makes(&mut self, archive: &Archive) -> Result<()> {
         let mut makes = Vec::new();

@@ -1,5 +1,6 @@
 //! `squall inspect`: says what a file or folder is.
 
+use crate::failure::{Advice, INPUT};
 use crate::output;
 use clap::Args;
 
@@ -14,13 +15,25 @@ pub struct Inspect {
 }
 
 impl Inspect {
-    /// Prints the inspection.
+    /// Prints the inspection; an error if nothing of it can be used.
     pub fn run(self) -> anyhow::Result<()> {
         let inspection = squall_data::inspect::inspect(&self.path)?;
         if self.json {
-            output::json(&inspection)
+            output::json(&inspection)?;
         } else {
-            output::text(&inspection)
+            output::text(&inspection)?;
         }
+        if inspection.usable {
+            return Ok(());
+        }
+        Err(Advice {
+            message: format!(
+                "`{}` has no fields, masks or boxes that can be used",
+                self.path
+            ),
+            hint: "its notes (`problems` of --json) say what is in the way".into(),
+            code: INPUT,
+        }
+        .into())
     }
 }

@@ -3,24 +3,39 @@
 use super::{ChangeRow, Design, Group, Quantity, Side, adjusted_p};
 use rayon::prelude::*;
 
-/// The changes of all quantities that both sides know, in all groups, with p adjusted family by family.
+/// The changes of all quantities that both sides know, in all groups, with p adjusted family by family. A note says
+/// which side lacks what of the others.
 pub(super) fn changes(
-    a: &Side,
-    b: &Side,
+    labels: [&str; 2],
+    [a, b]: [&Side; 2],
     design: &Design,
     whole_year: bool,
     notes: &mut Vec<String>,
 ) -> Vec<ChangeRow> {
     let told = |q: &Quantity| [a, b].iter().all(|side| side.tells(q.about().class));
     let known = |q: &Quantity| told(q) && a.knows(*q) && b.knows(*q);
-    let absent: Vec<String> = (Quantity::ALL.iter().filter(|q| told(q) && !known(q)))
-        .map(|q| format!("{} {}", q.about().class.name(), q.about().name))
-        .collect();
-    if !absent.is_empty() {
-        notes.push(format!(
-            "Left out, because a run's tables lack their columns or values: {}.",
-            absent.join(", ")
-        ));
+    let [of_a, of_b] = labels;
+    for (knows, lack) in [
+        (
+            [true, false],
+            format!("the tables of {of_b} lack their columns or values"),
+        ),
+        (
+            [false, true],
+            format!("the tables of {of_a} lack their columns or values"),
+        ),
+        (
+            [false, false],
+            format!("the tables of {of_a} and {of_b} have no columns or values to compare"),
+        ),
+    ] {
+        let absent: Vec<String> = (Quantity::ALL.iter())
+            .filter(|q| told(q) && [a.knows(**q), b.knows(**q)] == knows)
+            .map(|q| format!("{} {}", q.about().class.name(), q.about().name))
+            .collect();
+        if !absent.is_empty() {
+            notes.push(format!("Left out, because {lack}: {}.", absent.join(", ")));
+        }
     }
     let wanted: Vec<(Quantity, Group)> = (Quantity::ALL.into_iter().filter(known))
         .flat_map(|quantity| Group::all().map(move |group| (quantity, group)))

@@ -207,8 +207,9 @@ impl Plan {
         progress(2)?;
         let design = Design::new((a.blocks(), b.blocks()), draws)?;
         let mut notes = self.notes;
-        note_classes([&input_a.label, &input_b.label], [&a, &b], &mut notes);
-        let changes = changes(&a, &b, &design, whole_year, &mut notes);
+        let labels = [input_a.label.as_str(), input_b.label.as_str()];
+        note_classes(labels, [&a, &b], &mut notes);
+        let changes = changes(labels, [&a, &b], &design, whole_year, &mut notes);
         progress(3)?;
         let map_changes = maps::map_changes(&a, &b, &design)?;
         if !map_changes

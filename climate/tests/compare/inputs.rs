@@ -284,6 +284,26 @@ fn transport_is_compared_with_transport_alone() {
         let noted = found.notes.iter().any(|note| note.contains("stand-in"));
         assert_eq!(noted, !compared, "{:?}", found.notes);
     }
+    // Rivers of one run alone have any.
+    write("b", "max_ivt_kg_m_s");
+    let change = |name: &str, change: &dyn Fn(&str) -> String| {
+        let file = path("b").join(name);
+        let table = fs::read_to_string(&file).unwrap();
+        fs::write(&file, change(&table)).unwrap();
+    };
+    change("events.csv", &|table| table.replace(",700\n", ",\n"));
+    let river = "9001,atmospheric_river,2001-03-03T00:00:00,2001-03-04T00:00:00,200.0,40.0,,\n";
+    change("tracks.csv", &|table| format!("{table}{river}"));
+    for (first, second) in [("a", "b"), ("b", "a")] {
+        let sides = [first, second].map(|name| side(&path(name), name));
+        let [first, second] = sides;
+        let found = compare_with(first, second, &options()).unwrap();
+        let lacks = |note: &String| {
+            note.starts_with("Left out, because the tables of b lack")
+                && note.contains("atmospheric_river max_ivt")
+        };
+        assert!(found.notes.iter().any(lacks), "{:?}", found.notes);
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{contents, path, run, simulate, squall, text};
+use common::{contents, path, run, simulate, squall, stage, text};
 use serde_json::Value;
 use squall_data::Variable;
 use std::fs;
@@ -183,6 +183,41 @@ fn samples_have_all_channels_or_are_of_all_times() {
         "{said}"
     );
     assert!(said.contains("--skip-bad leaves out"), "{said}");
+}
+
+#[test]
+fn masks_of_a_network_are_those_of_the_times_that_can_be_read() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (damaged, _, file) = damaged_and_without(folder.path());
+    let at = |name: &str| folder.path().join(name);
+    let (store, trained, out) = (at("store"), at("trained"), at("masks"));
+    let fields = simulate(folder.path(), 8, 4);
+    stage(
+        &fields,
+        &fields.join("truth"),
+        &store,
+        &["--block-days", "1"],
+    );
+    let train = ["train", "--recipe", "small", "--data", path(&store)];
+    let settings = [
+        "training.steps=1",
+        "training.batch=1",
+        "schedule.warmup_steps=0",
+    ];
+    let settings: Vec<&str> = (settings.into_iter().flat_map(|set| ["--set", set])).collect();
+    let to = ["--out", path(&trained), "--quiet"];
+    run(&[&train[..], &to, &settings[..]].concat());
+    let model = trained.join("best.safetensors");
+    let call = ["infer", path(&damaged), "--model", path(&model), "--out"];
+    refuses(&[&call[..], &[path(&at("strict"))]].concat(), &file);
+    let output = squall()
+        .args([&call[..], &[path(&out), "--skip-bad"]].concat())
+        .output()
+        .expect("it starts");
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    let words = "8 times of 24 could not be read and are left out";
+    assert!(said.contains(words), "{said}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::score::check_confidence;
 use crate::failure::Advice;
 use crate::plan::{Plan, duration};
 use crate::progress::Progress;
-use crate::{device, input, interrupt, output, ranks};
+use crate::{device, input, interrupt, output, ranks, skipped};
 use clap::Args;
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
@@ -190,6 +190,8 @@ impl Infer {
         if !first {
             return Ok(());
         }
+        let left_out = report.skipped.len();
+        skipped::say(left_out, report.masks + left_out, &self.input)?;
         if self.json {
             return output::json(&report);
         }

@@ -246,7 +246,7 @@ pub struct Scheduler {
     /// The longest time of a job, in hours, if there is a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_hours: Option<f64>,
-    /// More options of the batch system, a line of the script each.
+    /// More options of the batch system, a line of the script each, with their dashes: `--constraint=gpu`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub directives: Vec<String>,
     /// Lines of the script before anything starts, such as `module load`.
@@ -360,5 +360,32 @@ mod tests {
         check("f16 = 0.25", "f16 = 25.0", "`device.utilisation.f16`");
         check("nodes = 4608", "nods = 4608", "did you mean `nodes`?");
         check("kind = \"lsf\"", "kind = \"lfs\"", "did you mean `lsf`?");
+        let key = "`scheduler.directives`: expected";
+        let given = "'-alloc_flags \"smt4 nvme\"'";
+        for other in [
+            "'alloc_flags smt4'",
+            "'--alloc_flags'",
+            "'#BSUB -x'",
+            "\"-x\\nrm\"",
+            "''",
+        ] {
+            check(given, other, key);
+        }
+        check("kind = \"lsf\"", "kind = \"none\"", key);
+    }
+
+    #[test]
+    fn options_of_slurm_are_short_or_long() {
+        let (_, perlmutter) = BUILT_IN[4];
+        let with = |directive: &str| {
+            let text = perlmutter.replacen("--constraint=gpu", directive, 1);
+            assert_ne!(text, perlmutter);
+            Machine::parse("mine.toml", &text).map_err(|error| error.to_string())
+        };
+        assert!(with("-C gpu").is_ok() && with("--partition=x").is_ok());
+        for refused in ["partition=x", "---partition=x", "SBATCH --partition=x"] {
+            let said = with(refused).unwrap_err();
+            assert!(said.contains("such as `--partition=x`"), "{said}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What the description of a machine may not say.
 
-use super::{Link, MOST_RANKS, Machine, PRECISIONS};
+use super::{Batch, Link, MOST_RANKS, Machine, PRECISIONS};
 
 /// Nothing, or the key, what was expected and what was found.
 type Checked = Result<(), String>;
@@ -15,7 +15,8 @@ impl Machine {
         self.check_utilisation()?;
         self.check_not_negative()?;
         self.check_rates_of_links()?;
-        self.check_spreads()
+        self.check_spreads()?;
+        self.check_directives()
     }
 
     fn check_counts(&self) -> Checked {
@@ -164,6 +165,32 @@ impl Machine {
         match shares.iter().find(|(_, share)| *share >= 0.2) {
             Some((key, share)) => Err(format!(
                 "`{key}`: expected a share below 0.2, found {share}"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what the batch system would not take for an option, or the shell for a line of its own.
+    fn check_directives(&self) -> Checked {
+        let (long, expected) = match self.scheduler.kind {
+            Batch::Slurm => (true, "options of sbatch such as `--partition=x` or `-p x`"),
+            Batch::Lsf => (false, "options of bsub such as `-q x`"),
+            Batch::Pbs => (false, "options of qsub such as `-q x`"),
+            Batch::None => (false, "none, without a batch system"),
+        };
+        let is_option = |directive: &str| {
+            let name = match (directive.strip_prefix("--"), long) {
+                (Some(name), true) => Some(name),
+                _ => directive.strip_prefix('-'),
+            };
+            self.scheduler.kind != Batch::None
+                && !directive.contains(['\n', '\r'])
+                && name.is_some_and(|name| name.starts_with(|c: char| c.is_ascii_alphabetic()))
+        };
+        let mut directives = self.scheduler.directives.iter();
+        match directives.find(|directive| !is_option(directive)) {
+            Some(found) => Err(format!(
+                "`scheduler.directives`: expected {expected}, found {found:?}"
             )),
             None => Ok(()),
         }

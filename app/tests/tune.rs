@@ -93,6 +93,18 @@ fn the_best_go_to_the_end_and_are_the_runs_of_their_recipes() {
         ),
         "{table}"
     );
+    // Also the recipe as it is has its value there.
+    let board: Value = serde_json::from_str(&said).expect("JSON");
+    let places = board["places"].as_array().expect("places");
+    let first = places.iter().find(|place| place["trial"] == 0);
+    let rate = first.expect("trial 0")["values"]["schedule.rate"].as_str();
+    let rate: f64 = rate.expect("a value").parse().expect("a number");
+    let mut rows = table
+        .lines()
+        .map(|line| line.split(',').collect::<Vec<_>>());
+    let row = rows.find(|row| row[1] == "0").expect("a row");
+    assert_eq!(row[5].parse::<f64>(), Ok(rate), "{table}");
+    assert!(rate > 0.0 && rate < 0.1, "{rate}");
     // What was halted and went on is what was never halted.
     let alone = folder.path().join("alone");
     run(&[
@@ -105,7 +117,6 @@ fn the_best_go_to_the_end_and_are_the_runs_of_their_recipes() {
         path(&alone),
         "--quiet",
     ]);
-    let board: Value = serde_json::from_str(&said).expect("JSON");
     let best = PathBuf::from(board["model"].as_str().expect("a model"));
     for name in ["best.safetensors", "metrics.jsonl"] {
         let [found, expected] = [best.with_file_name(name), alone.join(name)];

@@ -300,6 +300,18 @@ impl Recipe {
         toml::to_string(self).expect("numbers, words and lists always fit into TOML")
     }
 
+    /// The value of a key such as `schedule.rate`, as `--set` takes it; none if it has neither a value nor a default.
+    pub(crate) fn value_of(&self, key: &str) -> Option<String> {
+        let table = toml::Table::try_from(self).ok()?;
+        let mut keys = key.split('.').map(str::trim);
+        let first = table.get(keys.next()?)?;
+        let value = keys.try_fold(first, |value, key| value.get(key))?;
+        Some(match value {
+            toml::Value::String(word) => word.clone(),
+            value => short(value).to_string(),
+        })
+    }
+
     /// Every key with its value, a line each.
     pub(crate) fn lines(&self) -> String {
         match toml::Table::try_from(self) {

@@ -109,17 +109,21 @@ impl Tune {
             }
             return Err(interrupt::stopped());
         };
-        let places = board.places();
+        let mut places = board.places();
+        let best = Trial {
+            values: places[0].values.clone(),
+            ..Trial::default()
+        };
         let keys: Vec<&str> = space.keys().collect();
+        let own = search.own_values(&keys)?;
+        if let Some(first) = places.iter_mut().find(|place| place.trial == 0) {
+            first.values = own;
+        }
         atomic::write(
             self.out.join("leaderboard.csv"),
             table(&keys, &places).as_bytes(),
         )?;
         let leaderboard = Leaderboard::new(&self.out, &search, &board.trials, places)?;
-        let best = Trial {
-            values: leaderboard.places[0].values.clone(),
-            ..Trial::default()
-        };
         let (recipe, _) = search.plan_of(&best)?;
         atomic::write(&leaderboard.recipe, recipe.to_toml().as_bytes())?;
         match self.json {
@@ -201,6 +205,15 @@ fn in_words(values: &[(String, String)]) -> String {
     }
     let pairs = values.iter().map(|(key, value)| format!("{key}={value}"));
     pairs.collect::<Vec<_>>().join(" ")
+}
+
+/// The values of a place; of trial 0 those that the recipe has.
+fn in_words_of(place: &Place) -> String {
+    let values = in_words(&place.values);
+    match place.trial {
+        0 if !place.values.is_empty() => format!("{} ({values})", in_words(&[])),
+        _ => values,
+    }
 }
 
 /// Who is ahead.
@@ -322,7 +335,7 @@ impl fmt::Display for Leaderboard {
                 place.trial,
                 place.steps,
                 duration(place.seconds),
-                in_words(&place.values)
+                in_words_of(place)
             )?;
         }
         write!(

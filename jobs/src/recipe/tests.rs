@@ -314,3 +314,17 @@ fn changes_are_told_as_they_were_written() {
         ["`optimiser.weight_decay` was 0.1, is 0.01"]
     );
 }
+
+#[test]
+fn a_value_is_told_as_set_takes_it() {
+    let changes = ["schedule.rate=2e-3", "optimiser.rule=sgd"].map(String::from);
+    let recipe = Recipe::parse("[training]\nbatch = 4", &changes).unwrap();
+    let check = |key: &str, expected: Option<&str>| {
+        assert_eq!(recipe.value_of(key).as_deref(), expected, "{key}");
+    };
+    check("training.batch", Some("4"));
+    check("schedule.rate", Some("0.002"));
+    check("optimiser.rule", Some("sgd"));
+    check("training.max_seconds", None);
+    check("training.batch.size", None);
+}

@@ -96,7 +96,8 @@ pub struct Place {
     pub steps: u64,
     /// Its newest score.
     pub score: Option<f64>,
-    /// What is different from the recipe.
+    /// What is different from the recipe; what trial 0 has in these keys tells
+    /// [`Search::own_values`](super::Search::own_values).
     #[serde(serialize_with = "as_an_object")]
     pub values: Vec<(String, String)>,
     /// Why it has no score.

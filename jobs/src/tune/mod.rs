@@ -133,6 +133,16 @@ impl Search<'_> {
         Ok((recipe, halts))
     }
 
+    /// The values that the recipe as it is has of these keys, but of those that have none.
+    ///
+    /// # Errors
+    /// [`JobError::Recipe`] if the recipe cannot be used.
+    pub fn own_values(&self, keys: &[&str]) -> Result<Values> {
+        let recipe = changed(self.recipe, self.overrides, &Values::new())?;
+        let value = |key: &&str| Some(((*key).to_string(), recipe.value_of(key)?));
+        Ok(keys.iter().filter_map(value).collect())
+    }
+
     /// Every trial as far as it should go; `None` if a signal stopped it before.
     ///
     /// A trial that diverges, or does not fit into memory, is out; the next best goes on in its place.

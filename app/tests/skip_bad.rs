@@ -188,7 +188,7 @@ fn samples_have_all_channels_or_are_of_all_times() {
 #[test]
 fn masks_of_a_network_are_those_of_the_times_that_can_be_read() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let (damaged, _, file) = damaged_and_without(folder.path());
+    let (damaged, _, file) = spoilt_and_without(folder.path(), fill_with_nonsense);
     let at = |name: &str| folder.path().join(name);
     let (store, trained, out) = (at("store"), at("trained"), at("masks"));
     let fields = simulate(folder.path(), 8, 4);

@@ -339,8 +339,8 @@ impl Recipe {
         ClipShape::of(&self.network, self.data.clip_stride)
     }
 
-    /// The keys whose values differ from another recipe's and change results: all but lengths, savings, threads and how
-    /// long ranks wait for each other.
+    /// The keys whose values differ from another recipe's and change results: all but the seconds that a part of a run may
+    /// take, savings, threads and how long ranks wait for each other.
     pub fn changes_of_result(&self, other: &Self) -> Vec<String> {
         let neutral = |recipe: &Self| {
             let mut recipe = recipe.clone();

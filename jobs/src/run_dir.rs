@@ -97,7 +97,8 @@ impl RunDir {
 
     /// Writes the resolved recipe; refuses if the folder holds a run of a recipe with other results.
     ///
-    /// How long to train and how often to save may change between the parts of a run; nothing else may.
+    /// How long a part of a run may take and how often it saves may change between the parts
+    /// ([`Recipe::changes_of_result`]); how long the run is may not, on which schedules depend.
     ///
     /// # Errors
     /// [`JobError::Resume`] naming what changed; [`JobError::Recipe`] if the recipe there cannot be read.

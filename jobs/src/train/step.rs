@@ -504,8 +504,9 @@ impl Learner {
                 step = progress.step + 1,
                 "the {what} is no number: step skipped ({why})"
             );
-            // Before the first good step overflows are how the scale of the loss is found.
-            let none_good = progress.skipped == progress.step + 1;
+            // Before the first good step overflows are how the scale of the loss is found. With a lag the first steps have
+            // no gradient yet.
+            let none_good = progress.skipped + self.lag as u64 == progress.step + 1;
             let searching = none_good && what == "gradient" && self.loss_scale.can_fall();
             if progress.skipped_in_row > self.max_skipped && !searching {
                 return Err(JobError::Diverged {

@@ -99,6 +99,23 @@ fn overflows_find_the_scale_of_the_loss_and_change_nothing() {
 }
 
 #[test]
+fn overflows_of_late_gradients_find_the_scale_too() {
+    let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 1e38, growth_interval = 1000 } }";
+    let huge = "loss.normalisation={ sum = 1e10 }";
+    let late = "distributed.gradient_lag=1";
+    let mut learner = learner(&[dynamic, huge, late, "training.max_skipped_steps=2"]);
+    let mut step = || learner.step(&batch(), &mut Team::solo()).unwrap();
+    // No gradient yet.
+    assert!(step().skipped);
+    let mut overflows = 0;
+    while step().skipped {
+        overflows += 1;
+    }
+    assert!(overflows > 3, "{overflows}");
+    assert_eq!(learner.loss_scale.scale(), 1e38 / 2f32.powi(overflows));
+}
+
+#[test]
 fn f16_scales_its_loss_unless_told_not_to() {
     // Without normalisation over a few pixels, which makes much of any rounding.
     let mut half = learner(&["precision='f16'", "network.batch_norm=false"]);

@@ -28,6 +28,7 @@ pub(crate) struct Waiting {
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Shared {
     /// The recipe's loss.
+    #[serde(deserialize_with = "crate::metrics::number_or_nan")]
     pub loss: f64,
     /// What the gradients are to be multiplied by, apart from the loss scale.
     pub factor: f64,
@@ -36,4 +37,26 @@ pub(crate) struct Shared {
     /// What ranks said of the run. Not saved: it is not the state of one.
     #[serde(skip)]
     pub signals: Signals,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A checkpoint may hold gradients of a step that will be skipped.
+    #[test]
+    fn a_loss_that_is_no_number_is_read_again() {
+        for loss in [f64::NAN, f64::INFINITY] {
+            let written = Shared {
+                loss,
+                factor: 0.5,
+                not_finite: 1,
+                signals: Signals::default(),
+            };
+            let text = serde_json::to_string(&written).unwrap();
+            let read: Shared = serde_json::from_str(&text).unwrap();
+            assert!(read.loss.is_nan(), "{text}");
+            assert_eq!((read.factor, read.not_finite), (0.5, 1));
+        }
+    }
 }

@@ -45,6 +45,7 @@ pub struct BoxTally {
 struct Sample {
     /// The sample's place in the order of all.
     place: usize,
+    #[serde(deserialize_with = "crate::metrics::number_or_nan")]
     loss: f64,
     truths: [u64; CLASSES],
     found: [Vec<Judged>; CLASSES],
@@ -210,5 +211,18 @@ mod tests {
         assert_eq!(scores.ap_50, [None, Some(0.5), None, Some(0.0)]);
         assert_eq!((scores.mean_ap_10, scores.mean_ap_50), (0.75, 0.25));
         assert_eq!(scores.score(), 0.5);
+    }
+
+    /// A network that has diverged is scored as such and ends no validation.
+    #[test]
+    fn a_loss_that_is_no_number_goes_to_the_other_ranks() {
+        let truth = [at(BoxClass::TropicalCyclone, 0.0, None)];
+        let mut tally = BoxTally::default();
+        tally.add(0, &truth, &[], f64::INFINITY);
+        tally.add(1, &truth, &[], 2.0);
+        tally.share(&mut Team::solo()).unwrap();
+        let scores = tally.scores().unwrap();
+        assert!(scores.loss.is_nan());
+        assert_eq!((scores.samples, scores.mean_ap_50), (2, 0.0));
     }
 }

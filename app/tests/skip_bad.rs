@@ -220,6 +220,32 @@ fn masks_of_a_network_are_those_of_the_times_that_can_be_read() {
     assert!(said.contains(words), "{said}");
 }
 
+/// Such times had become samples that the store was said not to have, and its boxes were too few.
+#[test]
+fn what_can_be_read_by_now_is_a_sample() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (damaged, _, file) = spoilt_and_without(folder.path(), fill_with_nonsense);
+    let (truth, store) = (damaged.join("truth"), folder.path().join("store"));
+    let call = ["stage", path(&damaged), "--labels", path(&truth), "--out"];
+    let call = [&call[..], &[path(&store)]].concat();
+    summary(&[&call[..], &["--skip-bad"]].concat());
+    // As a killed call leaves it whose first shard was not whole.
+    for name in ["shard-00000.bin", "store.json", "boxes.jsonl"] {
+        fs::remove_file(store.join(name)).expect(name);
+    }
+    assert!(store.join("left_out.txt").is_file());
+    let again = folder.path().join("again");
+    fs::create_dir(&again).expect("created");
+    let whole = simulate(&again, 6, 3).join(file.file_name().expect("a name"));
+    fs::copy(whole, &file).expect("copied");
+    let said = summary(&call);
+    let samples = said["samples"].as_array().expect("of three splits");
+    let samples: u64 = samples.iter().filter_map(Value::as_u64).sum();
+    assert_eq!((samples, said["masked"].as_u64()), (24, Some(24)), "{said}");
+    assert_eq!(said["skipped_times"], 0, "{said}");
+    assert!(!store.join("left_out.txt").exists());
+}
+
 #[test]
 fn events_are_described_by_the_fields_that_can_be_read() {
     let folder = tempfile::tempdir().expect("a temporary folder");

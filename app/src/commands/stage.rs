@@ -289,6 +289,7 @@ impl Stage {
         let mut writer = StoreWriter::create(out, meta)?;
         let mut unread = Unread::of(out)?;
         if self.skip_bad {
+            unread.say();
             selection.leave_out(&selection.places_of(&unread.times), &mut splits);
         }
         SplitRule::keep_single_test(&mut splits, writer.samples());
@@ -302,6 +303,10 @@ impl Stage {
         };
         let boxes = frames.is_some().then(|| selection.boxes());
         self.check_same(&reading, &origin, &selection, &mut writer)?;
+        if !self.skip_bad {
+            // All that is there goes without them, so that they lie behind it.
+            unread.forget()?;
+        }
         if self.boxes.is_none() {
             stage_origin::keep_boxes(out, boxes.as_deref())?;
         }
@@ -418,7 +423,7 @@ fn announce(meta: &StoreMeta, samples: usize) {
     tracing::debug!("{} in all", bytes(total));
 }
 
-/// The times that could not be read, one a line in a file of the store: who goes on with it leaves them out, too.
+/// The times that could not be read, one a line in a file of the store: who goes on with it and `--skip-bad` leaves them out, too.
 struct Unread {
     path: PathBuf,
     times: BTreeSet<String>,
@@ -432,14 +437,26 @@ impl Unread {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             text => text.map_err(DataError::io("read", &path))?,
         };
-        let times: BTreeSet<String> = text.lines().map(str::to_string).collect();
-        if !times.is_empty() {
-            tracing::info!(
-                "{} times that could not be read before stay left out",
-                times.len()
-            );
-        }
+        let times = text.lines().map(str::to_string).collect();
         Ok(Self { path, times })
+    }
+
+    fn say(&self) {
+        let count = self.times.len();
+        if count > 0 {
+            tracing::info!("{count} times that could not be read before stay left out");
+        }
+    }
+
+    /// All times are to be read, those that could not be read before, too.
+    fn forget(&mut self) -> Result<(), DataError> {
+        self.times.clear();
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(DataError::io("remove", &self.path)(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// One time more, before a later sample is written.

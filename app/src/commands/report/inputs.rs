@@ -35,7 +35,8 @@ enum Kind {
 
 impl Kind {
     /// What stands before `:DIR`, if that follows: a folder with `changes.json` is a comparison; a table or file of
-    /// boxes is boxes, and so is a folder that holds `boxes.csv` but no netCDF file; all else is masks.
+    /// boxes is boxes, and so is a folder that holds `boxes.csv` but no netCDF file besides those of `squall events`; all
+    /// else is masks.
     fn of(argument: &str) -> Self {
         let path = Path::new(split(argument).0);
         let end = path.extension().unwrap_or_default().to_string_lossy();
@@ -46,13 +47,7 @@ impl Kind {
             return Self::Boxes(path.into());
         }
         let table = path.join("boxes.csv");
-        let is_netcdf =
-            |entry: std::fs::DirEntry| entry.path().extension().is_some_and(|e| e == "nc");
-        let any_netcdf = || {
-            let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-            entries.into_iter().any(is_netcdf)
-        };
-        if table.is_file() && !any_netcdf() {
+        if table.is_file() && !has_masks(path).unwrap_or(false) {
             return Self::Boxes(table);
         }
         Self::Masks
@@ -385,5 +380,23 @@ impl Masks {
     pub(super) fn score_against(&self, truth: &Self) -> anyhow::Result<Scores> {
         let events = table_path(&self.tables).map(|path| path.to_string_lossy().into_owned());
         Score::of_masks(self.folder.clone(), truth.folder.clone(), events).score()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_beside_the_tables_of_their_events_are_boxes() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str| std::fs::write(folder.path().join(name), "text").unwrap();
+        let are_boxes = || matches!(Kind::of(folder.path().to_str().unwrap()), Kind::Boxes(_));
+        for name in ["boxes.csv", "events.csv", "tracks.csv", "statistics.nc"] {
+            write(name);
+        }
+        assert!(are_boxes());
+        write("masks.nc");
+        assert!(!are_boxes());
     }
 }

@@ -179,7 +179,7 @@ fn take(path: &Path, file: &ModelFile, learner: &mut Learner) -> Result<Checkpoi
     let parameters = learner.network.parameters_mut();
     parameters.load(path, |name| file.tensor(name))?;
     learner.optimizer.load_from(path, file)?;
-    learner.progress = facts.progress;
+    learner.go_on_from(facts.progress);
     if let Some(scale) = facts.loss_scale {
         learner.loss_scale = scale;
     }

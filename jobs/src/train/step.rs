@@ -56,6 +56,8 @@ pub struct Learner {
     /// Steps in a row that may be skipped.
     max_skipped: u32,
     pub(super) progress: LearnerProgress,
+    /// Whether a step has changed the parameters, so that the scale of the loss is found.
+    found_scale: bool,
     /// Why the loss of the last step was no number, if it was none.
     loss_fault: Option<String>,
     without_gradient: WithoutGradient,
@@ -139,6 +141,7 @@ impl Learner {
                 recipe.training.max_skipped_steps
             },
             progress: LearnerProgress::default(),
+            found_scale: false,
             loss_fault: None,
             without_gradient: WithoutGradient::Unknown,
             lag: recipe.distributed.gradient_lag,
@@ -185,6 +188,18 @@ impl Learner {
             unreachable!("one was just added")
         };
         self.learn(oldest, batch, team)
+    }
+
+    /// Counts on from where a run was left.
+    pub(super) fn go_on_from(&mut self, progress: LearnerProgress) {
+        // With a lag the first steps have no gradient.
+        self.found_scale = progress.skipped + (self.lag as u64) < progress.step;
+        self.progress = progress;
+    }
+
+    /// The scale of the loss is looked for anew, by a group that goes on: others have done the steps before.
+    pub(super) fn find_scale_anew(&mut self) {
+        self.found_scale = false;
     }
 
     /// How many f32 values would take the memory of the kernels that the optimiser rounds: one and a half of each
@@ -504,10 +519,8 @@ impl Learner {
                 step = progress.step + 1,
                 "the {what} is no number: step skipped ({why})"
             );
-            // Before the first good step overflows are how the scale of the loss is found. With a lag the first steps have
-            // no gradient yet.
-            let none_good = progress.skipped + self.lag as u64 == progress.step + 1;
-            let searching = none_good && what == "gradient" && self.loss_scale.can_fall();
+            // Before the first good step overflows are how the scale of the loss is found.
+            let searching = !self.found_scale && what == "gradient" && self.loss_scale.can_fall();
             if progress.skipped_in_row > self.max_skipped && !searching {
                 return Err(JobError::Diverged {
                     step: progress.step,
@@ -519,6 +532,7 @@ impl Learner {
             }
         } else {
             progress.skipped_in_row = 0;
+            self.found_scale = true;
         }
         progress.step += 1;
         Ok(())

@@ -16,6 +16,7 @@ use std::time::Instant;
 pub(super) fn work(mut run: Run<'_>, folder: &Path, stop: &AtomicBool) -> Result<TrainReport> {
     let start = Instant::now();
     run.team.begin_trace(run.recipe.training.trace_steps);
+    run.learner.find_scale_anew();
     run.team.link()?.begin(run.learner.network.parameters())?;
     // Dropped after `feed`, for which its threads wait.
     let mut loader;

@@ -115,6 +115,28 @@ fn overflows_of_late_gradients_find_the_scale_too() {
     assert_eq!(learner.loss_scale.scale(), 1e38 / 2f32.powi(overflows));
 }
 
+/// Of several groups each does some of the steps, and its scale is not kept when the run is left.
+#[test]
+fn a_group_finds_its_scale_from_any_step_on() {
+    let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 1e38, growth_interval = 1000 } }";
+    let huge = "loss.normalisation={ sum = 1e10 }";
+    let mut learner = learner(&[dynamic, huge, "training.max_skipped_steps=2"]);
+    learner.go_on_from(LearnerProgress {
+        step: 6,
+        ..LearnerProgress::default()
+    });
+    learner.find_scale_anew();
+    let mut overflows = 0;
+    loop {
+        learner.progress.step = 6 + 2 * overflows;
+        if !learner.step(&batch(), &mut Team::solo()).unwrap().skipped {
+            break;
+        }
+        overflows += 1;
+    }
+    assert!(overflows > 3, "{overflows}");
+}
+
 #[test]
 fn f16_scales_its_loss_unless_told_not_to() {
     // Without normalisation over a few pixels, which makes much of any rounding.

@@ -2,7 +2,19 @@
 
 use crate::ops::conv_spec::{PoolSpec, source};
 use crate::ops::resample::Axis;
+use pulp::Arch;
 use rayon::prelude::*;
+
+/// Writes row by row, in the widest vectors of this processor.
+fn by_rows(values: &mut [f32], row_len: usize, write: impl Fn(usize, &mut [f32]) + Sync) {
+    let rows = values.par_chunks_mut(row_len).enumerate();
+    rows.for_each(|(row, values)| {
+        Arch::new().dispatch(
+            #[inline(always)]
+            || write(row, values),
+        );
+    });
+}
 
 /// Largest value of every window, and which cell of the window it was (the first of equals).
 pub fn max_pool(x: &[f32], x_shape: [usize; 4], spec: &PoolSpec) -> (Vec<f32>, Vec<u8>) {
@@ -16,31 +28,37 @@ pub fn max_pool(x: &[f32], x_shape: [usize; 4], spec: &PoolSpec) -> (Vec<f32>, V
         .enumerate()
         .for_each(|(row, (y, winner))| {
             let (b, p) = (row / out_h, row % out_h);
-            for r in 0..spec.kernel {
-                let Some(h) = source(p, spec.stride, r, spec.padding, height, false) else {
-                    continue;
-                };
-                for (q, (y, winner)) in y
-                    .chunks_exact_mut(channels)
-                    .zip(winner.chunks_exact_mut(channels))
-                    .enumerate()
-                {
-                    for s in 0..spec.kernel {
-                        let Some(w) = source(q, spec.stride, s, spec.padding, width, spec.periodic)
-                        else {
+            Arch::new().dispatch(
+                #[inline(always)]
+                || {
+                    for r in 0..spec.kernel {
+                        let Some(h) = source(p, spec.stride, r, spec.padding, height, false) else {
                             continue;
                         };
-                        let x = &x[((b * height + h) * width + w) * channels..][..channels];
-                        let cell = (r * spec.kernel + s) as u8;
-                        for c in 0..channels {
-                            // The first value that is no number wins.
-                            let better = x[c] > y[c] || x[c].is_nan() && !y[c].is_nan();
-                            y[c] = if better { x[c] } else { y[c] };
-                            winner[c] = if better { cell } else { winner[c] };
+                        for (q, (y, winner)) in y
+                            .chunks_exact_mut(channels)
+                            .zip(winner.chunks_exact_mut(channels))
+                            .enumerate()
+                        {
+                            for s in 0..spec.kernel {
+                                let Some(w) =
+                                    source(q, spec.stride, s, spec.padding, width, spec.periodic)
+                                else {
+                                    continue;
+                                };
+                                let x = &x[((b * height + h) * width + w) * channels..][..channels];
+                                let cell = (r * spec.kernel + s) as u8;
+                                for c in 0..channels {
+                                    // The first value that is no number wins.
+                                    let better = x[c] > y[c] || x[c].is_nan() && !y[c].is_nan();
+                                    y[c] = if better { x[c] } else { y[c] };
+                                    winner[c] = if better { cell } else { winner[c] };
+                                }
+                            }
                         }
                     }
-                }
-            }
+                },
+            );
         });
     (y, winner)
 }
@@ -55,9 +73,11 @@ pub fn max_pool_backward(
     let [batch, height, width, channels] = x_shape;
     let (out_h, out_w) = spec.output_size((height, width));
     let mut dx = vec![0.0; batch * height * width * channels];
-    dx.par_chunks_mut(width * channels)
-        .enumerate()
-        .for_each(|(row, dx)| {
+    by_rows(
+        &mut dx,
+        width * channels,
+        #[inline(always)]
+        |row, dx| {
             let (b, h) = (row / height, row % height);
             for r in 0..spec.kernel {
                 let Some(top) = (h + spec.padding).checked_sub(r) else {
@@ -80,7 +100,8 @@ pub fn max_pool_backward(
                     }
                 }
             }
-        });
+        },
+    );
     dx
 }
 
@@ -88,9 +109,11 @@ pub fn max_pool_backward(
 pub fn resize(x: &[f32], x_shape: [usize; 4], rows: &Axis, columns: &Axis) -> Vec<f32> {
     let [batch, height, width, channels] = x_shape;
     let mut y = vec![0.0; batch * rows.len() * columns.len() * channels];
-    y.par_chunks_mut(columns.len() * channels)
-        .enumerate()
-        .for_each(|(row, y)| {
+    by_rows(
+        &mut y,
+        columns.len() * channels,
+        #[inline(always)]
+        |row, y| {
             let (b, p) = (row / rows.len(), row % rows.len());
             let mut blended = vec![0.0; width * channels];
             for (h, weight) in rows.taps(p) {
@@ -107,7 +130,8 @@ pub fn resize(x: &[f32], x_shape: [usize; 4], rows: &Axis, columns: &Axis) -> Ve
                         .for_each(|(y, x)| *y += weight * x);
                 }
             }
-        });
+        },
+    );
     y
 }
 
@@ -116,9 +140,11 @@ pub fn resize_backward(dy: &[f32], x_shape: [usize; 4], rows: &Axis, columns: &A
     let [_, height, width, channels] = x_shape;
     let readers = rows.readers(height);
     let mut dx = vec![0.0; x_shape.iter().product()];
-    dx.par_chunks_mut(width * channels)
-        .enumerate()
-        .for_each(|(row, dx)| {
+    by_rows(
+        &mut dx,
+        width * channels,
+        #[inline(always)]
+        |row, dx| {
             let (b, h) = (row / height, row % height);
             let mut gathered = vec![0.0; columns.len() * channels];
             for &(p, weight) in &readers[h] {
@@ -136,6 +162,7 @@ pub fn resize_backward(dy: &[f32], x_shape: [usize; 4], rows: &Axis, columns: &A
                         .for_each(|(dx, g)| *dx += weight * g);
                 }
             }
-        });
+        },
+    );
     dx
 }

@@ -1,9 +1,12 @@
 //! The convolution itself: transform tiles, multiply at every point, transform back.
 
+use super::OUTPUTS;
 use super::input::{Columns, Lines};
 use super::kernels::Kernels;
+use super::output::{Products, Writing, kept_values};
 use super::tiles::Axis;
-use super::transform::{Input, Output, Transform, both_axes};
+use super::transform::{Input, Transform};
+use super::units::{self, TileRow};
 use crate::ops::finish::Finish;
 use crate::ops::joined::Joined;
 use crate::ops::value::{PADDING, Value};
@@ -22,8 +25,8 @@ struct Portion {
 const fn portion(points: usize) -> Portion {
     let large = points > 6;
     Portion {
-        tiles: if large { 24 } else { 48 },
-        inputs: 256,
+        tiles: 24,
+        inputs: if large { 256 } else { 512 },
         outputs: if large { 128 } else { 256 },
     }
 }
@@ -32,7 +35,8 @@ const fn portion(points: usize) -> Portion {
 pub fn scratch_values(along: usize, (inputs, outputs): (usize, usize)) -> usize {
     let portion = portion(along);
     let (depth, width) = (inputs.min(portion.inputs), outputs.min(portion.outputs));
-    along * along * (depth * (1 + portion.tiles) + portion.tiles * width)
+    let kept = (along * depth).max(OUTPUTS * width);
+    along * (kept + along * portion.tiles * (depth + width))
 }
 
 /// A stride-1 convolution by [`Kernels`].
@@ -48,16 +52,6 @@ pub struct Geometry<const P: usize, const M: usize> {
     pub dense: bool,
 }
 
-/// A part of a row of tiles with the pixels that it owns.
-struct TileRow<'a, V, const M: usize> {
-    batch: usize,
-    start: usize,
-    columns: &'a [usize],
-    /// The pixels from `first_column` on of up to `M` rows, for every output field.
-    rows: Vec<[Option<&'a mut [V]>; M]>,
-    first_column: usize,
-}
-
 /// The output in fields of so many channels each, stored as the input.
 pub fn convolve<V: Value, const P: usize, const M: usize>(
     geometry: &Geometry<P, M>,
@@ -69,100 +63,34 @@ pub fn convolve<V: Value, const P: usize, const M: usize>(
 where
     Input: Transform<P, P>,
 {
-    let portion = portion(P);
     let (height, width) = geometry.output;
     let pixels = geometry.batch * height * width;
     let field = |&channels: &usize| vec![V::default(); pixels * channels];
     let mut y: Vec<Vec<V>> = fields.iter().map(field).collect();
-    let mut rows: Vec<Vec<Option<&mut [V]>>> = (y.iter_mut().zip(fields))
-        .map(|(y, channels)| y.chunks_mut(width * channels).map(Some).collect())
-        .collect();
-    let all = &geometry.columns.starts;
-    let cut = if geometry.dense {
-        all.len().div_ceil(all.len().div_ceil(portion.tiles))
-    } else {
-        all.len()
-    };
-    let mut parts = Vec::new();
-    for batch in 0..geometry.batch {
-        for &start in &geometry.rows.starts {
-            let writes = geometry.rows.writes(start);
-            let mut owned: Vec<[Option<&mut [V]>; M]> = (rows.iter_mut())
-                .map(|rows| writes.map(|row| row.and_then(|row| rows[batch * height + row].take())))
-                .collect();
-            for columns in all.chunks(cut) {
-                let first_column = if geometry.dense { columns[0] } else { 0 };
-                let pixels = if geometry.dense {
-                    M * columns.len()
-                } else {
-                    width
-                };
-                let rows = (owned.iter_mut().zip(fields))
-                    .map(|(owned, channels)| {
-                        owned.each_mut().map(|row| front(row, pixels * channels))
-                    })
-                    .collect();
-                parts.push(TileRow {
-                    batch,
-                    start,
-                    columns,
-                    rows,
-                    first_column,
-                });
-            }
-        }
-    }
-    in_units(parts, portion.tiles)
+    let size = units::size(geometry, portion(P).tiles, kernels.block.rows);
+    units::cut(geometry, (&mut y, fields), size)
         .into_par_iter()
         .for_each(|unit| {
             Arch::new().dispatch(RunUnit {
                 geometry,
                 x,
                 kernels,
-                finish,
-                fields,
+                writing: Writing {
+                    fields,
+                    all: kernels.outputs,
+                    finish,
+                },
                 unit,
             });
         });
     y
 }
 
-/// Parts that one thread computes together: up to `most` tiles, less where there would be too few for all threads.
-fn in_units<V, const M: usize>(
-    parts: Vec<TileRow<'_, V, M>>,
-    most: usize,
-) -> Vec<Vec<TileRow<'_, V, M>>> {
-    let total: usize = parts.iter().map(|part| part.columns.len()).sum();
-    let together = most
-        .min(total.div_ceil(rayon::current_num_threads()))
-        .max(1);
-    let mut units: Vec<Vec<TileRow<'_, V, M>>> = Vec::new();
-    let mut room = 0;
-    for part in parts {
-        if room < part.columns.len() {
-            units.push(Vec::new());
-            room = together.max(part.columns.len());
-        }
-        room -= part.columns.len();
-        units.last_mut().expect("one was pushed").push(part);
-    }
-    units
-}
-
-/// Cuts up to so many values from the front of a row.
-fn front<'a, V>(row: &mut Option<&'a mut [V]>, values: usize) -> Option<&'a mut [V]> {
-    let rest = row.take()?;
-    let (part, after) = rest.split_at_mut(rest.len().min(values));
-    *row = Some(after);
-    Some(part)
-}
-
 struct RunUnit<'a, V, const P: usize, const M: usize> {
     geometry: &'a Geometry<P, M>,
     x: &'a Joined<'a, V>,
     kernels: &'a Kernels,
-    finish: Finish<'a, V>,
-    fields: &'a [usize],
+    writing: Writing<'a, V>,
     unit: Vec<TileRow<'a, V, M>>,
 }
 
@@ -188,7 +116,7 @@ where
         let tile = P * P * depth + 16;
         let width = panels_at_once.min(self.kernels.panels()) * block.columns;
         let point_size = tiles * width + 16;
-        let kept = P * P * depth;
+        let kept = (P * P * depth).max(kept_values(P, M, width));
         let [mut both, mut products] = scratch::take(kept + tiles * tile, P * P * point_size);
         let (kept, points) = both.split_at_mut(kept);
         for first_panel in (0..self.kernels.panels()).step_by(panels_at_once) {
@@ -196,7 +124,7 @@ where
             for from in (0..inputs).step_by(depth) {
                 let to = inputs.min(from + depth);
                 if first_panel == 0 || depth < inputs {
-                    self.transform_inputs(simd, (points, kept), tile, (from, to), depth);
+                    self.transform_inputs(simd, (points, &mut *kept), tile, (from, to), depth);
                 }
                 for point in 0..P * P {
                     for panel in panels.clone() {
@@ -216,7 +144,13 @@ where
             }
             let first = first_panel * block.columns;
             let last = self.kernels.outputs.min(panels.end * block.columns);
-            self.transform_outputs(simd, &products, point_size, width, first..last);
+            let products = Products {
+                values: &products,
+                apart: (point_size, width),
+            };
+            let written = (products, &mut *kept);
+            self.writing
+                .write(simd, self.geometry, &mut self.unit, written, first..last);
         }
         scratch::give_back([both, products]);
     }
@@ -245,63 +179,4 @@ where
             }
         }
     }
-
-    #[inline(always)]
-    fn transform_outputs<S: Simd>(
-        &mut self,
-        simd: S,
-        products: &[f32],
-        point_size: usize,
-        width: usize,
-        channels: std::ops::Range<usize>,
-    ) {
-        let all = self.kernels.outputs;
-        let (height, full_width) = self.geometry.output;
-        let zero = simd.splat_f32s(0.0);
-        let fields = self.fields;
-        let mut index = 0;
-        for part in &mut self.unit {
-            let row_of = self.geometry.rows.writes(part.start);
-            for &start in part.columns {
-                let columns = self.geometry.columns.writes(start);
-                for at in channels.clone().step_by(S::F32_LANES) {
-                    let (field, first, count) = field_of(fields, at);
-                    let end = channels.end.min(first + count);
-                    let from = index * width + at - channels.start;
-                    let mut square = [[zero; P]; P];
-                    for (point, vector) in square.as_flattened_mut().iter_mut().enumerate() {
-                        *vector = f32::load(simd, &products[point * point_size + from..]);
-                    }
-                    let values: [[S::f32s; M]; M] = both_axes::<Output, S, P, M>(simd, &square);
-                    for (place, &value) in values.as_flattened().iter().enumerate() {
-                        let (row, column) = (place / M, columns[place % M]);
-                        let (Some(target), Some(row), Some(column)) =
-                            (&mut part.rows[field][row], row_of[row], column)
-                        else {
-                            continue;
-                        };
-                        let whole = ((part.batch * height + row) * full_width + column) * all;
-                        let value = self.finish.apply(simd, value, whole, (at, channels.end));
-                        let pixel = (column - part.first_column) * count;
-                        let place = pixel + at - first..pixel + end - first;
-                        V::store(simd, &mut target[place], value);
-                    }
-                }
-                index += 1;
-            }
-        }
-    }
-}
-
-/// The field that holds a channel, its first one, and how many it has.
-#[inline(always)]
-fn field_of(fields: &[usize], channel: usize) -> (usize, usize, usize) {
-    let mut first = 0;
-    for (field, &count) in fields.iter().enumerate() {
-        if channel < first + count {
-            return (field, first, count);
-        }
-        first += count;
-    }
-    unreachable!("fields have as many channels as kernels have outputs")
 }

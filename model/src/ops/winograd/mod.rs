@@ -19,10 +19,12 @@
 mod forward;
 mod input;
 mod kernels;
+mod output;
 #[cfg(test)]
 mod tests;
 mod tiles;
 mod transform;
+mod units;
 mod weights;
 
 pub use kernels::Kernels;

@@ -152,33 +152,36 @@ fn sums_of_powers<S: Simd, const P: usize, const M: usize>(
     m: [S::f32s; P],
     weight: impl Fn(&Pair) -> f32,
 ) -> [S::f32s; M] {
-    let mut even = [s.splat_f32s(0.0); P];
+    let pairs = pairs(P);
+    let mut even = [m[0]; P];
     let mut odd = even;
-    for (i, pair) in pairs(P).iter().enumerate() {
+    for i in 0..pairs.len() {
         let (plus, minus) = (m[1 + 2 * i], m[2 + 2 * i]);
         even[i] = s.add_f32s(plus, minus);
         odd[i] = s.sub_f32s(plus, minus);
-        if weight(pair) != 1.0 {
-            even[i] = scale(s, weight(pair), even[i]);
-            odd[i] = scale(s, weight(pair), odd[i]);
+        let weight = weight(&pairs[i]);
+        if weight != 1.0 {
+            even[i] = scale(s, weight, even[i]);
+            odd[i] = scale(s, weight, odd[i]);
         }
     }
     let mut y = [m[0]; M];
     let mut sum = even[0];
-    for &more in &even[1..pairs(P).len()] {
-        sum = s.add_f32s(sum, more);
+    for i in 1..pairs.len() {
+        sum = s.add_f32s(sum, even[i]);
     }
     y[0] = s.add_f32s(m[0], sum);
-    for (k, y) in y.iter_mut().enumerate().skip(1) {
-        let parts = if k % 2 == 0 { &even } else { &odd };
-        let first = pairs(P)[0].powers[k];
-        *y = if k == M - 1 {
+    // Counted loops: compilers do not unroll those of iterators that skip.
+    for k in 1..M {
+        let parts = if k % 2 == 0 { even } else { odd };
+        let first = pairs[0].powers[k];
+        y[k] = if k == M - 1 {
             axpy(s, m[P - 1], first, parts[0])
         } else {
             scale(s, first, parts[0])
         };
-        for (pair, &part) in pairs(P).iter().zip(parts).skip(1) {
-            *y = axpy(s, *y, pair.powers[k], part);
+        for i in 1..pairs.len() {
+            y[k] = axpy(s, y[k], pairs[i].powers[k], parts[i]);
         }
     }
     y
@@ -212,20 +215,24 @@ fn values_at_points<S: Simd, const N: usize, const P: usize>(
     y: [S::f32s; N],
     weight: impl Fn(&Pair) -> f32,
 ) -> [S::f32s; P] {
+    let pairs = pairs(P);
     let mut points = [y[0]; P];
-    for (i, pair) in pairs(P).iter().enumerate() {
+    for i in 0..pairs.len() {
+        let powers = &pairs[i].powers;
         let mut even = y[0];
-        let mut odd = scale(s, pair.powers[1], y[1]);
-        for k in (2..N).step_by(2) {
-            even = axpy(s, even, pair.powers[k], y[k]);
-        }
-        for k in (3..N).step_by(2) {
-            odd = axpy(s, odd, pair.powers[k], y[k]);
+        let mut odd = scale(s, powers[1], y[1]);
+        for k in 2..N {
+            if k % 2 == 0 {
+                even = axpy(s, even, powers[k], y[k]);
+            } else {
+                odd = axpy(s, odd, powers[k], y[k]);
+            }
         }
         let (mut plus, mut minus) = (s.add_f32s(even, odd), s.sub_f32s(even, odd));
-        if weight(pair) != 1.0 {
-            plus = scale(s, weight(pair), plus);
-            minus = scale(s, weight(pair), minus);
+        let weight = weight(&pairs[i]);
+        if weight != 1.0 {
+            plus = scale(s, weight, plus);
+            minus = scale(s, weight, minus);
         }
         (points[1 + 2 * i], points[2 + 2 * i]) = (plus, minus);
     }

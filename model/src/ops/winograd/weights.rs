@@ -158,7 +158,7 @@ where
             ..
         } = self.part;
         let (row_starts, column_starts) = (&geometry.rows.starts, &geometry.columns.starts);
-        let [mut kept, unused] = scratch::take(P * P * self.depth, 0);
+        let [mut kept, mut lines_kept] = scratch::take(P * P * self.depth, P * M * self.width);
         let mut next = self.tiles.start;
         while next < self.tiles.end {
             // As many as lie in one row of tiles.
@@ -172,22 +172,23 @@ where
                 let (points, apart) = (&mut self.x_points[tile * self.depth..], RUN * self.depth);
                 let reads = geometry.columns.reads(column);
                 columns.tile(simd, &lines, reads, (points, apart));
-                self.gradient(simd, (batch, row, column), tile);
+                self.gradient(simd, (batch, row, column), tile, &mut lines_kept);
             }
             next += count;
         }
-        scratch::give_back([kept, unused]);
+        scratch::give_back([kept, lines_kept]);
     }
 }
 
 impl<V: Value, const P: usize, const M: usize> TransformRun<'_, V, P, M> {
-    /// The points of the gradient of one tile's outputs.
+    /// The points of the gradient of one tile's outputs. `kept` has room for the lines between the two axes.
     #[inline(always)]
     fn gradient<S: Simd>(
         &mut self,
         simd: S,
         (batch, row, column): (usize, usize, usize),
         tile: usize,
+        kept: &mut [f32],
     ) {
         let Part {
             geometry,
@@ -197,26 +198,40 @@ impl<V: Value, const P: usize, const M: usize> TransformRun<'_, V, P, M> {
         } = self.part;
         let (rows, columns) = (geometry.rows.writes(row), geometry.columns.writes(column));
         let (height, width) = geometry.output;
-        let mut pixels = [[&dy[..0]; M]; M];
-        for (pixels, row) in pixels.iter_mut().zip(rows) {
-            for (pixel, column) in pixels.iter_mut().zip(columns) {
-                if let (Some(row), Some(column)) = (row, column) {
-                    let first = ((batch * height + row) * width + column) * outputs;
-                    *pixel = &dy[first..first + outputs];
+        let pixel = |row: Option<usize>, column: Option<usize>| {
+            let (Some(row), Some(column)) = (row, column) else {
+                return &dy[..0];
+            };
+            let first = ((batch * height + row) * width + column) * outputs;
+            &dy[first..first + outputs]
+        };
+        let across = outputs.next_multiple_of(S::F32_LANES);
+        // Along one axis at a time, for all channels, as in `output`.
+        for (index, &column) in columns.iter().enumerate() {
+            let pixels = rows.map(|row| pixel(row, column));
+            for from in (0..across).step_by(S::F32_LANES) {
+                let mut line = [simd.splat_f32s(0.0); M];
+                for (vector, pixel) in line.iter_mut().zip(&pixels) {
+                    *vector = V::load(simd, pixel.get(from..).unwrap_or(&[]));
+                }
+                let done: [S::f32s; P] = OutputTransposed::apply(simd, line);
+                for (row, &vector) in done.iter().enumerate() {
+                    f32::store(simd, &mut kept[(row * M + index) * across + from..], vector);
                 }
             }
         }
         let points = &mut self.dy_points[tile * self.width..];
-        let mut square = [[simd.splat_f32s(0.0); M]; M];
-        for from in (0..outputs).step_by(S::F32_LANES) {
-            for (vector, pixel) in (square.as_flattened_mut().iter_mut()).zip(pixels.as_flattened())
-            {
-                *vector = V::load(simd, pixel.get(from..).unwrap_or(&[]));
-            }
-            let transformed: [[S::f32s; P]; P] =
-                both_axes::<OutputTransposed, S, M, P>(simd, &square);
-            for (point, &vector) in transformed.as_flattened().iter().enumerate() {
-                f32::store(simd, &mut points[point * RUN * self.width + from..], vector);
+        for (row, line) in kept.chunks_exact(M * across).take(P).enumerate() {
+            for from in (0..across).step_by(S::F32_LANES) {
+                let mut vectors = [simd.splat_f32s(0.0); M];
+                for (column, vector) in vectors.iter_mut().enumerate() {
+                    *vector = f32::load(simd, &line[column * across + from..]);
+                }
+                let done: [S::f32s; P] = OutputTransposed::apply(simd, vectors);
+                for (column, &vector) in done.iter().enumerate() {
+                    let place = (row * P + column) * RUN * self.width + from;
+                    f32::store(simd, &mut points[place..], vector);
+                }
             }
         }
     }

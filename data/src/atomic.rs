@@ -1,18 +1,28 @@
 //! Writing so that a file is either whole under its name or not there: temporary name, sync, rename.
 
 use crate::error::{DataError, Result};
+use std::collections::hash_map::RandomState;
 use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher};
 use std::io::{BufWriter, Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// A file under a temporary name that takes its real name in [`Pending::commit`]; dropped without it, it is removed.
 ///
-/// The temporary name is `.<name>.<process id>.tmp` in the same folder, so that the rename cannot cross devices.
+/// The temporary name is `.<name>.<number>.tmp` in the same folder, so that the rename cannot cross devices; the number
+/// is the process's own.
 #[derive(Debug)]
 pub struct Pending {
     temporary: PathBuf,
     target: PathBuf,
     committed: bool,
+}
+
+/// A number that no other process has, also of other hosts and containers, where process ids are the same.
+fn own_number() -> u32 {
+    static OWN: LazyLock<u32> = LazyLock::new(|| RandomState::new().build_hasher().finish() as u32);
+    *OWN
 }
 
 impl Pending {
@@ -29,7 +39,7 @@ impl Pending {
             .unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(DataError::io("create folder", folder))?;
         let name = target.file_name().unwrap_or_default().to_string_lossy();
-        let temporary = folder.join(format!(".{name}.{}.tmp", std::process::id()));
+        let temporary = folder.join(format!(".{name}.{}.tmp", own_number()));
         Ok(Self {
             temporary,
             target,
@@ -162,11 +172,11 @@ pub fn sweep(folder: impl AsRef<Path>, ours: impl Fn(&str) -> bool) -> Result<us
 
 /// The name of which `name` is the temporary one.
 fn target_of(name: &str) -> Option<&str> {
-    let (target, process) = name
+    let (target, number) = name
         .strip_prefix('.')?
         .strip_suffix(".tmp")?
         .rsplit_once('.')?;
-    process.parse::<u32>().ok().map(|_| target)
+    number.parse::<u32>().ok().map(|_| target)
 }
 
 #[cfg(test)]

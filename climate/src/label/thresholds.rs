@@ -173,6 +173,16 @@ impl TcThresholds {
         if let Some((name, value)) = positive.iter().find(|(_, v)| !(v.is_finite() && *v > 0.0)) {
             return Err(invalid(name, "a number above 0", *value));
         }
+        let not_negative = [
+            ("min_credible_pressure_pa", self.min_credible_pressure_pa),
+            ("pressure_rise_pa", self.pressure_rise_pa),
+            ("warm_core_fall_k", self.warm_core_fall_k),
+            ("thickness_fall_m", self.thickness_fall_m),
+            ("min_wind_m_s", self.min_wind_m_s),
+            ("min_storm_days", self.min_storm_days),
+            ("radius_wind_m_s", self.radius_wind_m_s),
+        ];
+        check_not_negative(&not_negative)?;
         if !(0.0..100.0).contains(&self.mask_percentile) {
             return Err(invalid(
                 "mask_percentile",
@@ -255,8 +265,18 @@ impl ArThresholds {
         ];
         match numbers.iter().find(|(_, v)| !(v.is_finite() && *v > 0.0)) {
             Some((name, value)) => Err(invalid(name, "a number above 0", *value)),
-            None => Ok(()),
+            None => check_not_negative(&[
+                ("min_length_km", self.min_length_km),
+                ("box_margin_deg", self.box_margin_deg),
+            ]),
         }
+    }
+}
+
+fn check_not_negative(numbers: &[(&str, f64)]) -> Result<()> {
+    match numbers.iter().find(|(_, v)| !(v.is_finite() && *v >= 0.0)) {
+        Some((name, value)) => Err(invalid(name, "a number of 0 or more", *value)),
+        None => Ok(()),
     }
 }
 
@@ -310,6 +330,36 @@ mod tests {
         }
         let error = TcThresholds::preset("lax").unwrap_err().to_string();
         assert!(error.contains("super_relaxed"), "{error}");
+    }
+
+    #[test]
+    fn numbers_that_find_nothing_for_want_of_sense_are_refused() {
+        let cyclones: [fn(&mut TcThresholds) -> &mut f64; 8] = [
+            |t| &mut t.min_credible_pressure_pa,
+            |t| &mut t.pressure_rise_pa,
+            |t| &mut t.warm_core_fall_k,
+            |t| &mut t.thickness_fall_m,
+            |t| &mut t.min_wind_m_s,
+            |t| &mut t.min_storm_days,
+            |t| &mut t.radius_wind_m_s,
+            |t| &mut t.mask_percentile,
+        ];
+        for number in cyclones {
+            for wrong in [f64::NAN, f64::INFINITY, -1.0] {
+                let mut thresholds = TcThresholds::default();
+                *number(&mut thresholds) = wrong;
+                assert!(thresholds.check().is_err(), "{thresholds:?}");
+            }
+        }
+        let rivers: [fn(&mut ArThresholds) -> &mut f64; 2] =
+            [|t| &mut t.min_length_km, |t| &mut t.box_margin_deg];
+        for number in rivers {
+            for wrong in [f64::NAN, f64::INFINITY, -1.0] {
+                let mut thresholds = ArThresholds::default();
+                *number(&mut thresholds) = wrong;
+                assert!(thresholds.check().is_err(), "{thresholds:?}");
+            }
+        }
     }
 
     #[test]

@@ -31,10 +31,16 @@ pub fn files_of(input: &str) -> Result<Vec<PathBuf>> {
         }
     } else if input.contains(['*', '?', '[']) {
         let pattern = glob::glob(input).map_err(|error| none(&format!("bad pattern: {error}")))?;
-        pattern
-            .filter_map(std::result::Result::ok)
-            .filter(|path| !path.is_dir())
-            .collect()
+        let found = pattern.filter_map(|found| match found {
+            Ok(path) => Some(path),
+            Err(error) => {
+                // An error would be too much where a pattern meets `lost+found`.
+                let (path, why) = (error.path().display(), error.error());
+                tracing::warn!("`{path}` cannot be looked into, so nothing of it is read: {why}");
+                None
+            }
+        });
+        found.filter(|path| !path.is_dir()).collect()
     } else {
         return Err(match fs::metadata(path) {
             Ok(_) => {

@@ -537,6 +537,24 @@ fn convolutions_stay_on_the_gpu() {
     }
 }
 
+/// A network that has diverged must not look well.
+#[test]
+fn what_is_no_number_is_none_after_relu() {
+    let Some(gpu) = gpu() else { return };
+    let (spec, shape) = (ConvSpec::same(3), [1, 8, 12, 32]);
+    let w = field(2, [32, 32, 3, 3]);
+    let bias = Tensor::zeros(32, DType::F32, &Device::Cpu).unwrap();
+    for dtype in [DType::F32, DType::BF16, DType::F16] {
+        let x = (field(1, shape) * f64::NAN).unwrap().to_dtype(dtype);
+        let x = gpu.bring(&x.unwrap()).unwrap();
+        for fuse in [Fuse::Relu, Fuse::AddRelu(&x)] {
+            let y = gpu.conv2d(&x, &w, Some(&bias), &spec, fuse).unwrap();
+            let y = gpu.to_host(&y).unwrap().to_dtype(DType::F32).unwrap();
+            assert!(values(&y).iter().all(|y| y.is_nan()), "{dtype:?} {fuse:?}");
+        }
+    }
+}
+
 /// What is computed on the CPU meanwhile stays there, and what meets on the GPU is brought there.
 #[test]
 fn tensors_of_both_sides_meet() {

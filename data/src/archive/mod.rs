@@ -170,6 +170,9 @@ impl Archive {
 
     /// At how many times the files have a channel ([`Self::offers`]).
     pub fn times_with(&self, variable: Variable) -> usize {
+        if self.available.contains(&variable) {
+            return self.times.len();
+        }
         let indices = 0..self.times.len();
         let has = |&index: &usize| self.offers(index, variable);
         indices.filter(has).count()

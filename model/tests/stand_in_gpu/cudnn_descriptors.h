@@ -32,7 +32,7 @@ int refuse(int status, const std::string &why) {
 }
 
 // Types of attributes, and kinds of descriptors, as the header counts them.
-enum Values { OF_HANDLE = 0, OF_DATA_TYPE = 1, OF_BOOLEAN = 2, OF_INT64 = 3, OF_FLOAT = 4, OF_POINTER = 6, OF_MODE = 7, OF_HEURISTICS = 8, OF_NUMERICAL = 11, OF_POINTWISE = 14, OF_DESCRIPTOR = 15, OF_BEHAVIOR = 19 };
+enum Values { OF_HANDLE = 0, OF_DATA_TYPE = 1, OF_BOOLEAN = 2, OF_INT64 = 3, OF_FLOAT = 4, OF_POINTER = 6, OF_MODE = 7, OF_HEURISTICS = 8, OF_NAN = 10, OF_NUMERICAL = 11, OF_POINTWISE = 14, OF_DESCRIPTOR = 15, OF_BEHAVIOR = 19 };
 enum Kind {
   POINTWISE = 0,
   CONVOLUTION = 1,
@@ -94,7 +94,7 @@ const std::vector<Attribute> &attributes(int kind) {
   };
   static const std::map<int, std::vector<Attribute>> all = {
       {TENSOR, {{900, OF_INT64, 1, 1}, {901, OF_DATA_TYPE, 1, 1}, {902, OF_INT64, 4, 4}, {903, OF_INT64, 4, 4}, {906, OF_INT64, 1, 1}, {907, OF_BOOLEAN, 1, 1, -1, false}}},
-      {POINTWISE, {{0, OF_POINTWISE, 1, 1}, {1, OF_DATA_TYPE, 1, 1}}},
+      {POINTWISE, {{0, OF_POINTWISE, 1, 1}, {1, OF_DATA_TYPE, 1, 1}, {2, OF_NAN, 1, 1, -1, false}}},
       {OP_POINTWISE,
        {{750, OF_DESCRIPTOR, 1, 1, POINTWISE}, {751, OF_DESCRIPTOR, 1, 1, TENSOR}, {752, OF_DESCRIPTOR, 1, 1, TENSOR, false}, {753, OF_DESCRIPTOR, 1, 1, TENSOR},
         {754, OF_FLOAT, 1, 1, -1, false}, {755, OF_FLOAT, 1, 1, -1, false}}},

@@ -71,7 +71,7 @@ Problem problem(const Descriptor &graph) {
   for (size_t i = 1; i < operations.size(); i++) {
     const Descriptor &one = *operations[i];
     if (one.part(750)->number(0) == RELU) {
-      p.relu = true;
+      p.relu = true, p.keeps_nan = one.part(750)->has(2) && one.part(750)->number(2) == 1;
     } else {
       const Tensor second = tensor(*one.part(752));
       const bool of_channels = second.count() == second.dims[1];

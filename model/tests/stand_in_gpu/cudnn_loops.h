@@ -16,7 +16,7 @@ struct Problem {
   Direction direction = FORWARD;
   Tensor x, w, y;
   Convolution convolution;
-  bool has_bias = false, has_residual = false, relu = false;
+  bool has_bias = false, has_residual = false, relu = false, keeps_nan = false;
   Tensor bias, residual;
   int64_t groups() const { return x.dims[1] / w.dims[1]; }
   // With an address, in the order of a caller's places.
@@ -135,7 +135,7 @@ std::vector<float> ended(const Problem &p, std::vector<float> sums, const std::v
   const std::vector<float> residual = p.has_residual ? gather(p.residual, places[4]) : std::vector<float>(sums.size());
   for (size_t i = 0; i < sums.size(); i++) {
     const float sum = sums[i] + residual[i] + bias[i % channels];
-    sums[i] = p.relu && sum < 0 ? 0 : sum;
+    sums[i] = p.relu && (sum < 0 || (std::isnan(sum) && !p.keeps_nan)) ? 0 : sum;
   }
   return sums;
 }

@@ -56,6 +56,7 @@ const fn addresses(name: c_int) -> Attribute<u64> {
 
 pub(super) const POINTWISE_MODE: Attribute<c_int> = attribute(0, 14);
 pub(super) const POINTWISE_COMPUTE_TYPE: Attribute<c_int> = data_type(1);
+pub(super) const POINTWISE_NAN: Attribute<c_int> = attribute(2, 10);
 pub(super) const CONVOLUTION_COMPUTE_TYPE: Attribute<c_int> = data_type(100);
 pub(super) const CONVOLUTION_MODE: Attribute<c_int> = attribute(101, 7);
 pub(super) const CONVOLUTION_DILATIONS: Attribute<i64> = numbers(102);

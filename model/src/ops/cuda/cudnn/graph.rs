@@ -1,7 +1,9 @@
 //! A problem as a graph of one operation, or of a convolution and what follows it value by value.
 
 use super::descriptor::{self as is, Attribute, Descriptor, Kind, OperationAttributes};
-use super::library::{ADD, Answer, CROSS_CORRELATION, Direction, FLOAT, Functions, RELU, code};
+use super::library::{
+    ADD, Answer, CROSS_CORRELATION, Direction, FLOAT, Functions, PROPAGATE_NAN, RELU, code,
+};
 use super::problem::{Alignment, Ending, Problem, Result};
 use super::target::{By, Target};
 use candle_core::DType;
@@ -198,6 +200,9 @@ fn pointwise(
     let what = Descriptor::new(functions, Kind::Pointwise)?;
     what.set(is::POINTWISE_MODE, &[mode])?;
     what.set(is::POINTWISE_COMPUTE_TYPE, &[FLOAT])?;
+    if mode == RELU {
+        what.set(is::POINTWISE_NAN, &[PROPAGATE_NAN])?;
+    }
     let what = what.finalize()?;
     let operation = Descriptor::new(functions, Kind::PointwiseOperation)?;
     operation.set_descriptors(is::OPERATION_POINTWISE, &[&what])?;

@@ -52,6 +52,8 @@ pub(super) const CROSS_CORRELATION: c_int = 1;
 pub(super) const ADD: c_int = 0;
 /// `CUDNN_POINTWISE_RELU_FWD`.
 pub(super) const RELU: c_int = 100;
+/// `CUDNN_PROPAGATE_NAN`: what is no number stays so, which would be 0 otherwise.
+pub(super) const PROPAGATE_NAN: c_int = 1;
 
 /// `cudnnDataType_t`.
 pub(super) fn code(dtype: DType) -> c_int {

@@ -96,6 +96,36 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_probability_that_is_not_known_comes_back_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("masks.nc");
+        let grid = LatLonGrid::global(8, 12).unwrap();
+        let start = Time::new(Calendar::NoLeap, 2000, 7, 1, 0, 0, 0).unwrap();
+        let options = MaskFileOptions {
+            probabilities: &Class::EVENTS,
+            spread: true,
+            ..MaskFileOptions::default()
+        };
+        let mut values = Array3::from_elem((8, 12, 3), 0.25f32);
+        values[[2, 5, usize::from(Class::TropicalCyclone.code())]] = f32::NAN;
+        let mask = ClassMask::new(start, Array2::zeros(grid.shape())).unwrap();
+        let mut writer = MaskWriter::create(&path, &grid, start, &options).unwrap();
+        writer
+            .write_with_spread(&mask, Some(values.view()), Some(values.view()))
+            .unwrap();
+        writer.finish().unwrap();
+        let archive = MaskArchive::open(path.to_str().unwrap()).unwrap();
+        let of = |class| archive.probability(0, class).unwrap().unwrap();
+        let cyclone = of(Class::TropicalCyclone);
+        assert!(cyclone[[2, 5]].is_nan(), "{}", cyclone[[2, 5]]);
+        assert!((cyclone[[2, 6]] - 0.25).abs() < 0.0021);
+        assert!(of(Class::Background)[[2, 5]].is_nan());
+        assert!((of(Class::AtmosphericRiver)[[2, 5]] - 0.25).abs() < 0.0021);
+        let spread = archive.spread(0, Class::TropicalCyclone).unwrap().unwrap();
+        assert!(spread[[2, 5]].is_nan() && (spread[[2, 6]] - 0.25).abs() < 0.0011);
+    }
+
     /// Classes are those of the file's `flag_meanings`, whatever their numbers.
     #[test]
     fn codes_mean_what_the_file_says() {

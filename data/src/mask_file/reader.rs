@@ -188,7 +188,7 @@ impl MaskArchive {
         ClassMask::new(self.times[index], self.in_order(file, codes)?)
     }
 
-    /// The probability of a class at one time; `None` if the file keeps none.
+    /// The probability of a class at one time, NaN where it is not known; `None` if the file keeps none.
     ///
     /// # Errors
     /// [`DataError::Unreadable`] if the file is damaged.
@@ -207,7 +207,8 @@ impl MaskArchive {
             let shape = self.grid.shape();
             *left.get_or_insert_with(|| Array2::ones(shape)) -= &p;
         }
-        Ok(left.map(|left| left.mapv_into(|p| p.max(0.0))))
+        // What is not known stays so.
+        Ok(left.map(|left| left.mapv_into(|p| p.clamp(0.0, 1.0))))
     }
 
     /// The standard deviation of the probability of a class between the members of an ensemble; `None` if the file
@@ -225,7 +226,7 @@ impl MaskArchive {
         self.open.with(id, &self.files[id].path, kept)
     }
 
-    /// A packed variable by its own scale and offset.
+    /// A packed variable by its own scale and offset; NaN where nothing is known.
     fn unpacked(&self, index: usize, name: &str) -> Result<Option<Array2<f32>>> {
         if !self.has(index, name)? {
             return Ok(None);
@@ -233,18 +234,25 @@ impl MaskArchive {
         let (id, _) = self.places[index];
         let file = &self.files[id];
         let packing = |netcdf: &netcdf::File| {
-            let number = |key: &str, without: f64| {
-                let found = netcdf.variable(name).map(|v| nc::numbers(&v, key));
-                found
-                    .and_then(|all| all.first().copied())
-                    .unwrap_or(without)
+            let numbers = |key: &str| {
+                let variable = netcdf.variable(name);
+                variable.map_or_else(Vec::new, |variable| nc::numbers(&variable, key))
             };
-            Ok((number("scale_factor", 1.0), number("add_offset", 0.0)))
+            let number = |key: &str, without: f64| numbers(key).first().copied().unwrap_or(without);
+            let missing = ["_FillValue", "missing_value"].map(numbers).concat();
+            Ok((
+                number("scale_factor", 1.0),
+                number("add_offset", 0.0),
+                missing,
+            ))
         };
-        let (scale, offset) = self.open.with(id, &file.path, packing)?;
+        let (scale, offset, missing) = self.open.with(id, &file.path, packing)?;
         let stored = self.stored(index, name, &[])?.into_iter();
         let values = stored
-            .map(|value| (value * scale + offset) as f32)
+            .map(|value| match missing.contains(&value) {
+                true => f32::NAN,
+                false => (value * scale + offset) as f32,
+            })
             .collect();
         self.in_order(file, values).map(Some)
     }

@@ -27,6 +27,12 @@ impl Encoding {
                 Self::F32 => pixel[c * 4..c * 4 + 4].copy_from_slice(&known(value).to_le_bytes()),
                 Self::F16 => {
                     let stored = f16::from_f32((known(value) - offset) / scale);
+                    // Thousands of times beyond the variable's range: no value, and it must not become infinity.
+                    let stored = if stored.is_infinite() {
+                        f16::NAN
+                    } else {
+                        stored
+                    };
                     pixel[c * 2..c * 2 + 2].copy_from_slice(&stored.to_le_bytes());
                 }
             }
@@ -67,7 +73,8 @@ impl RecordEncoder {
         }
     }
 
-    /// Writes fields and class codes, without padding. Infinite values are written as NaN.
+    /// Writes fields and class codes, without padding. Infinite values are written as NaN, and so is what the
+    /// encoding has no room for.
     pub fn write(
         &mut self,
         fields_chw: ArrayView3<'_, f32>,
@@ -353,6 +360,34 @@ mod tests {
     use super::*;
     use crate::{Calendar, LatLonGrid, Variable};
     use std::sync::Arc;
+
+    #[test]
+    fn what_f16_has_no_room_for_is_missing() {
+        let grid = Arc::new(LatLonGrid::global(4, 4).unwrap());
+        let mut meta = StoreMeta::new(grid, Calendar::NoLeap, vec![Variable::Prect]);
+        meta.encoding = Encoding::F16;
+        // A code for missing values that the file did not tell.
+        let mut fields = ndarray::Array3::from_elem((1, 4, 4), 1e-6f32);
+        fields[[0, 1, 2]] = -9999.0;
+        let codes = ndarray::Array2::<u8>::zeros((4, 4));
+        let mut bytes = Vec::new();
+        RecordEncoder::new(&meta)
+            .write(fields.view(), codes.view(), &mut bytes)
+            .unwrap();
+        let scales = [ChannelScale {
+            variable: Variable::Prect,
+            subtract: 0.0,
+            divide: 1e-6,
+            missing: 0.0,
+        }];
+        let decoder = RecordDecoder::new(&meta, &scales).unwrap();
+        let mut found = vec![0.0; 16];
+        let buffers = &mut DecodeBuffers::default();
+        let missing = decoder.decode(&bytes[..32], false, &mut found, buffers);
+        assert_eq!(missing, 1);
+        assert!(found.iter().all(|value| value.is_finite()), "{found:?}");
+        assert!((found[0] - 1.0).abs() < 0.01, "{}", found[0]);
+    }
 
     #[test]
     fn long_runs_are_decoded_alike_in_every_part() {

@@ -56,10 +56,11 @@ impl<'a> Reader<'a> {
             let lower = options.columns.iter().map(|name| name.to_ascii_lowercase());
             lower.collect()
         };
+        // Of several names the first counts, whatever their order in the file: as of the same tool's CSV.
         let find = |wanted: &[&str]| {
-            names
+            wanted
                 .iter()
-                .position(|name| wanted.contains(&name.as_str()))
+                .find_map(|name| names.iter().position(|known| known == name))
         };
         let places = [
             find(&["lon"]),
@@ -284,6 +285,20 @@ mod tests {
         let table = parse(text, &ReadOptions::default()).unwrap();
         assert_eq!(table.tracks[0].points[0].min_psl_pa, None);
         assert_eq!(table.notes.len(), 2);
+    }
+
+    #[test]
+    fn a_wind_speed_comes_before_a_component() {
+        let options = ReadOptions {
+            columns: ["lon", "lat", "u10", "v10", "wind10", "slp"]
+                .map(str::to_string)
+                .to_vec(),
+            ..ReadOptions::default()
+        };
+        let text = "start 1 1999 9 10 0\n 17003 302.5 18.0 -12.0 15.0 19.5 100390 1999 9 10 0\n";
+        let table = parse(text, &options).unwrap();
+        assert_eq!(table.tracks[0].points[0].max_wind_m_s, Some(19.5));
+        assert!(table.notes.is_empty(), "{:?}", table.notes);
     }
 
     #[test]

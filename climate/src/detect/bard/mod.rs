@@ -83,6 +83,12 @@ impl BardDetector {
             thresholds.members.clone()
         };
         parameters::check(&members)?;
+        let share = thresholds.tag_share;
+        if !(share > 0.0 && share <= 1.0) {
+            return Err(ClimateError::Invalid(format!(
+                "bard: tag_share: expected a share above 0, at most 1, found {share}"
+            )));
+        }
         if grid.shape().1 > usize::from(u16::MAX) {
             let columns = grid.shape().1;
             return Err(ClimateError::Invalid(format!(
@@ -187,5 +193,27 @@ impl BardDetector {
             river_probability: Some(probability),
             ..LabelledSnapshot::of_codes(snapshot.time, codes, objects)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_members_that_is_none_is_refused() {
+        let grid = Arc::new(LatLonGrid::global(9, 18).unwrap());
+        let with = |tag_share| {
+            let thresholds = BardThresholds {
+                tag_share,
+                ..BardThresholds::default()
+            };
+            BardDetector::new(&thresholds, grid.clone())
+        };
+        for tag_share in [f64::NAN, 0.0, -0.5, 66.7] {
+            let error = with(tag_share).unwrap_err().to_string();
+            assert!(error.contains("tag_share"), "{error}");
+        }
+        assert!(with(1.0).is_ok());
     }
 }

@@ -94,6 +94,27 @@ impl PercentileThresholds {
             let found = self.window_months as f64;
             return bad("window_months", "at most 5", found);
         }
+        let not_negative = [
+            ("min_length_km", self.min_length_km),
+            ("min_length_over_width", self.min_length_over_width),
+        ];
+        let wrong = not_negative
+            .iter()
+            .find(|(_, v)| !(v.is_finite() && *v >= 0.0));
+        if let Some((name, value)) = wrong {
+            return bad(name, "a number that is not below 0", *value);
+        }
+        if !self.min_poleward_kg_m_s.is_finite() {
+            return bad("min_poleward_kg_m_s", "a number", self.min_poleward_kg_m_s);
+        }
+        if !(0.0..=1.0).contains(&self.max_deviating_share) {
+            let found = self.max_deviating_share;
+            return bad("max_deviating_share", "a share from 0 to 1", found);
+        }
+        if !(0.0..=180.0).contains(&self.max_deviation_deg) {
+            let found = self.max_deviation_deg;
+            return bad("max_deviation_deg", "0 to 180 degrees", found);
+        }
         let positive = [
             ("min_transport_kg_m_s", self.min_transport_kg_m_s),
             ("min_column_water_kg_m2", self.min_column_water_kg_m2),
@@ -102,6 +123,33 @@ impl PercentileThresholds {
         match positive.iter().find(|(_, v)| !(v.is_finite() && *v > 0.0)) {
             Some((name, value)) => bad(name, "a number above 0", *value),
             None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_make_no_sense_are_refused_by_name() {
+        assert!(PercentileThresholds::default().check().is_ok());
+        type Change = fn(&mut PercentileThresholds);
+        let changes: [(&str, Change); 6] = [
+            ("max_deviating_share", |t| t.max_deviating_share = 50.0),
+            ("max_deviation_deg", |t| t.max_deviation_deg = f64::NAN),
+            ("min_length_km", |t| t.min_length_km = f64::NAN),
+            ("min_length_over_width", |t| t.min_length_over_width = -1.0),
+            ("min_poleward_kg_m_s", |t| t.min_poleward_kg_m_s = f64::NAN),
+            ("climatology_spacing_deg", |t| {
+                t.climatology_spacing_deg = 0.0
+            }),
+        ];
+        for (name, change) in changes {
+            let mut thresholds = PercentileThresholds::default();
+            change(&mut thresholds);
+            let error = thresholds.check().unwrap_err().to_string();
+            assert!(error.contains(name), "{name}: {error}");
         }
     }
 }

@@ -120,8 +120,11 @@ fn geometry(points: &[[f64; 2]]) -> Value {
         add(&mut parts, rounded(here));
         last = Some(here);
     }
-    // A part of one place, on the edge itself, is no line.
-    parts.retain(|part| part.len() > 1);
+    // A part that stays at one place, on the edge itself, is no line; a track that stays where it is has no other.
+    let moves = |part: &Vec<[f64; 2]>| part.iter().any(|place| *place != part[0]);
+    if parts.iter().any(moves) {
+        parts.retain(moves);
+    }
     match <[_; 1]>::try_from(parts) {
         Ok([line]) => json!({"type": "LineString", "coordinates": line}),
         Err(parts) => json!({"type": "MultiLineString", "coordinates": parts}),
@@ -148,6 +151,24 @@ mod tests {
             [[180.0, 18.0], [179.0, 20.0]],
         ]});
         assert_eq!(line, expected);
+        // To the antimeridian, from there, and along it: what would lie on it alone is left out.
+        for (points, line) in [
+            (
+                [[178.0, 10.0], [180.0, 12.0]],
+                [[178.0, 10.0], [180.0, 12.0]],
+            ),
+            (
+                [[180.0, 12.0], [178.0, 10.0]],
+                [[180.0, 12.0], [178.0, 10.0]],
+            ),
+            (
+                [[180.0, 12.0], [180.0, 12.0]],
+                [[-180.0, 12.0], [-180.0, 12.0]],
+            ),
+        ] {
+            let expected = json!({"type": "LineString", "coordinates": line});
+            assert_eq!(geometry(&points), expected, "{points:?}");
+        }
         let greenwich = geometry(&[[359.0, 0.0], [1.0, 0.0]]);
         assert_eq!(
             greenwich,

@@ -1,7 +1,7 @@
 //! Intervals as dots and whiskers, and return levels.
 
 use crate::compare::{
-    ChangeRow, Comparison, Group, RETURN_YEARS, ReturnLevels, of_level, spoken_unit, trimmed,
+    ChangeRow, Comparison, Fit, Group, RETURN_YEARS, ReturnLevels, of_level, spoken_unit, trimmed,
 };
 use crate::report::class_css;
 use crate::report::figures::{capital, figure};
@@ -214,16 +214,20 @@ fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
         });
     let ticks = nice_ticks(low, high, 5);
     let (first, last) = (ticks[0], ticks[ticks.len() - 1]);
-    // The Gumbel variate: a distribution without curvature is a straight line.
-    let place = |years: f64| -(-(1.0 - 1.0 / years).ln()).ln();
-    let mut plot = Plot::over((place(1.02), place(100.0)), &ticks);
+    let place = variate;
+    let dots = levels.fits.each_ref().map(dots);
+    // Of a century of years the ends lie beyond those of the fitted lines.
+    let ends = (dots.iter().flatten()).fold((place(1.02), place(100.0)), |(from, to), (at, _)| {
+        (from.min(*at), to.max(*at))
+    });
+    let mut plot = Plot::over(ends, &ticks);
     plot.y_axis(&ticks, unit);
     let years: Vec<(f64, String)> = RETURN_YEARS
         .iter()
         .map(|y| (place(*y), format!("{y}")))
         .collect();
     plot.x_labels(&years, "years between two such years", true);
-    for (fit, class) in levels.fits.iter().zip(sides) {
+    for ((fit, dots), class) in levels.fits.iter().zip(dots).zip(sides) {
         let band: Vec<(f64, f64, f64)> = (RETURN_YEARS.iter().zip(&fit.bands))
             .filter_map(|(years, band)| {
                 band.map(|b| (place(*years), factor * b.low, factor * b.high))
@@ -242,12 +246,8 @@ fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
                 .collect();
             plot.line(&curve, class);
         }
-        // Plotting positions of Gringorten (1963), made for this kind of distribution.
-        let count = fit.extremes.len() as f64;
-        for (rank, value) in fit.extremes.iter().enumerate() {
-            let below = (rank as f64 + 1.0 - 0.44) / (count + 0.12);
-            let years = 1.0 / (fit.share() * (1.0 - below));
-            plot.line(&[(place(years), Some(factor * *value))], class);
+        for (at, value) in dots {
+            plot.line(&[(at, Some(factor * value))], class);
         }
     }
     let of = |side: usize| {
@@ -268,16 +268,36 @@ fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
     ))
 }
 
+/// The Gumbel variate of a number of years: over it a distribution without curvature is a straight line.
+fn variate(years: f64) -> f64 {
+    -(-(1.0 - 1.0 / years).ln()).ln()
+}
+
+/// The extremes of a fit, each with its variate.
+///
+/// # Source
+/// Plotting positions of Gringorten (1963), made for this kind of distribution.
+fn dots(fit: &Fit) -> Vec<(f64, f64)> {
+    let count = fit.extremes.len() as f64;
+    let dot = |(rank, value): (usize, &f64)| {
+        let below = (rank as f64 + 1.0 - 0.44) / (count + 0.12);
+        let years = 1.0 / (fit.share() * (1.0 - below));
+        (variate(years), *value)
+    };
+    fit.extremes.iter().enumerate().map(dot).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::{Change, Fit, Gev, SideSummary};
+    use crate::compare::{Change, Gev, SideSummary};
 
-    #[test]
-    fn areas_of_rivers_are_millions_and_their_labels_lie_on_the_plot() {
+    /// Two runs with rivers of so many years, each with its largest.
+    fn compared(years: u32) -> Comparison {
+        let step = 4e6 / f64::from(years);
         let fit = Fit {
-            extremes: (0..20).map(|k| 6e6 + 2e5 * f64::from(k)).collect(),
-            years: 20,
+            extremes: (0..years).map(|k| 6e6 + step * f64::from(k)).collect(),
+            years: years as usize,
             gev: Some(Gev {
                 location: 7e6,
                 scale: 1e6,
@@ -300,11 +320,11 @@ mod tests {
             folder: "x".into(),
             calendar: "noleap".into(),
             grid: None,
-            years: (1..=20).collect(),
+            years: (1..=i64::from(years)).collect(),
             left_out: Vec::new(),
-            blocks: 20,
+            blocks: years as usize,
         };
-        let comparison = Comparison {
+        Comparison {
             a: side("a"),
             b: side("b"),
             draws: Default::default(),
@@ -316,7 +336,29 @@ mod tests {
             return_levels: vec![levels],
             distributions: Vec::new(),
             map_changes: Vec::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn the_extremes_of_a_century_lie_on_the_plot() {
+        for years in [20, 100, 300] {
+            let comparison = compared(years);
+            let svg = return_level_plot(&comparison.return_levels[0], &comparison);
+            let places: Vec<f64> = svg
+                .split("cx=\"")
+                .skip(1)
+                .map(|rest| rest.split('"').next().unwrap().parse().unwrap())
+                .collect();
+            assert_eq!(places.len(), 2 * years as usize);
+            // From the labels on the left to the end of the axis.
+            let inside = |x: &f64| (46.0..=436.1).contains(x);
+            assert!(places.iter().all(inside), "{years} years: {places:?}");
+        }
+    }
+
+    #[test]
+    fn areas_of_rivers_are_millions_and_their_labels_lie_on_the_plot() {
+        let comparison = compared(20);
         let svg = return_level_plot(&comparison.return_levels[0], &comparison);
         assert!(svg.contains(">million km²</text>") && svg.contains("10.0 million km² in a"));
         // Labels end at x and are at most 8.8 wide a letter: none begins left of the plot.

@@ -108,7 +108,7 @@ fn usual_size(map: &MapChange, factor: f64) -> f64 {
     sizes.get(place).copied().unwrap_or(1.0)
 }
 
-/// The differences as colours, as PNG; the darkest are those of `top` and more.
+/// The differences as colours, as PNG; the brightest are those of `top` and more.
 fn picture(map: &MapChange, factor: f64, top: f64) -> Result<Vec<u8>> {
     let mut palette = vec![[0u8, 0, 0, 0]];
     for level in -LEVELS..=LEVELS {

@@ -172,7 +172,7 @@ impl<'a, 'b> First<'a, 'b> {
         let result = StepResult {
             loss: request.loss,
             gradient_norm: f64::NAN,
-            learning_rate: 0.0,
+            learning_rate: request.rate,
             skipped: true,
         };
         self.count(group, request, result, None)?;

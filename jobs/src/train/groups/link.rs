@@ -9,6 +9,7 @@ use crate::comm::collectives::tree;
 use crate::comm::{Arrival, CommError, Communicator, doing};
 use crate::error::{JobError, Result};
 use crate::train::evaluate::Scores;
+use crate::train::step::StepResult;
 use bytemuck::Zeroable;
 use squall_model::optim::{OptimizerConfig, Update};
 use squall_model::{Gradients, ModelError, Parameters};
@@ -144,13 +145,19 @@ impl Link {
         Ok(Ok(norm))
     }
 
-    /// Tells the servers that a step has nothing for them. All ranks of the group call it.
-    pub(super) fn skip(&mut self, step: u64, loss: f64) -> Result<()> {
+    /// Tells the servers that a step has nothing for them; the parameters stay. All ranks of the group call it.
+    pub(super) fn skip(
+        &mut self,
+        parameters: &mut Parameters,
+        step: u64,
+        result: &StepResult,
+    ) -> Result<()> {
         let _patient = doing::patiently();
         if let Some(servers) = &mut self.servers {
             let request = Request {
-                loss,
+                loss: result.loss,
                 norm: f64::NAN,
+                rate: result.learning_rate,
                 stop: u64::from(self.exchange.stop),
                 ..Request::of(kind::SKIP, step)
             };
@@ -164,7 +171,12 @@ impl Link {
                 servers.receive(0, bytemuck::cast_slice_mut(&mut self.exchange.buffers))?;
             }
         }
-        self.share_orders()
+        self.share_orders()?;
+        // Those of this group have seen the batch of the step.
+        match self.exchange.orders.validates() {
+            true => self.share_buffers(parameters),
+            false => Ok(()),
+        }
     }
 
     /// Waits for the first steps. All ranks of the group call it.
@@ -281,14 +293,21 @@ impl Link {
         let state = &mut self.exchange;
         if let Some(group) = &mut self.group {
             tree::broadcast_values(&mut **group, &mut state.values, 0)?;
-            if buffers {
-                tree::broadcast_values(&mut **group, &mut state.buffers, 0)?;
-            }
         }
         parameters.update_all(|values| values.copy_from_slice(&state.values))?;
-        if buffers {
-            parameters.set_buffers(&state.buffers)?;
+        match buffers {
+            true => self.share_buffers(parameters),
+            false => Ok(()),
         }
+    }
+
+    /// Puts the running statistics that the leader has got into the network of every rank.
+    fn share_buffers(&mut self, parameters: &mut Parameters) -> Result<()> {
+        let buffers = &mut self.exchange.buffers;
+        if let Some(group) = &mut self.group {
+            tree::broadcast_values(&mut **group, buffers, 0)?;
+        }
+        parameters.set_buffers(buffers)?;
         Ok(())
     }
 }

@@ -50,7 +50,8 @@ pub(super) fn work(mut run: Run<'_>, folder: &Path, stop: &AtomicBool) -> Result
         let result = run.learner.step(&batch, run.team)?;
         loader.give_back(batch);
         if result.skipped {
-            run.team.link()?.skip(step, result.loss)?;
+            let parameters = run.learner.network.parameters_mut();
+            run.team.link()?.skip(parameters, step, &result)?;
         }
         last_loss = Some(result.loss);
         run.team.trace.step(folder)?;

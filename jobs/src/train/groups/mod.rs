@@ -24,6 +24,7 @@
 mod ending;
 mod first;
 mod heard;
+mod kept;
 mod kin;
 mod ledger;
 mod link;

@@ -1,6 +1,7 @@
 //! A server: it takes gradients, changes what it holds, and gives it back.
 
 use super::LOOK;
+use super::kept::Kept;
 use super::link::json;
 use super::message::{Orders, Reply, Request, errand, kind, raw, take};
 use super::part::Part;
@@ -15,7 +16,7 @@ use crate::recipe::Order;
 use crate::train::Run;
 use bytemuck::Zeroable;
 use squall_model::ModelFile;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -43,9 +44,8 @@ pub(super) struct Server<'a> {
     views: Option<Views>,
     /// In turns: where groups stood when the run was left.
     pub standing: Option<Standing>,
-    /// In turns, but not of the first server: what it held after so many steps of the run, for the first one to ask
-    /// for.
-    kept: BTreeMap<u64, Vec<u8>>,
+    /// In turns, but not of the first server: what it held, for the first one to ask for.
+    kept: Kept,
     /// After how many steps of the run it will be asked for that, besides the usual ones.
     cuts: BTreeSet<u64>,
     /// Steps of the run before it was made.
@@ -125,7 +125,7 @@ impl<'a> Server<'a> {
             slices,
             views,
             standing,
-            kept: BTreeMap::new(),
+            kept: Kept::default(),
             cuts: BTreeSet::new(),
             version: counted.version,
             steps_of: vec![0; layout.groups],
@@ -357,7 +357,7 @@ impl<'a> Server<'a> {
         let usual = done.is_multiple_of(self.run.checkpoint_every);
         if self.turns.in_turns().is_some() && (self.cuts.remove(&done) || usual) {
             let bytes = self.part_file()?.encode(Path::new(PART))?;
-            self.kept.insert(done, bytes);
+            self.kept.keep(&self.steps_of, bytes);
         }
         Ok(())
     }
@@ -401,13 +401,11 @@ impl<'a> Server<'a> {
             if let Some(counts) = &wanted
                 && self.has_done(counts)
             {
-                let done = self.done_before + counts.iter().sum::<u64>();
-                wanted = None;
-                let bytes = match self.kept.remove(&done) {
+                let bytes = match self.kept.take(counts) {
                     Some(bytes) => bytes,
                     None => self.part_file()?.encode(Path::new(PART))?,
                 };
-                self.kept.retain(|&kept, _| kept > done);
+                wanted = None;
                 self.between.send(0, &(bytes.len() as u64).to_le_bytes())?;
                 self.between.send(0, &bytes)?;
             }

@@ -1,0 +1,55 @@
+//! What a server held when groups had done so many steps, for the first server to ask for, which may be some behind.
+
+use std::collections::BTreeMap;
+
+/// Files of a server's part, by the steps that each group had done.
+///
+/// The sum of those does not tell them apart: of a group that is lost no steps are asked for, so that the others will
+/// have done as many alone as all had done together.
+#[derive(Debug, Default)]
+pub(super) struct Kept(BTreeMap<Vec<u64>, Vec<u8>>);
+
+impl Kept {
+    /// Keeps what is held after these steps of each group.
+    pub fn keep(&mut self, steps_of: &[u64], part: Vec<u8>) {
+        self.0.insert(steps_of.to_vec(), part);
+    }
+
+    /// What was held after these steps of each group, if it was kept; what was kept after fewer goes.
+    pub fn take(&mut self, steps_of: &[u64]) -> Option<Vec<u8>> {
+        let part = self.0.remove(steps_of);
+        let done: u64 = steps_of.iter().sum();
+        self.0.retain(|kept, _| kept.iter().sum::<u64>() > done);
+        part
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_is_found_once_and_what_came_before_goes() {
+        let mut kept = Kept::default();
+        for (steps, part) in [([2, 1], 3), ([2, 2], 4), ([3, 3], 6)] {
+            kept.keep(&steps, vec![part]);
+        }
+        assert_eq!(kept.take(&[2, 2]), Some(vec![4]));
+        for gone in [[2, 2], [2, 1]] {
+            assert_eq!(kept.take(&gone), None);
+        }
+        assert_eq!(kept.take(&[3, 3]), Some(vec![6]));
+        assert!(kept.0.is_empty());
+    }
+
+    /// The second group is lost in its fifth step, before the checkpoint of the first ten is asked for.
+    #[test]
+    fn as_many_steps_of_other_groups_are_another_state() {
+        let mut kept = Kept::default();
+        kept.keep(&[5, 5], vec![10]);
+        assert_eq!(kept.take(&[5, 0]), None);
+        // Ten steps in all, but fifteen of the run.
+        assert_eq!(kept.take(&[10, 0]), None);
+        assert!(kept.0.is_empty());
+    }
+}

@@ -4,9 +4,12 @@ use crate::error::{ModelError, Result};
 use crate::parameters::NamedTensors;
 use safetensors::tensor::{Dtype, SafeTensors, View, serialize};
 use std::borrow::Cow;
+use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Named f32 tensors and named facts.
@@ -201,7 +204,28 @@ fn little_endian(values: &[f32]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Has a file written under a temporary name (`.<name>.<process id>.tmp` in the same folder), syncs and renames it.
+/// A number that no other process has, also of other hosts and containers, where process ids are the same.
+fn own_number() -> u32 {
+    static OWN: LazyLock<u32> = LazyLock::new(|| RandomState::new().build_hasher().finish() as u32);
+    *OWN
+}
+
+/// An error where a device, a pipe or a folder lies: the rename would put a file in its place, for everybody.
+fn refuse_other_than_file(path: &Path) -> std::io::Result<()> {
+    use std::io::{Error, ErrorKind};
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        Ok(found) if !found.is_file() => Err(Error::new(
+            ErrorKind::InvalidInput,
+            "a device, pipe or socket, where a file would take its place",
+        )),
+        // What cannot be looked at is met again where the file is made.
+        _ => Ok(()),
+    }
+}
+
+/// Has a file written under a temporary name (`.<name>.<number>.tmp` in the same folder, with the process's own number),
+/// syncs and renames it.
 pub(crate) fn write_whole(
     path: &Path,
     write: impl FnOnce(&mut std::fs::File) -> std::io::Result<()>,
@@ -213,8 +237,9 @@ pub(crate) fn write_whole(
             source,
         }
     };
+    refuse_other_than_file(path).map_err(io("write", path.to_path_buf()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
+    let temporary = path.with_file_name(format!(".{name}.{}.tmp", own_number()));
     let attempt = || -> Result<()> {
         let mut file =
             std::fs::File::create(&temporary).map_err(io("create", temporary.clone()))?;
@@ -268,6 +293,33 @@ mod tests {
             std::fs::read_dir(folder.path()).unwrap().count(),
             2,
             "no temporary file is left"
+        );
+    }
+
+    #[test]
+    fn what_is_no_file_stays_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = |name: &str| folder.path().join(name);
+        std::fs::create_dir(here("folder")).unwrap();
+        std::os::unix::fs::symlink("/dev/null", here("device")).unwrap();
+        let mut file = ModelFile::default();
+        file.tensors.insert("w".into(), (vec![1], vec![1.0]));
+        for (name, word) in [
+            ("device", "a device, pipe or socket"),
+            ("folder", "is a directory"),
+        ] {
+            let error = file.write(&here(name)).unwrap_err();
+            assert!(matches!(error, ModelError::Io { .. }), "{name}: {error:?}");
+            assert!(error.to_string().contains(word), "{name}: {error}");
+        }
+        assert!(here("device").is_symlink() && here("folder").is_dir());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+        // A link to nothing becomes a file.
+        std::os::unix::fs::symlink("absent", here("link")).unwrap();
+        file.write(&here("link")).unwrap();
+        assert_eq!(
+            ModelFile::read(&here("link")).unwrap().tensors,
+            file.tensors
         );
     }
 

@@ -40,7 +40,8 @@ impl Recorder {
         Ok(Self {
             metrics: JsonLines::open(&run.metrics())?,
             timing: JsonLines::open(&run.timing())?,
-            events: EventWriter::create(run.folder(), now(), step)?,
+            // The last step that was done stays: it does not come again.
+            events: EventWriter::create(run.folder(), now(), step + 1)?,
             since: Since::default(),
         })
     }
@@ -142,4 +143,23 @@ impl Recorder {
 fn now() -> f64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0.0, |since| since.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// TensorBoard forgets what an event file before had from the step of the session's start on.
+    #[test]
+    fn tensorboard_keeps_the_step_that_a_run_goes_on_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::open(folder.path()).unwrap();
+        for done in [0, 7] {
+            let recorder = Recorder::open(&run, done, &[]).unwrap();
+            let bytes = std::fs::read(recorder.events.path()).unwrap();
+            // Field 2, the step; field 7, a session whose status is START.
+            let start = [0x10, done as u8 + 1, 0x3a, 2, 0x08, 1];
+            assert!(bytes.windows(start.len()).any(|found| found == start));
+        }
+    }
 }

@@ -224,8 +224,8 @@ fn refuse_other_than_file(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Has a file written under a temporary name (`.<name>.<number>.tmp` in the same folder, with the process's own number),
-/// syncs and renames it.
+/// Has a file written under a temporary name (`.<name>.<number>.tmp` in the same folder; the number is the process's
+/// own), syncs and renames it.
 pub(crate) fn write_whole(
     path: &Path,
     write: impl FnOnce(&mut std::fs::File) -> std::io::Result<()>,

@@ -152,7 +152,7 @@ fn follow_fields(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let grid = Arc::new(LatLonGrid::global(rows, columns)?);
     let labeller = Labeller::new(&Thresholds::default(), grid.clone())?;
     let new = EventStream::new(&grid, TrackerOptions::default())?;
-    let (mut folder, mut stream, _) = RunFolder::open(out, "fields", new)?;
+    let (mut folder, mut stream, _) = RunFolder::open(out, "fields", new, |_, _| true)?;
     let options = ExtractOptions::default();
     let mut print = std::io::stdout().lock();
     writeln!(
@@ -264,7 +264,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let steps = years * per_year;
     let begin = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0)?;
     let new = EventStream::new(&grid, TrackerOptions::default())?;
-    let (mut folder, mut stream, _) = RunFolder::open(&out, "century", new)?;
+    let (mut folder, mut stream, _) = RunFolder::open(&out, "century", new, |_, _| true)?;
     let options = ExtractOptions::default();
     let mut codes = Array2::zeros(grid.shape());
     let [mut drawing, mut finding, mut following, mut writing] = [Duration::ZERO; 4];

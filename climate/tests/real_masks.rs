@@ -184,7 +184,8 @@ fn all_407_masks_are_streamed_to_rivers_of_sane_size_and_life() {
     let options = TrackerOptions::default();
     let stream = EventStream::new(&grid, options).unwrap();
     let out = tempfile::tempdir().unwrap();
-    let (mut run, mut stream, _) = RunFolder::open(out.path(), "rivers", stream).unwrap();
+    let (mut run, mut stream, _) =
+        RunFolder::open(out.path(), "rivers", stream, |_, _| true).unwrap();
     let (mut objects, mut episodes, mut waiting) = (0, 1, 0);
     for index in 0..times.len() {
         let mask = archive.read(index).unwrap();

@@ -87,7 +87,7 @@ fn new() -> EventStream {
 
 /// Runs from wherever the folder is until `stop`, saving after every `every` times; `None` lets it end.
 fn run(out: &Path, masks: &[ClassMask], every: usize, stop: Option<usize>) -> usize {
-    let (mut folder, mut stream, start) = RunFolder::open(out, "test", new()).unwrap();
+    let (mut folder, mut stream, start) = RunFolder::open(out, "test", new(), |_, _| true).unwrap();
     for index in start..masks.len() {
         if stop.is_some_and(|stop| index >= stop) {
             return start; // as a kill: what was written since the last save is on the disk or not
@@ -324,7 +324,7 @@ fn a_run_of_other_inputs_begins_anew_and_damaged_states_are_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(run(folder.path(), &masks, 3, Some(10)), 0);
     let opened = |fingerprint: &str| {
-        RunFolder::open(folder.path(), fingerprint, new())
+        RunFolder::open(folder.path(), fingerprint, new(), |_, _| true)
             .unwrap()
             .2
     };
@@ -333,6 +333,11 @@ fn a_run_of_other_inputs_begins_anew_and_damaged_states_are_left_alone() {
     assert_eq!(opened("test"), 0);
     assert_eq!(run(folder.path(), &masks, 3, Some(10)), 0);
     assert_eq!(opened("another"), 0);
+    // As where times were left out that may not be any more.
+    assert_eq!(run(folder.path(), &masks, 3, Some(10)), 0);
+    let usable = |_: &EventStream, next: usize| next != 9;
+    let (_, _, start) = RunFolder::open(folder.path(), "test", new(), usable).unwrap();
+    assert_eq!(start, 0);
 }
 
 /// Whatever a run wrote is known by name, and the next one, of other masks, leaves none of it beside its own.
@@ -393,7 +398,8 @@ fn a_run_over_boxes_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let run = |name: &str, stop: usize| {
         let out = folder.path().join(name);
-        let (mut run, mut stream, start) = RunFolder::open(&out, "boxes", new()).unwrap();
+        let (mut run, mut stream, start) =
+            RunFolder::open(&out, "boxes", new(), |_, _| true).unwrap();
         for step in start..stop {
             let time = at(6 * step as i64);
             let centre = (15.0, 100.0 + 0.5 * step as f64);

@@ -30,7 +30,7 @@ fn times() -> Vec<Time> {
 fn tables(out: &Path) -> LatLonGrid {
     let grid = LatLonGrid::global(91, 180).unwrap();
     let stream = EventStream::new(&grid, TrackerOptions::default()).unwrap();
-    let (mut folder, mut stream, _) = RunFolder::open(out, "formats", stream).unwrap();
+    let (mut folder, mut stream, _) = RunFolder::open(out, "formats", stream, |_, _| true).unwrap();
     for step in 0..STEPS {
         let drift = step as f64;
         let mut discs = vec![

@@ -60,7 +60,8 @@ impl RunFolder {
 
     /// Opens the folder of a run; gives the state to go on from and the index of the next time (0 of a new run).
     ///
-    /// `fingerprint` must differ for whatever would change the result: inputs, their times, options.
+    /// `fingerprint` must differ for whatever would change the result: inputs, their times, options. A state that is not
+    /// `usable`, with the next time that it names, is none.
     ///
     /// # Errors
     /// [`ClimateError::Data`] if the folder cannot be written.
@@ -68,6 +69,7 @@ impl RunFolder {
         out: impl AsRef<Path>,
         fingerprint: &str,
         new: EventStream,
+        usable: impl Fn(&EventStream, usize) -> bool,
     ) -> Result<(Self, EventStream, usize)> {
         let out = out.as_ref().to_path_buf();
         let partial = out.join(PARTIAL);
@@ -82,6 +84,7 @@ impl RunFolder {
                 && at_least(EVENTS, saved.events_bytes)
                 && at_least(TRACKS, saved.tracks_bytes)
                 && at_least(MONTHS, saved.months_bytes)
+                && usable(&saved.stream, saved.next)
         });
         if saved.is_none() {
             // Before its tables are cut: nobody may go on from it with the rows of another run.

@@ -39,13 +39,15 @@ pub struct Known {
 }
 
 impl Fields {
-    /// Refuses fields of another grid or calendar, or of none of the times; warns of what is lacking.
+    /// Refuses fields of another grid or calendar, or of none of the times; `says`, on one of several ranks, what is
+    /// lacking.
     /// With `skip_bad` the events of a time whose fields cannot be read are described without them.
     pub fn new(
         archive: Archive,
         objects: &Objects,
         name: &str,
         skip_bad: bool,
+        says: bool,
     ) -> anyhow::Result<Self> {
         let differs = |what, expected: String, found: String| DataError::Mismatch {
             what,
@@ -76,7 +78,7 @@ impl Fields {
             let expected = format!("some of the events' times ({})", span(times));
             return Err(differs("times of the fields", expected, span(archive.times())).into());
         }
-        if let Some(first) = first {
+        if let Some(first) = first.filter(|_| says) {
             tracing::warn!(
                 "there are no fields at {missing} of {} times, the first {first}: their columns stay blank there",
                 times.len()
@@ -91,6 +93,7 @@ impl Fields {
             .count();
         let has_transport = with == count;
         match with {
+            _ if !says => {}
             0 => {}
             all if all == count => {
                 tracing::info!("rivers are ranked by {}", TransportSource::File.describe())
@@ -99,9 +102,8 @@ impl Fields {
                 "{some} of {count} times have vapour transport, the others have not: max_ivt_kg_m_s stays blank"
             ),
         }
-        absences(&variables, has_transport)
-            .iter()
-            .for_each(|said| tracing::warn!("{said}"));
+        let absences = absences(&variables, has_transport);
+        (absences.iter().filter(|_| says)).for_each(|said| tracing::warn!("{said}"));
         let has_fields = |time: &Time| archive.find(*time).is_some();
         let common = (missing > 0).then(|| times.iter().copied().filter(has_fields).collect());
         let common = common.and_then(|common: Vec<Time>| {

@@ -34,7 +34,12 @@ impl<'a> Following<'a> {
         fingerprint: &str,
         new: EventStream,
     ) -> anyhow::Result<Self> {
-        let (folder, stream, start) = RunFolder::open(&arguments.out, fingerprint, new)?;
+        // What was left out with --skip-bad is an error without.
+        let usable = |stream: &EventStream, start: usize| {
+            let counts = stream.counts();
+            arguments.skip_bad || counts.times == start && counts.unread_fields == 0
+        };
+        let (folder, stream, start) = RunFolder::open(&arguments.out, fingerprint, new, usable)?;
         if start > 0 {
             tracing::info!("{start} times were done before: going on from there");
         }

@@ -276,7 +276,10 @@ impl Events {
         let skipped = archive.as_ref().map_or(0, Archive::skipped_files);
         let fields = archive
             .zip(self.fields.as_deref())
-            .map(|(archive, name)| Fields::new(archive, &objects, name, self.skip_bad))
+            .map(|(archive, name)| {
+                let says = comm.rank() == 0;
+                Fields::new(archive, &objects, name, self.skip_bad, says)
+            })
             .transpose()?;
         let skipped = skipped + objects.skipped_files();
         Ok((objects, fields, skipped))

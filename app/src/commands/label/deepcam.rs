@@ -42,7 +42,9 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     announce(&archive);
     let (mut folder, stream) =
         LabelFolder::open(&command.out, &fingerprint, labeller.stream(), |stream| {
-            masks.are_of(&fingerprint, stream.done(), stream.left_out())
+            // What was left out with --skip-bad is an error without.
+            (command.skip_bad || stream.left_out().is_empty())
+                && masks.are_of(&fingerprint, stream.done(), stream.left_out())
         })?;
     masks.claim(&fingerprint)?;
     let start = stream.done();

@@ -72,8 +72,11 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     );
     let (folder, first, mut second, agreement) =
         MethodsFolder::open(&command.out, &fingerprint, &folders, new, |second| {
+            // What was left out with --skip-bad is an error without.
+            let is_whole = command.skip_bad || second.left_out().is_empty();
             let mut masks = masks.iter();
-            masks.all(|masks| masks.are_of(&fingerprint, second.done(), second.left_out()))
+            is_whole
+                && masks.all(|masks| masks.are_of(&fingerprint, second.done(), second.left_out()))
         })?;
     masks
         .iter()

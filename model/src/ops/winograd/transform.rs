@@ -147,6 +147,7 @@ impl<const P: usize, const R: usize> Transform<P, R> for KernelTransposed {
 
 /// Output k is Σ a^k m over the points, those of a pair times its weight; infinity counts for the last one.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // compilers do not unroll loops of iterators that skip
 fn sums_of_powers<S: Simd, const P: usize, const M: usize>(
     s: S,
     m: [S::f32s; P],
@@ -171,7 +172,6 @@ fn sums_of_powers<S: Simd, const P: usize, const M: usize>(
         sum = s.add_f32s(sum, even[i]);
     }
     y[0] = s.add_f32s(m[0], sum);
-    // Counted loops: compilers do not unroll those of iterators that skip.
     for k in 1..M {
         let parts = if k % 2 == 0 { even } else { odd };
         let first = pairs[0].powers[k];

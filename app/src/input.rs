@@ -149,28 +149,18 @@ pub fn require(
     let missing: Vec<Variable> = (needed.iter().copied())
         .filter(|v| with(v) < enough)
         .collect();
-    let Some((index, _)) = archive.first_without(&missing) else {
+    let Some(index) = archive.first_without(&missing) else {
         return Ok(());
     };
-    let files: Vec<String> = (archive.files_at(index))
-        .map(|path| format!("`{}`", path.display()))
-        .collect();
-    let (verb, files) = match files.len() {
-        1 => ("has", files.concat()),
-        _ => ("have", files.join(" and ")),
-    };
+    let files = archive.files_at(index).map(|path| path.display());
+    let files: Vec<String> = files.map(|path| format!("`{path}`")).collect();
     let at_times = missing.iter().any(|v| with(v) > 0);
-    let when = match at_times {
-        true => format!(
-            "not every time has: {files}, of {}, {verb} it not",
-            archive.times()[index]
-        ),
-        false => format!("{files} {verb} not"),
-    };
     Err(Advice {
         message: format!(
-            "{purpose} needs {}, which {when} (found at every time: {})",
+            "{purpose} needs {}; the first time without is {}, in {} (found at every time: {})",
             names(&missing),
+            archive.times()[index],
+            files.join(" and "),
             names(archive.available())
         ),
         hint: match at_times {

@@ -423,7 +423,8 @@ fn announce(meta: &StoreMeta, samples: usize) {
     tracing::debug!("{} in all", bytes(total));
 }
 
-/// The times that could not be read, one a line in a file of the store: who goes on with it and `--skip-bad` leaves them out, too.
+/// The times that could not be read, one a line in a file of the store: who goes on with it and `--skip-bad` leaves them
+/// out, too.
 struct Unread {
     path: PathBuf,
     times: BTreeSet<String>,

@@ -178,13 +178,10 @@ impl Archive {
         indices.filter(has).count()
     }
 
-    /// The first time at which the files lack one of some channels, and which of them.
-    pub fn first_without(&self, variables: &[Variable]) -> Option<(usize, Vec<Variable>)> {
-        (0..self.times.len()).find_map(|index| {
-            let lacks = |v: &&Variable| !self.offers(index, **v);
-            let lacking: Vec<Variable> = variables.iter().filter(lacks).copied().collect();
-            (!lacking.is_empty()).then_some((index, lacking))
-        })
+    /// The first time at which the files lack one of some channels.
+    pub fn first_without(&self, variables: &[Variable]) -> Option<usize> {
+        let lacks = |index: usize| variables.iter().any(|&v| !self.offers(index, v));
+        (0..self.times.len()).find(|&index| lacks(index))
     }
 
     /// All files that hold fields of a time, in the order of the archive.

@@ -35,8 +35,8 @@ const fn portion(points: usize) -> Portion {
 pub fn scratch_values(along: usize, (inputs, outputs): (usize, usize)) -> usize {
     let portion = portion(along);
     let (depth, width) = (inputs.min(portion.inputs), outputs.min(portion.outputs));
-    let kept = (along * depth).max(OUTPUTS * width);
-    along * (kept + along * portion.tiles * (depth + width))
+    let kept = (along * along * depth).max(kept_values(along, OUTPUTS, width));
+    kept + along * along * portion.tiles * (depth + width)
 }
 
 /// A stride-1 convolution by [`Kernels`].

@@ -77,9 +77,11 @@ impl<V: Value> Writing<'_, V> {
             for (source, values) in sources.iter_mut().zip(line.chunks_exact(across)) {
                 *source = values;
             }
-            let mut first = 0;
+            let mut end = 0;
             for (lines, &count) in part.lines.iter_mut().zip(self.fields) {
-                let range = channels.start.max(first)..channels.end.min(first + count);
+                let first = end;
+                end += count;
+                let range = channels.start.max(first)..channels.end.min(end);
                 let Some(target) = lines[index].as_mut() else {
                     continue;
                 };
@@ -105,7 +107,6 @@ impl<V: Value> Writing<'_, V> {
                         V::store(simd, &mut target[place], value);
                     }
                 }
-                first += count;
             }
         }
     }

@@ -1,12 +1,15 @@
 //! How much of the fields that a command reads is missing, told once in the end.
 
-use squall_data::{Snapshot, Variable};
+use squall_data::{DataError, Snapshot, Variable, wire};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Values that are no numbers and all values, by variable.
+/// Values that are no numbers among all, by variable.
 #[derive(Debug, Default)]
-pub struct Missing(Mutex<BTreeMap<Variable, (u64, u64)>>);
+pub struct Missing(Mutex<Counts>);
+
+/// Values that are missing and all values of each variable.
+type Counts = BTreeMap<Variable, (u64, u64)>;
 
 impl Missing {
     /// Counts those of a time.
@@ -16,9 +19,34 @@ impl Missing {
             let missing = plane.iter().filter(|value| !value.is_finite()).count();
             (*variable, missing as u64, plane.len() as u64)
         });
-        let counted: Vec<_> = counted.collect();
+        self.add(counted.collect());
+    }
+
+    /// Counts what another rank counted.
+    ///
+    /// # Errors
+    /// [`DataError`] if the bytes are not those of [`Self::to_bytes`].
+    pub fn add_bytes(&self, bytes: &[u8]) -> Result<(), DataError> {
+        let counts: Vec<(Variable, u64, u64)> = wire::from_bytes(bytes)?;
+        self.add(counts);
+        Ok(())
+    }
+
+    /// What was counted, for another rank.
+    ///
+    /// # Errors
+    /// [`DataError`] if there is no memory.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, DataError> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = all
+            .iter()
+            .map(|(v, (missing, values))| (*v, *missing, *values));
+        wire::to_bytes(&counts.collect::<Vec<_>>())
+    }
+
+    fn add(&self, counts: Vec<(Variable, u64, u64)>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (variable, missing, values) in counted {
+        for (variable, missing, values) in counts {
             let sum = all.entry(variable).or_default();
             *sum = (sum.0 + missing, sum.1 + values);
         }
@@ -91,5 +119,14 @@ mod tests {
         missing.note(&snapshot(&fields));
         let said = missing.sentence().expect("something is missing");
         assert_eq!(said, "25 % of TMQ and 0.25 % of PSL");
+        // Another rank, which saw a whole time.
+        let other = Missing::default();
+        fields.fill(1.0);
+        other.note(&snapshot(&fields));
+        missing
+            .add_bytes(&other.to_bytes().expect("bytes"))
+            .expect("counts");
+        let said = missing.sentence().expect("something is missing");
+        assert_eq!(said, "17 % of TMQ and 0.17 % of PSL");
     }
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, real, run, simulate, squall, text};
+use common::{contents, path, real, run, simulate, squall, text};
 use std::fs;
 use std::path::Path;
 
@@ -197,6 +197,35 @@ fn best_tracks_of_two_agencies_are_compared() {
     assert!(output.status.success(), "{}", text(&output));
     let table = fs::read_to_string(changes.join("changes.csv")).expect("changes");
     assert!(table.contains("tropical_cyclone"), "{table}");
+}
+
+/// Also of an import that takes a folder of an earlier one, which it leaves as it is.
+#[test]
+fn a_format_that_cannot_hold_the_times_is_refused_before_anything_is_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let table = |name: &str, time: &str| {
+        let text = format!(
+            "SID,ISO_TIME,LAT,LON,WMO_WIND,WMO_PRES\n,,degrees_north,degrees_east,kts,mb\n\
+             S1,2000-02-28 00:00:00,15.0,150.0,50,990\nS1,2000-02-28 {time},15.5,149.0,55,988\n"
+        );
+        fs::write(at(name), text).expect("a table");
+        at(name)
+    };
+    let out = at("imported");
+    let import = |table: &Path| {
+        let mut command = squall();
+        let arguments = ["events", path(table), "--format", "gfdl", "--out"];
+        command.args(arguments).arg(&out);
+        command.output().expect("it starts")
+    };
+    let done = import(&table("hourly.csv", "06:00:00"));
+    assert!(done.status.success(), "{}", text(&done));
+    let before = contents(&out, |_| false);
+    let refused = import(&table("odd.csv", "06:30:17"));
+    assert!(!refused.status.success());
+    assert!(text(&refused).contains("06:30:17"), "{}", text(&refused));
+    assert_eq!(contents(&out, |_| false), before);
 }
 
 /// NOAA's file has rows every three hours and a wind of the agency every six: the energy is that of six-hourly winds.

@@ -28,11 +28,16 @@ atrous_rates = [2, 4]
 
 /// Runs a command as so many ranks and demands success; whether there was a launcher.
 fn run_as(ranks: &str, arguments: &[&str]) -> bool {
+    said_as(ranks, arguments).is_some()
+}
+
+/// What a command says as so many ranks, of which success is demanded; none where there is no launcher.
+fn said_as(ranks: &str, arguments: &[&str]) -> Option<String> {
     let mut command = mpirun();
     command.args(["-n", ranks, env!("CARGO_BIN_EXE_squall")]);
     let Ok(output) = command.args(arguments).output() else {
         println!("nothing judged, there is no mpirun");
-        return false;
+        return None;
     };
     assert!(
         output.status.success(),
@@ -41,7 +46,7 @@ fn run_as(ranks: &str, arguments: &[&str]) -> bool {
         output.status.code(),
         text(&output)
     );
-    true
+    Some(text(&output))
 }
 
 /// Two folders hold the same files, but for locks and what tells how long things took.
@@ -120,6 +125,38 @@ fn masks_and_events_do_not_depend_on_the_number_of_ranks() {
         &[&events[..], &["--out", path(&many)]].concat()
     ));
     assert_same("events by 3 ranks", &one, &many);
+}
+
+/// Cells without a number, in a file that not all ranks read, are told once and as one rank tells them.
+#[test]
+fn missing_cells_of_all_ranks_are_told() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 6, 1);
+    let entries = fs::read_dir(&fields).expect("fields").flatten();
+    let files = entries.map(|entry| entry.path());
+    let last = files.filter(|file| file.extension().is_some_and(|kind| kind == "nc"));
+    let mut file = netcdf::append(last.max().expect("a file")).expect("opened");
+    let mut water = file.variable_mut("TMQ").expect("column water");
+    let mut values: Vec<f32> = water.get_values(..).expect("read");
+    let part = values.len() / 10;
+    values[..part].fill(f32::NAN);
+    water.put_values(&values, ..).expect("written");
+    file.close().expect("closed");
+    let told = |ranks: &str| -> Option<Vec<String>> {
+        let (truth, out) = (fields.join("truth"), folder.path().join(ranks));
+        let events = ["events", path(&truth), "--fields", path(&fields), "--out"];
+        let said = said_as(ranks, &[&events[..], &[path(&out)]].concat())?;
+        let is_it = |line: &&str| line.contains("of the fields are missing");
+        Some(said.lines().filter(is_it).map(str::to_string).collect())
+    };
+    let (Some(one), Some(three)) = (told("1"), told("3")) else {
+        return;
+    };
+    assert_eq!(one.len(), 1, "{one:?}");
+    assert!(one[0].contains("of TMQ"), "{one:?}");
+    let sentence = |line: &str| line.split("WARN").last().map(str::to_string);
+    assert_eq!(three.len(), 1, "{three:?}");
+    assert_eq!(sentence(&one[0]), sentence(&three[0]));
 }
 
 /// A command that works in one process: one of two that a launcher starts takes the folder, the other says what to do.

@@ -343,6 +343,25 @@ fn masks_of_other_fields_are_not_taken_for_those_of_these() {
 }
 
 #[test]
+fn an_input_that_grows_at_its_beginning_changes_the_first_file_of_masks() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    let out = folder.path().join("out");
+    let options = InferOptions {
+        file_per: FilePer::Month,
+        ..InferOptions::default()
+    };
+    let late = Archive::open(&format!("{input}/h2.b.nc")).unwrap();
+    assert_eq!(run(&late, &model, &out, &options).unwrap().masks, 9);
+    let all = Archive::open(&input).unwrap();
+    let report = run(&all, &model, &out, &options).unwrap();
+    assert_eq!((report.masks, report.new_masks), (20, 20));
+    let at_once = folder.path().join("at_once");
+    run(&all, &model, &at_once, &options).unwrap();
+    assert_eq!(masks(&out), masks(&at_once));
+}
+
+#[test]
 fn a_field_in_another_unit_than_it_says_or_mostly_missing_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let (model, input) = prepared(folder.path());

@@ -28,7 +28,7 @@ pub use transport::{DetectFields, PROXY_FACTOR, TransportSource, VapourTransport
 use crate::error::{ClimateError, Result};
 use crate::label::Pass;
 use serde::{Deserialize, Serialize};
-use squall_data::{Class, LatLonGrid, Snapshot, Variable};
+use squall_data::{Class, Variable};
 use std::fmt;
 use std::str::FromStr;
 
@@ -141,18 +141,4 @@ impl FromStr for Method {
             ))
         })
     }
-}
-
-pub(crate) fn check_grid(grid: &LatLonGrid, snapshot: &Snapshot) -> Result<()> {
-    if std::ptr::eq(snapshot.grid.as_ref(), grid) || *snapshot.grid == *grid {
-        return Ok(());
-    }
-    Err(ClimateError::Mismatch {
-        what: format!(
-            "grid of the detector and of `{}`",
-            snapshot.source.0.display()
-        ),
-        expected: grid.describe(),
-        found: snapshot.grid.describe(),
-    })
 }

@@ -240,7 +240,7 @@ impl Labeller {
     /// [`ClimateError::MissingField`] or [`ClimateError::Mismatch`] if the snapshot lacks a field or is on another
     /// grid.
     pub fn candidates(&self, snapshot: &Snapshot) -> Result<Vec<CycloneCandidate>> {
-        self.check_grid(snapshot)?;
+        check_grid(&self.grid, snapshot)?;
         Ok(CycloneFields::of(snapshot)?.candidates(&self.cyclone))
     }
 
@@ -250,7 +250,7 @@ impl Labeller {
     /// # Errors
     /// As [`Labeller::candidates`].
     pub fn lows(&self, snapshot: &Snapshot) -> Result<Lows> {
-        self.check_grid(snapshot)?;
+        check_grid(&self.grid, snapshot)?;
         Ok(self.lows_of(&CycloneFields::of(snapshot)?))
     }
 
@@ -265,7 +265,7 @@ impl Labeller {
 
     /// Candidates of cyclones and lows at once.
     fn centres(&self, snapshot: &Snapshot) -> Result<(Vec<CycloneCandidate>, Lows)> {
-        self.check_grid(snapshot)?;
+        check_grid(&self.grid, snapshot)?;
         let fields = CycloneFields::of(snapshot)?;
         Ok((fields.candidates(&self.cyclone), self.lows_of(&fields)))
     }
@@ -314,7 +314,7 @@ impl Labeller {
         cyclones: &[CycloneCandidate],
     ) -> Result<LabelledSnapshot> {
         use Variable::{Prect, Tmq, U850, Ubot, V850, Vbot};
-        self.check_grid(snapshot)?;
+        check_grid(&self.grid, snapshot)?;
         let grid = self.grid.as_ref();
         let [tmq, u850, v850, prect] = planes(snapshot, "the labels", [Tmq, U850, V850, Prect])?;
         let wind = planes(snapshot, "the tropical cyclone labels", [Ubot, Vbot])?;
@@ -352,20 +352,18 @@ impl Labeller {
             river_probability: None,
         })
     }
+}
 
-    fn check_grid(&self, snapshot: &Snapshot) -> Result<()> {
-        if Arc::ptr_eq(&snapshot.grid, &self.grid) || snapshot.grid.same_as(&self.grid) {
-            return Ok(());
-        }
-        Err(ClimateError::Mismatch {
-            what: format!(
-                "grid of the labels and of `{}`",
-                snapshot.source.0.display()
-            ),
-            expected: self.grid.describe(),
-            found: snapshot.grid.describe(),
-        })
+/// Refuses fields of another grid than rules were made for.
+pub(crate) fn check_grid(grid: &LatLonGrid, snapshot: &Snapshot) -> Result<()> {
+    if std::ptr::eq(snapshot.grid.as_ref(), grid) || snapshot.grid.same_as(grid) {
+        return Ok(());
     }
+    Err(ClimateError::Mismatch {
+        what: format!("grid of the rules and of `{}`", snapshot.source.0.display()),
+        expected: grid.describe(),
+        found: snapshot.grid.describe(),
+    })
 }
 
 /// Whether no two points at these times can be on one track, by the longest time between two, in a series of which

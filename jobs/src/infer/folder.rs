@@ -133,7 +133,7 @@ impl Inference<'_> {
             let now = ReadFrom::now(&self.input, indices, sliding, &variables);
             Some((entry, now))
         });
-        let same = read_from::of_these_fields(self.out, found.collect())?;
+        let same = read_from::of_these_fields(self.out, &self.input, found.collect())?;
         Ok(same.into_iter().filter(wanted).collect())
     }
 }

@@ -154,6 +154,14 @@ impl<'a> Input<'a> {
         }
     }
 
+    /// Whether a file of that name, without its folder, is part of it.
+    pub(super) fn has_file(&self, wanted: &str) -> bool {
+        match &self.source {
+            Source::Archive(archive) => archive.paths().any(|path| name(path) == wanted),
+            Source::Store(..) => false,
+        }
+    }
+
     /// Where some fields of some times come from, for the history of a file: names without folders, so that it is the
     /// same wherever they lie.
     pub(super) fn origin_of(&self, indices: Range<usize>, variables: &[Variable]) -> String {

@@ -134,7 +134,12 @@ impl OutputFile {
 
 /// Puts the tables of all files into one, `boxes.csv`, in order of time: line by line, whatever their length.
 pub(super) fn join_tables(folder: &Path, files: &[&FinishedFile]) -> Result<()> {
-    let pending = Pending::new(folder.join("boxes.csv"))?;
+    let joined = folder.join("boxes.csv");
+    if files.iter().all(|file| file.masks == 0) {
+        Box::new(BoxTableWriter::create(joined)?).finish()?;
+        return Ok(());
+    }
+    let pending = Pending::new(joined)?;
     let to = pending.path().to_path_buf();
     let mut all = BufWriter::new(File::create(&to).map_err(DataError::io("create", &to))?);
     let mut has_header = false;

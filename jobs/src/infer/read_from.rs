@@ -35,13 +35,14 @@ impl ReadFrom {
     }
 }
 
-/// Refuses to go on in a folder whose masks are of other fields: of files with other names, or of which none is as it
-/// was. Gives the finished files whose fields are as they were; those of the others are made again.
+/// Refuses to go on in a folder whose masks are of other fields: of files that the input does not have, or of which none
+/// is as it was. Gives the finished files whose fields are as they were; those of the others are made again.
 ///
 /// # Errors
 /// [`JobError::Resume`] naming a file.
 pub(super) fn of_these_fields(
     folder: &Path,
+    input: &Input<'_>,
     finished: Vec<(FinishedFile, ReadFrom)>,
 ) -> Result<Vec<FinishedFile>> {
     let refused = |reason: String| {
@@ -54,7 +55,10 @@ pub(super) fn of_these_fields(
         Some(read_from) => read_from.first.clone(),
         None => "files of an earlier version, which did not write down which".to_string(),
     };
-    let other = |(entry, now): &&(FinishedFile, ReadFrom)| first(entry) != now.first;
+    // An input that has grown before its first time has another first file for the masks at its edge.
+    let other = |(entry, now): &&(FinishedFile, ReadFrom)| {
+        first(entry) != now.first && !input.has_file(&first(entry))
+    };
     if let Some((entry, now)) = finished.iter().find(other) {
         return refused(format!(
             "the masks of `{}` are of `{}`, not of `{}`; use another folder",

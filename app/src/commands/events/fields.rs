@@ -162,9 +162,9 @@ impl Fields {
         }))
     }
 
-    /// Says how much was missing.
-    pub fn say_missing(&self) {
-        self.missing.say("events are described without these cells");
+    /// How much of them was missing.
+    pub fn missing(&self) -> &Missing {
+        &self.missing
     }
 }
 

@@ -7,9 +7,9 @@ use crate::interrupt;
 use crate::progress::Progress;
 use crate::saving::Saving;
 use squall_climate::map::LandMask;
-use squall_climate::stream::{EventStream, RunFolder};
+use squall_climate::stream::{EventStream, RunFolder, Seen};
 use squall_climate::track::formats::{Format, Setting, export, write_object_ids};
-use squall_data::DataError;
+use squall_data::{DataError, wire};
 use squall_jobs::comm::Communicator;
 use std::path::PathBuf;
 
@@ -76,7 +76,8 @@ impl<'a> Following<'a> {
                 self.folder.write(&decided)?;
             }
             for rank in 1..rounds.ranks() {
-                for seen in together::receive(comm, rank)? {
+                let seen: Vec<Seen> = wire::from_bytes(&together::receive(comm, rank)?)?;
+                for seen in seen {
                     let decided = self.stream.take(seen)?;
                     self.folder.write(&decided)?;
                 }
@@ -90,7 +91,12 @@ impl<'a> Following<'a> {
             progress.set(next, String::new());
         }
         progress.finish();
-        source.say_missing();
+        if let Some(missing) = source.missing() {
+            for rank in 1..rounds.ranks() {
+                missing.add_bytes(&together::receive(comm, rank)?)?;
+            }
+            missing.say("events are described without these cells");
+        }
         Ok(())
     }
 

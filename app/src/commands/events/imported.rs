@@ -10,6 +10,7 @@ use squall_climate::track::readers::{ReadOptions, TrackFormat, format_of, read};
 use squall_climate::track::{Track, from_events, import};
 use squall_climate::{Event, table};
 use squall_data::{Calendar, Class, LatLonGrid, Time};
+use squall_jobs::lock::FolderLock;
 use std::path::Path;
 
 /// Whether the input is a file of tracks that another tool wrote.
@@ -64,12 +65,14 @@ impl Events {
         if let Some(event) = events.first() {
             misplaced::refuse_calendar(self.calendar, event.time.calendar(), &self.masks)?;
         }
+        let mut times: Vec<Time> = events.iter().map(|event| event.time).collect();
+        times.dedup();
+        formats.iter().try_for_each(|format| format.check(&times))?;
+        let _lock = FolderLock::take(&self.out)?;
         // Formats of an earlier import.
         clear_results(&self.out)?;
         table::write_tracks(self.out.join("tracks.csv"), &tracks)?;
         table::write_events(self.out.join("events.csv"), &events)?;
-        let mut times: Vec<Time> = events.iter().map(|event| event.time).collect();
-        times.dedup();
         let source = format!("{} ({})", source.name(), self.masks);
         let setting = Setting {
             grid: &grid,

@@ -2,6 +2,7 @@
 
 use super::fields::Known;
 use super::{Events, Fields, Objects};
+use crate::missing::Missing;
 use crate::skipped::Skipped;
 use ndarray::Array2;
 use rayon::prelude::*;
@@ -121,9 +122,9 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Says what was missing in the fields that were read.
-    pub fn say_missing(&self) {
-        self.fields.iter().for_each(Fields::say_missing);
+    /// How much was missing in the fields that were read; none without fields.
+    pub fn missing(&self) -> Option<&Missing> {
+        self.fields.as_ref().map(Fields::missing)
     }
 
     /// Some times one after the other, because netCDF has one lock; then their events in parallel. Blocks must follow

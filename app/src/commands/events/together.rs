@@ -1,7 +1,8 @@
 //! Events found by many ranks, followed by the first.
 //!
 //! The times go in rounds; in each every rank reads the next stretch and finds its events, and the first one takes them
-//! in the order of time. While it follows them the others are at their next stretch.
+//! in the order of time. While it follows them the others are at their next stretch. In the end they say how much was
+//! missing in the fields that they read.
 
 use super::source::Source;
 use super::{Events, Fields, MOST_TIMES, Objects};
@@ -105,21 +106,28 @@ pub fn help(
             let known = read.known(land);
             seen.push(Seen::of(&read.moment(times, &known), found, &areas));
         }
-        let bytes = wire::to_bytes(&seen)?;
-        comm.send(0, &(bytes.len() as u64).to_le_bytes())?;
-        comm.send(0, &bytes)?;
+        send(comm, &wire::to_bytes(&seen)?)?;
     }
-    Ok(())
+    match source.missing() {
+        Some(missing) => send(comm, &missing.to_bytes()?),
+        None => Ok(()),
+    }
 }
 
-/// What another rank saw in a round.
+/// Gives the first rank what [`receive`] takes.
+fn send(comm: &mut dyn Communicator, bytes: &[u8]) -> anyhow::Result<()> {
+    comm.send(0, &(bytes.len() as u64).to_le_bytes())?;
+    Ok(comm.send(0, bytes)?)
+}
+
+/// What another rank saw in a round, or in the end how much was missing in its fields.
 ///
 /// # Errors
 /// Those of communication.
-pub fn receive(comm: &mut dyn Communicator, from: usize) -> anyhow::Result<Vec<Seen>> {
+pub fn receive(comm: &mut dyn Communicator, from: usize) -> anyhow::Result<Vec<u8>> {
     let mut length = [0; 8];
     comm.receive(from, &mut length)?;
     let mut bytes = vec![0; u64::from_le_bytes(length) as usize];
     comm.receive(from, &mut bytes)?;
-    Ok(wire::from_bytes(&bytes)?)
+    Ok(bytes)
 }

@@ -20,6 +20,7 @@ use crate::derived::{check_shape, tropical_damping};
 use crate::error::{ClimateError, Result};
 use crate::events::Region;
 use crate::label::LabelledSnapshot;
+use crate::label::check_grid;
 use crate::label::objects;
 use crate::label::patches::{Touch, patches, row_runs};
 use count::{Blocks, MemberThresholds, flag_counts, smallest_reaching};
@@ -163,7 +164,7 @@ impl BardDetector {
     /// [`ClimateError::MissingField`] or [`ClimateError::Mismatch`].
     pub fn masks(&self, fields: &DetectFields) -> Result<LabelledSnapshot> {
         let snapshot = &fields.snapshot;
-        super::check_grid(&self.grid, snapshot)?;
+        check_grid(&self.grid, snapshot)?;
         let probability = self.probability(fields.transport()?.magnitude.view())?;
         // A share of exactly two thirds counts, however it is rounded.
         let least = self.tag_share as f32 - 1e-6;

@@ -17,6 +17,7 @@ use super::transport::{DetectFields, VapourTransport};
 use crate::error::{ClimateError, Result};
 use crate::events::Region;
 use crate::label::LabelledSnapshot;
+use crate::label::check_grid;
 use crate::label::objects;
 use crate::label::patches::{Touch, patches, row_runs};
 use crate::label::planes;
@@ -130,7 +131,7 @@ impl PercentileDetector {
         usual: &MonthlyThresholds,
     ) -> Result<LabelledSnapshot> {
         let snapshot = &fields.snapshot;
-        super::check_grid(&self.grid, snapshot)?;
+        check_grid(&self.grid, snapshot)?;
         let month = month_of(snapshot.time);
         let transport = fields.transport()?;
         let moisture = match self.thresholds.moisture {

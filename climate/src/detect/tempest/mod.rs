@@ -24,6 +24,7 @@ use crate::closed_low::Walker;
 use crate::derived::check_shape;
 use crate::error::Result;
 use crate::events::{Region, Run};
+use crate::label::check_grid;
 use crate::label::objects;
 use crate::label::patches::{Touch, patches, row_runs};
 use crate::label::{CycloneCandidate, LabelledSnapshot, never_joined, planes};
@@ -84,7 +85,7 @@ impl TempestDetector {
     /// # Errors
     /// [`crate::ClimateError::MissingField`] or [`crate::ClimateError::Mismatch`].
     pub fn nodes(&self, fields: &DetectFields) -> Result<Vec<Node>> {
-        super::check_grid(&self.grid, &fields.snapshot)?;
+        check_grid(&self.grid, &fields.snapshot)?;
         nodes::nodes(fields, &self.thresholds.node)
     }
 
@@ -134,7 +135,7 @@ impl TempestDetector {
     /// [`crate::ClimateError::MissingField`] or [`crate::ClimateError::Mismatch`].
     pub fn masks(&self, fields: &DetectFields, cyclones: &[Node]) -> Result<LabelledSnapshot> {
         let snapshot = &fields.snapshot;
-        super::check_grid(&self.grid, snapshot)?;
+        check_grid(&self.grid, snapshot)?;
         let rivers = self.rivers(fields.transport()?.magnitude.view())?;
         let mut codes = Array2::<u8>::zeros(self.grid.shape());
         for (j, i) in rivers.iter().flatten().flat_map(|run| run.indices()) {

@@ -65,10 +65,24 @@ impl Gaps {
     }
 }
 
-/// The most common step of ascending times, hours; of steps that come equally often the shortest. None of a single time.
+/// The most common step of ascending times, seconds; of steps that come equally often the shortest. None of a single
+/// time.
+pub fn usual_step_seconds(times: &[Time]) -> Option<i64> {
+    usual_step(&steps_of(times)).map(|(usual, _)| usual)
+}
+
+/// The same, hours.
 pub fn usual_step_hours(times: &[Time]) -> Option<f64> {
-    let (usual, _) = usual_step(&steps_of(times))?;
-    Some(usual as f64 / 3600.0)
+    usual_step_seconds(times).map(|usual| usual as f64 / 3600.0)
+}
+
+/// The median step of times in order, seconds: of an even number of steps the longer of the two in the middle. Steps of
+/// nothing, between equal times, do not count. None where there is no other.
+pub fn median_step_seconds(times: &[Time]) -> Option<i64> {
+    let mut steps = steps_of(times);
+    steps.retain(|&step| step > 0);
+    steps.sort_unstable();
+    steps.get(steps.len() / 2).copied()
 }
 
 /// The steps of an axis, seconds.
@@ -205,6 +219,16 @@ mod tests {
         assert_eq!(usual_step_hours(&axis([0])), None);
         assert_eq!(usual_step_hours(&axis([0, 24, 48, 54, 72])), Some(24.0));
         assert_eq!(usual_step_hours(&axis([0, 12, 18, 30, 36])), Some(6.0));
+    }
+
+    #[test]
+    fn the_median_step_is_in_the_middle_of_those_that_are_steps() {
+        let median =
+            |hours: &[i64]| median_step_seconds(&axis(hours.iter().copied())).map(|s| s / 3600);
+        assert_eq!(median(&[0]), None);
+        assert_eq!(median(&[0, 0]), None);
+        assert_eq!(median(&[0, 0, 0, 6, 30, 36]), Some(6));
+        assert_eq!(median(&[0, 6, 30]), Some(24));
     }
 
     #[test]

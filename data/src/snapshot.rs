@@ -36,11 +36,6 @@ impl Snapshot {
         Some(self.fields.index_axis(Axis(0), index))
     }
 
-    /// Number of NaN values over all fields.
-    pub fn missing_count(&self) -> usize {
-        self.fields.iter().filter(|v| v.is_nan()).count()
-    }
-
     /// Refuses a field whose mean is out of the range of its values, as that of hPa that are called Pa is (some rows
     /// stand for all), and winds faster than any.
     ///

@@ -10,7 +10,6 @@
 use serde::{Deserialize, Serialize};
 use squall_data::Time;
 use squall_model::NetworkConfig;
-use std::collections::BTreeMap;
 
 /// How long a clip is and how far apart its frames are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,18 +45,6 @@ impl ClipShape {
     pub fn answers(&self) -> usize {
         self.frames.div_ceil(self.every)
     }
-}
-
-/// The most common step of a time axis in seconds; of equally common ones the shortest. None of less than two times.
-pub fn usual_step(times: &[Time]) -> Option<i64> {
-    let mut counts = BTreeMap::<i64, usize>::new();
-    let steps = times.windows(2).map(|pair| pair[1].seconds_since(pair[0]));
-    steps.for_each(|step| *counts.entry(step).or_default() += 1);
-    let most = counts.values().max()?;
-    counts
-        .iter()
-        .find(|(_, count)| *count == most)
-        .map(|(&step, _)| step)
 }
 
 /// The series of places that are `stride` steps apart, each as long as its run lets it be. Every place is in one of
@@ -142,6 +129,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use squall_data::Calendar;
+    use squall_data::gaps::usual_step_seconds;
 
     fn axis(steps: &[i64]) -> Vec<Time> {
         let mut time = Time::new(Calendar::NoLeap, 1999, 12, 30, 0, 0, 0).unwrap();
@@ -156,13 +144,12 @@ mod tests {
     #[test]
     fn clips_end_where_a_time_is_missing() {
         let times = axis(&[6, 6, 6, 12, 6, 6, 6]);
-        assert_eq!(usual_step(&times), Some(6 * 3600));
         let shape = |frames, stride| ClipShape {
             frames,
             stride,
             every: 2,
         };
-        let step = usual_step(&times);
+        let step = usual_step_seconds(&times);
         assert_eq!(
             whole(&times, step, shape(3, 1)),
             [[0, 1, 2], [1, 2, 3], [4, 5, 6], [5, 6, 7]]
@@ -172,7 +159,6 @@ mod tests {
             [[0, 2], [1, 3], [4, 6], [5, 7]]
         );
         assert!(whole(&times, step, shape(5, 1)).is_empty());
-        assert_eq!(usual_step(&times[..1]), None);
         let alone = windows(&times[..1], None, shape(3, 1));
         assert_eq!((alone.len(), &alone[0].frames[..]), (1, &[0, 0, 0][..]));
     }

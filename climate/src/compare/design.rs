@@ -232,8 +232,8 @@ impl Design {
         }
         let (low, high) = self.bca_shares(value, &draws, influences());
         Some(Interval {
-            low: percentile(&mut draws, low),
-            high: percentile(&mut draws, high),
+            low: nearest_rank(&mut draws, low),
+            high: nearest_rank(&mut draws, high),
         })
     }
 
@@ -246,8 +246,8 @@ impl Design {
     /// The percentiles of draws, which are left in another order; there must be some.
     pub(crate) fn ends(&self, draws: &mut [f64]) -> Interval {
         Interval {
-            low: percentile(draws, normal_cdf(-self.limit)),
-            high: percentile(draws, normal_cdf(self.limit)),
+            low: nearest_rank(draws, normal_cdf(-self.limit)),
+            high: nearest_rank(draws, normal_cdf(self.limit)),
         }
     }
 
@@ -332,7 +332,7 @@ fn influence(without: impl Iterator<Item = f64>) -> Vec<f64> {
 }
 
 /// The value at a share of the way through the sorted values; the values are left in another order.
-pub(crate) fn percentile(values: &mut [f64], share: f64) -> f64 {
+pub(crate) fn nearest_rank(values: &mut [f64], share: f64) -> f64 {
     let place = (share * values.len() as f64 - 0.5).round();
     let index = (place.max(0.0) as usize).min(values.len() - 1);
     *values.select_nth_unstable_by(index, f64::total_cmp).1

@@ -7,8 +7,8 @@ mod vorticity;
 mod wind;
 
 pub use moisture::{
-    STANDARD_GRAVITY, damped_precipitable_water, integrated_vapour_transport, transport_components,
-    tropical_damping, vapour_transport_proxy,
+    STANDARD_GRAVITY, integrated_vapour_transport, transport_components, tropical_damping,
+    vapour_transport_proxy,
 };
 pub use vorticity::relative_vorticity;
 pub use wind::wind_speed;

@@ -29,7 +29,7 @@ pub(super) fn cyclone(
     let weak = vortex_wind_m_s < depression.max_wind_m_s
         && cyclone.lat_deg.abs() <= depression.max_latitude_deg;
     let geo = if weak {
-        great_circle(
+        GeoBox::around_equal_sides(
             BoxClass::TropicalDepression,
             centre,
             depression.box_half_deg,
@@ -94,15 +94,9 @@ pub(super) fn lows(
             .any(|storm| low.distance_km(storm.lat_deg, storm.lon_deg) < apart_deg * KM_PER_DEGREE);
         let centre = (low.lat_deg, low.lon_deg);
         (!strong && !inside).then(|| TrackedBox {
-            geo: great_circle(low.class, centre, half_deg),
+            geo: GeoBox::around_equal_sides(low.class, centre, half_deg),
             track_id: low.track_id,
         })
     };
     lows.iter().filter_map(boxed).collect()
-}
-
-/// A box whose half sides are the same distance northward and, at its centre's latitude, eastward.
-fn great_circle(class: BoxClass, centre: (f64, f64), half_deg: f64) -> GeoBox {
-    let east_deg = half_deg / centre.0.to_radians().cos().max(0.05);
-    GeoBox::around(class, centre, (half_deg, east_deg))
 }

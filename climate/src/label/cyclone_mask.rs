@@ -112,7 +112,7 @@ impl BoxWindow {
 
 /// The percentile of some values as numpy has it: linear between the two nearest ranks. NaN is left out; `None` if
 /// nothing is left. Reorders the values.
-pub(super) fn percentile(values: &mut Vec<f32>, percent: f64) -> Option<f64> {
+pub(super) fn percentile_linear(values: &mut Vec<f32>, percent: f64) -> Option<f64> {
     values.retain(|v| !v.is_nan());
     if values.is_empty() {
         return None;
@@ -161,7 +161,7 @@ pub(super) fn cyclone_cells(
         let cell = |k: usize| channel[[window.south + k / width, columns[k % width]]];
         values.clear();
         values.extend((0..width * height).map(cell));
-        let Some(limit) = percentile(&mut values, thresholds.mask_percentile) else {
+        let Some(limit) = percentile_linear(&mut values, thresholds.mask_percentile) else {
             continue;
         };
         let above = |k: usize| f64::from(cell(k)) > limit;
@@ -232,7 +232,7 @@ mod tests {
             let (low, high) = (sorted[position.floor() as usize], sorted[position.ceil() as usize]);
             let expected = f64::from(low) + position.fract() * f64::from(high - low);
             values.push(f32::NAN);
-            let got = percentile(&mut values, percent).unwrap();
+            let got = percentile_linear(&mut values, percent).unwrap();
             prop_assert!((got - expected).abs() < 1e-4, "{got} {expected}");
         }
     }
@@ -241,8 +241,8 @@ mod tests {
     fn percentile_as_numpy() {
         // numpy.percentile(range(1, 11), 93) = 9.37
         let mut values: Vec<f32> = (1..=10).rev().map(|v| v as f32).collect();
-        assert!((percentile(&mut values, 93.0).unwrap() - 9.37).abs() < 1e-6);
-        assert_eq!(percentile(&mut vec![f32::NAN], 93.0), None);
+        assert!((percentile_linear(&mut values, 93.0).unwrap() - 9.37).abs() < 1e-6);
+        assert_eq!(percentile_linear(&mut vec![f32::NAN], 93.0), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::report::numbers::{duration, years};
 use crate::report::summary::by_time;
 use squall_data::Time;
 use squall_data::calendar::DAY_SECONDS;
+use squall_data::gaps::median_step_seconds;
 
 /// From the first analysed time to the last one, and on for the step that this stands for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,7 +40,8 @@ impl Period {
         let (first, last) = input.period.or(found)?;
         let step_seconds = match first == last {
             true => 0,
-            false => usual_step_seconds(&times),
+            // Events stand for no longer than a day.
+            false => median_step_seconds(&times).unwrap_or(0).min(DAY_SECONDS),
         };
         let mut months: Vec<_> = seen.iter().map(|time| month(*time)).collect();
         months.sort_unstable();
@@ -121,15 +123,6 @@ fn days_per_month(first: Time, last: Time, is_asked: impl Fn((i64, i64)) -> bool
         }
     }
     days
-}
-
-/// The median step between times in order, a day at most, as events stand for no longer; 0 of a single time.
-fn usual_step_seconds(times: &[Time]) -> i64 {
-    let steps = times.windows(2).map(|pair| pair[1].seconds_since(pair[0]));
-    let mut steps: Vec<i64> = steps.filter(|&step| step > 0).collect();
-    steps.sort_unstable();
-    let middle = steps.get(steps.len() / 2).copied();
-    middle.unwrap_or(0).min(DAY_SECONDS)
 }
 
 #[cfg(test)]

@@ -28,10 +28,6 @@ pub enum Category {
 ///
 /// Source: US National Hurricane Center, "Saffir-Simpson Hurricane Wind Scale" (2012 limits).
 const SAFFIR_SIMPSON_KNOTS: [f64; 6] = [34.0, 64.0, 83.0, 96.0, 113.0, 137.0];
-/// The same in TECA, km/h: the scale's published km/h, which are rounded.
-///
-/// Source: TECA, `alg/teca_tc_classify.cxx`.
-const TECA_KM_PER_HOUR: [f64; 6] = [63.0, 119.0, 154.0, 178.0, 209.0, 252.0];
 
 /// Whether a wind, in any unit near a km/h, has come to a limit. Tables have winds to a thousandth of a metre a second,
 /// and one of whole knots must not fall below its limit by being written and read.
@@ -63,22 +59,16 @@ impl Category {
     /// assert_eq!(Category::saffir_simpson(70.4), Some(Category::Four));
     /// ```
     pub fn saffir_simpson(wind_m_s: f64) -> Option<Self> {
-        Self::of(wind_m_s / KNOT_M_S, &SAFFIR_SIMPSON_KNOTS)
+        let knots = wind_m_s / KNOT_M_S;
+        let reached = SAFFIR_SIMPSON_KNOTS
+            .iter()
+            .filter(|&&limit| reaches(knots, limit));
+        (!knots.is_nan()).then(|| Self::ALL[reached.count()])
     }
 
     /// The lowest winds of storms and of categories 1 to 5, m/s.
     pub fn lowest_winds_m_s() -> [f64; 6] {
         SAFFIR_SIMPSON_KNOTS.map(|knots| (knots - ROUNDING) * KNOT_M_S)
-    }
-
-    /// Category as TECA gives it, by rounded km/h.
-    pub fn teca(wind_m_s: f64) -> Option<Self> {
-        Self::of(wind_m_s * 3.6, &TECA_KM_PER_HOUR)
-    }
-
-    fn of(wind: f64, limits: &[f64; 6]) -> Option<Self> {
-        let reached = limits.iter().filter(|&&limit| reaches(wind, limit));
-        (!wind.is_nan()).then(|| Self::ALL[reached.count()])
     }
 
     /// The word in tables: `TD`, `TS`, `1` to `5`.
@@ -115,12 +105,11 @@ mod tests {
                 .map(Some)
                 .collect::<Vec<_>>()
         );
-        // 136.5 knots are 252.8 km/h: the two scales differ there.
+        // The scale's published km/h are rounded: of 252 km/h, its fifth limit, these are more.
         assert_eq!(
             Category::saffir_simpson(136.5 * KNOT_M_S),
             Some(Category::Four)
         );
-        assert_eq!(Category::teca(136.5 * KNOT_M_S), Some(Category::Five));
         assert_eq!(Category::saffir_simpson(f64::NAN), None);
     }
 }

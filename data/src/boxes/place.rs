@@ -28,6 +28,12 @@ impl GeoBox {
         }
     }
 
+    /// The box about a centre whose half sides are the same distance northward and, at the centre's latitude, eastward.
+    pub fn around_equal_sides(class: BoxClass, centre: (f64, f64), half_deg: f64) -> Self {
+        let east_deg = half_deg / centre.0.to_radians().cos().max(0.05);
+        Self::around(class, centre, (half_deg, east_deg))
+    }
+
     /// Whether a place lies in it or on its edge.
     pub fn contains(&self, lat_deg: f64, lon_deg: f64) -> bool {
         let from_west = (lon_deg - self.west_deg).rem_euclid(360.0);

@@ -59,7 +59,7 @@ pub(super) fn depression(track_id: u64, state: &State, lowest_wind_m_s: f64) -> 
     }
     let centre = (state.lat, state.lon);
     let class = BoxClass::TropicalDepression;
-    let geo = great_circle_box(class, centre, DEPRESSION_HALF_DEG);
+    let geo = GeoBox::around_equal_sides(class, centre, DEPRESSION_HALF_DEG);
     Some(boxed(track_id, centre, geo))
 }
 
@@ -73,7 +73,7 @@ pub(super) fn low(
     if deficit_pa < LOW_DEFICIT_PA {
         return None;
     }
-    let geo = great_circle_box(BoxClass::ExtratropicalCyclone, centre, radius_deg);
+    let geo = GeoBox::around_equal_sides(BoxClass::ExtratropicalCyclone, centre, radius_deg);
     Some(boxed(track_id, centre, geo))
 }
 
@@ -104,10 +104,4 @@ fn boxed(track_id: u64, (lat_deg, lon_deg): (f64, f64), geo: GeoBox) -> TruthBox
         lat_deg,
         lon_deg,
     }
-}
-
-/// A box whose half sides are the same distance northward and, at its centre's latitude, eastward.
-fn great_circle_box(class: BoxClass, centre: (f64, f64), half_deg: f64) -> GeoBox {
-    let east_deg = half_deg / centre.0.to_radians().cos().max(0.05);
-    GeoBox::around(class, centre, (half_deg, east_deg))
 }

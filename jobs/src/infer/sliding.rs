@@ -2,8 +2,9 @@
 
 use super::Input;
 use super::input::Fields;
-use crate::clips::{ClipShape, Window, usual_step, windows};
+use crate::clips::{ClipShape, Window, windows};
 use squall_data::Time;
+use squall_data::gaps::usual_step_seconds;
 use std::ops::Range;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
@@ -20,7 +21,7 @@ pub(super) struct Sliding {
 
 impl Sliding {
     pub fn of(input: &Input<'_>, shape: ClipShape) -> Self {
-        let step = usual_step(input.times());
+        let step = usual_step_seconds(input.times());
         Self {
             shape,
             windows: windows(input.times(), step, shape),
@@ -98,7 +99,7 @@ mod tests {
         };
         Sliding {
             shape,
-            windows: windows(times, usual_step(times), shape),
+            windows: windows(times, usual_step_seconds(times), shape),
         }
     }
 

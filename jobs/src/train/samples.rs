@@ -4,6 +4,7 @@ use super::share::Place;
 use crate::clips::{self, ClipShape};
 use crate::error::{JobError, Result};
 use crate::recipe::Recipe;
+use squall_data::gaps::usual_step_seconds;
 use squall_data::sampler::{BatchPlan, Cursor, LastBatch, Sampler, SamplerConfig};
 use squall_data::store::Split;
 use squall_data::{Store, Time};
@@ -261,7 +262,7 @@ pub(super) fn in_time(store: &Store, ids: &[usize]) -> (Vec<usize>, Vec<Time>, O
         .collect();
     let ids = sorted(ids.to_vec());
     let times = ids.iter().map(|&id| all[id]).collect();
-    (ids, times, clips::usual_step(&whole))
+    (ids, times, usual_step_seconds(&whole))
 }
 
 /// How a rank shuffles its part of the samples: by `seed`, at its place among those that share them.

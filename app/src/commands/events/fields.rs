@@ -6,6 +6,7 @@ use crate::skipped::Skipped;
 use ndarray::Array2;
 use squall_climate::detect::{DetectFields, TransportSource, Wanted};
 use squall_climate::stream::hours_of;
+use squall_data::gaps::median_step_seconds;
 use squall_data::{Archive, DataError, Snapshot, Time, Variable};
 
 /// Fields that events are described by, as far as the input has them.
@@ -107,8 +108,8 @@ impl Fields {
         let has_fields = |time: &Time| archive.find(*time).is_some();
         let common = (missing > 0).then(|| times.iter().copied().filter(has_fields).collect());
         let common = common.and_then(|common: Vec<Time>| {
-            let usual = usual_step_hours(&common)?;
-            Some((common, usual))
+            let usual = median_step_seconds(&common)?;
+            Some((common, usual as f64 / 3600.0))
         });
         Ok(Self {
             archive,
@@ -205,15 +206,6 @@ fn absences(variables: &[Variable], has_transport: bool) -> Vec<String> {
         ));
     }
     said
-}
-
-/// The median step of an axis, hours; none of a single time.
-fn usual_step_hours(times: &[Time]) -> Option<f64> {
-    let steps = times.windows(2).map(|pair| pair[1].seconds_since(pair[0]));
-    let mut steps: Vec<i64> = steps.collect();
-    steps.sort_unstable();
-    let middle = steps.get(steps.len() / 2)?;
-    Some(*middle as f64 / 3600.0)
 }
 
 #[cfg(test)]

@@ -50,22 +50,8 @@ pub fn broadcast_any(
     Ok(bytes)
 }
 
-/// Leaves in `root`'s values the sums over all ranks; the others keep theirs.
-///
-/// The order of additions follows from the number of ranks and the root alone.
-///
-/// # Errors
-/// [`CommError::Layout`] if there is no rank `root`; those of the backend.
-pub fn reduce_sum(comm: &mut dyn Communicator, values: &mut [f64], root: usize) -> Result<()> {
-    let mut totals = values.to_vec();
-    reduce(comm, &mut totals, root, |total, value| *total += value)?;
-    if comm.rank() == root {
-        values.copy_from_slice(&totals);
-    }
-    Ok(())
-}
-
-/// Folds all ranks' values position by position and gives every rank the result.
+/// Folds all ranks' values position by position, in an order that follows from their number alone, and gives every rank
+/// the result.
 ///
 /// # Errors
 /// Those of the backend.

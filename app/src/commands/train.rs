@@ -59,7 +59,7 @@ fn in_words(balance: &Balance, ranks: usize, rate: f64) -> String {
     }
 }
 
-/// What is said at the end, beside the rate of matrix products of one rank. Who did no step has no rate.
+/// What is said at the end, beside the rate of matrix products of one rank. A run with no new steps reports no rate.
 fn closing(report: &TrainReport, rate: f64) -> Vec<String> {
     let best = report
         .best

@@ -40,6 +40,8 @@ pub fn integrated_vapour_transport(
 
 /// The eastward and northward parts of [`integrated_vapour_transport`], kg m-1 s-1.
 ///
+/// # Shapes
+/// As there; both parts (lat, lon).
 /// # Errors
 /// [`ClimateError::Mismatch`] if shapes differ.
 pub fn transport_components(

@@ -13,6 +13,8 @@ use squall_data::grid::EARTH_RADIUS_KM;
 /// differences are one-sided. A pole's row holds the circulation around the next parallel divided by the area of the
 /// cap (Stokes), one value for all columns; a grid that is not periodic has no such cap and gets NaN there.
 ///
+/// # Shapes
+/// All planes (lat, lon).
 /// # Units
 /// m s-1 in, s-1 out.
 /// # Errors

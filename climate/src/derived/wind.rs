@@ -7,6 +7,8 @@ use squall_data::snapshot::shape_text;
 
 /// Speed of the wind (u, v), m s-1.
 ///
+/// # Shapes
+/// All planes (lat, lon).
 /// # Errors
 /// [`ClimateError::Mismatch`] if the planes differ in shape.
 pub fn wind_speed(u_m_s: ArrayView2<'_, f32>, v_m_s: ArrayView2<'_, f32>) -> Result<Array2<f32>> {

@@ -104,7 +104,7 @@ pub struct LabelledSnapshot {
     /// A box around each of them; [`Labeller::label_series`] adds those of extratropical cyclones and tropical
     /// depressions.
     pub boxes: Vec<TrackedBox>,
-    /// How sure an ensemble is that a cell is of a river, `(lat, lon)`; none of methods that are none.
+    /// How sure an ensemble is that a cell is of a river, `(lat, lon)`; `None` for methods that are not ensembles.
     pub river_probability: Option<Array2<f32>>,
 }
 

@@ -25,7 +25,7 @@
 //! ```
 //!
 //! # Not done
-//! Maps are equirectangular only. Basins are boxes (see `basins.rs`), not coastline-exact.
+//! Maps are equirectangular only. Basins are boxes (see `statistics/basin.rs`), not coastline-exact.
 
 mod agreement;
 mod browser;

@@ -52,7 +52,7 @@ pub(super) fn cyclone(track_id: u64, state: &State, radius_km: f64) -> TruthBox 
     )
 }
 
-/// The box of a tropical cyclone that is none yet or no more.
+/// The box before it becomes, or after it ceases to be, a tropical cyclone.
 pub(super) fn depression(track_id: u64, state: &State, lowest_wind_m_s: f64) -> Option<TruthBox> {
     if lowest_wind_m_s < DEPRESSION_WIND_M_S || state.lat.abs() > DEPRESSION_LATITUDE_DEG {
         return None;

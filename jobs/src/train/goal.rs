@@ -10,6 +10,11 @@ use squall_model::detection::{BoxTarget, DetectionTargets, DetectorGradient, Mas
 use squall_model::ops::loss::Criterion;
 use squall_model::{Gradients, Network, Pass};
 
+/// What the seam leaves of a box is taught where it is so wide, pixels: what is narrower holds the middle of no pixel.
+const NARROWEST: f64 = 0.5;
+/// Share of a globe's columns by which rounding may make the whole circle narrower.
+const NARROWER: f64 = 1e-6;
+
 /// What a network learns.
 #[derive(Debug, Clone)]
 pub(super) enum Goal {
@@ -29,6 +34,8 @@ pub(super) struct BoxGoal {
     pub labelled: Option<Labelled>,
     /// The clips that a network over time sees.
     pub clips: Option<ClipShape>,
+    /// Longitude wraps in the network.
+    pub periodic: bool,
 }
 
 /// A batch that a network learns from, and how.
@@ -89,6 +96,7 @@ impl Goal {
                 criterion: masks,
                 labelled,
                 clips: recipe.clips(),
+                periodic: recipe.network.periodic_longitude,
             })),
         }
     }
@@ -181,7 +189,7 @@ impl BoxGoal {
                 .get(at)?
                 .as_ref()
                 .filter(|_| self.teaches_boxes(*id))?;
-            Some(boxes.iter().map(target).collect())
+            Some(self.taught(boxes, batch.shape[2]))
         };
         let answered = |at: &usize| {
             let clip = self.clips.as_ref();
@@ -192,6 +200,16 @@ impl BoxGoal {
             .filter(|(at, _)| answered(at))
             .map(of_sample)
             .collect()
+    }
+
+    /// What the boxes of a field of so many columns teach: themselves or, where longitude does not wrap in the network,
+    /// the parts on both sides of the seam, which to it are the ends of the field.
+    pub(super) fn taught(&self, boxes: &[PixelBox], columns: usize) -> Vec<BoxTarget> {
+        if self.periodic {
+            return boxes.iter().map(target).collect();
+        }
+        let all = boxes.iter().flat_map(|found| parts(found, columns as f64));
+        all.map(|part| target(&part)).collect()
     }
 
     /// The mask that the network should have given, of every sample: none where labels are not used.
@@ -215,13 +233,106 @@ impl BoxGoal {
     }
 }
 
+/// What lies on either side of the seam of so many columns: the box itself if it does not reach over it.
+fn parts(found: &PixelBox, columns: f64) -> Vec<PixelBox> {
+    let between = |x_min: f64, x_max: f64| PixelBox {
+        x_min,
+        x_max,
+        ..*found
+    };
+    if found.x_max <= columns {
+        return vec![*found];
+    }
+    // Round the whole globe, wherever it begins.
+    if found.x_max - found.x_min >= columns * (1.0 - NARROWER) {
+        return vec![between(0.0, columns)];
+    }
+    let (first, last) = (columns - found.x_min, found.x_max - columns);
+    let (west, east) = (between(found.x_min, columns), between(0.0, last));
+    match (first >= NARROWEST, last >= NARROWEST) {
+        (true, true) => vec![west, east],
+        // Of two slivers the wider one stays, so that no box is lost.
+        _ if first >= last => vec![west],
+        _ => vec![east],
+    }
+}
+
 /// A labelled box, as the network knows it.
-pub(super) fn target(found: &PixelBox) -> BoxTarget {
+fn target(found: &PixelBox) -> BoxTarget {
     BoxTarget {
         class: usize::from(found.class.code()),
         y_min: found.y_min as f32,
         x_min: found.x_min as f32,
         y_max: found.y_max as f32,
         x_max: found.x_max as f32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_data::BoxClass;
+
+    const COLUMNS: usize = 64;
+
+    /// The goal of a detector whose longitude wraps or does not.
+    fn goal(periodic: bool) -> BoxGoal {
+        let text = format!(
+            "task = 'detect'\n[network]\nname = 'detector-2d'\nperiodic_longitude = {periodic}"
+        );
+        let recipe = Recipe::parse(&text, &[]).unwrap();
+        match Goal::of(&recipe, recipe.loss.criterion(vec![1.0; 3]), None) {
+            Goal::Boxes(goal) => *goal,
+            Goal::Masks(_) => panic!("the task is boxes"),
+        }
+    }
+
+    fn found(x_min: f64, x_max: f64) -> PixelBox {
+        PixelBox {
+            class: BoxClass::TropicalCyclone,
+            y_min: 4.0,
+            x_min,
+            y_max: 12.0,
+            x_max,
+            confidence: None,
+        }
+    }
+
+    /// The columns of what a box of a global field teaches.
+    fn columns(periodic: bool, x_min: f64, x_max: f64) -> Vec<(f32, f32)> {
+        let batch = HostBatch {
+            shape: [1, 32, COLUMNS, 3],
+            boxes: vec![Some(vec![found(x_min, x_max)])],
+            ids: vec![7],
+            ..HostBatch::default()
+        };
+        let targets = goal(periodic).targets(&batch).remove(0).unwrap();
+        let rest = |target: &BoxTarget| (target.class, target.y_min, target.y_max);
+        assert!(targets.iter().all(|target| rest(target) == (1, 4.0, 12.0)));
+        let ends = |target: &BoxTarget| (target.x_min, target.x_max);
+        targets.iter().map(ends).collect()
+    }
+
+    #[test]
+    fn boxes_across_the_seam_are_two_where_longitude_does_not_wrap() {
+        assert_eq!(columns(true, 60.0, 76.0), [(60.0, 76.0)]);
+        for (x_min, x_max, expected) in [
+            (60.0, 76.0, vec![(60.0, 64.0), (0.0, 12.0)]),
+            (10.0, 20.0, vec![(10.0, 20.0)]),
+            (54.0, 64.0, vec![(54.0, 64.0)]),
+            (0.0, 64.0, vec![(0.0, 64.0)]),
+            // Nearly all of it lies on one side.
+            (54.0, 64.25, vec![(54.0, 64.0)]),
+            (63.75, 72.0, vec![(0.0, 8.0)]),
+            // Narrow, and half of it on either side.
+            (63.75, 64.25, vec![(63.75, 64.0)]),
+            // Once round the globe.
+            (40.0, 104.0, vec![(0.0, 64.0)]),
+            (0.5, 64.499_999, vec![(0.0, 64.0)]),
+            (40.0, 103.0, vec![(40.0, 64.0), (0.0, 39.0)]),
+        ] {
+            let taught = columns(false, x_min, x_max);
+            assert_eq!(taught, expected, "{x_min} to {x_max}");
+        }
     }
 }

@@ -36,9 +36,9 @@ pub(super) fn assign(
 ) -> Vec<Option<CellTarget>> {
     let mut cells: Vec<Option<(f32, f32, CellTarget)>> = vec![None; rows * columns];
     let size = layout.cell_px as f32;
-    for target in targets {
+    for target in targets.iter().map(|target| layout.cut(target)) {
         let (width, height) = (target.x_max - target.x_min, target.y_max - target.y_min);
-        let (y, x) = layout.centre(target);
+        let (y, x) = layout.centre(&target);
         let (row, column) = layout.cell((y, x), (rows, columns));
         let (dx, dy) = (x / size - column as f32, y / size - row as f32);
         let (area, off) = (width * height, (dx - 0.5).powi(2) + (dy - 0.5).powi(2));

@@ -31,6 +31,7 @@ pub(super) fn assign(
     (rows, columns): (usize, usize),
     targets: &[BoxTarget],
 ) -> CentreTargets {
+    let targets: Vec<BoxTarget> = targets.iter().map(|target| layout.cut(target)).collect();
     let mut bumps = vec![0.0f32; rows * columns * layout.classes];
     let mut owners: Vec<Option<(usize, f32)>> = vec![None; rows * columns];
     let area = |index: usize| {

@@ -27,16 +27,27 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The centre (y, x) of a box, pixels: within the field, on a globe by turning.
+    /// The part of a label between the field's first and last column; all of it on a globe, where columns have no end.
+    ///
+    /// Of a label that reaches beyond, centre and extent are those of this part: no network can see where the rest ends.
+    pub fn cut(&self, target: &BoxTarget) -> BoxTarget {
+        if self.periodic {
+            return *target;
+        }
+        let w = self.field.1 as f32;
+        BoxTarget {
+            x_min: target.x_min.clamp(0.0, w),
+            x_max: target.x_max.clamp(0.0, w),
+            ..*target
+        }
+    }
+
+    /// The centre (y, x) of a box that was [`Self::cut`], pixels: within the field, on a globe by turning.
     pub fn centre(&self, target: &BoxTarget) -> (f32, f32) {
         let (h, w) = (self.field.0 as f32, self.field.1 as f32);
         let y = (target.y_min + target.y_max) / 2.0;
         let x = (target.x_min + target.x_max) / 2.0;
-        let x = if self.periodic {
-            turned(x, w)
-        } else {
-            x.clamp(0.0, w)
-        };
+        let x = if self.periodic { turned(x, w) } else { x };
         (y.clamp(0.0, h), x)
     }
 

@@ -130,11 +130,11 @@ fn output_like(output: &DetectorOutput) -> DetectorOutput {
 
 #[test]
 fn the_published_terms_by_hand() {
-    // One cell of 8 pixels, one box of 8 x 16 whose centre is in the middle: x, y = ½, log2 = 1 and 0.
+    // One cell of 8 pixels, one box of 8 x 16 whose centre is in the middle: x, y = ½, log2 = 1 and 0. It is as wide as
+    // the globe, which has no edge that would cut it.
     let layout = Layout {
-        field: (8, 8),
-        periodic: false,
-        ..layout(Scheme::Cells, false)
+        field: (8, 16),
+        ..layout(Scheme::Cells, true)
     };
     let values = vec![0.25f32, 0.5, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
     let output = DetectorOutput {
@@ -213,10 +213,20 @@ fn boxes_come_back_across_the_seam_too() {
             );
         }
     }
-    // On a regional field the part beyond the edge is cut off.
-    let regional = saying(layout(Scheme::Cells, false), &boxes[1..2]);
-    let found = regional.decode(0.5).unwrap()[0][0];
-    assert_eq!((found.x_min, found.x_max), (53.0, 64.0));
+    // On a regional field the part beyond the edge is cut off, on either side.
+    let beyond = target(2, [10.0, -12.0, 30.0, 10.0]);
+    for scheme in [Scheme::Cells, Scheme::Centres] {
+        for (label, expected) in [(boxes[1], (54.0, 64.0)), (beyond, (0.0, 10.0))] {
+            let found = saying(layout(scheme, false), &[label]).decode(0.5).unwrap();
+            assert_eq!(found[0].len(), 1, "{scheme:?}: {found:?}");
+            let (x_min, x_max) = (found[0][0].x_min, found[0][0].x_max);
+            let off = [x_min - expected.0, x_max - expected.1];
+            assert!(
+                off.iter().all(|off: &f32| off.abs() < 1e-3),
+                "{scheme:?}: {x_min} to {x_max}, expected {expected:?}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{BothScores, BoxTally, Evaluator, MaskTally, Scores, in_pixels};
 use crate::error::Result;
-use crate::train::goal::{BoxGoal, target};
+use crate::train::goal::BoxGoal;
 use crate::train::team::Team;
 use candle_core::Tensor;
 use squall_data::{GeoBox, HostBatch, PixelBox};
@@ -115,7 +115,7 @@ impl<'a> BoxJudge<'a> {
         };
         let grid = self.evaluator.store.grid();
         let mut boxes = vec![None; self.evaluator.asked.answers()];
-        boxes[question.answer] = Some(truth.iter().map(target).collect());
+        boxes[question.answer] = Some(self.goal.taught(truth, grid.shape().1));
         let targets = DetectionTargets {
             fields: unit,
             boxes: &boxes,

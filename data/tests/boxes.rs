@@ -159,6 +159,29 @@ fn slivers_keep_an_extent_in_tables() {
     assert_eq!(back.boxes(), slivers.len());
 }
 
+/// Edges that four decimals cannot tell apart, of boxes that reach round nearly the whole globe.
+#[test]
+fn boxes_round_the_globe_stay_so_in_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("boxes.csv");
+    let class = BoxClass::AtmosphericRiver;
+    let wide = vec![
+        found(class, 0.0, 20.0, 360.0, 40.0),
+        found(class, 210.476_2, 20.0, 210.476_19, 40.0),
+        found(class, 359.999_99, 20.0, 359.999_97, 40.0),
+        found(class, 1e-5, 20.0, 0.0, 40.0),
+        found(class, 1e-5, 20.0, 359.999_99, 40.0),
+    ];
+    let mut writer: Box<dyn BoxSink> = Box::new(BoxTableWriter::create(&path).unwrap());
+    writer.write(time(0), &wide).unwrap();
+    writer.finish().unwrap();
+    let back = boxes::read(&path, &grid(), Calendar::NoLeap).unwrap();
+    let widths: Vec<f64> = (back.frames()[0].boxes.iter())
+        .map(|found| found.geo.width_deg())
+        .collect();
+    assert_eq!(widths, [360.0; 5]);
+}
+
 #[test]
 fn coco_has_y_down_and_names() {
     let folder = tempfile::tempdir().unwrap();

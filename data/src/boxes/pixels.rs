@@ -9,6 +9,8 @@ use crate::error::{DataError, Result};
 
 /// Parts of a box that are narrower come from rounding, pixels.
 const SLIVER: f64 = 1e-6;
+/// Share of the whole circle by which rounding may make it narrower: edges that a network says are f32.
+const NARROWER: f64 = 1e-6;
 
 impl GeoBox {
     /// The part of the box that lies on a grid, in its pixels. Of a box that reaches into a regional grid over both its
@@ -117,7 +119,8 @@ impl PixelBox {
         let west_edge = grid.lon_deg()[0] - grid.lon_spacing_deg() / 2.0;
         let lon = |x: f64| (west_edge + x * grid.lon_spacing_deg()).rem_euclid(360.0);
         // Both edges of the whole circle are one meridian.
-        let circle = (self.x_max - self.x_min) * grid.lon_spacing_deg() >= 360.0 - 1e-9;
+        let width_deg = (self.x_max - self.x_min) * grid.lon_spacing_deg();
+        let circle = width_deg >= 360.0 * (1.0 - NARROWER);
         let (west_deg, east_deg) = if circle {
             (0.0, 360.0)
         } else {
@@ -136,6 +139,7 @@ impl PixelBox {
 
 #[cfg(test)]
 mod tests {
+    use super::super::BoxClass;
     use super::super::tests::geo;
     use super::*;
     use proptest::prelude::*;
@@ -193,6 +197,27 @@ mod tests {
             }
             let inside = at(3.0, 8.0, 0.0, 5.0);
             assert_eq!(inside.within(&grid).unwrap(), Some(inside));
+        }
+    }
+
+    /// Its edges are those that a network says, in f32: x and x + 144 may be a little less than 144 apart.
+    #[test]
+    fn the_whole_circle_stays_one_wherever_it_begins() {
+        let grid = LatLonGrid::global(96, 144).unwrap();
+        for step in 0..1440u16 {
+            let west = f32::from(step) * 0.1;
+            let around = |columns: f32| PixelBox {
+                class: BoxClass::AtmosphericRiver,
+                y_min: 50.0,
+                x_min: f64::from(west),
+                y_max: 60.0,
+                x_max: f64::from(west + columns),
+                confidence: Some(0.5),
+            };
+            let circle = around(144.0).to_degrees(&grid);
+            assert_eq!((circle.west_deg, circle.east_deg), (0.0, 360.0), "{west}");
+            let narrower = around(143.9).to_degrees(&grid).width_deg();
+            assert!((narrower - 359.75).abs() < 1e-3, "{west}: {narrower}");
         }
     }
 

@@ -96,8 +96,10 @@ pub fn append_rows(time: Time, boxes: &[TrackedBox], table: &mut String) {
             east = if east == "360.0000" { fixed(0.0) } else { east };
         }
         let (mut south, mut north) = (fixed(geo.south_deg), fixed(geo.north_deg));
-        // Nor may it lose its extent by rounding.
-        if east == west {
+        // Nor may it lose its extent by rounding: equal edges are those of a sliver, or of nearly the whole circle.
+        if east == west && geo.width_deg() > 180.0 {
+            (west, east) = (fixed(0.0), fixed(360.0));
+        } else if east == west {
             let turned = geo.west_deg.rem_euclid(360.0 - LEAST_DEG / 2.0);
             east = fixed(turned + LEAST_DEG);
         }

@@ -7,8 +7,11 @@ use super::{GeoBox, PixelBox};
 use crate::LatLonGrid;
 use crate::error::{DataError, Result};
 
-/// Parts of a box that are narrower come from rounding, pixels.
+/// What differs by less comes from rounding, degrees or pixels.
 const SLIVER: f64 = 1e-6;
+/// What an edge leaves of a larger box must be more, pixels: by four decimals of a degree a box may reach as far over an
+/// edge that it only touches.
+const LEAST_PART: f64 = 1e-3;
 /// Share of the whole circle by which rounding may make it narrower: edges that a network says are f32.
 const NARROWER: f64 = 1e-6;
 
@@ -51,12 +54,12 @@ impl GeoBox {
 
     /// The part on a grid; none if there is none.
     fn on(&self, grid: &LatLonGrid) -> Option<PixelBox> {
-        let (y_min, y_max) = (row(self.south_deg, grid), row(self.north_deg, grid));
+        let (y_min, y_max) = self.rows(grid)?;
         let (x_min, x_max) = match grid.is_periodic() {
             true => self.columns(grid),
             false => self.columns_of_region(grid)?,
         };
-        (y_min < y_max && x_min < x_max).then_some(PixelBox {
+        (x_min < x_max).then_some(PixelBox {
             class: self.class,
             y_min,
             x_min,
@@ -64,6 +67,14 @@ impl GeoBox {
             x_max,
             confidence: self.confidence,
         })
+    }
+
+    /// Southern and northern edge in rows, of the part on the grid; none if there is none.
+    fn rows(&self, grid: &LatLonGrid) -> Option<(f64, f64)> {
+        let (south, north) = (row(self.south_deg, grid), row(self.north_deg, grid));
+        let rows = grid.shape().0 as f64;
+        let part = (south.clamp(0.0, rows), north.clamp(0.0, rows));
+        stays(part, north - south).then_some(part)
     }
 
     /// Western and eastern edge in columns, as far east as it takes.
@@ -93,18 +104,23 @@ impl GeoBox {
         } else {
             east
         };
-        (width(wider) > SLIVER.min((x_max - x_min) / 2.0)).then_some(wider)
+        stays(wider, x_max - x_min).then_some(wider)
     }
 }
 
-/// A latitude in rows, no further than the grid's edges.
+/// Whether enough is left of a box that spans so many pixels: all of it, however small it is, or a part that is to be
+/// seen.
+fn stays((from, to): (f64, f64), whole: f64) -> bool {
+    to - from > LEAST_PART.min(whole / 2.0)
+}
+
+/// A latitude in rows; beyond the grid's edges rows go on as the last one.
 fn row(lat_deg: f64, grid: &LatLonGrid) -> f64 {
     let (rows, _) = grid.shape();
     let bounds = grid.lat_bounds_deg();
     let above = bounds.partition_point(|&bound| bound <= lat_deg);
     let j = above.clamp(1, rows) - 1;
-    let y = j as f64 + (lat_deg - bounds[j]) / (bounds[j + 1] - bounds[j]);
-    y.clamp(0.0, rows as f64)
+    j as f64 + (lat_deg - bounds[j]) / (bounds[j + 1] - bounds[j])
 }
 
 impl PixelBox {
@@ -174,6 +190,21 @@ mod tests {
                 (at(3.0, 8.0, 9.75, 20.0), None),
                 (at(3.0, 8.0, 12.0, 20.0), None),
                 (at(100.0, 200.0, 0.0, 5.0), None),
+                // Larger ones, of which rounded edges leave next to nothing.
+                (at(3.0, 8.0, 9.749_98, 20.0), None),
+                (at(3.0, 8.0, -20.0, -10.249_98), None),
+                (at(-4.0, 0.000_5, 0.0, 5.0), None),
+                (at(29.999_5, 35.0, 0.0, 5.0), None),
+                (at(3.0, 8.0, 9.748, 20.0), Some([3.0, 8.0, 19.998, 20.0])),
+                // As small, but all of it there.
+                (
+                    at(3.0, 8.0, 9.749_98, 9.75),
+                    Some([3.0, 8.0, 19.999_98, 20.0]),
+                ),
+                (
+                    at(3.0, 3.000_5, 0.0, 5.0),
+                    Some([3.0, 3.000_5, 10.25, 15.25]),
+                ),
             ] {
                 let pixels = found.to_pixels(&grid);
                 let within = found.within(&grid).unwrap();

@@ -220,6 +220,11 @@ impl Trace {
         self.last_from = Some(self.events.len());
     }
 
+    /// Notes that nobody computes in strips what was noted to be computable so.
+    pub fn forget_last(&mut self) {
+        self.last_from = None;
+    }
+
     /// The rows of what inference computes: all but those of what only training runs.
     pub fn inference_rows(&self) -> &[Row] {
         let end = self.training_from.map_or(self.rows.len(), |(_, row)| row);

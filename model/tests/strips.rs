@@ -186,6 +186,31 @@ fn other_networks_refuse() {
     }
 }
 
+/// Its masks come from a decoder that others compute in strips.
+#[test]
+fn a_detector_with_masks_refuses_and_is_not_planned_in_strips() {
+    let config = NetworkConfig {
+        mask_classes: 3,
+        ..config(NetworkName::DetectorDense)
+    };
+    let network = Network::build(&config, Backend::best(), 1).unwrap();
+    let summary = network.summary(64, 96).unwrap();
+    let needed =
+        |count| summary.inference_bytes(network.backend(), 1, &DType::F32.into(), strips(count));
+    assert!(needed(1).unwrap() > 0);
+    let x = field(3, [1, 64, 96, config.channels_in]);
+    network.infer_in_strips(&x, DType::F32, strips(1)).unwrap();
+    let cut = network.infer_in_strips(&x, DType::F32, strips(2));
+    for refused in [needed(2).err(), cut.err()] {
+        match refused {
+            Some(ModelError::Strips { network, strips: 2 }) => {
+                assert_eq!(network, NetworkName::DetectorDense.as_str())
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 #[test]
 fn more_strips_are_predicted_to_need_less_until_the_rest_needs_more() {
     let needed = |name, size: (usize, usize), batch, count| {

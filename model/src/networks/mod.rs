@@ -295,6 +295,10 @@ impl Network {
         let frames = self.config.frames();
         let x = trace.input([frames, height, width, self.config.inputs()]);
         self.layers.trace(x, &mut trace)?;
+        // A detector has a decoder of masks that could be cut, beside heads that cannot.
+        if self.layers.in_strips().is_none() {
+            trace.forget_last();
+        }
         Ok(Summary::new(
             self.config.name.as_str(),
             frames,

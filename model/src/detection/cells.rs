@@ -6,7 +6,7 @@
 //! # Source
 //! Racah et al. 2017 (arXiv:1612.02095) and `hur-detect/scripts/load_data/ground_truth_maker.py`.
 
-use super::layout::Layout;
+use super::layout::{Layout, are_numbers};
 use super::{BoxTarget, ScoredBox};
 
 /// Values of a box: x, y, log2 width, log2 height.
@@ -81,6 +81,10 @@ pub(super) fn decode(
     let of_cell = |(index, cell): (usize, &[f32])| {
         let confidence = first_of_two(cell[OBJECT], cell[OBJECT + 1]);
         if confidence < min_confidence || confidence.is_nan() {
+            return None;
+        }
+        // The ReLU and the largest size would make numbers of what is none.
+        if !are_numbers(&cell[..BOX]) {
             return None;
         }
         let (row, column) = (index / columns, index % columns);

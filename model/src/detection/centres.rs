@@ -6,7 +6,7 @@
 //! bump's height.
 
 use super::giou::Sides;
-use super::layout::Layout;
+use super::layout::{Layout, are_numbers};
 use super::{BoxTarget, ScoredBox};
 
 /// Share of the box that its bump covers (TTFNet's α).
@@ -134,6 +134,10 @@ pub(super) fn decode(
         for (class, &z) in cell[..layout.classes].iter().enumerate() {
             let confidence = 1.0 / (1.0 + (-z).exp());
             if confidence < min_confidence || confidence.is_nan() {
+                continue;
+            }
+            // The largest distance would make a number of what is none.
+            if !are_numbers(&cell[layout.classes..]) {
                 continue;
             }
             let mut around = neighbours(layout, (row, column), (rows, columns));

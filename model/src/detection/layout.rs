@@ -69,13 +69,13 @@ impl Layout {
         if east > w / 2.0 { east - w } else { east }
     }
 
-    /// A box of these edges, within the field; none if nothing of it lies there.
-    pub fn place(
-        &self,
-        class: usize,
-        confidence: f32,
-        [x_min, y_min, x_max, y_max]: [f32; 4],
-    ) -> Option<ScoredBox> {
+    /// A box of these edges, within the field; none if nothing of it lies there, or an edge is no number.
+    pub fn place(&self, class: usize, confidence: f32, edges: [f32; 4]) -> Option<ScoredBox> {
+        // Of a number and what is none `max` and `min` take the number, which would be the field's edge.
+        if !are_numbers(&edges) {
+            return None;
+        }
+        let [x_min, y_min, x_max, y_max] = edges;
         let (h, w) = (self.field.0 as f32, self.field.1 as f32);
         let (y_min, y_max) = (y_min.max(0.0), y_max.min(h));
         let (x_min, x_max) = if self.periodic {
@@ -85,7 +85,6 @@ impl Layout {
         } else {
             (x_min.max(0.0), x_max.min(w))
         };
-        // So that what is no number is left out too.
         (y_min < y_max && x_min < x_max).then_some(ScoredBox {
             class,
             y_min,
@@ -95,6 +94,11 @@ impl Layout {
             confidence,
         })
     }
+}
+
+/// Whether all of these are finite numbers, of which a box can be made.
+pub(super) fn are_numbers(values: &[f32]) -> bool {
+    values.iter().all(|value| value.is_finite())
 }
 
 /// x in [0, width).

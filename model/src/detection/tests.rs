@@ -229,6 +229,43 @@ fn boxes_come_back_across_the_seam_too() {
     }
 }
 
+/// It would be a box as large as the field, as sure as the score.
+#[test]
+fn what_is_no_number_is_no_box() {
+    let label = target(2, [10.0, 22.0, 30.0, 44.0]);
+    for (scheme, boxes_from) in [(Scheme::Cells, 0), (Scheme::Centres, 3)] {
+        for (periodic, box_relu) in [(true, false), (false, false), (true, true)] {
+            let layout = Layout {
+                box_relu,
+                ..layout(scheme, periodic)
+            };
+            let output = saying(layout, &[label]);
+            assert_eq!(output.decode(0.5).unwrap()[0].len(), 1);
+            let channels = output.heads.dims()[3];
+            let values: Vec<f32> = output.heads.flatten_all().unwrap().to_vec1().unwrap();
+            for (side, bad) in (0..4).flat_map(|side| [(side, f32::NAN), (side, f32::INFINITY)]) {
+                let mut values = values.clone();
+                for cell in values.chunks_exact_mut(channels) {
+                    cell[boxes_from + side] = bad;
+                }
+                let heads = tensor(values, output.heads.dims(), DType::F32).unwrap();
+                let spoilt = DetectorOutput {
+                    heads,
+                    ..output_like(&output)
+                };
+                let found = spoilt.decode(0.5).unwrap();
+                assert!(found[0].is_empty(), "{layout:?} {side} {bad}: {found:?}");
+            }
+            for side in 0..4 {
+                let mut edges = [22.0, 10.0, 44.0, 30.0];
+                assert!(layout.place(2, 0.9, edges).is_some());
+                edges[side] = f32::NAN;
+                assert_eq!(layout.place(2, 0.9, edges), None);
+            }
+        }
+    }
+}
+
 #[test]
 fn turning_the_globe_by_cells_turns_labels() {
     let turned = |boxes: &[BoxTarget], by: f32| -> Vec<BoxTarget> {

@@ -28,19 +28,19 @@ use crate::profile;
 use candle_core::{DType, Tensor};
 use std::borrow::Cow;
 
-/// Everything a backend needs for one pass of a convolution, checked.
+/// The shapes and the spec of one convolution, checked.
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
-pub(crate) struct Pass<'a> {
+pub(crate) struct ConvGeometry<'a> {
     pub x_shape: [usize; 4],
     pub y_shape: [usize; 4],
     pub spec: &'a ConvSpec,
 }
 
 #[cfg(feature = "onednn")]
-impl Pass<'_> {
+impl ConvGeometry<'_> {
     /// These shapes under another spec.
-    pub(crate) fn with<'b>(&self, spec: &'b ConvSpec) -> Pass<'b> {
-        Pass {
+    pub(crate) fn with<'b>(&self, spec: &'b ConvSpec) -> ConvGeometry<'b> {
+        ConvGeometry {
             x_shape: self.x_shape,
             y_shape: self.y_shape,
             spec,
@@ -178,10 +178,10 @@ impl Backend {
                         direct::forward(spec, shapes, &Host::of(op, x)?, panels, finish)
                     }
                     Way::OneDnn => {
-                        let pass = Pass { x_shape, y_shape, spec };
+                        let geometry = ConvGeometry { x_shape, y_shape, spec };
                         let values = weights.values(op)?;
                         let kernels = weights.for_onednn(&values);
-                        onednn::forward(&pass, &Typed::<V>::of(op, x)?, kernels, finish)?
+                        onednn::forward(&geometry, &Typed::<V>::of(op, x)?, kernels, finish)?
                     }
                 };
                 tensor(y, &y_shape, x.dtype())
@@ -276,10 +276,10 @@ impl Backend {
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
             return by_dtype!(way.dtype(dy.dtype()), V => {
-                let pass = Pass { x_shape, y_shape, spec };
+                let geometry = ConvGeometry { x_shape, y_shape, spec };
                 let values = weights.values(op)?;
                 let kernels = weights.for_onednn(&values);
-                let mut dx = onednn::backward_data(&pass, &Typed::<V>::of(op, dy)?, kernels)?;
+                let mut dx = onednn::backward_data(&geometry, &Typed::<V>::of(op, dy)?, kernels)?;
                 if let Some(bias) = bias(weights, x_shape[3], relu) {
                     super::fast::norm::shift_in_place(&mut dx, &bias, relu);
                 }
@@ -366,8 +366,8 @@ impl Backend {
                             direct::add_backward_weights(spec, shapes, &values, &grad, dw);
                         }
                         Way::OneDnn => {
-                            let pass = Pass { x_shape, y_shape, spec };
-                            onednn::backward_weights(&pass, &values, &grad, dw)?;
+                            let geometry = ConvGeometry { x_shape, y_shape, spec };
+                            onednn::backward_weights(&geometry, &values, &grad, dw)?;
                         }
                     }
                     Ok(())

@@ -1,7 +1,7 @@
 //! Bytes that a convolution's loops hold beside its activations, from shapes alone.
 
 #[cfg(feature = "onednn")]
-use super::conv::Pass;
+use super::conv::ConvGeometry;
 #[cfg(feature = "onednn")]
 use super::onednn;
 #[cfg(feature = "onednn")]
@@ -39,8 +39,8 @@ impl Sizes<'_> {
     }
 
     #[cfg(feature = "onednn")]
-    fn pass(&self) -> Pass<'_> {
-        Pass {
+    fn geometry(&self) -> ConvGeometry<'_> {
+        ConvGeometry {
             x_shape: self.x,
             y_shape: self.y,
             spec: self.spec,
@@ -83,7 +83,7 @@ impl Backend {
                     (Way::Winograd, _) => 4 * winograd::points(sizes.spec),
                     // Tap by tap, before it is added to the rest.
                     (Way::OneDnn, Direction::BackwardWeights)
-                        if onednn::adds_up_taps(&sizes.pass(), sizes.dtype) =>
+                        if onednn::adds_up_taps(&sizes.geometry(), sizes.dtype) =>
                     {
                         4 * sizes.taps()
                     }
@@ -118,7 +118,7 @@ impl Backend {
             let spec = sizes.spec;
             let window = spec.kernel != (1, 1) && spec.dilation < 3 && spec.groups == 1;
             if window && Way::OneDnn.dtype(sizes.dtype) == DType::BF16 {
-                return onednn::transposed_bytes(&sizes.pass()) as u64;
+                return onednn::transposed_bytes(&sizes.geometry()) as u64;
             }
         }
         let _ = sizes;

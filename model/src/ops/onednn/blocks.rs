@@ -157,7 +157,7 @@ mod tests {
     use super::super::primitive::{descriptor, with_primitive};
     use super::*;
     use crate::ops::ConvSpec;
-    use crate::ops::conv::Pass;
+    use crate::ops::conv::ConvGeometry;
     use crate::ops::testing::draw;
     use std::ffi::c_void;
 
@@ -175,12 +175,12 @@ mod tests {
             (70, 2, 3, 1),
         ] {
             let spec = ConvSpec::same(kernel).stride(stride);
-            let pass = Pass {
+            let geometry = ConvGeometry {
                 x_shape: [2, 12, 18, channels],
                 y_shape: [2, 12 / stride, 18 / stride, outputs],
                 spec: &spec,
             };
-            let desc = descriptor::<bf16>(sys::FORWARD, &pass);
+            let desc = descriptor::<bf16>(sys::FORWARD, &geometry);
             let plain = draw(3, channels * outputs * kernel * kernel);
             let (layout, theirs) = with_primitive("conv2d", desc, |primitive| {
                 let mut layout = sys::Layout::default();

@@ -30,7 +30,7 @@ pub use packing::{Packings, Source};
 pub use strips::transposed_bytes;
 pub use taps::adds_up_taps;
 
-use super::conv::Pass;
+use super::conv::ConvGeometry;
 use super::finish::Finish;
 use super::value::Value;
 use super::winograd::Direction;
@@ -45,50 +45,50 @@ use wrapped::{unwrap_columns, wrap, wrapped_columns};
 
 /// The output of a convolution, + bias, + residual, ReLU.
 pub fn forward<V: Value>(
-    pass: &Pass<'_>,
+    geometry: &ConvGeometry<'_>,
     x: &[V],
     weights: Source<'_>,
     finish: Finish<'_, V>,
 ) -> Result<Vec<V>> {
-    if plain::is_needed(pass) {
-        return Ok(plain::forward(pass, x, weights, finish));
+    if plain::is_needed(geometry) {
+        return Ok(plain::forward(geometry, x, weights, finish));
     }
-    if tapped::is_faster(pass, in_tiles::<V>()) {
-        return tapped::forward(pass, x, weights, finish);
+    if tapped::is_faster(geometry, in_tiles::<V>()) {
+        return tapped::forward(geometry, x, weights, finish);
     }
-    if let Some((trimmed, spec)) = Trimmed::of(pass) {
-        let pass = pass.with(&spec);
+    if let Some((trimmed, spec)) = Trimmed::of(geometry) {
+        let geometry = geometry.with(&spec);
         if weights.packings.is_none() {
             let kernels = trimmed.kernels(&weights.plain());
-            return forward_open_or_wrapped(&pass, x, kernels[..].into(), finish);
+            return forward_open_or_wrapped(&geometry, x, kernels[..].into(), finish);
         }
         let weights = Source {
             trimmed: Some(&trimmed),
             ..weights
         };
-        return forward_open_or_wrapped(&pass, x, weights, finish);
+        return forward_open_or_wrapped(&geometry, x, weights, finish);
     }
-    forward_open_or_wrapped(pass, x, weights, finish)
+    forward_open_or_wrapped(geometry, x, weights, finish)
 }
 
 fn forward_open_or_wrapped<V: Value>(
-    pass: &Pass<'_>,
+    geometry: &ConvGeometry<'_>,
     x: &[V],
     weights: Source<'_>,
     finish: Finish<'_, V>,
 ) -> Result<Vec<V>> {
-    let Some(seam) = Seam::of(pass) else {
-        return forward_whole(pass, x, weights, finish);
+    let Some(seam) = Seam::of(geometry) else {
+        return forward_whole(geometry, x, weights, finish);
     };
     let open = seam.open();
-    let mut y = forward_whole(&pass.with(&open), x, weights, finish)?;
+    let mut y = forward_whole(&geometry.with(&open), x, weights, finish)?;
     let (x_shape, y_shape, spec) = seam.geometry();
     let residual = finish.residual.map(|residual| seam.outputs(residual));
     let finish = Finish {
         residual: residual.as_deref(),
         ..finish
     };
-    let edges = Pass {
+    let edges = ConvGeometry {
         x_shape,
         y_shape,
         spec: &spec,
@@ -101,7 +101,7 @@ fn forward_open_or_wrapped<V: Value>(
 }
 
 fn forward_whole<V: Value>(
-    pass: &Pass<'_>,
+    geometry: &ConvGeometry<'_>,
     x: &[V],
     weights: Source<'_>,
     finish: Finish<'_, V>,
@@ -111,15 +111,15 @@ fn forward_whole<V: Value>(
         residual,
         relu,
     } = finish;
-    let mut desc = descriptor::<V>(sys::FORWARD, pass);
+    let mut desc = descriptor::<V>(sys::FORWARD, geometry);
     (desc.bias, desc.sum, desc.relu) = (
         bias.is_some().into(),
         residual.is_some().into(),
         relu.into(),
     );
     let weights = weights.packed("conv2d", desc)?;
-    let wide = wrap(x, pass.x_shape, wrapped_columns(pass));
-    let length = pass.y_shape.iter().product();
+    let wide = wrap(x, geometry.x_shape, wrapped_columns(geometry));
+    let length = geometry.y_shape.iter().product();
     let mut y = Vec::with_capacity(length);
     y.extend_from_slice(residual.unwrap_or(&[]));
     let operands = Operands {
@@ -139,23 +139,27 @@ fn forward_whole<V: Value>(
 }
 
 /// The gradient of the input.
-pub fn backward_data<V: Value>(pass: &Pass<'_>, dy: &[V], weights: Source<'_>) -> Result<Vec<V>> {
-    if plain::is_needed(pass) {
-        return Ok(plain::backward_data(pass, dy, weights));
+pub fn backward_data<V: Value>(
+    geometry: &ConvGeometry<'_>,
+    dy: &[V],
+    weights: Source<'_>,
+) -> Result<Vec<V>> {
+    if plain::is_needed(geometry) {
+        return Ok(plain::backward_data(geometry, dy, weights));
     }
-    if narrow::is_needed::<V>(pass) {
-        return Ok(narrow::backward_data(pass, dy, &weights.plain()));
+    if narrow::is_needed::<V>(geometry) {
+        return Ok(narrow::backward_data(geometry, dy, &weights.plain()));
     }
-    if let Some(spec) = turned::turned::<V>(pass) {
-        return turned::backward_data(pass, &spec, dy, weights);
+    if let Some(spec) = turned::turned::<V>(geometry) {
+        return turned::backward_data(geometry, &spec, dy, weights);
     }
-    let Some(seam) = Seam::of(pass) else {
-        return backward_data_whole(pass, dy, weights);
+    let Some(seam) = Seam::of(geometry) else {
+        return backward_data_whole(geometry, dy, weights);
     };
     let open = seam.open();
-    let mut dx = backward_data_whole(&pass.with(&open), dy, weights)?;
+    let mut dx = backward_data_whole(&geometry.with(&open), dy, weights)?;
     let (x_shape, y_shape, spec) = seam.geometry();
-    let edges = Pass {
+    let edges = ConvGeometry {
         x_shape,
         y_shape,
         spec: &spec,
@@ -165,15 +169,19 @@ pub fn backward_data<V: Value>(pass: &Pass<'_>, dy: &[V], weights: Source<'_>) -
     Ok(dx)
 }
 
-fn backward_data_whole<V: Value>(pass: &Pass<'_>, dy: &[V], weights: Source<'_>) -> Result<Vec<V>> {
-    if plain::must_widen::<V>(Direction::BackwardData, pass) {
-        let dx = backward_data_whole(pass, &plain::widened(dy), weights.unpacked())?;
+fn backward_data_whole<V: Value>(
+    geometry: &ConvGeometry<'_>,
+    dy: &[V],
+    weights: Source<'_>,
+) -> Result<Vec<V>> {
+    if plain::must_widen::<V>(Direction::BackwardData, geometry) {
+        let dx = backward_data_whole(geometry, &plain::widened(dy), weights.unpacked())?;
         return Ok(plain::narrowed(dx));
     }
-    let extra = wrapped_columns(pass);
-    let desc = descriptor::<V>(sys::BACKWARD_DATA, pass);
+    let extra = wrapped_columns(geometry);
+    let desc = descriptor::<V>(sys::BACKWARD_DATA, geometry);
     let weights = weights.packed("conv2d_backward_data", desc)?;
-    let [batch, height, width, channels] = pass.x_shape;
+    let [batch, height, width, channels] = geometry.x_shape;
     let length = batch * height * (width + 2 * extra) * channels;
     let mut dx = Vec::with_capacity(length);
     let operands = Operands {
@@ -192,46 +200,46 @@ fn backward_data_whole<V: Value>(pass: &Pass<'_>, dy: &[V], weights: Source<'_>)
     Ok(if extra == 0 {
         dx
     } else {
-        unwrap_columns(&dx, pass.x_shape, extra)
+        unwrap_columns(&dx, geometry.x_shape, extra)
     })
 }
 
 /// Adds the gradient of the weights to `dw`.
 pub fn backward_weights<V: Value>(
-    pass: &Pass<'_>,
+    geometry: &ConvGeometry<'_>,
     x: &[V],
     dy: &[V],
     dw: &mut [f32],
 ) -> Result<()> {
-    if plain::is_needed(pass) {
-        plain::backward_weights(pass, x, dy, dw);
+    if plain::is_needed(geometry) {
+        plain::backward_weights(geometry, x, dy, dw);
         return Ok(());
     }
     let tiles = in_tiles::<V>();
-    if taps::are_faster(pass, tiles) {
-        return taps::backward_weights(pass, x, dy, dw);
+    if taps::are_faster(geometry, tiles) {
+        return taps::backward_weights(geometry, x, dy, dw);
     }
-    if let Some(strips) = strips::Strips::of(pass, size_of::<V>(), tiles) {
+    if let Some(strips) = strips::Strips::of(geometry, size_of::<V>(), tiles) {
         let (mut x_of, mut dy_of) = (Vec::new(), Vec::new());
         return strips.groups::<V>().try_for_each(|group| {
             strips.inputs(x, &group, &mut x_of);
             strips.outputs(dy, &group, &mut dy_of);
             let (x_shape, y_shape, spec) = strips.geometry(group.len());
-            let pass = Pass {
+            let geometry = ConvGeometry {
                 x_shape,
                 y_shape,
                 spec: &spec,
             };
-            backward_weights_whole(&pass, &x_of, &dy_of, dw)
+            backward_weights_whole(&geometry, &x_of, &dy_of, dw)
         });
     }
-    let Some(seam) = Seam::of(pass) else {
-        return backward_weights_whole(pass, x, dy, dw);
+    let Some(seam) = Seam::of(geometry) else {
+        return backward_weights_whole(geometry, x, dy, dw);
     };
     let open = seam.open();
-    backward_weights_whole(&pass.with(&open), x, dy, dw)?;
+    backward_weights_whole(&geometry.with(&open), x, dy, dw)?;
     let (x_shape, y_shape, spec) = seam.geometry();
-    let edges = Pass {
+    let edges = ConvGeometry {
         x_shape,
         y_shape,
         spec: &spec,
@@ -240,17 +248,17 @@ pub fn backward_weights<V: Value>(
 }
 
 fn backward_weights_whole<V: Value>(
-    pass: &Pass<'_>,
+    geometry: &ConvGeometry<'_>,
     x: &[V],
     dy: &[V],
     dw: &mut [f32],
 ) -> Result<()> {
-    if plain::must_widen::<V>(Direction::BackwardWeights, pass) {
-        return backward_weights_whole(pass, &plain::widened(x), &plain::widened(dy), dw);
+    if plain::must_widen::<V>(Direction::BackwardWeights, geometry) {
+        return backward_weights_whole(geometry, &plain::widened(x), &plain::widened(dy), dw);
     }
-    let wide = wrap(x, pass.x_shape, wrapped_columns(pass));
+    let wide = wrap(x, geometry.x_shape, wrapped_columns(geometry));
     let op = "conv2d_backward_weights";
-    let desc = descriptor::<V>(sys::BACKWARD_WEIGHTS, pass);
+    let desc = descriptor::<V>(sys::BACKWARD_WEIGHTS, geometry);
     let mut room = packing::room(op, desc)?;
     let operands = Operands {
         src: wide.as_ptr() as *mut c_void,

@@ -242,14 +242,14 @@ impl<'a> From<&'a [f32]> for Source<'a> {
 mod tests {
     use super::*;
     use crate::ops::ConvSpec;
-    use crate::ops::conv::Pass;
+    use crate::ops::conv::ConvGeometry;
     use crate::ops::finish::Finish;
     use crate::ops::testing::draw;
 
     #[test]
     fn a_field_and_its_edges_share_packed_kernels() {
         let spec = ConvSpec::same(5).stride(2).periodic(true);
-        let pass = Pass {
+        let geometry = ConvGeometry {
             x_shape: [1, 48, 96, 32],
             y_shape: [1, 24, 48, 64],
             spec: &spec,
@@ -265,10 +265,10 @@ mod tests {
             residual: None,
             relu: false,
         };
-        let y = super::super::forward(&pass, &x, kept, finish()).unwrap();
+        let y = super::super::forward(&geometry, &x, kept, finish()).unwrap();
         assert_eq!(
             y,
-            super::super::forward(&pass, &x, w[..].into(), finish()).unwrap()
+            super::super::forward(&geometry, &x, w[..].into(), finish()).unwrap()
         );
         let known = packings.packed.lock().unwrap();
         assert_eq!(known.len(), 2, "a field and its edges");

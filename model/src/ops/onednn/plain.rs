@@ -3,7 +3,7 @@
 //! dirtied heap found these and no other (`fields_of_any_geometry` draws more).
 
 use super::Source;
-use crate::ops::conv::Pass;
+use crate::ops::conv::ConvGeometry;
 use crate::ops::elementwise::rectified;
 use crate::ops::finish::Finish;
 use crate::ops::reference;
@@ -12,8 +12,8 @@ use crate::ops::winograd::Direction;
 
 /// Whether plain loops must run every direction: some window reads padding only, longitude not wrapped, or windows of
 /// several taps lie more than two positions apart beside padding.
-pub fn is_needed(pass: &Pass<'_>) -> bool {
-    let spec = pass.spec;
+pub fn is_needed(geometry: &ConvGeometry<'_>) -> bool {
+    let spec = geometry.spec;
     let axis = |kernel: usize, padding: usize, inputs: usize, outputs: usize| {
         let sees = |output: usize| {
             let mut taps = (0..kernel).map(|tap| output * spec.stride + tap * spec.dilation);
@@ -22,19 +22,19 @@ pub fn is_needed(pass: &Pass<'_>) -> bool {
         let far = kernel > 1 && spec.stride > 2 && padding > 0;
         far || !(0..outputs).all(sees)
     };
-    let ([_, height, width, _], [_, out_h, out_w, _]) = (pass.x_shape, pass.y_shape);
+    let ([_, height, width, _], [_, out_h, out_w, _]) = (geometry.x_shape, geometry.y_shape);
     axis(spec.kernel.0, spec.padding.0, height, out_h)
         || axis(spec.kernel.1, spec.padding.1, width, out_w)
 }
 
 /// Whether oneDNN must compute a gradient in f32, whatever the fields are stored in.
-pub fn must_widen<V: Value>(direction: Direction, pass: &Pass<'_>) -> bool {
-    let (spec, [.., width, inputs]) = (pass.spec, pass.x_shape);
+pub fn must_widen<V: Value>(direction: Direction, geometry: &ConvGeometry<'_>) -> bool {
+    let (spec, [.., width, inputs]) = (geometry.spec, geometry.x_shape);
     let fails = match direction {
         Direction::Forward => false,
         // One tap, an odd number of outputs: pairs of them are taken from the wrong pixels.
         Direction::BackwardData => {
-            spec.kernel == (1, 1) && !(pass.y_shape[3] / spec.groups).is_multiple_of(2)
+            spec.kernel == (1, 1) && !(geometry.y_shape[3] / spec.groups).is_multiple_of(2)
         }
         // Taps apart and channels left over after whole vectors, or fields narrower than the window.
         Direction::BackwardWeights => {
@@ -55,14 +55,15 @@ pub fn narrowed<V: Value>(values: Vec<f32>) -> Vec<V> {
 
 /// The output of a convolution, + bias, + residual, ReLU.
 pub fn forward<V: Value>(
-    pass: &Pass<'_>,
+    geometry: &ConvGeometry<'_>,
     x: &[V],
     weights: Source<'_>,
     finish: Finish<'_, V>,
 ) -> Vec<V> {
-    let (w, y_shape) = (&weights.plain(), pass.y_shape);
+    let (w, y_shape) = (&weights.plain(), geometry.y_shape);
     let x = widened(x);
-    let mut y = reference::conv::forward(&x, pass.x_shape, w, finish.bias, y_shape, pass.spec);
+    let mut y =
+        reference::conv::forward(&x, geometry.x_shape, w, finish.bias, y_shape, geometry.spec);
     if let Some(residual) = finish.residual {
         y.iter_mut()
             .zip(residual)
@@ -75,15 +76,20 @@ pub fn forward<V: Value>(
 }
 
 /// The gradient of the input.
-pub fn backward_data<V: Value>(pass: &Pass<'_>, dy: &[V], weights: Source<'_>) -> Vec<V> {
-    let (w, x_shape) = (&weights.plain(), pass.x_shape);
-    let dx = reference::conv::backward_data(&widened(dy), pass.y_shape, w, x_shape, pass.spec);
+pub fn backward_data<V: Value>(
+    geometry: &ConvGeometry<'_>,
+    dy: &[V],
+    weights: Source<'_>,
+) -> Vec<V> {
+    let (w, x_shape) = (&weights.plain(), geometry.x_shape);
+    let dx =
+        reference::conv::backward_data(&widened(dy), geometry.y_shape, w, x_shape, geometry.spec);
     narrowed(dx)
 }
 
 /// Adds the gradient of the weights to `dw`.
-pub fn backward_weights<V: Value>(pass: &Pass<'_>, x: &[V], dy: &[V], dw: &mut [f32]) {
-    let (x_shape, y_shape) = (pass.x_shape, pass.y_shape);
+pub fn backward_weights<V: Value>(geometry: &ConvGeometry<'_>, x: &[V], dy: &[V], dw: &mut [f32]) {
+    let (x_shape, y_shape) = (geometry.x_shape, geometry.y_shape);
     let (x, dy) = (widened(x), widened(dy));
-    reference::conv::backward_weights(&x, x_shape, &dy, y_shape, pass.spec, dw);
+    reference::conv::backward_weights(&x, x_shape, &dy, y_shape, geometry.spec, dw);
 }

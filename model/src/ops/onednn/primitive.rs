@@ -2,7 +2,7 @@
 
 use super::wrapped::wrapped_columns;
 use crate::error::{ModelError, Result};
-use crate::ops::conv::Pass;
+use crate::ops::conv::ConvGeometry;
 use crate::ops::value::Value;
 use candle_core::DType;
 use squall_onednn_sys as sys;
@@ -113,10 +113,11 @@ pub(super) unsafe fn run(op: &'static str, desc: sys::ConvDesc, operands: &Opera
 }
 
 /// The geometry after `wrapped_columns` have been copied.
-pub(super) fn descriptor<V: Value>(kind: i64, pass: &Pass<'_>) -> sys::ConvDesc {
-    let ([batch, height, width, channels], [_, out_h, out_w, out]) = (pass.x_shape, pass.y_shape);
-    let spec = pass.spec;
-    let extra = wrapped_columns(pass);
+pub(super) fn descriptor<V: Value>(kind: i64, geometry: &ConvGeometry<'_>) -> sys::ConvDesc {
+    let ([batch, height, width, channels], [_, out_h, out_w, out]) =
+        (geometry.x_shape, geometry.y_shape);
+    let spec = geometry.spec;
+    let extra = wrapped_columns(geometry);
     let (width, pad_w) = (width + 2 * extra, spec.padding.1 - extra);
     // oneDNN wants the padding that the last window really uses, which stride can make less than was asked for.
     let reach =

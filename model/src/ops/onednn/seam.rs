@@ -4,7 +4,7 @@
 //! Both edges are as wide as the wider needs to be, so that they are one batch of one primitive. It brings the kernels
 //! into its order once more: where they are more than the field, the field is copied instead.
 
-use super::super::conv::Pass;
+use super::super::conv::ConvGeometry;
 use super::super::conv_spec::ConvSpec;
 use super::super::value::Value;
 
@@ -34,14 +34,14 @@ pub struct Seam {
 }
 
 impl Seam {
-    /// The edges of a pass that wraps; none if nothing wraps, if the edges are most of the field, or if the kernels are
+    /// The edges of a convolution that wraps; none if nothing wraps, if the edges are most of the field, or if the kernels are
     /// more than the field. A function of the geometry alone.
-    pub fn of(pass: &Pass<'_>) -> Option<Self> {
-        let (spec, padding) = (pass.spec, pass.spec.padding.1);
-        let (width, outputs) = (pass.x_shape[2], pass.y_shape[2]);
+    pub fn of(geometry: &ConvGeometry<'_>) -> Option<Self> {
+        let (spec, padding) = (geometry.spec, geometry.spec.padding.1);
+        let (width, outputs) = (geometry.x_shape[2], geometry.y_shape[2]);
         // A field is about three halves as wide as it is high. Its true height is not asked, nor how many there are:
         // strips and batches must have the bits of whole fields and single samples.
-        let kernels = spec.kernel.0 * spec.kernel.1 * pass.y_shape[3] / spec.groups.max(1);
+        let kernels = spec.kernel.0 * spec.kernel.1 * geometry.y_shape[3] / spec.groups.max(1);
         let pixels = width * width * 2 / 3;
         if !spec.periodic || padding == 0 || kernels > pixels {
             return None;
@@ -55,8 +55,8 @@ impl Seam {
         let reach = (edge - 1) * spec.stride + window + 1;
         // Edges that share an output would count its wrapped columns twice.
         (2 * reach <= width && 2 * edge <= outputs).then(|| Self {
-            x_shape: pass.x_shape,
-            y_shape: pass.y_shape,
+            x_shape: geometry.x_shape,
+            y_shape: geometry.y_shape,
             spec: *spec,
             outputs: edge,
             reach,

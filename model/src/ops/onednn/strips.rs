@@ -6,7 +6,7 @@
 //! to 2.3, 32 to 24 between 0.9 and 2.5, 24 to 24 between 0.8 and 1.6, which is why rows that short are left whole.
 
 use super::seam;
-use crate::ops::conv::Pass;
+use crate::ops::conv::ConvGeometry;
 use crate::ops::conv_spec::ConvSpec;
 use crate::ops::value::Value;
 use rayon::prelude::*;
@@ -29,21 +29,21 @@ const GROUP: usize = 16 << 20;
 /// kernels or strides.
 const TILED_ROW: usize = 216;
 
-/// Whether oneDNN must not see this pass whole.
-pub fn must_be_cut(pass: &Pass<'_>, tiles: bool) -> bool {
-    let spec = pass.spec;
-    tiles && spec.kernel == (3, 3) && spec.stride == 1 && pass.y_shape[2] > TILED_ROW
+/// Whether oneDNN must not see this convolution whole.
+pub fn must_be_cut(geometry: &ConvGeometry<'_>, tiles: bool) -> bool {
+    let spec = geometry.spec;
+    tiles && spec.kernel == (3, 3) && spec.stride == 1 && geometry.y_shape[2] > TILED_ROW
 }
 
 /// Bytes of copies that the gradient of the kernels makes of a field that is read whole, and of its gradient: oneDNN's
 /// code for bf16 puts pixels before channels, 16 of which lie together, in every thread that takes a part of the rows
 /// (measured with two).
-pub fn transposed_bytes(pass: &Pass<'_>) -> usize {
+pub fn transposed_bytes(geometry: &ConvGeometry<'_>) -> usize {
     let values = |shape: [usize; 4]| {
         let [batch, height, width, channels] = shape;
         batch * height * width * channels.next_multiple_of(16)
     };
-    let all = size_of::<half::bf16>() * (values(pass.x_shape) + values(pass.y_shape));
+    let all = size_of::<half::bf16>() * (values(geometry.x_shape) + values(geometry.y_shape));
     all.min(GROUP) * rayon::current_num_threads()
 }
 
@@ -63,12 +63,12 @@ pub struct Strips {
 impl Strips {
     /// The cut for values of so many bytes, multiplied in `tiles` or not, if it pays and comes out even. A function of
     /// the geometry and the kind of processor.
-    pub fn of(pass: &Pass<'_>, bytes: usize, tiles: bool) -> Option<Self> {
-        let (spec, [_, _, width, out]) = (pass.spec, pass.y_shape);
-        let row = bytes * width * pass.x_shape[3].max(out);
+    pub fn of(geometry: &ConvGeometry<'_>, bytes: usize, tiles: bool) -> Option<Self> {
+        let (spec, [_, _, width, out]) = (geometry.spec, geometry.y_shape);
+        let row = bytes * width * geometry.x_shape[3].max(out);
         let plain = spec.stride == 1 && spec.dilation == 1 && spec.groups == 1;
         let pays = match tiles {
-            true => must_be_cut(pass, tiles),
+            true => must_be_cut(geometry, tiles),
             false => row >= WIDE,
         };
         if !plain || spec.kernel.1 == 1 || !pays {
@@ -81,8 +81,8 @@ impl Strips {
         (columns < width).then(|| Self {
             count: width / columns,
             columns,
-            x_shape: pass.x_shape,
-            y_shape: pass.y_shape,
+            x_shape: geometry.x_shape,
+            y_shape: geometry.y_shape,
             spec: ConvSpec {
                 padding: (spec.padding.0, 0),
                 periodic: false,

@@ -5,7 +5,7 @@ use super::product::gemm_of_bf16;
 use super::taps::Tap;
 use super::{Finish, Source};
 use crate::error::Result;
-use crate::ops::conv::Pass;
+use crate::ops::conv::ConvGeometry;
 use crate::ops::elementwise::rectified;
 use crate::ops::scratch;
 use crate::ops::value::Value;
@@ -13,23 +13,23 @@ use half::bf16;
 use rayon::prelude::*;
 
 /// Whether these products are faster than oneDNN's convolution. A function of the geometry and the kind of processor.
-pub fn is_faster(pass: &Pass<'_>, tiles: bool) -> bool {
-    let spec = pass.spec;
-    let same_width = !spec.periodic || pass.x_shape[2] == pass.y_shape[2];
+pub fn is_faster(geometry: &ConvGeometry<'_>, tiles: bool) -> bool {
+    let spec = geometry.spec;
+    let same_width = !spec.periodic || geometry.x_shape[2] == geometry.y_shape[2];
     let atrous = spec.stride == 1 && spec.groups == 1 && spec.dilation >= 5;
     tiles && atrous && same_width && spec.kernel != (1, 1)
 }
 
 /// The output of a convolution, + bias, + residual, ReLU.
 pub fn forward<V: Value>(
-    pass: &Pass<'_>,
+    geometry: &ConvGeometry<'_>,
     x: &[V],
     weights: Source<'_>,
     finish: Finish<'_, V>,
 ) -> Result<Vec<V>> {
-    let ([batch, _, _, inputs], [_, out_h, out_w, outputs]) = (pass.x_shape, pass.y_shape);
-    let taps: Vec<Tap> = Tap::all(pass).collect();
-    let area = pass.spec.kernel.0 * pass.spec.kernel.1;
+    let ([batch, _, _, inputs], [_, out_h, out_w, outputs]) = (geometry.x_shape, geometry.y_shape);
+    let taps: Vec<Tap> = Tap::all(geometry).collect();
+    let area = geometry.spec.kernel.0 * geometry.spec.kernel.1;
     let kernels = weights.by_tap(&taps, |plain| by_tap(plain, inputs, area, &taps));
     let (row, field) = (out_w * outputs, out_h * out_w * outputs);
     let [mut sums, mut product] = scratch::take(batch * field, batch * field);
@@ -40,7 +40,7 @@ pub fn forward<V: Value>(
     let mut seen = Vec::new();
     for (index, tap) in taps.iter().enumerate() {
         let kernel = (&kernels[index * inputs..], taps.len() * inputs);
-        let x = tap.inputs(pass, x, &mut seen);
+        let x = tap.inputs(geometry, x, &mut seen);
         let (rows, line) = (tap.rows.len(), tap.columns.len() * outputs);
         let sizes = (batch * rows * tap.columns.len(), outputs, inputs);
         let first = tap.rows.start * row + tap.columns.start * outputs;

@@ -4,7 +4,7 @@ use super::machine::multiplies_tiles;
 use super::product::gemm_transposed;
 use super::{seam, strips};
 use crate::error::Result;
-use crate::ops::conv::Pass;
+use crate::ops::conv::ConvGeometry;
 use crate::ops::scratch;
 use crate::ops::value::Value;
 use candle_core::DType;
@@ -18,40 +18,41 @@ use std::ops::Range;
 /// rule of the geometry, never of a timing, so that results are reproducible. For 1x1 kernels with a stride it is also
 /// needed: oneDNN 2.6 gives wrong gradients there when the last window leaves input unread (`backend_parity` has the
 /// case), and for rows that it must not see whole and that no strips divide.
-pub fn are_faster(pass: &Pass<'_>, tiles: bool) -> bool {
-    let spec = pass.spec;
+pub fn are_faster(geometry: &ConvGeometry<'_>, tiles: bool) -> bool {
+    let spec = geometry.spec;
     let point = spec.kernel == (1, 1) && spec.padding == (0, 0);
-    let uneven = strips::must_be_cut(pass, tiles) && strips::Strips::of(pass, 2, tiles).is_none();
+    let uneven =
+        strips::must_be_cut(geometry, tiles) && strips::Strips::of(geometry, 2, tiles).is_none();
     spec.groups == 1 && (point || spec.stride == 1 && spec.dilation >= 3 || uneven)
 }
 
 /// Whether the gradient of kernels that meet activations of `dtype` is one product for each of several taps, which are
 /// then added up.
-pub fn adds_up_taps(pass: &Pass<'_>, dtype: DType) -> bool {
+pub fn adds_up_taps(geometry: &ConvGeometry<'_>, dtype: DType) -> bool {
     let tiles = dtype == DType::BF16 && multiplies_tiles();
-    are_faster(pass, tiles) && pass.spec.kernel != (1, 1)
+    are_faster(geometry, tiles) && geometry.spec.kernel != (1, 1)
 }
 
 /// Adds the gradient to `dw`.
 pub fn backward_weights<V: Value>(
-    pass: &Pass<'_>,
+    geometry: &ConvGeometry<'_>,
     x: &[V],
     dy: &[V],
     dw: &mut [f32],
 ) -> Result<()> {
-    let ([batch, _, _, channels], [_, out_h, out_w, out]) = (pass.x_shape, pass.y_shape);
-    let spec = pass.spec;
+    let ([batch, _, _, channels], [_, out_h, out_w, out]) = (geometry.x_shape, geometry.y_shape);
+    let spec = geometry.spec;
     if spec.kernel == (1, 1) && spec.padding == (0, 0) {
-        let read = every_stride(x, pass.x_shape, spec.stride);
+        let read = every_stride(x, geometry.x_shape, spec.stride);
         return gemm_transposed((out, channels, batch * out_h * out_w), dy, &read, true, dw);
     }
-    let taps: Vec<Tap> = Tap::all(pass).collect();
+    let taps: Vec<Tap> = Tap::all(geometry).collect();
     let pairs = out * channels;
     let [mut products, rest] = scratch::take(taps.len() * pairs, 0);
     let (mut x_seen, mut dy_seen) = (Vec::new(), Vec::new());
     for (tap, product) in taps.iter().zip(products.chunks_exact_mut(pairs)) {
-        let x = tap.inputs(pass, x, &mut x_seen);
-        let dy = tap.outputs(pass, dy, &mut dy_seen);
+        let x = tap.inputs(geometry, x, &mut x_seen);
+        let dy = tap.outputs(geometry, dy, &mut dy_seen);
         let pixels = batch * tap.rows.len() * tap.columns.len();
         gemm_transposed((out, channels, pixels), dy, x, false, product)?;
     }
@@ -83,9 +84,9 @@ pub struct Tap {
 
 impl Tap {
     /// The taps that read something.
-    pub fn all(pass: &Pass<'_>) -> impl Iterator<Item = Self> {
-        let spec = *pass.spec;
-        let ([_, height, width, _], [_, out_h, out_w, _]) = (pass.x_shape, pass.y_shape);
+    pub fn all(geometry: &ConvGeometry<'_>) -> impl Iterator<Item = Self> {
+        let spec = *geometry.spec;
+        let ([_, height, width, _], [_, out_h, out_w, _]) = (geometry.x_shape, geometry.y_shape);
         let taps = (0..spec.kernel.0).flat_map(move |r| (0..spec.kernel.1).map(move |s| (r, s)));
         let tap = move |(r, s): (usize, usize)| {
             let rows = seen(out_h, r * spec.dilation, spec.padding.0, height);
@@ -109,18 +110,23 @@ impl Tap {
     /// What it reads, a pixel after the other: where that is a piece of the field, the piece.
     pub fn inputs<'a, V: Value>(
         &self,
-        pass: &Pass<'_>,
+        geometry: &ConvGeometry<'_>,
         x: &'a [V],
         room: &'a mut Vec<V>,
     ) -> &'a [V] {
-        let [_, height, width, channels] = pass.x_shape;
+        let [_, height, width, channels] = geometry.x_shape;
         let (top, left) = self.first;
         self.pixels((height, width, channels), (top, left), x, room)
     }
 
     /// The outputs that it contributes to, likewise.
-    fn outputs<'a, V: Value>(&self, pass: &Pass<'_>, dy: &'a [V], room: &'a mut Vec<V>) -> &'a [V] {
-        let [_, height, width, channels] = pass.y_shape;
+    fn outputs<'a, V: Value>(
+        &self,
+        geometry: &ConvGeometry<'_>,
+        dy: &'a [V],
+        room: &'a mut Vec<V>,
+    ) -> &'a [V] {
+        let [_, height, width, channels] = geometry.y_shape;
         let first = (self.rows.start, self.columns.start as isize);
         self.pixels((height, width, channels), first, dy, room)
     }

@@ -86,13 +86,13 @@ fn cases() -> Vec<([usize; 4], usize, ConvSpec)> {
 /// Whether this oneDNN has bf16 on this processor, used or not.
 fn has_bf16() -> bool {
     let spec = ConvSpec::same(1);
-    let pass = Pass {
+    let geometry = ConvGeometry {
         x_shape: [1, 1, 1, 16],
         y_shape: [1, 1, 1, 16],
         spec: &spec,
     };
     let (x, w) = (rounded::<bf16>(1, 16), draw(2, 256));
-    match backward_data(&pass, &x, w[..].into()) {
+    match backward_data(&geometry, &x, w[..].into()) {
         Ok(_) => true,
         Err(ModelError::OneDnn { status: 3, .. }) if !computes_bf16() => false,
         Err(error) => panic!("{error}"),
@@ -112,14 +112,14 @@ fn bf16_in_all_directions() {
 }
 
 /// What oneDNN calls the code of a convolution that is left to it; none where own products run.
-fn implementation<V: Value>(direction: Direction, pass: &Pass<'_>) -> Option<String> {
-    if direction == Direction::Forward && tapped::is_faster(pass, in_tiles::<V>()) {
+fn implementation<V: Value>(direction: Direction, geometry: &ConvGeometry<'_>) -> Option<String> {
+    if direction == Direction::Forward && tapped::is_faster(geometry, in_tiles::<V>()) {
         return None;
     }
     if direction == Direction::Forward
-        && let Some((_, spec)) = Trimmed::of(pass)
+        && let Some((_, spec)) = Trimmed::of(geometry)
     {
-        return implementation::<V>(direction, &pass.with(&spec));
+        return implementation::<V>(direction, &geometry.with(&spec));
     }
     let kind = match direction {
         Direction::Forward => sys::FORWARD,
@@ -127,16 +127,16 @@ fn implementation<V: Value>(direction: Direction, pass: &Pass<'_>) -> Option<Str
         Direction::BackwardWeights => sys::BACKWARD_WEIGHTS,
     };
     if direction == Direction::BackwardWeights {
-        if taps::are_faster(pass, in_tiles::<V>()) {
+        if taps::are_faster(geometry, in_tiles::<V>()) {
             return None;
         }
-        if let Some(strips) = strips::Strips::of(pass, size_of::<V>(), in_tiles::<V>()) {
+        if let Some(strips) = strips::Strips::of(geometry, size_of::<V>(), in_tiles::<V>()) {
             let group = strips.groups::<V>().next()?;
             let (x_shape, y_shape, spec) = strips.geometry(group.len());
             let spec = &spec;
             return implementation::<V>(
                 direction,
-                &Pass {
+                &ConvGeometry {
                     x_shape,
                     y_shape,
                     spec,
@@ -144,20 +144,20 @@ fn implementation<V: Value>(direction: Direction, pass: &Pass<'_>) -> Option<Str
             );
         }
     }
-    if direction == Direction::BackwardData && narrow::is_needed::<V>(pass) {
+    if direction == Direction::BackwardData && narrow::is_needed::<V>(geometry) {
         return None;
     }
     if direction == Direction::BackwardData
-        && let Some(spec) = turned::turned::<V>(pass)
+        && let Some(spec) = turned::turned::<V>(geometry)
     {
-        let turned = Pass {
-            x_shape: pass.y_shape,
-            y_shape: pass.x_shape,
+        let turned = ConvGeometry {
+            x_shape: geometry.y_shape,
+            y_shape: geometry.x_shape,
             spec: &spec,
         };
         return implementation::<V>(Direction::Forward, &turned);
     }
-    let desc = descriptor::<V>(kind, pass);
+    let desc = descriptor::<V>(kind, geometry);
     let name = with_primitive("test", desc, |primitive| Ok(primitive.implementation()));
     Some(name.expect("oneDNN takes every shape of a published network"))
 }
@@ -199,7 +199,7 @@ fn no_published_shape_lands_on_reference_code() {
     };
     let (mut slow, mut asked) = (Vec::new(), 0);
     for Convolution { spec, x, y } in &all {
-        let pass = Pass {
+        let geometry = ConvGeometry {
             x_shape: *x,
             y_shape: *y,
             spec,
@@ -212,15 +212,15 @@ fn no_published_shape_lands_on_reference_code() {
                 continue;
             }
             let name = match dtype {
-                DType::BF16 => implementation::<bf16>(direction, &pass),
-                _ => implementation::<f32>(direction, &pass),
+                DType::BF16 => implementation::<bf16>(direction, &geometry),
+                _ => implementation::<f32>(direction, &geometry),
             };
             asked += usize::from(name.is_some());
             let shunned = match dtype {
-                DType::BF16 => plain::must_widen::<bf16>(direction, &pass),
-                _ => plain::is_needed(&pass),
+                DType::BF16 => plain::must_widen::<bf16>(direction, &geometry),
+                _ => plain::is_needed(&geometry),
             };
-            if shunned && !narrow::is_needed::<bf16>(&pass) {
+            if shunned && !narrow::is_needed::<bf16>(&geometry) {
                 slow.push(format!("not in oneDNN: {direction:?} {x:?} to {y:?}"));
             }
             if name.as_deref().is_some_and(|name| name.starts_with("ref")) {
@@ -235,11 +235,11 @@ fn no_published_shape_lands_on_reference_code() {
     assert!(asked > 100, "oneDNN was asked for {asked} of them only");
 }
 
-/// Every pass of a geometry against plain loops, and whether its seam was computed apart.
+/// Every direction of a geometry against plain loops, and whether its seam was computed apart.
 fn judge<V: Value>(x_shape: [usize; 4], out: usize, spec: &ConvSpec, order: f64) -> bool {
     let weights = [out, x_shape[3] / spec.groups, spec.kernel.0, spec.kernel.1];
     let y_shape = spec.output_shape("test", x_shape, &weights).unwrap();
-    let pass = Pass {
+    let geometry = ConvGeometry {
         x_shape,
         y_shape,
         spec,
@@ -257,7 +257,7 @@ fn judge<V: Value>(x_shape: [usize; 4], out: usize, spec: &ConvSpec, order: f64)
         residual: Some(&dy),
         relu: true,
     };
-    let y = forward(&pass, &x, w[..].into(), finish).unwrap();
+    let y = forward(&geometry, &x, w[..].into(), finish).unwrap();
     let packings = Packings::that(Stay::Network);
     let kept = Source {
         values: &w,
@@ -266,7 +266,7 @@ fn judge<V: Value>(x_shape: [usize; 4], out: usize, spec: &ConvSpec, order: f64)
         packings: Some(&packings),
     };
     for _ in 0..2 {
-        let again = forward(&pass, &x, kept, finish).unwrap();
+        let again = forward(&geometry, &x, kept, finish).unwrap();
         assert!(again == y, "packed {case}");
     }
     let mut expected = reference::conv::forward(&x_wide, x_shape, &w, Some(&bias), y_shape, spec);
@@ -276,19 +276,19 @@ fn judge<V: Value>(x_shape: [usize; 4], out: usize, spec: &ConvSpec, order: f64)
     let off = distance(&plain::widened(&y), &expected);
     assert!(off < near, "forward {case}: {off}");
 
-    let dx = backward_data(&pass, &dy, w[..].into()).unwrap();
+    let dx = backward_data(&geometry, &dy, w[..].into()).unwrap();
     let expected = reference::conv::backward_data(&dy_wide, y_shape, &w, x_shape, spec);
     let off = distance(&plain::widened(&dx), &expected);
     assert!(off < near, "backward data {case}: {off}");
 
     // Products of bf16 values are exact in f32, so here nothing is rounded to bf16.
     let (mut dw, mut expected) = (vec![1.0; w.len()], vec![1.0; w.len()]);
-    backward_weights(&pass, &x, &dy, &mut dw).unwrap();
+    backward_weights(&geometry, &x, &dy, &mut dw).unwrap();
     let sums = &mut expected;
     reference::conv::backward_weights(&x_wide, x_shape, &dy_wide, y_shape, spec, sums);
     let off = distance(&dw, &expected);
     assert!(off < order, "backward weights {case}: {off}");
-    Seam::of(&pass).is_some()
+    Seam::of(&geometry).is_some()
 }
 
 #[test]

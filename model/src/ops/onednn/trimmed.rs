@@ -1,7 +1,7 @@
 //! Kernels without the outer taps that read nothing but padding: at the published rates, on small fields, that is most
 //! of an atrous kernel, and oneDNN multiplies it all.
 
-use crate::ops::conv::Pass;
+use crate::ops::conv::ConvGeometry;
 use crate::ops::conv_spec::ConvSpec;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -17,9 +17,9 @@ pub struct Trimmed {
 impl Trimmed {
     /// The taps that a convolution needs, with the spec of the smaller one; none where all taps read something, or
     /// where the smaller one would have to leave out inputs in front. A function of the geometry alone.
-    pub fn of(pass: &Pass<'_>) -> Option<(Self, ConvSpec)> {
-        let spec = pass.spec;
-        let ([_, height, width, _], [_, out_h, out_w, _]) = (pass.x_shape, pass.y_shape);
+    pub fn of(geometry: &ConvGeometry<'_>) -> Option<(Self, ConvSpec)> {
+        let spec = geometry.spec;
+        let ([_, height, width, _], [_, out_h, out_w, _]) = (geometry.x_shape, geometry.y_shape);
         let kernel = spec.kernel;
         let rows = seen(spec, kernel.0, spec.padding.0, (height, out_h));
         let columns = match spec.periodic {

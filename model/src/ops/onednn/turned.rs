@@ -5,17 +5,17 @@
 
 use super::{Finish, Source, forward};
 use crate::error::Result;
-use crate::ops::conv::Pass;
+use crate::ops::conv::ConvGeometry;
 use crate::ops::conv_spec::ConvSpec;
 use crate::ops::value::Value;
 use candle_core::DType;
 use rayon::prelude::*;
 
 /// The convolution from the shape of y to that of x; none where the direct form runs. A function of the geometry alone.
-pub fn turned<V: Value>(pass: &Pass<'_>) -> Option<ConvSpec> {
-    let spec = pass.spec;
+pub fn turned<V: Value>(geometry: &ConvGeometry<'_>) -> Option<ConvSpec> {
+    let spec = geometry.spec;
     let atrous = spec.stride == 1 && spec.groups == 1 && spec.dilation > 1;
-    let same_width = !spec.periodic || pass.x_shape[2] == pass.y_shape[2];
+    let same_width = !spec.periodic || geometry.x_shape[2] == geometry.y_shape[2];
     if V::DTYPE != DType::BF16 || !atrous || !same_width {
         return None;
     }
@@ -30,12 +30,12 @@ pub fn turned<V: Value>(pass: &Pass<'_>) -> Option<ConvSpec> {
 
 /// The gradient of the input.
 pub fn backward_data<V: Value>(
-    pass: &Pass<'_>,
+    geometry: &ConvGeometry<'_>,
     spec: &ConvSpec,
     dy: &[V],
     weights: Source<'_>,
 ) -> Result<Vec<V>> {
-    let (inputs, outputs) = (pass.x_shape[3], pass.y_shape[3]);
+    let (inputs, outputs) = (geometry.x_shape[3], geometry.y_shape[3]);
     let taps = spec.kernel.0 * spec.kernel.1;
     let plain = weights.plain();
     let mut kernels = vec![0.0; plain.len()];
@@ -48,9 +48,9 @@ pub fn backward_data<V: Value>(
                 .for_each(|(to, from)| *to = *from);
         }
     });
-    let turned = Pass {
-        x_shape: pass.y_shape,
-        y_shape: pass.x_shape,
+    let turned = ConvGeometry {
+        x_shape: geometry.y_shape,
+        y_shape: geometry.x_shape,
         spec,
     };
     forward(&turned, dy, kernels[..].into(), Finish::NOTHING)

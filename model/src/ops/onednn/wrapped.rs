@@ -1,13 +1,13 @@
 //! Fields copied with more columns in front and behind, for windows that wrap.
 
-use crate::ops::conv::Pass;
+use crate::ops::conv::ConvGeometry;
 use crate::ops::value::Value;
 use std::borrow::Cow;
 
 /// Columns to copy in front of and behind a field that wraps.
-pub(super) fn wrapped_columns(pass: &Pass<'_>) -> usize {
-    if pass.spec.periodic {
-        pass.spec.padding.1
+pub(super) fn wrapped_columns(geometry: &ConvGeometry<'_>) -> usize {
+    if geometry.spec.periodic {
+        geometry.spec.padding.1
     } else {
         0
     }

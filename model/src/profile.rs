@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// One operation at one shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The operation, and by which way it ran.
+    /// The operation, and by which algorithm it ran.
     pub operation: String,
     /// How often the operation ran.
     pub calls: usize,

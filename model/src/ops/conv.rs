@@ -1,6 +1,10 @@
 //! Convolutions and transposed convolutions: shapes are checked here, work is done by the backend.
 
 #[cfg(feature = "onednn")]
+use super::algorithm::ConvAlgorithm;
+#[cfg(feature = "onednn")]
+pub use super::algorithm::leave_to_onednn;
+#[cfg(feature = "onednn")]
 use super::conv_joined::{add_by_winograd, by_winograd, transposed_by_winograd};
 use super::conv_spec::{ConvSpec, ConvTransposeSpec};
 #[cfg(feature = "onednn")]
@@ -16,10 +20,6 @@ use super::onednn;
 use super::rows::Rows;
 #[cfg(feature = "onednn")]
 use super::value::by_dtype;
-#[cfg(feature = "onednn")]
-use super::way::Way;
-#[cfg(feature = "onednn")]
-pub use super::way::leave_to_onednn;
 #[cfg(feature = "onednn")]
 use super::winograd::Direction;
 use super::{Backend, Channels, Cpu, Fuse, Landing, Weights, on_gpu, reference};
@@ -120,7 +120,7 @@ impl Backend {
         self.conv2d_of_rows(x, weights, spec, fuse, None)
     }
 
-    /// What [`Self::conv2d_with`] gives of some rows of a field, in the way in which the whole would be computed.
+    /// What [`Self::conv2d_with`] gives of some rows of a field, by the algorithm that would compute the whole.
     ///
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
@@ -135,21 +135,21 @@ impl Backend {
         let op = "conv2d";
         let x_shape = bhwc(op, "x", x)?;
         #[cfg(feature = "onednn")]
-        let way = {
+        let algorithm = {
             let [b, h, w, c] = x_shape;
             let whole = [b, rows.map_or(h, |rows| rows.whole), w, c];
             let shapes = (whole, spec.output_shape(op, whole, weights.dims())?);
-            Way::of(self, x.dtype(), spec, shapes, Direction::Forward)
+            ConvAlgorithm::of(self, x.dtype(), spec, shapes, Direction::Forward)
         };
         let spec = &rows.map_or(*spec, |rows| rows.spec(spec));
         let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
         #[cfg(feature = "onednn")]
-        if way == Way::Winograd {
+        if algorithm == ConvAlgorithm::Winograd {
             return by_winograd(&[x], weights, spec, (x_shape, y_shape), fuse);
         }
         check_fused(op, weights, y_shape, fuse)?;
         #[cfg(feature = "onednn")]
-        let name = way.name(self);
+        let name = algorithm.name(self);
         #[cfg(not(feature = "onednn"))]
         let name = if self.is_gpu() { "cuDNN" } else { "plain" };
         let _span = profile::span(|| {
@@ -163,7 +163,7 @@ impl Backend {
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
             let shapes = (x_shape, y_shape);
-            return by_dtype!(way.dtype(x.dtype()), V => {
+            return by_dtype!(algorithm.dtype(x.dtype()), V => {
                 let residual = (fuse.residual()).map(|residual| Typed::<V>::of(op, residual));
                 let residual = residual.transpose()?;
                 let finish = Finish {
@@ -171,13 +171,13 @@ impl Backend {
                     residual: residual.as_deref(),
                     relu: fuse.relu(),
                 };
-                let y = match way {
-                    Way::Winograd => unreachable!("given above"),
-                    Way::Direct => {
+                let y = match algorithm {
+                    ConvAlgorithm::Winograd => unreachable!("given above"),
+                    ConvAlgorithm::Direct => {
                         let panels = weights.panels(op)?;
                         direct::forward(spec, shapes, &Host::of(op, x)?, panels, finish)
                     }
-                    Way::OneDnn => {
+                    ConvAlgorithm::Library => {
                         let geometry = ConvGeometry { x_shape, y_shape, spec };
                         let values = weights.values(op)?;
                         let kernels = weights.for_onednn(&values);
@@ -229,7 +229,7 @@ impl Backend {
             expect(op, "bias", x_shape[3], bias.len())?;
         }
         #[cfg(feature = "onednn")]
-        let way = Way::of(
+        let algorithm = ConvAlgorithm::of(
             self,
             dy.dtype(),
             spec,
@@ -237,7 +237,7 @@ impl Backend {
             Direction::BackwardData,
         );
         #[cfg(feature = "onednn")]
-        let name = way.name(self);
+        let name = algorithm.name(self);
         #[cfg(not(feature = "onednn"))]
         let name = if self.is_gpu() { "cuDNN" } else { "plain" };
         let _span = profile::span(|| {
@@ -254,13 +254,13 @@ impl Backend {
             super::cuda::transposed(dy, weights, spec, (x_shape, y_shape), relu)
         );
         #[cfg(feature = "onednn")]
-        if way == Way::Winograd {
+        if algorithm == ConvAlgorithm::Winograd {
             let (shapes, whole) = ((x_shape, y_shape), (relu, &x_shape[3..]));
             let mut dx = transposed_by_winograd(dy, weights, spec, shapes, whole)?;
             return Ok(dx.pop().expect("one field"));
         }
         #[cfg(feature = "onednn")]
-        if self == Self::OneDnn && way == Way::Direct {
+        if self == Self::OneDnn && algorithm == ConvAlgorithm::Direct {
             let shapes = (x_shape, y_shape);
             return by_dtype!(dy.dtype(), V => {
                 let finish = Finish {
@@ -275,7 +275,7 @@ impl Backend {
         }
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
-            return by_dtype!(way.dtype(dy.dtype()), V => {
+            return by_dtype!(algorithm.dtype(dy.dtype()), V => {
                 let geometry = ConvGeometry { x_shape, y_shape, spec };
                 let values = weights.values(op)?;
                 let kernels = weights.for_onednn(&values);
@@ -354,18 +354,19 @@ impl Backend {
             }
             #[cfg(feature = "onednn")]
             Cpu::OneDnn => {
-                let way = Way::of(self, x.dtype(), spec, shapes, Direction::BackwardWeights);
-                if way == Way::Winograd {
+                let algorithm =
+                    ConvAlgorithm::of(self, x.dtype(), spec, shapes, Direction::BackwardWeights);
+                if algorithm == ConvAlgorithm::Winograd {
                     return add_by_winograd(&[x], dy, spec, shapes, dw);
                 }
-                by_dtype!(way.dtype(x.dtype()), V => {
+                by_dtype!(algorithm.dtype(x.dtype()), V => {
                     let (values, grad) = (Typed::<V>::of(op, x)?, Typed::<V>::of(op, dy)?);
-                    match way {
-                        Way::Winograd => unreachable!("given above"),
-                        Way::Direct => {
+                    match algorithm {
+                        ConvAlgorithm::Winograd => unreachable!("given above"),
+                        ConvAlgorithm::Direct => {
                             direct::add_backward_weights(spec, shapes, &values, &grad, dw);
                         }
-                        Way::OneDnn => {
+                        ConvAlgorithm::Library => {
                             let geometry = ConvGeometry { x_shape, y_shape, spec };
                             onednn::backward_weights(&geometry, &values, &grad, dw)?;
                         }

@@ -2,6 +2,8 @@
 //! apart.
 
 #[cfg(feature = "onednn")]
+use super::algorithm::ConvAlgorithm;
+#[cfg(feature = "onednn")]
 use super::finish::Finish;
 use super::host::{bhwc, expect};
 #[cfg(feature = "onednn")]
@@ -9,8 +11,6 @@ use super::joined::{self, Joined};
 use super::rows::Rows;
 #[cfg(feature = "onednn")]
 use super::value::by_dtype;
-#[cfg(feature = "onednn")]
-use super::way::Way;
 #[cfg(feature = "onednn")]
 use super::winograd::{self, Direction};
 use super::{Backend, ConvSpec, Fuse, Landing, Weights};
@@ -43,8 +43,8 @@ impl Backend {
         self.conv2d_of_parts(parts, &all, spec, fuse, None)
     }
 
-    /// The same with weights that keep what was made of them, of some rows of a field in the way in which the whole
-    /// would be computed.
+    /// The same with weights that keep what was made of them, of some rows of a field by the algorithm that would
+    /// compute the whole.
     pub(crate) fn conv2d_of_parts(
         self,
         parts: &[&Tensor],
@@ -61,7 +61,9 @@ impl Backend {
             let x_shape @ [b, h, w, c] = joined::shape("conv2d", parts)?;
             let whole = [b, rows.map_or(h, |rows| rows.whole), w, c];
             let shapes = (whole, spec.output_shape("conv2d", whole, weights.dims())?);
-            if Way::of(self, parts[0].dtype(), spec, shapes, Direction::Forward) == Way::Winograd {
+            if ConvAlgorithm::of(self, parts[0].dtype(), spec, shapes, Direction::Forward)
+                == ConvAlgorithm::Winograd
+            {
                 let spec = &rows.map_or(*spec, |rows| rows.spec(spec));
                 let y_shape = spec.output_shape("conv2d", x_shape, weights.dims())?;
                 return by_winograd(parts, weights, spec, (x_shape, y_shape), fuse);
@@ -91,7 +93,9 @@ impl Backend {
             let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
             expect(op, "dy", &y_shape[..], dy.dims())?;
             let (shapes, direction) = ((x_shape, y_shape), Direction::BackwardData);
-            if Way::of(self, dy.dtype(), spec, shapes, direction) == Way::Winograd {
+            if ConvAlgorithm::of(self, dy.dtype(), spec, shapes, direction)
+                == ConvAlgorithm::Winograd
+            {
                 let _span = profile::span(|| {
                     let (dims, spec) = (weights.dims(), spec.brief());
                     format!("conv2d backward data {x_shape:?} {dims:?} {spec} Winograd")
@@ -133,7 +137,9 @@ impl Backend {
             let op = "conv2d_backward_weights";
             let shapes = (joined::shape(op, parts)?, bhwc(op, "dy", dy)?);
             let direction = Direction::BackwardWeights;
-            if Way::of(self, dy.dtype(), spec, shapes, direction) == Way::Winograd {
+            if ConvAlgorithm::of(self, dy.dtype(), spec, shapes, direction)
+                == ConvAlgorithm::Winograd
+            {
                 let dw = dw.into();
                 super::conv::check_gradients(op, spec, shapes, dw.len(), dbias.as_ref())?;
                 let _span = profile::span(|| {

@@ -1,11 +1,11 @@
 //! Bytes that a convolution's loops hold beside its activations, from shapes alone.
 
 #[cfg(feature = "onednn")]
+use super::algorithm::ConvAlgorithm;
+#[cfg(feature = "onednn")]
 use super::conv::ConvGeometry;
 #[cfg(feature = "onednn")]
 use super::onednn;
-#[cfg(feature = "onednn")]
-use super::way::Way;
 #[cfg(feature = "onednn")]
 use super::winograd::{self, Direction};
 use super::{Backend, ConvSpec};
@@ -48,8 +48,8 @@ impl Sizes<'_> {
     }
 
     #[cfg(feature = "onednn")]
-    fn way(&self, backend: Backend, direction: Direction) -> Way {
-        Way::of(backend, self.dtype, self.spec, (self.x, self.y), direction)
+    fn algorithm(&self, backend: Backend, direction: Direction) -> ConvAlgorithm {
+        ConvAlgorithm::of(backend, self.dtype, self.spec, (self.x, self.y), direction)
     }
 }
 
@@ -58,11 +58,13 @@ impl Backend {
     pub(crate) fn kept_bytes(self, sizes: Sizes<'_>) -> u64 {
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
-            return sizes.kernels(match sizes.way(self, Direction::Forward) {
-                Way::Winograd => 4 * winograd::points(sizes.spec),
-                Way::Direct => 4 * sizes.taps(),
+            return sizes.kernels(match sizes.algorithm(self, Direction::Forward) {
+                ConvAlgorithm::Winograd => 4 * winograd::points(sizes.spec),
+                ConvAlgorithm::Direct => 4 * sizes.taps(),
                 // Packed.
-                Way::OneDnn => Way::OneDnn.dtype(sizes.dtype).size_in_bytes() * sizes.taps(),
+                ConvAlgorithm::Library => {
+                    ConvAlgorithm::Library.dtype(sizes.dtype).size_in_bytes() * sizes.taps()
+                }
             });
         }
         #[cfg(feature = "cuda")]
@@ -78,18 +80,18 @@ impl Backend {
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
             let made = DIRECTIONS.map(|direction| {
-                let way = sizes.way(self, direction);
-                match (way, direction) {
-                    (Way::Winograd, _) => 4 * winograd::points(sizes.spec),
+                let algorithm = sizes.algorithm(self, direction);
+                match (algorithm, direction) {
+                    (ConvAlgorithm::Winograd, _) => 4 * winograd::points(sizes.spec),
                     // Tap by tap, before it is added to the rest.
-                    (Way::OneDnn, Direction::BackwardWeights)
+                    (ConvAlgorithm::Library, Direction::BackwardWeights)
                         if onednn::adds_up_taps(&sizes.geometry(), sizes.dtype) =>
                     {
                         4 * sizes.taps()
                     }
                     // Packed where they stay.
-                    (Way::OneDnn, _) => 0,
-                    (Way::Direct, _) => 4 * sizes.taps(),
+                    (ConvAlgorithm::Library, _) => 0,
+                    (ConvAlgorithm::Direct, _) => 4 * sizes.taps(),
                 }
             });
             return sizes.kernels(made.into_iter().max().unwrap_or(0));
@@ -114,10 +116,12 @@ impl Backend {
             return self.wrapped_bytes(sizes);
         }
         #[cfg(feature = "onednn")]
-        if self == Self::OneDnn && sizes.way(self, Direction::BackwardWeights) == Way::OneDnn {
+        if self == Self::OneDnn
+            && sizes.algorithm(self, Direction::BackwardWeights) == ConvAlgorithm::Library
+        {
             let spec = sizes.spec;
             let window = spec.kernel != (1, 1) && spec.dilation < 3 && spec.groups == 1;
-            if window && Way::OneDnn.dtype(sizes.dtype) == DType::BF16 {
+            if window && ConvAlgorithm::Library.dtype(sizes.dtype) == DType::BF16 {
                 return onednn::transposed_bytes(&sizes.geometry()) as u64;
             }
         }
@@ -130,9 +134,13 @@ impl Backend {
     pub(crate) fn packed_bytes(self, sizes: Sizes<'_>) -> u64 {
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
-            let packed = DIRECTIONS.map(|direction| match sizes.way(self, direction) {
-                Way::OneDnn if direction == Direction::BackwardWeights => 4 * sizes.taps(),
-                Way::OneDnn => Way::OneDnn.dtype(sizes.dtype).size_in_bytes() * sizes.taps(),
+            let packed = DIRECTIONS.map(|direction| match sizes.algorithm(self, direction) {
+                ConvAlgorithm::Library if direction == Direction::BackwardWeights => {
+                    4 * sizes.taps()
+                }
+                ConvAlgorithm::Library => {
+                    ConvAlgorithm::Library.dtype(sizes.dtype).size_in_bytes() * sizes.taps()
+                }
                 _ => 0,
             });
             return sizes.kernels(packed.into_iter().max().unwrap_or(0));
@@ -156,7 +164,9 @@ impl Backend {
     /// Bytes that the threads hold to compute it, and go on holding.
     pub(crate) fn thread_bytes(self, sizes: Sizes<'_>) -> u64 {
         #[cfg(feature = "onednn")]
-        if self == Self::OneDnn && sizes.way(self, Direction::Forward) == Way::Winograd {
+        if self == Self::OneDnn
+            && sizes.algorithm(self, Direction::Forward) == ConvAlgorithm::Winograd
+        {
             let values = winograd::scratch_values(sizes.spec, (sizes.x[3], sizes.y[3]));
             return (4 * values * rayon::current_num_threads()) as u64;
         }

@@ -10,6 +10,8 @@
 //! Half precisions are computed in f32, but for bf16 convolutions on processors that multiply bf16:
 //! [`Backend::is_fast`] says so.
 
+#[cfg(feature = "onednn")]
+mod algorithm;
 mod avg_pool;
 pub mod conv;
 pub mod conv3d;
@@ -52,8 +54,6 @@ pub(crate) mod scratch;
 pub(crate) mod testing;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod value;
-#[cfg(feature = "onednn")]
-mod way;
 mod weights;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod winograd;

@@ -5,7 +5,8 @@ use super::ConvSpec;
 /// How the rows that a convolution is given lie in their field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rows {
-    /// Rows of the whole field: they decide in which way a convolution runs, so that strips of it have the same bits.
+    /// Rows of the whole field: they decide by which algorithm a convolution runs, so that strips of it have the same
+    /// bits.
     pub whole: usize,
     /// The rows come with those that the kernel needs around them, so that latitude is not padded.
     pub inner: bool,

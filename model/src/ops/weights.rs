@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 
 /// Kernels of a convolution or of a transposed one, `(a, b, kh, kw)`, with a factor and a bias per output.
 ///
-/// What a way of computing needs (panels, transformed kernels, the factor folded in) is made at its first use and kept
+/// What an algorithm needs (panels, transformed kernels, the factor folded in) is made at its first use and kept
 /// as long as this lives; the values must not change meanwhile.
 #[derive(Debug)]
 pub struct Weights {

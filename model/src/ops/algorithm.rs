@@ -1,5 +1,5 @@
-//! Which loops run a convolution of the fast backend: a function of the geometry, the type of
-//! the activations and the kind of processor.
+//! Which algorithm computes a convolution of the fast backend: a function of the geometry, the type of the activations
+//! and the kind of processor.
 
 use super::winograd::{self, Beside, Direction};
 use super::{Backend, ConvSpec, direct, onednn};
@@ -8,21 +8,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static ONEDNN_ALONE: AtomicBool = AtomicBool::new(false);
 
-/// Leaves the convolutions of the whole process to oneDNN or no longer, to see what the other ways are worth.
+/// Leaves the convolutions of the whole process to oneDNN or no longer, to see what the other algorithms are worth.
 pub fn leave_to_onednn(alone: bool) {
     ONEDNN_ALONE.store(alone, Ordering::Relaxed);
 }
 
-/// Which loops run a convolution of the fast backend.
+/// What computes a convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum ConvAlgorithm {
+    /// Our loops of Winograd's F(4x4, 3x3) and F(4x4, 5x5).
     Winograd,
+    /// Our matrix products over lines of pixels.
     Direct,
-    /// What is left; of other backends everything, by what they have.
-    OneDnn,
+    /// What the backend has for everything else: oneDNN, cuDNN, or plain loops for the reference.
+    Library,
 }
 
-impl Way {
+impl ConvAlgorithm {
     /// A function of the geometry, the type of the activations and the kind of processor, never of a timing, so that
     /// runs can be repeated bit for bit.
     pub(crate) fn of(
@@ -41,7 +43,7 @@ impl Way {
             false => Beside::F32,
         };
         if backend != Backend::OneDnn || ONEDNN_ALONE.load(Ordering::Relaxed) {
-            Self::OneDnn
+            Self::Library
         } else if !in_tiles && winograd::pays(spec, (x, y), direction, beside) {
             Self::Winograd
         } else if !native
@@ -50,26 +52,26 @@ impl Way {
         {
             Self::Direct
         } else {
-            Self::OneDnn
+            Self::Library
         }
     }
 
-    /// What runs the convolutions of a backend that take this way.
+    /// The name of what runs these convolutions on a backend, as profiles print it.
     pub(crate) fn name(self, backend: Backend) -> &'static str {
         match self {
             Self::Winograd => "Winograd",
             Self::Direct => "Direct",
-            Self::OneDnn if backend.is_gpu() => "cuDNN",
-            Self::OneDnn if backend == Backend::Reference => "plain",
-            Self::OneDnn => "OneDnn",
+            Self::Library if backend.is_gpu() => "cuDNN",
+            Self::Library if backend == Backend::Reference => "plain",
+            Self::Library => "OneDnn",
         }
     }
 
-    /// The type in which this way reads activations of `dtype`: our loops convert as they go, oneDNN computes in what
-    /// it reads.
+    /// The type in which this algorithm reads activations of `dtype`: our loops convert as they go, oneDNN computes in
+    /// what it reads.
     pub(crate) fn dtype(self, dtype: DType) -> DType {
         match self {
-            Self::OneDnn if !onednn::computes_bf16() => DType::F32,
+            Self::Library if !onednn::computes_bf16() => DType::F32,
             _ => dtype,
         }
     }

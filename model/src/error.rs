@@ -24,7 +24,7 @@ pub enum ModelError {
     },
     /// Ranks that normalise together could not.
     #[error("batch normalisation over ranks: {0}")]
-    Together(String),
+    BatchNormRanks(String),
     /// An operation was given a data type it does not take.
     #[error("{op}: data type {got:?} is not supported (use f32, bf16 or f16)")]
     DType {

@@ -6,7 +6,7 @@
 
 use crate::captured::Captured;
 use crate::error::Result;
-use crate::ops::norm::Together;
+use crate::ops::norm::BatchNormRanks;
 use crate::ops::rows::Rows;
 use crate::ops::{Backend, BatchNormSaved, Channels, Marks};
 use crate::parameters::{BufferId, ParameterId};
@@ -82,7 +82,7 @@ pub struct Pass {
     kept: HashMap<TensorId, Kept>,
     statistics: Vec<(BufferId, BufferId, BatchNormSaved)>,
     /// The ranks that normalise with this one.
-    together: Option<Arc<dyn Together>>,
+    norm_ranks: Option<Arc<dyn BatchNormRanks>>,
     /// The passes, if they were written down before, and the number of the launch.
     captured: Option<(Arc<Captured>, u64)>,
     key: u64,
@@ -102,7 +102,7 @@ impl Pass {
             tape: Vec::new(),
             kept: HashMap::new(),
             statistics: Vec::new(),
-            together: None,
+            norm_ranks: None,
             captured: None,
             key,
             has_drawn_keys: false,
@@ -129,14 +129,14 @@ impl Pass {
         }
     }
 
-    /// This pass, normalising together with the passes of other ranks.
+    /// This pass, normalising together with the passes of `norm_ranks`, if there are any.
     #[must_use]
-    pub fn normalising(self, together: Option<Arc<dyn Together>>) -> Self {
-        Self { together, ..self }
+    pub fn normalising(self, norm_ranks: Option<Arc<dyn BatchNormRanks>>) -> Self {
+        Self { norm_ranks, ..self }
     }
 
-    pub(crate) fn together(&self) -> Option<&dyn Together> {
-        self.together.as_deref()
+    pub(crate) fn norm_ranks(&self) -> Option<&dyn BatchNormRanks> {
+        self.norm_ranks.as_deref()
     }
 
     /// An inference pass: running statistics, no tape, no dropout.

@@ -245,7 +245,7 @@ impl Learner {
         let x = batch.tensor()?;
         let captured = (self.launches).of(&self.network, &x, &self.storage, &mut self.gradients)?;
         let mut pass = Pass::train(backend, &self.storage, key)
-            .normalising(team.together().cloned())
+            .normalising(team.norm_ranks().cloned())
             .launching(captured);
         let lesson = Lesson {
             x: &x,

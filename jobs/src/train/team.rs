@@ -19,7 +19,7 @@ use crate::recipe::Distributed;
 use crate::staging;
 use engine::{Group, WithFacts, engine};
 pub(super) use signals::Signals;
-use squall_model::ops::norm::Together;
+use squall_model::ops::norm::BatchNormRanks;
 use squall_model::{Gradients, Parameters};
 use std::fmt;
 use std::ops::Range;
@@ -38,7 +38,7 @@ pub struct Team {
     control: Option<Box<dyn Communicator>>,
     on_stall: Option<OnStall>,
     exchange: Option<Exchange>,
-    together: Option<Arc<dyn Together>>,
+    norm_ranks: Option<Arc<dyn BatchNormRanks>>,
     /// Nanoseconds of waiting for batch statistics that the trace has not counted yet.
     waited: Arc<AtomicU64>,
     /// Hardware threads kept for the communication thread.
@@ -75,7 +75,7 @@ impl Team {
             control: None,
             on_stall: None,
             exchange: None,
-            together: None,
+            norm_ranks: None,
             waited: Arc::default(),
             cores: Vec::new(),
             says: Signals::default(),
@@ -230,8 +230,8 @@ impl Team {
     }
 
     /// The ranks that normalise batches with this one.
-    pub(super) fn together(&self) -> Option<&Arc<dyn Together>> {
-        self.together.as_ref()
+    pub(super) fn norm_ranks(&self) -> Option<&Arc<dyn BatchNormRanks>> {
+        self.norm_ranks.as_ref()
     }
 
     /// Prepares the exchange of these gradients, and of `facts` values besides.
@@ -265,7 +265,7 @@ impl Team {
                 comm: Mutex::new(comm),
                 waited,
             };
-            self.together = group.map(|comm| Arc::new(together(comm)) as Arc<_>);
+            self.norm_ranks = group.map(|comm| Arc::new(together(comm)) as Arc<_>);
         }
         let lengths = ranges.iter().map(Range::len).chain([facts]).collect();
         let scale = 1.0 / size as f32;

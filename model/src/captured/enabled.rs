@@ -121,7 +121,7 @@ impl Captured {
     }
 
     pub(crate) fn forward(&self, x: &Tensor, pass: &mut Pass) -> Result<Tensor> {
-        if pass.together().is_some() {
+        if pass.norm_ranks().is_some() {
             let what = "statistics shared with other ranks";
             return Err(GpuError::NotCaptured { what }.into());
         }

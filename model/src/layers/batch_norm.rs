@@ -86,7 +86,7 @@ impl BatchNorm {
             self.eps,
             residual,
             relu,
-            pass.together(),
+            pass.norm_ranks(),
         )?;
         pass.record_statistics(self.mean, self.variance, &saved);
         // Without a residual the backward pass finds the ReLU's gate from x.
@@ -143,7 +143,7 @@ impl BatchNorm {
             (&gamma, &beta),
             &saved,
             after,
-            pass.together(),
+            pass.norm_ranks(),
             dgamma,
             dbeta,
         )

@@ -30,14 +30,14 @@ pub struct BatchNormSaved {
     pub(crate) on_gpu: Option<super::cuda::Moments>,
 }
 
-/// Passes of several ranks that normalise together, as if their samples were one batch.
+/// The ranks whose passes normalise together, as if their samples were one batch (synchronised batch normalisation).
 ///
 /// All of them run the same layers in the same order.
-pub trait Together: std::fmt::Debug + Send + Sync {
+pub trait BatchNormRanks: std::fmt::Debug + Send + Sync {
     /// Replaces values by their sums over the ranks, the same bits on each.
     ///
     /// # Errors
-    /// [`crate::ModelError::Together`] if another rank is gone.
+    /// [`crate::ModelError::BatchNormRanks`] if another rank is gone.
     fn sum(&self, values: &mut [f64]) -> Result<()>;
 }
 
@@ -108,20 +108,20 @@ pub struct After {
 }
 
 impl Backend {
-    /// Mean and biased variance per channel, over the samples of all ranks that normalise `together`.
+    /// Mean and biased variance per channel, over the samples of all `ranks` that normalise together.
     ///
     /// # Errors
-    /// [`crate::ModelError::Shape`] if x is not BHWC; [`crate::ModelError::Together`].
+    /// [`crate::ModelError::Shape`] if x is not BHWC; [`crate::ModelError::BatchNormRanks`].
     pub fn batch_norm_statistics(
         self,
         x: &Tensor,
         eps: f32,
-        together: Option<&dyn Together>,
+        ranks: Option<&dyn BatchNormRanks>,
     ) -> Result<BatchNormSaved> {
         let _span = profile::span(|| format!("batch norm statistics {:?}", x.dims()));
         let [b, h, w, c] = bhwc("batch_norm", "x", x)?;
         on_gpu!(self, {
-            let moments = super::cuda::statistics(x, c, eps, None, together)?;
+            let moments = super::cuda::statistics(x, c, eps, None, ranks)?;
             BatchNormSaved::on_gpu(moments).host()
         });
         let op = "batch_norm";
@@ -134,8 +134,8 @@ impl Backend {
         };
         let mut count = b * h * w;
         let (mut mean, mut variance) = (mean, variance);
-        if let Some(together) = together {
-            count = share_moments(together, &mut mean, &mut variance, count)?;
+        if let Some(ranks) = ranks {
+            count = share_moments(ranks, &mut mean, &mut variance, count)?;
         }
         Ok(BatchNormSaved::of(&mean, &variance, count, eps))
     }
@@ -199,7 +199,7 @@ impl Backend {
         eps: f32,
         residual: Option<&Tensor>,
         relu: bool,
-        together: Option<&dyn Together>,
+        ranks: Option<&dyn BatchNormRanks>,
     ) -> Result<(Tensor, BatchNormSaved)> {
         let _span = profile::span(|| format!("batch norm forward {:?}", x.dims()));
         let (gamma, beta) = (gamma.into(), beta.into());
@@ -213,7 +213,7 @@ impl Backend {
         #[cfg(feature = "cuda")]
         if self == Self::Cuda {
             let affine = Some((&gamma, &beta));
-            let moments = super::cuda::statistics(x, channels, eps, affine, together)?;
+            let moments = super::cuda::statistics(x, channels, eps, affine, ranks)?;
             let saved = BatchNormSaved::on_gpu(moments);
             let [scale, shift] = saved.folded(&gamma, &beta)?;
             return Ok((
@@ -221,7 +221,7 @@ impl Backend {
                 saved,
             ));
         }
-        let saved = self.batch_norm_statistics(x, eps, together)?;
+        let saved = self.batch_norm_statistics(x, eps, ranks)?;
         let [scale, shift] = saved.folded(&gamma, &beta)?;
         Ok((
             self.batch_norm_apply(x, scale, shift, residual, relu)?,
@@ -266,7 +266,7 @@ impl Backend {
 
 /// Means and variances over the samples of all ranks; gives how many pixels those are.
 fn share_moments(
-    together: &dyn Together,
+    ranks: &dyn BatchNormRanks,
     mean: &mut [f64],
     variance: &mut [f64],
     count: usize,
@@ -276,7 +276,7 @@ fn share_moments(
     let mut sums = vec![n];
     sums.extend(mean.iter().map(|m| n * m));
     sums.extend(mean.iter().zip(&*variance).map(|(m, v)| n * (v + m * m)));
-    together.sum(&mut sums)?;
+    ranks.sum(&mut sums)?;
     let total = sums[0];
     for c in 0..channels {
         mean[c] = sums[1 + c] / total;

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::recipe::{Algorithm, Distributed};
 use squall_model::ModelError;
 use squall_model::gradients::Lent;
-use squall_model::ops::norm::Together;
+use squall_model::ops::norm::BatchNormRanks;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -127,7 +127,7 @@ impl fmt::Debug for Group {
     }
 }
 
-impl Together for Group {
+impl BatchNormRanks for Group {
     fn sum(&self, values: &mut [f64]) -> squall_model::error::Result<()> {
         let mut comm = lock(&self.comm);
         let _doing = doing::begin("statistics of batch normalisation");
@@ -135,6 +135,6 @@ impl Together for Group {
         let summed = tree::all_fold(&mut **comm, values, |total, value| *total += value);
         let taken = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.waited.fetch_add(taken, Ordering::Relaxed);
-        summed.map_err(|error| ModelError::Together(error.to_string()))
+        summed.map_err(|error| ModelError::BatchNormRanks(error.to_string()))
     }
 }

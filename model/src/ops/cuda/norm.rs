@@ -5,7 +5,7 @@ use super::elementwise::like;
 use super::kernels::{Arg, Grid, NORM, int, long};
 use super::{bring_channels, land, partial};
 use crate::error::Result;
-use crate::ops::norm::{After, BatchNormSaved, Together, fold};
+use crate::ops::norm::{After, BatchNormRanks, BatchNormSaved, fold};
 use crate::ops::{Channels, Landing};
 use candle_core::{DType, Tensor};
 
@@ -68,7 +68,7 @@ pub fn statistics(
     channels: usize,
     eps: f32,
     affine: Option<(&Channels<'_>, &Channels<'_>)>,
-    together: Option<&dyn Together>,
+    ranks: Option<&dyn BatchNormRanks>,
 ) -> Result<(Moments, usize)> {
     let gpu = gpu()?;
     let x = gpu.bring(x)?;
@@ -89,7 +89,7 @@ pub fn statistics(
     };
     let (gamma, beta) = (bring_channels(gpu, gamma)?, bring_channels(gpu, beta)?);
     let saved = gpu.empty(&[5 * c], DType::F32)?;
-    let Some(together) = together else {
+    let Some(ranks) = ranks else {
         let arguments = [
             (&saved).into(),
             (&partial).into(),
@@ -112,7 +112,7 @@ pub fn statistics(
         long(pixels),
     ];
     gpu.launch_named(NORM, "norm_collect", Grid::ends(c, 1), &arguments)?;
-    let pixels = share(gpu, &sums, together)?[0] as usize;
+    let pixels = share(gpu, &sums, ranks)?[0] as usize;
     let arguments = [
         (&saved).into(),
         (&sums).into(),
@@ -126,9 +126,9 @@ pub fn statistics(
 }
 
 /// Replaces sums by those over all ranks, and gives them.
-fn share(gpu: &Gpu, sums: &Tensor, together: &dyn Together) -> Result<Vec<f64>> {
+fn share(gpu: &Gpu, sums: &Tensor, ranks: &dyn BatchNormRanks) -> Result<Vec<f64>> {
     let mut values: Vec<f64> = gpu.take(sums)?;
-    together.sum(&mut values)?;
+    ranks.sum(&mut values)?;
     gpu.write(sums, &values)?;
     Ok(values)
 }
@@ -214,7 +214,7 @@ pub struct Operands<'a> {
 /// The gradients of x and, if there was one, of the residual; γ's and β's are added.
 pub fn backward(
     of: &Operands<'_>,
-    together: Option<&dyn Together>,
+    ranks: Option<&dyn BatchNormRanks>,
     dgamma: Landing<'_>,
     dbeta: Landing<'_>,
 ) -> Result<(Tensor, Option<Tensor>)> {
@@ -254,7 +254,7 @@ pub fn backward(
         int(c),
     ];
     gpu.launch(NORM, "norm_backward_sums", dtype, grid, &arguments)?;
-    let factors = backward_factors(gpu, of, (&partial, count), together, (dgamma, dbeta))?;
+    let factors = backward_factors(gpu, of, (&partial, count), ranks, (dgamma, dbeta))?;
     let (grad, gate) = match &masked {
         Some(masked) => (masked, OPEN),
         None => (&dy, gate),
@@ -288,17 +288,17 @@ fn backward_factors(
     gpu: &Gpu,
     of: &Operands<'_>,
     (partial, count): (&Tensor, usize),
-    together: Option<&dyn Together>,
+    ranks: Option<&dyn BatchNormRanks>,
     (dgamma, dbeta): (Landing<'_>, Landing<'_>),
 ) -> Result<Tensor> {
     let (saved, c) = (&of.saved.0, of.gamma.len());
     let gamma = bring_channels(gpu, of.gamma)?;
     let factors = gpu.empty(&[3 * c], DType::F32)?;
     let pixels_of_all = Arg::F64(of.count as f64);
-    if let Some(together) = together {
+    if let Some(ranks) = ranks {
         // γ's and β's gradients are summed over ranks with all others; that of x needs them now.
         let sums = collect(gpu, partial, (count, c), (dgamma, dbeta))?;
-        share(gpu, &sums, together)?;
+        share(gpu, &sums, ranks)?;
         let arguments = [
             (&factors).into(),
             (&sums).into(),

@@ -1,6 +1,6 @@
 //! The backward pass of batch normalisation, with what was fused to it.
 
-use super::{After, BatchNormSaved, Together, fold};
+use super::{After, BatchNormRanks, BatchNormSaved, fold};
 use crate::error::Result;
 #[cfg(feature = "onednn")]
 use crate::ops::fast;
@@ -34,7 +34,7 @@ impl Backend {
         (gamma, beta): (impl Into<Channels<'c>>, impl Into<Channels<'d>>),
         saved: &BatchNormSaved,
         after: After,
-        together: Option<&dyn Together>,
+        ranks: Option<&dyn BatchNormRanks>,
         dgamma: impl Into<Landing<'e>>,
         dbeta: impl Into<Landing<'f>>,
     ) -> Result<(Tensor, Option<Tensor>)> {
@@ -66,13 +66,13 @@ impl Backend {
                 count: saved.count,
                 after,
             };
-            return crate::ops::cuda::norm_backward(&operands, together, dgamma, dbeta);
+            return crate::ops::cuda::norm_backward(&operands, ranks, dgamma, dbeta);
         }
         let (gamma, beta) = (&*gamma.host()?, &*beta.host()?);
         let sums = Sums {
             gamma,
             saved,
-            together,
+            ranks,
             dgamma: dgamma.host()?,
             dbeta: dbeta.host()?,
         };
@@ -107,7 +107,7 @@ impl Backend {
 struct Sums<'a> {
     gamma: &'a [f32],
     saved: &'a BatchNormSaved,
-    together: Option<&'a dyn Together>,
+    ranks: Option<&'a dyn BatchNormRanks>,
     dgamma: &'a mut [f32],
     dbeta: &'a mut [f32],
 }
@@ -121,8 +121,8 @@ impl Sums<'_> {
         add(self.dgamma, &sum_xhat);
         add(self.dbeta, &sum);
         // γ's and β's gradients are summed over ranks with all others; that of x needs them now.
-        if let Some(together) = self.together {
-            share_sums(together, &mut sum, &mut sum_xhat)?;
+        if let Some(ranks) = self.ranks {
+            share_sums(ranks, &mut sum, &mut sum_xhat)?;
         }
         Ok(factors(self.gamma, self.saved, &sum, &sum_xhat))
     }
@@ -159,9 +159,9 @@ fn in_few_passes(
 }
 
 /// Replaces both sums by those over the pixels of all ranks.
-fn share_sums(together: &dyn Together, sum: &mut [f64], sum_xhat: &mut [f64]) -> Result<()> {
+fn share_sums(ranks: &dyn BatchNormRanks, sum: &mut [f64], sum_xhat: &mut [f64]) -> Result<()> {
     let mut both = [&*sum, &*sum_xhat].concat();
-    together.sum(&mut both)?;
+    ranks.sum(&mut both)?;
     let (first, second) = both.split_at(sum.len());
     sum.copy_from_slice(first);
     sum_xhat.copy_from_slice(second);

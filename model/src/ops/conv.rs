@@ -1,4 +1,4 @@
-//! Convolutions and transposed convolutions: shapes are checked here, work is done by the backend.
+//! Convolutions: shapes are checked here, work is done by the backend.
 
 #[cfg(feature = "onednn")]
 use super::algorithm::ConvAlgorithm;
@@ -6,7 +6,7 @@ use super::algorithm::ConvAlgorithm;
 pub use super::algorithm::leave_to_onednn;
 #[cfg(feature = "onednn")]
 use super::conv_joined::{add_by_winograd, by_winograd, transposed_by_winograd};
-use super::conv_spec::{ConvSpec, ConvTransposeSpec};
+use super::conv_spec::ConvSpec;
 #[cfg(feature = "onednn")]
 use super::direct;
 use super::elementwise::rectified;
@@ -27,6 +27,9 @@ use crate::error::Result;
 use crate::profile;
 use candle_core::{DType, Tensor};
 use std::borrow::Cow;
+
+/// What errors call the gradient of a convolution's input.
+const BACKWARD_DATA: &str = "conv2d_backward_data";
 
 /// The shapes and the spec of one convolution, checked.
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
@@ -222,7 +225,7 @@ impl Backend {
         spec: &ConvSpec,
         relu: bool,
     ) -> Result<Tensor> {
-        let op = "conv2d_backward_data";
+        let op = BACKWARD_DATA;
         let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
         expect(op, "dy", &y_shape[..], dy.dims())?;
         if let Some(bias) = weights.channels() {
@@ -254,37 +257,17 @@ impl Backend {
             super::cuda::transposed(dy, weights, spec, (x_shape, y_shape), relu)
         );
         #[cfg(feature = "onednn")]
-        if algorithm == ConvAlgorithm::Winograd {
-            let (shapes, whole) = ((x_shape, y_shape), (relu, &x_shape[3..]));
-            let mut dx = transposed_by_winograd(dy, weights, spec, shapes, whole)?;
-            return Ok(dx.pop().expect("one field"));
-        }
-        #[cfg(feature = "onednn")]
-        if self == Self::OneDnn && algorithm == ConvAlgorithm::Direct {
-            let shapes = (x_shape, y_shape);
-            return by_dtype!(dy.dtype(), V => {
-                let finish = Finish {
-                    bias: weights.bias(),
-                    residual: None,
-                    relu,
-                };
-                let panels = weights.panels(op)?;
-                let dx: Vec<V> = direct::backward_data(spec, shapes, &Host::of(op, dy)?, panels, finish);
-                tensor(dx, &x_shape, dy.dtype())
-            });
-        }
-        #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
-            return by_dtype!(algorithm.dtype(dy.dtype()), V => {
-                let geometry = ConvGeometry { x_shape, y_shape, spec };
-                let values = weights.values(op)?;
-                let kernels = weights.for_onednn(&values);
-                let mut dx = onednn::backward_data(&geometry, &Typed::<V>::of(op, dy)?, kernels)?;
-                if let Some(bias) = bias(weights, x_shape[3], relu) {
-                    super::fast::norm::shift_in_place(&mut dx, &bias, relu);
+            let shapes = (x_shape, y_shape);
+            return match algorithm {
+                ConvAlgorithm::Winograd => {
+                    let whole = (relu, &x_shape[3..]);
+                    let mut dx = transposed_by_winograd(dy, weights, spec, shapes, whole)?;
+                    Ok(dx.pop().expect("one field"))
                 }
-                tensor(dx, &x_shape, dy.dtype())
-            });
+                ConvAlgorithm::Direct => transposed_directly(dy, weights, spec, shapes, relu),
+                ConvAlgorithm::Library => transposed_by_onednn(dy, weights, spec, shapes, relu),
+            };
         }
         let w = weights.plain(op)?;
         let dx = reference::conv::backward_data(&Host::of(op, dy)?, y_shape, &w, x_shape, spec);
@@ -377,82 +360,6 @@ impl Backend {
         }
     }
 
-    /// The transposed convolution of x with weights, plus bias.
-    ///
-    /// # Shapes
-    /// x `(b, p, q, o)`, weights `(o, c, kh, kw)`, bias `c` → `(b, h, w, c)` with [`ConvTransposeSpec::output_size`].
-    /// # Errors
-    /// [`crate::ModelError::Shape`] naming what differs.
-    pub fn conv_transpose2d(
-        self,
-        x: &Tensor,
-        weights: &Tensor,
-        bias: Option<&Tensor>,
-        spec: &ConvTransposeSpec,
-    ) -> Result<Tensor> {
-        let mut all = Weights::transposed(weights);
-        if let Some(bias) = bias {
-            all = all.biased(self.channels_of("conv_transpose2d", bias)?);
-        }
-        self.conv_transpose2d_with(x, &all, spec, false)
-    }
-
-    /// What [`Self::conv_transpose2d`] gives, with weights that keep what was made of them, then ReLU if asked.
-    ///
-    /// # Errors
-    /// [`crate::ModelError::Shape`] naming what differs.
-    pub fn conv_transpose2d_with(
-        self,
-        x: &Tensor,
-        weights: &Weights,
-        spec: &ConvTransposeSpec,
-        relu: bool,
-    ) -> Result<Tensor> {
-        let [b, p, q, _] = bhwc("conv_transpose2d", "x", x)?;
-        let (h, w) = spec.output_size((p, q));
-        let channels = weights.dims().get(1).copied().unwrap_or(0) * spec.conv.groups;
-        self.transposed(x, weights, [b, h, w, channels], &spec.conv, relu)
-    }
-
-    /// The gradient of [`Self::conv_transpose2d`] with respect to x.
-    ///
-    /// # Errors
-    /// [`crate::ModelError::Shape`] naming what differs.
-    pub fn conv_transpose2d_backward_data(
-        self,
-        dy: &Tensor,
-        weights: &Tensor,
-        spec: &ConvTransposeSpec,
-    ) -> Result<Tensor> {
-        self.conv2d(dy, weights, None, &spec.conv, Fuse::None)
-    }
-
-    /// Adds the gradients of [`Self::conv_transpose2d`] with respect to the weights and the bias.
-    ///
-    /// # Errors
-    /// [`crate::ModelError::Shape`] naming what differs.
-    pub fn conv_transpose2d_backward_weights<'d>(
-        self,
-        x: &Tensor,
-        dy: &Tensor,
-        spec: &ConvTransposeSpec,
-        dw: impl Into<Landing<'d>>,
-        dbias: Option<Landing<'_>>,
-    ) -> Result<()> {
-        // The convolution that this transposes maps dy to x.
-        self.conv2d_backward_weights(dy, x, &spec.conv, dw, None)?;
-        if let Some(dbias) = dbias {
-            expect(
-                "conv_transpose2d_backward_weights",
-                "dbias",
-                dy.dims()[3],
-                dbias.len(),
-            )?;
-            self.add_channel_sums("conv_transpose2d_backward_weights", dy, dbias)?;
-        }
-        Ok(())
-    }
-
     /// A parameter's values, one for each channel.
     pub(super) fn channels_of(
         self,
@@ -486,4 +393,48 @@ impl Backend {
             .for_each(|(sum, mean)| *sum += (mean * count) as f32);
         Ok(())
     }
+}
+
+/// What [`Backend::transposed`] gives, by matrix products over lines of pixels.
+#[cfg(feature = "onednn")]
+fn transposed_directly(
+    dy: &Tensor,
+    weights: &Weights,
+    spec: &ConvSpec,
+    shapes: ([usize; 4], [usize; 4]),
+    relu: bool,
+) -> Result<Tensor> {
+    by_dtype!(dy.dtype(), V => {
+        let finish = Finish {
+            bias: weights.bias(),
+            residual: None,
+            relu,
+        };
+        let panels = weights.panels(BACKWARD_DATA)?;
+        let grad = Host::of(BACKWARD_DATA, dy)?;
+        let dx: Vec<V> = direct::backward_data(spec, shapes, &grad, panels, finish);
+        tensor(dx, &shapes.0, dy.dtype())
+    })
+}
+
+/// What [`Backend::transposed`] gives, by oneDNN.
+#[cfg(feature = "onednn")]
+fn transposed_by_onednn(
+    dy: &Tensor,
+    weights: &Weights,
+    spec: &ConvSpec,
+    (x_shape, y_shape): ([usize; 4], [usize; 4]),
+    relu: bool,
+) -> Result<Tensor> {
+    by_dtype!(ConvAlgorithm::Library.dtype(dy.dtype()), V => {
+        let geometry = ConvGeometry { x_shape, y_shape, spec };
+        let values = weights.values(BACKWARD_DATA)?;
+        let kernels = weights.for_onednn(&values);
+        let grad = Typed::<V>::of(BACKWARD_DATA, dy)?;
+        let mut dx = onednn::backward_data(&geometry, &grad, kernels)?;
+        if let Some(bias) = bias(weights, x_shape[3], relu) {
+            super::fast::norm::shift_in_place(&mut dx, &bias, relu);
+        }
+        tensor(dx, &x_shape, dy.dtype())
+    })
 }

@@ -17,6 +17,7 @@ pub mod conv;
 pub mod conv3d;
 mod conv_joined;
 pub mod conv_spec;
+mod conv_transpose;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod depthwise;

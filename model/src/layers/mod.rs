@@ -1,6 +1,6 @@
 //! Layers: what parameters they own, their forward pass, their backward pass, their costs.
 //!
-//! Letters: b batch, h latitude, w longitude, c channel.
+//! Letters: b batch, h latitude, w longitude, c channel; p, q and o are those of an output.
 
 pub(crate) mod affine;
 pub(crate) mod aspp;
@@ -25,9 +25,16 @@ use candle_core::Tensor;
 /// A function of one tensor with parameters.
 pub(crate) trait Layer {
     /// The output; in training the layer leaves on the tape what its backward pass needs.
+    ///
+    /// # Shapes
+    /// x `(b, h, w, c)` → `(b, p, q, o)`, p and q smaller, larger or the same; of clips, frames are b, and a layer over
+    /// time may leave fewer of them.
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor>;
 
     /// The gradient of the input; the parameters' gradients are added to `gradients`.
+    ///
+    /// # Shapes
+    /// dy `(b, p, q, o)` as [`Self::forward`] gave y → `(b, h, w, c)` as it took x
     fn backward(
         &self,
         parameters: &Parameters,
@@ -43,6 +50,9 @@ pub(crate) trait Layer {
 /// A layer that reads several tensors whose channels lie side by side, as if they were one.
 pub(crate) trait Joining {
     /// The output; in training the tape keeps the parts, not a copy of all of them.
+    ///
+    /// # Shapes
+    /// parts `(b, h, w, cᵢ)` → `(b, p, q, o)`
     fn forward_joined(
         &self,
         parameters: &Parameters,
@@ -51,6 +61,9 @@ pub(crate) trait Joining {
     ) -> Result<Tensor>;
 
     /// The gradients of parts with so many channels each; the parameters' gradients are added to `gradients`.
+    ///
+    /// # Shapes
+    /// dy `(b, p, q, o)` → `(b, h, w, cᵢ)` for each of `channels`
     fn backward_joined(
         &self,
         parameters: &Parameters,
@@ -67,6 +80,9 @@ pub(crate) trait Joining {
 /// A [`Joining`] layer whose caller knows how many parts there are.
 pub(crate) trait JoiningParts: Joining {
     /// As [`Joining::backward_joined`]: one gradient for each of `channels`.
+    ///
+    /// # Shapes
+    /// dy `(b, p, q, o)` → `(b, h, w, cᵢ)` for each of `channels`
     fn backward_parts<const N: usize>(
         &self,
         parameters: &Parameters,
@@ -83,6 +99,9 @@ pub(crate) trait JoiningParts: Joining {
 impl<J: Joining + ?Sized> JoiningParts for J {}
 
 /// Tensors of so many channels each, which lie side by side in `x` in this order.
+///
+/// # Shapes
+/// x `(b, h, w, Σ cᵢ)` → `(b, h, w, cᵢ)` for each of `channels`
 pub(crate) fn split<const N: usize>(
     pass: &Pass,
     x: &Tensor,

@@ -17,6 +17,9 @@ use std::fmt::Debug;
 /// The layers of a network: a field to logits of its size, and back.
 pub(super) trait Architecture: Debug + Send + Sync {
     /// The logits at the resolution of `x`.
+    ///
+    /// # Shapes
+    /// x `(b, h, w, c)`, c with the channels of latitude → `(b, h, w, k)`
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor>;
 
     /// Adds the gradient of every parameter to `gradients`.

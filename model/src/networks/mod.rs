@@ -127,6 +127,9 @@ impl Network {
 
     /// The logits, f32.
     ///
+    /// # Shapes
+    /// x `(b, h, w, channels_in)` → `(b, h, w, classes)`; of a detector that gives masks too, `mask_classes`. Clips
+    /// belong to detectors: [`Self::detect`].
     /// # Errors
     /// [`crate::ModelError::Shape`] if x does not fit.
     pub fn forward(&self, x: &Tensor, pass: &mut Pass) -> Result<Tensor> {
@@ -148,6 +151,8 @@ impl Network {
 
     /// Adds the gradient of every parameter to `gradients`, freeing the tape as it goes.
     ///
+    /// # Shapes
+    /// dlogits as [`Self::forward`] gave the logits.
     /// # Errors
     /// [`crate::ModelError::Shape`] if the gradient is not of the forward pass's logits.
     pub fn backward(
@@ -203,6 +208,8 @@ impl Network {
 
     /// The logits of an inference pass: running statistics folded into the kernels, no tape.
     ///
+    /// # Shapes
+    /// As [`Self::forward`].
     /// # Errors
     /// [`crate::ModelError::Shape`] if x does not fit.
     pub fn infer(&self, x: &Tensor, storage: impl Into<Storage>) -> Result<Tensor> {
@@ -212,6 +219,8 @@ impl Network {
     /// The same logits with the full-resolution part computed in so many strips of latitude (or as many as there are
     /// groups of four rows): less memory, and a little more time where strips meet. One strip is [`Self::infer`].
     ///
+    /// # Shapes
+    /// As [`Self::forward`].
     /// # Errors
     /// [`crate::ModelError::Strips`] if the network cannot; [`crate::ModelError::Shape`] if x does not fit.
     pub fn infer_in_strips(
@@ -241,6 +250,8 @@ impl Network {
 
     /// The most probable class of every pixel, and the probabilities of all classes if asked for.
     ///
+    /// # Shapes
+    /// x as [`Self::forward`] takes it.
     /// # Errors
     /// [`crate::ModelError::Shape`] if x does not fit.
     pub fn predict(

@@ -23,9 +23,15 @@ pub(crate) const HALO: usize = 4 * TILE;
 /// A network whose last part can run on some rows.
 pub(super) trait InStrips {
     /// The whole of what comes before the last part.
+    ///
+    /// # Shapes
+    /// x `(b, h, w, c)` → `(b, p, q, o)`, p and q a fraction of h and w
     fn before(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor>;
 
     /// Some rows of the logits, from what [`Self::before`] gave and from the input, of one sample.
+    ///
+    /// # Shapes
+    /// inputs `(1, p, q, o)` and `(1, h, w, c)` → `(1, rows, w, k)`
     fn last(
         &self,
         parameters: &Parameters,
@@ -36,6 +42,9 @@ pub(super) trait InStrips {
 }
 
 /// The logits, f32, one sample and one strip after the other.
+///
+/// # Shapes
+/// x `(b, h, w, c)` → `(b, h, w, k)`
 pub(super) fn logits(
     network: &dyn InStrips,
     parameters: &Parameters,

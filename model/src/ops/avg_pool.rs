@@ -30,6 +30,8 @@ impl Backend {
 
     /// The gradient of [`Self::avg_pool`] with respect to its input.
     ///
+    /// # Shapes
+    /// dy `(b, p, q, c)` as [`Self::avg_pool`] gives it → `x_shape`, `(b, h, w, c)`
     /// # Errors
     /// [`crate::ModelError::Shape`] if dy does not have the shape of the pooled output.
     pub fn avg_pool_backward(

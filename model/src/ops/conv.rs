@@ -111,6 +111,8 @@ impl Backend {
 
     /// What [`Self::conv2d`] gives, with weights that keep what was made of them.
     ///
+    /// # Shapes
+    /// As [`Self::conv2d`]; the weights hold the bias.
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     pub fn conv2d_with(
@@ -204,6 +206,8 @@ impl Backend {
 
     /// The gradient of [`Self::conv2d`] with respect to x.
     ///
+    /// # Shapes
+    /// dy `(b, p, q, o)`, weights `(o, c / groups, kh, kw)` → `x_shape`, `(b, h, w, c)`
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     pub fn conv2d_backward_data(
@@ -282,6 +286,8 @@ impl Backend {
     /// where a GPU's library gives them in the type of its operands. None where that is not known yet, because nothing
     /// of these shapes was computed.
     ///
+    /// # Shapes
+    /// x `(b, h, w, c)`, y `(b, p, q, o)`
     /// # Errors
     /// [`crate::ModelError::Gpu`] if there is no GPU.
     pub fn kernel_gradient_type(
@@ -298,6 +304,8 @@ impl Backend {
 
     /// Adds the gradients of [`Self::conv2d`] with respect to the weights and the bias.
     ///
+    /// # Shapes
+    /// x `(b, h, w, c)`, dy `(b, p, q, o)`; dw has the values of `(o, c / groups, kh, kw)`, dbias `o`.
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     pub fn conv2d_backward_weights<'d>(

@@ -202,6 +202,8 @@ impl Backend {
 
     /// The gradient of [`Self::conv3d`] with respect to x.
     ///
+    /// # Shapes
+    /// dy `(b, u, p, q, o)`, weights `(kt, o, c / groups, kh, kw)` → `x_shape`, `(b, t, h, w, c)`
     /// # Errors
     /// [`ModelError::Shape`] naming what differs.
     pub fn conv3d_backward_data(
@@ -256,6 +258,8 @@ impl Backend {
 
     /// Adds the gradients of [`Self::conv3d`] with respect to the weights and the bias.
     ///
+    /// # Shapes
+    /// x `(b, t, h, w, c)`, dy `(b, u, p, q, o)`; dw has the values of `(kt, o, c / groups, kh, kw)`, dbias `o`.
     /// # Errors
     /// [`ModelError::Shape`] naming what differs.
     pub fn conv3d_backward_weights<'d>(

@@ -26,6 +26,8 @@ type Shapes = ([usize; 4], [usize; 4]);
 impl Backend {
     /// The convolution of the channels of several tensors: that of [`Self::concat`], to the bit.
     ///
+    /// # Shapes
+    /// parts `(b, h, w, cᵢ)`, weights `(o, Σ cᵢ / groups, kh, kw)`, bias `o` → `(b, p, q, o)`
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     pub fn conv2d_joined(
@@ -74,6 +76,8 @@ impl Backend {
 
     /// The gradients of [`Self::conv2d_joined`] with respect to tensors of so many channels each.
     ///
+    /// # Shapes
+    /// dy `(b, p, q, o)`, weights `(o, Σ cᵢ / groups, kh, kw)` → `(b, h, w, cᵢ)` for each of `channels`
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     pub fn conv2d_joined_backward_data(
@@ -119,6 +123,8 @@ impl Backend {
 
     /// Adds the gradients of [`Self::conv2d_joined`] with respect to the weights and the bias.
     ///
+    /// # Shapes
+    /// parts `(b, h, w, cᵢ)`, dy `(b, p, q, o)`; dw has the values of `(o, Σ cᵢ / groups, kh, kw)`, dbias `o`.
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     pub fn conv2d_joined_backward_weights<'d>(

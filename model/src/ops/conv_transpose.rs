@@ -29,6 +29,8 @@ impl Backend {
 
     /// What [`Self::conv_transpose2d`] gives, with weights that keep what was made of them, then ReLU if asked.
     ///
+    /// # Shapes
+    /// As [`Self::conv_transpose2d`]; the weights hold the bias.
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     pub fn conv_transpose2d_with(
@@ -46,6 +48,8 @@ impl Backend {
 
     /// The gradient of [`Self::conv_transpose2d`] with respect to x.
     ///
+    /// # Shapes
+    /// dy `(b, h, w, c)`, weights `(o, c, kh, kw)` → `(b, p, q, o)`
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     pub fn conv_transpose2d_backward_data(
@@ -59,6 +63,8 @@ impl Backend {
 
     /// Adds the gradients of [`Self::conv_transpose2d`] with respect to the weights and the bias.
     ///
+    /// # Shapes
+    /// x `(b, p, q, o)`, dy `(b, h, w, c)`; dw has the values of `(o, c, kh, kw)`, dbias `c`.
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     pub fn conv_transpose2d_backward_weights<'d>(

@@ -32,6 +32,8 @@ fn span(what: &str, x: [usize; 4], spec: &ConvSpec) -> profile::Span {
 impl Backend {
     /// The convolution of every channel of x with its own kernel.
     ///
+    /// # Shapes
+    /// x `(b, h, w, c)`, weights `(c, 1, kh, kw)` → `(b, p, q, c)` with [`ConvSpec::output_size`]
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     pub fn depthwise_conv2d(self, x: &Tensor, weights: &Tensor, spec: &ConvSpec) -> Result<Tensor> {
@@ -60,6 +62,8 @@ impl Backend {
 
     /// The gradient of [`Self::depthwise_conv2d`] with respect to x.
     ///
+    /// # Shapes
+    /// dy `(b, p, q, c)`, weights `(c, 1, kh, kw)` → `x_shape`, `(b, h, w, c)`
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     pub fn depthwise_conv2d_backward_data(
@@ -93,6 +97,8 @@ impl Backend {
 
     /// Adds the gradient of [`Self::depthwise_conv2d`] with respect to the weights.
     ///
+    /// # Shapes
+    /// x `(b, h, w, c)`, dy `(b, p, q, c)`; dw has the values of `(c, 1, kh, kw)`.
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     pub fn depthwise_conv2d_backward_weights<'d>(

@@ -65,6 +65,8 @@ fn mix(key: u64, index: u64) -> u64 {
 impl Backend {
     /// max(x, 0).
     ///
+    /// # Shapes
+    /// x of any shape → as x
     /// # Errors
     /// [`crate::ModelError::DType`] for integers.
     pub fn relu(self, x: &Tensor) -> Result<Tensor> {
@@ -78,6 +80,8 @@ impl Backend {
 
     /// dy where y > 0, else 0: the gradient of [`Self::relu`], 0 at exactly 0.
     ///
+    /// # Shapes
+    /// y of any shape, dy as y → as y
     /// # Errors
     /// [`crate::ModelError::Shape`] if shapes differ.
     pub fn relu_backward(self, dy: &Tensor, y: &Tensor) -> Result<Tensor> {
@@ -94,6 +98,8 @@ impl Backend {
 
     /// One bit for every value: whether it is above 0.
     ///
+    /// # Shapes
+    /// y of any shape → as many bits as it has values
     /// # Errors
     /// [`crate::ModelError::DType`] for integers.
     pub fn positive(self, y: &Tensor) -> Result<Marks> {
@@ -115,6 +121,8 @@ impl Backend {
 
     /// dy where its bit is set, else 0.
     ///
+    /// # Shapes
+    /// dy of any shape, as many bits as it has values → as dy
     /// # Errors
     /// [`crate::ModelError::Shape`] if there are more or fewer bits than values.
     pub fn masked(self, dy: &Tensor, bits: &Marks) -> Result<Tensor> {
@@ -140,6 +148,8 @@ impl Backend {
 
     /// a + b.
     ///
+    /// # Shapes
+    /// a of any shape, b as a → as a
     /// # Errors
     /// [`crate::ModelError::Shape`] if shapes differ.
     pub fn add(self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
@@ -155,6 +165,8 @@ impl Backend {
 
     /// x stored as another type; x itself if it is stored so.
     ///
+    /// # Shapes
+    /// x of any shape → as x
     /// # Errors
     /// [`crate::ModelError::DType`] for integers.
     pub fn convert(self, x: &Tensor, dtype: DType) -> Result<Tensor> {
@@ -170,6 +182,8 @@ impl Backend {
 
     /// x · factor.
     ///
+    /// # Shapes
+    /// x of any shape → as x
     /// # Errors
     /// [`crate::ModelError::DType`] for integers.
     pub fn scale(self, x: &Tensor, factor: f32) -> Result<Tensor> {
@@ -185,6 +199,8 @@ impl Backend {
     ///
     /// Which values is a pure function of `key` and position: the backward pass is the same call on the gradient.
     ///
+    /// # Shapes
+    /// x of any shape → as x
     /// # Errors
     /// [`crate::ModelError::Config`] unless 0 ≤ rate < 1.
     pub fn dropout(self, x: &Tensor, rate: f32, key: u64) -> Result<Tensor> {
@@ -284,6 +300,8 @@ impl Backend {
 
     /// A field of zeros.
     ///
+    /// # Shapes
+    /// → `shape`, `(b, h, w, c)`
     /// # Errors
     /// [`crate::ModelError::Candle`] if there is no memory for it.
     pub fn zeros(self, shape: [usize; 4], dtype: DType) -> Result<Tensor> {
@@ -293,6 +311,8 @@ impl Backend {
 
     /// The first h rows and w columns of a field.
     ///
+    /// # Shapes
+    /// `(b, h₀, w₀, c)` → `(b, h, w, c)`
     /// # Errors
     /// [`crate::ModelError::Shape`] if it has fewer.
     pub fn cut(self, x: &Tensor, (h, w): (usize, usize)) -> Result<Tensor> {
@@ -311,6 +331,8 @@ impl Backend {
 
     /// A field with rows and columns of zeros below and to the right, up to these extents.
     ///
+    /// # Shapes
+    /// `(b, h₀, w₀, c)` → `(b, h, w, c)`
     /// # Errors
     /// [`crate::ModelError::Shape`] if it has more.
     pub fn fill_up(self, x: &Tensor, (h, w): (usize, usize)) -> Result<Tensor> {
@@ -335,6 +357,8 @@ impl Backend {
 
     /// The inverse of [`Self::concat`]: tensors of the given channel counts.
     ///
+    /// # Shapes
+    /// `(b, h, w, Σ cᵢ)` → `(b, h, w, cᵢ)` for each of `counts`
     /// # Errors
     /// [`crate::ModelError::Shape`] if the counts do not add up to x's channels.
     pub fn split(self, x: &Tensor, counts: &[usize]) -> Result<Vec<Tensor>> {

@@ -33,6 +33,8 @@ impl Backend {
 
     /// The gradients of [`Self::gate`] with respect to x and z.
     ///
+    /// # Shapes
+    /// dy and x `(b, h, w, c)`, z `(b, 1, 1, c)` → as x, as z
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     pub fn gate_backward(self, dy: &Tensor, x: &Tensor, z: &Tensor) -> Result<(Tensor, Tensor)> {

@@ -23,6 +23,8 @@ fn factor(value: f32, slope: f32) -> f32 {
 impl Backend {
     /// x where it is above 0, else x · slope.
     ///
+    /// # Shapes
+    /// x of any shape → as x
     /// # Errors
     /// [`crate::ModelError::DType`] for integers.
     pub fn leaky_relu(self, x: &Tensor, slope: f32) -> Result<Tensor> {
@@ -38,6 +40,8 @@ impl Backend {
     /// dy where y is above 0, else dy · slope: the gradient of [`Self::leaky_relu`] from its output, for slopes
     /// above 0.
     ///
+    /// # Shapes
+    /// y of any shape, dy as y → as y
     /// # Errors
     /// [`crate::ModelError::Shape`] if shapes differ.
     pub fn leaky_relu_backward(self, dy: &Tensor, y: &Tensor, slope: f32) -> Result<Tensor> {

@@ -305,6 +305,8 @@ impl Backend {
 
     /// The probability of every class, f32.
     ///
+    /// # Shapes
+    /// `(b, h, w, k)` → as logits
     /// # Errors
     /// [`ModelError::Shape`] if logits are not BHWK.
     pub fn softmax(self, logits: &Tensor) -> Result<Tensor> {
@@ -321,6 +323,8 @@ impl Backend {
 
     /// The class of the largest logit per pixel, the first of equals.
     ///
+    /// # Shapes
+    /// `(b, h, w, k)` → `b·h·w` classes
     /// # Errors
     /// [`ModelError::Shape`] if logits are not BHWK.
     pub fn argmax(self, logits: &Tensor) -> Result<Vec<u8>> {

@@ -110,6 +110,8 @@ pub struct After {
 impl Backend {
     /// Mean and biased variance per channel, over the samples of all `ranks` that normalise together.
     ///
+    /// # Shapes
+    /// x `(b, h, w, c)` → `c` of each
     /// # Errors
     /// [`crate::ModelError::Shape`] if x is not BHWC; [`crate::ModelError::BatchNormRanks`].
     pub fn batch_norm_statistics(
@@ -188,6 +190,8 @@ impl Backend {
 
     /// x normalised by its own statistics, scaled, shifted, + residual, ReLU; and what the backward pass needs.
     ///
+    /// # Shapes
+    /// x and residual `(b, h, w, c)`, gamma and beta `c` → as x
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     #[allow(clippy::too_many_arguments)] // operands of one fused operation
@@ -233,6 +237,8 @@ impl Backend {
     ///
     /// For few pixels: on the CPU the sums are plain loops.
     ///
+    /// # Shapes
+    /// dy and x `(b, h, w, c)`; dscale and dshift have `c` values.
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     pub fn affine_backward<'d, 'e>(

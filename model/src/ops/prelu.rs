@@ -42,6 +42,8 @@ impl Backend {
 
     /// The gradient of [`Self::prelu`] with respect to x; the slope's is added to `dslope`.
     ///
+    /// # Shapes
+    /// dy and x `(b, h, w, c)`, slope `c` → as x; dslope has `c` values.
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     pub fn prelu_backward<'c, 'd>(

@@ -92,6 +92,8 @@ impl Backend {
 
     /// The gradient of [`Self::max_pool`] with respect to its input.
     ///
+    /// # Shapes
+    /// dy `(b, p, q, c)`, winners as [`Self::max_pool`] gives them → `x_shape`, `(b, h, w, c)`
     /// # Errors
     /// [`crate::ModelError::Shape`] if dy does not have the shape of the pooled output.
     pub fn max_pool_backward(
@@ -151,6 +153,8 @@ impl Backend {
 
     /// The gradient of [`Self::global_average_pool`]: every pixel gets its share of its sample's gradient.
     ///
+    /// # Shapes
+    /// dy `(b, 1, 1, c)` → `x_shape`, `(b, h, w, c)`
     /// # Errors
     /// [`crate::ModelError::Shape`] if dy is not `(b, 1, 1, c)` of `x_shape`.
     pub fn global_average_pool_backward(self, dy: &Tensor, x_shape: [usize; 4]) -> Result<Tensor> {
@@ -217,6 +221,8 @@ impl Backend {
 
     /// The gradient of [`Self::resize_bilinear`] with respect to its input.
     ///
+    /// # Shapes
+    /// dy `(b, h, w, c)` → `x_shape`, `(b, h₀, w₀, c)`
     /// # Errors
     /// [`crate::ModelError::Shape`] if dy is not BHWC with the batch and channels of `x_shape`.
     pub fn resize_bilinear_backward(

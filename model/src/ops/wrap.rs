@@ -40,6 +40,8 @@ impl Backend {
 
     /// The gradient of [`Self::wrap`] with respect to its input.
     ///
+    /// # Shapes
+    /// dy `(b, h + 2 margin, w + 2 margin, c)` → `x_shape`, `(b, h, w, c)`
     /// # Errors
     /// [`crate::ModelError::Shape`] if dy does not have the shape of the continued field.
     pub fn wrap_backward(self, dy: &Tensor, x_shape: [usize; 4], margin: usize) -> Result<Tensor> {

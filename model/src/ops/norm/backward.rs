@@ -23,6 +23,8 @@ impl Backend {
     ///
     /// The output y is needed only where a residual went into it; else its sign is computed again.
     ///
+    /// # Shapes
+    /// dy, x and y `(b, h, w, c)`, gamma and beta `c` → as x, each; dgamma and dbeta have `c` values.
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     #[allow(clippy::too_many_arguments)] // the equation has as many terms

@@ -167,30 +167,7 @@ impl Backend {
         );
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
-            let shapes = (x_shape, y_shape);
-            return by_dtype!(algorithm.dtype(x.dtype()), V => {
-                let residual = (fuse.residual()).map(|residual| Typed::<V>::of(op, residual));
-                let residual = residual.transpose()?;
-                let finish = Finish {
-                    bias: weights.bias(),
-                    residual: residual.as_deref(),
-                    relu: fuse.relu(),
-                };
-                let y = match algorithm {
-                    ConvAlgorithm::Winograd => unreachable!("given above"),
-                    ConvAlgorithm::Direct => {
-                        let panels = weights.panels(op)?;
-                        direct::forward(spec, shapes, &Host::of(op, x)?, panels, finish)
-                    }
-                    ConvAlgorithm::Library => {
-                        let geometry = ConvGeometry { x_shape, y_shape, spec };
-                        let values = weights.values(op)?;
-                        let kernels = weights.for_onednn(&values);
-                        onednn::forward(&geometry, &Typed::<V>::of(op, x)?, kernels, finish)?
-                    }
-                };
-                tensor(y, &y_shape, x.dtype())
-            });
+            return by_direct_or_onednn(x, weights, spec, (x_shape, y_shape), fuse, algorithm);
         }
         let (x_values, w) = (Host::of(op, x)?, weights.plain(op)?);
         let mut y = reference::conv::forward(&x_values, x_shape, &w, weights.bias(), y_shape, spec);
@@ -401,6 +378,42 @@ impl Backend {
             .for_each(|(sum, mean)| *sum += (mean * count) as f32);
         Ok(())
     }
+}
+
+/// What [`Backend::conv2d_of_rows`] gives where it is not Winograd's loops that do.
+#[cfg(feature = "onednn")]
+fn by_direct_or_onednn(
+    x: &Tensor,
+    weights: &Weights,
+    spec: &ConvSpec,
+    (x_shape, y_shape): ([usize; 4], [usize; 4]),
+    fuse: Fuse<'_>,
+    algorithm: ConvAlgorithm,
+) -> Result<Tensor> {
+    let op = "conv2d";
+    by_dtype!(algorithm.dtype(x.dtype()), V => {
+        let residual = (fuse.residual()).map(|residual| Typed::<V>::of(op, residual));
+        let residual = residual.transpose()?;
+        let finish = Finish {
+            bias: weights.bias(),
+            residual: residual.as_deref(),
+            relu: fuse.relu(),
+        };
+        let y = match algorithm {
+            ConvAlgorithm::Winograd => unreachable!("`by_winograd` comes first"),
+            ConvAlgorithm::Direct => {
+                let (shapes, panels) = ((x_shape, y_shape), weights.panels(op)?);
+                direct::forward(spec, shapes, &Host::of(op, x)?, panels, finish)
+            }
+            ConvAlgorithm::Library => {
+                let geometry = ConvGeometry { x_shape, y_shape, spec };
+                let values = weights.values(op)?;
+                let kernels = weights.for_onednn(&values);
+                onednn::forward(&geometry, &Typed::<V>::of(op, x)?, kernels, finish)?
+            }
+        };
+        tensor(y, &y_shape, x.dtype())
+    })
 }
 
 /// What [`Backend::transposed`] gives, by matrix products over lines of pixels.

@@ -95,6 +95,36 @@ pub(in crate::networks) struct CentreDetector {
     layout: Layout,
 }
 
+/// The published pyramid of atrous convolutions.
+fn pyramid(
+    parameters: &mut Parameters,
+    config: &NetworkConfig,
+    ends: (usize, usize),
+    style: Style,
+) -> Result<Aspp> {
+    let pooling = match style.batch_norm {
+        true => Pooling::Bias,
+        false => Pooling::Half,
+    };
+    let rates = &config.atrous_rates;
+    Aspp::new(parameters, "aspp", ends, rates, pooling, style)
+}
+
+/// The decoder of DeepLabV3+ for masks.
+fn masks(
+    parameters: &mut Parameters,
+    config: &NetworkConfig,
+    low_level: usize,
+    style: Style,
+) -> Result<Decoder> {
+    let config = NetworkConfig {
+        name: NetworkName::DeepLabV3Plus,
+        classes: config.mask_classes,
+        ..config.clone()
+    };
+    Decoder::new(parameters, &config, low_level, style)
+}
+
 impl CentreDetector {
     pub(in crate::networks) fn new(
         parameters: &mut Parameters,
@@ -106,19 +136,8 @@ impl CentreDetector {
         };
         let encoder = ResNet::new(parameters, config, style)?;
         let channels = config.decoder_channels(256);
-        let pooling = match style.batch_norm {
-            true => Pooling::Bias,
-            false => Pooling::Half,
-        };
         let ends = (encoder.channels_out, channels);
-        let pyramid = Aspp::new(
-            parameters,
-            "aspp",
-            ends,
-            &config.atrous_rates,
-            pooling,
-            style,
-        )?;
+        let pyramid = pyramid(parameters, config, ends, style)?;
         let low_channels = config.decoder_channels(48);
         let ends = (encoder.low_level_channels, low_channels);
         let low = Unit::new(
@@ -139,15 +158,9 @@ impl CentreDetector {
         let ends = (channels, config.classes);
         let scores = Head::new(parameters, "heads.scores", ends, style)?;
         let sides = Head::new(parameters, "heads.sides", (channels, SIDES), style)?;
-        let masks = (config.mask_classes > 0).then(|| {
-            let config = NetworkConfig {
-                name: NetworkName::DeepLabV3Plus,
-                classes: config.mask_classes,
-                ..config.clone()
-            };
-            Decoder::new(parameters, &config, encoder.low_level_channels, style)
-        });
-        let masks = masks.transpose()?;
+        let masks = (config.mask_classes > 0)
+            .then(|| masks(parameters, config, encoder.low_level_channels, style))
+            .transpose()?;
         parameters.update(|parameter, values| {
             if parameter.name == "heads.scores.values.bias" {
                 values.fill(RARE);

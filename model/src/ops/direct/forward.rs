@@ -1,6 +1,6 @@
 //! The convolution, or the gradient of its input: lines of pixels times panels of kernels.
 
-use super::axis::Axis;
+use super::axis::{Axis, Class};
 use super::panels::Panels;
 use crate::ops::finish::Finish;
 use crate::ops::value::Value;
@@ -130,29 +130,15 @@ impl<V: Value> WithSimd for RunUnit<'_, V> {
                     if pixels.is_empty() {
                         break;
                     }
-                    lines.clear();
-                    padding.clear();
                     let padded = pixels.len().next_multiple_of(panels.block.rows);
-                    for &(_, down, right) in &taps {
-                        let first = lines.len();
-                        for pixel in &pixels {
-                            let row = geometry.rows.source(row_class, pixel.at.0, down);
-                            let column = geometry.columns.source(column_class, pixel.at.1, right);
-                            lines.push(match (row, column) {
-                                (Some(row), Some(column)) => {
-                                    let (height, width) = geometry.input;
-                                    let pixel = (pixel.image * height + row) * width + column;
-                                    &self.x[pixel * panels.inputs..][..panels.inputs]
-                                }
-                                _ => &zeros,
-                            });
-                        }
-                        lines.resize(first + padded, &zeros);
-                        // Of blocks that see nothing but padding through a tap, nothing is multiplied.
-                        let is_padding = |line: &&[f32]| std::ptr::eq(*line, &zeros[..]);
-                        let blocks = lines[first..].chunks_exact(panels.block.rows);
-                        padding.extend(blocks.map(|block| block.iter().all(is_padding)));
-                    }
+                    self.find_lines(
+                        (row_class, column_class),
+                        &pixels,
+                        padded,
+                        &taps,
+                        &zeros,
+                        (&mut lines, &mut padding),
+                    );
                     self.multiply(simd, &pixels, padded, &taps, (&lines, &padding));
                 }
             }
@@ -160,7 +146,46 @@ impl<V: Value> WithSimd for RunUnit<'_, V> {
     }
 }
 
-impl<V: Value> RunUnit<'_, V> {
+impl<'a, V: Value> RunUnit<'a, V> {
+    /// For every tap the lines that some pixels read, which are `zeros` in the padding and behind the last pixel, and
+    /// which blocks of them are padding alone.
+    #[inline(always)]
+    fn find_lines<'l>(
+        &self,
+        (row_class, column_class): (&Class, &Class),
+        pixels: &[Pixel],
+        padded: usize,
+        taps: &[(usize, isize, isize)],
+        zeros: &'l [f32],
+        (lines, padding): (&mut Vec<&'l [f32]>, &mut Vec<bool>),
+    ) where
+        'a: 'l,
+    {
+        let (geometry, x, inputs) = (self.geometry, self.x, self.panels.inputs);
+        lines.clear();
+        padding.clear();
+        for &(_, down, right) in taps {
+            let first = lines.len();
+            for pixel in pixels {
+                let row = geometry.rows.source(row_class, pixel.at.0, down);
+                let column = geometry.columns.source(column_class, pixel.at.1, right);
+                lines.push(match (row, column) {
+                    (Some(row), Some(column)) => {
+                        let (height, width) = geometry.input;
+                        let pixel = (pixel.image * height + row) * width + column;
+                        &x[pixel * inputs..][..inputs]
+                    }
+                    _ => zeros,
+                });
+            }
+            lines.resize(first + padded, zeros);
+            // Of blocks that see nothing but padding through a tap, nothing is multiplied.
+            let is_padding = |line: &&[f32]| std::ptr::eq(*line, zeros);
+            let blocks = lines[first..].chunks_exact(self.panels.block.rows);
+            padding.extend(blocks.map(|block| block.iter().all(is_padding)));
+        }
+    }
+
     /// The sums of some pixels: for every tap the lines that they read, and which blocks of them are padding alone.
     #[inline(always)]
     fn multiply<S: Simd>(

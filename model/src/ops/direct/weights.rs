@@ -46,18 +46,8 @@ pub fn add_gradient<V: Value>(
     let mut packed = vec![0.0; together * width];
     for first in (0..pixels).step_by(together) {
         let here = together.min(pixels - first);
-        let panels = packed[..here * width].par_chunks_exact_mut(here * block.columns);
-        panels.enumerate().for_each(|(panel, values)| {
-            let from = panel * block.columns;
-            let to = outputs.min(from + block.columns);
-            for (index, place) in values.chunks_exact_mut(block.columns).enumerate() {
-                let line = &dy[(first + index) * outputs..][..outputs];
-                Arch::new().dispatch(Copy {
-                    from: &line[from..to],
-                    to: place,
-                });
-            }
-        });
+        let lines = &dy[first * outputs..][..here * outputs];
+        pack(lines, outputs, block.columns, &mut packed[..here * width]);
         let work = sums.par_chunks_exact_mut(depth * width).zip(&pieces);
         work.for_each(|(sums, &(tap, from))| {
             Arch::new().dispatch(SumPiece {
@@ -75,20 +65,52 @@ pub fn add_gradient<V: Value>(
         });
     }
     let parts = inputs.div_ceil(CHANNELS);
-    dw.par_chunks_mut(inputs * taps.len() * PADDING)
+    debug_assert!(
+        (pieces.iter().enumerate())
+            .all(|(index, &piece)| piece == (index / parts, index % parts * CHANNELS))
+    );
+    add_pieces(&sums, (depth, width), (inputs, taps.len()), dw);
+}
+
+/// Packs the lines of some pixels into panels of so many columns, the last filled up with zeros.
+fn pack<V: Value>(lines: &[V], outputs: usize, columns: usize, packed: &mut [f32]) {
+    let pixels = lines.len() / outputs;
+    let panels = packed.par_chunks_exact_mut(pixels * columns);
+    panels.enumerate().for_each(|(panel, values)| {
+        let from = panel * columns;
+        let to = outputs.min(from + columns);
+        let places = values.chunks_exact_mut(columns);
+        for (line, to_line) in lines.chunks_exact(outputs).zip(places) {
+            Arch::new().dispatch(Copy {
+                from: &line[from..to],
+                to: to_line,
+            });
+        }
+    });
+}
+
+/// Adds sums to the gradient of weights `(outputs, inputs, taps)`: they lie tap by tap, in pieces of up to
+/// [`CHANNELS`] inputs, each `(depth, width)`, of which outputs are the second extent.
+fn add_pieces(
+    sums: &[f32],
+    (depth, width): (usize, usize),
+    (inputs, taps): (usize, usize),
+    dw: &mut [f32],
+) {
+    let parts = inputs.div_ceil(CHANNELS);
+    dw.par_chunks_mut(inputs * taps * PADDING)
         .enumerate()
         .for_each(|(group, dw)| {
             let first = group * PADDING;
             // Channel by channel, so that the kernels of an input stay in the cache while their taps come in.
             for input in 0..inputs {
                 let (part, channel) = (input / CHANNELS, input % CHANNELS);
-                for tap in 0..taps.len() {
-                    debug_assert_eq!(pieces[tap * parts + part], (tap, part * CHANNELS));
+                for tap in 0..taps {
                     let piece = (tap * parts + part) * depth * width;
                     let line = &sums[piece + channel * width + first..];
-                    let outputs = dw.chunks_exact_mut(inputs * taps.len());
+                    let outputs = dw.chunks_exact_mut(inputs * taps);
                     for (dw, sum) in outputs.zip(line) {
-                        dw[input * taps.len() + tap] += sum;
+                        dw[input * taps + tap] += sum;
                     }
                 }
             }

@@ -19,7 +19,8 @@ pub struct Pending {
     committed: bool,
 }
 
-/// A number that no other process has, also of other hosts and containers, where process ids are the same.
+// This and `refuse_other_than_file` are also in model/src/model_file.rs: model and data depend on no crate of ours.
+/// A number that no other process has, not even on other hosts or in containers, where process ids repeat.
 fn own_number() -> u32 {
     static OWN: LazyLock<u32> = LazyLock::new(|| RandomState::new().build_hasher().finish() as u32);
     *OWN
@@ -79,7 +80,7 @@ fn refuse_other_than_file(target: &Path) -> Result<()> {
             ErrorKind::InvalidInput,
             "a device, pipe or socket, where a file would take its place",
         ),
-        // What cannot be looked at is met again where the file is made.
+        // What cannot be looked at fails again when the file is created.
         _ => return Ok(()),
     };
     Err(DataError::io("write", target)(reason))

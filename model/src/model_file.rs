@@ -105,7 +105,7 @@ impl ModelFile {
         Self::decode(path, &std::fs::read(path).map_err(source)?)
     }
 
-    /// What [`Self::encode`] made bytes of; `path` is for errors.
+    /// The file whose bytes [`Self::encode`] gave; `path` is for errors.
     ///
     /// # Errors
     /// [`ModelError::File`] if they are damaged or something else.
@@ -117,7 +117,7 @@ impl ModelFile {
         let facts = facts.ok_or_else(|| bad("it has no Squall facts: import it first".into()))?;
         let mut facts: BTreeMap<String, String> =
             serde_json::from_str(facts).map_err(|error| bad(error.to_string()))?;
-        // Files of before there was a checksum have none.
+        // Files from before there was a checksum have none.
         let checksum = facts.remove(CHECKSUM);
         let parsed = SafeTensors::deserialize(bytes).map_err(|error| bad(error.to_string()))?;
         let mut tensors = BTreeMap::new();
@@ -204,7 +204,8 @@ fn little_endian(values: &[f32]) -> Cow<'_, [u8]> {
     }
 }
 
-/// A number that no other process has, also of other hosts and containers, where process ids are the same.
+// This and `refuse_other_than_file` are also in data/src/atomic.rs: model and data depend on no crate of ours.
+/// A number that no other process has, not even on other hosts or in containers, where process ids repeat.
 fn own_number() -> u32 {
     static OWN: LazyLock<u32> = LazyLock::new(|| RandomState::new().build_hasher().finish() as u32);
     *OWN
@@ -219,7 +220,7 @@ fn refuse_other_than_file(path: &Path) -> std::io::Result<()> {
             ErrorKind::InvalidInput,
             "a device, pipe or socket, where a file would take its place",
         )),
-        // What cannot be looked at is met again where the file is made.
+        // What cannot be looked at fails again when the file is created.
         _ => Ok(()),
     }
 }

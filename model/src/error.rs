@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, ModelError>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// An operation was given a tensor of another shape than it takes.
+    /// An operation was given a tensor of a shape that it does not take.
     #[error("{op}: {what}: expected {expected}, got {got}")]
     Shape {
         /// The operation.
@@ -61,7 +61,7 @@ pub enum ModelError {
         /// Its shape.
         expected: Vec<usize>,
     },
-    /// A weight has another shape than the network's.
+    /// A weight has a different shape from the network's.
     #[error("`{}`: weight `{name}`: expected shape {expected:?}, found {found:?}", path.display())]
     WeightShape {
         /// The model file.
@@ -80,7 +80,7 @@ pub enum ModelError {
         path: PathBuf,
         /// The naming that it was read by.
         layout: &'static str,
-        /// Every weight that is missing, of another shape or without a place.
+        /// Every weight that is missing, has a different shape or has no place.
         problems: Vec<WeightProblem>,
     },
     /// A model file cannot be read.
@@ -101,7 +101,7 @@ pub enum ModelError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// A gradient holds what is no number; parameters and optimiser are as they were.
+    /// A gradient is not finite; parameters and optimiser are as they were.
     #[error("step {step}: the gradient of `{parameter}` is {value} at value {index}")]
     NotFinite {
         /// The step that was not taken, counted from 1.
@@ -113,7 +113,7 @@ pub enum ModelError {
         /// The value: NaN or an infinity.
         value: f32,
     },
-    /// A label is no class.
+    /// A label is not a class.
     #[error(
         "{op}: label {value} of sample {sample} at row {row}, column {column} is no class: expected below {classes}, or 255 (ignored)"
     )]
@@ -131,14 +131,14 @@ pub enum ModelError {
         /// Classes of the logits.
         classes: usize,
     },
-    /// A label is no box that the network could find.
+    /// A label is not a box that the network could find.
     #[error("frame {frame} of the batch: box {index}: {reason}")]
     Box {
         /// The index of the frame in the batch.
         frame: usize,
         /// The index of the box in the frame.
         index: usize,
-        /// Why the label is no box.
+        /// Why the label is not a box.
         reason: String,
     },
     /// A network was asked for what it does not give.

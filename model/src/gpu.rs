@@ -169,7 +169,7 @@ pub enum GpuError {
     OutOfMemory {
         /// What was asked for last.
         asked_mb: u64,
-        /// What is free, other processes' use counted.
+        /// What is free, after what other processes use.
         free_mb: u64,
         /// What the GPU has in all.
         total_mb: u64,
@@ -182,7 +182,7 @@ pub enum GpuError {
         /// The library's words.
         reason: String,
     },
-    /// Something cannot be part of work that is written down to be launched as a whole.
+    /// Something cannot be part of work that is captured to be launched as a whole.
     #[error("{what} cannot be part of a CUDA graph")]
     NotCaptured {
         /// What was to be done.

@@ -13,8 +13,8 @@ use std::ops::Range;
 /// Values whose squares are summed at once for the norm.
 const NORM_CHUNK: usize = 1 << 14;
 
-/// Gets a bucket of gradients as soon as the backward pass has written all of it: its number and its values, as they
-/// are and no copy of them, until [`Gradients::put`].
+/// Gets a bucket of gradients as soon as the backward pass has written all of it: its number and the values
+/// themselves, not a copy of them, until [`Gradients::put`].
 pub type Taker = Box<dyn FnMut(usize, Vec<f32>) + Send>;
 
 /// Gets a bucket of gradients on a GPU, which stay there, as a [`Taker`] does: it may have them changed, until
@@ -42,7 +42,7 @@ pub(crate) use host::Slices;
 pub use lent::Lent;
 use watch::{Hearing, Values, Watch};
 
-/// The values, in host memory; nobody listens to the copy.
+/// The values, in host memory; nobody watches the copy.
 impl Clone for Gradients {
     fn clone(&self) -> Self {
         Self {
@@ -123,13 +123,13 @@ impl Gradients {
     }
 
     /// From now on every backward pass gives away each bucket when it is complete, in the order of `buckets`
-    /// ([`Gradients::buckets`]), all of them by its end. Passes begin with [`Gradients::clear`], which makes room anew
-    /// for what is still away: with gradients that lag a step behind two sets of buckets take turns.
+    /// ([`Gradients::buckets`]), all of them by its end. Passes begin with [`Gradients::clear`], which allocates
+    /// again what is still away: with gradients that lag one step behind, two sets of buckets take turns.
     pub fn give(&mut self, buckets: Vec<Range<usize>>, taker: Taker) {
         self.watch_with(buckets, Hearing::Given(taker));
     }
 
-    /// Takes a bucket of values; until then nothing is known of one that was given away. Those of gradients on a GPU
+    /// Takes a bucket of values; until then those of one that was given away are not known. Those of gradients on a GPU
     /// go there at once, while later buckets are still away.
     ///
     /// # Errors
@@ -309,7 +309,7 @@ impl Gradients {
         values.all(|g| g.is_finite())
     }
 
-    /// Parameter, place in it and value of the first that is infinite or no number.
+    /// Parameter, place in it and value of the first that is infinite or NaN.
     pub fn first_not_finite<'a>(
         &self,
         parameters: &'a Parameters,
@@ -324,7 +324,7 @@ impl Gradients {
         Some((owner, at - owner.range.start, value))
     }
 
-    /// The error that names the first value that is no number, of the update of this step.
+    /// The error that names the first value that is not finite, in the update of this step.
     pub fn not_finite(&self, parameters: &Parameters, step: u64) -> ModelError {
         let first = self.first_not_finite(parameters);
         ModelError::NotFinite {
@@ -376,7 +376,7 @@ impl WithSimd for Squares<'_> {
     }
 }
 
-/// Σ v² in f64. With so many partial sums no vector waits for the addition before it.
+/// Σ v² in f64. With this many partial sums no vector waits for the addition before it.
 #[inline(always)]
 pub(crate) fn squares(values: &[f32]) -> f64 {
     let mut lanes = [0.0f64; 32];
@@ -409,7 +409,7 @@ mod tests {
         let bucket = 0..6;
         gradients.give(vec![bucket], Box::new(|_, _| ()));
         for _ in 0..2 {
-            // A new pass begins anew.
+            // A new pass starts over.
             gradients.clear();
             gradients.of_shared(0..3);
             gradients.of(0..3);

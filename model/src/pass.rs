@@ -2,7 +2,7 @@
 //!
 //! The tape holds tensors as [`Storage`] says: as they are, rounded to bf16, or not at all where they follow from
 //! another one by a normalisation. A block of layers can leave only its inputs; its forward pass then runs again before
-//! its backward pass, with the same dropout keys and without telling batch statistics twice.
+//! its backward pass, with the same dropout keys and without recording batch statistics twice.
 
 use crate::captured::Captured;
 use crate::error::Result;
@@ -83,7 +83,7 @@ pub struct Pass {
     statistics: Vec<(BufferId, BufferId, BatchNormSaved)>,
     /// The ranks that normalise with this one.
     norm_ranks: Option<Arc<dyn BatchNormRanks>>,
-    /// The passes, if they were written down before, and the number of the launch.
+    /// The passes, if they were captured before, and the number of the launch.
     captured: Option<(Arc<Captured>, u64)>,
     key: u64,
     has_drawn_keys: bool,
@@ -157,7 +157,7 @@ impl Pass {
         self.replaying
     }
 
-    /// What the layer computes in that owns this parameter.
+    /// What the layer that owns this parameter computes in.
     pub(crate) fn dtype_of(&self, parameter: ParameterId) -> DType {
         self.storage.of(parameter)
     }
@@ -271,7 +271,7 @@ impl Pass {
             return forward(self, inputs);
         }
         for input in &inputs {
-            // A rounded input would move everything inside: normalisations and ReLUs make much of it.
+            // A rounded input would change everything inside: normalisations and ReLUs amplify it.
             let kept = if self.storage.rounds() {
                 Kept::Whole(input.clone())
             } else {
@@ -389,7 +389,7 @@ impl Pass {
         self.key
     }
 
-    /// Whether a layer does something else in every pass.
+    /// Whether a layer does something different in every pass.
     #[cfg(feature = "cuda")]
     pub(crate) fn has_drawn_keys(&self) -> bool {
         self.has_drawn_keys

@@ -82,7 +82,7 @@ pub struct PrecisionPolicy {
     pub keep_f32: Vec<String>,
     /// Whether convolutions of f32 values on a GPU may round their operands to TF32, which has eleven bits of fraction
     /// as f16 has: several times faster there, and wrong by up to 1e-3 of a product. Layers that stay in f32 in half
-    /// precision are meant too. CPUs have none: nothing changes there. Default `false`: f32 is f32.
+    /// precision are included. CPUs have none: nothing changes there. Default `false`: f32 is f32.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub tf32: bool,
     /// What the loss is multiplied by before the backward pass. Default: [`LossScaleConfig::of`] the type of
@@ -124,7 +124,7 @@ impl PrecisionPolicy {
     /// The data type of every layer's activations where the pass computes in `dtype`, by layer name (a parameter's
     /// without its last part).
     ///
-    /// f32 are: the first convolution, which sees the fields' full range; the classifier, whose logits go into the
+    /// In f32 are: the first convolution, which sees the fields' full range; the classifier, whose logits go into the
     /// loss; what `keep_f32` names. Batch-norm statistics, its γ and β, and the loss are f32 in every layer.
     ///
     /// # Errors

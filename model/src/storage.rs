@@ -88,7 +88,7 @@ impl Storage {
         }
     }
 
-    /// What the layer computes in that owns this parameter.
+    /// What the layer that owns this parameter computes in.
     pub(crate) fn of(&self, parameter: ParameterId) -> DType {
         let own = self.layers.as_deref();
         own.and_then(|layers| layers.get(parameter.index()).copied())

@@ -83,7 +83,7 @@ impl Summary {
     /// an optimiser that keeps `state` values (Adam: two per parameter): the tape and the tensors beside it where they
     /// are most, parameters, gradients, the optimiser's state, and what the program itself takes.
     ///
-    /// Layers that keep f32 by their names count as the others.
+    /// Layers that are named to stay in f32 count like the others.
     ///
     /// `validation/memory.sh` compares it with measured peaks: docs/speed.md has them.
     pub fn training_bytes(
@@ -122,7 +122,7 @@ impl Summary {
 
 impl Summary {
     /// Bytes that inference of `batch` samples needs at its peak, with activations stored as `storage` says and the
-    /// last part in so many strips ([`crate::Network::infer_in_strips`]): parameters and what is made of them for
+    /// last part in this many strips ([`crate::Network::infer_in_strips`]): parameters and what is made of them for
     /// speed, the input, the fields that are alive together at any operation, the logits, and what the program itself
     /// takes.
     ///
@@ -204,7 +204,7 @@ fn sizes_of(dtype: DType, conv: &Convolution) -> Sizes<'_> {
     }
 }
 
-/// One byte in so many of a step's activations is a hole in the heap between others, as measured: more where the
+/// One byte in this many of a step's activations is a hole in the heap between others, as measured: more where the
 /// tensors that come and go are of many sizes, as they are inside blocks.
 fn holes(recompute: Recompute) -> u64 {
     match recompute {

@@ -45,14 +45,14 @@ struct Joined {
 enum Event {
     /// The tape keeps a tensor.
     Keep(usize),
-    /// The tape keeps so many bytes of something else.
+    /// The tape keeps this many bytes of something else.
     Bytes(u64),
     /// The tape keeps a bit of every value, if it rounds the values themselves.
     Gate(usize),
     /// A layer turns tensors side by side, which the tape keeps, into another: on the way back it holds the gradients
     /// of all. Between them lie these convolutions.
     Layer(Vec<usize>, usize, Reads, Range<usize>),
-    /// So does an operation that is no row of the summary, whose inputs the tape does not keep.
+    /// So does an operation that is not a row of the summary, whose inputs the tape does not keep.
     Op(Vec<usize>, usize),
     /// What comes next reads a tensor, too.
     Read(usize),
@@ -63,7 +63,7 @@ enum Event {
     Close,
 }
 
-/// Until when a layer's backward pass reads what it kept.
+/// How long a layer's backward pass reads what it kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reads {
     /// Until the gradients of its parameters are done, before those of its inputs.
@@ -153,7 +153,7 @@ impl Trace {
         self.nodes[y.id].folded = Some(x.id);
     }
 
-    /// The next layer reads x beside what it is said to, and adds it.
+    /// The next layer reads x, which it adds, besides its input.
     pub fn reads(&mut self, x: Flow) {
         self.events.push(Event::Read(x.id));
     }
@@ -248,7 +248,7 @@ impl Trace {
         self.events.push(Event::Gate(y.id));
     }
 
-    /// The tape keeps bytes that are no activations.
+    /// The tape keeps bytes that are not activations.
     pub fn keep_bytes(&mut self, bytes: u64) {
         self.events.push(Event::Bytes(bytes));
     }

@@ -1,4 +1,4 @@
-//! Without GPUs nothing is written down.
+//! Without GPUs nothing is captured.
 
 use crate::error::Result;
 use crate::gpu::GpuError;
@@ -7,7 +7,7 @@ use crate::storage::Storage;
 use crate::{Gradients, Network};
 use candle_core::Tensor;
 
-/// A network's passes, written down; there are none in this build.
+/// A network's passes, captured; there are none in this build.
 #[derive(Debug)]
 pub enum Captured {}
 

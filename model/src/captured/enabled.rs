@@ -12,7 +12,7 @@ use candle_core::{DType, Tensor};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A network's passes, written down.
+/// A network's passes, captured.
 ///
 /// The tape lies in memory that the first graph takes and the second gives back; logits and statistics of a batch stay
 /// until the next launch.
@@ -58,7 +58,7 @@ impl Captured {
     /// one operation at a time, so that kernels are loaded and algorithms are chosen.
     ///
     /// # Errors
-    /// [`GpuError::NotCaptured`] naming what cannot be written down; everything is as it was.
+    /// [`GpuError::NotCaptured`] naming what cannot be captured; everything is as it was.
     pub fn of(
         network: &Network,
         x: &Tensor,

@@ -1,7 +1,7 @@
-//! The forward and the backward pass of a network on a GPU, written down once and launched as a whole.
+//! The forward and the backward pass of a network on a GPU, captured once and launched as a whole.
 //!
-//! A step of a network is a thousand kernels or more. Where each of them is short the processor, which starts one after
-//! the other, takes longer than the GPU; two CUDA graphs take two calls. What is written down is fixed: shapes,
+//! A step of a network is a thousand kernels or more. Where they are short, starting them one by one takes the
+//! processor longer than running them takes the GPU; two CUDA graphs take two calls. What is captured is fixed: shapes,
 //! addresses and all numbers that kernels get from the host. So what differs from step to step must lie in memory of
 //! the GPU, and what does not is refused by name: dropout, whose keys are new in every step, statistics shared with
 //! other ranks, gradients that are given away while they are computed.

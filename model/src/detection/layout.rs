@@ -104,6 +104,6 @@ pub(super) fn are_numbers(values: &[f32]) -> bool {
 /// x in [0, width).
 fn turned(x: f32, width: f32) -> f32 {
     let x = x.rem_euclid(width);
-    // Of a tiny negative number the remainder is the width itself.
+    // The remainder of a tiny negative number rounds to the width itself.
     if x < width { x } else { 0.0 }
 }

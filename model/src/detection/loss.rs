@@ -164,7 +164,7 @@ impl DetectorOutput {
     ///
     /// # Errors
     /// [`ModelError::Shape`] if there are more or fewer frames or pixels than the output's; [`ModelError::Box`] naming
-    /// the first label that is no box; [`ModelError::Config`]; [`ModelError::Label`].
+    /// the first label that is not a box; [`ModelError::Config`]; [`ModelError::Label`].
     pub fn loss(
         &self,
         targets: &DetectionTargets<'_>,

@@ -6,7 +6,7 @@ use crate::ops::host::{bhwc, expect};
 use crate::ops::loss::Criterion;
 use candle_core::{DType, Tensor};
 
-/// The masks that a network which gives some should have given.
+/// The masks that a network should have given, if it gives masks.
 #[derive(Debug, Clone, Copy)]
 pub struct MaskTargets<'a> {
     /// The class of every pixel `(h · w)`, of every frame; none where nobody labelled it.

@@ -167,14 +167,14 @@ impl DetectorOutput {
 /// Share of a field's width by which rounding may make a box wider than the field.
 const WIDER: f32 = 1e-5;
 
-/// Refuses a label that is no box of this network's: of a class that it does not know, without extent, or wholly
+/// Refuses a label that is not a box of this network's: of a class that it does not know, without extent, or wholly
 /// outside the field.
 fn check(target: &BoxTarget, layout: &Layout, (frame, index): (usize, usize)) -> Result<()> {
     let all = [target.y_min, target.x_min, target.y_max, target.x_max];
     let reason = if target.class >= layout.classes {
         format!("class {} of {}", target.class, layout.classes)
     } else if all.iter().any(|edge| !edge.is_finite()) {
-        "an edge is no number".to_string()
+        "an edge is not finite".to_string()
     } else if target.y_min >= target.y_max || target.x_min >= target.x_max {
         "it has no extent".to_string()
     } else if let Some(reason) = outside(target, layout) {

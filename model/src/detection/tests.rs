@@ -326,7 +326,7 @@ fn labels_that_are_no_boxes_are_named() {
     for (bad, word) in [
         (target(3, [0.0, 0.0, 4.0, 4.0]), "class 3 of 3"),
         (target(0, [4.0, 0.0, 4.0, 4.0]), "no extent"),
-        (target(0, [0.0, f32::NAN, 4.0, 4.0]), "no number"),
+        (target(0, [0.0, f32::NAN, 4.0, 4.0]), "not finite"),
     ] {
         let good = target(0, [0.0, 0.0, 4.0, 4.0]);
         let labels = [None, Some(vec![good, bad])];

@@ -29,7 +29,7 @@ pub enum WeightProblem {
         /// The tensor that the file lacks; none if its network has nothing of the kind.
         wanted: Option<String>,
     },
-    /// A tensor has another shape than our weight.
+    /// A tensor has a different shape from our weight.
     Shape {
         /// Our weight.
         name: String,
@@ -90,7 +90,7 @@ pub struct ImportReport {
     pub taken: usize,
     /// Values that came from the file.
     pub values: usize,
-    /// Weights that were set to what acts as their absence there.
+    /// Weights that the file's network lacks, set to what has no effect.
     pub constant: Vec<String>,
     /// Weights that stayed as they were.
     pub kept: Vec<String>,
@@ -133,7 +133,7 @@ impl fmt::Display for ImportReport {
 /// Replaces the network's weights by those of a file; all of them or, after an error, none.
 ///
 /// # Errors
-/// [`ModelError::Import`] with every weight that is missing, of another shape or without a place;
+/// [`ModelError::Import`] with every weight that is missing, has a different shape or has no place;
 /// [`ModelError::Config`] if the network cannot take the layout at all.
 pub fn import(
     network: &mut Network,

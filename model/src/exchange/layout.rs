@@ -15,7 +15,7 @@ pub enum Source {
         kernel: String,
         /// Name of the normalisation, whose leaves are PyTorch's.
         norm: String,
-        /// The kernel may have another number of input channels: each of ours then gets the mean over theirs, times
+        /// The kernel may have a different number of input channels: each of ours then gets the mean over theirs, times
         /// theirs / ours, so that a field that is equal in all channels gives what it gave.
         spread: bool,
     },
@@ -122,7 +122,7 @@ const NORMS: [&str; 3] = ["norm", "preact", "post"];
 ///
 /// assert_eq!(pytorch_name("encoder.block1.unit1.preact.scale"), "encoder.block1.unit1.preact.weight");
 /// assert_eq!(pytorch_name("encoder.stem.bias"), "encoder.stem.bias");
-/// // A trainable factor beside a kernel is no normalisation: both would be called `weight`.
+/// // A trainable factor beside a kernel is not a normalisation: both would be called `weight`.
 /// assert_eq!(pytorch_name("aspp.image_pooling.scale"), "aspp.image_pooling.scale");
 /// ```
 pub fn pytorch_name(ours: &str) -> String {

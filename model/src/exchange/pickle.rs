@@ -15,7 +15,7 @@ use half::{bf16, f16};
 use std::io::{Cursor, Read};
 use std::path::Path;
 
-/// Under these keys training scripts keep the weights, the likeliest first.
+/// The keys under which training scripts keep the weights, the likeliest first.
 const KEYS: [&str; 8] = [
     "state_dict",
     "model_state_dict",
@@ -231,7 +231,7 @@ impl Rebuilt {
         }
         let outside = || "it reaches past the end of its storage".to_string();
         let count = (self.shape.iter()).try_fold(1usize, |n, &extent| n.checked_mul(extent));
-        // Every value of a weight is stored: a broadcast tensor of absurd size is no weight.
+        // Every value of a weight is stored: a broadcast tensor of absurd size is not a weight.
         let count = count.filter(|&n| n <= all.len()).ok_or_else(outside)?;
         let mut values = Vec::with_capacity(count);
         let mut index = vec![0; self.shape.len()];

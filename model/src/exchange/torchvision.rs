@@ -1,8 +1,8 @@
 //! torchvision's ResNet (v1, post-activated) as initial values of our encoder (v2, pre-activated).
 //!
 //! Kernels of ours that have no normalisation of their own (the stem, those next to a sum) take theirs with its
-//! normalisation folded in; our pre-activations, which theirs has not, become the identity. Units whose shortcut is a
-//! projection then compute what they computed there.
+//! normalisation folded in; our pre-activations, which theirs does not have, become the identity. Units whose shortcut
+//! is a projection then compute what they computed there.
 //!
 //! # Source
 //! torchvision `models/resnet.py`; He et al. 2015 (arXiv:1512.03385) against He et al. 2016 (arXiv:1603.05027).

@@ -29,7 +29,7 @@ impl Piece {
 }
 
 impl Host {
-    /// A buffer of so many zeros, in one piece.
+    /// A buffer of this many zeros, in one piece.
     pub fn new(count: usize) -> Self {
         Self::of(vec![0.0; count])
     }

@@ -43,7 +43,7 @@ impl Buffer {
     /// Sets all values to zero.
     pub(super) fn clear(&mut self) {
         (self.copy, self.copy_counts) = (OnceLock::new(), false);
-        // What cannot be cleared is made anew at the next use, which then says what is wrong.
+        // What cannot be cleared is made again at its next use, which then reports what is wrong.
         if self.made().and_then(cuda::clear).is_err() {
             self.values = OnceLock::new();
         }

@@ -148,7 +148,7 @@ impl Conv {
             .map(drop)
     }
 
-    /// Adds the parameters' gradients; gives batch and extents of the input, which had so many parts.
+    /// Adds the parameters' gradients; gives batch and extents of the input, which had this many parts.
     fn add_gradients(
         &self,
         parameters: &Parameters,
@@ -223,7 +223,7 @@ impl Joining for Conv {
         }
         let aligned = joined::is_aligned(parts.iter().map(|part| part.shape[3]));
         if parts.len() > 1 && self.spec.kernel == (1, 1) {
-            // No loops read these apart, but on the way back.
+            // Only the backward pass can read these without copying them side by side.
             trace.reads_joined(parts, false);
         } else if !aligned {
             trace.reads_joined(parts, true);

@@ -60,7 +60,8 @@ pub(crate) trait Joining {
         parts: &[Tensor],
     ) -> Result<Tensor>;
 
-    /// The gradients of parts with so many channels each; the parameters' gradients are added to `gradients`.
+    /// The gradients of the parts, whose channels `channels` counts; the parameters' gradients are added to
+    /// `gradients`.
     ///
     /// # Shapes
     /// dy `(b, p, q, o)` → `(b, h, w, cᵢ)` for each of `channels`
@@ -98,7 +99,7 @@ pub(crate) trait JoiningParts: Joining {
 
 impl<J: Joining + ?Sized> JoiningParts for J {}
 
-/// Tensors of so many channels each, which lie side by side in `x` in this order.
+/// The tensors that lie side by side in `x`, whose channels `channels` counts in this order.
 ///
 /// # Shapes
 /// x `(b, h, w, Σ cᵢ)` → `(b, h, w, cᵢ)` for each of `channels`

@@ -49,7 +49,7 @@ impl Norm {
         }
     }
 
-    /// What its output is stored as; a half is that of the `convolution` before it.
+    /// The type of its output; x / 2 has that of the `convolution` before it.
     pub(crate) fn dtype_after(&self, pass: &Pass, convolution: DType) -> DType {
         match self {
             Self::Batch(norm) => norm.dtype(pass),

@@ -148,7 +148,7 @@ impl TimedConv {
         self.transposed(p, pass, &g, x)
     }
 
-    /// The gradient of g. That of the kernel is added, to which the convolution itself will add its own.
+    /// The gradient of g. The kernel's is added; the convolution itself will add its own to that.
     pub(crate) fn mirror_backward(
         &self,
         p: &Parameters,

@@ -216,7 +216,7 @@ impl Network {
         self.forward(x, &mut Pass::infer(self.backend, storage))
     }
 
-    /// The same logits with the full-resolution part computed in so many strips of latitude (or as many as there are
+    /// The same logits with the full-resolution part computed in this many strips of latitude (or as many as there are
     /// groups of four rows): less memory, and a little more time where strips meet. One strip is [`Self::infer`].
     ///
     /// # Shapes
@@ -266,7 +266,7 @@ impl Network {
     /// The same by [`Self::infer_in_strips`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Self::infer_in_strips`].
     pub fn predict_in_strips(
         &self,
         x: &Tensor,
@@ -286,7 +286,7 @@ impl Network {
         self.training_summary(height, width, true)
     }
 
-    /// The same of a training that makes its input again or, unless `reconstruct`, does not run a detector's decoder,
+    /// The same for training that makes its input again or, unless `reconstruct`, does not run a detector's decoder,
     /// as [`Self::detect`] is told: then the decoder's layers are not among the summary's, and cost neither operations
     /// nor activations; its parameters are counted all the same.
     ///

@@ -94,8 +94,8 @@ pub(super) fn kernel<X>(
 ) -> Result<Tensor> {
     let tiles = rows.start / TILE * TILE..rows.end.next_multiple_of(TILE).min(whole);
     let inner = tiles.start > 0 && tiles.end < whole;
-    // Where the field ends, the layer pads on both sides. On the other side it makes a row of too little, which is cut
-    // off; a tile further away if that is where tiles begin.
+    // Where the field ends, the layer pads on both sides. On the other side it then makes a row from too little
+    // input, which is cut off; above, a whole tile more is read, so that tiles still begin where they did.
     let above = if inner { 1 } else { TILE };
     let read = tiles.start.saturating_sub(above)..whole.min(tiles.end + 1);
     let first = if inner { tiles.start } else { read.start };

@@ -74,7 +74,7 @@ impl Backend {
         self.conv2d_of_rows(&self.concat(parts)?, weights, spec, fuse, rows)
     }
 
-    /// The gradients of [`Self::conv2d_joined`] with respect to tensors of so many channels each.
+    /// The gradients of [`Self::conv2d_joined`] with respect to each tensor; `channels` counts theirs.
     ///
     /// # Shapes
     /// dy `(b, p, q, o)`, weights `(o, Σ cᵢ / groups, kh, kw)` → `(b, h, w, cᵢ)` for each of `channels`
@@ -238,7 +238,7 @@ pub(super) fn by_winograd(
     })
 }
 
-/// The gradient of such a convolution's input, plus a bias, then ReLU if asked, in tensors of so many channels each.
+/// The gradient of such a convolution's input, plus a bias, then ReLU if asked, in a tensor for each of `channels`.
 #[cfg(feature = "onednn")]
 pub(super) fn transposed_by_winograd(
     dy: &Tensor,

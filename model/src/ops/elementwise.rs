@@ -28,7 +28,7 @@ pub(super) fn zip<V: Value>(a: &[V], b: &[V], f: impl Fn(f32, f32) -> f32 + Sync
     })
 }
 
-/// So many values, written chunk by chunk, in the widest vectors of this processor, by a loop that is told where a
+/// `length` values, written chunk by chunk, in the widest vectors of this processor, by a loop that is told where a
 /// chunk begins.
 fn in_chunks<V: Value>(length: usize, write: impl Fn(usize, &mut [V]) + Sync) -> Vec<V> {
     let mut values = vec![V::default(); length];
@@ -49,7 +49,7 @@ fn widest(parts: &[&Tensor]) -> DType {
         .map_or(DType::F32, |part| part.dtype())
 }
 
-/// max(x, 0), NaN where x is: what is no number must not look like one.
+/// max(x, 0), and NaN where x is NaN, which must not turn into a number.
 pub(super) fn rectified(x: f32) -> f32 {
     if x <= 0.0 { 0.0 } else { x }
 }
@@ -197,7 +197,8 @@ impl Backend {
 
     /// x with a share `rate` of its values set to 0 and the rest divided by 1 − rate.
     ///
-    /// Which values is a pure function of `key` and position: the backward pass is the same call on the gradient.
+    /// Which values those are is a pure function of `key` and position: the backward pass is the same call on the
+    /// gradient.
     ///
     /// # Shapes
     /// x of any shape → as x

@@ -33,7 +33,7 @@ impl Sizes<'_> {
         self.spec.kernel.0 * self.spec.kernel.1
     }
 
-    /// Bytes of all its kernels, if one takes so many.
+    /// Bytes of all its kernels, if one takes `bytes`.
     fn kernels(&self, bytes: usize) -> u64 {
         (bytes * (self.y[3] * self.x[3] / self.spec.groups.max(1))) as u64
     }
@@ -149,8 +149,8 @@ impl Backend {
         0
     }
 
-    /// Bytes that a library works in at most while it computes any of the convolutions, and that nothing else is
-    /// counted in.
+    /// Bytes that a library works in at most while it computes any of the convolutions, and that are counted
+    /// nowhere else.
     pub(crate) fn library_bytes<'a>(self, convolutions: impl Iterator<Item = Sizes<'a>>) -> u64 {
         #[cfg(feature = "cuda")]
         if self == Self::Cuda {

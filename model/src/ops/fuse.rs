@@ -7,7 +7,7 @@ use candle_core::Tensor;
 pub enum Fuse<'a> {
     /// Nothing.
     None,
-    /// max(y, 0); oneDNN makes 0 of NaN here.
+    /// max(y, 0); oneDNN turns NaN into 0 here.
     Relu,
     /// y + residual.
     Add(&'a Tensor),

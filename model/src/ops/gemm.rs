@@ -16,7 +16,7 @@ pub struct Block {
     pub columns: usize,
 }
 
-/// Rows of a block with so many lanes.
+/// Rows of a block with this many lanes.
 const fn rows(lanes: usize) -> usize {
     if lanes == 16 { 12 } else { 6 }
 }

@@ -75,7 +75,7 @@ impl<V: Value> Typed<'_, V> {
     }
 }
 
-/// Other values of as many.
+/// The same number of values, converted.
 fn convert<T: Copy + Sync, V: Value>(values: &[T], widen: impl Fn(T) -> f32 + Sync) -> Vec<V> {
     let mut converted = vec![V::default(); values.len()];
     let chunks = converted
@@ -152,7 +152,7 @@ pub(crate) fn tensor<V: Value>(values: Vec<V>, shape: &[usize], dtype: DType) ->
 /// The four extents of a BHWC tensor.
 ///
 /// # Errors
-/// [`ModelError::Shape`] if it has another rank or an empty axis.
+/// [`ModelError::Shape`] if it does not have four axes, or one is empty.
 pub(crate) fn bhwc(op: &'static str, what: &'static str, tensor: &Tensor) -> Result<[usize; 4]> {
     match *tensor.dims() {
         [b, h, w, c] if b * h * w * c > 0 => Ok([b, h, w, c]),

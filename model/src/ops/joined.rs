@@ -50,7 +50,7 @@ pub(super) fn values<'a, V: Value>(
 pub struct Joined<'a, V>(Vec<(&'a [V], usize)>);
 
 impl<'a, V> Joined<'a, V> {
-    /// The fields, of so many pixels each, side by side.
+    /// The fields, of this many pixels each, side by side.
     pub fn new(fields: impl Iterator<Item = &'a [V]>, pixels: usize) -> Self {
         Self(fields.map(|field| (field, field.len() / pixels)).collect())
     }

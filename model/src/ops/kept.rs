@@ -21,7 +21,7 @@ pub(crate) enum Stay {
 }
 
 impl Values {
-    /// So many zeros; on the heap, too, where the system gives no pages.
+    /// This many zeros; on the heap, too, where the system gives no pages.
     pub fn zeros(count: usize, stay: Stay) -> Self {
         let pages = match stay {
             Stay::Network => pages(count * size_of::<f32>()),
@@ -55,7 +55,7 @@ impl Deref for Values {
     }
 }
 
-/// Pages of so many bytes, zeros; none where the system gives none.
+/// Pages of this many bytes, zeros; none where the system gives none.
 pub(crate) fn pages(bytes: usize) -> Option<MmapMut> {
     MmapMut::map_anon(bytes.max(1)).ok()
 }

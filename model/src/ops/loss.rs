@@ -94,7 +94,7 @@ impl Criterion {
         }
     }
 
-    /// Whether the sum over pixels is divided by something of the labels, and not multiplied by a constant.
+    /// Whether the sum over pixels is divided by something that the labels decide, and not multiplied by a constant.
     pub fn is_mean(&self) -> bool {
         !matches!(self.normalisation, Normalisation::Sum(_))
     }
@@ -188,7 +188,7 @@ impl Backend {
     /// logits `(b, h, w, k)`, labels `b·h·w` codes below k or [`IGNORED`], class weights `k`.
     /// # Errors
     /// [`ModelError::Shape`] if sizes differ; [`ModelError::Label`] naming value and place of the first label that is
-    /// no class.
+    /// not a class.
     pub fn segmentation_loss(
         self,
         logits: &Tensor,
@@ -359,7 +359,7 @@ fn counted(op: &'static str, labels: &[u8], [_, h, w, k]: [usize; 4]) -> Result<
     Ok(counts[..k.min(255)].to_vec())
 }
 
-/// How often each code stands among labels.
+/// How often each code occurs among labels.
 fn tally(labels: &[u8]) -> [u64; 256] {
     let of_part = |part: &[u8]| {
         // Labels side by side are mostly the same: with a counter for each of four they do not wait for each other.

@@ -239,7 +239,7 @@ impl Backend {
             #[cfg(feature = "cuda")]
             Self::Cuda => {
                 let text = cuda::describe();
-                // Before it stands the GPU's number on its node.
+                // The GPU's number on its node comes before it.
                 let kind = text.split_once(": ").map(|(_, kind)| kind.to_string());
                 kind.unwrap_or(text)
             }

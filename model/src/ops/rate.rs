@@ -5,10 +5,10 @@ use crate::error::Result;
 use candle_core::{DType, Device, Tensor};
 use std::time::Instant;
 
-/// A GPU is not measured by what it does in less: starting and waiting would be most of it.
+/// The shortest time that a GPU is measured for: of less, starting and waiting would be most.
 const LEAST_SECONDS: f64 = 0.02;
 
-/// Operations a second that any GPU does more of.
+/// Operations a second that every GPU exceeds.
 const SLOW: f64 = 1e11;
 
 impl Backend {
@@ -29,14 +29,14 @@ impl Backend {
         }
     }
 
-    /// The rate of a product of so many pixels, squared, and channels, squared.
+    /// The rate of a product of this many pixels, squared, and channels, squared.
     fn rate_of(self, dtype: DType, (pixels, channels): (usize, usize)) -> Result<f64> {
         // Drawn: products of ones take less power, and with it less time, than those of a network.
         // One row of pixels stands for all: drawing them takes longer than multiplying them.
         let row = Tensor::randn(0f32, 1f32, (1, 1, pixels, channels), &Device::Cpu)?;
         let x = (row.broadcast_as((1, pixels, pixels, channels))?).contiguous()?;
         let w = Tensor::randn(0f32, 0.03f32, (channels, channels, 1, 1), &Device::Cpu)?;
-        // Copies are no part of it.
+        // Copies are not measured.
         let (x, w) = (self.bring(&x.to_dtype(dtype)?)?, self.bring(&w)?);
         let seconds_of = |products: usize| -> Result<f64> {
             self.wait()?;

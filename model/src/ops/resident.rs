@@ -46,7 +46,7 @@ impl Channels<'_> {
         }
     }
 
-    /// These values, borrowed from nowhere.
+    /// These values, owned.
     pub fn into_owned(self) -> Channels<'static> {
         match self {
             Self::Host(values) => Channels::Host(Cow::Owned(values.into_owned())),
@@ -91,7 +91,7 @@ impl<'a> From<&'a Channels<'_>> for Channels<'a> {
 }
 
 impl Backend {
-    /// So many channels of one value, where this backend computes.
+    /// This many channels of one value, where this backend computes.
     pub(crate) fn equal_channels(self, value: f32, count: usize) -> Result<Channels<'static>> {
         on_gpu!(self, super::cuda::filled(value, count).map(Channels::Gpu));
         Ok(vec![value; count].into())

@@ -6,7 +6,7 @@ thread_local! {
     static BUFFERS: Cell<[Vec<f32>; 2]> = const { Cell::new([Vec::new(), Vec::new()]) };
 }
 
-/// Two buffers of at least so many values; what they hold is left over from before.
+/// Two buffers of at least this many values; what they hold is left over from before.
 ///
 /// They are taken out of their place, so that other work which this thread picks up meanwhile gets its own.
 pub fn take(first: usize, second: usize) -> [Vec<f32>; 2] {

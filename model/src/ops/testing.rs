@@ -1,6 +1,6 @@
 //! What tests of operations share.
 
-/// So many values in [-1, 1), the same for the same seed.
+/// This many values in [-1, 1), the same for the same seed.
 pub fn draw(seed: u64, count: usize) -> Vec<f32> {
     let mut state = seed;
     let mut next = || {

@@ -26,7 +26,7 @@ pub enum LossScaleConfig {
         scale: f32,
     },
     /// Doubled after `growth_interval` good steps in a row, up to 2²⁴; halved by every step that overflows, down to 1.
-    /// An overflow starts the count of good steps anew.
+    /// An overflow restarts the count of good steps.
     Dynamic {
         /// The first factor.
         initial: f32,

@@ -137,7 +137,7 @@ impl Optimizer {
     /// The new values are the same bits on any number of threads.
     ///
     /// # Errors
-    /// [`crate::ModelError::NotFinite`] naming the first parameter whose gradient is no number, and
+    /// [`crate::ModelError::NotFinite`] naming the first parameter whose gradient is not finite, and
     /// [`crate::ModelError::Shape`] if parameters, gradients or mirror are another network's; both before anything is
     /// changed. [`crate::ModelError::Candle`] if a parameter is not in host memory.
     pub fn update(

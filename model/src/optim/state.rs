@@ -62,7 +62,7 @@ impl Optimizer {
     ///
     /// # Errors
     /// [`ModelError::File`] if it is another rule's; [`ModelError::MissingWeight`] or [`ModelError::WeightShape`]
-    /// naming the first moment that is missing or has another shape than its parameter.
+    /// naming the first moment that is missing or differs in shape from its parameter.
     pub fn load_from(&mut self, path: &Path, file: &ModelFile) -> Result<()> {
         let bad = |reason: String| ModelError::File {
             path: path.into(),

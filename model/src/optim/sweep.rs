@@ -14,7 +14,7 @@ use std::ops::Range;
 
 /// Values per task.
 const CHUNK: usize = 1 << 14;
-/// Values that a kernel gets at once: five arrays of so many fit into a core's first-level cache, where a sum of
+/// Values that a kernel gets at once: five arrays of this many fit into a core's first-level cache, where a sum of
 /// squares and the mirror find what the kernel has just written.
 const BLOCK: usize = 1 << 11;
 

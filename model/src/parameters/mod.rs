@@ -56,7 +56,7 @@ pub struct Parameters {
     flat: Option<Tensor>,
     /// Values lie on the GPU, in one buffer.
     on_gpu: bool,
-    /// Another number after every change of a value; no two sets of parameters share one.
+    /// A new number after every change of a value; no two sets of parameters share one.
     version: u64,
     /// What training multiplies by instead of the master, for each parameter; none where it is the master.
     rounded: Vec<Option<Tensor>>,
@@ -245,7 +245,7 @@ impl Parameters {
         self.total
     }
 
-    /// The first parameter with an infinite value or one that is no number.
+    /// The first parameter with a value that is infinite or NaN.
     ///
     /// # Errors
     /// [`ModelError::Candle`] if a tensor cannot be read.

@@ -71,7 +71,7 @@ impl Step<'_> {
         convolutions.map(self.working).max().unwrap_or(0)
     }
 
-    /// So much is held beside what is held anyway.
+    /// This much is held beside what is held anyway.
     fn beside(&mut self, bytes: u64) {
         self.peak = self.peak.max(self.now + bytes);
     }
@@ -267,7 +267,7 @@ impl Step<'_> {
         parts.map(|&id| self.computed(id)).sum()
     }
 
-    /// Gradients of so many bytes in all are there: the first of a tensor stays, another is added to it in a third
+    /// Gradients of this many bytes in all are there: the first of a tensor stays, another is added to it in a third
     /// place.
     fn land(&mut self, parts: &[usize], through: u64) {
         let (known, fresh): (Vec<usize>, Vec<usize>) = (parts.iter().copied())

@@ -50,7 +50,7 @@ pub(super) struct Layers<'a> {
     pub epsilon: f32,
 }
 
-/// The graph does not describe the network: an error of this module, told before a wrong file is written.
+/// The graph does not describe the network: a bug in this module, reported before a wrong file is written.
 pub(super) fn mismatch(what: &'static str, expected: String, got: String) -> ModelError {
     ModelError::Shape {
         op: "onnx",

@@ -25,7 +25,8 @@ impl Message {
         self.varint(u64::from(field << 3 | wire_type));
     }
 
-    /// The message with an integer field more. Negative numbers take ten bytes, as their two's complement of 64 bits.
+    /// The message with one more field, an integer. Negative numbers take ten bytes, as their two's complement of 64
+    /// bits.
     #[must_use]
     pub fn int(mut self, field: u32, value: i64) -> Self {
         self.tag(field, 0);
@@ -33,7 +34,7 @@ impl Message {
         self
     }
 
-    /// The message with a field of bytes more.
+    /// The message with one more field, of bytes.
     #[must_use]
     pub fn bytes(mut self, field: u32, value: &[u8]) -> Self {
         self.tag(field, 2);
@@ -42,13 +43,13 @@ impl Message {
         self
     }
 
-    /// The message with a field of text more.
+    /// The message with one more field, of text.
     #[must_use]
     pub fn text(self, field: u32, value: &str) -> Self {
         self.bytes(field, value.as_bytes())
     }
 
-    /// The message with another one inside.
+    /// The message with one more field, another message.
     #[must_use]
     pub fn message(self, field: u32, value: Self) -> Self {
         self.bytes(field, &value.0)

@@ -6,7 +6,7 @@ use crate::networks::{NetworkName, keys};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-/// The error of a key that has another value than expected.
+/// The error for a key whose value is not the expected one.
 fn refuse(key: &'static str, expected: impl Display, found: impl Display) -> Result<()> {
     let reason = format!("expected {expected}, found {found}");
     Err(ModelError::Config { key, reason })
@@ -88,7 +88,7 @@ impl NetworkConfig {
         Ok(())
     }
 
-    /// Refuses another depth than the network's layers can have.
+    /// Refuses a depth that the network's layers cannot have.
     fn check_blocks(&self) -> Result<()> {
         let lengths = match self.name {
             NetworkName::DeepCam
@@ -145,7 +145,7 @@ impl NetworkConfig {
         Ok(())
     }
 
-    /// Refuses other rates and blocks than CGNet's two stages can have.
+    /// Refuses rates and blocks that CGNet's two stages cannot have.
     fn check_stages(&self) -> Result<()> {
         let (rates, blocks) = (&self.atrous_rates, &self.blocks);
         if rates.len() != 2 {

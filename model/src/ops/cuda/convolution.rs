@@ -97,8 +97,8 @@ fn bias_as(gpu: &Gpu, weights: &Weights, dtype: DType) -> Result<Option<Tensor>>
 }
 
 /// cuDNN's engines for a few channels use no matrix units, and zeros beside the channels do not change that (three
-/// channels to 256 with a stride of 2 take an H200 2 ms). Where all that a kernel sees is a few channels' worth, it is
-/// these that are multiplied.
+/// channels to 256 with a stride of 2 take an H200 2 ms). Where all that a kernel sees is little, it is
+/// taken as the channels of one pixel instead.
 fn sees_little(dtype: DType, x: [usize; 4], y: [usize; 4], spec: &ConvSpec) -> bool {
     let seen = x[3] * spec.kernel.0 * spec.kernel.1;
     // More than the field and less than half of the result are written for it.
@@ -147,7 +147,7 @@ fn patches(
     Ok((y, filter, problem))
 }
 
-/// f32 that few channels get, as logits: cuDNN has no engine for that which is more than a loop.
+/// Results of few channels in f32, such as logits: cuDNN's only engine for these is a plain loop.
 fn gives_little(problem: &Problem) -> bool {
     let (c, taps) = (problem.x[3], problem.kernel.0 * problem.kernel.1);
     let one_group = problem.groups == 1;
@@ -255,7 +255,7 @@ pub fn forward(
         gpu.convolve(&part, &x, &w, &y)?;
         let bias = bias_as(gpu, weights, DType::F32)?;
         if bias.is_some() || residual.is_some() || fuse.relu() {
-            // Where the channels end is told by the last extent.
+            // The last extent says where the channels end.
             let pixels = y.reshape(((), y_shape[3]))?;
             finish(gpu, &pixels, bias.as_ref(), residual.as_ref(), fuse.relu())?;
         }

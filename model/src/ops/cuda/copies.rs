@@ -76,7 +76,8 @@ impl Gpu {
             let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), bytes) };
             return staging.copy(&self.stream, address, bytes);
         }
-        // SAFETY: source and target have so many bytes; from pageable memory the call returns when the source was read.
+        // SAFETY: source and target have that many bytes; from pageable memory the call returns when the source was
+        // read.
         let status =
             unsafe { sys::cuMemcpyHtoDAsync_v2(address, values.as_ptr().cast(), bytes, stream) };
         status.result().map_err(driver_error("cuMemcpyHtoDAsync"))
@@ -114,7 +115,7 @@ impl Gpu {
         self.bind()?;
         let (bytes, stream) = (size_of_val(values), self.stream.cu_stream());
         let _span = profile::span(|| format!("copied from the GPU, {bytes} bytes"));
-        // SAFETY: source and target have so many bytes; into pageable memory the call returns when they are written.
+        // SAFETY: source and target have that many bytes; into pageable memory the call returns when they are written.
         let status = unsafe {
             sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), address, bytes, stream)
         };

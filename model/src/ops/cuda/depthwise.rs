@@ -13,7 +13,7 @@ fn span(what: &str, x: [usize; 4], spec: &ConvSpec) -> profile::Span {
     profile::span(|| format!("depthwise_conv2d{what} {x:?} {}", spec.brief()))
 }
 
-/// Whether it is what the kernels are for that walk down columns.
+/// Whether it is a case for the kernels that walk down columns.
 fn walks(
     gpu: &Gpu,
     spec: &ConvSpec,
@@ -133,7 +133,7 @@ pub fn depthwise_backward_weights(
     let (pixels, taps) = (b * p * q, spec.kernel.0 * spec.kernel.1);
     let walks = walks(gpu, spec, shapes, [&x, &dy, &dy])?;
     let (file, name) = kernels(walks);
-    // Who walks takes all rows of the kernel at once.
+    // A walk takes all rows of the kernel at once.
     let rows = if walks { 1 } else { spec.kernel.0 };
     let grid = gpu.depthwise(pixels, c, rows);
     let count = grid.chunks();

@@ -155,7 +155,7 @@ pub(super) struct Gpu {
     pub(super) kernels: Kernels,
     pub(super) cudnn: Mutex<Cudnn>,
     pub(super) stream: Arc<CudaStream>,
-    /// Written by who writes down what is put on the stream, read by threads that come beside the one that computes.
+    /// Locked for writing by the thread that captures what is put on the stream, for reading by threads beside it.
     pub(super) stream_in_use: StreamInUse,
     /// Made for the first large copy.
     pub(super) staging: Mutex<Option<Staging>>,
@@ -191,7 +191,7 @@ impl Gpu {
             .into());
         }
         let cudnn = Cudnn::load()?;
-        // An explicit stream: candle's default is another one on every thread, which is a race between threads.
+        // An explicit stream: candle's default is a different one on every thread, which is a race between threads.
         let device = Device::new_cuda_with_stream(ordinal)?;
         let cuda = cuda(&device)?;
         let stream = cuda.cuda_stream();
@@ -277,7 +277,7 @@ impl Gpu {
         Ok(tensor)
     }
 
-    /// A flat tensor of so many f32 that are all this value.
+    /// A flat tensor of this many f32 that are all this value.
     pub(super) fn filled(&self, value: f32, count: usize) -> Result<Tensor> {
         let tensor = self.empty(&[count], DType::F32)?;
         self.fill(&tensor, value)?;
@@ -293,7 +293,7 @@ impl Gpu {
         let address = self.address(tensor)?;
         self.bind()?;
         let (bits, stream) = (value.to_bits(), self.stream.cu_stream());
-        // SAFETY: the tensor has so many values of four bytes at this address.
+        // SAFETY: the tensor has that many values of four bytes at this address.
         let status = unsafe { sys::cuMemsetD32Async(address, bits, count, stream) };
         status.result().map_err(driver_error("cuMemsetD32Async"))
     }
@@ -306,7 +306,7 @@ impl Gpu {
         }
         let address = self.address(tensor)?;
         self.bind()?;
-        // SAFETY: the tensor has so many bytes at this address.
+        // SAFETY: the tensor has that many bytes at this address.
         let status = unsafe { sys::cuMemsetD8Async(address, 0, bytes, self.stream.cu_stream()) };
         status.result().map_err(driver_error("cuMemsetD8Async"))
     }

@@ -1,7 +1,7 @@
-//! Work of the GPU that is written down instead of done, and then done by one call as often as wanted.
+//! Work of the GPU that is captured instead of done, and then done by one call as often as wanted.
 //!
 //! Tensors that come and go in it lie in memory of its own, at addresses that stay: they may outlive the work and be
-//! freed by other work. Copies from and to the host cannot be written down, because their addresses would be; nor can
+//! freed by other work. Copies from and to the host cannot be captured, because their addresses would be; nor can
 //! waiting.
 
 use super::device::{Gpu, driver_error, failed, gpu};
@@ -13,7 +13,7 @@ use candle_core::cuda_backend::cudarc::driver::{CudaGraph, sys};
 use candle_core::{DType, Tensor};
 use std::sync::{Mutex, PoisonError};
 
-/// Written down.
+/// What was captured.
 pub(crate) struct Graph(Mutex<CudaGraph>);
 
 // SAFETY: CUDA wants one call at a time for a graph, from any thread; the mutex sees to it.
@@ -29,7 +29,7 @@ impl Graph {
     }
 }
 
-/// Work that is being written down. However it ends, the stream does again what is put on it.
+/// Work that is being captured. However that ends, the stream then does again what is put on it.
 struct Writing(&'static Gpu);
 
 impl Writing {
@@ -40,10 +40,10 @@ impl Writing {
         Ok(Self(gpu))
     }
 
-    /// What was written down, ready to be launched, with the memory that it takes.
+    /// What was captured, ready to be launched, with the memory that it takes.
     fn end(self) -> Result<Graph> {
         let gpu = self.0;
-        // What failed while tensors were freed was told to nobody yet.
+        // What failed while tensors were freed has not been reported yet.
         (gpu.context.check_err()).map_err(driver_error("a call that was to be written down"))?;
         std::mem::forget(self);
         WRITES.set(false);
@@ -64,7 +64,7 @@ impl Drop for Writing {
     fn drop(&mut self) {
         WRITES.set(false);
         let (stream, mut graph) = (self.0.stream.cu_stream(), std::ptr::null_mut());
-        // SAFETY: the stream writes down; what it gives is destroyed once.
+        // SAFETY: the stream is capturing; what it gives is destroyed once.
         unsafe {
             let ended = sys::cuStreamEndCapture(stream, &mut graph);
             if ended == sys::CUresult::CUDA_SUCCESS && !graph.is_null() {
@@ -76,10 +76,10 @@ impl Drop for Writing {
     }
 }
 
-/// Writes down what `work` puts on the stream; nothing of it is done.
+/// Captures what `work` puts on the stream; none of it is done.
 ///
 /// # Errors
-/// [`crate::gpu::GpuError::NotCaptured`] if `work` does what cannot be written down, its own error, or that of a call;
+/// [`crate::gpu::GpuError::NotCaptured`] if `work` does what cannot be captured, its own error, or that of a call;
 /// the stream goes on as before.
 pub(crate) fn capture<T>(work: impl FnOnce() -> Result<T>) -> Result<(Graph, T)> {
     let gpu = gpu()?;
@@ -129,7 +129,7 @@ pub(crate) fn copy_into(from: &Tensor, to: &Tensor) -> Result<()> {
     let bytes = to.elem_count() * to.dtype().size_in_bytes();
     let (source, target) = (gpu.address(&from)?, gpu.address(to)?);
     gpu.bind()?;
-    // SAFETY: both have so many bytes; the source is freed in the stream's order.
+    // SAFETY: both have that many bytes; the source is freed in the stream's order.
     let status =
         unsafe { sys::cuMemcpyDtoDAsync_v2(target, source, bytes, gpu.stream.cu_stream()) };
     status.result().map_err(driver_error("cuMemcpyDtoDAsync"))

@@ -1,7 +1,7 @@
 //! Fields on their way to the GPU: copied on a stream of their own while the GPU computes, normalised by a kernel when
 //! their turn comes.
 //!
-//! Who may touch what when is settled between streams, by events: a copy waits until what its slot held before was
+//! Who may touch what when is settled between streams, by events: a copy waits until what its slot held before has been
 //! read, and what reads a slot waits for the copy. The host waits only where it wants to write page-locked memory that
 //! the GPU still reads.
 
@@ -28,7 +28,7 @@ impl Lane {
         let stream = context
             .new_stream()
             .map_err(driver_error("cuStreamCreate"))?;
-        // Who waits for page-locked memory is a thread with nothing else to do: it sleeps.
+        // The thread that waits for page-locked memory has nothing else to do: it sleeps.
         let flags = sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC;
         Ok(Self {
             stream,
@@ -43,7 +43,7 @@ struct Slot {
     bytes: usize,
     /// The copy is done.
     copied: CudaEvent,
-    /// What it held before was read; in the beginning, the memory is there.
+    /// What it held before has been read; at first, the memory is there.
     read: CudaEvent,
 }
 
@@ -55,7 +55,7 @@ impl Slot {
             made.map_err(driver_error("cuEventCreate"))
         };
         let (copied, read) = (event()?, event()?);
-        // It is memory of the stream that computes, which may be writing down its own work.
+        // It is memory of the stream that computes, which may be capturing its own work.
         let memory = {
             let _in_use = gpu.stream_in_use.read();
             let memory = gpu.empty(&[bytes.max(1)], DType::U8)?;
@@ -91,11 +91,11 @@ impl Drop for Slot {
 struct Free(Mutex<Vec<Slot>>);
 
 impl Free {
-    /// A slot of at least so many bytes, if one is free.
+    /// A slot of at least this many bytes, if one is free.
     fn take(&self, bytes: usize) -> Option<Slot> {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = slots.iter().position(|slot| slot.bytes >= bytes)?;
-        // The one that was used the longest ago: what read it is most likely over.
+        // The least recently used one: whatever read it has most likely ended.
         Some(slots.remove(fits))
     }
 
@@ -172,7 +172,7 @@ impl Uploader {
         (lane.stream.wait(&slot.read)).map_err(driver_error("cuStreamWaitEvent"))?;
         let mut staging = lane.staging.lock().unwrap_or_else(PoisonError::into_inner);
         let copied = staging.copy(&lane.stream, address, bytes);
-        // Also of a copy that failed half way: its first parts may be under way.
+        // Also for a copy that failed halfway: its first parts may be under way.
         let recorded = slot.copied.record(&lane.stream);
         let arriving = Arriving {
             slot: Some(slot),

@@ -72,7 +72,7 @@ fn blocks(count: usize, each: usize, most: usize) -> u32 {
 
 /// The grids of `kernels/README.md`, by their letters there.
 impl Grid {
-    /// `F`: over so many values.
+    /// `F`: over this many values.
     pub(super) fn flat(values: usize) -> Self {
         Self(blocks(values, 2048, 4096), 1, 1)
     }
@@ -82,12 +82,12 @@ impl Grid {
         Self(channels.div_ceil(32) as u32, samples as u32, 1)
     }
 
-    /// `L`: the loss of so many pixels.
+    /// `L`: the loss of this many pixels.
     pub(super) fn loss(pixels: usize) -> Self {
         Self(blocks(pixels, 1024, 1024), 1, 1)
     }
 
-    /// `K` and `1`: so many blocks.
+    /// `K` and `1`: this many blocks.
     pub(super) fn blocks(count: usize) -> Self {
         Self(count as u32, 1, 1)
     }
@@ -110,7 +110,7 @@ impl Gpu {
         2 * self.multiprocessors
     }
 
-    /// `P`: over so many values, of which a thread keeps to some channels.
+    /// `P`: over this many values, of which a thread keeps to some channels.
     pub(super) fn pixels(&self, values: usize) -> Grid {
         Grid(blocks(values, 2048, self.side_by_side()), 1, 1)
     }
@@ -430,7 +430,7 @@ impl Gpu {
 mod tests {
     use super::*;
 
-    /// As f32 a kernel would read beyond the end of values of one byte.
+    /// A kernel would take values of one byte for f32 and read beyond their end.
     #[test]
     fn a_type_without_kernels_is_refused() {
         for dtype in [DType::F32, DType::BF16, DType::F16] {

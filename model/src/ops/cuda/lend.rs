@@ -1,4 +1,4 @@
-//! Values of the GPU that a stream of somebody else works on: of a library that sums gradients over ranks.
+//! Values of the GPU that somebody else's stream works on: that of a library that sums gradients over ranks.
 
 use super::device::{driver_error, gpu};
 use super::kernels::{ELEMENTWISE, Grid, long};
@@ -80,7 +80,7 @@ pub(crate) fn lend(values: Tensor, factor: f32) -> Result<Lent> {
         address: gpu.address(&values)?,
         values,
         ready,
-        // Who waits for it on the host is a thread with nothing else to do.
+        // The thread that waits for it on the host has nothing else to do.
         done: Arc::new(event(sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC)?),
     })
 }

@@ -110,7 +110,7 @@ impl Loaded {
     }
 }
 
-/// What the loader said, which the error itself keeps to its source.
+/// The loader's words, which the error only has in its source.
 fn words(error: &libloading::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => source.to_string(),

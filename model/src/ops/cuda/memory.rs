@@ -114,7 +114,7 @@ impl Gpu {
 
     /// Memory for a tensor, not written yet.
     pub(super) fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
-        // SAFETY: who asks writes every value before anything reads it.
+        // SAFETY: the caller writes every value before anything reads it.
         let made = unsafe { Tensor::empty(shape, dtype, &self.device) };
         made.map_err(|error| {
             let text = error.to_string();

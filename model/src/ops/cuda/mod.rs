@@ -109,12 +109,12 @@ pub(crate) fn give(values: &[f32]) -> Result<Tensor> {
     gpu()?.give(values, &[values.len()])
 }
 
-/// A flat tensor of so many zeros on the GPU.
+/// A flat tensor of this many zeros on the GPU.
 pub(crate) fn zeros_of(count: usize) -> Result<Tensor> {
     gpu()?.zeros(&[count], DType::F32)
 }
 
-/// A flat tensor of so many equal values on the GPU.
+/// A flat tensor of this many equal values on the GPU.
 pub(super) fn filled(value: f32, count: usize) -> Result<Tensor> {
     gpu()?.filled(value, count)
 }

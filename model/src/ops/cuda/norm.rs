@@ -133,7 +133,7 @@ fn share(gpu: &Gpu, sums: &Tensor, ranks: &dyn BatchNormRanks) -> Result<Vec<f64
     Ok(values)
 }
 
-/// y · scale + shift + residual, ReLU, where y is; what is not given is left out.
+/// y · scale + shift + residual, ReLU, in place; what is not given is left out.
 pub(super) fn finish(
     gpu: &Gpu,
     y: &Tensor,

@@ -146,7 +146,7 @@ impl State {
         Ok(sums)
     }
 
-    /// Changes `values` along `gradient` and gives the scaled gradient's norm; if that is no number, nothing is
+    /// Changes `values` along `gradient` and gives the scaled gradient's norm; if that is not finite, nothing is
     /// changed.
     pub(crate) fn step(
         &mut self,

@@ -1,4 +1,4 @@
-//! Convolutions by a kernel of our own, as they are written down: what cuDNN has no deterministic algorithm for.
+//! Convolutions by a plain kernel of our own, for what cuDNN has no deterministic algorithm for.
 
 use super::cudnn::{Direction, Problem};
 use super::device::Gpu;

@@ -1,5 +1,5 @@
-//! Who puts work on the GPU's one stream: the thread that computes, others beside it, or only one that writes its work
-//! down.
+//! Who puts work on the GPU's one stream: the thread that computes, others beside it, or only one that captures its
+//! work.
 
 use super::device::{GPU, Gpu, gpu};
 use crate::error::Result;
@@ -12,16 +12,16 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 thread_local! {
-    /// Whether this thread writes down what it puts on the stream.
+    /// Whether this thread captures what it puts on the stream.
     pub(super) static WRITES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the stream takes work of several threads, or only of the one that writes down its own.
+/// Whether the stream takes work of several threads, or only of the one that captures its own.
 #[derive(Default)]
 pub(super) struct StreamInUse(RwLock<()>);
 
 impl StreamInUse {
-    /// Until this is gone nobody else writes down what is put on the stream.
+    /// Until this is gone nobody else captures what is put on the stream.
     pub(super) fn read(&self) -> Option<RwLockReadGuard<'_, ()>> {
         let free = !WRITES.get();
         free.then(|| self.0.read().unwrap_or_else(PoisonError::into_inner))
@@ -34,7 +34,7 @@ impl StreamInUse {
 }
 
 impl Gpu {
-    /// Refuses, while work is written down, what cannot be.
+    /// Refuses, while work is captured, what cannot be.
     pub(super) fn must_be_done_now(&self, what: &'static str) -> Result<()> {
         match WRITES.get() {
             true => Err(GpuError::NotCaptured { what }.into()),
@@ -43,7 +43,7 @@ impl Gpu {
     }
 }
 
-/// A tensor that a thread beside the one that computes may give back: not while work is written down, which would free
+/// A tensor that a thread beside the one that computes may give back: not while work is captured, which would free
 /// it at every launch.
 pub(super) struct Beside(Option<Tensor>);
 
@@ -78,7 +78,7 @@ impl Drop for Beside {
 pub(crate) struct Mark(CudaEvent);
 
 impl Mark {
-    /// The end of the stream as it is now; none if no GPU is open, or while work is written down.
+    /// The end of the stream as it is now; none if no GPU is open, or while work is captured.
     pub(crate) fn here() -> Option<Self> {
         let gpu = GPU.get().filter(|_| !WRITES.get())?;
         let timed = sys::CUevent_flags::CU_EVENT_DEFAULT;

@@ -1,6 +1,6 @@
-//! Large copies to the GPU by way of page-locked memory: what the GPU fetches while the next part is put there.
+//! Large copies to the GPU through page-locked memory: the GPU fetches one part while the next is written there.
 //!
-//! From ordinary memory the driver does the same on one core; here all of them put.
+//! From ordinary memory the driver does the same on one core; here all cores write.
 
 use super::device::{driver_error, failed};
 use crate::error::Result;
@@ -10,10 +10,10 @@ use candle_core::cuda_backend::cudarc::driver::{
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// Bytes that are put at once, and how many places there are for them.
+/// Bytes that are written at once, and how many places there are for them.
 const PART: usize = 16 << 20;
 const PARTS: usize = 3;
-/// Bytes that one task puts.
+/// Bytes that one task writes.
 const PIECE: usize = 1 << 20;
 /// Smaller copies are not worth it.
 pub(super) const LARGE: usize = 4 << 20;
@@ -61,7 +61,7 @@ impl Staging {
                 .zip(from.par_chunks(PIECE))
                 .for_each(|(to, from)| to.copy_from_slice(from));
             let place = address + (number * PART) as u64;
-            // SAFETY: source and target have so many bytes; the source is not written before its event is over.
+            // SAFETY: source and target have that many bytes; the source is not written before its event is over.
             let status = unsafe {
                 sys::cuMemcpyHtoDAsync_v2(place, to.as_ptr().cast(), to.len(), stream.cu_stream())
             };

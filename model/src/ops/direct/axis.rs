@@ -76,7 +76,7 @@ impl Axis {
         }
     }
 
-    /// Over so many positions written, the taps that read something.
+    /// The taps that read something for one of this many positions that are written.
     pub fn seen(&self, outputs: usize) -> usize {
         let of_class = |class: &Class| {
             let positions = outputs.saturating_sub(class.first).div_ceil(class.every);

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 /// Pixels whose sums stay in the cache together.
 const PIXELS: usize = 96;
-/// Pixels that a unit of work has at least, if there are so many for every thread: it reads all kernels.
+/// Pixels that a unit of work has at least, if there are that many for every thread: it reads all kernels.
 const LEAST_PIXELS: usize = 48;
 /// Channels of the input or output that do so.
 const CHANNELS: usize = 256;

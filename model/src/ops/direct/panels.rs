@@ -25,7 +25,7 @@ impl Panels {
         Self::new(weights, (outputs, inputs, taps), steps, stay)
     }
 
-    /// The panels for the gradient of the input: outputs and inputs change sides.
+    /// The panels for the gradient of the input: outputs and inputs swap places.
     pub fn backward(
         weights: &[f32],
         (outputs, inputs, taps): (usize, usize, usize),

@@ -72,7 +72,7 @@ pub fn add_gradient<V: Value>(
     add_pieces(&sums, (depth, width), (inputs, taps.len()), dw);
 }
 
-/// Packs the lines of some pixels into panels of so many columns, the last filled up with zeros.
+/// Packs the lines of some pixels into panels of `columns` columns, the last filled up with zeros.
 fn pack<V: Value>(lines: &[V], outputs: usize, columns: usize, packed: &mut [f32]) {
     let pixels = lines.len() / outputs;
     let panels = packed.par_chunks_exact_mut(pixels * columns);

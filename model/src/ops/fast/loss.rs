@@ -44,7 +44,7 @@ pub fn segmentation(logits: &[f32], labels: &[u8], rule: &PixelRule<'_>) -> (f64
 /// The loss of one pixel; its gradient goes into `grad`.
 fn pixel(z: &[f32], grad: &mut [f32], label: usize, rule: &PixelRule<'_>) -> f32 {
     let (top, sum) = exponentials(z, grad);
-    // The sum without the label's own term: near p = 1 everything hangs on it, and `sum` itself has lost it.
+    // The sum without the label's own term: near p = 1 everything depends on it, and `sum` itself has lost it.
     let others = grad.iter().enumerate().filter(|&(k, _)| k != label);
     let rest = others.map(|(_, term)| term).sum::<f32>();
     let minus_log = if z[label] == top {

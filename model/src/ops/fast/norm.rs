@@ -124,7 +124,7 @@ impl<V: Value> WithSimd for Apply<'_, V> {
     }
 }
 
-/// + shift, ReLU, where the values lie.
+/// + shift, ReLU, in place.
 pub fn shift_in_place<V: Value>(y: &mut [V], shift: &[f32], relu: bool) {
     y.par_chunks_mut(whole_pixels(shift.len()))
         .for_each(|y| Arch::new().dispatch(Shift { y, shift, relu }));

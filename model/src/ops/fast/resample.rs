@@ -49,7 +49,7 @@ pub fn max_pool(x: &[f32], x_shape: [usize; 4], spec: &PoolSpec) -> (Vec<f32>, V
                                 let x = &x[((b * height + h) * width + w) * channels..][..channels];
                                 let cell = (r * spec.kernel + s) as u8;
                                 for c in 0..channels {
-                                    // The first value that is no number wins.
+                                    // The first NaN wins.
                                     let better = x[c] > y[c] || x[c].is_nan() && !y[c].is_nan();
                                     y[c] = if better { x[c] } else { y[c] };
                                     winner[c] = if better { cell } else { winner[c] };

@@ -79,7 +79,7 @@ impl Backend {
             dbeta: dbeta.host()?,
         };
         let (scale, shift) = fold(gamma, beta, &saved.mean, &saved.inv_std);
-        // Only a residual needs the masked gradient as a tensor of its own; plain loops take the same way always.
+        // Only a residual needs the masked gradient as a tensor of its own; plain loops always take the same path.
         let split = after.relu && (after.residual || self == Self::Reference);
         let masked = match y {
             Some(y) if split => self.relu_backward(dy, y)?,

@@ -17,7 +17,7 @@ const TILE: usize = 26 << 10;
 /// Inputs of a block.
 const PAIR: usize = 2;
 
-/// Kernels of less taps are left to oneDNN, which reads them as they lie.
+/// Kernels of fewer taps are left to oneDNN, which reads them as they lie.
 const LEAST_TAPS: usize = 4;
 
 /// Where one primitive wants each of the kernels `(out, in, kh, kw)`: in blocks of some outputs by some inputs, one tap
@@ -200,7 +200,7 @@ mod tests {
                 continue;
             };
             seen += 1;
-            // What was there before must not shine through.
+            // What was there before must not show through.
             let mut ours = vec![bf16::from_f32(7.0); blocks.len()];
             blocks.pack(&plain, &mut ours);
             assert!(ours[..] == bytemuck::cast_slice(&theirs)[..ours.len()]);

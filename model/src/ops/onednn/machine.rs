@@ -25,7 +25,7 @@ pub fn multiplies_tiles() -> bool {
     has(AVX512_CORE_AMX)
 }
 
-/// Whether activations so stored are multiplied in tiles.
+/// Whether activations stored in this type are multiplied in tiles.
 pub(super) fn in_tiles<V: Value>() -> bool {
     V::DTYPE == DType::BF16 && multiplies_tiles()
 }

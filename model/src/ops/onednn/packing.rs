@@ -90,7 +90,7 @@ impl Packed {
         pages.map_or(std::ptr::null_mut(), |pages| pages.as_mut_ptr().cast())
     }
 
-    /// The bytes as so many values.
+    /// The bytes as this many values.
     fn values(&mut self, count: usize) -> &mut [bf16] {
         let bytes = self.pages.as_deref_mut().unwrap_or_default();
         &mut bytemuck::cast_slice_mut(bytes)[..count]
@@ -109,7 +109,7 @@ impl Drop for Packed {
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
     pub values: &'a [f32],
-    /// What they still are to be multiplied by.
+    /// What they are still to be multiplied by.
     pub factors: Option<Factors<'a>>,
     /// The taps that are left of them then, if not all.
     pub trimmed: Option<&'a Trimmed>,
@@ -117,7 +117,7 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// The kernels times their factors, trimmed: made anew, because once they are packed nobody asks.
+    /// The kernels times their factors, trimmed: made each time, because nobody asks once they are packed.
     pub fn plain(&self) -> Cow<'a, [f32]> {
         let all = match self.factors {
             Some(factors) => Cow::Owned(factors.times(self.values)),

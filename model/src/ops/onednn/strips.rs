@@ -61,8 +61,8 @@ pub struct Strips {
 }
 
 impl Strips {
-    /// The cut for values of so many bytes, multiplied in `tiles` or not, if it pays and comes out even. A function of
-    /// the geometry and the kind of processor.
+    /// The cut for values of this many bytes, multiplied in `tiles` or not, if it pays and comes out even. A function
+    /// of the geometry and the kind of processor.
     pub fn of(geometry: &ConvGeometry<'_>, bytes: usize, tiles: bool) -> Option<Self> {
         let (spec, [_, _, width, out]) = (geometry.spec, geometry.y_shape);
         let row = bytes * width * geometry.x_shape[3].max(out);
@@ -107,7 +107,7 @@ impl Strips {
             .map(move |first| first..(first + size).min(all))
     }
 
-    /// The geometry of so many strips: (input, output, spec). A strip brings its neighbours' columns, so none is
+    /// The geometry of this many strips: (input, output, spec). A strip brings its neighbours' columns, so none is
     /// padded.
     pub fn geometry(&self, strips: usize) -> ([usize; 4], [usize; 4], ConvSpec) {
         let ([_, h, _, c], [_, p, _, o]) = (self.x_shape, self.y_shape);

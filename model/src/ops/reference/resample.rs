@@ -18,7 +18,7 @@ pub fn max_pool(x: &[f32], x_shape: [usize; 4], spec: &PoolSpec) -> (Vec<f32>, V
                 let column = source(q, spec.stride, s, spec.padding, width, spec.periodic);
                 if let (Some(h), Some(w)) = (row, column) {
                     let value = x[((b * height + h) * width + w) * channels + c];
-                    // The first value that is no number wins.
+                    // The first NaN wins.
                     if value > best.0 || value.is_nan() && !best.0.is_nan() {
                         best = (value, cell as u8);
                     }

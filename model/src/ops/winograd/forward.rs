@@ -21,7 +21,7 @@ struct Portion {
     outputs: usize,
 }
 
-/// What is computed at once, of tiles with so many points along an axis.
+/// What is computed at once, of tiles with this many points along an axis.
 const fn portion(points: usize) -> Portion {
     let large = points > 6;
     Portion {
@@ -31,7 +31,7 @@ const fn portion(points: usize) -> Portion {
     }
 }
 
-/// Values that a thread works in, of tiles with so many points along an axis.
+/// Values that a thread works in, of tiles with this many points along an axis.
 pub fn scratch_values(along: usize, (inputs, outputs): (usize, usize)) -> usize {
     let portion = portion(along);
     let (depth, width) = (inputs.min(portion.inputs), outputs.min(portion.outputs));
@@ -52,7 +52,7 @@ pub struct Geometry<const P: usize, const M: usize> {
     pub dense: bool,
 }
 
-/// The output in fields of so many channels each, stored as the input.
+/// The output in fields of this many channels each, stored as the input.
 pub fn convolve<V: Value, const P: usize, const M: usize>(
     geometry: &Geometry<P, M>,
     x: &Joined<'_, V>,

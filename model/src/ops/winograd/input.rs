@@ -2,7 +2,7 @@
 //!
 //! Tiles lie `M` positions apart and are `P` wide, so neighbours share columns of pixels: each is transformed along its
 //! height once and kept for the next tile. Both steps read and write along channels, a few streams at a time, which
-//! processors fetch ahead; the pixels of a tile all at once they do not.
+//! processors fetch ahead; they do not do that for all pixels of a tile at once.
 
 use super::forward::Geometry;
 use super::transform::{Input, Transform};

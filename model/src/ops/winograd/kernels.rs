@@ -31,7 +31,7 @@ impl Kernels {
         })
     }
 
-    /// The kernels of the gradient of its input: outputs and inputs change sides and the taps turn around.
+    /// The kernels of the gradient of its input: outputs and inputs swap places and the taps are turned round.
     pub fn backward(
         weights: &[f32],
         (outputs, inputs, taps): (usize, usize, usize),

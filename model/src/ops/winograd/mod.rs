@@ -50,7 +50,7 @@ pub fn points(spec: &ConvSpec) -> usize {
     (spec.kernel.0 + 3) * (spec.kernel.1 + 3)
 }
 
-/// Values that a thread works in, for so many inputs and outputs.
+/// Values that a thread works in, for this many inputs and outputs.
 pub fn scratch_values(spec: &ConvSpec, channels: (usize, usize)) -> usize {
     forward::scratch_values(spec.kernel.0 + OUTPUTS - 1, channels)
 }
@@ -76,7 +76,7 @@ pub fn pays(
     let along = spec.kernel.0 + OUTPUTS - 1;
     let points = (along * along) as f64;
     let tiles = tiles_of(spec, if backward { x } else { y });
-    // Costs in multiply-adds. Transforms cost about as much per value as so many multiply-adds (measured).
+    // Costs in multiply-adds. Transforms cost about as much per value as this many multiply-adds (measured).
     // Direct loops leave out the padding that atrous taps see; for the gradient of the kernels so do products by taps.
     let by_taps = direction != Direction::BackwardWeights || spec.dilation >= 3;
     let pairs = direct::pairs(spec, x, y).filter(|_| by_taps);
@@ -174,7 +174,7 @@ pub fn forward<V: Value>(
     y.pop().expect("one field")
 }
 
-/// The gradient of x, in fields of so many channels each.
+/// The gradient of x, in fields of this many channels each.
 pub fn backward_data<V: Value>(
     spec: &ConvSpec,
     shapes: ([usize; 4], [usize; 4]),

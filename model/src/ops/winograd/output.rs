@@ -1,7 +1,7 @@
 //! Products at the points of a tile, transformed to the pixels that it writes.
 //!
 //! Along one axis at a time, for all channels: so few streams are read and written at once that processors fetch them
-//! ahead. All points of a tile at once they do not.
+//! ahead. They do not do that for all points of a tile at once.
 
 use super::forward::Geometry;
 use super::transform::{Output, Transform};

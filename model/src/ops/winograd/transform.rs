@@ -48,7 +48,7 @@ const EIGHT: [Pair; 3] = [
     },
 ];
 
-/// The pairs of a tile with so many points.
+/// The pairs of a tile with this many points.
 const fn pairs(points: usize) -> &'static [Pair] {
     if points == 6 { &SIX } else { &EIGHT }
 }

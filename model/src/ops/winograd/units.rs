@@ -14,8 +14,8 @@ pub struct TileRow<'a, V, const M: usize> {
     pub first_column: usize,
 }
 
-/// Tiles of a unit, up to `most`: so many that all threads together end soonest, where a product takes `block` rows at a
-/// time; the most of those, so that kernels are read seldom.
+/// Tiles of a unit, up to `most`: so many that all threads together end soonest, where a product takes `block` rows at
+/// a time; the most of those, so that kernels are read seldom.
 pub fn size<const P: usize, const M: usize>(
     geometry: &Geometry<P, M>,
     most: usize,
@@ -28,7 +28,7 @@ pub fn size<const P: usize, const M: usize>(
     fastest((total, step), most, block, threads)
 }
 
-/// The multiple of `step` with which so many threads end soonest.
+/// The multiple of `step` with which this many threads end soonest.
 fn fastest((total, step): (usize, usize), most: usize, block: usize, threads: usize) -> usize {
     let time = |size: &usize| {
         let of_a_thread = total.div_ceil(*size).div_ceil(threads);
@@ -39,8 +39,8 @@ fn fastest((total, step): (usize, usize), most: usize, block: usize, threads: us
     sizes.min_by_key(time).unwrap_or(step)
 }
 
-/// All tiles, with the pixels of the output fields of so many channels each, in units of so many tiles; of rows that
-/// cannot be cut there may be more.
+/// All tiles, with the pixels of the output fields of this many channels each, in units of this many tiles; of rows
+/// that cannot be cut there may be more.
 pub fn cut<'a, V, const P: usize, const M: usize>(
     geometry: &'a Geometry<P, M>,
     (y, fields): (&'a mut [Vec<V>], &[usize]),
@@ -90,7 +90,7 @@ pub fn cut<'a, V, const P: usize, const M: usize>(
     units
 }
 
-/// Cuts up to so many values from the front of a line.
+/// Cuts up to this many values from the front of a line.
 fn front<'a, V>(line: &mut Option<&'a mut [V]>, values: usize) -> Option<&'a mut [V]> {
     let rest = line.take()?;
     let (part, after) = rest.split_at_mut(rest.len().min(values));

@@ -128,7 +128,7 @@ where
     }
 }
 
-/// Room for so many channels of a tile: an odd number of cache lines, lest tiles fall into the same sets.
+/// Room for this many channels of a tile: an odd number of cache lines, lest tiles fall into the same sets.
 fn apart(channels: usize) -> usize {
     (channels.div_ceil(PADDING) | 1) * PADDING
 }

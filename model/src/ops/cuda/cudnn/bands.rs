@@ -1,8 +1,8 @@
 //! Gradients of kernels some rows at a time, so that no sum is long.
 //!
-//! Matrix units add up in f32 but cut off what does not fit instead of rounding it, and what is cut off is always of the
-//! sum's sign. Over the 885 thousand pixels of 768 x 1152 an H200 is off by 1e-3 for it, in f16 five times what rounding
-//! the result takes. Parts are added in f32 by a kernel that rounds.
+//! Matrix units add up in f32 but cut off what does not fit instead of rounding it, and what is cut off is always of
+//! the sum's sign. Over the 885 thousand pixels of 768 x 1152 an H200 is off by 1e-3 because of it, five times what
+//! rounding the result to f16 changes. Parts are added in f32 by a kernel that rounds.
 
 use super::library::Direction;
 use super::problem::Problem;
@@ -10,7 +10,7 @@ use crate::error::Result;
 use candle_core::{DType, Tensor};
 use std::ops::Range;
 
-/// Pixels that matrix units sum at most: then they are off by some three times what rounding to f16 takes.
+/// The most pixels that matrix units sum: their error is then about three times that of rounding to f16.
 const MOST_PIXELS: usize = 1 << 19;
 
 /// Some rows of some samples: a part of the sums that the gradient of a kernel is.
@@ -45,7 +45,7 @@ impl Band {
 }
 
 impl Problem {
-    /// The bands whose sums are the gradient of a kernel, where work may take so many bytes.
+    /// The bands whose sums are the gradient of a kernel, where work may take this many bytes.
     pub(in super::super) fn bands(&self, most_memory: usize) -> Vec<Band> {
         debug_assert_eq!(self.direction, Direction::BackwardFilter);
         self.bands_of(most_memory, MOST_PIXELS)

@@ -1,8 +1,8 @@
 //! GPUs that are described to cuDNN, so that it tells what it has for them where there is none.
 //!
 //! cuDNN names engines and makes plans for a GPU that it knows by its properties alone (since its version 9.8, for
-//! compiling ahead of time). That shows which engines the convolutions of the networks get, and whether cuDNN takes what
-//! it is told; not how fast they are, nor what they compute.
+//! compiling ahead of time). That shows which engines the convolutions of the networks get, and whether cuDNN takes
+//! what it is told; not how fast they are, nor what they compute.
 
 use super::descriptor::{self as is, Descriptor, Kind};
 use super::engine::Engine;
@@ -16,7 +16,7 @@ use crate::ops::cuda::algorithms::Algorithms;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What one GPU differs from another by, as far as cuDNN chooses by it.
+/// What distinguishes GPUs, as far as cuDNN's choices depend on it.
 #[derive(Debug, PartialEq)]
 pub(in super::super) struct Described {
     name: &'static str,

@@ -98,7 +98,7 @@ pub(super) const ENGINE_GPU: Attribute<Descriptor> = descriptors(1307);
 #[cfg(test)]
 pub(super) const GPU_AS_JSON: Attribute<u8> = attribute(2702, 24);
 
-/// The attributes of an operation, which differ by its direction in nothing but their numbers.
+/// The attributes of an operation: only their numbers differ between directions.
 pub(super) struct OperationAttributes {
     pub(super) alpha: Attribute<f32>,
     pub(super) beta: Attribute<f32>,
@@ -126,7 +126,7 @@ impl OperationAttributes {
     }
 }
 
-/// A descriptor, which goes when this is dropped.
+/// A descriptor, destroyed when this is dropped.
 pub(super) struct Descriptor {
     functions: Arc<Functions>,
     kind: Kind,
@@ -165,7 +165,7 @@ impl Descriptor {
     }
 
     pub(super) fn set<T: Plain>(&self, attribute: Attribute<T>, values: &[T]) -> Answer<()> {
-        // SAFETY: so many values of the attribute's type lie there.
+        // SAFETY: that many values of the attribute's type lie there.
         unsafe { self.set_at(attribute, values.len(), values.as_ptr().cast()) }
     }
 
@@ -180,7 +180,7 @@ impl Descriptor {
         values: &[&Self],
     ) -> Answer<()> {
         let pointers: Vec<Pointer> = values.iter().map(|value| value.pointer).collect();
-        // SAFETY: what is read is so many pointers to descriptors that live.
+        // SAFETY: what is read is that many pointers to descriptors that live.
         unsafe { self.set_at(attribute, pointers.len(), pointers.as_ptr().cast()) }
     }
 
@@ -210,7 +210,7 @@ impl Descriptor {
     /// The values of an attribute, `most` at most.
     pub(super) fn get<T: Plain>(&self, attribute: Attribute<T>, most: usize) -> Answer<Vec<T>> {
         let mut values = vec![T::default(); most];
-        // SAFETY: there is room for so many values of the attribute's type.
+        // SAFETY: there is room for that many values of the attribute's type.
         let count = unsafe { self.get_at(attribute, most, values.as_mut_ptr().cast()) }?;
         values.truncate(count);
         Ok(values)
@@ -239,12 +239,12 @@ impl Descriptor {
             // SAFETY: without a place nothing is written; and with one, the answer would be what fits there.
             false => unsafe { self.get_at(Attribute { name, values, of }, 0, null_mut()) }?,
         };
-        // cuDNN fills what is made for it.
+        // cuDNN fills descriptors that were created for it.
         let made = (0..count).map(|_| Self::new(&self.functions, kind));
         let mut made: Vec<Self> = made.collect::<Answer<_>>()?;
         let mut pointers: Vec<Pointer> = made.iter().map(|made| made.pointer).collect();
         if count > 0 {
-            // SAFETY: there are so many descriptors of the kind that it fills.
+            // SAFETY: there are that many descriptors of the kind that it fills.
             let count = unsafe { self.get_at(attribute, count, pointers.as_mut_ptr().cast()) }?;
             // What it counted before may be more than there is.
             made.truncate(count);
@@ -294,7 +294,7 @@ impl Descriptor {
     ///
     /// # Safety
     /// The addresses of the pack are those of memory as large as the plan's tensors and its workspace, which is not
-    /// freed before the stream has come by.
+    /// freed before the stream has passed this work.
     pub(super) unsafe fn execute(&self, handle: Pointer, pack: &Self) -> Answer<()> {
         // SAFETY: handle, plan and pack live; the caller vouches for the rest.
         let status =

@@ -72,7 +72,7 @@ impl Engine {
         self.numerical.contains(&TENSOR_CORE)
     }
 
-    /// Whether it is compiled when a plan is made, in every process anew: some seconds each.
+    /// Whether it is compiled when a plan is made, again in every process: some seconds each.
     pub(super) fn is_compiled(&self) -> bool {
         self.behavior.contains(&RUNTIME_COMPILATION)
     }
@@ -210,7 +210,7 @@ fn told(at: At, config: Descriptor) -> Answer<Config> {
             numerical: engine.get(is::ENGINE_NUMERICAL_NOTES, MOST_NOTES)?,
             behavior: engine.get(is::ENGINE_BEHAVIOR_NOTES, MOST_NOTES)?,
         },
-        // What nothing is known of is not taken.
+        // Engines of which nothing is known are not taken.
         None => Engine {
             numerical: vec![NONDETERMINISTIC],
             ..Engine::default()

@@ -17,13 +17,13 @@ use std::time::Duration;
 
 /// How many of those that cuDNN guesses are timed.
 const TIMED: usize = 3;
-/// How many are where it guesses none.
+/// How many are timed where it guesses none.
 const TIMED_WITHOUT_GUESS: usize = 12;
 /// cuDNN's plain loop in every direction: fast for the smallest problems, seconds for a large one. It is run where
 /// nothing else runs, or where the best of the others takes no longer than [`SMALL`].
 const PLAIN_LOOP: i64 = 0;
 const SMALL: Duration = Duration::from_micros(200);
-/// What takes so much longer than the best so far, loading included, is not run again.
+/// A plan that takes longer than this and [`MUCH_SLOWER`] times the best so far, loading included, is not run again.
 const SLOW: Duration = Duration::from_millis(100);
 const MUCH_SLOWER: u32 = 4;
 /// What a kept number counts by: types of the result and sources, then engines, then places in their lists.
@@ -56,7 +56,7 @@ fn number_of(result: problem::Result, at: At, engine: i64) -> Option<i32> {
     Some((first * ENGINES + engine) * PLACES + place)
 }
 
-/// What was kept as this number, with the engine's; none for one that is nothing's.
+/// What was kept as this number, with the engine's; none for one that stands for nothing.
 fn choice(number: i32) -> Option<(problem::Result, At, i64)> {
     let number = u32::try_from(number).ok()?;
     let (places, engines) = (PLACES.unsigned_abs(), ENGINES.unsigned_abs());
@@ -102,7 +102,7 @@ impl Cudnn {
         else {
             return Ok(None);
         };
-        // On another kind of GPU of the same architecture another may be named there.
+        // On another kind of GPU of the same architecture a different engine may be named there.
         if config.engine.number != engine {
             return Ok(None);
         }
@@ -140,7 +140,7 @@ impl Cudnn {
         alignment: Alignment,
         places: &[u64],
     ) -> Result<Option<Found>> {
-        // What is compiled is compiled in every process anew, some seconds each: only where there is nothing else.
+        // What is compiled is compiled again in every process, some seconds each: only where there is nothing else.
         for compiled in [false, true] {
             for &result in problem.results() {
                 let Some(graph) = self.graph(problem, result, alignment)? else {
@@ -155,7 +155,7 @@ impl Cudnn {
         Ok(None)
     }
 
-    /// Plans that are worth to be timed.
+    /// Plans that are worth timing.
     pub(super) fn candidates(&self, graph: &Arc<Graph>, compiled: bool) -> Result<Vec<Plan>> {
         let mut plans: Vec<Plan> = Vec::new();
         let mut most = if compiled { 1 } else { TIMED };
@@ -167,7 +167,8 @@ impl Cudnn {
                 .unwrap_or_default();
             for config in named {
                 let engine = &config.engine;
-                // Guesses are of a few engines with other choices; what comes after them is not.
+                // Guesses name a few engines with different choices; of later sources only engines without a plan
+                // count.
                 let known = |plan: &Plan| plan.config.engine.number == engine.number;
                 let new = source == Source::Guess || !plans.iter().any(known);
                 if plans.len() < most && new && engine.is_compiled() == compiled {
@@ -257,7 +258,7 @@ impl Cudnn {
         };
         let time = runs();
         if time.is_err() {
-            // The plan may go now: nothing of it may be on the stream.
+            // The plan may be dropped now, so none of its work may be on the stream.
             let _ = gpu.wait();
         }
         time

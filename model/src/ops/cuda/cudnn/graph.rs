@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// What tensors are called in a pack of addresses: first operand, second operand, result; of a convolution with an
 /// ending bias and residual.
 pub(super) const IDS: [i64; 5] = [1, 2, 3, 4, 5];
-/// What is called so stays within the graph, in f32.
+/// The tensor of this name stays within the graph, in f32.
 const FIRST_INNER_ID: i64 = 100;
 
 /// What is asked of cuDNN.
@@ -85,7 +85,7 @@ impl Tensors<'_> {
         tensor.set(is::TENSOR_DIMENSIONS, &[b, c, h, w].map(size))?;
         tensor.set(is::TENSOR_STRIDES, &[h * w * c, 1, w * c, c].map(size))?;
         tensor.set(is::TENSOR_ID, &[id])?;
-        // Of f32 beside half types: what it is made for begins where it can be read.
+        // f32 beside half types: an f32 begins at a multiple of its size at least.
         let aligned = self.alignment.bytes().max(dtype.size_in_bytes() as i64);
         tensor.set(is::TENSOR_ALIGNMENT, &[aligned])?;
         if id >= FIRST_INNER_ID {
@@ -218,7 +218,7 @@ fn pointwise(
     operation.finalize()
 }
 
-/// How kernels go over pixels. Groups are not told: cuDNN sees them from the channels of a kernel.
+/// How kernels go over pixels. Groups are not given: cuDNN infers them from a kernel's channels.
 fn convolution(functions: &Arc<Functions>, problem: &Problem) -> Answer<Descriptor> {
     let convolution = Descriptor::new(functions, Kind::Convolution)?;
     let both = |attribute: Attribute<i64>, (down, across): (usize, usize)| {

@@ -14,7 +14,7 @@ pub(super) type Place = *const c_void;
 const NAMES: &[&str] = &["libcudnn.so.9", "libcudnn.so"];
 
 functions! {
-    /// What tells the version of any cuDNN: others have not all that is used.
+    /// The function that gives the version of any cuDNN; other versions lack some of what is used.
     Version of "cuDNN 9" in NAMES;
     cudnnGetVersion: fn() -> usize,
 }
@@ -52,7 +52,7 @@ pub(super) const CROSS_CORRELATION: c_int = 1;
 pub(super) const ADD: c_int = 0;
 /// `CUDNN_POINTWISE_RELU_FWD`.
 pub(super) const RELU: c_int = 100;
-/// `CUDNN_PROPAGATE_NAN`: what is no number stays so, which would be 0 otherwise.
+/// `CUDNN_PROPAGATE_NAN`: NaN stays NaN, where it would become 0 otherwise.
 pub(super) const PROPAGATE_NAN: c_int = 1;
 
 /// `cudnnDataType_t`.
@@ -76,7 +76,7 @@ pub(super) struct Refused {
 pub(super) type Answer<T> = std::result::Result<T, Refused>;
 
 impl Refused {
-    /// An answer in which nothing is.
+    /// An empty answer.
     pub(super) fn empty(call: &'static str, what: String) -> Self {
         Self {
             call,
@@ -85,7 +85,7 @@ impl Refused {
         }
     }
 
-    /// Whether it says no more than that cuDNN has nothing here.
+    /// Whether it says only that cuDNN has nothing here.
     pub(super) fn is_not_supported(&self) -> bool {
         self.status / 1000 == 3
     }
@@ -118,7 +118,7 @@ impl Functions {
             return Ok(());
         }
         let mut text = [0u8; 512];
-        // SAFETY: the library gives a constant text for any number, and writes at most so many bytes.
+        // SAFETY: the library gives a constant text for any number, and writes at most that many bytes.
         let name = unsafe {
             (self.cudnnGetLastErrorString)(text.as_mut_ptr().cast(), text.len());
             CStr::from_ptr((self.cudnnGetErrorString)(status))

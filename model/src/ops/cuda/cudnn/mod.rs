@@ -3,7 +3,7 @@
 //! A [`Problem`] is everything that decides which engine runs; that is found once, by timing those that cuDNN names
 //! first, and kept on disk, so that a run that goes on takes the same one as long as cuDNN names it in the same place.
 //! Only deterministic engines are taken: the same recipe gives the same bits on the same kind of GPU. Where there is
-//! none a slow kernel of our own solves the problem, which is told once.
+//! none a slow kernel of our own solves the problem, which is reported once.
 //!
 //! Everything goes by cuDNN's graphs: a problem is a [`graph::Graph`] of one operation, or of a convolution and what
 //! follows it ([`Ending`]); an engine with its choices is made a [`plan::Plan`] once per process, and a call is no more
@@ -76,7 +76,7 @@ pub(super) struct Library(Functions);
 pub(super) struct Cudnn {
     functions: Arc<Functions>,
     target: Target,
-    /// How each problem is solved. Entries stay: what was written down of a plan's work may need it.
+    /// How each problem is solved. Entries stay: captured work of a plan may need it.
     ways: HashMap<(Problem, Alignment), Way>,
     choices: Algorithms,
     /// Working memory of one convolution at most.
@@ -96,7 +96,7 @@ impl Cudnn {
             "libcublas.so.12",
         ]);
         let version = library::version()?;
-        // What is called stands as it is in the headers of version 9.
+        // The functions are declared as in the headers of version 9.
         if version / 10_000 != MAJOR {
             return Err(GpuError::LibraryVersion {
                 what: "cuDNN",
@@ -112,19 +112,19 @@ impl Cudnn {
         dotted(self.functions.version())
     }
 
-    /// Bytes that a convolution works in at most, beside its operands and its result; one of f32 in more if its
+    /// Bytes that a convolution works in at most, beside its operands and its result; more for f32 if its
     /// fields, of which these are one sample's, need it.
     pub(super) fn most_memory(&self, f32s: Option<([usize; 4], [usize; 4])>) -> usize {
         let turned = f32s.map_or(0, |(x, y)| parts::turned(x, y));
         (self.most_memory).max(turned.min(parts::most_for_one(self.most_memory)))
     }
 
-    /// The type in which the result of a problem comes that was solved before.
+    /// The type of the result of a problem that was solved before.
     pub(super) fn result_type(&self, problem: &Problem) -> Option<DType> {
         let ways = self.ways.iter();
         let ways = ways.filter(|((known, _), _)| known == problem);
         let types: Vec<DType> = ways.map(|(_, way)| way.result(problem)).collect();
-        // Of operands that lie otherwise it may come otherwise.
+        // With a different alignment of the operands it may be a different one.
         let rounded = types.iter().find(|&&dtype| dtype != DType::F32);
         rounded.or(types.first()).copied()
     }
@@ -159,8 +159,8 @@ impl Library {
 }
 
 impl Cudnn {
-    /// How a problem is solved whose tensors lie at these addresses, in the order of [`graph::IDS`]; the result of one
-    /// with two operands may not be made yet.
+    /// How to solve a problem whose tensors lie at these addresses, in the order of [`graph::IDS`]; with two operands,
+    /// the result need not exist yet.
     fn way(&mut self, gpu: &Gpu, problem: &Problem, places: &[u64]) -> Result<Way> {
         let alignment = Alignment::of(places);
         if let Some(way) = self.ways.get(&(*problem, alignment)) {
@@ -235,7 +235,7 @@ impl Gpu {
         b: &Tensor,
         to: &Tensor,
     ) -> Result<()> {
-        // Of kernels' gradients the type is not known before.
+        // The type of kernels' gradients is not known beforehand.
         debug_assert_ne!(problem.direction, Direction::BackwardFilter);
         match self.by_cudnn(problem, &[a, b, to])? {
             true => Ok(()),
@@ -243,7 +243,7 @@ impl Gpu {
         }
     }
 
-    /// Whether cuDNN could solve a problem with an [`Ending`] in one call, which is done then: `to` of `x` and `w`,
+    /// Solves a problem with an [`Ending`] in one call and gives true, if cuDNN can: `to` of `x` and `w`,
     /// with a bias in their type and a residual if the ending has one.
     pub(super) fn convolve_and_end(
         &self,
@@ -261,7 +261,7 @@ impl Gpu {
         self.by_cudnn(problem, &tensors)
     }
 
-    /// Whether cuDNN could solve a problem of these tensors, which is done then.
+    /// Solves a problem of these tensors and gives true, if cuDNN can.
     fn by_cudnn(&self, problem: &Problem, tensors: &[&Tensor]) -> Result<bool> {
         let places = tensors.iter().map(|tensor| self.address(tensor));
         let places = places.collect::<Result<Vec<u64>>>()?;

@@ -38,12 +38,12 @@ impl Gpu {
 }
 
 impl Problem {
-    /// The parts in which a problem is solved with so many bytes to work in, and which samples each has.
+    /// The parts in which a problem is solved with this many bytes to work in, and which samples each has.
     pub(in super::super) fn parts(&self, most_memory: usize) -> Vec<(Range<usize>, Self)> {
         self.parts_of_samples(most_memory, usize::MAX)
     }
 
-    /// The same with so many samples in one part at most.
+    /// The same with this many samples in one part at most.
     pub(super) fn parts_of_samples(
         &self,
         most_memory: usize,

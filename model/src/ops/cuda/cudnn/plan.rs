@@ -34,7 +34,7 @@ impl Cudnn {
         plan.set_descriptors(is::PLAN_CONFIG, &[&config.config])?;
         let plan = plan.finalize()?;
         let memory = plan.number(is::PLAN_WORKSPACE_SIZE)?;
-        // What is not to be is not within any limit.
+        // A number that cannot be is beyond any limit.
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
         tracing::debug!(
             "{}: planned in {:.1} ms, {memory} bytes of working memory",
@@ -62,7 +62,7 @@ impl Cudnn {
         pack.set(is::PACK_ADDRESSES, places)?;
         pack.set(is::PACK_WORKSPACE, &[room.unwrap_or(0)])?;
         let pack = pack.finalize()?;
-        // SAFETY: operands and result are as large as the problem says (checked by who asks), the working memory is
+        // SAFETY: operands and result are as large as the problem says (checked by the caller), the working memory is
         // what the plan wants; freed memory is given out again in the stream's order only.
         unsafe { plan.plan.execute(self.target.handle(), &pack) }?;
         Ok(())

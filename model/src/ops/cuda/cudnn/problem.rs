@@ -79,7 +79,7 @@ impl Problem {
         [self.y[3], taps, self.x[3] / self.groups]
     }
 
-    /// In which types the result may be, the better first: sums of half precisions are kept in f32 where they can be.
+    /// The types that the result may have, the better first: sums of half precisions are kept in f32 where they can be.
     pub(super) fn results(&self) -> &'static [Result] {
         match (self.direction, self.dtype) {
             (Direction::BackwardFilter, DType::BF16 | DType::F16) => &[Result::F32, Result::Same],

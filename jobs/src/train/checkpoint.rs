@@ -3,7 +3,7 @@
 use super::Best;
 use super::groups::Standing;
 use super::start_from::start_from;
-use super::step::{Learner, LearnerProgress, Shared, Waiting};
+use super::step::{Learner, LearnerProgress, PendingStep, StepSums};
 use super::team::Team;
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
@@ -66,43 +66,44 @@ fn state(path: &Path, learner: &Learner, facts: &CheckpointFacts) -> Result<Mode
         ..ModelFile::default()
     };
     learner.optimizer.save_into(&mut file)?;
-    let mut waiting = Vec::new();
-    for (at, gradients) in learner.waiting.iter().enumerate() {
-        let (Some(shared), Some(values)) = (gradients.shared, &gradients.gradients) else {
-            unreachable!("gradients are settled before they are saved")
+    let mut pending = Vec::new();
+    for (at, step) in learner.pending_steps.iter().enumerate() {
+        let (Some(sums), Some(gradients)) = (step.sums, &step.gradients) else {
+            unreachable!("exchanges are finished before pending steps are saved")
         };
-        waiting.push(WaitingFacts {
-            step: gradients.step,
-            scale: gradients.scale,
-            shared,
-            fault: gradients.fault.clone(),
-            bad_field: gradients.bad_field.clone(),
+        pending.push(PendingFacts {
+            step: step.step,
+            scale: step.scale,
+            sums,
+            fault: step.fault.clone(),
+            bad_field: step.bad_field.clone(),
         });
         let mut put = |what: &str, values: &[f32]| {
-            let name = format!("{WAITING}.{at}.{what}");
+            let name = format!("{PENDING}.{at}.{what}");
             file.tensors
                 .insert(name, (vec![values.len()], values.to_vec()));
         };
-        put("gradients", values);
-        put("statistics", &gradients.statistics.values);
+        put("gradients", gradients);
+        put("statistics", &step.statistics.values);
     }
-    if !waiting.is_empty() {
-        let waiting = to_json(&waiting, path)?;
-        file.facts.insert(WAITING.to_string(), waiting);
+    if !pending.is_empty() {
+        let pending = to_json(&pending, path)?;
+        file.facts.insert(PENDING.to_string(), pending);
     }
     file.facts.insert(FACT.to_string(), to_json(facts, path)?);
     Ok(file)
 }
 
-/// The fact and the beginning of tensors of gradients that wait for their use.
-const WAITING: &str = "waiting";
+/// The fact of pending steps, and the beginning of their tensors' names.
+const PENDING: &str = "waiting";
 
-/// What is saved of [`Waiting`] besides its values.
+/// What is saved of [`PendingStep`] besides its values.
 #[derive(Debug, Serialize, Deserialize)]
-struct WaitingFacts {
+struct PendingFacts {
     step: u64,
     scale: f32,
-    shared: Shared,
+    #[serde(rename = "shared")]
+    sums: StepSums,
     fault: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bad_field: Option<String>,
@@ -171,7 +172,7 @@ fn take(path: &Path, file: &ModelFile, learner: &mut Learner) -> Result<Checkpoi
     };
     let facts: CheckpointFacts = serde_json::from_str(file.fact(path, FACT)?)
         .map_err(|error| damaged(format!("checkpoint facts: {error}")))?;
-    let waiting: Vec<WaitingFacts> = match file.facts.get(WAITING) {
+    let pending: Vec<PendingFacts> = match file.facts.get(PENDING) {
         Some(text) => serde_json::from_str(text)
             .map_err(|error| damaged(format!("waiting gradients: {error}")))?,
         None => Vec::new(),
@@ -184,10 +185,10 @@ fn take(path: &Path, file: &ModelFile, learner: &mut Learner) -> Result<Checkpoi
         learner.loss_scale = scale;
     }
     let count = learner.network.parameters().count();
-    learner.waiting.clear();
-    for (at, facts) in waiting.into_iter().enumerate() {
+    learner.pending_steps.clear();
+    for (at, facts) in pending.into_iter().enumerate() {
         let get = |what: &str| {
-            let name = format!("{WAITING}.{at}.{what}");
+            let name = format!("{PENDING}.{at}.{what}");
             let found = file.tensor(&name).map(|(_, values)| values.to_vec());
             found.ok_or_else(|| damaged(format!("tensor `{name}` is missing")))
         };
@@ -198,11 +199,11 @@ fn take(path: &Path, file: &ModelFile, learner: &mut Learner) -> Result<Checkpoi
                 gradients.len()
             )));
         }
-        learner.waiting.push_back(Waiting {
+        learner.pending_steps.push_back(PendingStep {
             step: facts.step,
             scale: facts.scale,
             count: 0.0,
-            shared: Some(facts.shared),
+            sums: Some(facts.sums),
             gradients: Some(gradients),
             statistics: learner.network.statistics_of(statistics),
             fault: facts.fault,

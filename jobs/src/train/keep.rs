@@ -73,7 +73,7 @@ impl Run<'_> {
     pub(super) fn save(&mut self, progress: &mut dyn FnMut(&TrainEvent)) -> Result<()> {
         let step = self.learner.progress.step;
         // What is under way belongs to the state, on every rank.
-        self.learner.settle(self.team)?;
+        self.learner.finish_exchange(self.team)?;
         self.learner.check_numbers()?;
         let Some(run_dir) = &self.run_dir else {
             return Ok(());

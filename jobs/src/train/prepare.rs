@@ -3,7 +3,7 @@
 use super::Run;
 use super::checkpoint::{self, Now, Start};
 use super::evaluate::{Asked, Evaluator, Judging};
-use super::goal::Goal;
+use super::objective::Objective;
 use super::recorder::Recorder;
 use super::samples::{self, Labelled, Samples};
 use super::share::{Place, Share};
@@ -206,8 +206,14 @@ impl Parts {
             tell_long_warmup(recipe.schedule.warmup_steps, total_steps);
         }
         let criterion = recipe.loss.criterion(class_weights.clone());
-        let goal = Goal::of(recipe, criterion, labelled);
-        let learner = Learner::new(recipe, &network, goal.clone(), total_steps, place.ranks)?;
+        let objective = Objective::of(recipe, criterion, labelled);
+        let learner = Learner::new(
+            recipe,
+            &network,
+            objective.clone(),
+            total_steps,
+            place.ranks,
+        )?;
         let contract = Contract::new(
             recipe,
             &network,
@@ -232,7 +238,7 @@ impl Parts {
                 augmentation: Augmentation::default(),
                 ..loader.clone()
             },
-            goal,
+            objective,
             storage: learner.storage.clone(),
         };
         let (evaluator, validation_samples) = evaluator_of(recipe, store, judging, place)?;

@@ -1,8 +1,8 @@
 //! One training step: forward, loss, backward, exchange between ranks, update.
 
 use super::feed::Batch;
-use super::goal::{Goal, Lesson};
 use super::groups::Contribution;
+use super::objective::{LossInput, Objective};
 use super::team::{Signals, Team};
 use super::trace::Work;
 use crate::comm::Wire;
@@ -21,10 +21,10 @@ use std::time::Instant;
 
 mod launches;
 mod numbers;
-mod waiting;
+mod pending;
 
 use launches::Launches;
-pub(super) use waiting::{Shared, Waiting};
+pub(super) use pending::{PendingStep, StepSums};
 
 /// What a step did.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,7 +46,7 @@ pub struct Learner {
     pub(super) optimizer: Optimizer,
     gradients: Gradients,
     schedule: Schedule,
-    goal: Goal,
+    objective: Objective,
     pub(super) loss_scale: LossScale,
     pub(super) storage: Storage,
     /// The kernels that training multiplies by, if the optimiser rounds them.
@@ -64,7 +64,7 @@ pub struct Learner {
     /// Steps between a gradient and its use.
     lag: usize,
     /// Gradients that wait for their use, the oldest first.
-    pub(super) waiting: VecDeque<Waiting>,
+    pub(super) pending_steps: VecDeque<PendingStep>,
     launches: Launches,
 }
 
@@ -98,7 +98,7 @@ impl Learner {
     pub(super) fn new(
         recipe: &Recipe,
         network: &NetworkConfig,
-        goal: Goal,
+        objective: Objective,
         total_steps: u64,
         ranks: usize,
     ) -> Result<Self> {
@@ -129,7 +129,7 @@ impl Learner {
             optimizer: Optimizer::new(&recipe.optimiser, network.parameters())?,
             gradients: Gradients::new(network.parameters()),
             schedule,
-            goal,
+            objective,
             loss_scale: LossScale::new(loss_scale)?,
             storage,
             copies,
@@ -145,7 +145,7 @@ impl Learner {
             loss_fault: None,
             without_gradient: WithoutGradient::Unknown,
             lag: recipe.distributed.gradient_lag,
-            waiting: VecDeque::new(),
+            pending_steps: VecDeque::new(),
             launches: Launches::new(recipe.training.cuda_graphs, obstacle),
             network,
         })
@@ -164,7 +164,7 @@ impl Learner {
         team.begin(options, parameters, &mut self.gradients, facts)
     }
 
-    /// Learns from a batch, together with the other ranks of a team.
+    /// One training step on a batch, together with the other ranks of a team.
     ///
     /// With a lag, what it tells is of the gradients that it used, those of an earlier step; the first steps use none.
     /// A loss or gradient that is no number on any rank leaves parameters and optimiser as they were on all.
@@ -173,9 +173,9 @@ impl Learner {
     /// [`JobError::Diverged`] after more such steps in a row than allowed, naming the first tensor that is no number;
     /// [`JobError::Model`]; [`JobError::Comm`].
     pub fn step(&mut self, batch: &Batch, team: &mut Team) -> Result<StepResult> {
-        let waiting = self.look(batch, team)?;
-        self.waiting.push_back(waiting);
-        if self.waiting.len() <= self.lag {
+        let pending = self.forward_backward(batch, team)?;
+        self.pending_steps.push_back(pending);
+        if self.pending_steps.len() <= self.lag {
             self.progress.step += 1;
             return Ok(StepResult {
                 loss: f64::NAN,
@@ -184,10 +184,10 @@ impl Learner {
                 skipped: true,
             });
         }
-        let Some(oldest) = self.waiting.pop_front() else {
+        let Some(oldest) = self.pending_steps.pop_front() else {
             unreachable!("one was just added")
         };
-        self.learn(oldest, batch, team)
+        self.apply_gradients(oldest, batch, team)
     }
 
     /// Counts on from where a run was left.
@@ -231,7 +231,7 @@ impl Learner {
     }
 
     /// Forward and backward pass of a batch; gradients go to the other ranks while the backward pass runs.
-    fn look(&mut self, batch: &Batch, team: &mut Team) -> Result<Waiting> {
+    fn forward_backward(&mut self, batch: &Batch, team: &mut Team) -> Result<PendingStep> {
         let step = self.progress.step;
         let backend = self.network.backend();
         // Ranks drop different values of different samples.
@@ -247,40 +247,40 @@ impl Learner {
         let mut pass = Pass::train(backend, &self.storage, key)
             .normalising(team.norm_ranks().cloned())
             .launching(captured);
-        let lesson = Lesson {
+        let input = LossInput {
             x: &x,
             batch: &batch.host,
             scale,
-            shared: team.size() > 1,
+            several_ranks: team.size() > 1,
             progress: step as f64 / self.total_steps.max(1) as f64,
         };
-        let judged = self.goal.judge(&self.network, lesson, &mut pass)?;
+        let output = self.objective.loss(&self.network, input, &mut pass)?;
         drop(x);
         let began = team.trace.note(Work::Forward, began);
-        let finite = judged.weighted_sum.is_finite();
-        let mut waiting = Waiting {
+        let finite = output.weighted_sum.is_finite();
+        let mut pending = PendingStep {
             step,
             scale,
-            count: judged.count,
-            shared: None,
+            count: output.count,
+            sums: None,
             gradients: None,
             statistics: pass.batch_statistics()?,
             fault: None,
             bad_field: None,
         };
         if !finite {
-            waiting.fault = Some(self.why_the_loss(&batch.host)?);
+            pending.fault = Some(self.why_the_loss(&batch.host)?);
         }
         if self.lag > 0 {
             // This batch is gone when its gradients are used.
-            waiting.bad_field = bad_field(&batch.host);
+            pending.bad_field = bad_field(&batch.host);
         }
-        let (value, weighted_sum, divisor) = (judged.value, judged.weighted_sum, judged.divisor);
+        let (value, weighted_sum, divisor) = (output.value, output.weighted_sum, output.divisor);
         self.gradients.clear();
         team.set_step(step);
         if finite || team.size() > 1 {
             // The others wait for this rank's gradients, whatever they are.
-            judged.backward(&self.network, pass, &mut self.gradients)?;
+            output.backward(&self.network, pass, &mut self.gradients)?;
         }
         team.dawdle();
         team.trace.note(Work::Backward, began);
@@ -290,45 +290,45 @@ impl Learner {
                 weighted_sum as f32,
                 f32::from(u8::from(!finite)),
             ];
-            let statistics = &waiting.statistics.values;
+            let statistics = &pending.statistics.values;
             team.submit_facts([&facts, &statistics[..]].concat())?;
-            return Ok(waiting);
+            return Ok(pending);
         }
-        waiting.shared = Some(Shared {
+        pending.sums = Some(StepSums {
             loss: value,
             factor: 1.0,
             not_finite: usize::from(!finite),
             signals: Signals::default(),
         });
         if self.lag > 0 {
-            waiting.gradients = Some(self.gradients.as_slice().into_owned());
+            pending.gradients = Some(self.gradients.as_slice().into_owned());
         }
-        Ok(waiting)
+        Ok(pending)
     }
 
     /// Waits until the gradients of a step are exchanged and puts them into the learner's buffer.
-    fn receive(&mut self, waiting: &mut Waiting, team: &mut Team) -> Result<Shared> {
-        if let Some(gradients) = waiting.gradients.take() {
+    fn receive(&mut self, pending: &mut PendingStep, team: &mut Team) -> Result<StepSums> {
+        if let Some(gradients) = pending.gradients.take() {
             self.gradients.put(&(0..gradients.len()), gradients)?;
         }
-        if let Some(shared) = waiting.shared {
-            return Ok(shared);
+        if let Some(sums) = pending.sums {
+            return Ok(sums);
         }
         let began = Instant::now();
         let (mut facts, signals) = team.collect(&mut self.gradients)?;
         team.trace.note(Work::Exchange, began);
         let ranks = team.size() as f32;
         let statistics = facts.split_off(FACTS.min(facts.len()));
-        waiting.statistics.values = statistics.into_iter().map(|v| v / ranks).collect();
+        pending.statistics.values = statistics.into_iter().map(|v| v / ranks).collect();
         let [divisor, weighted, not_finite] = facts[..] else {
             unreachable!("as many facts as were sent")
         };
-        let (divisor, count) = (f64::from(divisor), waiting.count);
-        let mean = self.goal.is_mean();
-        let shared = Shared {
+        let (divisor, count) = (f64::from(divisor), pending.count);
+        let mean = self.objective.is_mean();
+        let sums = StepSums {
             loss: match mean {
                 true => f64::from(weighted) / divisor.max(f64::MIN_POSITIVE),
-                false => f64::from(weighted) * self.goal.constant_factor(),
+                false => f64::from(weighted) * self.objective.constant_factor(),
             },
             // Gradients came as averages over ranks.
             factor: f64::from(ranks)
@@ -340,46 +340,47 @@ impl Learner {
             not_finite: not_finite.round() as usize,
             signals,
         };
-        waiting.shared = Some(shared);
-        Ok(shared)
+        pending.sums = Some(sums);
+        Ok(sums)
     }
 
-    /// Waits for everything that is still exchanged, so that it can be saved.
-    pub(super) fn settle(&mut self, team: &mut Team) -> Result<()> {
-        let mut all = std::mem::take(&mut self.waiting);
-        for waiting in &mut all {
-            if waiting.shared.is_none() {
-                self.receive(waiting, team)?;
-                waiting.gradients = Some(self.gradients.as_slice().into_owned());
+    /// Waits for the exchange of all pending steps, so that they can be saved.
+    pub(super) fn finish_exchange(&mut self, team: &mut Team) -> Result<()> {
+        let mut all = std::mem::take(&mut self.pending_steps);
+        for pending in &mut all {
+            if pending.sums.is_none() {
+                self.receive(pending, team)?;
+                pending.gradients = Some(self.gradients.as_slice().into_owned());
             }
         }
-        self.waiting = all;
+        self.pending_steps = all;
         Ok(())
     }
 
-    /// Changes the parameters by the gradients of a step.
-    fn learn(
+    /// Waits for the exchange of a step's gradients and hands them to the optimiser, unless they or the loss are not
+    /// finite.
+    fn apply_gradients(
         &mut self,
-        mut waiting: Waiting,
+        mut pending: PendingStep,
         batch: &Batch,
         team: &mut Team,
     ) -> Result<StepResult> {
-        let learning_rate = self.schedule.rate(waiting.step, self.total_steps);
-        let shared = self.receive(&mut waiting, team)?;
+        let learning_rate = self.schedule.rate(pending.step, self.total_steps);
+        let sums = self.receive(&mut pending, team)?;
         // Known on all ranks at the same step, however early one of them received it.
-        team.heard(shared.signals);
+        team.heard(sums.signals);
         let mut result = StepResult {
-            loss: shared.loss,
+            loss: sums.loss,
             gradient_norm: f64::NAN,
             learning_rate,
             skipped: true,
         };
-        let fault = if shared.not_finite == 0 {
-            match self.update(&waiting, shared, learning_rate, team)? {
+        let fault = if sums.not_finite == 0 {
+            match self.update(&pending, sums, learning_rate, team)? {
                 Ok(norm) => {
                     (result.gradient_norm, result.skipped) = (norm, false);
                     // Where no pixel counts, no parameter has a gradient, and rightly so.
-                    if shared.loss != 0.0 {
+                    if sums.loss != 0.0 {
                         self.find_without_gradient();
                     }
                     None
@@ -389,7 +390,7 @@ impl Learner {
                 Err(error @ ModelError::NotFinite { .. }) => {
                     let field = match self.lag {
                         0 => bad_field(&batch.host),
-                        _ => waiting.bad_field,
+                        _ => pending.bad_field,
                     };
                     let field = team.first_to_say(field)?;
                     let field = field.map(|field| format!(", and {field}"));
@@ -399,10 +400,10 @@ impl Learner {
             }
         } else {
             // All ranks know of it in the same step, and all say why before any of them ends the job.
-            let why = team.first_to_say(waiting.fault)?;
+            let why = team.first_to_say(pending.fault)?;
             let many = match team.size() {
                 1 => String::new(),
-                ranks => format!("on {} of {ranks} ranks: ", shared.not_finite),
+                ranks => format!("on {} of {ranks} ranks: ", sums.not_finite),
             };
             let why = why.unwrap_or_else(|| "it does not say why".into());
             Some(("loss", format!("{many}{why}")))
@@ -415,31 +416,31 @@ impl Learner {
     /// why the optimiser took no step.
     fn update(
         &mut self,
-        waiting: &Waiting,
-        shared: Shared,
+        pending: &PendingStep,
+        sums: StepSums,
         rate: f32,
         team: &mut Team,
     ) -> Result<std::result::Result<f64, ModelError>> {
         let began = Instant::now();
         let update = Update {
-            gradient_scale: (shared.factor / f64::from(waiting.scale)) as f32,
+            gradient_scale: (sums.factor / f64::from(pending.scale)) as f32,
             mirror: self.copies.as_mut(),
             rate,
         };
         if team.link.is_some() {
             // The servers' statistics may come with their parameters and stand in place of these.
-            self.network.blend_statistics(&waiting.statistics);
+            self.network.blend_statistics(&pending.statistics);
         }
         let parameters = self.network.parameters_mut();
         let answer = match &mut team.link {
             None => self.optimizer.update(parameters, &self.gradients, update),
             Some(servers) => {
                 let given = Contribution {
-                    step: waiting.step,
+                    step: pending.step,
                     gradients: &self.gradients,
                     update,
-                    loss: shared.loss,
-                    statistics: &waiting.statistics.values,
+                    loss: sums.loss,
+                    statistics: &pending.statistics.values,
                 };
                 servers.update(parameters, given)?
             }
@@ -452,7 +453,7 @@ impl Learner {
         team.trace.note(work, began);
         if answer.is_ok() {
             if team.link.is_none() {
-                self.network.blend_statistics(&waiting.statistics);
+                self.network.blend_statistics(&pending.statistics);
             }
             if let Some(copies) = &self.copies {
                 let parameters = self.network.parameters_mut();

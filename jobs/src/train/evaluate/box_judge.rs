@@ -2,7 +2,7 @@
 
 use super::{BothScores, BoxTally, Evaluator, MaskTally, Scores, in_pixels};
 use crate::error::Result;
-use crate::train::goal::BoxGoal;
+use crate::train::objective::BoxObjective;
 use crate::train::team::Team;
 use candle_core::Tensor;
 use squall_data::{GeoBox, HostBatch, PixelBox};
@@ -13,7 +13,7 @@ use squall_model::{Network, Pass};
 /// What was judged so far.
 pub(super) struct BoxJudge<'a> {
     evaluator: &'a Evaluator,
-    goal: &'a BoxGoal,
+    objective: &'a BoxObjective,
     boxes: BoxTally,
     masks: MaskTally,
 }
@@ -31,10 +31,10 @@ struct Question<'b> {
 }
 
 impl<'a> BoxJudge<'a> {
-    pub(super) fn new(evaluator: &'a Evaluator, goal: &'a BoxGoal) -> Self {
+    pub(super) fn new(evaluator: &'a Evaluator, objective: &'a BoxObjective) -> Self {
         Self {
             evaluator,
-            goal,
+            objective,
             boxes: BoxTally::default(),
             masks: MaskTally::new(&evaluator.row_areas_km2),
         }
@@ -51,7 +51,7 @@ impl<'a> BoxJudge<'a> {
             let mut pass = Pass::infer(network.backend(), &self.evaluator.storage);
             let unit = x.narrow(0, first, frames)?.contiguous()?;
             let output = network.detect(&unit, &mut pass, false)?;
-            let least = self.goal.detection.suppression.min_confidence;
+            let least = self.objective.detection.suppression.min_confidence;
             let mut found = output.decode(least)?;
             for question in questions {
                 let of_mask = self.judge_mask(network, &output, &question)?;
@@ -95,11 +95,11 @@ impl<'a> BoxJudge<'a> {
         };
         let backend = network.backend();
         let one = logits.narrow(0, question.at, 1)?;
-        let loss = backend.segmentation_loss(&one, truth, &self.goal.criterion, 1.0)?;
+        let loss = backend.segmentation_loss(&one, truth, &self.objective.criterion, 1.0)?;
         let terms = (loss.weighted_sum, loss.divisor);
         let predicted = backend.argmax(&one)?;
         self.masks.add(question.place, truth, &predicted, terms);
-        Ok(self.goal.detection.loss.segmentation * loss.value())
+        Ok(self.objective.detection.loss.segmentation * loss.value())
     }
 
     /// Tallies the boxes of a sample; `of_mask` is added to its loss.
@@ -121,13 +121,13 @@ impl<'a> BoxJudge<'a> {
             boxes: &boxes,
             masks: None,
         };
-        let config = self.goal.detection.loss_at(1.0);
+        let config = self.objective.detection.loss_at(1.0);
         // The mean over all answers, of which one was judged.
         let loss = output.loss(&targets, &config, 1.0)?.total * boxes.len() as f64;
         let found: Vec<GeoBox> = (found.iter())
             .filter_map(|found| Some(in_pixels(found)?.to_degrees(grid)))
             .collect();
-        let found = self.goal.detection.suppression.apply(&found);
+        let found = self.objective.detection.suppression.apply(&found);
         let truth: Vec<GeoBox> = truth.iter().map(|b| b.to_degrees(grid)).collect();
         self.boxes
             .add(question.place, &truth, &found, loss + of_mask);

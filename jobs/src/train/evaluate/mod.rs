@@ -12,7 +12,7 @@ pub use boxes::{BoxScores, BoxTally};
 pub use masks::{MaskScores, MaskTally};
 
 use super::feed::{Batch, Feed};
-use super::goal::Goal;
+use super::objective::Objective;
 use super::share::Place;
 use super::team::Team;
 use crate::comm::doing;
@@ -104,7 +104,7 @@ pub(super) struct Judging {
     /// Samples, or clips, at a time.
     pub batch: usize,
     pub loader: LoaderConfig,
-    pub goal: Goal,
+    pub objective: Objective,
     /// What activations are kept as.
     pub storage: Storage,
 }
@@ -118,7 +118,7 @@ pub struct Evaluator {
     /// The place of every sample in the order of all, by its id.
     places: HashMap<usize, usize>,
     loader: LoaderConfig,
-    goal: Goal,
+    objective: Objective,
     storage: Storage,
     row_areas_km2: Vec<f64>,
 }
@@ -137,7 +137,7 @@ impl Evaluator {
         let Judging {
             batch,
             loader,
-            goal,
+            objective,
             storage,
         } = judging;
         let config = SamplerConfig {
@@ -154,7 +154,7 @@ impl Evaluator {
             row_areas_km2: store.grid().row_areas_km2(),
             store: Arc::clone(store),
             loader,
-            goal,
+            objective,
             storage,
         })
     }
@@ -210,12 +210,12 @@ enum Judge<'a> {
 
 impl<'a> Judge<'a> {
     fn of(evaluator: &'a Evaluator) -> Self {
-        match &evaluator.goal {
-            Goal::Masks(criterion) => {
+        match &evaluator.objective {
+            Objective::Masks(criterion) => {
                 let tally = MaskTally::new(&evaluator.row_areas_km2);
                 Self::Masks(evaluator, criterion, tally)
             }
-            Goal::Boxes(goal) => Self::Boxes(BoxJudge::new(evaluator, goal)),
+            Objective::Boxes(objective) => Self::Boxes(BoxJudge::new(evaluator, objective)),
         }
     }
 

@@ -11,7 +11,7 @@ fn recipe(settings: &[&str]) -> Recipe {
 fn learner(settings: &[&str]) -> Learner {
     let recipe = recipe(settings);
     let criterion = recipe.loss.criterion(vec![0.3, 1.0, 0.7]);
-    Learner::new(&recipe, &recipe.network, Goal::Masks(criterion), 10, 1).unwrap()
+    Learner::new(&recipe, &recipe.network, Objective::Masks(criterion), 10, 1).unwrap()
 }
 
 fn batch() -> Batch {
@@ -186,18 +186,20 @@ fn a_late_gradient_names_its_own_batch() {
     let mut broken = batch();
     broken.host.x[77] = f32::NAN;
     // The loss of such a batch is a number: the field shows in the gradient only.
-    let waiting = learner.look(&broken, &mut Team::solo()).unwrap();
-    assert!(waiting.bad_field.as_ref().unwrap().contains("value 77"));
+    let pending = learner
+        .forward_backward(&broken, &mut Team::solo())
+        .unwrap();
+    assert!(pending.bad_field.as_ref().unwrap().contains("value 77"));
     let gradients = vec![f32::NAN; learner.gradients.len()];
-    learner.waiting.push_back(Waiting {
-        shared: Some(Shared {
+    learner.pending_steps.push_back(PendingStep {
+        sums: Some(StepSums {
             loss: 1.0,
             factor: 1.0,
             not_finite: 0,
             signals: Signals::default(),
         }),
         gradients: Some(gradients),
-        ..waiting
+        ..pending
     });
     let error = learner.step(&batch(), &mut Team::solo()).unwrap_err();
     let text = error.to_string();
@@ -215,8 +217,8 @@ fn every_rank_names_the_fault_of_one() {
         threads::run(threads::ranks(3), |rank| {
             let recipe = recipe(&[]);
             let criterion = recipe.loss.criterion(vec![0.3, 1.0, 0.7]);
-            let goal = Goal::Masks(criterion);
-            let mut learner = Learner::new(&recipe, &recipe.network, goal, 10, 3).unwrap();
+            let objective = Objective::Masks(criterion);
+            let mut learner = Learner::new(&recipe, &recipe.network, objective, 10, 3).unwrap();
             let mut mine = batch();
             match rank.member() {
                 1 if broken => fill(&mut learner, "decoder.classify.weight", f32::INFINITY),

@@ -3,17 +3,17 @@
 use crate::train::team::Signals;
 use squall_model::BatchStatistics;
 
-/// The gradients of a step between its backward pass and its update.
+/// A step between its backward pass and its update.
 #[derive(Debug, Clone)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingStep {
     /// Steps done before it.
     pub step: u64,
     /// What the loss was multiplied by.
     pub scale: f32,
     /// What a rank divided its gradients by: pixels or samples of its batch, the same on all.
     pub count: f64,
-    /// What all ranks together know of it; none while they are still exchanging it.
-    pub shared: Option<Shared>,
+    /// What follows from the sums over ranks; none while they are still exchanged.
+    pub sums: Option<StepSums>,
     /// The gradients; none while they are exchanged, or where they lie in the learner's buffer.
     pub gradients: Option<Vec<f32>>,
     /// Whose batch statistics the facts hold.
@@ -24,9 +24,9 @@ pub(crate) struct Waiting {
     pub bad_field: Option<String>,
 }
 
-/// What all ranks together know of a step.
+/// What follows from the sums of a step's facts over ranks, the same on all.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Shared {
+pub(crate) struct StepSums {
     /// The recipe's loss.
     #[serde(deserialize_with = "crate::metrics::number_or_nan")]
     pub loss: f64,
@@ -47,14 +47,14 @@ mod tests {
     #[test]
     fn a_loss_that_is_no_number_is_read_again() {
         for loss in [f64::NAN, f64::INFINITY] {
-            let written = Shared {
+            let written = StepSums {
                 loss,
                 factor: 0.5,
                 not_finite: 1,
                 signals: Signals::default(),
             };
             let text = serde_json::to_string(&written).unwrap();
-            let read: Shared = serde_json::from_str(&text).unwrap();
+            let read: StepSums = serde_json::from_str(&text).unwrap();
             assert!(read.loss.is_nan(), "{text}");
             assert_eq!((read.factor, read.not_finite), (0.5, 1));
         }

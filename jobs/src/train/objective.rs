@@ -17,16 +17,16 @@ const NARROWER: f64 = 1e-6;
 
 /// What a network learns.
 #[derive(Debug, Clone)]
-pub(super) enum Goal {
+pub(super) enum Objective {
     /// The class of every pixel.
     Masks(Criterion),
     /// Boxes, and masks where the network gives them too.
-    Boxes(Box<BoxGoal>),
+    Boxes(Box<BoxObjective>),
 }
 
 /// How boxes are learnt.
 #[derive(Debug, Clone)]
-pub(super) struct BoxGoal {
+pub(super) struct BoxObjective {
     pub detection: Detection,
     /// The loss of masks, where the network gives them too.
     pub criterion: Criterion,
@@ -38,29 +38,29 @@ pub(super) struct BoxGoal {
     pub periodic: bool,
 }
 
-/// A batch that a network learns from, and how.
-pub(super) struct Lesson<'b> {
+/// What the loss of a batch is computed from.
+pub(super) struct LossInput<'b> {
     /// Normalised fields.
     pub x: &'b Tensor,
     /// Labels, boxes and ids.
     pub batch: &'b HostBatch,
     /// What the gradient is multiplied by.
     pub scale: f32,
-    /// Of several ranks, the gradient is divided by what every rank has the same of, until the sum of all divisors is
-    /// known.
-    pub shared: bool,
+    /// With several ranks the gradient is first divided by a count equal on all ranks; the true divisor is known only
+    /// after the sum.
+    pub several_ranks: bool,
     /// The share of the run that is done.
     pub progress: f64,
 }
 
-/// How far a network was off in a batch.
-pub(super) struct Judged {
+/// The loss of a batch, and its gradient by the network's output.
+pub(super) struct LossOutput {
     /// The recipe's loss.
     pub value: f64,
     /// What ranks add up, and what they divide it by, unless the loss is a plain sum.
     pub weighted_sum: f64,
     pub divisor: Option<f64>,
-    /// What the gradient was divided by instead, where ranks share the divisor.
+    /// What the gradient was divided by instead, with several ranks.
     pub count: f64,
     gradient: Gradient,
 }
@@ -70,8 +70,8 @@ enum Gradient {
     Boxes(DetectorGradient),
 }
 
-impl Judged {
-    /// Adds the gradient of every parameter.
+impl LossOutput {
+    /// Runs the backward pass: adds the gradient of every parameter.
     pub(super) fn backward(
         self,
         network: &Network,
@@ -86,12 +86,12 @@ impl Judged {
     }
 }
 
-impl Goal {
-    /// The goal of a recipe, with these weights of mask classes; of the samples, these have labels that are used.
+impl Objective {
+    /// The objective of a recipe, with these weights of mask classes; of the samples, these have labels that are used.
     pub(super) fn of(recipe: &Recipe, masks: Criterion, labelled: Option<Labelled>) -> Self {
         match recipe.task {
             Task::Segment => Self::Masks(masks),
-            Task::Detect => Self::Boxes(Box::new(BoxGoal {
+            Task::Detect => Self::Boxes(Box::new(BoxObjective {
                 detection: recipe.detection.clone(),
                 criterion: masks,
                 labelled,
@@ -117,25 +117,25 @@ impl Goal {
         }
     }
 
-    /// How far the network is off in a batch.
-    pub(super) fn judge(
+    /// Runs the forward pass on a batch and computes its loss.
+    pub(super) fn loss(
         &self,
         network: &Network,
-        lesson: Lesson<'_>,
+        input: LossInput<'_>,
         pass: &mut Pass,
-    ) -> Result<Judged> {
-        let Lesson {
+    ) -> Result<LossOutput> {
+        let LossInput {
             x,
             batch,
             scale,
-            shared,
+            several_ranks,
             progress,
-        } = lesson;
+        } = input;
         match self {
             Self::Masks(criterion) => {
                 let logits = network.forward(x, pass)?;
                 let count = batch.labels.len() as f64;
-                let common = (shared && criterion.is_mean()).then_some(count);
+                let common = (several_ranks && criterion.is_mean()).then_some(count);
                 let loss = network.backend().segmentation_loss_within(
                     &logits,
                     &batch.labels,
@@ -143,7 +143,7 @@ impl Goal {
                     scale,
                     common,
                 )?;
-                Ok(Judged {
+                Ok(LossOutput {
                     value: loss.value(),
                     weighted_sum: loss.weighted_sum,
                     divisor: criterion.is_mean().then_some(loss.own_divisor),
@@ -151,23 +151,23 @@ impl Goal {
                     gradient: Gradient::Masks(loss.gradient),
                 })
             }
-            Self::Boxes(goal) => {
-                let config = goal.detection.loss_at(progress);
+            Self::Boxes(objective) => {
+                let config = objective.detection.loss_at(progress);
                 let output = network.detect(x, pass, config.reconstruction > 0.0)?;
-                let boxes = goal.targets(batch);
-                let masks = goal.masks(batch);
+                let boxes = objective.targets(batch);
+                let masks = objective.masks(batch);
                 let targets = DetectionTargets {
                     fields: x,
                     boxes: &boxes,
                     masks: network.gives_masks().then_some(MaskTargets {
                         labels: &masks,
-                        criterion: &goal.criterion,
+                        criterion: &objective.criterion,
                     }),
                 };
                 let loss = output.loss(&targets, &config, scale)?;
                 // Every sample counts the same, and so does every clip.
                 let count = boxes.len() as f64;
-                Ok(Judged {
+                Ok(LossOutput {
                     value: loss.total,
                     weighted_sum: loss.total * count,
                     divisor: Some(count),
@@ -179,7 +179,7 @@ impl Goal {
     }
 }
 
-impl BoxGoal {
+impl BoxObjective {
     /// The boxes that the network should have found, of every sample or, of clips, of every frame that it has boxes
     /// for: none where labels do not exist or are not used.
     pub(super) fn targets(&self, batch: &HostBatch) -> Vec<Option<Vec<BoxTarget>>> {
@@ -276,7 +276,7 @@ mod tests {
     const COLUMNS: usize = 64;
 
     /// The goal of a detector whose longitude wraps or does not.
-    fn goal(periodic: bool) -> BoxGoal {
+    fn goal(periodic: bool) -> BoxObjective {
         let text = format!(
             "task = 'detect'\n[network]\nname = 'detector-2d'\nperiodic_longitude = {periodic}"
         );

@@ -55,6 +55,13 @@ pub(super) struct LossInput<'b> {
 
 /// The loss of a batch, and its gradient by the network's output.
 pub(super) struct LossOutput {
+    pub loss: BatchLoss,
+    gradient: Gradient,
+}
+
+/// The loss of a batch on this rank.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BatchLoss {
     /// The recipe's loss.
     pub value: f64,
     /// What ranks add up, and what they divide it by, unless the loss is a plain sum.
@@ -62,7 +69,13 @@ pub(super) struct LossOutput {
     pub divisor: Option<f64>,
     /// What the gradient was divided by instead, with several ranks.
     pub count: f64,
-    gradient: Gradient,
+}
+
+impl BatchLoss {
+    /// Whether the update may use it, and its gradient.
+    pub(super) fn is_finite(&self) -> bool {
+        self.weighted_sum.is_finite()
+    }
 }
 
 enum Gradient {
@@ -144,10 +157,12 @@ impl Objective {
                     common,
                 )?;
                 Ok(LossOutput {
-                    value: loss.value(),
-                    weighted_sum: loss.weighted_sum,
-                    divisor: criterion.is_mean().then_some(loss.own_divisor),
-                    count,
+                    loss: BatchLoss {
+                        value: loss.value(),
+                        weighted_sum: loss.weighted_sum,
+                        divisor: criterion.is_mean().then_some(loss.own_divisor),
+                        count,
+                    },
                     gradient: Gradient::Masks(loss.gradient),
                 })
             }
@@ -168,10 +183,12 @@ impl Objective {
                 // Every sample counts the same, and so does every clip.
                 let count = boxes.len() as f64;
                 Ok(LossOutput {
-                    value: loss.total,
-                    weighted_sum: loss.total * count,
-                    divisor: Some(count),
-                    count,
+                    loss: BatchLoss {
+                        value: loss.total,
+                        weighted_sum: loss.total * count,
+                        divisor: Some(count),
+                        count,
+                    },
                     gradient: Gradient::Boxes(loss.gradient),
                 })
             }

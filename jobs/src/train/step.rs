@@ -2,16 +2,14 @@
 
 use super::feed::Batch;
 use super::groups::Contribution;
-use super::objective::{LossInput, Objective};
+use super::objective::{BatchLoss, LossInput, Objective};
 use super::team::{Signals, Team};
 use super::trace::Work;
 use crate::comm::Wire;
-use crate::error::{JobError, Result};
+use crate::error::Result;
 use crate::recipe::{Distributed, Recipe};
 use candle_core::DType;
 use rand::Rng;
-use rayon::prelude::*;
-use squall_data::HostBatch;
 use squall_data::random::stream;
 use squall_model::gpu::allow_tf32;
 use squall_model::optim::{LossScale, Mirror, Optimizer, Schedule, Update};
@@ -19,12 +17,16 @@ use squall_model::{Backend, Gradients, ModelError, Network, NetworkConfig, Pass,
 use std::collections::VecDeque;
 use std::time::Instant;
 
+mod fault;
 mod launches;
 mod numbers;
 mod pending;
+mod without_gradient;
 
-use launches::Launches;
+use fault::bad_field;
+use launches::{Launches, graph_obstacle};
 pub(super) use pending::{PendingStep, StepSums};
+use without_gradient::WithoutGradient;
 
 /// What a step did.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,17 +70,6 @@ pub struct Learner {
     launches: Launches,
 }
 
-/// Which parameters the first backward pass did not reach.
-#[derive(Debug)]
-enum WithoutGradient {
-    /// No step has been taken yet.
-    Unknown,
-    /// These, not yet told.
-    Found(Vec<String>),
-    /// None, or told.
-    Settled,
-}
-
 /// What a learner counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct LearnerProgress {
@@ -94,7 +85,7 @@ impl Learner {
     /// An untrained network of a recipe, one of `ranks`.
     ///
     /// # Errors
-    /// [`JobError::Model`] naming the key that cannot be.
+    /// [`crate::JobError::Model`] naming the key that cannot be.
     pub(super) fn new(
         recipe: &Recipe,
         network: &NetworkConfig,
@@ -118,13 +109,8 @@ impl Learner {
         let mut schedule = recipe.schedule.clone();
         let batches = recipe.distributed.batches(recipe.training.batch, ranks);
         schedule.rate *= recipe.distributed.rate_scaling.factor(batches);
-        let obstacle = match () {
-            () if !backend.is_gpu() => Some("the CPU computes"),
-            () if ranks > 1 => Some("gradients go to other ranks while they are computed"),
-            () if recipe.distributed.gradient_lag > 0 => Some("gradients wait on the host"),
-            () if copies.is_some() => Some("kernels are rounded anew, elsewhere, after every step"),
-            () => None,
-        };
+        let lag = recipe.distributed.gradient_lag;
+        let obstacle = graph_obstacle(backend, ranks, lag, copies.is_some());
         Ok(Self {
             optimizer: Optimizer::new(&recipe.optimiser, network.parameters())?,
             gradients: Gradients::new(network.parameters()),
@@ -144,7 +130,7 @@ impl Learner {
             found_scale: false,
             loss_fault: None,
             without_gradient: WithoutGradient::Unknown,
-            lag: recipe.distributed.gradient_lag,
+            lag,
             pending_steps: VecDeque::new(),
             launches: Launches::new(recipe.training.cuda_graphs, obstacle),
             network,
@@ -170,8 +156,8 @@ impl Learner {
     /// A loss or gradient that is no number on any rank leaves parameters and optimiser as they were on all.
     ///
     /// # Errors
-    /// [`JobError::Diverged`] after more such steps in a row than allowed, naming the first tensor that is no number;
-    /// [`JobError::Model`]; [`JobError::Comm`].
+    /// [`crate::JobError::Diverged`] after more such steps in a row than allowed, naming the first tensor that is no
+    /// number; [`crate::JobError::Model`]; [`crate::JobError::Comm`].
     pub fn step(&mut self, batch: &Batch, team: &mut Team) -> Result<StepResult> {
         let pending = self.forward_backward(batch, team)?;
         self.pending_steps.push_back(pending);
@@ -257,53 +243,59 @@ impl Learner {
         let output = self.objective.loss(&self.network, input, &mut pass)?;
         drop(x);
         let began = team.trace.note(Work::Forward, began);
-        let finite = output.weighted_sum.is_finite();
+        let loss = output.loss;
         let mut pending = PendingStep {
             step,
             scale,
-            count: output.count,
+            count: loss.count,
             sums: None,
             gradients: None,
             statistics: pass.batch_statistics()?,
             fault: None,
             bad_field: None,
         };
-        if !finite {
+        if !loss.is_finite() {
             pending.fault = Some(self.why_the_loss(&batch.host)?);
         }
         if self.lag > 0 {
             // This batch is gone when its gradients are used.
             pending.bad_field = bad_field(&batch.host);
         }
-        let (value, weighted_sum, divisor) = (output.value, output.weighted_sum, output.divisor);
         self.gradients.clear();
         team.set_step(step);
-        if finite || team.size() > 1 {
+        if loss.is_finite() || team.size() > 1 {
             // The others wait for this rank's gradients, whatever they are.
             output.backward(&self.network, pass, &mut self.gradients)?;
         }
         team.dawdle();
         team.trace.note(Work::Backward, began);
+        self.hand_over(&mut pending, loss, team)?;
+        Ok(pending)
+    }
+
+    /// Ends a step's backward pass: gives the loss and the batch statistics to the other ranks, whose sums come with
+    /// [`Self::receive`]; a single rank has them already.
+    fn hand_over(&self, pending: &mut PendingStep, loss: BatchLoss, team: &mut Team) -> Result<()> {
+        let not_finite = !loss.is_finite();
         if team.size() > 1 {
             let facts = [
-                divisor.unwrap_or(0.0) as f32,
-                weighted_sum as f32,
-                f32::from(u8::from(!finite)),
+                loss.divisor.unwrap_or(0.0) as f32,
+                loss.weighted_sum as f32,
+                f32::from(u8::from(not_finite)),
             ];
             let statistics = &pending.statistics.values;
-            team.submit_facts([&facts, &statistics[..]].concat())?;
-            return Ok(pending);
+            return team.submit_facts([&facts, &statistics[..]].concat());
         }
         pending.sums = Some(StepSums {
-            loss: value,
+            loss: loss.value,
             factor: 1.0,
-            not_finite: usize::from(!finite),
+            not_finite: usize::from(not_finite),
             signals: Signals::default(),
         });
         if self.lag > 0 {
             pending.gradients = Some(self.gradients.as_slice().into_owned());
         }
-        Ok(pending)
+        Ok(())
     }
 
     /// Waits until the gradients of a step are exchanged and puts them into the learner's buffer.
@@ -462,120 +454,10 @@ impl Learner {
         }
         Ok(answer)
     }
-
-    /// The parameters that the first backward pass did not reach, once.
-    ///
-    /// It is told and not an error: a branch whose activations all start below zero has no gradient either, and may get
-    /// one later; what is missing from the network's backward pass shows at the first step of any run.
-    pub(super) fn take_without_gradient(&mut self) -> Option<Vec<String>> {
-        let found = matches!(self.without_gradient, WithoutGradient::Found(_));
-        let told =
-            found.then(|| std::mem::replace(&mut self.without_gradient, WithoutGradient::Settled));
-        match told {
-            Some(WithoutGradient::Found(names)) => Some(names),
-            _ => None,
-        }
-    }
-
-    fn find_without_gradient(&mut self) {
-        if !matches!(self.without_gradient, WithoutGradient::Unknown) {
-            return;
-        }
-        let zero = self.gradients.all_zero(self.network.parameters());
-        let names: Vec<String> = zero.iter().map(|p| p.name.clone()).collect();
-        self.without_gradient = if names.is_empty() {
-            WithoutGradient::Settled
-        } else {
-            tracing::warn!(
-                "the gradient of {} is exactly zero after the first step: nothing is learnt there",
-                names.join(", ")
-            );
-            WithoutGradient::Found(names)
-        };
-    }
-
-    /// The first tensor that explains a loss which is no number.
-    fn why_the_loss(&self, batch: &HostBatch) -> Result<String> {
-        if let Some(parameter) = self.network.parameters().first_not_finite()? {
-            return Ok(format!(
-                "parameter `{}` holds what is no number",
-                parameter.name
-            ));
-        }
-        Ok(bad_field(batch).unwrap_or_else(|| {
-            "all parameters and fields are numbers: an activation overflowed".to_string()
-        }))
-    }
-
-    fn count(&mut self, fault: Option<(&str, String)>) -> Result<()> {
-        let progress = &mut self.progress;
-        self.loss_fault = match &fault {
-            Some(("loss", why)) => Some(why.clone()),
-            _ => None,
-        };
-        if let Some((what, why)) = fault {
-            progress.skipped_in_row += 1;
-            progress.skipped += 1;
-            tracing::warn!(
-                step = progress.step + 1,
-                "the {what} is no number: step skipped ({why})"
-            );
-            // Before the first good step overflows are how the scale of the loss is found.
-            let searching = !self.found_scale && what == "gradient" && self.loss_scale.can_fall();
-            if progress.skipped_in_row > self.max_skipped && !searching {
-                return Err(JobError::Diverged {
-                    step: progress.step,
-                    reason: format!(
-                        "the {what} was no number in {} steps in a row ({why})",
-                        progress.skipped_in_row
-                    ),
-                });
-            }
-        } else {
-            progress.skipped_in_row = 0;
-            self.found_scale = true;
-        }
-        progress.step += 1;
-        Ok(())
-    }
 }
 
 /// Numbers that ranks exchange beside gradients and batch statistics.
 const FACTS: usize = 3;
-
-/// The first value of a batch that is no number, in words.
-fn bad_field(batch: &HostBatch) -> Option<String> {
-    let (at, value) = match &batch.stored {
-        None => {
-            let at = first_where(&batch.x, |x| !x.is_finite())?;
-            (at, batch.x[at])
-        }
-        // What is missing there is replaced on the GPU.
-        Some(stored) => {
-            let values = batch.shape.iter().product::<usize>().max(1);
-            if stored.bytes.len() / values == 2 {
-                let (words, _) = stored.bytes.as_chunks();
-                let value = |word: &[u8; 2]| half::f16::from_le_bytes(*word);
-                let at = first_where(words, |word| value(word).is_infinite())?;
-                (at, value(&words[at]).to_f32())
-            } else {
-                let (words, _) = stored.bytes.as_chunks();
-                let value = |word: &[u8; 4]| f32::from_le_bytes(*word);
-                let at = first_where(words, |word| value(word).is_infinite())?;
-                (at, value(&words[at]))
-            }
-        }
-    };
-    Some(format!("value {at} of the batch's fields is {value}"))
-}
-
-/// The place of the first value that is `bad`, looked for on all threads: with a lag every batch is looked through.
-fn first_where<T: Sync>(values: &[T], bad: impl Fn(&T) -> bool + Sync) -> Option<usize> {
-    const PART: usize = 1 << 16;
-    let part = (values.par_chunks(PART)).position_first(|part| part.iter().any(&bad))?;
-    let inside = values[part * PART..].iter().position(&bad)?;
-    Some(part * PART + inside)
-}
 
 #[cfg(test)]
 mod tests;

@@ -106,6 +106,26 @@ impl Launches {
     }
 }
 
+/// What keeps the passes of a step from being launched as a whole, if anything does.
+pub(super) fn graph_obstacle(
+    backend: Backend,
+    ranks: usize,
+    gradient_lag: usize,
+    rounds_kernels: bool,
+) -> Option<&'static str> {
+    if !backend.is_gpu() {
+        Some("the CPU computes")
+    } else if ranks > 1 {
+        Some("gradients go to other ranks while they are computed")
+    } else if gradient_lag > 0 {
+        Some("gradients wait on the host")
+    } else if rounds_kernels {
+        Some("kernels are rounded anew, elsewhere, after every step")
+    } else {
+        None
+    }
+}
+
 /// Whether what was needed so far leaves enough.
 fn has_room(backend: Backend) -> bool {
     match (backend.available_memory(), backend.peak_memory()) {

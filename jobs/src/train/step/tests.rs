@@ -1,6 +1,7 @@
 //! One rank's steps: scaling, skipping, naming what is wrong.
 
 use super::*;
+use squall_data::HostBatch;
 
 fn recipe(settings: &[&str]) -> Recipe {
     let text = "precision = 'f32'\n[optimiser]\nrule = 'sgd'\n[network]\nwidth = 0.05\nblocks = [1, 1]\natrous_rates = [2]\nchannels_in = 3";
@@ -289,42 +290,5 @@ fn kernels_rounded_by_chance_move_where_the_nearest_do_not() {
     assert!(moved < 1e-6, "{moved}");
     for (a, b) in rounded.iter().zip(&nearest) {
         assert!((a - b).abs() < 0.02 * b, "{rounded:?} {nearest:?}");
-    }
-}
-
-#[test]
-fn an_infinite_field_is_found_however_it_is_stored() {
-    let shape = [1, 2, 3, 2];
-    let stored = |bytes: Vec<u8>| HostBatch {
-        shape,
-        stored: Some(squall_data::batch::StoredFields {
-            bytes,
-            mirrored: vec![false],
-        }),
-        ..HostBatch::default()
-    };
-    let mut values = vec![1.5f32; 12];
-    // Missing, which is no fault.
-    values[3] = f32::NAN;
-    let as_f32 = |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    let as_f16 = |values: &[f32]| {
-        let halves = values.iter().map(|&v| half::f16::from_f32(v));
-        halves.flat_map(half::f16::to_le_bytes).collect()
-    };
-    assert_eq!(bad_field(&stored(as_f32(&values))), None);
-    values[7] = f32::INFINITY;
-    for bytes in [as_f32(&values), as_f16(&values)] {
-        let told = bad_field(&stored(bytes)).unwrap();
-        assert_eq!(told, "value 7 of the batch's fields is inf");
-    }
-}
-
-#[test]
-fn the_first_of_several_bad_values_is_named() {
-    let mut values = vec![0.0f32; 300_000];
-    assert_eq!(first_where(&values, |v| !v.is_finite()), None);
-    for at in [299_999, 200_000, 131_072, 131_071, 65_536, 0] {
-        values[at] = f32::INFINITY;
-        assert_eq!(first_where(&values, |v| !v.is_finite()), Some(at));
     }
 }

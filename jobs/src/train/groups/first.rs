@@ -3,7 +3,7 @@
 use super::ledger::Ledger;
 use super::link::parsed;
 use super::message::{Orders, Reply, Request, errand, raw};
-use super::server::{COUNTED, Heard, PART, Server};
+use super::server::{COUNTED, PART, Server, ServerEvent};
 use super::staleness::StalenessSummary;
 use super::standing::{ServerStanding, Standing, Views};
 use crate::error::Result;
@@ -130,17 +130,17 @@ impl<'a, 'b> First<'a, 'b> {
                 self.ledger.close();
             }
             match self.server.next()? {
-                Heard::Update {
+                ServerEvent::Update {
                     group,
                     request,
                     staleness,
                 } => self.update(group, &request, staleness)?,
-                Heard::Skip { group, request } => self.skip(group, &request)?,
-                Heard::Left { group, request } => self.left(group, &request)?,
-                Heard::Scores { group, request } => self.scores(group, &request)?,
-                Heard::Lost(group) => self.lost(group),
-                Heard::Nothing => self.silence(),
-                Heard::Errand => {}
+                ServerEvent::Skip { group, request } => self.skip(group, &request)?,
+                ServerEvent::Left { group, request } => self.left(group, &request)?,
+                ServerEvent::Scores { group, request } => self.scores(group, &request)?,
+                ServerEvent::Lost(group) => self.lost(group),
+                ServerEvent::Nothing => self.silence(),
+                ServerEvent::Errand => {}
             }
             self.release()?;
             let seconds = self.server.run.recipe.training.checkpoint_every_seconds;

@@ -23,11 +23,11 @@
 
 mod ending;
 mod first;
-mod heard;
+mod heartbeat_peers;
 mod kept;
-mod kin;
 mod ledger;
 mod link;
+mod liveness;
 mod message;
 pub mod momentum;
 mod part;
@@ -53,10 +53,10 @@ use crate::recipe::{Order, Recipe};
 use crate::run_dir::RunDir;
 use ending::Ending;
 use first::First;
-use kin::Kin;
+use heartbeat_peers::Peer;
 use part::Part;
 use plan::{Layout, Role};
-use pulse::{Pulse, Told};
+use pulse::{OrderChannel, OrderSender, Pulse};
 use server::Server;
 use squall_data::Store;
 use std::ops::Range;
@@ -158,9 +158,9 @@ impl Post<'_> {
         announce(&run, world, progress)?;
         let between = ends.between.ok_or_else(nobody)?;
         let mut server = Server::new(run, between, layout, (part, self.slices))?;
-        let kin = Kin::of(layout, self.role);
+        let peers = Peer::of(layout, self.role);
         let on_stall = world.on_stall_shared();
-        server.pulse = begin_pulse(ends.pulse, kin, recipe, Told::new(), on_stall)?;
+        server.pulse = begin_pulse(ends.pulse, peers, recipe, OrderChannel::new(), on_stall)?;
         serve(server, job, progress)
     }
 
@@ -191,12 +191,12 @@ impl Post<'_> {
             pulse: Pulse::default(),
         };
         // Servers go on without this group, if there is another.
-        let told = Told::new();
+        let channel = OrderChannel::new();
         let dispensable = layout.groups > 1 && ends.pulse.is_some();
         let on_stall = world.on_stall_shared();
         let mut team = world.group(group, Some(link));
         if dispensable {
-            let give_up = give_up_on_stall(world.rank(), &told);
+            let give_up = give_up_on_stall(world.rank(), channel.sender());
             team.hears_of_stalls(Box::new(give_up));
         }
         let joined = ready.learner().join(&recipe.distributed, &mut team);
@@ -209,11 +209,11 @@ impl Post<'_> {
         }
         announce(&run, world, progress)?;
         if dispensable && let Some(control) = world.control() {
-            let give_up = give_up_on_stall(control.rank(), &told);
+            let give_up = give_up_on_stall(control.rank(), channel.sender());
             control.on_stall(Some(Box::new(move |stall| give_up(stall.clone()))));
         }
-        let kin = Kin::of(layout, self.role);
-        run.team.link()?.pulse = begin_pulse(ends.pulse, kin, recipe, told, on_stall)?;
+        let peers = Peer::of(layout, self.role);
+        run.team.link()?.pulse = begin_pulse(ends.pulse, peers, recipe, channel, on_stall)?;
         let report = worker::work(run, job.folder, job.stop);
         if let Some(control) = world.control() {
             control.on_stall(None);
@@ -277,21 +277,23 @@ fn split(world: &mut Team, layout: Layout, role: Role) -> Result<Ends> {
 /// Shows from now on that this rank lives, where it has somebody to show it to.
 fn begin_pulse(
     comm: Option<Box<dyn Communicator>>,
-    kin: Vec<(usize, Kin)>,
+    peers: Vec<(usize, Peer)>,
     recipe: &Recipe,
-    told: Told,
+    channel: OrderChannel,
     on_stall: OnStall,
 ) -> Result<Pulse> {
     let limit = recipe.distributed.longest_wait();
     comm.map_or_else(
         || Ok(Pulse::default()),
-        |comm| Pulse::start(comm, kin, limit, told, on_stall),
+        |comm| Pulse::start(comm, peers, limit, channel, on_stall),
     )
 }
 
 /// What a rank does that has waited for its group for too long: the job goes on without them.
-fn give_up_on_stall(rank: usize, told: &Told) -> impl Fn(CommError) + Send + Sync + 'static {
-    let orders = told.orders();
+fn give_up_on_stall(
+    rank: usize,
+    orders: OrderSender,
+) -> impl Fn(CommError) + Send + Sync + 'static {
     move |stall| {
         tracing::error!("{stall}: rank {rank} gives up, and its group with it");
         orders.retire();

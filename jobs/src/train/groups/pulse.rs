@@ -1,17 +1,17 @@
-//! Signs of life between the ranks of a run, and their last words.
+//! Heartbeats between the ranks of a run, and their last words.
 //!
 //! A leader waits for its turn, a server for the scores of a validation: the length of such a wait says nothing. So
 //! each rank that is a process has a thread that shows others every second that it lives, whatever the process computes
 //! meanwhile. Servers and leaders show it each other, a leader and the rest of its group likewise. What a silence as
-//! long as the recipe lets ranks wait means depends on whose it is ([`Kin`]): a server's ends the job, for its part of
+//! long as the recipe lets ranks wait means depends on whose it is ([`Peer`]): a server's ends the job, for its part of
 //! the parameters is nowhere else; a leader's is only noted, since others can do the steps of its group; in a group
 //! nobody can go on without the others.
 //!
 //! A rank that cannot go on says so as its last word. Its group then gives up with it: their processes retire, which is
 //! to wait for the end of the job, because MPI ends the job where a process ends before.
 
-use super::heard::{Heard, Word};
-use super::kin::Kin;
+use super::heartbeat_peers::Peer;
+use super::liveness::{Heartbeat, Liveness};
 use crate::comm::{Arrival, CommError, Communicator, doing};
 use crate::error::{JobError, Result};
 use crate::train::team::OnStall;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// A thread that comes so much later than it meant to was stopped, and knows nothing of that time.
 const STOPPED: Duration = Duration::from_secs(1);
 
-/// What the thread is told.
+/// An order to the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     /// Everything is over.
@@ -34,21 +34,21 @@ enum Order {
     Retire,
 }
 
-/// Shows that this rank lives, and notes who else does, until [`Pulse::end`].
+/// Sends the heartbeats of this rank, and notes those of others, until [`Pulse::end`].
 #[derive(Default)]
 pub(super) struct Pulse {
-    heard: Option<Arc<Heard>>,
-    orders: Option<Orders>,
+    liveness: Option<Arc<Liveness>>,
+    orders: Option<OrderSender>,
     thread: Option<JoinHandle<Box<dyn Communicator>>>,
     /// After the end: all ranks free what they share in the same order.
     ended: Option<Box<dyn Communicator>>,
 }
 
-/// The way to the thread, which may not have begun yet.
+/// Sends orders to the thread, which may not have begun yet.
 #[derive(Debug, Clone)]
-pub(super) struct Orders(Sender<Order>);
+pub(super) struct OrderSender(Sender<Order>);
 
-impl Orders {
+impl OrderSender {
     /// This rank cannot go on, and its process retires.
     pub fn retire(&self) {
         // Where the thread has ended everything is over.
@@ -56,48 +56,48 @@ impl Orders {
     }
 }
 
-/// What the thread will be told.
+/// The channel of orders to the thread, made before the thread is.
 #[derive(Debug)]
-pub(super) struct Told {
-    orders: Orders,
+pub(super) struct OrderChannel {
+    orders: OrderSender,
     inbox: Receiver<Order>,
 }
 
-impl Told {
+impl OrderChannel {
     pub fn new() -> Self {
         let (orders, inbox) = channel();
         Self {
-            orders: Orders(orders),
+            orders: OrderSender(orders),
             inbox,
         }
     }
 
-    pub fn orders(&self) -> Orders {
+    pub fn sender(&self) -> OrderSender {
         self.orders.clone()
     }
 }
 
 impl Pulse {
-    /// Begins, on a communicator of whoever takes part; `kin` are the ranks to show it to and to listen to. `on_stall`
+    /// Begins, on a communicator of whoever takes part; `peers` are the ranks to exchange heartbeats with. `on_stall`
     /// hears of a server that was silent for longer than `limit`.
     ///
     /// # Errors
     /// [`CommError::Library`] if the system gives no thread.
     pub fn start(
         comm: Box<dyn Communicator>,
-        kin: Vec<(usize, Kin)>,
+        peers: Vec<(usize, Peer)>,
         limit: Duration,
-        told: Told,
+        channel: OrderChannel,
         on_stall: OnStall,
     ) -> Result<Self> {
         let rank = comm.rank();
-        let heard = Arc::new(Heard::new(comm.size(), limit));
+        let liveness = Arc::new(Liveness::new(comm.size(), limit));
         let beating = Beating {
             comm,
-            kin,
-            heard: Arc::clone(&heard),
+            peers,
+            liveness: Arc::clone(&liveness),
         };
-        let Told { orders, inbox } = told;
+        let OrderChannel { orders, inbox } = channel;
         let thread = std::thread::Builder::new().name("squall-pulse".into());
         let thread = thread.spawn(move || beating.run(&inbox, on_stall));
         let thread = thread.map_err(|error| {
@@ -108,7 +108,7 @@ impl Pulse {
             })
         })?;
         Ok(Self {
-            heard: Some(heard),
+            liveness: Some(liveness),
             orders: Some(orders),
             thread: Some(thread),
             ended: None,
@@ -117,31 +117,31 @@ impl Pulse {
 
     /// Whether a rank has shown nothing for longer than the limit, or never will; no if nobody shows anything.
     pub fn is_silent(&self, rank: usize) -> bool {
-        let heard = self.heard.as_ref();
-        heard.is_some_and(|heard| heard.is_gone(rank) || heard.is_silent(rank))
+        let liveness = self.liveness.as_ref();
+        liveness.is_some_and(|known| known.is_gone(rank) || known.is_silent(rank))
     }
 
     /// Whether anybody shows anything.
     pub fn is_felt(&self) -> bool {
-        self.heard.is_some()
+        self.liveness.is_some()
     }
 
     /// Whether a rank has said that it does not go on.
     pub fn is_gone(&self, rank: usize) -> bool {
-        let heard = self.heard.as_ref();
-        heard.is_some_and(|heard| heard.is_gone(rank))
+        let liveness = self.liveness.as_ref();
+        liveness.is_some_and(|known| known.is_gone(rank))
     }
 
     /// Whether a rank, or one of its group, will not come to the end of the job, as far as is known.
     pub fn is_missing(&self, rank: usize) -> bool {
-        let heard = self.heard.as_ref();
-        heard.is_some_and(|heard| heard.is_missing(rank))
+        let liveness = self.liveness.as_ref();
+        liveness.is_some_and(|known| known.is_missing(rank))
     }
 
     /// Nobody waits for a rank any more: it hears of that, if it still listens.
     pub fn dismiss(&self, rank: usize) {
-        if let Some(heard) = &self.heard {
-            heard.dismiss(rank);
+        if let Some(liveness) = &self.liveness {
+            liveness.dismiss(rank);
         }
     }
 
@@ -159,7 +159,7 @@ impl Pulse {
     }
 
     fn end_with(&mut self, order: Order) {
-        if let Some(Orders(orders)) = self.orders.take() {
+        if let Some(OrderSender(orders)) = self.orders.take() {
             // A thread that has ended needs no order.
             let _ = orders.send(order);
         }
@@ -178,9 +178,9 @@ impl Drop for Pulse {
 /// What the thread has.
 struct Beating {
     comm: Box<dyn Communicator>,
-    /// Whom it shows itself to, and listens to.
-    kin: Vec<(usize, Kin)>,
-    heard: Arc<Heard>,
+    /// With whom it exchanges heartbeats.
+    peers: Vec<(usize, Peer)>,
+    liveness: Arc<Liveness>,
 }
 
 impl Beating {
@@ -193,8 +193,8 @@ impl Beating {
         loop {
             let order = inbox.recv_timeout(every);
             if looked.elapsed() > every + STOPPED {
-                let all = self.kin.iter();
-                all.for_each(|(other, _)| self.heard.note(*other, Word::Lives));
+                let all = self.peers.iter();
+                all.for_each(|(other, _)| self.liveness.note(*other, Heartbeat::Lives));
             }
             looked = Instant::now();
             if let Err(error) = self.meet_all() {
@@ -203,7 +203,7 @@ impl Beating {
             }
             match order {
                 Ok(Order::End) | Err(RecvTimeoutError::Disconnected) => {
-                    self.say(Word::Done);
+                    self.say(Heartbeat::Done);
                     break;
                 }
                 Ok(Order::GiveUp) => {
@@ -214,32 +214,32 @@ impl Beating {
                 Ok(Order::Retire) => self.retire(),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            let (own, heard) = (self.comm.rank(), &self.heard);
-            heard.look(self.kin.iter().map(|(other, _)| *other));
-            let silent = |wanted: Kin| {
-                let mut all = self.kin.iter().filter(move |(_, kin)| *kin == wanted);
-                all.find(|(other, _)| heard.is_silent(*other))
+            let (own, liveness) = (self.comm.rank(), &self.liveness);
+            liveness.note_silence(self.peers.iter().map(|(other, _)| *other));
+            let silent = |wanted: Peer| {
+                let mut all = self.peers.iter().filter(move |(_, peer)| *peer == wanted);
+                all.find(|(other, _)| liveness.is_silent(*other))
             };
-            if let Some((server, _)) = silent(Kin::Server) {
+            if let Some((server, _)) = silent(Peer::Server) {
                 on_stall(CommError::Stalled {
                     rank: own,
                     doing: format!("the wait for a sign of life of parameter server {server}"),
-                    waited: heard.silence(*server),
+                    waited: liveness.silence(*server),
                 });
                 break;
             }
-            if let Some((mate, _)) = silent(Kin::Mate) {
+            if let Some((mate, _)) = silent(Peer::Mate) {
                 tracing::error!(
                     "rank {own}: rank {mate} of this group has shown no sign of life for {:.1} s: the group gives up",
-                    heard.silence(*mate).as_secs_f64()
+                    liveness.silence(*mate).as_secs_f64()
                 );
                 self.retire();
             }
             // A last word of a leader is a server's business.
-            let mut others = self.kin.iter().filter(|(_, kin)| *kin != Kin::Leader);
-            match others.find(|(other, _)| heard.is_gone(*other)) {
+            let mut others = self.peers.iter().filter(|(_, peer)| *peer != Peer::Leader);
+            match others.find(|(other, _)| liveness.is_gone(*other)) {
                 None => continue,
-                Some((mate, Kin::Mate)) => {
+                Some((mate, Peer::Mate)) => {
                     tracing::warn!("rank {own} gives up with rank {mate} of its group");
                 }
                 Some(_) => tracing::warn!("rank {own}: the others have gone on without this group"),
@@ -251,28 +251,28 @@ impl Beating {
 
     /// How often it looks.
     fn every(&self) -> Duration {
-        (self.heard.limit / 8).clamp(Duration::from_millis(5), Duration::from_secs(1))
+        (self.liveness.limit / 8).clamp(Duration::from_millis(5), Duration::from_secs(1))
     }
 
     /// What there is to say when this rank does not go on: who has waited too long may have waited for a rank that is
     /// no more.
-    fn last_word(&self) -> Word {
+    fn last_word(&self) -> Heartbeat {
         let every = self.every();
-        let missing = |(mate, kin): &(usize, Kin)| {
-            let quiet = self.heard.silence(*mate) > 3 * every && !self.heard.is_gone(*mate);
-            *kin == Kin::Mate && (quiet || self.heard.is_missing(*mate))
+        let missing = |(mate, peer): &(usize, Peer)| {
+            let quiet = self.liveness.silence(*mate) > 3 * every && !self.liveness.is_gone(*mate);
+            *peer == Peer::Mate && (quiet || self.liveness.is_missing(*mate))
         };
-        match self.kin.iter().any(missing) {
-            true => Word::LastWithoutAll,
-            false => Word::Last,
+        match self.peers.iter().any(missing) {
+            true => Heartbeat::LastWithoutAll,
+            false => Heartbeat::Last,
         }
     }
 
     fn meet_all(&mut self) -> crate::comm::Result<()> {
         let mut result = Ok(());
-        for (other, kin) in std::mem::take(&mut self.kin) {
+        for (other, peer) in std::mem::take(&mut self.peers) {
             match self.meet(other) {
-                Ok(true) => self.kin.push((other, kin)),
+                Ok(true) => self.peers.push((other, peer)),
                 Ok(false) => {}
                 Err(error) => result = Err(error),
             }
@@ -287,26 +287,26 @@ impl Beating {
                 Arrival::Message(_) => {
                     let mut byte = [0];
                     self.comm.receive(other, &mut byte)?;
-                    self.heard.note(other, Word::of(byte[0]));
+                    self.liveness.note(other, Heartbeat::of(byte[0]));
                 }
                 Arrival::Gone(_) => return Ok(false),
                 Arrival::Nothing => break,
             }
         }
-        if self.heard.take_dismissal(other) {
-            return self.comm.offer(other, &[Word::Last.byte()]);
+        if self.liveness.take_dismissal(other) {
+            return self.comm.offer(other, &[Heartbeat::Last.byte()]);
         }
         // Who does not listen gets nothing: it would only pile up.
-        if !self.heard.listens(other) {
+        if !self.liveness.listens(other) {
             return Ok(true);
         }
-        self.comm.offer(other, &[Word::Lives.byte()])
+        self.comm.offer(other, &[Heartbeat::Lives.byte()])
     }
 
-    fn say(&mut self, word: Word) {
-        for (other, _) in &self.kin {
-            if let Err(error) = self.comm.offer(*other, &[word.byte()]) {
-                tracing::debug!(%error, "a word was not heard");
+    fn say(&mut self, heartbeat: Heartbeat) {
+        for (other, _) in &self.peers {
+            if let Err(error) = self.comm.offer(*other, &[heartbeat.byte()]) {
+                tracing::debug!(%error, "a heartbeat was not heard");
             }
         }
     }
@@ -330,7 +330,7 @@ mod tests {
 
     /// What a rank saw: what its stall said, whether the first leader was silent to it, and gone; of a rank that stood
     /// still, the last that the others of its group had to say to it.
-    type Saw = (Option<CommError>, bool, bool, Option<Word>);
+    type Saw = (Option<CommError>, bool, bool, Option<Heartbeat>);
 
     /// Two servers and two groups of two ranks, one of which meets its fate.
     fn watch(who: usize, what: Fate) -> Vec<Saw> {
@@ -340,12 +340,13 @@ mod tests {
             let rank = comm.rank();
             let (tell, told) = channel();
             let on_stall = Box::new(move |stall: CommError| tell.send(stall).unwrap());
-            let kin = Kin::of(layout, layout.role(rank));
+            let peers = Peer::of(layout, layout.role(rank));
             let mut comm: Option<Box<dyn Communicator>> = Some(Box::new(comm));
             let mut pulse = Pulse::default();
             if (who, Fate::Stands) != (rank, what) {
                 let comm = comm.take().unwrap();
-                pulse = Pulse::start(comm, kin.clone(), LIMIT, Told::new(), on_stall).unwrap();
+                pulse = Pulse::start(comm, peers.clone(), LIMIT, OrderChannel::new(), on_stall)
+                    .unwrap();
             }
             if (who, Fate::GivesUp) == (rank, what) {
                 assert!(pulse.give_up());
@@ -362,11 +363,11 @@ mod tests {
             over.wait();
             let mut last = None;
             if let Some(comm) = &mut comm {
-                for (mate, _) in kin.iter().filter(|(_, kin)| *kin == Kin::Mate) {
+                for (mate, _) in peers.iter().filter(|(_, peer)| *peer == Peer::Mate) {
                     while comm.wait_any(&[*mate], Duration::ZERO) == Ok(Arrival::Message(*mate)) {
                         let mut byte = [0];
                         comm.receive(*mate, &mut byte).unwrap();
-                        last = Some(Word::of(byte[0]));
+                        last = Some(Heartbeat::of(byte[0]));
                     }
                 }
             }
@@ -416,7 +417,7 @@ mod tests {
             assert_eq!((told, gone), (None, false), "rank {rank}");
             assert!(rank >= 2 || silent, "rank {rank}");
             // Its member has given up, and knows that it is missing.
-            assert_eq!(last, (rank == 2).then_some(Word::LastWithoutAll));
+            assert_eq!(last, (rank == 2).then_some(Heartbeat::LastWithoutAll));
         }
     }
 
@@ -431,7 +432,7 @@ mod tests {
                     "rank {who} gave up, rank {rank} does not know"
                 );
                 let stands = (rank, Fate::Stands) == (who, fate);
-                assert_eq!(last, stands.then_some(Word::LastWithoutAll));
+                assert_eq!(last, stands.then_some(Heartbeat::LastWithoutAll));
             }
         }
     }

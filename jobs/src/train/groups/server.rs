@@ -64,9 +64,9 @@ pub(super) struct Server<'a> {
     pub pulse: Pulse,
 }
 
-/// What came.
+/// What a server received.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum ServerEvent {
     /// A gradient, which is applied; the group waits for the answer.
     Update {
         group: usize,
@@ -180,7 +180,7 @@ impl<'a> Server<'a> {
     }
 
     /// Waits a moment for what comes next.
-    pub fn next(&mut self) -> Result<Heard> {
+    pub fn next(&mut self) -> Result<ServerEvent> {
         let groups = self.turns.listened();
         let mut from: Vec<usize> = groups.iter().map(|&g| self.leader(g)).collect();
         if !self.is_first() {
@@ -202,8 +202,8 @@ impl<'a> Server<'a> {
             }
         }
         match self.between.wait_any(&from, LOOK)? {
-            Arrival::Nothing => Ok(Heard::Nothing),
-            Arrival::Message(0) => Ok(Heard::Errand),
+            Arrival::Nothing => Ok(ServerEvent::Nothing),
+            Arrival::Message(0) => Ok(ServerEvent::Errand),
             Arrival::Gone(0) => Err(CommError::Gone {
                 rank: self.between.rank(),
                 peer: 0,
@@ -219,13 +219,13 @@ impl<'a> Server<'a> {
     }
 
     /// A group is gone; others go on.
-    pub fn loses(&mut self, group: usize) -> Heard {
+    pub fn loses(&mut self, group: usize) -> ServerEvent {
         if self.is_first() {
             tracing::warn!("group {group} is lost: the others go on without it");
         }
         self.turns.loses(group);
         self.pulse.dismiss(self.layout.leader(group));
-        Heard::Lost(group)
+        ServerEvent::Lost(group)
     }
 
     /// Whether a group that has not spoken for long shows that it lives: it is waited for, but not for ever, since its
@@ -252,17 +252,17 @@ impl<'a> Server<'a> {
         late.is_some()
     }
 
-    fn hear(&mut self, group: usize) -> Result<Heard> {
+    fn hear(&mut self, group: usize) -> Result<ServerEvent> {
         let mut request = Request::zeroed();
         if !self.take(group, bytemuck::bytes_of_mut(&mut request))? {
             return Ok(self.loses(group));
         }
         if request.kind == kind::SCORES {
-            return Ok(Heard::Scores { group, request });
+            return Ok(ServerEvent::Scores { group, request });
         }
         if request.kind == kind::LEAVE {
             self.turns.leaves(group);
-            return Ok(Heard::Left { group, request });
+            return Ok(ServerEvent::Left { group, request });
         }
         if request.kind == kind::UPDATE && !self.take_gradient(group)? {
             return Ok(self.loses(group));
@@ -272,13 +272,13 @@ impl<'a> Server<'a> {
         }
         self.steps_of[group] += 1;
         if request.kind != kind::UPDATE {
-            return Ok(Heard::Skip { group, request });
+            return Ok(ServerEvent::Skip { group, request });
         }
         let staleness = self.version.saturating_sub(request.version);
         self.part.learn(request.rate, request.scale)?;
         self.version += 1;
         self.staleness.count(staleness);
-        Ok(Heard::Update {
+        Ok(ServerEvent::Update {
             group,
             request,
             staleness,
@@ -373,12 +373,12 @@ impl<'a> Server<'a> {
         let mut wanted: Option<Vec<u64>> = None;
         loop {
             match self.next()? {
-                Heard::Update { group, .. } => {
+                ServerEvent::Update { group, .. } => {
                     self.answer(group, Orders::steps([]), true)?;
                     self.keep()?;
                 }
-                Heard::Skip { .. } => self.keep()?,
-                Heard::Errand => {
+                ServerEvent::Skip { .. } => self.keep()?,
+                ServerEvent::Errand => {
                     let (errand, bytes) = self.errand()?;
                     match errand {
                         errand::END => {
@@ -393,7 +393,7 @@ impl<'a> Server<'a> {
                     }
                 }
                 // Who is late for the first server's sake is waited for.
-                Heard::Nothing if self.heard.elapsed() > self.limit => {
+                ServerEvent::Nothing if self.heard.elapsed() > self.limit => {
                     self.gives_up();
                 }
                 _ => {}

@@ -1,10 +1,10 @@
-//! Which ranks show each other that they live.
+//! Which ranks exchange heartbeats.
 
 use super::plan::{Layout, Role};
 
 /// What another rank is to this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kin {
+pub(super) enum Peer {
     /// Nobody can go on without it.
     Server,
     /// Leads a group that others can do without.
@@ -13,9 +13,9 @@ pub(super) enum Kin {
     Mate,
 }
 
-impl Kin {
-    /// The ranks of the world that one with this role shows itself to, and listens to. The ranks of a group do so only
-    /// where others can go on without it.
+impl Peer {
+    /// The ranks of the world with which one of this role exchanges heartbeats. The ranks of a group do so only where
+    /// others can go on without it.
     pub fn of(layout: Layout, role: Role) -> Vec<(usize, Self)> {
         let servers = || (0..layout.servers).map(|server| (server, Self::Server));
         let leaders = || (0..layout.groups).map(|group| (layout.leader(group), Self::Leader));
@@ -43,25 +43,25 @@ mod tests {
     fn who_listens_is_shown_something() {
         let layout = Layout::of(8, 2, 2).unwrap();
         for rank in 0..8 {
-            for (other, kin) in Kin::of(layout, layout.role(rank)) {
-                let back = Kin::of(layout, layout.role(other));
+            for (other, peer) in Peer::of(layout, layout.role(rank)) {
+                let back = Peer::of(layout, layout.role(other));
                 let seen = back.iter().find(|(who, _)| *who == rank);
                 let seen = seen.unwrap_or_else(|| panic!("{other} does not show itself to {rank}"));
-                let expected = match (kin, rank) {
-                    (Kin::Mate, _) => Kin::Mate,
-                    (_, 0 | 1) => Kin::Server,
-                    _ => Kin::Leader,
+                let expected = match (peer, rank) {
+                    (Peer::Mate, _) => Peer::Mate,
+                    (_, 0 | 1) => Peer::Server,
+                    _ => Peer::Leader,
                 };
                 assert_eq!(seen.1, expected, "{rank} to {other}");
             }
         }
-        let of = |rank| Kin::of(layout, layout.role(rank));
-        let all = |kin: &[(usize, Kin)]| kin.iter().map(|(rank, _)| *rank).collect::<Vec<_>>();
+        let of = |rank| Peer::of(layout, layout.role(rank));
+        let all = |peers: &[(usize, Peer)]| peers.iter().map(|(rank, _)| *rank).collect::<Vec<_>>();
         assert_eq!(all(&of(1)), [0, 2, 5]);
         assert_eq!(all(&of(5)), [0, 1, 6, 7]);
         assert_eq!(all(&of(7)), [5]);
         let one = Layout::of(4, 1, 1).unwrap();
-        let of = |rank| all(&Kin::of(one, one.role(rank)));
+        let of = |rank| all(&Peer::of(one, one.role(rank)));
         assert_eq!([of(0), of(1), of(2)], [vec![1], vec![0], vec![]]);
     }
 }

@@ -1,11 +1,11 @@
-//! What is known of the ranks that show that they live.
+//! Which ranks are alive, as far as their heartbeats tell.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a rank shows.
+/// What a heartbeat says of the rank that it comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum Heartbeat {
     /// It lives.
     Lives = 0,
     /// It does not go on, or whoever hears it is to go on no more.
@@ -16,7 +16,7 @@ pub(super) enum Word {
     Done = 3,
 }
 
-impl Word {
+impl Heartbeat {
     pub fn byte(self) -> u8 {
         self as u8
     }
@@ -34,7 +34,7 @@ impl Word {
 
 /// What is known of each rank.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct Liveness {
     start: Instant,
     /// Longer silences are long.
     pub limit: Duration,
@@ -52,7 +52,7 @@ pub(super) struct Heard {
     dismissed: Vec<AtomicBool>,
 }
 
-impl Heard {
+impl Liveness {
     pub fn new(ranks: usize, limit: Duration) -> Self {
         let none = || (0..ranks).map(|_| AtomicBool::new(false)).collect();
         Self {
@@ -72,23 +72,23 @@ impl Heard {
     }
 
     /// A rank has shown this just now.
-    pub fn note(&self, rank: usize, word: Word) {
+    pub fn note(&self, rank: usize, heartbeat: Heartbeat) {
         self.last[rank].store(self.now(), Ordering::Relaxed);
         self.silent[rank].store(false, Ordering::Relaxed);
-        let heard = match word {
-            Word::Lives => return,
-            Word::Done => &self.done,
-            Word::Last => &self.gone,
-            Word::LastWithoutAll => {
+        let flag = match heartbeat {
+            Heartbeat::Lives => return,
+            Heartbeat::Done => &self.done,
+            Heartbeat::Last => &self.gone,
+            Heartbeat::LastWithoutAll => {
                 self.incomplete[rank].store(true, Ordering::Relaxed);
                 &self.gone
             }
         };
-        heard[rank].store(true, Ordering::Relaxed);
+        flag[rank].store(true, Ordering::Relaxed);
     }
 
-    /// Finds out who is silent.
-    pub fn look(&self, ranks: impl Iterator<Item = usize>) {
+    /// Finds out who of these is silent.
+    pub fn note_silence(&self, ranks: impl Iterator<Item = usize>) {
         for rank in ranks {
             let silent =
                 self.silence(rank) > self.limit && !self.done[rank].load(Ordering::Relaxed);

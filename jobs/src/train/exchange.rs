@@ -5,7 +5,7 @@
 //! waits for the sums on the GPU.
 
 use super::team::OnStall;
-use super::trace::Trace;
+use super::timeline::Timeline;
 use crate::comm::mutex::lock;
 use crate::comm::reducer::{Plan, Reducer};
 use crate::comm::{AllReduce, Watchdog};
@@ -96,12 +96,12 @@ impl Exchange {
 
     /// Waits for the buckets of the oldest step under way, puts them in their places and gives the averages of the
     /// facts.
-    pub fn collect(&self, gradients: &mut Gradients, trace: &mut Trace) -> Result<Vec<f32>> {
+    pub fn collect(&self, gradients: &mut Gradients, timeline: &mut Timeline) -> Result<Vec<f32>> {
         loop {
             let Some(reduced) = lock(&self.reducer).wait()? else {
                 return Ok(Vec::new());
             };
-            trace.bucket(&reduced);
+            timeline.bucket(&reduced);
             let Some(range) = self.ranges.get(reduced.bucket) else {
                 return Ok(reduced.values);
             };

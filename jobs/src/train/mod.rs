@@ -26,7 +26,7 @@ mod share;
 mod start_from;
 pub mod step;
 mod team;
-mod trace;
+mod timeline;
 
 pub use groups::StalenessSummary;
 pub use plan::TrainPlan;
@@ -34,7 +34,7 @@ use prepare::channels;
 pub use prepare::steps_alone;
 pub use progress::{Best, Outcome, TrainEvent, TrainReport};
 pub use team::{OnStall, Team};
-pub use trace::{Balance, Spent};
+pub use timeline::{Balance, Spent};
 
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
@@ -51,7 +51,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use step::Learner;
-use trace::Work;
+use timeline::StepPhase;
 
 /// Trains a network on a store, into a run's folder; continues what an earlier call there began.
 ///
@@ -177,7 +177,7 @@ impl Run<'_> {
     ) -> Result<TrainReport> {
         let started = Instant::now();
         self.learner.round_kernels()?;
-        self.team.begin_trace(self.recipe.training.trace_steps);
+        self.team.begin_timeline(self.recipe.training.trace_steps);
         let done = self.learner.progress.step;
         let left = self.total_steps.saturating_sub(done) as usize;
         let plans = self.samples.starting_at(done).take(left);
@@ -196,10 +196,10 @@ impl Run<'_> {
         while !interrupted && self.learner.progress.step < self.total_steps {
             let (loss, stopping) = self.one_step(&mut loader, &clock, progress, stop)?;
             last_loss = Some(loss);
-            self.team.trace.step(folder)?;
+            self.team.timeline.step(folder)?;
             interrupted = self.after_step(stopping, &mut clock, progress, stop)?;
         }
-        self.team.trace.end(folder)?;
+        self.team.timeline.end(folder)?;
         let balance = self.balance(self.learner.progress.step - done)?;
         Ok(TrainReport {
             balance,
@@ -214,7 +214,7 @@ impl Run<'_> {
             seconds: started.elapsed().as_secs_f64(),
             missing_values: loader.missing_values(),
             ranks: self.team.size(),
-            spent: self.team.trace.spent,
+            spent: self.team.timeline.spent,
             staleness: None,
             model: folder.join("best.safetensors"),
         })
@@ -232,9 +232,9 @@ impl Run<'_> {
         let before = Instant::now();
         let batch = loader.next().ok_or(JobError::Thread("loader"))??;
         let wait_seconds = before.elapsed().as_secs_f64();
-        self.team.trace.note(Work::Input, before);
+        self.team.timeline.note(StepPhase::Input, before);
         if let Some(read) = &batch.read {
-            self.team.trace.read(read);
+            self.team.timeline.read(read);
         }
         let told = stop.load(Ordering::Relaxed) || self.is_out_of_time(clock.started);
         let stopping = self.team.agree_to_stop(told);
@@ -301,7 +301,7 @@ impl Run<'_> {
 
     /// How ranks shared so many steps. All ranks call it.
     fn balance(&mut self, steps: u64) -> Result<Balance> {
-        let mine = self.team.trace.spent;
+        let mine = self.team.timeline.spent;
         let all = self.team.gather(bytemuck::bytes_of(&mine))?;
         let ranks: Vec<Spent> = bytemuck::pod_collect_to_vec(&all);
         let [rows, columns, _] = self.store.shape();

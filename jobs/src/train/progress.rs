@@ -4,7 +4,7 @@ use super::evaluate::Scores;
 use super::groups::StalenessSummary;
 use super::plan::TrainPlan;
 use super::step::StepResult;
-use super::trace::{Balance, Spent};
+use super::timeline::{Balance, Spent};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

@@ -4,7 +4,7 @@ use super::feed::Batch;
 use super::groups::Contribution;
 use super::objective::{BatchLoss, LossInput, Objective};
 use super::team::{Signals, Team};
-use super::trace::Work;
+use super::timeline::StepPhase;
 use crate::comm::Wire;
 use crate::error::Result;
 use crate::recipe::{Distributed, Recipe};
@@ -242,7 +242,7 @@ impl Learner {
         };
         let output = self.objective.loss(&self.network, input, &mut pass)?;
         drop(x);
-        let began = team.trace.note(Work::Forward, began);
+        let began = team.timeline.note(StepPhase::Forward, began);
         let loss = output.loss;
         let mut pending = PendingStep {
             step,
@@ -268,7 +268,7 @@ impl Learner {
             output.backward(&self.network, pass, &mut self.gradients)?;
         }
         team.dawdle();
-        team.trace.note(Work::Backward, began);
+        team.timeline.note(StepPhase::Backward, began);
         self.hand_over(&mut pending, loss, team)?;
         Ok(pending)
     }
@@ -308,7 +308,7 @@ impl Learner {
         }
         let began = Instant::now();
         let (mut facts, signals) = team.collect(&mut self.gradients)?;
-        team.trace.note(Work::Exchange, began);
+        team.timeline.note(StepPhase::Exchange, began);
         let ranks = team.size() as f32;
         let statistics = facts.split_off(FACTS.min(facts.len()));
         pending.statistics.values = statistics.into_iter().map(|v| v / ranks).collect();
@@ -438,11 +438,11 @@ impl Learner {
             }
         };
         self.loss_scale.record(answer.is_ok());
-        let work = match team.link {
-            None => Work::Update,
-            Some(_) => Work::Exchange,
+        let phase = match team.link {
+            None => StepPhase::Update,
+            Some(_) => StepPhase::Exchange,
         };
-        team.trace.note(work, began);
+        team.timeline.note(phase, began);
         if answer.is_ok() {
             if team.link.is_none() {
                 self.network.blend_statistics(&pending.statistics);

@@ -10,7 +10,7 @@ mod signals;
 use super::exchange::{Exchange, Setup};
 use super::groups::Link;
 use super::share::Place;
-use super::trace::Trace;
+use super::timeline::Timeline;
 use crate::comm::collectives::{Choice, tree};
 use crate::comm::mutex::lock;
 use crate::comm::{AllReduce, CommError, Communicator, Flat, Wire, agree, doing, reducer};
@@ -39,7 +39,7 @@ pub struct Team {
     on_stall: Option<OnStall>,
     exchange: Option<Exchange>,
     norm_ranks: Option<Arc<dyn BatchNormRanks>>,
-    /// Nanoseconds of waiting for batch statistics that the trace has not counted yet.
+    /// Nanoseconds of waiting for batch statistics that the timeline has not counted yet.
     waited: Arc<AtomicU64>,
     /// Hardware threads kept for the communication thread.
     cores: Vec<usize>,
@@ -50,7 +50,7 @@ pub struct Team {
     /// The first rank asked for a checkpoint that the others do not know of yet.
     asked: bool,
     /// Where the time of this rank goes.
-    pub(super) trace: Trace,
+    pub(super) timeline: Timeline,
     /// To the servers that hold the parameters; none where every rank holds them itself.
     pub(super) link: Option<Link>,
     /// So long every step of this rank takes more.
@@ -81,7 +81,7 @@ impl Team {
             says: Signals::default(),
             known: Signals::default(),
             asked: false,
-            trace: Trace::new(0, 0, Arc::default()),
+            timeline: Timeline::new(0, 0, Arc::default()),
             link: None,
             dawdling: Duration::ZERO,
             memory_limit: None,
@@ -289,9 +289,9 @@ impl Team {
     }
 
     /// Begins to note where time goes, and traces the first `steps` steps.
-    pub(super) fn begin_trace(&mut self, steps: usize) {
+    pub(super) fn begin_timeline(&mut self, steps: usize) {
         self.waited.store(0, Ordering::Relaxed);
-        self.trace = Trace::new(self.rank, steps, Arc::clone(&self.waited));
+        self.timeline = Timeline::new(self.rank, steps, Arc::clone(&self.waited));
     }
 
     /// Notes to which step the next buckets belong.
@@ -316,7 +316,7 @@ impl Team {
         let Some(exchange) = &self.exchange else {
             return Ok((Vec::new(), Signals::default()));
         };
-        let mut facts = exchange.collect(gradients, &mut self.trace)?;
+        let mut facts = exchange.collect(gradients, &mut self.timeline)?;
         facts.iter_mut().for_each(|v| *v *= self.size as f32);
         let signals = facts.split_off(facts.len().saturating_sub(Signals::FACTS));
         Ok((facts, Signals::of_facts(&signals)))

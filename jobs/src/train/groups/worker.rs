@@ -3,7 +3,7 @@
 use super::standing::Standing;
 use crate::error::{JobError, Result};
 use crate::train::feed::Feed;
-use crate::train::trace::Work;
+use crate::train::timeline::StepPhase;
 use crate::train::{Run, TrainReport};
 use squall_data::sampler::BatchPlan;
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use std::time::Instant;
 /// Works until there are no more steps; gives how the run ended.
 pub(super) fn work(mut run: Run<'_>, folder: &Path, stop: &AtomicBool) -> Result<TrainReport> {
     let start = Instant::now();
-    run.team.begin_trace(run.recipe.training.trace_steps);
+    run.team.begin_timeline(run.recipe.training.trace_steps);
     run.learner.find_scale_anew();
     run.team.link()?.begin(run.learner.network.parameters())?;
     // Dropped after `feed`, for which its threads wait.
@@ -42,7 +42,7 @@ pub(super) fn work(mut run: Run<'_>, folder: &Path, stop: &AtomicBool) -> Result
         };
         let before = Instant::now();
         let batch = loader.next().ok_or(JobError::Thread("loader"))??;
-        run.team.trace.note(Work::Input, before);
+        run.team.timeline.note(StepPhase::Input, before);
         // Any rank of the group may have been told; its leader tells the servers.
         let stopping = run.team.agree_to_stop(stop.load(Ordering::Relaxed));
         run.team.link()?.note_stop(stopping);
@@ -54,15 +54,15 @@ pub(super) fn work(mut run: Run<'_>, folder: &Path, stop: &AtomicBool) -> Result
             run.team.link()?.skip(parameters, step, &result)?;
         }
         last_loss = Some(result.loss);
-        run.team.trace.step(folder)?;
+        run.team.timeline.step(folder)?;
         own += 1;
         if own % run.recipe.distributed.check_every_steps == 0 {
             let parameters = run.learner.network.parameters();
             run.team.check_parameters(parameters)?;
         }
     }
-    run.team.trace.end(folder)?;
-    let spent = run.team.trace.spent;
+    run.team.timeline.end(folder)?;
+    let spent = run.team.timeline.spent;
     let all = run.team.gather(bytemuck::bytes_of(&spent))?;
     let mut missing = [loader.missing_values()];
     run.team.sum_counts(&mut missing)?;

@@ -109,9 +109,9 @@ impl Balance {
     }
 }
 
-/// What a rank is at.
+/// What a rank spends the time of a step on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Work {
+pub(crate) enum StepPhase {
     Input,
     Forward,
     Backward,
@@ -139,9 +139,9 @@ struct Size {
     bytes: usize,
 }
 
-/// Notes what a rank does, and writes some of it down.
+/// Where the time of one rank goes: sums of all steps, and a trace of some.
 #[derive(Debug)]
-pub(crate) struct Trace {
+pub(crate) struct Timeline {
     start: Instant,
     rank: usize,
     /// Steps that are still to be traced.
@@ -153,7 +153,7 @@ pub(crate) struct Trace {
     pub spent: Spent,
 }
 
-impl Trace {
+impl Timeline {
     /// Traces the first `steps` steps.
     pub fn new(rank: usize, steps: usize, waited: Arc<AtomicU64>) -> Self {
         Self {
@@ -166,16 +166,16 @@ impl Trace {
         }
     }
 
-    /// Notes work that began at `since` and ends now; gives now.
-    pub fn note(&mut self, work: Work, since: Instant) -> Instant {
+    /// Notes a phase that began at `since` and ends now; gives now.
+    pub fn note(&mut self, phase: StepPhase, since: Instant) -> Instant {
         let now = Instant::now();
         let seconds = now.duration_since(since).as_secs_f64();
-        let (sum, name) = match work {
-            Work::Input => (&mut self.spent.input, "wait for a batch"),
-            Work::Forward => (&mut self.spent.forward, "forward"),
-            Work::Backward => (&mut self.spent.backward, "backward"),
-            Work::Exchange => (&mut self.spent.exchange, "wait for gradients"),
-            Work::Update => (&mut self.spent.update, "update"),
+        let (sum, name) = match phase {
+            StepPhase::Input => (&mut self.spent.input, "wait for a batch"),
+            StepPhase::Forward => (&mut self.spent.forward, "forward"),
+            StepPhase::Backward => (&mut self.spent.backward, "backward"),
+            StepPhase::Exchange => (&mut self.spent.exchange, "wait for gradients"),
+            StepPhase::Update => (&mut self.spent.update, "update"),
         };
         let waited = self.waited.swap(0, Ordering::Relaxed) as f64 * 1e-9;
         *sum += seconds - waited;
@@ -304,20 +304,21 @@ mod tests {
     fn a_trace_is_json_of_what_was_noted() {
         let folder = tempfile::tempdir().unwrap();
         let waited = Arc::new(AtomicU64::new(0));
-        let mut trace = Trace::new(3, 1, Arc::clone(&waited));
+        let mut timeline = Timeline::new(3, 1, Arc::clone(&waited));
         waited.store(2_000_000_000, Ordering::Relaxed);
         let start = Instant::now();
         let begun = start.checked_sub(Duration::from_secs(3)).unwrap_or(start);
-        trace.note(Work::Backward, begun);
+        timeline.note(StepPhase::Backward, begun);
         assert!(
-            (trace.spent.backward - 1.0).abs() < 0.1 && (trace.spent.statistics - 2.0).abs() < 1e-9
+            (timeline.spent.backward - 1.0).abs() < 0.1
+                && (timeline.spent.statistics - 2.0).abs() < 1e-9
         );
-        let submitted = trace.note(Work::Forward, Instant::now());
+        let submitted = timeline.note(StepPhase::Forward, Instant::now());
         let (started, finished) = (
             submitted + Duration::from_millis(2),
             submitted + Duration::from_millis(10),
         );
-        trace.bucket(&Reduced {
+        timeline.bucket(&Reduced {
             step: 0,
             bucket: 2,
             values: vec![0.0; 25],
@@ -338,14 +339,14 @@ mod tests {
                 },
             ],
         });
-        trace.read(&(submitted..started));
-        trace.spent.exchange = 0.002;
-        assert!((trace.spent.communication - 0.008).abs() < 1e-9);
-        assert!((trace.spent.hidden().unwrap() - 0.75).abs() < 1e-9);
-        trace.step(folder.path()).unwrap();
+        timeline.read(&(submitted..started));
+        timeline.spent.exchange = 0.002;
+        assert!((timeline.spent.communication - 0.008).abs() < 1e-9);
+        assert!((timeline.spent.hidden().unwrap() - 0.75).abs() < 1e-9);
+        timeline.step(folder.path()).unwrap();
         // Only so many steps are traced.
-        trace.note(Work::Update, Instant::now());
-        trace.step(folder.path()).unwrap();
+        timeline.note(StepPhase::Update, Instant::now());
+        timeline.step(folder.path()).unwrap();
         let text = std::fs::read_to_string(folder.path().join("trace.rank3.json")).unwrap();
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         let events = json["traceEvents"].as_array().unwrap();
@@ -373,20 +374,24 @@ mod tests {
     fn a_run_that_ends_early_leaves_the_trace_of_its_steps() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.rank0.json");
-        let mut trace = Trace::new(0, 5, Arc::default());
-        trace.note(Work::Forward, Instant::now());
-        trace.step(folder.path()).unwrap();
+        let mut timeline = Timeline::new(0, 5, Arc::default());
+        timeline.note(StepPhase::Forward, Instant::now());
+        timeline.step(folder.path()).unwrap();
         assert!(!path.exists());
-        trace.end(folder.path()).unwrap();
+        timeline.end(folder.path()).unwrap();
         assert!(std::fs::read_to_string(&path).unwrap().contains("forward"));
         // What is written stays as it is.
         std::fs::remove_file(&path).unwrap();
-        trace.note(Work::Forward, Instant::now());
-        trace.end(folder.path()).unwrap();
+        timeline.note(StepPhase::Forward, Instant::now());
+        timeline.end(folder.path()).unwrap();
         assert!(!path.exists());
         // A run without steps, and one that traces none, leave nothing.
-        Trace::new(0, 5, Arc::default()).end(folder.path()).unwrap();
-        Trace::new(0, 0, Arc::default()).end(folder.path()).unwrap();
+        Timeline::new(0, 5, Arc::default())
+            .end(folder.path())
+            .unwrap();
+        Timeline::new(0, 0, Arc::default())
+            .end(folder.path())
+            .unwrap();
         assert!(!path.exists());
     }
 }

@@ -2,25 +2,28 @@
 
 pub mod built_in;
 mod check;
+mod data;
 mod detection;
 mod distributed;
 pub(crate) mod explain;
+mod loss;
+mod overrides;
+mod training;
 
 pub use built_in::BUILT_IN;
+pub use data::DataSection;
 pub use detection::Detection;
 pub use distributed::{Algorithm, Distributed, Momentum, MomentumRule, Order, RateScaling};
+pub use loss::Loss;
+pub use training::Training;
 
 use crate::clips::ClipShape;
 use crate::error::{JobError, Result};
 use serde::{Deserialize, Serialize};
-use squall_data::class_weights::ClassWeighting;
-use squall_data::loader::Augmentation;
-use squall_data::normalise::NormalisationMethod;
-use squall_data::{DataError, Variable};
-use squall_model::ops::loss::{Criterion, Focal, Normalisation};
+use squall_data::DataError;
 use squall_model::optim::{OptimizerConfig, Schedule};
-use squall_model::{Backend, NetworkConfig, PrecisionPolicy, Recompute, SavedActivations};
-use std::path::{Path, PathBuf};
+use squall_model::{NetworkConfig, PrecisionPolicy, Recompute, SavedActivations};
+use std::path::Path;
 
 /// What a network learns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -84,161 +87,6 @@ impl Default for Recipe {
     }
 }
 
-/// How long, in which portions, and what is saved when.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Training {
-    /// Samples per step and rank. Default 2.
-    pub batch: usize,
-    /// Passes over the training samples; give this or `steps`.
-    pub epochs: Option<f64>,
-    /// Steps; give this or `epochs`. Default, if neither is given: 20 epochs.
-    pub steps: Option<u64>,
-    /// Steps between validations. Default: one validation per epoch. There is always one at the end.
-    pub validate_every_steps: Option<u64>,
-    /// At most so many validation samples, evenly spaced. Default: all.
-    pub validation_samples: Option<usize>,
-    /// Steps between checkpoints. Default: one per epoch. There is always one at the end and when the run is stopped.
-    pub checkpoint_every_steps: Option<u64>,
-    /// Also a checkpoint after so many seconds without one, by the clock of the first rank. Default 600.
-    pub checkpoint_every_seconds: f64,
-    /// Stop with a checkpoint after so many seconds, as if interrupted. Default: no limit. The result is then that of a
-    /// part of the run, and how large a part depends on the machine.
-    pub max_seconds: Option<f64>,
-    /// In half precision, this many steps in a row may be skipped because something was no number. Default 5. In f32
-    /// the first one ends the run. Before the first good step overflows that lower a dynamic loss scale do not count:
-    /// they are how it is found.
-    pub max_skipped_steps: u32,
-    /// A model file of the same network and channels whose weights are the initial values: of an earlier run, or of
-    /// `squall model import`. Default: initial values follow from `seed`.
-    pub start_from: Option<PathBuf>,
-    /// What the backward pass computes again instead of keeping it, with the same bits: `"none"`, `"norms"` (what
-    /// follows a batch normalisation, a tenth slower) or `"blocks"` (the inside of residual, dense and decoder blocks,
-    /// a fifth slower). Default `"none"`.
-    pub recompute: Recompute,
-    /// What activations are kept as for the backward pass: `"same"`, or `"bf16"`, half the memory of f32, with
-    /// gradients off by some thousandths. Default `"same"`.
-    pub saved_activations: SavedActivations,
-    /// On a GPU the forward and the backward pass are launched as two CUDA graphs instead of one operation after the
-    /// other: less work for the processor, which counts where kernels are short (small batches, small fields), but up
-    /// to a third more memory. For masks, by one rank; where that is asked for and a step cannot be launched so, it is
-    /// told why. Default: where it can be and there is room for it.
-    pub cuda_graphs: Option<bool>,
-    /// The first so many steps are written down as a Chrome trace, `trace.rankN.json` in the run's folder. Default 0.
-    pub trace_steps: usize,
-    /// Go on though the machine seems to have too little memory. Default false.
-    pub ignore_memory: bool,
-}
-
-impl Default for Training {
-    fn default() -> Self {
-        Self {
-            batch: 2,
-            epochs: None,
-            steps: None,
-            validate_every_steps: None,
-            validation_samples: None,
-            checkpoint_every_steps: None,
-            checkpoint_every_seconds: 600.0,
-            max_seconds: None,
-            max_skipped_steps: 5,
-            start_from: None,
-            recompute: Recompute::default(),
-            saved_activations: SavedActivations::default(),
-            cuda_graphs: None,
-            trace_steps: 0,
-            ignore_memory: false,
-        }
-    }
-}
-
-impl Training {
-    /// Steps of the run, if an epoch has so many.
-    pub fn total_steps(&self, steps_per_epoch: usize) -> u64 {
-        self.steps
-            .unwrap_or_else(|| (self.passes() * steps_per_epoch as f64).ceil() as u64)
-    }
-
-    /// Passes over the training samples, of a training whose length is not in steps.
-    pub fn passes(&self) -> f64 {
-        self.epochs.unwrap_or(20.0)
-    }
-}
-
-/// What is read.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct DataSection {
-    /// Channels, in the network's order. Default: all that the store has.
-    pub channels: Option<Vec<Variable>>,
-    /// How values are normalised. Default `"mean-std"`.
-    pub normalisation: NormalisationMethod,
-    /// Random changes of training samples that keep them true. Default none.
-    pub augmentation: Augmentation,
-    /// Networks over time: steps of the data from one frame of a clip to the next. Default 1; hur-detect has 2 of three
-    /// hours. How many frames a clip has is `network.time_steps`.
-    pub clip_stride: usize,
-    /// Reading threads. Default 2; for a GPU, which takes samples faster than two threads read them and leaves cores
-    /// free, a quarter of the cores where that is more, at most 6.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<usize>,
-    /// Batches read ahead. Default: as many as there are reading threads, but 2 at least.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prefetch: Option<usize>,
-}
-
-impl Default for DataSection {
-    fn default() -> Self {
-        Self {
-            channels: None,
-            normalisation: NormalisationMethod::default(),
-            augmentation: Augmentation::default(),
-            clip_stride: 1,
-            threads: None,
-            prefetch: None,
-        }
-    }
-}
-
-impl DataSection {
-    /// Reading threads and batches read ahead, for a network that computes on this backend.
-    pub fn readers(&self, backend: Backend) -> (usize, usize) {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let usual = match backend.is_gpu() {
-            true => (cores / 4).clamp(2, 6),
-            false => 2,
-        };
-        let threads = self.threads.unwrap_or(usual);
-        (threads, self.prefetch.unwrap_or(threads.max(2)))
-    }
-}
-
-/// How far off a prediction is: softmax cross entropy or focal loss, with weights of classes.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Loss {
-    /// From class frequencies to class weights. Default `"inverse-sqrt"`.
-    pub weighting: ClassWeighting,
-    /// The weights themselves, in class order; instead of `weighting`.
-    pub class_weights: Option<Vec<f32>>,
-    /// Focal loss, `{ alpha = 1.0, gamma = 2.0 }`, instead of cross entropy. Default none.
-    pub focal: Option<Focal>,
-    /// What the sum over pixels is divided by: `"weights"`, `"pixels"` (MLPerf) or `{ sum = FACTOR }`, which
-    /// multiplies. Default `"weights"`.
-    pub normalisation: Normalisation,
-}
-
-impl Loss {
-    /// The loss with these weights of classes.
-    pub fn criterion(&self, class_weights: Vec<f32>) -> Criterion {
-        Criterion {
-            class_weights,
-            focal: self.focal,
-            normalisation: self.normalisation,
-        }
-    }
-}
-
 impl Recipe {
     /// Reads a recipe and applies `key.path=value` overrides; checks everything that needs no data.
     ///
@@ -280,11 +128,7 @@ impl Recipe {
         } else {
             let mut table: toml::Table =
                 toml::from_str(text).map_err(|error| bad(explain::explain(text, &error)))?;
-            for change in overrides {
-                set(&mut table, change).map_err(&bad)?;
-            }
-            drop_other_length(&mut table, overrides);
-            drop_noted_channels(&mut table, overrides);
+            overrides::apply(&mut table, overrides).map_err(bad)?;
             let changed = toml::to_string(&table).map_err(|error| bad(error.to_string()))?;
             toml::from_str(&changed).map_err(|error| {
                 let reason = explain::explain_without_line(&error);
@@ -414,70 +258,6 @@ fn short(value: &toml::Value) -> toml::Value {
         toml::Value::Array(values) => toml::Value::Array(values.iter().map(short).collect()),
         value => value.clone(),
     }
-}
-
-/// Whether a key is among the overrides.
-fn is_given(overrides: &[String], key: &str) -> bool {
-    let key_of = |change: &String| Some(change.split_once('=')?.0.trim() == key);
-    overrides.iter().filter_map(key_of).any(|is| is)
-}
-
-/// The number of channels that a run's recipe.toml notes is that of its own channels, not of others that are given as an
-/// override.
-fn drop_noted_channels(table: &mut toml::Table, overrides: &[String]) {
-    if is_given(overrides, "data.channels")
-        && !is_given(overrides, "network.channels_in")
-        && let Some(toml::Value::Table(network)) = table.get_mut("network")
-    {
-        network.remove("channels_in");
-    }
-}
-
-/// A length of training that is given as an override stands in place of the recipe's own in the other unit.
-fn drop_other_length(table: &mut toml::Table, overrides: &[String]) {
-    let given = ["training.epochs", "training.steps"].map(|key| is_given(overrides, key));
-    let Some(training) = table
-        .get_mut("training")
-        .and_then(toml::Value::as_table_mut)
-    else {
-        return;
-    };
-    match given {
-        [true, false] => training.remove("steps"),
-        [false, true] => training.remove("epochs"),
-        _ => None,
-    };
-}
-
-/// Applies one `key.path=value`; a value that is no TOML is taken as a word.
-fn set(table: &mut toml::Table, change: &str) -> std::result::Result<(), String> {
-    let (path, value) = change
-        .split_once('=')
-        .ok_or_else(|| format!("override `{change}`: expected key.path=value"))?;
-    let value = value.trim();
-    let parsed: std::result::Result<toml::Table, _> = toml::from_str(&format!("v = {value}"));
-    let value = parsed
-        .ok()
-        .and_then(|mut table| table.remove("v"))
-        .unwrap_or_else(|| toml::Value::String(value.to_string()));
-    let mut keys: Vec<&str> = path.trim().split('.').map(str::trim).collect();
-    let last = keys.pop().unwrap_or_default();
-    let mut at = table;
-    for key in keys {
-        let next = at
-            .entry(key)
-            .or_insert_with(|| toml::Value::Table(toml::Table::new()));
-        // A word for what may be a section, as a run's recipe.toml has it.
-        if let ("precision", toml::Value::String(word)) = (key, &*next) {
-            let compute = ("compute".to_string(), word.clone().into());
-            *next = toml::Value::Table(toml::Table::from_iter([compute]));
-        }
-        at = next
-            .as_table_mut()
-            .ok_or_else(|| format!("override `{change}`: `{key}` is a value, not a section"))?;
-    }
-    at.insert(last.to_string(), value);
-    Ok(())
 }
 
 #[cfg(test)]

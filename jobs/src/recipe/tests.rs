@@ -1,4 +1,7 @@
 use super::*;
+use squall_data::Variable;
+use squall_model::Backend;
+use squall_model::ops::loss::{Focal, Normalisation};
 
 fn error(text: &str, overrides: &[&str]) -> String {
     let overrides: Vec<String> = overrides.iter().map(|o| o.to_string()).collect();

@@ -1,0 +1,78 @@
+//! `key.path=value`, which stands in place of what a recipe's text says.
+
+/// Applies overrides to the text of a recipe, in their order.
+///
+/// # Errors
+/// What is wrong with the first that cannot be applied.
+pub(super) fn apply(table: &mut toml::Table, overrides: &[String]) -> Result<(), String> {
+    for change in overrides {
+        set(table, change)?;
+    }
+    drop_other_length(table, overrides);
+    drop_noted_channels(table, overrides);
+    Ok(())
+}
+
+/// Whether a key is among the overrides.
+fn is_given(overrides: &[String], key: &str) -> bool {
+    let key_of = |change: &String| Some(change.split_once('=')?.0.trim() == key);
+    overrides.iter().filter_map(key_of).any(|is| is)
+}
+
+/// The number of channels that a run's recipe.toml notes is that of its own channels, not of others that are given as an
+/// override.
+fn drop_noted_channels(table: &mut toml::Table, overrides: &[String]) {
+    if is_given(overrides, "data.channels")
+        && !is_given(overrides, "network.channels_in")
+        && let Some(toml::Value::Table(network)) = table.get_mut("network")
+    {
+        network.remove("channels_in");
+    }
+}
+
+/// A length of training that is given as an override stands in place of the recipe's own in the other unit.
+fn drop_other_length(table: &mut toml::Table, overrides: &[String]) {
+    let given = ["training.epochs", "training.steps"].map(|key| is_given(overrides, key));
+    let Some(training) = table
+        .get_mut("training")
+        .and_then(toml::Value::as_table_mut)
+    else {
+        return;
+    };
+    match given {
+        [true, false] => training.remove("steps"),
+        [false, true] => training.remove("epochs"),
+        _ => None,
+    };
+}
+
+/// Applies one `key.path=value`; a value that is no TOML is taken as a word.
+fn set(table: &mut toml::Table, change: &str) -> Result<(), String> {
+    let (path, value) = change
+        .split_once('=')
+        .ok_or_else(|| format!("override `{change}`: expected key.path=value"))?;
+    let value = value.trim();
+    let parsed: Result<toml::Table, _> = toml::from_str(&format!("v = {value}"));
+    let value = parsed
+        .ok()
+        .and_then(|mut table| table.remove("v"))
+        .unwrap_or_else(|| toml::Value::String(value.to_string()));
+    let mut keys: Vec<&str> = path.trim().split('.').map(str::trim).collect();
+    let last = keys.pop().unwrap_or_default();
+    let mut at = table;
+    for key in keys {
+        let next = at
+            .entry(key)
+            .or_insert_with(|| toml::Value::Table(toml::Table::new()));
+        // A word for what may be a section, as a run's recipe.toml has it.
+        if let ("precision", toml::Value::String(word)) = (key, &*next) {
+            let compute = ("compute".to_string(), word.clone().into());
+            *next = toml::Value::Table(toml::Table::from_iter([compute]));
+        }
+        at = next
+            .as_table_mut()
+            .ok_or_else(|| format!("override `{change}`: `{key}` is a value, not a section"))?;
+    }
+    at.insert(last.to_string(), value);
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! How long a run trains, in which portions, and what is saved when.
+
+use serde::{Deserialize, Serialize};
+use squall_model::{Recompute, SavedActivations};
+use std::path::PathBuf;
+
+/// How long, in which portions, and what is saved when.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Training {
+    /// Samples per step and rank. Default 2.
+    pub batch: usize,
+    /// Passes over the training samples; give this or `steps`.
+    pub epochs: Option<f64>,
+    /// Steps; give this or `epochs`. Default, if neither is given: 20 epochs.
+    pub steps: Option<u64>,
+    /// Steps between validations. Default: one validation per epoch. There is always one at the end.
+    pub validate_every_steps: Option<u64>,
+    /// At most so many validation samples, evenly spaced. Default: all.
+    pub validation_samples: Option<usize>,
+    /// Steps between checkpoints. Default: one per epoch. There is always one at the end and when the run is stopped.
+    pub checkpoint_every_steps: Option<u64>,
+    /// Also a checkpoint after so many seconds without one, by the clock of the first rank. Default 600.
+    pub checkpoint_every_seconds: f64,
+    /// Stop with a checkpoint after so many seconds, as if interrupted. Default: no limit. The result is then that of a
+    /// part of the run, and how large a part depends on the machine.
+    pub max_seconds: Option<f64>,
+    /// In half precision, this many steps in a row may be skipped because something was no number. Default 5. In f32
+    /// the first one ends the run. Before the first good step overflows that lower a dynamic loss scale do not count:
+    /// they are how it is found.
+    pub max_skipped_steps: u32,
+    /// A model file of the same network and channels whose weights are the initial values: of an earlier run, or of
+    /// `squall model import`. Default: initial values follow from `seed`.
+    pub start_from: Option<PathBuf>,
+    /// What the backward pass computes again instead of keeping it, with the same bits: `"none"`, `"norms"` (what
+    /// follows a batch normalisation, a tenth slower) or `"blocks"` (the inside of residual, dense and decoder blocks,
+    /// a fifth slower). Default `"none"`.
+    pub recompute: Recompute,
+    /// What activations are kept as for the backward pass: `"same"`, or `"bf16"`, half the memory of f32, with
+    /// gradients off by some thousandths. Default `"same"`.
+    pub saved_activations: SavedActivations,
+    /// On a GPU the forward and the backward pass are launched as two CUDA graphs instead of one operation after the
+    /// other: less work for the processor, which counts where kernels are short (small batches, small fields), but up
+    /// to a third more memory. For masks, by one rank; where that is asked for and a step cannot be launched so, it is
+    /// told why. Default: where it can be and there is room for it.
+    pub cuda_graphs: Option<bool>,
+    /// The first so many steps are written down as a Chrome trace, `trace.rankN.json` in the run's folder. Default 0.
+    pub trace_steps: usize,
+    /// Go on though the machine seems to have too little memory. Default false.
+    pub ignore_memory: bool,
+}
+
+impl Default for Training {
+    fn default() -> Self {
+        Self {
+            batch: 2,
+            epochs: None,
+            steps: None,
+            validate_every_steps: None,
+            validation_samples: None,
+            checkpoint_every_steps: None,
+            checkpoint_every_seconds: 600.0,
+            max_seconds: None,
+            max_skipped_steps: 5,
+            start_from: None,
+            recompute: Recompute::default(),
+            saved_activations: SavedActivations::default(),
+            cuda_graphs: None,
+            trace_steps: 0,
+            ignore_memory: false,
+        }
+    }
+}
+
+impl Training {
+    /// Steps of the run, if an epoch has so many.
+    pub fn total_steps(&self, steps_per_epoch: usize) -> u64 {
+        self.steps
+            .unwrap_or_else(|| (self.passes() * steps_per_epoch as f64).ceil() as u64)
+    }
+
+    /// Passes over the training samples, of a training whose length is not in steps.
+    pub fn passes(&self) -> f64 {
+        self.epochs.unwrap_or(20.0)
+    }
+}

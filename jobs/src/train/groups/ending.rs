@@ -1,7 +1,7 @@
 //! How a run ends: the last state, its scores, and goodbye to everybody.
 
 use super::LOOK;
-use super::first::{First, send_errand};
+use super::coordinator::{Coordinator, send_errand};
 use super::link::json;
 use super::message::{Orders, Reply, Request, errand, raw};
 use super::staleness::StalenessSummary;
@@ -58,7 +58,7 @@ impl Ending {
     }
 }
 
-impl First<'_, '_> {
+impl Coordinator<'_, '_> {
     /// All groups have left or are lost: the last state, its scores, and goodbye.
     pub(super) fn conclude(mut self, folder: &Path, stop: &AtomicBool) -> Result<TrainReport> {
         self.collect()?;

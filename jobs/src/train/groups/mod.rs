@@ -4,7 +4,7 @@
 //! sends each layer's gradient to the server that holds the layer (`plan`), the server applies it in order of arrival,
 //! and the fresh parameters go back and through the group (`link`). The parameters that a gradient is of are by then a
 //! few updates old: its staleness, which is counted. The first server gives out the steps of the run (`ledger`), so
-//! that a slow group does fewer and a lost group's go to the others, and writes the run's files (`first`).
+//! that a slow group does fewer and a lost group's go to the others, and writes the run's files (`coordinator`).
 //!
 //! A step here is a step of one group: `training.steps` of them are shared by all groups, and the schedule of the
 //! learning rate counts them. With one group this is synchronous training with the optimiser in another rank, and gives
@@ -21,8 +21,8 @@
 //! groups wait. Where the loss is scaled dynamically, every group scales its own, and scales begin anew when a run goes
 //! on.
 
+mod coordinator;
 mod ending;
-mod first;
 mod heartbeat_peers;
 mod kept;
 mod ledger;
@@ -51,8 +51,8 @@ use crate::comm::{CommError, Communicator};
 use crate::error::{JobError, Result};
 use crate::recipe::{Order, Recipe};
 use crate::run_dir::RunDir;
+use coordinator::Coordinator;
 use ending::Ending;
-use first::First;
 use heartbeat_peers::Peer;
 use part::Part;
 use plan::{Layout, Role};
@@ -330,7 +330,7 @@ fn serve(
     let start = Instant::now();
     if server.run.run_dir.is_some() {
         let pending = std::mem::take(&mut server.run.pending);
-        return First::new(server, &pending, progress).serve(job.folder, job.stop);
+        return Coordinator::new(server, &pending, progress).serve(job.folder, job.stop);
     }
     let last_words = server.serve()?;
     let ending: Ending = link::parsed(&last_words)?;

@@ -1,33 +1,28 @@
-//! The first server: besides its part it gives out steps, writes the run's files, and ends the run.
+//! The coordinator of a run, which is the first server: besides its part it gives out steps, writes the run's files,
+//! and ends the run.
+
+mod saving;
+mod validating;
 
 use super::ledger::Ledger;
-use super::link::parsed;
-use super::message::{Orders, Reply, Request, errand, raw};
-use super::server::{COUNTED, PART, Server, ServerEvent};
+use super::message::{Orders, Reply, Request, raw};
+use super::server::{Server, ServerEvent};
 use super::staleness::StalenessSummary;
-use super::standing::{ServerStanding, Standing, Views};
 use crate::error::Result;
 use crate::recipe::Order;
-use crate::train::evaluate::Scores;
 use crate::train::step::StepResult;
 use crate::train::{Spent, TrainEvent, TrainReport};
-use squall_model::ModelFile;
+pub(super) use saving::send_errand;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use validating::Validating;
 
 /// Steps that a group has before it has done the first: one under way, one whose samples are read meanwhile.
 const AHEAD: usize = 2;
 
-/// A group that scores the network as it was after so many steps, with these running statistics.
-pub(super) struct Validating {
-    group: usize,
-    step: u64,
-    running: Vec<f32>,
-}
-
 /// The first server at work.
-pub(super) struct First<'a, 'b> {
+pub(super) struct Coordinator<'a, 'b> {
     pub(super) server: Server<'a>,
     pub(super) ledger: Ledger,
     progress: &'b mut dyn FnMut(&TrainEvent),
@@ -38,7 +33,7 @@ pub(super) struct First<'a, 'b> {
     /// Done by earlier parts of the run.
     pub(super) done_before: u64,
     /// The groups that score the network just now.
-    pub(super) validating: Vec<Validating>,
+    validating: Vec<Validating>,
     /// After so many steps there is a checkpoint, besides the usual ones.
     cut: Option<u64>,
     /// Groups that wait for an answer because there is no step for them, but may be one if another group is lost; with
@@ -51,7 +46,7 @@ pub(super) struct First<'a, 'b> {
     pub(super) staleness: StalenessSummary,
 }
 
-impl<'a, 'b> First<'a, 'b> {
+impl<'a, 'b> Coordinator<'a, 'b> {
     pub fn new(
         server: Server<'a>,
         pending: &[u64],
@@ -291,12 +286,6 @@ impl<'a, 'b> First<'a, 'b> {
         self.server.run.validation_due |= self.stops_validating(group).is_some();
     }
 
-    /// After how many steps a group was to score the network, if it was; now it is not.
-    fn stops_validating(&mut self, group: usize) -> Option<u64> {
-        let at = self.validating.iter().position(|v| v.group == group)?;
-        Some(self.validating.remove(at).step)
-    }
-
     /// Nothing has come for a moment, or for long: then whoever is still expected is gone, unless it scores the network
     /// and lives.
     fn silence(&mut self) {
@@ -324,158 +313,4 @@ impl<'a, 'b> First<'a, 'b> {
             }
         }
     }
-
-    /// Takes up what a validation found.
-    pub(super) fn scores(&mut self, group: usize, request: &Request) -> Result<()> {
-        let step = self.stops_validating(group);
-        let step = step.unwrap_or(self.ledger.done());
-        if request.stop != 0 {
-            self.ledger.close();
-        }
-        if request.bytes == 0 {
-            self.server.run.validation_due = true;
-            return Ok(());
-        }
-        let count = self.server.run.learner.network.parameters().count();
-        let (mut values, running) = (vec![0f32; count], self.server.running_statistics());
-        let mut theirs = vec![0f32; running.len()];
-        let server = &mut self.server;
-        let text = server.take_bytes(group, request.bytes)?;
-        let whole = text.is_some()
-            && server.take(group, bytemuck::cast_slice_mut(&mut values))?
-            && server.take(group, bytemuck::cast_slice_mut(&mut theirs))?;
-        let (Some(text), true) = (text, whole) else {
-            self.server.run.validation_due = true;
-            self.server.loses(group);
-            self.lost(group);
-            return Ok(());
-        };
-        let scores: Scores = parsed(&text)?;
-        // The network as it was scored; the run has gone on meanwhile.
-        let run = &mut self.server.run;
-        let parameters = run.learner.network.parameters_mut();
-        parameters.update_all(|all| all.copy_from_slice(&values))?;
-        parameters.set_buffers(&theirs)?;
-        run.judge(step, scores, self.progress)?;
-        let parameters = run.learner.network.parameters_mut();
-        parameters.set_buffers(&running)?;
-        Ok(())
-    }
-
-    /// Brings what all servers hold into this rank's learner: the state after the same steps on all of them.
-    pub(super) fn collect(&mut self) -> Result<()> {
-        let server = &mut self.server;
-        let counts: Vec<u64> = (server.steps_of.iter().enumerate())
-            .map(|(group, &steps)| {
-                if server.turns.is_lost(group) {
-                    0
-                } else {
-                    steps
-                }
-            })
-            .collect();
-        let path = Path::new(PART);
-        let mut file = server.part_file()?;
-        let mut counted: Vec<ServerStanding> = vec![parsed(file.fact(path, COUNTED)?.as_bytes())?];
-        let count = server.run.learner.network.parameters().count();
-        let mut views = match server.turns.in_turns() {
-            Some(_) => vec![vec![0.0; count]; server.layout.groups],
-            None => Vec::new(),
-        };
-        Views::scatter(&mut file, &server.slices[0], &mut views);
-        let others = 1..server.layout.servers;
-        for other in others.clone() {
-            send_errand(server, other, errand::PART, bytemuck::cast_slice(&counts))?;
-        }
-        for other in others {
-            let mut length = [0; 8];
-            server.between.receive(other, &mut length)?;
-            let mut bytes = vec![0; u64::from_le_bytes(length) as usize];
-            server.between.receive(other, &mut bytes)?;
-            let mut part = ModelFile::decode(path, &bytes)?;
-            counted.push(parsed(part.fact(path, COUNTED)?.as_bytes())?);
-            Views::scatter(&mut part, &server.slices[other], &mut views);
-            file.tensors.extend(part.tensors);
-        }
-        self.staleness = StalenessSummary::default();
-        counted
-            .iter()
-            .for_each(|server| self.staleness.add(&server.staleness));
-        let running = |v: &Validating| v.running.clone();
-        server.run.standing = server.turns.in_turns().map(|next| Standing {
-            next,
-            held: self.ledger.held(),
-            servers: counted,
-            validating: self.validating.iter().map(|v| (v.group, v.step)).collect(),
-            views,
-            running: self.validating.iter().map(running).collect(),
-        });
-        let learner = &mut server.run.learner;
-        for buffer in learner.network.parameters().buffers() {
-            let values = (vec![buffer.values.len()], buffer.values.clone());
-            file.tensors.insert(buffer.name.clone(), values);
-        }
-        if let Some(recorder) = &mut server.run.recorder {
-            recorder.staleness(learner.progress.step, &self.staleness)?;
-        }
-        let path = Path::new("the servers' parts");
-        let parameters = learner.network.parameters_mut();
-        parameters.load(path, |name| file.tensor(name))?;
-        learner.optimizer.load_from(path, &file)?;
-        Ok(())
-    }
-
-    /// Writes the last model and the checkpoint now; in turns with several servers after the next step that none of
-    /// them can have passed.
-    fn save_soon(&mut self) -> Result<()> {
-        let Server { layout, turns, .. } = &self.server;
-        let (servers, groups) = (layout.servers, layout.groups as u64);
-        if servers == 1 || turns.in_turns().is_none() {
-            return self.save();
-        }
-        if self.cut.is_none() {
-            // Another server is ahead by one step of each group at most.
-            let cut = self.ledger.done() + 2 * groups;
-            for other in 1..servers {
-                send_errand(
-                    &mut self.server,
-                    other,
-                    errand::CUT,
-                    bytemuck::bytes_of(&cut),
-                )?;
-            }
-            self.cut = Some(cut);
-        }
-        Ok(())
-    }
-
-    /// Writes the last model and the checkpoint.
-    fn save(&mut self) -> Result<()> {
-        self.collect()?;
-        self.write()
-    }
-
-    pub(super) fn write(&mut self) -> Result<()> {
-        let run = &mut self.server.run;
-        run.pending = self.ledger.pending();
-        let due = run.validation_due;
-        run.validation_due |= !self.validating.is_empty();
-        let saved = run.save(self.progress);
-        run.validation_due = due;
-        self.saved_at = Instant::now();
-        self.cut = None;
-        saved
-    }
-}
-
-pub(super) fn send_errand(
-    server: &mut Server<'_>,
-    other: usize,
-    errand: u64,
-    bytes: &[u8],
-) -> Result<()> {
-    let head = [errand, bytes.len() as u64];
-    server.between.send(other, bytemuck::cast_slice(&head))?;
-    server.between.send(other, bytes)?;
-    Ok(())
 }

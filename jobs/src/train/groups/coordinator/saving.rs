@@ -1,0 +1,134 @@
+//! Checkpoints: what all servers hold is brought together and written.
+
+use super::Coordinator;
+use super::validating::Validating;
+use crate::error::Result;
+use crate::train::groups::link::parsed;
+use crate::train::groups::message::errand;
+use crate::train::groups::server::{COUNTED, PART, Server};
+use crate::train::groups::staleness::StalenessSummary;
+use crate::train::groups::standing::{ServerStanding, Standing, Views};
+use squall_model::ModelFile;
+use std::path::Path;
+use std::time::Instant;
+
+impl Coordinator<'_, '_> {
+    /// Brings what all servers hold into this rank's learner: the state after the same steps on all of them.
+    pub(in crate::train::groups) fn collect(&mut self) -> Result<()> {
+        let server = &mut self.server;
+        let counts: Vec<u64> = (server.steps_of.iter().enumerate())
+            .map(|(group, &steps)| {
+                if server.turns.is_lost(group) {
+                    0
+                } else {
+                    steps
+                }
+            })
+            .collect();
+        let path = Path::new(PART);
+        let mut file = server.part_file()?;
+        let mut counted: Vec<ServerStanding> = vec![parsed(file.fact(path, COUNTED)?.as_bytes())?];
+        let count = server.run.learner.network.parameters().count();
+        let mut views = match server.turns.in_turns() {
+            Some(_) => vec![vec![0.0; count]; server.layout.groups],
+            None => Vec::new(),
+        };
+        Views::scatter(&mut file, &server.slices[0], &mut views);
+        let others = 1..server.layout.servers;
+        for other in others.clone() {
+            send_errand(server, other, errand::PART, bytemuck::cast_slice(&counts))?;
+        }
+        for other in others {
+            let mut length = [0; 8];
+            server.between.receive(other, &mut length)?;
+            let mut bytes = vec![0; u64::from_le_bytes(length) as usize];
+            server.between.receive(other, &mut bytes)?;
+            let mut part = ModelFile::decode(path, &bytes)?;
+            counted.push(parsed(part.fact(path, COUNTED)?.as_bytes())?);
+            Views::scatter(&mut part, &server.slices[other], &mut views);
+            file.tensors.extend(part.tensors);
+        }
+        self.staleness = StalenessSummary::default();
+        counted
+            .iter()
+            .for_each(|server| self.staleness.add(&server.staleness));
+        let running = |v: &Validating| v.running.clone();
+        server.run.standing = server.turns.in_turns().map(|next| Standing {
+            next,
+            held: self.ledger.held(),
+            servers: counted,
+            validating: self.validating.iter().map(|v| (v.group, v.step)).collect(),
+            views,
+            running: self.validating.iter().map(running).collect(),
+        });
+        let learner = &mut server.run.learner;
+        for buffer in learner.network.parameters().buffers() {
+            let values = (vec![buffer.values.len()], buffer.values.clone());
+            file.tensors.insert(buffer.name.clone(), values);
+        }
+        if let Some(recorder) = &mut server.run.recorder {
+            recorder.staleness(learner.progress.step, &self.staleness)?;
+        }
+        let path = Path::new("the servers' parts");
+        let parameters = learner.network.parameters_mut();
+        parameters.load(path, |name| file.tensor(name))?;
+        learner.optimizer.load_from(path, &file)?;
+        Ok(())
+    }
+
+    /// Writes the last model and the checkpoint now; in turns with several servers after the next step that none of
+    /// them can have passed.
+    pub(super) fn save_soon(&mut self) -> Result<()> {
+        let Server { layout, turns, .. } = &self.server;
+        let (servers, groups) = (layout.servers, layout.groups as u64);
+        if servers == 1 || turns.in_turns().is_none() {
+            return self.save();
+        }
+        if self.cut.is_none() {
+            // Another server is ahead by one step of each group at most.
+            let cut = self.ledger.done() + 2 * groups;
+            for other in 1..servers {
+                send_errand(
+                    &mut self.server,
+                    other,
+                    errand::CUT,
+                    bytemuck::bytes_of(&cut),
+                )?;
+            }
+            self.cut = Some(cut);
+        }
+        Ok(())
+    }
+
+    /// Writes the last model and the checkpoint.
+    pub(super) fn save(&mut self) -> Result<()> {
+        self.collect()?;
+        self.write()
+    }
+
+    /// The same of what this rank's learner holds already.
+    pub(in crate::train::groups) fn write(&mut self) -> Result<()> {
+        let run = &mut self.server.run;
+        run.pending = self.ledger.pending();
+        let due = run.validation_due;
+        run.validation_due |= !self.validating.is_empty();
+        let saved = run.save(self.progress);
+        run.validation_due = due;
+        self.saved_at = Instant::now();
+        self.cut = None;
+        saved
+    }
+}
+
+/// Asks another server for something.
+pub(in crate::train::groups) fn send_errand(
+    server: &mut Server<'_>,
+    other: usize,
+    errand: u64,
+    bytes: &[u8],
+) -> Result<()> {
+    let head = [errand, bytes.len() as u64];
+    server.between.send(other, bytemuck::cast_slice(&head))?;
+    server.between.send(other, bytes)?;
+    Ok(())
+}

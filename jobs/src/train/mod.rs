@@ -1,19 +1,19 @@
 //! The training loop: read this first.
 //!
-//! Batches come from [`squall_data::Loader`] by way of `feed`, [`step::Learner`] learns from them,
+//! Batches come from [`squall_data::Loader`] by way of `feed`, `step::Learner` learns from them,
 //! [`evaluate::Evaluator`] scores, `keep` and [`checkpoint`] save. A run that is killed at any point and started again
 //! ends with the same bytes as one that never was: everything random is a pure function of seed and step, and files are
 //! written whole.
 //!
 //! Several ranks, a [`Team`], run the same loop: each learns from its share of the samples, gradients are averaged
 //! while the backward pass runs, and the first rank writes the files. Or several groups of ranks do that without
-//! waiting for each other, and servers hold the parameters: [`groups`].
+//! waiting for each other, and servers hold the parameters: `groups`.
 
 pub mod checkpoint;
 pub mod evaluate;
 mod exchange;
 pub(crate) mod feed;
-pub mod groups;
+mod groups;
 mod keep;
 mod objective;
 mod plan;
@@ -24,7 +24,7 @@ mod samples;
 mod self_training;
 mod share;
 mod start_from;
-pub mod step;
+mod step;
 mod team;
 mod timeline;
 
@@ -33,6 +33,7 @@ pub use plan::TrainPlan;
 use prepare::channels;
 pub use prepare::steps_alone;
 pub use progress::{Best, Outcome, TrainEvent, TrainReport};
+pub use step::{LearnerProgress, StepResult};
 pub use team::{OnStall, Team};
 pub use timeline::{Balance, Spent};
 

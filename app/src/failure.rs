@@ -428,7 +428,7 @@ mod tests {
     fn whose_training_diverged_gets_one_advice() {
         let diverged = || JobError::Diverged {
             step: 3,
-            reason: "the loss was no number in 1 steps in a row".into(),
+            reason: "the loss was not finite in 1 steps in a row".into(),
         };
         for error in [diverged(), JobError::GaveUp(Box::new(diverged()))] {
             let (code, hint) = classify(&error.into());

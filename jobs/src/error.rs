@@ -70,7 +70,7 @@ pub enum JobError {
         /// What changed.
         reason: String,
     },
-    /// The loss or the gradients are no numbers any more.
+    /// The loss or the gradients are not finite any more.
     #[error("training diverged at step {step}: {reason}")]
     Diverged {
         /// Steps done before.

@@ -22,13 +22,13 @@ pub enum Metric {
         step: u64,
         /// Epoch, counted from 0.
         epoch: u64,
-        /// Weighted mean cross entropy; none if it was no number.
+        /// Weighted mean cross entropy; none if it was not finite.
         loss: Option<f64>,
-        /// Norm of the gradient before clipping; none if it was no number.
+        /// Norm of the gradient before clipping; none if it was not finite.
         gradient_norm: Option<f64>,
         /// Learning rate.
         learning_rate: f32,
-        /// Whether the parameters were left as they were because something was no number.
+        /// Whether the parameters were left as they were because loss or gradient was not finite.
         skipped: bool,
     },
     /// A validation.

@@ -127,7 +127,7 @@ fn one_group_is_synchronous_training() {
     }
 }
 
-/// No step finds a scale at which gradients are numbers. What skipped batches were like shows nowhere: the network is
+/// No step finds a scale at which gradients are finite. What skipped batches were like shows nowhere: the network is
 /// scored, and kept, with the running statistics of the start.
 #[test]
 fn one_group_skips_steps_as_synchronous_training_does() {

@@ -307,14 +307,14 @@ fn a_run_that_diverges_ends_with_the_step() {
     let error = run(&wild, &store, &folder.path().join("run")).unwrap_err();
     assert!(matches!(error, JobError::Diverged { .. }), "{error}");
     let said = error.to_string();
-    assert!(said.contains("was no number in"), "{said}");
+    assert!(said.contains("was not finite in"), "{said}");
     // What to try is one advice, the program's.
     assert!(!said.contains("schedule.rate"), "{said}");
 }
 
 /// With halves so many steps may be skipped that a short run would end before it diverged.
 #[test]
-fn a_network_of_no_numbers_is_not_kept() {
+fn a_network_that_is_not_finite_is_not_kept() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(&folder.path().join("store"), 4, 1);
     let rarely = [
@@ -328,7 +328,7 @@ fn a_network_of_no_numbers_is_not_kept() {
         (
             "loss",
             &["precision=bf16", "schedule.rate=1e30", "training.steps=5"],
-            "it ends with a loss that is no number, 4 steps skipped in a row",
+            "it ends with a loss that is not finite, 4 steps skipped in a row",
         ),
         (
             "parameters",
@@ -337,7 +337,7 @@ fn a_network_of_no_numbers_is_not_kept() {
                 "optimiser.weight_decay=1e3",
                 "training.steps=1",
             ],
-            "of the network holds what is no number",
+            "of the network holds a value that is not finite",
         ),
     ];
     for (name, changes, words) in cases {

@@ -25,9 +25,9 @@ pub struct Training {
     /// Stop with a checkpoint after so many seconds, as if interrupted. Default: no limit. The result is then that of a
     /// part of the run, and how large a part depends on the machine.
     pub max_seconds: Option<f64>,
-    /// In half precision, this many steps in a row may be skipped because something was no number. Default 5. In f32
-    /// the first one ends the run. Before the first good step overflows that lower a dynamic loss scale do not count:
-    /// they are how it is found.
+    /// In half precision, this many steps in a row may be skipped because loss or gradient was not finite. Default 5.
+    /// In f32 the first one ends the run. Before the first good step overflows that lower a dynamic loss scale do not
+    /// count: they are how it is found.
     pub max_skipped_steps: u32,
     /// A model file of the same network and channels whose weights are the initial values: of an earlier run, or of
     /// `squall model import`. Default: initial values follow from `seed`.

@@ -36,7 +36,7 @@ impl Run<'_> {
 
     /// Keeps the network as it is as the best: without validation the last one is.
     pub(super) fn write_last_as_best(&self) -> Result<()> {
-        self.learner.check_numbers()?;
+        self.learner.check_finite()?;
         self.write_model(RunDir::best, self.learner.progress.step, None)
     }
 
@@ -47,7 +47,7 @@ impl Run<'_> {
         scores: Scores,
         progress: &mut dyn FnMut(&TrainEvent),
     ) -> Result<()> {
-        self.learner.check_numbers()?;
+        self.learner.check_finite()?;
         // Boxes without any true one have no score: then the last model is the best.
         let scored = match &scores {
             Scores::Masks(_) | Scores::Both(_) => true,
@@ -74,7 +74,7 @@ impl Run<'_> {
         let step = self.learner.progress.step;
         // What is under way belongs to the state, on every rank.
         self.learner.finish_exchange(self.team)?;
-        self.learner.check_numbers()?;
+        self.learner.check_finite()?;
         let Some(run_dir) = &self.run_dir else {
             return Ok(());
         };

@@ -80,7 +80,7 @@ pub struct TrainReport {
     pub outcome: Outcome,
     /// Steps done, those of earlier parts included.
     pub steps: u64,
-    /// Steps that were skipped because something was no number.
+    /// Steps that were skipped because the loss or the gradient was not finite.
     pub skipped_steps: u64,
     /// The best validation.
     pub best: Option<Best>,

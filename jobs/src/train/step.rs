@@ -18,8 +18,8 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 mod fault;
+mod finite;
 mod launches;
-mod numbers;
 mod pending;
 mod without_gradient;
 
@@ -33,7 +33,7 @@ use without_gradient::WithoutGradient;
 pub struct StepResult {
     /// The recipe's loss before the update.
     pub loss: f64,
-    /// Norm of the gradient before clipping; NaN if the loss was no number.
+    /// Norm of the gradient before clipping; NaN if the loss was not finite.
     pub gradient_norm: f64,
     /// Learning rate.
     pub learning_rate: f32,
@@ -60,7 +60,7 @@ pub struct Learner {
     pub(super) progress: LearnerProgress,
     /// Whether a step has changed the parameters, so that the scale of the loss is found.
     found_scale: bool,
-    /// Why the loss of the last step was no number, if it was none.
+    /// Why the loss of the last step was not finite, if it was not.
     loss_fault: Option<String>,
     without_gradient: WithoutGradient,
     /// Steps between a gradient and its use.
@@ -153,11 +153,11 @@ impl Learner {
     /// One training step on a batch, together with the other ranks of a team.
     ///
     /// With a lag, what it tells is of the gradients that it used, those of an earlier step; the first steps use none.
-    /// A loss or gradient that is no number on any rank leaves parameters and optimiser as they were on all.
+    /// A loss or gradient that is not finite on any rank leaves parameters and optimiser as they were on all.
     ///
     /// # Errors
-    /// [`crate::JobError::Diverged`] after more such steps in a row than allowed, naming the first tensor that is no
-    /// number; [`crate::JobError::Model`]; [`crate::JobError::Comm`].
+    /// [`crate::JobError::Diverged`] after more such steps in a row than allowed, naming the first tensor that is not
+    /// finite; [`crate::JobError::Model`]; [`crate::JobError::Comm`].
     pub fn step(&mut self, batch: &Batch, team: &mut Team) -> Result<StepResult> {
         let pending = self.forward_backward(batch, team)?;
         self.pending_steps.push_back(pending);
@@ -377,7 +377,7 @@ impl Learner {
                     }
                     None
                 }
-                // A field that is no number can hide behind a ReLU and show in the gradient only. Gradients are the
+                // A field that is not finite can hide behind a ReLU and show in the gradient only. Gradients are the
                 // same on all ranks, so all come here.
                 Err(error @ ModelError::NotFinite { .. }) => {
                     let field = match self.lag {

@@ -24,8 +24,8 @@ pub struct Trial {
     pub failed: Option<String>,
     /// Seconds that it trained for, by all that had it.
     pub seconds: f64,
-    /// Until every halt that it has reached: steps that were skipped because something was no number, although none
-    /// should be.
+    /// Until every halt that it has reached: steps that were skipped because a loss or gradient was not finite,
+    /// although none should be.
     #[serde(default)]
     pub skipped: Vec<u64>,
     /// The validation that its model (`best.safetensors`) is of; known once the search is done.
@@ -109,7 +109,7 @@ pub struct Place {
     pub best_score: Option<f64>,
     /// Steps that its model was trained for.
     pub best_step: Option<u64>,
-    /// Steps that were skipped although none should be, because something was no number.
+    /// Steps that were skipped although none should be, because a loss or gradient was not finite.
     pub skipped_steps: u64,
 }
 
@@ -221,8 +221,8 @@ impl Board {
             .map(|rung| (rung - 1, missing(rung)))
     }
 
-    /// All trials, the best first: those that went furthest, of these those that skipped no step for what was no number,
-    /// of these those with the highest score.
+    /// All trials, the best first: those that went furthest, of these those that skipped no step because something was
+    /// not finite, of these those with the highest score.
     #[must_use]
     pub fn places(&self) -> Vec<Place> {
         let mut order: Vec<&Trial> = self.trials.iter().collect();
@@ -255,8 +255,8 @@ impl Board {
     }
 }
 
-/// Which of two trials is ahead at a halt: one that skipped no step for what was no number, of two such the one with the
-/// higher score, of equals the one with the lower number.
+/// Which of two trials is ahead at a halt: one that skipped no step because something was not finite, of two such the
+/// one with the higher score, of equals the one with the lower number.
 fn ahead(a: &Trial, b: &Trial, rung: usize) -> Ordering {
     let skipped = |trial: &Trial| trial.skipped_at(rung) > 0;
     skipped(a)
@@ -265,7 +265,7 @@ fn ahead(a: &Trial, b: &Trial, rung: usize) -> Ordering {
         .then(a.number.cmp(&b.number))
 }
 
-/// The higher score first, and what is no number last.
+/// The higher score first, and NaN last.
 fn better(a: Option<f64>, b: Option<f64>) -> Ordering {
     let known = |score: Option<f64>| match score {
         Some(score) if !score.is_nan() => score,

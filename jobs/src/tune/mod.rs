@@ -270,7 +270,7 @@ impl Search<'_> {
             trial.score_name = scores.score_name().to_string();
         } else {
             trial.failed = Some(format!(
-                "diverged: no number in the validation of step {until}"
+                "diverged: loss or score of the validation of step {until} is not finite"
             ));
         }
         Ok(trial)

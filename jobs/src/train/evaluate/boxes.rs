@@ -215,7 +215,7 @@ mod tests {
 
     /// A network that has diverged is scored as such and ends no validation.
     #[test]
-    fn a_loss_that_is_no_number_goes_to_the_other_ranks() {
+    fn a_loss_that_is_not_finite_goes_to_the_other_ranks() {
         let truth = [at(BoxClass::TropicalCyclone, 0.0, None)];
         let mut tally = BoxTally::default();
         tally.add(0, &truth, &[], f64::INFINITY);

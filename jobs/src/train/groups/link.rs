@@ -86,7 +86,7 @@ pub(in crate::train) struct Contribution<'a> {
 
 impl Link {
     /// Replaces the parameters by those of the servers after an update with this gradient; gives the gradient's norm
-    /// before clipping, or, inside, the error that names what in it is no number: then nothing was sent. All ranks of
+    /// before clipping, or, inside, the error that names what in it is not finite: then nothing was sent. All ranks of
     /// the group call it.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub(super) mod kind {
     /// Here is a gradient: of what the server holds, then, to the first, batch statistics.
     pub const UPDATE: u64 = 1;
-    /// A step had no gradient that is a number.
+    /// A step had no finite gradient.
     pub const SKIP: u64 = 2;
     /// Goodbye; to the first server with the seconds of the group's ranks. Its `step` is how many missing values they
     /// met.

@@ -1,4 +1,4 @@
-//! Steps whose loss or gradient is no number: what it comes from, and how many are let pass.
+//! Steps whose loss or gradient is not finite: what it comes from, and how many may be skipped.
 
 use super::Learner;
 use crate::error::{JobError, Result};
@@ -6,16 +6,16 @@ use rayon::prelude::*;
 use squall_data::HostBatch;
 
 impl Learner {
-    /// The first tensor that explains a loss which is no number.
+    /// The first tensor that explains a loss that is not finite.
     pub(super) fn why_the_loss(&self, batch: &HostBatch) -> Result<String> {
         if let Some(parameter) = self.network.parameters().first_not_finite()? {
             return Ok(format!(
-                "parameter `{}` holds what is no number",
+                "parameter `{}` holds a value that is not finite",
                 parameter.name
             ));
         }
         Ok(bad_field(batch).unwrap_or_else(|| {
-            "all parameters and fields are numbers: an activation overflowed".to_string()
+            "all parameters and fields are finite: an activation overflowed".to_string()
         }))
     }
 
@@ -34,7 +34,7 @@ impl Learner {
             progress.skipped += 1;
             tracing::warn!(
                 step = progress.step + 1,
-                "the {what} is no number: step skipped ({why})"
+                "the {what} is not finite: step skipped ({why})"
             );
             // Before the first good step overflows are how the scale of the loss is found.
             let searching = !self.found_scale && what == "gradient" && self.loss_scale.can_fall();
@@ -42,7 +42,7 @@ impl Learner {
                 return Err(JobError::Diverged {
                     step: progress.step,
                     reason: format!(
-                        "the {what} was no number in {} steps in a row ({why})",
+                        "the {what} was not finite in {} steps in a row ({why})",
                         progress.skipped_in_row
                     ),
                 });
@@ -56,7 +56,7 @@ impl Learner {
     }
 }
 
-/// The first value of a batch that is no number, in words.
+/// The first value of a batch that is not finite, in words.
 pub(super) fn bad_field(batch: &HostBatch) -> Option<String> {
     let (at, value) = match &batch.stored {
         None => {

@@ -18,9 +18,9 @@ pub(crate) struct PendingStep {
     pub gradients: Option<Vec<f32>>,
     /// Whose batch statistics the facts hold.
     pub statistics: BatchStatistics,
-    /// Why the loss of this rank is no number.
+    /// Why the loss of this rank is not finite.
     pub fault: Option<String>,
-    /// The first value of its batch that is no number, of a batch that is gone when the gradients are used.
+    /// The first value of its batch that is not finite, of a batch that is gone when the gradients are used.
     pub bad_field: Option<String>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct StepSums {
     pub loss: f64,
     /// What the gradients are to be multiplied by, apart from the loss scale.
     pub factor: f64,
-    /// Ranks whose loss is no number.
+    /// Ranks whose loss is not finite.
     pub not_finite: usize,
     /// What ranks said of the run. Not saved: it is not the state of one.
     #[serde(skip)]
@@ -45,7 +45,7 @@ mod tests {
 
     /// A checkpoint may hold gradients of a step that will be skipped.
     #[test]
-    fn a_loss_that_is_no_number_is_read_again() {
+    fn a_loss_that_is_not_finite_is_read_again() {
         for loss in [f64::NAN, f64::INFINITY] {
             let written = StepSums {
                 loss,

@@ -159,7 +159,7 @@ fn f16_scales_its_loss_unless_told_not_to() {
 }
 
 #[test]
-fn a_loss_that_is_no_number_names_its_cause() {
+fn a_loss_that_is_not_finite_names_its_cause() {
     let mut learner = learner(&[]);
     let mut broken = batch();
     broken.host.x[77] = f32::NAN;
@@ -179,14 +179,14 @@ fn a_loss_that_is_no_number_names_its_cause() {
     assert!(error.contains("decoder.classify.weight"), "{error}");
 }
 
-/// With a lag the batch under way is not the one whose gradients are no numbers.
+/// With a lag the batch under way is not the one whose gradients are not finite.
 #[test]
 fn a_late_gradient_names_its_own_batch() {
     let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'static', scale = 1.0 } }";
     let mut learner = learner(&[dynamic, "distributed.gradient_lag=1"]);
     let mut broken = batch();
     broken.host.x[77] = f32::NAN;
-    // The loss of such a batch is a number: the field shows in the gradient only.
+    // The loss of such a batch is finite: the field shows in the gradient only.
     let pending = learner
         .forward_backward(&broken, &mut Team::solo())
         .unwrap();

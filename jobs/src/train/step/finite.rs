@@ -1,14 +1,14 @@
-//! Whether a network is worth keeping: what it learnt by must be numbers.
+//! Whether a network is worth keeping: its values, and the losses it learnt by, must be finite.
 
 use super::Learner;
 use crate::error::{JobError, Result};
 
 impl Learner {
-    /// Refuses a network that is about to be kept and holds what is no number. The same on all ranks.
+    /// Refuses a network that is about to be kept and holds a value that is not finite. The same on all ranks.
     ///
     /// # Errors
     /// [`JobError::Diverged`] naming the first such parameter or running statistic.
-    pub(in crate::train) fn check_numbers(&self) -> Result<()> {
+    pub(in crate::train) fn check_finite(&self) -> Result<()> {
         let parameters = self.network.parameters();
         let name = match parameters.first_not_finite()? {
             Some(parameter) => Some(&parameter.name),
@@ -19,11 +19,13 @@ impl Learner {
             }
         };
         name.map_or(Ok(()), |name| {
-            Err(self.diverged(format!("`{name}` of the network holds what is no number")))
+            Err(self.diverged(format!(
+                "`{name}` of the network holds a value that is not finite"
+            )))
         })
     }
 
-    /// Refuses the end of a training whose last steps found a loss that is no number: the parameters were left as they
+    /// Refuses the end of a training whose last steps found a loss that is not finite: the parameters were left as they
     /// were, and are worth nothing. One such step may be chance, in half precisions: then the network is judged as usual.
     ///
     /// # Errors
@@ -33,7 +35,7 @@ impl Learner {
         let lasting = self.loss_fault.as_ref().filter(|_| skipped > 1);
         lasting.map_or(Ok(()), |why| {
             Err(self.diverged(format!(
-                "it ends with a loss that is no number, {skipped} steps skipped in a row ({why})"
+                "it ends with a loss that is not finite, {skipped} steps skipped in a row ({why})"
             )))
         })
     }

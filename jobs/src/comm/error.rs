@@ -19,7 +19,7 @@ pub enum CommError {
         /// The operation under way.
         doing: String,
     },
-    /// Nothing moved for too long.
+    /// There was no progress for too long.
     #[error("rank {rank}: {doing} has not advanced for {:.1} s", waited.as_secs_f64())]
     Stalled {
         /// Who saw it.

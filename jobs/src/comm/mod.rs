@@ -47,7 +47,7 @@ use squall_model::gradients::Lent;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// What a rank finds that waits for any of several others.
+/// Result of a wait for any of several ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
     /// This one has sent something.
@@ -123,8 +123,8 @@ pub trait Communicator: Send {
     /// [`CommError::Layout`] if there is no such rank; [`CommError::Library`].
     fn wait_any(&mut self, from: &[usize], at_most: Duration) -> Result<Arrival>;
 
-    /// As [`Communicator::send`], but a rank that is known to be gone is no error: gives whether it could be sent. Not
-    /// collective.
+    /// As [`Communicator::send`], but a rank that is known to be gone is no error; returns whether it could be sent.
+    /// Not collective.
     ///
     /// # Errors
     /// [`CommError::Library`].
@@ -132,8 +132,8 @@ pub trait Communicator: Send {
         self.send(to, bytes).map(|()| true)
     }
 
-    /// As [`Communicator::receive`] from a rank that may go meanwhile, as `there` says: gives whether all came. Not
-    /// collective.
+    /// As [`Communicator::receive`] from a rank that may disappear meanwhile, as `there` tells; returns whether the
+    /// whole message came. Not collective.
     ///
     /// # Errors
     /// As [`Communicator::receive`].
@@ -195,12 +195,12 @@ pub trait Communicator: Send {
     /// communicators; where the backend watches its waits at all. Not collective.
     fn limit_waits(&self, _after: Duration) {}
 
-    /// From now on this hears of a stall instead of whoever ends the job; none: as before. The thread that waited never
-    /// goes on. Only where the backend watches its waits. Not collective.
+    /// Reports a stall to this callback from now on, instead of to the one that ends the job; none restores that. The
+    /// thread that waited never continues. Only where the backend limits waits. Not collective.
     fn on_stall(&self, _instead: Option<StallReport>) {}
 
-    /// Ends this process in order when all others of the job come to their ends, and does nothing until then: its other
-    /// threads stop where they use the backend next. For a rank that nobody needs any more. Not collective.
+    /// Ends this process in order when all others of the job end, and does nothing until then: its other threads stop
+    /// at their next use of the backend. For a rank that is no longer needed. Not collective.
     fn retire(&self) -> !;
 
     /// Ends all ranks of the job with this exit code, at once. Not collective.

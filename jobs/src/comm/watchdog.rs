@@ -1,7 +1,7 @@
 //! A thread that notices when communication stands still.
 //!
-//! A link that is cut is an error to nobody: MPI waits for it for minutes. The rank that is late is the one whose
-//! watchdog says nothing, because it has not come to the bucket that the others wait in.
+//! A broken link raises no error: MPI waits for it for minutes. The late rank is the one whose watchdog is silent,
+//! because it has not reached the bucket that the others wait in.
 
 use super::reducer::ProgressReader;
 use super::{CommError, Result};
@@ -9,7 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A thread that looks so much later than it meant to was stopped.
+/// A thread that wakes up this much too late was stopped.
 const STOPPED: Duration = Duration::from_secs(1);
 
 /// Watches a reducer until dropped.
@@ -36,7 +36,7 @@ impl Watchdog {
         let watch = move || {
             let (mut looked, mut resumed) = (Instant::now(), Instant::now());
             while ended.recv_timeout(look) == Err(RecvTimeoutError::Timeout) {
-                // Who was stopped, perhaps with the whole job, blames nobody for that time.
+                // A process that was stopped, perhaps with the whole job, does not count that time as a stall.
                 if looked.elapsed() > look + STOPPED {
                     resumed = Instant::now();
                 }

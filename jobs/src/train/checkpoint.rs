@@ -132,7 +132,8 @@ pub(super) fn save(
     Ok(())
 }
 
-/// Takes a checkpoint that cannot be read out of the way: the next one would put it in the place of the one that can.
+/// Renames a checkpoint that cannot be read: otherwise the next save would move it over the previous one, which can be
+/// read.
 fn set_aside(run: &RunDir) -> Result<()> {
     let path = run.checkpoint();
     if path.exists() {
@@ -213,7 +214,7 @@ fn take(path: &Path, file: &ModelFile, learner: &mut Learner) -> Result<Checkpoi
     Ok(facts)
 }
 
-/// What a run is now, which what it was must fit.
+/// The run as it is now, which the checkpoint must fit.
 pub(super) struct Now<'a> {
     pub recipe: &'a Recipe,
     pub contract: &'a Contract,

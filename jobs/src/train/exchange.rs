@@ -35,7 +35,7 @@ pub(super) struct Setup {
     pub ranges: Vec<Range<usize>>,
     /// Whether buckets that lie on a GPU are lent.
     pub lends: bool,
-    /// Who waits for longer hears of a stall.
+    /// A longer wait is reported as a stall.
     pub limit: Duration,
     pub on_stall: OnStall,
 }
@@ -62,7 +62,7 @@ impl Exchange {
         };
         let (sender, failed) = (Arc::clone(&exchange.reducer), Arc::clone(&exchange.failed));
         let borrower = move |bucket: usize, lent: squall_model::error::Result<Lent>| match lent {
-            // What went wrong comes out again where results are waited for.
+            // An error comes up again where results are waited for.
             Ok(lent) => {
                 let _ = lock(&sender).submit_lent(bucket, lent);
             }

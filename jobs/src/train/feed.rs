@@ -193,7 +193,7 @@ impl Iterator for Feed {
 
 impl Drop for Ahead {
     fn drop(&mut self) {
-        // A thread that waits to hand over a batch sees that nobody takes it.
+        // A thread that waits to hand over a batch sees that the receiver is gone.
         self.batches = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -69,10 +69,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes the last model and the checkpoint; those from before stay if the network is worth nothing.
+    /// Writes the last model and the checkpoint; the earlier ones stay if the network is not finite.
     pub(super) fn save(&mut self, progress: &mut dyn FnMut(&TrainEvent)) -> Result<()> {
         let step = self.learner.progress.step;
-        // What is under way belongs to the state, on every rank.
+        // Pending steps belong to the state, on every rank.
         self.learner.finish_exchange(self.team)?;
         self.learner.check_finite()?;
         let Some(run_dir) = &self.run_dir else {

@@ -221,8 +221,8 @@ impl Run<'_> {
         })
     }
 
-    /// Learns from the next batch, writes it down and tells of it; gives its loss, and whether all ranks know that one
-    /// of them was told to stop.
+    /// Trains on the next batch, records and reports the step; returns its loss, and whether all ranks know that one of
+    /// them was told to stop.
     fn one_step(
         &mut self,
         loader: &mut Feed,
@@ -289,7 +289,7 @@ impl Run<'_> {
         interrupted |= !last && (stopping || self.stops_alone(stop, clock.started));
         let due = self.team.is_to_save() || step.is_multiple_of(self.checkpoint_every);
         if last || interrupted || due {
-            // A checkpoint of ranks that have come apart would be what the next start goes on from.
+            // The next start would continue from a checkpoint of ranks whose parameters differ.
             if !checked {
                 self.team
                     .check_parameters(self.learner.network.parameters())?;
@@ -322,7 +322,7 @@ impl Run<'_> {
         limit.is_some_and(|limit| start.elapsed().as_secs_f64() >= limit)
     }
 
-    /// A single rank need not wait for a step in which all know.
+    /// Whether a single rank is to stop now: it need not wait until all ranks know.
     fn stops_alone(&self, stop: &AtomicBool, start: Instant) -> bool {
         self.team.size() == 1 && (stop.load(Ordering::Relaxed) || self.is_out_of_time(start))
     }

@@ -1,4 +1,4 @@
-//! From recipe, store and folder to a run that can go.
+//! From recipe, store and folder to a run that is ready to start.
 
 use super::Run;
 use super::checkpoint::{self, Now, Start};
@@ -255,7 +255,7 @@ impl Parts {
         })
     }
 
-    /// Proves that all ranks mean the same.
+    /// Checks that all ranks have the same recipe, data and program.
     fn agree(&self, recipe: &Recipe, store: &Store, team: &mut Team) -> Result<()> {
         let parameters = self.learner.network.parameters();
         let shapes: Vec<String> = (parameters.iter())
@@ -307,7 +307,7 @@ fn class_weights_of(recipe: &Recipe, store: &Store) -> Result<Vec<f32>> {
     Ok(store.class_weights(recipe.loss.weighting)?)
 }
 
-/// Says which classes no sample has from which is learnt or by which is judged.
+/// Warns of classes that no training or no validation sample has.
 fn tell_missing_classes(store: &Store) {
     for (split, samples, so) in [
         (Split::Train, "training", "the network cannot learn it"),

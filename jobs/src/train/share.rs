@@ -23,7 +23,7 @@ impl Place {
 /// The training samples that a rank deals with others, and its place among those.
 pub(super) struct Share {
     pub ids: Vec<usize>,
-    /// Nodes with other samples draw another order.
+    /// Nodes with other samples shuffle differently.
     pub shuffle_seed: u64,
     pub place: Place,
     /// What decides which samples come when, besides the seed: the same when a run goes on.

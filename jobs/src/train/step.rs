@@ -58,7 +58,7 @@ pub struct Learner {
     /// Steps in a row that may be skipped.
     max_skipped: u32,
     pub(super) progress: LearnerProgress,
-    /// Whether a step has changed the parameters, so that the scale of the loss is found.
+    /// Whether a step has changed the parameters, so that the search for the loss scale is over.
     found_scale: bool,
     /// Why the loss of the last step was not finite, if it was not.
     loss_fault: Option<String>,
@@ -85,7 +85,7 @@ impl Learner {
     /// An untrained network of a recipe, one of `ranks`.
     ///
     /// # Errors
-    /// [`crate::JobError::Model`] naming the key that cannot be.
+    /// [`crate::JobError::Model`] naming the key whose value is impossible.
     pub(super) fn new(
         recipe: &Recipe,
         network: &NetworkConfig,
@@ -152,8 +152,8 @@ impl Learner {
 
     /// One training step on a batch, together with the other ranks of a team.
     ///
-    /// With a lag, what it tells is of the gradients that it used, those of an earlier step; the first steps use none.
-    /// A loss or gradient that is not finite on any rank leaves parameters and optimiser as they were on all.
+    /// With a lag, the result describes the gradients that were used, those of an earlier step; the first steps use
+    /// none. A loss or gradient that is not finite on any rank leaves parameters and optimiser as they were on all.
     ///
     /// # Errors
     /// [`crate::JobError::Diverged`] after more such steps in a row than allowed, naming the first tensor that is not
@@ -176,20 +176,19 @@ impl Learner {
         self.apply_gradients(oldest, batch, team)
     }
 
-    /// Counts on from where a run was left.
+    /// Continues the counters of an earlier part of the run.
     pub(super) fn go_on_from(&mut self, progress: LearnerProgress) {
         // With a lag the first steps have no gradient.
         self.found_scale = progress.skipped + (self.lag as u64) < progress.step;
         self.progress = progress;
     }
 
-    /// The scale of the loss is looked for anew, by a group that goes on: others have done the steps before.
+    /// Searches for the loss scale again, in a group that continues a run: other groups have done the steps before.
     pub(super) fn find_scale_anew(&mut self) {
         self.found_scale = false;
     }
 
-    /// How many f32 values would take the memory of the kernels that the optimiser rounds: one and a half of each
-    /// parameter.
+    /// Memory of the kernels that the optimiser rounds, counted in f32 values: one and a half for each parameter.
     pub(super) fn copied_values(&self) -> usize {
         self.copies
             .as_ref()
@@ -207,8 +206,8 @@ impl Learner {
         Ok(parameters.compute_with(copies, &self.storage)?)
     }
 
-    /// Between steps and other work: passes that are launched as a whole have memory of their own, which other work
-    /// cannot use, nor they what that leaves.
+    /// Returns cached GPU memory between steps and other work: passes launched as CUDA graphs have their own memory,
+    /// which other work cannot use, nor can they use what other work leaves cached.
     pub(super) fn give_back_memory(&self) -> Result<()> {
         if self.launches.are_written() {
             self.network.backend().give_back_memory()?;
@@ -267,7 +266,7 @@ impl Learner {
             // The others wait for this rank's gradients, whatever they are.
             output.backward(&self.network, pass, &mut self.gradients)?;
         }
-        team.dawdle();
+        team.delay_step();
         team.timeline.note(StepPhase::Backward, began);
         self.hand_over(&mut pending, loss, team)?;
         Ok(pending)
@@ -359,7 +358,7 @@ impl Learner {
     ) -> Result<StepResult> {
         let learning_rate = self.schedule.rate(pending.step, self.total_steps);
         let sums = self.receive(&mut pending, team)?;
-        // Known on all ranks at the same step, however early one of them received it.
+        // All ranks take note of it at the same step, however early one of them received it.
         team.heard(sums.signals);
         let mut result = StepResult {
             loss: sums.loss,
@@ -391,7 +390,7 @@ impl Learner {
                 Err(other) => return Err(other.into()),
             }
         } else {
-            // All ranks know of it in the same step, and all say why before any of them ends the job.
+            // All ranks learn of it in the same step, and all exchange the reason before any of them ends the job.
             let why = team.first_to_say(pending.fault)?;
             let many = match team.size() {
                 1 => String::new(),
@@ -404,8 +403,8 @@ impl Learner {
         Ok(result)
     }
 
-    /// Hands gradients to the optimiser, here or on the servers, and takes up what follows from it; gives their norm, or
-    /// why the optimiser took no step.
+    /// Hands gradients to the optimiser, here or on the servers, and applies what follows from the update; returns
+    /// their norm, or why the optimiser took no step.
     fn update(
         &mut self,
         pending: &PendingStep,

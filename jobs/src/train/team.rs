@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What a rank does when communication stands still; it usually ends the job.
+/// Called when communication has stalled; it usually ends the job.
 pub type OnStall = Box<dyn FnOnce(CommError) + Send>;
 
 /// One rank of those that train together.
@@ -45,16 +45,16 @@ pub struct Team {
     cores: Vec<usize>,
     /// What this rank has to say of the run.
     says: Signals,
-    /// What all ranks know that one has said.
+    /// What some rank has said and all ranks know.
     known: Signals,
     /// The first rank asked for a checkpoint that the others do not know of yet.
     asked: bool,
     /// Where the time of this rank goes.
     pub(super) timeline: Timeline,
-    /// To the servers that hold the parameters; none where every rank holds them itself.
+    /// Link to the servers that hold the parameters; none where every rank holds them itself.
     pub(super) link: Option<Link>,
-    /// So long every step of this rank takes more.
-    dawdling: Duration,
+    /// Extra delay per step, to measure the cost of a slow rank.
+    step_delay: Duration,
     /// Bytes of host memory that this rank holds at most.
     memory_limit: Option<u64>,
 }
@@ -83,12 +83,12 @@ impl Team {
             asked: false,
             timeline: Timeline::new(0, 0, Arc::default()),
             link: None,
-            dawdling: Duration::ZERO,
+            step_delay: Duration::ZERO,
             memory_limit: None,
         }
     }
 
-    /// The ranks of a communicator. `on_stall` hears when communication has stood still for longer than the recipe
+    /// The ranks of a communicator. `on_stall` is called when communication has stalled for longer than the recipe
     /// allows.
     pub fn of(comm: Box<dyn Communicator>, on_stall: OnStall) -> Self {
         if comm.size() == 1 {
@@ -110,18 +110,18 @@ impl Team {
         Self { cores, ..self }
     }
 
-    /// The same team, of which this rank sleeps for so long in every step after its backward pass: to try what a slow
-    /// rank costs.
+    /// The same team, in which this rank sleeps for this long after the backward pass of every step, to measure the
+    /// cost of a slow rank.
     #[must_use]
     pub fn slowed(self, by: Duration) -> Self {
         Self {
-            dawdling: by,
+            step_delay: by,
             ..self
         }
     }
 
-    /// The same team, of which this rank holds no more than so many bytes of host memory, where it shares its node with
-    /// processes that it does not talk to; with none, all that the system has left for the team.
+    /// The same team, in which this rank uses at most this many bytes of host memory, because it shares its node with
+    /// processes it does not communicate with; with none, all that the system has left.
     #[must_use]
     pub fn within(self, memory_limit: Option<u64>) -> Self {
         Self {
@@ -130,12 +130,12 @@ impl Team {
         }
     }
 
-    /// Bytes that this rank may hold, of so many that the system has left for it.
+    /// Bytes that this rank may use if the system has `left` for it.
     pub(crate) fn may_hold(&self, left: Option<u64>) -> Option<u64> {
         left.into_iter().chain(self.memory_limit).min()
     }
 
-    /// What hears of a stall, for somebody who watches besides this team: only the first stall is told.
+    /// A second callback for stalls, for a watcher besides this team; only the first stall is reported.
     pub(super) fn on_stall_shared(&mut self) -> OnStall {
         let own = Arc::new(Mutex::new(self.on_stall.take()));
         let share = |own: Arc<Mutex<Option<OnStall>>>| -> OnStall {
@@ -148,24 +148,24 @@ impl Team {
         share(own)
     }
 
-    /// This hears of stalls from now on.
+    /// Reports stalls to this callback from now on.
     pub(super) fn hears_of_stalls(&mut self, on_stall: OnStall) {
         self.on_stall = Some(on_stall);
     }
 
-    /// The ranks of a part of this team, for the time in which that does not communicate.
+    /// A part of this team's ranks as a team of its own, for as long as this team does not communicate.
     pub(super) fn group(&mut self, comm: Box<dyn Communicator>, link: Option<Link>) -> Self {
         let on_stall = self.on_stall.take().unwrap_or_else(|| Box::new(|_| ()));
         Self {
             cores: self.cores.clone(),
-            dawdling: self.dawdling,
+            step_delay: self.step_delay,
             memory_limit: self.memory_limit,
             link,
             ..Self::of(comm, on_stall)
         }
     }
 
-    /// From now on no rank waits longer for another than this recipe allows, where the backend watches waits.
+    /// From now on no rank waits for another for longer than this, where the backend limits waits.
     pub(super) fn limit_waits(&self, after: Duration) {
         if let Some(control) = &self.control {
             control.limit_waits(after);
@@ -181,20 +181,21 @@ impl Team {
         }
     }
 
-    /// What all ranks of this team agree through outside of steps; none of a single rank.
+    /// The communicator through which all ranks of this team agree outside of steps; none for a single rank.
     pub(super) fn control(&mut self) -> Option<&mut Box<dyn Communicator>> {
         self.control.as_mut()
     }
 
-    /// The way to the servers, of a rank that has one.
+    /// The link to the parameter servers, on a rank that has one.
     pub(super) fn link(&mut self) -> Result<&mut Link> {
         let none = || CommError::Layout("this rank has no parameter servers: this is a bug".into());
         self.link.as_mut().ok_or_else(|| none().into())
     }
 
-    pub(super) fn dawdle(&self) {
-        if !self.dawdling.is_zero() {
-            std::thread::sleep(self.dawdling);
+    /// Sleeps for the extra delay of a step.
+    pub(super) fn delay_step(&self) {
+        if !self.step_delay.is_zero() {
+            std::thread::sleep(self.step_delay);
         }
     }
 
@@ -301,7 +302,7 @@ impl Team {
         }
     }
 
-    /// Ends the exchange of a step's gradients with facts of it.
+    /// Ends the exchange of a step's gradients by submitting the step's facts.
     pub(super) fn submit_facts(&mut self, mut facts: Vec<f32>) -> Result<()> {
         facts.extend(self.says.facts());
         if let Some(exchange) = &self.exchange {
@@ -310,8 +311,8 @@ impl Team {
         Ok(())
     }
 
-    /// Waits for the gradients of the oldest step under way: averages over ranks, put in their places; gives the sums
-    /// of the facts, and what ranks had to say besides.
+    /// Waits for the gradients of the oldest step under way and stores their averages over ranks; returns the sums of
+    /// the facts and the signals of the ranks.
     pub(super) fn collect(&mut self, gradients: &mut Gradients) -> Result<(Vec<f32>, Signals)> {
         let Some(exchange) = &self.exchange else {
             return Ok((Vec::new(), Signals::default()));
@@ -322,7 +323,7 @@ impl Team {
         Ok((facts, Signals::of_facts(&signals)))
     }
 
-    /// Notes whether this rank was told to stop; gives whether all ranks know that one was.
+    /// Notes whether this rank was told to stop; returns whether all ranks know that some rank was.
     pub(super) fn agree_to_stop(&mut self, told: bool) -> bool {
         self.says.stop |= told;
         match self.size {
@@ -394,7 +395,7 @@ impl Team {
         }
     }
 
-    /// The bytes of every rank, in the order of rank. All ranks call it with as many bytes.
+    /// The bytes of every rank, in rank order. All ranks call it with the same number of bytes.
     pub(super) fn gather(&mut self, mine: &[u8]) -> Result<Vec<u8>> {
         match &mut self.control {
             Some(control) => Ok(tree::all_gather(&mut **control, mine)?),
@@ -402,7 +403,8 @@ impl Team {
         }
     }
 
-    /// What the first rank says that has something to say, with its number where there are several. All ranks call it.
+    /// The text of the lowest rank that has one, preceded by its rank number if there are several ranks. All ranks call
+    /// it.
     pub(super) fn first_to_say(&mut self, mine: Option<String>) -> Result<Option<String>> {
         let Some(control) = &mut self.control else {
             return Ok(mine);
@@ -428,7 +430,7 @@ impl Team {
         }
     }
 
-    /// What the first rank has, on all. All ranks call it.
+    /// Sends the bytes of the first rank to all. All ranks call it.
     pub(super) fn broadcast(&mut self, bytes: &mut Vec<u8>) -> Result<()> {
         let Some(control) = &mut self.control else {
             return Ok(());

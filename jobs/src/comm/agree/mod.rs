@@ -210,7 +210,8 @@ fn gather(comm: &mut dyn Communicator, mine: &[u64]) -> Result<Vec<Vec<u64>>> {
     Ok(each.map(bytemuck::pod_collect_to_vec).collect())
 }
 
-/// Who has another hash, if not all are the same; right is what most ranks have, and among equals what the lowest has.
+/// The ranks with another hash, if not all are the same. The hash of most ranks is right; of two that are as frequent,
+/// the one of the lowest rank.
 fn difference(number: usize, what: &str, hashes: Vec<u64>) -> Option<Difference> {
     let mut ranks_with: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (rank, hash) in hashes.into_iter().enumerate() {

@@ -2,7 +2,7 @@
 //!
 //! Values that a core has just written lie in its caches. A reader that shares the last of them has them from there, at
 //! once; for one that does not, as between sockets or the dies of one, memory is nearer than another's caches. Which of
-//! the two holds depends on where ranks run, which nobody tells inside a virtual machine and which may change. The sums
+//! the two holds depends on where ranks run, which cannot be known inside a virtual machine and may change. The sums
 //! are the same, to the bit.
 
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ impl Ways {
         }
     }
 
-    /// That pass is over, and this rank was busy with it for so long, not counting what it waited for others.
+    /// That pass is over, and kept this rank busy for this long, not counting its waits for others.
     pub fn passed(&mut self, values: usize, busy: Duration) {
         if values < FEWEST {
             return;

@@ -15,10 +15,10 @@ pub const PANIC_CODE: i32 = 101;
 /// Exit code of a job that [`super::Mpi::abort_when_stalled`] ended.
 pub const STALL_CODE: i32 = 102;
 
-/// Exit code of a job in which an MPI function failed and nobody ended it earlier.
+/// Exit code of a job in which an MPI function failed and which was not ended earlier.
 pub(super) const FAILED_CODE: i32 = 103;
 
-/// A process that has retired looks so often whether the job is over.
+/// How often a process that has retired checks whether the job is over.
 const RETIRED_NAP: Duration = Duration::from_millis(10);
 
 /// A thread's turn to call the library, until this is dropped.
@@ -34,7 +34,7 @@ pub(super) struct Library {
     pub version: String,
     /// This process among all of the job.
     pub rank: usize,
-    /// Passed by every call; who retires closes it.
+    /// Every call passes this gate; a process that retires closes it.
     gate: RwLock<()>,
     /// The library does not allow two threads in it at once.
     one_at_a_time: bool,

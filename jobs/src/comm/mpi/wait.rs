@@ -1,20 +1,21 @@
-//! Waiting for the library without taking a core from those who compute.
+//! Waiting for the library without taking a core from the threads that compute.
 
 use super::library::Library;
 use crate::comm::{CommError, doing};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// For so long after something moved, other threads only get their turn: most waits are short.
+/// For this long after progress a wait only yields to other threads: most waits are short.
 const EAGER: Duration = Duration::from_micros(500);
 
-/// Then we sleep for so long between two looks. A link of 10 Gbit/s brings 60 kB meanwhile, less than sockets hold.
+/// After that a wait sleeps this long between polls. A link of 10 Gbit/s brings 60 kB meanwhile, less than sockets
+/// hold.
 const NAP: Duration = Duration::from_micros(50);
 
-/// Who has not looked for so long was stopped, and perhaps the whole job with it: nobody is to blame for that time.
+/// A process that has not polled for this long was stopped, perhaps with the whole job: that time is not a stall.
 pub(super) const STOPPED: Duration = Duration::from_secs(1);
 
-/// Lets others work for a moment, after so long a wait.
+/// Lets other threads run for a moment, after a wait of this length.
 pub(super) fn rest(waited: Duration) {
     if waited < EAGER {
         std::thread::yield_now();

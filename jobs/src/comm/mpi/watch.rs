@@ -1,4 +1,4 @@
-//! Who waits for the library, and for how long it may.
+//! Which threads wait for the library, and for how long they may.
 //!
 //! Messages and barriers are polled and look at their clocks themselves. What blocks inside the library (its start and
 //! its end, groups and windows that are made, its own sums) cannot, so a thread looks at the clock for it.
@@ -19,7 +19,7 @@ pub(super) struct Watch {
     /// Nanoseconds that a wait may last; the largest number where it may last for ever.
     limit: AtomicU64,
     report: OnceLock<StallReport>,
-    /// Hears of a stall in place of `report`, and then the job goes on without this rank.
+    /// Called on a stall instead of `report`; the job then goes on without this rank.
     instead: Mutex<Option<Arc<StallReport>>>,
     blocked: Mutex<Blocked>,
 }
@@ -44,7 +44,7 @@ pub(super) struct Inside<'a> {
 }
 
 impl Watch {
-    /// One that lets everything last for ever, until [`Watch::start`].
+    /// One without a limit, until [`Watch::start`].
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             limit: AtomicU64::new(u64::MAX),

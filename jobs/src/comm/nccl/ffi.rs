@@ -54,7 +54,7 @@ struct Member {
     lent: Borrowed,
 }
 
-/// What a group works with whose members lend their values.
+/// What a group needs whose members lend their values.
 #[cfg(feature = "cuda")]
 #[derive(Default)]
 struct Borrowed {

@@ -44,7 +44,7 @@ trait Group: Send {
     /// Values that fit the GPU's buffer.
     fn room(&self) -> usize;
 
-    /// Makes the buffer so long; what it held is lost.
+    /// Makes the buffer this long; what it held is lost.
     fn make_room(&mut self, length: usize) -> Result<()>;
 
     /// Replaces values, for which there is room, by their sums over the group.

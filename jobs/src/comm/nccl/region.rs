@@ -6,7 +6,7 @@ use squall_model::gradients::Lent;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Who uses it orders streams by the events of what was lent; cudarc has none to record.
+/// Its users order streams by the events of the lent values; cudarc has none to record.
 static NO_EVENT: Option<CudaEvent> = None;
 
 /// A range of lent values, for the one stream that works on them.

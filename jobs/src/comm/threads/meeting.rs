@@ -100,7 +100,7 @@ impl World {
         Ok(())
     }
 
-    /// What `ready` finds in the state, asked again whenever the signal comes, as long as nobody needed is gone.
+    /// What `ready` finds in the state, asked again at every signal, as long as no rank that is needed is gone.
     pub fn wait<T, R>(
         &self,
         wait: &Wait,

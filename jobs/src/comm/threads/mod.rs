@@ -39,7 +39,7 @@ struct Faults {
 pub enum Fault {
     /// It gives up: this operation and all later ones fail, and its peers learn that it is gone.
     Dies,
-    /// It does nothing for so long, then goes on.
+    /// It does nothing for this long, then goes on.
     Sleeps(Duration),
 }
 

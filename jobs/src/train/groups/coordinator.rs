@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use validating::Validating;
 
-/// Steps that a group has before it has done the first: one under way, one whose samples are read meanwhile.
+/// Steps that a group is given in advance: one under way, one whose samples are read meanwhile.
 const AHEAD: usize = 2;
 
 /// The first server at work.
@@ -34,7 +34,7 @@ pub(super) struct Coordinator<'a, 'b> {
     pub(super) done_before: u64,
     /// The groups that score the network just now.
     validating: Vec<Validating>,
-    /// After so many steps there is a checkpoint, besides the usual ones.
+    /// The step after which there is a checkpoint besides the regular ones.
     cut: Option<u64>,
     /// Groups that wait for an answer because there is no step for them, but may be one if another group is lost; with
     /// whether they are to get parameters.
@@ -174,7 +174,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
         self.reply(group, request, false)
     }
 
-    /// Books a step and tells of it.
+    /// Records a step as done and reports it.
     fn count(
         &mut self,
         group: usize,
@@ -252,7 +252,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
         Ok(())
     }
 
-    /// Answers groups that were waiting for a step, if there is one or none will come any more.
+    /// Answers groups that were waiting for a step, if there is one now or there will be none.
     fn release(&mut self) -> Result<()> {
         for (group, values) in std::mem::take(&mut self.parked) {
             let next = self.ledger.issue(group);
@@ -286,8 +286,8 @@ impl<'a, 'b> Coordinator<'a, 'b> {
         self.server.run.validation_due |= self.stops_validating(group).is_some();
     }
 
-    /// Nothing has come for a moment, or for long: then whoever is still expected is gone, unless it scores the network
-    /// and lives.
+    /// Nothing has come for a moment. If it has been long, groups that are still expected count as lost, unless they
+    /// score the network and are alive.
     fn silence(&mut self) {
         if self.server.heard.elapsed() <= self.server.limit {
             return;
@@ -304,7 +304,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
         }
         if !self.server.gives_up() {
             for group in self.server.turns.listened() {
-                // Who waits for this server cannot speak.
+                // A group that waits for this server cannot send anything.
                 let waits = self.parked.iter().any(|(parked, _)| *parked == group);
                 if !waits && !self.server.takes_its_time(group) {
                     self.server.loses(group);

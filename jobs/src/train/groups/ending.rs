@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// So long the end of the job waits for ranks of which nothing was heard for long.
+/// How long the end of the job waits for ranks that have long been silent.
 const FOR_THE_MISSING: Duration = Duration::from_secs(5);
 
 /// How a run ended, as all ranks are told.
@@ -79,7 +79,7 @@ impl Coordinator<'_, '_> {
             let judge = groups.remove(at);
             self.dismiss(judge, &ending, true)?;
             self.server.run.validation_due = false;
-            // Of one that is lost the next takes the place.
+            // If it is lost the next group takes its place.
             asks = !self.wait_for_scores(judge)?;
             if !self.server.run.validation_due {
                 self.write()?;
@@ -147,13 +147,13 @@ impl Coordinator<'_, '_> {
         Ok(())
     }
 
-    /// Takes up what a group that was dismissed finds, or, if it was told to stop, that it found nothing; gives whether
-    /// it answered.
+    /// Waits for the scores of a group that was dismissed, or, if it was told to stop, for its answer that there are
+    /// none; returns whether it answered.
     fn wait_for_scores(&mut self, group: usize) -> Result<bool> {
         let leader = self.server.leader(group);
         let mut request = Request::of(0, 0);
         let bytes = bytemuck::bytes_of_mut(&mut request);
-        // However long it takes, as long as it lives.
+        // However long it takes, as long as the group is alive.
         loop {
             match self.server.between.wait_any(&[leader], LOOK)? {
                 Arrival::Message(_) if self.server.take(group, bytes)? => {

@@ -1,4 +1,4 @@
-//! What a server held when groups had done so many steps, for the first server to ask for, which may be some behind.
+//! Earlier states of a server's part, for the first server, which may be some steps behind and ask for one of them.
 
 use std::collections::BTreeMap;
 

@@ -30,7 +30,7 @@ pub(in crate::train) struct Link {
     /// The recipe's, which says how gradients are clipped.
     pub(super) optimiser: OptimizerConfig,
     pub(super) exchange: State,
-    /// The last, as on servers: ranks free what they share in the same order.
+    /// The last field, as in `Server`: ranks free what they share in the same order.
     pub(super) pulse: Pulse,
 }
 
@@ -243,7 +243,7 @@ impl Link {
                     servers.send(0, spent)?;
                 }
             }
-            // The slowest group may take as long as it likes.
+            // There is no limit on how long the slowest group takes.
             arrived(&mut **servers, &[0])?;
             let reply = reply(&mut **servers, 0)?;
             text.resize(reply.bytes as usize, 0);
@@ -288,7 +288,7 @@ impl Link {
         Ok(())
     }
 
-    /// Puts what the leader has got into the network of every rank.
+    /// Copies the parameters that the leader has received into the network of every rank.
     fn share_values(&mut self, parameters: &mut Parameters, buffers: bool) -> Result<()> {
         let state = &mut self.exchange;
         if let Some(group) = &mut self.group {
@@ -301,7 +301,7 @@ impl Link {
         }
     }
 
-    /// Puts the running statistics that the leader has got into the network of every rank.
+    /// Copies the running statistics that the leader has received into the network of every rank.
     fn share_buffers(&mut self, parameters: &mut Parameters) -> Result<()> {
         let buffers = &mut self.exchange.buffers;
         if let Some(group) = &mut self.group {

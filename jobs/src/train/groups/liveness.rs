@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 pub(super) enum Heartbeat {
     /// It lives.
     Lives = 0,
-    /// It does not go on, or whoever hears it is to go on no more.
+    /// Its rank does not go on, or, from a rank that waits no longer: the receiver is to stop.
     Last = 1,
     /// The same, and a rank of its group will not come to the end of the job either.
     LastWithoutAll = 2,
-    /// It has done all it was to do, and shows nothing from now on.
+    /// Its rank has done all its work and sends no more heartbeats.
     Done = 3,
 }
 
@@ -21,7 +21,7 @@ impl Heartbeat {
         self as u8
     }
 
-    /// What a byte says: anything else is of a program that says more than this one knows.
+    /// What a byte means; a byte that this version does not know still means that the rank lives.
     pub fn of(byte: u8) -> Self {
         match byte {
             1 => Self::Last,
@@ -36,15 +36,16 @@ impl Heartbeat {
 #[derive(Debug)]
 pub(super) struct Liveness {
     start: Instant,
-    /// Longer silences are long.
+    /// A rank silent for longer counts as silent.
     pub limit: Duration,
-    /// When it was heard last, in milliseconds since the start.
+    /// When its last heartbeat came, in milliseconds since the start.
     last: Vec<AtomicU64>,
-    /// That was too long ago, when this process looked last: one that was stopped itself knows nothing of that time.
+    /// That was too long ago when this process last checked: a process that was stopped itself does not know what came
+    /// meanwhile.
     silent: Vec<AtomicBool>,
-    /// It has done all it was to do.
+    /// It has done all its work.
     done: Vec<AtomicBool>,
-    /// It has said its last word.
+    /// It has said that it does not go on.
     gone: Vec<AtomicBool>,
     /// It has said that not all of its group will come to the end of the job.
     incomplete: Vec<AtomicBool>,
@@ -71,7 +72,7 @@ impl Liveness {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// A rank has shown this just now.
+    /// A heartbeat of a rank has just come.
     pub fn note(&self, rank: usize, heartbeat: Heartbeat) {
         self.last[rank].store(self.now(), Ordering::Relaxed);
         self.silent[rank].store(false, Ordering::Relaxed);
@@ -96,23 +97,23 @@ impl Liveness {
         }
     }
 
-    /// How long a rank has shown nothing.
+    /// How long ago the last heartbeat of a rank came.
     pub fn silence(&self, rank: usize) -> Duration {
         let last = self.last[rank].load(Ordering::Relaxed);
         Duration::from_millis(self.now().saturating_sub(last))
     }
 
-    /// Whether that is longer than the limit, though it has something to do.
+    /// Whether that was longer than the limit when this process last checked, and the rank still has work to do.
     pub fn is_silent(&self, rank: usize) -> bool {
         self.silent[rank].load(Ordering::Relaxed)
     }
 
-    /// Whether a rank has said its last word.
+    /// Whether a rank has said that it does not go on.
     pub fn is_gone(&self, rank: usize) -> bool {
         self.gone[rank].load(Ordering::Relaxed)
     }
 
-    /// Whether a rank listens, as far as is known.
+    /// Whether a rank still receives heartbeats, as far as is known.
     pub fn listens(&self, rank: usize) -> bool {
         let done = self.done[rank].load(Ordering::Relaxed);
         !(done || self.is_silent(rank) || self.is_gone(rank))
@@ -129,7 +130,7 @@ impl Liveness {
         self.dismissed[rank].store(true, Ordering::Relaxed);
     }
 
-    /// Whether a rank is to hear that: once.
+    /// Whether a rank must still be told so; true only once.
     pub fn take_dismissal(&self, rank: usize) -> bool {
         self.dismissed[rank].swap(false, Ordering::Relaxed)
     }

@@ -2,7 +2,7 @@
 //!
 //! A leader sends a [`Request`] to every server, in the order of servers, and takes their [`Reply`]s as they arrive; a
 //! server answers one request before it receives the next. So nobody ever waits in a circle, however small the buffers
-//! of the library are: who sends to a server waits for servers behind it only.
+//! of the library are: a rank that sends to a server waits only for servers that come after it.
 
 use crate::comm::{Arrival, Communicator};
 use crate::error::Result;
@@ -25,7 +25,7 @@ pub(super) mod kind {
 
 /// What the first server wants of another.
 pub(super) mod errand {
-    /// What you hold, once you have done so many steps of each group; in turns, what you held just then.
+    /// Send what you hold once you have done these steps of each group; in turns, what you held just then.
     pub const PART: u64 = 1;
     /// The run is over.
     pub const END: u64 = 2;

@@ -65,7 +65,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// A rank that waits looks so often whether it was told to stop.
+/// How often a waiting rank checks whether it was told to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What is trained, where it goes, and when it ends early.
@@ -190,7 +190,7 @@ impl Post<'_> {
             optimiser: recipe.optimiser.clone(),
             pulse: Pulse::default(),
         };
-        // Servers go on without this group, if there is another.
+        // If there is another group, servers can go on without this one.
         let channel = OrderChannel::new();
         let dispensable = layout.groups > 1 && ends.pulse.is_some();
         let on_stall = world.on_stall_shared();
@@ -218,7 +218,7 @@ impl Post<'_> {
         if let Some(control) = world.control() {
             control.on_stall(None);
         }
-        // Who is done waits for those who still score the last state.
+        // A rank that is done waits for those that still score the last state.
         world.limit_waits(Duration::MAX);
         match dispensable {
             true => or_gives_up(report, team),
@@ -227,8 +227,7 @@ impl Post<'_> {
     }
 }
 
-/// How the work of a group ended that others can do without: after an error of its own this rank gives up, and they go
-/// on.
+/// How the work of a dispensable group ended: after an error of its own this rank gives up, and the others go on.
 fn or_gives_up(report: Result<TrainReport>, mut team: Team) -> Result<TrainReport> {
     match report {
         Err(error) if is_of_this_rank(&error) && team.link()?.pulse.give_up() => {
@@ -244,7 +243,7 @@ fn or_gives_up(report: Result<TrainReport>, mut team: Team) -> Result<TrainRepor
 struct Ends {
     /// The ranks that exchange parameters: servers first, then leaders.
     between: Option<Box<dyn Communicator>>,
-    /// All ranks once more for signs of life, where one can fall silent alone.
+    /// All ranks once more, for heartbeats, where one rank can fall silent alone.
     pulse: Option<Box<dyn Communicator>>,
     /// The ranks of this rank's group.
     group: Option<Box<dyn Communicator>>,
@@ -274,7 +273,7 @@ fn split(world: &mut Team, layout: Layout, role: Role) -> Result<Ends> {
     })
 }
 
-/// Shows from now on that this rank lives, where it has somebody to show it to.
+/// Starts the heartbeats of this rank, where there is a communicator for them.
 fn begin_pulse(
     comm: Option<Box<dyn Communicator>>,
     peers: Vec<(usize, Peer)>,
@@ -289,7 +288,7 @@ fn begin_pulse(
     )
 }
 
-/// What a rank does that has waited for its group for too long: the job goes on without them.
+/// What a rank does after it has waited too long for its group: the job goes on without the group.
 fn give_up_on_stall(
     rank: usize,
     orders: OrderSender,
@@ -300,7 +299,8 @@ fn give_up_on_stall(
     }
 }
 
-/// Whether others may do without this rank: not where ranks cannot talk or have come apart, which is nobody's own.
+/// Whether an error is this rank's own, so that others may go on without it: not where ranks cannot communicate or hold
+/// different parameters.
 fn is_of_this_rank(error: &JobError) -> bool {
     !matches!(
         error,

@@ -15,7 +15,7 @@ pub(super) struct Part {
     optimizer: Optimizer,
     /// What the rate of a group is multiplied by.
     faster: f32,
-    /// Where the parameters are put to be sent, while nobody has it.
+    /// The buffer in which the parameters are sent, while it is not under way.
     place: Vec<f32>,
 }
 

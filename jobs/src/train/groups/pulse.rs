@@ -1,14 +1,14 @@
 //! Heartbeats between the ranks of a run, and their last words.
 //!
-//! A leader waits for its turn, a server for the scores of a validation: the length of such a wait says nothing. So
-//! each rank that is a process has a thread that shows others every second that it lives, whatever the process computes
-//! meanwhile. Servers and leaders show it each other, a leader and the rest of its group likewise. What a silence as
-//! long as the recipe lets ranks wait means depends on whose it is ([`Peer`]): a server's ends the job, for its part of
-//! the parameters is nowhere else; a leader's is only noted, since others can do the steps of its group; in a group
-//! nobody can go on without the others.
+//! A leader waits for its turn, a server for the scores of a validation: how long such a wait takes says nothing about
+//! whether the other rank is alive. So each rank that is a process has a thread that sends a heartbeat every second,
+//! whatever the process computes meanwhile. Servers and leaders exchange heartbeats, and so do a leader and the rest of
+//! its group. What happens when a rank has been silent for as long as the recipe lets ranks wait depends on its role
+//! ([`Peer`]): a silent server ends the job, because its part of the parameters is nowhere else; a silent leader is
+//! only noted, because other groups can do its steps; a silent rank of a group stops the whole group.
 //!
-//! A rank that cannot go on says so as its last word. Its group then gives up with it: their processes retire, which is
-//! to wait for the end of the job, because MPI ends the job where a process ends before.
+//! A rank that cannot go on says so in its last heartbeat. Its group then gives up with it: its processes retire, that
+//! is, wait for the end of the job, because MPI ends the whole job when one process ends early.
 
 use super::heartbeat_peers::Peer;
 use super::liveness::{Heartbeat, Liveness};
@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A thread that comes so much later than it meant to was stopped, and knows nothing of that time.
+/// A thread that wakes up this much too late was stopped, and does not know what came meanwhile.
 const STOPPED: Duration = Duration::from_secs(1);
 
 /// An order to the thread.
@@ -78,8 +78,8 @@ impl OrderChannel {
 }
 
 impl Pulse {
-    /// Begins, on a communicator of whoever takes part; `peers` are the ranks to exchange heartbeats with. `on_stall`
-    /// hears of a server that was silent for longer than `limit`.
+    /// Starts the thread, on a communicator of all ranks that take part; `peers` are the ranks to exchange heartbeats
+    /// with. `on_stall` is called when a server was silent for longer than `limit`.
     ///
     /// # Errors
     /// [`CommError::Library`] if the system gives no thread.
@@ -115,13 +115,14 @@ impl Pulse {
         })
     }
 
-    /// Whether a rank has shown nothing for longer than the limit, or never will; no if nobody shows anything.
+    /// Whether a rank has sent no heartbeat for longer than the limit, or never will; false where there are no
+    /// heartbeats.
     pub fn is_silent(&self, rank: usize) -> bool {
         let liveness = self.liveness.as_ref();
         liveness.is_some_and(|known| known.is_gone(rank) || known.is_silent(rank))
     }
 
-    /// Whether anybody shows anything.
+    /// Whether there are heartbeats at all.
     pub fn is_felt(&self) -> bool {
         self.liveness.is_some()
     }
@@ -138,22 +139,22 @@ impl Pulse {
         liveness.is_some_and(|known| known.is_missing(rank))
     }
 
-    /// Nobody waits for a rank any more: it hears of that, if it still listens.
+    /// Tells a rank, if it still listens, that nobody waits for it any more.
     pub fn dismiss(&self, rank: usize) {
         if let Some(liveness) = &self.liveness {
             liveness.dismiss(rank);
         }
     }
 
-    /// This rank cannot go on; returns when those who need it have been told, or at once if nobody shows anything.
-    /// Gives whether.
+    /// This rank cannot go on; returns true when those who need it have been told, or false at once where there are no
+    /// heartbeats.
     pub fn give_up(&mut self) -> bool {
         let told = self.thread.is_some();
         self.end_with(Order::GiveUp);
         told
     }
 
-    /// This rank waits for no other any more, and none for it.
+    /// Ends the heartbeats: this rank waits for no other any more, and none for it.
     pub fn end(&mut self) {
         self.end_with(Order::End);
     }
@@ -175,7 +176,7 @@ impl Drop for Pulse {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Beating {
     comm: Box<dyn Communicator>,
     /// With whom it exchanges heartbeats.
@@ -184,9 +185,9 @@ struct Beating {
 }
 
 impl Beating {
-    /// Gives the communicator back, whatever happens to it: errors are told by those who need an answer.
+    /// Returns the communicator, whatever happens: errors are reported where an answer is needed.
     fn run(mut self, inbox: &Receiver<Order>, on_stall: OnStall) -> Box<dyn Communicator> {
-        // A message of one byte is no wait that could tell of anything.
+        // A wait for a message of one byte is not worth reporting as a stall.
         let _patient = doing::patiently();
         let every = self.every();
         let mut looked = Instant::now();
@@ -235,7 +236,7 @@ impl Beating {
                 );
                 self.retire();
             }
-            // A last word of a leader is a server's business.
+            // That a leader does not go on is for the servers to handle.
             let mut others = self.peers.iter().filter(|(_, peer)| *peer != Peer::Leader);
             match others.find(|(other, _)| liveness.is_gone(*other)) {
                 None => continue,
@@ -249,13 +250,12 @@ impl Beating {
         self.comm
     }
 
-    /// How often it looks.
+    /// Time between heartbeats.
     fn every(&self) -> Duration {
         (self.liveness.limit / 8).clamp(Duration::from_millis(5), Duration::from_secs(1))
     }
 
-    /// What there is to say when this rank does not go on: who has waited too long may have waited for a rank that is
-    /// no more.
+    /// The last heartbeat of a rank that does not go on: if it has waited too long, a rank of its group may be gone.
     fn last_word(&self) -> Heartbeat {
         let every = self.every();
         let missing = |(mate, peer): &(usize, Peer)| {
@@ -280,7 +280,7 @@ impl Beating {
         result
     }
 
-    /// Listens to another rank and shows it that this one lives; gives whether it is still there.
+    /// Exchanges heartbeats with another rank; returns whether it is still there.
     fn meet(&mut self, other: usize) -> crate::comm::Result<bool> {
         loop {
             match self.comm.wait_any(&[other], Duration::ZERO)? {
@@ -296,7 +296,7 @@ impl Beating {
         if self.liveness.take_dismissal(other) {
             return self.comm.offer(other, &[Heartbeat::Last.byte()]);
         }
-        // Who does not listen gets nothing: it would only pile up.
+        // Nothing is sent to a rank that does not listen: it would only pile up.
         if !self.liveness.listens(other) {
             return Ok(true);
         }
@@ -311,7 +311,7 @@ impl Beating {
         }
     }
 
-    /// This rank's group does not go on, which everybody hears.
+    /// Tells all peers that this rank's group does not go on.
     fn retire(&mut self) -> ! {
         let word = self.last_word();
         self.say(word);

@@ -27,10 +27,10 @@ pub(super) const COUNTED: &str = "server";
 /// What the file of a server's part is called in messages.
 pub(super) const PART: &str = "a server's part";
 
-/// A group that shows that it lives is waited for so many times as long as one of which nobody knows.
+/// A group with a heartbeat is waited for this many times longer than one without.
 const LIVING_WAIT: u32 = 10;
 
-/// What every server is made of.
+/// A parameter server.
 pub(super) struct Server<'a> {
     pub run: Run<'a>,
     /// To the other servers, then to the leaders of all groups.
@@ -46,7 +46,7 @@ pub(super) struct Server<'a> {
     pub standing: Option<Standing>,
     /// In turns, but not of the first server: what it held, for the first one to ask for.
     kept: Kept,
-    /// After how many steps of the run it will be asked for that, besides the usual ones.
+    /// Steps of the run after which it will be asked for that, besides those of regular checkpoints.
     cuts: BTreeSet<u64>,
     /// Steps of the run before it was made.
     done_before: u64,
@@ -55,12 +55,12 @@ pub(super) struct Server<'a> {
     /// Steps of each group since then, skipped ones included.
     pub steps_of: Vec<u64>,
     pub staleness: StalenessSummary,
-    /// Nothing for so long is given up.
+    /// A group that sends nothing for this long is given up.
     pub limit: Duration,
     /// Batch statistics of the last update, on the first server.
     pub statistics: Vec<f32>,
     pub heard: Instant,
-    /// Shows leaders that it lives, and who of them does.
+    /// Exchanges heartbeats with the leaders.
     pub pulse: Pulse,
 }
 
@@ -145,7 +145,7 @@ impl<'a> Server<'a> {
         self.pulse.is_silent(self.layout.leader(group))
     }
 
-    /// Receives from a group; gives whether it could.
+    /// Receives from a group; returns whether it was there.
     pub fn take(&mut self, group: usize, bytes: &mut [u8]) -> Result<bool> {
         let (from, there) = (self.leader(group), self.layout.leader(group));
         let there = || !self.pulse.is_silent(there);
@@ -159,7 +159,7 @@ impl<'a> Server<'a> {
         Ok(came.then_some(found))
     }
 
-    /// Sends to a group; gives the letter back if it was there.
+    /// Sends to a group; returns the letter if the group was there.
     pub fn send(&mut self, group: usize, letter: Letter) -> Result<Option<Letter>> {
         let (to, there) = (self.leader(group), self.layout.leader(group));
         let there = || !self.pulse.is_silent(there);
@@ -169,7 +169,7 @@ impl<'a> Server<'a> {
         Ok(self.between.send_while(to, letter, &there)?)
     }
 
-    /// Sends bytes to a group; gives whether it was there.
+    /// Sends bytes to a group; returns whether it was there.
     pub fn say(&mut self, group: usize, bytes: &[u8]) -> Result<bool> {
         let sent = self.send(group, Letter::Bytes(bytes.to_vec()))?;
         Ok(sent.is_some())
@@ -179,15 +179,15 @@ impl<'a> Server<'a> {
         self.between.rank() == 0
     }
 
-    /// Waits a moment for what comes next.
+    /// Waits a moment for the next event.
     pub fn next(&mut self) -> Result<ServerEvent> {
         let groups = self.turns.listened();
         let mut from: Vec<usize> = groups.iter().map(|&g| self.leader(g)).collect();
         if !self.is_first() {
-            // First, so that busy groups do not keep its word from being heard.
+            // The first server comes first, so that its messages are not starved by busy groups.
             from.insert(0, 0);
         }
-        // What it had sent before counts. In turns one that shows nothing is passed over, but may come back.
+        // What a group sent before it was lost still counts. In turns a silent group is passed over, but may come back.
         let in_turns = self.run.recipe.distributed.order == Order::RoundRobin;
         let gone = |group: &&usize| match in_turns {
             true => self.pulse.is_gone(self.layout.leader(**group)),
@@ -228,14 +228,14 @@ impl<'a> Server<'a> {
         ServerEvent::Lost(group)
     }
 
-    /// Whether a group that has not spoken for long shows that it lives: it is waited for, but not for ever, since its
-    /// process may live where what it does hangs.
+    /// Whether a group that has sent nothing for long still has a heartbeat: it is waited for, but not for ever, since
+    /// its process may be alive while its work hangs.
     pub fn takes_its_time(&self, group: usize) -> bool {
         let patience = LIVING_WAIT * self.limit;
         self.pulse.is_felt() && !self.is_silent(group) && self.heard.elapsed() <= patience
     }
 
-    /// After a long silence: the group whose turn it is is waited for no more.
+    /// After a long silence: stops waiting for the group whose turn it is.
     pub fn gives_up(&mut self) -> bool {
         let last = self.turns.listened().pop();
         if last.is_some_and(|group| self.takes_its_time(group)) {
@@ -327,7 +327,7 @@ impl<'a> Server<'a> {
         Ok(there)
     }
 
-    /// Of the first server's network, which blends what groups send.
+    /// Running statistics of the first server's network, into which those of groups are blended.
     pub fn running_statistics(&self) -> Vec<f32> {
         let buffers = self.run.learner.network.parameters().buffers().iter();
         buffers.flat_map(|b| b.values.iter().copied()).collect()
@@ -367,8 +367,8 @@ impl<'a> Server<'a> {
         self.done_before + self.steps_of.iter().sum::<u64>()
     }
 
-    /// Serves groups and the first server, until that says that the run is over; gives its last words. Not of the first
-    /// server.
+    /// Serves groups and the first server until the latter ends the run; returns the message that ended it. Not called
+    /// on the first server.
     pub fn serve(mut self) -> Result<Vec<u8>> {
         let mut wanted: Option<Vec<u64>> = None;
         loop {
@@ -392,7 +392,7 @@ impl<'a> Server<'a> {
                         _ => wanted = Some(bytemuck::pod_collect_to_vec(&bytes)),
                     }
                 }
-                // Who is late for the first server's sake is waited for.
+                // A group that is late because of the first server is waited for.
                 ServerEvent::Nothing if self.heard.elapsed() > self.limit => {
                     self.gives_up();
                 }

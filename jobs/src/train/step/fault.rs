@@ -19,7 +19,7 @@ impl Learner {
         }))
     }
 
-    /// Books a step, skipped if it had a fault: `"loss"` or `"gradient"`, and why.
+    /// Counts a step, as skipped if it had a fault: `"loss"` or `"gradient"`, and why.
     ///
     /// # Errors
     /// [`JobError::Diverged`] after more skipped steps in a row than allowed.
@@ -36,7 +36,7 @@ impl Learner {
                 step = progress.step + 1,
                 "the {what} is not finite: step skipped ({why})"
             );
-            // Before the first good step overflows are how the scale of the loss is found.
+            // Before the first good step, overflows are part of the search for the loss scale.
             let searching = !self.found_scale && what == "gradient" && self.loss_scale.can_fall();
             if progress.skipped_in_row > self.max_skipped && !searching {
                 return Err(JobError::Diverged {

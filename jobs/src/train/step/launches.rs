@@ -5,17 +5,17 @@ use candle_core::Tensor;
 use squall_model::{Backend, Captured, Gradients, Network, Storage};
 use std::sync::Arc;
 
-/// Steps before passes are written down: kernels are loaded and algorithms chosen by then.
+/// Steps before passes are captured: kernels are loaded and algorithms chosen by then.
 const BEFORE: u32 = 2;
 
-/// Passes that are launched as a whole have memory of their own beside that of single operations; what a step needs at
-/// most, times this, is enough for both.
+/// Captured passes have memory of their own beside that of single operations; the peak of a step times this is enough
+/// for both.
 const ROOM: f64 = 1.5;
 
 /// Whether and how the passes are launched as a whole.
 #[derive(Debug, Default)]
 pub(super) struct Launches {
-    /// Somebody wants it, and is to know where it cannot be.
+    /// The recipe asks for it, so that a warning is due where it is not possible.
     asked: bool,
     how: How,
 }
@@ -27,12 +27,12 @@ enum How {
     OneByOne,
     /// As a whole after so many more steps.
     AsWhole { after: u32 },
-    /// They were written down.
+    /// They were captured.
     Written(Arc<Captured>),
 }
 
 impl Launches {
-    /// As wanted, or where nothing is in the way.
+    /// As the recipe wants, by default where there is no obstacle.
     pub fn new(wanted: Option<bool>, obstacle: Option<&str>) -> Self {
         let mut launches = Self {
             asked: wanted == Some(true),
@@ -126,7 +126,7 @@ pub(super) fn graph_obstacle(
     }
 }
 
-/// Whether what was needed so far leaves enough.
+/// Whether the peak of memory so far leaves enough.
 fn has_room(backend: Backend) -> bool {
     match (backend.available_memory(), backend.peak_memory()) {
         (Some(all), Some(peak)) => peak as f64 * ROOM <= all as f64,

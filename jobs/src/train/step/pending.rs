@@ -16,7 +16,7 @@ pub(crate) struct PendingStep {
     pub sums: Option<StepSums>,
     /// The gradients; none while they are exchanged, or where they lie in the learner's buffer.
     pub gradients: Option<Vec<f32>>,
-    /// Whose batch statistics the facts hold.
+    /// Batch statistics, which travel between ranks with the facts of the step.
     pub statistics: BatchStatistics,
     /// Why the loss of this rank is not finite.
     pub fault: Option<String>,

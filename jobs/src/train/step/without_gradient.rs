@@ -7,17 +7,17 @@ use super::Learner;
 pub(super) enum WithoutGradient {
     /// No step has been taken yet.
     Unknown,
-    /// These, not yet told.
+    /// These, not reported yet.
     Found(Vec<String>),
-    /// None, or told.
+    /// None, or reported.
     Settled,
 }
 
 impl Learner {
-    /// The parameters that the first backward pass did not reach, once.
+    /// The parameters that the first backward pass did not reach; only the first call returns them.
     ///
-    /// It is told and not an error: a branch whose activations all start below zero has no gradient either, and may get
-    /// one later; what is missing from the network's backward pass shows at the first step of any run.
+    /// They are reported and not an error: a branch whose activations all start below zero has no gradient either, and
+    /// may get one later; what is missing from the network's backward pass shows at the first step of any run.
     pub(in crate::train) fn take_without_gradient(&mut self) -> Option<Vec<String>> {
         let found = matches!(self.without_gradient, WithoutGradient::Found(_));
         let told =

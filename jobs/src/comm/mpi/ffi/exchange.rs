@@ -16,7 +16,7 @@ const PIECE_BYTES: usize = 60 * 1024;
 /// How many pieces of one message are under way at once.
 const PIECES_AT_ONCE: usize = 128;
 
-/// What somebody sent who is gone meanwhile still comes, piece after piece, with no longer pauses than this.
+/// What a rank sent before it was gone still arrives, piece after piece, with pauses no longer than this.
 const LAST_PIECES: Duration = Duration::from_millis(500);
 
 /// Tags are at least 15 bits wide.
@@ -47,7 +47,7 @@ impl Group {
         self.exchange_while(sent, received, None).map(|_| ())
     }
 
-    /// Receives one message from a rank while it is `there`; gives whether all came.
+    /// Receives one message from a rank while it is `there`; returns whether the whole message came.
     ///
     /// # Errors
     /// As [`Group::exchange`].
@@ -60,7 +60,7 @@ impl Group {
         self.exchange_while(None, Some((from, bytes)), Some(there))
     }
 
-    /// Sends one message to a rank while it is `there`; gives the letter back if all was sent.
+    /// Sends one message to a rank while it is `there`; returns the letter if all of it was sent.
     ///
     /// # Errors
     /// [`CommError::Library`].
@@ -78,7 +78,7 @@ impl Group {
         Ok(None)
     }
 
-    /// As `exchange`, of which the library lets go when the other rank is not `there` any more; gives whether all was
+    /// As `exchange`, but abandoned when the other rank is not `there` any more; returns whether everything was
     /// exchanged. If not, the library may go on reading what was to be sent: our callers above never free it.
     fn exchange_while(
         &self,
@@ -119,7 +119,7 @@ impl Group {
         };
         let result = all_rounds();
         if let (Err(error), 1..) = (&result, flight.active) {
-            // The flight ends the process when it is dropped: nobody above comes to say why.
+            // Dropping `flight` ends the process, so that no caller could report the reason.
             tracing::error!("the job ends, as a message is still under way: {error}");
         }
         result
@@ -134,7 +134,7 @@ struct Flight<'a> {
     from: usize,
     /// Bytes of the whole message that we receive.
     expected: usize,
-    /// Of which so many have arrived.
+    /// How many of them have arrived.
     arrived: usize,
     requests: Vec<c::MPI_Request>,
     /// Bytes of the piece where the request receives one.

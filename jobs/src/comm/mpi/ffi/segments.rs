@@ -227,7 +227,7 @@ impl Segments {
         };
         let patience = Patience::new(&self.group.library, || "a barrier".into());
         for rank in 0..self.group.size {
-            // Who is ahead has come here and to the next: further nobody can be.
+            // A rank that is ahead can be at the next synchronisation, but not further.
             let ahead = |arrived: u32| arrived.wrapping_sub(now) <= 1;
             let has_come = || {
                 let _turn = self.group.library.turn();

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Instant;
 
 impl Coordinator<'_, '_> {
-    /// Brings what all servers hold into this rank's learner: the state after the same steps on all of them.
+    /// Collects the parts of all servers in this rank's learner: the state after the same steps on all of them.
     pub(in crate::train::groups) fn collect(&mut self) -> Result<()> {
         let server = &mut self.server;
         let counts: Vec<u64> = (server.steps_of.iter().enumerate())
@@ -106,7 +106,7 @@ impl Coordinator<'_, '_> {
         self.write()
     }
 
-    /// The same of what this rank's learner holds already.
+    /// Writes the last model and the checkpoint from what this rank's learner holds.
     pub(in crate::train::groups) fn write(&mut self) -> Result<()> {
         let run = &mut self.server.run;
         run.pending = self.ledger.pending();

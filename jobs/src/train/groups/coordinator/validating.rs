@@ -14,13 +14,14 @@ pub(super) struct Validating {
 }
 
 impl Coordinator<'_, '_> {
-    /// After how many steps a group was to score the network, if it was; now it is not.
+    /// Takes a group off the list of those that score the network; returns the step that it was to score, if it was on
+    /// it.
     pub(super) fn stops_validating(&mut self, group: usize) -> Option<u64> {
         let at = self.validating.iter().position(|v| v.group == group)?;
         Some(self.validating.remove(at).step)
     }
 
-    /// Takes up what a validation found.
+    /// Receives the scores of a validation and records them.
     pub(in crate::train::groups) fn scores(
         &mut self,
         group: usize,

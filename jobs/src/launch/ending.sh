@@ -7,8 +7,9 @@ if [ "$code" -eq 0 ]; then
     say 'the launcher ended with 0 although training did not say that it is done'
     code=75
 fi
-# A launcher may end the last ranks when the first has left, and give their signal as its code.
-if [ -n "$told" ] && [ "$code" -gt 128 ]; then
+# A launcher may end the last ranks when the first has left, and give their signal as its code. Where `timeout` keeps the
+# clock this script is not told: it signals what it runs.
+if [ "$code" -gt 128 ] && { [ -n "$told" ] || [ "$(date +%s)" -ge "$stop_at" ]; }; then
     code=75
 fi
 # 75 says that the state is saved and the run is not done; everything else is the end.

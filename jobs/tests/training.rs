@@ -185,6 +185,22 @@ fn told_to_stop_it_saves_and_goes_on() {
     assert_same(&part, &result(&whole), "one call too many");
 }
 
+/// What the scripts of batch jobs take for the step of the newest checkpoint.
+fn step_for_a_script(run: &Path) -> String {
+    let functions = concat!(env!("CARGO_MANIFEST_DIR"), "/src/launch/functions.sh");
+    let output = std::process::Command::new("bash")
+        .args([
+            "-c",
+            ". \"$1\"; run_folder=$2; newest_step",
+            "bash",
+            functions,
+        ])
+        .arg(run)
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// The next checkpoint would take its place among the two that are kept, and a crash while it is written leave none.
 #[test]
 fn a_checkpoint_that_cannot_be_read_does_not_replace_one_that_can() {
@@ -205,6 +221,7 @@ fn a_checkpoint_that_cannot_be_read_does_not_replace_one_that_can() {
     };
     stop_after(7);
     assert_eq!(step(&part), Some(7));
+    assert_eq!(step_for_a_script(&part), "7");
     let newest = part.join("checkpoint.safetensors");
     let bytes = std::fs::read(&newest).unwrap();
     std::fs::write(&newest, &bytes[..bytes.len() / 2]).unwrap();

@@ -21,8 +21,8 @@ if [ -n "$ended" ]; then
     say "told to end at step ${after:-0}; the same job goes on from there when it is submitted again"
     exit "$code_when_ended"
 fi
-if [ "$after" = "$before" ]; then
-    say "still at step ${after:-0} after a whole job, so it is not run again: ask for more hours"
+if [ "${after:-0}" -le "${before:-0}" ]; then
+    say "nothing beyond step ${before:-0} is saved after a whole job, so it is not run again: ask for more hours"
     exit 4
 fi
 say "at step ${after:-0}, after ${before:-0} when the job began: not done"

@@ -2,12 +2,16 @@ say() {
     printf 'squall job: %s\n' "$*" >&2
 }
 
-# The last step in the metrics of the run. A crash may leave steps there that are done again later, so that only an
-# equal step says that nothing came of a job.
+# The step of the newest checkpoint, in whose first bytes it is. The metrics also have steps that were done and never
+# saved: a job that loses its work each time would seem to advance.
 newest_step() {
-    if [ -r "$run_folder/metrics.jsonl" ]; then
-        tail -n 1 "$run_folder/metrics.jsonl" | sed -n 's/.*"step":\([0-9]*\).*/\1/p'
-    fi
+    local file
+    for file in "$run_folder"/checkpoint{,.previous}.safetensors; do
+        if [ -r "$file" ]; then
+            head -c 4096 "$file" | tr -d '\\\000' | LC_ALL=C grep -ao '"progress":{"step":[0-9]*' | head -n 1 | tr -cd 0-9
+            return
+        fi
+    done
 }
 
 # SIGUSR1 makes all ranks save and leave with 75; launchers do not give them the time to after SIGTERM.

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-/// Writes down its words; `train` adds a step to the metrics if it is to advance, and waits for a signal if it is to.
+/// Writes down its words; `train` adds a step to the metrics if it is to advance, saves it unless it is not to, and waits
+/// for a signal if it is to.
 const SQUALL: &str = r#"echo "squall $*" >>log
 case $1 in
 supervise)
@@ -25,7 +26,16 @@ stage) exit "${STAGE_CODE:-0}" ;;
 train)
     run="a run"
     step=$(tail -n 1 "$run/metrics.jsonl" | sed 's/.*"step":\([0-9]*\).*/\1/')
-    advance() { echo "{\"kind\":\"step\",\"step\":$((step + STEPS)),\"loss\":0}" >>"$run/metrics.jsonl"; }
+    advance() {
+        step=$((step + STEPS))
+        echo "{\"kind\":\"step\",\"step\":$step,\"loss\":0}" >>"$run/metrics.jsonl"
+        if [ "${SAVES:-yes}" = yes ]; then save "$step"; fi
+    }
+    # The first bytes of a checkpoint.
+    save() {
+        printf '\200\204\0\0\0\0\0\0%s%s%s' '{"__metadata__":{"squall":"{\"checkpoint\":\"{\\\"progress\\\":{\\\"step\\\":' \
+            "$1" ',\\\"skipped\\\":0},\\\"best\\\":{\\\"step\\\":99}}\"' >"$run/checkpoint.safetensors"
+    }
     if [ -n "${WAIT:-}" ]; then
         trap 'advance; exit "${TOLD_CODE:-75}"' USR1
         touch waiting
@@ -70,7 +80,7 @@ impl Ended {
 }
 
 impl Stage {
-    /// A folder with a store, a run at step 10, and a script.
+    /// A folder with a store, a run at step 10 of which nothing is saved yet, and a script.
     fn of(machine: &str, change: impl Fn(&mut Job)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
@@ -198,6 +208,29 @@ fn a_job_comes_back_while_its_run_advances() {
                 .contains("after a whole job, so it is not run again");
             assert_eq!(over, expected == 4, "{machine}: {}", ended.said);
             std::fs::remove_file(stage.path().join("century.7.out")).ok();
+        }
+    }
+}
+
+/// What was done and never saved is done again by the next job, and by the next.
+#[test]
+fn a_job_that_saves_nothing_does_not_come_back() {
+    for (machine, again, _) in SYSTEMS {
+        let stage = Stage::of(machine, |_| ());
+        // Step 15 is saved; 20 is not.
+        let ended = stage.run(&[("CODE", "75")]);
+        check(machine, again, &ended, 75, 1);
+        let advances = ended.said.contains("at step 15, after 0 when");
+        assert!(advances, "{machine}: {}", ended.said);
+        let lost = [("SAVES", "no"), ("STEPS", "5")];
+        let fallen_back = [("SAVES", "yes"), ("STEPS", "-8")];
+        for case in [lost, fallen_back] {
+            std::fs::remove_file(stage.path().join("log")).unwrap();
+            let ended = stage.run(&[&[("CODE", "75")][..], &case].concat());
+            check(machine, again, &ended, 4, 0);
+            assert_eq!(ended.count("squall train"), 1, "{}", ended.log);
+            let why = "nothing beyond step 15 is saved after a whole job, so it is not run again";
+            assert!(ended.said.contains(why), "{machine}: {}", ended.said);
         }
     }
 }

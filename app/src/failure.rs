@@ -5,6 +5,7 @@ use squall_climate::ClimateError;
 use squall_data::DataError;
 use squall_jobs::JobError;
 use squall_jobs::comm::CommError;
+use squall_model::exchange::WeightProblem;
 use squall_model::{GpuError, ModelError};
 use squall_validation::ValidationError;
 
@@ -88,6 +89,10 @@ const OF_A_LAUNCHER: &str = "wait for the other process, or choose another outpu
 /// Where samples come from.
 const A_STORE: &str =
     "`squall stage FIELDS --labels MASKS --out STORE` makes a sample store: give its folder";
+
+/// What to do about weights that are no numbers.
+const BROKEN_WEIGHTS: &str = "its training broke down, or the file was made badly: take the weights of an earlier step or another file; \
+     `squall model show FILE --tensors` lists where they are";
 
 /// Exit code and hint of the first cause that is one of ours.
 pub fn classify(error: &anyhow::Error) -> (u8, Option<String>) {
@@ -300,6 +305,7 @@ fn of_jobs(error: &JobError) -> Verdict {
                 "give a model file that `squall train` wrote: best.safetensors or last.safetensors of a run",
             ),
         ),
+        JobError::Weights { .. } => (INPUT, Some(BROKEN_WEIGHTS)),
         JobError::Locked { .. } => (
             OUTPUT,
             Some("wait for the other process, or choose another output with --out"),
@@ -359,6 +365,11 @@ fn of_model(error: &ModelError) -> Verdict {
             },
             Some(error.hint()),
         ),
+        ModelError::Import { problems, .. }
+            if (problems.iter()).all(|p| matches!(p, WeightProblem::NotFinite { .. })) =>
+        {
+            (INPUT, Some(BROKEN_WEIGHTS))
+        }
         ModelError::Import { .. } => (
             INPUT,
             Some(
@@ -483,6 +494,32 @@ mod tests {
             assert_eq!(code, INPUT, "{word}");
             assert!(hint.is_some_and(|hint| hint.contains(word)), "{word}");
         }
+    }
+
+    #[test]
+    fn weights_that_are_no_numbers_are_not_taken_for_missing_ones() {
+        let import = |problems| {
+            let error = ModelError::Import {
+                path: "w.pt".into(),
+                layout: "pytorch",
+                problems,
+            };
+            classify(&error.into())
+        };
+        let odd = || WeightProblem::NotFinite {
+            name: "w".into(),
+            tensor: None,
+            count: 3,
+        };
+        let (code, hint) = import(vec![odd()]);
+        assert_eq!(code, INPUT);
+        assert!(hint.is_some_and(|hint| hint.contains("broke down")));
+        let unknown = WeightProblem::Unknown {
+            tensor: "v".into(),
+            found: vec![1],
+        };
+        let (_, hint) = import(vec![odd(), unknown]);
+        assert!(hint.is_some_and(|hint| hint.contains("--allow-missing")));
     }
 
     #[test]

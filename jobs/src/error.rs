@@ -54,6 +54,16 @@ pub enum JobError {
         /// What is missing or cannot be read.
         reason: String,
     },
+    /// Weights of a model are NaN or infinite.
+    #[error("the model `{}` cannot be used: {count} values of `{tensor}` are NaN or infinite", model.display())]
+    Weights {
+        /// The model file.
+        model: PathBuf,
+        /// The first tensor that has such values.
+        tensor: String,
+        /// How many of its values.
+        count: usize,
+    },
     /// Another process writes to the folder.
     #[error("`{}` is in use by another process{}", folder.display(), holder.as_ref().map_or(String::new(), |h| format!(" ({h})")))]
     Locked {

@@ -11,6 +11,7 @@ use squall_jobs::infer::{
     BadInput, FilePer, InferOptions, InferReport, Model, Strips, infer, is_unfinished,
 };
 use squall_jobs::{InferEvent, JobError, Outcome};
+use squall_model::ModelFile;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -288,6 +289,23 @@ fn a_model_is_refused_where_it_does_not_fit() {
     std::fs::write(&checkpoint, b"no model").unwrap();
     let error = Model::load(&checkpoint, None).unwrap_err().to_string();
     assert!(error.contains("checkpoint.safetensors"), "{error}");
+}
+
+#[test]
+fn a_model_whose_weights_are_no_numbers_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, _) = prepared(folder.path());
+    for odd in [f32::NAN, f32::INFINITY] {
+        let mut file = ModelFile::read(model.path()).unwrap();
+        let (_, values) = file.tensors.get_mut("encoder.stem.weight").unwrap();
+        (values[0], values[1]) = (odd, odd);
+        let path = folder.path().join("odd.safetensors");
+        file.write(&path).unwrap();
+        let error = Model::load(&path, None).unwrap_err().to_string();
+        assert!(error.contains("odd.safetensors"), "{error}");
+        let expected = "2 values of `encoder.stem.weight` are NaN or infinite";
+        assert!(error.contains(expected), "{error}");
+    }
 }
 
 /// Copies the files of a folder; `shift` is added to the values of TMQ.

@@ -80,7 +80,7 @@ pub enum ModelError {
         path: PathBuf,
         /// The naming that it was read by.
         layout: &'static str,
-        /// Every weight that is missing, has a different shape or has no place.
+        /// Every weight that is missing, has a different shape, has no place or is not finite.
         problems: Vec<WeightProblem>,
     },
     /// A model file cannot be read.

@@ -1,5 +1,6 @@
 //! Weights from and to other programs: what goes out comes back, and what does not fit is named.
 
+use ::safetensors::tensor::{Dtype, TensorView, serialize};
 use squall_model::exchange::{
     ImportOptions, Layout, PYTORCH, WeightProblem, Weights, import, safetensors,
 };
@@ -103,6 +104,68 @@ fn everything_that_does_not_fit_is_named_and_nothing_is_changed() {
         assert_eq!(values, expected, "{name}");
     }
     assert_eq!(report.taken + report.kept.len(), after.len());
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_refused() {
+    let named = network(&tiny(), 1).parameters().to_named().unwrap();
+    let mut target = network(&tiny(), 2);
+    let before = target.parameters().to_named().unwrap();
+    let mut weights = Weights {
+        path: "foreign.pt".into(),
+        tensors: named,
+        ..Weights::default()
+    };
+    let stem = weights.tensors.get_mut("encoder.stem.bias").unwrap();
+    (stem.1[0], stem.1[3]) = (f32::NAN, f32::NEG_INFINITY);
+    // Whatever may be missing.
+    let options = ImportOptions {
+        allow_missing: vec!["*".into()],
+        ..ImportOptions::default()
+    };
+    let layout = Layout::named("squall").unwrap();
+    let error = import(&mut target, &weights, &layout, &options).unwrap_err();
+    let expected = "2 values of `encoder.stem.bias` are NaN or infinite in f32";
+    assert!(error.to_string().contains(expected), "{error}");
+    assert_eq!(problems(error).len(), 1);
+    assert_eq!(target.parameters().to_named().unwrap(), before);
+    // Numbers of f64 that f32 has no room for.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    let large: Vec<u8> = [1e300f64, 1.0]
+        .iter()
+        .flat_map(|v| v.to_le_bytes())
+        .collect();
+    let view = TensorView::new(Dtype::F64, vec![2], &large).unwrap();
+    std::fs::write(&path, serialize([("large", view)], None).unwrap()).unwrap();
+    let read = Weights::read(&path).unwrap();
+    assert_eq!(read.tensors["large"].1, [f32::INFINITY, 1.0]);
+}
+
+#[test]
+fn a_normalisation_that_is_no_number_is_named_where_it_is_folded_in() {
+    let config = NetworkConfig {
+        width: 0.125,
+        blocks: vec![2, 1, 2],
+        channels_in: 6,
+        ..NetworkConfig::default()
+    };
+    let mut weights = Weights {
+        path: "resnet.pth".into(),
+        tensors: torchvision(&config.blocks, 8),
+        ..Weights::default()
+    };
+    let gamma = weights.tensors.get_mut("bn1.weight").unwrap();
+    gamma.1[0] = f32::NAN;
+    let options = ImportOptions {
+        encoder_only: true,
+        ..ImportOptions::default()
+    };
+    let layout = Layout::guess(&weights);
+    let error = import(&mut network(&config, 1), &weights, &layout, &options).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("1 values of `encoder.stem.bias`"), "{text}");
+    assert!(text.contains(", from `bn1.weight`"), "{text}");
 }
 
 /// Weights with the names and shapes of torchvision's ResNet, all values `value(name)`.

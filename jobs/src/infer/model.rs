@@ -50,7 +50,7 @@ impl Model {
     ///
     /// # Errors
     /// [`JobError::NoContract`] if it is no model of ours; [`JobError::Model`] if it is damaged or its weights do not
-    /// fit.
+    /// fit; [`JobError::Weights`] if some are no finite numbers.
     pub fn load(path: &Path, precision: Option<Precision>) -> Result<Self> {
         let bytes = std::fs::read(path).map_err(DataError::io("read", path))?;
         let hash = format!("{:032x}", xxh3_128(&bytes));
@@ -80,6 +80,7 @@ impl Model {
         network
             .parameters_mut()
             .load(path, |name| file.tensor(name))?;
+        refuse_what_is_no_number(path, &file)?;
         Ok(Self {
             path: path.to_path_buf(),
             contract,
@@ -234,6 +235,21 @@ impl Model {
             (self.network).predict_in_strips(x, &self.storage, probabilities, strips)?;
         prediction(predicted, times, (rows, columns))
     }
+}
+
+/// Refuses weights that are no finite numbers: the masks that they give look like others.
+fn refuse_what_is_no_number(path: &Path, file: &ModelFile) -> Result<()> {
+    for (name, (_, values)) in &file.tensors {
+        let count = values.iter().filter(|value| !value.is_finite()).count();
+        if count > 0 {
+            return Err(JobError::Weights {
+                model: path.to_path_buf(),
+                tensor: name.clone(),
+                count,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// What a network says about pixels, as masks of times.

@@ -47,6 +47,15 @@ pub enum WeightProblem {
         /// Its shape.
         found: Vec<usize>,
     },
+    /// Values for a weight of ours are NaN or infinite, or too large for f32.
+    NotFinite {
+        /// Our weight.
+        name: String,
+        /// The file's tensor that has them; none if they come of several.
+        tensor: Option<String>,
+        /// How many values of ours.
+        count: usize,
+    },
 }
 
 impl fmt::Display for WeightProblem {
@@ -75,6 +84,20 @@ impl fmt::Display for WeightProblem {
                 write!(
                     f,
                     "`{tensor}` of shape {found:?} has no place in the network"
+                )
+            }
+            Self::NotFinite {
+                name,
+                tensor,
+                count,
+            } => {
+                let from = match tensor {
+                    Some(tensor) if tensor != name => format!(", from `{tensor}`"),
+                    _ => String::new(),
+                };
+                write!(
+                    f,
+                    "{count} values of `{name}` are NaN or infinite in f32{from}"
                 )
             }
         }
@@ -133,7 +156,7 @@ impl fmt::Display for ImportReport {
 /// Replaces the network's weights by those of a file; all of them or, after an error, none.
 ///
 /// # Errors
-/// [`ModelError::Import`] with every weight that is missing, has a different shape or has no place;
+/// [`ModelError::Import`] with every weight that is missing, has a different shape, has no place or is not finite;
 /// [`ModelError::Config`] if the network cannot take the layout at all.
 pub fn import(
     network: &mut Network,
@@ -166,6 +189,7 @@ pub fn import(
         }
         match value_of(&source, ours, shape, &weights.tensors) {
             Ok(found) => {
+                problems.extend(not_finite(&source, ours, &found, &weights.tensors));
                 *values = found;
                 match source {
                     Source::Constant(_) => report.constant.push(ours.clone()),
@@ -275,6 +299,24 @@ fn value_of(source: &Source, ours: &str, shape: &[usize], theirs: &NamedTensors)
             Ok(values)
         }
     }
+}
+
+/// The problem of values for our weight `ours` that are no finite numbers: a network of them gives masks that look like
+/// others.
+fn not_finite(
+    source: &Source,
+    ours: &str,
+    values: &[f32],
+    theirs: &NamedTensors,
+) -> Option<WeightProblem> {
+    let odd = |values: &[f32]| values.iter().filter(|value| !value.is_finite()).count();
+    let count = odd(values);
+    let has_some = |name: &String| theirs.get(name).is_some_and(|(_, found)| odd(found) > 0);
+    (count > 0).then(|| WeightProblem::NotFinite {
+        name: ours.to_string(),
+        tensor: source.reads().into_iter().find(has_some),
+        count,
+    })
 }
 
 /// A shape without the extents of 1 at its end.

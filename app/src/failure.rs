@@ -376,6 +376,12 @@ fn of_model(error: &ModelError) -> Verdict {
                 "--encoder-only or --allow-missing PATTERN say what may be missing; `squall model show FILE --tensors` lists names and shapes",
             ),
         ),
+        ModelError::Foreign { .. } => (
+            INPUT,
+            Some(
+                "give a file of `torch.save(model.state_dict(), FILE)`, a safetensors file or a model file that `squall train` wrote",
+            ),
+        ),
         ModelError::File { .. }
         | ModelError::MissingWeight { .. }
         | ModelError::WeightShape { .. } => (
@@ -520,6 +526,17 @@ mod tests {
         };
         let (_, hint) = import(vec![odd(), unknown]);
         assert!(hint.is_some_and(|hint| hint.contains("--allow-missing")));
+    }
+
+    #[test]
+    fn who_imports_weights_is_not_sent_to_squall_train() {
+        let error = ModelError::Foreign {
+            path: "w.pt".into(),
+            reason: "damaged zip".into(),
+        };
+        let (code, hint) = classify(&error.into());
+        assert_eq!(code, INPUT);
+        assert!(hint.is_some_and(|hint| hint.contains("torch.save(model.state_dict()")));
     }
 
     #[test]

@@ -91,6 +91,14 @@ pub enum ModelError {
         /// Why: truncated, no safetensors header, ...
         reason: String,
     },
+    /// A file of weights that are to be imported cannot be read.
+    #[error("cannot read weights from `{}`: {reason}", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Why: damaged, of another format, no tensors where weights are looked for, ...
+        reason: String,
+    },
     /// The operating system refused to read, write or rename something.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {

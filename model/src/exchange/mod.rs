@@ -42,7 +42,8 @@ impl Weights {
     /// Reads a `.safetensors` file or a PyTorch file (`.pt`, `.pth`, `.cpt`, ...); the content decides, not the name.
     ///
     /// # Errors
-    /// [`ModelError::Io`] if it cannot be read; [`ModelError::File`] if it is neither, damaged, or holds no tensors.
+    /// [`ModelError::Io`] if it cannot be read; [`ModelError::Foreign`] if it is neither, damaged, or holds no
+    /// tensors.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).map_err(|source| ModelError::Io {
             action: "read",
@@ -78,7 +79,7 @@ impl Weights {
 }
 
 fn bad_file(path: &Path, reason: impl Into<String>) -> ModelError {
-    ModelError::File {
+    ModelError::Foreign {
         path: path.into(),
         reason: reason.into(),
     }

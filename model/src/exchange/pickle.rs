@@ -82,46 +82,67 @@ fn entry(archive: &mut Archive<'_>, name: &str) -> std::result::Result<Vec<u8>, 
 
 type Pairs = Vec<(Object, Object)>;
 
-/// The dictionary that holds tensors: the root, or the likeliest one inside it.
+/// The dictionary that holds tensors: the likeliest one inside the root, or the root itself.
 fn state_dict(root: Object, notes: &mut Vec<String>) -> std::result::Result<Pairs, String> {
     let Object::Dict(mut pairs) = root else {
         return Err(
             "expected a dictionary of weights, found another object; save `model.state_dict()`, not the model".into(),
         );
     };
-    // A loop rather than recursion: how deep a file nests is the file's choice.
     loop {
-        if pairs.iter().any(|(_, value)| is_tensor(value)) {
-            return Ok(pairs);
-        }
-        let name_of = |(key, _): &(Object, Object)| match key {
-            Object::Unicode(name) => name.clone(),
-            other => format!("{other:?}"),
-        };
-        let at = KEYS
-            .iter()
-            .find_map(|key| pairs.iter().position(|pair| name_of(pair) == *key));
-        let Some(at) = at else {
-            let found: Vec<String> = pairs.iter().take(12).map(name_of).collect();
-            return Err(format!(
-                "it holds no tensors under any of {} (it has: {})",
-                KEYS.join(", "),
-                found.join(", ")
-            ));
+        // Tensors beside such a dictionary are no weights: a loss, the state of random numbers.
+        let Some(at) = likeliest(&pairs) else {
+            break;
         };
         let (key, inner) = pairs.swap_remove(at);
-        let others: Vec<String> = pairs.iter().map(name_of).collect();
-        let key = name_of(&(key, Object::None));
+        let others: Vec<String> = pairs.iter().map(|(key, _)| name_of(key)).collect();
         let rest = if others.is_empty() {
             String::new()
         } else {
             format!("; not read: {}", others.join(", "))
         };
-        notes.push(format!("weights are those under `{key}`{rest}"));
+        notes.push(format!("weights are those under `{}`{rest}", name_of(&key)));
         let Object::Dict(inner) = inner else {
-            return Err(format!("`{key}` is no dictionary of weights"));
+            unreachable!("only dictionaries are likely")
         };
         pairs = inner;
+    }
+    if pairs.iter().any(|(_, value)| is_tensor(value)) {
+        return Ok(pairs);
+    }
+    let found: Vec<String> = (pairs.iter().take(12))
+        .map(|(key, _)| name_of(key))
+        .collect();
+    Err(format!(
+        "it holds no tensors under any of {} (it has: {})",
+        KEYS.join(", "),
+        found.join(", ")
+    ))
+}
+
+/// Where the likeliest dictionary with tensors is.
+fn likeliest(pairs: &[(Object, Object)]) -> Option<usize> {
+    let holds = |key: &str| {
+        let is_it = |(name, value): &(Object, Object)| name_of(name) == key && holds_tensors(value);
+        pairs.iter().position(is_it)
+    };
+    KEYS.into_iter().find_map(holds)
+}
+
+/// Whether it is a dictionary with tensors, its own or of dictionaries in it.
+fn holds_tensors(object: &Object) -> bool {
+    match object {
+        Object::Dict(pairs) => {
+            (pairs.iter()).any(|(_, value)| is_tensor(value) || holds_tensors(value))
+        }
+        _ => false,
+    }
+}
+
+fn name_of(key: &Object) -> String {
+    match key {
+        Object::Unicode(name) => name.clone(),
+        other => format!("{other:?}"),
     }
 }
 
@@ -336,6 +357,37 @@ mod tests {
         let halves = [9.0, 1.0, 4.0, 2.0, 5.0, 3.0, 6.0].map(|v| bf16::from_f32(v).to_le_bytes());
         let weights = parse_bytes(&nested("BFloat16Storage", halves.concat())).unwrap();
         assert_eq!(weights.tensors["module.w"].1[5], 6.0);
+    }
+
+    /// A checkpoint as scripts save it: `{"epoch": 3, "model_state_dict": {"w": 1, 2}, "loss": 0.5}`.
+    #[test]
+    fn tensors_beside_the_weights_are_no_weights() {
+        let loss = |pickle: Pickle| pickle.tensor("FloatStorage", "1", 0, &[], &[]);
+        let weights = |pickle: Pickle| {
+            let inner = pickle.text("model_state_dict").raw(b"}(").text("w");
+            inner.tensor("FloatStorage", "0", 0, &[2], &[1]).raw(b"u")
+        };
+        let root = || Pickle::default().raw(b"}(").text("epoch");
+        let after = loss(weights(root().raw(b"K\x03")).text("loss")).raw(b"u");
+        let before = weights(loss(root())).raw(b"u");
+        for (pickle, others) in [(after, vec!["epoch", "loss"]), (before, vec!["epoch"])] {
+            let storages = [("0", floats(&[1.0, 2.0])), ("1", floats(&[0.5]))];
+            let read = parse_bytes(&pickle.zip(&storages)).unwrap();
+            assert_eq!(read.tensors["w"], (vec![2], vec![1.0, 2.0]));
+            assert_eq!(read.tensors.len(), 1);
+            let note = &read.notes[0];
+            assert!(
+                note.contains("under `model_state_dict`; not read: "),
+                "{note}"
+            );
+            assert!(others.iter().all(|name| note.contains(name)), "{note}");
+        }
+        // A name of the network is no dictionary of its weights.
+        let named = Pickle::default().raw(b"}(").text("model").text("resnet");
+        let named = named.text("net").raw(b"}(").text("w");
+        let named = named.tensor("FloatStorage", "0", 0, &[1], &[1]).raw(b"uu");
+        let read = parse_bytes(&named.zip(&[("0", floats(&[7.0]))])).unwrap();
+        assert_eq!(read.tensors["w"].1, [7.0]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod pickle;
 pub mod safetensors;
 pub mod sample;
 pub mod torchvision;
+mod unpickle;
 
 pub use import::{ImportOptions, ImportReport, WeightProblem, import};
 pub use layout::{Layout, PYTORCH, SQUALL, Source, pytorch_name};

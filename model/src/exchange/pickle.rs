@@ -9,8 +9,9 @@
 use super::{Weights, bad_file};
 use crate::error::Result;
 use crate::exchange::safetensors::each;
+use crate::exchange::unpickle::unpickle;
 use crate::parameters::NamedTensors;
-use candle_core::pickle::{Object, Stack};
+use candle_core::pickle::Object;
 use half::{bf16, f16};
 use std::io::{Cursor, Read};
 use std::path::Path;
@@ -42,11 +43,8 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Weights> {
     if entry(&mut archive, &format!("{folder}byteorder")).is_ok_and(|order| order == b"big") {
         return Err(bad("it was written on a big-endian machine".into()));
     }
-    let mut stack = Stack::empty();
     let content = entry(&mut archive, &pickled).map_err(bad)?;
-    let parsed = stack.read_loop(&mut Cursor::new(content));
-    let root = parsed.and_then(|()| stack.finalize());
-    let root = root.map_err(|error| bad(format!("its pickle cannot be read: {error}")))?;
+    let root = unpickle(&content).map_err(bad)?;
     let mut notes = Vec::new();
     let state = state_dict(root, &mut notes).map_err(bad)?;
     let mut tensors = NamedTensors::new();
@@ -89,11 +87,8 @@ fn state_dict(root: Object, notes: &mut Vec<String>) -> std::result::Result<Pair
             "expected a dictionary of weights, found another object; save `model.state_dict()`, not the model".into(),
         );
     };
-    loop {
-        // Tensors beside such a dictionary are no weights: a loss, the state of random numbers.
-        let Some(at) = likeliest(&pairs) else {
-            break;
-        };
+    // Tensors beside such a dictionary are no weights: a loss, the state of random numbers.
+    while let Some(at) = likeliest(&pairs) {
         let (key, inner) = pairs.swap_remove(at);
         let others: Vec<String> = pairs.iter().map(|(key, _)| name_of(key)).collect();
         let rest = if others.is_empty() {

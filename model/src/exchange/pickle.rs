@@ -88,7 +88,7 @@ fn state_dict(root: Object, notes: &mut Vec<String>) -> std::result::Result<Pair
         );
     };
     // Tensors beside such a dictionary are no weights: a loss, the state of random numbers.
-    while let Some(at) = likeliest(&pairs) {
+    while let Some(at) = weights_in(&pairs)? {
         let (key, inner) = pairs.swap_remove(at);
         let others: Vec<String> = pairs.iter().map(|(key, _)| name_of(key)).collect();
         let rest = if others.is_empty() {
@@ -115,6 +115,14 @@ fn state_dict(root: Object, notes: &mut Vec<String>) -> std::result::Result<Pair
     ))
 }
 
+/// Where a dictionary is that holds the weights, if these pairs are not the weights.
+fn weights_in(pairs: &[(Object, Object)]) -> std::result::Result<Option<usize>, String> {
+    match likeliest(pairs) {
+        Some(at) => Ok(Some(at)),
+        None => stored_before(pairs),
+    }
+}
+
 /// Where the likeliest dictionary with tensors is.
 fn likeliest(pairs: &[(Object, Object)]) -> Option<usize> {
     let holds = |key: &str| {
@@ -122,6 +130,43 @@ fn likeliest(pairs: &[(Object, Object)]) -> Option<usize> {
         pairs.iter().position(is_it)
     };
     KEYS.into_iter().find_map(holds)
+}
+
+/// Where the weights are for which an empty dictionary under a likely name stands: where a file has one dictionary twice,
+/// candle gives the second as it was before it was filled.
+fn stored_before(pairs: &[(Object, Object)]) -> std::result::Result<Option<usize>, String> {
+    let is_empty = |(key, value): &&(Object, Object)| {
+        KEYS.contains(&name_of(key).as_str())
+            && matches!(value, Object::Dict(pairs) if pairs.is_empty())
+    };
+    let Some((empty, _)) = pairs.iter().find(is_empty) else {
+        return Ok(None);
+    };
+    let full: Vec<usize> = (0..pairs.len())
+        .filter(|&at| holds_only_tensors(&pairs[at].1))
+        .collect();
+    match full[..] {
+        [] => Ok(None),
+        [at] => Ok(Some(at)),
+        _ => {
+            let names: Vec<String> = full.iter().map(|&at| name_of(&pairs[at].0)).collect();
+            Err(format!(
+                "`{}` is empty, or one of {} stored again, and it is not known which: save it alone",
+                name_of(empty),
+                names.join(", ")
+            ))
+        }
+    }
+}
+
+/// Whether it is a dictionary of tensors and nothing else.
+fn holds_only_tensors(object: &Object) -> bool {
+    let Object::Dict(pairs) = object else {
+        return false;
+    };
+    // What PyTorch keeps of versions of modules.
+    let mut entries = (pairs.iter()).filter(|(key, _)| name_of(key) != "_metadata");
+    !pairs.is_empty() && entries.all(|(_, value)| is_tensor(value))
 }
 
 /// Whether it is a dictionary with tensors, its own or of dictionaries in it.
@@ -383,6 +428,34 @@ mod tests {
         let named = named.tensor("FloatStorage", "0", 0, &[1], &[1]).raw(b"uu");
         let read = parse_bytes(&named.zip(&[("0", floats(&[7.0]))])).unwrap();
         assert_eq!(read.tensors["w"].1, [7.0]);
+    }
+
+    /// `{"best": weights, "state_dict": weights}`: PyTorch stores them once.
+    #[test]
+    fn weights_that_are_stored_twice_are_read_once() {
+        let weights = |pickle: Pickle, memo: &[u8]| {
+            let filled = pickle.raw(b"}q").raw(memo).raw(b"(").text("w");
+            filled.tensor("FloatStorage", "0", 0, &[2], &[1]).raw(b"u")
+        };
+        let storages = [("0", floats(&[1.0, 2.0]))];
+        let best = weights(Pickle::default().raw(b"}(").text("best"), &[1]);
+        let twice = best.text("state_dict").raw(b"h\x01u");
+        let read = parse_bytes(&twice.zip(&storages)).unwrap();
+        assert_eq!(read.tensors["w"].1, [1.0, 2.0]);
+        let note = &read.notes[0];
+        assert!(
+            note.contains("under `best`; not read: state_dict"),
+            "{note}"
+        );
+        // Whether the first or the second is meant is not told.
+        let best = weights(Pickle::default().raw(b"}(").text("best"), &[1]);
+        let mean = weights(best.text("mean"), &[2]);
+        let twice = mean.text("state_dict").raw(b"h\x01u");
+        let error = parse_bytes(&twice.zip(&storages)).unwrap_err().to_string();
+        assert!(
+            error.contains("`state_dict` is empty, or one of "),
+            "{error}"
+        );
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Weights> {
     let mut notes = Vec::new();
     let state = state_dict(root, &mut notes).map_err(bad)?;
     let mut tensors = NamedTensors::new();
+    // Some files keep all tensors in one storage, which is read and converted once.
+    let mut last: Option<(Storage, Vec<f32>)> = None;
     for (key, value) in state {
         let Object::Unicode(name) = key else {
             return Err(bad(format!("expected names as keys, found {key:?}")));
@@ -57,9 +59,17 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Weights> {
         }
         let what = |reason: String| bad_file(path, format!("`{name}`: {reason}"));
         let found = rebuild(value).map_err(what)?;
-        let storage = format!("{folder}data/{}", found.storage);
-        let data = entry(&mut archive, &storage).map_err(what)?;
-        let values = found.gather(&data).map_err(what)?;
+        let (storage, all) = match last.take() {
+            Some(kept) if kept.0 == found.storage => kept,
+            _ => {
+                let place = format!("{folder}data/{}", found.storage.key);
+                let data = entry(&mut archive, &place).map_err(what)?;
+                let all = found.storage.numbers(&data).map_err(what)?;
+                (found.storage.clone(), all)
+            }
+        };
+        let values = found.gather(&all).map_err(what)?;
+        last = Some((storage, all));
         tensors.insert(name, (found.shape, values));
     }
     Ok(Weights {
@@ -207,12 +217,18 @@ fn is_tensor(object: &Object) -> bool {
     }
 }
 
+/// Where values lie that several tensors may share.
+#[derive(Clone, PartialEq)]
+struct Storage {
+    /// `FloatStorage` and so on.
+    kind: String,
+    /// The entry that holds it.
+    key: String,
+}
+
 /// A tensor as the pickle describes it.
 struct Rebuilt {
-    /// The type of its storage: `FloatStorage` and so on.
-    kind: String,
-    /// The entry that holds its storage.
-    storage: String,
+    storage: Storage,
     /// Where it begins in its storage, in values.
     offset: usize,
     shape: Vec<usize>,
@@ -250,8 +266,10 @@ fn rebuild(object: Object) -> std::result::Result<Rebuilt, String> {
         _ => return Err(unreadable("a storage of another form")),
     };
     Ok(Rebuilt {
-        kind: kind.unwrap_or("an unknown storage").to_string(),
-        storage: key,
+        storage: Storage {
+            kind: kind.unwrap_or("an unknown storage").to_string(),
+            key,
+        },
         offset: whole(&offset)?,
         shape: wholes(size)?,
         strides: wholes(strides)?,
@@ -274,9 +292,9 @@ fn wholes(object: Object) -> std::result::Result<Vec<usize>, String> {
     }
 }
 
-impl Rebuilt {
-    /// Its values in order, whatever the strides (channels_last weights are not contiguous).
-    fn gather(&self, data: &[u8]) -> std::result::Result<Vec<f32>, String> {
+impl Storage {
+    /// Its values as f32.
+    fn numbers(&self, data: &[u8]) -> std::result::Result<Vec<f32>, String> {
         let all = match self.kind.as_str() {
             "FloatStorage" => each(data, f32::from_le_bytes),
             "DoubleStorage" => each(data, |b| f64::from_le_bytes(b) as f32),
@@ -287,6 +305,13 @@ impl Rebuilt {
             "ByteStorage" | "BoolStorage" => each(data, |[b]: [u8; 1]| f32::from(b)),
             other => return Err(format!("no numbers that Squall reads: {other}")),
         };
+        Ok(all)
+    }
+}
+
+impl Rebuilt {
+    /// Its values in order among those of its storage, whatever the strides (channels_last weights are not contiguous).
+    fn gather(&self, all: &[f32]) -> std::result::Result<Vec<f32>, String> {
         if self.strides.len() != self.shape.len() {
             return Err("as many strides as extents are needed".into());
         }
@@ -456,6 +481,19 @@ mod tests {
             error.contains("`state_dict` is empty, or one of "),
             "{error}"
         );
+    }
+
+    #[test]
+    fn tensors_of_one_storage_are_parts_of_it() {
+        let first = Pickle::default().raw(b"}(").text("a");
+        let second = first.tensor("FloatStorage", "0", 0, &[2], &[1]).text("b");
+        let third = second.tensor("FloatStorage", "0", 2, &[1], &[1]).text("c");
+        // The same bytes as numbers of another type.
+        let whole = third.tensor("IntStorage", "0", 0, &[1], &[1]).raw(b"u");
+        let read = parse_bytes(&whole.zip(&[("0", floats(&[1.0, 2.0, 3.0]))])).unwrap();
+        assert_eq!(read.tensors["a"].1, [1.0, 2.0]);
+        assert_eq!(read.tensors["b"].1, [3.0]);
+        assert_eq!(read.tensors["c"].1, [1.0f32.to_bits() as f32]);
     }
 
     #[test]

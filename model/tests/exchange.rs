@@ -2,8 +2,9 @@
 
 use ::safetensors::tensor::{Dtype, TensorView, serialize};
 use squall_model::exchange::{
-    ImportOptions, Layout, PYTORCH, WeightProblem, Weights, import, safetensors,
+    ImportOptions, Layout, PYTORCH, Source, WeightProblem, Weights, import, safetensors,
 };
+use squall_model::networks::NetworkName;
 use squall_model::parameters::NamedTensors;
 use squall_model::{Backend, ModelError, Network, NetworkConfig};
 use std::collections::BTreeMap;
@@ -166,6 +167,100 @@ fn a_normalisation_that_is_no_number_is_named_where_it_is_folded_in() {
     let text = error.to_string();
     assert!(text.contains("1 values of `encoder.stem.bias`"), "{text}");
     assert!(text.contains(", from `bn1.weight`"), "{text}");
+}
+
+#[test]
+fn an_encoder_is_taken_from_a_network_with_another_decoder() {
+    let own = network(&tiny(), 1).parameters().to_named().unwrap();
+    let cases = [
+        ("squall", "encoder.extra"),
+        ("pytorch", "encoder.extra.weight"),
+    ];
+    for (name, odd) in cases {
+        let layout = Layout::named(name).unwrap();
+        let theirs = own.iter().map(|(ours, values)| {
+            let named = match (layout.source)(ours) {
+                Source::Same(named) => named,
+                other => panic!("{ours}: {other:?}"),
+            };
+            let foreign = named
+                .replace("decoder.", "head.")
+                .replace("aspp.", "context.");
+            (foreign, values.clone())
+        });
+        let mut weights = Weights {
+            path: "foreign.pt".into(),
+            tensors: theirs.collect(),
+            ..Weights::default()
+        };
+        let options = ImportOptions {
+            encoder_only: true,
+            ..ImportOptions::default()
+        };
+        let mut target = network(&tiny(), 2);
+        let report = import(&mut target, &weights, &layout, &options).unwrap();
+        let after = target.parameters().to_named().unwrap();
+        let encoder = |named: &NamedTensors| -> NamedTensors {
+            let of_it = named
+                .iter()
+                .filter(|(name, _)| name.starts_with("encoder."));
+            of_it
+                .map(|(name, values)| (name.clone(), values.clone()))
+                .collect()
+        };
+        assert_eq!(encoder(&after), encoder(&own), "{name}");
+        assert_eq!(report.taken, encoder(&own).len());
+        assert!(
+            report
+                .unused
+                .iter()
+                .all(|(_, why)| why == "no part of the encoder")
+        );
+        assert_eq!(report.unused.len(), own.len() - report.taken);
+        // The encoder itself must fit.
+        weights.tensors.insert(odd.into(), (vec![1], vec![1.0]));
+        let error = import(&mut target, &weights, &layout, &options).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains(&format!("`{odd}` of shape [1] has no place")),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn each_naming_tells_what_is_the_encoders() {
+    let check = |layout: &str, name: &str, expected: bool| {
+        let layout = Layout::named(layout).unwrap();
+        assert_eq!((layout.encoder)(name), expected, "{name}");
+    };
+    check("deepcam", "xception_features.conv1.weight", true);
+    check("deepcam", "upsample.deconv1.0.weight", false);
+    check("torchvision-resnet", "layer3.1.conv2.weight", true);
+    check("torchvision-resnet", "aux_classifier.0.weight", false);
+    check("cgnet", "level1_0.conv.weight", true);
+    check("cgnet", "classifier.0.conv.weight", false);
+    // A network without a part of that name has no encoder to take.
+    let config = NetworkConfig {
+        width: 0.06,
+        blocks: vec![2, 2],
+        ..NetworkConfig::of(NetworkName::CgNet)
+    };
+    let mut cgnet = network(&config, 1);
+    let weights = Weights {
+        tensors: cgnet.parameters().to_named().unwrap(),
+        ..Weights::default()
+    };
+    let options = ImportOptions {
+        encoder_only: true,
+        ..ImportOptions::default()
+    };
+    let layout = Layout::named("squall").unwrap();
+    let error = import(&mut cgnet, &weights, &layout, &options).unwrap_err();
+    assert!(
+        error.to_string().contains("has no part called encoder"),
+        "{error}"
+    );
 }
 
 /// Weights with the names and shapes of torchvision's ResNet, all values `value(name)`.

@@ -1,5 +1,6 @@
 //! From a foreign file's tensors to a network's parameters, by a layout.
 
+use super::layout::ENCODER;
 use super::{EPSILON, Layout, Source, Weights};
 use crate::error::{ModelError, Result};
 use crate::networks::Network;
@@ -157,7 +158,7 @@ impl fmt::Display for ImportReport {
 ///
 /// # Errors
 /// [`ModelError::Import`] with every weight that is missing, has a different shape, has no place or is not finite;
-/// [`ModelError::Config`] if the network cannot take the layout at all.
+/// [`ModelError::Config`] if the network cannot take the layout at all, or has no encoder that could be taken alone.
 pub fn import(
     network: &mut Network,
     weights: &Weights,
@@ -174,6 +175,15 @@ pub fn import(
         });
     }
     let mut named = network.parameters().to_named()?;
+    if options.encoder_only && !named.keys().any(|ours| ours.starts_with(ENCODER)) {
+        return Err(ModelError::Config {
+            key: "encoder_only",
+            reason: format!(
+                "the network `{}` has no part called encoder: all of its weights would stay",
+                network.config().name.as_str()
+            ),
+        });
+    }
     let mut report = ImportReport {
         layout: layout.name.to_string(),
         notes: weights.notes.clone(),
@@ -183,7 +193,7 @@ pub fn import(
     for (ours, (shape, values)) in &mut named {
         let source = (layout.source)(ours);
         known.extend(source.reads());
-        if options.encoder_only && !ours.starts_with("encoder.") {
+        if options.encoder_only && !ours.starts_with(ENCODER) {
             report.kept.push(ours.clone());
             continue;
         }
@@ -211,6 +221,11 @@ pub fn import(
         match (layout.unused)(tensor) {
             _ if known.contains(tensor) => {}
             Some(why) => report.unused.push((tensor.clone(), why.to_string())),
+            // Another network's decoder is what the encoder alone is taken for.
+            None if options.encoder_only && !(layout.encoder)(tensor) => {
+                let why = "no part of the encoder".to_string();
+                report.unused.push((tensor.clone(), why));
+            }
             None => problems.push(WeightProblem::Unknown {
                 tensor: tensor.clone(),
                 found: shape.clone(),

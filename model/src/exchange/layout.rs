@@ -63,11 +63,16 @@ pub struct Layout {
     pub tells: fn(&str) -> bool,
     /// Why a tensor of this name is not needed, if it is not.
     pub unused: fn(&str) -> Option<&'static str>,
+    /// Whether a tensor of this name is the encoder's, if it is anyone's.
+    pub encoder: fn(&str) -> bool,
     /// How the network that it comes from differs from ours: what importing cannot carry over.
     pub differences: &'static [&'static str],
     /// Our network needs batch normalisation to take up such weights.
     pub needs_batch_norm: bool,
 }
+
+/// How the names of our encoders' weights begin.
+pub(super) const ENCODER: &str = "encoder.";
 
 /// Squall's own names, as in its model files.
 pub const SQUALL: Layout = Layout {
@@ -75,6 +80,7 @@ pub const SQUALL: Layout = Layout {
     source: |ours| Source::Same(ours.to_string()),
     tells: |name| name.ends_with(".running_variance"),
     unused: |_| None,
+    encoder: |name| name.starts_with(ENCODER),
     differences: &[],
     needs_batch_norm: false,
 };
@@ -85,6 +91,7 @@ pub const PYTORCH: Layout = Layout {
     source: |ours| Source::Same(pytorch_name(ours)),
     tells: |_| false,
     unused: counter,
+    encoder: |name| name.starts_with(ENCODER),
     differences: &[],
     needs_batch_norm: false,
 };
@@ -95,6 +102,7 @@ pub const DEEPCAM: Layout = Layout {
     source: |ours| deepcam_names::pytorch_name(ours).map_or(Source::Absent, Source::Same),
     tells: |name| name.starts_with("xception_features."),
     unused: counter,
+    encoder: |name| name.starts_with("xception_features."),
     differences: &[],
     needs_batch_norm: false,
 };
@@ -105,6 +113,7 @@ pub const CGNET: Layout = Layout {
     source: |ours| cgnet_names::pytorch_name(ours).map_or(Source::Absent, Source::Same),
     tells: |name| name.starts_with("level1_0."),
     unused: counter,
+    encoder: |name| !name.starts_with("classifier."),
     differences: &[
         "ClimateNet pads latitude as if it wrapped: set `periodic_latitude` for the same logits",
     ],

@@ -15,6 +15,11 @@ pub const RESNET: Layout = Layout {
     source,
     tells: |name| name == "layer1.0.conv1.weight",
     unused,
+    encoder: |name| {
+        ["conv1.", "bn1.", "layer"]
+            .iter()
+            .any(|part| name.starts_with(part))
+    },
     differences: &[
         "torchvision's ResNet is post-activated (v1): its identity shortcuts carry values after the ReLU, ours before; \
          units with a projection compute the same",

@@ -54,6 +54,9 @@ struct Names {
     local_size: &'static [&'static str],
 }
 
+/// How many processes a step of Slurm has.
+const SLURM_SIZE: &str = "SLURM_STEP_NUM_TASKS";
+
 /// In this order: an inner launcher (mpirun in a Slurm job) sets its own names beside those of the outer one.
 const LAUNCHERS: [Names; 4] = [
     Names {
@@ -81,7 +84,7 @@ const LAUNCHERS: [Names; 4] = [
     Names {
         launcher: Launcher::Srun,
         rank: &["SLURM_PROCID"],
-        size: &["SLURM_STEP_NUM_TASKS"],
+        size: &[SLURM_SIZE],
         local_rank: &["SLURM_LOCALID"],
         local_size: &[],
     },
@@ -116,6 +119,16 @@ impl Launch {
                     names.launcher.name()
                 )));
             }
+            let local_rank = number(names.local_rank)?;
+            // srun speaks Hydra's language too (`--mpi=pmi2`), but tells the place on a node by its own names alone. What
+            // Hydra's mpiexec starts in a job has Slurm's names of the step around it, whose ranks are others.
+            let slurm = || -> Result<bool> {
+                let [of_rank, of_size] = [number(&["SLURM_PROCID"])?, number(&[SLURM_SIZE])?];
+                Ok(of_rank == Some(rank) && of_size == Some(size))
+            };
+            if names.launcher == Launcher::Hydra && local_rank.is_none() && slurm()? {
+                continue;
+            }
             let local_size = match names.launcher {
                 Launcher::Srun => slurm_tasks(&variable),
                 _ => number(names.local_size)?,
@@ -124,7 +137,7 @@ impl Launch {
                 launcher: names.launcher,
                 rank,
                 size,
-                local_rank: number(names.local_rank)?,
+                local_rank,
                 local_size,
             }));
         }
@@ -251,6 +264,39 @@ mod tests {
         for (node, list) in [("4", "4(x2),3,1"), ("0", "4(x"), ("0", ""), ("-1", "4")] {
             assert_eq!(on(node, list), None, "{node} of {list}");
         }
+    }
+
+    /// As `srun --mpi=pmi2 -n 4` on two nodes sets them; and mpiexec of MPICH in a job of two tasks.
+    #[test]
+    fn srun_is_known_where_it_speaks_hydras_language() {
+        let slurm = |size: &'static str| {
+            [
+                ("SLURM_PROCID", "3"),
+                ("SLURM_STEP_NUM_TASKS", size),
+                ("SLURM_LOCALID", "1"),
+                ("SLURM_NODEID", "1"),
+                ("SLURM_STEP_TASKS_PER_NODE", "2(x2)"),
+            ]
+        };
+        let pmi = [("PMI_RANK", "3"), ("PMI_SIZE", "4")];
+        let found = detect(&[&pmi[..], &slurm("4")].concat());
+        let srun = Launch {
+            local_rank: Some(1),
+            local_size: Some(2),
+            ..launch(Launcher::Srun, 3, 4)
+        };
+        assert_eq!(found, Ok(Some(srun)));
+        // Slurm's names of the step around are of other ranks.
+        let hydra = launch(Launcher::Hydra, 3, 4);
+        assert_eq!(detect(&[&pmi[..], &slurm("8")].concat()), Ok(Some(hydra)));
+        let hydra = [("MPI_LOCALRANKID", "3"), ("MPI_LOCALNRANKS", "4")];
+        let found = detect(&[&pmi[..], &hydra, &slurm("4")].concat());
+        let hydra = Launch {
+            local_rank: Some(3),
+            local_size: Some(4),
+            ..launch(Launcher::Hydra, 3, 4)
+        };
+        assert_eq!(found, Ok(Some(hydra)));
     }
 
     /// A batch script has the job's variables, but is one process; mpirun inside it counts more than Slurm around it.

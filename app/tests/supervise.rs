@@ -95,6 +95,43 @@ fn a_signal_goes_on_and_the_end_counts() {
     assert_eq!(starts(folder.path()), 1);
 }
 
+#[test]
+fn a_signal_between_two_starts_is_answered_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let said = folder.path().join(".said");
+    let mut child = squall()
+        .args([
+            "supervise",
+            "--watch",
+            path(folder.path()),
+            "--pause",
+            "600",
+        ])
+        .args(["--", "sh", "-c", "exit 9"])
+        .stderr(std::fs::File::create(&said).expect("created"))
+        .spawn()
+        .expect("starts");
+    let pauses = || {
+        let said = std::fs::read_to_string(&said).unwrap_or_default();
+        said.contains("starting it again")
+    };
+    let begun = Instant::now();
+    while !pauses() && begun.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("told");
+    let told = Instant::now();
+    while child.try_wait().expect("asked").is_none() {
+        if told.elapsed() > Duration::from_secs(20) {
+            child.kill().expect("ended");
+            panic!("it waits for the end of its pause");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(child.wait().expect("ends").code(), Some(75));
+}
+
 /// Ctrl-C reaches every process of a terminal's group, and the command once more from its supervisor: it saves all the
 /// same.
 #[test]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Run a command, and again from its newest valid state when it fails, until it finishes or stops advancing.
 ///
@@ -30,7 +30,7 @@ pub struct Supervise {
     #[arg(long, default_value_t = 3)]
     pub tries: u32,
     /// Seconds between a failure and the next start, in which survivors of a killed job can go.
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
     pub pause: f64,
     /// The command with its options, after `--`.
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -77,12 +77,21 @@ impl Supervise {
                 return Err(ended(&self.command, &how, code.unwrap_or(RUN)));
             }
             tracing::warn!("the command {how}; {after}: starting it again");
-            std::thread::sleep(Duration::from_secs_f64(self.pause.max(0.0)));
-            if relay.was_told() {
+            if relay.comes_within(Duration::from_secs_f64(self.pause)) {
                 return Err(ended(&self.command, &how, INTERRUPTED));
             }
         }
     }
+}
+
+/// The longest pause, a day.
+const LONGEST_PAUSE: f64 = 86_400.0;
+
+/// Parses a pause.
+fn seconds(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|value| (0.0..=LONGEST_PAUSE).contains(value));
+    number.ok_or_else(|| format!("expected seconds from 0 to {LONGEST_PAUSE}, such as 10"))
 }
 
 /// What the command's `--out` names.
@@ -228,6 +237,20 @@ impl Relay {
         self.told.load(Ordering::Relaxed)
     }
 
+    /// Whether a signal comes, or came before; waits so long for one.
+    fn comes_within(&self, time: Duration) -> bool {
+        const SLICE: Duration = Duration::from_millis(100);
+        let begun = Instant::now();
+        while !self.was_told() {
+            let left = time.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return false;
+            }
+            std::thread::sleep(left.min(SLICE));
+        }
+        true
+    }
+
     /// How the command ended; none if a signal came before it could hear one.
     fn run(&self, command: &[String]) -> anyhow::Result<Option<ExitStatus>> {
         let [program, arguments @ ..] = command else {
@@ -283,6 +306,17 @@ mod tests {
         assert_eq!(of("mpirun -n 2 squall train --out RUN --json"), run);
         assert_eq!(of("squall infer --out=RUN"), run);
         assert_eq!(of("squall demo"), None);
+    }
+
+    #[test]
+    fn a_pause_is_a_number_of_seconds_up_to_a_day() {
+        assert_eq!(seconds("0"), Ok(0.0));
+        assert_eq!(seconds("2.5"), Ok(2.5));
+        assert_eq!(seconds("86400"), Ok(86_400.0));
+        for text in ["inf", "NaN", "1e30", "-1", "86401", "soon", ""] {
+            let error = seconds(text).unwrap_err();
+            assert!(error.contains("from 0 to 86400"), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use squall_jobs::comm::CommError;
 use squall_model::exchange::WeightProblem;
 use squall_model::{GpuError, ModelError};
 use squall_validation::ValidationError;
+use std::io::Write;
 
 /// What was checked is not as it must be.
 pub const CHECK: u8 = 1;
@@ -46,8 +47,13 @@ impl Advice {
     }
 }
 
+/// Prints a line to standard error, where errors reach the user. Whose reader has gone (`2>&1 | head`) is told by the
+/// exit code alone.
+fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
 /// Prints the error, its causes and a hint to standard error, and gives the exit code.
-#[allow(clippy::print_stderr)] // the one place where errors reach the user
 pub fn report(error: &anyhow::Error) -> u8 {
     let (code, hint) = classify(error);
     let mut shown = String::new();
@@ -56,18 +62,17 @@ pub fn report(error: &anyhow::Error) -> u8 {
         // Transparent wrappers repeat their cause: say it once.
         if !shown.contains(&text) {
             let lead = if depth == 0 { "error: " } else { "  because: " };
-            eprintln!("{lead}{text}");
+            say(format_args!("{lead}{text}"));
             shown.push_str(&text);
         }
     }
     if let Some(hint) = hint {
-        eprintln!("hint: {hint}");
+        say(format_args!("hint: {hint}"));
     }
     code
 }
 
 /// Prints what is wrong with a command line, and leaves.
-#[allow(clippy::print_stderr)]
 pub fn leave(error: &clap::Error) -> ! {
     use clap::error::{ContextKind, ContextValue};
     let _ = error.print();
@@ -75,9 +80,9 @@ pub fn leave(error: &clap::Error) -> ! {
     if let Some(ContextValue::String(found)) = error.get(ContextKind::InvalidArg)
         && std::path::Path::new(found).exists()
     {
-        eprintln!(
+        say(format_args!(
             "\nhint: give one folder, or a pattern in quotes so that the shell leaves it alone, such as 'run/*.nc'"
-        );
+        ));
     }
     std::process::exit(error.exit_code())
 }

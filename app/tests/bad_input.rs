@@ -4,6 +4,7 @@ mod common;
 
 use common::{path, real, run, simulate, squall, text};
 use std::fs;
+use std::process::Stdio;
 
 /// Runs the program, which must fail with `code` and say every one of `words`.
 fn refuses(arguments: &[&str], code: i32, words: &[&str]) {
@@ -17,6 +18,40 @@ fn refuses(arguments: &[&str], code: i32, words: &[&str]) {
     assert!(!said.contains("panicked"), "{call}:\n{said}");
     for word in words {
         assert!(said.contains(word), "{call} does not say `{word}`:\n{said}");
+    }
+}
+
+/// The exit code and signal of a program whose standard output or error is a pipe that nobody reads.
+fn unread(arguments: &[&str], errors: bool) -> std::process::ExitStatus {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = squall();
+    command.args(arguments);
+    match errors {
+        true => command.stdout(Stdio::null()).stderr(writer),
+        false => command.stdout(writer).stderr(Stdio::null()),
+    };
+    command.status().expect("the program starts")
+}
+
+#[test]
+fn pipes_that_nobody_reads_change_no_exit_code() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let out = folder.path().join("run");
+    let simulate = format!("simulate --days 1 --grid 24x36 -v --out {}", path(&out));
+    for (line, code) in [
+        ("inspect /nowhere/a.nc", 3),
+        ("summary", 2),
+        // What shells make of a pattern has a hint of its own.
+        ("inspect /dev/null /dev/zero", 2),
+        (simulate.as_str(), 0),
+    ] {
+        let arguments: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(unread(&arguments, true).code(), Some(code), "{line}");
+    }
+    for line in ["summary tiramisu", "--help", "scale --published"] {
+        let arguments: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(unread(&arguments, false).code(), Some(0), "{line}");
     }
 }
 

@@ -90,7 +90,7 @@ const LONGEST_PAUSE: f64 = 86_400.0;
 /// Parses a pause.
 fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse().ok();
-    let number = number.filter(|value| (0.0..=LONGEST_PAUSE).contains(value));
+    let number = number.filter(|value: &f64| (0.0..=LONGEST_PAUSE).contains(value));
     number.ok_or_else(|| format!("expected seconds from 0 to {LONGEST_PAUSE}, such as 10"))
 }
 

@@ -21,6 +21,20 @@ fn refuses(arguments: &[&str], code: i32, words: &[&str]) {
     }
 }
 
+#[test]
+fn vectors_that_no_memory_holds() {
+    for millions in ["inf", "NaN", "-1", "0", "1e30", "4.3,inf", "many"] {
+        let asked = format!("--millions={millions}");
+        let words = ["expected millions of values", "--millions"];
+        refuses(&["bench", "allreduce", &asked], 2, &words);
+    }
+    refuses(
+        &["bench", "allreduce", "--ranks=0"],
+        2,
+        &["nothing to sum", "hint:"],
+    );
+}
+
 /// The exit code and signal of a program whose standard output or error is a pipe that nobody reads.
 fn unread(arguments: &[&str], errors: bool) -> std::process::ExitStatus {
     let (reader, writer) = std::io::pipe().expect("a pipe");

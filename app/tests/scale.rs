@@ -82,6 +82,24 @@ fn a_recipe_is_predicted_on_any_number_of_nodes() {
 }
 
 #[test]
+fn every_number_of_nodes_that_is_left_out_is_said() {
+    let command = "scale --recipe small --machine summit --samples-per-second 10 \
+                   --set distributed.global_batch=48 --nodes 1,2,3,5,7 --json";
+    let arguments = command.split_whitespace();
+    let output = squall().args(arguments).output().expect("starts");
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    for nodes in [3, 5, 7] {
+        let sentence = format!("on {nodes} nodes: ");
+        assert!(said.contains(&sentence), "{said}");
+    }
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let nodes = document["rows"].as_array().expect("rows").iter();
+    let nodes: Vec<_> = nodes.map(|row| row["nodes"].as_u64()).collect();
+    assert_eq!(nodes, [Some(1), Some(2)]);
+}
+
+#[test]
 fn a_store_says_grid_and_samples() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = staged(folder.path(), 4, 3);

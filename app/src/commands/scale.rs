@@ -164,10 +164,11 @@ impl Scale {
                 Err(error) => refused.push(error),
             }
         }
-        match refused.into_iter().next() {
-            Some(error) if rows.is_empty() => return Err(error.into()),
-            Some(error) => tracing::warn!("left out: {error}"),
-            None => {}
+        if rows.is_empty() && !refused.is_empty() {
+            return Err(refused.swap_remove(0).into());
+        }
+        for error in refused {
+            tracing::warn!("left out: {error}");
         }
         Ok(rows)
     }

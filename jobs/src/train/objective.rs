@@ -293,14 +293,14 @@ mod tests {
     const COLUMNS: usize = 64;
 
     /// The goal of a detector whose longitude wraps or does not.
-    fn goal(periodic: bool) -> BoxObjective {
+    fn objective(periodic: bool) -> BoxObjective {
         let text = format!(
             "task = 'detect'\n[network]\nname = 'detector-2d'\nperiodic_longitude = {periodic}"
         );
         let recipe = Recipe::parse(&text, &[]).unwrap();
-        match Goal::of(&recipe, recipe.loss.criterion(vec![1.0; 3]), None) {
-            Goal::Boxes(goal) => *goal,
-            Goal::Masks(_) => panic!("the task is boxes"),
+        match Objective::of(&recipe, recipe.loss.criterion(vec![1.0; 3]), None) {
+            Objective::Boxes(objective) => *objective,
+            Objective::Masks(_) => panic!("the task is boxes"),
         }
     }
 

@@ -9,7 +9,7 @@ use std::io::Cursor;
 const MOST: usize = 500;
 
 /// The object that a pickle describes.
-pub(super) fn unpickle(content: &[u8]) -> std::result::Result<Object, String> {
+pub(super) fn unpickle(content: &[u8]) -> Result<Object, String> {
     let unreadable = |error: candle_core::Error| format!("its pickle cannot be read: {error}");
     let (mut stack, mut nesting) = (Stack::empty(), Nesting::default());
     let mut reader = Cursor::new(content);

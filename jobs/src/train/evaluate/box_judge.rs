@@ -115,7 +115,7 @@ impl<'a> BoxJudge<'a> {
         };
         let grid = self.evaluator.store.grid();
         let mut boxes = vec![None; self.evaluator.asked.answers()];
-        boxes[question.answer] = Some(self.goal.taught(truth, grid.shape().1));
+        boxes[question.answer] = Some(self.objective.taught(truth, grid.shape().1));
         let targets = DetectionTargets {
             fields: unit,
             boxes: &boxes,

@@ -3,7 +3,11 @@
 mod common;
 
 use common::{contents, path, run, simulate, squall, stage, text};
+use ndarray::Array2;
 use serde_json::Value;
+use squall_data::archive::on_library_thread;
+use squall_data::mask_file::{MaskFileOptions, MaskWriter};
+use squall_data::{Archive, Calendar, ClassMask, Time};
 use std::fs;
 use std::path::Path;
 
@@ -148,6 +152,97 @@ fn boxes_are_replaced_by_those_that_are_named() {
     let own = labels.join("boxes.csv");
     stage(&fields, &labels, &store, &["--boxes", path(&own)]);
     assert!(boxes() == first);
+}
+
+/// Says that the times of all files of a folder are those of another calendar.
+fn rename_calendar(folder: &Path, calendar: &str) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let file = entry.expect("a readable entry").path();
+        if file.extension().is_some_and(|ending| ending == "nc") {
+            on_library_thread(|| -> Result<(), netcdf::Error> {
+                let mut file = netcdf::append(&file)?;
+                let mut time = file.variable_mut("time").ok_or("no time")?;
+                time.put_attribute("calendar", calendar)?;
+                file.close()
+            })
+            .expect("changed");
+        }
+    }
+}
+
+/// Writes six-hourly masks of the grid of some fields, each with a cyclone at another place.
+fn draw(file: &Path, fields: &Archive, first: Time) {
+    let options = MaskFileOptions::default();
+    let grid = fields.grid();
+    let mut writer = MaskWriter::create(file, grid, first, &options).expect("created");
+    for step in 0..4 {
+        let codes = Array2::from_shape_fn(grid.shape(), |(j, i)| u8::from(j == 30 && i == step));
+        let time = first.add_seconds(6 * 3600 * step as i64);
+        let mask = ClassMask::new(time, codes).expect("a mask");
+        writer.write(&mask, None).expect("written");
+    }
+    writer.finish().expect("written");
+}
+
+/// Two Gregorian calendars number the same day differently; masks had been compared by these numbers.
+#[test]
+fn masks_of_another_calendar_are_at_the_same_instants_or_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 1, 3);
+    rename_calendar(&fields, "proleptic_gregorian");
+    let archive = Archive::open(path(&fields)).expect("fields");
+    let first = archive.times()[0];
+    let (standard, noleap) = (at("standard.nc"), at("noleap.nc"));
+    for (file, calendar) in [(&standard, Calendar::Standard), (&noleap, Calendar::NoLeap)] {
+        let first = first.in_calendar(calendar).expect("a day of all calendars");
+        draw(file, &archive, first);
+    }
+    let (store, labels, other) = (at("store"), at("labels"), at("other"));
+    let staged = ["stage", path(&fields), "--out", path(&store), "--json"];
+    let printed = run(&[&staged[..], &["--labels", path(&standard), "--quiet"]].concat());
+    let summary: Value = serde_json::from_str(&printed).expect("one JSON document");
+    assert_eq!(summary["masked"], 4, "{summary}");
+    // Compared with what is there, where the store cannot tell what it was made of.
+    fs::remove_file(store.join("origin.json")).expect("it is remembered");
+    run(&[&staged[..], &["--labels", path(&standard), "--quiet"]].concat());
+    let bard = ["label", path(&fields), "--method", "bard", "--against"];
+    run(&[&bard[..], &[path(&standard), "--out", path(&labels), "-q"]].concat());
+    let table = fs::read_to_string(labels.join("agreement.csv")).expect("a table");
+    assert!(
+        table.contains("bard,against,atmospheric_river,4,"),
+        "{table}"
+    );
+
+    let words = ["calendar", "proleptic_gregorian", "noleap", "hint:"];
+    let staged = ["stage", path(&fields), "--labels"];
+    for call in [&staged[..], &bard[..]] {
+        let call = [call, &[path(&noleap), "--out", path(&other)]].concat();
+        refused(&call, 3, &words);
+    }
+    let page = at("page.html");
+    let truth = format!("truth={}", path(&noleap));
+    let report = [
+        "report",
+        path(&standard),
+        truth.as_str(),
+        "--out",
+        path(&page),
+    ];
+    refused(&report, 3, &["calendar", "standard", "noleap", "hint:"]);
+    let same = at("same.nc");
+    draw(&same, &archive, first);
+    let truth = format!("truth={}", path(&same));
+    let report = [
+        "report",
+        path(&standard),
+        truth.as_str(),
+        "--out",
+        path(&page),
+    ];
+    run(&[&report[..], &["--quiet"]].concat());
+    let html = fs::read_to_string(&page).expect("a page");
+    assert!(html.contains("against Truth"), "{html}");
 }
 
 #[test]

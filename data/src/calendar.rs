@@ -282,6 +282,30 @@ impl Time {
         Ok(midnight.add_seconds(self.second_of_day()))
     }
 
+    /// The same instant in another calendar; nothing if the calendars have no instants in common: only the two Gregorian
+    /// ones have, since 1582-10-15.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_data::{Calendar, Time};
+    /// let time = Time::new(Calendar::ProlepticGregorian, 2000, 7, 1, 6, 0, 0).unwrap();
+    /// let same = time.instant_in(Calendar::Standard).unwrap();
+    /// assert_eq!(same.to_string(), time.to_string());
+    /// assert_eq!(time.instant_in(Calendar::NoLeap), None);
+    /// ```
+    pub fn instant_in(self, calendar: Calendar) -> Option<Self> {
+        if calendar == self.calendar {
+            return Some(self);
+        }
+        let gregorian =
+            |c: Calendar| matches!(c, Calendar::Standard | Calendar::ProlepticGregorian);
+        let agree = gregorian(calendar) && gregorian(self.calendar);
+        match agree && self.date() >= (1582, 10, 15) {
+            true => self.in_calendar(calendar).ok(),
+            false => None,
+        }
+    }
+
     /// Days since `reference` (the value of a CF axis with units `days since reference`).
     pub fn days_since(self, reference: Self) -> f64 {
         self.seconds_since(reference) as f64 / DAY_SECONDS as f64
@@ -413,6 +437,24 @@ mod tests {
         assert_eq!(standard.in_calendar(Calendar::NoLeap).unwrap(), t);
         let leap = Time::new(Calendar::Standard, 2000, 2, 29, 0, 0, 0).unwrap();
         assert!(leap.in_calendar(Calendar::NoLeap).is_err());
+    }
+
+    #[test]
+    fn instants_of_the_gregorian_calendars_are_the_same_since_the_change() {
+        let of = |calendar, year| Time::new(calendar, year, 10, 20, 6, 0, 0).unwrap();
+        for year in [1582, 2000] {
+            let (mixed, pure) = (
+                of(Calendar::Standard, year),
+                of(Calendar::ProlepticGregorian, year),
+            );
+            assert_eq!(mixed.instant_in(Calendar::ProlepticGregorian), Some(pure));
+            assert_eq!(pure.instant_in(Calendar::Standard), Some(mixed));
+        }
+        let julian = of(Calendar::Standard, 1500);
+        assert_eq!(julian.instant_in(Calendar::ProlepticGregorian), None);
+        assert_eq!(julian.instant_in(Calendar::Standard), Some(julian));
+        let noleap = of(Calendar::NoLeap, 2000);
+        assert_eq!(noleap.instant_in(Calendar::Standard), None);
     }
 
     #[test]

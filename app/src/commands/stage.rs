@@ -1,5 +1,6 @@
 //! `squall stage`: fields and labels to a sample store; a store to the disks of a job's nodes.
 
+use super::score::same_dates;
 use super::stage_origin::{self, Origin};
 use super::tags::{self, Tags};
 use super::{stage_local, stage_splits};
@@ -200,7 +201,7 @@ impl Stage {
         Ok(Some(frames))
     }
 
-    /// The masks, of the fields' grid, if there are any.
+    /// The masks, of the fields' grid and dates, if there are any.
     fn find_masks(&self, archive: &Archive) -> anyhow::Result<Option<MaskArchive>> {
         let Some(labels) = &self.labels else {
             return Ok(None);
@@ -217,6 +218,7 @@ impl Stage {
             }
             .into());
         }
+        same_dates(labels, masks.calendar(), archive.calendar())?;
         input::compare_origin(&masks, archive);
         if !(archive.times().iter()).any(|&time| masks.find(time).is_some()) {
             let reason = format!(
@@ -478,14 +480,19 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    /// The mask of a sample, if it has one. Its time is that of the fields, which may be written in the other Gregorian
+    /// calendar.
+    fn mask(&self, sample: &Selected) -> Option<Result<ClassMask, DataError>> {
+        let (masks, at) = self.masks.zip(sample.mask)?;
+        let time = sample.time;
+        Some(masks.read(at).map(|mask| ClassMask { time, ..mask }))
+    }
+
     /// Fields and mask of a sample; nothing if one of them cannot be read and may be left out.
     fn read(&self, sample: &Selected) -> Result<Option<(Snapshot, Option<ClassMask>)>, DataError> {
-        let Selected {
-            index, time, mask, ..
-        } = *sample;
+        let Selected { index, time, .. } = *sample;
         let mut drawn = None;
-        if let Some((masks, mask)) = self.masks.zip(mask) {
-            let read = masks.read(mask);
+        if let Some(read) = self.mask(sample) {
             drawn = self.skipped.or_none(time, read)?;
             if drawn.is_none() {
                 return Ok(None);
@@ -509,8 +516,7 @@ impl Reading<'_> {
         let looked_at = [0, there.len() / 2, there.len().saturating_sub(1)];
         for (id, (sample, entry)) in samples.iter().zip(&there).enumerate() {
             interrupt::check()?;
-            let drawn = self.masks.zip(sample.mask);
-            let drawn = drawn.map(|(masks, mask)| masks.read(mask)).transpose()?;
+            let drawn = self.mask(sample).transpose()?;
             let counts = drawn.as_ref().map_or([0; 3], ClassMask::pixel_counts);
             if counts != entry.class_counts {
                 return Ok(Some(format!("the mask of {} is another", entry.time)));

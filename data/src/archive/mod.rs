@@ -253,7 +253,8 @@ impl Build {
             return differs("grid", grid.describe(), info.layout.grid.describe());
         }
         let calendar = *self.calendar.get_or_insert(info.calendar);
-        let Some(times) = in_calendar(&info.times, calendar) else {
+        let times = info.times.iter().map(|time| time.instant_in(calendar));
+        let Some(times) = times.collect::<Option<Vec<Time>>>() else {
             let (expected, found) = (calendar.cf_name(), info.calendar.cf_name());
             return differs("calendar", expected.into(), found.into());
         };
@@ -380,20 +381,4 @@ impl Archive {
         };
         counts.into_iter().map(say).collect()
     }
-}
-
-/// Times as instants of another calendar: only the two Gregorian ones agree, after 1582-10-15.
-fn in_calendar(times: &[Time], calendar: Calendar) -> Option<Vec<Time>> {
-    let gregorian = |c| matches!(c, Calendar::Standard | Calendar::ProlepticGregorian);
-    let translate = |&time: &Time| {
-        if time.calendar() == calendar {
-            return Some(time);
-        }
-        let (year, month, day) = time.date();
-        let modern = (year, month, day) >= (1582, 10, 15);
-        let midnight = Time::new(calendar, year, month, day, 0, 0, 0).ok()?;
-        (modern && gregorian(calendar) && gregorian(time.calendar()))
-            .then(|| midnight.add_seconds(time.second_of_day()))
-    };
-    times.iter().map(translate).collect()
 }

@@ -179,6 +179,34 @@ mod tests {
         assert!(error.contains("3 numbers in `flag_values`"), "{error}");
     }
 
+    /// Day numbers of the two Gregorian calendars are two apart, and one of another calendar is another day.
+    #[test]
+    fn times_are_found_by_their_instants() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("masks.nc");
+        let grid = LatLonGrid::global(8, 12).unwrap();
+        let time = |calendar, day| Time::new(calendar, 2000, 7, day, 6, 0, 0).unwrap();
+        let first = time(Calendar::Standard, 1);
+        let options = MaskFileOptions::default();
+        let mut writer = MaskWriter::create(&path, &grid, first, &options).unwrap();
+        for day in 1..6 {
+            let at = time(Calendar::Standard, day);
+            let mask = ClassMask::new(at, Array2::zeros(grid.shape())).unwrap();
+            writer.write(&mask, None).unwrap();
+        }
+        writer.finish().unwrap();
+        let archive = MaskArchive::open(path.to_str().unwrap()).unwrap();
+        for (calendar, day, found) in [
+            (Calendar::Standard, 3, Some(2)),
+            (Calendar::ProlepticGregorian, 1, Some(0)),
+            (Calendar::ProlepticGregorian, 3, Some(2)),
+            (Calendar::ProlepticGregorian, 6, None),
+            (Calendar::NoLeap, 3, None),
+        ] {
+            assert_eq!(archive.find(time(calendar, day)), found, "{calendar} {day}");
+        }
+    }
+
     #[test]
     fn masks_of_another_detector() {
         let Some(folder) = crate::testdata::real("ar-masks-merra2-teca-bard") else {

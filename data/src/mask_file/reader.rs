@@ -150,13 +150,14 @@ impl MaskArchive {
         &self.times
     }
 
-    /// The index of a time.
+    /// The index of a time, which may be one of the other Gregorian calendar ([`Time::instant_in`]).
     pub fn find(&self, time: Time) -> Option<usize> {
-        self.times
-            .binary_search_by_key(&time.seconds_since(self.times[0]), |t| {
-                t.seconds_since(self.times[0])
-            })
-            .ok()
+        let first = *self.times.first()?;
+        let wanted = time.instant_in(self.calendar)?.seconds_since(first);
+        let found = self
+            .times
+            .binary_search_by_key(&wanted, |t| t.seconds_since(first));
+        found.ok()
     }
 
     /// The mask of one time.

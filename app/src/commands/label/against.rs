@@ -1,6 +1,7 @@
 //! Masks of others, with which those of the methods are compared.
 
 use super::Label;
+use crate::commands::score::same_dates;
 use crate::commands::tags::{self, Tags};
 use crate::input::{self, file_facts};
 use crate::skipped::Skipped;
@@ -21,7 +22,8 @@ impl Against {
     /// The masks that `--against` names, if any.
     ///
     /// # Errors
-    /// As [`Tags::open_with`], and [`DataError::Mismatch`] if they are of another grid than the fields.
+    /// As [`Tags::open_with`], and [`DataError::Mismatch`] if they are of another grid than the fields or of a calendar
+    /// with other dates.
     pub fn open(command: &Label, archive: &Archive) -> anyhow::Result<Self> {
         let tags = command.tags;
         let unread = Skipped::new(command.skip_bad, "is compared without a mask");
@@ -45,6 +47,7 @@ impl Against {
             }
             .into());
         }
+        same_dates(path, masks.calendar(), archive.calendar())?;
         Ok(Self {
             masks: Some(masks),
             tags,

@@ -2,7 +2,7 @@
 
 use super::boxes::Boxes;
 use crate::commands::score::kind::has_masks;
-use crate::commands::score::{Score, Scores, table_of, table_path};
+use crate::commands::score::{Score, Scores, same_dates, table_path};
 use crate::commands::tags::Tags;
 use crate::failure::Advice;
 use squall_climate::compare::Comparison;
@@ -238,7 +238,7 @@ fn set_others_apart(masks: &mut [Masks]) {
     }
 }
 
-/// One source of each kind, all on one grid.
+/// One source of each kind, all on one grid and of the same dates.
 fn check_masks(masks: &[Masks]) -> anyhow::Result<()> {
     for (index, one) in masks.iter().enumerate() {
         if masks[..index].iter().any(|other| other.kind == one.kind) {
@@ -265,6 +265,8 @@ fn check_masks(masks: &[Masks]) -> anyhow::Result<()> {
             }
             .into());
         }
+        let (found, expected) = (one.archive.calendar(), masks[0].archive.calendar());
+        same_dates(&one.folder, found, expected)?;
     }
     Ok(())
 }
@@ -331,11 +333,12 @@ impl Masks {
         }
     }
 
-    /// Events and tracks of the masks; none without a table of them.
-    pub(super) fn source(&self) -> anyhow::Result<Option<Source>> {
-        let Some(events) = table_of(&self.tables, &self.archive)? else {
+    /// Events and tracks of the masks, in the calendar of the page; none without a table of them.
+    pub(super) fn source(&self, calendar: Calendar) -> anyhow::Result<Option<Source>> {
+        let Some(path) = table_path(&self.tables) else {
             return Ok(None);
         };
+        let events = table::read_events(path, calendar)?;
         let strange = events
             .iter()
             .find(|event| self.archive.find(event.time).is_none());
@@ -355,7 +358,7 @@ impl Masks {
         // A simulation's table of tracks has its own columns, but its objects know their tracks.
         let tracks = match (self.has_objects(), tracks.is_file()) {
             (true, _) => track::from_events(&events),
-            (false, true) => table::read_tracks(&tracks, self.archive.calendar())?,
+            (false, true) => table::read_tracks(&tracks, calendar)?,
             (false, false) => Vec::new(),
         };
         Ok(Some(

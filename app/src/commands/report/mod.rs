@@ -210,7 +210,7 @@ impl Report {
             let untold = Class::EVENTS.into_iter().filter(|c| !told.contains(c));
             page.not_looked_for
                 .extend(untold.map(|class| (one.kind, class)));
-            match one.source()? {
+            match one.source(inputs.calendar)? {
                 Some(source) => page.sources.push(source.labelled(&one.label)),
                 None => page.warnings.push(format!(
                     "No table of events of {} was given, so none are counted: `squall events` makes one of the masks in {}.",

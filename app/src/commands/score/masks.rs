@@ -278,7 +278,7 @@ fn is_large(event: &Event) -> bool {
 }
 
 /// The events of a folder's table, if it has one.
-pub fn table_of(folder: &str, masks: &MaskArchive) -> anyhow::Result<Option<Vec<Event>>> {
+fn table_of(folder: &str, masks: &MaskArchive) -> anyhow::Result<Option<Vec<Event>>> {
     let Some(path) = table_path(folder) else {
         return Ok(None);
     };

@@ -8,7 +8,7 @@ mod tracks;
 
 pub use boxes::Scores as BoxScores;
 pub use boxes::{box_grid, check_confidence, judge, share_times};
-pub use masks::{Scores, same_dates, table_of, table_path};
+pub use masks::{Scores, same_dates, table_path};
 
 use crate::commands::tags::Tags;
 use crate::failure::Advice;

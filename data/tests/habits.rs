@@ -113,6 +113,19 @@ fn a_level_alone_serves_and_versions_beside_each_other_are_refused() {
     }
 }
 
+/// Gives each of three levels of a field its place as value.
+fn number_levels(path: &std::path::Path, field: &str) {
+    on_library_thread(|| -> Result<(), netcdf::Error> {
+        let mut file = netcdf::append(path)?;
+        let mut field = file.variable_mut(field).unwrap();
+        for level in 0..3 {
+            field.put_values(&[level as f32; 16], (0, level, .., ..))?;
+        }
+        file.close()
+    })
+    .unwrap();
+}
+
 /// Levels that are heights rise from the ground; those that are pressures fall.
 #[test]
 fn the_lowest_model_level_is_the_one_at_the_ground() {
@@ -157,21 +170,62 @@ fn the_lowest_model_level_is_the_one_at_the_ground() {
             ],
             &[("ua", "m s-1", &["time", "lev", "lat", "lon"])],
         );
-        on_library_thread(|| -> Result<(), netcdf::Error> {
-            let mut file = netcdf::append(&path)?;
-            let mut wind = file.variable_mut("ua").unwrap();
-            for level in 0..3 {
-                wind.put_values(&[level as f32; 16], (0, level, .., ..))?;
-            }
-            file.close()
-        })
-        .unwrap();
+        number_levels(&path, "ua");
         let archive = open(&path);
         let wind = archive.read(0, &[Variable::Ubot]).unwrap().fields;
         assert!(
             wind.iter().all(|value| *value == lowest as f32),
             "{name}: {wind}"
         );
+    }
+}
+
+/// ecCodes writes the numbers of ERA5's model levels without a unit, as its pressures were once: they had been hPa.
+#[test]
+fn numbers_of_model_levels_are_no_pressures() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("levels.nc");
+    let count = [1.0, 2.0, 3.0];
+    for (values, attribute, lowest) in [
+        (
+            [135.0, 136.0, 137.0],
+            ("long_name", "model_level_number"),
+            Some(2.0),
+        ),
+        (count, ("long_name", "model level"), Some(2.0)),
+        (count, ("positive", "down"), Some(2.0)),
+        (count, ("positive", "up"), Some(0.0)),
+        // Nobody says at which end the ground is.
+        (count, ("axis", "Z"), None),
+    ] {
+        let _ = std::fs::remove_file(&path);
+        let on_levels = &["time", "level", "lat", "lon"][..];
+        file_of(
+            &path,
+            &[("time", 1), ("level", 3), ("lat", 4), ("lon", 4)],
+            &[
+                LAT,
+                LON,
+                ("time", "time", &[0.0], &[SINCE]),
+                ("level", "level", &values, &[attribute]),
+            ],
+            &[
+                ("u", "m s**-1", on_levels),
+                ("q", "kg kg**-1", on_levels),
+                ("PSL", "Pa", &["time", "lat", "lon"]),
+            ],
+        );
+        number_levels(&path, "u");
+        let archive = open(&path);
+        // Neither a column of water nor fields at pressures.
+        let wind = lowest.map(|_| Variable::Ubot);
+        let expected: Vec<Variable> = wind.into_iter().chain([Variable::Psl]).collect();
+        assert_eq!(archive.available(), expected, "{attribute:?}");
+        assert!(archive.level_fields(0).is_empty(), "{attribute:?}");
+        if let Some(lowest) = lowest {
+            let wind = archive.read(0, &[Variable::Ubot]).unwrap().fields;
+            assert!(wind.iter().all(|value| *value == lowest), "{attribute:?}");
+        }
     }
 }
 

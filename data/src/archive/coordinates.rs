@@ -310,42 +310,73 @@ const LEVEL_NAMES: [&str; 9] = [
 
 /// The pressure and hybrid level axes of a file.
 pub(crate) fn level_axes(path: &Path, file: &File) -> Vec<LevelAxis> {
-    let axis = |v: netcdf::Variable<'_>| {
-        let [dimension] = v.dimensions() else {
-            return None;
-        };
-        let named = LEVEL_NAMES.contains(&v.name().to_ascii_lowercase().as_str());
-        if dimension.name() != v.name() && !named {
-            return None;
-        }
-        let unit = nc::text(&v, "units").unwrap_or_default();
-        let says = |attribute: &str| {
-            let text = nc::text(&v, attribute).unwrap_or_default();
-            let text = text.to_ascii_lowercase();
-            text.contains("hybrid") || text.contains("sigma")
-        };
-        let hybrid = says("standard_name")
-            || says("long_name")
-            || says("units")
-            || v.attribute("formula_terms").is_some();
-        let factor = units::conversion("Pa", &unit).map(|(factor, _)| factor);
-        // ERA5 files of some ages write "millibars" or nothing at all.
-        let factor = factor.or_else(|| (named && (unit.is_empty() || hybrid)).then_some(100.0))?;
-        let values = nc::coordinate(path, &v).ok()?;
-        let positive = nc::text(&v, "positive").unwrap_or_default();
-        let standard = nc::text(&v, "standard_name").unwrap_or_default();
-        let upward = match positive.to_ascii_lowercase().as_str() {
-            "up" => true,
-            "down" => false,
-            _ => standard.contains("height"),
-        };
-        Some(LevelAxis {
-            dimension: dimension.name(),
-            pressure_pa: values.into_iter().map(|p| p * factor).collect(),
-            hybrid,
-            // CAM's hybrid levels are named by pressures and may say `up` for what their numbers do not.
-            upward: upward && !standard.contains("pressure"),
-        })
+    let axes = file.variables();
+    axes.filter_map(|v| level_axis(path, &v)).collect()
+}
+
+/// A variable as a level axis; `None` if it is none.
+fn level_axis(path: &Path, v: &netcdf::Variable<'_>) -> Option<LevelAxis> {
+    let [dimension] = v.dimensions() else {
+        return None;
     };
-    file.variables().filter_map(axis).collect()
+    let named = LEVEL_NAMES.contains(&v.name().to_ascii_lowercase().as_str());
+    if dimension.name() != v.name() && !named {
+        return None;
+    }
+    let text = |name: &str| nc::text(v, name).unwrap_or_default().to_ascii_lowercase();
+    let (unit, positive, standard) = (text("units"), text("positive"), text("standard_name"));
+    let (follows, numbered) = (follows_terrain(v), numbers_levels(v));
+    let factor = units::conversion("Pa", &unit).map(|(factor, _)| factor);
+    // ERA5 files of some ages write "millibars" or nothing at all.
+    let without_unit = numbered || named && (unit.is_empty() || follows);
+    let factor = factor.or_else(|| without_unit.then_some(100.0))?;
+    let values = nc::coordinate(path, v).ok()?;
+    let counted = unit.is_empty() && is_count(&values);
+    let directed = ["up", "down"].contains(&positive.as_str());
+    if counted && !follows && !numbered && !directed {
+        // No pressures, and nobody says at which end the ground is.
+        return None;
+    }
+    let upward = match positive.as_str() {
+        "up" => true,
+        "down" => false,
+        _ => standard.contains("height"),
+    };
+    Some(LevelAxis {
+        dimension: dimension.name(),
+        pressure_pa: values.into_iter().map(|p| p * factor).collect(),
+        hybrid: follows || numbered || counted,
+        // CAM's hybrid levels are named by pressures and may say `up` for what their numbers do not.
+        upward: upward && !standard.contains("pressure"),
+    })
+}
+
+/// Whether levels are not at the pressures that may stand in their axis.
+fn follows_terrain(v: &netcdf::Variable<'_>) -> bool {
+    let says = |attribute: &str| {
+        let text = nc::text(v, attribute).unwrap_or_default();
+        let text = text.to_ascii_lowercase();
+        text.contains("hybrid") || text.contains("sigma")
+    };
+    says("standard_name")
+        || says("long_name")
+        || says("units")
+        || v.attribute("formula_terms").is_some()
+}
+
+/// Whether an axis holds the numbers of model levels, as ecCodes' `grib_to_netcdf` writes them: without a unit, under a
+/// name that pressures have elsewhere. They count from the top down, unless `positive` says otherwise.
+fn numbers_levels(v: &netcdf::Variable<'_>) -> bool {
+    let says = |attribute: &str| {
+        let text = nc::text(v, attribute).unwrap_or_default();
+        let text = text.to_ascii_lowercase().replace('_', " ");
+        text.contains("model level")
+    };
+    says("long_name") || says("standard_name")
+}
+
+/// Whether numbers are 1, 2, 3, and so on.
+fn is_count(values: &[f64]) -> bool {
+    let mut numbered = values.iter().zip(1u32..);
+    numbered.all(|(value, number)| *value == f64::from(number))
 }

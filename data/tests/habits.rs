@@ -180,6 +180,47 @@ fn the_lowest_model_level_is_the_one_at_the_ground() {
     }
 }
 
+/// FV3 names its hybrid levels by the pressures that they have over the sea; over mountains these had been integrated.
+#[test]
+fn full_levels_of_fv3_are_no_pressures() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, attribute) in [
+        ("pfull", ("long_name", "pressure")),
+        ("PFULL", ("positive", "down")),
+        ("lev", ("long_name", "ref full pressure level")),
+        ("level", ("edges", "phalf")),
+    ] {
+        let path = folder.path().join(format!("{name}.nc"));
+        let on_levels = &["time", name, "lat", "lon"][..];
+        file_of(
+            &path,
+            &[("time", 1), (name, 3), ("lat", 4), ("lon", 4)],
+            &[
+                LAT,
+                LON,
+                ("time", "time", &[0.0], &[SINCE]),
+                (
+                    name,
+                    name,
+                    &[500.0, 850.0, 990.0],
+                    &[attribute, ("units", "mb")],
+                ),
+            ],
+            &[
+                ("ugrd", "m/sec", on_levels),
+                ("spfh", "kg/kg", on_levels),
+                ("tmp", "K", on_levels),
+            ],
+        );
+        number_levels(&path, "ugrd");
+        let archive = open(&path);
+        assert_eq!(archive.available(), [Variable::Ubot], "{name}");
+        assert!(archive.level_fields(0).is_empty(), "{name}");
+        let wind = archive.read(0, &[Variable::Ubot]).unwrap().fields;
+        assert!(wind.iter().all(|value| *value == 2.0), "{name}");
+    }
+}
+
 /// ecCodes writes the numbers of ERA5's model levels without a unit, as its pressures were once: they had been hPa.
 #[test]
 fn numbers_of_model_levels_are_no_pressures() {

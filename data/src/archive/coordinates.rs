@@ -351,14 +351,19 @@ fn level_axis(path: &Path, v: &netcdf::Variable<'_>) -> Option<LevelAxis> {
     })
 }
 
-/// Whether levels are not at the pressures that may stand in their axis.
+/// Whether levels are not at the pressures that may stand in their axis: those of FV3 are where the ground is at 1000 hPa.
 fn follows_terrain(v: &netcdf::Variable<'_>) -> bool {
     let says = |attribute: &str| {
         let text = nc::text(v, attribute).unwrap_or_default();
         let text = text.to_ascii_lowercase();
-        text.contains("hybrid") || text.contains("sigma")
+        ["hybrid", "sigma", "ref full pressure"]
+            .iter()
+            .any(|word| text.contains(word))
     };
+    let edges = nc::text(v, "edges").unwrap_or_default();
     says("standard_name")
+        || v.name().eq_ignore_ascii_case("pfull")
+        || edges.eq_ignore_ascii_case("phalf")
         || says("long_name")
         || says("units")
         || v.attribute("formula_terms").is_some()

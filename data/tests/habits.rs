@@ -270,6 +270,54 @@ fn numbers_of_model_levels_are_no_pressures() {
     }
 }
 
+/// CAM calls the speed of the wind at 10 m `U10`, as others call its zonal component.
+#[test]
+fn speeds_of_the_wind_are_no_components() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wind.nc");
+    let said = "expected a component of the wind, found its speed";
+    for (attribute, is_component) in [
+        (("long_name", "10m wind speed"), false),
+        (("standard_name", "wind_speed"), false),
+        (("long_name", "zonal wind speed"), true),
+        (("long_name", "10 metre U wind component"), true),
+        (("standard_name", "eastward_wind"), true),
+    ] {
+        let _ = std::fs::remove_file(&path);
+        let field = ["time", "lat", "lon"];
+        let on_level = ["time", "lev", "lat", "lon"];
+        file_of(
+            &path,
+            &[("time", 1), ("lev", 1), ("lat", 4), ("lon", 4)],
+            &[
+                LAT,
+                LON,
+                ("time", "time", &[0.0], &[SINCE]),
+                ("lev", "lev", &[850.0], &[("units", "hPa")]),
+            ],
+            &[("U10", "m/s", &field), ("U", "m/s", &on_level)],
+        );
+        on_library_thread(|| -> Result<(), netcdf::Error> {
+            let mut file = netcdf::append(&path)?;
+            for name in ["U10", "U"] {
+                let mut wind = file.variable_mut(name).unwrap();
+                wind.put_attribute(attribute.0, attribute.1)?;
+            }
+            file.close()
+        })
+        .unwrap();
+        let archive = open(&path);
+        let expected: &[Variable] = match is_component {
+            true => &[Variable::U850, Variable::Ubot],
+            false => &[],
+        };
+        assert_eq!(archive.available(), expected, "{attribute:?}");
+        assert_eq!(archive.has_level(0, "U", 850.0), is_component);
+        let refused = archive.problems().iter().any(|told| told.contains(said));
+        assert_eq!(refused, !is_component, "{attribute:?}");
+    }
+}
+
 /// Fields are of the time that they are valid at, not of that at which a forecast began.
 #[test]
 fn the_start_of_a_forecast_is_not_its_time() {

@@ -1,6 +1,6 @@
 //! What one variable of a file can serve as.
 
-use super::alias::{self, Match};
+use super::alias::{self, Family, Match};
 use super::coordinates::LevelAxis;
 use super::decode::Decoder;
 use super::scan::{FileShape, Layout, Levels, Refusal, Role, Source};
@@ -16,6 +16,7 @@ pub(super) struct Candidate<'f> {
     roles: Vec<Role>,
     axis: Option<&'f LevelAxis>,
     is_forecast: bool,
+    is_speed: bool,
 }
 
 /// Factor and offset to a unit, or what was expected and what was found.
@@ -37,6 +38,7 @@ impl<'f> Candidate<'f> {
             roles,
             axis,
             is_forecast: shape.is_forecast,
+            is_speed: is_speed(variable),
         })
     }
 
@@ -55,6 +57,9 @@ impl<'f> Candidate<'f> {
             return;
         };
         let family = alias::family(&self.name);
+        if self.is_speed && matches!(family, Some(Family::Zonal | Family::Meridional)) {
+            return;
+        }
         let conversion = family.map_or(Ok((1.0, 0.0)), |family| self.conversion(family.unit()));
         if let Ok(conversion) = conversion {
             layout.levels.push(Levels {
@@ -95,6 +100,10 @@ impl<'f> Candidate<'f> {
         let target = channel.entry().unit;
         let Some((level, proxy, conversion)) = self.as_channel(channel, kind) else {
             return;
+        };
+        let conversion = match self.is_speed && is_component(channel) {
+            true => Err(("a component of the wind".into(), "its speed".into())),
+            false => conversion,
         };
         let conversion = match conversion {
             Ok(conversion) => conversion,
@@ -208,6 +217,39 @@ impl<'f> Candidate<'f> {
             roles: self.roles.clone(),
             decoder: Decoder::new(self.variable, conversion),
         }
+    }
+}
+
+/// Whether a channel is one of the two components of a wind.
+fn is_component(channel: Variable) -> bool {
+    use Variable::{U850, Ubot, V850, Vbot};
+    matches!(channel, U850 | V850 | Ubot | Vbot)
+}
+
+/// Words of which a long name of a component of the wind has one, even if it is a "zonal wind speed".
+const DIRECTIONS: [&str; 9] = [
+    "u",
+    "v",
+    "x",
+    "y",
+    "component",
+    "zonal",
+    "meridional",
+    "eastward",
+    "northward",
+];
+
+/// Whether a variable is how fast the wind is, wherever it blows to, as CAM's `U10` is.
+fn is_speed(variable: &netcdf::Variable<'_>) -> bool {
+    let text = |name: &str| nc::text(variable, name).unwrap_or_default();
+    let standard = text("standard_name");
+    let says = text("long_name").to_ascii_lowercase();
+    let mut words = says.split(|c: char| !c.is_ascii_alphanumeric());
+    match () {
+        () if standard.contains("speed") => true,
+        // CF has names of its own for components.
+        () if standard.ends_with("_wind") => false,
+        () => says.contains("speed") && !words.any(|word| DIRECTIONS.contains(&word)),
     }
 }
 

@@ -270,6 +270,31 @@ fn numbers_of_model_levels_are_no_pressures() {
     }
 }
 
+/// The height of the lowest level may stand still, but pressure does not.
+#[test]
+fn a_field_that_does_not_change_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("still.nc");
+    let times = [0.0, 1.0];
+    for count in [1, 2] {
+        let _ = std::fs::remove_file(&path);
+        file_of(
+            &path,
+            &[("time", count), ("lat", 4), ("lon", 4)],
+            &[LAT, LON, ("time", "time", &times[..count], &[SINCE])],
+            &[
+                ("PSL", "Pa", &["time", "lat", "lon"]),
+                ("PS", "Pa", &["lat", "lon"]),
+            ],
+        );
+        let archive = open(&path);
+        assert_eq!(archive.available(), [Variable::Ps, Variable::Psl]);
+        let said = "`PS` has no dimension of time: it is read as the same at all times";
+        let told = archive.problems().iter().filter(|told| *told == said);
+        assert_eq!(told.count(), count - 1, "{:?}", archive.problems());
+    }
+}
+
 /// CAM calls the speed of the wind at 10 m `U10`, as others call its zonal component.
 #[test]
 fn speeds_of_the_wind_are_no_components() {

@@ -16,6 +16,7 @@ pub(super) struct Candidate<'f> {
     roles: Vec<Role>,
     axis: Option<&'f LevelAxis>,
     is_forecast: bool,
+    is_static: bool,
     is_speed: bool,
 }
 
@@ -31,6 +32,7 @@ impl<'f> Candidate<'f> {
         shape: &'f FileShape,
     ) -> Option<Self> {
         let (roles, axis) = roles(variable, dimensions, &shape.levels)?;
+        let is_static = shape.has_many_times && !roles.contains(&Role::Time);
         Some(Self {
             variable,
             name: variable.name(),
@@ -38,6 +40,7 @@ impl<'f> Candidate<'f> {
             roles,
             axis,
             is_forecast: shape.is_forecast,
+            is_static,
             is_speed: is_speed(variable),
         })
     }
@@ -120,6 +123,12 @@ impl<'f> Candidate<'f> {
         if self.unit.is_none() {
             layout.problems.push(format!(
                 "`{}` names no unit: {target} is assumed",
+                self.name
+            ));
+        }
+        if self.is_static {
+            layout.problems.push(format!(
+                "`{}` has no dimension of time: it is read as the same at all times",
                 self.name
             ));
         }

@@ -199,6 +199,7 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
     let shape = FileShape {
         levels: level_axes(path, &file),
         is_forecast: lead(path, &file).is_some(),
+        has_many_times: times.len() > 1,
     };
     let dimensions = (lat.as_str(), lon.as_str(), dimension.as_deref());
     fields(&file, dimensions, &shape, &mut layout);
@@ -237,6 +238,7 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
 /// What all variables of a file have in common.
 pub(super) struct FileShape {
     pub levels: Vec<LevelAxis>,
+    pub has_many_times: bool,
     /// Whether its times are some way ahead of the time at which a forecast began.
     pub is_forecast: bool,
 }

@@ -254,6 +254,47 @@ mod tests {
         }
     }
 
+    /// A file of tags on a square grid, whose variable has these dimensions; marked is what is second along the last.
+    fn write_square(path: &std::path::Path, times: usize, dimensions: &[&str]) {
+        crate::archive::nc::on_library_thread(|| {
+            let mut file = netcdf::create(path).unwrap();
+            for (name, length, unit) in [
+                ("time", times, "hours since 2000-07-01"),
+                ("lat", 8, "degrees_north"),
+                ("lon", 8, "degrees_east"),
+            ] {
+                file.add_dimension(name, length).unwrap();
+                let mut axis = file.add_variable::<f64>(name, &[name]).unwrap();
+                axis.put_attribute("units", unit).unwrap();
+                let places: Vec<f64> = (0..length).map(|k| 6.0 * k as f64).collect();
+                axis.put_values(&places, ..).unwrap();
+            }
+            for name in ["x", "y"] {
+                file.add_dimension(name, 8).unwrap();
+            }
+            let mut tags = file.add_variable::<i8>("binary_tag", dimensions).unwrap();
+            let all: usize = tags.dimensions().iter().map(|d| d.len()).product();
+            let values: Vec<i8> = (0..all).map(|n| i8::from(n % 8 == 1)).collect();
+            tags.put_values(&values, ..).unwrap();
+            file.close().unwrap();
+        });
+    }
+
+    /// One mask beside many times had been that of each of them.
+    #[test]
+    fn a_mask_without_time_is_that_of_one_time_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tags.nc");
+        write_square(&path, 1, &["lat", "lon"]);
+        let archive = MaskArchive::open(path.to_str().unwrap()).unwrap();
+        assert_eq!(archive.read(0).unwrap().pixel_counts()[2], 8);
+        drop(archive);
+        write_square(&path, 3, &["lat", "lon"]);
+        let error = MaskArchive::open(path.to_str().unwrap()).err().unwrap();
+        let error = error.to_string();
+        assert!(error.contains("a mask for each of 3 times"), "{error}");
+    }
+
     /// Masks of a day in July, every six hours; gives the path.
     fn written(path: std::path::PathBuf, rows: usize, day: i64) -> std::path::PathBuf {
         written_by(path, (rows, day), "{}")

@@ -228,7 +228,8 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
             found: shape_text(&shape),
         });
     }
-    if has_time && shape[0] != axis.times.len() {
+    // A mask of all times would be that of one of them, drawn again and again.
+    if shape[0] != axis.times.len() && has_time || axis.times.len() > 1 && !has_time {
         return Err(DataError::BadVariable {
             path,
             variable: name.into(),

@@ -295,6 +295,31 @@ mod tests {
         assert!(error.contains("a mask for each of 3 times"), "{error}");
     }
 
+    /// On a square grid lengths do not tell which dimension is which: these masks had been read turned.
+    #[test]
+    fn dimensions_of_a_square_are_known_by_their_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tags.nc");
+        for (dimensions, turned) in [
+            (["time", "lat", "lon"], false),
+            (["time", "lon", "lat"], true),
+        ] {
+            write_square(&path, 2, &dimensions);
+            let archive = MaskArchive::open(path.to_str().unwrap()).unwrap();
+            let mask = archive.read(1).unwrap();
+            for ((j, i), code) in mask.codes.indexed_iter() {
+                let second = if turned { j } else { i };
+                assert_eq!(*code > 0, second == 1, "{dimensions:?} {j} {i}");
+            }
+        }
+        write_square(&path, 2, &["time", "y", "x"]);
+        let error = MaskArchive::open(path.to_str().unwrap()).err().unwrap();
+        let error = error.to_string();
+        let words =
+            "expected a mask of (time, lat, lon) or (lat, lon), found (2, 8, 8) of (time, y, x)";
+        assert!(error.contains(words), "{error}");
+    }
+
     /// Masks of a day in July, every six hours; gives the path.
     fn written(path: std::path::PathBuf, rows: usize, day: i64) -> std::path::PathBuf {
         written_by(path, (rows, day), "{}")

@@ -272,13 +272,13 @@ impl MaskArchive {
     fn stored(&self, index: usize, name: &str, last: &[usize]) -> Result<Vec<f64>> {
         let (id, at) = self.places[index];
         let file = &self.files[id];
-        let (rows, columns) = file.file_shape;
+        let (slow, fast) = file.stored_shape();
         let mut extents: Vec<Extent> = if file.has_time {
             vec![at.into()]
         } else {
             Vec::new()
         };
-        extents.extend([Extent::from(0..rows), Extent::from(0..columns)]);
+        extents.extend([Extent::from(0..slow), Extent::from(0..fast)]);
         extents.extend(last.iter().map(|&at| Extent::from(at)));
         self.open.with(id, &file.path, |netcdf| {
             let unreadable = |reason: String| DataError::Unreadable {
@@ -299,8 +299,12 @@ impl MaskArchive {
             path: file.path.clone(),
             reason,
         };
-        let plane = Array2::from_shape_vec(file.file_shape, values)
+        let plane = Array2::from_shape_vec(file.stored_shape(), values)
             .map_err(|e| unreadable(e.to_string()))?;
+        let plane = match file.transposed {
+            true => plane.reversed_axes(),
+            false => plane,
+        };
         let mut ordered = Array2::default(self.grid.shape());
         file.order.copy_plane(plane.view(), ordered.view_mut());
         Ok(ordered)

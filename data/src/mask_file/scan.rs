@@ -29,6 +29,9 @@ const LAYOUTS: [(&str, Layout); 5] = [
     ("object_id", Layout::Tag),
 ];
 
+/// What a mask variable must be.
+const ON_GRID: &str = "a mask of (time, lat, lon) or (lat, lon)";
+
 /// Attributes that say by which rules or network our own masks were made.
 const MADE_BY: [&str; 2] = ["thresholds", "squall_model_hash"];
 
@@ -45,6 +48,19 @@ pub(super) struct MaskFile {
     pub order: AxisOrder,
     pub file_shape: (usize, usize),
     pub has_time: bool,
+    /// Longitude varies slower than latitude.
+    pub transposed: bool,
+}
+
+impl MaskFile {
+    /// Lengths of the slower and of the faster dimension of a plane in the file.
+    pub fn stored_shape(&self) -> (usize, usize) {
+        let (rows, columns) = self.file_shape;
+        match self.transposed {
+            true => (columns, rows),
+            false => (rows, columns),
+        }
+    }
 }
 
 /// What one file holds.
@@ -198,17 +214,17 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
     let names_a_class = name == "ar_binary_tag";
     let tagged = tagged.filter(|_| !names_a_class);
     let GridAxes {
+        lat,
+        lon,
         grid,
         order,
         file_shape,
-        ..
     } = GridAxes::of(&path, &file)?;
     let axis = time_axis(&path, &file)?;
     let variable = file.variable(name);
-    let shape: Vec<usize> = variable
-        .as_ref()
-        .map(|v| v.dimensions().iter().map(|d| d.len()).collect())
-        .unwrap_or_default();
+    let dimensions: Vec<(String, usize)> = (variable.iter())
+        .flat_map(|v| v.dimensions().iter().map(|d| (d.name(), d.len())))
+        .collect();
     let codes = match (layout, &variable) {
         (Layout::Labels, Some(variable)) => codes_of(&path, variable)?,
         _ => Vec::new(),
@@ -219,24 +235,20 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
         // Some write 0 for both.
         .filter(|value| *value != 0.0)
         .collect();
-    let has_time = shape.len() == 3;
-    if shape.len() < 2 || shape.len() > 3 || !shape.ends_with(&[file_shape.0, file_shape.1]) {
-        return Err(DataError::BadVariable {
-            path,
-            variable: name.into(),
-            expected: "a mask of (time, lat, lon) or (lat, lon)".into(),
-            found: shape_text(&shape),
-        });
-    }
-    // A mask of all times would be that of one of them, drawn again and again.
-    if shape[0] != axis.times.len() && has_time || axis.times.len() > 1 && !has_time {
-        return Err(DataError::BadVariable {
-            path,
-            variable: name.into(),
-            expected: format!("a mask for each of {} times", axis.times.len()),
-            found: shape_text(&shape),
-        });
-    }
+    let axes = (lat.as_str(), lon.as_str(), file_shape);
+    let (has_time, transposed) = match lie_of(&dimensions, axes, axis.times.len()) {
+        Ok(lie) => lie,
+        Err(expected) => {
+            let names: Vec<&str> = dimensions.iter().map(|(name, _)| name.as_str()).collect();
+            let lengths: Vec<usize> = dimensions.iter().map(|(_, length)| *length).collect();
+            return Err(DataError::BadVariable {
+                path,
+                variable: name.into(),
+                expected,
+                found: format!("{} of ({})", shape_text(&lengths), names.join(", ")),
+            });
+        }
+    };
     Ok(Found {
         grid,
         calendar: axis.calendar,
@@ -254,8 +266,39 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
             order,
             file_shape,
             has_time,
+            transposed,
         },
     })
+}
+
+/// Whether a mask of some dimensions has one for time, and whether longitude comes before latitude in it; or what would
+/// be right. The axes are the dimensions of latitude and longitude, and how long they are.
+fn lie_of(
+    dimensions: &[(String, usize)],
+    (lat, lon, (rows, columns)): (&str, &str, (usize, usize)),
+    times: usize,
+) -> std::result::Result<(bool, bool), String> {
+    let (has_time, plane) = match dimensions {
+        [a, b] => (false, [a, b]),
+        [_, a, b] => (true, [a, b]),
+        _ => return Err(ON_GRID.into()),
+    };
+    let names = plane.map(|(name, _)| name.as_str());
+    let lengths = plane.map(|(_, length)| *length);
+    let transposed = names == [lon, lat];
+    // Where dimensions have other names than the axes their lengths tell, but on a square.
+    let is_plane = match () {
+        () if transposed => lengths == [columns, rows],
+        () => lengths == [rows, columns] && (names == [lat, lon] || rows != columns),
+    };
+    if !is_plane {
+        return Err(ON_GRID.into());
+    }
+    // A mask without time would be that of one of many, drawn again and again.
+    match dimensions[0].1 == times && has_time || times == 1 && !has_time {
+        true => Ok((has_time, transposed)),
+        false => Err(format!("a mask for each of {times} times")),
+    }
 }
 
 /// An attribute of a file, if it is text.

@@ -270,6 +270,42 @@ fn numbers_of_model_levels_are_no_pressures() {
     }
 }
 
+/// Axes may be packed as fields are.
+#[test]
+fn packed_axes_are_unpacked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("packed.nc");
+    file_of(
+        &path,
+        &[("time", 2), ("lat", 4), ("lon", 4)],
+        &[
+            ("lat", "lat", &[-3.0, -1.0, 1.0, 3.0], &[LAT.3[0]]),
+            ("lon", "lon", &[0.0, 1.0, 2.0, 3.0], &[LON.3[0]]),
+            ("time", "time", &[0.0, 1.0], &[SINCE]),
+        ],
+        &[("PSL", "Pa", &["time", "lat", "lon"])],
+    );
+    on_library_thread(|| -> Result<(), netcdf::Error> {
+        let mut file = netcdf::append(&path)?;
+        for (name, attribute, number) in [
+            ("lat", "scale_factor", 20.0),
+            ("lon", "scale_factor", 90.0),
+            ("time", "scale_factor", 0.25),
+            ("time", "add_offset", 1.0),
+        ] {
+            let mut axis = file.variable_mut(name).unwrap();
+            axis.put_attribute(attribute, number)?;
+        }
+        file.close()
+    })
+    .unwrap();
+    let archive = open(&path);
+    assert_eq!(archive.grid().lat_deg(), LAT.2);
+    assert_eq!(archive.grid().lon_deg(), LON.2);
+    let times: Vec<String> = archive.times().iter().map(ToString::to_string).collect();
+    assert_eq!(times, ["2000-01-02T00:00:00", "2000-01-02T06:00:00"]);
+}
+
 /// The height of the lowest level may stand still, but pressure does not.
 #[test]
 fn a_field_that_does_not_change_is_told() {

@@ -138,7 +138,7 @@ pub(crate) fn is_numeric(variable: &Variable<'_>) -> bool {
     )
 }
 
-/// All values of a coordinate variable.
+/// All values of a coordinate variable, by its scale and offset where it is packed.
 ///
 /// # Errors
 /// [`DataError::BadVariable`] if it holds no numbers or cannot be read.
@@ -150,10 +150,17 @@ pub(crate) fn coordinate(path: &Path, variable: &Variable<'_>) -> Result<Vec<f64
     } else {
         Err("no numbers".to_string())
     };
-    values.map_err(|found| DataError::BadVariable {
+    let mut values = values.map_err(|found| DataError::BadVariable {
         path: path.into(),
         variable: variable.name(),
         expected: "readable numbers".into(),
         found,
-    })
+    })?;
+    let number = |name: &str, without: f64| {
+        let found = numbers(variable, name);
+        found.first().copied().unwrap_or(without)
+    };
+    let (scale, offset) = (number("scale_factor", 1.0), number("add_offset", 0.0));
+    values.iter_mut().for_each(|v| *v = *v * scale + offset);
+    Ok(values)
 }

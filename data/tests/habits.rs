@@ -306,6 +306,36 @@ fn packed_axes_are_unpacked() {
     assert_eq!(times, ["2000-01-02T00:00:00", "2000-01-02T06:00:00"]);
 }
 
+/// Of levels that are close to each other the first within one percent had been taken.
+#[test]
+fn the_nearest_level_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let on_levels = &["time", "level", "lat", "lon"][..];
+    for (name, levels, nearest) in [
+        ("down.nc", [845.0, 850.0, 855.0], 1.0),
+        ("up.nc", [855.0, 849.8, 849.9], 2.0),
+    ] {
+        let path = folder.path().join(name);
+        file_of(
+            &path,
+            &[("time", 1), ("level", 3), ("lat", 4), ("lon", 4)],
+            &[
+                LAT,
+                LON,
+                ("time", "time", &[0.0], &[SINCE]),
+                ("level", "level", &levels, &[("units", "hPa")]),
+            ],
+            &[("u", "m s**-1", on_levels)],
+        );
+        number_levels(&path, "u");
+        let archive = open(&path);
+        let wind = archive.read(0, &[Variable::U850]).unwrap().fields;
+        assert!(wind.iter().all(|value| *value == nearest), "{name}: {wind}");
+        let level = archive.read_level(0, "u", 850.0).unwrap().unwrap();
+        assert!(level.iter().all(|value| *value == nearest), "{name}");
+    }
+}
+
 /// The height of the lowest level may stand still, but pressure does not.
 #[test]
 fn a_field_that_does_not_change_is_told() {

@@ -278,10 +278,9 @@ pub(crate) struct LevelAxis {
 }
 
 impl LevelAxis {
-    /// The level at a pressure, within one percent.
+    /// The level nearest to a pressure, within one percent.
     pub(crate) fn at_hpa(&self, hpa: f64) -> Option<usize> {
-        let near = |p: &f64| (p - hpa * 100.0).abs() < hpa;
-        self.pressure_pa.iter().position(near)
+        nearest_level(&self.pressure_pa, hpa, hpa)
     }
 
     /// The level nearest to the ground.
@@ -293,6 +292,14 @@ impl LevelAxis {
             false => levels.max_by(by_value),
         }
     }
+}
+
+/// The nearest of some pressures to one, if it is less than a distance away.
+pub(super) fn nearest_level(pressure_pa: &[f64], hpa: f64, within_pa: f64) -> Option<usize> {
+    let distances = pressure_pa.iter().map(|p| (p - hpa * 100.0).abs());
+    let near = distances.enumerate().filter(|(_, far)| *far < within_pa);
+    near.min_by(|(_, a), (_, b)| a.total_cmp(b))
+        .map(|(level, _)| level)
 }
 
 /// Names of level axes whose unit may be missing.

@@ -1,5 +1,6 @@
 //! Fields that are no channels but serve the heuristics where a file has them: vapour transport, single levels.
 
+use super::coordinates::nearest_level;
 use super::scan::Source;
 use super::{Archive, alias};
 use crate::error::Result;
@@ -46,7 +47,7 @@ impl Archive {
 
     /// One level of a field on pressure levels; `None` if no file of the time has that field at that level.
     ///
-    /// Names are those of [`Archive::read_levels`]. The level must be within 0.5 hPa.
+    /// Names are those of [`Archive::read_levels`]. The nearest level is taken, which must be within 0.5 hPa.
     ///
     /// # Errors
     /// [`crate::DataError::Unreadable`] if a file is damaged; [`crate::DataError::Invalid`] if there is no such time.
@@ -72,8 +73,7 @@ impl Archive {
             self.layout(file).levels.iter().find_map(|levels| {
                 let same = levels.source.name.eq_ignore_ascii_case(name)
                     || family.is_some() && levels.family == family;
-                let is_near = |p: &f64| (p - hpa * 100.0).abs() < 50.0;
-                let level = levels.pressure_pa.iter().position(is_near);
+                let level = nearest_level(&levels.pressure_pa, hpa, 50.0);
                 Some((file, at, &levels.source, level.filter(|_| same)?))
             })
         })

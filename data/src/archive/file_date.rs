@@ -4,56 +4,124 @@ use crate::{Calendar, Time};
 use std::path::Path;
 
 /// The time in a name such as `data-1996-08-26-03-1.nc` (DeepCAM: step 3 of 3 hours, run 1), `x.2001-05-06-10800.nc`
-/// (CESM: seconds of the day), `x_2001050612.nc` or `x_20010506.nc`.
+/// (CESM: seconds of the day), `x_2001-05-06T0600.nc`, `x_2001050612.nc`, `x_20010506_0600.nc` or `x_20010506.nc`;
+/// nothing if what stands behind the date may be a time of day and is none that is known.
 ///
 /// Names carry no calendar: noleap is assumed where the name is CAM's, standard elsewhere.
 pub(crate) fn from_name(path: &Path) -> Option<Time> {
     let stem = path.file_stem()?.to_string_lossy().into_owned();
+    let groups = groups(&stem);
     let calendar = |name| Calendar::from_cf(name).expect("a known word");
-    let groups: Vec<&str> = stem
-        .split(|c: char| !c.is_ascii_digit())
-        .filter(|g| !g.is_empty())
-        .collect();
-    let number = |text: &str| text.parse::<i64>().ok();
-    for window in groups.windows(3) {
-        let [year, month, day] = window else { continue };
-        if (year.len(), month.len(), day.len()) != (4, 2, 2) {
-            continue;
-        }
-        let at = groups.iter().position(|g| std::ptr::eq(*g, *year))?;
-        let seconds = match groups.get(at + 3) {
-            Some(step) if step.len() == 2 && stem.starts_with("data-") => number(step)? * 3 * 3600,
-            Some(seconds) if seconds.len() == 5 => number(seconds)?,
-            Some(hour) if hour.len() == 2 => number(hour)? * 3600,
-            _ => 0,
-        };
-        let cam = stem.starts_with("data-") || stem.contains(".cam");
-        let calendar = calendar(if cam { "noleap" } else { "standard" });
-        let midnight = Time::new(
-            calendar,
-            number(year)?,
-            number(month)?,
-            number(day)?,
-            0,
-            0,
-            0,
-        )
-        .ok()?;
-        return (seconds < 86_400).then(|| midnight.add_seconds(seconds));
+    let of_cam = stem.starts_with("data-") || stem.contains(".cam");
+    if let Some(at) = (0..groups.len()).find(|&at| is_date(&groups[at..])) {
+        let date = [0, 1, 2].map(|k| groups[at + k].digits);
+        let seconds = seconds_behind(&groups[at + 3..], stem.starts_with("data-"))?;
+        let calendar = calendar(if of_cam { "noleap" } else { "standard" });
+        return instant(calendar, date, seconds);
     }
-    let packed = groups.iter().find(|g| [8, 10].contains(&g.len()))?;
-    let hour = packed.get(8..10).map_or(Some(0), number)?;
-    let standard = calendar("standard");
-    Time::new(
-        standard,
-        number(&packed[..4])?,
-        number(&packed[4..6])?,
-        number(&packed[6..8])?,
-        hour,
-        0,
-        0,
-    )
-    .ok()
+    let at = (groups.iter()).position(|g| [8, 10, 12, 14].contains(&g.digits.len()))?;
+    let packed = groups[at].digits;
+    let seconds = match packed.len() {
+        8 => seconds_behind_packed(&groups[at + 1..])?,
+        _ => clock_seconds(&packed[8..])?,
+    };
+    let date = [&packed[..4], &packed[4..6], &packed[6..8]];
+    instant(calendar("standard"), date, seconds)
+}
+
+/// Digits side by side in a name.
+struct Group<'n> {
+    digits: &'n str,
+    /// What stands between the group before and this one.
+    before: &'n str,
+    /// The letter right behind.
+    after: Option<char>,
+}
+
+impl Group<'_> {
+    /// Whether it belongs to what stands before it, as in `20010506_0600` and `2001-05-06T06Z`, and is no word's part, as
+    /// in `20010506_025deg`.
+    fn is_behind(&self) -> bool {
+        let joined = ["_", "-", ".", "T", "t", "_t", "-t", ".t", "_T", "-T", ".T"];
+        let is_in_word = |c: char| c.is_alphanumeric() && !['Z', 'z', 'H', 'h', 'U'].contains(&c);
+        joined.contains(&self.before) && !self.after.is_some_and(is_in_word)
+    }
+}
+
+/// All groups of digits of a name.
+fn groups(stem: &str) -> Vec<Group<'_>> {
+    let mut found = Vec::new();
+    let mut rest = stem;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, from) = rest.split_at(start);
+        let end = from.find(|c: char| !c.is_ascii_digit());
+        let (digits, behind) = from.split_at(end.unwrap_or(from.len()));
+        found.push(Group {
+            digits,
+            before,
+            after: behind.chars().next(),
+        });
+        rest = behind;
+    }
+    found
+}
+
+/// Whether groups begin with year, month and day.
+fn is_date(groups: &[Group<'_>]) -> bool {
+    let lengths: Vec<usize> = groups.iter().take(3).map(|g| g.digits.len()).collect();
+    lengths == [4, 2, 2]
+}
+
+/// Seconds of the day in what follows year, month and day, 0 where nothing does.
+fn seconds_behind(groups: &[Group<'_>], of_deepcam: bool) -> Option<i64> {
+    let Some(next) = groups.first() else {
+        return Some(0);
+    };
+    match next.digits.len() {
+        2 if of_deepcam => Some(3 * 3600 * next.digits.parse::<i64>().ok()?),
+        2 | 5 => clock_seconds(next.digits),
+        // The last day of a range.
+        _ if is_date(groups) => Some(0),
+        3..=6 if next.is_behind() => clock_seconds(next.digits),
+        _ => Some(0),
+    }
+}
+
+/// Seconds of the day in what follows eight digits of a date, 0 where nothing does; nothing if a lead of a forecast
+/// follows that time, as in GFS's `20111011_0600_003`.
+fn seconds_behind_packed(groups: &[Group<'_>]) -> Option<i64> {
+    let mut behind = groups.iter().take_while(|group| group.is_behind());
+    let Some(next) = behind.next() else {
+        return Some(0);
+    };
+    let is_lead = |group: &Group<'_>| {
+        group.digits.len() == 3 && group.digits.chars().any(|digit| digit != '0')
+    };
+    match next.digits.len() {
+        2..=6 if behind.next().is_some_and(is_lead) => None,
+        2..=6 => clock_seconds(next.digits),
+        _ => Some(0),
+    }
+}
+
+/// Seconds of the day of `hh`, `hhmm`, `hhmmss`, or of five digits, which are seconds; nothing of other digits.
+fn clock_seconds(digits: &str) -> Option<i64> {
+    let number = |from: usize, to: usize| digits.get(from..to)?.parse::<i64>().ok();
+    let [hour, minute, second] = match digits.len() {
+        2 => [number(0, 2)?, 0, 0],
+        4 => [number(0, 2)?, number(2, 4)?, 0],
+        5 => return number(0, 5).filter(|seconds| *seconds < 86_400),
+        6 => [number(0, 2)?, number(2, 4)?, number(4, 6)?],
+        _ => return None,
+    };
+    (hour < 24 && minute < 60 && second < 60).then_some(3600 * hour + 60 * minute + second)
+}
+
+/// The instant some seconds after the midnight of year, month and day.
+fn instant(calendar: Calendar, date: [&str; 3], seconds: i64) -> Option<Time> {
+    let [year, month, day] = date.map(|digits| digits.parse::<i64>().ok());
+    let midnight = Time::new(calendar, year?, month?, day?, 0, 0, 0).ok()?;
+    (seconds < 86_400).then(|| midnight.add_seconds(seconds))
 }
 
 #[cfg(test)]
@@ -76,5 +144,40 @@ mod tests {
         assert_eq!(date("era5_20010506.nc"), expect("2001-05-06T00:00:00"));
         assert_eq!(date("x_2001-13-06.nc"), None);
         assert_eq!(date("topography.nc"), None);
+    }
+
+    /// The time of the day had been midnight in all of these.
+    #[test]
+    fn times_of_the_day_behind_a_date() {
+        for (name, time) in [
+            ("gfs_4_20111011_0600_000.nc", Some("06:00:00")),
+            ("gfs_4_20111011_1830.nc", Some("18:30:00")),
+            // The lead of a forecast, in hours as it seems.
+            ("gfs_4_20111011_0600_003.nc", None),
+            ("x_2011-10-11T0600.nc", Some("06:00:00")),
+            ("x_2011-10-11_0600Z.nc", Some("06:00:00")),
+            ("x_20111011T0600Z.nc", Some("06:00:00")),
+            ("x_20111011_06.nc", Some("06:00:00")),
+            ("x.20111011.t06z.nc", Some("06:00:00")),
+            ("x_20111011_061530.nc", Some("06:15:30")),
+            ("x_20111011-21600.nc", Some("06:00:00")),
+            ("x_201110110630.nc", Some("06:30:00")),
+            ("b.e21.cam.h2.2011-10-11-00000.nc", Some("00:00:00")),
+            // What is no time.
+            ("x_20111011_2460.nc", None),
+            ("x_20111011_2500.nc", None),
+            ("x_20111011_000.nc", None),
+            ("x_2011-10-11_0660.nc", None),
+            ("x_2011101124.nc", None),
+            // What stands apart from the date, or is a date itself.
+            ("x_20111011_025deg.nc", Some("00:00:00")),
+            ("x_20111011_v2.nc", Some("00:00:00")),
+            ("x_20111011-20111012.nc", Some("00:00:00")),
+            ("x_2011-10-11_2011-10-12.nc", Some("00:00:00")),
+        ] {
+            let found = from_name(Path::new(name)).map(|found| found.to_string());
+            let expected = time.map(|time| format!("2011-10-11T{time}"));
+            assert_eq!(found, expected, "{name}");
+        }
     }
 }

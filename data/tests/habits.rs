@@ -471,6 +471,95 @@ fn the_start_of_a_forecast_is_not_its_time() {
     );
 }
 
+/// The water at `time` and the pressure at `time1` are of one time, or one of them is refused.
+#[test]
+fn fields_at_another_time_of_their_own_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("two.nc");
+    for (hours, refused) in [(0.0, false), (6.0, true)] {
+        let _ = std::fs::remove_file(&path);
+        let since = ("units", "hours since 2000-01-01");
+        file_of(
+            &path,
+            &[("time", 1), ("time1", 1), ("lat", 4), ("lon", 4)],
+            &[
+                LAT,
+                LON,
+                ("time", "time", &[0.0], &[since]),
+                ("time1", "time1", &[hours], &[since]),
+            ],
+            &[
+                ("tcwv", "kg m**-2", &["time", "lat", "lon"]),
+                ("msl", "Pa", &["time1", "lat", "lon"]),
+            ],
+        );
+        let archive = open(&path);
+        match refused {
+            false => assert_eq!(archive.available(), [Variable::Tmq, Variable::Psl]),
+            true => {
+                assert_eq!(archive.available(), [Variable::Tmq]);
+                let error = archive.read(0, &[Variable::Psl]).unwrap_err().to_string();
+                let said = "found `time1`, which is 2000-01-01T06:00:00";
+                assert!(error.contains(said), "{error}");
+            }
+        }
+    }
+}
+
+/// NCAR keeps ERA5's rain by the start of forecasts and the hours ahead.
+#[test]
+fn hours_ahead_along_a_dimension_are_leads() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rain.nc");
+    let hour = &[("units", "hours"), ("long_name", "forecast hour")][..];
+    let dimensions = [("start", 2), ("forecast_hour", 1), ("lat", 4), ("lon", 4)];
+    let field = &["start", "forecast_hour", "lat", "lon"][..];
+    for (name, ahead, along, words) in [
+        (
+            "forecast_initial_time",
+            [6.0],
+            "forecast_hour",
+            "`forecast_hour` that is not 0",
+        ),
+        ("forecast_initial_time", [0.0], "forecast_hour", ""),
+        (
+            "time",
+            [6.0],
+            "forecast_hour",
+            "`forecast_hour` that is not 0",
+        ),
+        ("valid_time", [6.0], "forecast_hour", ""),
+        (
+            "forecast_initial_time",
+            [6.0],
+            "",
+            "`forecast_hour` that is not 0",
+        ),
+    ] {
+        let _ = std::fs::remove_file(&path);
+        file_of(
+            &path,
+            &dimensions,
+            &[
+                LAT,
+                LON,
+                (name, "start", &[0.0, 1.0], &[SINCE]),
+                ("forecast_hour", along, &ahead, hour),
+            ],
+            &[("MTPR", "kg m**-2 s**-1", field)],
+        );
+        let read = || {
+            let archive = Archive::open(path.to_str().unwrap())?;
+            archive.read(1, &[Variable::Prect])
+        };
+        let said = read().err().map(|error| error.to_string());
+        match &said {
+            None => assert!(words.is_empty(), "{name} {along}"),
+            Some(said) => assert!(!words.is_empty() && said.contains(words), "{said}"),
+        }
+    }
+}
+
 #[test]
 fn columns_of_an_unstructured_grid_are_called_so() {
     let folder = tempfile::tempdir().unwrap();

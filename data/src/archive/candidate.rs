@@ -18,6 +18,8 @@ pub(super) struct Candidate<'f> {
     is_forecast: bool,
     is_static: bool,
     is_speed: bool,
+    /// What says that it is of another time than the file.
+    other_time: Option<&'f str>,
 }
 
 /// Factor and offset to a unit, or what was expected and what was found.
@@ -32,7 +34,10 @@ impl<'f> Candidate<'f> {
         shape: &'f FileShape,
     ) -> Option<Self> {
         let (roles, axis) = roles(variable, dimensions, &shape.levels)?;
-        let is_static = shape.has_many_times && !roles.contains(&Role::Time);
+        let has_time = roles.contains(&Role::Time);
+        let is_along = |name: &str| variable.dimensions().iter().any(|d| d.name() == name);
+        let mut others = shape.other_times.iter();
+        let other = others.find(|one| (one.is_lead || !has_time) && is_along(&one.dimension));
         Some(Self {
             variable,
             name: variable.name(),
@@ -40,18 +45,42 @@ impl<'f> Candidate<'f> {
             roles,
             axis,
             is_forecast: shape.is_forecast,
-            is_static,
+            is_static: shape.has_many_times && !has_time,
             is_speed: is_speed(variable),
+            other_time: other.map(|one| one.found.as_str()),
         })
     }
 
     /// Adds to a layout all that the variable can serve as, or why it cannot.
     pub(super) fn add_to(&self, layout: &mut Layout) {
+        if let Some(found) = self.other_time {
+            self.refuse(found, layout);
+            return;
+        }
         self.add_level(layout);
         self.add_dewpoint(layout);
         self.add_transport(layout);
         for (channel, kind) in alias::matches(&self.name) {
             self.add_channel(channel, kind, layout);
+        }
+    }
+
+    /// Notes why the variable, which is of another time, serves nothing.
+    fn refuse(&self, found: &str, layout: &mut Layout) {
+        let expected = "a field at the times of its file";
+        for (channel, _) in alias::matches(&self.name) {
+            layout.refused.push(Refusal {
+                channel,
+                name: self.name.clone(),
+                expected: expected.into(),
+                found: found.into(),
+            });
+        }
+        if alias::transport(&self.name).is_some() || alias::is_dewpoint(&self.name) {
+            layout.problems.push(format!(
+                "`{}` is not read: expected {expected}, found {found}",
+                self.name
+            ));
         }
     }
 

@@ -1,7 +1,6 @@
 //! The coordinates of a file: latitude, longitude, time and level axes, found by name, unit or attribute.
 
-use super::nc;
-use super::{file_date, units};
+use super::{file_date, forecast, nc, units};
 use crate::error::{DataError, Result};
 use crate::grid::AxisOrder;
 use crate::{Calendar, LatLonGrid, Time};
@@ -128,6 +127,8 @@ pub(crate) struct TimeAxis {
     pub dimension: Option<String>,
     pub times: Vec<Time>,
     pub calendar: Calendar,
+    /// Whether the file says that these are the times that fields are valid at.
+    pub is_valid: bool,
     pub problems: Vec<String>,
 }
 
@@ -146,9 +147,9 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
     candidates.sort_by_key(|v| {
         let own = v.dimensions().first().is_some_and(|d| d.name() == v.name());
         let name = v.name().to_ascii_lowercase();
-        let is_start = is_start_of_forecast(v);
-        (is_start, !own, rank_of(&name))
+        (forecast::is_start(v), !own, forecast::rank_of(&name))
     });
+    let has_start = candidates.iter().skip(1).any(forecast::may_be_start);
     let Some(axis) = candidates.into_iter().next() else {
         return match file_date::from_name(path) {
             Some(time) => {
@@ -159,11 +160,12 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
                     dimension,
                     times: vec![time],
                     calendar: time.calendar(),
+                    is_valid: false,
                     problems,
                 })
             }
             None => Err(DataError::Time(format!(
-                "`{}` has no time axis and no date in its name",
+                "`{}` has no time axis and no date in its name that tells a time",
                 path.display()
             ))),
         };
@@ -194,9 +196,7 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
     if times.is_empty() {
         return Err(bad("at least one time", "none".into()));
     }
-    if is_start_of_forecast(&axis)
-        && let Some(lead) = lead(path, file)
-    {
+    if let Some(lead) = forecast::begins_before(path, file, &axis) {
         return Err(bad("the time that fields are valid at", lead));
     }
     if !times.windows(2).all(|pair| pair[0] < pair[1]) {
@@ -207,38 +207,8 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
         dimension,
         times,
         calendar,
+        is_valid: forecast::is_valid_time(&axis) || has_start && !forecast::may_be_start(&axis),
         problems,
-    })
-}
-
-/// How little a name is that of the time that fields are valid at: xarray keeps the start of a forecast beside it.
-fn rank_of(name: &str) -> usize {
-    match () {
-        () if name.starts_with("time") => 0,
-        () if name.starts_with("valid") => 1,
-        () if name.contains("reference") || name.contains("init") => 3,
-        () => 2,
-    }
-}
-
-/// Whether a variable tells when forecasts began, as CF or as cfgrib say it.
-fn is_start_of_forecast(variable: &netcdf::Variable<'_>) -> bool {
-    let long_name = nc::text(variable, "long_name").unwrap_or_default();
-    nc::text(variable, "standard_name").as_deref() == Some("forecast_reference_time")
-        || long_name.starts_with("initial time of forecast")
-}
-
-/// How far ahead a forecast looks, where that is not nothing.
-pub(super) fn lead(path: &Path, file: &File) -> Option<String> {
-    let is_lead = |v: &netcdf::Variable<'_>| {
-        let standard = nc::text(v, "standard_name");
-        standard.as_deref() == Some("forecast_period") || v.name() == "step"
-    };
-    let step = file.variables().find(is_lead)?;
-    let values = nc::coordinate(path, &step).ok()?;
-    values.iter().any(|value| *value != 0.0).then(|| {
-        let name = step.name();
-        format!("the time at which a forecast began, and `{name}` that is not 0")
     })
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod decode;
 mod derive;
 mod extra;
 pub(crate) mod file_date;
+mod forecast;
 mod input;
 pub(crate) mod nc;
 mod read;

@@ -2,8 +2,9 @@
 
 use super::alias;
 use super::candidate::{self, Candidate};
-use super::coordinates::{GridAxes, LevelAxis, TimeAxis, lead, level_axes, time_axis};
+use super::coordinates::{GridAxes, LevelAxis, TimeAxis, level_axes, time_axis};
 use super::decode::Decoder;
+use super::forecast::{OtherTime, lead, other_times};
 use super::nc;
 use crate::error::Result;
 use crate::grid::AxisOrder;
@@ -178,12 +179,15 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
         order,
         file_shape,
     } = GridAxes::of(path, &file)?;
+    let axis = time_axis(path, &file)?;
+    let other_times = other_times(path, &file, &axis);
     let TimeAxis {
         dimension,
         times,
         calendar,
         problems,
-    } = time_axis(path, &file)?;
+        ..
+    } = axis;
     let mut layout = Layout {
         order,
         file_shape,
@@ -200,6 +204,7 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
         levels: level_axes(path, &file),
         is_forecast: lead(path, &file).is_some(),
         has_many_times: times.len() > 1,
+        other_times,
     };
     let dimensions = (lat.as_str(), lon.as_str(), dimension.as_deref());
     fields(&file, dimensions, &shape, &mut layout);
@@ -239,6 +244,7 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
 pub(super) struct FileShape {
     pub levels: Vec<LevelAxis>,
     pub has_many_times: bool,
+    pub other_times: Vec<OtherTime>,
     /// Whether its times are some way ahead of the time at which a forecast began.
     pub is_forecast: bool,
 }

@@ -1,0 +1,145 @@
+//! Starts and leads of forecasts, and fields that are of other times than the rest of their file.
+
+use super::coordinates::TimeAxis;
+use super::nc;
+use crate::{Calendar, Time};
+use netcdf::{File, Variable};
+use std::path::Path;
+
+/// The rank of names that may be those of the start of a forecast.
+const START: usize = 3;
+
+/// How little a name is that of the time that fields are valid at: xarray keeps the start of a forecast beside it.
+pub(super) fn rank_of(name: &str) -> usize {
+    match () {
+        () if name.starts_with("time") => 0,
+        () if name.starts_with("valid") => 1,
+        () if name.contains("reference") || name.contains("init") => START,
+        () => 2,
+    }
+}
+
+/// Whether a variable tells when forecasts began, as CF or as cfgrib say it.
+pub(super) fn is_start(variable: &Variable<'_>) -> bool {
+    let long_name = nc::text(variable, "long_name").unwrap_or_default();
+    nc::text(variable, "standard_name").as_deref() == Some("forecast_reference_time")
+        || long_name.starts_with("initial time of forecast")
+}
+
+/// Whether a variable tells when forecasts began, or has a name that says so, as in NCAR's archive.
+pub(super) fn may_be_start(variable: &Variable<'_>) -> bool {
+    is_start(variable) || rank_of(&variable.name().to_ascii_lowercase()) == START
+}
+
+/// Whether a variable calls its times those that fields are valid at.
+pub(super) fn is_valid_time(variable: &Variable<'_>) -> bool {
+    let long_name = nc::text(variable, "long_name").unwrap_or_default();
+    let mut texts = [variable.name(), long_name].into_iter();
+    texts.any(|text| text.to_ascii_lowercase().contains("valid"))
+}
+
+/// Whether a variable tells how far ahead forecasts look, as CF, cfgrib or NCAR's archive say it.
+fn is_lead(variable: &Variable<'_>) -> bool {
+    let text = |name: &str| nc::text(variable, name).unwrap_or_default();
+    if text("standard_name") == "forecast_period" || variable.name() == "step" {
+        return true;
+    }
+    let says = |text: String| {
+        let text = text.to_ascii_lowercase().replace('_', " ");
+        let is_called = |name: &str| text.contains(name);
+        is_called("forecast hour")
+            || is_called("forecast time")
+            || text.split(' ').any(|word| word == "lead")
+    };
+    let is_date = text("units").contains(" since ");
+    variable.dimensions().len() <= 1
+        && !is_date
+        && (says(variable.name()) || says(text("long_name")))
+}
+
+/// How far ahead a forecast looks, where that is not nothing.
+pub(super) fn lead(path: &Path, file: &File) -> Option<String> {
+    let mut leads = file.variables().filter(is_lead);
+    leads.find_map(|lead| lead_of(path, &lead))
+}
+
+fn lead_of(path: &Path, lead: &Variable<'_>) -> Option<String> {
+    let values = nc::coordinate(path, lead).ok()?;
+    values.iter().any(|value| *value != 0.0).then(|| {
+        let name = lead.name();
+        format!("the time at which a forecast began, and `{name}` that is not 0")
+    })
+}
+
+/// Why the times of an axis are not those that fields are valid at; nothing if they are, as far as the file says.
+pub(super) fn begins_before(path: &Path, file: &File, axis: &Variable<'_>) -> Option<String> {
+    if is_start(axis) {
+        return lead(path, file);
+    }
+    // A lead that has a dimension is one of the fields on it alone.
+    let leads = file.variables().filter(is_lead);
+    let mut of_all = leads.filter(|lead| lead.dimensions().is_empty());
+    match may_be_start(axis) {
+        true => of_all.find_map(|lead| lead_of(path, &lead)),
+        false => None,
+    }
+}
+
+/// A dimension of length 1 whose coordinate says that what stands on it is of another time than the file.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct OtherTime {
+    pub dimension: String,
+    pub found: String,
+    /// The coordinate is a lead, which also moves the times of a time axis.
+    pub is_lead: bool,
+}
+
+/// The dimensions that say so.
+pub(super) fn other_times(path: &Path, file: &File, axis: &TimeAxis) -> Vec<OtherTime> {
+    let mut found = Vec::new();
+    for dimension in file.dimensions() {
+        let name = dimension.name();
+        if dimension.len() != 1 || axis.dimension.as_ref() == Some(&name) {
+            continue;
+        }
+        let is_on = |v: &Variable<'_>| matches!(v.dimensions(), [one] if one.name() == name);
+        let coordinates: Vec<Variable<'_>> = file.variables().filter(is_on).collect();
+        let mut leads = coordinates.iter().filter(|v| is_lead(v));
+        let lead = leads.find_map(|v| lead_of(path, v));
+        let lead = lead.filter(|_| !axis.is_valid);
+        let is_lead = lead.is_some();
+        let time = || another_time(path, &coordinates, axis);
+        if let Some(told) = lead.or_else(time) {
+            found.push(OtherTime {
+                dimension: name.clone(),
+                found: told,
+                is_lead,
+            });
+        }
+    }
+    found
+}
+
+/// The time that coordinates tell, if none tells the one that an axis has.
+fn another_time(path: &Path, coordinates: &[Variable<'_>], axis: &TimeAxis) -> Option<String> {
+    let told = coordinates.iter().filter(|v| !may_be_start(v));
+    let told: Vec<(String, Time)> = told
+        .filter_map(|v| Some((v.name(), instant_of(path, v)?)))
+        .collect();
+    let is_same = |(_, time): &(String, Time)| {
+        let time = time.instant_in(axis.calendar);
+        time.is_some_and(|time| axis.times == [time])
+    };
+    let (name, time) = told.first()?;
+    let differs = !told.iter().any(is_same);
+    differs.then(|| format!("`{name}`, which is {time}"))
+}
+
+/// The only time of a time axis; `None` if a variable is none.
+fn instant_of(path: &Path, variable: &Variable<'_>) -> Option<Time> {
+    let unit = nc::text(variable, "units").filter(|unit| unit.contains(" since "))?;
+    let calendar = nc::text(variable, "calendar").unwrap_or_default();
+    let calendar = Calendar::from_cf(&calendar)?;
+    let values = nc::coordinate(path, variable).ok()?;
+    Time::from_cf(*values.first()?, &unit, calendar).ok()
+}

@@ -560,6 +560,42 @@ fn hours_ahead_along_a_dimension_are_leads() {
     }
 }
 
+/// CESM's daily means stand at the midnight that ends the day.
+#[test]
+fn means_at_the_ends_of_days_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mean.nc");
+    for (times, bounds, method, is_told) in [
+        ([1.0, 2.0], [0.0, 1.0, 1.0, 2.0], "time: mean", true),
+        // Means of six hours are of the same day; so is what stands in the middle, and a state at a time.
+        ([1.0, 2.0], [0.75, 1.0, 1.75, 2.0], "time: mean", false),
+        ([0.5, 1.5], [0.0, 1.0, 1.0, 2.0], "time: mean", false),
+        ([1.0, 2.0], [0.0, 1.0, 1.0, 2.0], "time: point", false),
+    ] {
+        let _ = std::fs::remove_file(&path);
+        let bounded = [SINCE, ("bounds", "ends")];
+        file_of(
+            &path,
+            &[("time", 2), ("two", 2), ("lat", 4), ("lon", 4)],
+            &[LAT, LON, ("time", "time", &times, &bounded)],
+            &[("PSL", "Pa", &["time", "lat", "lon"])],
+        );
+        on_library_thread(|| -> Result<(), netcdf::Error> {
+            let mut file = netcdf::append(&path)?;
+            let mut field = file.variable_mut("PSL").unwrap();
+            field.put_attribute("cell_methods", method)?;
+            let mut ends = file.add_variable::<f64>("ends", &["time", "two"])?;
+            ends.put_values(&bounds, ..)?;
+            file.close()
+        })
+        .unwrap();
+        let archive = open(&path);
+        let said = archive.problems().join("\n");
+        let told = said.contains("their times are the ends of that");
+        assert_eq!(told, is_told, "{times:?} {bounds:?} {method}: {said}");
+    }
+}
+
 #[test]
 fn columns_of_an_unstructured_grid_are_called_so() {
     let folder = tempfile::tempdir().unwrap();

@@ -83,6 +83,8 @@ fn noleap_cam_history() {
         ("noleap", 60)
     );
     assert_eq!(archive.available(), [Variable::Prect]);
+    let said = archive.problems().join("\n");
+    assert!(said.contains("times are the ends of that"), "{said}");
     let rain = archive.read(59, &[Variable::Prect]).unwrap();
     assert!(rain.fields.iter().all(|v| (-1e-6..1e-4).contains(v)));
     let error = archive.read(0, &[Variable::Tmq]).unwrap_err().to_string();

@@ -1,6 +1,6 @@
 //! The coordinates of a file: latitude, longitude, time and level axes, found by name, unit or attribute.
 
-use super::{file_date, forecast, nc, units};
+use super::{file_date, forecast, nc, time_mean, units};
 use crate::error::{DataError, Result};
 use crate::grid::AxisOrder;
 use crate::{Calendar, LatLonGrid, Time};
@@ -202,6 +202,8 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
     if !times.windows(2).all(|pair| pair[0] < pair[1]) {
         return Err(bad("times that rise", "times that repeat or fall".into()));
     }
+    let ends = time_mean::told_of_ends(path, file, &axis, &times);
+    problems.extend(ends.map(str::to_string));
     let dimension = axis.dimensions().first().map(|d| d.name());
     Ok(TimeAxis {
         dimension,

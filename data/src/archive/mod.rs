@@ -17,6 +17,7 @@ pub(crate) mod nc;
 mod read;
 pub(crate) mod scan;
 mod survey;
+mod time_mean;
 mod units;
 
 pub use alias::{Match, matches};

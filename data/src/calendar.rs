@@ -282,8 +282,8 @@ impl Time {
         Ok(midnight.add_seconds(self.second_of_day()))
     }
 
-    /// The same instant in another calendar; nothing if the calendars have no instants in common: only the two Gregorian
-    /// ones have, since 1582-10-15.
+    /// The same instant in another calendar; nothing if the two have no instants in common: only the Gregorian ones have,
+    /// since 1582-10-15.
     ///
     /// # Example
     /// ```

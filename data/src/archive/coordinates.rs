@@ -330,7 +330,7 @@ fn level_axis(path: &Path, v: &netcdf::Variable<'_>) -> Option<LevelAxis> {
     })
 }
 
-/// Whether levels are not at the pressures that may stand in their axis: those of FV3 are where the ground is at 1000 hPa.
+/// Whether levels are not at the pressures that may stand in their axis, which those of FV3 have over the sea only.
 fn follows_terrain(v: &netcdf::Variable<'_>) -> bool {
     let says = |attribute: &str| {
         let text = nc::text(v, attribute).unwrap_or_default();

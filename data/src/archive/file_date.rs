@@ -39,8 +39,8 @@ struct Group<'n> {
 }
 
 impl Group<'_> {
-    /// Whether it belongs to what stands before it, as in `20010506_0600` and `2001-05-06T06Z`, and is no word's part, as
-    /// in `20010506_025deg`.
+    /// Whether it belongs to what stands before it, as in `20010506_0600` and `2001-05-06T06Z`, and is no part of a word,
+    /// as in `20010506_025deg`.
     fn is_behind(&self) -> bool {
         let joined = ["_", "-", ".", "T", "t", "_t", "-t", ".t", "_T", "-T", ".T"];
         let is_in_word = |c: char| c.is_alphanumeric() && !['Z', 'z', 'H', 'h', 'U'].contains(&c);

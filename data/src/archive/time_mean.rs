@@ -7,8 +7,8 @@ use netcdf::{File, Variable};
 use std::path::Path;
 
 /// What is to be said of means over days and months whose times are the ends of these.
-const STAND_AT_ENDS: &str = "fields are means over a day or longer, and their times are the ends of that: the mean of 31 \
-                             January is counted as one of 1 February";
+const STAND_AT_ENDS: &str = "fields are means over a day or longer, and their times are the ends of that: the mean of \
+                             31 January is counted as one of 1 February";
 
 /// A sentence if fields are means over a day or longer that stand at its end, as in CESM's history files.
 pub(super) fn told_of_ends(

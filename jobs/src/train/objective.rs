@@ -292,7 +292,7 @@ mod tests {
 
     const COLUMNS: usize = 64;
 
-    /// The goal of a detector whose longitude wraps or does not.
+    /// The objective of a detector whose longitude wraps or does not.
     fn objective(periodic: bool) -> BoxObjective {
         let text = format!(
             "task = 'detect'\n[network]\nname = 'detector-2d'\nperiodic_longitude = {periodic}"
@@ -323,7 +323,7 @@ mod tests {
             ids: vec![7],
             ..HostBatch::default()
         };
-        let targets = goal(periodic).targets(&batch).remove(0).unwrap();
+        let targets = objective(periodic).targets(&batch).remove(0).unwrap();
         let rest = |target: &BoxTarget| (target.class, target.y_min, target.y_max);
         assert!(targets.iter().all(|target| rest(target) == (1, 4.0, 12.0)));
         let ends = |target: &BoxTarget| (target.x_min, target.x_max);

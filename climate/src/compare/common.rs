@@ -1,6 +1,6 @@
 //! What two runs have in common: grid, months and whole years before their tables are read, classes after.
 
-use super::{Coverage, Side, SideInput, SideOptions, words};
+use super::{Coverage, Quantity, Side, SideInput, SideOptions, words};
 use crate::error::{ClimateError, Result};
 use squall_data::Class;
 
@@ -169,6 +169,39 @@ pub(super) fn note_classes(labels: [&str; 2], sides: [&Side; 2], notes: &mut Vec
         notes.push(format!(
             "{words} are not compared: the tables of {lacking} have none of them{why}."
         ));
+    }
+}
+
+/// Notes in which years numbers by year are unknown, because tracks or events lack the value that they are a sum of.
+pub(super) fn note_unknown_years(labels: [&str; 2], sides: [&Side; 2], notes: &mut Vec<String>) {
+    let compared = |q: &Quantity| {
+        let mut sides = sides.iter();
+        sides.all(|side| side.tells(q.about().class) && side.knows(*q))
+    };
+    for (label, side) in labels.into_iter().zip(sides) {
+        // Those of one cause are unknown in the same years.
+        let mut by_years: Vec<(Vec<i64>, Vec<String>)> = Vec::new();
+        for quantity in Quantity::ALL.into_iter().filter(compared) {
+            let years = side.unknown_years(quantity);
+            if years.is_empty() {
+                continue;
+            }
+            let about = quantity.about();
+            let name = format!("{} {}", about.class.name(), about.name);
+            match by_years.iter_mut().find(|(known, _)| *known == years) {
+                Some((_, names)) => names.push(name),
+                None => by_years.push((years, vec![name])),
+            }
+        }
+        for (years, names) in by_years {
+            notes.push(format!(
+                "Of {label} {} of {} years are not counted for {}, because more than a twentieth of their tracks or events have no value: {}.",
+                years.len(),
+                side.years.used.len(),
+                names.join(", "),
+                words::years_in_words(&years)
+            ));
+        }
     }
 }
 

@@ -78,20 +78,21 @@ pub(crate) fn distributions(a: &Side, b: &Side, design: &Design) -> Vec<Distribu
     ];
     all.into_iter()
         .filter_map(|(of, name, class, subject, (unit, width))| {
-            let values = [a, b].map(|side| side.extremes_of_tracks(of));
+            let known = [a, b].map(|side| side.extremes_of_tracks(of));
             let tracks = match of {
                 Extreme::CycloneWind | Extreme::CyclonePressure => Quantity::CycloneTracks,
                 Extreme::RiverTransport | Extreme::RiverArea => Quantity::RiverTracks,
             };
-            let unknown = |(side, values): (&Side, &Vec<_>)| {
+            let unknown = |(side, (values, _)): (&Side, &Known)| {
                 !side.tells(tracks.about().class) || values.is_empty() && side.has_any(tracks)
             };
-            if [a, b].into_iter().zip(&values).any(unknown) {
+            if [a, b].into_iter().zip(&known).any(unknown) {
                 return None;
             }
-            let edges = edges(values.iter().flatten().map(|(value, _)| *value), width)?;
-            let [before, after] = [(a, &values[0]), (b, &values[1])]
-                .map(|(side, values)| counts(values, &edges, side));
+            let values = known.iter().flat_map(|(values, _)| values);
+            let edges = edges(values.map(|(value, _)| *value), width)?;
+            let [before, after] =
+                [(a, &known[0]), (b, &known[1])].map(|(side, known)| counts(known, &edges, side));
             let changes: Vec<Change> = before
                 .iter()
                 .zip(&after)
@@ -132,14 +133,12 @@ fn edges(values: impl Iterator<Item = f64>, width: f64) -> Option<Vec<f64>> {
     }
 }
 
+/// Values with their block, and by block the years in which they are known.
+type Known = (Vec<(f64, u32)>, Vec<f64>);
+
 /// Tracks a year in each bin, by blocks of years.
-fn counts(values: &[(f64, u32)], edges: &[f64], side: &Side) -> Vec<Statistic> {
-    let blocks = side.blocks();
-    let mut years = vec![0.0; blocks];
-    for &block in side.block_of_year() {
-        years[block] += 1.0;
-    }
-    let mut sums = vec![vec![0.0; blocks]; edges.len() - 1];
+fn counts((values, years): &Known, edges: &[f64], side: &Side) -> Vec<Statistic> {
+    let mut sums = vec![vec![0.0; years.len()]; edges.len() - 1];
     for (value, block) in values {
         let above = edges.partition_point(|edge| edge <= value);
         let bin = above.saturating_sub(1).min(sums.len() - 1);

@@ -48,7 +48,9 @@ pub(crate) use words::{of_level, trimmed};
 
 use crate::error::{ClimateError, Result};
 use changes::changes;
-use common::{check_apart, check_grids, check_years, common_months, note_classes};
+use common::{
+    check_apart, check_grids, check_years, common_months, note_classes, note_unknown_years,
+};
 use comparison::{map_summary, summary};
 use side::shared_transport;
 use squall_data::Calendar;
@@ -209,6 +211,7 @@ impl Plan {
         let mut notes = self.notes;
         let labels = [input_a.label.as_str(), input_b.label.as_str()];
         note_classes(labels, [&a, &b], &mut notes);
+        note_unknown_years(labels, [&a, &b], &mut notes);
         let changes = changes(labels, [&a, &b], &design, whole_year, &mut notes);
         progress(3)?;
         let map_changes = maps::map_changes(&a, &b, &design)?;

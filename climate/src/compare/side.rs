@@ -1,5 +1,6 @@
 //! One run as sums by year: what is left of a century of events when they have been read once.
 
+mod known;
 mod of_class;
 mod tables;
 
@@ -147,7 +148,8 @@ impl Side {
         self.year_scale
     }
 
-    /// Whether the tables have what a quantity needs: its columns, and values in them where there are events.
+    /// Whether the tables have what a quantity needs: its columns, and values in them where there are events, in some
+    /// year those of nearly all.
     pub fn knows(&self, quantity: Quantity) -> bool {
         use Quantity as Q;
         let about = quantity.about();
@@ -159,7 +161,11 @@ impl Side {
         };
         let always = of_class::is_number(quantity);
         let events = of_class::quantities(about.class).is_some_and(|q| any(q.tracks));
-        let timed = about.kind != Kind::PerTime || self.coverage.counted;
+        let timed = match about.kind {
+            Kind::PerTime => self.coverage.counted,
+            Kind::PerYear => self.known_years(quantity).contains(&true),
+            Kind::Mean | Kind::Quantile(_) => true,
+        };
         // Without events there is nothing to be known of them; with events, blank cells are not zeros.
         self.known[quantity as usize] && timed && (always || any(source) || !events)
     }
@@ -193,7 +199,14 @@ impl Side {
         let sums = &self.sums[quantity as usize];
         let total = |scale: f64| by_block(&|year| sums[year][index].total * scale);
         match quantity.about().kind {
-            Kind::PerYear => Statistic::ratio(total(self.year_scale), by_block(&|_| 1.0)),
+            Kind::PerYear => {
+                // A year of unknown winds is not one without hurricanes.
+                let known = self.known_years(quantity);
+                let share = |year: usize| f64::from(u8::from(known[year]));
+                let of_known = |year: usize| share(year) * sums[year][index].total;
+                let numerator = by_block(&|year| of_known(year) * self.year_scale);
+                Statistic::ratio(numerator, by_block(&share))
+            }
             Kind::PerTime => {
                 Statistic::ratio(total(1.0), by_block(&|year| self.times[year][index]))
             }
@@ -239,11 +252,14 @@ impl Side {
         found
     }
 
-    /// The same of each track, with the block of its year.
-    pub(crate) fn extremes_of_tracks(&self, of: Extreme) -> Vec<(f64, u32)> {
+    /// The same of each track, with the block of its year; and the years of each block that they are of: those whose
+    /// tracks nearly all have a value.
+    pub(crate) fn extremes_of_tracks(&self, of: Extreme) -> (Vec<(f64, u32)>, Vec<f64>) {
+        let known = self.known_years_of(of);
         let block = |value: &Value| self.blocks[value.year as usize] as u32;
-        let values = self.values(of).iter();
-        values.map(|value| (value.value, block(value))).collect()
+        let values = (self.values(of).iter()).filter(|value| known[value.year as usize]);
+        let values = values.map(|value| (value.value, block(value))).collect();
+        (values, self.years_by_block(&known))
     }
 
     fn values(&self, of: Extreme) -> &Vec<Value> {

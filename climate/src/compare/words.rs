@@ -47,6 +47,22 @@ pub fn months(months: &[i64]) -> String {
     names.join(", ")
 }
 
+/// Ascending years as people say them, the first of many: `1952 to 1975, 1980`.
+pub(super) fn years_in_words(years: &[i64]) -> String {
+    const MOST: usize = 5;
+    let stretches: Vec<&[i64]> = years.chunk_by(|a, b| a + 1 == *b).collect();
+    let words = |stretch: &&[i64]| match stretch {
+        [first, .., last] => format!("{first} to {last}"),
+        _ => stretch.iter().map(i64::to_string).collect(),
+    };
+    let said: Vec<String> = stretches.iter().take(MOST).map(words).collect();
+    let more: usize = stretches.iter().skip(MOST).map(|s| s.len()).sum();
+    match more {
+        0 => said.join(", "),
+        more => format!("{} and {more} more", said.join(", ")),
+    }
+}
+
 /// All sentences: the whole first, then basins and seasons where they changed, maps, return levels.
 pub(crate) fn statements(comparison: &Comparison) -> Vec<String> {
     let of = |wanted: &dyn Fn(&ChangeRow) -> bool| -> Vec<String> {

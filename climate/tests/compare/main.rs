@@ -3,6 +3,7 @@
 mod changes;
 mod classes;
 mod inputs;
+mod unknown;
 
 use ndarray::Array2;
 use rand::Rng;

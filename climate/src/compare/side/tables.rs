@@ -239,7 +239,9 @@ impl Side {
             self.add_mean(of.area, place, area_km2);
             if let Some(water) = of.water {
                 // Where and when it falls, not where the track began.
-                self.add_mean(water, place, line.number("precipitation_km3")?);
+                if let Some(km3) = line.number("precipitation_km3")? {
+                    self.add(water, place, km3, times_of(line.number("hours")?, hours));
+                }
             }
             if let (Some(rain), Some(mm_day), Some(area_km2)) = (of.rain, rain_mm_day, area_km2) {
                 self.add(rain, place, mm_day * area_km2, area_km2);
@@ -280,6 +282,13 @@ impl Side {
             }
         }
     }
+}
+
+/// The times that a row with rain stands for: more than one where fields are coarser than masks, whose times between have
+/// no rain of their own; `step_hours` is the step of the masks, if it is known.
+fn times_of(hours: Option<f64>, step_hours: Option<f64>) -> f64 {
+    let steps = hours.zip(step_hours.filter(|step| *step > 0.0));
+    steps.map_or(1.0, |(hours, step)| (hours / step).max(1.0))
 }
 
 /// A point of a cyclone's track: its energy counts, and where it is the strongest so far, its latitude.
@@ -356,5 +365,20 @@ fn transport_of(line: &Line<'_>, options: &SideOptions) -> Result<Option<f64>> {
     match options.transport {
         Some(column) => line.number(column),
         None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rain_of_coarser_fields_counts_for_the_times_between() {
+        assert_eq!(times_of(Some(6.0), Some(3.0)), 2.0);
+        assert_eq!(times_of(Some(6.0), Some(6.0)), 1.0);
+        // Hours are a day at most, whatever the step.
+        assert_eq!(times_of(Some(24.0), Some(120.0)), 1.0);
+        assert_eq!(times_of(None, Some(3.0)), 1.0);
+        assert_eq!(times_of(Some(6.0), None), 1.0);
     }
 }

@@ -184,3 +184,13 @@ fn months_read_well() {
         assert_eq!(months(&list), text);
     }
 }
+
+#[test]
+fn many_years_are_said_in_short() {
+    assert_eq!(years_in_words(&[2001]), "2001");
+    let years: Vec<i64> = (1952..=1975).chain([1980]).collect();
+    assert_eq!(years_in_words(&years), "1952 to 1975, 1980");
+    let apart: Vec<i64> = (1950..1970).step_by(2).collect();
+    let said = "1950, 1952, 1954, 1956, 1958 and 5 more";
+    assert_eq!(years_in_words(&apart), said);
+}

@@ -1,0 +1,83 @@
+//! Of which years a run knows its numbers by year: a track without a wind is not one that was weak.
+
+use super::{Extreme, Side};
+use crate::compare::quantity::{Kind, Quantity};
+
+/// A year of whose tracks or events a smaller share has a value is unknown.
+const KNOWN_SHARE: f64 = 0.95;
+
+/// The quantities that count what a number by year is a sum over, and those of them that have a value; `None` of numbers
+/// of tracks, which every table tells.
+fn seen_and_valued(quantity: Quantity) -> Option<(Quantity, Quantity)> {
+    use Quantity as Q;
+    Some(match quantity {
+        Q::Hurricanes | Q::MajorHurricanes => (Q::CycloneTracks, Q::CycloneWind),
+        Q::CycloneEnergy => (Q::CycloneTracks, Q::CycloneEnergy),
+        Q::CycloneLandfalls => (Q::CycloneTracks, Q::CycloneLandfalls),
+        Q::RiverLandfalls => (Q::RiverTracks, Q::RiverLandfalls),
+        Q::CycloneWater => (Q::CyclonesPresent, Q::CycloneWater),
+        Q::RiverWater => (Q::RiversPresent, Q::RiverWater),
+        _ => return None,
+    })
+}
+
+/// Whether so few values are missing that a sum over them is one over all; where there is nothing, nothing is missing.
+fn is_known(seen: f64, valued: f64) -> bool {
+    valued >= KNOWN_SHARE * seen
+}
+
+impl Side {
+    /// Whether each used year has a number by year: those without a track (or event) are known to have none.
+    pub(super) fn known_years(&self, quantity: Quantity) -> Vec<bool> {
+        let count = |quantity: Quantity, year: usize| self.sums[quantity as usize][year][0].count;
+        let of_year = |year: usize| match seen_and_valued(quantity) {
+            Some((seen, valued)) => is_known(count(seen, year), count(valued, year)),
+            None => true,
+        };
+        (0..self.blocks.len()).map(of_year).collect()
+    }
+
+    /// Whether each used year's tracks have the value of which this is an extreme.
+    pub(super) fn known_years_of(&self, of: Extreme) -> Vec<bool> {
+        let mut valued = vec![0.0; self.blocks.len()];
+        (self.values(of).iter()).for_each(|value| valued[value.year as usize] += 1.0);
+        let tracks = &self.sums[of.tracks() as usize];
+        (tracks.iter().zip(valued))
+            .map(|(year, valued)| is_known(year[0].count, valued))
+            .collect()
+    }
+
+    /// The used years in which a number by year is unknown.
+    pub(crate) fn unknown_years(&self, quantity: Quantity) -> Vec<i64> {
+        if quantity.about().kind != Kind::PerYear {
+            return Vec::new();
+        }
+        let years = self.years.used.iter().zip(self.known_years(quantity));
+        years
+            .filter(|(_, known)| !known)
+            .map(|(year, _)| *year)
+            .collect()
+    }
+
+    /// Number of known years of each block.
+    pub(super) fn years_by_block(&self, known: &[bool]) -> Vec<f64> {
+        let mut years = vec![0.0; self.blocks()];
+        for (&block, known) in self.blocks.iter().zip(known) {
+            years[block] += f64::from(u8::from(*known));
+        }
+        years
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_year_is_known_where_nearly_all_have_a_value_or_there_is_none() {
+        assert!(is_known(0.0, 0.0) && is_known(20.0, 20.0) && is_known(20.0, 19.0));
+        assert!(!is_known(20.0, 18.0) && !is_known(1.0, 0.0));
+        // Where fields are coarser than masks a row with rain counts for those between.
+        assert!(is_known(20.0, 21.0));
+    }
+}

@@ -1,0 +1,120 @@
+//! What tables do not tell, or tell otherwise than the other run's, is left out and said.
+
+use super::*;
+
+/// Rows of a table with some cells blank: those of the column `cell` where `is_blank` says so of all cells.
+fn blank(file: &Path, cell: usize, is_blank: impl Fn(&[&str]) -> bool) {
+    let table = fs::read_to_string(file).unwrap();
+    let rows = table.lines().map(|row| {
+        let mut cells: Vec<&str> = row.split(',').collect();
+        if is_blank(&cells) {
+            cells[cell] = "";
+        }
+        cells.join(",") + "\n"
+    });
+    let rows: String = rows.collect();
+    fs::write(file, rows).unwrap();
+}
+
+/// As in best tracks, whose early storms mostly have no wind: such years have not fewer hurricanes, but unknown ones.
+#[test]
+fn years_whose_storms_have_no_wind_are_unknown_and_not_calm() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["a", "b"] {
+        Run::default().write(&path(name));
+    }
+    // Before 2007 a third of the storms has a wind.
+    let early = |time: &str| time < "2007";
+    let third = |id: &str| id.parse::<u32>().is_ok_and(|id| id % 3 == 0);
+    blank(&path("b").join("tracks.csv"), 7, |row| {
+        early(row[2]) && !third(row[0])
+    });
+    blank(&path("b").join("events.csv"), 6, |row| {
+        early(row[1]) && !third(row[5])
+    });
+    let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
+    let late = SideInput {
+        years: Some((2007, 2012)),
+        ..side(&path("a"), "late")
+    };
+    let known = compare_with(late, side(&path("b"), "b"), &options()).unwrap();
+    for quantity in [
+        Quantity::Hurricanes,
+        Quantity::MajorHurricanes,
+        Quantity::CycloneEnergy,
+    ] {
+        let [found, known] = [&found, &known].map(|c| row(c, quantity, Group::All).change);
+        let off = found.b.unwrap() - known.a.unwrap();
+        assert!(off.abs() < 1e-9, "{quantity:?} {off}");
+        let zero = known.interval.unwrap();
+        assert!(zero.holds(0.0), "{quantity:?} {zero:?}");
+    }
+    let tracks = row(&found, Quantity::CycloneTracks, Group::All).change;
+    assert_eq!(tracks.difference, Some(0.0));
+    let note = "Of b 6 of 12 years are not counted for tropical_cyclone hurricanes, tropical_cyclone major_hurricanes, \
+                tropical_cyclone energy, because more than a twentieth of their tracks or events have no value: 2001 to \
+                2006.";
+    assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
+    // The bins of strength are of the same years.
+    let bins = |found: &Comparison, of: fn(&compare::Change) -> Option<f64>| -> f64 {
+        let winds = found.distributions.iter().find(|d| d.name == "max_wind");
+        let bins = winds.unwrap().bins.iter();
+        bins.filter_map(|bin| of(&bin.change)).sum()
+    };
+    assert!((bins(&found, |c| c.b) - bins(&known, |c| c.a)).abs() < 1e-9);
+    // Where no year is known there is nothing to compare.
+    blank(&path("b").join("tracks.csv"), 7, |row| {
+        row[0].ends_with('1')
+    });
+    blank(&path("b").join("events.csv"), 6, |row| {
+        row[5].ends_with('1')
+    });
+    let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
+    let is_there = |quantity| found.changes.iter().any(|row| row.quantity == quantity);
+    assert!(!is_there(Quantity::Hurricanes) && is_there(Quantity::CycloneWind));
+}
+
+/// Rain that is not known is none that did not fall.
+#[test]
+fn years_whose_events_have_no_rain_are_unknown_and_not_dry() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["a", "b"] {
+        Run {
+            storms: 0,
+            times_per_day: 2,
+            ..Run::default()
+        }
+        .write(&path(name));
+        let mut events =
+            String::from("class,time,lon_deg,lat_deg,area_km2,track_id,hours,precipitation_km3\n");
+        for year in 2001..=2012 {
+            for step in 0..40 {
+                // Fields of every second time in b, which stand for two; none before 2004.
+                let (hours, km3) = match (name, step % 2, year) {
+                    ("a", _, _) => (12, "5"),
+                    ("b", 0, 2004..) => (24, "10"),
+                    _ => (12, ""),
+                };
+                let (day, hour) = (1 + step / 2, 12 * (step % 2));
+                let time = format!("{year}-03-{day:02}T{hour:02}:00:00");
+                writeln!(
+                    events,
+                    "atmospheric_river,{time},220.0,40.0,500000,,{hours},{km3}"
+                )
+                .unwrap();
+            }
+        }
+        fs::write(path(name).join("events.csv"), events).unwrap();
+    }
+    let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
+    let water = row(&found, Quantity::RiverWater, Group::All).change;
+    assert_eq!((water.a, water.b), (Some(200.0), Some(200.0)));
+    let note = "Of b 3 of 12 years are not counted for atmospheric_river precipitation, ";
+    assert!(
+        found.notes.iter().any(|n| n.starts_with(note)),
+        "{:?}",
+        found.notes
+    );
+}

@@ -3,6 +3,7 @@
 use super::{Coverage, Quantity, Side, SideInput, SideOptions, words};
 use crate::error::{ClimateError, Result};
 use squall_data::Class;
+use std::collections::BTreeSet;
 
 /// Grids must be the same, unless asked otherwise; then a note says that they are not.
 pub(super) fn check_grids(
@@ -34,6 +35,52 @@ pub(super) fn check_grids(
         other: coverage[0].path.clone(),
         found: b.describe(),
     })
+}
+
+/// Whether the winds of both runs are of one level, as far as their statistics say it; where they are not a note says so.
+pub(super) fn share_wind(
+    [a, b]: [&SideInput; 2],
+    coverage: &[Coverage; 2],
+    notes: &mut Vec<String>,
+) -> bool {
+    let [Some(of_a), Some(of_b)] = coverage.each_ref().map(|c| c.wind.as_ref()) else {
+        return true;
+    };
+    if of_a != of_b {
+        notes.push(format!(
+            "Winds are not compared, nor what follows from them (hurricanes, cyclone energy, the latitude when strongest), because they are of different levels ({}: {of_a}; {}: {of_b}).",
+            a.label, b.label
+        ));
+    }
+    of_a == of_b
+}
+
+/// Notes which numbers of the rules by which events and tracks were chosen differ, where both runs tell theirs.
+pub(super) fn note_rules(coverage: &[Coverage; 2], notes: &mut Vec<String>) {
+    const MOST: usize = 5;
+    let [a, b] = coverage.each_ref().map(|c| &c.rules);
+    if a.is_empty() || b.is_empty() {
+        return;
+    }
+    let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    let differing: Vec<String> = (names.into_iter())
+        .filter(|name| a.get(*name) != b.get(*name))
+        .map(|name| {
+            let [a, b] = [a, b].map(|rules| rules.get(name).map_or("none", String::as_str));
+            format!("{name} ({a} against {b})")
+        })
+        .collect();
+    if differing.is_empty() {
+        return;
+    }
+    let more = match differing.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    notes.push(format!(
+        "Events and tracks were chosen by different rules, so that part of every change may be theirs: {}{more}.",
+        differing[..differing.len().min(MOST)].join(", ")
+    ));
 }
 
 /// The months that are compared: those asked for, or those that both runs have.

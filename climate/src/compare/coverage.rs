@@ -1,7 +1,7 @@
 //! Which years of a run are whole, and what it was made on.
 
 use crate::error::{ClimateError, Result};
-use crate::statistics::{COVERAGE, Span};
+use crate::statistics::{COVERAGE, RULES, Span, WIND};
 use crate::table::calendar_beside;
 use crate::table::lines::Table;
 use squall_data::archive::on_library_thread;
@@ -30,6 +30,10 @@ pub struct Coverage {
     pub counted: bool,
     /// Classes that were looked for at these times; none where nothing says so.
     pub classes: Vec<Class>,
+    /// Where the wind of cyclones is measured, where statistics say it.
+    pub wind: Option<String>,
+    /// The numbers by which events and tracks were chosen, by name; none in statistics of earlier versions.
+    pub rules: BTreeMap<String, String>,
     /// The first and the last analysed time, where statistics say them.
     ends: Option<(Time, Time)>,
 }
@@ -93,7 +97,7 @@ impl Coverage {
         };
         type Parts = (
             [String; 2],
-            [Option<String>; 2],
+            [Option<String>; 4],
             [Vec<f64>; 2],
             [Vec<f64>; 4],
         );
@@ -125,13 +129,20 @@ impl Coverage {
             ];
             let axes = [column("lat")?, column("lon")?];
             // Not in files of earlier versions.
-            Ok(([calendar, classes], COVERAGE.map(text), axes, months))
+            let [first, last] = COVERAGE;
+            let said = [first, last, WIND, RULES].map(text);
+            Ok(([calendar, classes], said, axes, months))
         };
-        let ([calendar, classes], ends, [lat, lon], [years, months, times, days]) =
+        let ([calendar, classes], said, [lat, lon], [years, months, times, days]) =
             on_library_thread(read).map_err(|error| unreadable(error.to_string()))?;
         let calendar = Calendar::from_cf(&calendar)
             .ok_or_else(|| unreadable(format!("calendar `{calendar}` is not known")))?;
-        let ends = ends.map(|end| Time::parse(&end?, calendar).ok());
+        let [first, last, wind, rules] = said;
+        let ends = [first, last].map(|end| Time::parse(&end?, calendar).ok());
+        let rules = rules.unwrap_or_default();
+        let rules = (rules.lines().filter_map(|line| line.split_once(" = ")))
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect();
         let named = |class: &Class| classes.split(' ').any(|name| name == class.name());
         let classes = Class::EVENTS.into_iter().filter(named).collect();
         let grid = LatLonGrid::from_axes(lat, lon)?.0;
@@ -151,6 +162,8 @@ impl Coverage {
             months,
             counted: true,
             classes,
+            wind,
+            rules,
             ends: ends[0].zip(ends[1]),
         })
     }
@@ -193,6 +206,8 @@ impl Coverage {
             times_per_day: 1.0,
             counted: false,
             classes: Vec::new(),
+            wind: None,
+            rules: BTreeMap::new(),
             ends: None,
         })
     }
@@ -355,6 +370,8 @@ mod tests {
             months,
             counted: true,
             classes: Class::EVENTS.to_vec(),
+            wind: None,
+            rules: BTreeMap::new(),
             ends: None,
         }
     }

@@ -49,7 +49,8 @@ pub(crate) use words::{of_level, trimmed};
 use crate::error::{ClimateError, Result};
 use changes::changes;
 use common::{
-    check_apart, check_grids, check_years, common_months, note_classes, note_unknown_years,
+    check_apart, check_grids, check_years, common_months, note_classes, note_rules,
+    note_unknown_years, share_wind,
 };
 use comparison::{map_summary, summary};
 use side::shared_transport;
@@ -142,6 +143,8 @@ pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan
         ));
     }
     let transport = shared_transport([&a, &b], &mut notes)?;
+    let wind = share_wind([&a, &b], &coverage, &mut notes);
+    note_rules(&coverage, &mut notes);
     let [of_a, of_b] = coverage;
     let side = |input: SideInput, coverage: Coverage, notes: &mut Vec<String>| {
         let side_options = SideOptions {
@@ -150,6 +153,7 @@ pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan
             block_years: options.block_years,
             year_days,
             transport,
+            wind,
         };
         check_years(&input, &coverage, &side_options, notes)?;
         Ok::<_, ClimateError>((input, coverage, side_options))

@@ -93,6 +93,8 @@ pub struct SideOptions {
     pub year_days: Option<f64>,
     /// The column of the transport in rivers; it is not looked at if `None`.
     pub transport: Option<&'static str>,
+    /// Whether winds are looked at: not where the other run has those of another level.
+    pub wind: bool,
 }
 
 impl Side {

@@ -156,6 +156,9 @@ pub struct Statistics {
     /// Where the wind of categories and cyclone energy is measured.
     #[serde(default)]
     wind: Option<String>,
+    /// The numbers by which events and tracks were chosen, by name.
+    #[serde(default)]
+    rules: Vec<(String, String)>,
 }
 
 fn all_classes() -> Vec<Class> {
@@ -174,6 +177,7 @@ impl Statistics {
             categories: Default::default(),
             classes: all_classes(),
             wind: None,
+            rules: Vec::new(),
         }
     }
 
@@ -194,6 +198,18 @@ impl Statistics {
     /// Where the wind of categories and cyclone energy is measured, if that was said.
     pub fn wind(&self) -> Option<&str> {
         self.wind.as_deref()
+    }
+
+    /// The same, saying by which numbers events and tracks were chosen, each with its name.
+    #[must_use]
+    pub fn of_rules(mut self, rules: Vec<(String, String)>) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// By which numbers events and tracks were chosen, each with its name, if that was said.
+    pub fn rules(&self) -> &[(String, String)] {
+        &self.rules
     }
 
     /// The classes that were looked for.

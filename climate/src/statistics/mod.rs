@@ -21,7 +21,7 @@ pub use category::Category;
 pub use coarse::CoarseOccurrence;
 pub use counts::{ClassHistograms, MonthCounts, PastMonth, Statistics, YearCounts};
 pub use histogram::Histogram;
-pub(crate) use netcdf_file::COVERAGE;
+pub(crate) use netcdf_file::{COVERAGE, RULES, WIND};
 pub use occurrence::Occurrence;
 pub use river_scale::{RIVER_SCALE_MIN_IVT_KG_M_S, river_scale};
 pub use span::Span;

@@ -10,6 +10,10 @@ use std::path::Path;
 
 /// Attributes of the first and the last analysed time, by the names of ACDD 1.3.
 pub const COVERAGE: [&str; 2] = ["time_coverage_start", "time_coverage_end"];
+/// Attribute of where the wind of cyclones is measured.
+pub const WIND: &str = "wind_of_cyclones";
+/// Attribute of the numbers by which events and tracks were chosen: a line `name = value` for each.
+pub const RULES: &str = "rules_of_events";
 
 impl Statistics {
     /// Writes frequency maps and monthly counts as CF netCDF.
@@ -22,8 +26,8 @@ impl Statistics {
     /// `flag_meanings`. For changes of frequency `marked_cells(month, class, coarse_lat, coarse_lon)`: grid cells of
     /// the class in cells of 5 degrees, over all times of the month; of `grid_cells(coarse_lat, coarse_lon)`. The
     /// attribute `classes_looked_for` names the classes of which a 0 means that there were none, `wind_of_cyclones` which
-    /// wind categories and cyclone energy are of, `time_coverage_start` and `time_coverage_end` are the first and the last
-    /// analysed time.
+    /// wind categories and cyclone energy are of, `rules_of_events` by which numbers events and tracks were chosen,
+    /// `time_coverage_start` and `time_coverage_end` are the first and the last analysed time.
     ///
     /// # Errors
     /// [`crate::ClimateError::Mismatch`] if the grid is another one, [`crate::ClimateError::Data`] if writing fails.
@@ -77,7 +81,13 @@ impl Statistics {
         let looked_for: Vec<&str> = self.classes().iter().map(|class| class.name()).collect();
         file.add_attribute("classes_looked_for", looked_for.join(" "))?;
         if let Some(wind) = self.wind() {
-            file.add_attribute("wind_of_cyclones", wind)?;
+            file.add_attribute(WIND, wind)?;
+        }
+        let rules: Vec<String> = (self.rules().iter())
+            .map(|(name, value)| format!("{name} = {value}"))
+            .collect();
+        if !rules.is_empty() {
+            file.add_attribute(RULES, rules.join("\n"))?;
         }
         let times: u64 = self.months().iter().map(|month| month.times).sum();
         file.add_attribute("analysed_times", times as f64)?;

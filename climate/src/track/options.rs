@@ -50,8 +50,9 @@ impl Linking {
         self.max_deviation_km_per_day * ahead_hours / 24.0 + self.centre_tolerance_km * centres
     }
 
-    fn check(&self, class: Class) -> Result<()> {
-        let numbers = [
+    /// All numbers by their keys.
+    fn numbers(&self) -> [(&'static str, f64); 8] {
+        [
             ("max_speed_km_per_day", self.max_speed_km_per_day),
             ("centre_tolerance_km", self.centre_tolerance_km),
             ("max_deviation_km_per_day", self.max_deviation_km_per_day),
@@ -60,7 +61,10 @@ impl Linking {
             ("min_duration_hours", self.min_duration_hours),
             ("min_peak_wind_m_s", self.min_peak_wind_m_s),
             ("min_displacement_km", self.min_displacement_km),
-        ];
+        ]
+    }
+
+    fn check(&self, class: Class) -> Result<()> {
         if self.min_overlap > 1.0 {
             return Err(ClimateError::Invalid(format!(
                 "tracking of {}: min_overlap = {}, expected a share of 0 to 1",
@@ -68,7 +72,7 @@ impl Linking {
                 self.min_overlap
             )));
         }
-        for (name, value) in numbers {
+        for (name, value) in self.numbers() {
             if !(value >= 0.0 && value.is_finite()) {
                 return Err(ClimateError::Invalid(format!(
                     "tracking of {}: {name} = {value}, expected a finite number that is not negative",
@@ -191,6 +195,25 @@ impl TrackerOptions {
             linking.join_by_overlap = !class.is_cyclone();
         }
         options
+    }
+
+    /// All rules by their keys as `squall events --tracking` takes them, each with its value as text:
+    /// `tropical_cyclone.min_duration_hours` is `48`.
+    pub fn rules(&self) -> Vec<(String, String)> {
+        let mut rules = vec![(
+            "max_step_hours".to_string(),
+            self.max_step_hours.to_string(),
+        )];
+        for class in Class::TRACKED {
+            let linking = self.of(class);
+            let numbers = linking
+                .numbers()
+                .map(|(key, value)| (key, value.to_string()));
+            let joins = ("join_by_overlap", linking.join_by_overlap.to_string());
+            let own = numbers.into_iter().chain([joins]);
+            rules.extend(own.map(|(key, value)| (format!("{}.{key}", class.name()), value)));
+        }
+        rules
     }
 
     /// The same without a shortest duration, a least wind and a least distance: every track is listed.

@@ -17,6 +17,7 @@ use squall_climate::compare::{
 use squall_climate::report::changes::changes_page;
 use squall_climate::report::{ReportBuilder, ReportInput};
 use squall_climate::statistics::{Basin, Statistics};
+use squall_climate::track::TrackerOptions;
 use squall_data::random::stream;
 use squall_data::{Calendar, ClassMask, LatLonGrid, Time};
 use std::fmt::Write as _;
@@ -42,6 +43,10 @@ struct Run {
     last_day: i64,
     /// Times of a day.
     times_per_day: i64,
+    /// Where its winds are measured.
+    wind: Option<&'static str>,
+    /// The least wind of its storms, a rule.
+    min_wind: f64,
     seed: u64,
 }
 
@@ -58,6 +63,8 @@ impl Default for Run {
             gap: None,
             last_day: 31,
             times_per_day: 1,
+            wind: None,
+            min_wind: 0.0,
             seed: 1,
         }
     }
@@ -103,7 +110,11 @@ impl Run {
         fs::create_dir_all(folder).unwrap();
         fs::write(folder.join("events.csv"), events.join("\n") + "\n").unwrap();
         fs::write(folder.join("tracks.csv"), tracks.join("\n") + "\n").unwrap();
+        let mut tracking = TrackerOptions::default();
+        tracking.tropical_cyclone.min_peak_wind_m_s = self.min_wind;
         statistics
+            .of_wind(self.wind)
+            .of_rules(tracking.rules())
             .write_netcdf(folder.join("statistics.nc"), &grid, self.calendar)
             .unwrap();
     }

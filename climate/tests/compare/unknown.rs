@@ -118,3 +118,50 @@ fn years_whose_events_have_no_rain_are_unknown_and_not_dry() {
         found.notes
     );
 }
+
+/// The wind at 850 hPa is higher than that of the lowest level: what differs is not the climate.
+#[test]
+fn winds_of_other_levels_are_not_compared() {
+    let of = |level| Run {
+        wind: level,
+        ..Run::default()
+    };
+    let compared = |a, b| compare(&of(a), &of(b), &options()).unwrap();
+    let winds = [
+        Quantity::CycloneWind,
+        Quantity::CycloneWindHigh,
+        Quantity::Hurricanes,
+        Quantity::MajorHurricanes,
+        Quantity::CycloneEnergy,
+        Quantity::CycloneLatitude,
+    ];
+    let found = compared(Some("lowest model level"), Some("850 hPa"));
+    let is_wind = |row: &compare::ChangeRow| winds.contains(&row.quantity);
+    assert!(!found.changes.iter().any(is_wind));
+    assert!(!found.distributions.iter().any(|d| d.name == "max_wind"));
+    assert!(!(found.return_levels.iter()).any(|l| l.name == "annual_max_wind"));
+    let note = "Winds are not compared, nor what follows from them (hurricanes, cyclone energy, the latitude when strongest), \
+                because they are of different levels (first: lowest model level; second: 850 hPa).";
+    assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
+    // Pressures are.
+    row(&found, Quantity::CyclonePressure, Group::All);
+    for (a, b) in [(Some("850 hPa"), Some("850 hPa")), (Some("850 hPa"), None)] {
+        let found = compared(a, b);
+        row(&found, Quantity::Hurricanes, Group::All);
+        assert!(!found.notes.iter().any(|n| n.starts_with("Winds are not")));
+    }
+}
+
+#[test]
+fn other_rules_are_said() {
+    let strong = Run {
+        min_wind: 17.0,
+        ..Run::default()
+    };
+    let found = compare(&Run::default(), &strong, &options()).unwrap();
+    let note = "Events and tracks were chosen by different rules, so that part of every change may be theirs: \
+                tropical_cyclone.min_peak_wind_m_s (0 against 17).";
+    assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
+    let found = compare(&strong, &strong, &options()).unwrap();
+    assert!(!found.notes.iter().any(|n| n.contains("different rules")));
+}

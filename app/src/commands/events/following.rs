@@ -100,14 +100,15 @@ impl<'a> Following<'a> {
         Ok(())
     }
 
-    /// Ends the tables and writes all that follows from them; `wind` says where wind is measured. Skipped files are not
-    /// counted.
+    /// Ends the tables and writes all that follows from them; `wind` says where wind is measured, `rules` by which numbers
+    /// events and tracks are chosen. Skipped files are not counted.
     ///
     /// # Errors
     /// [`DataError::NoInput`] if no time could be read; those of writing.
     pub fn conclude(
         mut self,
         wind: Option<&str>,
+        rules: Vec<(String, String)>,
         formats: &[Format],
     ) -> anyhow::Result<EventsSummary> {
         let (arguments, objects, times) = (self.arguments, self.objects, self.objects.times());
@@ -132,7 +133,8 @@ impl<'a> Following<'a> {
         }
         let stream = self.stream.of_classes(&objects.classes());
         let finished = self.folder.conclude(stream)?;
-        finished.statistics.of_wind(wind).write_netcdf(
+        let statistics = finished.statistics.of_wind(wind).of_rules(rules);
+        statistics.write_netcdf(
             arguments.out.join("statistics.nc"),
             objects.grid(),
             objects.calendar(),

@@ -252,7 +252,7 @@ impl Events {
         let mut following = Following::open(self, &objects, &fingerprint, new)?;
         let wind = fields.as_ref().and_then(Fields::wind);
         following.follow(comm, fields, &land)?;
-        let summary = following.conclude(wind, &formats)?;
+        let summary = following.conclude(wind, self.rules(&objects, &tracking), &formats)?;
         Ok(Some(EventsSummary {
             skipped_files,
             ..summary
@@ -371,6 +371,25 @@ impl Events {
             return Err(Advice::usage("--min-wind: the fields have no wind", hint));
         }
         Ok(tracking)
+    }
+
+    /// The numbers by which events and tracks are chosen, for who compares with another run.
+    fn rules(&self, objects: &Objects, tracking: &TrackerOptions) -> Vec<(String, String)> {
+        let least = self.options();
+        let of_objects = match objects {
+            Objects::Masks(_) => vec![
+                (
+                    "min_cyclone_km2",
+                    least.min_tropical_cyclone_km2.to_string(),
+                ),
+                ("min_river_km2", least.min_atmospheric_river_km2.to_string()),
+            ],
+            Objects::Boxes { .. } => vec![("min_confidence", self.confidence().to_string())],
+        };
+        let named = |(name, value): (&str, String)| (name.to_string(), value);
+        (of_objects.into_iter().map(named))
+            .chain(tracking.rules())
+            .collect()
     }
 
     fn formats(&self) -> anyhow::Result<Vec<Format>> {

@@ -2,6 +2,7 @@
 
 use super::Events;
 use clap::Parser;
+use squall_climate::compare::Coverage;
 use squall_climate::table::read_tracks;
 use squall_data::synthetic::{Scenario, SyntheticConfig, WriteOptions, write_run};
 use squall_data::{Calendar, Class, Time};
@@ -166,6 +167,28 @@ fn what_would_change_the_tables_begins_anew() {
         fresh.extract().unwrap();
         same(&tables(&at("fresh")), &out, name);
         std::fs::remove_dir_all(at("fresh")).unwrap();
+    }
+}
+
+#[test]
+fn statistics_say_by_which_rules_they_were_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    simulate(&at("run"), 12, 8);
+    let mut events = call(&at("run"), &at("run"), &at("out"));
+    (events.min_wind, events.min_cyclone_km2) = (Some(17.0), Some(30_000.0));
+    events.extract().unwrap();
+    let said = Coverage::read(&at("out"), None).unwrap();
+    let wind = "lowest model level, or 10 m where the files have that";
+    assert_eq!(said.wind.as_deref(), Some(wind));
+    for (name, value) in [
+        ("min_cyclone_km2", "30000"),
+        ("min_river_km2", "300000"),
+        ("tropical_cyclone.min_peak_wind_m_s", "17"),
+        ("atmospheric_river.join_by_overlap", "true"),
+    ] {
+        let found = said.rules.get(name).map(String::as_str);
+        assert_eq!(found, Some(value), "{name}");
     }
 }
 

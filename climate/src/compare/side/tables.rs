@@ -23,6 +23,9 @@ pub(super) struct Storm {
     energy_1e4_kt2: f64,
 }
 
+/// The column of winds.
+const WIND: &str = "max_wind_m_s";
+
 /// The columns of a table, and what is known where it has them; the first are known of any table.
 type Columns<const N: usize> = [(&'static str, &'static [Quantity]); N];
 
@@ -58,7 +61,7 @@ const OF_TRACKS: Columns<5> = {
             ],
         ),
         (
-            "max_wind_m_s",
+            WIND,
             &[
                 Q::CycloneWind,
                 Q::CycloneWindHigh,
@@ -98,7 +101,7 @@ const OF_EVENTS: Columns<7> = {
         ("mean_prect_m_s", &[Q::CycloneRain, Q::RiverRain]),
         ("precipitation_km3", &[Q::CycloneWater, Q::RiverWater]),
         (
-            "max_wind_m_s",
+            WIND,
             &[
                 Q::CycloneLatitude,
                 Q::CycloneEnergy,
@@ -112,9 +115,10 @@ const OF_EVENTS: Columns<7> = {
 };
 
 impl Side {
-    fn knows_now(&mut self, table: &Table, columns: &[(&str, &[Quantity])]) {
+    fn knows_now(&mut self, table: &Table, columns: &[(&str, &[Quantity])], options: &SideOptions) {
         for (column, quantities) in columns {
-            if column.is_empty() || table.column(column).is_some() {
+            let is_looked_at = *column != WIND || options.wind;
+            if column.is_empty() || is_looked_at && table.column(column).is_some() {
                 quantities
                     .iter()
                     .for_each(|q| self.known[*q as usize] = true);
@@ -135,8 +139,7 @@ impl Side {
         ];
         let mut table = Table::open(&path, &required)?;
         use Quantity as Q;
-        self.knows_now(&table, &OF_TRACKS);
-        let has_wind = table.column("max_wind_m_s").is_some();
+        self.knows_now(&table, &OF_TRACKS, options);
         let calendar = self.coverage.calendar;
         let mut storms = HashMap::new();
         while let Some(line) = table.next()? {
@@ -182,15 +185,13 @@ impl Side {
                     continue;
                 }
                 Class::ExtratropicalCyclone => {
-                    self.add_mean(Q::ExtratropicalWind, place, line.number("max_wind_m_s")?);
+                    self.add_mean(Q::ExtratropicalWind, place, wind_of(&line, options)?);
                     continue;
                 }
                 Class::TropicalCyclone => {}
             }
             self.add_extreme(Extreme::CyclonePressure, place, pressure_hpa);
-            if has_wind {
-                self.add_wind(place, line.number("max_wind_m_s")?);
-            }
+            self.add_wind(place, wind_of(&line, options)?);
             let id = line.whole("track_id")?;
             let id = id.ok_or_else(|| line.bad("track_id", "a whole number"))?;
             let storm = Storm {
@@ -214,7 +215,7 @@ impl Side {
         let mut table = Table::open(&path, &["class", "time", "lon_deg", "lat_deg"])?;
         self.known[Quantity::RiverTransport as usize] = options.transport.is_some();
         use Quantity as Q;
-        self.knows_now(&table, &OF_EVENTS);
+        self.knows_now(&table, &OF_EVENTS, options);
         // What a row without hours counts by. Without statistics nobody knows that step: it has no energy.
         let hours = (self.coverage.counted).then_some(24.0 / self.coverage.times_per_day);
         self.known[Q::CycloneEnergy as usize] &= table.column("hours").is_some() || hours.is_some();
@@ -226,7 +227,7 @@ impl Side {
                 continue;
             };
             if class == Class::TropicalCyclone {
-                note_storm(&line, storms, hours)?;
+                note_storm(&line, storms, hours, wind_of(&line, options)?)?;
             }
             let (lon_deg, lat_deg) = line.position("lon_deg", "lat_deg")?;
             let (year, month, _) = line.time("time", self.coverage.calendar)?.date();
@@ -292,9 +293,14 @@ fn times_of(hours: Option<f64>, step_hours: Option<f64>) -> f64 {
 }
 
 /// A point of a cyclone's track: its energy counts, and where it is the strongest so far, its latitude.
-fn note_storm(line: &Line<'_>, storms: &mut HashMap<u64, Storm>, hours: Option<f64>) -> Result<()> {
+fn note_storm(
+    line: &Line<'_>,
+    storms: &mut HashMap<u64, Storm>,
+    hours: Option<f64>,
+    wind_m_s: Option<f64>,
+) -> Result<()> {
     let storm = line.whole("track_id")?.and_then(|id| storms.get_mut(&id));
-    let (Some(storm), Some(wind_m_s)) = (storm, line.number("max_wind_m_s")?) else {
+    let (Some(storm), Some(wind_m_s)) = (storm, wind_m_s) else {
         return Ok(());
     };
     if let Some(hours) = line.number("hours")?.or(hours) {
@@ -358,6 +364,14 @@ fn has_transports(folder: &Path) -> Result<[bool; 2]> {
         }
     }
     Ok([false; 2])
+}
+
+/// The highest wind of a track or event, if winds are compared.
+fn wind_of(line: &Line<'_>, options: &SideOptions) -> Result<Option<f64>> {
+    match options.wind {
+        true => line.number(WIND),
+        false => Ok(None),
+    }
 }
 
 /// The highest transport of a river, in the column that is compared.

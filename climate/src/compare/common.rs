@@ -219,6 +219,18 @@ pub(super) fn note_classes(labels: [&str; 2], sides: [&Side; 2], notes: &mut Vec
     }
 }
 
+/// Notes how many tracks holes in the data have cut.
+pub(super) fn note_continued(labels: [&str; 2], sides: [&Side; 2], notes: &mut Vec<String>) {
+    for (label, side) in labels.into_iter().zip(sides) {
+        if side.continued > 0 {
+            notes.push(format!(
+                "Holes in the data of {label} have cut {} tracks in the compared years: their parts after a hole are not counted again.",
+                side.continued
+            ));
+        }
+    }
+}
+
 /// Notes in which years numbers by year are unknown, because tracks or events lack the value that they are a sum of.
 pub(super) fn note_unknown_years(labels: [&str; 2], sides: [&Side; 2], notes: &mut Vec<String>) {
     let compared = |q: &Quantity| {

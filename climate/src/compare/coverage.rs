@@ -237,6 +237,15 @@ impl Coverage {
         (self.times_per_day.is_finite() && first < last).then_some((first, last))
     }
 
+    /// Whether the data begin at a time; in its month, where statistics do not say their first time.
+    pub fn begins_at(&self, time: Time) -> bool {
+        let (year, month, _) = time.date();
+        match self.ends {
+            Some((first, _)) => time == first,
+            None => self.months.keys().next() == Some(&(year, month)),
+        }
+    }
+
     /// Whether a month has nearly all of its times.
     fn is_whole(&self, year: i64, month: i64) -> bool {
         self.share(year, month) >= WHOLE_MONTH

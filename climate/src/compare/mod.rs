@@ -49,7 +49,7 @@ pub(crate) use words::{of_level, trimmed};
 use crate::error::{ClimateError, Result};
 use changes::changes;
 use common::{
-    check_apart, check_grids, check_years, common_months, note_classes, note_rules,
+    check_apart, check_grids, check_years, common_months, note_classes, note_continued, note_rules,
     note_unknown_years, share_wind,
 };
 use comparison::{map_summary, summary};
@@ -216,6 +216,7 @@ impl Plan {
         let labels = [input_a.label.as_str(), input_b.label.as_str()];
         note_classes(labels, [&a, &b], &mut notes);
         note_unknown_years(labels, [&a, &b], &mut notes);
+        note_continued(labels, [&a, &b], &mut notes);
         let changes = changes(labels, [&a, &b], &design, whole_year, &mut notes);
         progress(3)?;
         let map_changes = maps::map_changes(&a, &b, &design)?;

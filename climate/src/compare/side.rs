@@ -27,6 +27,8 @@ struct Value {
     year: u32,
     basin: Basin,
     season: usize,
+    /// As of [`Place`].
+    continues: bool,
 }
 
 impl Value {
@@ -49,6 +51,8 @@ struct Place {
     year: usize,
     basin: Basin,
     season: usize,
+    /// Whether it is a track that was there after a hole in the data: most of them were counted before it.
+    continues: bool,
 }
 
 /// The sums of one run.
@@ -74,6 +78,8 @@ pub struct Side {
     times: Vec<[f64; Group::COUNT]>,
     /// Columns that were there, by quantity.
     known: [bool; Quantity::ALL.len()],
+    /// Tracks that were there after a hole in the data.
+    pub(crate) continued: usize,
     /// Classes that a row of the tables is of, by place in [`Class::TRACKED`].
     listed: [bool; Class::TRACKED.len()],
     /// Density of genesis and frequency, by year.
@@ -121,6 +127,7 @@ impl Side {
             river_transports: Vec::new(),
             times: Vec::new(),
             known: [false; Quantity::ALL.len()],
+            continued: 0,
             listed: [false; Class::TRACKED.len()],
             maps: YearMaps::new(count),
             coverage,
@@ -254,12 +261,13 @@ impl Side {
         found
     }
 
-    /// The same of each track, with the block of its year; and the years of each block that they are of: those whose
-    /// tracks nearly all have a value.
+    /// The same of each track that counts, with the block of its year; and the years of each block that they are of:
+    /// those whose tracks nearly all have a value.
     pub(crate) fn extremes_of_tracks(&self, of: Extreme) -> (Vec<(f64, u32)>, Vec<f64>) {
         let known = self.known_years_of(of);
         let block = |value: &Value| self.blocks[value.year as usize] as u32;
-        let values = (self.values(of).iter()).filter(|value| known[value.year as usize]);
+        let counts = |value: &&Value| known[value.year as usize] && !value.continues;
+        let values = self.values(of).iter().filter(counts);
         let values = values.map(|value| (value.value, block(value))).collect();
         (values, self.years_by_block(&known))
     }
@@ -311,6 +319,7 @@ impl Side {
             year,
             basin: Basin::of(position.0, position.1),
             season: season_of(month),
+            continues: false,
         })
     }
 
@@ -327,6 +336,11 @@ impl Side {
             sum.total += total;
             sum.count += count;
         }
+    }
+
+    /// Counts a track: one that is there after a hole in the data is seen, but not one more.
+    fn add_track(&mut self, quantity: Quantity, place: Place) {
+        self.add(quantity, place, f64::from(u8::from(!place.continues)), 1.0);
     }
 
     fn add_mean(&mut self, quantity: Quantity, place: Place, value: Option<f64>) {
@@ -348,6 +362,7 @@ impl Side {
             year: place.year as u32,
             basin: place.basin,
             season: place.season,
+            continues: place.continues,
         });
     }
 
@@ -358,10 +373,10 @@ impl Side {
         self.add_extreme(Extreme::CycloneWind, place, Some(wind_m_s));
         let category = Category::saffir_simpson(wind_m_s);
         if category >= Some(Category::One) {
-            self.add(Quantity::Hurricanes, place, 1.0, 1.0);
+            self.add_track(Quantity::Hurricanes, place);
         }
         if category >= Some(Category::Three) {
-            self.add(Quantity::MajorHurricanes, place, 1.0, 1.0);
+            self.add_track(Quantity::MajorHurricanes, place);
         }
     }
 }

@@ -165,3 +165,44 @@ fn other_rules_are_said() {
     let found = compare(&strong, &strong, &options()).unwrap();
     assert!(!found.notes.iter().any(|n| n.contains("different rules")));
 }
+
+/// A hole of a few times leaves its month whole, and cuts what lives through it into two tracks.
+#[test]
+fn holes_do_not_make_more_storms() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["a", "b"] {
+        Run::default().write(&path(name));
+    }
+    let table = fs::read_to_string(path("b/tracks.csv")).unwrap();
+    let mut rows = vec![table.lines().next().unwrap().to_string() + ",origin,fate"];
+    let mut cut = 0;
+    for row in table.lines().skip(1) {
+        let cells: Vec<&str> = row.split(',').collect();
+        if !cells[0].ends_with('7') || cells[2].starts_with("2001-01-01") {
+            rows.push(format!("{row},genesis,lysis"));
+            continue;
+        }
+        cut += 1;
+        rows.push(format!("{row},genesis,end_of_data"));
+        let rest = cells[1..].join(",");
+        rows.push(format!("9{cut:05},{rest},start_of_data,lysis"));
+    }
+    fs::write(path("b/tracks.csv"), rows.join("\n") + "\n").unwrap();
+    let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
+    for quantity in [
+        Quantity::CycloneTracks,
+        Quantity::Hurricanes,
+        Quantity::MajorHurricanes,
+    ] {
+        let change = row(&found, quantity, Group::All).change;
+        assert_eq!(change.difference, Some(0.0), "{quantity:?}");
+    }
+    let winds = (found.distributions.iter()).find(|d| d.name == "max_wind");
+    let same = |bin: &compare::Bin| bin.change.difference == Some(0.0);
+    assert!(winds.unwrap().bins.iter().all(same));
+    let note = format!(
+        "Holes in the data of b have cut {cut} tracks in the compared years: their parts after a hole are not counted again."
+    );
+    assert!(cut > 20 && found.notes.contains(&note), "{:?}", found.notes);
+}

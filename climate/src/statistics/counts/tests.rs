@@ -1,0 +1,54 @@
+//! Which tracks and months count.
+
+use super::*;
+use crate::track::Fate;
+use squall_data::Calendar;
+
+fn at(month: i64, day: i64, hour: i64) -> Time {
+    Time::new(Calendar::NoLeap, 2001, month, day, hour, 0, 0).unwrap()
+}
+
+fn statistics() -> Statistics {
+    Statistics::new(&LatLonGrid::global(8, 12).unwrap())
+}
+
+/// A cyclone of two days in the West Pacific.
+fn cyclone(start: Time, origin: Origin) -> Track {
+    Track {
+        track_id: 1,
+        class: Class::TropicalCyclone,
+        start,
+        end: start.add_seconds(2 * 86_400),
+        points: 9,
+        origin,
+        fate: Fate::Lysis,
+        related_track: None,
+        genesis_lon_deg: 140.0,
+        genesis_lat_deg: 15.0,
+        end_lon_deg: 135.0,
+        end_lat_deg: 18.0,
+        distance_km: 800.0,
+        max_area_km2: 9e4,
+        mean_area_km2: 8e4,
+        min_psl_pa: None,
+        max_wind_m_s: Some(40.0),
+        max_tmq_kg_m2: None,
+        details: Default::default(),
+    }
+}
+
+#[test]
+fn what_was_there_after_a_hole_has_not_begun_there() {
+    let mut run = statistics();
+    for time in [at(8, 1, 0), at(8, 1, 6), at(8, 14, 18), at(8, 16, 6)] {
+        run.add_time(time, None, 6.0, []).unwrap();
+    }
+    run.add_track(&cyclone(at(8, 1, 0), Origin::StartOfData));
+    run.add_track(&cyclone(at(8, 1, 6), Origin::Genesis));
+    run.add_track(&cyclone(at(8, 16, 6), Origin::StartOfData));
+    let begun = |run: &Statistics| run.months()[0].tracks[0].iter().sum::<u64>();
+    assert_eq!(begun(&run), 2);
+    // They are tracks all the same.
+    let categories: u64 = run.categories(Basin::WestPacific).iter().sum();
+    assert_eq!(categories, 3);
+}

@@ -576,3 +576,37 @@ fn tracked_events_give_their_tracks_again() {
     assert_eq!(finished.len(), 3);
     assert_eq!(squall_climate::track::from_events(&all), finished);
 }
+
+/// Masks every 6 hours with pressure every 12: middles of masks, 200 km beside the eye, are no part of the path.
+#[test]
+fn paths_do_not_zigzag_between_two_kinds_of_centres() {
+    let grid = grid();
+    let follow = |has_pressure: &dyn Fn(i64) -> bool| {
+        let mut tracker = Tracker::new(&grid, keep_all()).unwrap();
+        for k in 0..9 {
+            let east = 60.0 + k as f64;
+            let mut found = events(&grid, 6 * k, &[(1, 15.0, east, 500.0)]);
+            let event = &mut found[0].event;
+            (event.lat_deg, event.lon_deg) = (16.5, east + 1.0);
+            if has_pressure(k) {
+                event.min_psl_pa = Some(98_000.0);
+                (event.lat_deg, event.lon_deg) = (15.0, east);
+            }
+            tracker.push(at(6 * k), &mut found).unwrap();
+        }
+        let mut tracks = tracker.finish().finished;
+        assert_eq!((tracks.len(), tracks[0].points), (1, 9));
+        tracks.remove(0)
+    };
+    let degree_km = |lat: f64| distance_km(lat, 60.0, lat, 61.0);
+    let all = follow(&|_| true);
+    assert!((all.distance_km - 8.0 * degree_km(15.0)).abs() < 1e-6);
+    let half = follow(&|k| k % 2 == 0);
+    assert!((half.distance_km - all.distance_km).abs() < 1.0, "{half:?}");
+    let speed = |track: &Track| track.details.max_speed_m_s.unwrap();
+    assert!((speed(&half) - speed(&all)).abs() < 0.01, "{half:?}");
+    // Where pressure stays away for more than a day the path goes on without.
+    let first = follow(&|k| k == 0);
+    let expected = distance_km(15.0, 60.0, 16.5, 66.0) + 3.0 * degree_km(16.5);
+    assert!((first.distance_km - expected).abs() < 1e-6, "{first:?}");
+}

@@ -103,8 +103,9 @@ impl TrackDetails {
         details
     }
 
-    pub(super) fn go_on(&mut self, event: &Event, speed_m_s: f64) {
-        self.max_speed_m_s = Some(self.max_speed_m_s.map_or(speed_m_s, |s| s.max(speed_m_s)));
+    /// Takes the next event in; its speed where it is known.
+    pub(super) fn go_on(&mut self, event: &Event, speed_m_s: Option<f64>) {
+        self.max_speed_m_s = super::pick(self.max_speed_m_s, speed_m_s, f64::max);
         self.add(event);
     }
 

@@ -91,6 +91,24 @@ pub struct Track {
     pub details: TrackDetails,
 }
 
+/// A centre that a step is measured from.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Place {
+    time: Time,
+    lat_deg: f64,
+    lon_deg: f64,
+}
+
+impl Place {
+    fn of(event: &Event) -> Self {
+        Self {
+            time: event.time,
+            lat_deg: event.lat_deg,
+            lon_deg: event.lon_deg,
+        }
+    }
+}
+
 impl Track {
     /// A track of one event, so far alive.
     fn begin(id: u64, event: &Event, origin: Origin, parent: Option<u64>) -> Self {
@@ -119,16 +137,30 @@ impl Track {
 
     /// Adds the next event; `shore` is what [`Shore::of`] the one before was.
     fn go_on(&mut self, event: &Event, shore: &mut Shore) {
-        let step_km = distance_km(
-            self.end_lat_deg,
-            self.end_lon_deg,
-            event.lat_deg,
-            event.lon_deg,
-        );
-        self.distance_km += step_km;
-        let step_seconds = event.time.seconds_since(self.end) as f64;
-        self.details.go_on(event, step_km * 1000.0 / step_seconds);
-        self.details.landfall(event, shore);
+        self.go_on_from(Some(self.last_place()), event, shore);
+    }
+
+    /// The last centre.
+    fn last_place(&self) -> Place {
+        Place {
+            time: self.end,
+            lat_deg: self.end_lat_deg,
+            lon_deg: self.end_lon_deg,
+        }
+    }
+
+    /// Adds the next event, whose step begins at `from`, where `shore` was seen. Without such a place nobody knows how it
+    /// moved, nor whether it came to land: a later event's step begins before this one.
+    fn go_on_from(&mut self, from: Option<Place>, event: &Event, shore: &mut Shore) {
+        let speed_m_s = from.map(|from| {
+            let step_km = distance_km(from.lat_deg, from.lon_deg, event.lat_deg, event.lon_deg);
+            self.distance_km += step_km;
+            step_km * 1000.0 / event.time.seconds_since(from.time) as f64
+        });
+        self.details.go_on(event, speed_m_s);
+        if from.is_some() {
+            self.details.landfall(event, shore);
+        }
         self.end = event.time;
         self.end_lat_deg = event.lat_deg;
         self.end_lon_deg = event.lon_deg;

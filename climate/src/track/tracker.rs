@@ -2,12 +2,12 @@
 
 use crate::error::{ClimateError, Result};
 use crate::events::shape::TangentPlane;
-use crate::events::{DetectedEvent, Region, Run};
+use crate::events::{DetectedEvent, Event, Region, Run};
 use crate::track::assign::Pair;
 use crate::track::details::Shore;
 use crate::track::matching::{Link, Matching};
 use crate::track::options::{Linking, TrackerOptions};
-use crate::track::{Fate, Origin, Track};
+use crate::track::{Fate, Origin, Place, Track};
 use serde::{Deserialize, Serialize};
 use squall_data::grid::distance_km;
 use squall_data::{Class, LatLonGrid, Time};
@@ -66,6 +66,10 @@ const MOTION_HOURS: f64 = 12.0;
 /// follow would wait for it.
 const MOST_CALM_HOURS: f64 = 30.0 * 24.0;
 
+/// Where pressure is known at some times only, its path waits for so long for the next centre by pressure: the middle of
+/// a mask may be a hundred kilometres off, and a path from one kind of centre to the other and back would zigzag.
+const MOST_WITHOUT_LOW_HOURS: f64 = 24.0;
+
 /// A track that may go on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct OpenTrack {
@@ -80,6 +84,9 @@ struct OpenTrack {
     shore: Shore,
     /// Distance of its farthest centre from the first.
     farthest_km: f64,
+    /// Cyclones: the last centre by pressure, if the path waits for the next.
+    #[serde(default)]
+    low: Option<Place>,
 }
 
 impl Tracker {
@@ -416,6 +423,11 @@ fn cost_apart(cost: f64, east_deg: f64) -> f64 {
     (cost * 1e9).round() * 1e-9 + 1e-10 * (west_deg / 360.0)
 }
 
+/// Whether the centre of an event is where pressure is lowest.
+fn has_low(event: &Event) -> bool {
+    event.class.is_cyclone() && event.min_psl_pa.is_some()
+}
+
 impl OpenTrack {
     fn begin(id: u64, detected: &DetectedEvent, origin: Origin, parent: Option<u64>) -> Self {
         let event = &detected.event;
@@ -426,18 +438,35 @@ impl OpenTrack {
             region: detected.region.clone(),
             shore: Shore::of(event),
             farthest_km: 0.0,
+            low: has_low(event).then(|| Place::of(event)),
         }
+    }
+
+    /// Where the step to the next event begins; none if that event has no pressure, but those before have.
+    fn step_from(&mut self, event: &Event) -> Option<Place> {
+        let from = match self.low {
+            None => Some(self.track.last_place()),
+            Some(low) if has_low(event) => Some(low),
+            Some(low) => (event.time.hours_since(low.time) > MOST_WITHOUT_LOW_HOURS).then_some(low),
+        };
+        if has_low(event) {
+            self.low = Some(Place::of(event));
+        } else if from.is_some() {
+            self.low = None;
+        }
+        from
     }
 
     fn go_on(&mut self, detected: &DetectedEvent) {
         let event = &detected.event;
+        let from = self.step_from(event);
         let track = &mut self.track;
         let before = &mut self.before;
         before.push_back((track.end, track.end_lat_deg, track.end_lon_deg));
         while before.len() > 1 && event.time.hours_since(before[1].0) >= MOTION_HOURS {
             before.pop_front();
         }
-        track.go_on(event, &mut self.shore);
+        track.go_on_from(from, event, &mut self.shore);
         let (lat, lon) = (track.genesis_lat_deg, track.genesis_lon_deg);
         let km = distance_km(lat, lon, event.lat_deg, event.lon_deg);
         self.farthest_km = self.farthest_km.max(km);

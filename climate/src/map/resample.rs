@@ -99,6 +99,15 @@ impl Resampler {
     }
 }
 
+/// Values as 8-bit levels, of which 0 is for what is missing (NaN): `low` is 1, `high` is 255, values outside are clipped.
+pub fn levels_or_none(field: &Array2<f32>, low: f32, high: f32) -> Array2<u8> {
+    let scale = 254.0 / (high - low).max(f32::MIN_POSITIVE);
+    field.mapv(|v| match v.is_nan() {
+        true => 0,
+        false => (1.0 + (v - low) * scale).round().clamp(1.0, 255.0) as u8,
+    })
+}
+
 /// Values as 8-bit levels: `low` is 0, `high` is 255, values outside are clipped, NaN is 0.
 pub fn levels(field: &Array2<f32>, low: f32, high: f32) -> Array2<u8> {
     let scale = 255.0 / (high - low).max(f32::MIN_POSITIVE);
@@ -134,6 +143,13 @@ mod tests {
         assert!(small.iter().all(|&v| v == 4.0));
         assert_eq!(levels(&small, 0.0, 8.0)[[0, 0]], 128);
         assert_eq!(levels(&small.mapv(|_| f32::NAN), 0.0, 8.0)[[0, 0]], 0);
+    }
+
+    #[test]
+    fn missing_is_a_level_of_its_own() {
+        let field = ndarray::arr2(&[[f32::NAN, -5.0, 0.0, 35.0, 70.0, 90.0]]);
+        let found = levels_or_none(&field, 0.0, 70.0);
+        assert_eq!(found, ndarray::arr2(&[[0, 1, 1, 128, 255, 255]]));
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use crate::error::{ClimateError, Result};
 use crate::map::image::{codes_png, grey_png};
-use crate::map::resample::{Resampler, levels};
+use crate::map::resample::{Resampler, levels, levels_or_none};
 use crate::report::{FieldInfo, SourceKind};
 use ndarray::{Array2, ArrayView2, Axis, concatenate};
 use squall_data::{LatLonGrid, Time};
 
-/// Sea-level pressure of the lowest and highest level of its picture, hPa: half a hectopascal per level.
-pub(crate) const PSL_RANGE_HPA: (f32, f32) = (920.0, 1047.5);
+/// Sea-level pressure of the lowest and highest level of its picture, hPa: half a hectopascal per level from 1 to 255.
+pub(crate) const PSL_RANGE_HPA: (f32, f32) = (920.5, 1047.5);
 /// Wind component of the lowest and highest level of its picture, m/s: one metre per second per level.
 pub(crate) const WIND_RANGE_M_S: (f32, f32) = (-127.0, 128.0);
 
@@ -137,11 +137,12 @@ impl FrameEncoder {
     pub(crate) fn encode(&self, frame: &Frame<'_>, info: &FieldInfo) -> Result<EncodedFrame> {
         let field = frame.field.map(|field| {
             let picture = self.field.mean(field);
-            grey_png(&levels(&picture, info.range.0, info.range.1))
+            grey_png(&levels_or_none(&picture, info.range.0, info.range.1))
         });
         let pressure = frame.sea_level_pressure_pa.map(|psl| {
             let (low, high) = PSL_RANGE_HPA;
-            grey_png(&levels(&self.pressure.mean(psl), low * 100.0, high * 100.0))
+            let picture = self.pressure.mean(psl);
+            grey_png(&levels_or_none(&picture, low * 100.0, high * 100.0))
         });
         let wind = frame.wind_m_s.map(|(u, v)| {
             let (low, high) = WIND_RANGE_M_S;
@@ -189,6 +190,12 @@ pub(crate) fn frame_step(total: usize, limit: usize) -> usize {
 mod tests {
     use super::*;
     use squall_data::Calendar;
+
+    #[test]
+    fn a_level_of_pressure_is_half_a_hectopascal() {
+        let (low, high) = PSL_RANGE_HPA;
+        assert_eq!((high - low) / 254.0, 0.5);
+    }
 
     #[test]
     fn every_nth_frame_is_taken() {

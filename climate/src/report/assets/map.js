@@ -123,15 +123,23 @@
     return frame.paths.get(name);
   }
 
-  // Isolines of a field given as levels, in cell units.
+  // The value of a level of a picture from low to high; level 0 says that it is missing.
+  const valueOf = (level, low, high) => (level ? low + (high - low) * (level - 1) / 254 : NaN);
+
+  // Isolines of a field given as levels, in cell units; none where one of the four values around is missing.
   function isolines(levels, [h, w], low, high, step) {
     const value = new Float32Array(h * w);
     const get = (r, c) => levels[clamp(r, 0, h - 1) * w + (win.global ? mod(c, w) : clamp(c, 0, w - 1))];
     for (let r = 0; r < h; r++) {
       for (let c = 0; c < w; c++) {
-        let sum = 4 * get(r, c);
-        for (const [dr, dc, k] of [[0, 1, 2], [0, -1, 2], [1, 0, 2], [-1, 0, 2], [1, 1, 1], [1, -1, 1], [-1, 1, 1], [-1, -1, 1]]) sum += k * get(r + dr, c + dc);
-        value[r * w + c] = low + (high - low) * sum / 16 / 255;
+        const own = get(r, c);
+        let sum = 4 * own, weight = 4;
+        for (const [dr, dc, k] of [[0, 1, 2], [0, -1, 2], [1, 0, 2], [-1, 0, 2], [1, 1, 1], [1, -1, 1], [-1, 1, 1], [-1, -1, 1]]) {
+          const near = get(r + dr, c + dc);
+          sum += k * near;
+          weight += near ? k : 0;
+        }
+        value[r * w + c] = own ? valueOf(sum / weight, low, high) : NaN;
       }
     }
     const path = new Path2D();
@@ -139,6 +147,7 @@
     for (let r = 0; r < h - 1; r++) {
       for (let c = 0; c < lastColumn; c++) {
         const v = [value[r * w + c], value[r * w + (c + 1) % w], value[(r + 1) * w + (c + 1) % w], value[(r + 1) * w + c]];
+        if (v.some(Number.isNaN)) continue;
         const min = Math.min(...v), max = Math.max(...v);
         for (let level = Math.ceil(min / step) * step; level < max; level += step) {
           const cuts = [];
@@ -207,6 +216,8 @@
     const table = tables[$('colours').value];
     const rgba = new Uint8ClampedArray(4 * rows * cols);
     for (let k = 0; k < rows * cols; k++) {
+      // What is missing stays dark.
+      if (!frame.field[k]) continue;
       const v = 3 * frame.field[k];
       const [r, g, b] = [table[v], table[v + 1], table[v + 2]];
       const l = 0.55 * (0.3 * r + 0.59 * g + 0.11 * b);
@@ -654,9 +665,10 @@
     const k = r * cols + c;
     const parts = [squall.place(lat, lon)];
     if (current.field) {
-      const v = data.field.low + (data.field.high - data.field.low) * current.field[k] / 255;
+      const level = current.field[k], v = valueOf(level, data.field.low, data.field.high);
       const digits = data.field.high - data.field.low > 300 ? 0 : 1;
-      parts.push(`${data.field.name} ${current.field[k] === 255 ? '≥ ' : ''}${v.toFixed(digits)} ${data.field.unit}`);
+      const said = level ? `${level === 255 ? '≥ ' : ''}${v.toFixed(digits)} ${data.field.unit}` : 'no data';
+      parts.push(`${data.field.name} ${said}`);
     }
     data.sources.forEach((s, n) => {
       const code = current.masks[n]?.[k];

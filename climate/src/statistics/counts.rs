@@ -10,6 +10,8 @@ use crate::track::{Origin, Track};
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, ClassMask, LatLonGrid, Time};
 
+/// A month with less than this share of the times of the fullest one is a part.
+const WHOLE_MONTH: f64 = 0.95;
 /// Number of basins.
 const BASINS: usize = Basin::ALL.len();
 
@@ -385,14 +387,23 @@ impl Statistics {
         years
     }
 
-    /// Mean number of tracks that begin in each calendar month, January first; NaN for months never analysed.
+    /// Mean number of tracks that begin in each calendar month, January first; NaN for months never analysed. Parts of
+    /// months are not counted: those with less than 95 % of the times of the fullest one of the same name.
     pub fn seasonal_cycle(&self, class: Class, basin: Basin) -> [f64; 12] {
         let mut sums = [(0u64, 0u64); 12];
         let Some(class) = index_of(class) else {
             return [f64::NAN; 12];
         };
+        let mut fullest = [0; 12];
         for month in &self.months {
-            let sum = &mut sums[(month.month - 1).clamp(0, 11) as usize];
+            let most = &mut fullest[place_in_year(month)];
+            *most = month.times.max(*most);
+        }
+        for month in &self.months {
+            if (month.times as f64) < WHOLE_MONTH * fullest[place_in_year(month)] as f64 {
+                continue;
+            }
+            let sum = &mut sums[place_in_year(month)];
             sum.0 += month.tracks[class][basin as usize];
             sum.1 += 1;
         }
@@ -425,6 +436,11 @@ impl Statistics {
         });
         &mut self.months[index]
     }
+}
+
+/// Place of a month among those of a year, January first.
+fn place_in_year(month: &MonthCounts) -> usize {
+    (month.month - 1).clamp(0, 11) as usize
 }
 
 /// Place of a class in [`Class::EVENTS`].

@@ -52,3 +52,27 @@ fn what_was_there_after_a_hole_has_not_begun_there() {
     let categories: u64 = run.categories(Basin::WestPacific).iter().sum();
     assert_eq!(categories, 3);
 }
+
+#[test]
+fn a_part_of_a_month_is_no_month_of_the_seasonal_cycle() {
+    let mut run = statistics();
+    // All of July and August; ten days of the next July.
+    let start = at(7, 1, 0);
+    for day in (0..62).chain(365..375) {
+        let time = start.add_seconds(day * 86_400);
+        run.add_time(time, None, 24.0, []).unwrap();
+    }
+    for day in [3, 9, 35] {
+        let track = cyclone(start.add_seconds(day * 86_400), Origin::Genesis);
+        run.add_track(&track);
+    }
+    let cycle = run.seasonal_cycle(Class::TropicalCyclone, Basin::WestPacific);
+    assert_eq!((cycle[6], cycle[7]), (2.0, 1.0));
+    assert!(cycle[0].is_nan());
+    // Parts alone are better than nothing.
+    let mut part = statistics();
+    part.add_time(start, None, 24.0, []).unwrap();
+    part.add_track(&cyclone(start, Origin::Genesis));
+    let cycle = part.seasonal_cycle(Class::TropicalCyclone, Basin::WestPacific);
+    assert_eq!(cycle[6], 1.0);
+}

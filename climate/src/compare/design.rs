@@ -20,6 +20,11 @@ pub struct Interval {
 }
 
 impl Interval {
+    /// The interval, if it has two ends.
+    fn if_finite(self) -> Option<Self> {
+        (self.low.is_finite() && self.high.is_finite()).then_some(self)
+    }
+
     /// Whether a value lies inside, ends included.
     pub fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
@@ -204,9 +209,9 @@ impl Design {
             influences(&|a, b| b - a)
         });
         if let (Some(relative), Some(_)) = (change.relative, change.interval) {
-            let ratio = |a: f64, b: f64| if a > 0.0 { b / a - 1.0 } else { f64::NAN };
-            let draws = pairs().map(|(a, b)| ratio(a, b)).collect();
-            change.relative_interval = self.interval(relative, draws, || influences(&ratio));
+            let draws = pairs().map(|(a, b)| relative_change(a, b)).collect();
+            change.relative_interval =
+                self.interval(relative, draws, || influences(&relative_change));
         }
         if change.interval.is_none() {
             change.no_interval = Some(NoInterval::TooFewEvents);
@@ -218,23 +223,26 @@ impl Design {
         change
     }
 
-    /// The interval of a value by its draws; `None` if fewer than half of them are defined. `influences` of the blocks
-    /// of both sides are asked for only where the method needs them.
+    /// The interval of a value by its draws; `None` if fewer than half of them are defined, or if an end is infinite.
+    /// `influences` of the blocks of both sides are asked for only where the method needs them.
     pub(crate) fn interval(
         &self,
         value: f64,
         mut draws: Vec<f64>,
         influences: impl FnOnce() -> [Vec<f64>; 2],
     ) -> Option<Interval> {
-        let by_percentiles = percentile_interval(self, &mut draws)?;
         if self.options.method == IntervalMethod::Percentile {
-            return Some(by_percentiles);
+            return percentile_interval(self, &mut draws);
+        }
+        if !keep_defined(&mut draws) {
+            return None;
         }
         let (low, high) = self.bca_shares(value, &draws, influences());
-        Some(Interval {
+        let ends = Interval {
             low: nearest_rank(&mut draws, low),
             high: nearest_rank(&mut draws, high),
-        })
+        };
+        ends.if_finite()
     }
 
     /// The p of a difference among those of dealt samples, as the function of that name. The draws are a part of the
@@ -298,15 +306,29 @@ impl Change {
     }
 }
 
+/// The relative change b / a - 1: infinite where there is something instead of nothing, NaN where there is nothing at all.
+fn relative_change(a: f64, b: f64) -> f64 {
+    match (a > 0.0, b > 0.0) {
+        (true, _) => b / a - 1.0,
+        (false, true) => f64::INFINITY,
+        (false, false) => f64::NAN,
+    }
+}
+
 /// The interval by percentiles of values drawn under a design, which are left in another order; `None` as for
-/// [`Design::interval`].
+/// [`Design::interval`]. Infinite draws stay among them: without those the interval would be that of the luckier draws.
 pub(crate) fn percentile_interval(design: &Design, draws: &mut Vec<f64>) -> Option<Interval> {
-    let asked = draws.len();
-    draws.retain(|v| v.is_finite());
-    if draws.is_empty() || draws.len() * 2 < asked {
+    if !keep_defined(draws) {
         return None;
     }
-    Some(design.ends(draws))
+    design.ends(draws).if_finite()
+}
+
+/// Drops what is not defined; whether half of the draws are left.
+fn keep_defined(draws: &mut Vec<f64>) -> bool {
+    let asked = draws.len();
+    draws.retain(|v| !v.is_nan());
+    !draws.is_empty() && draws.len() * 2 >= asked
 }
 
 /// Two-sided p of a difference among the differences of dealt samples: the share that is at least as large, the

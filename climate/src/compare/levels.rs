@@ -1,6 +1,6 @@
 //! Return levels of both runs with their bands, and how they change.
 
-use crate::compare::design::{Change, Design, Interval, NoInterval};
+use crate::compare::design::{Change, Design, Interval, NoInterval, percentile_interval};
 use crate::compare::return_level::{Gev, MIN_MAXIMA};
 use crate::compare::side::{Extreme, Extremes, Side};
 use crate::compare::weights::Weights;
@@ -177,13 +177,7 @@ fn draws_of<'a>(
 /// lowest: without it the band would be that of the luckier draws. `None` where such a draw is an end, or where fewer
 /// than half of the draws have a fit.
 fn band(design: &Design, mut draws: Vec<f64>) -> Option<Interval> {
-    let asked = draws.len();
-    draws.retain(|v| !v.is_nan());
-    if draws.is_empty() || draws.len() * 2 < asked {
-        return None;
-    }
-    let ends = design.ends(&mut draws);
-    (ends.low.is_finite() && ends.high.is_finite()).then_some(ends)
+    percentile_interval(design, &mut draws)
 }
 
 /// Factor and unit of the numbers that people read: areas of rivers are millions of km².

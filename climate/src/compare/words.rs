@@ -197,13 +197,16 @@ fn years(comparison: &Comparison) -> String {
     format!("{a} year{s} against {b}{only}")
 }
 
-/// The interval that the sentence gives: of the relative change where percent mean something.
+/// The interval that the sentence gives: of the relative change where percent mean something. Where that has no upper
+/// end, because a run has nothing in too many of its draws, of the difference.
 fn shown_interval(about: &About, change: &Change) -> Option<Interval> {
-    if about.relative && change.relative.is_some() {
-        change.relative_interval
-    } else {
-        change.interval
-    }
+    relative_interval(about, change).or(change.interval)
+}
+
+/// The interval of the relative change, if percent mean something.
+fn relative_interval(about: &About, change: &Change) -> Option<Interval> {
+    let means = about.relative && change.relative.is_some();
+    change.relative_interval.filter(|_| means)
 }
 
 fn amount(about: &About, change: &Change, signed: bool) -> String {
@@ -224,7 +227,7 @@ fn amount(about: &About, change: &Change, signed: bool) -> String {
 
 fn evidence(about: &About, change: &Change, interval: Interval, comparison: &Comparison) -> String {
     let confidence = 100.0 * comparison.draws.confidence;
-    let ends = if about.relative && change.relative.is_some() {
+    let ends = if relative_interval(about, change).is_some() {
         let digits = decimals(interval.low).max(decimals(interval.high));
         let low = percent(interval.low, digits, true);
         format!(

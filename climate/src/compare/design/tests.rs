@@ -229,3 +229,22 @@ fn without_years_or_events_there_is_a_reason_instead_of_an_interval() {
         .is_err()
     );
 }
+
+/// In a fifth of the draws of `a` nothing happens, so that nobody knows how many times as often it may happen in `b`.
+#[test]
+fn a_relative_change_from_next_to_nothing_has_no_upper_end() {
+    let of = |events: usize| {
+        let values = (0..30).map(|k| f64::from(u8::from(k < events))).collect();
+        rate(values)
+    };
+    for method in [IntervalMethod::Percentile, IntervalMethod::Bca] {
+        let design = Design::new((30, 30), options(method, 3)).unwrap();
+        let rare = design.change(&of(1), &of(20));
+        assert_eq!(rare.relative.map(f64::round), Some(19.0));
+        assert!(rare.interval.is_some() && rare.relative_interval.is_none());
+        assert!(design.change(&of(15), &of(20)).relative_interval.is_some());
+    }
+    assert_eq!(relative_change(2.0, 3.0), 0.5);
+    assert_eq!(relative_change(0.0, 3.0), f64::INFINITY);
+    assert!(relative_change(0.0, 0.0).is_nan());
+}

@@ -129,6 +129,13 @@ fn without_interval_the_text_says_why() {
         statement(&lacking, &of).unwrap(),
         "The mean lifetime-maximum wind of tropical cyclones cannot be compared: 40.0 m/s in present, no events in plus2k; 3 years against 30."
     );
+    // Of next to nothing they have no upper end.
+    let mut rare = row(Quantity::CycloneTracks, Group::All, (0.1, 2.0), 0.01);
+    rare.change.relative_interval = None;
+    assert_eq!(
+        statement(&rare, &of).unwrap(),
+        "Tropical cyclones become 1900 % more frequent (95 % interval +0.950 to +2.85 a year, p = 0.010); 3 years against 30."
+    );
     // Percent of nothing mean nothing.
     let first = row(Quantity::CycloneTracks, Group::All, (0.0, 2.5), 0.01);
     assert!(

@@ -10,6 +10,7 @@ mod interrupt;
 mod logging;
 mod missing;
 mod output;
+mod own_folder;
 mod plan;
 mod progress;
 mod ranks;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, real, run, simulate, squall, text};
+use common::{contents, path, real, run, simulate, squall, text};
 use std::fs;
 use std::process::Stdio;
 
@@ -222,6 +222,41 @@ fn what_a_shell_or_a_hurry_makes_of_a_call() {
     // Boxes where the demo shows masks.
     let demo = ["demo", "--recipe", "detect", "--out", path(&masks)];
     refuses(&demo, 2, &["gives boxes alone", "hint:"]);
+}
+
+/// A truth has tables of the names that labels have, and masks beside those of another command make a folder unreadable.
+#[test]
+fn a_folder_with_the_work_of_another_command() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (fields, other) = (simulate(folder.path(), 1, 3), simulate(folder.path(), 1, 4));
+    let (truth, others) = (fields.join("truth"), other.join("truth"));
+    let before = contents(&truth, |_| false);
+    let out = ["--out", path(&truth)];
+    let (read, compared) = (path(&other), path(&others));
+    for call in [
+        &["label", read][..],
+        &["label", read, "--method", "tempest"],
+        &["label", path(&fields)],
+        &["stage", read, "--labels", compared],
+        &["simulate", "--grid", "24x36", "--days", "1"],
+        &["compare", compared, compared],
+        &["events", compared],
+    ] {
+        let words = [
+            "holds masks or fields (`truth.2000-08-01-00000.nc`)",
+            "hint:",
+        ];
+        refuses(&[call, &out].concat(), 2, &words);
+    }
+    assert!(contents(&truth, |_| false) == before);
+    // What the command itself left there is gone on with.
+    let labels = folder.path().join("labels");
+    let label = ["label", path(&fields), "--out", path(&labels), "--quiet"];
+    run(&label);
+    run(&label);
+    simulate(folder.path(), 1, 3);
+    let events = ["events", compared, "--out", path(&labels)];
+    refuses(&events, 2, &["holds masks or fields (`labels."]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `squall compare`: what changes between two runs or periods, with intervals and significance.
 
 use crate::failure::Advice;
+use crate::own_folder::{self, Holds};
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::{interrupt, output};
@@ -96,6 +97,7 @@ impl Compare {
 
     /// Compares and writes all files.
     pub fn compare(&self) -> anyhow::Result<Comparison> {
+        own_folder::check(&self.out, Holds::Changes)?;
         let draws = DrawOptions {
             draws: self.resamples,
             confidence: self.confidence,

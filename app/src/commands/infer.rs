@@ -4,6 +4,7 @@ use super::box_files::BoxFormats;
 use super::events::MIN_CONFIDENCE;
 use super::score::check_confidence;
 use crate::failure::Advice;
+use crate::own_folder::{self, Holds};
 use crate::plan::{Plan, duration};
 use crate::progress::Progress;
 use crate::{device, input, interrupt, output, ranks, skipped};
@@ -310,6 +311,9 @@ impl Infer {
             }
             None => Input::store(Arc::new(Store::open(&self.input)?), self.split)?,
         };
+        if comm.rank() == 0 {
+            own_folder::check(&self.out, Holds::Masks)?;
+        }
         // Said when the input was opened.
         let problems = fields.problems().to_vec();
         let load = |path: &PathBuf| Model::load(path, self.precision);

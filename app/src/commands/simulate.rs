@@ -1,6 +1,7 @@
 //! `squall simulate`: a synthetic CAM5-like run and its truth.
 
 use crate::failure::Advice;
+use crate::own_folder::{self, Holds};
 use crate::plan::{Plan, bytes, duration, peak_memory};
 use crate::progress::Progress;
 use crate::{interrupt, output};
@@ -89,6 +90,8 @@ impl Simulate {
     /// Writes the run and says what was written.
     pub fn write(&self) -> anyhow::Result<RunSummary> {
         let config = self.config()?;
+        own_folder::check(&self.out, Holds::Fields)?;
+        own_folder::check(&self.out.join("truth"), Holds::Truth)?;
         let (rows, columns) = self.grid;
         let size = (rows * columns * 16 * 4) as u64;
         // One time computed first gives the rate of this machine.

@@ -6,6 +6,7 @@ use super::tags::{self, Tags};
 use super::{stage_local, stage_splits};
 use crate::failure::Advice;
 use crate::missing::Missing;
+use crate::own_folder::{self, Holds};
 use crate::plan::{Plan, bytes};
 use crate::progress::Progress;
 use crate::skipped::{self, Skipped};
@@ -273,6 +274,7 @@ impl Stage {
         let out = self.place()?;
         let archive = input::open(&self.input, self.skip_bad)?;
         input::keep_apart(&archive, out)?;
+        own_folder::check(out, Holds::Store)?;
         let masks = self.find_masks(&archive)?;
         let labels = self.labels.as_deref().zip(masks.as_ref());
         let origin = Origin::of((self.input.as_str(), &archive), labels, self.tags.tag_class)?;

@@ -1,6 +1,7 @@
 //! `squall stage STORE --local DIR`: a sample store to the disk of every node of a job.
 
 use super::stage::Stage;
+use crate::own_folder::{self, Holds};
 use crate::plan::{Plan, bytes, duration};
 use crate::progress::Progress;
 use crate::{interrupt, output, ranks};
@@ -51,6 +52,7 @@ fn move_store(
     folder: &Path,
     comm: Box<dyn Communicator>,
 ) -> anyhow::Result<LocalReport> {
+    own_folder::check(folder, Holds::Store)?;
     let store = Store::open(&stage.input)?;
     let share = stage
         .per_node

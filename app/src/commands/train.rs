@@ -1,6 +1,7 @@
 //! `squall train`: a recipe and a sample store to a model.
 
 use crate::failure;
+use crate::own_folder::{self, Holds};
 use crate::plan::{Plan, bytes, duration};
 use crate::progress::Progress;
 use crate::{device, interrupt, output, ranks};
@@ -158,6 +159,9 @@ impl Train {
             false => data.into_owned(),
         };
         let store = Arc::new(Store::open(data)?);
+        if team.is_first() {
+            own_folder::check(&self.out, Holds::Training)?;
+        }
         let stop = interrupt::flag();
         let first = team.is_first();
         let mut progress = Progress::new("train", 1);

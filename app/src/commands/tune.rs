@@ -1,6 +1,7 @@
 //! `squall tune`: which values of a recipe learn best, by many small runs of which most end early.
 
 use crate::failure::{Advice, INPUT, RUN};
+use crate::own_folder::{self, Holds};
 use crate::plan::{Plan, duration};
 use crate::progress::Progress;
 use crate::{device, interrupt, output, ranks};
@@ -79,6 +80,7 @@ impl Tune {
         self.device.open()?;
         let usage = |reason| Advice::usage(reason, "`squall tune --help` has an example");
         let store = Arc::new(Store::open(&self.data)?);
+        own_folder::check(&self.out, Holds::Search)?;
         let space = Space::new(self.vary.clone(), self.seed).map_err(usage)?;
         if store.ids(Split::Validation).is_empty() {
             return Err(Advice {

@@ -14,6 +14,7 @@ mod tracking;
 use crate::commands::tags::Tags;
 use crate::failure::Advice;
 use crate::input::file_facts;
+use crate::own_folder::{self, Holds};
 use crate::plan::Plan;
 use crate::saving::SAVE_EVERY_SECONDS;
 use crate::{input, output, ranks};
@@ -227,7 +228,7 @@ impl Events {
     /// Writes both tables together with the other ranks; the summary on the first, none on the others.
     fn extract_on(&self, comm: &mut dyn Communicator) -> anyhow::Result<Option<EventsSummary>> {
         let formats = self.formats()?;
-        self.keep_apart()?;
+        own_folder::check(&self.out, Holds::Events)?;
         if imported::is_in(&self.masks)? {
             return match comm.rank() {
                 0 => self.import(&formats).map(Some),
@@ -283,28 +284,6 @@ impl Events {
             .transpose()?;
         let skipped = skipped + objects.skipped_files();
         Ok((objects, fields, skipped))
-    }
-
-    /// Refuses to write among masks or fields: what is written there would be read with them the next time, and a truth
-    /// has tables of its own.
-    fn keep_apart(&self) -> anyhow::Result<()> {
-        let is_ours = |name: &str| {
-            ["statistics.nc", "object_id.nc"].contains(&name) || name.starts_with("tracks.")
-        };
-        let entries = std::fs::read_dir(&self.out).into_iter().flatten().flatten();
-        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        let mut others =
-            names.filter(|name| name.ends_with(".nc") && !name.starts_with('.') && !is_ours(name));
-        if let Some(name) = others.next() {
-            return Err(Advice::usage(
-                format!(
-                    "--out {} holds masks or fields (`{name}`)",
-                    self.out.display()
-                ),
-                "choose another folder, such as --out events",
-            ));
-        }
-        Ok(())
     }
 
     fn options(&self) -> ExtractOptions {

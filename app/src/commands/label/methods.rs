@@ -7,6 +7,7 @@ use super::rules::Rules;
 use super::{Label, NOT_LABELLED, fingerprint};
 use crate::failure::Advice;
 use crate::missing::Missing;
+use crate::own_folder::{self, Holds};
 use crate::progress::Progress;
 use crate::saving::Saving;
 use crate::skipped::{self, Skipped};
@@ -57,6 +58,9 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     let rules = Rules::of(command, &archive)?;
     let against = Against::open(command, &archive)?;
     let folders = folders(&rules.methods, &command.out);
+    folders
+        .iter()
+        .try_for_each(|(_, folder)| own_folder::check(folder, Holds::Labels))?;
     let transport = rules.transport_source(&archive, command.skip_bad)?;
     let masks = open_masks(&rules, &folders, transport, &archive)?;
     let fingerprint = fingerprint_of(&rules, &folders, &against, &archive)?;

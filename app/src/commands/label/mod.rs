@@ -12,6 +12,7 @@ use super::tags::Tags;
 use crate::failure::Advice;
 use crate::input::{self, file_facts};
 use crate::output;
+use crate::own_folder::{self, Holds};
 use crate::saving::SAVE_EVERY_SECONDS;
 use clap::Args;
 use serde::Serialize;
@@ -171,6 +172,7 @@ impl Label {
     fn open_fields(&self) -> anyhow::Result<Archive> {
         let archive = input::open(&self.input, self.skip_bad)?;
         input::keep_apart(&archive, &self.out)?;
+        own_folder::check(&self.out, Holds::Labels)?;
         if let Some(gaps) = Gaps::of(archive.times()) {
             tracing::warn!("{gaps}");
         }

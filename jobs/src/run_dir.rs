@@ -95,28 +95,36 @@ impl RunDir {
         self.folder.join("run.json")
     }
 
-    /// Writes the resolved recipe; refuses if the folder holds a run of a recipe with other results.
+    /// Refuses a folder that holds a run of a recipe with other results.
     ///
     /// How long a part of a run may take and how often it saves may change between the parts
     /// ([`Recipe::changes_of_result`]); how long the run is may not, on which schedules depend.
     ///
     /// # Errors
     /// [`JobError::Resume`] naming what changed; [`JobError::Recipe`] if the recipe there cannot be read.
-    pub fn settle_recipe(&self, recipe: &Recipe) -> Result<()> {
+    pub fn check_recipe(&self, recipe: &Recipe) -> Result<()> {
         let path = self.recipe();
-        if self.has_checkpoint() && path.exists() {
-            let changed = recipe.changes_of_result(&Recipe::read(&path, &[])?);
-            if !changed.is_empty() {
-                return Err(JobError::Resume {
-                    folder: self.folder.clone(),
-                    reason: format!(
-                        "its recipe differs ({}); use a new folder for a new recipe",
-                        changed.join("; ")
-                    ),
-                });
-            }
+        if !self.has_checkpoint() || !path.exists() {
+            return Ok(());
         }
-        atomic::write(path, recipe.to_toml().as_bytes())?;
-        Ok(())
+        let changed = recipe.changes_of_result(&Recipe::read(&path, &[])?);
+        match changed.is_empty() {
+            true => Ok(()),
+            false => Err(JobError::Resume {
+                folder: self.folder.clone(),
+                reason: format!(
+                    "its recipe differs ({}); use a new folder for a new recipe",
+                    changed.join("; ")
+                ),
+            }),
+        }
+    }
+
+    /// Writes the resolved recipe of a run that begins, or that is known to go on.
+    ///
+    /// # Errors
+    /// [`JobError::Data`].
+    pub fn write_recipe(&self, recipe: &Recipe) -> Result<()> {
+        Ok(atomic::write(self.recipe(), recipe.to_toml().as_bytes())?)
     }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::learnt::losses;
-use common::{recipe, store};
+use common::{CHANNELS, recipe, store, store_of};
 use squall_data::Store;
 use squall_jobs::tensorboard::read_scalars;
 use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport, train};
@@ -308,6 +308,26 @@ fn another_recipe_or_other_data_do_not_continue_a_run() {
             .contains("no channel TS (it has TMQ, U850, PSL)"),
         "{error}"
     );
+}
+
+/// Other channels make another network, whose shapes fit no checkpoint: that of the data is said, and nothing is touched.
+#[test]
+fn a_run_that_is_refused_stays_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let three = store(&at("three"), 4, 1);
+    let two = store_of(&CHANNELS[..2], &at("two"), 4, 1);
+    let (recipe, run_folder) = (recipe(&["training.steps=6"]), at("run"));
+    run(&recipe, &three, &run_folder).unwrap();
+    assert!(run_folder.join("checkpoint.previous.safetensors").is_file());
+    let before = result(&run_folder);
+    let error = run(&recipe, &two, &run_folder).unwrap_err();
+    assert!(matches!(error, JobError::Resume { .. }), "{error}");
+    let said = error.to_string();
+    assert!(said.contains("trained on data with hash"), "{said}");
+    assert_same(&run_folder, &before, "a refusal");
+    let finished = run(&recipe, &three, &run_folder).unwrap();
+    assert_eq!((finished.outcome, finished.steps), (Outcome::Finished, 6));
 }
 
 #[test]

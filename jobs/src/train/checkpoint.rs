@@ -156,14 +156,28 @@ pub fn newest_step(folder: &Path) -> Option<u64> {
         })
 }
 
-/// Takes up a checkpoint.
+/// Takes up a checkpoint of a run that `fits`.
 ///
 /// # Errors
-/// [`JobError::Damaged`] if it is no checkpoint; [`JobError::Model`] if it belongs to another network.
-fn load(path: &Path, learner: &mut Learner) -> Result<(CheckpointFacts, Option<Standing>)> {
+/// [`JobError::Damaged`] if it is no checkpoint; what `fits` says before weights are looked at, to which other channels
+/// give other shapes; [`JobError::Model`] if it belongs to another network.
+fn load(
+    path: &Path,
+    learner: &mut Learner,
+    fits: impl Fn(&CheckpointFacts) -> Result<()>,
+) -> Result<(CheckpointFacts, Option<Standing>)> {
     let file = ModelFile::read(path)?;
+    fits(&facts_of(path, &file)?)?;
     let standing = Standing::load_from(path, &file)?;
     Ok((take(path, &file, learner)?, standing))
+}
+
+/// The counters of a checkpoint.
+fn facts_of(path: &Path, file: &ModelFile) -> Result<CheckpointFacts> {
+    serde_json::from_str(file.fact(path, FACT)?).map_err(|error| JobError::Damaged {
+        path: path.to_path_buf(),
+        reason: format!("checkpoint facts: {error}"),
+    })
 }
 
 fn take(path: &Path, file: &ModelFile, learner: &mut Learner) -> Result<CheckpointFacts> {
@@ -171,8 +185,7 @@ fn take(path: &Path, file: &ModelFile, learner: &mut Learner) -> Result<Checkpoi
         path: path.to_path_buf(),
         reason,
     };
-    let facts: CheckpointFacts = serde_json::from_str(file.fact(path, FACT)?)
-        .map_err(|error| damaged(format!("checkpoint facts: {error}")))?;
+    let facts = facts_of(path, file)?;
     let pending: Vec<PendingFacts> = match file.facts.get(PENDING) {
         Some(text) => serde_json::from_str(text)
             .map_err(|error| damaged(format!("waiting gradients: {error}")))?,
@@ -240,27 +253,30 @@ pub(super) fn start(run: &RunDir, learner: &mut Learner, now: Now<'_>) -> Result
         }
         return Ok(Start::default());
     }
-    let (facts, standing) = match load(&run.checkpoint(), learner) {
+    let refuse = |reason: String| JobError::Resume {
+        folder: run.folder().to_path_buf(),
+        reason,
+    };
+    let fits = |facts: &CheckpointFacts| match facts.data_hash == store.data_hash() {
+        true => Ok(()),
+        false => Err(refuse(format!(
+            "it was trained on data with hash {}, `{}` has {}",
+            facts.data_hash,
+            store.folder().display(),
+            store.data_hash()
+        ))),
+    };
+    let (facts, standing) = match load(&run.checkpoint(), learner, fits) {
+        // So is the one before.
+        Err(error @ JobError::Resume { .. }) => return Err(error),
         Err(error) if run.previous_checkpoint().exists() => {
             tracing::warn!("{error}: continuing from the checkpoint before it");
-            let loaded = load(&run.previous_checkpoint(), learner)?;
+            let loaded = load(&run.previous_checkpoint(), learner, fits)?;
             set_aside(run)?;
             loaded
         }
         loaded => loaded?,
     };
-    let refuse = |reason: String| JobError::Resume {
-        folder: run.folder().to_path_buf(),
-        reason,
-    };
-    if facts.data_hash != store.data_hash() {
-        return Err(refuse(format!(
-            "it was trained on data with hash {}, `{}` has {}",
-            facts.data_hash,
-            store.folder().display(),
-            store.data_hash()
-        )));
-    }
     if facts.deal != deal {
         return Err(refuse(
             "its nodes held other samples than they do now: stage with the same --per-node and --seed to as many nodes, or \

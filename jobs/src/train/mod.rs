@@ -93,7 +93,7 @@ pub fn train_together(
         let run_dir = team.is_first().then(|| RunDir::open(folder)).transpose()?;
         run_dir
             .iter()
-            .try_for_each(|run_dir| run_dir.settle_recipe(&recipe))?;
+            .try_for_each(|run_dir| run_dir.check_recipe(&recipe))?;
         Ok((run_dir, recipe))
     });
     let (run_dir, recipe) = team.all_or_none(opened)?;

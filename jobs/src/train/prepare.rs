@@ -72,7 +72,9 @@ impl Ready {
                     deal: &parts.deal,
                     ranks: place.ranks,
                 };
-                checkpoint::start(run_dir, learner, now)
+                let start = checkpoint::start(run_dir, learner, now);
+                // Not before: a run that is refused stays as it was.
+                start.and_then(|start| run_dir.write_recipe(recipe).map(|()| start))
             }
             None => Ok(Start::default()),
         };

@@ -59,7 +59,17 @@ pub fn sample(index: usize) -> (Snapshot, ClassMask) {
 }
 
 pub fn store(folder: &Path, training: usize, validation: usize) -> Arc<Store> {
-    let meta = StoreMeta::new(grid(), Calendar::NoLeap, CHANNELS.to_vec());
+    store_of(&CHANNELS, folder, training, validation)
+}
+
+/// The same with some of the channels.
+pub fn store_of(
+    channels: &[Variable],
+    folder: &Path,
+    training: usize,
+    validation: usize,
+) -> Arc<Store> {
+    let meta = StoreMeta::new(grid(), Calendar::NoLeap, channels.to_vec());
     let mut writer = StoreWriter::create(folder, meta).unwrap();
     for index in 0..training + validation {
         let (snapshot, mask) = sample(index);

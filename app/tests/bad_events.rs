@@ -307,6 +307,7 @@ fn tables_and_fields_where_they_do_not_belong() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let at = |name: &str| folder.path().join(name);
     let fields = simulate(folder.path(), 2, 3);
+    let another = simulate(folder.path(), 2, 4);
     let (labels, truth, page) = (at("labels"), fields.join("truth"), at("page.html"));
     run(&["label", path(&fields), "--out", path(&labels), "--quiet"]);
     let refuses = |arguments: &[&str], words: &[&str]| {
@@ -368,6 +369,19 @@ fn tables_and_fields_where_they_do_not_belong() {
         &["none of the masks' times", "2001-01-01"],
     );
     of(&report(path(&labels), &fine), &["another grid", "60"]);
+    // Of the same times and another run: only the files' names tell.
+    let other = report(path(&labels), &another);
+    let said = squall().args(&other).output().expect("starts");
+    assert!(said.status.success(), "{}", text(&said));
+    assert!(
+        text(&said).contains("are they of the same run?"),
+        "{}",
+        text(&said)
+    );
+    let own = report(path(&labels), &fields);
+    let said = squall().args(&own).output().expect("starts");
+    assert!(said.status.success(), "{}", text(&said));
+    assert!(!text(&said).contains("same run?"), "{}", text(&said));
     let events = at("events");
     masks(&at("masks.nc"), august(Calendar::NoLeap, 1990), 4);
     run(&[

@@ -5,6 +5,7 @@ use crate::commands::score::kind::has_masks;
 use crate::commands::score::{Score, Scores, same_dates, table_path};
 use crate::commands::tags::Tags;
 use crate::failure::Advice;
+use crate::input;
 use squall_climate::compare::Comparison;
 use squall_climate::report::{Source, SourceKind, SourceWind};
 use squall_climate::{table, track};
@@ -90,6 +91,9 @@ impl Inputs {
         check_masks(&masks)?;
         if let (Some(first), Some(fields)) = (masks.first(), fields) {
             check_fields(first, fields)?;
+            masks
+                .iter()
+                .for_each(|one| input::compare_origin(&one.archive, fields));
         }
         let known = (masks.first()).map(|first| (first.archive.grid(), first.archive.calendar()));
         let of_fields = || fields.map(|fields| (fields.grid(), fields.calendar()));

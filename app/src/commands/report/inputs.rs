@@ -191,11 +191,20 @@ fn check_events(masks: &[Masks], boxes: &[Boxes]) -> anyhow::Result<()> {
 }
 
 /// An argument and the folder of tables behind it, as in `masks:events`; a path that has the sign in its name is a
-/// path.
+/// path, before and behind it.
 pub(super) fn split(argument: &str) -> (&str, Option<&str>) {
-    match argument.split_once(':') {
-        Some((path, tables)) if !Path::new(argument).exists() => (path, Some(tables)),
-        _ => (argument, None),
+    let is_there = |part: &str| Path::new(part).exists();
+    if is_there(argument) {
+        return (argument, None);
+    }
+    let signs = || argument.match_indices(':');
+    let parts = || signs().map(move |(at, _)| (&argument[..at], &argument[at + 1..]));
+    let both = parts().find(|(path, tables)| is_there(path) && is_there(tables));
+    // Of two of which one is lacking, or a pattern, that is to be told.
+    let one = both.or_else(|| parts().rfind(|(path, _)| is_there(path)));
+    match one.or_else(|| argument.split_once(':')) {
+        Some((path, tables)) => (path, Some(tables)),
+        None => (argument, None),
     }
 }
 
@@ -405,5 +414,28 @@ mod tests {
         assert!(are_boxes());
         write("masks.nc");
         assert!(!are_boxes());
+    }
+
+    #[test]
+    fn folders_may_have_the_sign_of_tables_in_their_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let at = |name: &str| folder.join(name).to_str().unwrap().to_string();
+        for name in ["masks", "m:1", "m", "events", "e:2"] {
+            std::fs::create_dir(at(name)).unwrap();
+        }
+        let check = |masks: &str, tables: &str| {
+            let (masks, tables) = (at(masks), at(tables));
+            let argument = format!("{masks}:{tables}");
+            assert_eq!(split(&argument), (&masks[..], Some(&tables[..])));
+        };
+        check("masks", "events");
+        check("m:1", "events");
+        check("masks", "e:2");
+        check("m:1", "e:2");
+        // What is not there is told as such.
+        check("m:1", "nowhere");
+        check("nowhere", "events");
+        assert_eq!(split(&at("m:1")), (&at("m:1")[..], None));
     }
 }

@@ -63,6 +63,21 @@ pub fn keep_apart(archive: &Archive, out: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Refuses an output that is one of the files that are read.
+pub fn keep_inputs(inputs: &[&Path], out: &Path) -> anyhow::Result<()> {
+    let Ok(whole) = out.canonicalize() else {
+        return Ok(()); // not there yet
+    };
+    let is_out = |path: &&&Path| path.canonicalize().is_ok_and(|path| path == whole);
+    match inputs.iter().find(is_out) {
+        Some(path) => Err(Advice::usage(
+            format!("`{}` is read, and would be replaced", path.display()),
+            "choose another name for what is written",
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Warns if the files that masks were made of, as far as they say, are none of the fields: times of two runs may be the
 /// same.
 pub fn compare_origin(masks: &MaskArchive, fields: &Archive) {

@@ -369,6 +369,11 @@ fn tables_and_fields_where_they_do_not_belong() {
         &["none of the masks' times", "2001-01-01"],
     );
     of(&report(path(&labels), &fine), &["another grid", "60"]);
+    let mut onto_a_table = report(path(&labels), &fields);
+    let table = path(&truth.join("tracks.csv")).to_string();
+    onto_a_table[5] = table.clone();
+    of(&onto_a_table, &[table.as_str(), "neither .html nor .htm"]);
+    assert_eq!(std::fs::read(&table).expect("a truth"), truths);
     // Of the same times and another run: only the files' names tell.
     let other = report(path(&labels), &another);
     let said = squall().args(&other).output().expect("starts");

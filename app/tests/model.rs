@@ -109,4 +109,17 @@ fn a_model_leaves_and_comes_back_the_same() {
         2,
         &["neither .safetensors nor .onnx", "hint:"],
     );
+    // Nothing is read and replaced.
+    let before = [&model, &weights].map(|file| fs::read(file).expect("readable"));
+    let [model, weights] = [&model, &weights].map(|file| path(file));
+    let words = ["would be replaced", "hint:"];
+    let export = ["model", "export", model, "--out", model];
+    refuses(&export, 2, &words);
+    let sample = ["model", "export", model, "--out", path(&bad), "--sample"];
+    refuses(&[&sample[..], &[model]].concat(), 2, &words);
+    refuses(&["model", "import", weights, "--out", weights], 2, &words);
+    let like = ["model", "import", weights, "--like", model, "--out", model];
+    refuses(&like, 2, &words);
+    assert!(!bad.exists());
+    assert!([model, weights].map(|file| fs::read(file).expect("readable")) == before);
 }

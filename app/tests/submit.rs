@@ -152,3 +152,22 @@ fn what_no_machine_gives_is_wrong_usage() {
         assert!(text(&output).contains(more[0]), "{}", text(&output));
     }
 }
+
+#[test]
+fn a_script_takes_the_place_of_a_script_alone() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [script, table] = ["job.sh", "tracks.csv"].map(|name| folder.path().join(name));
+    let write = |to: &Path| {
+        let call = [&PERLMUTTER[..], &["--script", path(to)]].concat();
+        squall().args(call).output().expect("it starts")
+    };
+    for _ in 0..2 {
+        let written = write(&script);
+        assert!(written.status.success(), "{}", text(&written));
+    }
+    std::fs::write(&table, "class,time\n").expect("written");
+    let refused = write(&table);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+    assert!(text(&refused).contains("is no script"));
+    assert_eq!(std::fs::read(&table).expect("readable"), b"class,time\n");
+}

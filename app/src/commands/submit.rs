@@ -4,7 +4,7 @@ use crate::failure::{Advice, RUN};
 use crate::output;
 use crate::plan::duration;
 use clap::Args;
-use squall_data::atomic;
+use squall_data::{DataError, atomic};
 use squall_jobs::launch::{Job, script};
 use squall_jobs::machine::Batch;
 use squall_jobs::{Machine, Recipe};
@@ -101,6 +101,7 @@ impl Submit {
         let Some(path) = &self.script else {
             return output::text(&text.trim_end());
         };
+        refuse_other(path)?;
         atomic::write(path, text.as_bytes())?;
         make_executable(path)?;
         let sender = sender(machine.scheduler.kind);
@@ -232,6 +233,21 @@ fn send(sender: Option<Sender>, path: &Path) -> anyhow::Result<()> {
             code: RUN,
         }
         .into()),
+    }
+}
+
+/// Refuses a place where something lies that is no script: a table that was meant to be read, say.
+fn refuse_other(path: &Path) -> anyhow::Result<()> {
+    if !path.is_file() {
+        return Ok(());
+    }
+    let there = std::fs::read(path).map_err(DataError::io("read", path))?;
+    match there.is_empty() || there.starts_with(b"#!") {
+        true => Ok(()),
+        false => Err(Advice::usage(
+            format!("--script {} is there and is no script", path.display()),
+            "choose another name, or remove that file",
+        )),
     }
 }
 

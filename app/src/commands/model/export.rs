@@ -2,6 +2,7 @@
 
 use crate::commands::simulate::grid;
 use crate::failure::Advice;
+use crate::input;
 use clap::{Args, ValueEnum};
 use squall_jobs::{Contract, Recipe};
 use squall_model::exchange::{Layout, onnx, safetensors, sample};
@@ -49,6 +50,12 @@ impl Export {
     /// Writes the file.
     pub fn run(self) -> anyhow::Result<()> {
         let format = self.format.map_or_else(|| format_of(&self.out), Ok)?;
+        for out in [Some(&self.out), self.sample.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            input::keep_inputs(&[&self.model], out)?;
+        }
         let (file, contract, network) = open(&self.model)?;
         self.refuse_boxes(format, &contract)?;
         let grid = self.grid.unwrap_or(contract.grid.shape);

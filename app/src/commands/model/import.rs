@@ -2,7 +2,7 @@
 
 use super::export::open;
 use crate::failure::Advice;
-use crate::output;
+use crate::{input, output};
 use clap::Args;
 use serde::Serialize;
 use squall_jobs::Contract;
@@ -58,6 +58,8 @@ struct Origin<'a> {
 impl Import {
     /// Writes the model file and says what was taken.
     pub fn run(self) -> anyhow::Result<()> {
+        let like = self.like.as_deref().unwrap_or(&self.weights);
+        input::keep_inputs(&[&self.weights, like], &self.out)?;
         let weights = Weights::read(&self.weights)?;
         let layout = match &self.layout {
             Some(name) => Layout::named(name)?,

@@ -22,6 +22,7 @@ use squall_climate::report::{
 use squall_data::{Archive, Class, DataError, Variable};
 use squall_jobs::RunDir;
 use squall_jobs::metrics::{Metric, read_metrics};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Heading of a page that is given none.
@@ -127,9 +128,33 @@ impl Report {
         Ok(())
     }
 
+    /// Refuses a place where the page would replace what is none: a table that was meant to be read, say.
+    fn check_place(&self) -> anyhow::Result<()> {
+        let end = self.out.extension().unwrap_or_default();
+        let is_page = ["html", "htm"]
+            .iter()
+            .any(|of| end.eq_ignore_ascii_case(of));
+        let hint = "a page is called so: --out report.html";
+        let out = self.out.display();
+        if !is_page {
+            return Err(Advice::usage(
+                format!("--out {out} ends in neither .html nor .htm"),
+                hint,
+            ));
+        }
+        match is_replaceable(&self.out)? {
+            true => Ok(()),
+            false => Err(Advice::usage(
+                format!("--out {out} is there and is no page of HTML"),
+                "choose another name, or remove that file",
+            )),
+        }
+    }
+
     /// Writes the page and gives its size.
     pub fn write(&self) -> anyhow::Result<u64> {
         check_confidence(self.min_confidence)?;
+        self.check_place()?;
         let fields = self
             .fields
             .as_deref()
@@ -293,6 +318,22 @@ impl Report {
     }
 }
 
+/// Whether there is no file, or one that is empty or begins as pages do.
+fn is_replaceable(path: &Path) -> Result<bool, DataError> {
+    if !path.is_file() {
+        return Ok(true);
+    }
+    let mut begin = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(256).read_to_end(&mut begin));
+    read.map_err(DataError::io("read", path))?;
+    let begin = String::from_utf8_lossy(&begin).to_ascii_lowercase();
+    let begin = begin.trim_start_matches('\u{feff}').trim_start();
+    let is_page = ["<!doctype html", "<html", "<!--"]
+        .iter()
+        .any(|page| begin.starts_with(page));
+    Ok(begin.is_empty() || is_page)
+}
+
 fn shown(
     archive: &Archive,
     time: squall_data::Time,
@@ -346,7 +387,7 @@ fn curve(argument: &str) -> anyhow::Result<report::TrainingCurve> {
 
 #[cfg(test)]
 mod tests {
-    use super::{movie_place, movie_width};
+    use super::{is_replaceable, movie_place, movie_width};
 
     #[test]
     fn movies_of_other_kinds_are_refused() {
@@ -355,6 +396,23 @@ mod tests {
         }
         for text in ["run.gif", "run.MP4"] {
             assert!(movie_place(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_page_takes_the_place_of_a_page_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("report.html");
+        assert!(is_replaceable(&at).unwrap(), "nothing is there");
+        for (text, expected) in [
+            ("", true),
+            ("<!DOCTYPE html>\n<html>", true),
+            ("\u{feff} <html lang=\"en\">", true),
+            ("class,time,lon_deg,lat_deg\n", false),
+            ("<?xml version=\"1.0\"?>", false),
+        ] {
+            std::fs::write(&at, text).unwrap();
+            assert_eq!(is_replaceable(&at).unwrap(), expected, "{text}");
         }
     }
 

@@ -2,9 +2,11 @@
 
 mod common;
 
-use common::{path, run};
+use common::{path, run, squall, text};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
 /// The events of some years of a scenario.
 fn events(folder: &Path, scenario: &str, years: &str) -> PathBuf {
@@ -69,6 +71,26 @@ fn a_warmer_world_is_told_apart_and_a_single_year_says_nothing() {
     for file in ["changes.json", "changes.html", "maps.nc", "statements.txt"] {
         assert!(out.join(file).is_file(), "{file}");
     }
+
+    // A signal is heard in the midst of many draws, and nothing is left to go on from.
+    let stopped = folder.path().join("stopped");
+    let child = squall()
+        .args(["compare", path(&runs[0]), path(&runs[1]), "-q"])
+        .args(["--resamples", "500000", "--out", path(&stopped)])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    std::thread::sleep(Duration::from_millis(500));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("told");
+    let output = child.wait_with_output().expect("ends");
+    assert_eq!(output.status.code(), Some(75), "{}", text(&output));
+    assert!(
+        text(&output).contains("it begins anew"),
+        "{}",
+        text(&output)
+    );
+    assert!(!stopped.join("changes.json").exists());
 
     // Of one year nothing is claimed.
     let short = ["present", "plus2k"].map(|scenario| events(folder.path(), scenario, "1"));

@@ -97,6 +97,8 @@ impl Compare {
 
     /// Compares and writes all files.
     pub fn compare(&self) -> anyhow::Result<Comparison> {
+        // From here on a signal is heard.
+        interrupt::flag();
         own_folder::check(&self.out, Holds::Changes)?;
         let draws = DrawOptions {
             draws: self.resamples,
@@ -133,11 +135,15 @@ impl Compare {
             );
         }
         let mut progress = Progress::new("compare", compare::Plan::STEPS);
-        let found = work.run(draws, |step| {
+        interrupt::check_whole()?;
+        let goes_on = || -> Result<(), ClimateError> { Ok(interrupt::check_data()?) };
+        let found = work.run_while(draws, &goes_on, |step| {
             progress.set(step, String::new());
-            Ok(interrupt::check_data()?)
+            goes_on()
         });
         progress.finish();
+        // Whatever ended it: nothing of it is kept.
+        interrupt::check_whole()?;
         let comparison = found?;
         comparison.write(&self.out)?;
         let title = match &self.title {

@@ -1,17 +1,21 @@
 //! The change of every quantity in every group, with what is significant among many.
 
-use super::{ChangeRow, Design, Group, Quantity, Side, adjusted_p};
+use super::{ChangeRow, Design, GoesOn, Group, Quantity, Side, adjusted_p};
+use crate::error::{ClimateError, Result};
 use rayon::prelude::*;
 
 /// The changes of all quantities that both sides know, in all groups, with p adjusted family by family. A note says
 /// which side lacks what of the others.
+///
+/// # Errors
+/// What `goes_on` gives.
 pub(super) fn changes(
     labels: [&str; 2],
     [a, b]: [&Side; 2],
-    design: &Design,
+    (design, goes_on): (&Design, GoesOn<'_>),
     whole_year: bool,
     notes: &mut Vec<String>,
-) -> Vec<ChangeRow> {
+) -> Result<Vec<ChangeRow>> {
     let told = |q: &Quantity| [a, b].iter().all(|side| side.tells(q.about().class));
     let known = |q: &Quantity| told(q) && a.knows(*q) && b.knows(*q);
     let [of_a, of_b] = labels;
@@ -45,6 +49,7 @@ pub(super) fn changes(
     let mut rows: Vec<ChangeRow> = wanted
         .par_iter()
         .map(|&(quantity, group)| {
+            goes_on()?;
             let about = quantity.about();
             let (basin, season) = group.columns();
             let mut change =
@@ -52,7 +57,7 @@ pub(super) fn changes(
             if !about.relative {
                 (change.relative, change.relative_interval) = (None, None);
             }
-            ChangeRow {
+            Ok::<_, ClimateError>(ChangeRow {
                 quantity,
                 name: about.name.into(),
                 class: about.class.name().into(),
@@ -62,9 +67,9 @@ pub(super) fn changes(
                 change,
                 adjusted_p: None,
                 significant: false,
-            }
+            })
         })
-        .collect();
+        .collect::<Result<_>>()?;
     for family in 0..Group::FAMILIES {
         let members: Vec<usize> = (0..rows.len())
             .filter(|&k| rows[k].group().family() == family)
@@ -78,5 +83,5 @@ pub(super) fn changes(
             rows[k].significant = adjusted < 1.0 - design.options().confidence;
         }
     }
-    rows
+    Ok(rows)
 }

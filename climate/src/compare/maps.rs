@@ -1,5 +1,6 @@
 //! Where changes lie: density of genesis and frequency on cells of 5 degrees, year by year, and their tests.
 
+use crate::compare::GoesOn;
 use crate::compare::coverage::{Coverage, Selection, Years};
 use crate::compare::design::{Design, percentile_interval};
 use crate::compare::discovery::adjusted_p;
@@ -227,8 +228,13 @@ impl<'a> SideMap<'a> {
 /// The changes of all maps that both sides know, tested cell by cell and adjusted for the number of cells of each map.
 ///
 /// # Errors
-/// Only if the coarse grid cannot be made.
-pub(crate) fn map_changes(a: &Side, b: &Side, design: &Design) -> Result<Vec<MapChange>> {
+/// Only if the coarse grid cannot be made, and what `goes_on` gives.
+pub(crate) fn map_changes(
+    a: &Side,
+    b: &Side,
+    design: &Design,
+    goes_on: GoesOn<'_>,
+) -> Result<Vec<MapChange>> {
     let grid = coarse_grid()?;
     let areas: Vec<f64> = (0..COARSE_CELLS)
         .map(|cell| grid.cell_area_km2(cell / COARSE_COLUMNS))
@@ -243,7 +249,7 @@ pub(crate) fn map_changes(a: &Side, b: &Side, design: &Design) -> Result<Vec<Map
                 continue;
             }
             let sides = [a, b].map(|side| SideMap::new(side, quantity, index, &areas));
-            let cells: Vec<[f64; 5]> = change_of_cells(&sides, design);
+            let cells: Vec<[f64; 5]> = change_of_cells(&sides, design, goes_on)?;
             let column = |k: usize| cells.iter().map(|cell| cell[k]).collect::<Vec<f64>>();
             let (map_a, map_b, p) = (column(0), column(1), column(4));
             changes.push(MapChange {
@@ -263,7 +269,11 @@ pub(crate) fn map_changes(a: &Side, b: &Side, design: &Design) -> Result<Vec<Map
 }
 
 /// Values of both sides, ends of the interval, and p, for each cell.
-fn change_of_cells([a, b]: &[SideMap<'_>; 2], design: &Design) -> Vec<[f64; 5]> {
+fn change_of_cells(
+    [a, b]: &[SideMap<'_>; 2],
+    design: &Design,
+    goes_on: GoesOn<'_>,
+) -> Result<Vec<[f64; 5]>> {
     let [draws_a, draws_b] = design.sides();
     let dealt = design.dealt();
     let below = |side: &SideMap<'_>| side.exposure.iter().sum::<f64>();
@@ -297,6 +307,9 @@ fn change_of_cells([a, b]: &[SideMap<'_>; 2], design: &Design) -> Vec<[f64; 5]> 
     };
     (0..COARSE_CELLS)
         .into_par_iter()
-        .map_init(Default::default, of_cell)
+        .map_init(Default::default, |buffers: &mut [Vec<f64>; 3], cell| {
+            goes_on()?;
+            Ok(of_cell(buffers, cell))
+        })
         .collect()
 }

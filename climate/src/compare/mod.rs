@@ -170,6 +170,9 @@ pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan
     Ok(Plan { sides, notes })
 }
 
+/// Asked now and then from any thread: an error ends the work.
+type GoesOn<'a> = &'a (dyn Fn() -> Result<()> + Sync);
+
 impl Plan {
     /// What is read, in words: folders, years, months.
     pub fn words(&self) -> String {
@@ -199,6 +202,20 @@ impl Plan {
     pub fn run(
         self,
         draws: DrawOptions,
+        progress: impl FnMut(usize) -> Result<()>,
+    ) -> Result<Comparison> {
+        self.run_while(draws, &|| Ok(()), progress)
+    }
+
+    /// The same; `goes_on` may stop it inside of a step, too: it is asked before every number and every cell of a map,
+    /// from any thread.
+    ///
+    /// # Errors
+    /// As [`Plan::run`], and what `goes_on` gives.
+    pub fn run_while(
+        self,
+        draws: DrawOptions,
+        goes_on: &(dyn Fn() -> Result<()> + Sync),
         mut progress: impl FnMut(usize) -> Result<()>,
     ) -> Result<Comparison> {
         let [
@@ -217,9 +234,15 @@ impl Plan {
         note_classes(labels, [&a, &b], &mut notes);
         note_unknown_years(labels, [&a, &b], &mut notes);
         note_continued(labels, [&a, &b], &mut notes);
-        let changes = changes(labels, [&a, &b], &design, whole_year, &mut notes);
+        let changes = changes(
+            labels,
+            [&a, &b],
+            (&design, goes_on),
+            whole_year,
+            &mut notes,
+        )?;
         progress(3)?;
-        let map_changes = maps::map_changes(&a, &b, &design)?;
+        let map_changes = maps::map_changes(&a, &b, &design, goes_on)?;
         if !map_changes
             .iter()
             .any(|m| m.quantity == MapQuantity::Frequency)

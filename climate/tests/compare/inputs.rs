@@ -1,7 +1,8 @@
 //! What two runs must have in common, and what is left out or refused.
 
 use super::*;
-use squall_data::Class;
+use squall_data::{Class, DataError};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[test]
 fn other_grids_are_refused_unless_wanted() {
@@ -673,4 +674,33 @@ fn masks_beside_a_table_tell_its_calendar() {
         ..options()
     };
     assert_eq!(calendars(&asked), ["proleptic_gregorian"; 2]);
+}
+
+/// Many draws make steps long: nobody waits for the end of one.
+#[test]
+fn a_comparison_stops_inside_of_a_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["a", "b"].map(|name| folder.path().join(name));
+    paths.iter().for_each(|path| Run::default().write(path));
+    let [a, b] = [side(&paths[0], "first"), side(&paths[1], "second")];
+    let plan = compare::plan(a, b, &options()).unwrap();
+    let asked = AtomicUsize::new(0);
+    let goes_on = || -> Result<(), ClimateError> {
+        match asked.fetch_add(1, Ordering::Relaxed) {
+            0..=4 => Ok(()),
+            _ => Err(DataError::Interrupted.into()),
+        }
+    };
+    let mut steps = Vec::new();
+    let note = |step| {
+        steps.push(step);
+        Ok(())
+    };
+    let error = plan.run_while(options().draws, &goes_on, note).unwrap_err();
+    assert!(
+        matches!(error, ClimateError::Data(DataError::Interrupted)),
+        "{error}"
+    );
+    // Both sides were read, and no quantity was done with.
+    assert_eq!(steps, [1, 2]);
 }

@@ -1,7 +1,7 @@
 //! The command line. Help texts are the reference; the work is in `commands`.
 
 use crate::commands::*;
-use crate::threads;
+use crate::{ranks, threads};
 use clap::{Parser, Subcommand};
 
 /// Finds extreme weather in climate-model output: from simulation files to masks, events, tracks and a report.
@@ -59,8 +59,26 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether it reads, prints and leaves nothing behind, as one process.
+    fn only_tells(&self) -> bool {
+        match self {
+            Self::Inspect(_) | Self::Score(_) | Self::Summary(_) | Self::Scale(_) => true,
+            Self::Model(model) => model.only_tells(),
+            _ => false,
+        }
+    }
+
     /// Runs the chosen subcommand.
     pub fn run(self) -> anyhow::Result<()> {
+        // Ranks would all print the same, and a document that is there twice is none.
+        if self.only_tells() && ranks::number() > 0 {
+            if ranks::number() == 1 {
+                tracing::warn!(
+                    "this command works in one process: the first of those started tells, the others do nothing"
+                );
+            }
+            return Ok(());
+        }
         match self {
             Self::Simulate(command) => command.run(),
             Self::Inspect(command) => command.run(),

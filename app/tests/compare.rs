@@ -91,6 +91,16 @@ fn a_warmer_world_is_told_apart_and_a_single_year_says_nothing() {
         text(&output)
     );
     assert!(!stopped.join("changes.json").exists());
+    // One process writes there.
+    let held = squall_jobs::lock::FolderLock::take(&stopped).expect("free");
+    let second = squall()
+        .args(["compare", path(&runs[0]), path(&runs[1]), "-q"])
+        .args(["--out", path(&stopped)])
+        .output()
+        .expect("starts");
+    drop(held);
+    assert_eq!(second.status.code(), Some(5), "{}", text(&second));
+    assert!(text(&second).contains("in use by another process"));
 
     // Of one year nothing is claimed.
     let short = ["present", "plus2k"].map(|scenario| events(folder.path(), scenario, "1"));

@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::{contents, mpirun, path, run, simulate, stage, text};
+use common::{contents, mpirun, path, run, simulate, squall, stage, text};
 use std::fs;
 use std::path::Path;
 
@@ -176,4 +176,31 @@ fn a_command_of_one_process_says_so_where_several_are_started() {
     let said = text(&output);
     assert!(!output.status.success(), "{said}");
     assert!(said.contains("work in one process"), "{said}");
+}
+
+/// A document that is printed once by each rank is none.
+#[test]
+fn what_is_only_told_is_told_by_the_first_rank() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 1, 9);
+    // As a launcher starts them.
+    let as_rank = |rank: &str, arguments: &[&str]| {
+        let mut command = squall();
+        command
+            .args(arguments)
+            .env("OMPI_COMM_WORLD_RANK", rank)
+            .env("OMPI_COMM_WORLD_SIZE", "2");
+        let output = command.output().expect("it starts");
+        assert!(output.status.success(), "{}", text(&output));
+        output.stdout
+    };
+    let truth = fields.join("truth");
+    let score = ["score", "--prediction", path(&truth), "--truth"];
+    let score = [&score[..], &[path(&truth), "--json"]].concat();
+    for call in [&["inspect", path(&fields), "--json"][..], &score[..]] {
+        let told = as_rank("0", call);
+        let document = serde_json::from_slice::<serde_json::Value>(&told);
+        assert!(document.is_ok(), "{call:?}: {document:?}");
+        assert!(as_rank("1", call).is_empty(), "{call:?}");
+    }
 }

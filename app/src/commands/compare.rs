@@ -12,6 +12,7 @@ use squall_climate::compare::{
 };
 use squall_climate::report::changes::changes_page;
 use squall_data::{Calendar, DataError, atomic};
+use squall_jobs::lock::FolderLock;
 use std::path::{Path, PathBuf};
 
 /// Compare two runs or periods: changes of counts, intensity, maps and extremes, with intervals and significance.
@@ -136,6 +137,7 @@ impl Compare {
         }
         let mut progress = Progress::new("compare", compare::Plan::STEPS);
         interrupt::check_whole()?;
+        let _lock = FolderLock::take(&self.out)?;
         let goes_on = || -> Result<(), ClimateError> { Ok(interrupt::check_data()?) };
         let found = work.run_while(draws, &goes_on, |step| {
             progress.set(step, String::new());

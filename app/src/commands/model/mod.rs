@@ -21,6 +21,11 @@ enum Action {
 }
 
 impl Model {
+    /// Whether the action prints and writes nothing.
+    pub fn only_tells(&self) -> bool {
+        matches!(self.action, Action::Show(_))
+    }
+
     /// Runs the chosen action.
     pub fn run(self) -> anyhow::Result<()> {
         match self.action {

@@ -170,6 +170,21 @@ pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan
     Ok(Plan { sides, notes })
 }
 
+/// Why there is no map of frequency, of sides of these names with or without counted times.
+fn without_frequency(sides: &[(String, bool); 2]) -> String {
+    let without: Vec<&str> = sides
+        .iter()
+        .filter(|(_, counted)| !counted)
+        .map(|(label, _)| label.as_str())
+        .collect();
+    let why = match &without[..] {
+        [] => "a run's statistics.nc has no marked_cells; `squall events` of this version writes them of masks".to_string(),
+        [one] => format!("{one} has no statistics.nc, which `squall events` writes of masks"),
+        _ => format!("{} have no statistics.nc, which `squall events` writes of masks", without.join(" and ")),
+    };
+    format!("There is no map of the change of frequency: {why}.")
+}
+
 /// Asked now and then from any thread: an error ends the work.
 type GoesOn<'a> = &'a (dyn Fn() -> Result<()> + Sync);
 
@@ -223,6 +238,8 @@ impl Plan {
             (input_b, coverage_b, options_b),
         ] = self.sides;
         let months = options_a.selection.months.clone();
+        let counted = [(&input_a, &coverage_a), (&input_b, &coverage_b)]
+            .map(|(input, coverage)| (input.label.clone(), coverage.counted));
         let whole_year = options_a.selection.whole_year();
         let a = Side::read(coverage_a, &options_a)?;
         progress(1)?;
@@ -247,7 +264,7 @@ impl Plan {
             .iter()
             .any(|m| m.quantity == MapQuantity::Frequency)
         {
-            notes.push("There is no map of the change of frequency: a run's statistics.nc has no marked_cells; `squall events` of this version writes them.".into());
+            notes.push(without_frequency(&counted));
         }
         progress(4)?;
         let return_levels = levels::return_levels(&a, &b, &design);

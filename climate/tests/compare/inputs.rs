@@ -492,6 +492,12 @@ fn tables_alone_are_enough_for_counts() {
         "{:?}",
         found.notes
     );
+    let frequency = "There is no map of the change of frequency: b has no statistics.nc, which `squall events` writes of masks.";
+    assert!(
+        found.notes.iter().any(|n| n == frequency),
+        "{:?}",
+        found.notes
+    );
     assert!(
         found
             .changes

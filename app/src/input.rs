@@ -239,9 +239,11 @@ pub fn channels(
     Ok(kept)
 }
 
-/// A file's path, and what tells it from what was under its name before.
+/// A file's path from the root, however it was spelled, and what tells it from what was under its name before.
 pub fn file_facts(path: &Path) -> (String, FileFacts) {
-    (path.display().to_string(), FileFacts::of(path))
+    // What is not there has no other name.
+    let whole = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    (whole.display().to_string(), FileFacts::of(path))
 }
 
 /// A name for all that would change a result: 32 digits, because it stands in every state of a run.
@@ -251,4 +253,22 @@ pub fn file_facts(path: &Path) -> (String, FileFacts) {
 pub fn fingerprint(facts: &impl Serialize) -> anyhow::Result<String> {
     let facts = serde_json::to_vec(facts).context("naming the run")?;
     Ok(format!("{:032x}", xxh3_128(&facts)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_the_same_however_its_path_is_spelled() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("masks")).unwrap();
+        for name in ["a.nc", "b.nc"] {
+            std::fs::write(at(name), name).unwrap();
+        }
+        assert_eq!(file_facts(&at("a.nc")), file_facts(&at("masks/../a.nc")));
+        assert_ne!(file_facts(&at("a.nc")).0, file_facts(&at("b.nc")).0);
+        assert_eq!(file_facts(&at("absent.nc")).1.length, None);
+    }
 }

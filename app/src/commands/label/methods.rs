@@ -63,7 +63,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         .try_for_each(|(_, folder)| own_folder::check(folder, Holds::Labels))?;
     let transport = rules.transport_source(&archive, command.skip_bad)?;
     let masks = open_masks(&rules, &folders, transport, &archive)?;
-    let fingerprint = fingerprint_of(&rules, &folders, &against, &archive)?;
+    let fingerprint = fingerprint_of(&rules, &against, &archive)?;
     let _lock = FolderLock::take(&command.out)?;
     masks
         .iter()
@@ -161,14 +161,9 @@ fn open_masks<'a>(
 }
 
 /// A name for whatever would change the masks or their comparison.
-fn fingerprint_of(
-    rules: &Rules,
-    folders: &[(Method, PathBuf)],
-    against: &Against,
-    archive: &Archive,
-) -> anyhow::Result<String> {
+fn fingerprint_of(rules: &Rules, against: &Against, archive: &Archive) -> anyhow::Result<String> {
     let (thresholds, channels) = (&rules.thresholds, &rules.channels);
-    let what = (folders, thresholds, channels, against.fingerprint());
+    let what = (&rules.methods, thresholds, channels, against.fingerprint());
     fingerprint(archive, &format!("{what:?}"))
 }
 

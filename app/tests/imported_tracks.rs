@@ -154,17 +154,11 @@ fn tracks_come_back_from_every_format() {
     }
 }
 
-/// The rows of a table without the mean speed, which follows from the distance: from a rounded one its last digit may
-/// differ.
+/// The rows of a table, its columns first.
 fn rows(table: &Path) -> Vec<Vec<String>> {
     let text = fs::read_to_string(table).expect("a table");
-    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
-    let header = lines.next().expect("a header");
-    let wanted = |(column, cell): (usize, &str)| {
-        (header[column] != "mean_speed_m_s").then(|| cell.to_string())
-    };
-    let row = |line: Vec<&str>| line.into_iter().enumerate().filter_map(wanted).collect();
-    lines.map(row).collect()
+    let row = |line: &str| line.split(',').map(str::to_string).collect();
+    text.lines().map(row).collect()
 }
 
 /// Best tracks of two agencies become tables that can be compared, over the years that both have.

@@ -361,6 +361,29 @@ mod tests {
         assert_eq!(back[0].max_wind_m_s, Some(45.0));
     }
 
+    /// The speed follows from a path that the table has in tenths of a kilometre only.
+    #[test]
+    fn the_cells_of_a_track_are_those_that_were_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tracks.csv");
+        for distance_km in [2304.04, 2303.96, 17.249, 0.0, f64::NAN] {
+            let track = Track {
+                genesis_lon_deg: 300.0,
+                distance_km,
+                ..track()
+            };
+            write_tracks(&path, std::slice::from_ref(&track)).unwrap();
+            let back = read_tracks(&path, Calendar::NoLeap).unwrap();
+            assert_eq!(back[0].cells(), track.cells(), "{distance_km} km");
+        }
+        // A speed that is of another path.
+        let text = fs::read_to_string(&path).unwrap();
+        let text = text.replace(",20.0000,,,", ",20.0000,100.0,3.000,");
+        fs::write(&path, text).unwrap();
+        let back = read_tracks(&path, Calendar::NoLeap).unwrap();
+        assert_eq!(back[0].distance_km, 100.0);
+    }
+
     #[test]
     fn short_headers_are_enough_and_faults_are_located() {
         let folder = tempfile::tempdir().unwrap();

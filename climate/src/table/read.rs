@@ -154,13 +154,31 @@ fn track(line: &Line<'_>, calendar: Calendar) -> Result<Track> {
         genesis_lat_deg,
         end_lon_deg: line.number("end_lon_deg")?.unwrap_or(genesis_lon_deg),
         end_lat_deg: line.number("end_lat_deg")?.unwrap_or(genesis_lat_deg),
-        distance_km: line.number("distance_km")?.unwrap_or(f64::NAN),
+        distance_km: path_km(line, end.seconds_since(start) as f64)?,
         max_area_km2: line.number("max_area_km2")?.unwrap_or(f64::NAN),
         mean_area_km2: line.number("mean_area_km2")?.unwrap_or(f64::NAN),
         min_psl_pa: line.number("min_psl_pa")?,
         max_wind_m_s: line.number("max_wind_m_s")?,
         max_tmq_kg_m2: line.number("max_tmq_kg_m2")?,
         details: details(line, calendar)?,
+    })
+}
+
+/// The length of a path of which a table has the length and the mean speed, both rounded: the one that gives both cells
+/// again, and the cell itself where they are of two paths.
+fn path_km(line: &Line<'_>, seconds: f64) -> Result<f64> {
+    // Half of the last decimal of each cell.
+    const HALF_KM: f64 = 0.05;
+    const HALF_M_S: f64 = 0.000_499_999_9;
+    let told = line.number("distance_km")?.unwrap_or(f64::NAN);
+    let Some(speed) = line.number("mean_speed_m_s")? else {
+        return Ok(told);
+    };
+    let km = |speed: f64| speed * seconds / 1000.0;
+    let by_speed = told.max(km(speed - HALF_M_S)).min(km(speed + HALF_M_S));
+    Ok(match (by_speed - told).abs() < HALF_KM {
+        true => by_speed,
+        false => told,
     })
 }
 

@@ -222,6 +222,45 @@ fn a_format_that_cannot_hold_the_times_is_refused_before_anything_is_written() {
     assert_eq!(contents(&out, |_| false), before);
 }
 
+/// They bring their winds; no fields are needed to tell the weak ones.
+#[test]
+fn weak_tracks_are_left_out_by_their_own_wind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let table = |name: &str, winds: [&str; 3]| {
+        let head = "SID,ISO_TIME,LAT,LON,WMO_WIND,WMO_PRES\n,,degrees_north,degrees_east,kts,mb\n";
+        let storm = |(number, wind): (usize, &str)| {
+            let rows = ["00", "06", "12"].map(|hour| {
+                format!("S{number},2000-08-0{number} {hour}:00:00,15.0,150.0,{wind},990\n")
+            });
+            rows.concat()
+        };
+        let rows: String = (1..).zip(winds).map(storm).collect();
+        fs::write(at(name), format!("{head}{rows}")).expect("a table");
+        at(name)
+    };
+    let import = |table: &Path, out: &str| {
+        let mut command = squall();
+        let arguments = ["events", path(table), "--min-wind", "17", "--out"];
+        command.args(arguments).arg(at(out));
+        command.output().expect("it starts")
+    };
+    let done = import(&table("winds.csv", ["25", "50", ""]), "strong");
+    assert!(done.status.success(), "{}", text(&done));
+    let listed = column(&at("strong/tracks.csv"), "track_id");
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    let of_events = column(&at("strong/events.csv"), "track_id");
+    let on_it = of_events.iter().filter(|id| **id == listed[0]).count();
+    assert_eq!((on_it, of_events.len()), (3, 9), "{of_events:?}");
+    let refused = import(&table("none.csv", ["", "", ""]), "none");
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+    assert!(
+        text(&refused).contains("have no wind"),
+        "{}",
+        text(&refused)
+    );
+}
+
 /// NOAA's file has rows every three hours and a wind of the agency every six: the energy is that of six-hourly winds.
 #[test]
 fn rows_without_a_wind_take_nothing_from_the_energy() {

@@ -11,6 +11,7 @@ use squall_climate::track::{Track, from_events, import};
 use squall_climate::{Event, table};
 use squall_data::{Calendar, Class, LatLonGrid, Time};
 use squall_jobs::lock::FolderLock;
+use std::collections::HashSet;
 use std::path::Path;
 
 /// Whether the input is a file of tracks that another tool wrote.
@@ -61,7 +62,8 @@ impl Events {
         misplaced::refuse_own([path].into_iter(), &self.out)?;
         let calendar = self.calendar.unwrap_or(Calendar::Standard);
         let grid = box_grid()?;
-        let (source, events, tracks) = self.read_tracks(path, calendar, &grid)?;
+        let (source, mut events, mut tracks) = self.read_tracks(path, calendar, &grid)?;
+        self.leave_out_weak(&mut events, &mut tracks)?;
         if let Some(event) = events.first() {
             misplaced::refuse_calendar(self.calendar, event.time.calendar(), &self.masks)?;
         }
@@ -86,6 +88,31 @@ impl Events {
             files,
             ..EventsSummary::default()
         })
+    }
+
+    /// Cyclones whose wind never reaches `--min-wind` are not listed; their points stay, on no track.
+    fn leave_out_weak(&self, events: &mut [Event], tracks: &mut Vec<Track>) -> anyhow::Result<()> {
+        let Some(least) = self.min_wind.filter(|least| *least > 0.0) else {
+            return Ok(());
+        };
+        let is_cyclone = |track: &&Track| track.class == Class::TropicalCyclone;
+        let mut cyclones = tracks.iter().filter(is_cyclone).peekable();
+        if cyclones.peek().is_some() && cyclones.all(|track| track.max_wind_m_s.is_none()) {
+            return Err(Advice::usage(
+                format!("--min-wind: the cyclones of `{}` have no wind", self.masks),
+                "leave --min-wind out: without a wind no track would reach it",
+            ));
+        }
+        let is_weak = |track: &&Track| {
+            is_cyclone(track) && !track.max_wind_m_s.is_some_and(|wind| wind >= least)
+        };
+        let weak = tracks.iter().filter(is_weak).map(|track| track.track_id);
+        let weak: HashSet<u64> = weak.collect();
+        tracks.retain(|track| !weak.contains(&track.track_id));
+        for event in events {
+            event.track_id = event.track_id.filter(|id| !weak.contains(id));
+        }
+        Ok(())
     }
 
     /// Refuses what only masks and boxes have, and their folders.

@@ -72,9 +72,9 @@ pub struct Events {
     #[arg(long, value_name = "KM2", value_parser = area)]
     pub min_river_km2: Option<f64>,
     /// Tropical cyclones whose wind never reaches this are not listed among the tracks, m/s; 17 is a tropical storm.
-    /// Those that the first or last time cuts off are listed all the same. Needs --fields. Of this and of --tracking the
-    /// higher one counts.
-    #[arg(long, value_name = "M_S", value_parser = wind, requires = "fields")]
+    /// Of masks and boxes those that the first or last time cuts off are listed all the same, and --fields are needed;
+    /// tracks of others have winds of their own. Of this and of --tracking the higher one counts.
+    #[arg(long, value_name = "M_S", value_parser = wind)]
     pub min_wind: Option<f64>,
     /// How events are joined to tracks: a TOML file with what differs from the defaults, for instance
     /// `min_duration_hours = 72` under `[tropical_cyclone]` (docs/events.md, "From events to tracks").
@@ -347,7 +347,11 @@ impl Events {
         if Class::TRACKED.iter().any(asks) && !fields.is_some_and(at_ground) {
             let hint = "give fields with the wind of the lowest level (UBOT, VBOT), or leave --min-wind and \
                         min_peak_wind_m_s out: without a wind no track would reach it";
-            return Err(Advice::usage("--min-wind: the fields have no wind", hint));
+            let lacks = match fields {
+                Some(_) => "the fields have no wind",
+                None => "there are no fields whose wind would tell (--fields)",
+            };
+            return Err(Advice::usage(format!("--min-wind: {lacks}"), hint));
         }
         Ok(tracking)
     }

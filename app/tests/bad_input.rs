@@ -338,6 +338,10 @@ fn a_model_that_does_not_fit() {
         3,
         &["model.safetensors"],
     );
+    let call = ["infer", path(&fields), "--model", path(&model), "--out"];
+    let strips = [path(&out), "--strips", "3", "--memory", "0.1"];
+    let words = ["--memory is for --strips auto", "hint:"];
+    refuses(&[&call[..], &strips].concat(), 2, &words);
 }
 
 #[test]

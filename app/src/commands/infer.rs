@@ -239,9 +239,10 @@ impl Infer {
     fn options(&self) -> anyhow::Result<InferOptions> {
         let strips = match (self.strips, self.memory) {
             (Strips::Count(_), Some(_)) => {
-                anyhow::bail!(
-                    "--memory is for --strips auto: a number of strips needs what it needs"
-                )
+                return Err(Advice::usage(
+                    "--memory is for --strips auto: a number of strips needs what it needs",
+                    "leave out --memory, or the number of --strips",
+                ));
             }
             (Strips::Auto(_), memory) => Strips::Auto(memory),
             (count, None) => count,

@@ -275,7 +275,8 @@ impl fmt::Display for TrackScores {
         }
         write!(
             f,
-            "a track is found if one predicted track is within {:.0} km (cyclones) or {:.0} km (rivers) at {:.0} % of its times",
+            "a track is found if one predicted track is within {:.0} km (cyclones) or {:.0} km (rivers) at {:.0} % of its times; \
+             tables of tracks without masks are judged by another rule, that of best tracks, which may tell few of the times",
             self.rules.tc_radius_km,
             self.rules.ar_radius_km,
             self.rules.min_share * 100.0

@@ -302,7 +302,7 @@ fn to_follow(unfollowed: &[Unfollowed]) -> Option<&'static str> {
             "`squall events MASKS --out DIR` makes tracks of the predicted masks; --events DIR/events.csv takes them",
         ),
         (false, true) => Some(
-            "`squall events MASKS --out DIR` makes tracks of masks; make them of both sides and give the two folders as --prediction and --truth",
+            "`squall events MASKS --out DIR` makes tracks of masks; make them of both sides and give the two folders as --prediction and --truth, which are then judged by the rule of best tracks",
         ),
     }
 }
@@ -402,7 +402,11 @@ mod tests {
             let scored: Vec<_> = tracks.classes.iter().map(|s| (s.class, s.hits)).collect();
             assert_eq!(scored, [(TropicalCyclone, 1)], "{tracks}");
             assert_eq!(tracks.unfollowed[0].class, AtmosphericRiver);
-            assert!(to_follow(&tracks.unfollowed).unwrap().contains(hint));
+            let said = to_follow(&tracks.unfollowed).unwrap();
+            assert!(said.contains(hint));
+            // Tables without masks are judged by another rule, which both say.
+            assert_eq!(said.contains("rule of best tracks"), hint == hints[0]);
+            assert!(tracks.to_string().contains("judged by another rule"));
         }
         // No river at all is no lack of tracks.
         let tracks = score(&events, &storms).unwrap();

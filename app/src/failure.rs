@@ -200,17 +200,28 @@ fn of_data(error: &DataError) -> Verdict {
         DataError::MissingVariable { .. } => (
             INPUT,
             Some(
-                "`squall inspect` lists the variables and the names Squall knows; a recipe may use fewer channels",
+                "`squall inspect` lists the variables and the names Squall knows; a recipe may use fewer channels, and where a command has --skip-bad, that goes on without the file",
             ),
         ),
         DataError::BadVariable { .. } => (
             INPUT,
-            Some("`squall inspect` shows shapes and units of every variable"),
+            Some(
+                "`squall inspect` shows shapes and units of every variable; where a command has --skip-bad, that goes on without the file",
+            ),
         ),
         DataError::Mismatch { what: "grid", .. } => (
             INPUT,
             Some(
                 "all files of one run must share one grid; give the other grid's files separately",
+            ),
+        ),
+        DataError::Mismatch {
+            what: "the split of a sample that is there already",
+            ..
+        } => (
+            INPUT,
+            Some(
+                "the split follows from all times, of which there are others now: stage into a new folder with --out",
             ),
         ),
         DataError::Mismatch { .. } => (
@@ -430,6 +441,25 @@ mod tests {
         assert!(hint("LABELS").contains("ar_binary_tag"));
         assert!(!hint("LABELS").contains("recipe"));
         assert!(hint("TMQ").contains("recipe"));
+        // One file of many may be without it.
+        assert!(hint("TMQ").contains("--skip-bad"));
+        assert!(!hint("LABELS").contains("--skip-bad"));
+    }
+
+    #[test]
+    fn who_lets_a_store_grow_hears_of_a_new_folder() {
+        let differs = |what: &'static str| {
+            let error = DataError::Mismatch {
+                what,
+                path: "store".into(),
+                expected: "train".into(),
+                found: "test as sample 3".into(),
+            };
+            classify(&anyhow::Error::from(error)).1.unwrap()
+        };
+        let split = differs("the split of a sample that is there already");
+        assert!(split.contains("stage into a new folder"), "{split}");
+        assert!(!differs("calendar").contains("new folder"));
     }
 
     #[test]

@@ -137,6 +137,15 @@ fn tracks_come_back_from_every_format() {
         run(&["events", path(&alone), "--out", path(&again), "--quiet"]);
         assert_eq!(cyclones(&again.join("tracks.csv")), expected, "{end}");
     }
+    for end in ["parquet", "geojson"] {
+        let file = out.join(format!("tracks.{end}"));
+        let call = ["events", path(&file), "--out", "x"];
+        let output = squall().args(call).output().expect("starts");
+        assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+        let points = out.join(format!("events.{end}"));
+        let hint = format!("hint: give `{}`", points.display());
+        assert!(text(&output).contains(&hint), "{}", text(&output));
+    }
     // What tracks cannot have is refused, and so is a folder whose statistics are of something else.
     let file = out.join("tracks.tropical_cyclone.teca.csv");
     for (extra, words) in [

@@ -2,7 +2,8 @@
 
 use super::{Events, EventsSummary, misplaced};
 use crate::commands::score::box_grid;
-use crate::failure::Advice;
+use crate::failure::{Advice, INPUT};
+use squall_climate::ClimateError;
 use squall_climate::map::LandMask;
 use squall_climate::stream::{EventCounts, RunFolder, clear_results};
 use squall_climate::track::formats::{Format, Setting, export};
@@ -52,6 +53,27 @@ fn tracks_of(path: &Path, events: &[Event]) -> Vec<Track> {
     };
     tracing::warn!("tracks are made from the events alone: {reason}");
     told
+}
+
+/// Why there are no events in a file: of one that has tracks alone, which file to give.
+fn without_points(error: ClimateError, path: &Path) -> anyhow::Error {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if !name.starts_with("tracks.") || !error.to_string().contains("column `time`") {
+        return error.into();
+    }
+    let points = path.with_file_name(name.replacen("tracks", "events", 1));
+    Advice {
+        message: format!(
+            "`{}` has a row for each track, and not their points",
+            path.display()
+        ),
+        hint: format!(
+            "give `{}`: what tracks tell more is read beside it",
+            points.display()
+        ),
+        code: INPUT,
+    }
+    .into()
 }
 
 impl Events {
@@ -157,7 +179,8 @@ impl Events {
     ) -> anyhow::Result<(TrackFormat, Vec<Event>, Vec<Track>)> {
         let land = LandMask::natural_earth(grid);
         if format_of(path)? == Some(TrackFormat::SquallExport) {
-            let events = table::read_events(path, calendar)?;
+            let events = table::read_events(path, calendar);
+            let events = events.map_err(|error| without_points(error, path))?;
             let (events, repeated) = import::complete(events, grid, &land);
             if repeated > 0 {
                 tracing::warn!(

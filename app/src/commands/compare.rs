@@ -118,7 +118,7 @@ impl Compare {
             calendar: self.calendar,
             any_grid: self.any_grid,
         };
-        let [a, b] = self.inputs();
+        let [a, b] = self.inputs()?;
         let (label_a, label_b) = (a.label.clone(), b.label.clone());
         let read = table_bytes(&self.a)? + table_bytes(&self.b)?;
         let work = compare::plan(a, b, &options).map_err(with_advice)?;
@@ -157,8 +157,8 @@ impl Compare {
         Ok(comparison)
     }
 
-    /// Both sides with names that tell them apart.
-    fn inputs(&self) -> [SideInput; 2] {
+    /// Both sides with names that tell them apart; refuses one name for both.
+    fn inputs(&self) -> anyhow::Result<[SideInput; 2]> {
         let own = |folder: &Path| {
             let name = folder
                 .file_name()
@@ -172,8 +172,10 @@ impl Compare {
                 }
                 match (own(&self.a) == own(&self.b), years) {
                     (false, _) => own(folder),
-                    (true, Some((from, to))) => format!("{from} to {to}"),
-                    (true, None) => format!("{letter} ({})", folder.display()),
+                    (true, Some((from, to))) if self.years_a != self.years_b => {
+                        format!("{from} to {to}")
+                    }
+                    (true, _) => format!("{letter} ({})", folder.display()),
                 }
             };
         let side = |folder: &PathBuf, given, years, letter| SideInput {
@@ -181,10 +183,17 @@ impl Compare {
             label: label(given, folder, years, letter),
             years,
         };
-        [
+        let sides = [
             side(&self.a, &self.label_a, self.years_a, "A"),
             side(&self.b, &self.label_b, self.years_b, "B"),
-        ]
+        ];
+        match sides[0].label == sides[1].label {
+            true => Err(Advice::usage(
+                format!("both sides are called `{}`", sides[0].label),
+                "give each a name of its own with --label-a and --label-b",
+            )),
+            false => Ok(sides),
+        }
     }
 
     /// The command that makes the same again.
@@ -304,6 +313,42 @@ fn calendar(text: &str) -> Result<Calendar, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Call {
+        #[command(flatten)]
+        compare: Compare,
+    }
+
+    /// What sides are called, or why they are not.
+    fn labels(more: &[&str]) -> Result<[String; 2], String> {
+        let words = ["compare", "present/events", "--out", "changes"];
+        let call = Call::try_parse_from(words.iter().chain(more)).unwrap();
+        let sides = call.compare.inputs().map_err(|error| error.to_string())?;
+        Ok(sides.map(|side| side.label))
+    }
+
+    #[test]
+    fn both_sides_have_names_of_their_own() {
+        let names = |a: &str, b: &str| -> Result<[String; 2], String> {
+            Ok([a.to_string(), b.to_string()])
+        };
+        let [same, other] = ["warmer/events", "warmer/masks"];
+        assert_eq!(labels(&[other]), names("events", "masks"));
+        let letters = names("A (present/events)", "B (warmer/events)");
+        assert_eq!(labels(&[same]), letters);
+        let years = |b| ["--years-a", "1-5", "--years-b", b, same];
+        assert_eq!(labels(&years("6-9")), names("1 to 5", "6 to 9"));
+        assert_eq!(labels(&years("1-5")), letters);
+        for one in [
+            &[same, "--label-a", "x", "--label-b", "x"][..],
+            &[other, "--label-b", "events"],
+        ] {
+            let said = labels(one).unwrap_err();
+            assert!(said.contains("both sides are called"), "{said}");
+        }
+    }
 
     #[test]
     fn months_and_years_are_read() {

@@ -465,7 +465,11 @@ fn missing_columns_are_named() {
         "{error}"
     );
     fs::remove_file(path("b/tracks.csv")).unwrap();
-    assert!(again().unwrap_err().to_string().contains("tracks.csv"));
+    let error = again().unwrap_err().to_string();
+    assert!(
+        error.contains("tracks.csv") && error.contains("`squall events` writes it"),
+        "{error}"
+    );
     fs::write(path("b/tracks.csv"), text).unwrap();
     fs::write(path("b/statistics.nc"), b"not netCDF").unwrap();
     assert!(again().unwrap_err().to_string().contains("statistics.nc"));

@@ -5,7 +5,7 @@ use super::{Extreme, HPA, MM_PER_DAY, Place, Side, SideOptions};
 use crate::compare::SideInput;
 use crate::compare::coverage::events_table;
 use crate::compare::quantity::Quantity;
-use crate::error::Result;
+use crate::error::{ClimateError, Result};
 use crate::statistics::ace_of_point;
 use crate::table::lines::{Line, Table};
 use crate::track::{Fate, Origin};
@@ -130,6 +130,11 @@ impl Side {
     pub(super) fn read_tracks(&mut self, options: &SideOptions) -> Result<HashMap<u64, Storm>> {
         let selection = &options.selection;
         let path = self.coverage.path.join("tracks.csv");
+        // Labels have events of their own, and no table of tracks.
+        if !path.is_file() {
+            let reason = "there is no such file; `squall events` writes it".into();
+            return Err(ClimateError::Table { path, reason });
+        }
         let required = [
             "track_id",
             "class",

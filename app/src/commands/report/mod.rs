@@ -71,7 +71,7 @@ pub struct Report {
     /// Fields at the same times, shown under the masks.
     #[arg(long, value_name = "IN")]
     pub fields: Option<String>,
-    /// The page.
+    /// The page: a name that ends in .html or .htm.
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub out: PathBuf,
     /// Heading of the page.

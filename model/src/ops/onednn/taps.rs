@@ -14,7 +14,7 @@ use std::ops::Range;
 
 /// Whether the tap products beat oneDNN's own backward-weights at this geometry, multiplied in `tiles` or not.
 ///
-/// Measured (see `ARCHITECTURE.md`): 1x1 kernels always; 3x3 kernels once the dilation leaves oneDNN's fast path. A
+/// Measured (see `docs/decisions.md`): 1x1 kernels always; 3x3 kernels once the dilation leaves oneDNN's fast path. A
 /// rule of the geometry, never of a timing, so that results are reproducible. For 1x1 kernels with a stride it is also
 /// needed: oneDNN 2.6 gives wrong gradients there when the last window leaves input unread (`backend_parity` has the
 /// case), and for rows that it must not see whole and that no strips divide.

@@ -22,7 +22,7 @@ pub fn explained(error: DataError, input: &str) -> anyhow::Error {
     {
         return Advice {
             message: format!("`{input}` looks like tracks of a layout that is not read: it {lacks}"),
-            hint: "rename or add columns so that it has those of one of the layouts that `docs/century.md` lists under tracks of other tools".into(),
+            hint: "rename or add columns so that it has those of one of the layouts that `docs/input.md` lists under tracks of other tools".into(),
             code: INPUT,
         }
         .into();

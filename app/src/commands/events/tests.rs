@@ -334,7 +334,7 @@ fn tracks_of_a_layout_that_is_not_read_say_what_they_lack() {
         let said = error.to_string();
         assert!(said.contains(lacks) && !said.contains("masks"), "{said}");
         let hint = crate::failure::classify(&error).1.unwrap();
-        assert!(hint.contains("docs/century.md"), "{hint}");
+        assert!(hint.contains("docs/input.md"), "{hint}");
         let offers = crate::commands::score::kind::offers(text(&input)).unwrap();
         let refused = offers[0].refusal().unwrap().to_string();
         assert!(refused.contains(lacks), "{refused}");

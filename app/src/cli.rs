@@ -8,8 +8,9 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "squall", version = version::text(), propagate_version = false, max_term_width = 100)]
 #[command(
-    after_help = "Start with `squall demo`. Exit codes: 1 a check failed, 2 wrong usage, 3 unusable input, \
-    4 the run failed, 5 output could not be written, 75 interrupted: run the same command again to go on."
+    after_help = "Start with `squall demo`. Exit codes: 0 done, 1 a check failed, 2 wrong usage, 3 unusable input, \
+    4 the run failed, 5 output could not be written, 75 interrupted: run the same command again to go on, \
+    102 a rank stalled: the job was ended."
 )]
 pub struct Arguments {
     /// Say more (-v: what is decided, -vv: everything).

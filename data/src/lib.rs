@@ -1,6 +1,37 @@
 //! From simulation files, or a seed, to batches in host memory.
 //!
 //! After this crate latitude ascends, longitude lies in [0, 360), units are SI and missing values are NaN.
+//!
+//! - Reading: [`archive`] (many files as one time axis), [`variable`] (names and units), [`snapshot`] (one time),
+//!   [`inspect`] (what a file or folder is).
+//! - Time and space: [`calendar`], [`gaps`], [`grid`].
+//! - Labels: [`label`] (class masks), [`mask_file`] (masks as CF netCDF), [`boxes`].
+//! - Training: [`store`] (flat samples), [`staging`] (copies on the disks of nodes), [`sampler`] (which samples a rank
+//!   sees), [`loader`] (batches read ahead), [`normalise`], [`class_weights`], [`random`].
+//! - A synthetic run and its truth: [`synthetic`], written by [`history`].
+//! - Files that are whole or not there: [`atomic`], [`netcdf_file`].
+//!
+//! # Example
+//! ```
+//! use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun};
+//! use squall_data::{Calendar, Time, Variable};
+//!
+//! let run = SyntheticRun::new(SyntheticConfig {
+//!     rows: 24,
+//!     columns: 36,
+//!     start: Time::new(Calendar::NoLeap, 1996, 8, 26, 0, 0, 0)?,
+//!     step_hours: 6,
+//!     steps: 4,
+//!     scenario: Scenario::PRESENT,
+//!     seed: 1,
+//! })?;
+//! let (snapshot, truth) = run.snapshot(3);
+//! assert_eq!(snapshot.time.hours_since(run.time(0)), 18.0);
+//! assert_eq!(snapshot.fields.dim(), (Variable::CHANNELS.len(), 24, 36));
+//! let pressure = snapshot.field(Variable::Psl).expect("a synthetic run has every channel");
+//! assert_eq!(pressure.dim(), truth.mask.codes.dim());
+//! # Ok::<(), squall_data::DataError>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

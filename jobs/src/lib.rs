@@ -2,6 +2,27 @@
 //!
 //! Read [`train::train`] and [`infer::infer`] first. Nothing here prints: both tell a closure what happens, and stop
 //! when a flag is set, leaving behind what the next call continues from.
+//!
+//! - Training: [`recipe`], [`mod@train`], [`tune`] (a search over recipes), [`clips`] (samples of networks over time).
+//! - Inference: [`mod@infer`], [`contract`] (what a model's numbers mean nothing without).
+//! - Ranks: [`comm`], [`staging`] (a store to the disk of every node).
+//! - Before a job is sent: [`machine`], [`performance`] (how long a step takes), [`launch`] (job scripts).
+//! - A run's folder: [`run_dir`], [`lock`], [`metrics`], [`tensorboard`], [`code`] (which program wrote it).
+//!
+//! # Example
+//! A recipe that comes with the program, changed, and the script of a job that trains by it.
+//! ```
+//! use squall_jobs::launch::{Job, script};
+//! use squall_jobs::{Machine, Recipe};
+//! use std::path::Path;
+//!
+//! let recipe = Recipe::named(Path::new("small"), &["training.batch=4".into(), "training.epochs=5.0".into()])?;
+//! assert_eq!(recipe.training.total_steps(30), 150);
+//! let job = Job { nodes: 2, ..Job::new("century", "small", "store", "run") };
+//! let text = script(&job, &Machine::named("perlmutter")?)?;
+//! assert!(text.contains("#SBATCH --nodes=2\n"));
+//! # Ok::<(), squall_jobs::JobError>(())
+//! ```
 
 // With MPI or NCCL not forbidden, but denied: `comm::mpi::ffi` and `comm::nccl::ffi` allow it for themselves.
 #![cfg_attr(not(any(feature = "mpi", feature = "nccl")), forbid(unsafe_code))]

@@ -1,4 +1,27 @@
 //! From tensors to tensors: operations on NHWC, networks, losses, optimisers and model files.
+//!
+//! - Networks: [`networks`], [`detection`] (boxes), [`summary`] (shapes and costs).
+//! - A pass: [`pass`] (the tape), [`storage`] and [`precision`] (how activations are kept and computed), [`profile`].
+//! - Learning: [`parameters`], [`gradients`], [`optim`].
+//! - Operations: [`ops`], on the CPU or a GPU; [`gpu`] (which device), [`input`] (fields on their way to it),
+//!   [`memory`] (kept alive between steps).
+//! - Files: [`model_file`], [`exchange`] (PyTorch, safetensors, ONNX).
+//!
+//! # Example
+//! A network with random weights says something about every pixel; [`Network`] shows a training step.
+//! ```
+//! use candle_core::{DType, Device, Tensor};
+//! use squall_model::{Backend, Network, NetworkConfig};
+//!
+//! let config = NetworkConfig { width: 0.05, blocks: vec![1, 1], channels_in: 4, ..NetworkConfig::default() };
+//! let network = Network::build(&config, Backend::best(), 1)?;
+//! let x_bhwc = Tensor::ones((1, 16, 32, 4), DType::F32, &Device::Cpu)?;
+//! let prediction = network.predict(&x_bhwc, DType::F32, true)?;
+//! assert_eq!(prediction.classes.len(), 16 * 32);
+//! let probabilities_bhwk = prediction.probabilities.expect("they were asked for");
+//! assert_eq!(probabilities_bhwk.dims(), [1, 16, 32, 3]);
+//! # Ok::<(), squall_model::ModelError>(())
+//! ```
 
 mod captured;
 pub mod detection;

@@ -17,8 +17,8 @@
 //! use squall_data::{Calendar, Time, Variable};
 //!
 //! let run = SyntheticRun::new(SyntheticConfig {
-//!     rows: 24,
-//!     columns: 36,
+//!     rows: 32,
+//!     columns: 64,
 //!     start: Time::new(Calendar::NoLeap, 1996, 8, 26, 0, 0, 0)?,
 //!     step_hours: 6,
 //!     steps: 4,
@@ -27,7 +27,7 @@
 //! })?;
 //! let (snapshot, truth) = run.snapshot(3);
 //! assert_eq!(snapshot.time.hours_since(run.time(0)), 18.0);
-//! assert_eq!(snapshot.fields.dim(), (Variable::CHANNELS.len(), 24, 36));
+//! assert_eq!(snapshot.fields.dim(), (Variable::CHANNELS.len(), 32, 64));
 //! let pressure = snapshot.field(Variable::Psl).expect("a synthetic run has every channel");
 //! assert_eq!(pressure.dim(), truth.mask.codes.dim());
 //! # Ok::<(), squall_data::DataError>(())

@@ -251,13 +251,7 @@ impl Plan {
         note_classes(labels, [&a, &b], &mut notes);
         note_unknown_years(labels, [&a, &b], &mut notes);
         note_continued(labels, [&a, &b], &mut notes);
-        let changes = changes(
-            labels,
-            [&a, &b],
-            (&design, goes_on),
-            whole_year,
-            &mut notes,
-        )?;
+        let changes = changes(labels, [&a, &b], (&design, goes_on), whole_year, &mut notes)?;
         progress(3)?;
         let map_changes = maps::map_changes(&a, &b, &design, goes_on)?;
         if !map_changes

@@ -365,7 +365,7 @@ fn an_import_leaves_nothing_of_an_earlier_one() {
     let entries = std::fs::read_dir(&out).unwrap();
     let mut left: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
-    assert_eq!(left, ["events.csv", "notes.txt", "tracks.csv"]);
+    assert_eq!(left, [".lock", "events.csv", "notes.txt", "tracks.csv"]);
     // Who would go on from a state among these tables would take them for its own.
     std::fs::create_dir(out.join(".events.partial")).unwrap();
     let error = import(&source, &[]).unwrap_err();

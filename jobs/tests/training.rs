@@ -452,11 +452,11 @@ fn the_model_file_holds_the_contract() {
     .unwrap();
     let file = ModelFile::read(&report.model).unwrap();
     let contract = squall_jobs::Contract::of(&file, &report.model).unwrap();
-    assert_eq!(contract.variables(), common::CHANNELS);
+    assert_eq!(contract.variables(), CHANNELS);
     assert_eq!(contract.data_hash, store.data_hash());
     assert_eq!(contract.step, 2);
     assert_eq!(contract.score, report.best.map(|best| best.scores.score()));
     let recipe = Recipe::parse(&contract.recipe, &[]).unwrap();
     assert_eq!(recipe.name, "tiny");
-    assert_eq!(recipe.network.channels_in, common::CHANNELS.len());
+    assert_eq!(recipe.network.channels_in, CHANNELS.len());
 }

@@ -1,6 +1,7 @@
 //! `squall`: finds extreme weather in climate-model output. One subcommand per arrow of the main path.
 #![forbid(unsafe_code)]
 
+mod box_files;
 mod cli;
 mod commands;
 mod device;
@@ -16,6 +17,7 @@ mod progress;
 mod ranks;
 mod saving;
 mod skipped;
+mod tags;
 mod threads;
 
 use clap::Parser;

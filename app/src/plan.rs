@@ -54,6 +54,15 @@ pub fn bytes(size: u64) -> String {
     }
 }
 
+/// Operations in words: 1.31 TF.
+pub fn operations(flops: u64) -> String {
+    match flops as f64 {
+        f if f >= 1e12 => format!("{:.2} TF", f / 1e12),
+        f if f >= 1e9 => format!("{:.1} GF", f / 1e9),
+        f => format!("{:.1} MF", f / 1e6),
+    }
+}
+
 /// A time in words: 3 min 20 s.
 pub fn duration(seconds: f64) -> String {
     let whole = seconds.round().max(1.0) as u64;
@@ -79,6 +88,9 @@ mod tests {
     #[test]
     fn words() {
         assert_eq!(bytes(1_234_000_000), "1.23 GB");
+        assert_eq!(operations(1_310_000_000_000), "1.31 TF");
+        assert_eq!(operations(4_260_000_000), "4.3 GF");
+        assert_eq!(operations(700_000), "0.7 MF");
         assert_eq!(duration(200.4), "3 min 20 s");
         let plan = Plan {
             work: "label 2 times".into(),

@@ -1,11 +1,11 @@
 //! `squall infer`: models over files or a sample store to CF masks and tables of boxes, on one process or many.
 
-use super::box_files::BoxFormats;
 use super::events::MIN_CONFIDENCE;
 use super::score::check_confidence;
+use crate::box_files::BoxFormats;
 use crate::failure::Advice;
 use crate::own_folder::{self, Holds};
-use crate::plan::{Plan, duration};
+use crate::plan::{Plan, duration, operations};
 use crate::progress::Progress;
 use crate::{device, input, interrupt, output, ranks, skipped};
 use clap::Args;
@@ -383,7 +383,7 @@ fn announce(plan: &InferPlan) {
     }
     Plan {
         work: format!(
-            "infer {} into {} files{} ({} are there; {}; {:.2} TF each)",
+            "infer {} into {} files{} ({} are there; {}; {} each)",
             plan.gives.count(plan.times),
             plan.files,
             if plan.gives == Gives::Both {
@@ -393,7 +393,7 @@ fn announce(plan: &InferPlan) {
             },
             plan.done_times,
             how.join(", "),
-            plan.flops_per_mask as f64 / 1e12
+            operations(plan.flops_per_mask)
         ),
         read: plan.read_bytes,
         write: plan.write_bytes,

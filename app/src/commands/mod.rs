@@ -1,7 +1,6 @@
-//! One file per subcommand: arguments to library calls.
+//! One file or folder per subcommand: arguments to library calls.
 
 pub mod bench;
-mod box_files;
 pub mod compare;
 pub mod demo;
 pub mod events;
@@ -14,13 +13,9 @@ pub mod scale;
 pub mod score;
 pub mod simulate;
 pub mod stage;
-mod stage_local;
-mod stage_origin;
-mod stage_splits;
 pub mod submit;
 pub mod summary;
 pub mod supervise;
-mod tags;
 pub mod train;
 pub mod tune;
 pub mod version;

@@ -11,12 +11,12 @@ mod tests;
 mod together;
 mod tracking;
 
-use crate::commands::tags::Tags;
 use crate::failure::Advice;
 use crate::input::file_facts;
 use crate::own_folder::{self, Holds};
 use crate::plan::Plan;
 use crate::saving::SAVE_EVERY_SECONDS;
+use crate::tags::Tags;
 use crate::{input, output, ranks};
 use anyhow::Context;
 use clap::Args;

@@ -3,8 +3,8 @@
 use super::{Events, misplaced};
 use crate::commands::score::kind::{Kind, offers};
 use crate::commands::score::{box_grid, check_confidence};
-use crate::commands::tags;
 use crate::input::bad_files;
+use crate::tags;
 use squall_climate::track::TrackerOptions;
 use squall_data::boxes::{self, BoxSeries};
 use squall_data::gaps::Gaps;

@@ -2,9 +2,9 @@
 
 use super::Label;
 use crate::commands::score::same_dates;
-use crate::commands::tags::{self, Tags};
 use crate::input::{self, file_facts};
 use crate::skipped::Skipped;
+use crate::tags::{self, Tags};
 use squall_climate::ClimateError;
 use squall_climate::detect::Method;
 use squall_climate::detect::agreement::AgreementSource;

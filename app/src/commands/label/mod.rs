@@ -7,13 +7,13 @@ mod masks;
 mod methods;
 mod rules;
 
-use super::box_files::BoxFormats;
-use super::tags::Tags;
+use crate::box_files::BoxFormats;
 use crate::failure::Advice;
 use crate::input::{self, file_facts};
 use crate::output;
 use crate::own_folder::{self, Holds};
 use crate::saving::SAVE_EVERY_SECONDS;
+use crate::tags::Tags;
 use clap::Args;
 use serde::Serialize;
 use squall_climate::detect::Method;

@@ -3,9 +3,9 @@
 use super::boxes::Boxes;
 use crate::commands::score::kind::has_masks;
 use crate::commands::score::{Score, Scores, same_dates, table_path};
-use crate::commands::tags::Tags;
 use crate::failure::Advice;
 use crate::input;
+use crate::tags::Tags;
 use squall_climate::compare::Comparison;
 use squall_climate::report::{Source, SourceKind, SourceWind};
 use squall_climate::{table, track};

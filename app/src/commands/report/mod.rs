@@ -8,10 +8,10 @@ mod scores;
 
 use crate::commands::events::MIN_CONFIDENCE;
 use crate::commands::score::check_confidence;
-use crate::commands::tags::Tags;
 use crate::failure::Advice;
 use crate::plan::bytes;
 use crate::progress::Progress;
+use crate::tags::Tags;
 use crate::{input, interrupt};
 use clap::Args;
 use inputs::{Inputs, Masks};

@@ -10,9 +10,9 @@ pub use boxes::Scores as BoxScores;
 pub use boxes::{box_grid, check_confidence, judge, share_times};
 pub use masks::{Scores, same_dates, table_path};
 
-use crate::commands::tags::Tags;
 use crate::failure::Advice;
 use crate::output;
+use crate::tags::Tags;
 use clap::Args;
 use kind::Kind;
 use serde::Serialize;

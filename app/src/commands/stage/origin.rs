@@ -1,6 +1,6 @@
 //! What a sample store was made of: who stages into it again must give the same.
 
-use super::label::differences::{changed_numbers, listed};
+use crate::commands::label::differences::{changed_numbers, listed};
 use crate::failure::Advice;
 use crate::input;
 use serde::{Deserialize, Serialize};

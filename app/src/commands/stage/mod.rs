@@ -1,29 +1,28 @@
 //! `squall stage`: fields and labels to a sample store; a store to the disks of a job's nodes.
 
+mod local;
+mod origin;
+mod reading;
+mod splits;
+mod unread;
+
+use self::origin::Origin;
+use self::reading::Reading;
+use self::unread::Unread;
 use super::score::same_dates;
-use super::stage_origin::{self, Origin};
-use super::tags::{self, Tags};
-use super::{stage_local, stage_splits};
 use crate::failure::Advice;
 use crate::missing::Missing;
 use crate::own_folder::{self, Holds};
 use crate::plan::{Plan, bytes};
-use crate::progress::Progress;
 use crate::skipped::{self, Skipped};
-use crate::{input, interrupt, output};
+use crate::tags::{self, Tags};
+use crate::{input, output};
 use clap::Args;
 use serde::Serialize;
 use squall_data::mask_file::MaskArchive;
-use squall_data::store::{
-    SampleEntry, Selected, Selection, Split, SplitRule, StoreMeta, StoreWriter,
-};
-use squall_data::{
-    Archive, BoxFrames, ClassMask, DataError, GeoBox, Snapshot, Store, Time, Variable, atomic,
-    boxes,
-};
+use squall_data::store::{Selection, Split, SplitRule, StoreMeta, StoreWriter};
+use squall_data::{Archive, BoxFrames, DataError, GeoBox, Store, Time, boxes};
 use squall_jobs::lock::FolderLock;
-use std::collections::BTreeSet;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// How samples are dealt to the splits unless asked otherwise.
@@ -149,7 +148,7 @@ impl Stage {
     /// Stages and says what is in the store.
     pub fn run(self) -> anyhow::Result<()> {
         if let Some(local) = &self.local {
-            return stage_local::run(&self, local);
+            return local::run(&self, local);
         }
         let summary = self.stage()?;
         if self.json {
@@ -165,7 +164,7 @@ impl Stage {
             0 => tracing::info!("no sample has a mask: the store is for detectors"),
             masked => tracing::info!(
                 "{masked} samples with masks; {}",
-                stage_splits::told(&summary.split_class_shares)
+                splits::told(&summary.split_class_shares)
             ),
         }
         if let Some(boxed) = summary.boxed {
@@ -312,7 +311,7 @@ impl Stage {
             unread.forget()?;
         }
         if self.boxes.is_none() {
-            stage_origin::keep_boxes(out, boxes.as_deref())?;
+            origin::keep_boxes(out, boxes.as_deref())?;
         }
         origin.remember(out)?;
         reading.write_all(&selection.samples, &splits, &mut writer, &mut unread)?;
@@ -359,7 +358,7 @@ impl Stage {
         }
         match differences.is_empty() {
             true => Ok(()),
-            false => Err(stage_origin::refusal(store, &differences)),
+            false => Err(origin::refusal(store, &differences)),
         }
     }
 
@@ -372,9 +371,9 @@ impl Stage {
     ) -> StageSummary {
         let samples = Split::ALL.map(|split| store.ids(split).len());
         let counts = Split::ALL.map(|split| store.class_counts(split));
-        let lacks = stage_splits::lacks(samples, counts, self.block_days);
+        let lacks = splits::lacks(samples, counts, self.block_days);
         lacks.iter().for_each(|lack| tracing::warn!("{lack}"));
-        let shares = stage_splits::shares(counts);
+        let shares = splits::shares(counts);
         StageSummary {
             samples,
             channels: store.channels().iter().map(|v| v.name()).collect(),
@@ -425,153 +424,4 @@ fn announce(meta: &StoreMeta, samples: usize) {
     }
     .announce();
     tracing::debug!("{} in all", bytes(total));
-}
-
-/// The times that could not be read, one a line in a file of the store: who goes on with it and `--skip-bad` leaves them
-/// out, too.
-struct Unread {
-    path: PathBuf,
-    times: BTreeSet<String>,
-}
-
-impl Unread {
-    /// Those of a store that was begun; none of a new one.
-    fn of(store: &Path) -> Result<Self, DataError> {
-        let path = store.join("left_out.txt");
-        let text = match std::fs::read_to_string(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-            text => text.map_err(DataError::io("read", &path))?,
-        };
-        let times = text.lines().map(str::to_string).collect();
-        Ok(Self { path, times })
-    }
-
-    fn say(&self) {
-        let count = self.times.len();
-        if count > 0 {
-            tracing::info!("{count} times that could not be read before stay left out");
-        }
-    }
-
-    /// All times are to be read, those that could not be read before, too.
-    fn forget(&mut self) -> Result<(), DataError> {
-        self.times.clear();
-        match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(DataError::io("remove", &self.path)(error))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// One time more, before a later sample is written.
-    fn add(&mut self, time: Time) -> Result<(), DataError> {
-        self.times.insert(time.to_string());
-        let lines = self.times.iter().map(|time| format!("{time}\n"));
-        atomic::write(&self.path, lines.collect::<String>().as_bytes())
-    }
-}
-
-/// What samples are read from, and what was met on the way.
-struct Reading<'a> {
-    archive: &'a Archive,
-    masks: Option<&'a MaskArchive>,
-    channels: &'a [Variable],
-    missing: Missing,
-    skipped: Skipped,
-}
-
-impl Reading<'_> {
-    /// The mask of a sample, if it has one. Its time is that of the fields, which may be written in the other Gregorian
-    /// calendar.
-    fn mask(&self, sample: &Selected) -> Option<Result<ClassMask, DataError>> {
-        let (masks, at) = self.masks.zip(sample.mask)?;
-        let time = sample.time;
-        Some(masks.read(at).map(|mask| ClassMask { time, ..mask }))
-    }
-
-    /// Fields and mask of a sample; nothing if one of them cannot be read and may be left out.
-    fn read(&self, sample: &Selected) -> Result<Option<(Snapshot, Option<ClassMask>)>, DataError> {
-        let Selected { index, time, .. } = *sample;
-        let mut drawn = None;
-        if let Some(read) = self.mask(sample) {
-            drawn = self.skipped.or_none(time, read)?;
-            if drawn.is_none() {
-                return Ok(None);
-            }
-        }
-        let snapshot = self.archive.read_plausible(index, self.channels);
-        let snapshot = self.skipped.or_none(time, snapshot)?;
-        snapshot.iter().for_each(|read| self.missing.note(read));
-        Ok(snapshot.map(|snapshot| (snapshot, drawn)))
-    }
-
-    /// What a store that was begun has of other fields or labels, in words; nothing if none is found.
-    ///
-    /// Pixels of all masks are counted. Fields are many times larger: the first, middle and last sample stand for all.
-    fn first_other(
-        &self,
-        samples: &[Selected],
-        writer: &mut StoreWriter,
-    ) -> anyhow::Result<Option<String>> {
-        let there: Vec<SampleEntry> = writer.samples().to_vec();
-        let looked_at = [0, there.len() / 2, there.len().saturating_sub(1)];
-        for (id, (sample, entry)) in samples.iter().zip(&there).enumerate() {
-            interrupt::check()?;
-            let drawn = self.mask(sample).transpose()?;
-            let counts = drawn.as_ref().map_or([0; 3], ClassMask::pixel_counts);
-            if counts != entry.class_counts {
-                return Ok(Some(format!("the mask of {} is another", entry.time)));
-            }
-            if !looked_at.contains(&id) {
-                continue;
-            }
-            let snapshot = self.archive.read_plausible(sample.index, self.channels)?;
-            if writer.checksum_of(&snapshot, drawn.as_ref())? != entry.checksum {
-                let file = Path::new(&entry.source).file_name().unwrap_or_default();
-                return Ok(Some(format!(
-                    "{}, which was read from `{}`, has other values",
-                    entry.time,
-                    file.to_string_lossy()
-                )));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Writes the samples that the store has not yet, each while the next one is read.
-    fn write_all(
-        &self,
-        samples: &[Selected],
-        splits: &[Split],
-        writer: &mut StoreWriter,
-        unread: &mut Unread,
-    ) -> anyhow::Result<()> {
-        let mut progress = Progress::new("stage", samples.len());
-        let first = writer.len();
-        let mut next = samples.get(first).map(|one| self.read(one)).transpose()?;
-        for (place, &split) in splits.iter().enumerate().skip(first) {
-            interrupt::check()?;
-            let Some(sample) = next.take() else {
-                break;
-            };
-            if sample.is_none() {
-                unread.add(samples[place].time)?;
-            }
-            let following = samples.get(place + 1);
-            let (ahead, pushed) = rayon::join(
-                || following.map(|one| self.read(one)).transpose(),
-                || match &sample {
-                    None => Ok(()),
-                    Some((snapshot, Some(mask))) => writer.push(snapshot, mask, split),
-                    Some((snapshot, None)) => writer.push_without_mask(snapshot, split),
-                },
-            );
-            pushed?;
-            next = ahead?;
-            progress.set(place + 1, String::new());
-        }
-        progress.finish();
-        Ok(())
-    }
 }

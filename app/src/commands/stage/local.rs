@@ -1,6 +1,6 @@
 //! `squall stage STORE --local DIR`: a sample store to the disk of every node of a job.
 
-use super::stage::Stage;
+use super::Stage;
 use crate::own_folder::{self, Holds};
 use crate::plan::{Plan, bytes, duration};
 use crate::progress::Progress;

@@ -1,0 +1,115 @@
+//! Samples on their way from fields and labels into a store.
+
+use super::unread::Unread;
+use crate::interrupt;
+use crate::missing::Missing;
+use crate::progress::Progress;
+use crate::skipped::Skipped;
+use squall_data::mask_file::MaskArchive;
+use squall_data::store::{SampleEntry, Selected, Split, StoreWriter};
+use squall_data::{Archive, ClassMask, DataError, Snapshot, Variable};
+use std::path::Path;
+
+/// What samples are read from, and what was met on the way.
+pub(super) struct Reading<'a> {
+    pub archive: &'a Archive,
+    pub masks: Option<&'a MaskArchive>,
+    pub channels: &'a [Variable],
+    pub missing: Missing,
+    pub skipped: Skipped,
+}
+
+impl Reading<'_> {
+    /// The mask of a sample, if it has one. Its time is that of the fields, which may be written in the other Gregorian
+    /// calendar.
+    fn mask(&self, sample: &Selected) -> Option<Result<ClassMask, DataError>> {
+        let (masks, at) = self.masks.zip(sample.mask)?;
+        let time = sample.time;
+        Some(masks.read(at).map(|mask| ClassMask { time, ..mask }))
+    }
+
+    /// Fields and mask of a sample; nothing if one of them cannot be read and may be left out.
+    fn read(&self, sample: &Selected) -> Result<Option<(Snapshot, Option<ClassMask>)>, DataError> {
+        let Selected { index, time, .. } = *sample;
+        let mut drawn = None;
+        if let Some(read) = self.mask(sample) {
+            drawn = self.skipped.or_none(time, read)?;
+            if drawn.is_none() {
+                return Ok(None);
+            }
+        }
+        let snapshot = self.archive.read_plausible(index, self.channels);
+        let snapshot = self.skipped.or_none(time, snapshot)?;
+        snapshot.iter().for_each(|read| self.missing.note(read));
+        Ok(snapshot.map(|snapshot| (snapshot, drawn)))
+    }
+
+    /// What a store that was begun has of other fields or labels, in words; nothing if none is found.
+    ///
+    /// Pixels of all masks are counted. Fields are many times larger: the first, middle and last sample stand for all.
+    pub(super) fn first_other(
+        &self,
+        samples: &[Selected],
+        writer: &mut StoreWriter,
+    ) -> anyhow::Result<Option<String>> {
+        let there: Vec<SampleEntry> = writer.samples().to_vec();
+        let looked_at = [0, there.len() / 2, there.len().saturating_sub(1)];
+        for (id, (sample, entry)) in samples.iter().zip(&there).enumerate() {
+            interrupt::check()?;
+            let drawn = self.mask(sample).transpose()?;
+            let counts = drawn.as_ref().map_or([0; 3], ClassMask::pixel_counts);
+            if counts != entry.class_counts {
+                return Ok(Some(format!("the mask of {} is another", entry.time)));
+            }
+            if !looked_at.contains(&id) {
+                continue;
+            }
+            let snapshot = self.archive.read_plausible(sample.index, self.channels)?;
+            if writer.checksum_of(&snapshot, drawn.as_ref())? != entry.checksum {
+                let file = Path::new(&entry.source).file_name().unwrap_or_default();
+                return Ok(Some(format!(
+                    "{}, which was read from `{}`, has other values",
+                    entry.time,
+                    file.to_string_lossy()
+                )));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes the samples that the store has not yet, each while the next one is read.
+    pub(super) fn write_all(
+        &self,
+        samples: &[Selected],
+        splits: &[Split],
+        writer: &mut StoreWriter,
+        unread: &mut Unread,
+    ) -> anyhow::Result<()> {
+        let mut progress = Progress::new("stage", samples.len());
+        let first = writer.len();
+        let mut next = samples.get(first).map(|one| self.read(one)).transpose()?;
+        for (place, &split) in splits.iter().enumerate().skip(first) {
+            interrupt::check()?;
+            let Some(sample) = next.take() else {
+                break;
+            };
+            if sample.is_none() {
+                unread.add(samples[place].time)?;
+            }
+            let following = samples.get(place + 1);
+            let (ahead, pushed) = rayon::join(
+                || following.map(|one| self.read(one)).transpose(),
+                || match &sample {
+                    None => Ok(()),
+                    Some((snapshot, Some(mask))) => writer.push(snapshot, mask, split),
+                    Some((snapshot, None)) => writer.push_without_mask(snapshot, split),
+                },
+            );
+            pushed?;
+            next = ahead?;
+            progress.set(place + 1, String::new());
+        }
+        progress.finish();
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! Exit codes and hints of every kind of failure.
+
+use super::*;
+use crate::interrupt;
+use std::io::{Error, ErrorKind};
+
+#[test]
+fn where_masks_are_looked_for_no_recipe_is_spoken_of() {
+    let hint = |variable: &str| {
+        let error = DataError::MissingVariable {
+            path: "e1/statistics.nc".into(),
+            variable: variable.into(),
+            found: Vec::new(),
+        };
+        classify(&anyhow::Error::from(error)).1.unwrap()
+    };
+    assert!(hint("LABELS").contains("ar_binary_tag"));
+    assert!(!hint("LABELS").contains("recipe"));
+    assert!(hint("TMQ").contains("recipe"));
+    // One file of many may be without it.
+    assert!(hint("TMQ").contains("--skip-bad"));
+    assert!(!hint("LABELS").contains("--skip-bad"));
+}
+
+#[test]
+fn who_lets_a_store_grow_hears_of_a_new_folder() {
+    let differs = |what: &'static str| {
+        let error = DataError::Mismatch {
+            what,
+            path: "store".into(),
+            expected: "train".into(),
+            found: "test as sample 3".into(),
+        };
+        classify(&anyhow::Error::from(error)).1.unwrap()
+    };
+    let split = differs("the split of a sample that is there already");
+    assert!(split.contains("stage into a new folder"), "{split}");
+    assert!(!differs("calendar").contains("new folder"));
+}
+
+#[test]
+fn who_gives_no_store_hears_how_one_is_made() {
+    for unfinished in [false, true] {
+        let error = DataError::NoStore {
+            folder: "fields".into(),
+            unfinished,
+        };
+        assert!(error.to_string().contains("`fields` is no sample store"));
+        let (code, hint) = classify(&error.into());
+        assert_eq!(code, INPUT);
+        assert!(hint.is_some_and(|hint| hint.contains("squall stage")));
+    }
+}
+
+#[test]
+fn whose_training_diverged_gets_one_advice() {
+    let diverged = || JobError::Diverged {
+        step: 3,
+        reason: "the loss was not finite in 1 steps in a row".into(),
+    };
+    for error in [diverged(), JobError::GaveUp(Box::new(diverged()))] {
+        let (code, hint) = classify(&error.into());
+        assert_eq!(code, RUN);
+        let hint = hint.expect("a hint");
+        assert!(hint.contains("lower schedule.rate"), "{hint}");
+        assert!(hint.contains("a new folder"), "{hint}");
+    }
+    // Other ranks do not tell to go on where that one tells to begin anew.
+    let (code, hint) = classify(&JobError::Elsewhere.into());
+    assert_eq!(code, RUN);
+    assert!(hint.is_some_and(|hint| hint.starts_with("do what the other rank's hint says")));
+}
+
+#[test]
+fn what_a_comparison_or_a_date_lacks_is_told_whatever_the_words() {
+    let (expected, found) = (String::new(), String::new());
+    let grids = ClimateError::GridsDiffer {
+        path: "b".into(),
+        expected: expected.clone(),
+        other: "a".into(),
+        found: found.clone(),
+    };
+    let months = ClimateError::NoCommonMonths {
+        path: "b".into(),
+        expected: expected.clone(),
+        found: found.clone(),
+    };
+    let date = ClimateError::TableDate {
+        path: "tracks.csv".into(),
+        unit: "line",
+        line: 2,
+        column: "time".into(),
+        expected,
+        found,
+    };
+    let transport = ClimateError::TransportDiffers {
+        path: "later.nc".into(),
+        time: squall_data::Time::new(squall_data::Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap(),
+        expected: "transport of the files",
+        found: "its stand-in",
+    };
+    let known = [
+        (transport, "squall inspect"),
+        (grids, "--any-grid"),
+        (months, "--months"),
+        (date, "--calendar"),
+    ];
+    for (error, word) in known {
+        let (code, hint) = classify(&error.into());
+        assert_eq!(code, INPUT, "{word}");
+        assert!(hint.is_some_and(|hint| hint.contains(word)), "{word}");
+    }
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_not_taken_for_missing_ones() {
+    let import = |problems| {
+        let error = ModelError::Import {
+            path: "w.pt".into(),
+            layout: "pytorch",
+            problems,
+        };
+        classify(&error.into())
+    };
+    let odd = || WeightProblem::NotFinite {
+        name: "w".into(),
+        tensor: None,
+        count: 3,
+    };
+    let (code, hint) = import(vec![odd()]);
+    assert_eq!(code, INPUT);
+    assert!(hint.is_some_and(|hint| hint.contains("broke down")));
+    let unknown = WeightProblem::Unknown {
+        tensor: "v".into(),
+        found: vec![1],
+    };
+    let (_, hint) = import(vec![odd(), unknown]);
+    assert!(hint.is_some_and(|hint| hint.contains("--allow-missing")));
+}
+
+#[test]
+fn who_imports_weights_is_not_sent_to_squall_train() {
+    let error = ModelError::Foreign {
+        path: "w.pt".into(),
+        reason: "damaged zip".into(),
+    };
+    let (code, hint) = classify(&error.into());
+    assert_eq!(code, INPUT);
+    assert!(hint.is_some_and(|hint| hint.contains("torch.save(model.state_dict()")));
+}
+
+#[test]
+fn an_interruption_is_told_as_such_from_wherever_it_is_noticed() {
+    let noticed = [
+        interrupt::stopped(),
+        DataError::Interrupted.into(),
+        ClimateError::from(DataError::Interrupted).into(),
+    ];
+    for error in noticed {
+        assert_eq!(error.to_string(), "interrupted");
+        let (code, hint) = classify(&error);
+        assert_eq!(code, INTERRUPTED);
+        assert!(hint.is_some_and(|hint| hint.contains("run the same command again")));
+    }
+}
+
+#[test]
+fn what_may_not_be_read_is_input_and_what_may_not_be_written_is_output() {
+    for (action, expected, word) in [
+        ("read", INPUT, "read"),
+        ("open", INPUT, "read"),
+        ("create", OUTPUT, "--out"),
+        ("write", OUTPUT, "--out"),
+    ] {
+        let denied = Error::from(ErrorKind::PermissionDenied);
+        let error = DataError::io(action, "run")(denied);
+        let (code, hint) = classify(&error.into());
+        assert_eq!(code, expected, "{action}");
+        assert!(hint.is_some_and(|hint| hint.contains(word)), "{action}");
+    }
+}

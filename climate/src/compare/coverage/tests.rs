@@ -1,0 +1,131 @@
+//! Which months are whole, and what years make of them.
+
+use super::*;
+
+fn coverage(months: &[((i64, i64), f64)]) -> Coverage {
+    let months: BTreeMap<_, _> = months.iter().copied().collect();
+    Coverage {
+        path: "run".into(),
+        calendar: Calendar::NoLeap,
+        grid: None,
+        times_per_day: times_per_day(&months, Calendar::NoLeap),
+        months,
+        counted: true,
+        classes: Class::EVENTS.to_vec(),
+        wind: None,
+        rules: BTreeMap::new(),
+        ends: None,
+    }
+}
+
+fn whole(years: std::ops::RangeInclusive<i64>, months: &[i64]) -> Vec<((i64, i64), f64)> {
+    let one = |year, month| {
+        (
+            (year, month),
+            4.0 * Calendar::NoLeap.days_in_month(year, month) as f64,
+        )
+    };
+    years
+        .flat_map(|year| months.iter().map(move |&month| one(year, month)))
+        .collect()
+}
+
+const YEAR: [i64; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+
+fn selection(months: &[i64], year_start: i64) -> Selection {
+    Selection {
+        months: months.to_vec(),
+        year_start,
+    }
+}
+
+#[test]
+fn the_span_is_from_the_first_analysed_time_to_the_last() {
+    let mut months = whole(2000..=2002, &YEAR);
+    let span = |months: &[((i64, i64), f64)]| {
+        let span = coverage(months).span()?;
+        Some((span.0.to_string(), span.1.to_string()))
+    };
+    let text = |first: &str, last: &str| Some((first.to_string(), last.to_string()));
+    let years = text("2000-01-01T00:00:00", "2003-01-01T00:00:00");
+    assert_eq!(span(&months), years);
+    // Begun on the 12th of March, left after the tenth of June.
+    months.retain(|((year, month), _)| *year == 2000 && (3..=6).contains(month));
+    (months[0].1, months[3].1) = (4.0 * 20.0, 4.0 * 10.0);
+    assert_eq!(
+        span(&months),
+        text("2000-03-12T00:00:00", "2000-06-11T00:00:00")
+    );
+    // Nobody knows which part of a month it is.
+    assert_eq!(span(&months[..1]), None);
+    assert_eq!(span(&[]), None);
+}
+
+#[test]
+fn statistics_say_their_first_and_last_time() {
+    let grid = LatLonGrid::global(13, 24).unwrap();
+    let mut statistics = crate::statistics::Statistics::new(&grid);
+    let at = |day| Time::new(Calendar::NoLeap, 2000, 3, day, 6, 0, 0).unwrap();
+    for day in [12, 10, 17] {
+        statistics.add_time(at(day), None, 24.0, []).unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("statistics.nc");
+    (statistics.write_netcdf(&path, &grid, Calendar::NoLeap)).unwrap();
+    let coverage = Coverage::read(folder.path(), None).unwrap();
+    assert_eq!(coverage.span(), Some((at(10), at(17))));
+}
+
+#[test]
+fn incomplete_years_and_gaps_are_left_out_with_their_reason() {
+    let mut months = whole(2000..=2005, &YEAR);
+    months.retain(|((year, month), _)| (*year, *month) > (2000, 5));
+    let gap = months
+        .iter_mut()
+        .find(|(key, _)| *key == (2003, 7))
+        .unwrap();
+    gap.1 = 62.0;
+    let run = coverage(&months);
+    assert_eq!(run.times_per_day, 4.0);
+    let years = run.years(&selection(&YEAR, 1), None);
+    assert_eq!(years.used, [2001, 2002, 2004, 2005]);
+    assert_eq!(
+        years.left_out[0],
+        (2000, "month 1 has 0 % of its times".into())
+    );
+    assert_eq!(
+        years.left_out[1],
+        (2003, "month 7 has 50 % of its times".into())
+    );
+    // Years from June on: one more at the beginning, none at the end.
+    let june = run.years(&selection(&YEAR, 6), None);
+    assert_eq!(june.used, [2000, 2001, 2002, 2004]);
+    assert_eq!(
+        run.years(&selection(&YEAR, 1), Some((2002, 2004))).used,
+        [2002, 2004]
+    );
+    assert_eq!(run.times(&selection(&YEAR, 1), 2001, |_| true), 4.0 * 365.0);
+    assert_eq!(
+        run.times(&selection(&YEAR, 6), 2001, |m| m == 2),
+        4.0 * 28.0
+    );
+}
+
+#[test]
+fn seasons_are_the_months_that_most_years_have() {
+    assert_eq!(coverage(&whole(2000..=2009, &YEAR)).seasons(), YEAR);
+    assert_eq!(
+        coverage(&whole(2000..=2009, &[6, 7, 8])).seasons(),
+        [6, 7, 8]
+    );
+    let mut odd = whole(2000..=2009, &[6, 7]);
+    odd.extend(whole(2003..=2003, &[2]));
+    assert_eq!(coverage(&odd).seasons(), [6, 7]);
+}
+
+#[test]
+fn ten_days_are_no_month() {
+    let run = coverage(&[((2000, 1), 80.0)]);
+    assert!(run.seasons().is_empty());
+    assert!(run.years(&selection(&[1], 1), None).used.is_empty());
+}

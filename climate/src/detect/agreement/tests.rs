@@ -1,0 +1,146 @@
+//! Agreement of methods worked out by hand on small planes.
+
+use super::*;
+use ndarray::Array2;
+use squall_data::{Calendar, Time};
+
+fn source(name: &str, classes: &[Class]) -> AgreementSource {
+    AgreementSource {
+        name: name.into(),
+        classes: classes.to_vec(),
+    }
+}
+
+fn mask(hour: i64, boxes: &[(u8, usize, usize, usize, usize)]) -> ClassMask {
+    let time = Time::new(Calendar::NoLeap, 1, 1, 1, 0, 0, 0).unwrap();
+    let mut codes = Array2::zeros((90, 180));
+    for &(code, south, north, west, east) in boxes {
+        for (j, i) in (south..north).flat_map(|j| (west..east).map(move |i| (j, i))) {
+            codes[[j, i]] = code;
+        }
+    }
+    ClassMask {
+        time: time.add_seconds(hour * 3600),
+        codes,
+    }
+}
+
+#[test]
+fn cells_areas_and_events_are_counted_for_shared_classes_only() {
+    let grid = LatLonGrid::global(90, 180).unwrap();
+    let sources = vec![
+        source("a", &Class::EVENTS),
+        source("b", &Class::EVENTS),
+        source("rivers", &[Class::AtmosphericRiver]),
+    ];
+    let mut whole = Agreement::new(sources.clone());
+    assert_eq!(whole.rows().len(), 4);
+    // Two rivers of a; b has the first one half a width off and a cyclone near that of a.
+    let a = mask(
+        0,
+        &[
+            (2, 60, 66, 20, 40),
+            (2, 20, 26, 100, 120),
+            (1, 50, 52, 90, 92),
+        ],
+    );
+    let b = mask(0, &[(2, 63, 69, 20, 40), (1, 51, 53, 90, 92)]);
+    whole.add(&[Some(&a), Some(&b), None], &grid).unwrap();
+    let row = |class: Class| {
+        let found = whole
+            .rows()
+            .iter()
+            .find(|r| r.class == class && r.second == "b");
+        found.unwrap().clone()
+    };
+    let river = row(Class::AtmosphericRiver);
+    assert_eq!(
+        (
+            river.both_cells,
+            river.only_first_cells,
+            river.only_second_cells
+        ),
+        (60, 180, 60)
+    );
+    assert_eq!(
+        (
+            river.first_events,
+            river.second_events,
+            river.matched_events
+        ),
+        (2, 1, 1)
+    );
+    assert_eq!(river.cell_iou(), Some(0.2));
+    let areas = grid.row_areas_km2();
+    let rows = |from: usize, to: usize| areas[from..to].iter().sum::<f64>();
+    let expected = rows(63, 66) / (rows(60, 69) + rows(20, 26));
+    assert!((river.area_iou().unwrap() - expected).abs() < 1e-12);
+    assert!((expected - 0.2).abs() > 1e-3, "not what cells say");
+    assert_eq!(river.event_f1(), Some(2.0 / 3.0));
+    let cyclone = row(Class::TropicalCyclone);
+    assert_eq!((cyclone.matched_events, cyclone.both_cells), (1, 2));
+    let other = &whole.rows()[2];
+    assert_eq!(
+        (other.second.as_str(), other.times, other.cell_iou()),
+        ("rivers", 0, None)
+    );
+    // Parts add up.
+    let mut part = Agreement::new(sources.clone());
+    part.add(&[Some(&b), Some(&a), Some(&a)], &grid).unwrap();
+    let mut merged = whole.clone();
+    merged.merge(&part).unwrap();
+    whole.add(&[Some(&b), Some(&a), Some(&a)], &grid).unwrap();
+    // Areas are sums in another order.
+    let counts = |agreement: &Agreement| {
+        let rounded = |mut row: AgreementRow| {
+            for area in [
+                &mut row.both_km2,
+                &mut row.only_first_km2,
+                &mut row.only_second_km2,
+            ] {
+                *area = area.round();
+            }
+            row
+        };
+        agreement
+            .rows()
+            .iter()
+            .cloned()
+            .map(rounded)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(counts(&merged), counts(&whole));
+    assert!(
+        merged
+            .merge(&Agreement::new(sources[..2].to_vec()))
+            .is_err()
+    );
+    assert!(whole.add(&[Some(&a), Some(&b)], &grid).is_err());
+    let later = mask(3, &[]);
+    assert!(whole.add(&[Some(&a), Some(&later), None], &grid).is_err());
+}
+
+#[test]
+fn the_table_has_scores_and_blanks() {
+    let grid = LatLonGrid::global(90, 180).unwrap();
+    let mut agreement = Agreement::new(vec![
+        source("a", &Class::EVENTS),
+        source("network", &Class::EVENTS),
+    ]);
+    let a = mask(0, &[(2, 60, 66, 20, 40)]);
+    agreement.add(&[Some(&a), Some(&a)], &grid).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agreement.csv");
+    agreement.write_csv(&path).unwrap();
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(
+        lines[1].starts_with("a,network,tropical_cyclone,1,,,,0,0,0"),
+        "{text}"
+    );
+    assert!(
+        lines[2].starts_with("a,network,atmospheric_river,1,1.0000,1.0000,1.0000,1,1,1,120,0,0"),
+        "{text}"
+    );
+    assert!(agreement.to_string().contains("1.000"));
+}

@@ -1,0 +1,231 @@
+//! Events against floods of cells by plain loops; the seam, the poles, small areas.
+
+use super::*;
+use ndarray::{Array2, Array3};
+use proptest::prelude::*;
+use squall_data::grid::{distance_km, lon_difference_deg};
+use squall_data::{Calendar, Time};
+use std::sync::Arc;
+
+fn time() -> Time {
+    Time::new(Calendar::NoLeap, 1996, 8, 26, 3, 0, 0).unwrap()
+}
+
+/// A storm of 600 km radius whose pressure is lowest `offset` degrees from the middle of its mask.
+fn storm(grid: &Arc<LatLonGrid>, lat: f64, lon: f64) -> (ClassMask, Snapshot) {
+    let around = |radius: f64, j: usize, i: usize| {
+        distance_km(lat, lon, grid.lat_deg()[j], grid.lon_deg()[i]) < radius
+    };
+    let codes = Array2::from_shape_fn(grid.shape(), |(j, i)| u8::from(around(600.0, j, i)));
+    let variables = vec![
+        Variable::Psl,
+        Variable::Ubot,
+        Variable::Vbot,
+        Variable::Prect,
+    ];
+    let (rows, columns) = grid.shape();
+    let fields = Array3::from_shape_fn((4, rows, columns), |(k, j, i)| {
+        let d = distance_km(lat + 1.3, lon - 0.9, grid.lat_deg()[j], grid.lon_deg()[i]);
+        match k {
+            0 => 95_000.0 + 0.01 * (d * d) as f32,
+            1 => 30.0 * (-(d / 300.0).powi(2)).exp() as f32,
+            2 => 40.0 * (-(d / 300.0).powi(2)).exp() as f32,
+            _ => 1e-7,
+        }
+    });
+    let snapshot = Snapshot {
+        time: time(),
+        grid: grid.clone(),
+        variables,
+        fields,
+        source: ("storm".into(), 0),
+    };
+    (ClassMask::new(time(), codes).unwrap(), snapshot)
+}
+
+#[test]
+fn fields_give_centre_and_extremes() {
+    let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
+    let (mask, snapshot) = storm(&grid, -20.0, 0.3);
+    let found = extract(
+        &mask,
+        &grid,
+        &EventFields::of(&snapshot),
+        &ExtractOptions::default(),
+    );
+    let event = &found.unwrap()[0].event;
+    // The pressure minimum, to a tenth of the one-degree cells, and over the seam.
+    let miss = distance_km(-18.7, 359.4, event.lat_deg, event.lon_deg);
+    assert!(miss < 11.0, "{miss} km off: {event:?}");
+    assert!(event.west_deg > 350.0 && event.east_deg < 10.0);
+    assert!((event.max_wind_m_s.unwrap() - 50.0).abs() < 2.5);
+    assert!((event.min_psl_pa.unwrap() - 95_000.0).abs() < 60.0);
+    assert!((event.mean_prect_m_s.unwrap() / 1e-7 - 1.0).abs() < 1e-6);
+    assert_eq!((event.max_tmq_kg_m2, event.mean_probability), (None, None));
+}
+
+#[test]
+fn an_eye_that_the_mask_leaves_out_is_the_centre_and_no_farther_low() {
+    let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
+    let (mut mask, snapshot) = storm(&grid, -20.0, 0.3);
+    let event = |mask: &ClassMask| {
+        let fields = EventFields::of(&snapshot);
+        let mut found = extract(mask, &grid, &fields, &ExtractOptions::everything()).unwrap();
+        assert_eq!(found.len(), 1);
+        found.remove(0).event
+    };
+    let eye = (-18.7, 359.4);
+    let off_eye = |lat: f64, lon: f64| distance_km(eye.0, eye.1, lat, lon);
+    let whole = event(&mask);
+    let (lat, lon) = (grid.lat_deg().to_vec(), grid.lon_deg().to_vec());
+    for ((j, i), code) in mask.codes.indexed_iter_mut() {
+        *code *= u8::from(off_eye(lat[j], lon[i]) > 150.0);
+    }
+    let ring = event(&mask);
+    assert!(off_eye(ring.lat_deg, ring.lon_deg) < 11.0, "{ring:?}");
+    assert_eq!(ring.min_psl_pa, whole.min_psl_pa);
+    // What is left is 500 km and more from the eye: downhill, but another storm's.
+    for ((j, i), code) in mask.codes.indexed_iter_mut() {
+        *code *= u8::from(off_eye(lat[j], lon[i]) > 500.0 && lat[j] < -22.0);
+    }
+    let piece = event(&mask);
+    assert!(off_eye(piece.lat_deg, piece.lon_deg) > 480.0, "{piece:?}");
+    assert!(piece.min_psl_pa > Some(97_000.0), "{piece:?}");
+}
+
+#[test]
+fn of_two_masks_about_one_eye_the_nearer_has_it() {
+    let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
+    let (mut mask, snapshot) = storm(&grid, -20.0, 0.3);
+    let (lat, lon) = (grid.lat_deg().to_vec(), grid.lon_deg().to_vec());
+    // A half of the ring 120 km and more from the eye in the west, one 230 km and more from it in the east.
+    for ((j, i), code) in mask.codes.indexed_iter_mut() {
+        let off = distance_km(-18.7, 359.4, lat[j], lon[i]);
+        let east = lon_difference_deg(lon[i], 359.4);
+        *code *= u8::from(east < -0.6 && off > 120.0 || east > 0.6 && off > 230.0);
+    }
+    let fields = EventFields::of(&snapshot);
+    let found = extract(&mask, &grid, &fields, &ExtractOptions::everything()).unwrap();
+    let mut off: Vec<f64> = (found.iter())
+        .map(|f| distance_km(-18.7, 359.4, f.event.lat_deg, f.event.lon_deg))
+        .collect();
+    off.sort_by(f64::total_cmp);
+    assert_eq!(off.len(), 2);
+    assert!(off[0] < 11.0 && off[1] > 200.0, "{off:?}");
+}
+
+#[test]
+fn of_two_masks_of_equal_pressure_one_has_the_eye() {
+    let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
+    // The eye at 0E, between two columns that mirror each other.
+    let (mut mask, mut snapshot) = storm(&grid, -20.3, 0.9);
+    let lat = grid.lat_deg().to_vec();
+    for ((j, i), code) in mask.codes.indexed_iter_mut() {
+        *code = u8::from((-22.0..=-16.0).contains(&lat[j]) && [2, 3, 357, 358].contains(&i));
+    }
+    for j in 0..181 {
+        for i in 1..180 {
+            snapshot.fields[[0, j, 360 - i]] = snapshot.fields[[0, j, i]];
+        }
+    }
+    let fields = EventFields::of(&snapshot);
+    let found = extract(&mask, &grid, &fields, &ExtractOptions::everything()).unwrap();
+    assert_eq!(found.len(), 2);
+    let near =
+        |one: &&DetectedEvent| distance_km(-19.0, 0.0, one.event.lat_deg, one.event.lon_deg) < 60.0;
+    assert_eq!(found.iter().filter(near).count(), 1, "{found:?}");
+}
+
+#[test]
+fn a_low_inside_is_the_centre_and_not_the_edge_towards_a_deeper_one() {
+    let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
+    let (mask, mut snapshot) = storm(&grid, 40.0, 200.0);
+    for ((j, i), pa) in snapshot
+        .fields
+        .index_axis_mut(ndarray::Axis(0), 0)
+        .indexed_iter_mut()
+    {
+        let off = |lat: f64, lon: f64| distance_km(lat, lon, grid.lat_deg()[j], grid.lon_deg()[i]);
+        let well =
+            |depth: f64, off_km: f64, wide_km: f64| depth * (-(off_km / wide_km).powi(2)).exp();
+        *pa = (101_000.0
+            - well(800.0, off(40.0, 200.0), 200.0)
+            - well(6000.0, off(55.0, 200.0), 900.0)) as f32;
+    }
+    let fields = EventFields::of(&snapshot);
+    let found = extract(&mask, &grid, &fields, &ExtractOptions::everything()).unwrap();
+    let event = &found[0].event;
+    assert!(
+        distance_km(40.0, 200.0, event.lat_deg, event.lon_deg) < 160.0,
+        "{event:?}"
+    );
+}
+
+#[test]
+fn without_fields_properties_are_blank_and_small_regions_go() {
+    let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
+    let (mut mask, mut snapshot) = storm(&grid, 15.0, 200.0);
+    mask.codes[[30, 30]] = 1; // one cell of 11,000 km²
+    let none = EventFields::default();
+    let found = extract(&mask, &grid, &none, &ExtractOptions::default()).unwrap();
+    assert_eq!((found.len(), found[0].event.min_psl_pa), (1, None));
+    let all = extract(&mask, &grid, &none, &ExtractOptions::everything()).unwrap();
+    assert_eq!(all.len(), 2);
+    snapshot.fields.fill(f32::NAN);
+    let blank = extract(
+        &mask,
+        &grid,
+        &EventFields::of(&snapshot),
+        &ExtractOptions::default(),
+    );
+    assert_eq!(blank.unwrap()[0].event, found[0].event);
+    snapshot.time = snapshot.time.add_seconds(3600);
+    let error = extract(
+        &mask,
+        &grid,
+        &EventFields::of(&snapshot),
+        &ExtractOptions::default(),
+    );
+    assert!(error.unwrap_err().to_string().contains("1996-08-26T04"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+    #[test]
+    fn rolled_and_mirrored_masks_give_rolled_and_mirrored_events(lat in -60.0..60.0f64, lon in 0.0..360.0f64, shift in 0usize..144) {
+        let grid = Arc::new(LatLonGrid::global(73, 144).unwrap());
+        let (mask, snapshot) = storm(&grid, lat, lon);
+        let moved = |mirror: bool| {
+            let from = |j: usize, i: usize| (if mirror { 72 - j } else { j }, (i + 144 - shift) % 144);
+            let codes = Array2::from_shape_fn((73, 144), |(j, i)| mask.codes[from(j, i)]);
+            let fields = Array3::from_shape_fn(snapshot.fields.dim(), |(k, j, i)| {
+                let (j, i) = from(j, i);
+                snapshot.fields[[k, j, i]]
+            });
+            let snapshot = Snapshot { fields, ..snapshot.clone() };
+            let mask = ClassMask { time: mask.time, codes };
+            extract(&mask, &grid, &EventFields::of(&snapshot), &ExtractOptions::everything()).unwrap()
+        };
+        let plain = extract(&mask, &grid, &EventFields::of(&snapshot), &ExtractOptions::everything()).unwrap();
+        prop_assert_eq!(plain.len(), 1);
+        let a = &plain[0].event;
+        let turn = shift as f64 * 2.5;
+        for mirror in [false, true] {
+            let found = moved(mirror);
+            let b = &found[0].event;
+            let sign = if mirror { -1.0 } else { 1.0 };
+            prop_assert!(distance_km(sign * a.lat_deg, a.lon_deg + turn, b.lat_deg, b.lon_deg) < 1e-3);
+            prop_assert!((a.area_km2 - b.area_km2).abs() < 1e-3);
+            // A cell on the border of two slices may fall to either.
+            prop_assert!((a.length_km / b.length_km - 1.0).abs() < 0.05);
+            prop_assert!(((a.west_deg + turn - b.west_deg + 180.0).rem_euclid(360.0) - 180.0).abs() < 1e-9);
+            prop_assert_eq!(a.max_wind_m_s, b.max_wind_m_s);
+            prop_assert_eq!(a.min_psl_pa, b.min_psl_pa);
+            if !mirror {
+                // Where the storm is nearly round the axis has no direction; then only its length is compared.
+                let turned = (a.orientation_deg - b.orientation_deg).abs();
+                prop_assert!(turned.min(180.0 - turned) < 0.1 || a.length_km < 1.1 * a.width_km * 4.0 / std::f64::consts::PI);
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Days and dates of every calendar, there and back.
+
+use super::*;
+use proptest::prelude::*;
+
+const ALL: [Calendar; 6] = [
+    Calendar::Standard,
+    Calendar::ProlepticGregorian,
+    Calendar::NoLeap,
+    Calendar::AllLeap,
+    Calendar::Day360,
+    Calendar::Julian,
+];
+
+#[test]
+fn known_dates() {
+    // Unix epoch to 2000-03-01 is 11,017 days (dated external fact: `date -d`).
+    let t = Time::from_cf(11_017.0, "days since 1970-01-01", Calendar::Standard).unwrap();
+    assert_eq!(t.to_string(), "2000-03-01T00:00:00");
+    // The Gregorian change: the day after 1582-10-04 is 1582-10-15.
+    let t = Time::new(Calendar::Standard, 1582, 10, 4, 0, 0, 0)
+        .unwrap()
+        .add_seconds(DAY_SECONDS);
+    assert_eq!(t.to_string(), "1582-10-15T00:00:00");
+    // Year 0 is a leap year, and the next is year 1.
+    let t = Time::from_cf(366.0, "days since 0000-01-01", Calendar::Standard).unwrap();
+    assert_eq!(t.to_string(), "0001-01-01T00:00:00");
+    let t = Time::from_cf(59.0, "days since 1995-01-01 00:00:00", Calendar::NoLeap).unwrap();
+    assert_eq!(t.to_string(), "1995-03-01T00:00:00");
+    let t = Time::from_cf(30.5, "days since 1995-02-01", Calendar::Day360).unwrap();
+    assert_eq!(t.to_string(), "1995-03-01T12:00:00");
+}
+
+#[test]
+fn dates_keep_their_name_in_another_calendar() {
+    let t = Time::new(Calendar::NoLeap, 2001, 3, 1, 21, 30, 5).unwrap();
+    let standard = t.in_calendar(Calendar::Standard).unwrap();
+    assert_eq!(
+        (standard.to_string(), standard.calendar()),
+        (t.to_string(), Calendar::Standard)
+    );
+    assert_eq!(standard.in_calendar(Calendar::NoLeap).unwrap(), t);
+    let leap = Time::new(Calendar::Standard, 2000, 2, 29, 0, 0, 0).unwrap();
+    assert!(leap.in_calendar(Calendar::NoLeap).is_err());
+}
+
+#[test]
+fn instants_of_the_gregorian_calendars_are_the_same_since_the_change() {
+    let of = |calendar, year| Time::new(calendar, year, 10, 20, 6, 0, 0).unwrap();
+    for year in [1582, 2000] {
+        let (mixed, pure) = (
+            of(Calendar::Standard, year),
+            of(Calendar::ProlepticGregorian, year),
+        );
+        assert_eq!(mixed.instant_in(Calendar::ProlepticGregorian), Some(pure));
+        assert_eq!(pure.instant_in(Calendar::Standard), Some(mixed));
+    }
+    let julian = of(Calendar::Standard, 1500);
+    assert_eq!(julian.instant_in(Calendar::ProlepticGregorian), None);
+    assert_eq!(julian.instant_in(Calendar::Standard), Some(julian));
+    let noleap = of(Calendar::NoLeap, 2000);
+    assert_eq!(noleap.instant_in(Calendar::Standard), None);
+}
+
+#[test]
+fn impossible_dates_are_refused() {
+    assert!(Time::new(Calendar::NoLeap, 2000, 2, 29, 0, 0, 0).is_err());
+    assert!(Time::new(Calendar::Day360, 2000, 1, 31, 0, 0, 0).is_err());
+    assert!(Time::new(Calendar::Standard, 1582, 10, 10, 0, 0, 0).is_err());
+    assert!(Time::from_cf(f64::NAN, "days since 2000-01-01", Calendar::Standard).is_err());
+    assert!(Time::from_cf(1.0, "fortnights since 2000-01-01", Calendar::Standard).is_err());
+}
+
+proptest! {
+    #[test]
+    fn a_day_number_names_one_date(number in -400_000i64..1_500_000, which in 0usize..6) {
+        let calendar = ALL[which];
+        let (y, m, d) = calendar.date_of(number);
+        prop_assert!(calendar.valid_date(y, m, d));
+        prop_assert_eq!(calendar.day_number(y, m, d), number);
+    }
+
+    #[test]
+    fn text_round_trips(seconds in 0i64..100_000_000_000, which in 0usize..6) {
+        let t = Time { calendar: ALL[which], seconds };
+        prop_assert_eq!(Time::parse(&t.to_string(), t.calendar).unwrap(), t);
+    }
+}

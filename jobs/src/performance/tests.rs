@@ -1,0 +1,111 @@
+//! Predictions against what was measured.
+
+use super::*;
+use crate::recipe::Recipe;
+
+/// A training on two hosts with a core each behind a shaped link, as `validation/scaling.sh` measured it.
+struct Lab {
+    recipe: &'static str,
+    network: &'static str,
+    mbit_s: f64,
+    lag: usize,
+    /// Seconds that a rank computes.
+    compute: f64,
+    /// Seconds of a step, with what was not hidden of the sums.
+    step: f64,
+}
+
+impl Lab {
+    fn predict(&self) -> Prediction {
+        let settings = [
+            "training.batch=8".to_string(),
+            "distributed.bucket_mb=0.1".to_string(),
+            format!("distributed.gradient_lag={}", self.lag),
+            format!("network.name={}", self.network),
+        ];
+        let recipe = Recipe::named(self.recipe.as_ref(), &settings).unwrap();
+        let workload = Workload::of(&recipe, (96, 144), 33, "f32").unwrap();
+        let mut machine = Machine::named("workstation").unwrap();
+        machine.nodes = 2;
+        machine.network.gb_s = self.mbit_s / 8000.0;
+        machine.network.latency_us = 50.0;
+        let question = Question {
+            workload: &workload,
+            distributed: &recipe.distributed,
+            batch: recipe.training.batch,
+            machine: &machine,
+            rate: &Rate::given(8.0 / self.compute, &workload),
+            length: Length::default(),
+            staged: false,
+            seed: 1,
+        };
+        question.predict(2).unwrap()
+    }
+}
+
+/// The table of docs/scaling.md.
+#[test]
+fn measured_steps_of_two_hosts_are_predicted() {
+    let bilinear = "deeplabv3plus-bilinear";
+    let measured = [
+        ("small", "deeplabv3plus", 74.0, 0, 0.225, 0.3312),
+        ("cgnet", "cgnet", 107.0, 0, 0.202, 0.2112),
+        ("small", bilinear, 283.0, 0, 0.066, 0.0746),
+        ("small", "deeplabv3plus", 55.0, 1, 0.223, 0.2242),
+        ("cgnet", "cgnet", 94.0, 1, 0.178, 0.1805),
+        ("small", bilinear, 165.0, 1, 0.071, 0.0722),
+    ];
+    for (recipe, network, mbit_s, lag, compute, step) in measured {
+        let lab = Lab {
+            recipe,
+            network,
+            mbit_s,
+            lag,
+            compute,
+            step,
+        };
+        let ratio = lab.predict().step_seconds / lab.step;
+        assert!((0.9..1.06).contains(&ratio), "{network}, {lag}: {ratio}");
+    }
+}
+
+#[test]
+fn one_rank_is_as_fast_as_one_rank() {
+    let workload = Workload {
+        network: "any".into(),
+        precision: "f32".into(),
+        layers: vec![workload::Layer {
+            values: 1000,
+            at: 1.0,
+        }],
+        training_flops: 1e9,
+        sample_bytes: 0.0,
+        pixels: 1,
+        memory: (0, 0),
+    };
+    let mut machine = Machine::named("summit").unwrap();
+    machine.node.ranks = 1;
+    let question = Question {
+        workload: &workload,
+        distributed: &Distributed::default(),
+        batch: 3,
+        machine: &machine,
+        rate: &Rate::given(5.0, &workload),
+        length: Length {
+            samples: Some(1000),
+            epochs: Some(2.5),
+            steps: None,
+        },
+        staged: true,
+        seed: 1,
+    };
+    let alone = question.predict(1).unwrap();
+    assert!((alone.efficiency - 1.0).abs() < 1e-9, "{alone:?}");
+    assert!((alone.samples_per_second - 5.0).abs() < 1e-9, "{alone:?}");
+    // 333 whole steps of three an epoch.
+    assert_eq!((alone.steps, alone.global_batch), (Some(833), 3));
+    let refused = |nodes| question.predict(nodes).unwrap_err().to_string();
+    assert!(refused(4609).contains("`--nodes`: expected 1 to 4608"));
+    let few = refused(400);
+    assert!(few.contains("a step needs 1200 samples"), "{few}");
+}

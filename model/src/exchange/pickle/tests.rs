@@ -1,0 +1,195 @@
+//! Pickles as PyTorch writes them, and what no file should do.
+
+use super::*;
+use std::io::Write;
+use zip::write::SimpleFileOptions;
+
+fn parse_bytes(bytes: &[u8]) -> Result<Weights> {
+    parse(Path::new("made.pt"), bytes)
+}
+
+/// A pickle as PyTorch writes it, put together by hand.
+#[derive(Default)]
+struct Pickle(Vec<u8>);
+
+impl Pickle {
+    fn raw(mut self, bytes: &[u8]) -> Self {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    fn text(self, text: &str) -> Self {
+        let length = (text.len() as u32).to_le_bytes();
+        self.raw(b"X").raw(&length).raw(text.as_bytes())
+    }
+
+    fn class(self, module: &str, name: &str) -> Self {
+        self.raw(format!("c{module}\n{name}\n").as_bytes())
+    }
+
+    fn numbers(self, numbers: &[u8]) -> Self {
+        let opened = self.raw(b"(");
+        let filled = numbers.iter().fold(opened, |p, &n| p.raw(&[b'K', n]));
+        filled.raw(b"t")
+    }
+
+    fn tensor(self, kind: &str, key: &str, offset: u8, size: &[u8], strides: &[u8]) -> Self {
+        let call = self.class("torch._utils", "_rebuild_tensor_v2").raw(b"((");
+        let storage = call.text("storage").class("torch", kind).text(key);
+        let stored = storage.text("cpu").raw(b"K\x0ctQ").raw(&[b'K', offset]);
+        stored.numbers(size).numbers(strides).raw(b"\x89NtR")
+    }
+
+    fn zip(self, storages: &[(&str, Vec<u8>)]) -> Vec<u8> {
+        let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        let stored = SimpleFileOptions::default();
+        zip.start_file("made/data.pkl", stored).unwrap();
+        let whole = [&b"\x80\x02"[..], &self.0, b"."].concat();
+        zip.write_all(&whole).unwrap();
+        for (key, data) in storages {
+            zip.start_file(format!("made/data/{key}"), stored).unwrap();
+            zip.write_all(data).unwrap();
+        }
+        zip.finish().unwrap().into_inner()
+    }
+}
+
+fn floats(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+/// {"epoch": 3, "model": {"module.w": 2 x 3 stored by columns after one other value}}
+fn nested(kind: &str, data: Vec<u8>) -> Vec<u8> {
+    let root = Pickle::default().raw(b"}(").text("epoch").raw(b"K\x03");
+    let inner = root.text("model").raw(b"}(").text("module.w");
+    let whole = inner.tensor(kind, "0", 1, &[2, 3], &[1, 2]).raw(b"uu");
+    whole.zip(&[("0", data)])
+}
+
+#[test]
+fn nested_dictionaries_and_any_strides_are_read() {
+    let data = floats(&[9.0, 1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+    let mut weights = parse_bytes(&nested("FloatStorage", data)).unwrap();
+    weights.strip_wrappers();
+    let (shape, values) = &weights.tensors["w"];
+    assert_eq!(
+        (&shape[..], &values[..]),
+        (&[2, 3][..], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0][..])
+    );
+    assert_eq!(weights.notes.len(), 2, "{:?}", weights.notes);
+    assert!(weights.notes[0].contains("under `model`; not read: epoch"));
+    let halves = [9.0, 1.0, 4.0, 2.0, 5.0, 3.0, 6.0].map(|v| bf16::from_f32(v).to_le_bytes());
+    let weights = parse_bytes(&nested("BFloat16Storage", halves.concat())).unwrap();
+    assert_eq!(weights.tensors["module.w"].1[5], 6.0);
+}
+
+/// A checkpoint as scripts save it: `{"epoch": 3, "model_state_dict": {"w": 1, 2}, "loss": 0.5}`.
+#[test]
+fn tensors_beside_the_weights_are_no_weights() {
+    let loss = |pickle: Pickle| pickle.tensor("FloatStorage", "1", 0, &[], &[]);
+    let weights = |pickle: Pickle| {
+        let inner = pickle.text("model_state_dict").raw(b"}(").text("w");
+        inner.tensor("FloatStorage", "0", 0, &[2], &[1]).raw(b"u")
+    };
+    let root = || Pickle::default().raw(b"}(").text("epoch");
+    let after = loss(weights(root().raw(b"K\x03")).text("loss")).raw(b"u");
+    let before = weights(loss(root())).raw(b"u");
+    for (pickle, others) in [(after, vec!["epoch", "loss"]), (before, vec!["epoch"])] {
+        let storages = [("0", floats(&[1.0, 2.0])), ("1", floats(&[0.5]))];
+        let read = parse_bytes(&pickle.zip(&storages)).unwrap();
+        assert_eq!(read.tensors["w"], (vec![2], vec![1.0, 2.0]));
+        assert_eq!(read.tensors.len(), 1);
+        let note = &read.notes[0];
+        assert!(
+            note.contains("under `model_state_dict`; not read: "),
+            "{note}"
+        );
+        assert!(others.iter().all(|name| note.contains(name)), "{note}");
+    }
+    // A name of the network is no dictionary of its weights.
+    let named = Pickle::default().raw(b"}(").text("model").text("resnet");
+    let named = named.text("net").raw(b"}(").text("w");
+    let named = named.tensor("FloatStorage", "0", 0, &[1], &[1]).raw(b"uu");
+    let read = parse_bytes(&named.zip(&[("0", floats(&[7.0]))])).unwrap();
+    assert_eq!(read.tensors["w"].1, [7.0]);
+}
+
+/// `{"best": weights, "state_dict": weights}`: PyTorch stores them once.
+#[test]
+fn weights_that_are_stored_twice_are_read_once() {
+    let weights = |pickle: Pickle, memo: &[u8]| {
+        let filled = pickle.raw(b"}q").raw(memo).raw(b"(").text("w");
+        filled.tensor("FloatStorage", "0", 0, &[2], &[1]).raw(b"u")
+    };
+    let storages = [("0", floats(&[1.0, 2.0]))];
+    let best = weights(Pickle::default().raw(b"}(").text("best"), &[1]);
+    let twice = best.text("state_dict").raw(b"h\x01u");
+    let read = parse_bytes(&twice.zip(&storages)).unwrap();
+    assert_eq!(read.tensors["w"].1, [1.0, 2.0]);
+    let note = &read.notes[0];
+    assert!(
+        note.contains("under `best`; not read: state_dict"),
+        "{note}"
+    );
+    // Whether the first or the second is meant is not told.
+    let best = weights(Pickle::default().raw(b"}(").text("best"), &[1]);
+    let mean = weights(best.text("mean"), &[2]);
+    let twice = mean.text("state_dict").raw(b"h\x01u");
+    let error = parse_bytes(&twice.zip(&storages)).unwrap_err().to_string();
+    assert!(
+        error.contains("`state_dict` is empty, or one of "),
+        "{error}"
+    );
+}
+
+#[test]
+fn tensors_of_one_storage_are_parts_of_it() {
+    let first = Pickle::default().raw(b"}(").text("a");
+    let second = first.tensor("FloatStorage", "0", 0, &[2], &[1]).text("b");
+    let third = second.tensor("FloatStorage", "0", 2, &[1], &[1]).text("c");
+    // The same bytes as numbers of another type.
+    let whole = third.tensor("IntStorage", "0", 0, &[1], &[1]).raw(b"u");
+    let read = parse_bytes(&whole.zip(&[("0", floats(&[1.0, 2.0, 3.0]))])).unwrap();
+    assert_eq!(read.tensors["a"].1, [1.0, 2.0]);
+    assert_eq!(read.tensors["b"].1, [3.0]);
+    assert_eq!(read.tensors["c"].1, [1.0f32.to_bits() as f32]);
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let check = |bytes: &[u8], expected: &str| {
+        let error = parse_bytes(bytes).unwrap_err().to_string();
+        assert!(
+            error.contains("made.pt") && error.contains(expected),
+            "{error}"
+        );
+    };
+    check(
+        &nested("FloatStorage", floats(&[1.0; 6])),
+        "`module.w`: it reaches past the end",
+    );
+    check(
+        &nested("ComplexFloatStorage", floats(&[1.0; 7])),
+        "ComplexFloatStorage",
+    );
+    check(&nested("FloatStorage", vec![])[..40], "damaged zip");
+    let other = Pickle::default().raw(b"}(").text("epoch").raw(b"K\x03u");
+    check(&other.zip(&[]), "no tensors under any of state_dict");
+    check(
+        &Pickle::default().raw(b"K\x03").zip(&[]),
+        "save `model.state_dict()`",
+    );
+    let missing = Pickle::default().raw(b"}(").text("w");
+    let missing = missing.tensor("FloatStorage", "7", 0, &[1], &[1]).raw(b"u");
+    check(&missing.zip(&[]), "`w`: entry `made/data/7`");
+    let huge = Pickle::default().raw(b"}(").text("w");
+    let huge = huge
+        .tensor("FloatStorage", "0", 0, &[255; 20], &[0; 20])
+        .raw(b"u");
+    check(&huge.zip(&[("0", floats(&[1.0]))]), "past the end");
+    let short = Pickle::default().raw(b"}(").text("w");
+    let short = short
+        .class("torch._utils", "_rebuild_tensor_v2")
+        .raw(b")Ru");
+    check(&short.zip(&[]), "a tensor without storage");
+}

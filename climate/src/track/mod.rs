@@ -9,6 +9,7 @@ pub mod formats;
 mod from_events;
 pub mod import;
 mod matching;
+mod open_track;
 pub mod options;
 pub mod readers;
 mod tracker;

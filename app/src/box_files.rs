@@ -1,5 +1,6 @@
 //! Files of boxes in the formats of others.
 
+use crate::input;
 use clap::Args;
 use squall_data::atomic::Pending;
 use squall_data::boxes::coco::CocoWriter;
@@ -32,10 +33,11 @@ impl BoxFormats {
         all.iter().all(|path| path.is_none())
     }
 
-    /// Whether their files can be written, before much is done for them.
-    pub fn check(&self) -> anyhow::Result<()> {
+    /// Refuses files that cannot be written, or are among those that are read, before much is done for them.
+    pub fn check(&self, inputs: &[&Path]) -> anyhow::Result<()> {
         let all = [&self.boxes_hdf5, &self.boxes_coco, &self.boxes_geojson];
         for path in all.into_iter().flatten() {
+            input::keep_inputs(inputs, path)?;
             // Dropped, it is removed.
             let pending = Pending::new(path)?;
             File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;

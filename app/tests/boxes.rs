@@ -5,7 +5,7 @@ mod common;
 use common::{path, run, simulate, squall, text};
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&run(arguments)).expect("one JSON document")
@@ -23,6 +23,25 @@ fn scored(prediction: &Path, truth: &Path) -> Value {
         "--json",
         "-q",
     ])
+}
+
+#[test]
+fn a_format_of_boxes_does_not_replace_fields() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 1, 1);
+    let entries = fs::read_dir(&fields).expect("fields").flatten();
+    let mut files = entries.map(|entry| entry.path());
+    let is_field = |file: &PathBuf| file.extension().is_some_and(|kind| kind == "nc");
+    let file = files.find(is_field).expect("a file");
+    let before = fs::read(&file).expect("read");
+    let labels = folder.path().join("labels");
+    let mut command = squall();
+    command.args(["label", path(&fields), "--out", path(&labels)]);
+    let output = command.args(["--boxes-hdf5", path(&file)]).output();
+    let output = output.expect("it starts");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    assert!(text(&output).contains("would be replaced"));
+    assert_eq!(fs::read(&file).expect("read"), before);
 }
 
 #[test]

@@ -323,6 +323,12 @@ impl Infer {
         let (grid, calendar) = (fields.grid().clone(), fields.calendar());
         let ensemble = Ensemble::new(models.iter().collect(), &self.roll, self.mirror)?;
         self.refuse_misfits(ensemble.gives())?;
+        if comm.rank() == 0 {
+            let fields = archive.iter().flat_map(Archive::paths);
+            let models = self.model.iter().map(PathBuf::as_path);
+            self.formats
+                .check(&fields.chain(models).collect::<Vec<_>>())?;
+        }
         let inference = Inference {
             ensemble,
             input: fields,

@@ -35,7 +35,9 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     let times = archive.times().len();
     let numbers = serde_json::to_string(&thresholds)?;
     let fingerprint = fingerprint(&archive, &numbers)?;
-    command.formats.check()?;
+    command
+        .formats
+        .check(&archive.paths().collect::<Vec<_>>())?;
     let mut masks = Masks::new(command.out.clone(), &archive, Method::Deepcam, numbers);
     let _lock = FolderLock::take(&command.out)?;
     masks.check_folder(&fingerprint)?;

@@ -287,12 +287,12 @@ fn a_validation_is_done_by_whoever_can() {
     assert!(said.contains("group 0 is lost"), "{said}");
     assert!(said.contains("step 12: validation"), "{said}");
     // Where nobody can, the run is not done, and says so; it is once somebody can.
-    let blind = prepared.train("blind", &[steps, only], &[2, 3, 4, 5], &prepared.blind);
+    let blind = prepared.train("unscored", &[steps, only], &[2, 3, 4, 5], &prepared.blind);
     let blind = blind.expect("a launcher");
     let said = text(&blind);
     assert_eq!(blind.status.code(), Some(4), "{said}");
     assert!(said.contains("no group is left to score"), "{said}");
-    let again = prepared.train("blind", &[steps, only], &[], &prepared.blind);
+    let again = prepared.train("unscored", &[steps, only], &[], &prepared.blind);
     let again = again.expect("a launcher");
     assert!(again.status.success(), "{}", text(&again));
 }

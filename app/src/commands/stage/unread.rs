@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 /// out, too.
 pub(super) struct Unread {
     path: PathBuf,
-    times: BTreeSet<String>,
+    /// As they are written.
+    pub times: BTreeSet<String>,
 }
 
 impl Unread {

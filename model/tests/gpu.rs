@@ -51,6 +51,7 @@ fn networks() -> Vec<NetworkConfig> {
         },
         NetworkConfig {
             batch_norm: false,
+            preactivation_relu: false,
             ..atrous(thin(NetworkName::DeepLabV3PlusDeconv, &[1, 1]))
         },
         atrous(thin(NetworkName::DeepLabV3PlusBilinear, &[1, 1])),

@@ -88,15 +88,19 @@ fn one_layer_counted_by_hand() {
 
 #[test]
 fn gradients_of_whole_networks() {
-    for (name, batch_norm) in DEEPLABS
-        .into_iter()
-        .flat_map(|name| [(name, true), (name, false)])
-    {
+    let kinds = |name| {
+        let with = |batch_norm, preactivation_relu| NetworkConfig {
+            batch_norm,
+            preactivation_relu,
+            ..tiny(name)
+        };
+        [with(true, true), with(false, true), with(false, false)]
+    };
+    for kind in DEEPLABS.into_iter().flat_map(kinds) {
         // 13 x 18: neither extent is a multiple of 8, so every rounding is met.
         let config = NetworkConfig {
-            batch_norm,
             dropout: 0.2,
-            ..tiny(name)
+            ..kind
         };
         let mut network = Network::build(&config, Backend::Reference, 3).unwrap();
         shake(&mut network);
@@ -105,10 +109,34 @@ fn gradients_of_whole_networks() {
         assert_eq!(judged, network.parameters().iter().count());
         assert!(
             wrong.is_empty(),
-            "{name:?}, batch norm {batch_norm}:\n{}",
+            "{:?}, batch norm {}, ReLU before units {}:\n{}",
+            config.name,
+            config.batch_norm,
+            config.preactivation_relu,
             wrong.join("\n")
         );
     }
+}
+
+/// The SC18 network has no ReLU before its units, and the key that says so is heard.
+#[test]
+fn without_its_relu_a_unit_reads_what_lies_below_zero() {
+    let logits = |preactivation_relu| {
+        let config = NetworkConfig {
+            batch_norm: false,
+            preactivation_relu,
+            ..tiny(NetworkName::DeepLabV3PlusBilinear)
+        };
+        let mut network = Network::build(&config, Backend::best(), 3).unwrap();
+        shake(&mut network);
+        values(
+            &network
+                .infer(&field(1, [1, 16, 24, 4]), DType::F32)
+                .unwrap(),
+        )
+    };
+    assert_ne!(logits(true), logits(false));
+    assert!(!NetworkConfig::published(NetworkName::DeepLabV3Plus).preactivation_relu);
 }
 
 #[test]
@@ -265,6 +293,13 @@ fn impossible_configurations_are_refused_by_key() {
             "output_stride",
             NetworkConfig {
                 output_stride: 32,
+                ..NetworkConfig::default()
+            },
+        ),
+        (
+            "preactivation_relu",
+            NetworkConfig {
+                preactivation_relu: false,
                 ..NetworkConfig::default()
             },
         ),

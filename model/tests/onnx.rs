@@ -63,6 +63,13 @@ fn cases() -> Vec<NetworkConfig> {
                 ..small.clone()
             });
         }
+        if own.contains(&"preactivation_relu") {
+            cases.push(NetworkConfig {
+                batch_norm: false,
+                preactivation_relu: false,
+                ..small.clone()
+            });
+        }
         if own.contains(&"periodic_latitude") {
             cases.push(NetworkConfig {
                 periodic_latitude: true,

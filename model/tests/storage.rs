@@ -41,6 +41,10 @@ fn networks() -> Vec<NetworkConfig> {
     vec![
         deeplab(NetworkName::DeepLabV3Plus, true),
         deeplab(NetworkName::DeepLabV3Plus, false),
+        NetworkConfig {
+            preactivation_relu: false,
+            ..deeplab(NetworkName::DeepLabV3Plus, false)
+        },
         deeplab(NetworkName::DeepLabV3PlusDeconv, true),
         deeplab(NetworkName::DeepLabV3PlusBilinear, true),
         published(NetworkName::DeepCam, vec![2]),

@@ -37,6 +37,7 @@ class Config:
     growth: int = 32
     kernel: int = 5
     batch_norm: bool = True
+    preactivation_relu: bool = True
     batch_norm_decay: float = 0.97
     periodic_longitude: bool = True
     latitude_input: bool = False
@@ -133,10 +134,14 @@ class NormRelu(nn.BatchNorm2d):
 
 
 class Half(nn.Module):
-    """x / 2, then ReLU: what the SC18 runs used instead of batch normalisation."""
+    """x / 2, then ReLU where there is one: what the SC18 runs used instead of batch normalisation."""
+
+    def __init__(self, relu: bool = True):
+        super().__init__()
+        self.relu = relu
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.relu(x * 0.5, inplace=True)
+        return F.relu(x * 0.5, inplace=True) if self.relu else x * 0.5
 
 
 class Conv(nn.Conv2d):
@@ -209,7 +214,7 @@ class Bottleneck(nn.Module):
     def __init__(self, ins, inner, outs, stride, dilation, config):
         super().__init__()
         self.stride = stride
-        self.preact = norm_relu(ins, config)
+        self.preact = norm_relu(ins, config) if config.batch_norm else Half(config.preactivation_relu)
         self.shortcut = Conv(ins, outs, 1, config, stride=stride, bias=True) if ins != outs else None
         self.conv1 = Unit(ins, inner, 1, config)
         self.conv2 = Unit(inner, inner, 3, config, stride=stride, dilation=dilation)

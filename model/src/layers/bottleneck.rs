@@ -3,7 +3,8 @@
 //! # Source
 //! He et al. 2016 (arXiv:1603.05027), in the layout of TensorFlow slim's `resnet_v2`: the shortcut of a unit that keeps
 //! its channels is the input itself, else a 1x1 convolution of the pre-activation; kernels next to the sum have a bias
-//! and no normalisation.
+//! and no normalisation. The SC18 runs replaced the normalisation by x / 2 (ClimDeepLearn `deeplab_model.py`), and with it
+//! the ReLU that slim asks the pre-activation's normalisation for: theirs is x / 2 alone.
 
 use super::conv::Conv;
 use super::norm::Norm;
@@ -53,7 +54,8 @@ impl Bottleneck {
     ) -> Result<Self> {
         let at = |part: &str| format!("{name}.{part}");
         let (point, inner) = (ConvSpec::same(1), spec.inner);
-        let preactivation = Norm::new(parameters, &at("preact"), spec.channels_in, style)?;
+        let preactivation =
+            Norm::preactivation(parameters, &at("preact"), spec.channels_in, style)?;
         let shortcut = if spec.channels_in != spec.channels_out {
             let channels = (spec.channels_in, spec.channels_out);
             let conv = point.stride(spec.stride);

@@ -119,4 +119,6 @@ pub(crate) struct Style {
     pub periodic: bool,
     /// Batch normalisation, or the published multiplication by one half.
     pub batch_norm: bool,
+    /// A ReLU before every unit of a residual encoder, also without batch normalisation.
+    pub preactivation_relu: bool,
 }

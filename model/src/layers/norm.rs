@@ -15,13 +15,16 @@ const RELU: After = After {
     relu: true,
 };
 
-/// Normalisation over batch and space, then ReLU.
+/// Normalisation over batch and space, then ReLU (but for [`Norm::preactivation`], where the network has none).
 #[derive(Debug)]
 pub(crate) enum Norm {
     /// Batch normalisation.
     Batch(BatchNorm),
     /// x / 2: what the SC18 runs used instead, to keep f16 in range (1810.01993; ClimDeepLearn `deeplab_model.py`).
-    Half,
+    Half {
+        /// Whether the ReLU follows.
+        relu: bool,
+    },
 }
 
 impl Norm {
@@ -32,11 +35,24 @@ impl Norm {
         style: Style,
     ) -> Result<Self> {
         if !style.batch_norm {
-            return Ok(Self::Half);
+            return Ok(Self::Half { relu: true });
         }
         Ok(Self::Batch(BatchNorm::new(
             parameters, name, channels, EPS,
         )?))
+    }
+
+    /// The normalisation before a residual unit.
+    pub(crate) fn preactivation(
+        parameters: &mut Parameters,
+        name: &str,
+        channels: usize,
+        style: Style,
+    ) -> Result<Self> {
+        match (style.batch_norm, style.preactivation_relu) {
+            (false, relu) => Ok(Self::Half { relu }),
+            (true, _) => Self::new(parameters, name, channels, style),
+        }
     }
 }
 
@@ -45,7 +61,7 @@ impl Norm {
     pub(crate) fn folded(&self, parameters: &Parameters, channels: usize) -> Result<Fold> {
         match self {
             Self::Batch(norm) => norm.folded(parameters),
-            Self::Half => Ok((vec![0.5; channels], vec![0.0; channels])),
+            Self::Half { .. } => Ok((vec![0.5; channels], vec![0.0; channels])),
         }
     }
 
@@ -53,7 +69,7 @@ impl Norm {
     pub(crate) fn dtype_after(&self, pass: &Pass, convolution: DType) -> DType {
         match self {
             Self::Batch(norm) => norm.dtype(pass),
-            Self::Half => convolution,
+            Self::Half { .. } => convolution,
         }
     }
 }
@@ -61,7 +77,8 @@ impl Norm {
 impl Layer for Norm {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         match self {
-            Self::Half => {
+            Self::Half { relu: false } => pass.backend.scale(x, 0.5),
+            Self::Half { relu: true } => {
                 let channels = x.dim(3)?;
                 let of = |value| pass.backend.equal_channels(value, channels);
                 let (half, zero) = (of(0.5)?, of(0.0)?);
@@ -81,7 +98,8 @@ impl Layer for Norm {
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
         match self {
-            Self::Half => {
+            Self::Half { relu: false } => pass.backend.scale(&dy, 0.5),
+            Self::Half { relu: true } => {
                 let y = pass.pop_tensor()?;
                 let dx = pass.backend.relu_backward(&dy, &y)?;
                 pass.backend.scale(&dx, 0.5)
@@ -93,9 +111,11 @@ impl Layer for Norm {
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
         Ok(match self {
             Self::Batch(norm) => norm.trace(x, RELU, trace),
-            Self::Half => {
+            Self::Half { relu } => {
                 let y = trace.op(&[x], x.shape);
-                trace.keep(y);
+                if *relu {
+                    trace.keep(y);
+                }
                 y
             }
         })

@@ -39,6 +39,9 @@ pub struct NetworkConfig {
     pub kernel: usize,
     /// Batch normalisation; if off, DeepLabV3+ has the published multiplication by one half in its place.
     pub batch_norm: bool,
+    /// Without batch normalisation: whether a ReLU follows the halved input of every unit of the residual encoder, as in
+    /// ResNet v2. The SC18 runs had none there, because what stood for the normalisation left out its activation.
+    pub preactivation_relu: bool,
     /// What running statistics keep at each step.
     pub batch_norm_decay: f32,
     /// Longitude wraps in every padding.
@@ -74,6 +77,7 @@ impl Default for NetworkConfig {
             growth: 32,
             kernel: 5,
             batch_norm: true,
+            preactivation_relu: true,
             batch_norm_decay: 0.97,
             periodic_longitude: true,
             periodic_latitude: false,
@@ -154,8 +158,16 @@ impl NetworkConfig {
                 periodic_latitude: true,
                 ..base
             },
-            _ => Self {
+            NetworkName::Tiramisu => Self {
                 batch_norm: false,
+                periodic_longitude: false,
+                ..base
+            },
+            NetworkName::DeepLabV3Plus
+            | NetworkName::DeepLabV3PlusDeconv
+            | NetworkName::DeepLabV3PlusBilinear => Self {
+                batch_norm: false,
+                preactivation_relu: false,
                 periodic_longitude: false,
                 ..base
             },

@@ -49,6 +49,7 @@ impl DeepCam {
         let style = Style {
             periodic: config.periodic_longitude,
             batch_norm: true,
+            preactivation_relu: true,
         };
         let encoder = Xception::new(parameters, config, style)?;
         let (channels, low_channels) = (config.decoder_channels(256), config.decoder_channels(48));

@@ -32,6 +32,7 @@ impl DeepLabV3Plus {
         let style = Style {
             periodic: config.periodic_longitude,
             batch_norm: config.batch_norm,
+            preactivation_relu: config.preactivation_relu,
         };
         let encoder = ResNet::new(parameters, config, style)?;
         let channels = (encoder.channels_out, config.decoder_channels(256));

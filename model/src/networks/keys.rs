@@ -30,6 +30,8 @@ pub(super) struct Keys {
     #[serde(skip_serializing_if = "Option::is_none")]
     batch_norm: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    preactivation_relu: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     batch_norm_decay: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     periodic_longitude: Option<bool>,
@@ -79,6 +81,7 @@ impl TryFrom<Keys> for NetworkConfig {
                 ("growth", keys.growth.is_some()),
                 ("kernel", keys.kernel.is_some()),
                 ("batch_norm", keys.batch_norm.is_some()),
+                ("preactivation_relu", keys.preactivation_relu.is_some()),
                 ("periodic_latitude", keys.periodic_latitude.is_some()),
                 ("dropout", keys.dropout.is_some()),
                 ("time_steps", keys.time_steps.is_some()),
@@ -98,6 +101,7 @@ impl TryFrom<Keys> for NetworkConfig {
             growth: keys.growth.unwrap_or(base.growth),
             kernel: keys.kernel.unwrap_or(base.kernel),
             batch_norm: keys.batch_norm.unwrap_or(base.batch_norm),
+            preactivation_relu: keys.preactivation_relu.unwrap_or(base.preactivation_relu),
             batch_norm_decay: keys.batch_norm_decay.unwrap_or(base.batch_norm_decay),
             periodic_longitude: keys.periodic_longitude.unwrap_or(base.periodic_longitude),
             periodic_latitude: keys.periodic_latitude.unwrap_or(base.periodic_latitude),
@@ -127,6 +131,7 @@ impl From<NetworkConfig> for Keys {
             growth: has("growth").then_some(config.growth),
             kernel: has("kernel").then_some(config.kernel),
             batch_norm: has("batch_norm").then_some(config.batch_norm),
+            preactivation_relu: has("preactivation_relu").then_some(config.preactivation_relu),
             batch_norm_decay: Some(config.batch_norm_decay),
             periodic_longitude: Some(config.periodic_longitude),
             periodic_latitude: has("periodic_latitude").then_some(config.periodic_latitude),

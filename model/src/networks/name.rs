@@ -113,6 +113,7 @@ impl NetworkName {
                 "output_stride",
                 "atrous_rates",
                 "batch_norm",
+                "preactivation_relu",
                 "dropout",
             ],
             Self::DeepCam => &["decoder_width", "blocks", "atrous_rates"],
@@ -126,6 +127,7 @@ impl NetworkName {
                 "blocks",
                 "atrous_rates",
                 "batch_norm",
+                "preactivation_relu",
                 "mask_classes",
             ],
         }

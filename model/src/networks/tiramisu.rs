@@ -41,6 +41,7 @@ impl Tiramisu {
             style: Style {
                 periodic: config.periodic_longitude,
                 batch_norm: config.batch_norm,
+                preactivation_relu: true,
             },
             dropout: config.dropout,
             growth: config.encoder_channels(config.growth),

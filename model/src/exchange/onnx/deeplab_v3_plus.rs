@@ -57,8 +57,10 @@ fn bottleneck(
     steps: Steps,
 ) -> Result<(Value, Value)> {
     let at = |part: &str| format!("{name}.{part}");
-    let active = layers.norm(&at("preact"), x)?;
-    let active = layers.relu(&active);
+    let mut active = layers.norm(&at("preact"), x)?;
+    if layers.config.preactivation_relu {
+        active = layers.relu(&active);
+    }
     let shortcut = if layers.weights.contains_key(&at("shortcut.weight")) {
         layers.conv(&at("shortcut"), &active, Steps::stride(steps.stride), None)?
     } else if steps.stride > 1 {

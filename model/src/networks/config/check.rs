@@ -30,6 +30,9 @@ impl NetworkConfig {
     /// [`ModelError::Config`] naming the key, what was expected and found.
     pub fn check(&self) -> Result<()> {
         self.check_keys()?;
+        if self.batch_norm && !self.preactivation_relu {
+            return refuse("preactivation_relu", "true with batch_norm", false);
+        }
         within([
             ("channels_in", self.channels_in, 1..=256),
             ("classes", self.classes, 2..=250),
@@ -63,6 +66,10 @@ impl NetworkConfig {
                 ("growth", self.growth != default.growth),
                 ("kernel", self.kernel != default.kernel),
                 ("batch_norm", self.batch_norm != default.batch_norm),
+                (
+                    "preactivation_relu",
+                    self.preactivation_relu != default.preactivation_relu,
+                ),
                 (
                     "periodic_latitude",
                     self.periodic_latitude != default.periodic_latitude,

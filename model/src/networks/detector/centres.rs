@@ -133,6 +133,7 @@ impl CentreDetector {
         let style = Style {
             periodic: config.periodic_longitude,
             batch_norm: config.batch_norm,
+            preactivation_relu: config.preactivation_relu,
         };
         let encoder = ResNet::new(parameters, config, style)?;
         let channels = config.decoder_channels(256);

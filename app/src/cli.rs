@@ -1,7 +1,7 @@
 //! The command line. Help texts are the reference; the work is in `commands`.
 
 use crate::commands::*;
-use crate::{ranks, threads};
+use crate::{output, ranks, threads};
 use clap::{Parser, Subcommand};
 
 /// Finds extreme weather in climate-model output: from simulation files to masks, events, tracks and a report.
@@ -71,13 +71,12 @@ impl Command {
 
     /// Runs the chosen subcommand.
     pub fn run(self) -> anyhow::Result<()> {
-        // Ranks would all print the same, and a document that is there twice is none.
-        if self.only_tells() && ranks::number() > 0 {
-            if ranks::number() == 1 {
-                tracing::warn!(
-                    "this command works in one process: the first of those started tells, the others do nothing"
-                );
-            }
+        // Ranks would all print the same, and a document that is there twice is none; but a task may have a file of its own.
+        if self.only_tells() && ranks::number() > 0 && !output::is_own_file() {
+            tracing::warn!(
+                "process {} does nothing: this command works in one process, and the first of those started tells",
+                ranks::number()
+            );
             return Ok(());
         }
         match self {

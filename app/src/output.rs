@@ -19,6 +19,11 @@ pub fn json_line(result: &impl Serialize) -> anyhow::Result<()> {
     line(format_args!("{}", serde_json::to_string(result)?))
 }
 
+/// Whether standard output is a file, which other processes of a job do not share as they do a terminal or a pipe.
+pub fn is_own_file() -> bool {
+    std::fs::metadata("/proc/self/fd/1").is_ok_and(|output| output.is_file())
+}
+
 fn line(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
     match writeln!(std::io::stdout().lock(), "{text}") {
         // The reader of a pipe may stop early (`| head`): that is no failure.

@@ -202,5 +202,39 @@ fn what_is_only_told_is_told_by_the_first_rank() {
         let document = serde_json::from_slice::<serde_json::Value>(&told);
         assert!(document.is_ok(), "{call:?}: {document:?}");
         assert!(as_rank("1", call).is_empty(), "{call:?}");
+    } // A task that writes a file of its own has its own work.
+    let file = folder.path().join("own.json");
+    let mut command = squall();
+    command
+        .args(["inspect", path(&fields), "--json"])
+        .env("OMPI_COMM_WORLD_RANK", "1")
+        .env("OMPI_COMM_WORLD_SIZE", "2")
+        .stdout(fs::File::create(&file).expect("a file"));
+    assert!(command.status().expect("it starts").success());
+    let told = fs::read(&file).expect("read");
+    assert!(serde_json::from_slice::<serde_json::Value>(&told).is_ok());
+}
+
+/// Whoever of several ranks comes second leaves the work to the first, whose launcher would else end the job.
+#[test]
+fn one_of_several_ranks_compares() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 40, 9);
+    let truth = fields.join("truth");
+    let (events, other) = (at("events"), at("other"));
+    for out in [&events, &other] {
+        run(&["events", path(&truth), "--out", path(out), "-q"]);
+    }
+    let changes = at("changes");
+    let call = [
+        "compare",
+        path(&events),
+        path(&other),
+        "--out",
+        path(&changes),
+    ];
+    if run_as("3", &call) {
+        assert!(changes.join("changes.csv").is_file());
     }
 }

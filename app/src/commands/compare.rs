@@ -4,7 +4,7 @@ use crate::failure::Advice;
 use crate::own_folder::{self, Holds};
 use crate::plan::Plan;
 use crate::progress::Progress;
-use crate::{interrupt, output};
+use crate::{interrupt, output, ranks};
 use clap::{Args, ValueEnum};
 use squall_climate::ClimateError;
 use squall_climate::compare::{
@@ -12,6 +12,7 @@ use squall_climate::compare::{
 };
 use squall_climate::report::changes::changes_page;
 use squall_data::{Calendar, DataError, atomic};
+use squall_jobs::JobError;
 use squall_jobs::lock::FolderLock;
 use std::path::{Path, PathBuf};
 
@@ -84,10 +85,22 @@ pub enum Ends {
     Bca,
 }
 
+/// Whether another process has the folder.
+fn is_of_another(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(JobError::Locked { .. }))
+}
+
 impl Compare {
     /// Compares, writes, and says what changes.
     pub fn run(self) -> anyhow::Result<()> {
-        let comparison = self.compare()?;
+        let comparison = match self.compare() {
+            // Of several ranks one compares; if the others failed, the launcher would end that one, too.
+            Err(error) if ranks::of_a_launcher() && is_of_another(&error) => {
+                tracing::warn!("another rank compares into `{}`", self.out.display());
+                return Ok(());
+            }
+            comparison => comparison?,
+        };
         if self.json {
             return output::json(&comparison);
         }

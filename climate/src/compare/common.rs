@@ -252,15 +252,50 @@ pub(super) fn note_unknown_years(labels: [&str; 2], sides: [&Side; 2], notes: &m
                 None => by_years.push((years, vec![name])),
             }
         }
+        note_partly_known(
+            label,
+            side,
+            Quantity::ALL.into_iter().filter(compared),
+            notes,
+        );
         for (years, names) in by_years {
             notes.push(format!(
-                "Of {label} {} of {} years are not counted for {}, because more than a twentieth of their tracks or events have no value: {}.",
+                "Of {label} {} of {} years are not counted for {}, because more than half of their tracks or events have no value: {}.",
                 years.len(),
                 side.years.used.len(),
                 names.join(", "),
                 words::years_in_words(&years)
             ));
         }
+    }
+}
+
+/// Says which numbers by year count tracks or events without a value as none.
+fn note_partly_known(
+    label: &str,
+    side: &Side,
+    compared: impl Iterator<Item = Quantity>,
+    notes: &mut Vec<String>,
+) {
+    // Those of one cause lack the same share.
+    let mut by_share: Vec<(String, Vec<String>)> = Vec::new();
+    for quantity in compared {
+        let Some(share) = side.share_without(quantity) else {
+            continue;
+        };
+        let about = quantity.about();
+        let share = format!("{:.0} %", 100.0 * share);
+        let name = format!("{} {}", about.class.name(), about.name);
+        match by_share.iter_mut().find(|(known, _)| *known == share) {
+            Some((_, names)) => names.push(name),
+            None => by_share.push((share, vec![name])),
+        }
+    }
+    for (share, names) in by_share {
+        notes.push(format!(
+            "Of {label} {share} of the tracks or events have no value for {}: they count as none.",
+            names.join(", ")
+        ));
     }
 }
 

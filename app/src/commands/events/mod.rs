@@ -228,7 +228,9 @@ impl Events {
     /// Writes both tables together with the other ranks; the summary on the first, none on the others.
     fn extract_on(&self, comm: &mut dyn Communicator) -> anyhow::Result<Option<EventsSummary>> {
         let formats = self.formats()?;
-        own_folder::check(&self.out, Holds::Events)?;
+        if comm.rank() == 0 {
+            own_folder::check(&self.out, Holds::Events)?;
+        }
         if imported::is_in(&self.masks)? {
             return match comm.rank() {
                 0 => self.import(&formats).map(Some),

@@ -219,15 +219,17 @@ pub(super) fn note_classes(labels: [&str; 2], sides: [&Side; 2], notes: &mut Vec
     }
 }
 
-/// Notes how many tracks holes in the data have cut.
+/// Notes how many tracks begin after a hole in the data.
 pub(super) fn note_continued(labels: [&str; 2], sides: [&Side; 2], notes: &mut Vec<String>) {
     for (label, side) in labels.into_iter().zip(sides) {
-        if side.continued > 0 {
-            notes.push(format!(
-                "Holes in the data of {label} have cut {} tracks in the compared years: their parts after a hole are not counted again.",
-                side.continued
-            ));
-        }
+        let tracks = match side.continued {
+            0 => continue,
+            1 => "1 track is".to_string(),
+            more => format!("{more} tracks are"),
+        };
+        notes.push(format!(
+            "In the compared years of {label} {tracks} there after a hole in the data: a storm that a hole cuts counts twice."
+        ));
     }
 }
 

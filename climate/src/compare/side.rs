@@ -27,8 +27,6 @@ struct Value {
     year: u32,
     basin: Basin,
     season: usize,
-    /// As of [`Place`].
-    continues: bool,
 }
 
 impl Value {
@@ -51,8 +49,6 @@ struct Place {
     year: usize,
     basin: Basin,
     season: usize,
-    /// Whether it is a track that was there after a hole in the data: most of them were counted before it.
-    continues: bool,
 }
 
 /// The sums of one run.
@@ -78,7 +74,7 @@ pub struct Side {
     times: Vec<[f64; Group::COUNT]>,
     /// Columns that were there, by quantity.
     known: [bool; Quantity::ALL.len()],
-    /// Tracks that were there after a hole in the data.
+    /// Tracks that were there after a hole in the data; those that lived through it were counted before it too.
     pub(crate) continued: usize,
     /// Classes that a row of the tables is of, by place in [`Class::TRACKED`].
     listed: [bool; Class::TRACKED.len()],
@@ -261,13 +257,12 @@ impl Side {
         found
     }
 
-    /// The same of each track that counts, with the block of its year; and the years of each block that they are of:
-    /// those whose tracks nearly all have a value.
+    /// The same of each track, with the block of its year; and the years of each block that they are of: those whose
+    /// tracks nearly all have a value.
     pub(crate) fn extremes_of_tracks(&self, of: Extreme) -> (Vec<(f64, u32)>, Vec<f64>) {
         let known = self.known_years_of(of);
         let block = |value: &Value| self.blocks[value.year as usize] as u32;
-        let counts = |value: &&Value| known[value.year as usize] && !value.continues;
-        let values = self.values(of).iter().filter(counts);
+        let values = (self.values(of).iter()).filter(|value| known[value.year as usize]);
         let values = values.map(|value| (value.value, block(value))).collect();
         (values, self.years_by_block(&known))
     }
@@ -319,7 +314,6 @@ impl Side {
             year,
             basin: Basin::of(position.0, position.1),
             season: season_of(month),
-            continues: false,
         })
     }
 
@@ -336,11 +330,6 @@ impl Side {
             sum.total += total;
             sum.count += count;
         }
-    }
-
-    /// Counts a track: one that is there after a hole in the data is seen, but not one more.
-    fn add_track(&mut self, quantity: Quantity, place: Place) {
-        self.add(quantity, place, f64::from(u8::from(!place.continues)), 1.0);
     }
 
     fn add_mean(&mut self, quantity: Quantity, place: Place, value: Option<f64>) {
@@ -362,7 +351,6 @@ impl Side {
             year: place.year as u32,
             basin: place.basin,
             season: place.season,
-            continues: place.continues,
         });
     }
 
@@ -373,10 +361,10 @@ impl Side {
         self.add_extreme(Extreme::CycloneWind, place, Some(wind_m_s));
         let category = Category::saffir_simpson(wind_m_s);
         if category >= Some(Category::One) {
-            self.add_track(Quantity::Hurricanes, place);
+            self.add(Quantity::Hurricanes, place, 1.0, 1.0);
         }
         if category >= Some(Category::Three) {
-            self.add_track(Quantity::MajorHurricanes, place);
+            self.add(Quantity::MajorHurricanes, place, 1.0, 1.0);
         }
     }
 }

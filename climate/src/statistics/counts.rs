@@ -6,7 +6,7 @@ use crate::statistics::coarse::CoarseMonth;
 use crate::statistics::{
     Basin, Category, CoarseOccurrence, Histogram, Occurrence, Span, ace_of_point,
 };
-use crate::track::{Origin, Track};
+use crate::track::Track;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, ClassMask, LatLonGrid, Time};
 
@@ -27,7 +27,7 @@ pub struct MonthCounts {
     /// The days of the month that have some: the first day is the lowest bit. 0 for sums of months.
     #[serde(default)]
     pub days: u32,
-    /// Tracks that began in this month and basin; those that were there after a hole in the data had begun before.
+    /// Tracks that began in this month and basin; one that a hole in the data cuts also where it is seen again.
     pub tracks: [[u64; BASINS]; 2],
     /// Objects: one for each event and time.
     pub objects: [[u64; BASINS]; 2],
@@ -265,17 +265,13 @@ impl Statistics {
         self.month(time).all_precipitation_km3 += all_km3;
     }
 
-    /// Counts a finished track, in the month and basin of its genesis; one that was there after a hole in the data not as
-    /// a track begun. What was there at the first time is counted.
+    /// Counts a finished track, in the month and basin of its genesis.
     pub fn add_track(&mut self, track: &Track) {
         let Some(class) = index_of(track.class) else {
             return;
         };
         let basin = Basin::of(track.genesis_lat_deg, track.genesis_lon_deg) as usize;
-        let was_there = track.origin == Origin::StartOfData;
-        let in_the_midst = |(first, _): (Time, Time)| track.start != first;
-        let is_cut = was_there && self.span.ends().is_some_and(in_the_midst);
-        self.month(track.start).tracks[class][basin] += u64::from(!is_cut);
+        self.month(track.start).tracks[class][basin] += 1;
         if let Some(landfall) = &track.details.landfall {
             let basin = Basin::of(landfall.lat_deg, landfall.lon_deg) as usize;
             self.month(landfall.time).landfalls[class][basin] += 1;

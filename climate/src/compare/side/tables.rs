@@ -156,7 +156,7 @@ impl Side {
             let Some(of) = quantities(class) else {
                 continue;
             };
-            let Some(mut place) = self.place(selection, (year, month), (lat_deg, lon_deg)) else {
+            let Some(place) = self.place(selection, (year, month), (lat_deg, lon_deg)) else {
                 continue;
             };
             let origin = line.word("origin", &Origin::ALL, Origin::name)?;
@@ -172,10 +172,9 @@ impl Side {
                 }
                 false => None,
             };
-            place.continues =
-                origin == Some(Origin::StartOfData) && !self.coverage.begins_at(start);
-            self.continued += usize::from(place.continues);
-            self.add_track(of.tracks, place);
+            let continues = origin == Some(Origin::StartOfData) && !self.coverage.begins_at(start);
+            self.continued += usize::from(continues);
+            self.add(of.tracks, place, 1.0, 1.0);
             self.add_mean(of.lifetime, place, days);
             if let Some(landfalls) = of.landfalls {
                 self.add_mean(landfalls, place, line.number("landfalls")?);

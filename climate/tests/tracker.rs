@@ -610,3 +610,59 @@ fn paths_do_not_zigzag_between_two_kinds_of_centres() {
     let expected = distance_km(15.0, 60.0, 16.5, 66.0) + 3.0 * degree_km(16.5);
     assert!((first.distance_km - expected).abs() < 1e-6, "{first:?}");
 }
+
+/// Daily pressure under masks of every 6 hours: a landfall between two lows is one, and what comes after the last low is
+/// a part of the path.
+#[test]
+fn landfalls_and_ends_beside_lows_are_kept() {
+    let grid = grid();
+    let mut tracker = Tracker::new(&grid, keep_all()).unwrap();
+    for k in 0..8 {
+        let east = 60.0 + k as f64;
+        let mut found = events(&grid, 6 * k, &[(1, 15.0, east, 500.0)]);
+        let event = &mut found[0].event;
+        (event.lat_deg, event.lon_deg) = (16.5, east + 1.0);
+        if k % 4 == 0 {
+            event.min_psl_pa = Some(98_000.0);
+            (event.lat_deg, event.lon_deg) = (15.0, east);
+        }
+        // On land after the first low, at sea again before the second; once more after it.
+        let on_land = k == 2 || k == 6;
+        event.details.land_share = Some(f64::from(u8::from(on_land)));
+        event.details.land_lat_deg = on_land.then_some(16.5);
+        event.details.land_lon_deg = on_land.then_some(east + 1.0);
+        tracker.push(at(6 * k), &mut found).unwrap();
+    }
+    let tracks = tracker.finish().finished;
+    let track = &tracks[0];
+    assert_eq!((tracks.len(), track.points), (1, 8));
+    assert_eq!(track.details.landfalls, Some(2));
+    assert_eq!(track.details.landfall.unwrap().time, at(12));
+    let between_km = distance_km(15.0, 60.0, 15.0, 64.0);
+    let after_km = distance_km(15.0, 64.0, 16.5, 68.0);
+    let path_km = between_km + after_km;
+    assert!((track.distance_km - path_km).abs() < 1e-6, "{track:?}");
+    let mean = track.mean_speed_m_s().unwrap();
+    assert!((mean - path_km * 1000.0 / (42.0 * 3600.0)).abs() < 1e-9);
+    let highest = track.details.max_speed_m_s.unwrap();
+    let between = between_km * 1000.0 / (24.0 * 3600.0);
+    assert!((highest - between.max(mean)).abs() < 1e-9, "{track:?}");
+}
+
+/// With one low alone a path has a length and a speed.
+#[test]
+fn a_path_with_one_low_has_a_length() {
+    let grid = grid();
+    let mut tracker = Tracker::new(&grid, keep_all()).unwrap();
+    for k in 0..3 {
+        let mut found = events(&grid, 6 * k, &[(1, 15.0, 60.0 + k as f64, 500.0)]);
+        let event = &mut found[0].event;
+        event.min_psl_pa = (k == 0).then_some(98_000.0);
+        (event.lat_deg, event.lon_deg) = (15.0, 60.0 + k as f64);
+        tracker.push(at(6 * k), &mut found).unwrap();
+    }
+    let track = tracker.finish().finished.remove(0);
+    let path_km = distance_km(15.0, 60.0, 15.0, 62.0);
+    assert!((track.distance_km - path_km).abs() < 1e-6, "{track:?}");
+    assert_eq!(track.details.max_speed_m_s, track.mean_speed_m_s());
+}

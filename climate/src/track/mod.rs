@@ -150,8 +150,8 @@ impl Track {
         }
     }
 
-    /// Adds the next event, whose step begins at `from`, where `shore` was seen. Without such a place nobody knows how it
-    /// moved, nor whether it came to land: a later event's step begins before this one.
+    /// Adds the next event, whose step begins at `from`; `shore` is what [`Shore::of`] the event before was. Without a
+    /// place to begin at nobody knows yet how it moved: a later event's step begins before this one.
     fn go_on_from(&mut self, from: Option<Place>, event: &Event, shore: &mut Shore) {
         let speed_m_s = from.map(|from| {
             let step_km = distance_km(from.lat_deg, from.lon_deg, event.lat_deg, event.lon_deg);
@@ -159,9 +159,7 @@ impl Track {
             step_km * 1000.0 / event.time.seconds_since(from.time) as f64
         });
         self.details.go_on(event, speed_m_s);
-        if from.is_some() {
-            self.details.landfall(event, shore);
-        }
+        self.details.landfall(event, shore);
         self.end = event.time;
         self.end_lat_deg = event.lat_deg;
         self.end_lon_deg = event.lon_deg;
@@ -171,6 +169,20 @@ impl Track {
         self.min_psl_pa = pick(self.min_psl_pa, event.min_psl_pa, f64::min);
         self.max_wind_m_s = pick(self.max_wind_m_s, event.max_wind_m_s, f64::max);
         self.max_tmq_kg_m2 = pick(self.max_tmq_kg_m2, event.max_tmq_kg_m2, f64::max);
+    }
+
+    /// Adds the last step of a path that ends at a point which [`Self::go_on_from`] had no place to begin at.
+    ///
+    /// Its own speed is that from one kind of centre to another; the highest one is only not below the mean.
+    fn end_path(&mut self, from: Place) {
+        self.distance_km += distance_km(
+            from.lat_deg,
+            from.lon_deg,
+            self.end_lat_deg,
+            self.end_lon_deg,
+        );
+        let highest = pick(self.details.max_speed_m_s, self.mean_speed_m_s(), f64::max);
+        self.details.max_speed_m_s = highest;
     }
 
     /// Time from the first to the last point, hours.

@@ -72,6 +72,16 @@ impl OpenTrack {
         from
     }
 
+    /// Ends the path at the last point, so that it is as long as the track lasts: after the last centre by pressure no
+    /// other has come.
+    pub fn end_path(&mut self) {
+        if let Some(low) = self.low.take()
+            && low.time != self.track.end
+        {
+            self.track.end_path(low);
+        }
+    }
+
     /// Adds the next event.
     pub fn go_on(&mut self, detected: &DetectedEvent) {
         let event = &detected.event;

@@ -375,6 +375,7 @@ impl Tracker {
     }
 
     fn close(&mut self, mut open: OpenTrack, fate: Fate, other: Option<u64>, step: &mut Step) {
+        open.end_path();
         open.track.fate = fate;
         open.track.related_track = other.or(open.track.related_track);
         if let Fate::Merge = fate {

@@ -81,7 +81,7 @@ impl Fields {
         }
         if let Some(first) = first.filter(|_| says) {
             tracing::warn!(
-                "there are no fields at {missing} of {} times, the first {first}: their columns stay blank there, and paths, speeds and landfalls of cyclones are of the other times",
+                "there are no fields at {missing} of {} times, the first {first}: their columns stay blank there, and paths and speeds of cyclones are from one of the other times to the next",
                 times.len()
             );
         }

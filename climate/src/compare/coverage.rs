@@ -1,7 +1,7 @@
 //! Which years of a run are whole, and what it was made on.
 
 use crate::error::{ClimateError, Result};
-use crate::statistics::{COVERAGE, RULES, Span, WIND};
+use crate::statistics::{COVERAGE, RULES, Span, WIND, days_apart};
 use crate::table::calendar_beside;
 use crate::table::lines::Table;
 use squall_data::archive::on_library_thread;
@@ -348,11 +348,6 @@ fn times_per_day_of_days(months: &[(f64, u32)]) -> Option<f64> {
     // The first and the last day may be cut.
     let most = months.iter().map(of_a_day).fold(0.0, f64::max);
     Some(most / apart)
-}
-
-/// The shortest distance of two days that have a bit.
-fn days_apart(days: u32) -> Option<u32> {
-    (1..32).find(|&shift| days & (days >> shift) != 0)
 }
 
 /// Times of a whole day: what the fullest months have, if two agree; else nothing says that a month is whole.

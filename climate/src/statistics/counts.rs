@@ -10,7 +10,7 @@ use crate::track::Track;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, ClassMask, LatLonGrid, Time};
 
-/// A month with less than this share of the times of the fullest one is a part.
+/// A month that has times on less than this share of its days is a part.
 const WHOLE_MONTH: f64 = 0.95;
 /// Number of basins.
 const BASINS: usize = Basin::ALL.len();
@@ -58,6 +58,17 @@ impl MonthCounts {
             precipitation_km3: Default::default(),
             all_precipitation_km3: 0.0,
         }
+    }
+
+    /// Whether it has times on nearly all of so many days; with a step of several days on all that can have some but one,
+    /// as it may begin with any.
+    fn covers(&self, all_days: i64) -> bool {
+        let Some(apart) = days_apart(self.days) else {
+            return false;
+        };
+        let (seen, apart) = (f64::from(self.days.count_ones()), f64::from(apart));
+        let all = all_days as f64;
+        seen * apart >= WHOLE_MONTH * all || (apart > 1.0 && (seen + 1.0) * apart > all)
     }
 
     fn add(&mut self, more: &Self) {
@@ -384,19 +395,23 @@ impl Statistics {
     }
 
     /// Mean number of tracks that begin in each calendar month, January first; NaN for months never analysed. Parts of
-    /// months are not counted: those with less than 95 % of the times of the fullest one of the same name.
+    /// months, which have times on less than 95 % of their days, are not counted where a whole one of the same name is.
     pub fn seasonal_cycle(&self, class: Class, basin: Basin) -> [f64; 12] {
         let mut sums = [(0u64, 0u64); 12];
         let Some(class) = index_of(class) else {
             return [f64::NAN; 12];
         };
-        let mut fullest = [0; 12];
+        let calendar = self.span.ends().map(|(first, _)| first.calendar());
+        let is_whole = |month: &MonthCounts| {
+            let days = calendar.map(|calendar| calendar.days_in_month(month.year, month.month));
+            days.is_some_and(|days| month.covers(days))
+        };
+        let mut has_whole = [false; 12];
         for month in &self.months {
-            let most = &mut fullest[place_in_year(month)];
-            *most = month.times.max(*most);
+            has_whole[place_in_year(month)] |= is_whole(month);
         }
         for month in &self.months {
-            if (month.times as f64) < WHOLE_MONTH * fullest[place_in_year(month)] as f64 {
+            if has_whole[place_in_year(month)] && !is_whole(month) {
                 continue;
             }
             let sum = &mut sums[place_in_year(month)];
@@ -432,6 +447,11 @@ impl Statistics {
         });
         &mut self.months[index]
     }
+}
+
+/// The shortest distance of two days of a month that have a bit: 1 for daily data and finer.
+pub(crate) fn days_apart(days: u32) -> Option<u32> {
+    (1..32).find(|&shift| days & (days >> shift) != 0)
 }
 
 /// Place of a month among those of a year, January first.

@@ -19,6 +19,7 @@ pub use ace::{ace_of_point, power_dissipation_of_point};
 pub use basin::Basin;
 pub use category::Category;
 pub use coarse::CoarseOccurrence;
+pub(crate) use counts::days_apart;
 pub use counts::{ClassHistograms, MonthCounts, PastMonth, Statistics, YearCounts};
 pub use histogram::Histogram;
 pub(crate) use netcdf_file::{COVERAGE, RULES, WIND};

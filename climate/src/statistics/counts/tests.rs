@@ -75,3 +75,50 @@ fn a_part_of_a_month_is_no_month_of_the_seasonal_cycle() {
     let cycle = part.seasonal_cycle(Class::TropicalCyclone, Basin::WestPacific);
     assert_eq!(cycle[6], 1.0);
 }
+
+/// Counts times at so many hours' distance over days after 1 July 2001, and a cyclone at each of some days.
+fn add_days(run: &mut Statistics, days: std::ops::Range<i64>, step_hours: i64, storms: &[i64]) {
+    let start = at(7, 1, 0);
+    let mut hours = days.start * 24;
+    while hours < days.end * 24 {
+        let time = start.add_seconds(hours * 3600);
+        run.add_time(time, None, step_hours as f64, []).unwrap();
+        hours += step_hours;
+    }
+    for day in storms {
+        let track = cyclone(start.add_seconds(day * 86_400), Origin::Genesis);
+        run.add_track(&track);
+    }
+}
+
+#[test]
+fn months_of_every_sampling_are_months_of_the_seasonal_cycle() {
+    let july = |run: &Statistics| run.seasonal_cycle(Class::TropicalCyclone, Basin::WestPacific)[6];
+    // Daily, later every six hours, then a part.
+    let mut run = statistics();
+    add_days(&mut run, 0..31, 24, &[1, 2, 3, 4]);
+    add_days(&mut run, 365..396, 6, &[370, 371]);
+    add_days(&mut run, 730..740, 6, &[731]);
+    assert_eq!(july(&run), 3.0);
+    // Every second day: 16 days and 15, and every day.
+    let mut run = statistics();
+    add_days(&mut run, 0..31, 48, &[1, 2, 3, 4]);
+    add_days(&mut run, 366..396, 48, &[370, 371]);
+    add_days(&mut run, 730..761, 24, &[731, 732, 733]);
+    assert_eq!(july(&run), 3.0);
+    // Every tenth day.
+    let mut run = statistics();
+    add_days(&mut run, 0..31, 240, &[1, 2]);
+    add_days(&mut run, 370..396, 240, &[370, 371, 372, 373]);
+    assert_eq!(july(&run), 3.0);
+}
+
+#[test]
+fn episodes_are_all_in_the_seasonal_cycle() {
+    // No July is whole: all count, however many times each has.
+    let mut run = statistics();
+    add_days(&mut run, 0..5, 3, &[1, 2, 3]);
+    add_days(&mut run, 370..372, 3, &[370]);
+    let cycle = run.seasonal_cycle(Class::TropicalCyclone, Basin::WestPacific);
+    assert_eq!(cycle[6], 2.0);
+}

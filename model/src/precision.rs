@@ -1,9 +1,10 @@
 //! Which data type activations are stored and computed in, of the whole network and of single layers.
 
 use crate::error::{ModelError, Result};
+use crate::networks::Network;
 use crate::ops::Backend;
 use crate::optim::{LossScaleConfig, Mirror, Rounding};
-use crate::parameters::{Kind, Parameters};
+use crate::parameters::{Kind, ParameterId, Parameters};
 use crate::storage::Storage;
 use candle_core::DType;
 use serde::de::{MapAccess, Visitor, value::MapAccessDeserializer};
@@ -77,7 +78,7 @@ pub enum KernelRounding {
 pub struct PrecisionPolicy {
     /// The data type of activations. Default `"auto"`.
     pub compute: Precision,
-    /// Layers that stay in f32 besides the first convolution and the classifier: by the beginning of their names
+    /// Layers that stay in f32 besides the first convolution and the output layers: by the beginning of their names
     /// (`decoder` or `decoder.refine1`), or by a pattern in which `*` is any text (`*.norm`).
     pub keep_f32: Vec<String>,
     /// Whether convolutions of f32 values on a GPU may round their operands to TF32, which has eleven bits of fraction
@@ -124,13 +125,22 @@ impl PrecisionPolicy {
     /// The data type of every layer's activations where the pass computes in `dtype`, by layer name (a parameter's
     /// without its last part).
     ///
-    /// In f32 are: the first convolution, which sees the fields' full range; the classifier, whose logits go into the
-    /// loss; what `keep_f32` names. Batch-norm statistics, its γ and β, and the loss are f32 in every layer.
+    /// In f32 are: the first convolution, which sees the fields' full range; the output layers, whose results go into
+    /// the loss (the classifier; a detector's heads, and the last layer of a decoder of its own); what `keep_f32`
+    /// names. Batch-norm statistics, its γ and β, and the loss are f32 in every layer.
     ///
     /// # Errors
     /// [`ModelError::Config`] if a prefix names no layer, with the layers that it could have meant.
-    pub fn layers(&self, parameters: &Parameters, dtype: DType) -> Result<BTreeMap<String, DType>> {
-        let kernels = || parameters.iter().filter(|p| p.kind == Kind::Weight);
+    pub fn layers(&self, network: &Network, dtype: DType) -> Result<BTreeMap<String, DType>> {
+        self.layers_of(network.parameters(), &network.outputs(), dtype)
+    }
+
+    fn layers_of(
+        &self,
+        parameters: &Parameters,
+        outputs: &[ParameterId],
+        dtype: DType,
+    ) -> Result<BTreeMap<String, DType>> {
         let mut layers: BTreeMap<String, DType> = (parameters.iter())
             .map(|p| (layer_of(&p.name).to_string(), dtype))
             .collect();
@@ -158,10 +168,11 @@ impl PrecisionPolicy {
                 });
             }
         }
-        for edge in [kernels().next(), kernels().next_back()]
-            .into_iter()
-            .flatten()
-        {
+        let first = parameters.iter().find(|p| p.kind == Kind::Weight);
+        let is_output = |index: usize| outputs.iter().any(|output| output.index() == index);
+        let last = parameters.iter().enumerate();
+        let last = last.filter(|(index, _)| is_output(*index)).map(|(_, p)| p);
+        for edge in first.into_iter().chain(last) {
             layers.insert(layer_of(&edge.name).to_string(), DType::F32);
         }
         Ok(layers)
@@ -171,14 +182,18 @@ impl PrecisionPolicy {
     ///
     /// # Errors
     /// [`ModelError::Config`] if a name is that of no layer.
-    pub fn storage(&self, parameters: &Parameters, dtype: DType) -> Result<Storage> {
-        let layers = self.layers(parameters, dtype)?;
-        let own = |name: &str| layers.get(layer_of(name)).copied().unwrap_or(dtype);
-        Ok(Storage {
-            layers: (dtype != DType::F32)
-                .then(|| parameters.iter().map(|p| own(&p.name)).collect()),
-            ..dtype.into()
-        })
+    pub fn storage(&self, network: &Network, dtype: DType) -> Result<Storage> {
+        let layers = self.layers(network, dtype)?;
+        Ok(stored(network.parameters(), &layers, dtype))
+    }
+}
+
+/// How a pass in `dtype` stores activations where every layer has the type that `layers` says.
+fn stored(parameters: &Parameters, layers: &BTreeMap<String, DType>, dtype: DType) -> Storage {
+    let own = |name: &str| layers.get(layer_of(name)).copied().unwrap_or(dtype);
+    Storage {
+        layers: (dtype != DType::F32).then(|| parameters.iter().map(|p| own(&p.name)).collect()),
+        ..dtype.into()
     }
 }
 
@@ -259,22 +274,23 @@ impl<'de> Deserialize<'de> for PrecisionPolicy {
 mod tests {
     use super::*;
 
-    fn parameters() -> Parameters {
+    /// A network's parameters, with the kernel of its output.
+    fn parameters() -> (Parameters, Vec<ParameterId>) {
         let mut parameters = Parameters::new(1);
+        let mut outputs = Vec::new();
         for layer in [
             "encoder.stem",
             "encoder.block1.conv",
             "encoder.block10.conv",
             "decoder.classify",
         ] {
-            parameters
-                .weight(format!("{layer}.weight"), &[1, 1, 1, 1], 1)
-                .unwrap();
+            let weight = parameters.weight(format!("{layer}.weight"), &[1, 1, 1, 1], 1);
+            outputs = vec![weight.unwrap()];
         }
         parameters
             .vector("decoder.classify.bias".into(), Kind::Bias, 1, 0.0)
             .unwrap();
-        parameters
+        (parameters, outputs)
     }
 
     fn kept(prefixes: &[&str]) -> Result<Vec<String>> {
@@ -282,7 +298,8 @@ mod tests {
             keep_f32: prefixes.iter().map(|p| p.to_string()).collect(),
             ..PrecisionPolicy::default()
         };
-        let layers = policy.layers(&parameters(), DType::BF16)?;
+        let (parameters, outputs) = parameters();
+        let layers = policy.layers_of(&parameters, &outputs, DType::BF16)?;
         assert_eq!(layers.len(), 4);
         let f32s = layers.into_iter().filter(|(_, dtype)| *dtype == DType::F32);
         Ok(f32s.map(|(name, _)| name).collect())
@@ -312,7 +329,11 @@ mod tests {
             keep_f32: vec!["encoder.block1".into()],
             ..PrecisionPolicy::default()
         };
-        let storage = policy.storage(&parameters(), DType::BF16).unwrap();
+        let (parameters, outputs) = parameters();
+        let storage = |dtype| {
+            let layers = policy.layers_of(&parameters, &outputs, dtype).unwrap();
+            stored(&parameters, &layers, dtype)
+        };
         let f32s = |storage: &Storage| {
             storage.layers.as_ref().map(|all| {
                 all.iter()
@@ -321,9 +342,9 @@ mod tests {
             })
         };
         // Stem, block 1, block 10, the classifier's kernel and bias.
-        assert_eq!(f32s(&storage), Some(vec![true, true, false, true, true]));
-        let plain = policy.storage(&parameters(), DType::F32).unwrap();
-        assert_eq!(plain, DType::F32.into());
+        let mixed = f32s(&storage(DType::BF16));
+        assert_eq!(mixed, Some(vec![true, true, false, true, true]));
+        assert_eq!(storage(DType::F32), DType::F32.into());
     }
 
     #[test]

@@ -129,7 +129,48 @@ fn kept(layers: &[&str]) -> PrecisionPolicy {
 fn storage(config: &NetworkConfig, layers: &[&str]) -> Storage {
     let network = Network::build(config, Backend::best(), 3).unwrap();
     let policy = kept(layers);
-    policy.storage(network.parameters(), DType::BF16).unwrap()
+    policy.storage(&network, DType::BF16).unwrap()
+}
+
+/// What goes into the loss is not rounded on its way there, and nothing else is wide unasked.
+#[test]
+fn the_first_layer_and_every_output_stay_in_f32() {
+    for name in NetworkName::ALL {
+        let dense = name == NetworkName::DetectorDense;
+        let config = NetworkConfig {
+            channels_in: 4,
+            width: 0.05,
+            mask_classes: if dense { 3 } else { 0 },
+            ..NetworkConfig::of(name)
+        };
+        let network = Network::build(&config, Backend::Reference, 3).unwrap();
+        let mut expected = match name {
+            NetworkName::Tiramisu | NetworkName::CgNet => vec!["classify"],
+            NetworkName::Detector2d | NetworkName::Detector2dHalf | NetworkName::Detector3d => {
+                vec!["heads.box", "heads.objectness", "heads.class"]
+            }
+            NetworkName::Detector15pf => vec![
+                "heads.box",
+                "heads.objectness",
+                "heads.class",
+                "decoder.layer5",
+            ],
+            NetworkName::DetectorDense => vec![
+                "heads.scores.values",
+                "heads.sides.values",
+                "decoder.classify",
+            ],
+            _ => vec!["decoder.classify"],
+        };
+        let mut kernels = network.parameters().iter();
+        let first = kernels.find(|p| p.kind == Kind::Weight).unwrap();
+        expected.push(first.name.strip_suffix(".weight").unwrap());
+        expected.sort_unstable();
+        let layers = kept(&[]).layers(&network, DType::BF16).unwrap();
+        let wide = layers.into_iter().filter(|(_, dtype)| *dtype == DType::F32);
+        let wide: Vec<String> = wide.map(|(layer, _)| layer).collect();
+        assert_eq!(wide, expected, "{name:?}");
+    }
 }
 
 #[test]
@@ -330,7 +371,7 @@ fn gradients_of_a_mixed_policy_against_finite_differences() {
         };
         let mut network = Network::build(&config, Backend::Reference, 3).unwrap();
         shake(&mut network);
-        let policy = kept(&["decoder"]).storage(network.parameters(), DType::BF16);
+        let policy = kept(&["decoder"]).storage(&network, DType::BF16);
         let storage = policy
             .unwrap()
             .keeping(Recompute::Blocks, SavedActivations::Same);

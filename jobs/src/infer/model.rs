@@ -76,7 +76,7 @@ impl Model {
         };
         let (dtype, note) = policy.resolve(backend);
         let mut network = Network::build(&contract.network, backend, 0)?;
-        let storage = policy.storage(network.parameters(), dtype)?;
+        let storage = policy.storage(&network, dtype)?;
         network
             .parameters_mut()
             .load(path, |name| file.tensor(name))?;

@@ -66,7 +66,7 @@ impl Workload {
             "f16" => DType::F16,
             _ => DType::F32,
         };
-        let storage = recipe.precision.storage(network.parameters(), dtype)?;
+        let storage = recipe.precision.storage(&network, dtype)?;
         let kept = (recipe.training.recompute, recipe.training.saved_activations);
         let storage = storage.keeping(kept.0, kept.1);
         let moments = if recipe.optimiser.rule == Rule::Sgd {

@@ -102,7 +102,7 @@ impl Learner {
         let policy = &recipe.precision;
         allow_tf32(policy.tf32);
         let (recompute, saved) = (recipe.training.recompute, recipe.training.saved_activations);
-        let storage = policy.storage(network.parameters(), dtype)?;
+        let storage = policy.storage(&network, dtype)?;
         let storage = storage.keeping(recompute, saved);
         let copies = policy.copies(network.parameters(), dtype, recipe.seed);
         let loss_scale = policy.loss_scale(dtype);

@@ -113,6 +113,11 @@ impl Conv {
         pass.backend.convert(&y, after)
     }
 
+    /// Its kernel among the network's parameters.
+    pub(crate) fn kernel(&self) -> ParameterId {
+        self.weight
+    }
+
     /// The type that this layer computes in.
     pub(crate) fn dtype(&self, pass: &Pass) -> DType {
         pass.dtype_of(self.weight)
@@ -326,6 +331,11 @@ impl Upsample {
         let bias = self.bias.map(|bias| parameters.get(bias));
         let y = (pass.backend).conv_transpose2d(x, weight, bias, &self.spec)?;
         pass.backend.cut(&y, (h, w))
+    }
+
+    /// Its kernel among the network's parameters.
+    pub(crate) fn kernel(&self) -> ParameterId {
+        self.weight
     }
 
     /// The type that this layer computes in.

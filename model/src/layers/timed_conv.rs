@@ -48,6 +48,11 @@ impl TimedConv {
         })
     }
 
+    /// Its kernel among the network's parameters.
+    pub(crate) fn kernel(&self) -> ParameterId {
+        self.weight
+    }
+
     /// Frames of a clip at the output.
     pub(crate) fn frames_out(&self) -> Result<usize> {
         // Any field that the kernel fits on.

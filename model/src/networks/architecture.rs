@@ -8,7 +8,7 @@ use super::strips::InStrips;
 use super::tiramisu::Tiramisu;
 use super::{NetworkConfig, NetworkName};
 use crate::error::Result;
-use crate::parameters::{Gradients, Parameters};
+use crate::parameters::{Gradients, ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
@@ -33,6 +33,9 @@ pub(super) trait Architecture: Debug + Send + Sync {
 
     /// Adds the costs for an input of this shape to `trace`.
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<()>;
+
+    /// The kernels of its output layers: what they give goes into the loss as it is, and to whoever asks the network.
+    fn outputs(&self) -> Vec<ParameterId>;
 
     /// How inference computes it in strips, if it can.
     fn in_strips(&self) -> Option<&dyn InStrips> {

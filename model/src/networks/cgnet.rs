@@ -22,7 +22,7 @@ use crate::layers::resize::{resize, resize_backward};
 use crate::layers::wrapped::Padding;
 use crate::layers::{Layer, split};
 use crate::ops::{ConvSpec, PoolSpec};
-use crate::parameters::{Gradients, Parameters};
+use crate::parameters::{Gradients, ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
@@ -249,5 +249,9 @@ impl Architecture for CgNet {
         y = self.join3.trace(joined, trace)?;
         self.classify.trace(y, trace)?;
         Ok(())
+    }
+
+    fn outputs(&self) -> Vec<ParameterId> {
+        vec![self.classify.kernel()]
     }
 }

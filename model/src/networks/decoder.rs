@@ -14,7 +14,7 @@ use crate::layers::resize::{resize, resize_backward};
 use crate::layers::unit::Unit;
 use crate::layers::{Joining, JoiningParts, Layer, Style};
 use crate::ops::ConvSpec;
-use crate::parameters::{Gradients, Parameters};
+use crate::parameters::{Gradients, ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
@@ -284,6 +284,11 @@ impl Decoder {
             skip_channels: skip[1],
             periodic: style.periodic,
         })
+    }
+
+    /// The kernel that gives the logits.
+    pub(super) fn output(&self) -> ParameterId {
+        self.classify.kernel()
     }
 
     /// Pyramid and low-level features at the latter's resolution, refined.

@@ -20,7 +20,7 @@ use crate::layers::conv::{Conv, Upsample};
 use crate::layers::unit::Unit;
 use crate::layers::{Joining, JoiningParts, Layer, Style};
 use crate::ops::ConvSpec;
-use crate::parameters::{Gradients, Parameters};
+use crate::parameters::{Gradients, ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
@@ -162,6 +162,10 @@ impl Architecture for DeepCam {
         y = self.up3.trace(y, half((h, w)), trace)?;
         self.classify.trace(y, (h, w), trace);
         Ok(())
+    }
+
+    fn outputs(&self) -> Vec<ParameterId> {
+        vec![self.classify.kernel()]
     }
 
     fn in_strips(&self) -> Option<&dyn InStrips> {

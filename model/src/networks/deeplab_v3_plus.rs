@@ -12,7 +12,7 @@ use super::strips::InStrips;
 use crate::error::Result;
 use crate::layers::aspp::{Aspp, Pooling};
 use crate::layers::{Layer, Style};
-use crate::parameters::{Gradients, Parameters};
+use crate::parameters::{Gradients, ParameterId, Parameters};
 use crate::pass::{Pass, Saved};
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
@@ -89,6 +89,10 @@ impl Architecture for DeepLabV3Plus {
             deep = trace.dropout(deep);
         }
         self.decoder.trace(deep, low, x, trace)
+    }
+
+    fn outputs(&self) -> Vec<ParameterId> {
+        vec![self.decoder.output()]
     }
 
     fn in_strips(&self) -> Option<&dyn InStrips> {

@@ -22,7 +22,7 @@ pub use name::NetworkName;
 
 use crate::error::{ModelError, Result};
 use crate::ops::Backend;
-use crate::parameters::{Gradients, Parameters};
+use crate::parameters::{Gradients, ParameterId, Parameters};
 use crate::pass::{BatchStatistics, Pass};
 use crate::storage::Storage;
 use crate::summary::Summary;
@@ -118,6 +118,11 @@ impl Network {
     /// Its parameters.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
+    }
+
+    /// The kernels of its output layers.
+    pub(crate) fn outputs(&self) -> Vec<ParameterId> {
+        self.layers.outputs()
     }
 
     /// Its parameters, for the optimiser and for loading.

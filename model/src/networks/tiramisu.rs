@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::layers::conv::{Conv, Upsample};
 use crate::layers::{Joining, JoiningParts, Style};
 use crate::ops::ConvSpec;
-use crate::parameters::{Gradients, Parameters};
+use crate::parameters::{Gradients, ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
@@ -172,5 +172,9 @@ impl Architecture for Tiramisu {
         }
         self.classify.trace_joined(&parts, trace)?;
         Ok(())
+    }
+
+    fn outputs(&self) -> Vec<ParameterId> {
+        vec![self.classify.kernel()]
     }
 }

@@ -36,7 +36,7 @@ pub struct NetworkOptions {
     /// Samples of a step; as the recipe has it, else 1.
     #[arg(long)]
     batch: Option<usize>,
-    /// How activations are stored and computed. As in training the first convolution and the classifier stay in f32.
+    /// How activations are stored and computed. As in training the first convolution and the output layers stay in f32.
     #[arg(long, value_enum, default_value = "f32")]
     precision: Stored,
     /// No layer stays in f32: as PyTorch's autocast has it.
@@ -98,7 +98,7 @@ impl NetworkOptions {
         let dtype = self.precision.dtype();
         let storage = match self.all_layers {
             true => dtype.into(),
-            false => PrecisionPolicy::default().storage(network.parameters(), dtype)?,
+            false => PrecisionPolicy::default().storage(network, dtype)?,
         };
         Ok(storage.keeping(self.recompute, saved))
     }

@@ -25,7 +25,7 @@ use crate::networks::NetworkName;
 use crate::networks::architecture::Architecture;
 use crate::ops::norm::After;
 use crate::ops::{Conv3dSpec, ConvSpec};
-use crate::parameters::{Gradients, Parameters};
+use crate::parameters::{Gradients, ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
@@ -248,6 +248,11 @@ impl Architecture for CellDetector {
         }
         trace.training_only(|trace| self.mirror.trace(&self.encoder, &fields, trace));
         Ok(())
+    }
+
+    fn outputs(&self) -> Vec<ParameterId> {
+        let heads = self.heads.iter().map(TimedConv::kernel);
+        heads.chain(self.mirror.output()).collect()
     }
 
     fn detector(&self) -> Option<&dyn Detector> {

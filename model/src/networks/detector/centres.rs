@@ -20,7 +20,7 @@ use crate::networks::architecture::Architecture;
 use crate::networks::decoder::Decoder;
 use crate::networks::resnet::ResNet;
 use crate::ops::ConvSpec;
-use crate::parameters::{Gradients, Parameters};
+use crate::parameters::{Gradients, ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
@@ -315,6 +315,12 @@ impl Architecture for CentreDetector {
             Some(masks) => masks.trace(deep, low, x, trace),
             None => Ok(()),
         }
+    }
+
+    fn outputs(&self) -> Vec<ParameterId> {
+        let heads = [&self.scores, &self.sides].map(|head| head.say.kernel());
+        let masks = self.masks.as_ref().map(Decoder::output);
+        heads.into_iter().chain(masks).collect()
     }
 
     fn detector(&self) -> Option<&dyn Detector> {

@@ -10,7 +10,7 @@ use crate::layers::conv::Upsample;
 use crate::layers::resize::shape_of;
 use crate::layers::timed_conv::TimedConv;
 use crate::networks::NetworkConfig;
-use crate::parameters::{Gradients, Parameters};
+use crate::parameters::{Gradients, ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
@@ -46,6 +46,14 @@ impl Mirror {
             channels = output;
         }
         Ok(Self::Own(layers))
+    }
+
+    /// The kernel that gives the fields, if it is its own: else it is the encoder's first one.
+    pub(super) fn output(&self) -> Option<ParameterId> {
+        match self {
+            Self::Tied => None,
+            Self::Own(layers) => layers.last().map(Upsample::kernel),
+        }
     }
 
     /// The fields again. `fields` holds the input and every layer's output, the code last.

@@ -138,10 +138,8 @@ fn store_read(criterion: &mut Criterion) {
                 threads,
                 ..LoaderConfig::new(&store)
             };
-            let plans = (0..).map(|step| BatchPlan {
-                at: Cursor { epoch: 0, step },
-                ids: vec![step % SAMPLES],
-            });
+            let plans =
+                (0..).map(|step| BatchPlan::new(Cursor { epoch: 0, step }, vec![step % SAMPLES]));
             let mut loader = Loader::new(&store, plans, &config).expect("a loader");
             group.bench_function(BenchmarkId::new("loader threads", threads), |b| {
                 b.iter(|| {

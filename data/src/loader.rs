@@ -294,11 +294,9 @@ impl Shared {
         batch.resize(plan.ids, shape, each);
         let pixels = rows * columns;
         let mut boxes = Vec::new();
-        let views: Vec<View> = (batch.ids.iter().step_by(self.frames))
-            .map(|&first| {
-                let epoch = plan.at.epoch;
-                self.augmentation.view(self.seed, epoch, first, columns)
-            })
+        let firsts = batch.ids.iter().zip(&plan.epochs).step_by(self.frames);
+        let views: Vec<View> = firsts
+            .map(|(&first, &epoch)| self.augmentation.view(self.seed, epoch, first, columns))
             .collect();
         let labels = batch.labels.chunks_exact_mut(pixels);
         for (at, (labels, &id)) in labels.zip(&batch.ids).enumerate() {

@@ -49,7 +49,21 @@ pub struct BatchPlan {
     pub at: Cursor,
     /// Sample ids; may be empty under [`LastBatch::Keep`].
     pub ids: Vec<usize>,
+    /// The epoch of each of them, by which it is turned: of samples of several samplers in one batch not always that of
+    /// `at`.
+    pub epochs: Vec<u64>,
 }
+
+impl BatchPlan {
+    /// These samples in the epoch of `at`.
+    pub fn new(at: Cursor, ids: Vec<usize>) -> Self {
+        let epochs = vec![at.epoch; ids.len()];
+        Self { at, ids, epochs }
+    }
+}
+
+/// What the order of samples is drawn for, unless something else is said.
+const PURPOSE: &str = "sampler";
 
 /// Deals samples to ranks and steps.
 ///
@@ -59,6 +73,7 @@ pub struct BatchPlan {
 pub struct Sampler {
     ids: Vec<usize>,
     config: SamplerConfig,
+    purpose: &'static str,
 }
 
 impl Sampler {
@@ -91,7 +106,18 @@ impl Sampler {
                 ids.len()
             )));
         }
-        Ok(Self { ids, config })
+        Ok(Self {
+            ids,
+            config,
+            purpose: PURPOSE,
+        })
+    }
+
+    /// The same samples in orders of their own. Samplers of one purpose and seed shuffle as many samples alike, so that
+    /// two of them side by side would always give the same pairs.
+    #[must_use]
+    pub fn for_purpose(self, purpose: &'static str) -> Self {
+        Self { purpose, ..self }
     }
 
     /// Number of samples dealt from.
@@ -121,7 +147,7 @@ impl Sampler {
     pub fn order(&self, epoch: u64) -> Vec<usize> {
         let mut order = self.ids.clone();
         if let Some(seed) = self.config.shuffle {
-            order.shuffle(&mut stream(seed, "sampler", &[epoch]));
+            order.shuffle(&mut stream(seed, self.purpose, &[epoch]));
         }
         order
     }
@@ -130,12 +156,9 @@ impl Sampler {
     pub fn epoch(&self, from: Cursor) -> impl Iterator<Item = BatchPlan> + Send + use<> {
         let sampler = self.clone();
         let order = self.order(from.epoch);
-        (from.step..self.steps_per_epoch()).map(move |step| BatchPlan {
-            at: Cursor {
-                epoch: from.epoch,
-                step,
-            },
-            ids: sampler.part(&order, step).to_vec(),
+        (from.step..self.steps_per_epoch()).map(move |step| {
+            let epoch = from.epoch;
+            BatchPlan::new(Cursor { epoch, step }, sampler.part(&order, step).to_vec())
         })
     }
 
@@ -226,6 +249,19 @@ mod tests {
         assert_ne!(sampler.order(0), other.order(0));
         other.config.shuffle = None;
         assert_eq!(other.order(3), (100..140).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn samplers_for_other_purposes_give_other_pairs() {
+        let one = sampler(40, 0, 1, 4, LastBatch::Drop);
+        let other = one.clone().for_purpose("beside");
+        for epoch in 0..3 {
+            let (mut a, mut b) = (one.order(epoch), other.order(epoch));
+            assert_ne!(a, b);
+            a.sort_unstable();
+            b.sort_unstable();
+            assert_eq!(a, b);
+        }
     }
 
     #[test]

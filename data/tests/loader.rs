@@ -49,10 +49,8 @@ fn direct(store: &Arc<Store>, plan: &BatchPlan, config: &LoaderConfig) -> HostBa
         .unwrap();
     let batch = plan.ids.len();
     let (mut x, mut labels) = (vec![0.0; batch * VALUES], vec![0; batch * ROWS * COLUMNS]);
-    for (k, &id) in plan.ids.iter().enumerate() {
-        let view = config
-            .augmentation
-            .view(config.seed, plan.at.epoch, id, COLUMNS);
+    for (k, (&id, &epoch)) in plan.ids.iter().zip(&plan.epochs).enumerate() {
+        let view = config.augmentation.view(config.seed, epoch, id, COLUMNS);
         let x = &mut x[k * VALUES..(k + 1) * VALUES];
         let labels = &mut labels[k * ROWS * COLUMNS..(k + 1) * ROWS * COLUMNS];
         reader.read_into(id, view, x, labels).unwrap();
@@ -180,6 +178,23 @@ fn augmentation_changes_with_the_epoch_and_not_with_the_run() {
     assert_eq!(only_roll.view(1, 0, 7, 1152).roll, views(0)[7].roll);
 }
 
+/// A sample that comes twice in one batch's epoch is turned by its own.
+#[test]
+fn every_sample_is_turned_by_its_own_epoch() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(write_store(folder.path(), Encoding::F32, 6));
+    let plan = BatchPlan {
+        epochs: vec![0, 1, 5],
+        ..BatchPlan::new(Cursor::default(), vec![2, 2, 2])
+    };
+    let config = config(&store, 1);
+    let mut loader = Loader::new(&store, std::iter::once(plan.clone()), &config).unwrap();
+    let batch = loader.next().unwrap().unwrap();
+    assert_eq!(batch, direct(&store, &plan, &config));
+    let samples: Vec<&[f32]> = batch.x.chunks_exact(VALUES).collect();
+    assert!(samples[0] != samples[1] || samples[0] != samples[2]);
+}
+
 #[test]
 fn an_unreadable_sample_is_an_error_at_its_place() {
     let folder = tempfile::tempdir().unwrap();
@@ -187,10 +202,7 @@ fn an_unreadable_sample_is_an_error_at_its_place() {
     let shard = folder.path().join("shard-00001.bin");
     let file = std::fs::File::options().write(true).open(shard).unwrap();
     file.write_all_at(&[0xff; 8], 40).unwrap();
-    let plan = |step, ids: &[usize]| BatchPlan {
-        at: Cursor { epoch: 0, step },
-        ids: ids.to_vec(),
-    };
+    let plan = |step, ids: &[usize]| BatchPlan::new(Cursor { epoch: 0, step }, ids.to_vec());
     let plans = vec![
         plan(0, &[0, 1]),
         plan(1, &[2, 3]),
@@ -219,10 +231,7 @@ fn a_plan_that_panics_is_an_error_and_no_hang() {
     let store = Arc::new(write_store(folder.path(), Encoding::F32, 3));
     let plans = (0..6).map(|step| {
         assert!(step < 2, "a bug in the plan");
-        BatchPlan {
-            at: Cursor { epoch: 0, step },
-            ids: vec![step],
-        }
+        BatchPlan::new(Cursor { epoch: 0, step }, vec![step])
     });
     let results: Vec<_> = Loader::new(&store, plans, &config(&store, 2))
         .unwrap()

@@ -112,7 +112,7 @@ impl Samples {
             )));
         }
         let main = Sampler::new(teaching, config_of(config.batch - beside))?;
-        let beside = (beside > 0).then(|| Sampler::new(others, config_of(beside)));
+        let beside = (beside > 0).then(|| sampler_beside(others, config_of(beside)));
         let samples = Self {
             main,
             beside: beside.transpose()?,
@@ -149,15 +149,17 @@ impl Samples {
         let clips = self.clips.clone();
         let in_frames = move |plan: BatchPlan| match &clips {
             None => plan,
-            Some(clips) => BatchPlan {
-                at: plan.at,
-                ids: plan
-                    .ids
-                    .iter()
-                    .flat_map(|&clip| &clips[clip])
-                    .copied()
-                    .collect(),
-            },
+            Some(clips) => {
+                let units = plan.ids.iter().zip(&plan.epochs);
+                let frames = units
+                    .flat_map(|(&clip, &epoch)| clips[clip].iter().map(move |&id| (id, epoch)));
+                let (ids, epochs) = frames.unzip();
+                BatchPlan {
+                    at: plan.at,
+                    ids,
+                    epochs,
+                }
+            }
         };
         let main = self.main.endless(self.main.cursor(step));
         let Some(beside) = &self.beside else {
@@ -167,9 +169,17 @@ impl Samples {
         let both = main.zip(beside).map(|(main, beside)| BatchPlan {
             at: main.at,
             ids: [main.ids, beside.ids].concat(),
+            // Each kind has epochs of its own: one that comes back before the other's epoch ends is turned anew.
+            epochs: [main.epochs, beside.epochs].concat(),
         });
         Box::new(both.map(in_frames))
     }
+}
+
+/// Deals samples without labels, in orders that those with labels do not have: of as many of each, a labelled one would
+/// always meet the same other.
+fn sampler_beside(ids: Vec<usize>, config: SamplerConfig) -> Result<Sampler> {
+    Ok(Sampler::new(ids, config)?.for_purpose("sampler beside"))
 }
 
 /// Of these samples those that have boxes, and those whose boxes are used.
@@ -280,15 +290,44 @@ pub(super) fn shuffled(seed: u64, place: Place, batch: usize) -> SamplerConfig {
 mod tests {
     use super::*;
 
+    /// So many samples from 0 and from 100 on, one and two in a batch.
+    fn mixed(labelled: usize, others: usize) -> Samples {
+        let config = |batch| shuffled(3, Place::ALONE, batch);
+        Samples {
+            main: Sampler::new((0..labelled).collect(), config(1)).unwrap(),
+            beside: Some(sampler_beside((100..100 + others).collect(), config(2)).unwrap()),
+            clips: None,
+        }
+    }
+
+    #[test]
+    fn labelled_samples_meet_others_in_every_epoch() {
+        let config = shuffled(3, Place::ALONE, 1);
+        let main = Sampler::new((0..20).collect(), config).unwrap();
+        let beside = sampler_beside((100..120).collect(), config).unwrap();
+        for epoch in 0..3 {
+            let pairs = main.order(epoch).into_iter().zip(beside.order(epoch));
+            let same = pairs.filter(|(id, other)| id + 100 == *other).count();
+            assert!(same < 10, "{same} of 20 in epoch {epoch}");
+        }
+    }
+
+    #[test]
+    fn a_sample_that_comes_back_is_turned_anew() {
+        let samples = mixed(12, 4);
+        let mut turned = HashSet::new();
+        for plan in samples.starting_at(0).take(36) {
+            assert_eq!(plan.epochs.len(), plan.ids.len());
+            assert_eq!(plan.epochs[0], plan.at.epoch);
+            for seen in plan.ids.into_iter().zip(plan.epochs) {
+                assert!(turned.insert(seen), "{seen:?} twice");
+            }
+        }
+    }
+
     #[test]
     fn batches_mix_both_kinds_and_go_on_from_any_step() {
-        let sampler =
-            |ids: Vec<usize>, batch| Sampler::new(ids, shuffled(3, Place::ALONE, batch)).unwrap();
-        let samples = Samples {
-            main: sampler((0..4).collect(), 1),
-            beside: Some(sampler((100..111).collect(), 2)),
-            clips: None,
-        };
+        let samples = mixed(4, 11);
         let from_start: Vec<BatchPlan> = samples.starting_at(0).take(20).collect();
         for (step, plan) in from_start.iter().enumerate() {
             assert!(plan.ids[0] < 100 && plan.ids[1..].iter().all(|&id| id >= 100));

@@ -178,10 +178,7 @@ impl Evaluator {
         let mut judge = Judge::of(self);
         let asked = Arc::clone(&self.asked);
         let plans = self.sampler.epoch(Cursor::default());
-        let plans = plans.map(move |plan| BatchPlan {
-            ids: asked.read(&plan.ids),
-            ..plan
-        });
+        let plans = plans.map(move |plan| BatchPlan::new(plan.at, asked.read(&plan.ids)));
         let mut loader = Feed::new(&self.store, plans, &self.loader, network.backend())?;
         while let Some(batch) = loader.next() {
             let failed = batch.is_err();

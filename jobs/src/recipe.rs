@@ -6,6 +6,7 @@ mod data;
 mod detection;
 mod distributed;
 pub(crate) mod explain;
+mod local_batch;
 mod loss;
 mod overrides;
 mod training;
@@ -14,6 +15,7 @@ pub use built_in::BUILT_IN;
 pub use data::DataSection;
 pub use detection::Detection;
 pub use distributed::{Algorithm, Distributed, Momentum, MomentumRule, Order, RateScaling};
+pub use local_batch::LocalBatch;
 pub use loss::Loss;
 pub use training::Training;
 

@@ -12,7 +12,7 @@ use squall_jobs::{Outcome, Recipe, TrainEvent, TrainReport, train};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn run(recipe: &Recipe, store: &Arc<Store>, folder: &Path) -> TrainReport {
@@ -176,6 +176,61 @@ fn ranks_learn_what_one_learns() {
         let best = |report: &TrainReport| report.best.clone().unwrap().scores;
         assert_eq!(best(&two[0]), best(&two[1]), "{name}");
         assert_eq!((best(&two[0]).samples(), best(&one[0]).samples()), (5, 5));
+    }
+}
+
+/// A global batch says how many of its samples have no labels, whoever takes them, also where a run goes on with another
+/// number of ranks.
+#[test]
+fn few_labels_teach_the_same_on_any_number_of_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(
+        &folder.path().join("store"),
+        &[Known::Box; 12],
+        &[Known::Box; 2],
+    );
+    let same = [
+        "distributed.global_batch=4",
+        "distributed.check_every_steps=1",
+        "distributed.norm_ranks=0",
+        "optimiser.rule=sgd",
+    ];
+    let recipe = recipe(CELLS, &[&SEMI[..], &same[..]].concat());
+    let at = |name: &str| folder.path().join(name);
+    train_on(threads::ranks(1), &recipe, &store, &at("one"));
+    train_on(threads::ranks(2), &recipe, &store, &at("two"));
+    let stop = AtomicBool::new(false);
+    let mut tell = |event: &TrainEvent| {
+        if matches!(event, TrainEvent::Step { .. }) {
+            stop.store(true, Ordering::Relaxed);
+        }
+    };
+    let begun = train(&recipe, &store, &at("both"), &mut tell, &stop).unwrap();
+    assert_eq!(begun.outcome, Outcome::Interrupted);
+    train_on(threads::ranks(2), &recipe, &store, &at("both"));
+    let expected = losses(&at("one"));
+    for name in ["two", "both"] {
+        let ours = losses(&at(name));
+        assert_eq!(ours.len(), expected.len(), "{name}");
+        for (step, (loss, expected)) in ours.iter().zip(&expected).enumerate() {
+            assert!(
+                (loss / expected - 1.0).abs() < 1e-4,
+                "{name}, step {step}: {loss} instead of {expected}"
+            );
+        }
+    }
+
+    let refused = threads::run(threads::ranks(4), |rank| {
+        let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
+        let never = AtomicBool::new(false);
+        train_together(&recipe, &store, &at("four"), &mut |_| {}, &never, &mut team)
+    });
+    for answer in refused {
+        let text = answer.unwrap_err().to_string();
+        assert!(
+            text.contains("`detection.unlabelled_per_batch`") || text.contains("another rank"),
+            "{text}"
+        );
     }
 }
 

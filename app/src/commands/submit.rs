@@ -88,8 +88,7 @@ impl Submit {
         let each = self.ranks_per_node.unwrap_or(machine.node.ranks);
         if recipe.distributed.groups.is_none() {
             let ranks = self.nodes.saturating_mul(each);
-            let batch = (recipe.distributed).local_batch(recipe.training.batch, ranks);
-            batch.map_err(|reason| {
+            recipe.local_batch(ranks).map_err(|reason| {
                 Advice::usage(
                     reason,
                     "another --nodes, or another `distributed.global_batch`",

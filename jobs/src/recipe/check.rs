@@ -199,12 +199,7 @@ impl Recipe {
     /// Refuses samples without labels where they fill the batch or teach nothing.
     fn check_unlabelled(&self) -> Checked {
         let beside = self.detection.unlabelled_per_batch;
-        if beside > 0 && beside >= self.training.batch {
-            return Err(format!(
-                "`detection.unlabelled_per_batch`: expected less than `training.batch`, {}, found {beside}",
-                self.training.batch
-            ));
-        }
+        self.labelled_in_batch()?;
         // Masks, where a network gives them too, teach whatever is known of boxes.
         let network = &self.network;
         if beside > 0 && network.mask_classes == 0 && self.detection.pseudo_labels.is_none() {

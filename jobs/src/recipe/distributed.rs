@@ -97,9 +97,10 @@ pub struct Distributed {
     /// Default: the optimiser's.
     pub momentum: Option<Momentum>,
     /// Samples of a step over all ranks (of a group), instead of `training.batch` for each; the number of ranks must
-    /// divide it. Any number of ranks then takes the same samples in the same steps, and a run may be continued on
-    /// another number. What is learnt is the same up to rounding, unless dropout or batch normalisation with
-    /// `norm_ranks` below the number of ranks depend on who has which sample. Default none.
+    /// divide it, and `detection.unlabelled_per_batch`, which counts samples of it. Any number of ranks then takes the
+    /// same samples in the same steps, and a run may be continued on another number. What is learnt is the same up to
+    /// rounding, unless dropout or batch normalisation with `norm_ranks` below the number of ranks depend on who has
+    /// which sample. Default none.
     pub global_batch: Option<usize>,
     /// How gradients are summed. Default `"auto"`.
     pub algorithm: Algorithm,

@@ -4,6 +4,7 @@ use super::Best;
 use super::groups::Standing;
 use super::start_from::start_from;
 use super::step::{Learner, LearnerProgress, PendingStep, StepSums};
+use super::step_shape::StepShape;
 use super::team::Team;
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
@@ -37,6 +38,12 @@ pub struct CheckpointFacts {
     pub data_hash: String,
     /// Ranks and samples per rank.
     pub ranks: (usize, usize),
+    /// Those of a rank's samples that have no labels; none in checkpoints from before this was kept.
+    #[serde(default)]
+    pub unlabelled: Option<usize>,
+    /// Steps of an epoch; none in checkpoints from before this was kept.
+    #[serde(default)]
+    pub steps_per_epoch: Option<usize>,
     /// Which samples lay on which node, where nodes held a part of the store each; else empty.
     #[serde(default)]
     pub deal: String,
@@ -234,8 +241,8 @@ pub(super) struct Now<'a> {
     pub store: &'a Store,
     /// Which samples come when, besides the seed.
     pub deal: &'a str,
-    /// Those that do a step together.
-    pub ranks: usize,
+    /// What a step and an epoch are.
+    pub shape: StepShape,
 }
 
 /// What the first rank starts from: its checkpoint, the weights of another model, or nothing.
@@ -245,7 +252,7 @@ pub(super) fn start(run: &RunDir, learner: &mut Learner, now: Now<'_>) -> Result
         contract,
         store,
         deal,
-        ranks,
+        shape,
     } = now;
     if !run.has_checkpoint() {
         if let Some(path) = &recipe.training.start_from {
@@ -284,14 +291,8 @@ pub(super) fn start(run: &RunDir, learner: &mut Learner, now: Now<'_>) -> Result
                 .into(),
         ));
     }
-    let batch = (recipe.distributed).local_batch(recipe.training.batch, ranks);
-    let batch = batch.map_err(&refuse)?;
-    let (was, is) = (facts.ranks.0 * facts.ranks.1, ranks * batch);
-    if was != is {
-        return Err(refuse(format!(
-            "a step had {was} samples ({} ranks with {}), now it would have {is} ({} with {batch}); with `distributed.global_batch={was}` a run can go on with any number of ranks that divides it",
-            facts.ranks.0, facts.ranks.1, ranks
-        )));
+    if let Some(reason) = shape.differs(&facts, recipe.detection.unlabelled_per_batch) {
+        return Err(refuse(reason));
     }
     tracing::info!(step = facts.progress.step, "continuing from a checkpoint");
     Ok(Start {
@@ -317,6 +318,8 @@ pub(super) fn spread(start: &mut Start, learner: &mut Learner, team: &mut Team) 
             validation_due: start.validation_due,
             data_hash: String::new(),
             ranks: (team.size(), 0),
+            unlabelled: None,
+            steps_per_epoch: None,
             deal: String::new(),
             pending: Vec::new(),
         };

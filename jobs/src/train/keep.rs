@@ -89,7 +89,9 @@ impl Run<'_> {
             best: self.best.clone(),
             validation_due: self.validation_due,
             data_hash: self.store.data_hash().to_string(),
-            ranks: (self.step_ranks, self.local_batch),
+            ranks: (self.step_ranks, self.local_batch.samples()),
+            unlabelled: Some(self.local_batch.unlabelled),
+            steps_per_epoch: Some(self.samples.steps_per_epoch()),
             deal: self.deal.clone(),
             pending: self.pending.clone(),
         };

@@ -25,6 +25,7 @@ mod self_training;
 mod share;
 mod start_from;
 mod step;
+mod step_shape;
 mod team;
 mod timeline;
 
@@ -39,7 +40,7 @@ pub use timeline::{Balance, Spent};
 
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
-use crate::recipe::Recipe;
+use crate::recipe::{LocalBatch, Recipe};
 use crate::run_dir::RunDir;
 use evaluate::Evaluator;
 use feed::Feed;
@@ -141,7 +142,7 @@ struct Run<'a> {
     class_weights: Vec<f32>,
     validation_samples: usize,
     /// Samples of a step on this rank.
-    local_batch: usize,
+    local_batch: LocalBatch,
     /// Ranks that do a step together.
     step_ranks: usize,
     /// Which samples lie on which node, where nodes hold a part.
@@ -309,7 +310,7 @@ impl Run<'_> {
         let reconstruct = self.recipe.detection.reconstructs();
         let network = &self.learner.network;
         let summary = network.training_summary(rows, columns, reconstruct)?;
-        let samples = steps * (self.local_batch * ranks.len()) as u64;
+        let samples = steps * (self.local_batch.samples() * ranks.len()) as u64;
         Ok(Balance::of(
             &ranks,
             samples as f64,

@@ -51,14 +51,14 @@ impl Run<'_> {
         let reconstruct = self.recipe.detection.reconstructs();
         let network = &self.learner.network;
         let summary = network.training_summary(rows, columns, reconstruct)?;
-        let batch = self.local_batch as u64;
+        let samples = self.local_batch.samples();
+        let batch = samples as u64;
         let parameters = summary.parameters as u64;
         let state = self.learner.optimizer.state_len() + self.learner.copied_values();
         let record = self.store.meta().record_bytes();
         let left = self.total_steps.saturating_sub(self.learner.progress.step);
         let validations = left.div_ceil(self.validate_every);
         let in_memory = (rows * columns * self.loader.channels.len() * 4) as u64;
-        let samples = self.local_batch;
         let backend = self.learner.network.backend();
         let loaded = match backend.is_gpu() {
             // As they are stored while they wait, and once as the network's input.
@@ -85,7 +85,7 @@ impl Run<'_> {
             }
         };
         let sharing = Sharing {
-            batch: self.local_batch,
+            batch: samples,
             step_ranks: self.step_ranks,
             memory_ranks,
         };

@@ -8,15 +8,15 @@ use super::recorder::Recorder;
 use super::samples::{self, Labelled, Samples};
 use super::share::{Place, Share};
 use super::step::Learner;
+use super::step_shape::StepShape;
 use super::team::Team;
 use crate::code;
 use crate::comm::agree::Facts;
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
-use crate::recipe::{Recipe, Task};
+use crate::recipe::{LocalBatch, Recipe, Task};
 use crate::run_dir::RunDir;
 use squall_data::loader::{Augmentation, LoaderConfig};
-use squall_data::sampler::SamplerConfig;
 use squall_data::store::Split;
 use squall_data::{BoxClass, Class, Normalisation, Store, Variable};
 use squall_model::NetworkConfig;
@@ -70,7 +70,11 @@ impl Ready {
                     contract: &parts.contract,
                     store,
                     deal: &parts.deal,
-                    ranks: place.ranks,
+                    shape: StepShape {
+                        ranks: place.ranks,
+                        batch: parts.local_batch,
+                        steps_per_epoch: parts.samples.steps_per_epoch(),
+                    },
                 };
                 let start = checkpoint::start(run_dir, learner, now);
                 // Not before: a run that is refused stays as it was.
@@ -152,7 +156,7 @@ struct Parts {
     contract: Contract,
     class_weights: Vec<f32>,
     validation_samples: usize,
-    local_batch: usize,
+    local_batch: LocalBatch,
     deal: String,
 }
 
@@ -162,31 +166,31 @@ struct Parts {
 /// As [`super::train`], where recipe and samples do not fit.
 pub fn steps_alone(recipe: &Recipe, store: &Store) -> Result<u64> {
     let batch = local_batch(recipe, Place::ALONE)?;
-    let config = samples::shuffled(recipe.seed, Place::ALONE, batch);
     let ids = store.ids(Split::Train);
-    let (samples, _) = teaching(recipe, store, ids, config)?;
+    let (samples, _) = teaching(recipe, store, ids, (recipe.seed, Place::ALONE), batch)?;
     Ok(recipe.training.total_steps(samples.steps_per_epoch()))
 }
 
 /// Samples of a step on each of the ranks that do it together.
-fn local_batch(recipe: &Recipe, place: Place) -> Result<usize> {
+fn local_batch(recipe: &Recipe, place: Place) -> Result<LocalBatch> {
     let bad = |reason| JobError::Recipe { path: None, reason };
-    let options = &recipe.distributed;
-    let batch = options.local_batch(recipe.training.batch, place.ranks);
-    batch.map_err(bad)
+    recipe.local_batch(place.ranks).map_err(bad)
 }
 
-/// The samples that teach what the recipe's task asks for, and which of them have boxes that are used.
+/// The samples that teach what the recipe's task asks for, shuffled by this seed at this place among those that share
+/// them, and which of them have boxes that are used.
 fn teaching(
     recipe: &Recipe,
     store: &Store,
     ids: Vec<usize>,
-    config: SamplerConfig,
+    (seed, place): (u64, Place),
+    batch: LocalBatch,
 ) -> Result<(Samples, Option<Labelled>)> {
+    let config = samples::shuffled(seed, place, batch.samples());
     match recipe.task {
         Task::Segment => Ok((Samples::for_masks(store, ids, config)?, None)),
         Task::Detect => {
-            let (samples, labelled) = Samples::for_boxes(recipe, store, ids, config)?;
+            let (samples, labelled) = Samples::for_boxes(recipe, store, ids, config, batch)?;
             Ok((samples, Some(labelled)))
         }
     }
@@ -201,8 +205,8 @@ impl Parts {
             tell_missing_classes(store);
         }
         let local_batch = local_batch(recipe, place)?;
-        let config = samples::shuffled(share.shuffle_seed, share.place, local_batch);
-        let (samples, labelled) = teaching(recipe, store, share.ids, config)?;
+        let shuffled = (share.shuffle_seed, share.place);
+        let (samples, labelled) = teaching(recipe, store, share.ids, shuffled, local_batch)?;
         let total_steps = recipe.training.total_steps(samples.steps_per_epoch());
         if place.rank == 0 {
             tell_long_warmup(recipe.schedule.warmup_steps, total_steps);
@@ -235,7 +239,7 @@ impl Parts {
             prefetch,
         };
         let judging = Judging {
-            batch: local_batch,
+            batch: local_batch.samples(),
             loader: LoaderConfig {
                 augmentation: Augmentation::default(),
                 ..loader.clone()

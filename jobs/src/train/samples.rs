@@ -3,7 +3,7 @@
 use super::share::Place;
 use crate::clips::{self, ClipShape};
 use crate::error::{JobError, Result};
-use crate::recipe::Recipe;
+use crate::recipe::{LocalBatch, Recipe};
 use squall_data::gaps::usual_step_seconds;
 use squall_data::sampler::{BatchPlan, Cursor, LastBatch, Sampler, SamplerConfig};
 use squall_data::store::Split;
@@ -54,7 +54,7 @@ impl Samples {
 
     /// Those whose boxes are used (of clips, those with such a frame among the ones that the network has boxes for),
     /// and beside them in every batch some of the others, as `recipe.detection` says; also which have boxes that are
-    /// used.
+    /// used. Of every `batch` some have labels and some do not.
     ///
     /// # Errors
     /// [`JobError::Recipe`] if no sample has boxes, none that is used holds one, none is left to learn without labels,
@@ -64,6 +64,7 @@ impl Samples {
         store: &Store,
         ids: Vec<usize>,
         config: SamplerConfig,
+        batch: LocalBatch,
     ) -> Result<(Self, Labelled)> {
         let (with_boxes, used) = used_labels(recipe, store, &ids)?;
         if with_boxes.is_empty() {
@@ -111,8 +112,8 @@ impl Samples {
                  samples without labels would teach nothing"
             )));
         }
-        let main = Sampler::new(teaching, config_of(config.batch - beside))?;
-        let beside = (beside > 0).then(|| sampler_beside(others, config_of(beside)));
+        let main = Sampler::new(teaching, config_of(batch.labelled))?;
+        let beside = (beside > 0).then(|| sampler_beside(others, config_of(batch.unlabelled)));
         let samples = Self {
             main,
             beside: beside.transpose()?,

@@ -195,7 +195,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
             if let Some(staleness) = staleness {
                 recorder.update(step, group, staleness)?;
             }
-            let samples = run.local_batch * self.server.layout.ranks_per_group;
+            let samples = run.local_batch.samples() * self.server.layout.ranks_per_group;
             recorder.timing(step, seconds, 0.0, samples)?;
         }
         (self.progress)(&TrainEvent::Step {

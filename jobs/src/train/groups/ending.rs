@@ -178,7 +178,7 @@ impl Coordinator<'_, '_> {
         let summary = network.training_summary(rows, columns, reconstruct)?;
         let layout = self.server.layout;
         let steps = self.ledger.done() - self.done_before;
-        let samples = steps * (run.local_batch * layout.ranks_per_group) as u64;
+        let samples = steps * (run.local_batch.samples() * layout.ranks_per_group) as u64;
         Ok(Ending {
             outcome: finished,
             steps: self.ledger.done(),

@@ -1,0 +1,165 @@
+//! Which part of a step's samples each rank takes.
+
+use super::Recipe;
+
+/// Samples of a step on each of the ranks that do it together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LocalBatch {
+    /// Those that teach directly.
+    pub labelled: usize,
+    /// Those beside them whose labels do not exist or are not used.
+    pub unlabelled: usize,
+}
+
+impl LocalBatch {
+    /// All of them.
+    pub fn samples(self) -> usize {
+        self.labelled + self.unlabelled
+    }
+}
+
+impl Recipe {
+    /// What each of `ranks` ranks takes in a step: of a global batch its part of both kinds of samples, so that a step
+    /// is the same on any number of ranks; else what the recipe says for each.
+    ///
+    /// # Errors
+    /// Key, expected and found, if a kind cannot be dealt evenly, none with labels is left, or the groups of
+    /// normalisation do not fit.
+    pub fn local_batch(&self, ranks: usize) -> Result<LocalBatch, String> {
+        let (labelled, unlabelled) = (
+            self.labelled_in_batch()?,
+            self.detection.unlabelled_per_batch,
+        );
+        // Of the global batch this says whether ranks divide it, and then they divide the rest of it, too.
+        self.distributed.local_batch(self.training.batch, ranks)?;
+        if self.distributed.global_batch.is_none() {
+            return Ok(LocalBatch {
+                labelled,
+                unlabelled,
+            });
+        }
+        if !unlabelled.is_multiple_of(ranks) {
+            return Err(format!(
+                "`detection.unlabelled_per_batch`: expected a multiple of {ranks} ranks, as of `distributed.global_batch`, whose samples \
+                 it counts, found {unlabelled}"
+            ));
+        }
+        Ok(LocalBatch {
+            labelled: labelled / ranks,
+            unlabelled: unlabelled / ranks,
+        })
+    }
+
+    /// Samples of the global batch, or else of a rank's, that samples without labels leave.
+    pub(super) fn labelled_in_batch(&self) -> Result<usize, String> {
+        let (key, batch) = match self.distributed.global_batch {
+            Some(global) => ("distributed.global_batch", global),
+            None => ("training.batch", self.training.batch),
+        };
+        let unlabelled = self.detection.unlabelled_per_batch;
+        let left = batch.checked_sub(unlabelled).filter(|&left| left > 0);
+        left.ok_or_else(|| {
+            format!(
+                "`detection.unlabelled_per_batch`: expected less than `{key}`, {batch}, found {unlabelled}"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::{Detection, Distributed, Training};
+
+    fn recipe(batch: usize, global_batch: Option<usize>, unlabelled: usize) -> Recipe {
+        Recipe {
+            training: Training {
+                batch,
+                ..Training::default()
+            },
+            distributed: Distributed {
+                global_batch,
+                ..Distributed::default()
+            },
+            detection: Detection {
+                unlabelled_per_batch: unlabelled,
+                ..Detection::default()
+            },
+            ..Recipe::default()
+        }
+    }
+
+    #[test]
+    fn a_step_of_a_global_batch_is_the_same_on_any_number_of_ranks() {
+        for (global, unlabelled) in [(8_usize, 2_usize), (8, 0), (12, 8), (24, 4)] {
+            let recipe = recipe(1, Some(global), unlabelled);
+            for ranks in 1..=global {
+                let local = recipe.local_batch(ranks);
+                if !global.is_multiple_of(ranks) || !unlabelled.is_multiple_of(ranks) {
+                    assert!(local.is_err(), "{ranks} ranks: {local:?}");
+                    continue;
+                }
+                let LocalBatch {
+                    labelled,
+                    unlabelled: beside,
+                } = local.unwrap();
+                let step = (ranks * labelled, ranks * beside);
+                assert_eq!(step, (global - unlabelled, unlabelled), "{ranks} ranks");
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_global_batch_every_rank_takes_what_the_recipe_says() {
+        let recipe = recipe(4, None, 1);
+        for ranks in [1, 3, 4] {
+            let local = recipe.local_batch(ranks).unwrap();
+            assert_eq!((local.labelled, local.unlabelled), (3, 1));
+            assert_eq!(local.samples(), 4);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_dealt_is_refused_by_its_key() {
+        for (recipe, ranks, words) in [
+            (
+                recipe(4, Some(8), 2),
+                4,
+                ["`detection.unlabelled_per_batch`", "4 ranks", "found 2"],
+            ),
+            (
+                recipe(4, Some(8), 3),
+                4,
+                ["`detection.unlabelled_per_batch`", "4 ranks", "found 3"],
+            ),
+            (
+                recipe(4, Some(8), 2),
+                3,
+                ["`distributed.global_batch`", "3 ranks", "found 8"],
+            ),
+            (
+                recipe(9, Some(8), 8),
+                1,
+                [
+                    "`detection.unlabelled_per_batch`",
+                    "global_batch`, 8",
+                    "found 8",
+                ],
+            ),
+            (
+                recipe(2, None, 3),
+                1,
+                [
+                    "`detection.unlabelled_per_batch`",
+                    "training.batch`, 2",
+                    "found 3",
+                ],
+            ),
+        ] {
+            let error = recipe.local_batch(ranks).unwrap_err();
+            for word in words {
+                assert!(error.contains(word), "`{error}` lacks `{word}`");
+            }
+        }
+    }
+}

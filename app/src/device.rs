@@ -19,14 +19,7 @@ impl Options {
     /// # Errors
     /// Those of the driver and its libraries.
     pub fn open(self) -> anyhow::Result<Backend> {
-        let here = ranks::local_number();
-        let backend = self.device.open(here)?;
-        #[cfg(feature = "cuda")]
-        if self.device == DeviceChoice::Auto && !backend.is_gpu() && here == 0 {
-            let why = squall_model::ops::cuda::describe();
-            tracing::info!("the CPU computes: {why}");
-        }
-        Ok(backend)
+        Ok(self.device.open(ranks::local_number())?)
     }
 }
 

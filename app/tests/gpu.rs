@@ -31,7 +31,7 @@ fn what_is_missing_is_named() {
         ]
     };
     type Case<'a> = (&'a Path, (&'a str, &'a str), &'a str, i32, &'a [&'a str]);
-    let cases: [Case<'_>; 10] = [
+    let cases: [Case<'_>; 12] = [
         (
             &driver_only,
             ("A", ""),
@@ -61,6 +61,25 @@ fn what_is_missing_is_named() {
             "cuda",
             4,
             &["expected CUDA 12.0, found 11.8"],
+        ),
+        (
+            &stand_in,
+            ("SQUALL_STAND_IN_CAPABILITY", "75"),
+            "cuda:0",
+            4,
+            &[
+                "GPU 0 (Squall stand-in GPU) is too old",
+                "expected compute capability 8.0 or later, found 7.5",
+                "--device cpu",
+            ],
+        ),
+        // No library would help.
+        (
+            &driver_only,
+            ("SQUALL_STAND_IN_CAPABILITY", "70"),
+            "cuda",
+            4,
+            &["found 7.0"],
         ),
         (
             &stand_in,
@@ -139,6 +158,19 @@ fn without_a_gpu_the_cpu_computes_and_says_why() {
     let told = text(&output);
     assert!(output.status.success(), "{told}");
     let why = "the CPU computes: no GPU: NVIDIA's driver sees no GPU";
+    assert_eq!(told.matches(why).count(), 1, "{told}");
+}
+
+/// A GPU that lacks instructions is as good as none, which is a warning.
+#[test]
+fn with_an_old_gpu_the_cpu_computes_and_warns() {
+    let Some(stand_in) = stand_in() else { return };
+    let old = [("SQUALL_STAND_IN_CAPABILITY", "75")];
+    let bench = ["bench", "infer", "--size", "24x36", "--repeat", "1", "-q"];
+    let output = on(&stand_in, &old, &bench);
+    let told = text(&output);
+    assert!(output.status.success(), "{told}");
+    let why = "the CPU computes: GPU 0 (Squall stand-in GPU) is too old";
     assert_eq!(told.matches(why).count(), 1, "{told}");
 }
 

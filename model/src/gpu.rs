@@ -25,10 +25,13 @@ pub fn tf32_is_allowed() -> bool {
 /// The oldest driver interface that the program's bindings can use, as CUDA numbers them: 12.0, driver 525.
 pub const OLDEST_DRIVER: i32 = 12_000;
 
+/// The lowest compute capability whose instructions the kernels need, major and minor: those that round to bf16.
+pub const LOWEST_CAPABILITY: (i32, i32) = (8, 0);
+
 /// Which device computes, as a user says it: `auto`, `cpu`, `cuda` or `cuda:N`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceChoice {
-    /// A GPU if this build can use one and the machine has one, else the CPU.
+    /// A GPU if this build can use one and the machine has one that computes what is needed, else the CPU.
     #[default]
     Auto,
     /// The CPU.
@@ -74,8 +77,8 @@ impl DeviceChoice {
     /// `local_rank` is this process's number among those of its node: each takes a GPU of its own.
     ///
     /// # Errors
-    /// [`GpuError`] where a GPU was asked for and cannot be had; with [`Self::Auto`] only where there is one that does
-    /// not work.
+    /// [`GpuError`] where a GPU was asked for and cannot be had; with [`Self::Auto`] only where there is one that should
+    /// work and does not.
     pub fn open(self, local_rank: usize) -> Result<Backend> {
         match self {
             Self::Cpu => {}
@@ -91,12 +94,20 @@ impl DeviceChoice {
             Self::Auto => match crate::ops::cuda::choose(None, local_rank) {
                 // A machine without a GPU.
                 Err(ModelError::Gpu(
-                    GpuError::Library {
+                    why @ (GpuError::Library {
                         name: "libcuda.so.1",
                         ..
                     }
-                    | GpuError::NoDevice,
-                )) => {}
+                    | GpuError::NoDevice),
+                )) => {
+                    if local_rank == 0 {
+                        tracing::info!("the CPU computes: no GPU: {why}");
+                    }
+                }
+                // There is one, and whoever has it may wonder why nothing is fast: every rank says so of its own.
+                Err(ModelError::Gpu(why @ GpuError::OldCard { .. })) => {
+                    tracing::warn!("the CPU computes: {why}");
+                }
                 other => other?,
             },
         }
@@ -131,6 +142,21 @@ pub enum GpuError {
         expected: i32,
         /// The newest that the driver supports, numbered alike.
         found: i32,
+    },
+    /// The GPU lacks instructions that the kernels need.
+    #[error(
+        "GPU {ordinal} ({name}) is too old: expected compute capability {}.{} or later, found {}.{}",
+        expected.0, expected.1, found.0, found.1
+    )]
+    OldCard {
+        /// Its number here.
+        ordinal: usize,
+        /// What it is called.
+        name: String,
+        /// The lowest compute capability that would do, major and minor.
+        expected: (i32, i32),
+        /// Its own.
+        found: (i32, i32),
     },
     /// A library is of a version that does not go with the program or the driver.
     #[error("{what} {found} does not fit: expected {expected}")]
@@ -222,6 +248,10 @@ impl GpuError {
                 "see `nvidia-smi` and CUDA_VISIBLE_DEVICES, or compute with `--device cpu`"
             }
             Self::OldDriver { .. } => "install driver 525 or later, or compute with `--device cpu`",
+            Self::OldCard { .. } => {
+                "name a GPU of the Ampere generation or later (A100, RTX 30, H100, ...) with `--device cuda:N`, or compute with \
+                 `--device cpu`"
+            }
             Self::LibraryVersion { .. } => {
                 "for a driver of CUDA 12 `pip install nvidia-cudnn-cu12 nvidia-cuda-nvrtc-cu12`, for one of CUDA 13 `nvidia-cudnn-cu13 \
                  nvidia-cuda-nvrtc`, and name their folders in SQUALL_CUDA_LIBRARIES"
@@ -271,6 +301,16 @@ mod tests {
         assert_eq!(
             old.to_string(),
             "NVIDIA's driver is too old: expected CUDA 12.0, found 11.8"
+        );
+        let card = GpuError::OldCard {
+            ordinal: 1,
+            name: "Tesla V100".into(),
+            expected: LOWEST_CAPABILITY,
+            found: (7, 0),
+        };
+        assert_eq!(
+            card.to_string(),
+            "GPU 1 (Tesla V100) is too old: expected compute capability 8.0 or later, found 7.0"
         );
         let none = GpuError::Ordinal { asked: 2, found: 2 };
         assert_eq!(

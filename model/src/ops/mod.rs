@@ -252,10 +252,9 @@ impl Backend {
             (_, DType::F32) => true,
             #[cfg(feature = "onednn")]
             (Self::OneDnn, DType::BF16) => onednn::computes_bf16(),
+            // A GPU that does not multiply bf16 is not opened.
             #[cfg(feature = "cuda")]
-            (Self::Cuda, DType::BF16) => cuda::computes_bf16(),
-            #[cfg(feature = "cuda")]
-            (Self::Cuda, DType::F16) => true,
+            (Self::Cuda, DType::BF16 | DType::F16) => true,
             _ => false,
         }
     }

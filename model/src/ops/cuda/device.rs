@@ -9,13 +9,13 @@ use super::nvrtc::Compiler;
 use super::stream::StreamInUse;
 use super::upload::Staging;
 use crate::error::{ModelError, Result};
-use crate::gpu::{GpuError, OLDEST_DRIVER, tf32_is_allowed};
+use crate::gpu::{GpuError, LOWEST_CAPABILITY, OLDEST_DRIVER, tf32_is_allowed};
 use candle_core::cuda_backend::CudaStorageSlice;
 use candle_core::cuda_backend::cudarc::driver::{
     CudaContext, CudaStream, DevicePtr, DriverError, sys,
 };
 use candle_core::{CudaDevice, DType, Device, Storage, Tensor};
-use std::ffi::c_int;
+use std::ffi::{CStr, c_char, c_int};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -37,19 +37,24 @@ functions! {
     cuInit: fn(u32) -> c_int,
     cuDriverGetVersion: fn(*mut c_int) -> c_int,
     cuDeviceGetCount: fn(*mut c_int) -> c_int,
+    cuDeviceGet: fn(*mut c_int, c_int) -> c_int,
+    cuDeviceGetName: fn(*mut c_char, c_int, c_int) -> c_int,
+    cuDeviceGetAttribute: fn(*mut c_int, c_int, c_int) -> c_int,
+}
+
+fn driver() -> Result<&'static Driver> {
+    // Once it was called it is never unloaded: it may have threads of its own.
+    static DRIVER: OnceLock<Driver> = OnceLock::new();
+    if let Some(driver) = DRIVER.get() {
+        return Ok(driver);
+    }
+    let loaded = Driver::load()?;
+    Ok(DRIVER.get_or_init(|| loaded))
 }
 
 /// GPUs that the driver knows, and its version.
 fn look() -> Result<(usize, i32)> {
-    // Once it was called it is never unloaded: it may have threads of its own.
-    static DRIVER: OnceLock<Driver> = OnceLock::new();
-    let driver = match DRIVER.get() {
-        Some(driver) => driver,
-        None => {
-            let loaded = Driver::load()?;
-            DRIVER.get_or_init(|| loaded)
-        }
-    };
+    let driver = driver()?;
     let (mut version, mut count) = (0, 0);
     // SAFETY: both places are writable; the driver wants `cuInit` first for the count.
     let status = unsafe {
@@ -73,6 +78,43 @@ fn look() -> Result<(usize, i32)> {
         }
         .into()),
     }
+}
+
+/// The compute capability of a GPU that [`look`] has counted, if the kernels can be compiled for it.
+fn capability(ordinal: usize) -> Result<(i32, i32)> {
+    /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `..._MINOR`.
+    const MAJOR_AND_MINOR: [c_int; 2] = [75, 76];
+    let driver = driver()?;
+    let done = |call: &'static str, status: c_int| match status {
+        0 => Ok(()),
+        bad => Err(failed(call, &format!("the driver answers {bad}"))),
+    };
+    let mut device: c_int = 0;
+    // SAFETY: the place is writable, and `cuInit` was called.
+    let status = unsafe { (driver.cuDeviceGet)(&mut device, ordinal as c_int) };
+    done("cuDeviceGet", status)?;
+    let mut values = [0; 2];
+    for (value, attribute) in values.iter_mut().zip(MAJOR_AND_MINOR) {
+        // SAFETY: the place is writable, and the driver has named the device.
+        let status = unsafe { (driver.cuDeviceGetAttribute)(value, attribute, device) };
+        done("cuDeviceGetAttribute", status)?;
+    }
+    let found = (values[0], values[1]);
+    if found >= LOWEST_CAPABILITY {
+        return Ok(found);
+    }
+    let mut name: [c_char; 128] = [0; 128];
+    // SAFETY: the driver writes no more bytes than it is told there are. A name that it does not know stays empty.
+    unsafe { (driver.cuDeviceGetName)(name.as_mut_ptr(), name.len() as c_int - 1, device) };
+    // SAFETY: its last byte is zero.
+    let name = unsafe { CStr::from_ptr(name.as_ptr()) };
+    Err(GpuError::OldCard {
+        ordinal,
+        name: name.to_string_lossy().into_owned(),
+        expected: LOWEST_CAPABILITY,
+        found,
+    }
+    .into())
 }
 
 /// Opens a GPU for all that this process computes; `number`, or else that of the rank on this node.
@@ -144,11 +186,6 @@ pub fn identity() -> Option<(String, usize)> {
     Some((digits.collect(), gpu.context.ordinal()))
 }
 
-/// Whether it multiplies bf16.
-pub fn computes_bf16() -> bool {
-    gpu().is_ok_and(|gpu| gpu.capability.0 >= 8)
-}
-
 /// A GPU with everything that its operations need.
 pub(super) struct Gpu {
     pub(super) device: Device,
@@ -175,7 +212,8 @@ impl Gpu {
             let asked = ordinal;
             return Err(GpuError::Ordinal { asked, found }.into());
         }
-        // What is missing is said before anything is opened.
+        // What is missing is said before anything is opened; of the card first, for which no library would help.
+        let capability = capability(ordinal)?;
         let compiler = Compiler::load()?;
         let (major, minor) = compiler.version();
         if major > driver / 1000 {
@@ -199,11 +237,9 @@ impl Gpu {
         unsafe { cuda.disable_event_tracking() };
         let context = stream.context().clone();
         keep_memory(&context)?;
-        let call = "cuDeviceGetAttribute";
-        let capability = context.compute_capability().map_err(driver_error(call))?;
         let multiprocessors = context
             .attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
-            .map_err(driver_error(call))?
+            .map_err(driver_error("cuDeviceGetAttribute"))?
             .max(1) as usize;
         let cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let version = compiler.version();

@@ -35,7 +35,6 @@ pub(super) use channels::{
 pub(super) use convolution::{backward_weights, forward, kernel_gradient_type, transposed};
 pub(crate) use copies::to_host;
 pub(super) use depthwise::{depthwise, depthwise_backward_data, depthwise_backward_weights};
-pub(crate) use device::computes_bf16;
 pub use device::{cache_in, choose, describe, identity, is_chosen};
 pub(super) use elementwise::{
     add, convert, dropout, leaky_relu, leaky_relu_backward, masked, positive, relu, relu_backward,

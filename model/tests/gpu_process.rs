@@ -11,6 +11,7 @@ use common::{distance, field, learn, values};
 use squall_model::gpu::{allow_tf32, tf32_is_allowed};
 use squall_model::ops::{ConvSpec, Fuse, cuda};
 use squall_model::{Backend, Network, NetworkConfig, profile};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once, PoisonError};
 
@@ -326,6 +327,55 @@ fn choices(folder: &Path) -> (PathBuf, Vec<String>) {
     (file, text.lines().map(str::to_string).collect())
 }
 
+/// Runs a test of this file in a process of its own, which keeps what it finds in this folder.
+fn run_alone(test: &str, kept: &Path) {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--nocapture"]);
+    let output = command.env(KEPT, kept).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}");
+}
+
+/// Machine code that was cut off on disk is not loaded: the driver would read beyond its end.
+#[test]
+fn damaged_machine_code_is_compiled_anew() {
+    if std::env::var_os(KEPT).is_some() {
+        let Some((gpu, _)) = gpu() else { return };
+        gpu.relu(&field(1, [1, 4, 4, 4])).unwrap();
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let run = || run_alone("damaged_machine_code_is_compiled_anew", folder.path());
+    let lengths = || -> BTreeMap<PathBuf, u64> {
+        let entries = std::fs::read_dir(folder.path()).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        let is_code = |path: &PathBuf| path.extension().is_some_and(|name| name == "cubin");
+        let measured = paths.filter(is_code).map(|path| {
+            let length = path.metadata().unwrap().len();
+            (path, length)
+        });
+        measured.collect()
+    };
+    run();
+    let whole = lengths();
+    if whole.is_empty() {
+        return; // no GPU, nor a stand-in, which is said
+    }
+    for (at, (path, length)) in whole.iter().enumerate() {
+        let bytes = std::fs::read(path).unwrap();
+        let kept = match at % 3 {
+            0 => &bytes[..*length as usize / 2],
+            // As programs kept it that did not know of lengths.
+            1 => &bytes[16..],
+            _ => &[],
+        };
+        std::fs::write(path, kept).unwrap();
+    }
+    assert_ne!(lengths(), whole);
+    run();
+    assert_eq!(lengths(), whole);
+}
+
 /// What one process chose the next takes; what is no choice any more is made anew.
 #[test]
 fn choices_are_kept_and_made_anew_where_they_are_no_more() {
@@ -343,13 +393,7 @@ fn choices_are_kept_and_made_anew_where_they_are_no_more() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let run = || {
-        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        command.args(["choices_are_kept_and_made_anew", "--nocapture"]);
-        let output = command.env(KEPT, folder.path()).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{told}");
-    };
+    let run = || run_alone("choices_are_kept_and_made_anew", folder.path());
     run();
     if std::fs::read_dir(folder.path()).unwrap().count() == 0 {
         return; // no GPU, nor a stand-in, which is said

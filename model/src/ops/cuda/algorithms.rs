@@ -2,7 +2,7 @@
 //!
 //! What is fastest is measured and may come out differently the next time; kept, it gives the same bits.
 
-use super::kernels::keep;
+use super::kept::keep;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

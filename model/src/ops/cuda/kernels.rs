@@ -3,6 +3,7 @@
 //! `kernels/README.md` lists them with their arguments and grids.
 
 use super::device::{Gpu, driver_error, failed};
+use super::kept::{keep_code, kept_code};
 use super::nvrtc::Compiler;
 use crate::error::{ModelError, Result};
 use crate::gpu::GpuError;
@@ -12,7 +13,7 @@ use candle_core::{DType, Tensor};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
@@ -265,8 +266,8 @@ impl Kernels {
     fn load(&self, context: &Arc<CudaContext>, file: &'static File) -> Result<Arc<CudaModule>> {
         let compiled = (self.compiled).get_or_init(|| Mutex::new(self.compile_what_is_missing()));
         let kept = self.kept(file);
-        let known = kept.as_ref().and_then(|path| std::fs::read(path).ok());
-        // What an interrupted run or another driver left is no reason to fail.
+        let known = kept.as_deref().and_then(kept_code);
+        // What another driver left is no reason to fail.
         if let Some(module) = known.and_then(|code| self.module(context, &code).ok()) {
             return Ok(module);
         }
@@ -279,7 +280,7 @@ impl Kernels {
     fn compile_what_is_missing(&self) -> Compiled {
         let missing = ALL.iter().copied().filter(|file| {
             let kept = self.kept(file);
-            !kept.is_some_and(|path| path.exists())
+            !kept.is_some_and(|path| kept_code(&path).is_some())
         });
         let missing: Vec<&'static File> = missing.collect();
         if missing.is_empty() {
@@ -316,7 +317,7 @@ impl Kernels {
     fn compile(&self, file: &'static File) -> std::result::Result<Vec<u8>, GpuError> {
         let code = (self.compiler).compile(file.name, &file.whole(), &self.architecture)?;
         if let Some(path) = self.kept(file) {
-            keep(&path, &code);
+            keep_code(&path, &code);
         }
         Ok(code)
     }
@@ -347,19 +348,6 @@ impl Kernels {
             call: "cuModuleLoadData",
             reason: error.to_string(),
         })
-    }
-}
-
-/// Writes a file whole or not at all. A cache that cannot be written is none.
-pub(super) fn keep(path: &Path, bytes: &[u8]) {
-    let write = || -> std::io::Result<()> {
-        std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
-        let part = path.with_extension(format!("{}.part", std::process::id()));
-        std::fs::write(&part, bytes)?;
-        std::fs::rename(&part, path)
-    };
-    if let Err(error) = write() {
-        tracing::debug!("`{}` is not kept: {error}", path.display());
     }
 }
 

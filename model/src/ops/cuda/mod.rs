@@ -15,6 +15,7 @@ mod elementwise;
 mod engines;
 mod graph;
 mod input;
+mod kept;
 mod kernels;
 mod lend;
 mod library;

@@ -59,8 +59,12 @@ fn the_check_script_finds_what_it_looks_for() {
         .find(|step| step["name"] == "speed")
         .expect("a step");
     let rows = speed["rows"].as_array().expect("rows");
-    // Two networks, training and inference.
-    assert_eq!(rows.len(), 4, "{speed}");
+    // Two networks, training and inference; one of them also with no layer in f32.
+    assert_eq!(rows.len(), 6, "{speed}");
+    let all_layers = rows
+        .iter()
+        .filter(|row| row["precision"] == "bf16, all layers");
+    assert_eq!(all_layers.count(), 2, "{speed}");
     for row in rows {
         assert!(
             row["samples_per_second"].as_f64().expect("a rate") > 0.0,

@@ -15,6 +15,17 @@ use std::process::Command;
 /// `nvidia-smi`.
 const STEPS: &str = "golden,speed,graphs,inference,memory,learning,profile,two-gpus";
 
+/// What the script does with PyTorch's processes, with others in their place.
+#[test]
+fn peers_that_do_not_answer_are_given_up() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../validation/gpu/peers_check.py");
+    let Ok(output) = Command::new("python3").arg(&script).output() else {
+        eprintln!("skipped: there is no Python");
+        return;
+    };
+    assert!(output.status.success(), "{}", text(&output));
+}
+
 #[test]
 fn the_check_script_finds_what_it_looks_for() {
     let Some(stand_in) = stand_in() else { return };

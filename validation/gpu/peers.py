@@ -1,20 +1,29 @@
-"""PyTorch's networks, built, compiled and warm before they are timed.
+"""PyTorch's networks, compiled before they are timed, and tuned by themselves.
 
-Compiling takes one or two minutes. A peer starts with the script and does that beside the steps that time nothing; then it waits at two pipes, and
-`squall bench ... --peer "python peers.py FOLDER NAME"` times it in turn with ours: started so, this file passes questions and answers on.
+Compiling takes one or two minutes. A peer starts with the script and does that beside the steps that time nothing. What is found fastest depends on what
+else computes meanwhile: cuDNN's choices (`cudnn.benchmark`) and those of Triton's kernels would be worse than PyTorch makes them alone. cuDNN's stay as
+long as a process does, whatever is switched off or on. So all of that is thrown away with the process that compiled: a second one finds code on disk and
+chooses when it is told to, with the GPU to itself. Then it waits at two pipes, and `squall bench ... --peer "python peers.py FOLDER NAME"` times it in turn
+with ours: started so, this file passes questions and answers on.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 STEP = Path(__file__).resolve().parent.parent / "peers" / "step.py"
+WORKS = ("step", "infer")
+# Of each kind of work, after which one counts: compiled code is loaded and chooses, a CUDA graph is written down, and runs.
+WARM = 3
 # Batch and network, as `squall bench` would tell them.
 COMMON = {"channels_in": 16, "width": 1.0, "latitude_input": False}
 NETWORKS = {
@@ -31,40 +40,118 @@ NETWORKS = {
 }  # fmt: skip
 
 
+class Ended(Exception):
+    """A process ended, or did not answer in time."""
+
+
 class Peer:
-    """A network in PyTorch, which gets warm on its own."""
+    """A network in PyTorch."""
 
     def __init__(self, folder: Path, network: str, mode: str, environment: dict[str, str]):
         self.network, self.mode, self.folder, self.name = network, mode, folder, f"{network}-{mode}"
-        batch, config = NETWORKS[network]
-        self.parameters, self.answers, self.ready = 0, [], threading.Event()
-        ends = [folder / f"{self.name}.{end}" for end in ("in", "out")]
-        for end in ends:
-            end.unlink(missing_ok=True)
-            os.mkfifo(end)
-        # Open for both: nobody who opens or closes the other end lets a pipe end.
-        self.ask, self.answer = (os.open(end, os.O_RDWR) for end in ends)
-        options = {"--network": json.dumps(COMMON | config), "--size": "768x1152", "--batch": str(batch), "--precision": "bf16", "--mode": mode}
-        words = [sys.executable, str(STEP), "--device", "cuda", "--serve", "--warmup", "1", *(word for pair in options.items() for word in pair)]
-        with (folder / f"{self.name}.log").open("w") as log:
-            self.child = subprocess.Popen(words, stdin=self.ask, stdout=self.answer, stderr=log, env=environment, start_new_session=True)
-        threading.Thread(target=self.warm, daemon=True).start()
+        self.code = folder / f"{self.name}-compiled"
+        # Graphs of tensors too, not only kernels: names of PyTorch's that versions without them pass over.
+        kept = {"TORCHINDUCTOR_CACHE_DIR": str(self.code), "TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1"}
+        self.environment = environment | kept
+        self.parameters, self.why_not = 0, ""
+        # It is built and waits, or why not is known.
+        self.settled = threading.Event()
+        self.lock, self.stopped = threading.Lock(), False
+        self.child: subprocess.Popen | None = None
+        self.pipes: list[int] = []
+        threading.Thread(target=self.prepare, daemon=True).start()
 
-    def warm(self) -> None:
-        """Has it do each kind of work once."""
-        with os.fdopen(os.dup(self.answer), "r") as lines:
-            self.parameters = json.loads(lines.readline())["parameters"]
-            for work in ("step", "infer"):
-                os.write(self.ask, f"{work}\n".encode())
-                self.answers.append(lines.readline().strip())
-        self.ready.set()
+    def prepare(self) -> None:
+        """Compiles in one process, then builds another."""
+        try:
+            self.begin(f"{self.name}-compile.log", 0)
+            for work in WORKS:
+                self.ask(work)
+            with self.lock:
+                self.end()
+            # Triton's choices lie beside the code.
+            for choice in self.code.rglob("*.best_config"):
+                choice.unlink()
+            self.parameters = self.begin(f"{self.name}.log", WARM)["parameters"]
+        except Exception as error:  # Of whatever kind: nobody else would hear of it.
+            self.give_up(f"it does not compile: {type(error).__name__}: {error}")
+        finally:
+            self.settled.set()
+
+    def begin(self, log: str, warm: int) -> dict:
+        """Starts a process, and gives what it says when its network is built."""
+        for end in self.pipes:
+            os.close(end)
+        self.pipes, self.heard, self.log = [], b"", self.folder / log
+        questions, answers = (self.folder / f"{self.name}.{end}" for end in ("in", "out"))
+        for pipe in (questions, answers):
+            pipe.unlink(missing_ok=True)
+            os.mkfifo(pipe)
+        # Open for both: nobody who opens or closes the other end lets questions end. Answers end with the process, which alone can write them.
+        self.pipes = [os.open(questions, os.O_RDWR), os.open(answers, os.O_RDONLY | os.O_NONBLOCK)]
+        theirs = os.open(answers, os.O_WRONLY)
+        batch, config = NETWORKS[self.network]
+        options = {"--network": json.dumps(COMMON | config), "--size": "768x1152", "--batch": batch, "--precision": "bf16", "--mode": self.mode}
+        words = [sys.executable, STEP, "--device", "cuda", "--serve", "--warmup", warm, *(word for pair in options.items() for word in pair)]
+        try:
+            with self.lock, self.log.open("w") as errors:
+                if self.stopped:
+                    raise Ended("it was stopped")
+                self.child = subprocess.Popen(
+                    list(map(str, words)), stdin=self.pipes[0], stdout=theirs, stderr=errors, env=self.environment, start_new_session=True
+                )
+        finally:
+            os.close(theirs)
+        return self.answer(math.inf)
+
+    def ask(self, work: str, until: float = math.inf) -> dict:
+        """Has it do some work."""
+        os.write(self.pipes[0], f"{work}\n".encode())
+        return self.answer(until)
+
+    def answer(self, until: float) -> dict:
+        """Its next answer."""
+        while b"\n" not in self.heard:
+            # Looked at first: what it said before it ended is there by now.
+            ended = self.child.poll() is not None
+            if select.select([self.pipes[1]], [], [], 0 if ended else 0.5)[0]:
+                part = os.read(self.pipes[1], 1 << 16)
+                ended, self.heard = not part, self.heard + part
+            elif not ended and time.monotonic() > until:
+                raise Ended("it took too long")
+            if ended:
+                raise Ended(" ".join(["it ended:", *self.log.read_text(errors="replace").strip().splitlines()[-1:]]))
+        line, _, self.heard = self.heard.partition(b"\n")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise Ended(answer["error"])
+        return answer
+
+    def tune(self, until: float) -> None:
+        """Has it choose what computes its operations, and do each kind of work some times more; nothing else may be on the GPU."""
+        try:
+            for work in WORKS:
+                if not self.why_not:
+                    self.ask(work, until)
+        except (Ended, OSError, ValueError) as error:
+            self.give_up(str(error))
 
     def command(self) -> str:
         """What `--peer` of `squall bench` takes."""
         return f"{sys.executable} {Path(__file__).resolve()} {self.folder} {self.name}"
 
+    def give_up(self, why_not: str) -> None:
+        """Stops it for the first reason that is given: nothing of it may run beside what is timed."""
+        self.why_not = self.why_not or why_not
+        self.stop()
+
     def stop(self) -> None:
-        if self.child.poll() is None:
+        with self.lock:
+            self.stopped = True
+            self.end()
+
+    def end(self) -> None:
+        if self.child is not None and self.child.poll() is None:
             os.killpg(self.child.pid, signal.SIGKILL)
             self.child.wait()
 
@@ -77,11 +164,17 @@ def sees_a_gpu(environment: dict[str, str]) -> bool:
 
 def pass_on(folder: str, name: str) -> None:
     """Lines of standard input to a peer that is warm, its answers to standard output."""
-    with open(f"{folder}/{name}.in", "w") as ask, open(f"{folder}/{name}.out") as answers:
+    # Of a process that has ended nobody writes answers any more, for which opening would wait.
+    end = os.open(f"{folder}/{name}.out", os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(end, True)
+    with open(f"{folder}/{name}.in", "w") as ask, os.fdopen(end) as answers:
         print(json.dumps({"ready": True}), flush=True)
         for line in sys.stdin:
             print(line, end="", file=ask, flush=True)
-            print(answers.readline().strip(), flush=True)
+            answer = answers.readline()
+            if not answer:
+                sys.exit(f"{name} has ended")
+            print(answer.strip(), flush=True)
 
 
 if __name__ == "__main__":

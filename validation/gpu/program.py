@@ -95,7 +95,7 @@ class Program:
         return [line["loss"] for line in lines if line.get("kind") == "step"]
 
     def start_peers(self, *networks: str) -> None:
-        """Networks of PyTorch in its fast modes, to get warm beside what follows."""
+        """Networks of PyTorch in its fast modes, which compile beside what follows."""
         if self.tiny or not sees_a_gpu(self.environment):
             return
         folder = self.out / "peers"

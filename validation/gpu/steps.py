@@ -214,14 +214,14 @@ def speed(squall: Program, step: Step) -> None:
 
 
 def pytorch(squall: Program, step: Step) -> None:
-    """DeepCAM in PyTorch in alternation: the faster of compiled and compiled with CUDA graphs, warm since the script began"""
+    """DeepCAM in PyTorch in alternation: the faster of compiled and compiled with CUDA graphs, each tuned with the GPU to itself"""
     alternation(squall, step, "deepcam")
 
 
 def pytorch_others(squall: Program, step: Step) -> None:
     """the other networks in PyTorch in alternation, as DeepCAM"""
-    if not squall.peers:
-        squall.start_peers(*OTHERS)
+    squall.stop_peers()
+    squall.start_peers(*OTHERS)
     alternation(squall, step, *OTHERS)
 
 
@@ -232,15 +232,21 @@ def alternation(squall: Program, step: Step, *networks: str) -> None:
         return
     cases, beside = [], {}
     try:
-        # Timing takes half a minute for each.
-        until = min(squall.ends, squall.deadline) - 30 * len(networks) - 10
-        warm = [peer for peer in squall.peers if peer.ready.wait(max(until - time.monotonic(), 1))]
-        step.said += [f"{peer.name}: not ready" for peer in squall.peers if peer not in warm]
+        # Timing takes half a minute for each network, and choosing some 20 s for each peer.
+        tuned = min(squall.ends, squall.deadline) - 30 * len(networks) - 10
+        compiled = tuned - 20 * len(squall.peers)
+        for peer in squall.peers:
+            if not peer.settled.wait(max(compiled - time.monotonic(), 1)):
+                peer.give_up("it was not compiled in time")
+        ours = {network: json.loads(squall.run("summary", network, "--json"))["parameters"] for network in networks}
+        # None compiles any more, and one chooses at a time.
+        for peer in squall.peers:
+            peer.tune(tuned)
+        step.said += [f"{peer.name}: {peer.why_not}" for peer in squall.peers if peer.why_not]
         for network in networks:
-            peers = [peer for peer in warm if peer.network == network]
-            ours = json.loads(squall.run("summary", network, "--json"))["parameters"]
-            if not peers or any(peer.parameters != ours for peer in peers):
-                step.said.append(f"{network}: parameters {[peer.parameters for peer in peers]}, not {ours}")
+            peers = [peer for peer in squall.peers if peer.network == network and not peer.why_not]
+            if not peers or any(peer.parameters != ours[network] for peer in peers):
+                step.said.append(f"{network}: parameters {[peer.parameters for peer in peers]}, not {ours[network]}")
                 step.status = "failed"
                 continue
             beside[network] = [word for peer in peers for word in ("--peer", peer.command())]

@@ -248,6 +248,8 @@ def alternation(squall: Program, step: Step, *networks: str) -> None:
             if not peers or any(peer.parameters != ours[network] for peer in peers):
                 step.said.append(f"{network}: parameters {[peer.parameters for peer in peers]}, not {ours[network]}")
                 step.status = "failed"
+                for peer in peers:
+                    peer.give_up("it is another network")
                 continue
             beside[network] = [word for peer in peers for word in ("--peer", peer.command())]
             # Autocast leaves no layer in f32.

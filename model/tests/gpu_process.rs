@@ -328,10 +328,11 @@ fn choices(folder: &Path) -> (PathBuf, Vec<String>) {
 }
 
 /// Runs a test of this file in a process of its own, which keeps what it finds in this folder.
-fn run_alone(test: &str, kept: &Path) {
+fn run_alone(test: &str, kept: &Path, variables: &[(&str, &str)]) {
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command.args([test, "--nocapture"]);
-    let output = command.env(KEPT, kept).output().unwrap();
+    command.env(KEPT, kept).envs(variables.iter().copied());
+    let output = command.output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{told}");
 }
@@ -345,7 +346,7 @@ fn damaged_machine_code_is_compiled_anew() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let run = || run_alone("damaged_machine_code_is_compiled_anew", folder.path());
+    let run = || run_alone("damaged_machine_code_is_compiled_anew", folder.path(), &[]);
     let lengths = || -> BTreeMap<PathBuf, u64> {
         let entries = std::fs::read_dir(folder.path()).unwrap();
         let paths = entries.map(|entry| entry.unwrap().path());
@@ -393,7 +394,7 @@ fn choices_are_kept_and_made_anew_where_they_are_no_more() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let run = || run_alone("choices_are_kept_and_made_anew", folder.path());
+    let run = || run_alone("choices_are_kept_and_made_anew", folder.path(), &[]);
     run();
     if std::fs::read_dir(folder.path()).unwrap().count() == 0 {
         return; // no GPU, nor a stand-in, which is said
@@ -417,4 +418,21 @@ fn choices_are_kept_and_made_anew_where_they_are_no_more() {
             "{again:?}"
         );
     }
+}
+
+/// Where the GPU tells no times nothing is known to be the fastest, and the next process looks again.
+#[test]
+fn choices_without_times_are_not_kept() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // A GPU cannot be told to keep its times to itself.
+    if gpu().is_none() || !cuda::describe().contains("stand-in") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let without = [("SQUALL_STAND_IN_UNTIMED", "1")];
+    run_alone("choices_are_kept_and_made_anew", folder.path(), &without);
+    let entries = std::fs::read_dir(folder.path()).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let is_choices = |path: &PathBuf| path.extension().is_some_and(|name| name == "engines");
+    assert_eq!(paths.filter(is_choices).count(), 0);
 }

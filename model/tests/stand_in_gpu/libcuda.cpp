@@ -3,7 +3,7 @@
 // beyond one (found when it is freed), handles that do not exist, grids that a GPU refuses.
 //
 // Environment: SQUALL_STAND_IN_DEVICES (1), SQUALL_STAND_IN_MEMORY (bytes of each device, 4 GiB), SQUALL_STAND_IN_CAPABILITY (90),
-// SQUALL_STAND_IN_DRIVER (13000), SQUALL_STAND_IN_LATE (`streams.h`).
+// SQUALL_STAND_IN_DRIVER (13000), SQUALL_STAND_IN_LATE (`streams.h`), SQUALL_STAND_IN_UNTIMED (events tell no times).
 #include "device.h"
 #include "graphs.h"
 #include "modules.h"
@@ -359,7 +359,7 @@ API cuEventElapsedTime(float *milliseconds, Handle from, Handle to) {
   Guard guard(lock);
   if (!events.count(from) || !events.count(to)) return INVALID_HANDLE;
   const Event *first = (Event *)from, *last = (Event *)to;
-  if (!first->recorded || !last->recorded) return INVALID_HANDLE;
+  if (!first->recorded || !last->recorded || getenv("SQUALL_STAND_IN_UNTIMED")) return INVALID_HANDLE;
   *milliseconds = std::chrono::duration<float, std::milli>(last->at - first->at).count();
   return SUCCESS;
 }

@@ -33,7 +33,7 @@ const PLACES: i32 = 1000;
 /// What was found.
 pub(super) struct Found {
     pub(super) plan: Plan,
-    /// Whether all candidates ran, so that it is the fastest of them.
+    /// Whether all candidates ran and were timed, so that it is the fastest of them.
     pub(super) all_ran: bool,
 }
 
@@ -197,11 +197,13 @@ impl Cudnn {
         places: &[u64],
     ) -> Option<Found> {
         let mut best: Option<(Duration, Plan)> = None;
+        let mut untimed: Option<Plan> = None;
         let mut all_ran = true;
         let is_loop = |plan: &Plan| plan.config.engine.number == PLAIN_LOOP;
         let (last, first): (Vec<Plan>, Vec<Plan>) = plans.into_iter().partition(is_loop);
         for plan in first.into_iter().chain(last) {
-            if is_loop(&plan) && best.as_ref().is_some_and(|(least, _)| *least > SMALL) {
+            let another = best.as_ref().map(|(least, _)| *least > SMALL);
+            if is_loop(&plan) && another.unwrap_or(untimed.is_some()) {
                 break;
             }
             let told = format!(
@@ -215,11 +217,17 @@ impl Cudnn {
             );
             let least = best.as_ref().map(|(least, _)| *least);
             match self.timed(gpu, &plan, places, least) {
-                Ok(time) => {
+                Ok(Some(time)) => {
                     tracing::debug!("{told}, {:.1} us", 1e6 * time.as_secs_f64());
                     if best.as_ref().is_none_or(|(least, _)| time < *least) {
                         best = Some((time, plan));
                     }
+                }
+                // It will do where there is no other; the next run may see which is fast.
+                Ok(None) => {
+                    tracing::warn!("{told}, cannot be timed");
+                    untimed = untimed.or(Some(plan));
+                    all_ran = false;
                 }
                 // Memory may be short, or the engine broken: another will do.
                 Err(error) => {
@@ -228,36 +236,36 @@ impl Cudnn {
                 }
             }
         }
-        best.map(|(_, plan)| Found { plan, all_ran })
+        let plan = best.map(|(_, plan)| plan).or(untimed)?;
+        Some(Found { plan, all_ran })
     }
 
     /// How long a plan takes, the second and third time: the first time loads it, which is enough where the best so far
-    /// is much faster.
+    /// is much faster. None if the GPU does not tell, which is no time that could be compared.
     fn timed(
         &self,
         gpu: &Gpu,
         plan: &Plan,
         places: &[u64],
         best: Option<Duration>,
-    ) -> Result<Duration> {
-        let run = |times: u32| -> Result<Duration> {
+    ) -> Result<Option<Duration>> {
+        let run = |times: u32| -> Result<Option<Duration>> {
             let from = Mark::here();
             for _ in 0..times {
                 self.run(gpu, plan, places)?;
             }
             let time = from.and_then(|from| from.until(&Mark::here()?));
-            // Without marks all are as fast.
-            Ok(time.unwrap_or_default() / times)
+            Ok(time.map(|time| time / times))
         };
-        let runs = || -> Result<Duration> {
+        let runs = || -> Result<Option<Duration>> {
             let first = run(1)?;
-            match best {
-                Some(best) if first > SLOW + MUCH_SLOWER * best => Ok(first),
+            match (first, best) {
+                (Some(first), Some(best)) if first > SLOW + MUCH_SLOWER * best => Ok(Some(first)),
                 _ => run(2),
             }
         };
         let time = runs();
-        if time.is_err() {
+        if !matches!(time, Ok(Some(_))) {
             // The plan may be dropped now, so none of its work may be on the stream.
             let _ = gpu.wait();
         }

@@ -133,7 +133,8 @@ def graphs(squall: Program, step: Step) -> None:
         rows = []
         try:
             for more, how in (((), "one by one"), (("--graphs",), "as graphs")):
-                row = squall.bench("step", *words, *more, name=f"graphs-{network}-{batch}")[0]
+                name = f"graphs-step-{network}-{batch}{'-graphs' if more else ''}"
+                row = squall.bench("step", *words, *more, name=name)[0]
                 rows.append(row)
                 step.rows.append({"launched": how, **timing(row, network, batch, "step", "bf16")})
         except Failed as reason:
@@ -273,7 +274,7 @@ def measure(squall: Program, step: Step, cases: list[tuple[str, int, str, str]],
     try:
         for network, batch, work, precision in cases:
             words = ["--network", network, "--size", size, "--batch", batch, "--precision", "bf16", "--repeat", squall.repeat]
-            name = f"{work}-{network}-{batch}"
+            name = f"{step.name}-{work}-{network}-{batch}"
             if precision == ALL_LAYERS:
                 words, name = [*words, "--all-layers"], f"{name}-all-layers"
             try:

@@ -290,10 +290,10 @@ __device__ inline void zip(T *y, const T *a, const T *b, i64 n, F f) {
   }
 }
 
-// 16 kB of the block: one function, so that a kernel with several forms has it once.
+// 16 kB of the block: one function, so that a kernel with several forms has it once. Some store 16 bytes at once, which f64 alone would not promise.
 enum { SCRATCH = 8 * THREADS };
 __device__ inline f64 *scratch() {
-  __shared__ f64 memory[SCRATCH];
+  __shared__ __align__(16) f64 memory[SCRATCH];
   return memory;
 }
 

@@ -370,7 +370,12 @@ fn speeds_of_the_wind_are_no_components() {
     for (attribute, is_component) in [
         (("long_name", "10m wind speed"), false),
         (("standard_name", "wind_speed"), false),
+        (("long_name", "wind speed at the lowest level"), false),
         (("long_name", "zonal wind speed"), true),
+        (("long_name", "East-West wind speed"), true),
+        (("long_name", "10m Uwind speed"), true),
+        (("long_name", "U10 wind speed"), true),
+        (("long_name", "wind speed along longitude"), true),
         (("long_name", "10 metre U wind component"), true),
         (("standard_name", "eastward_wind"), true),
     ] {
@@ -462,6 +467,22 @@ fn the_start_of_a_forecast_is_not_its_time() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("since the forecast began"), "{error}");
+    // CF's time is that at which fields are valid, however far ahead they were forecast.
+    let valid = folder.path().join("valid.nc");
+    let ahead = [("forecast_period", 1), ("time", 1), ("lat", 4), ("lon", 4)];
+    let period = (
+        "forecast_period",
+        "forecast_period",
+        &[3.0][..],
+        &[("standard_name", "forecast_period"), ("units", "days")][..],
+    );
+    let time = [SINCE, ("standard_name", "time")];
+    let axes_of_cf = [LAT, LON, ("time", "time", &[3.0], &time[..]), period];
+    let fields = [("PSL", "Pa", &["time", "forecast_period", "lat", "lon"][..])];
+    file_of(&valid, &ahead, &axes_of_cf, &fields);
+    let archive = open(&valid);
+    assert_eq!(archive.times()[0].to_string(), "2000-01-04T00:00:00");
+    assert_eq!(archive.available(), [Variable::Psl]);
     // What looks nothing ahead is an analysis.
     let analysis = folder.path().join("analysis.nc");
     file_of(&analysis, &dimensions, &axes[..3], &field);

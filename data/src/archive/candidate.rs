@@ -264,18 +264,30 @@ fn is_component(channel: Variable) -> bool {
     matches!(channel, U850 | V850 | Ubot | Vbot)
 }
 
-/// Words of which a long name of a component of the wind has one, even if it is a "zonal wind speed".
+/// Beginnings of words of which a long name of a component of the wind has one, even if it is a "zonal wind speed".
 const DIRECTIONS: [&str; 9] = [
-    "u",
-    "v",
-    "x",
-    "y",
     "component",
     "zonal",
-    "meridional",
-    "eastward",
-    "northward",
+    "merid",
+    "east",
+    "west",
+    "north",
+    "south",
+    "lon",
+    "lat",
 ];
+
+/// Whether a word of a long name says along what a component of the wind blows: `eastwards`, `u10`, `vwind`, `e` of
+/// "E-W wind speed".
+fn is_direction(word: &str) -> bool {
+    let of_axis = |rest: &str| {
+        rest.is_empty() || rest == "wind" || rest.chars().all(|digit| digit.is_ascii_digit())
+    };
+    let axis = word.strip_prefix(['u', 'v', 'x', 'y']);
+    ["e", "w", "n", "s"].contains(&word)
+        || axis.is_some_and(of_axis)
+        || DIRECTIONS.iter().any(|start| word.starts_with(start))
+}
 
 /// Whether a variable is how fast the wind is, wherever it blows to, as CAM's `U10` is.
 fn is_speed(variable: &netcdf::Variable<'_>) -> bool {
@@ -287,7 +299,7 @@ fn is_speed(variable: &netcdf::Variable<'_>) -> bool {
         () if standard.contains("speed") => true,
         // CF has names of its own for components.
         () if standard.ends_with("_wind") => false,
-        () => says.contains("speed") && !words.any(|word| DIRECTIONS.contains(&word)),
+        () => says.contains("speed") && !words.any(is_direction),
     }
 }
 

@@ -34,17 +34,36 @@ struct Group<'n> {
     digits: &'n str,
     /// What stands between the group before and this one.
     before: &'n str,
-    /// The letter right behind.
-    after: Option<char>,
+    /// The letters right behind.
+    after: &'n str,
 }
 
 impl Group<'_> {
     /// Whether it belongs to what stands before it, as in `20010506_0600` and `2001-05-06T06Z`, and is no part of a word,
-    /// as in `20010506_025deg`.
+    /// as in `20010506_025deg`, `20010506_1000hPa` or `20010506_12hourly`.
     fn is_behind(&self) -> bool {
         let joined = ["_", "-", ".", "T", "t", "_t", "-t", ".t", "_T", "-T", ".T"];
-        let is_in_word = |c: char| c.is_alphanumeric() && !['Z', 'z', 'H', 'h', 'U'].contains(&c);
-        joined.contains(&self.before) && !self.after.is_some_and(is_in_word)
+        let is_hour = self.digits.len() == 2 && self.digits < "24";
+        joined.contains(&self.before)
+            && match self.after {
+                "" | "z" | "Z" | "UTC" => true,
+                "h" | "H" => is_hour,
+                _ => false,
+            }
+    }
+
+    /// Whether it is no number of a time of day: a member, a level, a version.
+    fn is_other(&self) -> bool {
+        match self.digits.len() {
+            2 => self.digits >= "24",
+            3 => true,
+            // Minutes of a time of day are round; 2001 is a year, and 1000 a level.
+            4 => {
+                let (hour, minute) = self.digits.split_at(2);
+                hour >= "24" || self.digits == "1000" || !["00", "15", "30", "45"].contains(&minute)
+            }
+            _ => false,
+        }
     }
 }
 
@@ -56,10 +75,11 @@ fn groups(stem: &str) -> Vec<Group<'_>> {
         let (before, from) = rest.split_at(start);
         let end = from.find(|c: char| !c.is_ascii_digit());
         let (digits, behind) = from.split_at(end.unwrap_or(from.len()));
+        let word = behind.find(|c: char| !c.is_alphabetic());
         found.push(Group {
             digits,
             before,
-            after: behind.chars().next(),
+            after: &behind[..word.unwrap_or(behind.len())],
         });
         rest = behind;
     }
@@ -79,11 +99,29 @@ fn seconds_behind(groups: &[Group<'_>], of_deepcam: bool) -> Option<i64> {
     };
     match next.digits.len() {
         2 if of_deepcam => Some(3 * 3600 * next.digits.parse::<i64>().ok()?),
-        2 | 5 => clock_seconds(next.digits),
+        5 => clock_seconds(next.digits),
         // The last day of a range.
         _ if is_date(groups) => Some(0),
-        3..=6 if next.is_behind() => clock_seconds(next.digits),
+        2..=6 if next.is_behind() && !next.is_other() => clock_of(groups),
         _ => Some(0),
+    }
+}
+
+/// Seconds of the day of the first group, or of `hh:mm`, `hh:mm:ss` and `hh-mm-ss` in several.
+fn clock_of(groups: &[Group<'_>]) -> Option<i64> {
+    let hour = groups[0].digits;
+    let pair = |at: usize, before: &str| {
+        let group = groups.get(at)?;
+        (hour.len() == 2 && group.digits.len() == 2 && group.before == before)
+            .then_some(group.digits)
+    };
+    let parts = match (pair(1, ":"), pair(2, ":"), pair(1, "-").zip(pair(2, "-"))) {
+        (Some(minute), second, _) => Some((minute, second.unwrap_or("00"))),
+        (None, _, both) => both,
+    };
+    match parts {
+        Some((minute, second)) => clock_seconds(&format!("{hour}{minute}{second}")),
+        None => clock_seconds(hour),
     }
 }
 
@@ -98,8 +136,9 @@ fn seconds_behind_packed(groups: &[Group<'_>]) -> Option<i64> {
         group.digits.len() == 3 && group.digits.chars().any(|digit| digit != '0')
     };
     match next.digits.len() {
+        2..=6 if next.is_other() => Some(0),
         2..=6 if behind.next().is_some_and(is_lead) => None,
-        2..=6 => clock_seconds(next.digits),
+        2..=6 => clock_of(groups),
         _ => Some(0),
     }
 }
@@ -163,11 +202,24 @@ mod tests {
             ("x_20111011-21600.nc", Some("06:00:00")),
             ("x_201110110630.nc", Some("06:30:00")),
             ("b.e21.cam.h2.2011-10-11-00000.nc", Some("00:00:00")),
-            // What is no time.
-            ("x_20111011_2460.nc", None),
-            ("x_20111011_2500.nc", None),
-            ("x_20111011_000.nc", None),
-            ("x_2011-10-11_0660.nc", None),
+            ("wrfout_d01_2011-10-11_06:30:00", Some("06:30:00")),
+            ("wrfout_d01_2011-10-11_06-30-15.nc", Some("06:30:15")),
+            ("x_20111011_12h.nc", Some("12:00:00")),
+            // What is no time: levels, steps, members, years.
+            ("x_20111011_2460.nc", Some("00:00:00")),
+            ("x_20111011_2500.nc", Some("00:00:00")),
+            ("x_20111011_000.nc", Some("00:00:00")),
+            ("x_20111011_001.nc", Some("00:00:00")),
+            ("x_2011-10-11_0660.nc", Some("00:00:00")),
+            ("x_20111011_1000hPa.nc", Some("00:00:00")),
+            ("x_2011-10-11_850hPa.nc", Some("00:00:00")),
+            ("x_20111011_1000.nc", Some("00:00:00")),
+            ("x_20111011_850.nc", Some("00:00:00")),
+            ("x_20111011_12hourly.nc", Some("00:00:00")),
+            ("x_20111011_24h.nc", Some("00:00:00")),
+            ("x_20111011_24hr.nc", Some("00:00:00")),
+            ("x_20111011_31.nc", Some("00:00:00")),
+            ("x_20111011_2001.nc", Some("00:00:00")),
             ("x_2011101124.nc", None),
             // What stands apart from the date, or is a date itself.
             ("x_20111011_025deg.nc", Some("00:00:00")),

@@ -31,8 +31,12 @@ pub(super) fn may_be_start(variable: &Variable<'_>) -> bool {
     is_start(variable) || rank_of(&variable.name().to_ascii_lowercase()) == START
 }
 
-/// Whether a variable calls its times those that fields are valid at.
+/// Whether a variable calls its times those that fields are valid at, as CF's `time` does by its standard name.
 pub(super) fn is_valid_time(variable: &Variable<'_>) -> bool {
+    let standard_name = nc::text(variable, "standard_name");
+    if standard_name.as_deref() == Some("time") && !may_be_start(variable) {
+        return true;
+    }
     let long_name = nc::text(variable, "long_name").unwrap_or_default();
     let mut texts = [variable.name(), long_name].into_iter();
     texts.any(|text| text.to_ascii_lowercase().contains("valid"))

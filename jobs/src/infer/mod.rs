@@ -27,7 +27,7 @@ mod folder;
 mod gives;
 mod input;
 mod log;
-mod model;
+pub(crate) mod model;
 mod neighbours;
 mod opening;
 mod options;

@@ -238,7 +238,7 @@ impl Model {
 }
 
 /// Refuses weights that are no finite numbers: the masks that they give look like others.
-fn refuse_what_is_no_number(path: &Path, file: &ModelFile) -> Result<()> {
+pub(crate) fn refuse_what_is_no_number(path: &Path, file: &ModelFile) -> Result<()> {
     for (name, (_, values)) in &file.tensors {
         let count = values.iter().filter(|value| !value.is_finite()).count();
         if count > 0 {

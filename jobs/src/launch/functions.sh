@@ -5,11 +5,15 @@ say() {
 # The step of the newest checkpoint, in whose first bytes it is. The metrics also have steps that were done and never
 # saved: a job that loses its work each time would seem to advance.
 newest_step() {
-    local file
+    local file step
     for file in "$run_folder"/checkpoint{,.previous}.safetensors; do
         if [ -r "$file" ]; then
-            head -c 4096 "$file" | tr -d '\\\000' | LC_ALL=C grep -ao '"progress":{"step":[0-9]*' | head -n 1 | tr -cd 0-9
-            return
+            step=$(head -c 4096 "$file" | tr -d '\\\000' | LC_ALL=C grep -ao '"progress":{"step":[0-9]*' | head -n 1 | tr -cd 0-9)
+            # Of a damaged one the training goes on from the one before.
+            if [ -n "$step" ]; then
+                echo "$step"
+                return
+            fi
         fi
     done
 }

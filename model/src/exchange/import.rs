@@ -232,6 +232,18 @@ pub fn import(
             }),
         }
     }
+    // Those that stay are part of the model that is written.
+    for ours in &report.kept {
+        let count = named.get(ours).map_or(0, |(_, values)| odd(values));
+        if count > 0 {
+            let (name, tensor) = (ours.clone(), None);
+            problems.push(WeightProblem::NotFinite {
+                name,
+                tensor,
+                count,
+            });
+        }
+    }
     if !problems.is_empty() {
         return Err(ModelError::Import {
             path: weights.path.clone(),
@@ -316,6 +328,11 @@ fn value_of(source: &Source, ours: &str, shape: &[usize], theirs: &NamedTensors)
     }
 }
 
+/// How many values are NaN or infinite.
+fn odd(values: &[f32]) -> usize {
+    values.iter().filter(|value| !value.is_finite()).count()
+}
+
 /// The problem of values for our weight `ours` that are no finite numbers: a network of them gives masks that look like
 /// others.
 fn not_finite(
@@ -324,7 +341,6 @@ fn not_finite(
     values: &[f32],
     theirs: &NamedTensors,
 ) -> Option<WeightProblem> {
-    let odd = |values: &[f32]| values.iter().filter(|value| !value.is_finite()).count();
     let count = odd(values);
     let has_some = |name: &String| theirs.get(name).is_some_and(|(_, found)| odd(found) > 0);
     (count > 0).then(|| WeightProblem::NotFinite {

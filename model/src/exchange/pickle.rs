@@ -155,18 +155,33 @@ fn stored_before(pairs: &[(Object, Object)]) -> std::result::Result<Option<usize
     let full: Vec<usize> = (0..pairs.len())
         .filter(|&at| holds_only_tensors(&pairs[at].1))
         .collect();
+    // Others may lie deeper, and be those that are stored again.
+    let others: usize = pairs
+        .iter()
+        .map(|(_, value)| dictionaries_of_tensors(value))
+        .sum();
     match full[..] {
-        [] => Ok(None),
-        [at] => Ok(Some(at)),
-        _ => {
-            let names: Vec<String> = full.iter().map(|&at| name_of(&pairs[at].0)).collect();
-            Err(format!(
-                "`{}` is empty, or one of {} stored again, and it is not known which: save it alone",
-                name_of(empty),
-                names.join(", ")
-            ))
-        }
+        [] if others == 0 => Ok(None),
+        [at] if others == 1 => Ok(Some(at)),
+        _ => Err(format!(
+            "`{}` is empty, or one of {others} dictionaries of tensors stored again, and it is not known which: save it alone",
+            name_of(empty)
+        )),
     }
+}
+
+/// How many dictionaries of tensors and nothing else an object is or holds.
+fn dictionaries_of_tensors(object: &Object) -> usize {
+    let own = usize::from(holds_only_tensors(object));
+    let inner: usize = match object {
+        Object::Dict(pairs) => pairs
+            .iter()
+            .map(|(_, value)| dictionaries_of_tensors(value))
+            .sum(),
+        Object::List(all) | Object::Tuple(all) => all.iter().map(dictionaries_of_tensors).sum(),
+        _ => 0,
+    };
+    own + inner
 }
 
 /// Whether it is a dictionary of tensors and nothing else.

@@ -10,7 +10,19 @@ const MOST: usize = 500;
 
 /// The object that a pickle describes.
 pub(super) fn unpickle(content: &[u8]) -> Result<Object, String> {
-    let unreadable = |error: candle_core::Error| format!("its pickle cannot be read: {error}");
+    if let [0x80, protocol @ 3.., ..] = *content {
+        return Err(format!(
+            "its pickle is of protocol {protocol}; save it with PyTorch's own, 2"
+        ));
+    }
+    // The first line: candle adds where in its code it was.
+    let unreadable = |error: candle_core::Error| {
+        let told = error.to_string();
+        format!(
+            "its pickle cannot be read: {}",
+            told.lines().next().unwrap_or_default()
+        )
+    };
     let (mut stack, mut nesting) = (Stack::empty(), Nesting::default());
     let mut reader = Cursor::new(content);
     loop {

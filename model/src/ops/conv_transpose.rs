@@ -10,7 +10,7 @@ impl Backend {
     /// The transposed convolution of x with weights, plus bias.
     ///
     /// # Shapes
-    /// x `(b, p, q, o)`, weights `(o, c, kh, kw)`, bias `c` → `(b, h, w, c)` with [`ConvTransposeSpec::output_size`].
+    /// x `(b, p, q, o)`, weights `(o, c / groups, kh, kw)`, bias `c` → `(b, h, w, c)` with [`ConvTransposeSpec::output_size`].
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     pub fn conv_transpose2d(
@@ -49,7 +49,7 @@ impl Backend {
     /// The gradient of [`Self::conv_transpose2d`] with respect to x.
     ///
     /// # Shapes
-    /// dy `(b, h, w, c)`, weights `(o, c, kh, kw)` → `(b, p, q, o)`
+    /// dy `(b, h, w, c)`, weights `(o, c / groups, kh, kw)` → `(b, p, q, o)`
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     pub fn conv_transpose2d_backward_data(
@@ -64,7 +64,7 @@ impl Backend {
     /// Adds the gradients of [`Self::conv_transpose2d`] with respect to the weights and the bias.
     ///
     /// # Shapes
-    /// x `(b, p, q, o)`, dy `(b, h, w, c)`; dw has the values of `(o, c, kh, kw)`, dbias `c`.
+    /// x `(b, p, q, o)`, dy `(b, h, w, c)`; dw has the values of `(o, c / groups, kh, kw)`, dbias `c`.
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
     pub fn conv_transpose2d_backward_weights<'d>(

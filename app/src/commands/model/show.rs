@@ -149,6 +149,13 @@ impl fmt::Display for Shown {
                 tensor.min,
                 tensor.max
             )?;
+            if tensor.non_finite > 0 {
+                writeln!(
+                    f,
+                    "    {} of its values are infinite or NaN",
+                    tensor.non_finite
+                )?;
+            }
         }
         Ok(())
     }

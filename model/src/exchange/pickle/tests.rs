@@ -140,6 +140,23 @@ fn weights_that_are_stored_twice_are_read_once() {
         error.contains("`state_dict` is empty, or one of "),
         "{error}"
     );
+    // Those that are meant may lie deeper than others.
+    let mean = weights(Pickle::default().raw(b"}(").text("ema"), &[2]);
+    let best = weights(mean.text("best").raw(b"}(").text("weights"), &[1]).raw(b"u");
+    let twice = best.text("state_dict").raw(b"h\x01u");
+    let error = parse_bytes(&twice.zip(&storages)).unwrap_err().to_string();
+    assert!(error.contains("one of 2 dictionaries"), "{error}");
+}
+
+#[test]
+fn a_later_protocol_is_named() {
+    let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    zip.start_file("made/data.pkl", SimpleFileOptions::default())
+        .unwrap();
+    zip.write_all(b"\x80\x04\x95").unwrap();
+    let error = parse_bytes(&zip.finish().unwrap().into_inner());
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("protocol 4"), "{error}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// The time in a name such as `data-1996-08-26-03-1.nc` (DeepCAM: step 3 of 3 hours, run 1), `x.2001-05-06-10800.nc`
 /// (CESM: seconds of the day), `x_2001-05-06T0600.nc`, `x_2001050612.nc`, `x_20010506_0600.nc` or `x_20010506.nc`;
-/// nothing if what stands behind the date may be a time of day and is none that is known.
+/// nothing if a lead of a forecast stands behind the time of day. Other numbers behind a date are no time: it is midnight.
 ///
 /// Names carry no calendar: noleap is assumed where the name is CAM's, standard elsewhere.
 pub(crate) fn from_name(path: &Path) -> Option<Time> {
@@ -52,16 +52,21 @@ impl Group<'_> {
             }
     }
 
+    /// Whether the name itself says that it is a time of day, as `T1000` and `0610Z` do.
+    fn is_marked(&self) -> bool {
+        self.before.ends_with(['T', 't']) || ["z", "Z", "UTC"].contains(&self.after)
+    }
+
     /// Whether it is no number of a time of day: a member, a level, a version.
     fn is_other(&self) -> bool {
         match self.digits.len() {
-            2 => self.digits >= "24",
             3 => true,
             // Minutes of a time of day are round; 2001 is a year, and 1000 a level.
-            4 => {
+            4 if !self.is_marked() => {
                 let (hour, minute) = self.digits.split_at(2);
                 hour >= "24" || self.digits == "1000" || !["00", "15", "30", "45"].contains(&minute)
             }
+            2 | 4 | 6 => clock_seconds(self.digits).is_none(),
             _ => false,
         }
     }
@@ -132,12 +137,11 @@ fn seconds_behind_packed(groups: &[Group<'_>]) -> Option<i64> {
     let Some(next) = behind.next() else {
         return Some(0);
     };
-    let is_lead = |group: &Group<'_>| {
-        group.digits.len() == 3 && group.digits.chars().any(|digit| digit != '0')
-    };
+    let lead = behind.next().filter(|group| group.digits.len() == 3);
     match next.digits.len() {
-        2..=6 if next.is_other() => Some(0),
-        2..=6 if behind.next().is_some_and(is_lead) => None,
+        // A level has no lead behind it.
+        2..=6 if next.is_other() && !(next.digits == "1000" && lead.is_some()) => Some(0),
+        2..=6 if lead.is_some_and(|lead| lead.digits != "000") => None,
         2..=6 => clock_of(groups),
         _ => Some(0),
     }
@@ -205,6 +209,14 @@ mod tests {
             ("wrfout_d01_2011-10-11_06:30:00", Some("06:30:00")),
             ("wrfout_d01_2011-10-11_06-30-15.nc", Some("06:30:15")),
             ("x_20111011_12h.nc", Some("12:00:00")),
+            ("x_20111011_12UTC.nc", Some("12:00:00")),
+            // Names that say that it is a time need no round minutes, and 1000 before a lead is no level.
+            ("x_20111011T1000Z.nc", Some("10:00:00")),
+            ("x_2011-10-11T1000.nc", Some("10:00:00")),
+            ("x_20111011_1000Z.nc", Some("10:00:00")),
+            ("x_20111011T0610.nc", Some("06:10:00")),
+            ("rap_130_20111011_1000_000.nc", Some("10:00:00")),
+            ("rap_130_20111011_1000_003.nc", None),
             // What is no time: levels, steps, members, years.
             ("x_20111011_2460.nc", Some("00:00:00")),
             ("x_20111011_2500.nc", Some("00:00:00")),
@@ -220,6 +232,12 @@ mod tests {
             ("x_20111011_24hr.nc", Some("00:00:00")),
             ("x_20111011_31.nc", Some("00:00:00")),
             ("x_20111011_2001.nc", Some("00:00:00")),
+            ("x_20111011_500hPa.nc", Some("00:00:00")),
+            ("x_2011-10-11_001.nc", Some("00:00:00")),
+            ("x_2011-10-11_31.nc", Some("00:00:00")),
+            ("x_20111011T2500.nc", Some("00:00:00")),
+            ("x_20111011_987654.nc", Some("00:00:00")),
+            ("x_20111011_0600_850hPa.nc", Some("06:00:00")),
             ("x_2011101124.nc", None),
             // What stands apart from the date, or is a date itself.
             ("x_20111011_025deg.nc", Some("00:00:00")),

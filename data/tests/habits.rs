@@ -492,6 +492,46 @@ fn the_start_of_a_forecast_is_not_its_time() {
     );
 }
 
+/// CF's `time` beside a lead is valid unless it says that it is a start, or other times are called valid.
+#[test]
+fn times_of_cf_are_valid_unless_the_file_says_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lead.nc");
+    let dimensions = [("forecast_period", 1), ("time", 1), ("lat", 4), ("lon", 4)];
+    let lead = [("standard_name", "forecast_period"), ("units", "days")];
+    let fields = [("PSL", "Pa", &["time", "forecast_period", "lat", "lon"][..])];
+    for (long_name, valid, is_read) in [
+        ("time", None, true),
+        ("time since initialization", None, true),
+        ("reference time", None, false),
+        ("Initial time", None, false),
+        ("time", Some([3.0]), true),
+        ("time", Some([6.0]), false),
+    ] {
+        let _ = std::fs::remove_file(&path);
+        let time = [SINCE, ("standard_name", "time"), ("long_name", long_name)];
+        let mut axes: Vec<Axis<'_>> = vec![LAT, LON];
+        axes.push(("time", "time", &[3.0], &time));
+        axes.push(("forecast_period", "forecast_period", &[3.0], &lead));
+        if let Some(days) = &valid {
+            axes.push(("valid_time", "", days, &[SINCE]));
+        }
+        file_of(&path, &dimensions, &axes, &fields);
+        let read = || {
+            let archive = Archive::open(path.to_str().unwrap())?;
+            archive.read(0, &[Variable::Psl])
+        };
+        let said = read().err().map(|error| error.to_string());
+        match said {
+            None => assert!(is_read, "{long_name} {valid:?}"),
+            Some(said) => {
+                let words = "`forecast_period` that is not 0";
+                assert!(!is_read && said.contains(words), "{long_name}: {said}");
+            }
+        }
+    }
+}
+
 /// The water at `time` and the pressure at `time1` are of one time, or one of them is refused.
 #[test]
 fn fields_at_another_time_of_their_own_are_refused() {

@@ -150,7 +150,7 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
         (forecast::is_start(v), !own, forecast::rank_of(&name))
     });
     let has_start = candidates.iter().skip(1).any(forecast::may_be_start);
-    let Some(axis) = candidates.into_iter().next() else {
+    let Some((axis, others)) = candidates.split_first() else {
         return match file_date::from_name(path) {
             Some(time) => {
                 refuse_many(path, file)?;
@@ -176,7 +176,7 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
         expected: expected.into(),
         found,
     };
-    let calendar = match nc::text(&axis, "calendar") {
+    let calendar = match nc::text(axis, "calendar") {
         Some(name) => {
             Calendar::from_cf(&name).ok_or_else(|| bad("a CF calendar", format!("`{name}`")))?
         }
@@ -185,8 +185,8 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
             Calendar::from_cf("standard").expect("a known word")
         }
     };
-    let unit = nc::text(&axis, "units").unwrap_or_default();
-    let values = nc::coordinate(path, &axis)?;
+    let unit = nc::text(axis, "units").unwrap_or_default();
+    let values = nc::coordinate(path, axis)?;
     let times = values
         .iter()
         .map(|&value| {
@@ -196,20 +196,21 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
     if times.is_empty() {
         return Err(bad("at least one time", "none".into()));
     }
-    if let Some(lead) = forecast::begins_before(path, file, &axis) {
+    if let Some(lead) = forecast::begins_before(path, file, axis) {
         return Err(bad("the time that fields are valid at", lead));
     }
     if !times.windows(2).all(|pair| pair[0] < pair[1]) {
         return Err(bad("times that rise", "times that repeat or fall".into()));
     }
-    let ends = time_mean::told_of_ends(path, file, &axis, &times);
+    let ends = time_mean::told_of_ends(path, file, axis, &times);
     problems.extend(ends.map(str::to_string));
     let dimension = axis.dimensions().first().map(|d| d.name());
     Ok(TimeAxis {
         dimension,
         times,
         calendar,
-        is_valid: forecast::is_valid_time(&axis) || has_start && !forecast::may_be_start(&axis),
+        is_valid: forecast::is_valid_time(path, axis, others)
+            || has_start && !forecast::may_be_start(axis),
         problems,
     })
 }

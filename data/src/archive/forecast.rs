@@ -31,12 +31,34 @@ pub(super) fn may_be_start(variable: &Variable<'_>) -> bool {
     is_start(variable) || rank_of(&variable.name().to_ascii_lowercase()) == START
 }
 
-/// Whether a variable calls its times those that fields are valid at, as CF's `time` does by its standard name.
-pub(super) fn is_valid_time(variable: &Variable<'_>) -> bool {
-    let standard_name = nc::text(variable, "standard_name");
-    if standard_name.as_deref() == Some("time") && !may_be_start(variable) {
-        return true;
-    }
+/// Whether the times of an axis are those that fields are valid at, as far as the file says: it calls them so, or they
+/// are CF's `time` and no other of the file's times are called valid and differ.
+pub(super) fn is_valid_time(path: &Path, axis: &Variable<'_>, others: &[Variable<'_>]) -> bool {
+    let differs = |other: &Variable<'_>| {
+        let (own, values) = (nc::coordinate(path, axis), nc::coordinate(path, other));
+        let is_same = own.is_ok_and(|own| values.is_ok_and(|values| own == values));
+        !is_same || nc::text(axis, "units") != nc::text(other, "units")
+    };
+    let mut rivals = others.iter().filter(|other| is_called_valid(other));
+    is_called_valid(axis) || is_time_of_cf(axis) && !rivals.any(differs)
+}
+
+/// Whether a variable has CF's standard name of valid times and does not say that it is a start nevertheless.
+fn is_time_of_cf(variable: &Variable<'_>) -> bool {
+    let text = |name: &str| nc::text(variable, name).unwrap_or_default();
+    text("standard_name") == "time"
+        && !may_be_start(variable)
+        && !says_start(&text("long_name").to_ascii_lowercase())
+}
+
+/// Whether a long name is that of a start; a "time since initialization" is none.
+fn says_start(long_name: &str) -> bool {
+    let is_start = ["initial", "reference"].map(|word| long_name.contains(word));
+    is_start.contains(&true) && !long_name.contains("since")
+}
+
+/// Whether a variable calls its times valid.
+fn is_called_valid(variable: &Variable<'_>) -> bool {
     let long_name = nc::text(variable, "long_name").unwrap_or_default();
     let mut texts = [variable.name(), long_name].into_iter();
     texts.any(|text| text.to_ascii_lowercase().contains("valid"))

@@ -265,7 +265,7 @@ fn is_component(channel: Variable) -> bool {
 }
 
 /// Beginnings of words of which a long name of a component of the wind has one, even if it is a "zonal wind speed".
-const DIRECTIONS: [&str; 9] = [
+const DIRECTIONS: [&str; 10] = [
     "component",
     "zonal",
     "merid",
@@ -273,33 +273,48 @@ const DIRECTIONS: [&str; 9] = [
     "west",
     "north",
     "south",
-    "lon",
-    "lat",
+    // "Long-term" and "latest" are none.
+    "longi",
+    "longt",
+    "lati",
 ];
 
-/// Whether a word of a long name says along what a component of the wind blows: `eastwards`, `u10`, `vwind`, `e` of
-/// "E-W wind speed".
-fn is_direction(word: &str) -> bool {
-    let of_axis = |rest: &str| {
-        rest.is_empty() || rest == "wind" || rest.chars().all(|digit| digit.is_ascii_digit())
+/// Pairs of words that say the same, as in "E-W wind speed"; one of them alone may be of a unit, as in "m s-1".
+const COMPASS: [[&str; 2]; 4] = [["e", "w"], ["w", "e"], ["n", "s"], ["s", "n"]];
+
+/// Whether a name says along what a component of the wind blows: `eastwards`, `u10`, `vwind`, "E-W".
+fn has_direction(name: &str) -> bool {
+    let is_apart = |c: char| !c.is_ascii_alphanumeric();
+    let words: Vec<&str> = name.split(is_apart).filter(|w| !w.is_empty()).collect();
+    let is_of_axis = |rest: &str| {
+        rest.is_empty()
+            || rest.starts_with("wind")
+            || rest.starts_with(|c: char| c.is_ascii_digit())
     };
-    let axis = word.strip_prefix(['u', 'v', 'x', 'y']);
-    ["e", "w", "n", "s"].contains(&word)
-        || axis.is_some_and(of_axis)
-        || DIRECTIONS.iter().any(|start| word.starts_with(start))
+    let is_direction = |word: &&str| {
+        let axis = word.strip_prefix(['u', 'v', 'x', 'y']);
+        ["lon", "lat"].contains(word)
+            || axis.is_some_and(is_of_axis)
+            || DIRECTIONS.iter().any(|start| word.starts_with(start))
+    };
+    let mut pairs = words.windows(2);
+    words.iter().any(is_direction) || pairs.any(|pair| COMPASS.iter().any(|both| both == pair))
 }
 
 /// Whether a variable is how fast the wind is, wherever it blows to, as CAM's `U10` is.
 fn is_speed(variable: &netcdf::Variable<'_>) -> bool {
     let text = |name: &str| nc::text(variable, name).unwrap_or_default();
-    let standard = text("standard_name");
-    let says = text("long_name").to_ascii_lowercase();
-    let mut words = says.split(|c: char| !c.is_ascii_alphanumeric());
+    says_speed(&text("standard_name"), &text("long_name"))
+}
+
+/// Whether CF's or another name of a variable says that it is a speed of the wind and no component.
+fn says_speed(standard_name: &str, long_name: &str) -> bool {
+    let says = long_name.to_ascii_lowercase();
     match () {
-        () if standard.contains("speed") => true,
+        () if standard_name.contains("speed") => !has_direction(standard_name),
         // CF has names of its own for components.
-        () if standard.ends_with("_wind") => false,
-        () => says.contains("speed") && !words.any(is_direction),
+        () if standard_name.ends_with("_wind") => false,
+        () => says.contains("wind") && says.contains("speed") && !has_direction(&says),
     }
 }
 
@@ -349,5 +364,51 @@ pub(super) fn refuse(
                 found: format!("dimensions ({})", shape.join(", ")),
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::says_speed;
+
+    #[test]
+    fn components_of_the_wind_say_a_direction() {
+        for name in [
+            "10m wind speed",
+            "10m wind speed (m/s)",
+            "Wind speed at 10 m in m s-1",
+            "long-term mean wind speed",
+            "latest wind speed",
+            "Windspeed at 10 metres",
+            "speed of the wind",
+        ] {
+            assert!(says_speed("", name), "{name}");
+        }
+        for name in [
+            "East-West wind speed",
+            "east wind speed",
+            "eastwards wind speed",
+            "E-W wind speed",
+            "W-E wind speed",
+            "S-N wind speed",
+            "U10 wind speed",
+            "u10m wind speed",
+            "u-component of wind speed",
+            "10m Uwind speed",
+            "V windspeed",
+            "Meridional Wind Speed",
+            "southerly wind speed",
+            "wind speed along longitude",
+            "wind speed (lat)",
+            "zonal wind",
+            "speed",
+            "",
+        ] {
+            assert!(!says_speed("", name), "{name}");
+        }
+        assert!(says_speed("wind_speed", ""));
+        assert!(says_speed("wind_speed", "U10 wind speed"));
+        assert!(!says_speed("eastward_wind", "wind speed"));
+        assert!(!says_speed("eastward_wind_speed", ""));
     }
 }

@@ -64,7 +64,8 @@ fn years_whose_storms_have_no_wind_are_unknown_and_not_calm() {
     };
     assert!((bins(&found, |c| c.b) - bins(&known, |c| c.a)).abs() < 1e-9);
     // Where no year is known there is nothing to compare.
-    let few = |id: &str| id.parse::<u32>().is_ok_and(|id| id % 9 == 0);
+    // The header stays, too.
+    let few = |id: &str| id.parse::<u32>().map_or(true, |id| id % 9 == 0);
     blank(&path("b").join("tracks.csv"), 7, |row| !few(row[0]));
     blank(&path("b").join("events.csv"), 6, |row| !few(row[5]));
     let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();

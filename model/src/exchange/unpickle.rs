@@ -10,7 +10,7 @@ const MOST: usize = 500;
 
 /// The object that a pickle describes.
 pub(super) fn unpickle(content: &[u8]) -> Result<Object, String> {
-    if let [0x80, protocol @ 3.., ..] = *content {
+    if let [0x80, protocol @ 4..=u8::MAX, ..] = *content {
         return Err(format!(
             "its pickle is of protocol {protocol}; save it with PyTorch's own, 2"
         ));

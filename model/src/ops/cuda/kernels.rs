@@ -280,7 +280,7 @@ impl Kernels {
     fn compile_what_is_missing(&self) -> Compiled {
         let missing = ALL.iter().copied().filter(|file| {
             let kept = self.kept(file);
-            !kept.is_some_and(|path| kept_code(&path).is_some())
+            kept.is_none_or(|path| kept_code(&path).is_none())
         });
         let missing: Vec<&'static File> = missing.collect();
         if missing.is_empty() {

@@ -19,12 +19,12 @@
 //! let grid = LatLonGrid::global(91, 180)?; // every 2 degrees
 //! let start = Time::new(Calendar::NoLeap, 2000, 9, 1, 0, 0, 0)?;
 //! let mut stream = EventStream::new(&grid, TrackerOptions::default())?;
-//! let fields = EventFields::default();
 //! for step in 0..3_usize {
 //!     let columns = step..step + 4; // from 356°E on
 //!     let inside = |j: usize, i: usize| (55..58).contains(&j) && columns.contains(&((i + 2) % 180));
 //!     let codes = Array2::from_shape_fn((91, 180), |(j, i)| u8::from(inside(j, i)));
 //!     let mask = ClassMask::new(start.add_seconds(6 * 3600 * step as i64), codes)?;
+//!     let fields = EventFields::default();
 //!     let found = extract(&mask, &grid, &fields, &ExtractOptions::default())?;
 //!     let moment = Moment { time: mask.time, mask: Some(&mask), hours: 6.0, fields_hours: 6.0, fields: &fields };
 //!     stream.add(&moment, found)?;

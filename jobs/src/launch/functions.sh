@@ -11,7 +11,7 @@ newest_step() {
             step=$(head -c 4096 "$file" | tr -d '\\\000' | LC_ALL=C grep -ao '"progress":{"step":[0-9]*' | head -n 1 | tr -cd 0-9)
             # Of a damaged one the training goes on from the one before.
             if [ -n "$step" ]; then
-                echo "$step"
+                printf '%s' "$step"
                 return
             fi
         fi

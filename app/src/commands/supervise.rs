@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 /// Run a command, and again from its newest valid state when it fails, until it finishes or stops advancing.
 ///
 /// Wrong usage and unusable input (exit codes 2 and 3) are not tried again, nor is what saved and asks to be run again
-/// later (75). Signals go on to the command (the first SIGTERM to Open MPI's mpirun as SIGUSR1, so that ranks have the
-/// time to save); what it then exits with is what this exits with. Options of cores and memory act on the command only
-/// if they stand after `--`, or in the environment.
+/// later (75). Signals go on to the command (the first SIGTERM or SIGINT to Open MPI's mpirun as SIGUSR1, so that ranks
+/// have the time to save); what it then exits with is what this exits with. Options of cores and memory act on the
+/// command only if they stand after `--`, or in the environment.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: squall supervise -- mpirun -n 4 squall train --recipe R.toml --data STORE --out RUN"
@@ -208,7 +208,7 @@ struct Relay {
 }
 
 impl Relay {
-    /// `gently`: the first SIGTERM goes on as SIGUSR1.
+    /// `gently`: the first SIGTERM or SIGINT goes on as SIGUSR1.
     fn start(gently: bool) -> anyhow::Result<Self> {
         let relay = Self {
             child: Arc::default(),

@@ -63,7 +63,7 @@ def page(found, steps):
             lines.append("| " + " | ".join([recipe, what] + cells + [str(len(paths))]) + " |")
     lines += [
         "",
-        "The same boxes, of at least the least confidence of `squall score`, as events: POD / FAR by time, and by track:",
+        "Those of the boxes that `squall score` counts as events (`--min-confidence`): POD / FAR by time, and by track:",
         "",
         f"| recipe | counted | {' | '.join(names)} |",
         "|---|---|" + "---|" * len(names),

@@ -99,6 +99,27 @@ fn every_number_of_nodes_that_is_left_out_is_said() {
     assert_eq!(nodes, [Some(1), Some(2)]);
 }
 
+/// A global batch of 48 divides among all of these, its twelve samples without labels do not.
+#[test]
+fn nodes_that_samples_without_labels_cannot_be_dealt_to_are_left_out() {
+    let command = "scale --recipe detect --machine summit --samples-per-second 10 --grid 192x288 \
+                   --set distributed.global_batch=48 --set detection.unlabelled_per_batch=12 \
+                   --set detection.loss.reconstruction=10";
+    let ask = |nodes: &str| {
+        let arguments = command.split_whitespace().chain(["--nodes", nodes]);
+        squall().args(arguments).output().expect("starts")
+    };
+    let output = ask("1,2,4");
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    let reason = "on 4 nodes: `detection.unlabelled_per_batch`: expected a multiple of 24 ranks";
+    assert!(said.contains(reason), "{said}");
+    assert!(!said.contains("on 2 nodes"), "{said}");
+    let refused = ask("4");
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+    assert!(text(&refused).contains(reason), "{}", text(&refused));
+}
+
 #[test]
 fn a_store_says_grid_and_samples() {
     let folder = tempfile::tempdir().expect("a temporary folder");

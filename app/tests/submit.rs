@@ -153,6 +153,49 @@ fn what_no_machine_gives_is_wrong_usage() {
     }
 }
 
+/// Ranks divide the global batch, but not its samples without labels, or not into groups: training would refuse them.
+#[test]
+fn ranks_that_training_would_refuse_are_refused_before_a_script_is_written() {
+    let check = |more: &[&str], expected: &str| {
+        let to = ["--data", "/scratch/store", "--out", "/scratch/run"];
+        let ask = ["submit", "--recipe", "detect", "--machine", "summit"];
+        let output = squall().args([&ask[..], &to, more].concat()).output();
+        let output = output.expect("starts");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(expected), "{said}");
+        assert!(output.stdout.is_empty(), "{said}");
+    };
+    let global = [
+        "--set",
+        "distributed.global_batch=48",
+        "--set",
+        "detection.unlabelled_per_batch=12",
+        "--set",
+        "detection.loss.reconstruction=10",
+    ];
+    let four = [&global[..], &["--nodes", "4"]].concat();
+    check(
+        &four,
+        "`detection.unlabelled_per_batch`: expected a multiple of 24 ranks",
+    );
+    let groups = ["--set", "distributed.groups=2", "--nodes", "3"];
+    check(&groups, "`distributed.groups`");
+    // Two groups of eight ranks, with two servers: 12 does not divide.
+    let grouped = [
+        "--nodes",
+        "3",
+        "--set",
+        "distributed.groups=2",
+        "--set",
+        "distributed.servers=2",
+    ];
+    check(
+        &[&global[..], &grouped].concat(),
+        "`detection.unlabelled_per_batch`: expected a multiple of 8 ranks",
+    );
+}
+
 #[test]
 fn a_script_takes_the_place_of_a_script_alone() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -14,6 +14,7 @@ mod training;
 pub use built_in::BUILT_IN;
 pub use data::DataSection;
 pub use detection::Detection;
+pub(crate) use distributed::ranks_per_group;
 pub use distributed::{Algorithm, Distributed, Momentum, MomentumRule, Order, RateScaling};
 pub use local_batch::LocalBatch;
 pub use loss::Loss;

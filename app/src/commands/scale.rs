@@ -121,6 +121,7 @@ impl Scale {
             workload: &workload,
             distributed: &recipe.distributed,
             batch,
+            unlabelled: recipe.detection.unlabelled_per_batch,
             machine: &machine,
             rate: &rate,
             length: length(&recipe, samples)?,

@@ -86,15 +86,16 @@ impl Submit {
         let recipe = Recipe::named(&self.recipe, &self.overrides)?;
         let machine = Machine::named(&self.machine)?;
         let each = self.ranks_per_node.unwrap_or(machine.node.ranks);
-        if recipe.distributed.groups.is_none() {
-            let ranks = self.nodes.saturating_mul(each);
-            recipe.local_batch(ranks).map_err(|reason| {
+        let ranks = self.nodes.saturating_mul(each);
+        let dealt = recipe.distributed.step_ranks(ranks);
+        dealt
+            .and_then(|step_ranks| recipe.local_batch(step_ranks))
+            .map_err(|reason| {
                 Advice::usage(
                     reason,
-                    "another --nodes, or another `distributed.global_batch`",
+                    "another --nodes, or another `distributed.global_batch` or `detection.unlabelled_per_batch`",
                 )
             })?;
-        }
         let text = script(&self.job(&recipe, &machine), &machine)?;
         self.warn(&recipe, self.hours(&machine), machine.scheduler.kind);
         let Some(path) = &self.script else {

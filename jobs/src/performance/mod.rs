@@ -20,7 +20,7 @@ pub use workload::Workload;
 
 use crate::error::{JobError, Result};
 use crate::machine::Machine;
-use crate::recipe::Distributed;
+use crate::recipe::{Distributed, LocalBatch};
 use clock::{Landing, Servers, Step};
 use serde::Serialize;
 
@@ -33,6 +33,8 @@ pub struct Question<'a> {
     pub distributed: &'a Distributed,
     /// `training.batch`: samples of a step on each rank, where no global batch says otherwise.
     pub batch: usize,
+    /// `detection.unlabelled_per_batch`: so many of the global batch, or else of a rank's, have no labels.
+    pub unlabelled: usize,
     /// The machine that it is asked about.
     pub machine: &'a Machine,
     /// How fast one device is.
@@ -163,14 +165,12 @@ impl Question<'_> {
             Some(groups) if ranks > 1 => (groups, self.distributed.servers),
             _ => (1, 0),
         };
-        let workers = ranks.saturating_sub(servers);
-        if workers == 0 || !workers.is_multiple_of(groups) {
-            return Err(bad(format!(
-                "`distributed.groups`: expected a divisor of {workers} ranks that compute, found {groups}"
-            )));
-        }
-        let group = workers / groups;
-        let batch = (self.distributed.local_batch(self.batch, group)).map_err(bad)?;
+        // Refused for the same reasons as by training, here and below.
+        let group = self.distributed.step_ranks(ranks).map_err(bad)?;
+        let workers = group * groups;
+        let local = LocalBatch::of(self.distributed, (self.batch, self.unlabelled), group);
+        let local = local.map_err(bad)?;
+        let batch = local.samples();
         if group > 1 {
             sums::check(&sums::Shape::of(self.machine, group), self.distributed).map_err(bad)?;
         }

@@ -72,6 +72,7 @@ impl Run {
             workload: &self.workload,
             distributed: &self.distributed,
             batch: self.batch,
+            unlabelled: 0,
             machine: &machine,
             rate: &rate,
             length: Length::default(),

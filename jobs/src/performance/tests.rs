@@ -33,6 +33,7 @@ impl Lab {
             workload: &workload,
             distributed: &recipe.distributed,
             batch: recipe.training.batch,
+            unlabelled: 0,
             machine: &machine,
             rate: &Rate::given(8.0 / self.compute, &workload),
             length: Length::default(),
@@ -89,6 +90,7 @@ fn one_rank_is_as_fast_as_one_rank() {
         workload: &workload,
         distributed: &Distributed::default(),
         batch: 3,
+        unlabelled: 0,
         machine: &machine,
         rate: &Rate::given(5.0, &workload),
         length: Length {

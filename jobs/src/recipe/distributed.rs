@@ -224,6 +224,17 @@ impl Distributed {
         }
     }
 
+    /// Ranks that do a step together, of so many: those of a group, or all. One rank alone has no groups.
+    ///
+    /// # Errors
+    /// Key, expected and found, if the ranks that compute are none or do not divide evenly into groups.
+    pub fn step_ranks(&self, ranks: usize) -> Result<usize, String> {
+        match self.groups {
+            Some(groups) if ranks > 1 => ranks_per_group(ranks, groups, self.servers),
+            _ => Ok(ranks),
+        }
+    }
+
     /// How many of `ranks` share the statistics of batch normalisation.
     pub fn norm_ranks(&self, ranks: usize) -> usize {
         match self.norm_ranks {
@@ -249,6 +260,24 @@ impl Distributed {
     pub fn bucket_values(&self) -> usize {
         ((self.bucket_mb * 1e6 / 4.0) as usize).max(1)
     }
+}
+
+/// Ranks of a group, where so many of a world hold the parameters and the others compute.
+///
+/// # Errors
+/// Key, expected and found, if the ranks that compute are none or do not divide evenly.
+pub(crate) fn ranks_per_group(
+    world: usize,
+    groups: usize,
+    servers: usize,
+) -> Result<usize, String> {
+    let workers = world.saturating_sub(servers);
+    if groups == 0 || workers == 0 || !workers.is_multiple_of(groups) {
+        return Err(format!(
+            "`distributed.groups`: expected {servers} servers and a multiple of {groups} other ranks, found {world} ranks"
+        ));
+    }
+    Ok(workers / groups)
 }
 
 #[cfg(test)]
@@ -282,6 +311,23 @@ mod tests {
         };
         assert_eq!(together.local_batch(1, 5), Ok(1));
         assert_eq!((together.norm_ranks(5), grouped.norm_ranks(6)), (5, 3));
+    }
+
+    #[test]
+    fn groups_are_of_the_ranks_that_do_not_serve() {
+        let all = Distributed::default();
+        assert_eq!(all.step_ranks(6), Ok(6));
+        let groups = Distributed {
+            groups: Some(2),
+            servers: 2,
+            ..Distributed::default()
+        };
+        assert_eq!((groups.step_ranks(6), groups.step_ranks(1)), (Ok(2), Ok(1)));
+        for ranks in [2, 5] {
+            let reason = groups.step_ranks(ranks).unwrap_err();
+            assert!(reason.contains("`distributed.groups`"), "{reason}");
+            assert!(reason.contains(&format!("found {ranks} ranks")), "{reason}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Which part of a step's samples each rank takes.
 
-use super::Recipe;
+use super::{Distributed, Recipe};
 
 /// Samples of a step on each of the ranks that do it together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,24 +16,23 @@ impl LocalBatch {
     pub fn samples(self) -> usize {
         self.labelled + self.unlabelled
     }
-}
 
-impl Recipe {
     /// What each of `ranks` ranks takes in a step: of a global batch its part of both kinds of samples, so that a step
-    /// is the same on any number of ranks; else what the recipe says for each.
+    /// is the same on any number of ranks; else `training.batch` samples each, of which `unlabelled` have no labels.
     ///
     /// # Errors
     /// Key, expected and found, if a kind cannot be dealt evenly, none with labels is left, or the groups of
     /// normalisation do not fit.
-    pub fn local_batch(&self, ranks: usize) -> Result<LocalBatch, String> {
-        let (labelled, unlabelled) = (
-            self.labelled_in_batch()?,
-            self.detection.unlabelled_per_batch,
-        );
+    pub fn of(
+        distributed: &Distributed,
+        (batch, unlabelled): (usize, usize),
+        ranks: usize,
+    ) -> Result<Self, String> {
+        let labelled = labelled_in_batch(distributed, batch, unlabelled)?;
         // Of the global batch this says whether ranks divide it, and then they divide the rest of it, too.
-        self.distributed.local_batch(self.training.batch, ranks)?;
-        if self.distributed.global_batch.is_none() {
-            return Ok(LocalBatch {
+        distributed.local_batch(batch, ranks)?;
+        if distributed.global_batch.is_none() {
+            return Ok(Self {
                 labelled,
                 unlabelled,
             });
@@ -44,32 +43,52 @@ impl Recipe {
                  it counts, found {unlabelled}"
             ));
         }
-        Ok(LocalBatch {
+        Ok(Self {
             labelled: labelled / ranks,
             unlabelled: unlabelled / ranks,
         })
     }
+}
+
+impl Recipe {
+    /// What each of `ranks` ranks takes in a step: [`LocalBatch::of`] this recipe.
+    ///
+    /// # Errors
+    /// Those of [`LocalBatch::of`].
+    pub fn local_batch(&self, ranks: usize) -> Result<LocalBatch, String> {
+        let batch = (self.training.batch, self.detection.unlabelled_per_batch);
+        LocalBatch::of(&self.distributed, batch, ranks)
+    }
 
     /// Samples of the global batch, or else of a rank's, that samples without labels leave.
     pub(super) fn labelled_in_batch(&self) -> Result<usize, String> {
-        let (key, batch) = match self.distributed.global_batch {
-            Some(global) => ("distributed.global_batch", global),
-            None => ("training.batch", self.training.batch),
-        };
         let unlabelled = self.detection.unlabelled_per_batch;
-        let left = batch.checked_sub(unlabelled).filter(|&left| left > 0);
-        left.ok_or_else(|| {
-            format!(
-                "`detection.unlabelled_per_batch`: expected less than `{key}`, {batch}, found {unlabelled}"
-            )
-        })
+        labelled_in_batch(&self.distributed, self.training.batch, unlabelled)
     }
+}
+
+/// Samples of the global batch, or else of a rank's, that so many without labels leave.
+fn labelled_in_batch(
+    distributed: &Distributed,
+    batch: usize,
+    unlabelled: usize,
+) -> Result<usize, String> {
+    let (key, batch) = match distributed.global_batch {
+        Some(global) => ("distributed.global_batch", global),
+        None => ("training.batch", batch),
+    };
+    let left = batch.checked_sub(unlabelled).filter(|&left| left > 0);
+    left.ok_or_else(|| {
+        format!(
+            "`detection.unlabelled_per_batch`: expected less than `{key}`, {batch}, found {unlabelled}"
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recipe::{Detection, Distributed, Training};
+    use crate::recipe::{Detection, Training};
 
     fn recipe(batch: usize, global_batch: Option<usize>, unlabelled: usize) -> Recipe {
         Recipe {

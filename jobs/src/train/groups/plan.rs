@@ -1,5 +1,6 @@
 //! Which rank does what, and which server holds which layers: functions of a few numbers.
 
+use crate::recipe::ranks_per_group;
 use squall_model::Parameters;
 use std::ops::Range;
 
@@ -34,16 +35,10 @@ impl Layout {
     /// # Errors
     /// Key, expected and found, if the ranks that compute are none or do not divide evenly.
     pub fn of(world: usize, groups: usize, servers: usize) -> Result<Self, String> {
-        let workers = world.saturating_sub(servers);
-        if groups == 0 || workers == 0 || !workers.is_multiple_of(groups) {
-            return Err(format!(
-                "`distributed.groups`: expected {servers} servers and a multiple of {groups} other ranks, found {world} ranks"
-            ));
-        }
         Ok(Self {
             groups,
             servers,
-            ranks_per_group: workers / groups,
+            ranks_per_group: ranks_per_group(world, groups, servers)?,
         })
     }
 

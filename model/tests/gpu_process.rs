@@ -269,6 +269,32 @@ fn long_sums_are_made_in_bands() {
     assert!(apart < 6e-3, "{apart}");
 }
 
+/// Two samples, then one: the last band has another size, and may be solved in another way than the first.
+#[test]
+fn the_type_of_a_kernel_gradient_is_told_when_all_bands_are_known() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some((gpu, _)) = gpu() else { return };
+    let (spec, dtype) = (ConvSpec::same(1), DType::BF16);
+    let shape = |samples: usize| [samples, 400, 500, 8];
+    let learn = |samples: usize| {
+        let [x, dy] = [1, 2].map(|seed| field(seed, shape(samples)).to_dtype(dtype).unwrap());
+        let mut dw = vec![0.0; 8 * 8];
+        (gpu.conv2d_backward_weights(&x, &dy, &spec, &mut dw, None)).unwrap();
+    };
+    let told = |samples: usize| {
+        let shape = shape(samples);
+        gpu.kernel_gradient_type(dtype, &spec, shape, shape)
+            .unwrap()
+    };
+    learn(2);
+    assert!(told(2).is_some());
+    assert_eq!(told(3), None, "the last band was not computed yet");
+    learn(3);
+    // Of all bands, the one that is rounded counts.
+    let rounded = [told(2), told(1)].contains(&Some(dtype));
+    assert_eq!(told(3), Some(if rounded { dtype } else { DType::F32 }));
+}
+
 /// Bias, residual and ReLU come before a convolution is rounded.
 #[test]
 fn what_follows_a_convolution_is_rounded_with_it() {

@@ -302,7 +302,8 @@ pub fn transposed(
     Ok(dx)
 }
 
-/// The type in which [`backward_weights`] gets dw before it adds it; none for shapes that it has not seen.
+/// The type in which [`backward_weights`] gets dw before it adds it, of its bands the one that rounds; none for shapes of
+/// which it has not seen all bands.
 pub fn kernel_gradient_type(
     dtype: DType,
     spec: &ConvSpec,
@@ -312,8 +313,13 @@ pub fn kernel_gradient_type(
     let cudnn = cudnn.lock().unwrap_or_else(PoisonError::into_inner);
     let problem = problem(Direction::BackwardFilter, dtype, x_shape, y_shape, spec);
     let bands = problem.bands(cudnn.most_memory(None));
-    let first = bands.first();
-    Ok(first.and_then(|band| cudnn.result_type(&band.problem)))
+    // Bands differ in their extents and padding, so each may have another engine.
+    let types = bands.iter().map(|band| cudnn.result_type(&band.problem));
+    let types: Option<Vec<DType>> = types.collect();
+    Ok(types.and_then(|types| {
+        let rounded = types.iter().find(|&&dtype| dtype != DType::F32);
+        rounded.or(types.first()).copied()
+    }))
 }
 
 /// Adds dw, and dbias.

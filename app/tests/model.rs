@@ -3,6 +3,7 @@
 mod common;
 
 use common::{path, run, squall, staged, text};
+use squall_model::ModelFile;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -122,4 +123,38 @@ fn a_model_leaves_and_comes_back_the_same() {
     refuses(&like, 2, &words);
     assert!(!bad.exists());
     assert!([model, weights].map(|file| fs::read(file).expect("readable")) == before);
+}
+
+#[test]
+fn weights_that_are_not_finite_neither_leave_nor_come_in() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let model = model(folder.path());
+    let at = |name: &str| folder.path().join(name);
+    for odd in [f32::NAN, f32::INFINITY] {
+        let mut file = ModelFile::read(&model).expect("a model");
+        let (tensor, (_, values)) = file.tensors.iter_mut().next().expect("a tensor");
+        let tensor = tensor.clone();
+        values[0] = odd;
+        file.write(&at("odd.safetensors")).expect("written");
+        for (action, out) in [
+            ("export", "w.safetensors"),
+            ("export", "m.onnx"),
+            ("import", "back.safetensors"),
+        ] {
+            let (file, out) = (at("odd.safetensors"), at(out));
+            let mut arguments = vec!["model", action, path(&file), "--out", path(&out)];
+            if action == "import" {
+                arguments.extend(["--layout", "squall"]);
+            }
+            let output = squall().args(arguments).output().expect("it starts");
+            let said = text(&output);
+            assert_eq!(output.status.code(), Some(3), "{said}");
+            let told = format!("1 values of `{tensor}` are NaN or infinite");
+            assert!(
+                said.contains(&told) && said.contains("odd.safetensors"),
+                "{said}"
+            );
+            assert!(!out.exists(), "{}", out.display());
+        }
+    }
 }

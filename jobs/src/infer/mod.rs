@@ -47,7 +47,7 @@ pub use ensemble::Ensemble;
 pub use gives::Gives;
 pub use input::Input;
 pub use log::{FinishedFile, SkippedTime};
-pub use model::{Model, Prediction};
+pub use model::{Model, Prediction, check_finite};
 pub use opening::open_archive;
 pub use options::{BadInput, InferOptions};
 pub use plan::{InferPlan, batch_for};

@@ -80,7 +80,7 @@ impl Model {
         network
             .parameters_mut()
             .load(path, |name| file.tensor(name))?;
-        refuse_what_is_no_number(path, &file)?;
+        check_finite(path, &file)?;
         Ok(Self {
             path: path.to_path_buf(),
             contract,
@@ -237,8 +237,11 @@ impl Model {
     }
 }
 
-/// Refuses weights that are no finite numbers: the masks that they give look like others.
-pub(crate) fn refuse_what_is_no_number(path: &Path, file: &ModelFile) -> Result<()> {
+/// Refuses weights that are NaN or infinite: the masks that they give look like others.
+///
+/// # Errors
+/// [`JobError::Weights`] naming the first tensor that has some, and how many.
+pub fn check_finite(path: &Path, file: &ModelFile) -> Result<()> {
     for (name, (_, values)) in &file.tensors {
         let count = values.iter().filter(|value| !value.is_finite()).count();
         if count > 0 {

@@ -3,7 +3,7 @@
 use super::step::Learner;
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
-use crate::infer::model::refuse_what_is_no_number;
+use crate::infer::check_finite;
 use squall_model::{ModelFile, NetworkConfig};
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::path::Path;
 pub(super) fn start_from(path: &Path, learner: &mut Learner, contract: &Contract) -> Result<()> {
     let file = ModelFile::read(path)?;
     // A training from them diverges at once, and nobody would look for the reason here.
-    refuse_what_is_no_number(path, &file)?;
+    check_finite(path, &file)?;
     let theirs = Contract::of(&file, path)?;
     let names = |contract: &Contract| {
         let variables = contract.variables();

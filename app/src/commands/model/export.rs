@@ -4,6 +4,7 @@ use crate::commands::simulate::grid;
 use crate::failure::Advice;
 use crate::input;
 use clap::{Args, ValueEnum};
+use squall_jobs::infer::check_finite;
 use squall_jobs::{Contract, Recipe};
 use squall_model::exchange::{Layout, onnx, safetensors, sample};
 use squall_model::{Backend, ModelFile, Network};
@@ -57,6 +58,7 @@ impl Export {
             input::keep_inputs(&[&self.model], out)?;
         }
         let (file, contract, network) = open(&self.model)?;
+        check_finite(&self.model, &file)?;
         self.refuse_boxes(format, &contract)?;
         let grid = self.grid.unwrap_or(contract.grid.shape);
         match format {

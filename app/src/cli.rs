@@ -34,6 +34,11 @@ impl Arguments {
             _ => self.threads.clone(),
         }
     }
+
+    /// Whether it does the same many times, each time with the same warnings: the trials of a search.
+    pub fn repeats_itself(&self) -> bool {
+        matches!(self.command, Command::Tune(_))
+    }
 }
 
 /// One subcommand per arrow of the main path, in its order.

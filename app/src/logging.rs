@@ -1,10 +1,17 @@
 //! `tracing` to standard error: warnings always, decisions with -v.
 
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::fmt::format::{FmtSpan, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 
-/// Starts logging. `RUST_LOG` overrides the flags.
-pub fn start(verbose: u8, quiet: bool) {
+/// Starts logging. `RUST_LOG` overrides the flags. `warnings_once`: what is warned of in the same words again is not
+/// said again.
+pub fn start(verbose: u8, quiet: bool, warnings_once: bool) {
     let level = match (quiet, verbose) {
         (true, _) => "warn",
         (false, 0) => "warn,squall=info",
@@ -22,7 +29,44 @@ pub fn start(verbose: u8, quiet: bool) {
         .with_target(false)
         .without_time()
         .with_span_events(FmtSpan::NONE)
+        .map_event_format(|format| Once {
+            format,
+            told: warnings_once.then(Mutex::default),
+        })
         .finish();
     // A second start (tests in one process) keeps the first subscriber.
     let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// A format that leaves out warnings which were told before.
+struct Once<F> {
+    format: F,
+    /// The warnings so far; none where each is told as often as it comes.
+    told: Option<Mutex<HashSet<String>>>,
+}
+
+impl<S, N, F> FormatEvent<S, N> for Once<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        if let Some(told) = &self.told
+            && *event.metadata().level() == Level::WARN
+        {
+            let mut line = String::new();
+            (self.format).format_event(context, Writer::new(&mut line), event)?;
+            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            if !told.insert(line) {
+                return Ok(());
+            }
+        }
+        self.format.format_event(context, writer, event)
+    }
 }

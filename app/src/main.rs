@@ -34,7 +34,8 @@ fn main() -> ExitCode {
     device::prepare();
     let arguments = parsed.unwrap_or_else(|error| failure::leave(&error));
     // Of several ranks the first tells what all do.
-    logging::start(arguments.verbose, arguments.quiet || ranks::number() > 0);
+    let quiet = arguments.quiet || ranks::number() > 0;
+    logging::start(arguments.verbose, quiet, arguments.repeats_itself());
     let code = match arguments.command.run() {
         Ok(()) => 0,
         Err(error) => failure::report(&error),

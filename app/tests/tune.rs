@@ -126,6 +126,21 @@ fn the_best_go_to_the_end_and_are_the_runs_of_their_recipes() {
     }
 }
 
+/// What is wrong with the recipe or the data is so in every trial, and before and after its halt.
+#[test]
+fn a_warning_of_all_trials_is_told_once() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (store, out) = (store(folder.path()), folder.path().join("tuned"));
+    let mut command = search(&store, &out, "2", "training.steps=8");
+    let warmup = command.iter_mut().find(|word| word.contains("warmup"));
+    *warmup.expect("a setting") = "schedule.warmup_steps=8".into();
+    let output = squall().args(&command).output().expect("it starts");
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    let warning = "`schedule.warmup_steps` is 8 and the run has 8 steps";
+    assert_eq!(said.matches(warning).count(), 1, "{said}");
+}
+
 /// The file in which a trial says what came of it, and what it says.
 fn trial(out: &Path, number: &Value) -> (PathBuf, Value) {
     let number = number.as_u64().expect("a number");

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{path, squall, staged, text};
+use squall_jobs::lock::FolderLock;
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -74,6 +75,24 @@ fn some_ends_are_not_tried_again() {
         let goes_on = text(&output).contains("goes on from the newest valid state");
         assert_eq!(goes_on, code != 2, "{}", text(&output));
     }
+}
+
+/// As of a supervisor that was killed: its training goes on, and each of its checkpoints would be a reason to try again.
+#[test]
+fn nothing_is_started_beside_a_process_that_works_in_the_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let held = FolderLock::take(folder.path()).expect("held");
+    let script = "echo >>starts; [ $(wc -l <starts) -ge 5 ] || exit 5";
+    let output = ended(folder.path(), 3, script);
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    let who = format!("in use by another process (process {})", std::process::id());
+    assert!(said.contains(&who) && said.contains("hint:"), "{said}");
+    assert_eq!(starts(folder.path()), 0, "{said}");
+    drop(held);
+    let output = ended(folder.path(), 3, script);
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(starts(folder.path()), 5);
 }
 
 #[test]

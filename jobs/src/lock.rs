@@ -31,14 +31,7 @@ impl FolderLock {
             .map_err(DataError::io("create", &path))?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut holder = String::new();
-                let _ = file.read_to_string(&mut holder);
-                return Err(JobError::Locked {
-                    folder: folder.to_path_buf(),
-                    holder: Some(holder.trim().to_string()).filter(|h| !h.is_empty()),
-                });
-            }
+            Err(TryLockError::WouldBlock) => return Err(locked(folder, file)),
             Err(TryLockError::Error(error)) => {
                 tracing::warn!(folder = %folder.display(), %error, "this file system has no locks: make sure that only one process writes here");
             }
@@ -49,6 +42,31 @@ impl FolderLock {
             .and_then(|()| writeln!(file, "process {}", std::process::id()));
         described.map_err(DataError::io("write", &path))?;
         Ok(Self { _file: file })
+    }
+
+    /// Refuses a folder that a process holds, without a trace in it. Where that cannot be told it is free.
+    ///
+    /// # Errors
+    /// [`JobError::Locked`] naming the process that holds it.
+    pub fn check_free(folder: &Path) -> Result<()> {
+        let Ok(file) = File::open(folder.join(".lock")) else {
+            return Ok(());
+        };
+        match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => Err(locked(folder, file)),
+            // Let go of with the file.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+        }
+    }
+}
+
+/// Who holds a folder, as the file of its lock says.
+fn locked(folder: &Path, mut file: File) -> JobError {
+    let mut holder = String::new();
+    let _ = file.read_to_string(&mut holder);
+    JobError::Locked {
+        folder: folder.to_path_buf(),
+        holder: Some(holder.trim().to_string()).filter(|h| !h.is_empty()),
     }
 }
 
@@ -63,7 +81,18 @@ mod tests {
         let error = FolderLock::take(folder.path()).unwrap_err().to_string();
         let expected = format!("in use by another process (process {})", std::process::id());
         assert!(error.contains(&expected), "{error}");
+        let error = FolderLock::check_free(folder.path()).unwrap_err();
+        assert!(error.to_string().contains(&expected), "{error}");
         drop(first);
+        FolderLock::check_free(folder.path()).unwrap();
         FolderLock::take(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_free_and_stays_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let absent = folder.path().join("absent");
+        FolderLock::check_free(&absent).unwrap();
+        assert!(!absent.exists());
     }
 }

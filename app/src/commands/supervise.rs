@@ -5,6 +5,7 @@ use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
+use squall_jobs::lock::FolderLock;
 use squall_jobs::train::checkpoint::newest_step;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -15,9 +16,10 @@ use std::time::{Duration, Instant};
 /// Run a command, and again from its newest valid state when it fails, until it finishes or stops advancing.
 ///
 /// Wrong usage and unusable input (exit codes 2 and 3) are not tried again, nor is what saved and asks to be run again
-/// later (75). Signals go on to the command (the first SIGTERM or SIGINT to Open MPI's mpirun as SIGUSR1, so that ranks
-/// have the time to save); what it then exits with is what this exits with. Options of cores and memory act on the
-/// command only if they stand after `--`, or in the environment.
+/// later (75); nothing is started beside another process that works in the folder (4). Signals go on to the command
+/// (the first SIGTERM or SIGINT to Open MPI's mpirun as SIGUSR1, so that ranks have the time to save); what it then exits
+/// with is what this exits with. Options of cores and memory act on the command only if they stand after `--`, or in the
+/// environment.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: squall supervise -- mpirun -n 4 squall train --recipe R.toml --data STORE --out RUN"
@@ -47,14 +49,11 @@ impl Supervise {
         let relay = Relay::start(starts_by_open_mpi(&self.command))?;
         let mut without_progress = 0;
         loop {
+            self.wait_for_others(&watch, &relay)?;
             let before = State::of(&watch);
             tracing::info!("starting {}, {before}", in_a_line(&self.command));
             let Some(status) = relay.run(&self.command)? else {
-                return Err(ended(
-                    &self.command,
-                    "was not started: a signal came first",
-                    INTERRUPTED,
-                ));
+                return Err(ended(&self.command, NOT_STARTED, INTERRUPTED));
             };
             if status.success() {
                 return Ok(());
@@ -83,6 +82,39 @@ impl Supervise {
         }
     }
 }
+
+/// How a command ends that a signal was faster than.
+const NOT_STARTED: &str = "was not started: a signal came first";
+
+impl Supervise {
+    /// Waits the pause for a process that works in the folder: what is left of a killed command ends by itself. What
+    /// goes on outlived its supervisor, or has another: the command could not write there, and the other's progress
+    /// would be taken for its own again and again.
+    fn wait_for_others(&self, watch: &Path, relay: &Relay) -> anyhow::Result<()> {
+        let patience = Duration::from_secs_f64(self.pause).max(LEAST_PATIENCE);
+        let begun = Instant::now();
+        while let Err(held) = FolderLock::check_free(watch) {
+            if begun.elapsed() >= patience {
+                let program = self.command.first().map_or("", String::as_str);
+                return Err(Advice {
+                    message: format!("{held}: `{program}` is not started beside it"),
+                    hint: "another training or inference works in that folder, perhaps one whose supervisor was killed: wait for its end, \
+                           or end it (`kill -USR1` and its process number lets a training save first), then give the same command again"
+                        .into(),
+                    code: RUN,
+                }
+                .into());
+            }
+            if relay.comes_within(LEAST_PATIENCE / 10) {
+                return Err(ended(&self.command, NOT_STARTED, INTERRUPTED));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How long another process has at least to leave the folder.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The longest pause, a day.
 const LONGEST_PAUSE: f64 = 86_400.0;

@@ -4,6 +4,7 @@ use crate::error::{JobError, Result};
 use crate::recipe::Recipe;
 use squall_model::summary::Summary;
 use squall_model::{Backend, Recompute, SavedActivations, Storage};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Who trains together, as far as memory asks.
@@ -61,23 +62,36 @@ impl Demand {
             tracing::warn!("{}", too_little(Vec::new()));
             return Ok(());
         }
-        // Of ranks that share a global batch each takes its part.
-        let smaller = |batch: usize| match recipe.distributed.global_batch {
-            None => format!("--set training.batch={batch}"),
-            Some(_) => format!(
-                "--set distributed.global_batch={}",
-                batch * sharing.step_ranks
-            ),
+        // Of ranks that share a global batch each takes its part, of both kinds of samples.
+        let (key, ranks) = match recipe.distributed.global_batch {
+            None => ("training.batch", 1),
+            Some(_) => ("distributed.global_batch", sharing.step_ranks),
         };
-        let fits = self.fits(sharing.batch, available, &smaller);
+        let detection = &recipe.detection;
+        let unlabelled = detection.unlabelled_per_batch / ranks.max(1);
+        let smaller = |batch: usize| {
+            let mut words = format!("--set {key}={}", batch * ranks);
+            // One with a label must be left.
+            if unlabelled >= batch {
+                let beside = (batch - 1) * ranks;
+                words += &format!(" --set detection.unlabelled_per_batch={beside}");
+            }
+            words
+        };
+        // What was found in samples without labels is for those that are read.
+        let least = match unlabelled > 0 && detection.pseudo_labels.is_some() {
+            true => 2,
+            false => 1,
+        };
+        let fits = self.fits(least..sharing.batch, available, &smaller);
         Err(too_little(fits))
     }
 
-    /// Settings that fit, the one that changes least first: how activations are kept for the same batch, then the
-    /// largest batch for how they are kept now, then the largest of all.
+    /// Settings that fit, the one that changes least first: how activations are kept for the same batch, which is the
+    /// end of the smaller ones, then the largest of these for how they are kept now, then the largest of all.
     fn fits(
         &self,
-        batch: usize,
+        smaller: Range<usize>,
         available: u64,
         smaller_batch: &dyn Fn(usize) -> String,
     ) -> Vec<String> {
@@ -87,26 +101,24 @@ impl Demand {
         let ways = ways.flat_map(|saved| Recompute::ALL.map(|recompute| (recompute, saved)));
         let with = |(recompute, saved)| self.storage.clone().keeping(recompute, saved);
         let same_batch = ways.clone().filter(|way| *way != now);
-        if let Some(way) =
-            (same_batch.into_iter()).find(|way| self.bytes_with(batch, &with(*way)) <= available)
+        if let Some(way) = (same_batch.into_iter())
+            .find(|way| self.bytes_with(smaller.end, &with(*way)) <= available)
         {
             found.push(settings(None, way, now));
         }
         let largest = |storage: &Storage| {
-            (1..batch)
+            (smaller.clone())
                 .rev()
                 .find(|&batch| self.bytes_with(batch, storage) <= available)
         };
-        if let Some(smaller) = largest(&self.storage) {
-            found.push(settings(Some(smaller_batch(smaller)), now, now));
+        if let Some(batch) = largest(&self.storage) {
+            found.push(settings(Some(smaller_batch(batch)), now, now));
         }
         if found.is_empty() {
             let best = ways.filter_map(|way| Some((largest(&with(way))?, way)));
             // The first of equals: what costs least time and precision.
             let best = best.reduce(|a, b| if b.0 > a.0 { b } else { a });
-            found.extend(
-                best.map(|(smaller, way)| settings(Some(smaller_batch(smaller)), way, now)),
-            );
+            found.extend(best.map(|(batch, way)| settings(Some(smaller_batch(batch)), way, now)));
         }
         found
     }
@@ -279,6 +291,49 @@ mod tests {
             fits.contains(&"--set distributed.global_batch=8".to_string()),
             "{fits:?}"
         );
+    }
+
+    /// A batch that training would refuse, because samples without labels fill it, is no way out.
+    #[test]
+    fn what_would_fit_leaves_a_sample_with_a_label() {
+        let recipe = |text: &str| {
+            let mut recipe = Recipe::parse(text, &[]).unwrap();
+            recipe.detection.unlabelled_per_batch = 2;
+            recipe
+        };
+        let fits = |recipe: &Recipe, sharing: Sharing, room: usize| {
+            let demand = demand(recipe);
+            match demand.check(recipe, sharing, Some(demand.bytes(room))) {
+                Err(JobError::Memory { fits, .. }) => fits.join(", "),
+                other => panic!("{other:?}"),
+            }
+        };
+        let mut each = recipe("[training]\nbatch = 5\n[network]\nwidth = 0.25");
+        let alone = Sharing {
+            batch: 5,
+            step_ranks: 1,
+            memory_ranks: 1,
+        };
+        let three = fits(&each, alone, 3);
+        assert!(three.contains("--set training.batch=3"), "{three}");
+        assert!(!three.contains("unlabelled"), "{three}");
+        let two = fits(&each, alone, 2);
+        let both = "--set training.batch=2 --set detection.unlabelled_per_batch=1";
+        assert!(two.contains(both), "{two}");
+        each.detection.pseudo_labels = Some("boxes.csv".into());
+        let one = fits(&each, alone, 1);
+        assert!(!one.contains("training.batch=1"), "{one}");
+
+        let shared =
+            "[training]\nbatch = 1\n[network]\nwidth = 0.25\n[distributed]\nglobal_batch = 6";
+        let two_ranks = Sharing {
+            batch: 3,
+            step_ranks: 2,
+            memory_ranks: 1,
+        };
+        let both = "--set distributed.global_batch=2 --set detection.unlabelled_per_batch=0";
+        let one = fits(&recipe(shared), two_ranks, 1);
+        assert!(one.contains(both), "{one}");
     }
 
     #[test]

@@ -121,6 +121,25 @@ fn nodes_that_samples_without_labels_cannot_be_dealt_to_are_left_out() {
 }
 
 #[test]
+fn a_machine_of_cpus_is_estimated_by_its_matrix_rate() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let machine = folder.path().join("mine.toml");
+    let text = include_str!("../../jobs/machines/workstation.toml");
+    let known = "kind = \"cpu\"\npeak_tflops = { f32 = 0.2 }";
+    let text = text.replacen("kind = \"cpu\"", known, 1);
+    std::fs::write(&machine, text).expect("written");
+    let on = ["scale", "--recipe", "small", "--machine", path(&machine)];
+    let table = run(&[&on[..], &["--grid", "192x288"]].concat());
+    for words in [
+        "60 % of 0.2 TF/s",
+        "this is an estimate",
+        "squall bench step --network small --size 192x288",
+    ] {
+        assert!(table.contains(words), "{words} is not in: {table}");
+    }
+}
+
+#[test]
 fn a_store_says_grid_and_samples() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = staged(folder.path(), 4, 3);
@@ -150,7 +169,8 @@ fn what_cannot_be_predicted_is_wrong_usage_with_a_hint() {
     let on = |machine: &'static str| ["scale", "--recipe", "small", "--machine", machine];
     check(&["scale"], "--recipe");
     check(&on("sumit"), "one of summit");
-    check(&on("workstation"), "squall bench step");
+    let measure = "squall bench step --network small --size 768x1152 --batch 2 --precision f32";
+    check(&on("workstation"), measure);
     check(
         &[&on("summit")[..], &["--nodes", "5000"]].concat(),
         "`--nodes`: expected 1 to 4608",

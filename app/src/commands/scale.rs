@@ -12,7 +12,7 @@ use squall_jobs::machine::DeviceKind;
 use squall_jobs::performance::{Length, Prediction, Question, Rate, Workload, published};
 use squall_jobs::{Machine, Recipe};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Predict step time, efficiency and cost of a recipe on a machine, for any number of its nodes.
 ///
@@ -102,18 +102,21 @@ impl Scale {
         let auto = auto_precision(&machine);
         let workload = Workload::of(&recipe, shape, of_pixel, auto)?;
         let batch = recipe.training.batch;
+        let measure = self.measuring(shape, batch, &workload.precision);
         let rate = match self.samples_per_second {
             Some(rate) if rate.is_finite() && rate > 0.0 => Rate::given(rate, &workload),
             Some(rate) => {
                 return Err(Advice::usage(
                     format!("--samples-per-second: expected above 0, found {rate}"),
-                    "`squall bench step` measures it",
+                    format!("`{measure}` measures it"),
                 ));
             }
             None => Rate::of(&machine, &workload, batch, name).map_err(|error| {
                 Advice::usage(
                     error.to_string(),
-                    "measure one device with `squall bench step` and give --samples-per-second",
+                    format!(
+                        "`{measure}` on one device measures it: give --samples-per-second, 1 by its seconds"
+                    ),
                 )
             })?,
         };
@@ -142,9 +145,19 @@ impl Scale {
             batch,
             rate: rate.source.clone(),
             assumed: rate.assumed,
+            measure,
             unit: machine.price.as_ref().map(|price| price.unit.clone()),
             rows,
         })
+    }
+
+    /// The command that measures how fast one device is.
+    fn measuring(&self, (rows, columns): (usize, usize), batch: usize, precision: &str) -> String {
+        let recipe = self.recipe.as_deref().unwrap_or(Path::new("R.toml"));
+        format!(
+            "squall bench step --network {} --size {rows}x{columns} --batch {batch} --precision {precision}",
+            recipe.display()
+        )
     }
 
     /// Predictions for the numbers of nodes asked for, else for powers of four and all nodes; those that the recipe cannot
@@ -236,6 +249,9 @@ struct Answer {
     /// Where the rate of a device comes from.
     rate: String,
     assumed: bool,
+    /// The command that measures that rate.
+    #[serde(skip)]
+    measure: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
     /// Bytes that a rank needs at most.
@@ -311,7 +327,9 @@ impl fmt::Display for Answer {
         if self.assumed {
             write!(
                 f,
-                "\n\nNobody measured this network on this device: give --samples-per-second once you have (`squall bench step`)"
+                "\n\nNobody measured this network on this device, so this is an estimate: `{}` there gives the true rate, for \
+                 --samples-per-second (1 by its seconds)",
+                self.measure
             )?;
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::workload::Workload;
 use crate::error::{JobError, Result};
-use crate::machine::Machine;
+use crate::machine::{DeviceKind, Machine};
 
 /// Samples a second of one device.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +20,10 @@ const MEASURED_PIXELS: usize = 768 * 1152;
 /// How far the operations of a network may be from those of the measured one that is taken for the same.
 const SAME: f64 = 0.03;
 
+/// The share of a CPU's rate of matrix products that training reaches, where the machine's file says none: `small` and
+/// `detect` ran at 70 and 62 % of it at 192 x 288 on two cores with AVX-512, wider networks at more (docs/speed.md).
+const SHARE_OF_CPUS: f64 = 0.6;
+
 impl Rate {
     /// Of somebody who measured it, for instance by `squall bench step`.
     #[must_use]
@@ -32,11 +36,11 @@ impl Rate {
     }
 
     /// The nearest of the machine's measured rates, if the network does as much work for a pixel as the measured one;
-    /// else the share of the device's peak that the machine's file assumes. Of half precisions one may stand for the
-    /// other.
+    /// else the share of the device's peak that the machine's file assumes, or of a CPU's that others reach. Of half
+    /// precisions one may stand for the other.
     ///
     /// # Errors
-    /// [`JobError::Machine`] if it has neither for this precision.
+    /// [`JobError::Machine`] if it has nothing of this precision to go by.
     pub fn of(machine: &Machine, workload: &Workload, batch: usize, name: &str) -> Result<Self> {
         match Self::measured(machine, workload, batch) {
             Some(rate) => Ok(rate),
@@ -72,25 +76,38 @@ impl Rate {
 
     fn assumed(machine: &Machine, workload: &Workload, name: &str) -> Result<Self> {
         let (device, precision) = (&machine.device, &workload.precision);
-        let (Some(peak), Some(share)) = (
-            device.peak_tflops.get(precision),
-            device.utilisation.get(precision),
-        ) else {
+        let usual = match device.kind {
+            DeviceKind::Cpu => Some(SHARE_OF_CPUS),
+            DeviceKind::Gpu => None,
+        };
+        let stated = device.utilisation.get(precision).copied();
+        let (Some(peak), Some(share)) = (device.peak_tflops.get(precision), stated.or(usual))
+        else {
             return Err(JobError::Machine {
                 name: name.to_string(),
                 reason: format!(
                     "no rate of {} in {precision} is known on {}: expected `device.measured` for it, or \
-                     `device.peak_tflops.{precision}` and `device.utilisation.{precision}`",
-                    workload.network, device.name
+                     `device.peak_tflops.{precision}`{}",
+                    workload.network,
+                    device.name,
+                    match device.kind {
+                        DeviceKind::Gpu => format!(" and `device.utilisation.{precision}`"),
+                        DeviceKind::Cpu => String::new(),
+                    }
                 ),
             });
         };
         Ok(Self {
             flops: peak * 1e12 * share,
             source: format!(
-                "assumed: {:.0} % of {peak} TF/s of {} in {precision}",
+                "assumed: {:.0} % of {peak} TF/s of {} in {precision}{}",
                 100.0 * share,
-                device.name
+                device.name,
+                if stated.is_none() {
+                    ", as training reaches on CPUs"
+                } else {
+                    ""
+                }
             ),
             assumed: true,
         })
@@ -139,5 +156,31 @@ mod tests {
         }
         let (half, of) = rate("deeplabv3plus-published", &["precision=f16"], whole);
         assert!((half.samples_s(&of) - 2.67).abs() < 1e-9, "{half:?}");
+    }
+
+    /// A CPU of which only the rate of matrix products is known; of a GPU training reaches too different shares of it.
+    #[test]
+    fn a_cpu_without_measurements_is_estimated() {
+        let (_, workload) = rate("small", &[], (192, 288));
+        let of = |kind: &str, figures: &str| {
+            let (_, text) = crate::machine::BUILT_IN[7];
+            let device = format!("kind = \"{kind}\"\n{figures}");
+            let text = text.replacen("kind = \"cpu\"", &device, 1);
+            let machine = Machine::parse("mine.toml", &text).unwrap();
+            Rate::of(&machine, &workload, 2, "mine.toml")
+        };
+        let peak = "peak_tflops = { f32 = 0.2 }";
+        let found = of("cpu", peak).unwrap();
+        assert!(found.assumed, "{found:?}");
+        assert!(found.source.contains("60 % of 0.2 TF/s"), "{found:?}");
+        let expected = 0.6 * 0.2e12 / workload.training_flops;
+        assert!((found.samples_s(&workload) / expected - 1.0).abs() < 1e-9);
+        let stated = of("cpu", &format!("{peak}\nutilisation = {{ f32 = 0.5 }}")).unwrap();
+        assert!(stated.source.contains("50 % of 0.2 TF/s"), "{stated:?}");
+        for (kind, figures) in [("cpu", ""), ("gpu", peak)] {
+            let error = of(kind, figures).unwrap_err().to_string();
+            assert!(error.contains("`device.peak_tflops.f32`"), "{error}");
+            assert_eq!(error.contains("utilisation"), kind == "gpu", "{error}");
+        }
     }
 }

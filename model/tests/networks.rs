@@ -290,6 +290,20 @@ fn impossible_configurations_are_refused_by_key() {
             },
         ),
         (
+            "blocks",
+            NetworkConfig {
+                blocks: vec![1, 1_000_000_000],
+                ..NetworkConfig::default()
+            },
+        ),
+        (
+            "atrous_rates",
+            NetworkConfig {
+                atrous_rates: vec![usize::MAX / 2],
+                ..NetworkConfig::default()
+            },
+        ),
+        (
             "output_stride",
             NetworkConfig {
                 output_stride: 32,

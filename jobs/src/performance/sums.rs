@@ -52,10 +52,14 @@ pub fn check(shape: &Shape, how: &Distributed) -> Result<(), String> {
         ));
     }
     match (how.algorithm, how.grid) {
-        (Algorithm::Grid, Some((rows, columns))) if rows * columns != shape.ranks => Err(format!(
-            "`distributed.grid`: expected rows and columns of {} ranks, found {rows} x {columns}",
-            shape.ranks
-        )),
+        (Algorithm::Grid, Some((rows, columns)))
+            if rows.checked_mul(columns) != Some(shape.ranks) =>
+        {
+            Err(format!(
+                "`distributed.grid`: expected rows and columns of {} ranks, found {rows} x {columns}",
+                shape.ranks
+            ))
+        }
         (Algorithm::Hierarchical | Algorithm::Nccl, _) if !shape.is_even() => Err(format!(
             "`distributed.algorithm`: expected one without nodes for {} ranks on nodes of {}",
             shape.ranks, shape.each
@@ -205,6 +209,12 @@ mod tests {
         };
         assert!(refused(24, &grid).unwrap_err().contains("found 5 x 7"));
         assert!(refused(35, &grid).is_ok());
+        // Whose product is 2^64 + 24.
+        let wrapping = Distributed {
+            grid: Some((1 << 3, (1 << 61) + 3)),
+            ..grid
+        };
+        assert!(refused(24, &wrapping).is_err());
         let uneven = Distributed {
             algorithm: Algorithm::Hierarchical,
             ..Distributed::default()

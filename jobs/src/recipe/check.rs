@@ -9,6 +9,13 @@ use squall_model::{KernelRounding, ModelError, NetworkConfig, Precision};
 /// Nothing, or the key, what was expected and what was found.
 type Checked = std::result::Result<(), String>;
 
+/// More samples of a step, more steps, passes and batches read ahead than any run has: memory and time of what is below
+/// can be counted.
+const MOST_SAMPLES: u64 = 1 << 24;
+const MOST_STEPS: u64 = 1 << 40;
+const MOST_PASSES: f64 = 1e6;
+const MOST_AHEAD: u64 = 4096;
+
 /// What a part of the recipe says of itself, with the name of its section.
 fn in_section<T>(
     name: &str,
@@ -68,10 +75,23 @@ impl Recipe {
             ("data.threads", count(data.threads)),
             ("data.prefetch", count(data.prefetch)),
         ];
-        match counts.iter().find(|(_, count)| *count == Some(0)) {
-            Some((key, _)) => Err(format!("`{key}`: expected 1 or more, found 0")),
-            None => Ok(()),
+        if let Some((key, _)) = counts.iter().find(|(_, count)| *count == Some(0)) {
+            return Err(format!("`{key}`: expected 1 or more, found 0"));
         }
+        let global_batch = count(self.distributed.global_batch);
+        let most = [
+            ("training.batch", Some(training.batch as u64), MOST_SAMPLES),
+            ("distributed.global_batch", global_batch, MOST_SAMPLES),
+            ("training.steps", training.steps, MOST_STEPS),
+            ("data.threads", count(data.threads), MOST_AHEAD),
+            ("data.prefetch", count(data.prefetch), MOST_AHEAD),
+        ];
+        for (key, found, most) in most {
+            if let Some(found) = found.filter(|found| *found > most) {
+                return Err(format!("`{key}`: expected at most {most}, found {found}"));
+            }
+        }
+        Ok(())
     }
 
     /// How long a training is, and the seconds after which something happens in it.
@@ -95,7 +115,12 @@ impl Recipe {
                 return Err(format!("`{key}`: expected above 0, found {value}"));
             }
         }
-        Ok(())
+        match training.epochs.filter(|passes| *passes > MOST_PASSES) {
+            Some(found) => Err(format!(
+                "`training.epochs`: expected at most {MOST_PASSES}, found {found}"
+            )),
+            None => Ok(()),
+        }
     }
 
     fn check_channels(&self) -> Checked {

@@ -29,6 +29,38 @@ fn mistakes_name_line_key_and_what_would_be_right() {
     insta::assert_snapshot!(all.join("\n\n"));
 }
 
+/// What is more than any run has would wrap around where memory and time are counted.
+#[test]
+fn absurd_numbers_are_refused_by_key() {
+    for (key, value) in [
+        ("training.batch", "1000000000000000000"),
+        ("training.batch", "0"),
+        ("distributed.global_batch", "9223372036854775807"),
+        ("training.steps", "9000000000000000000"),
+        ("training.steps", "-3"),
+        ("training.epochs", "inf"),
+        ("training.epochs", "1e30"),
+        ("training.epochs", "nan"),
+        ("data.prefetch", "1000000000000"),
+        ("data.threads", "1000000000"),
+        ("schedule.rate", "nan"),
+        ("schedule.power", "inf"),
+        ("network.blocks", "[1, 1000000000]"),
+        ("network.atrous_rates", "[9000000000000000000]"),
+    ] {
+        let said = error("seed = 1", &[&format!("{key}={value}")]);
+        let last = key.rsplit('.').next().unwrap_or(key);
+        assert!(said.contains(last), "{key}={value}: {said}");
+    }
+    // Never again, and until it is told to stop.
+    for fine in [
+        "training.checkpoint_every_seconds=inf",
+        "training.steps=1000000000000",
+    ] {
+        Recipe::parse("seed = 1", &[fine.to_string()]).unwrap();
+    }
+}
+
 #[test]
 fn the_resolved_recipe_reads_back_the_same() {
     let text = "name = 'x'\nprecision = 'bf16'\n[training]\nsteps = 7\n[data]\nchannels = ['PSL', 'TMQ']\n[optimiser]\nrule = 'adam'\nlarc = {}\n[network]\nwidth = 0.25";

@@ -58,6 +58,9 @@ impl Run<'_> {
         let record = self.store.meta().record_bytes();
         let left = self.total_steps.saturating_sub(self.learner.progress.step);
         let validations = left.div_ceil(self.validate_every);
+        // A run without an end is told to stop some time.
+        let samples_read = (left.saturating_mul(batch))
+            .saturating_add(validations.saturating_mul(self.validation_samples as u64));
         let in_memory = (rows * columns * self.loader.channels.len() * 4) as u64;
         let backend = self.learner.network.backend();
         let loaded = match backend.is_gpu() {
@@ -99,9 +102,9 @@ impl Run<'_> {
             validate_every_steps: self.validate_every,
             checkpoint_every_steps: self.checkpoint_every,
             parameters: summary.parameters,
-            step_flops: batch * summary.training_flops,
+            step_flops: batch.saturating_mul(summary.training_flops),
             memory_bytes: demand.bytes(samples),
-            read_bytes: record * (left * batch + validations * self.validation_samples as u64),
+            read_bytes: record.saturating_mul(samples_read),
             write_bytes: 4 * (3 * parameters + state as u64),
             dtype: format!("{:?}", self.learner.storage.dtype).to_lowercase(),
             class_weights: self.class_weights.clone(),

@@ -124,7 +124,7 @@ impl Schedule {
                 return bad(key, "0 to 1", value);
             }
         }
-        if self.power.is_nan() || self.power < 0.0 {
+        if !(self.power >= 0.0 && self.power.is_finite()) {
             return bad("power", "0 or more", self.power);
         }
         if !(self.factor > 0.0 && self.factor <= 1.0) {
@@ -299,6 +299,13 @@ mod tests {
                 "end",
                 Schedule {
                     end: 1.5,
+                    ..fine.clone()
+                },
+            ),
+            (
+                "power",
+                Schedule {
+                    power: f32::INFINITY,
                     ..fine.clone()
                 },
             ),

@@ -6,6 +6,12 @@ use crate::networks::{NetworkName, keys};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
+/// More blocks of a stage than can be trained.
+const MOST_BLOCKS: usize = 1000;
+
+/// More pixels from one tap of a kernel to the next than fields have.
+const MOST_RATE: usize = 10_000;
+
 /// The error for a key whose value is not the expected one.
 fn refuse(key: &'static str, expected: impl Display, found: impl Display) -> Result<()> {
     let reason = format!("expected {expected}, found {found}");
@@ -107,9 +113,10 @@ impl NetworkConfig {
             NetworkName::CgNet => 2..=2,
             _ => 2..=4,
         };
-        if !lengths.contains(&self.blocks.len()) || self.blocks.contains(&0) {
+        let counted = |count: &usize| (1..=MOST_BLOCKS).contains(count);
+        if !lengths.contains(&self.blocks.len()) || !self.blocks.iter().all(counted) {
             let (found, least, most) = (&self.blocks, lengths.start(), lengths.end());
-            let expected = format!("{least} to {most} counts above 0");
+            let expected = format!("{least} to {most} counts of 1 to {MOST_BLOCKS}");
             return refuse("blocks", expected, format!("{found:?}"));
         }
         Ok(())
@@ -146,8 +153,10 @@ impl NetworkConfig {
 
     fn check_rates(&self) -> Result<()> {
         let rates = &self.atrous_rates;
-        if rates.is_empty() || rates.contains(&0) {
-            return refuse("atrous_rates", "rates above 0", format!("{rates:?}"));
+        let fits = |rate: &usize| (1..=MOST_RATE).contains(rate);
+        if rates.is_empty() || !rates.iter().all(fits) {
+            let expected = format!("rates of 1 to {MOST_RATE}");
+            return refuse("atrous_rates", expected, format!("{rates:?}"));
         }
         Ok(())
     }

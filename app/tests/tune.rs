@@ -338,4 +338,7 @@ fn what_cannot_be_searched_is_wrong_usage() {
         "5 steps are too few",
     );
     check(&["--vary", "seed=1,2", "--halts", "9"], "1 to 8 halts");
+    let many = ["--trials", "18446744073709551615"];
+    let range = ["--vary", "schedule.rate=1e-4..1e-2"];
+    check(&[many, range].concat(), "--trials");
 }

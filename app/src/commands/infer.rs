@@ -48,12 +48,18 @@ fn strips(word: &str) -> Result<Strips, String> {
     }
 }
 
+/// More samples at once than any memory holds.
+const MOST_SAMPLES: usize = 1 << 24;
+
 /// A number of samples; zero stands for auto.
 fn batch(word: &str) -> Result<usize, String> {
     match word {
         "auto" => Ok(0),
-        number => (number.parse::<NonZeroUsize>().map(NonZeroUsize::get))
-            .map_err(|_| format!("expected a number from 1 on or auto, found {number}")),
+        number => (number.parse::<usize>().ok())
+            .filter(|samples| (1..=MOST_SAMPLES).contains(samples))
+            .ok_or_else(|| {
+                format!("expected a number from 1 to {MOST_SAMPLES} or auto, found {number}")
+            }),
     }
 }
 
@@ -411,7 +417,17 @@ fn announce(plan: &InferPlan) {
 
 #[cfg(test)]
 mod tests {
-    use super::attribute;
+    use super::{attribute, batch};
+
+    #[test]
+    fn a_batch_is_a_number_of_samples_or_auto() {
+        assert_eq!(batch("auto"), Ok(0));
+        assert_eq!(batch("8"), Ok(8));
+        for word in ["0", "-1", "many", "1000000000000000000"] {
+            let said = batch(word).unwrap_err();
+            assert!(said.contains("from 1 to 16777216 or auto"), "{said}");
+        }
+    }
 
     #[test]
     fn attributes_that_no_file_takes_or_that_are_ours_are_refused() {

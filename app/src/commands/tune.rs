@@ -6,6 +6,7 @@ use crate::plan::{Plan, duration};
 use crate::progress::Progress;
 use crate::{device, interrupt, output, ranks};
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use serde::Serialize;
 use squall_data::store::Split;
 use squall_data::{Store, atomic};
@@ -20,6 +21,9 @@ use std::time::Duration;
 
 /// How long a rank that is told to stop waits until the others have saved.
 const OTHERS_SAVE: Duration = Duration::from_secs(60);
+
+/// More trials than a search of any use has; each is drawn before the first begins.
+const MOST_TRIALS: u64 = 100_000;
 
 /// Search for better values of a recipe's keys: many runs, of which the best go on (successive halving).
 ///
@@ -46,7 +50,7 @@ pub struct Tune {
     #[arg(long, required = true, value_name = "KEY=VALUES", value_parser = dimension)]
     vary: Vec<Dimension>,
     /// Trials, the recipe as it is among them; fewer if there are no more combinations of lists.
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(..=MOST_TRIALS))]
     trials: usize,
     /// Halts, the end included; 1 lets all trials go to the end.
     #[arg(long, default_value_t = 3)]

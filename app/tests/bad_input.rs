@@ -35,6 +35,16 @@ fn vectors_that_no_memory_holds() {
     );
 }
 
+#[test]
+fn batches_that_no_memory_holds() {
+    for work in ["step", "infer"] {
+        let of = |batch: &'static str| ["bench", work, "--network", "small", "--batch", batch];
+        refuses(&of("100000000000000"), 2, &["--batch", "16777216"]);
+        refuses(&of("0"), 2, &["--batch"]);
+        refuses(&of("10000000"), 2, &["needs", "may have", "fits"]);
+    }
+}
+
 /// The exit code and signal of a program whose standard output or error is a pipe that nobody reads.
 fn unread(arguments: &[&str], errors: bool) -> std::process::ExitStatus {
     let (reader, writer) = std::io::pipe().expect("a pipe");

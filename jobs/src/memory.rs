@@ -146,7 +146,7 @@ fn settings(
 
 /// Bytes that this process may hold, one of so many alike on its node: what it holds, and its share of what the system
 /// has left for them, within the limits of its control groups; nothing where the system does not say.
-pub(crate) fn available_to(ranks: u64) -> Option<u64> {
+pub fn available_memory(ranks: u64) -> Option<u64> {
     let own = kilobytes(&read("/proc/self/status"), "VmRSS:").unwrap_or(0);
     let host = kilobytes(&read("/proc/meminfo"), "MemAvailable:")?;
     let groups = group_folders(&read("/proc/self/cgroup"));
@@ -365,6 +365,6 @@ mod tests {
         );
         assert_eq!(group_folders("5:memory:/x").len(), 1);
         #[cfg(target_os = "linux")]
-        assert!(available_to(1).is_some_and(|bytes| bytes > 1 << 20));
+        assert!(available_memory(1).is_some_and(|bytes| bytes > 1 << 20));
     }
 }

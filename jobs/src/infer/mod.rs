@@ -223,6 +223,6 @@ impl Inference<'_> {
             1 => 1,
             _ => comm.split_by_node()?.size() as u64,
         };
-        Ok(crate::memory::available_to(ranks))
+        Ok(crate::memory::available_memory(ranks))
     }
 }

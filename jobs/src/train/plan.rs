@@ -83,7 +83,7 @@ impl Run<'_> {
             // Every rank has a GPU of its own.
             true => (backend.available_memory(), 1),
             false => {
-                let left = memory::available_to(node_ranks as u64);
+                let left = memory::available_memory(node_ranks as u64);
                 (self.team.may_hold(left), node_ranks as u64)
             }
         };

@@ -61,7 +61,7 @@ pub struct Search<'a> {
 pub fn share_of_memory(processes: usize) -> Option<u64> {
     match processes {
         0 | 1 => None,
-        several => memory::available_to(several as u64),
+        several => memory::available_memory(several as u64),
     }
 }
 

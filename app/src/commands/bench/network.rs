@@ -8,6 +8,7 @@ use crate::commands::simulate::grid;
 use crate::failure::Advice;
 use crate::plan::bytes;
 use candle_core::{DType, Device, Tensor};
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use squall_jobs::Recipe;
 use squall_jobs::recipe::BUILT_IN;
@@ -24,6 +25,9 @@ use std::sync::Arc;
 use std::time::Instant;
 use turns::take_turns;
 
+/// Of a step: more is a slip of the keyboard.
+const MOST_SAMPLES: u64 = 1 << 24;
+
 /// Which network, and beside what.
 #[derive(Debug, Args)]
 pub struct NetworkOptions {
@@ -34,7 +38,7 @@ pub struct NetworkOptions {
     #[arg(long, default_value = "192x288", value_parser = grid)]
     size: (usize, usize),
     /// Samples of a step; as the recipe has it, else 1.
-    #[arg(long)]
+    #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=MOST_SAMPLES))]
     batch: Option<usize>,
     /// How activations are stored and computed. As in training the first convolution and the output layers stay in f32.
     #[arg(long, value_enum, default_value = "f32")]
@@ -163,7 +167,11 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
     };
     let predicted = needs(batch)?;
     tracing::info!("{} should be needed", bytes(predicted));
-    fits(options, batch, needs, backend.available_memory())?;
+    let (place, free) = match backend.is_gpu() {
+        true => ("the GPU", backend.available_memory()),
+        false => ("this process", squall_jobs::available_memory(1)),
+    };
+    fits(options, batch, needs, (place, free))?;
     // On a GPU before the data are there, beside which its operands may have no room.
     let before = match backend.is_gpu() {
         true => Some(backend.matrix_rate(storage.dtype)?),
@@ -202,12 +210,12 @@ fn graphs_make_sense(
     Err(Advice::usage(obstacle, "leave --graphs out"))
 }
 
-/// Refuses a batch for which a GPU has not so much memory free, with one that fits.
+/// Refuses a batch for which a GPU, or the machine, has not so much memory free, with one that fits.
 fn fits(
     options: &NetworkOptions,
     batch: usize,
     needs: impl Fn(usize) -> anyhow::Result<u64>,
-    free: Option<u64>,
+    (place, free): (&str, Option<u64>),
 ) -> anyhow::Result<()> {
     let (Some(free), needed) = (free, needs(batch)?) else {
         return Ok(());
@@ -232,7 +240,7 @@ fn fits(
     };
     Err(Advice::usage(
         format!(
-            "a batch of {batch} of {network} at {rows} x {columns} needs {needed}, the GPU has {free} free"
+            "a batch of {batch} of {network} at {rows} x {columns} needs {needed}, {place} may have {free}"
         ),
         hint,
     ))

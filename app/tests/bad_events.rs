@@ -432,6 +432,29 @@ fn tables_and_fields_where_they_do_not_belong() {
     );
 }
 
+/// Masks and fields are known by what is in them and may have any name, also that of a movie.
+#[test]
+fn a_movie_takes_the_place_of_nothing_that_is_read() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let (file, recipe, page) = (at("masks.png"), at("recipe.apng"), at("page.html"));
+    masks(&file, august(Calendar::NoLeap, 2000), 4);
+    std::fs::write(&recipe, "seed = 7\n").expect("written");
+    let before = common::contents(folder.path(), |_| false);
+    let other_spelling = folder.path().join(".").join("masks.png");
+    for movie in [&file, &other_spelling, &recipe] {
+        let report = ["report", path(&file), "--recipe", path(&recipe)];
+        let outputs = ["--movie", path(movie), "--out", path(&page)];
+        let output = squall().args(report).args(outputs).output();
+        let output = output.expect("the program starts");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("is read, and would be replaced"), "{said}");
+        assert!(said.contains("hint:"), "{said}");
+    }
+    assert!(common::contents(folder.path(), |_| false) == before);
+}
+
 /// Missing times are said once by every command that looks at all of them; keys of thresholds that there are none of
 /// are told with those that there are.
 #[test]

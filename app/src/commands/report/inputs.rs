@@ -123,6 +123,16 @@ impl Inputs {
             times,
         })
     }
+
+    /// The files of masks, boxes and events that are read.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        let masks = self.masks.iter().flat_map(|one| one.archive.paths());
+        let boxes = self.boxes.iter().map(|one| one.file.as_path());
+        let tables = self.masks.iter().filter_map(|one| table_path(&one.tables));
+        (masks.chain(boxes).map(Path::to_path_buf))
+            .chain(tables)
+            .collect()
+    }
 }
 
 /// Refuses fields of another grid, or of none of the masks' times.

@@ -4,6 +4,7 @@ mod boxes;
 mod command;
 mod inputs;
 mod movies;
+mod places;
 mod scores;
 
 use crate::commands::events::MIN_CONFIDENCE;
@@ -166,6 +167,7 @@ impl Report {
             fields.as_ref(),
             self.min_confidence,
         )?;
+        self.keep_inputs(&inputs, fields.as_ref())?;
         let page = self.page(&inputs, fields.as_ref())?;
         let options = ReportOptions {
             max_frames: self.frames,

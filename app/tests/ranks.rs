@@ -213,6 +213,13 @@ fn what_is_only_told_is_told_by_the_first_rank() {
     assert!(command.status().expect("it starts").success());
     let told = fs::read(&file).expect("read");
     assert!(serde_json::from_slice::<serde_json::Value>(&told).is_ok());
+    // A page is written once, too.
+    let page = folder.path().join("page.html");
+    let report = ["report", path(&truth), "--out", path(&page)];
+    as_rank("1", &report);
+    assert!(!page.exists(), "the second rank wrote it");
+    as_rank("0", &report);
+    assert!(page.is_file());
 }
 
 /// Whoever of several ranks comes second leaves the work to the first, whose launcher would else end the job.

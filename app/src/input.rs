@@ -6,7 +6,7 @@ use serde::Serialize;
 use squall_data::archive::BadFiles;
 use squall_data::facts::FileFacts;
 use squall_data::mask_file::{About, MaskArchive};
-use squall_data::{Archive, Variable};
+use squall_data::{Archive, Time, Variable};
 use squall_jobs::comm::Communicator;
 use squall_jobs::infer::open_archive;
 use std::collections::BTreeSet;
@@ -76,6 +76,15 @@ pub fn keep_inputs(inputs: &[&Path], out: &Path) -> anyhow::Result<()> {
         )),
         None => Ok(()),
     }
+}
+
+/// Whether the times of two axes are of one calendar, or all of them since the two Gregorian ones are one.
+pub fn are_of_one_calendar(times: &[Time], others: &[Time]) -> bool {
+    let are_known_to = |times: &[Time], others: &[Time]| match others.first() {
+        Some(other) => (times.iter()).all(|time| time.instant_in(other.calendar()).is_some()),
+        None => true,
+    };
+    are_known_to(times, others) && are_known_to(others, times)
 }
 
 /// Warns if the files that masks were made of, as far as they say, are none of the fields: times of two runs may be the

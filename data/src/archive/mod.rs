@@ -103,13 +103,10 @@ impl Archive {
         &self.times
     }
 
-    /// The index of a time.
+    /// The index of a time, which may be one of the other Gregorian calendar ([`Time::instant_in`]).
     pub fn find(&self, time: Time) -> Option<usize> {
         let first = self.times[0];
-        if time.calendar() != first.calendar() {
-            return None;
-        }
-        let wanted = time.seconds_since(first);
+        let wanted = time.instant_in(self.calendar)?.seconds_since(first);
         let found = self
             .times
             .binary_search_by_key(&wanted, |t| t.seconds_since(first));

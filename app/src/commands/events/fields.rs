@@ -1,6 +1,7 @@
 //! Fields that events are described by.
 
 use super::Objects;
+use crate::input;
 use crate::missing::Missing;
 use crate::skipped::Skipped;
 use ndarray::Array2;
@@ -60,14 +61,14 @@ impl Fields {
             let (expected, found) = (objects.grid().describe(), archive.grid().describe());
             return Err(differs("grid of the fields", expected, found).into());
         }
-        if archive.calendar() != objects.calendar() {
+        let times = objects.times();
+        if !input::are_of_one_calendar(times, archive.times()) {
             let (expected, found) = (
                 objects.calendar().to_string(),
                 archive.calendar().to_string(),
             );
             return Err(differs("calendar of the fields", expected, found).into());
         }
-        let times = objects.times();
         let lacking = times.iter().filter(|time| archive.find(**time).is_none());
         let first = lacking.clone().next();
         let missing = lacking.count();
@@ -153,9 +154,11 @@ impl Fields {
             upper_thickness: false,
         };
         let read = DetectFields::read(&self.archive, index, &wanted);
-        let Some(read) = self.unread.or_none(time, read)? else {
+        let Some(mut read) = self.unread.or_none(time, read)? else {
             return Ok(None);
         };
+        // The same instant, which the fields may date by the other Gregorian calendar.
+        read.snapshot.time = time;
         self.missing.note(&read.snapshot);
         Ok(Some(Known {
             snapshot: read.snapshot,

@@ -149,7 +149,7 @@ fn check_fields(masks: &Masks, fields: &Archive) -> anyhow::Result<()> {
         );
         return Err(Advice::usage(message, hint));
     }
-    if archive.calendar() != fields.calendar()
+    if !input::are_of_one_calendar(archive.times(), fields.times())
         || !archive
             .times()
             .iter()

@@ -371,6 +371,8 @@ fn speeds_of_the_wind_are_no_components() {
         (("long_name", "10m wind speed"), false),
         (("standard_name", "wind_speed"), false),
         (("long_name", "wind speed at the lowest level"), false),
+        (("long_name", "North Pacific wind speed"), false),
+        (("long_name", "eastern Pacific zonal wind speed"), true),
         (("long_name", "zonal wind speed"), true),
         (("long_name", "East-West wind speed"), true),
         (("long_name", "10m Uwind speed"), true),

@@ -4,7 +4,7 @@ use super::alias::{self, Family, Match};
 use super::coordinates::LevelAxis;
 use super::decode::Decoder;
 use super::scan::{FileShape, Layout, Levels, Refusal, Role, Source};
-use super::{nc, units};
+use super::{nc, units, wind};
 use crate::Variable;
 use std::borrow::Cow;
 
@@ -46,7 +46,7 @@ impl<'f> Candidate<'f> {
             axis,
             is_forecast: shape.is_forecast,
             is_static: shape.has_many_times && !has_time,
-            is_speed: is_speed(variable),
+            is_speed: wind::is_speed(variable),
             other_time: other.map(|one| one.found.as_str()),
         })
     }
@@ -264,60 +264,6 @@ fn is_component(channel: Variable) -> bool {
     matches!(channel, U850 | V850 | Ubot | Vbot)
 }
 
-/// Beginnings of words of which a long name of a component of the wind has one, even if it is a "zonal wind speed".
-const DIRECTIONS: [&str; 10] = [
-    "component",
-    "zonal",
-    "merid",
-    "east",
-    "west",
-    "north",
-    "south",
-    // "Long-term" and "latest" are none.
-    "longi",
-    "longt",
-    "lati",
-];
-
-/// Pairs of words that say the same, as in "E-W wind speed"; one of them alone may be of a unit, as in "m s-1".
-const COMPASS: [[&str; 2]; 4] = [["e", "w"], ["w", "e"], ["n", "s"], ["s", "n"]];
-
-/// Whether a name says along what a component of the wind blows: `eastwards`, `u10`, `vwind`, "E-W".
-fn has_direction(name: &str) -> bool {
-    let is_apart = |c: char| !c.is_ascii_alphanumeric();
-    let words: Vec<&str> = name.split(is_apart).filter(|w| !w.is_empty()).collect();
-    let is_of_axis = |rest: &str| {
-        rest.is_empty()
-            || rest.starts_with("wind")
-            || rest.starts_with(|c: char| c.is_ascii_digit())
-    };
-    let is_direction = |word: &&str| {
-        let axis = word.strip_prefix(['u', 'v', 'x', 'y']);
-        ["lon", "lat"].contains(word)
-            || axis.is_some_and(is_of_axis)
-            || DIRECTIONS.iter().any(|start| word.starts_with(start))
-    };
-    let mut pairs = words.windows(2);
-    words.iter().any(is_direction) || pairs.any(|pair| COMPASS.iter().any(|both| both == pair))
-}
-
-/// Whether a variable is how fast the wind is, wherever it blows to, as CAM's `U10` is.
-fn is_speed(variable: &netcdf::Variable<'_>) -> bool {
-    let text = |name: &str| nc::text(variable, name).unwrap_or_default();
-    says_speed(&text("standard_name"), &text("long_name"))
-}
-
-/// Whether CF's or another name of a variable says that it is a speed of the wind and no component.
-fn says_speed(standard_name: &str, long_name: &str) -> bool {
-    let says = long_name.to_ascii_lowercase();
-    match () {
-        () if standard_name.contains("speed") => !has_direction(standard_name),
-        // CF has names of its own for components.
-        () if standard_name.ends_with("_wind") => false,
-        () => says.contains("wind") && says.contains("speed") && !has_direction(&says),
-    }
-}
-
 /// The roles of a variable's dimensions (and its level axis), if it is a field on the grid.
 fn roles<'l>(
     variable: &netcdf::Variable<'_>,
@@ -364,51 +310,5 @@ pub(super) fn refuse(
                 found: format!("dimensions ({})", shape.join(", ")),
             });
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::says_speed;
-
-    #[test]
-    fn components_of_the_wind_say_a_direction() {
-        for name in [
-            "10m wind speed",
-            "10m wind speed (m/s)",
-            "Wind speed at 10 m in m s-1",
-            "long-term mean wind speed",
-            "latest wind speed",
-            "Windspeed at 10 metres",
-            "speed of the wind",
-        ] {
-            assert!(says_speed("", name), "{name}");
-        }
-        for name in [
-            "East-West wind speed",
-            "east wind speed",
-            "eastwards wind speed",
-            "E-W wind speed",
-            "W-E wind speed",
-            "S-N wind speed",
-            "U10 wind speed",
-            "u10m wind speed",
-            "u-component of wind speed",
-            "10m Uwind speed",
-            "V windspeed",
-            "Meridional Wind Speed",
-            "southerly wind speed",
-            "wind speed along longitude",
-            "wind speed (lat)",
-            "zonal wind",
-            "speed",
-            "",
-        ] {
-            assert!(!says_speed("", name), "{name}");
-        }
-        assert!(says_speed("wind_speed", ""));
-        assert!(says_speed("wind_speed", "U10 wind speed"));
-        assert!(!says_speed("eastward_wind", "wind speed"));
-        assert!(!says_speed("eastward_wind_speed", ""));
     }
 }

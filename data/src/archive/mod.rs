@@ -19,6 +19,7 @@ pub(crate) mod scan;
 mod survey;
 mod time_mean;
 mod units;
+mod wind;
 
 pub use alias::{Match, matches};
 pub use derive::precipitable_water;

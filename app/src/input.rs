@@ -16,10 +16,14 @@ use xxhash_rust::xxh3::xxh3_128;
 
 /// Opens fields and says, as warnings, what was skipped, guessed or replaced.
 pub fn open(input: &str, skip_bad: bool) -> anyhow::Result<Archive> {
+    open_for(input, skip_bad, &Variable::CHANNELS)
+}
+
+/// [`open`] for a command that uses some channels: what concerns others alone is not said.
+pub fn open_for(input: &str, skip_bad: bool, used: &[Variable]) -> anyhow::Result<Archive> {
     let archive = Archive::open_with(input, bad_files(skip_bad))?;
     archive
-        .problems()
-        .iter()
+        .problems_of(used)
         .for_each(|problem| tracing::warn!("{problem}"));
     Ok(archive)
 }
@@ -29,12 +33,13 @@ pub fn open_together(
     comm: &mut dyn Communicator,
     input: &str,
     skip_bad: bool,
+    used: &[Variable],
 ) -> anyhow::Result<Archive> {
     if comm.size() == 1 {
-        return open(input, skip_bad);
+        return open_for(input, skip_bad, used);
     }
     let archive = open_archive(comm, input, bad_files(skip_bad))?;
-    let problems = archive.problems().iter();
+    let problems = archive.problems_of(used);
     problems
         .filter(|_| comm.rank() == 0)
         .for_each(|problem| tracing::warn!("{problem}"));

@@ -141,6 +141,35 @@ fn repeated_times_and_gaps_are_reported() {
     );
 }
 
+/// What is said of channels that nobody uses is noise.
+#[test]
+fn problems_are_those_of_the_channels_that_are_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("some.nc");
+    let named = [("ps", "Pa"), ("t2m", "K"), ("d2m", "K"), ("tcwv", "parsec")];
+    let fields = named.map(|(name, unit)| Field::named(name, unit)).to_vec();
+    write(
+        &path,
+        &FileSpec {
+            fields,
+            ..FileSpec::default()
+        },
+    );
+    let archive = open(&path);
+    let about = |used: &[Variable]| -> Vec<&str> {
+        let told = archive.problems_of(used);
+        let words = told.filter_map(|told| told.split(' ').next());
+        words.collect()
+    };
+    assert!(about(&[Variable::Ps, Variable::Trefht]).is_empty());
+    assert_eq!(about(&[Variable::Tmq]), ["`tcwv`"]);
+    // ZBOT is made of QREFHT, which is itself computed.
+    let all = about(&Variable::CHANNELS);
+    assert_eq!(about(&[Variable::Zbot]), ["QREFHT", "ZBOT"]);
+    assert_eq!(all, ["`tcwv`", "QREFHT", "ZBOT"]);
+    assert_eq!(all.len(), archive.problems().len());
+}
+
 #[test]
 fn units_are_converted_or_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as WordError;
 use squall_data::store::{INDEX_FILE, Split};
-use squall_data::{Archive, Store, TrackedBox};
+use squall_data::{Archive, Store, TrackedBox, Variable};
 use squall_jobs::comm::{Communicator, Solo};
 use squall_jobs::infer::{
     BadInput, Ensemble, FilePer, Gives, InferEvent, InferOptions, InferPlan, InferReport,
@@ -305,7 +305,13 @@ impl Infer {
         let is_store = Path::new(&self.input).join(INDEX_FILE).is_file();
         let archive: Option<Archive> = match (is_store, self.split) {
             (true, _) => None,
-            (false, None) => Some(input::open_together(comm, &self.input, self.skip_bad)?),
+            // Which channels the models need is not known yet.
+            (false, None) => Some(input::open_together(
+                comm,
+                &self.input,
+                self.skip_bad,
+                &Variable::CHANNELS,
+            )?),
             (false, Some(_)) => {
                 let message = format!("`{}` is no sample store and has no splits", self.input);
                 return Err(Advice::usage(message, "leave out --split, or give a store"));

@@ -124,6 +124,14 @@ impl Archive {
         &self.problems
     }
 
+    /// [`Self::problems`] but those of other channels than these and what these are computed from, as at the first time.
+    pub fn problems_of(&self, used: &[Variable]) -> impl Iterator<Item = &str> {
+        let used = self.with_sources(0, used);
+        let is_told =
+            move |problem: &&str| channel_of(problem).is_none_or(|channel| used.contains(&channel));
+        self.problems.iter().map(String::as_str).filter(is_told)
+    }
+
     /// How many files were left out because they cannot be used ([`BadFiles::Skip`]); [`Self::problems`] names them.
     pub fn skipped_files(&self) -> usize {
         self.skipped_files
@@ -203,6 +211,13 @@ impl Archive {
     fn layout(&self, file: usize) -> &Layout {
         &self.layouts[self.files[file].1]
     }
+}
+
+/// The channel that a problem is about: it begins with the name, or says what "cannot serve as" it.
+fn channel_of(problem: &str) -> Option<Variable> {
+    let told = problem.split_once("` cannot serve as ");
+    let told = told.map_or(problem, |(_, told)| told);
+    Variable::from_name(told.split([' ', ':']).next()?)
 }
 
 /// An archive being put together.

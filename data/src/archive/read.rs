@@ -31,6 +31,23 @@ pub(super) enum Derivation<'a> {
 }
 
 impl Derivation<'_> {
+    /// The file of which one field is needed that is no channel.
+    fn file(self) -> Option<usize> {
+        match self {
+            Self::ColumnWater(file, ..) | Self::Dewpoint(file, ..) => Some(file),
+            Self::LowestLevel => None,
+        }
+    }
+
+    /// The channels that it is made of, as far as they are there.
+    fn made_of(self) -> &'static [Variable] {
+        match self {
+            Self::ColumnWater(..) => &[Variable::Ps, Variable::Qrefht],
+            Self::Dewpoint(..) => &[Variable::Ps],
+            Self::LowestLevel => &[Variable::Trefht, Variable::Qrefht],
+        }
+    }
+
     /// How a channel is computed, where surface pressure is known and where it is not.
     pub(super) fn sentence(self, has_ps: bool) -> &'static str {
         match self {
@@ -85,22 +102,27 @@ impl Archive {
         while let Some(variable) = asked.pop() {
             match self.how(index, variable) {
                 Some(How::Direct(file, ..)) => drop(files.insert(file)),
-                Some(How::Computed(Derivation::ColumnWater(file, ..))) => {
-                    files.insert(file);
-                    asked.extend([Variable::Ps, Variable::Qrefht]);
-                }
-                Some(How::Computed(Derivation::Dewpoint(file, ..))) => {
-                    files.insert(file);
-                    asked.push(Variable::Ps);
-                }
-                Some(How::Computed(Derivation::LowestLevel)) => {
-                    asked.extend([Variable::Trefht, Variable::Qrefht]);
+                Some(How::Computed(derivation)) => {
+                    files.extend(derivation.file());
+                    asked.extend(derivation.made_of());
                 }
                 None => {}
             }
         }
         let path = |&file: &usize| self.files[file].0.as_path();
         files.iter().map(path).collect()
+    }
+
+    /// Some channels of a time and all that they are computed from.
+    pub(super) fn with_sources(&self, index: usize, variables: &[Variable]) -> Vec<Variable> {
+        let (mut all, mut at) = (variables.to_vec(), 0);
+        while let Some(&variable) = all.get(at) {
+            if let Some(How::Computed(derivation)) = self.how(index, variable) {
+                all.extend(derivation.made_of());
+            }
+            at += 1;
+        }
+        all
     }
 
     fn column_water(&self, index: usize) -> Option<How<'_>> {

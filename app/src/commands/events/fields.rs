@@ -11,7 +11,7 @@ use squall_data::gaps::median_step_seconds;
 use squall_data::{Archive, DataError, Snapshot, Time, Variable};
 
 /// Fields that events are described by, as far as the input has them.
-const DESCRIBING: [Variable; 7] = [
+pub const DESCRIBING: [Variable; 7] = [
     Variable::Tmq,
     Variable::Ubot,
     Variable::Vbot,

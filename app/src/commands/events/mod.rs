@@ -268,7 +268,7 @@ impl Events {
         comm: &mut dyn Communicator,
     ) -> anyhow::Result<(Objects, Option<Fields>, usize)> {
         let archive = (self.fields.as_deref())
-            .map(|name| input::open_together(comm, name, self.skip_bad))
+            .map(|name| input::open_together(comm, name, self.skip_bad, &fields::DESCRIBING))
             .transpose()?;
         let objects = Objects::open(self, archive.as_ref(), comm.rank() == 0)?;
         if let (Some(archive), Objects::Masks(masks), 0) = (&archive, &objects, comm.rank()) {

@@ -19,7 +19,7 @@ use serde::Serialize;
 use squall_climate::detect::Method;
 use squall_climate::label::{ArThresholds, TcThresholds, Thresholds};
 use squall_data::gaps::{Gaps, usual_step_hours};
-use squall_data::{Archive, Class, DataError, Time};
+use squall_data::{Archive, Class, DataError, Time, Variable};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -170,7 +170,11 @@ impl Label {
 
     /// The fields; says what was decided about them and where times are missing.
     fn open_fields(&self) -> anyhow::Result<Archive> {
-        let archive = input::open(&self.input, self.skip_bad)?;
+        let methods = self.method.iter();
+        let used: Vec<Variable> = methods
+            .flat_map(|method| [method.channels(), method.useful_channels()].concat())
+            .collect();
+        let archive = input::open_for(&self.input, self.skip_bad, &used)?;
         input::keep_apart(&archive, &self.out)?;
         own_folder::check(&self.out, Holds::Labels)?;
         if let Some(gaps) = Gaps::of(archive.times()) {

@@ -143,6 +143,12 @@ fn a_calendar_that_the_file_contradicts_is_refused() {
     ] {
         refused(&out.join(name));
     }
+    // Tracks and tables of events are of use.
+    run(&["inspect", path(&out)]);
+    run(&[
+        "inspect",
+        path(&out.join("tracks.tropical_cyclone.ibtracs.nc")),
+    ]);
 }
 
 #[test]

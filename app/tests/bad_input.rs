@@ -150,8 +150,11 @@ fn what_is_of_no_use_is_described_and_refused() {
         file.add_dimension("station", 3).expect("added");
         let mut tide = (file.add_variable::<f32>("tide", &["station"])).expect("added");
         tide.put_values(&[0.1_f32, 0.2, 0.3], ..).expect("written");
+        // Its name is that of a channel, and it is no field.
+        let mut pressure = (file.add_variable::<f32>("PS", &["station"])).expect("added");
+        pressure.put_attribute("units", "Pa").expect("written");
     });
-    let words = ["tide", "note:", "can be used", "hint:"];
+    let words = ["tide", "PS ", "note:", "can be used", "hint:"];
     refuses(&["inspect", path(&file)], 3, &words);
     let output = squall()
         .args(["inspect", path(&file), "--json"])
@@ -161,6 +164,9 @@ fn what_is_of_no_use_is_described_and_refused() {
     let json: serde_json::Value =
         serde_json::from_slice(&output.stdout).expect("one JSON document");
     assert_eq!(json["usable"], false, "{json}");
+    let pressure = &json["makes"][0]["variables"][1];
+    assert_eq!(pressure["name"], "PS", "{json}");
+    assert_eq!(pressure["channels"], serde_json::json!([]), "{json}");
     // Masks have no channel and are of use.
     let truth = simulate(folder.path(), 1, 3).join("truth");
     run(&["inspect", path(&truth)]);

@@ -66,7 +66,7 @@ pub struct Inspection {
     pub step_hours: Option<f64>,
     /// What was guessed, skipped or is in the way.
     pub problems: Vec<String>,
-    /// Whether any of it can be read as fields, masks or boxes.
+    /// Whether any of it can be read as fields, masks or boxes; tables beside it are not looked at here.
     pub usable: bool,
 }
 
@@ -199,16 +199,19 @@ fn look(path: &Path) -> Result<Vec<VariableInfo>> {
     describe(path, layout.as_ref())
 }
 
-/// The variables of a file; where its layout is known, only the channels that they do serve.
+/// The variables of a file with the channels that they serve by its layout; without one the file is not read, and they
+/// serve none, whatever their names.
 fn describe(path: &Path, layout: Option<&Layout>) -> Result<Vec<VariableInfo>> {
     let file = nc::open(path)?;
     let info = |variable: netcdf::Variable<'_>| {
         let name = variable.name();
         let units = nc::text(&variable, "units");
+        let serves = |channel| {
+            let source = layout.and_then(|layout| layout.channel(channel));
+            source.is_some_and(|source| source.name == name)
+        };
         let mut found = matches(&name);
-        if let Some(layout) = layout {
-            found.retain(|(channel, _)| layout.channel(*channel).is_some_and(|s| s.name == name));
-        }
+        found.retain(|(channel, _)| serves(*channel));
         let named = |(channel, kind): &(crate::Variable, Match)| match kind {
             Match::Same => channel.name().to_string(),
             Match::Proxy(difference) => format!("{channel} ({difference})"),

@@ -1,8 +1,10 @@
 //! `squall inspect`: says what a file or folder is.
 
+use crate::commands::score::kind::{Kind, offers};
 use crate::failure::{Advice, INPUT};
 use crate::output;
 use clap::Args;
+use std::path::Path;
 
 /// Say what a file or folder is: dialect, variables, units, grid, calendar, time span, problems.
 #[derive(Debug, Args)]
@@ -17,7 +19,8 @@ pub struct Inspect {
 impl Inspect {
     /// Prints the inspection; an error if nothing of it can be used.
     pub fn run(self) -> anyhow::Result<()> {
-        let inspection = squall_data::inspect::inspect(&self.path)?;
+        let mut inspection = squall_data::inspect::inspect(&self.path)?;
+        inspection.usable = inspection.usable || self.has_tables()?;
         if self.json {
             output::json(&inspection)?;
         } else {
@@ -28,12 +31,19 @@ impl Inspect {
         }
         Err(Advice {
             message: format!(
-                "`{}` has no fields, masks or boxes that can be used",
+                "`{}` has no fields, masks, boxes or tracks that can be used",
                 self.path
             ),
             hint: "its notes (`problems` of --json) say what is in the way".into(),
             code: INPUT,
         }
         .into())
+    }
+
+    /// Whether there are tracks, or a table of tracks or boxes in a folder.
+    fn has_tables(&self) -> anyhow::Result<bool> {
+        let is_folder = Path::new(&self.path).is_dir();
+        let is_table = |kind: Kind| kind == Kind::Tracks || kind == Kind::Boxes && is_folder;
+        Ok(offers(&self.path)?.iter().any(|one| is_table(one.kind)))
     }
 }

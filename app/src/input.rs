@@ -11,8 +11,10 @@ use squall_jobs::comm::Communicator;
 use squall_jobs::infer::open_archive;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::path::Path;
-use xxhash_rust::xxh3::xxh3_128;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 /// Opens fields and says, as warnings, what was skipped, guessed or replaced.
 pub fn open(input: &str, skip_bad: bool) -> anyhow::Result<Archive> {
@@ -260,6 +262,39 @@ pub fn file_facts(path: &Path) -> (String, FileFacts) {
     (whole.display().to_string(), FileFacts::of(path))
 }
 
+/// The files of an input, named from the folder that holds all of them, wherever that is; what tells each from what was
+/// under its name before, and [`a_sample`] of it, because names and dates of two runs may be the same.
+pub fn files_below<'p>(
+    paths: impl Iterator<Item = &'p Path>,
+) -> Vec<(String, FileFacts, Option<u64>)> {
+    let whole = paths.map(|path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf()));
+    let whole: Vec<PathBuf> = whole.collect();
+    let folders = whole.iter().filter_map(|path| path.parent());
+    let shared = |a: PathBuf, b: &Path| -> PathBuf {
+        let pairs = a.components().zip(b.components());
+        pairs
+            .take_while(|(a, b)| a == b)
+            .map(|(part, _)| part)
+            .collect()
+    };
+    let first = whole.first().and_then(|path| path.parent());
+    let folder = folders.fold(first.unwrap_or(Path::new("")).to_path_buf(), shared);
+    let facts = |path: &PathBuf| {
+        let name = path.strip_prefix(&folder).unwrap_or(path).display();
+        (name.to_string(), FileFacts::of(path), a_sample(path).ok())
+    };
+    whole.iter().map(facts).collect()
+}
+
+/// A number for what stands in the middle of a file, where netCDF has values of fields.
+fn a_sample(path: &Path) -> std::io::Result<u64> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(file.metadata()?.len() / 2))?;
+    let mut bytes = Vec::new();
+    file.take(4096).read_to_end(&mut bytes)?;
+    Ok(xxh3_64(&bytes))
+}
+
 /// A name for all that would change a result: 32 digits, because it stands in every state of a run.
 ///
 /// # Errors
@@ -284,5 +319,40 @@ mod tests {
         assert_eq!(file_facts(&at("a.nc")), file_facts(&at("masks/../a.nc")));
         assert_ne!(file_facts(&at("a.nc")).0, file_facts(&at("b.nc")).0);
         assert_eq!(file_facts(&at("absent.nc")).1.length, None);
+    }
+
+    #[test]
+    fn files_are_named_from_the_folder_that_holds_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["run/a/x.nc", "run/b/x.nc", "run/b/y.nc"] {
+            std::fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+            std::fs::write(at(name), name).unwrap();
+        }
+        let names = |of: &[&str]| -> Vec<String> {
+            let paths: Vec<PathBuf> = of.iter().map(|name| at(name)).collect();
+            let files = files_below(paths.iter().map(PathBuf::as_path));
+            files.into_iter().map(|(name, ..)| name).collect()
+        };
+        assert_eq!(names(&["run/b/x.nc"]), ["x.nc"]);
+        assert_eq!(names(&["run/b/x.nc", "run/b/y.nc"]), ["x.nc", "y.nc"]);
+        assert_eq!(names(&["run/a/x.nc", "run/b/x.nc"]), ["a/x.nc", "b/x.nc"]);
+        assert!(names(&[]).is_empty());
+    }
+
+    #[test]
+    fn files_of_one_name_length_and_date_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.nc");
+        let facts = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let file = File::options().write(true).open(&path).unwrap();
+            file.set_modified(std::time::SystemTime::UNIX_EPOCH)
+                .unwrap();
+            files_below([path.as_path()].into_iter())
+        };
+        let first = facts("one member");
+        assert_eq!(first, facts("one member"));
+        assert_ne!(first, facts("one mumber"));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Label;
 use crate::commands::score::same_dates;
-use crate::input::{self, file_facts};
+use crate::input::{self, files_below};
 use crate::skipped::Skipped;
 use crate::tags::{self, Tags};
 use squall_climate::ClimateError;
@@ -76,7 +76,7 @@ impl Against {
     /// What tells these masks from others.
     pub fn fingerprint(&self) -> String {
         self.masks.as_ref().map_or(String::new(), |masks| {
-            let files: Vec<_> = masks.paths().map(file_facts).collect();
+            let files = files_below(masks.paths());
             format!("{files:?} as {:?}", self.tags)
         })
     }

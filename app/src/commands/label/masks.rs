@@ -373,6 +373,24 @@ mod tests {
     }
 
     #[test]
+    fn fields_that_are_moved_are_the_same_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let (run, moved) = (folder.path().join("run"), folder.path().join("moved"));
+        simulate(&run, 24, 1);
+        // A problem that names its file.
+        std::fs::write(run.join("broken.nc"), "text").unwrap();
+        let name_of_work = |fields: &Path| {
+            let archive = crate::input::open(fields.to_str().unwrap(), true).unwrap();
+            assert_eq!(archive.skipped_files(), 1);
+            super::super::fingerprint(&archive, "{}").unwrap()
+        };
+        let before = name_of_work(&run);
+        assert_eq!(name_of_work(&run.join("..").join("run")), before);
+        std::fs::rename(&run, &moved).unwrap();
+        assert_eq!(name_of_work(&moved), before);
+    }
+
+    #[test]
     fn labels_of_other_work_are_refused_and_stay_as_they_are() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);

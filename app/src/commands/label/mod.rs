@@ -9,7 +9,7 @@ mod rules;
 
 use crate::box_files::BoxFormats;
 use crate::failure::Advice;
-use crate::input::{self, file_facts};
+use crate::input::{self, files_below};
 use crate::output;
 use crate::own_folder::{self, Holds};
 use crate::saving::SAVE_EVERY_SECONDS;
@@ -234,16 +234,13 @@ fn warn_of_steps(times: &[Time], untrackable: &[Class]) {
     }
 }
 
-/// A name for whatever would change the labels.
+/// A name for whatever would change the labels, wherever the fields lie: what is decided on the way to them follows from
+/// their files.
 fn fingerprint(archive: &Archive, thresholds: &str) -> anyhow::Result<String> {
-    let files: Vec<_> = archive.paths().map(file_facts).collect();
+    let files = files_below(archive.paths());
     let times = archive.times();
     let ends = [times.first(), times.last()].map(|time| time.map(Time::to_string));
     let version = env!("CARGO_PKG_VERSION");
-    let fields = (
-        archive.grid().hash(),
-        archive.available(),
-        archive.problems(),
-    );
+    let fields = (archive.grid().hash(), archive.available());
     input::fingerprint(&(version, fields, files, times.len(), ends, thresholds))
 }

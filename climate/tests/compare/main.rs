@@ -3,6 +3,8 @@
 mod changes;
 mod classes;
 mod inputs;
+mod periods;
+mod tables;
 mod unknown;
 
 use ndarray::Array2;

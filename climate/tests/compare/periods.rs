@@ -1,0 +1,200 @@
+//! Which months and years are compared.
+
+use super::*;
+
+#[test]
+fn seasons_are_restricted_to_the_common_months_or_refused() {
+    let summer = Run {
+        months: vec![6, 7, 8],
+        ..Run::default()
+    };
+    let found = compare(&Run::default(), &summer, &options()).unwrap();
+    assert_eq!(found.months, [6, 7, 8]);
+    let note = "first has all months, second has June to August: only June to August are compared.";
+    assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
+    assert!(found.changes.iter().all(|row| row.season == "all"));
+    let tracks = row(&found, Quantity::CycloneTracks, Group::All);
+    assert!(
+        (12.0..18.0).contains(&tracks.change.a.unwrap()),
+        "{tracks:?}"
+    );
+    let wanted = CompareOptions {
+        months: vec![7, 12],
+        ..options()
+    };
+    let error = compare(&Run::default(), &summer, &wanted).unwrap_err();
+    assert!(
+        matches!(&error, ClimateError::Period { reason, .. } if reason == "it has June to August, not December"),
+        "{error}"
+    );
+    let winter = Run {
+        months: vec![12, 1, 2],
+        ..Run::default()
+    };
+    let error = compare(&winter, &summer, &options()).unwrap_err();
+    assert!(error.to_string().starts_with("months of `"), "{error}");
+    // Years from July on keep a winter together: one year fewer.
+    let kept = CompareOptions {
+        year_start: 7,
+        ..options()
+    };
+    let found = compare(&winter, &winter, &kept).unwrap();
+    assert_eq!(found.a.years.len(), 11);
+}
+
+#[test]
+fn few_years_give_numbers_without_intervals() {
+    let few = Run {
+        years: 2001..=2003,
+        ..Run::default()
+    };
+    let found = compare(&few, &Run::default(), &options()).unwrap();
+    assert!(
+        found
+            .changes
+            .iter()
+            .all(|row| row.change.interval.is_none() && row.change.p.is_none() && !row.significant)
+    );
+    let text = found.text();
+    assert!(
+        text.contains(
+            "no interval, because first has only 3 whole years and at least 5 are needed"
+        ),
+        "{text}"
+    );
+    assert!(
+        text.contains("The map of the frequency of tropical cyclones is not tested"),
+        "{text}"
+    );
+    assert!(changes_page(&found, "few", "").is_ok());
+    // Blocks of three years make four of twelve years.
+    let blocks = CompareOptions {
+        block_years: 3,
+        ..options()
+    };
+    let found = compare(&Run::default(), &Run::default(), &blocks).unwrap();
+    assert_eq!((found.a.blocks, found.a.years.len()), (4, 12));
+    assert!(found.text().contains("4 blocks of whole years"));
+    // One whole month is one, with nothing to compare it to.
+    let one = Run {
+        years: 2001..=2001,
+        months: vec![1],
+        ..Run::default()
+    };
+    let found = compare(&one, &one, &options()).unwrap();
+    assert_eq!(
+        (found.months.as_slice(), found.a.years.len()),
+        ([1].as_slice(), 1)
+    );
+    assert!((found.changes.iter()).all(|row| row.change.interval.is_none()));
+}
+
+#[test]
+fn half_months_are_not_whole_however_many_there_are() {
+    for times_per_day in [1, 2] {
+        let half = Run {
+            last_day: 15,
+            times_per_day,
+            ..Run::default()
+        };
+        let error = compare(&half, &Run::default(), &options()).unwrap_err();
+        assert!(
+            matches!(&error, ClimateError::Period { reason, .. } if reason.contains("no month of the year is whole")),
+            "{error}"
+        );
+    }
+    let twice = Run {
+        times_per_day: 2,
+        ..Run::default()
+    };
+    let found = compare(&Run::default(), &twice, &options()).unwrap();
+    assert_eq!(found.months.len(), 12);
+    assert!(
+        (found.notes.iter()).any(|n| n.starts_with("There are 1 times a day against 2")),
+        "{:?}",
+        found.notes
+    );
+}
+
+#[test]
+fn years_are_not_compared_with_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    Run::default().write(&path);
+    let period = |from, to| SideInput {
+        years: Some((from, to)),
+        ..side(&path, "run")
+    };
+    let between = |a, b| compare_with(a, b, &options());
+    let error = between(period(2001, 2008), period(2005, 2012)).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            ClimateError::SharedYears {
+                first: 2005,
+                last: 2008,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(between(side(&path, "all"), side(&path, "all")).is_err());
+    assert!(between(period(2001, 2006), period(2007, 2012)).is_ok());
+}
+
+#[test]
+fn calendars_of_other_lengths_are_scaled_to_one_year() {
+    let b = Run {
+        calendar: Calendar::Day360,
+        ..Run::default()
+    };
+    let found = compare(&Run::default(), &b, &options()).unwrap();
+    assert!(
+        found
+            .notes
+            .iter()
+            .any(|n| n.contains("noleap and 360_day") && n.contains("365.2425")),
+        "{:?}",
+        found.notes
+    );
+    let same = compare(&b, &b, &options()).unwrap();
+    let (scaled, plain) = (
+        row(&found, Quantity::CycloneTracks, Group::All),
+        row(&same, Quantity::CycloneTracks, Group::All),
+    );
+    let ratio = scaled.change.b.unwrap() / plain.change.b.unwrap();
+    assert!((ratio - 365.2425 / 360.0).abs() < 1e-9, "{ratio}");
+}
+
+#[test]
+fn gaps_leave_their_year_out_by_name() {
+    let b = Run {
+        gap: Some((2005, 9)),
+        ..Run::default()
+    };
+    let found = compare(&Run::default(), &b, &options()).unwrap();
+    assert_eq!(found.b.years.len(), 11);
+    let note =
+        "Years of second that are not whole are left out: 2005 (month 9 has 0 % of its times).";
+    assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
+    assert!(found.statements[0].ends_with("12 years against 11."));
+}
+
+#[test]
+fn two_periods_of_one_run_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    Run::default().write(folder.path());
+    let period = |from, to| SideInput {
+        years: Some((from, to)),
+        ..side(folder.path(), "period")
+    };
+    let found = compare_with(period(2001, 2006), period(2007, 2012), &options()).unwrap();
+    assert_eq!((found.a.years.len(), found.b.years[0]), (6, 2007));
+    let error = compare_with(period(1950, 1960), period(2007, 2012), &options()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("it has no year from 1950 to 1960"),
+        "{error}"
+    );
+}

@@ -7,6 +7,7 @@ pub mod components;
 mod details;
 pub mod extract;
 mod gale_radius;
+mod seam;
 pub mod shape;
 
 pub use boxes::from_boxes;

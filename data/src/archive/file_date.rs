@@ -4,8 +4,9 @@ use crate::{Calendar, Time};
 use std::path::Path;
 
 /// The time in a name such as `data-1996-08-26-03-1.nc` (DeepCAM: step 3 of 3 hours, run 1), `x.2001-05-06-10800.nc`
-/// (CESM: seconds of the day), `x_2001-05-06T0600.nc`, `x_2001050612.nc`, `x_20010506_0600.nc` or `x_20010506.nc`;
-/// nothing if a lead of a forecast stands behind the time of day. Other numbers behind a date are no time: it is midnight.
+/// (CESM: seconds of the day), `wrfout_d01_2001-05-06_06_30_00` (WRF), `x_2001-05-06T0600.nc`, `x_2001050612.nc`,
+/// `x_20010506_0600.nc` or `x_20010506.nc`; nothing if a lead of a forecast stands behind the time of day. Other numbers
+/// behind a date are no time: it is midnight.
 ///
 /// Names carry no calendar: noleap is assumed where the name is CAM's, standard elsewhere.
 pub(crate) fn from_name(path: &Path) -> Option<Time> {
@@ -112,9 +113,16 @@ fn seconds_behind(groups: &[Group<'_>], of_deepcam: bool) -> Option<i64> {
     }
 }
 
-/// Seconds of the day of the first group, or of `hh:mm`, `hh:mm:ss` and `hh-mm-ss` in several.
+/// Seconds of the day of the first group, or of `hh:mm`, `hh:mm:ss`, `hh-mm-ss` and `hh_mm_ss` in several.
 fn clock_of(groups: &[Group<'_>]) -> Option<i64> {
     let hour = groups[0].digits;
+    // WRF's names where a colon is not allowed; members and versions stand so, too, and are seldom two below 60.
+    if let [_, minute, second, ..] = groups
+        && hour.len() == 2
+        && [minute, second].into_iter().all(is_sixtieth)
+    {
+        return clock_seconds(&format!("{hour}{}{}", minute.digits, second.digits));
+    }
     let pair = |at: usize, before: &str| {
         let group = groups.get(at)?;
         (hour.len() == 2 && group.digits.len() == 2 && group.before == before)
@@ -128,6 +136,11 @@ fn clock_of(groups: &[Group<'_>]) -> Option<i64> {
         Some((minute, second)) => clock_seconds(&format!("{hour}{minute}{second}")),
         None => clock_seconds(hour),
     }
+}
+
+/// Whether a group may be minutes or seconds behind `_`.
+fn is_sixtieth(group: &Group<'_>) -> bool {
+    group.before == "_" && group.is_behind() && group.digits.len() == 2 && group.digits < "60"
 }
 
 /// Seconds of the day in what follows eight digits of a date, 0 where nothing does; nothing if a lead of a forecast
@@ -208,6 +221,12 @@ mod tests {
             ("b.e21.cam.h2.2011-10-11-00000.nc", Some("00:00:00")),
             ("wrfout_d01_2011-10-11_06:30:00", Some("06:30:00")),
             ("wrfout_d01_2011-10-11_06-30-15.nc", Some("06:30:15")),
+            ("wrfout_d01_2011-10-11_06_30_00", Some("06:30:00")),
+            ("wrfout_d01_2011-10-11_06_30_00.nc", Some("06:30:00")),
+            ("wrfout_d01_2011-10-11_18_05_59.nc4", Some("18:05:59")),
+            ("x_20111011_06_30_00.nc", Some("06:30:00")),
+            ("x_20111011_06_01.nc", Some("06:00:00")),
+            ("x_20111011_06_30_99.nc", Some("06:00:00")),
             ("x_20111011_12h.nc", Some("12:00:00")),
             ("x_20111011_12UTC.nc", Some("12:00:00")),
             // Names that say that it is a time need no round minutes, and 1000 before a lead is no level.

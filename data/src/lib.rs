@@ -40,7 +40,6 @@ pub mod atomic;
 pub mod batch;
 pub mod boxes;
 pub mod calendar;
-mod calendar_text;
 pub mod caught;
 mod centroid;
 pub mod class_weights;

@@ -1,7 +1,7 @@
 //! An instant as text, `"noleap 1996-08-26T03:00:00"`, so that a saved state can be read by people too; and the time
 //! zone of dates.
 
-use crate::calendar::{Calendar, Time};
+use super::{Calendar, Time};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// The calendar's CF name and the date.
@@ -26,7 +26,7 @@ impl<'de> Deserialize<'de> for Time {
 ///
 /// # Source
 /// CF conventions, section 4.4, and `udunits2`: `seconds since 1992-10-8 15:15:42.5 -6:00`.
-pub(crate) fn clock_and_zone(text: &str) -> Option<(&str, i64)> {
+pub(super) fn clock_and_zone(text: &str) -> Option<(&str, i64)> {
     let text = text.trim();
     let at = text.find(['+', '-', ' ']).unwrap_or(text.len());
     let (clock, zone) = (&text[..at], text[at..].trim());

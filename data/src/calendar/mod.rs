@@ -2,10 +2,12 @@
 //!
 //! Source: CF conventions 1.10, section 4.4.1 (calendars). Years are astronomical (year 0 exists).
 
-use crate::calendar_text::clock_and_zone;
+mod text;
+
 use crate::error::{DataError, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use text::clock_and_zone;
 
 /// A CF calendar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]

@@ -65,10 +65,10 @@ pub fn say(left_out: usize, times: usize, input: &str) -> Result<(), DataError> 
     match left_out {
         0 => {}
         all if all == times => {
-            return Err(DataError::NoInput {
-                input: input.into(),
-                reason: format!("none of its {times} times can be read"),
-            });
+            return Err(DataError::no_input(
+                input,
+                format!("none of its {times} times can be read"),
+            ));
         }
         1 => tracing::warn!("1 time of {times} could not be read and is left out"),
         some => tracing::warn!("{some} times of {times} could not be read and are left out"),
@@ -88,10 +88,7 @@ mod tests {
         let file = folder.path().join("fields.nc");
         std::fs::write(&file, "fields").expect("written");
         let read = |skip_bad, path: &Path| {
-            let cut = DataError::Unreadable {
-                path: path.into(),
-                reason: "cut".into(),
-            };
+            let cut = DataError::unreadable(path, "cut");
             Skipped::new(skip_bad, "is left out")
                 .or_none::<()>(time, Err(cut))
                 .ok()

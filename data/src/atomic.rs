@@ -159,16 +159,25 @@ pub fn sweep(folder: impl AsRef<Path>, ours: impl Fn(&str) -> bool) -> Result<us
     for entry in fs::read_dir(folder).map_err(DataError::io("list", folder))? {
         let path = entry.map_err(DataError::io("list", folder))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if target_of(&name).is_some_and(&ours) {
-            match fs::remove_file(&path) {
-                Ok(()) => removed += 1,
-                // It took its name, or somebody else removed it.
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(DataError::io("remove", &path)(error)),
-            }
+        // It may have taken its name, or somebody else removed it.
+        if target_of(&name).is_some_and(&ours) && remove(&path)? {
+            removed += 1;
         }
     }
     Ok(removed)
+}
+
+/// Removes a file; whether it was there.
+///
+/// # Errors
+/// [`DataError::Io`] if it is there and cannot be removed.
+pub fn remove(path: impl AsRef<Path>) -> Result<bool> {
+    let path = path.as_ref();
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(DataError::io("remove", path)(error)),
+    }
 }
 
 /// The name of which `name` is the temporary one.

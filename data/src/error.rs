@@ -152,6 +152,60 @@ impl DataError {
         }
     }
 
+    /// [`Self::Unreadable`] of a file, and why.
+    pub fn unreadable(path: impl Into<PathBuf>, reason: impl ToString) -> Self {
+        Self::Unreadable {
+            path: path.into(),
+            reason: reason.to_string(),
+        }
+    }
+
+    /// [`Self::NoInput`] of a path, glob or list, and what was looked for.
+    pub fn no_input(input: impl ToString, reason: impl ToString) -> Self {
+        Self::NoInput {
+            input: input.to_string(),
+            reason: reason.to_string(),
+        }
+    }
+
+    /// [`Self::BadVariable`] of a variable of a file: what was expected, then what was found.
+    pub fn bad_variable(
+        path: impl Into<PathBuf>,
+        variable: impl ToString,
+        expected: impl ToString,
+        found: impl ToString,
+    ) -> Self {
+        Self::BadVariable {
+            path: path.into(),
+            variable: variable.to_string(),
+            expected: expected.to_string(),
+            found: found.to_string(),
+        }
+    }
+
+    /// [`Self::Mismatch`] of a file with the others: what was expected, then what was found.
+    pub fn mismatch(
+        what: &'static str,
+        path: impl Into<PathBuf>,
+        expected: impl ToString,
+        found: impl ToString,
+    ) -> Self {
+        Self::Mismatch {
+            what,
+            path: path.into(),
+            expected: expected.to_string(),
+            found: found.to_string(),
+        }
+    }
+
+    /// [`Self::Damaged`] of a file, and which check failed.
+    pub fn damaged(path: impl Into<PathBuf>, reason: impl ToString) -> Self {
+        Self::Damaged {
+            path: path.into(),
+            reason: reason.to_string(),
+        }
+    }
+
     /// Wraps an I/O error with what was tried and where.
     pub fn io(
         action: &'static str,

@@ -85,12 +85,12 @@ impl Snapshot {
     }
 
     fn doubtful(&self, variable: Variable, expected: String, found: String) -> DataError {
-        DataError::BadVariable {
-            path: self.source.0.clone(),
-            variable: variable.name().to_string(),
+        DataError::bad_variable(
+            &self.source.0,
+            variable.name(),
             expected,
-            found: format!("{found} at {}: is its unit right?", self.time),
-        }
+            format!("{found} at {}: is its unit right?", self.time),
+        )
     }
 }
 

@@ -29,11 +29,8 @@ impl GridAxes {
     pub(crate) fn of(path: &Path, file: &File) -> Result<Self> {
         let [(lat, lats), (lon, lons)] = axes(path, file)?;
         let file_shape = (lats.len(), lons.len());
-        let (grid, order) =
-            LatLonGrid::from_axes(lats, lons).map_err(|error| DataError::Unreadable {
-                path: path.into(),
-                reason: error.to_string(),
-            })?;
+        let (grid, order) = LatLonGrid::from_axes(lats, lons)
+            .map_err(|error| DataError::unreadable(path, error))?;
         Ok(Self {
             lat,
             lon,
@@ -48,15 +45,15 @@ impl GridAxes {
 fn axes(path: &Path, file: &File) -> Result<[(String, Vec<f64>); 2]> {
     let [lat, lon] = named_axes(path, file)?;
     if lat.0 == lon.0 {
-        return Err(DataError::BadVariable {
-            path: path.into(),
-            variable: lat.0.clone(),
-            expected: "latitude and longitude with dimensions of their own".into(),
-            found: format!(
+        return Err(DataError::bad_variable(
+            path,
+            &lat.0,
+            "latitude and longitude with dimensions of their own",
+            format!(
                 "{} columns of an unstructured grid, which must be regridded first",
                 lat.1.len()
             ),
-        });
+        ));
     }
     Ok([lat, lon])
 }
@@ -89,15 +86,15 @@ fn named_axes(path: &Path, file: &File) -> Result<[(String, Vec<f64>); 2]> {
             });
         };
         if found.dimensions().len() != 1 {
-            return Err(DataError::BadVariable {
-                path: path.into(),
-                variable: found.name(),
-                expected: format!("a {what} axis of one dimension"),
-                found: format!(
+            return Err(DataError::bad_variable(
+                path,
+                found.name(),
+                format!("a {what} axis of one dimension"),
+                format!(
                     "{} dimensions (curvilinear or rotated grids must be regridded first)",
                     found.dimensions().len()
                 ),
-            });
+            ));
         }
         let mut places = nc::coordinate(path, &found)?;
         let unit = nc::text(&found, "units").unwrap_or_default();
@@ -170,12 +167,8 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
             ))),
         };
     };
-    let bad = |expected: &str, found: String| DataError::BadVariable {
-        path: path.into(),
-        variable: axis.name(),
-        expected: expected.into(),
-        found,
-    };
+    let bad =
+        |expected: &str, found: String| DataError::bad_variable(path, axis.name(), expected, found);
     let calendar = match nc::text(axis, "calendar") {
         Some(name) => {
             Calendar::from_cf(&name).ok_or_else(|| bad("a CF calendar", format!("`{name}`")))?
@@ -225,14 +218,14 @@ fn refuse_many(path: &Path, file: &File) -> Result<()> {
     match dimensions.find(|dimension| is_time(dimension) && dimension.len() > 1) {
         Some(dimension) => {
             let (name, count) = (dimension.name(), dimension.len());
-            Err(DataError::BadVariable {
-                path: path.into(),
-                variable: name.clone(),
-                expected: format!(
+            Err(DataError::bad_variable(
+                path,
+                &name,
+                format!(
                     "a time, in units such as `days since 2000-01-01`, for each of the {count} steps of dimension `{name}`"
                 ),
-                found: "no such variable, and a file name tells one time only".into(),
-            })
+                "no such variable, and a file name tells one time only",
+            ))
         }
         None => Ok(()),
     }

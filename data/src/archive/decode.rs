@@ -174,9 +174,8 @@ pub(crate) fn stored(
     } else {
         variable.get_values(extents).map(Stored::Other)
     };
-    read.map_err(|error| DataError::Unreadable {
-        path: path.into(),
-        reason: format!("variable `{}`: {error}", variable.name()),
+    read.map_err(|error| {
+        DataError::unreadable(path, format!("variable `{}`: {error}", variable.name()))
     })
 }
 
@@ -203,10 +202,8 @@ pub(crate) fn plane(
     } else {
         (rows, columns)
     };
-    let plane = Array2::from_shape_vec(shape, values).map_err(|error| DataError::Unreadable {
-        path: path.into(),
-        reason: error.to_string(),
-    })?;
+    let plane = Array2::from_shape_vec(shape, values)
+        .map_err(|error| DataError::unreadable(path, error))?;
     Ok(if transposed {
         plane.reversed_axes()
     } else {

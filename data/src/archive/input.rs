@@ -16,10 +16,7 @@ const SHOWN: usize = 60;
 /// # Errors
 /// [`DataError::NoInput`] or [`DataError::Io`] saying what was looked for.
 pub fn files_of(input: &str) -> Result<Vec<PathBuf>> {
-    let none = |reason: &str| DataError::NoInput {
-        input: input.into(),
-        reason: reason.into(),
-    };
+    let none = |reason: &str| DataError::no_input(input, reason);
     let path = Path::new(input);
     let mut files = if path.is_dir() {
         in_folder(path)?
@@ -102,10 +99,8 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
 
 fn listed_in(list: &Path) -> Result<Vec<PathBuf>> {
     let text = fs::read(list).map_err(DataError::io("read", list))?;
-    let text = String::from_utf8(text).map_err(|_| DataError::Unreadable {
-        path: list.into(),
-        reason: "neither netCDF nor a list of paths".into(),
-    })?;
+    let text = String::from_utf8(text)
+        .map_err(|_| DataError::unreadable(list, "neither netCDF nor a list of paths"))?;
     let folder = list.parent().unwrap_or(Path::new("."));
     let lines = text
         .lines()

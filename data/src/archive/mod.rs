@@ -256,12 +256,7 @@ impl Build {
 
     fn add(&mut self, info: FileInfo) -> Result<()> {
         let differs = |what, expected: String, found: String| {
-            Err(DataError::Mismatch {
-                what,
-                path: info.path.clone(),
-                expected,
-                found,
-            })
+            Err(DataError::mismatch(what, &info.path, expected, found))
         };
         let first = self.layouts.first().map(|layout| &layout.grid);
         if let Some(grid) = first.filter(|grid| !grid.same_as(&info.layout.grid)) {
@@ -289,10 +284,10 @@ impl Build {
     fn finish(self, input: &str, candidates: usize) -> Result<Archive> {
         let (Some(first), Some(calendar)) = (self.layouts.first(), self.calendar) else {
             let why = self.skipped.first().map_or("", String::as_str);
-            return Err(DataError::NoInput {
-                input: input.into(),
-                reason: format!("none of {candidates} files can be used; first {why}"),
-            });
+            return Err(DataError::no_input(
+                input,
+                format!("none of {candidates} files can be used; first {why}"),
+            ));
         };
         let grid = first.grid.clone();
         let skipped_files = self.skipped.len();

@@ -67,10 +67,7 @@ impl FileCache {
 /// [`DataError::Io`] if there is no such file, [`DataError::Unreadable`] if it is no netCDF file, damaged or cut short.
 pub(crate) fn open(path: &Path) -> Result<File> {
     let metadata = std::fs::metadata(path).map_err(DataError::io("open", path))?;
-    let unreadable = |reason: String| DataError::Unreadable {
-        path: path.into(),
-        reason,
-    };
+    let unreadable = |reason: String| DataError::unreadable(path, reason);
     if metadata.len() == 0 {
         return Err(unreadable("the file is empty".into()));
     }
@@ -150,11 +147,8 @@ pub(crate) fn coordinate(path: &Path, variable: &Variable<'_>) -> Result<Vec<f64
     } else {
         Err("no numbers".to_string())
     };
-    let mut values = values.map_err(|found| DataError::BadVariable {
-        path: path.into(),
-        variable: variable.name(),
-        expected: "readable numbers".into(),
-        found,
+    let mut values = values.map_err(|found| {
+        DataError::bad_variable(path, variable.name(), "readable numbers", found)
     })?;
     let number = |name: &str, without: f64| {
         let found = numbers(variable, name);

@@ -296,12 +296,12 @@ impl Archive {
             }
         }
         if plane.iter().all(|value| value.is_nan()) {
-            let error = DataError::BadVariable {
-                path: self.source_of(index).0.into(),
-                variable: variable.name().into(),
-                expected: format!("numbers at {}", self.times[index]),
-                found: "only missing values".into(),
-            };
+            let error = DataError::bad_variable(
+                self.source_of(index).0,
+                variable.name(),
+                format!("numbers at {}", self.times[index]),
+                "only missing values",
+            );
             return Err(self.of_its_file(index, error));
         }
         Ok(())
@@ -335,12 +335,14 @@ impl Archive {
     ) -> Result<()> {
         let (path, layout) = (&self.files[file].0, self.layout(file));
         let stored = self.open.with(file, path, |netcdf| {
-            let gone = || DataError::Unreadable {
-                path: path.clone(),
-                reason: format!(
-                    "variable `{}` has gone since the file was scanned",
-                    source.name
-                ),
+            let gone = || {
+                DataError::unreadable(
+                    path,
+                    format!(
+                        "variable `{}` has gone since the file was scanned",
+                        source.name
+                    ),
+                )
             };
             let variable = netcdf.variable(&source.name).ok_or_else(gone)?;
             decode::stored(path, &variable, source.extents(at, level), &source.decoder)
@@ -355,12 +357,12 @@ impl Archive {
         for &(file, _) in &self.places[index] {
             let refused = &self.layout(file).refused;
             if let Some(refusal) = refused.iter().find(|refusal| refusal.channel == variable) {
-                return DataError::BadVariable {
-                    path: self.files[file].0.clone(),
-                    variable: refusal.name.clone(),
-                    expected: refusal.expected.clone(),
-                    found: refusal.found.clone(),
-                };
+                return DataError::bad_variable(
+                    &self.files[file].0,
+                    &refusal.name,
+                    &refusal.expected,
+                    &refusal.found,
+                );
             }
         }
         let names = self.places[index]

@@ -181,9 +181,11 @@ pub(super) fn said_grid(path: &Path) -> Result<Said> {
 
 fn parsed<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     let file = File::open(path).map_err(DataError::io("open", path))?;
-    serde_json::from_reader(BufReader::new(file)).map_err(|error| DataError::Unreadable {
-        path: path.into(),
-        reason: format!("no COCO file of images, annotations and categories: {error}"),
+    serde_json::from_reader(BufReader::new(file)).map_err(|error| {
+        DataError::unreadable(
+            path,
+            format!("no COCO file of images, annotations and categories: {error}"),
+        )
     })
 }
 
@@ -239,12 +241,12 @@ pub fn read_coco(path: &Path, grid: &LatLonGrid, calendar: Calendar) -> Result<B
 fn image_time(path: &Path, image: &Image, grid: &LatLonGrid, calendar: Calendar) -> Result<Time> {
     let (rows, columns) = grid.shape();
     if (image.height, image.width) != (rows, columns) {
-        return Err(DataError::Mismatch {
-            what: "size of an image",
-            path: path.into(),
-            expected: format!("{rows} x {columns}"),
-            found: format!("{} x {} in image {}", image.height, image.width, image.id),
-        });
+        return Err(DataError::mismatch(
+            "size of an image",
+            path,
+            format!("{rows} x {columns}"),
+            format!("{} x {} in image {}", image.height, image.width, image.id),
+        ));
     }
     let dated = image.date_captured.as_deref();
     let time = dated.and_then(|text| Time::parse(text, calendar).ok());

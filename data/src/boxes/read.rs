@@ -20,10 +20,9 @@ pub fn read(path: &Path, grid: &LatLonGrid, calendar: Calendar) -> Result<BoxFra
         "csv" => read_table(path, calendar),
         "h5" | "hdf5" | "he5" | "nc" => read_extreme_weather(path, grid, calendar),
         "json" => read_coco(path, grid, calendar),
-        _ => Err(DataError::NoInput {
-            input: path.display().to_string(),
-            reason: "boxes are read from .csv tables, ExtremeWeather's .h5, and COCO's .json"
-                .into(),
-        }),
+        _ => Err(DataError::no_input(
+            path.display(),
+            "boxes are read from .csv tables, ExtremeWeather's .h5, and COCO's .json",
+        )),
     }
 }

@@ -140,12 +140,10 @@ impl Iterator for Frames<'_> {
         Some(if seen {
             Ok(BoxFrame { time, boxes })
         } else {
-            Err(DataError::Unreadable {
-                path: self.series.path.clone(),
-                reason: format!(
-                    "expected rows of {time}, which were there before: the file was changed"
-                ),
-            })
+            Err(DataError::unreadable(
+                &self.series.path,
+                format!("expected rows of {time}, which were there before: the file was changed"),
+            ))
         })
     }
 }

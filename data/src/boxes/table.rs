@@ -189,10 +189,7 @@ impl Iterator for BoxRows {
 }
 
 fn unreadable(path: &Path, error: &csv::Error) -> DataError {
-    DataError::Unreadable {
-        path: path.into(),
-        reason: error.to_string(),
-    }
+    DataError::unreadable(path, error)
 }
 
 /// A line of a table.

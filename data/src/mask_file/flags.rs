@@ -27,11 +27,8 @@ pub(super) fn codes_of(path: &Path, variable: &netcdf::Variable<'_>) -> Result<V
         let ours = Class::ALL.map(|class| (f64::from(class.code()), class));
         return Ok(ours.to_vec());
     };
-    let bad = |expected: String, found: String| DataError::BadVariable {
-        path: path.into(),
-        variable: variable.name(),
-        expected,
-        found,
+    let bad = |expected: String, found: String| {
+        DataError::bad_variable(path, variable.name(), expected, found)
     };
     let class = |word: &str| {
         let lower = word.to_ascii_lowercase();

@@ -69,10 +69,7 @@ impl MaskArchive {
             ..
         } = scan;
         let (Some((grid, calendar)), Some(&(origin, ..))) = (common, all.first()) else {
-            return Err(DataError::NoInput {
-                input: input.into(),
-                reason: "no mask files".into(),
-            });
+            return Err(DataError::no_input(input, "no mask files"));
         };
         all.sort_by_key(|(time, file, _)| (time.seconds_since(origin), *file));
         let (times, places) = all
@@ -173,14 +170,9 @@ impl MaskArchive {
         let code = |value: &f64| match file.layout {
             Layout::Labels => {
                 let known = file.codes.iter().find(|(code, _)| code == value);
-                known
-                    .map(|(_, class)| class.code())
-                    .ok_or_else(|| DataError::BadVariable {
-                        path: file.path.clone(),
-                        variable: file.name.into(),
-                        expected: described(&file.codes),
-                        found: value.to_string(),
-                    })
+                known.map(|(_, class)| class.code()).ok_or_else(|| {
+                    DataError::bad_variable(&file.path, file.name, described(&file.codes), value)
+                })
             }
             Layout::Tag if *value > 0.0 && !is_missing(*value) => Ok(file.tagged.code()),
             Layout::Tag => Ok(0),
@@ -281,10 +273,7 @@ impl MaskArchive {
         extents.extend([Extent::from(0..slow), Extent::from(0..fast)]);
         extents.extend(last.iter().map(|&at| Extent::from(at)));
         self.open.with(id, &file.path, |netcdf| {
-            let unreadable = |reason: String| DataError::Unreadable {
-                path: file.path.clone(),
-                reason,
-            };
+            let unreadable = |reason: String| DataError::unreadable(&file.path, reason);
             let variable = netcdf
                 .variable(name)
                 .ok_or_else(|| unreadable(format!("`{name}` has gone")))?;
@@ -295,10 +284,7 @@ impl MaskArchive {
     }
 
     fn in_order<T: Copy + Default>(&self, file: &MaskFile, values: Vec<T>) -> Result<Array2<T>> {
-        let unreadable = |reason: String| DataError::Unreadable {
-            path: file.path.clone(),
-            reason,
-        };
+        let unreadable = |reason: String| DataError::unreadable(&file.path, reason);
         let plane = Array2::from_shape_vec(file.stored_shape(), values)
             .map_err(|e| unreadable(e.to_string()))?;
         let plane = match file.transposed {

@@ -126,10 +126,7 @@ impl Scan {
                 }
                 None => "no mask files".into(),
             };
-            return Err(DataError::NoInput {
-                input: input.into(),
-                reason,
-            });
+            return Err(DataError::no_input(input, reason));
         }
         Ok(scan)
     }
@@ -148,23 +145,23 @@ impl Scan {
         if let Some((known, of_first)) = &self.common
             && (!known.same_as(&grid) || *of_first != calendar)
         {
-            return Err(DataError::Mismatch {
-                what: "grid or calendar",
-                path: file.path,
-                expected: format!("{}, {of_first}", known.describe()),
-                found: format!("{}, {calendar}", grid.describe()),
-            });
+            return Err(DataError::mismatch(
+                "grid or calendar",
+                file.path,
+                format!("{}, {of_first}", known.describe()),
+                format!("{}, {calendar}", grid.describe()),
+            ));
         }
         let first = self.all.first().map(|(first, ..)| first);
         let origin = first.or(times.first()).copied();
         let since = |time: &Time| origin.map_or(0, |origin| time.seconds_since(origin));
         if let Some(again) = times.iter().find(|time| self.taken.contains(&since(time))) {
-            return Err(DataError::Mismatch {
-                what: "time axis",
-                path: file.path,
-                expected: "each time once".into(),
-                found: format!("{again} again"),
-            });
+            return Err(DataError::mismatch(
+                "time axis",
+                file.path,
+                "each time once",
+                format!("{again} again"),
+            ));
         }
         self.taken.extend(times.iter().map(since));
         let is_tag = file.layout == Layout::Tag;
@@ -241,12 +238,12 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
         Err(expected) => {
             let names: Vec<&str> = dimensions.iter().map(|(name, _)| name.as_str()).collect();
             let lengths: Vec<usize> = dimensions.iter().map(|(_, length)| *length).collect();
-            return Err(DataError::BadVariable {
+            return Err(DataError::bad_variable(
                 path,
-                variable: name.into(),
+                name,
                 expected,
-                found: format!("{} of ({})", shape_text(&lengths), names.join(", ")),
-            });
+                format!("{} of ({})", shape_text(&lengths), names.join(", ")),
+            ));
         }
     };
     Ok(Found {

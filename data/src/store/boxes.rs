@@ -1,4 +1,4 @@
-//! `boxes.jsonl`: the boxes of a store's samples, beside its index.
+//! `boxes.jsonl`: the boxes of a store's samples, beside its index; and boxes that are learnt from instead.
 //!
 //! The first line says what the file belongs to and holds the SHA-256 of all that follows; then one line per sample, by
 //! id: `null` if it is unlabelled, else a list of `[class code, west, south, east, north, confidence]`. Stores without
@@ -10,6 +10,7 @@ use crate::boxes::{BoxClass, GeoBox};
 use crate::error::{DataError, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -35,6 +36,13 @@ pub(super) struct StoreBoxes {
     sha256: String,
 }
 
+/// Boxes that a network found in samples of a store, to be learnt from where labels are not used.
+#[derive(Debug)]
+pub(super) struct FoundBoxes {
+    samples: BTreeMap<usize, Vec<GeoBox>>,
+    sha256: String,
+}
+
 impl StoreBoxes {
     /// The boxes of the store in a folder; none if it has none.
     ///
@@ -45,21 +53,21 @@ impl StoreBoxes {
         let text = match std::fs::read_to_string(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                return Err(damaged(&path, "it is no text".into()));
+                return Err(DataError::damaged(&path, "it is no text"));
             }
             text => text.map_err(DataError::io("read", &path))?,
         };
         let (head, body) = text.split_once('\n').unwrap_or((&text, ""));
-        let head: Head =
-            serde_json::from_str(head).map_err(|e| damaged(&path, format!("line 1: {e}")))?;
+        let head: Head = serde_json::from_str(head)
+            .map_err(|e| DataError::damaged(&path, format!("line 1: {e}")))?;
         if head.format != FORMAT || head.data_hash != data_hash {
             let reason = "it belongs to another store or version: stage again";
-            return Err(damaged(&path, reason.into()));
+            return Err(DataError::damaged(&path, reason));
         }
         let found = hex(&Sha256::digest(body));
         if found != head.sha256 {
             let reason = format!("checksum is {found}, expected {}", head.sha256);
-            return Err(damaged(&path, reason));
+            return Err(DataError::damaged(&path, reason));
         }
         let lines: Result<Vec<_>> = (2..)
             .zip(body.lines())
@@ -68,7 +76,7 @@ impl StoreBoxes {
         let lines = lines?;
         if lines.len() != samples {
             let reason = format!("expected {samples} samples, found {}", lines.len());
-            return Err(damaged(&path, reason));
+            return Err(DataError::damaged(&path, reason));
         }
         Ok(Some(Self {
             samples: lines,
@@ -87,15 +95,8 @@ impl StoreBoxes {
     }
 }
 
-fn damaged(path: &Path, reason: String) -> DataError {
-    DataError::Damaged {
-        path: path.into(),
-        reason,
-    }
-}
-
 fn line(path: &Path, number: usize, text: &str) -> Result<Option<Vec<GeoBox>>> {
-    let bad = |reason: String| damaged(path, format!("line {number}: {reason}"));
+    let bad = |reason: String| DataError::damaged(path, format!("line {number}: {reason}"));
     let rows: Option<Vec<Row>> = serde_json::from_str(text).map_err(|e| bad(e.to_string()))?;
     let to_box = |(code, west_deg, south_deg, east_deg, north_deg, confidence): Row| {
         let class = BoxClass::from_code(code).ok_or_else(|| bad(format!("no class {code}")))?;
@@ -120,12 +121,7 @@ pub(super) fn write(
 ) -> Result<()> {
     let path = folder.join(BOXES_FILE);
     let Some(samples) = boxes else {
-        return match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(DataError::io("remove", &path)(error))
-            }
-            _ => Ok(()),
-        };
+        return atomic::remove(path).map(drop);
     };
     let body = body_of(samples)?;
     let head = Head {
@@ -193,5 +189,30 @@ impl Store {
     pub fn has_these_boxes(&self, samples: &[Option<Vec<GeoBox>>]) -> Result<bool> {
         let hash = hex(&Sha256::digest(body_of(samples)?));
         Ok(self.boxes_hash() == Some(hash.as_str()))
+    }
+
+    /// The same store, of which these samples teach these boxes instead of their labels. What scores are told against
+    /// ([`Store::boxes`]) stays.
+    #[must_use]
+    pub fn with_found_boxes(mut self, samples: BTreeMap<usize, Vec<GeoBox>>) -> Self {
+        let sha256 = hex(&Sha256::digest(format!("{samples:?}")));
+        self.found = Some(FoundBoxes { samples, sha256 });
+        self
+    }
+
+    /// The boxes that a sample teaches: found ones, else its labels; none where there are neither.
+    pub fn boxes_to_learn(&self, id: usize) -> Option<&[GeoBox]> {
+        let found = self.found.as_ref().and_then(|found| found.samples.get(&id));
+        found.map(Vec::as_slice).or_else(|| self.boxes(id))
+    }
+
+    /// Whether found boxes take the place of a sample's labels.
+    pub fn has_found_boxes(&self, id: usize) -> bool {
+        (self.found.as_ref()).is_some_and(|found| found.samples.contains_key(&id))
+    }
+
+    /// SHA-256 (hexadecimal) of all found boxes; none if there are none.
+    pub fn found_boxes_hash(&self) -> Option<&str> {
+        self.found.as_ref().map(|found| found.sha256.as_str())
     }
 }

@@ -77,10 +77,6 @@ fn data_hash(meta: &StoreMeta, samples: &[SampleEntry]) -> String {
 /// shard.
 pub fn read(folder: &Path) -> Result<(IndexFile, StoreMeta, Vec<usize>)> {
     let path = folder.join(INDEX_FILE);
-    let damaged = |path: &Path, reason: String| DataError::Damaged {
-        path: path.to_path_buf(),
-        reason,
-    };
     if !path.exists() {
         return Err(DataError::NoStore {
             folder: folder.to_path_buf(),
@@ -89,17 +85,17 @@ pub fn read(folder: &Path) -> Result<(IndexFile, StoreMeta, Vec<usize>)> {
     }
     let text = std::fs::read(&path).map_err(DataError::io("read", &path))?;
     let head: IndexHead =
-        serde_json::from_slice(&text).map_err(|e| damaged(&path, e.to_string()))?;
+        serde_json::from_slice(&text).map_err(|e| DataError::damaged(&path, e))?;
     if head.format != "squall-store" || head.version != STORE_VERSION {
-        return Err(DataError::Mismatch {
-            what: "store version",
+        return Err(DataError::mismatch(
+            "store version",
             path,
-            expected: format!("squall-store {STORE_VERSION}"),
-            found: format!("{} {}", head.format, head.version),
-        });
+            format!("squall-store {STORE_VERSION}"),
+            format!("{} {}", head.format, head.version),
+        ));
     }
     let index: IndexFile =
-        serde_json::from_slice(&text).map_err(|e| damaged(&path, e.to_string()))?;
+        serde_json::from_slice(&text).map_err(|e| DataError::damaged(&path, e))?;
     let (grid, _) = LatLonGrid::from_axes(index.lat_deg.clone(), index.lon_deg.clone())?;
     let meta = StoreMeta {
         grid: Arc::new(grid),
@@ -117,9 +113,9 @@ pub fn read(folder: &Path) -> Result<(IndexFile, StoreMeta, Vec<usize>)> {
         || index.statistics.channels.len() != meta.channels.len()
         || index.data_hash != data_hash(&meta, &index.samples)
     {
-        return Err(damaged(
+        return Err(DataError::damaged(
             &path,
-            "record size, sample count, statistics or data hash contradict the rest".to_string(),
+            "record size, sample count, statistics or data hash contradict the rest",
         ));
     }
     let mut first_ids = Vec::with_capacity(index.shards.len());
@@ -132,7 +128,7 @@ pub fn read(folder: &Path) -> Result<(IndexFile, StoreMeta, Vec<usize>)> {
             .map_err(DataError::io("open", &path))?
             .len();
         if found != shard.bytes {
-            return Err(damaged(
+            return Err(DataError::damaged(
                 &path,
                 format!(
                     "truncated or replaced: expected {} bytes, found {found}",

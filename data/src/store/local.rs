@@ -16,6 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Name of the file that says which samples a copy holds; a copy without it holds all.
 pub const STAGED_FILE: &str = "staged.json";
+const FORMAT: &str = "squall-staged 1";
 
 /// `staged.json`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -69,13 +70,7 @@ impl<'a> LocalCopy<'a> {
         }
         // From here on it is no finished store.
         for name in [INDEX_FILE, STAGED_FILE, BOXES_FILE] {
-            let path = folder.join(name);
-            match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(DataError::io("remove", &path)(error));
-                }
-                _ => (),
-            }
+            atomic::remove(folder.join(name))?;
         }
         let copy = Self::join(source, folder);
         for shard in source.shards() {
@@ -113,7 +108,7 @@ impl<'a> LocalCopy<'a> {
             let file = File::open(&path).map_err(DataError::io("open", &path))?;
             file.read_exact_at(&mut record, start)
                 .map_err(DataError::io("read", &path))?;
-            Ok(self.is_whole(id, &record))
+            Ok(self.source.compare(id, &path, xxh3_64(&record)).is_ok())
         };
         ids.par_iter().map(check).collect()
     }
@@ -173,10 +168,6 @@ impl<'a> LocalCopy<'a> {
         (self.folder.join(name), start)
     }
 
-    fn is_whole(&self, id: usize, record: &[u8]) -> bool {
-        self.source.samples()[id].checksum == format!("{:016x}", xxh3_64(record))
-    }
-
     /// Makes it a store that holds these samples, all of which have been written. One process of a node calls it when
     /// the others are done.
     ///
@@ -197,7 +188,7 @@ impl<'a> LocalCopy<'a> {
         }
         if samples.len() < self.source.len() {
             let staged = Staged {
-                format: "squall-staged 1".into(),
+                format: FORMAT.into(),
                 data_hash: self.source.data_hash().into(),
                 samples: samples.iter().copied().collect(),
             };
@@ -222,21 +213,19 @@ pub fn samples_here(folder: &Path, data_hash: &str, samples: usize) -> Result<Op
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         text => text.map_err(DataError::io("read", &path))?,
     };
-    let damaged = |reason: String| DataError::Damaged {
-        path: path.clone(),
-        reason,
-    };
-    let staged: Staged = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
-    if staged.format != "squall-staged 1" || staged.data_hash != data_hash {
-        return Err(damaged(
-            "it belongs to another store or version: stage again".to_string(),
-        ));
+    let staged: Staged = serde_json::from_slice(&text).map_err(|e| DataError::damaged(&path, e))?;
+    if staged.format != FORMAT || staged.data_hash != data_hash {
+        let reason = "it belongs to another store or version: stage again";
+        return Err(DataError::damaged(path, reason));
     }
     let mut here = vec![false; samples];
     for id in staged.samples {
         match here.get_mut(id) {
             Some(here) => *here = true,
-            None => return Err(damaged(format!("there is no sample {id} of {samples}"))),
+            None => {
+                let reason = format!("there is no sample {id} of {samples}");
+                return Err(DataError::damaged(path, reason));
+            }
         }
     }
     Ok(Some(here))

@@ -27,7 +27,6 @@
 mod boxes;
 mod codec;
 mod entry;
-mod found;
 mod index;
 mod local;
 mod reader;

@@ -1,8 +1,7 @@
 //! Reading a store: positioned reads, checked, normalised on the way.
 
-use super::boxes::StoreBoxes;
+use super::boxes::{FoundBoxes, StoreBoxes};
 use super::codec::RecordDecoder;
-use super::found::FoundBoxes;
 use super::index::{self, IndexFile};
 use super::local;
 use super::record::{PIECE_BYTES, SampleReader};
@@ -345,12 +344,12 @@ impl Store {
         if found == entry.checksum {
             return Ok(());
         }
-        Err(DataError::Damaged {
-            path: path.to_path_buf(),
-            reason: format!(
+        Err(DataError::damaged(
+            path,
+            format!(
                 "checksum of sample {id} ({}, from `{}`) is {found}, expected {}",
                 entry.time, entry.source, entry.checksum
             ),
-        })
+        ))
     }
 }

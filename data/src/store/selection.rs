@@ -134,21 +134,21 @@ impl Selection {
             let wanted = self.samples.get(id);
             let expected = wanted.map(|s| describe(&s.time.to_string(), s.mask.is_some()));
             if expected.as_ref() != Some(&found) {
-                return Err(DataError::Mismatch {
-                    what: "a sample that is there already",
-                    path: folder.into(),
-                    expected: expected.unwrap_or_else(|| format!("{} samples", self.samples.len())),
-                    found: format!("{found} as sample {id}"),
-                });
+                return Err(DataError::mismatch(
+                    "a sample that is there already",
+                    folder,
+                    expected.unwrap_or_else(|| format!("{} samples", self.samples.len())),
+                    format!("{found} as sample {id}"),
+                ));
             }
             let wanted = splits.get(id).copied().unwrap_or(entry.split);
             if wanted != entry.split {
-                return Err(DataError::Mismatch {
-                    what: "the split of a sample that is there already",
-                    path: folder.into(),
-                    expected: wanted.name().into(),
-                    found: format!("{} as sample {id}, {}", entry.split.name(), entry.time),
-                });
+                return Err(DataError::mismatch(
+                    "the split of a sample that is there already",
+                    folder,
+                    wanted.name(),
+                    format!("{} as sample {id}, {}", entry.split.name(), entry.time),
+                ));
             }
         }
         Ok(())

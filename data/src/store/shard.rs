@@ -108,10 +108,7 @@ impl ShardWriter {
 
 /// Reads and checks the footer of a finished shard.
 pub fn read_footer(path: &Path, meta: &StoreMeta) -> Result<(ShardEntry, Footer)> {
-    let damaged = |reason: String| DataError::Damaged {
-        path: path.to_path_buf(),
-        reason,
-    };
+    let damaged = |reason: String| DataError::damaged(path, reason);
     let file = File::open(path).map_err(DataError::io("open", path))?;
     let bytes = file.metadata().map_err(DataError::io("read", path))?.len();
     let read = |at: u64, buffer: &mut [u8]| {
@@ -143,12 +140,12 @@ pub fn read_footer(path: &Path, meta: &StoreMeta) -> Result<(ShardEntry, Footer)
     let footer: Footer =
         serde_json::from_slice(&footer).map_err(|e| damaged(format!("its footer: {e}")))?;
     if footer.meta_hash != meta.hash() {
-        return Err(DataError::Mismatch {
-            what: "store layout (grid, calendar, channels, encoding or shard size)",
-            path: path.to_path_buf(),
-            expected: describe(meta),
-            found: format!("a shard of layout {}", &footer.meta_hash),
-        });
+        return Err(DataError::mismatch(
+            "store layout (grid, calendar, channels, encoding or shard size)",
+            path,
+            describe(meta),
+            format!("a shard of layout {}", &footer.meta_hash),
+        ));
     }
     let samples = footer.samples.len();
     let expected = samples as u64 * meta.record_bytes();

@@ -318,10 +318,5 @@ fn in_order<'a>(
 
 /// The error of a sample that is not of its store's making.
 fn differs(snapshot: &Snapshot, what: &'static str, expected: String, found: String) -> DataError {
-    DataError::Mismatch {
-        what,
-        path: snapshot.source.0.clone(),
-        expected,
-        found,
-    }
+    DataError::mismatch(what, &snapshot.source.0, expected, found)
 }

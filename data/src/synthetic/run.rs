@@ -119,12 +119,7 @@ fn claim(config: &SyntheticConfig, options: &WriteOptions, out: &Path) -> Result
         Ok(found) if found == description => Ok(()),
         Ok(found) => {
             let (expected, found) = (description.trim().into(), found.trim().into());
-            Err(DataError::Mismatch {
-                what: "run",
-                path,
-                expected,
-                found,
-            })
+            Err(DataError::mismatch("run", path, expected, found))
         }
         Err(_) => atomic::write(&path, description.as_bytes()),
     }

@@ -51,11 +51,8 @@ impl Fields {
         skip_bad: bool,
         says: bool,
     ) -> anyhow::Result<Self> {
-        let differs = |what, expected: String, found: String| DataError::Mismatch {
-            what,
-            path: name.into(),
-            expected,
-            found,
+        let differs = |what, expected: String, found: String| {
+            DataError::mismatch(what, name, expected, found)
         };
         if !archive.grid().same_as(objects.grid()) {
             let (expected, found) = (objects.grid().describe(), archive.grid().describe());

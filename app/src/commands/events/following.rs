@@ -114,10 +114,10 @@ impl<'a> Following<'a> {
         let (arguments, objects, times) = (self.arguments, self.objects, self.objects.times());
         let unread_times = times.len() - self.stream.counts().times;
         if unread_times == times.len() {
-            return Err(DataError::NoInput {
-                input: arguments.masks.clone(),
-                reason: format!("none of {unread_times} masks can be read"),
-            }
+            return Err(DataError::no_input(
+                &arguments.masks,
+                format!("none of {unread_times} masks can be read"),
+            )
             .into());
         }
         if arguments.min_wind.is_some() && self.stream.counts().unread_fields > 0 {

@@ -159,11 +159,12 @@ impl<'a> Source<'a> {
                 ..
             } => {
                 let next = self.frames.as_mut().and_then(Iterator::next);
-                let BoxFrame { time, mut boxes } =
-                    next.ok_or_else(|| DataError::Unreadable {
-                        path: series.path().into(),
-                        reason: format!("expected {} times, found {index}", series.times().len()),
-                    })??;
+                let BoxFrame { time, mut boxes } = next.ok_or_else(|| {
+                    DataError::unreadable(
+                        series.path(),
+                        format!("expected {} times, found {index}", series.times().len()),
+                    )
+                })??;
                 boxes.retain(|found| found.geo.confidence.is_none_or(|c| c >= *min_confidence));
                 (time, Shown::Boxes(boxes))
             }

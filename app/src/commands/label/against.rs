@@ -39,13 +39,7 @@ impl Against {
         tags::say(&masks);
         if !masks.grid().same_as(archive.grid()) {
             let (expected, found) = (archive.grid().describe(), masks.grid().describe());
-            return Err(DataError::Mismatch {
-                what: "grid",
-                path: path.into(),
-                expected,
-                found,
-            }
-            .into());
+            return Err(DataError::mismatch("grid", path, expected, found).into());
         }
         same_dates(path, masks.calendar(), archive.calendar())?;
         Ok(Self {

@@ -85,7 +85,7 @@ impl<'a> Masks<'a> {
         let Some(labelled) = labelled else {
             if self.begins_at(index) {
                 // What an earlier run made of these times; the file comes again with the first that has a mask.
-                self.remove(index)?;
+                atomic::remove(self.path(self.archive.times()[index]))?;
             }
             return Ok(());
         };
@@ -113,17 +113,6 @@ impl<'a> Masks<'a> {
         match &mut self.open {
             Some(writer) => Ok(writer.write(mask, probabilities.as_ref().map(|p| p.view()))?),
             None => Ok(()),
-        }
-    }
-
-    /// Removes the file of masks that begins with this time, if it is there.
-    fn remove(&self, first: usize) -> Result<(), ClimateError> {
-        let path = self.path(self.archive.times()[first]);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(DataError::io("remove", path)(error).into())
-            }
-            _ => Ok(()),
         }
     }
 

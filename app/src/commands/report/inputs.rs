@@ -280,13 +280,7 @@ fn check_masks(masks: &[Masks]) -> anyhow::Result<()> {
                 masks[0].archive.grid().describe(),
                 one.archive.grid().describe(),
             );
-            return Err(DataError::Mismatch {
-                what: "grid",
-                path: one.folder.clone().into(),
-                expected,
-                found,
-            }
-            .into());
+            return Err(DataError::mismatch("grid", &one.folder, expected, found).into());
         }
         let (found, expected) = (one.archive.calendar(), masks[0].archive.calendar());
         same_dates(&one.folder, found, expected)?;

@@ -202,11 +202,7 @@ impl Score {
             .collect();
         if shared.is_empty() {
             let reason = format!("no time of `{}` is in it", self.truth);
-            return Err(DataError::NoInput {
-                input: self.prediction.clone(),
-                reason,
-            }
-            .into());
+            return Err(DataError::no_input(&self.prediction, reason).into());
         }
         compare_origins(&predicted, &truth, &shared);
         let one_sided = predicted.times().len() + truth.times().len() - 2 * shared.len();
@@ -233,12 +229,8 @@ impl Score {
         }
         let (expected, found) = (truth.grid().describe(), predicted.grid().describe());
         let cells = NearestCells::new(predicted.grid(), truth.grid());
-        let cells = cells.map_err(|_| DataError::Mismatch {
-            what: "grid",
-            path: self.prediction.clone().into(),
-            expected: expected.clone(),
-            found: found.clone(),
-        })?;
+        let cells =
+            cells.map_err(|_| DataError::mismatch("grid", &self.prediction, &expected, &found))?;
         tracing::warn!(
             "the predicted masks ({found}) are brought to the grid of the truth ({expected}) by nearest cells"
         );
@@ -328,12 +320,7 @@ pub fn same_dates(input: &str, found: Calendar, expected: Calendar) -> Result<()
     if found == expected || modern(found) && modern(expected) {
         return Ok(());
     }
-    Err(DataError::Mismatch {
-        what: "calendar",
-        path: input.into(),
-        expected: expected.to_string(),
-        found: found.to_string(),
-    })
+    Err(DataError::mismatch("calendar", input, expected, found))
 }
 
 #[cfg(test)]

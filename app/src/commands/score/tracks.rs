@@ -70,10 +70,10 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
         })
         .collect::<Result<Vec<_>, _>>()?;
     if scores.is_empty() {
-        return Err(DataError::NoInput {
-            input: arguments.prediction.clone(),
-            reason: format!("no tracks of a class that `{}` has too", arguments.truth),
-        }
+        return Err(DataError::no_input(
+            &arguments.prediction,
+            format!("no tracks of a class that `{}` has too", arguments.truth),
+        )
         .into());
     }
     Ok(TrackScores {

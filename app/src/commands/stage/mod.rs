@@ -196,7 +196,7 @@ impl Stage {
                 self.input
             );
             let input = path.display().to_string();
-            return Err(DataError::NoInput { input, reason }.into());
+            return Err(DataError::no_input(input, reason).into());
         }
         Ok(Some(frames))
     }
@@ -210,13 +210,7 @@ impl Stage {
         tags::say(&masks);
         if !masks.grid().same_as(archive.grid()) {
             let (expected, found) = (archive.grid().describe(), masks.grid().describe());
-            return Err(DataError::Mismatch {
-                what: "grid of the labels",
-                path: labels.into(),
-                expected,
-                found,
-            }
-            .into());
+            return Err(DataError::mismatch("grid of the labels", labels, expected, found).into());
         }
         same_dates(labels, masks.calendar(), archive.calendar())?;
         input::compare_origin(&masks, archive);
@@ -226,11 +220,7 @@ impl Stage {
                 masks.times().len(),
                 self.input
             );
-            return Err(DataError::NoInput {
-                input: labels.clone(),
-                reason,
-            }
-            .into());
+            return Err(DataError::no_input(labels, reason).into());
         }
         Ok(Some(masks))
     }

@@ -35,12 +35,7 @@ impl Unread {
     /// All times are to be read, those that could not be read before, too.
     pub(super) fn forget(&mut self) -> Result<(), DataError> {
         self.times.clear();
-        match std::fs::remove_file(&self.path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(DataError::io("remove", &self.path)(error))
-            }
-            _ => Ok(()),
-        }
+        atomic::remove(&self.path).map(drop)
     }
 
     /// One time more, before a later sample is written.

@@ -184,20 +184,20 @@ pub fn read_extreme_weather(
     let count = values.len() / (slots * COORDINATES).max(1);
     let times = match axis {
         Some(axis) if axis.calendar != calendar => {
-            return Err(DataError::Mismatch {
-                what: "calendar",
-                path: path.into(),
-                expected: calendar.to_string(),
-                found: axis.calendar.to_string(),
-            });
+            return Err(DataError::mismatch(
+                "calendar",
+                path,
+                calendar,
+                axis.calendar,
+            ));
         }
         Some(axis) if axis.times.len() != count => {
-            return Err(DataError::BadVariable {
-                path: path.into(),
-                variable: "boxes".into(),
-                expected: format!("{} times, as `time` has", axis.times.len()),
-                found: count.to_string(),
-            });
+            return Err(DataError::bad_variable(
+                path,
+                "boxes",
+                format!("{} times, as `time` has", axis.times.len()),
+                count,
+            ));
         }
         Some(axis) => axis.times,
         None => times_of_name(path, count, calendar)?,
@@ -230,12 +230,8 @@ fn boxes(path: &Path, file: &netcdf::File) -> Result<(Vec<i32>, usize)> {
             found: file.variables().map(|v| v.name()).take(30).collect(),
         });
     };
-    let bad = |expected: &str, found: String| DataError::BadVariable {
-        path: path.into(),
-        variable: "boxes".into(),
-        expected: expected.into(),
-        found,
-    };
+    let bad =
+        |expected: &str, found: String| DataError::bad_variable(path, "boxes", expected, found);
     let shape: Vec<usize> = variable.dimensions().iter().map(|d| d.len()).collect();
     let [_, slots, COORDINATES] = shape[..] else {
         return Err(bad("a shape of (time, slots, 5)", format!("{shape:?}")));
@@ -277,12 +273,8 @@ pub(super) fn said_grid(path: &Path) -> Result<Said> {
 /// Refuses a file that says that it is of another grid.
 fn check_grid(path: &Path, file: &netcdf::File, grid: &LatLonGrid) -> Result<()> {
     let (rows, columns) = grid.shape();
-    let differs = |found: String| DataError::Mismatch {
-        what: "grid",
-        path: path.into(),
-        expected: format!("{rows} x {columns}"),
-        found,
-    };
+    let differs =
+        |found: String| DataError::mismatch("grid", path, format!("{rows} x {columns}"), found);
     if let Some(images) = file.variable("images") {
         let shape: Vec<usize> = images.dimensions().iter().map(|d| d.len()).collect();
         if shape.len() == 4 && shape[2..] != [rows, columns] {

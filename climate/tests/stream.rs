@@ -9,6 +9,7 @@ use squall_climate::table::{self, read_events, read_tracks};
 use squall_climate::track::formats::{Format, Setting, export, write_object_ids};
 use squall_climate::track::{Fate, Origin, Track, Tracker, TrackerOptions};
 use squall_climate::{Event, table::TableWriter};
+use squall_data::archive::BadFiles;
 use squall_data::grid::distance_km;
 use squall_data::mask_file::{MaskArchive, MaskFileOptions, MaskWriter};
 use squall_data::{BoxClass, Calendar, Class, ClassMask, GeoBox, LatLonGrid, Time};
@@ -305,7 +306,7 @@ fn cells_carry_the_identity_of_their_track() {
     };
     let taken = MaskArchive::open(name).unwrap();
     assert!(taken.notes()[0].contains("`object_id`") && taken.notes()[0].contains("rivers"));
-    let said = MaskArchive::open_as(name, Some(Class::TropicalCyclone)).unwrap();
+    let said = MaskArchive::open_with(name, Some(Class::TropicalCyclone), BadFiles::Fail).unwrap();
     assert!(said.notes().is_empty());
     let all = cells(&taken, Class::AtmosphericRiver);
     assert!(all > 0 && cells(&taken, Class::TropicalCyclone) == 0);

@@ -234,11 +234,7 @@ fn describe(path: &Path, layout: Option<&Layout>) -> Result<Vec<VariableInfo>> {
         VariableInfo {
             conversion: units.as_ref().and_then(convert),
             channels: found.iter().map(named).collect(),
-            dimensions: variable
-                .dimensions()
-                .iter()
-                .map(|d| (d.name(), d.len()))
-                .collect(),
+            dimensions: nc::dimensions(&variable),
             name,
             units,
         }
@@ -247,18 +243,12 @@ fn describe(path: &Path, layout: Option<&Layout>) -> Result<Vec<VariableInfo>> {
     // Groups (DeepCAM HDF5) are listed, not read.
     for group in file.groups().into_iter().flatten() {
         let prefix = group.name();
-        all.extend(group.variables().map(|variable| {
-            VariableInfo {
-                name: format!("{prefix}/{}", variable.name()),
-                units: nc::text(&variable, "units"),
-                dimensions: variable
-                    .dimensions()
-                    .iter()
-                    .map(|d| (d.name(), d.len()))
-                    .collect(),
-                channels: Vec::new(),
-                conversion: None,
-            }
+        all.extend(group.variables().map(|variable| VariableInfo {
+            name: format!("{prefix}/{}", variable.name()),
+            units: nc::text(&variable, "units"),
+            dimensions: nc::dimensions(&variable),
+            channels: Vec::new(),
+            conversion: None,
         }));
     }
     Ok(all)

@@ -8,7 +8,7 @@
 //! - Labels: [`label`] (class masks), [`mask_file`] (masks as CF netCDF), [`boxes`].
 //! - Training: [`store`] (flat samples), [`staging`] (copies on the disks of nodes), [`sampler`] (which samples a rank
 //!   sees), [`loader`] (batches read ahead), [`normalise`], [`class_weights`], [`random`].
-//! - A synthetic run and its truth: [`synthetic`], written by [`history`].
+//! - A synthetic run and its truth: [`synthetic`].
 //! - Files that are whole or not there: [`atomic`], [`netcdf_file`].
 //!
 //! # Example
@@ -41,13 +41,11 @@ pub mod batch;
 pub mod boxes;
 pub mod calendar;
 pub mod caught;
-mod centroid;
 pub mod class_weights;
 pub mod error;
 pub mod facts;
 pub mod gaps;
 pub mod grid;
-pub mod history;
 pub mod inspect;
 pub mod label;
 pub mod loader;

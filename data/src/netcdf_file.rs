@@ -4,7 +4,7 @@
 use crate::archive::on_library_thread;
 use crate::atomic::Pending;
 use crate::error::{DataError, Result};
-use netcdf::FileMut;
+use netcdf::{FileMut, VariableMut};
 use std::fs::OpenOptions;
 use std::io::{Error, Write};
 use std::path::{Path, PathBuf};
@@ -79,6 +79,15 @@ impl NetcdfFile {
         closed.map_err(|error| refused(&self.path, self.pending.path(), &error))?;
         self.pending.commit()
     }
+}
+
+/// A variable that a file was begun with.
+pub(crate) fn variable_mut<'f>(
+    file: &'f mut FileMut,
+    name: &str,
+) -> netcdf::Result<VariableMut<'f>> {
+    file.variable_mut(name)
+        .ok_or_else(|| netcdf::Error::Str(format!("`{name}` is not in the file")))
 }
 
 /// The library's file, closed on the library's thread: any other would print HDF5's tracebacks.

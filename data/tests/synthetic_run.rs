@@ -1,7 +1,7 @@
 //! The synthetic run as a user meets it: files, truth, physics, restart.
 
 use squall_data::mask_file::MaskArchive;
-use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun, WriteOptions, write_run};
+use squall_data::synthetic::{STEPS_PER_FILE, Scenario, SyntheticConfig, SyntheticRun, write_run};
 use squall_data::{Archive, Calendar, DataError, Time, Variable};
 use std::fs;
 
@@ -46,9 +46,7 @@ fn every_value_is_plausible_at_every_season() {
 fn every_object_of_the_truth_is_of_a_track_and_the_summary_counts_tracks() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path();
-    let summary = write_run(&config(36, 54, 240), out, &WriteOptions::default(), |_| {
-        Ok(())
-    });
+    let summary = write_run(&config(36, 54, 240), out, STEPS_PER_FILE, |_| Ok(()));
     let ids = |name: &str, class: &str| -> std::collections::BTreeSet<String> {
         let table = fs::read_to_string(out.join("truth").join(name)).unwrap();
         let header: Vec<&str> = table.lines().next().unwrap().split(',').collect();
@@ -144,7 +142,7 @@ fn cyclones_have_low_pressure_warm_cores_and_wind() {
 fn files_open_as_cam_history_and_truth_beside_them() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(48, 72, 10);
-    let summary = write_run(&config, folder.path(), &WriteOptions::default(), |_| Ok(())).unwrap();
+    let summary = write_run(&config, folder.path(), STEPS_PER_FILE, |_| Ok(())).unwrap();
     assert_eq!((summary.times, summary.files, summary.kept), (10, 2, 0));
     let archive = Archive::open(folder.path().to_str().unwrap()).unwrap();
     assert_eq!(
@@ -175,8 +173,8 @@ fn files_open_as_cam_history_and_truth_beside_them() {
 fn what_a_killed_run_has_begun_is_cleared_away() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(24, 36, 4);
-    let options = WriteOptions::default();
-    write_run(&config, folder.path(), &options, |_| Ok(())).unwrap();
+    let each = STEPS_PER_FILE;
+    write_run(&config, folder.path(), each, |_| Ok(())).unwrap();
     let at = |name: &str| folder.path().join(name);
     let history = "squall_present_seed5.cam.h2.2000-08-01-00000.nc";
     assert!(at(history).is_file());
@@ -197,7 +195,7 @@ fn what_a_killed_run_has_begun_is_cleared_away() {
     for name in left.iter().map(String::as_str).chain(stays) {
         fs::write(at(name), "half").unwrap();
     }
-    let summary = write_run(&config, folder.path(), &options, |_| Ok(())).unwrap();
+    let summary = write_run(&config, folder.path(), each, |_| Ok(())).unwrap();
     assert_eq!(summary.kept, 1);
     assert!(left.iter().all(|name| !at(name).exists()));
     assert!(stays.iter().all(|name| at(name).exists()));
@@ -207,8 +205,8 @@ fn what_a_killed_run_has_begun_is_cleared_away() {
 fn files_that_were_cut_short_are_written_anew() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(24, 36, 8);
-    let options = WriteOptions { steps_per_file: 4 };
-    write_run(&config, folder.path(), &options, |_| Ok(())).unwrap();
+    let each = 4;
+    write_run(&config, folder.path(), each, |_| Ok(())).unwrap();
     let at = |name: &str| folder.path().join(name);
     for name in [
         "squall_present_seed5.cam.h2.2000-08-01-00000.nc",
@@ -216,7 +214,7 @@ fn files_that_were_cut_short_are_written_anew() {
     ] {
         let whole = fs::read(at(name)).unwrap();
         fs::write(at(name), &whole[..whole.len() / 2]).unwrap();
-        let summary = write_run(&config, folder.path(), &options, |_| Ok(())).unwrap();
+        let summary = write_run(&config, folder.path(), each, |_| Ok(())).unwrap();
         assert_eq!((summary.files, summary.kept), (2, 1), "{name}");
         assert!(
             fs::read(at(name)).unwrap().len() > whole.len() / 2,
@@ -233,8 +231,8 @@ fn files_that_were_cut_short_are_written_anew() {
 fn a_stopped_run_goes_on_and_another_run_is_refused() {
     let (whole, stopped) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let config = config(48, 72, 12);
-    let options = WriteOptions { steps_per_file: 4 };
-    write_run(&config, whole.path(), &options, |_| Ok(())).unwrap();
+    let each = 4;
+    write_run(&config, whole.path(), each, |_| Ok(())).unwrap();
     let stop = |done| {
         if done < 6 {
             Ok(())
@@ -242,8 +240,8 @@ fn a_stopped_run_goes_on_and_another_run_is_refused() {
             Err(DataError::Invalid("stop".into()))
         }
     };
-    write_run(&config, stopped.path(), &options, stop).unwrap_err();
-    let summary = write_run(&config, stopped.path(), &options, |_| Ok(())).unwrap();
+    write_run(&config, stopped.path(), each, stop).unwrap_err();
+    let summary = write_run(&config, stopped.path(), each, |_| Ok(())).unwrap();
     assert_eq!(
         summary.kept, 1,
         "the finished file is kept, the half-written one is not"
@@ -260,7 +258,7 @@ fn a_stopped_run_goes_on_and_another_run_is_refused() {
         }
     }
     let other = SyntheticConfig { seed: 99, ..config };
-    let error = write_run(&other, stopped.path(), &options, |_| Ok(()))
+    let error = write_run(&other, stopped.path(), each, |_| Ok(()))
         .unwrap_err()
         .to_string();
     assert!(

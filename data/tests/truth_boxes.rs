@@ -1,7 +1,7 @@
 //! The boxes of a synthetic run's truth.
 
 use squall_data::boxes;
-use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun, WriteOptions, write_run};
+use squall_data::synthetic::{STEPS_PER_FILE, Scenario, SyntheticConfig, SyntheticRun, write_run};
 use squall_data::{BoxClass, Calendar, Class, Time};
 
 fn run(month: i64, days: usize) -> SyntheticRun {
@@ -80,7 +80,7 @@ fn boxes_hold_their_centres_and_follow_the_state_of_the_storms() {
 fn a_run_writes_its_boxes_and_goes_on_after_a_stop() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(8, 10);
-    write_run(&config, folder.path(), &WriteOptions::default(), |_| Ok(())).unwrap();
+    write_run(&config, folder.path(), STEPS_PER_FILE, |_| Ok(())).unwrap();
     let path = folder.path().join("truth/boxes.csv");
     let run = SyntheticRun::new(config.clone()).unwrap();
     let read = boxes::read(&path, run.grid(), Calendar::NoLeap).unwrap();
@@ -96,7 +96,7 @@ fn a_run_writes_its_boxes_and_goes_on_after_a_stop() {
     }
     let whole = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
-    let summary = write_run(&config, folder.path(), &WriteOptions::default(), |_| Ok(())).unwrap();
+    let summary = write_run(&config, folder.path(), STEPS_PER_FILE, |_| Ok(())).unwrap();
     assert_eq!(summary.kept, summary.files);
     assert_eq!(std::fs::read(&path).unwrap(), whole);
 }

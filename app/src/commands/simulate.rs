@@ -7,7 +7,7 @@ use crate::progress::Progress;
 use crate::{interrupt, output};
 use clap::Args;
 use squall_data::synthetic::{
-    RunSummary, Scenario, SyntheticConfig, SyntheticRun, WriteOptions, write_run,
+    RunSummary, STEPS_PER_FILE, Scenario, SyntheticConfig, SyntheticRun, write_run,
 };
 use squall_data::{Calendar, Time};
 use squall_jobs::lock::FolderLock;
@@ -113,7 +113,7 @@ impl Simulate {
         let mut progress = Progress::new("simulate", config.steps);
         // From here on a signal is heard.
         interrupt::flag();
-        let written = write_run(&config, &self.out, &WriteOptions::default(), |done| {
+        let written = write_run(&config, &self.out, STEPS_PER_FILE, |done| {
             progress.set(done, String::new());
             interrupt::check_data()
         });

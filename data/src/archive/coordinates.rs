@@ -78,12 +78,7 @@ fn named_axes(path: &Path, file: &File) -> Result<[(String, Vec<f64>); 2]> {
             )
         });
         let Some(found) = candidates.into_iter().next() else {
-            let found = file.variables().map(|v| v.name()).take(30).collect();
-            return Err(DataError::MissingVariable {
-                path: path.into(),
-                variable: what.to_string(),
-                found,
-            });
+            return Err(nc::missing(path, file, what));
         };
         if found.dimensions().len() != 1 {
             return Err(DataError::bad_variable(

@@ -1,9 +1,7 @@
 //! Channels computed from others: column water, humidity near the ground, height of the lowest model level.
 
+use super::units::GRAVITY;
 use ndarray::{Array2, ArrayView2, ArrayView3};
-
-/// Standard gravity, m s-2.
-const GRAVITY: f64 = 9.80665;
 
 /// ∫ q dp / g in kg m-2: trapezoids between the levels above ground, and the layer between the lowest of them and the
 /// surface.

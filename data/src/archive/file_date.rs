@@ -1,5 +1,6 @@
 //! Dates in file names, for files without a time axis.
 
+use crate::calendar::DAY_SECONDS;
 use crate::{Calendar, Time};
 use std::path::Path;
 
@@ -166,7 +167,7 @@ fn clock_seconds(digits: &str) -> Option<i64> {
     let [hour, minute, second] = match digits.len() {
         2 => [number(0, 2)?, 0, 0],
         4 => [number(0, 2)?, number(2, 4)?, 0],
-        5 => return number(0, 5).filter(|seconds| *seconds < 86_400),
+        5 => return number(0, 5).filter(|seconds| *seconds < DAY_SECONDS),
         6 => [number(0, 2)?, number(2, 4)?, number(4, 6)?],
         _ => return None,
     };
@@ -177,7 +178,7 @@ fn clock_seconds(digits: &str) -> Option<i64> {
 fn instant(calendar: Calendar, date: [&str; 3], seconds: i64) -> Option<Time> {
     let [year, month, day] = date.map(|digits| digits.parse::<i64>().ok());
     let midnight = Time::new(calendar, year?, month?, day?, 0, 0, 0).ok()?;
-    (seconds < 86_400).then(|| midnight.add_seconds(seconds))
+    (seconds < DAY_SECONDS).then(|| midnight.add_seconds(seconds))
 }
 
 #[cfg(test)]

@@ -83,6 +83,21 @@ pub(crate) fn open(path: &Path) -> Result<File> {
     netcdf::open(path).map_err(|error| unreadable(format!("netCDF: {error}")))
 }
 
+/// The error of a file without a variable, which names some of those that it has.
+pub(crate) fn missing(path: &Path, file: &File, variable: &str) -> DataError {
+    DataError::MissingVariable {
+        path: path.into(),
+        variable: variable.into(),
+        found: file.variables().map(|v| v.name()).take(30).collect(),
+    }
+}
+
+/// Names and lengths of a variable's dimensions.
+pub(crate) fn dimensions(variable: &Variable<'_>) -> Vec<(String, usize)> {
+    let dimensions = variable.dimensions().iter();
+    dimensions.map(|d| (d.name(), d.len())).collect()
+}
+
 /// An attribute as text, if it is text.
 pub(crate) fn text(variable: &Variable<'_>, name: &str) -> Option<String> {
     match variable.attribute_value(name)?.ok()? {

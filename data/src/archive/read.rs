@@ -145,8 +145,7 @@ impl Archive {
         let (rows, columns) = self.grid.shape();
         let mut fields = Array3::zeros((variables.len(), rows, columns));
         for (&variable, plane) in variables.iter().zip(fields.axis_iter_mut(Axis(0))) {
-            let how = self.how(index, variable);
-            self.fill(index, variable, how, plane)?;
+            self.fill(index, variable, plane)?;
         }
         let (path, at) = self.source_of(index);
         Ok(Snapshot {
@@ -224,18 +223,6 @@ impl Archive {
         self.read_all_levels(file, at, levels)
     }
 
-    /// TMQ from humidity on levels, even where the file has TMQ itself: for checks.
-    ///
-    /// # Errors
-    /// [`DataError::MissingVariable`] if there is no humidity on pressure levels.
-    pub fn integrate_tmq(&self, index: usize) -> Result<Array2<f32>> {
-        self.check(index)?;
-        let how = self.column_water(index);
-        let mut water = Array2::zeros(self.grid.shape());
-        self.fill(index, Variable::Tmq, how, water.view_mut())?;
-        Ok(water)
-    }
-
     pub(super) fn check(&self, index: usize) -> Result<()> {
         if index < self.times.len() {
             return Ok(());
@@ -250,21 +237,18 @@ impl Archive {
         &self,
         index: usize,
         variable: Variable,
-        how: Option<How<'_>>,
         mut plane: ArrayViewMut2<'_, f32>,
     ) -> Result<()> {
         let field = |variable| {
             let mut field = Array2::zeros(self.grid.shape());
-            let how = self.how(index, variable);
-            self.fill(index, variable, how, field.view_mut())
-                .map(|()| field)
+            self.fill(index, variable, field.view_mut()).map(|()| field)
         };
         let wanted = |variable| {
             self.how(index, variable)
                 .map(|_| field(variable))
                 .transpose()
         };
-        match how {
+        match self.how(index, variable) {
             None => return Err(self.missing(index, variable)),
             Some(How::Direct(file, at, source)) => {
                 self.copy(file, source, at, None, plane.view_mut())?;

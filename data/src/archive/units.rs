@@ -1,7 +1,7 @@
 //! Units of files to SI: every conversion is a factor and an offset.
 
 /// Standard gravity, m s-2: geopotential to geopotential height.
-const GRAVITY: f64 = 9.80665;
+pub(super) const GRAVITY: f64 = 9.80665;
 /// Density of water, kg m-3: mass flux of rain to depth of rain.
 const WATER: f64 = 1000.0;
 /// A day in seconds.

@@ -7,11 +7,12 @@
 //! `info.grid`. `date_captured` holds the time, `score` the confidence and `track_id` the track, where there is one.
 
 use super::fault::BoxFault;
-use super::pixel_grid::{Said, of_axes};
+use super::file::{Said, of_axes};
 use super::{BoxClass, BoxFrames, BoxSink, GeoBox, PixelBox, SinkSummary, TrackedBox};
 use crate::archive::file_date;
 use crate::atomic::TextFile;
 use crate::error::{DataError, Result};
+use crate::grid::wrapped;
 use crate::{Calendar, LatLonGrid, Time};
 use serde::Deserialize;
 use serde_json::json;
@@ -292,7 +293,7 @@ fn part_in_image(
         return Err((BoxFault::OffTheGrid, expected));
     }
     let (x_min, x_max) = if grid.is_periodic() {
-        let west = turned(x, columns);
+        let west = wrapped(x, columns);
         (west, west + width.min(columns))
     } else {
         (x.max(0.0), (x + width).min(columns))
@@ -313,11 +314,4 @@ fn part_in_image(
             "a part in the image that has an extent".into(),
         )),
     }
-}
-
-/// x in [0, columns).
-fn turned(x: f64, columns: f64) -> f64 {
-    let x = x.rem_euclid(columns);
-    // Of a tiny negative number the remainder is `columns` itself.
-    if x < columns { x } else { 0.0 }
 }

@@ -9,24 +9,21 @@
 pub mod coco;
 pub mod extreme_weather;
 mod fault;
+mod file;
 mod frame;
 pub mod geojson;
 mod labelled_share;
-mod pixel_grid;
 mod pixels;
 mod place;
 pub mod precision;
-mod read;
 mod series;
 pub mod suppress;
 pub mod table;
-mod turn;
 
 pub use fault::BoxFault;
+pub use file::{pixel_grid, read};
 pub use frame::{BoxFrame, BoxFrames, BoxSink, SinkSummary, TrackedBox};
 pub use labelled_share::LabelledShare;
-pub use pixel_grid::{EXTREME_WEATHER_GRID, pixel_grid};
-pub use read::read;
 pub use series::BoxSeries;
 
 use crate::Class;

@@ -1,11 +1,13 @@
 //! Boxes from degrees to pixels of a grid, and back.
 //!
 //! A field has edges: its first and last row, and the first and last column of a regional grid. What of a box lies
-//! beyond them is cut off.
+//! beyond them is cut off. Boxes of a sample are turned as its fields are.
 
 use super::{GeoBox, PixelBox};
 use crate::LatLonGrid;
 use crate::error::{DataError, Result};
+use crate::grid::wrapped;
+use crate::store::View;
 
 /// What differs by less comes from rounding, degrees or pixels.
 const SLIVER: f64 = 1e-6;
@@ -80,10 +82,7 @@ impl GeoBox {
     /// Western and eastern edge in columns, as far east as it takes.
     fn columns(&self, grid: &LatLonGrid) -> (f64, f64) {
         let west_edge_deg = grid.lon_deg()[0] - grid.lon_spacing_deg() / 2.0;
-        let turned_deg = (self.west_deg - west_edge_deg).rem_euclid(360.0);
-        // Of a tiny negative number the remainder is 360 itself.
-        let turned_deg = if turned_deg < 360.0 { turned_deg } else { 0.0 };
-        let x_min = turned_deg / grid.lon_spacing_deg();
+        let x_min = wrapped(self.west_deg - west_edge_deg, 360.0) / grid.lon_spacing_deg();
         (x_min, x_min + self.width_deg() / grid.lon_spacing_deg())
     }
 
@@ -149,6 +148,26 @@ impl PixelBox {
             east_deg,
             north_deg: lat(self.y_max),
             confidence: self.confidence,
+        }
+    }
+}
+
+impl View {
+    /// The box as it lies in a field of this shape that was turned so.
+    #[must_use]
+    pub fn turn_box(self, found: PixelBox, (rows, columns): (usize, usize)) -> PixelBox {
+        let (rows, columns) = (rows as f64, columns as f64);
+        let x_min = (found.x_min + self.roll as f64).rem_euclid(columns);
+        let (y_min, y_max) = match self.mirror {
+            true => (rows - found.y_max, rows - found.y_min),
+            false => (found.y_min, found.y_max),
+        };
+        PixelBox {
+            x_min,
+            x_max: x_min + (found.x_max - found.x_min),
+            y_min,
+            y_max,
+            ..found
         }
     }
 }
@@ -283,6 +302,35 @@ mod tests {
                 let again = part.within(&grid).unwrap().unwrap();
                 prop_assert!((again.width_deg() - part.width_deg()).abs() < 1e-5);
             }
+        }
+    }
+
+    proptest! {
+        /// The pixels of a turned box are the turned pixels of the box.
+        #[test]
+        fn boxes_turn_as_labels_do(
+            x in 0usize..12, width in 1usize..12, y in 0usize..7, height in 1usize..8, roll in 0usize..12, mirror: bool,
+        ) {
+            let (rows, columns) = (8, 12);
+            let found = PixelBox {
+                class: BoxClass::TropicalCyclone,
+                y_min: y as f64,
+                x_min: x as f64,
+                y_max: (y + height).min(rows) as f64,
+                x_max: (x + width) as f64,
+                confidence: None,
+            };
+            let paint = |found: PixelBox| {
+                let mut labels = vec![0u8; rows * columns];
+                for j in found.y_min as usize..found.y_max as usize {
+                    (found.x_min as usize..found.x_max as usize).for_each(|i| labels[j * columns + i % columns] = 1);
+                }
+                labels
+            };
+            let view = View { roll, mirror };
+            let mut labels = paint(found);
+            view.turn_labels(&mut labels, columns);
+            prop_assert_eq!(labels, paint(view.turn_box(found, (rows, columns))));
         }
     }
 }

@@ -1,22 +1,20 @@
 //! Boxes from centres, and the longitudes of two conventions.
 
 use super::{BoxClass, GeoBox};
-use crate::grid::lon_difference_deg;
+use crate::grid::{lon_difference_deg, wrapped};
 
 impl GeoBox {
     /// The box about a centre with these half sides; it stops at the poles, and a box as wide as the globe is the whole
     /// circle.
     pub fn around(class: BoxClass, (lat_deg, lon_deg): (f64, f64), half_deg: (f64, f64)) -> Self {
         let (half_lat, half_lon) = half_deg;
-        let turn = |lon: f64| {
-            let turned = lon.rem_euclid(360.0);
-            // A tiny negative longitude turns to 360 itself.
-            if turned < 360.0 { turned } else { 0.0 }
-        };
         let (west_deg, east_deg) = if half_lon >= 180.0 {
             (0.0, 360.0)
         } else {
-            (turn(lon_deg - half_lon), turn(lon_deg + half_lon))
+            (
+                wrapped(lon_deg - half_lon, 360.0),
+                wrapped(lon_deg + half_lon, 360.0),
+            )
         };
         Self {
             class,

@@ -1,5 +1,6 @@
 //! The boxes of a file, time after time, without holding a century of them.
 
+use super::file::Kind;
 use super::table::BoxRows;
 use super::{BoxFrame, BoxFrames, TrackedBox, read};
 use crate::error::{DataError, Result};
@@ -37,14 +38,13 @@ impl BoxSeries {
     /// # Errors
     /// As [`read`].
     pub fn open(path: &Path, grid: &LatLonGrid, calendar: Calendar) -> Result<Self> {
-        let end = path.extension().unwrap_or_default().to_string_lossy();
         let mut series = Self {
             path: path.into(),
             calendar,
             times: Vec::new(),
             held: None,
         };
-        let in_order = end.eq_ignore_ascii_case("csv") && series.read_times()?;
+        let in_order = Kind::of(path) == Some(Kind::Table) && series.read_times()?;
         if !in_order {
             let frames = read(path, grid, calendar)?;
             series.times = frames.frames().iter().map(|frame| frame.time).collect();

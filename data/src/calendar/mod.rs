@@ -220,6 +220,24 @@ impl Time {
         self.seconds.rem_euclid(DAY_SECONDS)
     }
 
+    /// The instant at which its day began.
+    #[must_use]
+    pub fn midnight(self) -> Self {
+        self.add_seconds(-self.second_of_day())
+    }
+
+    /// Date and second of the day as CESM has them in names of files: `1996-08-26-10800`.
+    pub fn stamp(self) -> String {
+        let (year, month, day) = self.date();
+        format!("{year:04}-{month:02}-{day:02}-{:05}", self.second_of_day())
+    }
+
+    /// The units of a CF time axis whose origin is [`Self::midnight`]: `days since 1996-08-26 00:00:00`.
+    pub fn days_since_its_day(self) -> String {
+        let (year, month, day) = self.date();
+        format!("days since {year:04}-{month:02}-{day:02} 00:00:00")
+    }
+
     /// Days since 1 January of the same year, with the time of day as fraction.
     pub fn day_of_year(self) -> f64 {
         let start = self.calendar.day_number(self.year(), 1, 1) * DAY_SECONDS;

@@ -33,22 +33,14 @@ impl MaskArchive {
     ///
     /// # Errors
     /// [`DataError::MissingVariable`] if a file has no mask; [`DataError::BadVariable`] if its codes mean other things;
-    /// [`DataError::Mismatch`] if files differ in grid or
-    /// calendar.
+    /// [`DataError::Mismatch`] if files differ in grid or calendar.
     pub fn open(input: &str) -> Result<Self> {
-        Self::open_as(input, None)
+        Self::open_with(input, None, BadFiles::Fail)
     }
 
-    /// As [`Self::open`], where a class is given for variables that name none, such as `binary_tag` of cyclones.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
-    pub fn open_as(input: &str, tagged: Option<Class>) -> Result<Self> {
-        Self::open_with(input, tagged, BadFiles::Fail)
-    }
-
-    /// As [`Self::open_as`], with a choice about files that cannot be used: those that cannot be read, and those that do
-    /// not fit to the ones before ([`Self::skipped`]).
+    /// As [`Self::open`], where a class may be given for variables that name none, such as `binary_tag` of cyclones, and
+    /// with a choice about files that cannot be used: those that cannot be read, and those that do not fit to the ones
+    /// before ([`Self::skipped`]).
     ///
     /// # Errors
     /// As [`Self::open`]; [`DataError::NoInput`] if nothing usable is left.

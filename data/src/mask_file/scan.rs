@@ -200,12 +200,7 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
         .into_iter()
         .find(|(name, _)| file.variable(name).is_some());
     let Some((name, layout)) = found else {
-        let found = file.variables().map(|v| v.name()).take(30).collect();
-        return Err(DataError::MissingVariable {
-            path,
-            variable: "LABELS".into(),
-            found,
-        });
+        return Err(nc::missing(&path, &file, "LABELS"));
     };
     // Its name says what it is.
     let names_a_class = name == "ar_binary_tag";
@@ -219,9 +214,7 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
     } = GridAxes::of(&path, &file)?;
     let axis = time_axis(&path, &file)?;
     let variable = file.variable(name);
-    let dimensions: Vec<(String, usize)> = (variable.iter())
-        .flat_map(|v| v.dimensions().iter().map(|d| (d.name(), d.len())))
-        .collect();
+    let dimensions = variable.as_ref().map(nc::dimensions).unwrap_or_default();
     let codes = match (layout, &variable) {
         (Layout::Labels, Some(variable)) => codes_of(&path, variable)?,
         _ => Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::{CERTAIN, event_variable};
 use crate::error::{DataError, Result};
-use crate::netcdf_file::NetcdfFile;
+use crate::netcdf_file::{NetcdfFile, variable_mut};
 use crate::{Class, ClassMask, LatLonGrid, Time};
 use ndarray::ArrayView3;
 use netcdf::{Extent, FileMut};
@@ -76,7 +76,7 @@ impl MaskWriter {
     ) -> Result<Self> {
         Ok(Self {
             file: NetcdfFile::create(path, |file| begin(file, grid, first, options))?,
-            origin: midnight(first),
+            origin: first.midnight(),
             shape: grid.shape(),
             written: 0,
             probabilities: options.probabilities,
@@ -169,25 +169,16 @@ fn put(
     days: f64,
     planes: &[(String, Vec<i8>)],
 ) -> Outcome<()> {
-    variable(file, "time")?.put_values(&[days], [Extent::from(at..at + 1)])?;
+    variable_mut(file, "time")?.put_values(&[days], [Extent::from(at..at + 1)])?;
     for (name, values) in planes {
         let plane = [
             Extent::from(at),
             Extent::from(0..rows),
             Extent::from(0..columns),
         ];
-        variable(file, name)?.put_values(values, plane)?;
+        variable_mut(file, name)?.put_values(values, plane)?;
     }
     Ok(())
-}
-
-fn variable<'f>(file: &'f mut FileMut, name: &str) -> Outcome<netcdf::VariableMut<'f>> {
-    file.variable_mut(name)
-        .ok_or_else(|| netcdf::Error::Str(format!("`{name}` is not in the file")))
-}
-
-fn midnight(time: Time) -> Time {
-    time.add_seconds(-time.second_of_day())
 }
 
 fn begin(
@@ -283,13 +274,9 @@ fn add_axes(file: &mut FileMut, grid: &LatLonGrid, first: Time) -> Outcome<()> {
             .put_values(bounds, ..)?;
     }
     let mut time = file.add_variable::<f64>("time", &["time"])?;
-    let (year, month, day) = first.date();
     time.put_attribute("standard_name", "time")?;
     time.put_attribute("long_name", "time")?;
-    time.put_attribute(
-        "units",
-        format!("days since {year:04}-{month:02}-{day:02} 00:00:00"),
-    )?;
+    time.put_attribute("units", first.days_since_its_day())?;
     time.put_attribute("calendar", first.calendar().cf_name())?;
     time.put_attribute("axis", "T")?;
     Ok(())

@@ -3,6 +3,7 @@
 use super::base_state::{land, season};
 use super::river::River;
 use super::scenario::Scenario;
+use crate::calendar::DAY_SECONDS;
 use crate::grid::KM_PER_DEGREE;
 use crate::{Time, random};
 use rand::Rng;
@@ -210,7 +211,7 @@ impl Catalogue {
         let (mut tropical, mut extratropical) = (Vec::new(), Vec::new());
         let first = -SPIN_UP_DAYS.ceil() as i64;
         for day in first..days.ceil() as i64 {
-            let date = start.add_seconds(day * 86_400);
+            let date = start.add_seconds(day * DAY_SECONDS);
             // One stream a day: a longer run begins with the same storms.
             let mut rng = random::stream(seed, "synthetic storms", &[day as u64]);
             for basin in &BASINS {

@@ -10,7 +10,7 @@ use super::catalogue::{State, TropicalCyclone};
 /// Density of air near the surface of the tropics, kg m-3.
 const DENSITY: f64 = 1.15;
 /// The Earth's rotation, rad/s.
-const ROTATION: f64 = 7.292e-5;
+pub(super) const ROTATION: f64 = 7.292e-5;
 
 /// A tropical cyclone at one moment, on one grid.
 #[derive(Debug)]

@@ -8,12 +8,14 @@
 //! - `waves`: weather noise, the same travelling waves in pressure, temperature and moisture;
 //! - `fields`: everything together, on `planes`: winds in geostrophic balance with pressure and temperature;
 //! - `truth`, `truth_masks`, `truth_boxes`: what is there, as masks, objects and boxes;
-//! - `cyclone`, `river`: a warm-core vortex in gradient-wind balance, a moist filament with its jet.
+//! - `cyclone`, `river`: a warm-core vortex in gradient-wind balance, a moist filament with its jet;
+//! - `run`, `history`: all of it as files.
 
 mod base_state;
 mod catalogue;
 mod cyclone;
 mod fields;
+mod history;
 mod planes;
 mod river;
 mod run;
@@ -24,7 +26,7 @@ mod truth_masks;
 mod waves;
 
 pub use catalogue::{Basin, ExtratropicalCyclone, TropicalCyclone};
-pub use run::{RunSummary, WriteOptions, write_run};
+pub use run::{RunSummary, STEPS_PER_FILE, write_run};
 pub use scenario::Scenario;
 pub use truth::{Truth, TruthBox, TruthObject};
 

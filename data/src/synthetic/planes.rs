@@ -3,7 +3,7 @@
 
 use super::SyntheticRun;
 use super::base_state::Zonal;
-use super::cyclone::Vortex;
+use super::cyclone::{ROTATION, Vortex};
 use super::fields::{FRICTION, GAS, GRAVITY, LAPSE, Mass};
 use super::river::Axis;
 use crate::grid::{KM_PER_DEGREE, distance_km, lon_difference_deg};
@@ -15,7 +15,6 @@ use rayon::slice::ParallelSliceMut;
 /// The fastest wind of a run, m/s.
 const FASTEST_M_S: f32 = 110.0;
 
-const ROTATION: f64 = 7.292e-5;
 /// The wind of a tropical cyclone that marks its true extent, m/s (gale force is 17).
 const TRUE_WIND: f64 = 15.0;
 /// Column water above the surroundings from which a river is one, kg m-2.

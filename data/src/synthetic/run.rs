@@ -1,10 +1,10 @@
 //! Writing a synthetic run: history files, and the truth beside them.
 
+use super::history::HistoryWriter;
 use super::{SyntheticConfig, SyntheticRun, truth};
 use crate::archive::nc::{self, on_library_thread};
 use crate::boxes::table;
 use crate::error::{DataError, Result};
-use crate::history::HistoryWriter;
 use crate::mask_file::{MaskFileOptions, MaskWriter};
 use crate::{Snapshot, Time, atomic};
 use netcdf::File;
@@ -12,18 +12,8 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// How a run is written.
-#[derive(Debug, Clone)]
-pub struct WriteOptions {
-    /// Times in one file.
-    pub steps_per_file: usize,
-}
-
-impl Default for WriteOptions {
-    fn default() -> Self {
-        Self { steps_per_file: 8 }
-    }
-}
+/// Times in one file, unless asked otherwise.
+pub const STEPS_PER_FILE: usize = 8;
 
 /// What was written.
 #[derive(Debug, Clone, Serialize)]
@@ -44,7 +34,7 @@ pub struct RunSummary {
     pub seconds: f64,
 }
 
-/// Writes a run to `out`, its truth to `out/truth`. Files that are already there and whole are kept, so that a run that
+/// Writes a run to `out`, so many times a file, and its truth to `out/truth`. Files that are already there and whole are kept, so that a run that
 /// was stopped goes on, and what a killed one had begun is cleared away; `progress` is told the number of finished times
 /// and may stop the run with an error.
 ///
@@ -53,12 +43,12 @@ pub struct RunSummary {
 pub fn write_run(
     config: &SyntheticConfig,
     out: &Path,
-    options: &WriteOptions,
+    steps_per_file: usize,
     mut progress: impl FnMut(usize) -> Result<()>,
 ) -> Result<RunSummary> {
     let started = Instant::now();
     let run = SyntheticRun::new(config.clone())?;
-    claim(config, options, out)?;
+    claim(config, steps_per_file, out)?;
     sweep(config, out)?;
     let steps: Vec<usize> = (0..run.len()).collect();
     let (tracks, (tropical_cyclones, rivers)) = tracks(&run);
@@ -72,7 +62,7 @@ pub fn write_run(
         seconds: 0.0,
     };
     let mut done = 0;
-    for chunk in steps.chunks(options.steps_per_file.max(1)) {
+    for chunk in steps.chunks(steps_per_file.max(1)) {
         let first = run.time(chunk[0]);
         let paths = ChunkPaths::new(config, out, first);
         if paths.are_whole(chunk.len()) {
@@ -88,7 +78,7 @@ pub fn write_run(
             .len();
     }
     let (mut objects, mut boxes) = (truth::HEADER.to_string(), table::header());
-    for chunk in steps.chunks(options.steps_per_file.max(1)) {
+    for chunk in steps.chunks(steps_per_file.max(1)) {
         let paths = ChunkPaths::new(config, out, run.time(chunk[0]));
         for (table, part) in [(&mut objects, paths.objects), (&mut boxes, paths.boxes)] {
             table.push_str(&std::fs::read_to_string(&part).map_err(DataError::io("read", &part))?);
@@ -102,9 +92,9 @@ pub fn write_run(
 }
 
 /// Writes down what the folder holds, or checks that it holds this run.
-fn claim(config: &SyntheticConfig, options: &WriteOptions, out: &Path) -> Result<()> {
+fn claim(config: &SyntheticConfig, steps_per_file: usize, out: &Path) -> Result<()> {
     let description = format!(
-        "synthetic run, scenario {}, seed {}, grid {} x {}, start {}, every {} h, {} times, {} a file\n",
+        "synthetic run, scenario {}, seed {}, grid {} x {}, start {}, every {} h, {} times, {steps_per_file} a file\n",
         config.scenario.name,
         config.seed,
         config.rows,
@@ -112,7 +102,6 @@ fn claim(config: &SyntheticConfig, options: &WriteOptions, out: &Path) -> Result
         config.start,
         config.step_hours,
         config.steps,
-        options.steps_per_file,
     );
     let path = out.join("truth/run.txt");
     match std::fs::read_to_string(&path) {
@@ -154,8 +143,7 @@ struct ChunkPaths {
 
 impl ChunkPaths {
     fn new(config: &SyntheticConfig, out: &Path, first: Time) -> Self {
-        let (year, month, day) = first.date();
-        let stamp = format!("{year:04}-{month:02}-{day:02}-{:05}", first.second_of_day());
+        let stamp = first.stamp();
         let name = history_name(config, &stamp);
         let truth = out.join("truth");
         Self {

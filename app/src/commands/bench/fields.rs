@@ -6,7 +6,7 @@ use clap::Args;
 use squall_climate::detect::tempest::{TempestDetector, TempestThresholds};
 use squall_climate::detect::{DetectFields, Wanted};
 use squall_climate::label::{Labeller, Thresholds};
-use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun, WriteOptions, write_run};
+use squall_data::synthetic::{STEPS_PER_FILE, Scenario, SyntheticConfig, SyntheticRun, write_run};
 use squall_data::{Archive, Calendar, Time, Variable};
 use std::time::Instant;
 
@@ -117,7 +117,7 @@ pub(super) fn read(options: &FieldOptions, repeat: usize) -> anyhow::Result<Row>
     write_run(
         &config(rows, columns, 4)?,
         folder.path(),
-        &WriteOptions::default(),
+        STEPS_PER_FILE,
         |_| Ok(()),
     )?;
     let archive = Archive::open(&folder.path().to_string_lossy())?;

@@ -4,7 +4,7 @@ use super::Events;
 use clap::Parser;
 use squall_climate::compare::Coverage;
 use squall_climate::table::read_tracks;
-use squall_data::synthetic::{Scenario, SyntheticConfig, WriteOptions, write_run};
+use squall_data::synthetic::{STEPS_PER_FILE, Scenario, SyntheticConfig, write_run};
 use squall_data::{Calendar, Class, Time};
 use squall_jobs::comm::threads::{self, Fault, Ranks};
 use std::ffi::OsStr;
@@ -43,7 +43,7 @@ fn simulate(folder: &Path, step_hours: u32, steps: usize) {
         scenario: Scenario::PRESENT,
         seed: 7,
     };
-    write_run(&config, folder, &WriteOptions::default(), |_| Ok(())).unwrap();
+    write_run(&config, folder, STEPS_PER_FILE, |_| Ok(())).unwrap();
 }
 
 /// Name and bytes of all tables; netCDF files hold when they were made.

@@ -296,7 +296,7 @@ mod tests {
     use super::*;
     use crate::commands::label::Label;
     use clap::Parser;
-    use squall_data::synthetic::{Scenario, SyntheticConfig, WriteOptions, write_run};
+    use squall_data::synthetic::{Scenario, SyntheticConfig, write_run};
     use squall_data::{Calendar, mask_file::MaskArchive};
 
     #[derive(Parser)]
@@ -323,8 +323,7 @@ mod tests {
             scenario: Scenario::PRESENT,
             seed,
         };
-        let options = WriteOptions { steps_per_file: 2 };
-        write_run(&config, folder, &options, |_| Ok(())).unwrap();
+        write_run(&config, folder, 2, |_| Ok(())).unwrap();
         folder.to_str().unwrap().to_string()
     }
 
@@ -350,8 +349,7 @@ mod tests {
             scenario: Scenario::PRESENT,
             seed: 3,
         };
-        let options = WriteOptions { steps_per_file: 8 };
-        write_run(&config, folder.path(), &options, |_| Ok(())).unwrap();
+        write_run(&config, folder.path(), 8, |_| Ok(())).unwrap();
         let archive = crate::input::open(folder.path().to_str().unwrap(), false).unwrap();
         let mut masks = Masks::new(folder.path().into(), &archive, Method::Deepcam, "{}".into());
         let firsts = |masks: &Masks<'_>| masks.firsts(13).collect::<Vec<_>>();

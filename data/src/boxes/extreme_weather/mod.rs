@@ -17,12 +17,13 @@
 mod order;
 
 use super::fault::BoxFault;
-use super::pixel_grid::{Said, of_axes};
+use super::file::{Said, of_axes};
 use super::{BoxFrames, BoxSink, GeoBox, PixelBox, SinkSummary, TrackedBox};
 use crate::archive::coordinates::time_axis;
 use crate::archive::nc::{self, on_library_thread};
+use crate::calendar::DAY_SECONDS;
 use crate::error::{DataError, Result};
-use crate::netcdf_file::NetcdfFile;
+use crate::netcdf_file::{NetcdfFile, variable_mut};
 use crate::{Calendar, LatLonGrid, Time};
 use netcdf::{Extent, FileMut};
 use order::{COORDINATES, Reading, UNUSED};
@@ -38,26 +39,18 @@ const TIMES_A_DAY: usize = 4;
 #[derive(Debug)]
 pub struct ExtremeWeatherWriter {
     grid: Arc<LatLonGrid>,
-    path: PathBuf,
     /// Created with the first time, which gives the origin of the time axis.
     open: Option<(NetcdfFile, Time)>,
-    summary: SinkSummary,
+    done: SinkSummary,
 }
 
 impl ExtremeWeatherWriter {
     /// A file that begins with its first time.
     pub fn new(path: impl Into<PathBuf>, grid: Arc<LatLonGrid>) -> Self {
-        let path: PathBuf = path.into();
         Self {
             grid,
-            summary: SinkSummary {
-                path: path.clone(),
-                times: 0,
-                boxes: 0,
-                left_out: 0,
-            },
-            path,
             open: None,
+            done: SinkSummary::begun(path.into()),
         }
     }
 }
@@ -75,28 +68,25 @@ impl BoxSink for ExtremeWeatherWriter {
         let (file, origin) = match &mut self.open {
             Some(open) => open,
             None => {
-                let origin = time.add_seconds(-time.second_of_day());
+                let origin = time.midnight();
                 let grid = &self.grid;
-                let file = NetcdfFile::create(&self.path, |file| begin(file, grid, origin))?;
+                let file = NetcdfFile::create(&self.done.path, |file| begin(file, grid, origin))?;
                 self.open.insert((file, origin))
             }
         };
-        let (days, at) = (time.days_since(*origin), self.summary.times);
+        let (days, at) = (time.days_since(*origin), self.done.times);
         file.with(|file| {
-            let missing = |name: &str| netcdf::Error::Str(format!("`{name}` is not in the file"));
-            let mut axis = file.variable_mut("time").ok_or_else(|| missing("time"))?;
-            axis.put_values(&[days], [Extent::from(at..at + 1)])?;
-            let mut plane = file.variable_mut("boxes").ok_or_else(|| missing("boxes"))?;
+            variable_mut(file, "time")?.put_values(&[days], [Extent::from(at..at + 1)])?;
             let extents = [
                 Extent::from(at..at + 1),
                 Extent::from(0..SLOTS),
                 Extent::from(0..COORDINATES),
             ];
-            plane.put_values(slots.as_flattened(), extents)
+            variable_mut(file, "boxes")?.put_values(slots.as_flattened(), extents)
         })?;
-        self.summary.times += 1;
-        self.summary.boxes += kept;
-        self.summary.left_out += largest.len() - kept;
+        self.done.times += 1;
+        self.done.boxes += kept;
+        self.done.left_out += largest.len() - kept;
         Ok(())
     }
 
@@ -104,11 +94,11 @@ impl BoxSink for ExtremeWeatherWriter {
         let Some((file, _)) = self.open else {
             return Err(DataError::Invalid(format!(
                 "no time for the boxes of `{}`",
-                self.path.display()
+                self.done.path.display()
             )));
         };
         file.finish()?;
-        Ok(self.summary)
+        Ok(self.done)
     }
 }
 
@@ -144,11 +134,7 @@ fn begin(file: &mut FileMut, grid: &LatLonGrid, origin: Time) -> netcdf::Result<
         axis.put_values(values, ..)?;
     }
     let mut time = file.add_variable::<f64>("time", &["time"])?;
-    let (year, month, day) = origin.date();
-    time.put_attribute(
-        "units",
-        format!("days since {year:04}-{month:02}-{day:02} 00:00:00"),
-    )?;
+    time.put_attribute("units", origin.days_since_its_day())?;
     time.put_attribute("calendar", origin.calendar().cf_name())?;
     let mut boxes = file.add_variable::<i32>("boxes", &["time", "box", "coordinate"])?;
     boxes.set_fill_value(UNUSED)?;
@@ -224,11 +210,7 @@ pub fn read_extreme_weather(
 /// The values of `boxes` and the number of its slots.
 fn boxes(path: &Path, file: &netcdf::File) -> Result<(Vec<i32>, usize)> {
     let Some(variable) = file.variable("boxes") else {
-        return Err(DataError::MissingVariable {
-            path: path.into(),
-            variable: "boxes".into(),
-            found: file.variables().map(|v| v.name()).take(30).collect(),
-        });
+        return Err(nc::missing(path, file, "boxes"));
     };
     let bad =
         |expected: &str, found: String| DataError::bad_variable(path, "boxes", expected, found);
@@ -305,7 +287,7 @@ fn times_of_name(path: &Path, count: usize, calendar: Calendar) -> Result<Vec<Ti
     };
     let first = Time::new(calendar, year, 1, 1, 0, 0, 0)?;
     let next = Time::new(calendar, year + 1, 1, 1, 0, 0, 0)?;
-    let step = 86_400 / TIMES_A_DAY as i64;
+    let step = DAY_SECONDS / TIMES_A_DAY as i64;
     let expected = (next.seconds_since(first) / step) as usize;
     if count != expected {
         return Err(DataError::Time(format!(

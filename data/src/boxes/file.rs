@@ -1,13 +1,54 @@
-//! The grid that the pixels of a file of boxes are of.
+//! A file of boxes, whichever it is: its boxes, and the grid that its pixels are of.
 
-use super::coco;
-use super::extreme_weather;
-use crate::LatLonGrid;
-use crate::error::Result;
+use super::BoxFrames;
+use super::coco::{self, read_coco};
+use super::extreme_weather::{self, read_extreme_weather};
+use super::table::read_table;
+use crate::error::{DataError, Result};
+use crate::{Calendar, LatLonGrid};
 use std::path::Path;
 
 /// Rows and columns of the ExtremeWeather data set: CAM5's grid of 0.25 degrees.
-pub const EXTREME_WEATHER_GRID: (usize, usize) = (768, 1152);
+const EXTREME_WEATHER_GRID: (usize, usize) = (768, 1152);
+
+/// What a file of boxes is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Kind {
+    Table,
+    ExtremeWeather,
+    Coco,
+}
+
+impl Kind {
+    /// By the end of its name.
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        let end = path.extension().unwrap_or_default().to_string_lossy();
+        Some(match end.to_ascii_lowercase().as_str() {
+            "csv" => Self::Table,
+            "h5" | "hdf5" | "he5" | "nc" => Self::ExtremeWeather,
+            "json" => Self::Coco,
+            _ => return None,
+        })
+    }
+}
+
+/// The boxes of a table (`.csv`), an ExtremeWeather file (`.h5`, `.hdf5`, `.nc`) or a COCO file (`.json`), by the end
+/// of its name.
+///
+/// # Errors
+/// [`DataError::NoInput`] for another name; otherwise as the reader of its kind: [`super::table::read_table`],
+/// [`super::extreme_weather::read_extreme_weather`], [`super::coco::read_coco`].
+pub fn read(path: &Path, grid: &LatLonGrid, calendar: Calendar) -> Result<BoxFrames> {
+    match Kind::of(path) {
+        Some(Kind::Table) => read_table(path, calendar),
+        Some(Kind::ExtremeWeather) => read_extreme_weather(path, grid, calendar),
+        Some(Kind::Coco) => read_coco(path, grid, calendar),
+        None => Err(DataError::no_input(
+            path.display(),
+            "boxes are read from .csv tables, ExtremeWeather's .h5, and COCO's .json",
+        )),
+    }
+}
 
 /// What a file of boxes in pixels says of its grid.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,17 +63,17 @@ pub(super) enum Said {
 
 /// The grid that the pixels of a file of boxes are of: that of its own latitudes and longitudes; without them `fields`,
 /// if that has the size of the file's images, else the global grid of that size; of a file that does not even say a
-/// size `fields`, else [`EXTREME_WEATHER_GRID`]. Tables, whose boxes are in degrees, get `fields` or the last too.
+/// size `fields`, else that of the ExtremeWeather data set. Tables, whose boxes are in degrees, get `fields` or the last
+/// too.
 ///
 /// # Errors
-/// [`crate::DataError::Unreadable`] or [`crate::DataError::Io`] if the file cannot be read; [`crate::DataError::Grid`]
-/// if what it says is no grid.
+/// [`DataError::Unreadable`] or [`DataError::Io`] if the file cannot be read; [`DataError::Grid`] if what it says is no
+/// grid.
 pub fn pixel_grid(path: &Path, fields: Option<&LatLonGrid>) -> Result<LatLonGrid> {
-    let end = path.extension().unwrap_or_default().to_string_lossy();
-    let said = match end.to_ascii_lowercase().as_str() {
-        "h5" | "hdf5" | "he5" | "nc" => extreme_weather::said_grid(path)?,
-        "json" => coco::said_grid(path)?,
-        _ => Said::Nothing,
+    let said = match Kind::of(path) {
+        Some(Kind::ExtremeWeather) => extreme_weather::said_grid(path)?,
+        Some(Kind::Coco) => coco::said_grid(path)?,
+        Some(Kind::Table) | None => Said::Nothing,
     };
     match (said, fields) {
         (Said::Axes(grid), _) => Ok(grid),
@@ -48,10 +89,9 @@ pub fn pixel_grid(path: &Path, fields: Option<&LatLonGrid>) -> Result<LatLonGrid
 /// The grid of two axes as a file has them.
 ///
 /// # Errors
-/// [`crate::DataError::Grid`] if they are none, or not in the order in which pixels are counted.
+/// [`DataError::Grid`] if they are none, or not in the order in which pixels are counted.
 pub(super) fn of_axes(path: &Path, lat_deg: Vec<f64>, lon_deg: Vec<f64>) -> Result<Said> {
-    let refused =
-        |reason: String| crate::DataError::Grid(format!("`{}`: {reason}", path.display()));
+    let refused = |reason: String| DataError::Grid(format!("`{}`: {reason}", path.display()));
     let (grid, order) =
         LatLonGrid::from_axes(lat_deg, lon_deg).map_err(|error| refused(error.to_string()))?;
     // Pixels are counted along the file's axes: another order would put every box elsewhere.
@@ -68,9 +108,9 @@ pub(super) fn of_axes(path: &Path, lat_deg: Vec<f64>, lon_deg: Vec<f64>) -> Resu
 mod tests {
     use super::super::coco::CocoWriter;
     use super::super::extreme_weather::ExtremeWeatherWriter;
-    use super::super::{BoxSink, TrackedBox, read, tests::geo};
+    use super::super::{BoxSink, TrackedBox, tests::geo};
     use super::*;
-    use crate::{Calendar, DataError, Time};
+    use crate::Time;
     use std::sync::Arc;
 
     fn same(a: &LatLonGrid, b: &LatLonGrid) -> bool {

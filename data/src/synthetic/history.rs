@@ -1,7 +1,7 @@
 //! CAM history files: the layout that CESM writes and every CAM tool opens.
 
 use crate::error::Result;
-use crate::netcdf_file::NetcdfFile;
+use crate::netcdf_file::{NetcdfFile, variable_mut};
 use crate::{LatLonGrid, Snapshot, Time, Variable};
 use ndarray::Axis;
 use netcdf::{Extent, FileMut};
@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Writes snapshots into one history file, which appears whole when it is finished.
 #[derive(Debug)]
-pub struct HistoryWriter {
+pub(super) struct HistoryWriter {
     file: NetcdfFile,
     origin: Time,
     written: usize,
@@ -22,14 +22,14 @@ impl HistoryWriter {
     ///
     /// # Errors
     /// [`crate::DataError::Io`] if it cannot be created.
-    pub fn create(
+    pub(super) fn create(
         path: &Path,
         grid: &LatLonGrid,
         first: Time,
         origin: Time,
         source: &str,
     ) -> Result<Self> {
-        let origin = origin.add_seconds(-origin.second_of_day());
+        let origin = origin.midnight();
         Ok(Self {
             file: NetcdfFile::create(path, |file| begin(file, grid, first, origin, source))?,
             origin,
@@ -41,7 +41,7 @@ impl HistoryWriter {
     ///
     /// # Errors
     /// [`crate::DataError::Io`] if it cannot be written.
-    pub fn write(&mut self, snapshot: &Snapshot, step_hours: f64) -> Result<()> {
+    pub(super) fn write(&mut self, snapshot: &Snapshot, step_hours: f64) -> Result<()> {
         let (at, origin) = (self.written, self.origin);
         self.file
             .with(|file| put(file, at, snapshot, origin, step_hours))?;
@@ -53,7 +53,7 @@ impl HistoryWriter {
     ///
     /// # Errors
     /// [`crate::DataError::Io`] if it cannot be written to its end, synced or renamed.
-    pub fn finish(self) -> Result<()> {
+    pub(super) fn finish(self) -> Result<()> {
         self.file.finish()
     }
 }
@@ -89,13 +89,9 @@ fn begin(
     let mut gw = file.add_variable::<f64>("gw", &["lat"])?;
     gw.put_attribute("long_name", "latitude weights")?;
     gw.put_values(&weights, ..)?;
-    let (year, month, day) = origin.date();
     let mut time = file.add_variable::<f64>("time", &["time"])?;
     time.put_attribute("long_name", "time")?;
-    time.put_attribute(
-        "units",
-        format!("days since {year:04}-{month:02}-{day:02} 00:00:00"),
-    )?;
+    time.put_attribute("units", origin.days_since_its_day())?;
     time.put_attribute("calendar", origin.calendar().cf_name())?;
     time.put_attribute("bounds", "time_bnds")?;
     file.add_variable::<f64>("time_bnds", &["time", "nbnd"])?
@@ -129,27 +125,16 @@ fn put(
     origin: Time,
     step_hours: f64,
 ) -> Outcome<()> {
-    let variable = |file: &mut FileMut,
-                    name: &str,
-                    act: &dyn Fn(&mut netcdf::VariableMut<'_>) -> Outcome<()>| {
-        let mut found = file
-            .variable_mut(name)
-            .ok_or_else(|| netcdf::Error::Str(format!("`{name}` is not in the file")))?;
-        act(&mut found)
-    };
     let day = snapshot.time.days_since(origin);
     let (year, month, of_month) = snapshot.time.date();
     let date = (year * 10_000 + month * 100 + of_month) as i32;
+    let second = snapshot.time.second_of_day() as i32;
     let one = || [Extent::from(at..at + 1)];
-    variable(file, "time", &|v| v.put_values(&[day], one()))?;
+    variable_mut(file, "time")?.put_values(&[day], one())?;
     let bounds = [day - step_hours / 24.0, day];
-    variable(file, "time_bnds", &|v| {
-        v.put_values(&bounds, [Extent::from(at), Extent::from(0..2)])
-    })?;
-    variable(file, "date", &|v| v.put_values(&[date], one()))?;
-    variable(file, "datesec", &|v| {
-        v.put_values(&[snapshot.time.second_of_day() as i32], one())
-    })?;
+    variable_mut(file, "time_bnds")?.put_values(&bounds, [Extent::from(at), Extent::from(0..2)])?;
+    variable_mut(file, "date")?.put_values(&[date], one())?;
+    variable_mut(file, "datesec")?.put_values(&[second], one())?;
     let (rows, columns) = snapshot.grid.shape();
     for (channel, plane) in snapshot
         .variables
@@ -163,7 +148,7 @@ fn put(
         ];
         let plane = plane.as_standard_layout();
         let values = plane.as_slice().unwrap_or(&[]);
-        variable(file, channel.name(), &|v| v.put_values(values, extents))?;
+        variable_mut(file, channel.name())?.put_values(values, extents)?;
     }
     Ok(())
 }

@@ -48,19 +48,32 @@ pub fn open_together(
     Ok(archive)
 }
 
+/// The last part of a path.
+pub fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// A folder's path from the root, however it was spelled; none of one that is not there.
+pub fn absolute_folder(path: &Path) -> Option<PathBuf> {
+    // The parent of a file in this folder.
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
+    path.canonicalize().ok()
+}
+
 /// Refuses to write among the fields that are read: what is written there would be read with them the next time.
 pub fn keep_apart(archive: &Archive, out: &Path) -> anyhow::Result<()> {
-    let folder = |path: &Path| match path.as_os_str().is_empty() {
-        true => Path::new(".").canonicalize().ok(),
-        false => path.canonicalize().ok(),
-    };
     let folders: BTreeSet<&Path> = archive.paths().filter_map(Path::parent).collect();
-    let Some(out_folder) = folder(out) else {
+    let Some(out_folder) = absolute_folder(out) else {
         return Ok(());
     };
     if folders
         .into_iter()
-        .any(|path| folder(path).as_ref() == Some(&out_folder))
+        .any(|path| absolute_folder(path).as_ref() == Some(&out_folder))
     {
         return Err(Advice::usage(
             format!("--out {} holds the fields that are read", out.display()),
@@ -94,6 +107,14 @@ pub fn are_of_one_calendar(times: &[Time], others: &[Time]) -> bool {
     are_known_to(times, others) && are_known_to(others, times)
 }
 
+/// Attribute of mask files: the file, or the words, that they were made of.
+pub const ORIGIN: &str = "squall_input";
+
+/// What a mask file says that it was made of.
+fn origin_of(path: &Path) -> Option<String> {
+    About::read(path).ok()?.attributes.remove(ORIGIN)
+}
+
 /// Warns if the files that masks were made of, as far as they say, are none of the fields: times of two runs may be the
 /// same.
 pub fn compare_origin(masks: &MaskArchive, fields: &Archive) {
@@ -101,8 +122,8 @@ pub fn compare_origin(masks: &MaskArchive, fields: &Archive) {
     // Fields may be those of a part of the times.
     let looked_at = [0, paths.len() / 2, paths.len().saturating_sub(1)];
     let told = looked_at.iter().filter_map(|at| {
-        let about = About::read(paths.get(*at)?).ok()?;
-        Some((paths[*at], about.attributes.get("squall_input")?.clone()))
+        let path = *paths.get(*at)?;
+        Some((path, origin_of(path)?))
     });
     let told: Vec<(&Path, String)> = told.collect();
     let names: Vec<_> = fields.paths().filter_map(Path::file_name).collect();
@@ -124,10 +145,7 @@ pub fn compare_origin(masks: &MaskArchive, fields: &Archive) {
 /// Warns if masks of the same times, as far as both say, were made of different files: they may be of two runs.
 pub fn compare_origins(predicted: &MaskArchive, truth: &MaskArchive, shared: &[(usize, usize)]) {
     let told = |masks: &MaskArchive, index: usize| {
-        let path = masks.source_of(index);
-        let about = About::read(path).ok()?;
-        let origin = about.attributes.get("squall_input")?.clone();
-        origin.contains(".nc").then_some(origin)
+        origin_of(masks.source_of(index)).filter(|origin| origin.contains(".nc"))
     };
     let looked_at = [0, shared.len() / 2, shared.len().saturating_sub(1)];
     let pairs = looked_at.iter().filter_map(|at| shared.get(*at));
@@ -186,24 +204,21 @@ pub fn require(
     let files = archive.files_at(index).map(|path| path.display());
     let files: Vec<String> = files.map(|path| format!("`{path}`")).collect();
     let at_times = missing.iter().any(|v| with(v) > 0);
-    Err(Advice {
-        message: format!(
+    Err(Advice::input(
+        format!(
             "{purpose} needs {}; the first time without is {}, in {} (found at every time: {})",
             names(&missing),
             archive.times()[index],
             files.join(" and "),
             names(archive.available())
         ),
-        hint: match at_times {
+        match at_times {
             true => {
                 "`squall inspect` lists what each make of file has; --skip-bad leaves out times that are incomplete"
             }
             false => "`squall inspect` lists every variable and what it serves as",
-        }
-        .into(),
-        code: crate::failure::INPUT,
-    }
-    .into())
+        },
+    ))
 }
 
 /// Names of channels in a sentence.

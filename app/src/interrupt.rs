@@ -51,13 +51,8 @@ pub fn flag() -> Arc<AtomicBool> {
     stop.clone()
 }
 
-/// An error if a signal has arrived.
-pub fn check() -> anyhow::Result<()> {
-    Ok(check_data()?)
-}
-
-/// [`DataError::Interrupted`] if a signal has arrived: for work of other crates that ends where it is told of an error.
-pub fn check_data() -> Result<(), DataError> {
+/// [`DataError::Interrupted`] if a signal has arrived.
+pub fn check() -> Result<(), DataError> {
     match flag().load(Ordering::Relaxed) {
         true => Err(DataError::Interrupted),
         false => Ok(()),
@@ -67,12 +62,11 @@ pub fn check_data() -> Result<(), DataError> {
 /// The same for work that begins anew the next time, which the hint says.
 pub fn check_whole() -> anyhow::Result<()> {
     match flag().load(Ordering::Relaxed) {
-        true => Err(Advice {
-            message: DataError::Interrupted.to_string(),
-            hint: "run the same command again: it begins anew".into(),
-            code: INTERRUPTED,
-        }
-        .into()),
+        true => Err(Advice::with_code(
+            INTERRUPTED,
+            DataError::Interrupted.to_string(),
+            "run the same command again: it begins anew",
+        )),
         false => Ok(()),
     }
 }

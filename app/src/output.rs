@@ -14,6 +14,14 @@ pub fn json(result: &impl Serialize) -> anyhow::Result<()> {
     line(format_args!("{}", serde_json::to_string_pretty(result)?))
 }
 
+/// Writes a result for programs if that is asked for, else for people.
+pub fn result(result: &(impl Serialize + Display), for_programs: bool) -> anyhow::Result<()> {
+    match for_programs {
+        true => json(result),
+        false => text(result),
+    }
+}
+
 /// Writes a result for programs on one line.
 pub fn json_line(result: &impl Serialize) -> anyhow::Result<()> {
     line(format_args!("{}", serde_json::to_string(result)?))

@@ -20,30 +20,30 @@ const FOR_THE_OTHER: Duration = Duration::from_secs(2);
 /// The environment's word on it, in seconds.
 const LONGEST_WAIT_SECONDS: &str = "SQUALL_STALL_SECONDS";
 
+/// What a launcher says in the environment; nothing where there is none.
+pub fn launch() -> Option<Launch> {
+    let launch = Launch::detect(|name| std::env::var(name).ok());
+    launch.ok().flatten()
+}
+
 /// The rank that a launcher gave this process; the first where there is none.
 pub fn number() -> usize {
-    let launch = Launch::detect(|name| std::env::var(name).ok());
-    launch.ok().flatten().map_or(0, |launch| launch.rank)
+    launch().map_or(0, |launch| launch.rank)
 }
 
 /// Whether a launcher started several processes, of which this is one.
 pub fn of_a_launcher() -> bool {
-    let launch = Launch::detect(|name| std::env::var(name).ok());
-    launch.ok().flatten().is_some_and(|launch| launch.size > 1)
+    launch().is_some_and(|launch| launch.size > 1)
 }
 
 /// The number of this process among those of its node, as the launcher says; among all where it does not.
 pub fn local_number() -> usize {
-    let launch = Launch::detect(|name| std::env::var(name).ok());
-    let launch = launch.ok().flatten();
-    launch.map_or(0, |launch| launch.local_rank.unwrap_or(launch.rank))
+    launch().map_or(0, |launch| launch.local_rank.unwrap_or(launch.rank))
 }
 
 /// How many processes of the job this one's node has, as the launcher says; 1 where it does not.
 pub fn on_this_node() -> usize {
-    let launch = Launch::detect(|name| std::env::var(name).ok());
-    let launch = launch.ok().flatten();
-    launch.and_then(|launch| launch.local_size).unwrap_or(1)
+    launch().and_then(|launch| launch.local_size).unwrap_or(1)
 }
 
 /// All processes of the job; none if this is the only one.

@@ -1,5 +1,6 @@
 //! `squall compare`: what changes between two runs or periods, with intervals and significance.
 
+use super::score::calendar;
 use crate::failure::Advice;
 use crate::own_folder::{self, Holds};
 use crate::plan::Plan;
@@ -151,7 +152,7 @@ impl Compare {
         let mut progress = Progress::new("compare", compare::Plan::STEPS);
         interrupt::check_whole()?;
         let _lock = FolderLock::take(&self.out)?;
-        let goes_on = || -> Result<(), ClimateError> { Ok(interrupt::check_data()?) };
+        let goes_on = || -> Result<(), ClimateError> { Ok(interrupt::check()?) };
         let found = work.run_while(draws, &goes_on, |step| {
             progress.set(step, String::new());
             goes_on()
@@ -248,13 +249,10 @@ impl Compare {
 /// What to try where a side has too few months or years, which only the command knows.
 fn with_advice(error: ClimateError) -> anyhow::Error {
     match error {
-        ClimateError::Period { .. } => Advice {
-            message: error.to_string(),
-            hint: "a comparison needs whole months of several years: `squall events` over the whole run, or --months for a season"
-                .into(),
-            code: crate::failure::INPUT,
-        }
-        .into(),
+        ClimateError::Period { .. } => Advice::input(
+            error.to_string(),
+            "a comparison needs whole months of several years: `squall events` over the whole run, or --months for a season",
+        ),
         error => error.into(),
     }
 }
@@ -315,12 +313,6 @@ fn years(text: &str) -> Result<(i64, i64), String> {
         Some((from, to)) if from <= to => Ok((from, to)),
         _ => Err("expected first and last year, such as 1979-2008".to_string()),
     }
-}
-
-fn calendar(text: &str) -> Result<Calendar, String> {
-    Calendar::from_cf(text).ok_or_else(|| {
-        "expected standard, proleptic_gregorian, noleap, all_leap, 360_day or julian".to_string()
-    })
 }
 
 #[cfg(test)]

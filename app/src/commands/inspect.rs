@@ -1,7 +1,7 @@
 //! `squall inspect`: says what a file or folder is.
 
 use crate::commands::score::kind::{Kind, offers};
-use crate::failure::{Advice, INPUT};
+use crate::failure::Advice;
 use crate::output;
 use clap::Args;
 use std::path::Path;
@@ -21,23 +21,17 @@ impl Inspect {
     pub fn run(self) -> anyhow::Result<()> {
         let mut inspection = squall_data::inspect::inspect(&self.path)?;
         inspection.usable = inspection.usable || self.has_tables()?;
-        if self.json {
-            output::json(&inspection)?;
-        } else {
-            output::text(&inspection)?;
-        }
+        output::result(&inspection, self.json)?;
         if inspection.usable {
             return Ok(());
         }
-        Err(Advice {
-            message: format!(
+        Err(Advice::input(
+            format!(
                 "`{}` has no fields, masks, boxes or tracks that can be used",
                 self.path
             ),
-            hint: "its notes (`problems` of --json) say what is in the way".into(),
-            code: INPUT,
-        }
-        .into())
+            "its notes (`problems` of --json) say what is in the way",
+        ))
     }
 
     /// Whether there are tracks, or a table of tracks or boxes in a folder.

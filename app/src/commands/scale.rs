@@ -65,16 +65,9 @@ impl Scale {
     pub fn run(self) -> anyhow::Result<()> {
         if self.published {
             let points = published::points()?;
-            return match self.json {
-                true => output::json(&points),
-                false => output::text(&Published(&points)),
-            };
+            return output::result(&Published(&points), self.json);
         }
-        let answer = self.answer()?;
-        match self.json {
-            true => output::json(&answer),
-            false => output::text(&answer),
-        }
+        output::result(&self.answer()?, self.json)
     }
 
     fn answer(&self) -> anyhow::Result<Answer> {
@@ -361,6 +354,8 @@ fn write_row(f: &mut fmt::Formatter<'_>, row: &Prediction) -> fmt::Result {
     Ok(())
 }
 
+/// Published runs beside what is predicted of them.
+#[derive(Debug, Serialize)]
 struct Published<'a>(&'a [published::Point]);
 
 impl fmt::Display for Published<'_> {

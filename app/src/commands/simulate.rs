@@ -115,7 +115,7 @@ impl Simulate {
         interrupt::flag();
         let written = write_run(&config, &self.out, STEPS_PER_FILE, |done| {
             progress.set(done, String::new());
-            interrupt::check_data()
+            interrupt::check()
         });
         progress.finish();
         Ok(written?)

@@ -1,6 +1,6 @@
 //! `squall submit`: a recipe and a machine to the script of a batch job, and the job if that is wanted.
 
-use crate::failure::{Advice, RUN};
+use crate::failure::Advice;
 use crate::output;
 use crate::plan::duration;
 use clap::Args;
@@ -220,19 +220,18 @@ fn send(sender: Option<Sender>, path: &Path) -> anyhow::Result<()> {
     } else {
         command.arg(path);
     }
-    let status = command.status().map_err(|error| Advice {
-        message: format!("`{program}` does not start: {error}"),
-        hint: format!("send {} from a login node of the machine", path.display()),
-        code: RUN,
+    let status = command.status().map_err(|error| {
+        Advice::run(
+            format!("`{program}` does not start: {error}"),
+            format!("send {} from a login node of the machine", path.display()),
+        )
     })?;
     match status.success() {
         true => Ok(()),
-        false => Err(Advice {
-            message: format!("`{program}` refused {}", path.display()),
-            hint: "its own message says why".into(),
-            code: RUN,
-        }
-        .into()),
+        false => Err(Advice::run(
+            format!("`{program}` refused {}", path.display()),
+            "its own message says why",
+        )),
     }
 }
 

@@ -51,10 +51,6 @@ impl Summary {
         };
         let network = Network::build(&config, Backend::best(), 0)?;
         let summary = network.summary(self.grid.0, self.grid.1)?;
-        if self.json {
-            output::json(&summary)
-        } else {
-            output::text(&summary)
-        }
+        output::result(&summary, self.json)
     }
 }

@@ -160,12 +160,7 @@ fn ended(command: &[String], how: &str, code: u8) -> anyhow::Error {
             "do what its own hint above says; where it gives none, the same command goes on from the newest valid state"
         }
     };
-    Advice {
-        message: format!("`{program}` {how}"),
-        hint: hint.into(),
-        code,
-    }
-    .into()
+    Advice::with_code(code, format!("`{program}` {how}"), hint)
 }
 
 /// How far the work in a folder has come.

@@ -1,6 +1,6 @@
 //! `squall tune`: which values of a recipe learn best, by many small runs of which most end early.
 
-use crate::failure::{Advice, INPUT, RUN};
+use crate::failure::Advice;
 use crate::own_folder::{self, Holds};
 use crate::plan::{Plan, duration};
 use crate::progress::Progress;
@@ -87,12 +87,10 @@ impl Tune {
         own_folder::check(&self.out, Holds::Search)?;
         let space = Space::new(self.vary.clone(), self.seed).map_err(usage)?;
         if store.ids(Split::Validation).is_empty() {
-            return Err(Advice {
-                message: format!("`{}` has no validation samples", self.data.display()),
-                hint: "trials are compared by them: `squall stage` makes a split with some".into(),
-                code: INPUT,
-            }
-            .into());
+            return Err(Advice::input(
+                format!("`{}` has no validation samples", self.data.display()),
+                "trials are compared by them: `squall stage` makes a split with some",
+            ));
         }
         let trials = space.trials(self.trials.max(1));
         let trials = distinct(&self.recipe, &self.overrides, trials)?;
@@ -132,11 +130,10 @@ impl Tune {
         let leaderboard = Leaderboard::new(&self.out, &search, &board.trials, places)?;
         let (recipe, _) = search.plan_of(&best)?;
         atomic::write(&leaderboard.recipe, recipe.to_toml().as_bytes())?;
-        match self.json {
-            // Of ranks that shared the search one says how it ended.
-            _ if ranks::number() > 0 => Ok(()),
-            true => output::json(&leaderboard),
-            false => output::text(&leaderboard),
+        // Of ranks that shared the search one says how it ended.
+        match ranks::number() {
+            0 => output::result(&leaderboard, self.json),
+            _ => Ok(()),
         }
     }
 }
@@ -248,12 +245,10 @@ impl Leaderboard {
         let first = places.first().filter(|place| place.score.is_some());
         let (Some(name), Some(first)) = (name, first) else {
             let why = places.iter().find_map(|place| place.failed.clone());
-            return Err(Advice {
-                message: format!("every trial broke down: {}", why.unwrap_or_default()),
-                hint: "narrower or lower values may help".into(),
-                code: RUN,
-            }
-            .into());
+            return Err(Advice::run(
+                format!("every trial broke down: {}", why.unwrap_or_default()),
+                "narrower or lower values may help",
+            ));
         };
         Ok(Self {
             score: name.clone(),

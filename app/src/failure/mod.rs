@@ -38,10 +38,29 @@ pub struct Advice {
 impl Advice {
     /// Wrong usage, with what to try.
     pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
+        Self::with_code(USAGE, message, hint)
+    }
+
+    /// Input that cannot be used, with what to try.
+    pub fn input(message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
+        Self::with_code(INPUT, message, hint)
+    }
+
+    /// A run that failed, with what to try.
+    pub fn run(message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
+        Self::with_code(RUN, message, hint)
+    }
+
+    /// The same with another exit code.
+    pub fn with_code(
+        code: u8,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> anyhow::Error {
         Self {
             message: message.into(),
             hint: hint.into(),
-            code: USAGE,
+            code,
         }
         .into()
     }

@@ -1,7 +1,7 @@
 //! Memory from a NUMA node of the user's choice, by numactl.
 
 use super::topology::{MemoryNode, Topology};
-use crate::failure::{Advice, RUN};
+use crate::failure::Advice;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
@@ -41,12 +41,10 @@ pub fn preferring(node: usize, program: &Path) -> anyhow::Result<Command> {
         }
         Err(error) => error.to_string(),
     };
-    Err(Advice {
-        message: format!("numactl cannot take memory from node {node}: {refused}"),
-        hint: "go on without --memory-node, or start where the system lets programs choose".into(),
-        code: RUN,
-    }
-    .into())
+    Err(Advice::run(
+        format!("numactl cannot take memory from node {node}: {refused}"),
+        "go on without --memory-node, or start where the system lets programs choose",
+    ))
 }
 
 /// Wrong usage unless the node has memory.

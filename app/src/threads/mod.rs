@@ -13,10 +13,10 @@ mod topology;
 pub use options::Options;
 pub use placement::{Placement, sharing};
 
-use crate::failure::{Advice, RUN};
+use crate::failure::Advice;
+use crate::ranks;
 use cores::{Core, Place};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use squall_jobs::comm::launch::Launch;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use topology::Topology;
@@ -57,12 +57,10 @@ pub fn prepare(options: &Options) -> anyhow::Result<()> {
     if communication.is_empty() && options.memory_node.is_none() {
         return Ok(());
     }
-    Err(Advice {
-        message: format!("the program cannot start itself anew: {failed}"),
-        hint: "go on without --reserve-cores and --memory-node, which need it".into(),
-        code: RUN,
-    }
-    .into())
+    Err(Advice::run(
+        format!("the program cannot start itself anew: {failed}"),
+        "go on without --reserve-cores and --memory-node, which need it",
+    ))
 }
 
 /// The hardware threads that are reserved for communication; usually none.
@@ -131,17 +129,15 @@ fn take_cores(options: &Options) -> anyhow::Result<Vec<usize>> {
 
 /// The system does not deal with cores.
 fn refused(error: rustix::io::Errno) -> anyhow::Error {
-    Advice {
-        message: format!("the system does not let the program choose its cores: {error}"),
-        hint: "go on without --reserve-cores and --hyper-threads".into(),
-        code: RUN,
-    }
-    .into()
+    Advice::run(
+        format!("the system does not let the program choose its cores: {error}"),
+        "go on without --reserve-cores and --hyper-threads",
+    )
 }
 
 /// This process among several of its node, where a launcher tells.
 fn node_place() -> Option<Place> {
-    let launch = Launch::detect(|name| std::env::var(name).ok()).ok()??;
+    let launch = ranks::launch()?;
     let (rank, ranks) = (launch.local_rank?, launch.local_size?);
     (ranks > 1).then_some(Place { rank, ranks })
 }

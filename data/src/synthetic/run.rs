@@ -34,9 +34,9 @@ pub struct RunSummary {
     pub seconds: f64,
 }
 
-/// Writes a run to `out`, so many times a file, and its truth to `out/truth`. Files that are already there and whole are kept, so that a run that
-/// was stopped goes on, and what a killed one had begun is cleared away; `progress` is told the number of finished times
-/// and may stop the run with an error.
+/// Writes a run to `out`, so many times a file, and its truth to `out/truth`. Files that are already there and whole are
+/// kept, so that a run that was stopped goes on, and what a killed one had begun is cleared away; `progress` is told the
+/// number of finished times and may stop the run with an error.
 ///
 /// # Errors
 /// [`DataError::Io`] naming the file that could not be written; [`DataError::Mismatch`] if `out` holds another run.

@@ -125,6 +125,8 @@ impl Outcome {
 /// Groups and their momentum; none is training in step.
 type Way = Option<(usize, Share)>;
 
+/// All ways to train.
+#[derive(Debug, Serialize)]
 struct Table(Vec<Outcome>);
 
 impl fmt::Display for Table {
@@ -208,11 +210,7 @@ pub(super) fn run(options: &GroupOptions, json: bool) -> anyhow::Result<()> {
         }
         rows.append(&mut all);
     }
-    if json {
-        output::json(&rows)
-    } else {
-        output::text(&Table(rows))
-    }
+    output::result(&Table(rows), json)
 }
 
 impl GroupOptions {

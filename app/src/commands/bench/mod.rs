@@ -99,6 +99,8 @@ pub(super) struct Row {
     device: String,
 }
 
+/// All of them.
+#[derive(Debug, Serialize)]
 struct Table(Vec<Row>);
 
 impl fmt::Display for Table {
@@ -165,11 +167,7 @@ impl Bench {
             Some(Part::Groups(options)) => return groups::run(options, self.json),
             Some(Part::Parity(options)) => return parity::run(options, self.json),
         };
-        if self.json {
-            output::json(&rows)
-        } else {
-            output::text(&Table(rows))
-        }
+        output::result(&Table(rows), self.json)
     }
 
     fn all(&self, All { fields, network }: &All) -> anyhow::Result<Vec<Row>> {

@@ -43,25 +43,20 @@ pub(super) fn run(options: &ParityOptions, json: bool) -> anyhow::Result<()> {
         Judge::Shapes => Parity::shapes()?,
         Judge::Cpu => Parity::convolutions(networks, options.size, tell)?,
     };
-    if json {
-        output::json(&report)?;
-    } else {
-        output::text(&report)?;
-    }
+    output::result(&report, json)?;
     let broken: Vec<String> = (report.broken())
         .map(|row| format!("{} {}", row.subject, row.what))
         .collect();
     if !broken.is_empty() {
-        return Err(Advice {
-            message: format!(
+        return Err(Advice::with_code(
+            CHECK,
+            format!(
                 "further from {} than allowed: {}",
                 report.judge,
                 broken.join(", ")
             ),
-            hint: "the rows marked with ! above say by how much; `squall --version` says which libraries computed them".into(),
-            code: CHECK,
-        }
-        .into());
+            "the rows marked with ! above say by how much; `squall --version` says which libraries computed them",
+        ));
     }
     Ok(())
 }

@@ -2,7 +2,8 @@
 
 use super::{Events, EventsSummary, misplaced};
 use crate::commands::score::box_grid;
-use crate::failure::{Advice, INPUT};
+use crate::failure::Advice;
+use crate::input::name_of;
 use squall_climate::ClimateError;
 use squall_climate::map::LandMask;
 use squall_climate::stream::{EventCounts, RunFolder, clear_results};
@@ -28,7 +29,7 @@ pub(super) fn is_in(input: &str) -> anyhow::Result<bool> {
 /// merges and what the data cut; else, or where it is of other events, what the events themselves tell.
 fn tracks_of(path: &Path, events: &[Event]) -> Vec<Track> {
     let told = from_events(events);
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name_of(path);
     let beside = path.with_file_name(name.replace("events", "tracks"));
     if beside == path || !beside.is_file() {
         return told;
@@ -57,23 +58,21 @@ fn tracks_of(path: &Path, events: &[Event]) -> Vec<Track> {
 
 /// Why there are no events in a file: of one that has tracks alone, which file to give.
 fn without_points(error: ClimateError, path: &Path) -> anyhow::Error {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name_of(path);
     if !name.starts_with("tracks.") || !error.to_string().contains("column `time`") {
         return error.into();
     }
     let points = path.with_file_name(name.replacen("tracks", "events", 1));
-    Advice {
-        message: format!(
+    Advice::input(
+        format!(
             "`{}` has a row for each track, and not their points",
             path.display()
         ),
-        hint: format!(
+        format!(
             "give `{}`: what tracks tell more is read beside it",
             points.display()
         ),
-        code: INPUT,
-    }
-    .into()
+    )
 }
 
 impl Events {

@@ -1,7 +1,8 @@
 //! Input of which no events are made, and what a run would write over, in plain words.
 
 use crate::commands::score::same_dates;
-use crate::failure::{Advice, INPUT};
+use crate::failure::Advice;
+use crate::input::{absolute_folder, name_of};
 use squall_climate::stream::is_result;
 use squall_climate::track::readers::{TrackFormat, format_of, lacking};
 use squall_data::{Calendar, DataError};
@@ -20,12 +21,10 @@ pub fn explained(error: DataError, input: &str) -> anyhow::Error {
     if path.is_file()
         && let Some(lacks) = lacking(path)
     {
-        return Advice {
-            message: format!("`{input}` looks like tracks of a layout that is not read: it {lacks}"),
-            hint: "rename or add columns so that it has those of one of the layouts that `docs/input.md` lists under tracks of other tools".into(),
-            code: INPUT,
-        }
-        .into();
+        return Advice::input(
+            format!("`{input}` looks like tracks of a layout that is not read: it {lacks}"),
+            "rename or add columns so that it has those of one of the layouts that `docs/input.md` lists under tracks of other tools",
+        );
     }
     let what = match &error {
         _ if path.is_file() => table(path),
@@ -34,12 +33,7 @@ pub fn explained(error: DataError, input: &str) -> anyhow::Error {
         _ => None,
     };
     match what {
-        Some(what) => Advice {
-            message: format!("`{input}` {what}, neither masks nor boxes"),
-            hint: TAKES.into(),
-            code: INPUT,
-        }
-        .into(),
+        Some(what) => Advice::input(format!("`{input}` {what}, neither masks nor boxes"), TAKES),
         None => error.into(),
     }
 }
@@ -74,28 +68,19 @@ pub fn refuse_calendar(
         return Ok(());
     };
     same_dates(input, found, asked).map_err(|error| {
-        let hint = "leave --calendar out: the file tells its own".into();
-        Advice {
-            message: error.to_string(),
-            hint,
-            code: INPUT,
-        }
-        .into()
+        let hint = "leave --calendar out: the file tells its own";
+        Advice::input(error.to_string(), hint)
     })
 }
 
 /// Refuses input that would be replaced: results of an earlier run in the folder where this one writes.
 pub fn refuse_own<'p>(inputs: impl Iterator<Item = &'p Path>, out: &Path) -> anyhow::Result<()> {
-    let whole = |folder: &Path| match folder.as_os_str().is_empty() {
-        true => Path::new(".").canonicalize(),
-        false => folder.canonicalize(),
-    };
-    let Ok(out) = whole(out) else {
+    let Some(out) = absolute_folder(out) else {
         return Ok(()); // not there yet
     };
     let is_there = |path: &&Path| {
-        let folder = path.parent().map(whole);
-        is_result(&name_of(path)) && matches!(folder, Some(Ok(folder)) if folder == out)
+        let folder = path.parent().and_then(absolute_folder);
+        is_result(&name_of(path)) && folder.as_ref() == Some(&out)
     };
     match inputs.into_iter().find(is_there) {
         Some(path) => Err(Advice::usage(
@@ -107,9 +92,4 @@ pub fn refuse_own<'p>(inputs: impl Iterator<Item = &'p Path>, out: &Path) -> any
         )),
         None => Ok(()),
     }
-}
-
-fn name_of(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default();
-    name.to_string_lossy().into_owned()
 }

@@ -60,7 +60,7 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     let missing = Missing::default();
     let skipped = Skipped::new(command.skip_bad, "is left out");
     let read = |index: usize, pass: Pass| -> Result<Option<Snapshot>, ClimateError> {
-        interrupt::check_data()?;
+        interrupt::check()?;
         // A time that is left out is so in both passes.
         let snapshot = (archive.check_has(index, &required_channels()))
             .and_then(|()| archive.read_plausible(index, pass.channels()));

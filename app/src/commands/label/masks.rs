@@ -2,6 +2,7 @@
 
 use super::differences::{changed_numbers, listed};
 use crate::failure::Advice;
+use crate::input::{ORIGIN, name_of};
 use ndarray::Array3;
 use squall_climate::ClimateError;
 use squall_climate::detect::Method;
@@ -15,10 +16,12 @@ use std::path::{Path, PathBuf};
 /// Whose masks a folder is receiving; names of mask files tell their times only.
 const RUN: &str = ".labels.run";
 
-/// Attributes of mask files: the numbers of the rules, the call, and the file of fields.
-const THRESHOLDS: &str = "thresholds";
+/// Attributes of mask files: the numbers of the rules, and the call.
+pub const THRESHOLDS: &str = "thresholds";
 const HISTORY: &str = "history";
-const INPUT: &str = "squall_input";
+
+/// Before the method's name in a file's history.
+const CALL: &str = "label --method ";
 
 /// Most times of a mask file: where it ends is where a killed run goes on from, and a simulation may be one file.
 const MOST_TIMES: usize = 400;
@@ -106,7 +109,7 @@ impl<'a> Masks<'a> {
             let first = (0..=index).rev().find(|index| self.begins_at(*index));
             let path = self.path(self.archive.times()[first.unwrap_or(index)]);
             let mut options = self.options.clone();
-            options.attributes.push((INPUT.into(), name_of(source)));
+            options.attributes.push((ORIGIN.into(), name_of(source)));
             let writer = MaskWriter::create(&path, self.archive.grid(), mask.time, &options)?;
             self.open = Some(writer);
         }
@@ -118,7 +121,7 @@ impl<'a> Masks<'a> {
 
     /// The file of masks that begins with this time.
     fn path(&self, first: Time) -> PathBuf {
-        self.out.join(format!("labels.{}.nc", stamp(first)))
+        self.out.join(format!("labels.{}.nc", first.stamp()))
     }
 
     /// The indices of the first so many times with which files begin.
@@ -202,10 +205,10 @@ impl<'a> Masks<'a> {
         let calendars = (about.calendar.cf_name(), self.archive.calendar().cf_name());
         compare("calendar", calendars.0, calendars.1);
         let attribute = |name: &str| about.attributes.get(name).map(String::as_str);
-        let method = attribute(HISTORY).and_then(|history| Some(history.split_once(CALL)?.1));
+        let method = method_of(about);
         compare("method", method.unwrap_or("unknown"), self.method.name());
         // Earlier versions did not say it.
-        if let (Some(input), Some(index)) = (attribute(INPUT), index) {
+        if let (Some(input), Some(index)) = (attribute(ORIGIN), index) {
             compare("input", input, &name_of(self.archive.source_of(index).0));
         }
         // Those of two methods have nothing to do with each other.
@@ -254,8 +257,11 @@ impl<'a> Masks<'a> {
     }
 }
 
-/// Before the method's name in a file's history.
-const CALL: &str = "label --method ";
+/// The method that a file of masks says that it was made by.
+pub fn method_of(about: &About) -> Option<&str> {
+    let (_, method) = about.attributes.get(HISTORY)?.split_once(CALL)?;
+    Some(method)
+}
 
 /// Nobody writes into the folder any more.
 pub fn release(out: &Path) {
@@ -278,17 +284,6 @@ fn labels_in(folder: &Path) -> Result<BTreeSet<PathBuf>, DataError> {
         }
     }
     Ok(found)
-}
-
-fn name_of(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default();
-    name.to_string_lossy().into_owned()
-}
-
-/// A time as part of a file name.
-fn stamp(time: Time) -> String {
-    let (year, month, day) = time.date();
-    format!("{year:04}-{month:02}-{day:02}-{:05}", time.second_of_day())
 }
 
 #[cfg(test)]

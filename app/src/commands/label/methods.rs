@@ -195,7 +195,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// The fields of a time; none if they cannot be read and may be left out.
     fn read(&self, index: usize, pass: Pass) -> Result<Option<DetectFields>, ClimateError> {
-        interrupt::check_data()?;
+        interrupt::check()?;
         let wanted = Wanted::by(&self.rules.methods, pass, &self.rules.channels);
         // A time that is left out is so in both passes.
         let fields = (self.archive.check_has(index, &self.rules.channels))

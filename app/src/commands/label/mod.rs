@@ -3,7 +3,7 @@
 mod against;
 mod deepcam;
 pub(super) mod differences;
-mod masks;
+pub(super) mod masks;
 mod methods;
 mod rules;
 

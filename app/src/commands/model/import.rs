@@ -75,11 +75,7 @@ impl Import {
         file.facts.insert(FACT.to_string(), self.origin(&report)?);
         file.write(&self.out)?;
         tracing::info!("wrote {}", self.out.display());
-        if self.json {
-            output::json(&report)
-        } else {
-            output::text(&report)
-        }
+        output::result(&report, self.json)
     }
 
     /// The file to be, still without weights, and its network.
@@ -111,9 +107,8 @@ impl Import {
     }
 
     fn origin(&self, report: &ImportReport) -> anyhow::Result<String> {
-        let name = self.weights.file_name().unwrap_or_default();
         Ok(serde_json::to_string(&Origin {
-            file: name.to_string_lossy().into_owned(),
+            file: input::name_of(&self.weights),
             layout: &report.layout,
             kept: &report.kept,
         })?)

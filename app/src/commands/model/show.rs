@@ -82,11 +82,7 @@ impl Show {
             tensors,
             list: self.tensors,
         };
-        if self.json {
-            output::json(&shown)
-        } else {
-            output::text(&shown)
-        }
+        output::result(&shown, self.json)
     }
 }
 

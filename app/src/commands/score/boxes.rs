@@ -2,7 +2,7 @@
 
 use super::Score;
 use crate::commands::events::MIN_CONFIDENCE;
-use crate::failure::{Advice, INPUT};
+use crate::failure::Advice;
 use serde::Serialize;
 use squall_climate::Event;
 use squall_climate::events::{EventFields, from_boxes};
@@ -83,12 +83,7 @@ fn with_calendar(error: DataError) -> anyhow::Error {
     let hint = format!(
         "give `--calendar {found}` if the other side is of that calendar too: tables of boxes do not tell theirs"
     );
-    Advice {
-        message: error.to_string(),
-        hint,
-        code: INPUT,
-    }
-    .into()
+    Advice::input(error.to_string(), hint)
 }
 
 /// Refuses a confidence that is no share.
@@ -180,7 +175,7 @@ fn followed(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::classify;
+    use crate::failure::{INPUT, classify};
     use squall_data::boxes::BoxSink;
     use squall_data::boxes::extreme_weather::ExtremeWeatherWriter;
     use squall_data::{Calendar, LatLonGrid};

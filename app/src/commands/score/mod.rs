@@ -148,12 +148,13 @@ impl Score {
         match (shared(Kind::Masks), boxes, shared(Kind::Tracks)) {
             (Some(_), Some(boxes), _) => {
                 let (masks, boxes) = (self.score()?, boxes?);
-                return self.print(&Both { masks, boxes });
+                return output::result(&Both { masks, boxes }, self.json);
             }
-            (Some(_), None, _) => return self.print(&self.score()?),
-            (None, Some(boxes), _) => return self.print(&boxes?),
+            (Some(_), None, _) => return output::result(&self.score()?, self.json),
+            (None, Some(boxes), _) => return output::result(&boxes?, self.json),
             (None, None, Some((predicted, truth))) => {
-                return self.print(&tracks::score(&self, &predicted, &truth)?);
+                let scores = tracks::score(&self, &predicted, &truth)?;
+                return output::result(&scores, self.json);
             }
             (None, None, None) => {}
         }
@@ -175,13 +176,5 @@ impl Score {
             ),
             "`squall events` makes tracks (events.csv) of masks",
         ))
-    }
-
-    fn print(&self, scores: &(impl Serialize + fmt::Display)) -> anyhow::Result<()> {
-        if self.json {
-            output::json(scores)
-        } else {
-            output::text(scores)
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! What a sample store was made of: who stages into it again must give the same.
 
 use crate::commands::label::differences::{changed_numbers, listed};
+use crate::commands::label::masks::{THRESHOLDS, method_of};
 use crate::failure::Advice;
 use crate::input;
 use serde::{Deserialize, Serialize};
@@ -14,9 +15,6 @@ use std::path::Path;
 /// In the folder of the store.
 const FILE: &str = "origin.json";
 const FORMAT: &str = "squall-origin 1";
-
-/// In the history of labels, before the name of their method.
-const CALL: &str = "label --method ";
 
 /// The fields and labels of a store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,10 +49,7 @@ impl Files {
         paths: impl Iterator<Item = &'a Path>,
         choice: Option<&str>,
     ) -> anyhow::Result<Self> {
-        let named = paths.map(|path| {
-            let name = path.file_name().unwrap_or_default();
-            (name.to_string_lossy().into_owned(), FileFacts::of(path))
-        });
+        let named = paths.map(|path| (input::name_of(path), FileFacts::of(path)));
         let mut files: Vec<(String, FileFacts)> = named.collect();
         files.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(Self {
@@ -77,12 +72,11 @@ impl Origin {
                 let files = Files::of(input, masks.paths(), tagged.map(Class::name))?;
                 let first = masks.paths().next();
                 let about = first.and_then(|path| About::read(path).ok());
-                let attributes = about.map(|about| about.attributes).unwrap_or_default();
-                let history = attributes.get("history").cloned().unwrap_or_default();
+                let method = about.as_ref().and_then(method_of);
                 Some(Labels {
                     files,
-                    method: history.split_once(CALL).map(|(_, name)| name.into()),
-                    thresholds: attributes.get("thresholds").cloned(),
+                    method: method.map(str::to_string),
+                    thresholds: about.and_then(|mut about| about.attributes.remove(THRESHOLDS)),
                 })
             }
         };

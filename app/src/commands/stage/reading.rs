@@ -1,6 +1,7 @@
 //! Samples on their way from fields and labels into a store.
 
 use super::unread::Unread;
+use crate::input::name_of;
 use crate::interrupt;
 use crate::missing::Missing;
 use crate::progress::Progress;
@@ -66,11 +67,10 @@ impl Reading<'_> {
             }
             let snapshot = self.archive.read_plausible(sample.index, self.channels)?;
             if writer.checksum_of(&snapshot, drawn.as_ref())? != entry.checksum {
-                let file = Path::new(&entry.source).file_name().unwrap_or_default();
                 return Ok(Some(format!(
                     "{}, which was read from `{}`, has other values",
                     entry.time,
-                    file.to_string_lossy()
+                    name_of(Path::new(&entry.source))
                 )));
             }
         }

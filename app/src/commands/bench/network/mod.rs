@@ -8,8 +8,8 @@ use crate::commands::simulate::grid;
 use crate::failure::Advice;
 use crate::plan::bytes;
 use candle_core::{DType, Device, Tensor};
-use clap::builder::RangedU64ValueParser;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use squall_jobs::Recipe;
 use squall_jobs::recipe::BUILT_IN;
 use squall_model::detection::{BoxTarget, DetectionLossConfig, DetectionTargets, MaskTargets};
@@ -41,8 +41,8 @@ pub struct NetworkOptions {
     #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=MOST_SAMPLES))]
     batch: Option<usize>,
     /// How activations are stored and computed. As in training the first convolution and the output layers stay in f32.
-    #[arg(long, value_enum, default_value = "f32")]
-    precision: Stored,
+    #[arg(long, value_parser = dtype(), default_value = "f32")]
+    precision: DType,
     /// No layer stays in f32: as PyTorch's autocast has it.
     #[arg(long)]
     all_layers: bool,
@@ -66,29 +66,9 @@ pub struct NetworkOptions {
     profile: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
-enum Stored {
-    F32,
-    Bf16,
-    F16,
-}
-
-impl Stored {
-    fn dtype(self) -> DType {
-        match self {
-            Self::F32 => DType::F32,
-            Self::Bf16 => DType::BF16,
-            Self::F16 => DType::F16,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::Bf16 => "bf16",
-            Self::F16 => "f16",
-        }
-    }
+/// A type of activations by its name.
+fn dtype() -> impl TypedValueParser<Value = DType> {
+    PossibleValuesParser::new(["f32", "bf16", "f16"]).try_map(|name| name.parse::<DType>())
 }
 
 impl NetworkOptions {
@@ -99,10 +79,9 @@ impl NetworkOptions {
         } else {
             SavedActivations::Same
         };
-        let dtype = self.precision.dtype();
         let storage = match self.all_layers {
-            true => dtype.into(),
-            false => PrecisionPolicy::default().storage(network, dtype)?,
+            true => self.precision.into(),
+            false => PrecisionPolicy::default().storage(network, self.precision)?,
         };
         Ok(storage.keeping(self.recompute, saved))
     }
@@ -257,7 +236,7 @@ fn start_peers(
         ("--network", serde_json::to_string(config)?),
         ("--size", format!("{rows}x{columns}")),
         ("--batch", batch.to_string()),
-        ("--precision", options.precision.name().to_string()),
+        ("--precision", options.precision.as_str().to_string()),
         ("--threads", threads().to_string()),
     ];
     let mut words: Vec<String> = vec!["--serve".into(), "--warmup".into(), "1".into()];

@@ -88,7 +88,7 @@ impl Turns {
             Work::Step => "train",
             Work::Infer => "infer",
         };
-        let (network, precision) = (&options.network, options.precision.name());
+        let (network, precision) = (&options.network, options.precision.as_str());
         let (rows, columns) = options.size;
         let graphs = if options.graphs { ", as graphs" } else { "" };
         let all = if options.all_layers {

@@ -2,7 +2,7 @@
 
 use crate::Time;
 use crate::archive::coordinates::{TimeAxis, time_axis};
-use crate::archive::scan::{self, Layout};
+use crate::archive::scan;
 use crate::archive::{
     Archive, BadFiles, Match, conversion, files_of, matches, nc, on_library_thread,
 };
@@ -193,21 +193,16 @@ impl Inspection {
     }
 }
 
-/// The variables of a file, as far as they can be read.
+/// The variables of a file with the channels that they serve; of one that is not read as fields none, whatever their
+/// names.
 fn look(path: &Path) -> Result<Vec<VariableInfo>> {
     let layout = scan::scan(path).ok().map(|info| info.layout);
-    describe(path, layout.as_ref())
-}
-
-/// The variables of a file with the channels that they serve by its layout; without one the file is not read, and they
-/// serve none, whatever their names.
-fn describe(path: &Path, layout: Option<&Layout>) -> Result<Vec<VariableInfo>> {
     let file = nc::open(path)?;
     let info = |variable: netcdf::Variable<'_>| {
         let name = variable.name();
         let units = nc::text(&variable, "units");
         let serves = |channel| {
-            let source = layout.and_then(|layout| layout.channel(channel));
+            let source = layout.as_ref().and_then(|layout| layout.channel(channel));
             source.is_some_and(|source| source.name == name)
         };
         let mut found = matches(&name);

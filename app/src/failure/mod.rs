@@ -114,6 +114,13 @@ const OF_A_LAUNCHER: &str = "wait for the other process, or choose another outpu
 const A_STORE: &str =
     "`squall stage FIELDS --labels MASKS --out STORE` makes a sample store: give its folder";
 
+/// Where models come from.
+const A_MODEL: &str =
+    "give a model file that `squall train` wrote: best.safetensors or last.safetensors of a run";
+
+/// What to do about a file that a command of ours wrote.
+const DAMAGED: &str = "delete the damaged file and run the command that wrote it again";
+
 /// What to do about weights that are no numbers.
 const BROKEN_WEIGHTS: &str = "its training broke down, or the file was made badly: take the weights of an earlier step or another file; \
      `squall model show FILE --tensors` lists where they are";
@@ -132,11 +139,8 @@ pub fn classify(error: &anyhow::Error) -> (u8, Option<String>) {
         if let Some(JobError::Memory { fits, .. }) = cause.downcast_ref::<JobError>() {
             return (USAGE, Some(memory_hint(fits)));
         }
-        let found = cause
-            .downcast_ref()
-            .map(of_data)
-            .or_else(|| cause.downcast_ref().map(of_climate));
-        let found = found
+        let found = (cause.downcast_ref().map(of_data))
+            .or_else(|| cause.downcast_ref().map(of_climate))
             .or_else(|| cause.downcast_ref().map(of_jobs))
             .or_else(|| cause.downcast_ref().map(of_model))
             .or_else(|| cause.downcast_ref().map(of_validation));
@@ -158,38 +162,44 @@ fn memory_hint(fits: &[String]) -> String {
     format!("{fitting}; --set training.ignore_memory=true goes on nevertheless")
 }
 
+/// Exit code and hint.
 type Verdict = (u8, Option<&'static str>);
+
+fn usage(hint: &'static str) -> Verdict {
+    (USAGE, Some(hint))
+}
+
+fn input(hint: &'static str) -> Verdict {
+    (INPUT, Some(hint))
+}
+
+fn run(hint: &'static str) -> Verdict {
+    (RUN, Some(hint))
+}
+
+fn output(hint: &'static str) -> Verdict {
+    (OUTPUT, Some(hint))
+}
 
 fn of_io(action: &str, source: &std::io::Error) -> Verdict {
     use std::io::ErrorKind;
     match source.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => (
-            OUTPUT,
-            Some(
-                "the disk is full, or your share of it; free space and run the same command again: what is finished is kept",
-            ),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => output(
+            "the disk is full, or your share of it; free space and run the same command again: what is finished is kept",
         ),
-        ErrorKind::FileTooLarge => (
-            OUTPUT,
-            Some(
-                "`ulimit -f` or the file system takes no file of this size; raise the limit or choose another output with --out, and run the command again: what is finished is kept",
-            ),
+        ErrorKind::FileTooLarge => output(
+            "`ulimit -f` or the file system takes no file of this size; raise the limit or choose another output with --out, and run the command again: what is finished is kept",
         ),
-        ErrorKind::PermissionDenied if action == "read" || action == "open" => (
-            INPUT,
-            Some("check who may read it: files need the right to read, folders also that to enter"),
-        ),
-        ErrorKind::PermissionDenied => (
-            OUTPUT,
-            Some("check the permissions, or choose another output with --out"),
-        ),
-        ErrorKind::IsADirectory if action == "read" || action == "open" => (
-            INPUT,
-            Some("it is a folder: give a file in it, of a run of `squall train` best.safetensors"),
-        ),
-        ErrorKind::NotFound if action == "read" || action == "open" => {
-            (INPUT, Some("check the path"))
+        ErrorKind::PermissionDenied if action == "read" || action == "open" => {
+            input("check who may read it: files need the right to read, folders also that to enter")
         }
+        ErrorKind::PermissionDenied => {
+            output("check the permissions, or choose another output with --out")
+        }
+        ErrorKind::IsADirectory if action == "read" || action == "open" => {
+            input("it is a folder: give a file in it, of a run of `squall train` best.safetensors")
+        }
+        ErrorKind::NotFound if action == "read" || action == "open" => input("check the path"),
         _ if action == "read" || action == "open" => (INPUT, None),
         _ => (OUTPUT, None),
     }
@@ -198,66 +208,38 @@ fn of_io(action: &str, source: &std::io::Error) -> Verdict {
 fn of_data(error: &DataError) -> Verdict {
     match error {
         DataError::Io { action, source, .. } => of_io(action, source),
-        DataError::Unreadable { .. } => (
-            INPUT,
-            Some(
-                "if it is cut short, copy or download it again; where a command has --skip-bad, that goes on without it",
-            ),
+        DataError::Unreadable { .. } => input(
+            "if it is cut short, copy or download it again; where a command has --skip-bad, that goes on without it",
         ),
-        DataError::NoInput { .. } => (
-            INPUT,
-            Some("give a file, a folder, a glob in quotes, or a text file that lists paths"),
-        ),
-        DataError::NoStore { .. } => (INPUT, Some(A_STORE)),
+        DataError::NoInput { .. } => {
+            input("give a file, a folder, a glob in quotes, or a text file that lists paths")
+        }
+        DataError::NoStore { .. } => input(A_STORE),
         // The name by which readers of masks say what they looked for.
-        DataError::MissingVariable { variable, .. } if variable == "LABELS" => (
-            INPUT,
-            Some(
-                "masks are netCDF with LABELS, ar_binary_tag, binary_tag or object_id: give the folder or files of masks alone",
-            ),
+        DataError::MissingVariable { variable, .. } if variable == "LABELS" => input(
+            "masks are netCDF with LABELS, ar_binary_tag, binary_tag or object_id: give the folder or files of masks alone",
         ),
-        DataError::MissingVariable { .. } => (
-            INPUT,
-            Some(
-                "`squall inspect` lists the variables and the names Squall knows; a recipe may use fewer channels, and where a command has --skip-bad, that goes on without the file",
-            ),
+        DataError::MissingVariable { .. } => input(
+            "`squall inspect` lists the variables and the names Squall knows; a recipe may use fewer channels, and where a command has --skip-bad, that goes on without the file",
         ),
-        DataError::BadVariable { .. } => (
-            INPUT,
-            Some(
-                "`squall inspect` shows shapes and units of every variable; where a command has --skip-bad, that goes on without the file",
-            ),
+        DataError::BadVariable { .. } => input(
+            "`squall inspect` shows shapes and units of every variable; where a command has --skip-bad, that goes on without the file",
         ),
-        DataError::Mismatch { what: "grid", .. } => (
-            INPUT,
-            Some(
-                "all files of one run must share one grid; give the other grid's files separately",
-            ),
+        DataError::Mismatch { what: "grid", .. } => input(
+            "all files of one run must share one grid; give the other grid's files separately",
         ),
         DataError::Mismatch {
             what: "the split of a sample that is there already",
             ..
-        } => (
-            INPUT,
-            Some(
-                "the split follows from all times, of which there are others now: stage into a new folder with --out",
-            ),
+        } => input(
+            "the split follows from all times, of which there are others now: stage into a new folder with --out",
         ),
-        DataError::Mismatch { .. } => (
-            INPUT,
-            Some(
-                "what belongs together must come from one run: give another input or another --out; where a command has --skip-bad, that goes on without the file named",
-            ),
+        DataError::Mismatch { .. } => input(
+            "what belongs together must come from one run: give another input or another --out; where a command has --skip-bad, that goes on without the file named",
         ),
-        DataError::Damaged { .. } => (
-            INPUT,
-            Some("delete the damaged file and run the command that wrote it again"),
-        ),
-        DataError::BadBox { .. } => (
-            INPUT,
-            Some(
-                "correct or remove that box; the classes are tropical_depression, tropical_cyclone, extratropical_cyclone, atmospheric_river",
-            ),
+        DataError::Damaged { .. } => input(DAMAGED),
+        DataError::BadBox { .. } => input(
+            "correct or remove that box; the classes are tropical_depression, tropical_cyclone, extratropical_cyclone, atmospheric_river",
         ),
         DataError::Interrupted => (
             INTERRUPTED,
@@ -271,38 +253,26 @@ fn of_data(error: &DataError) -> Verdict {
 fn of_climate(error: &ClimateError) -> Verdict {
     match error {
         ClimateError::Data(inner) => of_data(inner),
-        ClimateError::MissingField { .. } => {
-            (INPUT, Some("`squall inspect` lists what the input has"))
-        }
+        ClimateError::MissingField { .. } => input("`squall inspect` lists what the input has"),
         ClimateError::Invalid(_) => (USAGE, None),
-        ClimateError::TableDate { .. } => (
-            INPUT,
-            Some(
-                "a table does not tell its calendar: where it is another one, give it with --calendar (noleap, 360_day, ...)",
-            ),
+        ClimateError::TableDate { .. } => input(
+            "a table does not tell its calendar: where it is another one, give it with --calendar (noleap, 360_day, ...)",
         ),
-        ClimateError::TransportDiffers { .. } => (
-            INPUT,
-            Some(
-                "give the files of one kind alone, by a glob or a list of paths: `squall inspect FILE` tells what a file has",
-            ),
+        ClimateError::TransportDiffers { .. } => input(
+            "give the files of one kind alone, by a glob or a list of paths: `squall inspect FILE` tells what a file has",
         ),
-        ClimateError::GridsDiffer { .. } => (
-            INPUT,
-            Some("detect both runs on one grid, or go on with --any-grid"),
-        ),
-        ClimateError::NoCommonMonths { .. } => (
-            INPUT,
-            Some("the runs have no month in common; --months chooses among those that both have"),
-        ),
-        ClimateError::Period { .. } => (
-            INPUT,
-            Some("a comparison needs whole months of several years on both sides"),
-        ),
-        ClimateError::SharedYears { .. } => (
-            INPUT,
-            Some("--years-a and --years-b take two periods of one run that have no year in common"),
-        ),
+        ClimateError::GridsDiffer { .. } => {
+            input("detect both runs on one grid, or go on with --any-grid")
+        }
+        ClimateError::NoCommonMonths { .. } => {
+            input("the runs have no month in common; --months chooses among those that both have")
+        }
+        ClimateError::Period { .. } => {
+            input("a comparison needs whole months of several years on both sides")
+        }
+        ClimateError::SharedYears { .. } => {
+            input("--years-a and --years-b take two periods of one run that have no year in common")
+        }
         _ => (INPUT, None),
     }
 }
@@ -312,79 +282,45 @@ fn of_jobs(error: &JobError) -> Verdict {
         JobError::Data(inner) => of_data(inner),
         JobError::Model(inner) => of_model(inner),
         JobError::GaveUp(inner) => of_jobs(inner),
-        JobError::Recipe { .. } => (
-            USAGE,
-            Some(
-                "docs/recipe.md has every key; `squall train --help` names the recipes that come with Squall, to start from",
-            ),
+        JobError::Recipe { .. } => usage(
+            "docs/recipe.md has every key; `squall train --help` names the recipes that come with Squall, to start from",
         ),
-        JobError::Machine { .. } => (
-            USAGE,
-            Some(
-                "copy the nearest file of jobs/machines, write your machine's figures into it and name it",
-            ),
+        JobError::Machine { .. } => usage(
+            "copy the nearest file of jobs/machines, write your machine's figures into it and name it",
         ),
-        JobError::Submit { .. } => (
-            USAGE,
-            Some("`--help` explains the options, docs/scaling.md the keys of a machine"),
+        JobError::Submit { .. } => {
+            usage("`--help` explains the options, docs/scaling.md the keys of a machine")
+        }
+        JobError::Contract { .. } => input(
+            "`squall inspect` shows what the input has; the model needs the channels and grid it was trained on",
         ),
-        JobError::Contract { .. } => (
-            INPUT,
-            Some(
-                "`squall inspect` shows what the input has; the model needs the channels and grid it was trained on",
-            ),
+        JobError::NoContract { .. } => input(A_MODEL),
+        JobError::Weights { .. } => input(BROKEN_WEIGHTS),
+        JobError::Locked { .. } => {
+            output("wait for the other process, or choose another output with --out")
+        }
+        JobError::Resume { .. } => {
+            usage("choose another output with --out, or go back to the settings the run began with")
+        }
+        JobError::Strips { .. } => usage(
+            "give more with --memory, ask for a smaller --batch, or say how many strips with --strips to try nevertheless",
         ),
-        JobError::NoContract { .. } => (
-            INPUT,
-            Some(
-                "give a model file that `squall train` wrote: best.safetensors or last.safetensors of a run",
-            ),
+        JobError::Diverged { .. } => run(
+            "lower schedule.rate, raise schedule.warmup_steps or set a lower optimiser.clip_norm, and start in a new folder: the same command ends here again",
         ),
-        JobError::Weights { .. } => (INPUT, Some(BROKEN_WEIGHTS)),
-        JobError::Locked { .. } => (
-            OUTPUT,
-            Some("wait for the other process, or choose another output with --out"),
+        JobError::Comm(CommError::Differs { .. }) => usage(
+            "start all ranks with the same program, recipe and data, on processors of one kind",
         ),
-        JobError::Resume { .. } => (
-            USAGE,
-            Some("choose another output with --out, or go back to the settings the run began with"),
+        JobError::Comm(CommError::Layout(_)) => {
+            usage("change the number of ranks, or `distributed` in the recipe")
+        }
+        JobError::Elsewhere => run(
+            "do what the other rank's hint says; where it gives none, `squall supervise -- COMMAND` starts it again from the newest checkpoint",
         ),
-        JobError::Strips { .. } => (
-            USAGE,
-            Some(
-                "give more with --memory, ask for a smaller --batch, or say how many strips with --strips to try nevertheless",
-            ),
-        ),
-        JobError::Diverged { .. } => (
-            RUN,
-            Some(
-                "lower schedule.rate, raise schedule.warmup_steps or set a lower optimiser.clip_norm, and start in a new folder: the same command ends here again",
-            ),
-        ),
-        JobError::Comm(CommError::Differs { .. }) => (
-            USAGE,
-            Some(
-                "start all ranks with the same program, recipe and data, on processors of one kind",
-            ),
-        ),
-        JobError::Comm(CommError::Layout(_)) => (
-            USAGE,
-            Some("change the number of ranks, or `distributed` in the recipe"),
-        ),
-        JobError::Elsewhere => (
-            RUN,
-            Some(
-                "do what the other rank's hint says; where it gives none, `squall supervise -- COMMAND` starts it again from the newest checkpoint",
-            ),
-        ),
-        JobError::Comm(_) | JobError::Apart(_) => (
-            RUN,
-            Some("`squall supervise -- COMMAND` starts it again from the newest checkpoint"),
-        ),
-        JobError::Damaged { .. } => (
-            INPUT,
-            Some("delete the damaged file and run the command that wrote it again"),
-        ),
+        JobError::Comm(_) | JobError::Apart(_) => {
+            run("`squall supervise -- COMMAND` starts it again from the newest checkpoint")
+        }
+        JobError::Damaged { .. } => input(DAMAGED),
         _ => (RUN, None),
     }
 }
@@ -403,28 +339,17 @@ fn of_model(error: &ModelError) -> Verdict {
         ModelError::Import { problems, .. }
             if (problems.iter()).all(|p| matches!(p, WeightProblem::NotFinite { .. })) =>
         {
-            (INPUT, Some(BROKEN_WEIGHTS))
+            input(BROKEN_WEIGHTS)
         }
-        ModelError::Import { .. } => (
-            INPUT,
-            Some(
-                "--encoder-only or --allow-missing PATTERN say what may be missing; `squall model show FILE --tensors` lists names and shapes",
-            ),
+        ModelError::Import { .. } => input(
+            "--encoder-only or --allow-missing PATTERN say what may be missing; `squall model show FILE --tensors` lists names and shapes",
         ),
-        ModelError::Foreign { .. } => (
-            INPUT,
-            Some(
-                "give a file of `torch.save(model.state_dict(), FILE)`, a safetensors file or a model file that `squall train` wrote",
-            ),
+        ModelError::Foreign { .. } => input(
+            "give a file of `torch.save(model.state_dict(), FILE)`, a safetensors file or a model file that `squall train` wrote",
         ),
         ModelError::File { .. }
         | ModelError::MissingWeight { .. }
-        | ModelError::WeightShape { .. } => (
-            INPUT,
-            Some(
-                "give a model file that `squall train` wrote: best.safetensors or last.safetensors of a run",
-            ),
-        ),
+        | ModelError::WeightShape { .. } => input(A_MODEL),
         _ => (RUN, None),
     }
 }
@@ -433,10 +358,9 @@ fn of_validation(error: &ValidationError) -> Verdict {
     match error {
         ValidationError::Data(inner) => of_data(inner),
         ValidationError::Model(inner) => of_model(inner),
-        ValidationError::Mismatch { .. } => (
-            INPUT,
-            Some("both sides must have the same grid and calendar"),
-        ),
+        ValidationError::Mismatch { .. } => {
+            input("both sides must have the same grid and calendar")
+        }
         _ => (INPUT, None),
     }
 }

@@ -102,13 +102,13 @@ impl Suppression {
 }
 
 /// How sure a box is: 1 for those without a confidence.
-pub fn sureness(found: &GeoBox) -> f32 {
+pub(super) fn sureness(found: &GeoBox) -> f32 {
     found.confidence.unwrap_or(1.0)
 }
 
 /// The surest first; what is equally sure in the order of class, southern, northern, western, eastern edge, so that the
 /// order says nothing of how the boxes came.
-pub fn by_confidence(a: &GeoBox, b: &GeoBox) -> Ordering {
+pub(super) fn by_confidence(a: &GeoBox, b: &GeoBox) -> Ordering {
     let edges = |g: &GeoBox| [g.south_deg, g.north_deg, g.west_deg, g.east_deg];
     let by_edges = || {
         edges(a)

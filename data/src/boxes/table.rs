@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 const LEAST_DEG: f64 = 1e-4;
 
 /// The header.
-pub const BOX_COLUMNS: [&str; 8] = [
+const BOX_COLUMNS: [&str; 8] = [
     "class",
     "time",
     "west_deg",

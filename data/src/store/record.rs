@@ -37,21 +37,6 @@ impl Store {
         )
     }
 
-    /// A sample as it is stored.
-    fn copy_record(
-        &self,
-        decoder: &RecordDecoder,
-        id: usize,
-        view: View,
-        x: &mut [u8],
-        labels: &mut [u8],
-    ) -> Result<usize> {
-        let pixel = decoder.channels() * decoder.encoding().bytes();
-        self.read_pieces(id, view, (x, pixel), labels, |bytes, _, x, _| {
-            decoder.copy(bytes, x)
-        })
-    }
-
     /// Reads a record piece by piece into `x`, in which a pixel takes so many places: `decode` puts whole pixels there
     /// and tells how many of their values are missing.
     fn read_pieces<T>(
@@ -200,6 +185,7 @@ impl SampleReader {
     ) -> Result<usize> {
         self.store.read_record(&self.decoder, id, view, x, labels)
     }
+
     /// The encoding in which the store holds fields.
     pub fn encoding(&self) -> Encoding {
         self.decoder.encoding()
@@ -221,6 +207,10 @@ impl SampleReader {
         x: &mut [u8],
         labels: &mut [u8],
     ) -> Result<usize> {
-        self.store.copy_record(&self.decoder, id, view, x, labels)
+        let pixel = self.decoder.channels() * self.encoding().bytes();
+        self.store
+            .read_pieces(id, view, (x, pixel), labels, |bytes, _, x, _| {
+                self.decoder.copy(bytes, x)
+            })
     }
 }

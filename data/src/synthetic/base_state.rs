@@ -1,5 +1,6 @@
 //! Zonal-mean climate with its season, and the terrain below it.
 
+use crate::grid::lon_difference_deg;
 use crate::{LatLonGrid, Time};
 use ndarray::Array2;
 use std::f64::consts::TAU;
@@ -105,13 +106,11 @@ impl Terrain {
     }
 }
 
-fn apart(a: f64, b: f64) -> f64 {
-    crate::grid::lon_difference_deg(a, b)
-}
-
 fn height(lat: f64, lon: f64) -> f64 {
     let one = |&(lat0, lon0, dlat, dlon, height): &(f64, f64, f64, f64, f64)| {
-        height * (-((lat - lat0) / dlat).powi(2) - (apart(lon, lon0) / dlon).powi(2)).exp()
+        height
+            * (-((lat - lat0) / dlat).powi(2) - (lon_difference_deg(lon, lon0) / dlon).powi(2))
+                .exp()
     };
     let sum: f64 = MOUNTAINS.iter().map(one).sum();
     if sum < 30.0 { 0.0 } else { sum }
@@ -120,7 +119,7 @@ fn height(lat: f64, lon: f64) -> f64 {
 /// Share of land at a point: 1 well inside a continent, 0 well outside.
 pub(super) fn land(lat: f64, lon: f64) -> f64 {
     let one = |&(lat0, lon0, dlat, dlon): &(f64, f64, f64, f64)| {
-        let r = ((lat - lat0) / dlat).powi(2) + (apart(lon, lon0) / dlon).powi(2);
+        let r = ((lat - lat0) / dlat).powi(2) + (lon_difference_deg(lon, lon0) / dlon).powi(2);
         1.0 / (1.0 + (8.0 * (r - 1.0)).exp())
     };
     CONTINENTS.iter().map(one).fold(0.0, f64::max)

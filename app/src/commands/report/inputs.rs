@@ -315,11 +315,10 @@ pub(super) struct Masks {
 
 impl Masks {
     fn open(argument: &str, named: Option<SourceKind>, tags: Tags) -> anyhow::Result<Self> {
-        let (folder, tables) = split(argument);
-        let (folder, tables) = (folder.to_string(), tables.unwrap_or(folder).to_string());
-        let archive = (tags.open(&folder)).map_err(|error| explained(error, &folder))?;
-        let given = split(argument).1.is_some();
-        if given && table_path(&tables).is_none() {
+        let (folder, given) = split(argument);
+        let tables = given.unwrap_or(folder);
+        let archive = (tags.open(folder)).map_err(|error| explained(error, folder))?;
+        if given.is_some() && table_path(tables).is_none() {
             return Err(Advice::usage(
                 format!("`{tables}` has neither events.csv nor objects.csv"),
                 format!(
@@ -336,8 +335,8 @@ impl Masks {
             kind,
             named: named.is_some(),
             label: kind.name().to_string(),
-            folder,
-            tables,
+            folder: folder.to_string(),
+            tables: tables.to_string(),
             archive,
         })
     }

@@ -263,16 +263,10 @@ impl Report {
             .map(|run| curve(run))
             .collect::<anyhow::Result<_>>()?;
         page.generator = format!("squall {}", env!("CARGO_PKG_VERSION"));
-        page.recipe = self
-            .recipe
-            .as_ref()
-            .map(std::fs::read_to_string)
-            .transpose()
-            .map_err(|source| DataError::Io {
-                action: "read",
-                path: self.recipe.clone().unwrap_or_default(),
-                source,
-            })?;
+        if let Some(path) = &self.recipe {
+            let text = std::fs::read_to_string(path).map_err(DataError::io("read", path))?;
+            page.recipe = Some(text);
+        }
         self.say_origins(inputs, fields, &mut page);
         page.commands = vec![self.command()];
         Ok(page)

@@ -1,6 +1,7 @@
 //! `squall`: finds extreme weather in climate-model output. One subcommand per arrow of the main path.
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod box_files;
 mod cli;
 mod commands;

@@ -1,6 +1,6 @@
 //! `squall compare`: what changes between two runs or periods, with intervals and significance.
 
-use super::score::calendar;
+use crate::arguments::calendar;
 use crate::failure::Advice;
 use crate::own_folder::{self, Holds};
 use crate::plan::Plan;

@@ -1,7 +1,6 @@
 //! `squall infer`: models over files or a sample store to CF masks and tables of boxes, on one process or many.
 
-use super::events::MIN_CONFIDENCE;
-use super::score::check_confidence;
+use crate::arguments::{MIN_CONFIDENCE, check_confidence};
 use crate::box_files::BoxFormats;
 use crate::failure::Advice;
 use crate::own_folder::{self, Holds};

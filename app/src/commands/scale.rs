@@ -1,6 +1,6 @@
 //! `squall scale`: how long a step of a recipe will take on a machine, and what a training will cost there.
 
-use crate::commands::simulate::grid;
+use crate::arguments::grid;
 use crate::failure::Advice;
 use crate::output;
 use crate::plan::{bytes, duration};

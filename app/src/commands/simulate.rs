@@ -1,5 +1,6 @@
 //! `squall simulate`: a synthetic CAM5-like run and its truth.
 
+use crate::arguments::grid;
 use crate::failure::Advice;
 use crate::own_folder::{self, Holds};
 use crate::plan::{Plan, bytes, duration, peak_memory};
@@ -14,8 +15,6 @@ use squall_jobs::lock::FolderLock;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Cells of the largest grid: every cell takes half a kB of memory, and 0.05 degrees are 26 million of them.
-const MOST_CELLS: usize = 50_000_000;
 /// Times of the longest run, 34 thousand years of 3-hourly fields.
 const MOST_TIMES: f64 = 1e8;
 
@@ -150,21 +149,6 @@ impl Simulate {
     }
 }
 
-/// Parses latitudes x longitudes.
-pub fn grid(text: &str) -> Result<(usize, usize), String> {
-    let parse = || -> Option<(usize, usize)> {
-        let (rows, columns) = text.split_once(['x', 'X', '×'])?;
-        Some((rows.trim().parse().ok()?, columns.trim().parse().ok()?))
-    };
-    match parse() {
-        Some((rows, columns)) if rows.saturating_mul(columns) > MOST_CELLS => Err(format!(
-            "{rows} x {columns} are more than {MOST_CELLS} cells, more than a machine's memory holds"
-        )),
-        Some((rows, columns)) if rows >= 8 && columns >= 8 => Ok((rows, columns)),
-        _ => Err("expected latitudes x longitudes, such as 192x288, each at least 8".to_string()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,12 +162,7 @@ mod tests {
 
     /// Before anything is computed or allocated.
     #[test]
-    fn what_no_machine_holds_is_refused_in_true_words() {
-        assert_eq!(grid("3600x7200"), Ok((3600, 7200)));
-        for text in ["100000x100000", "9000000000000000000x8"] {
-            let said = grid(text).unwrap_err();
-            assert!(said.contains("more than 50000000 cells"), "{said}");
-        }
+    fn a_run_that_no_disk_holds_is_refused_in_true_words() {
         let said = |days: &str| {
             let words = ["simulate", "--out", "run", "--days", days];
             let call = Call::try_parse_from(words).unwrap().simulate;

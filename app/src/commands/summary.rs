@@ -1,6 +1,6 @@
 //! `squall summary`: a network as a tree with shapes and costs.
 
-use crate::commands::simulate::grid;
+use crate::arguments::grid;
 use crate::failure::Advice;
 use crate::output;
 use clap::Args;

@@ -232,8 +232,8 @@ impl Time {
         format!("{year:04}-{month:02}-{day:02}-{:05}", self.second_of_day())
     }
 
-    /// The units of a CF time axis whose origin is [`Self::midnight`]: `days since 1996-08-26 00:00:00`.
-    pub fn days_since_its_day(self) -> String {
+    /// Units of a CF time axis whose origin is [`Self::midnight`]: `days since 1996-08-26 00:00:00`.
+    pub fn cf_units(self) -> String {
         let (year, month, day) = self.date();
         format!("days since {year:04}-{month:02}-{day:02} 00:00:00")
     }

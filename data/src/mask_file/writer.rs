@@ -276,7 +276,7 @@ fn add_axes(file: &mut FileMut, grid: &LatLonGrid, first: Time) -> Outcome<()> {
     let mut time = file.add_variable::<f64>("time", &["time"])?;
     time.put_attribute("standard_name", "time")?;
     time.put_attribute("long_name", "time")?;
-    time.put_attribute("units", first.days_since_its_day())?;
+    time.put_attribute("units", first.cf_units())?;
     time.put_attribute("calendar", first.calendar().cf_name())?;
     time.put_attribute("axis", "T")?;
     Ok(())

@@ -17,14 +17,14 @@ const SPIN_UP_DAYS: f64 = 16.0;
 
 /// A region where tropical cyclones are born.
 #[derive(Debug, Clone, Copy)]
-pub struct Basin {
+struct Basin {
     /// As in IBTrACS.
-    pub name: &'static str,
+    name: &'static str,
     /// Tropical cyclones a year in the present climate.
     ///
     /// # Source
     /// Rounded means of IBTrACS, 1981-2010.
-    pub per_year: f64,
+    per_year: f64,
     /// Where they are born: latitudes and longitudes, degrees.
     lat: (f64, f64),
     lon: (f64, f64),

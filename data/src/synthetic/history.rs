@@ -91,7 +91,7 @@ fn begin(
     gw.put_values(&weights, ..)?;
     let mut time = file.add_variable::<f64>("time", &["time"])?;
     time.put_attribute("long_name", "time")?;
-    time.put_attribute("units", origin.days_since_its_day())?;
+    time.put_attribute("units", origin.cf_units())?;
     time.put_attribute("calendar", origin.calendar().cf_name())?;
     time.put_attribute("bounds", "time_bnds")?;
     file.add_variable::<f64>("time_bnds", &["time", "nbnd"])?

@@ -25,7 +25,7 @@ mod truth_boxes;
 mod truth_masks;
 mod waves;
 
-pub use catalogue::{Basin, ExtratropicalCyclone, TropicalCyclone};
+pub use catalogue::{ExtratropicalCyclone, TropicalCyclone};
 pub use run::{RunSummary, STEPS_PER_FILE, write_run};
 pub use scenario::Scenario;
 pub use truth::{Truth, TruthBox, TruthObject};

@@ -1,7 +1,7 @@
 //! `squall bench simulate|label|read`: what is done with fields before a network sees them.
 
 use super::{Row, median, row};
-use crate::commands::simulate::grid;
+use crate::arguments::grid;
 use clap::Args;
 use squall_climate::detect::tempest::{TempestDetector, TempestThresholds};
 use squall_climate::detect::{DetectFields, Wanted};

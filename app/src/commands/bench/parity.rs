@@ -1,6 +1,6 @@
 //! `squall bench parity`: operations and networks against plain loops.
 
-use crate::commands::simulate::grid;
+use crate::arguments::grid;
 use crate::failure::{Advice, CHECK};
 use crate::output;
 use clap::{Args, ValueEnum};

@@ -1,8 +1,7 @@
 //! Input of which no events are made, and what a run would write over, in plain words.
 
-use crate::commands::score::same_dates;
 use crate::failure::Advice;
-use crate::input::{absolute_folder, name_of};
+use crate::input::{absolute_folder, name_of, same_dates};
 use squall_climate::stream::is_result;
 use squall_climate::track::readers::{TrackFormat, format_of, lacking};
 use squall_data::{Calendar, DataError};

@@ -11,6 +11,7 @@ mod tests;
 mod together;
 mod tracking;
 
+use crate::arguments::{MIN_CONFIDENCE, calendar};
 use crate::failure::Advice;
 use crate::input::file_facts;
 use crate::own_folder::{self, Holds};
@@ -22,7 +23,6 @@ use anyhow::Context;
 use clap::Args;
 use fields::Fields;
 use following::Following;
-pub use objects::MIN_CONFIDENCE;
 use objects::Objects;
 use serde::Serialize;
 use squall_climate::events::ExtractOptions;
@@ -85,7 +85,7 @@ pub struct Events {
     pub min_confidence: Option<f32>,
     /// Boxes and tracks: the calendar of their dates, which most tables do not tell; by default that of the fields,
     /// without fields standard. Files that tell another one are refused.
-    #[arg(long, value_name = "NAME", value_parser = crate::commands::score::calendar)]
+    #[arg(long, value_name = "NAME", value_parser = calendar)]
     pub calendar: Option<Calendar>,
     /// Tracks: columns of StitchNodes text, as its --in_fmt.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]

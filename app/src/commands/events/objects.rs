@@ -1,8 +1,9 @@
 //! What events are made of: masks or boxes.
 
 use super::{Events, misplaced};
+use crate::arguments::check_confidence;
+use crate::commands::score::box_grid;
 use crate::commands::score::kind::{Kind, offers};
-use crate::commands::score::{box_grid, check_confidence};
 use crate::input::bad_files;
 use crate::tags;
 use squall_climate::track::TrackerOptions;
@@ -12,9 +13,6 @@ use squall_data::mask_file::MaskArchive;
 use squall_data::{Archive, Calendar, Class, LatLonGrid, Time};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// From here on a box is an event: more likely than not.
-pub const MIN_CONFIDENCE: f32 = 0.5;
 
 /// Masks or boxes of many times.
 pub enum Objects {

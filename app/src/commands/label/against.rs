@@ -1,7 +1,6 @@
 //! Masks of others, with which those of the methods are compared.
 
 use super::Label;
-use crate::commands::score::same_dates;
 use crate::input::{self, files_below};
 use crate::skipped::Skipped;
 use crate::tags::{self, Tags};
@@ -41,7 +40,7 @@ impl Against {
             let (expected, found) = (archive.grid().describe(), masks.grid().describe());
             return Err(DataError::mismatch("grid", path, expected, found).into());
         }
-        same_dates(path, masks.calendar(), archive.calendar())?;
+        input::same_dates(path, masks.calendar(), archive.calendar())?;
         Ok(Self {
             masks: Some(masks),
             tags,

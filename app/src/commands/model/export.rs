@@ -1,6 +1,6 @@
 //! `squall model export`: a model file for PyTorch or ONNX Runtime.
 
-use crate::commands::simulate::grid;
+use crate::arguments::grid;
 use crate::failure::Advice;
 use crate::input;
 use clap::{Args, ValueEnum};

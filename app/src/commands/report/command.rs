@@ -1,7 +1,7 @@
 //! The command line that makes a page again.
 
 use super::{Report, TITLE};
-use crate::commands::events::MIN_CONFIDENCE;
+use crate::arguments::MIN_CONFIDENCE;
 use squall_climate::report::{MovieOptions, ReportOptions};
 
 impl Report {

@@ -2,7 +2,7 @@
 
 use super::boxes::Boxes;
 use crate::commands::score::kind::has_masks;
-use crate::commands::score::{Score, Scores, same_dates, table_path};
+use crate::commands::score::{Score, Scores, table_path};
 use crate::failure::Advice;
 use crate::input;
 use crate::tags::Tags;
@@ -283,7 +283,7 @@ fn check_masks(masks: &[Masks]) -> anyhow::Result<()> {
             return Err(DataError::mismatch("grid", &one.folder, expected, found).into());
         }
         let (found, expected) = (one.archive.calendar(), masks[0].archive.calendar());
-        same_dates(&one.folder, found, expected)?;
+        input::same_dates(&one.folder, found, expected)?;
     }
     Ok(())
 }

@@ -7,8 +7,7 @@ mod movies;
 mod places;
 mod scores;
 
-use crate::commands::events::MIN_CONFIDENCE;
-use crate::commands::score::check_confidence;
+use crate::arguments::{MIN_CONFIDENCE, check_confidence};
 use crate::failure::Advice;
 use crate::plan::bytes;
 use crate::progress::Progress;

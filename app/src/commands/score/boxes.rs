@@ -1,7 +1,7 @@
 //! Boxes against boxes: by average precision, by event and by track.
 
 use super::Score;
-use crate::commands::events::MIN_CONFIDENCE;
+use crate::arguments::{MIN_CONFIDENCE, check_confidence};
 use crate::failure::Advice;
 use serde::Serialize;
 use squall_climate::Event;
@@ -84,17 +84,6 @@ fn with_calendar(error: DataError) -> anyhow::Error {
         "give `--calendar {found}` if the other side is of that calendar too: tables of boxes do not tell theirs"
     );
     Advice::input(error.to_string(), hint)
-}
-
-/// Refuses a confidence that is no share.
-pub fn check_confidence(min_confidence: f32) -> anyhow::Result<()> {
-    if (0.0..=1.0).contains(&min_confidence) {
-        return Ok(());
-    }
-    Err(Advice::usage(
-        format!("--min-confidence is {min_confidence}"),
-        "it is a share from 0 to 1",
-    ))
 }
 
 /// All scores of predicted boxes against true ones, over the times that [`compared_times`] gives.

@@ -3,14 +3,14 @@
 use super::Score;
 use super::left_out::LeftOut;
 use crate::failure::Advice;
-use crate::input::compare_origins;
+use crate::input::{compare_origins, same_dates};
 use crate::interrupt;
 use crate::progress::Progress;
 use serde::Serialize;
 use squall_climate::events::{EventFields, ExtractOptions, extract};
 use squall_climate::{Event, table};
 use squall_data::mask_file::MaskArchive;
-use squall_data::{Calendar, Class, DataError, Time};
+use squall_data::{Class, DataError, Time};
 use squall_validation::bootstrap::Bootstrap;
 use squall_validation::track_scores::Unfollowed;
 use squall_validation::world_scores::{ClassAgreement, NearestCells};
@@ -314,21 +314,12 @@ fn classes_of_truth(pixels: &SegmentationScore) -> Vec<Class> {
     Class::EVENTS.into_iter().filter(real).collect()
 }
 
-/// Refuses calendars whose dates are not the same days, but for the two names of today's.
-pub fn same_dates(input: &str, found: Calendar, expected: Calendar) -> Result<(), DataError> {
-    let modern = |c: Calendar| matches!(c, Calendar::Standard | Calendar::ProlepticGregorian);
-    if found == expected || modern(found) && modern(expected) {
-        return Ok(());
-    }
-    Err(DataError::mismatch("calendar", input, expected, found))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use ndarray::Array2;
     use squall_data::mask_file::{MaskFileOptions, MaskWriter};
-    use squall_data::{ClassMask, LatLonGrid};
+    use squall_data::{Calendar, ClassMask, LatLonGrid};
 
     /// Masks of four times with or without a cyclone and a river, and a table of them: class and track of each.
     fn write(folder: &Path, table: &str, rows: &[(Class, &str)]) -> String {

@@ -7,9 +7,10 @@ mod masks;
 mod tracks;
 
 pub use boxes::Scores as BoxScores;
-pub use boxes::{box_grid, check_confidence, judge, share_times};
-pub use masks::{Scores, same_dates, table_path};
+pub use boxes::{box_grid, judge, share_times};
+pub use masks::{Scores, table_path};
 
+use crate::arguments::calendar;
 use crate::failure::Advice;
 use crate::output;
 use crate::tags::Tags;
@@ -75,13 +76,6 @@ impl fmt::Display for Both {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "masks:\n{}\n\nboxes:\n{}", self.masks, self.boxes)
     }
-}
-
-/// The calendar of a name.
-pub fn calendar(name: &str) -> Result<Calendar, String> {
-    Calendar::from_cf(name).ok_or_else(|| {
-        "expected standard, proleptic_gregorian, noleap, 360_day, all_leap or julian".into()
-    })
 }
 
 impl Score {

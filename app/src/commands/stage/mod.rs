@@ -9,7 +9,6 @@ mod unread;
 use self::origin::Origin;
 use self::reading::Reading;
 use self::unread::Unread;
-use super::score::same_dates;
 use crate::failure::Advice;
 use crate::missing::Missing;
 use crate::own_folder::{self, Holds};
@@ -212,7 +211,7 @@ impl Stage {
             let (expected, found) = (archive.grid().describe(), masks.grid().describe());
             return Err(DataError::mismatch("grid of the labels", labels, expected, found).into());
         }
-        same_dates(labels, masks.calendar(), archive.calendar())?;
+        input::same_dates(labels, masks.calendar(), archive.calendar())?;
         input::compare_origin(&masks, archive);
         if !(archive.times().iter()).any(|&time| masks.find(time).is_some()) {
             let reason = format!(

@@ -134,7 +134,7 @@ fn begin(file: &mut FileMut, grid: &LatLonGrid, origin: Time) -> netcdf::Result<
         axis.put_values(values, ..)?;
     }
     let mut time = file.add_variable::<f64>("time", &["time"])?;
-    time.put_attribute("units", origin.days_since_its_day())?;
+    time.put_attribute("units", origin.cf_units())?;
     time.put_attribute("calendar", origin.calendar().cf_name())?;
     let mut boxes = file.add_variable::<i32>("boxes", &["time", "box", "coordinate"])?;
     boxes.set_fill_value(UNUSED)?;

@@ -4,7 +4,7 @@ mod turns;
 
 use super::Row;
 use super::peer::Peer;
-use crate::commands::simulate::grid;
+use crate::arguments::grid;
 use crate::failure::Advice;
 use crate::plan::bytes;
 use candle_core::{DType, Device, Tensor};

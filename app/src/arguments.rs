@@ -1,0 +1,57 @@
+//! What several commands take on the command line.
+
+use crate::failure::Advice;
+use squall_data::Calendar;
+
+/// Cells of the largest grid: every cell takes half a kB of memory, and 0.05 degrees are 26 million of them.
+const MOST_CELLS: usize = 50_000_000;
+
+/// From here on a box is an event: more likely than not.
+pub const MIN_CONFIDENCE: f32 = 0.5;
+
+/// Parses latitudes x longitudes.
+pub fn grid(text: &str) -> Result<(usize, usize), String> {
+    let parse = || -> Option<(usize, usize)> {
+        let (rows, columns) = text.split_once(['x', 'X', '×'])?;
+        Some((rows.trim().parse().ok()?, columns.trim().parse().ok()?))
+    };
+    match parse() {
+        Some((rows, columns)) if rows.saturating_mul(columns) > MOST_CELLS => Err(format!(
+            "{rows} x {columns} are more than {MOST_CELLS} cells, more than a machine's memory holds"
+        )),
+        Some((rows, columns)) if rows >= 8 && columns >= 8 => Ok((rows, columns)),
+        _ => Err("expected latitudes x longitudes, such as 192x288, each at least 8".to_string()),
+    }
+}
+
+/// Parses the name of a calendar.
+pub fn calendar(name: &str) -> Result<Calendar, String> {
+    Calendar::from_cf(name).ok_or_else(|| {
+        "expected standard, proleptic_gregorian, noleap, 360_day, all_leap or julian".into()
+    })
+}
+
+/// Refuses a confidence that is no share.
+pub fn check_confidence(min_confidence: f32) -> anyhow::Result<()> {
+    if (0.0..=1.0).contains(&min_confidence) {
+        return Ok(());
+    }
+    Err(Advice::usage(
+        format!("--min-confidence is {min_confidence}"),
+        "it is a share from 0 to 1",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grid_that_no_machine_holds_is_refused() {
+        assert_eq!(grid("3600x7200"), Ok((3600, 7200)));
+        for text in ["100000x100000", "9000000000000000000x8"] {
+            let said = grid(text).unwrap_err();
+            assert!(said.contains("more than 50000000 cells"), "{said}");
+        }
+    }
+}

@@ -1,13 +1,27 @@
 //! What several commands take on the command line.
 
 use crate::failure::Advice;
+use clap::Args;
 use squall_data::Calendar;
+use std::ffi::OsString;
 
 /// Cells of the largest grid: every cell takes half a kB of memory, and 0.05 degrees are 26 million of them.
 const MOST_CELLS: usize = 50_000_000;
 
 /// From here on a box is an event: more likely than not.
 pub const MIN_CONFIDENCE: f32 = 0.5;
+
+/// The arguments of a command line of these words; what is not among them has its default.
+///
+/// # Errors
+/// What is wrong with the words.
+pub fn parsed<T: Args>(
+    words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> anyhow::Result<T> {
+    let command = T::augment_args(clap::Command::new("squall").no_binary_name(true));
+    let matches = command.try_get_matches_from(words)?;
+    Ok(T::from_arg_matches(&matches)?)
+}
 
 /// Parses latitudes x longitudes.
 pub fn grid(text: &str) -> Result<(usize, usize), String> {
@@ -45,6 +59,14 @@ pub fn check_confidence(min_confidence: f32) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::simulate::Simulate;
+
+    #[test]
+    fn what_is_not_among_the_words_has_its_default() {
+        let simulate: Simulate = parsed(["--out", "run", "--days", "3"]).unwrap();
+        assert_eq!((simulate.days, simulate.hours), (Some(3.0), 3));
+        assert!(parsed::<Simulate>(["--days", "3"]).is_err());
+    }
 
     #[test]
     fn a_grid_that_no_machine_holds_is_refused() {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Which of them are asked for.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct BoxFormats {
     /// Also write the boxes in the layout of the ExtremeWeather data set (HDF5): pixels of the grid.
     #[arg(long, value_name = "FILE")]

@@ -1,5 +1,6 @@
 //! `squall demo`: the whole path on a small synthetic run, from files to a report.
 
+use crate::arguments::parsed;
 use crate::commands::events::Events;
 use crate::commands::infer::Infer;
 use crate::commands::label::Label;
@@ -14,7 +15,7 @@ use crate::{device, output};
 use clap::Args;
 use serde::Serialize;
 use squall_data::Class;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Run the whole path on small synthetic runs, in minutes; ends with scores and a report.
@@ -87,7 +88,7 @@ impl Demo {
         self.make_runs()?;
         self.stage()?;
         let trained = train.train()?;
-        Infer::new(self.text("unseen"), trained.model, self.at("unseen-masks")).infer()?;
+        self.infer(&trained.model)?;
         for (masks, out) in SOURCES {
             self.events_of(masks, out)?;
         }
@@ -147,23 +148,32 @@ impl Demo {
                 start: run.start.into(),
                 hours: 6,
                 seed: run.seed,
-                ..Simulate::new(self.at(run.name))
+                ..parsed(["--out", &self.text(run.name)])?
             }
             .write()?;
-            let labels = self.at(&format!("{}-labels", run.name));
-            Label::new(self.text(run.name), labels).label()?;
+            let labels = self.text(&format!("{}-labels", run.name));
+            let label: Label = parsed(["--out", &labels, &self.text(run.name)])?;
+            label.label()?;
         }
         Ok(())
     }
 
     /// Writes the store to learn from.
     fn stage(&self) -> anyhow::Result<()> {
-        let labels = self.text("learn-labels");
         Stage {
+            labels: Some(self.text("learn-labels")),
             block_days: 3.0,
-            ..Stage::new(self.text("learn"), labels, self.at("store"))
+            ..parsed(["--out", &self.text("store"), &self.text("learn")])?
         }
         .stage()?;
+        Ok(())
+    }
+
+    /// Runs the network over the unseen run.
+    fn infer(&self, model: &Path) -> anyhow::Result<()> {
+        let (model, out) = (model.to_string_lossy(), self.text("unseen-masks"));
+        let infer: Infer = parsed(["--model", &*model, "--out", &out, &self.text("unseen")])?;
+        infer.infer()?;
         Ok(())
     }
 
@@ -171,7 +181,7 @@ impl Demo {
     fn events_of(&self, masks: &str, out: &str) -> anyhow::Result<()> {
         Events {
             fields: Some(self.text("unseen")),
-            ..Events::new(self.text(masks), self.at(out))
+            ..parsed(["--out", &self.text(out), &self.text(masks)])?
         }
         .extract()?;
         Ok(())
@@ -185,6 +195,7 @@ impl Demo {
         let mut folders = Vec::from(SOURCES.map(of_source));
         folders.push(self.text("unseen/truth"));
         Report {
+            out: page.clone(),
             fields: Some(self.text("unseen")),
             title: "Tropical cyclones and atmospheric rivers of a synthetic run".into(),
             about: format!(
@@ -196,7 +207,7 @@ impl Demo {
             frames: 120,
             training: vec![format!("DeepLabV3+={}", self.text("run"))],
             recipe: Some(self.at("run").join("recipe.toml")),
-            ..Report::new(folders, page.clone())
+            ..parsed(&folders)?
         }
         .write()?;
         Ok(page)
@@ -300,37 +311,5 @@ impl DemoSummary {
             self.peak_rss_mb,
             self.report.display(),
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fmt::Debug;
-
-    /// What the command line makes of these words.
-    fn parsed<T: Args>(words: &[&str]) -> T {
-        let command = T::augment_args(clap::Command::new("squall").no_binary_name(true));
-        let matches = command.try_get_matches_from(words).unwrap();
-        T::from_arg_matches(&matches).unwrap()
-    }
-
-    fn same<T: Args + Debug>(made: &T, words: &[&str]) {
-        let parsed: T = parsed(words);
-        assert_eq!(format!("{made:?}"), format!("{parsed:?}"));
-    }
-
-    #[test]
-    fn commands_that_are_made_here_have_the_defaults_of_the_command_line() {
-        let text = |name: &str| name.to_string();
-        same(&Simulate::new("run".into()), &["--out", "run"]);
-        let label = Label::new(text("run"), "labels".into());
-        same(&label, &["run", "--out", "labels"]);
-        let stage = Stage::new(text("run"), text("labels"), "store".into());
-        same(&stage, &["run", "--labels", "labels", "--out", "store"]);
-        let events = Events::new(text("labels"), "events".into());
-        same(&events, &["labels", "--out", "events"]);
-        let report = Report::new(vec![text("labels")], "page.html".into());
-        same(&report, &["labels", "--out", "page.html"]);
     }
 }

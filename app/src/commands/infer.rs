@@ -157,31 +157,6 @@ pub struct Infer {
 }
 
 impl Infer {
-    /// This model over this input, with the defaults of the command line, as a whole.
-    pub fn new(input: String, model: PathBuf, out: PathBuf) -> Self {
-        Self {
-            input,
-            model: vec![model],
-            out,
-            precision: None,
-            probabilities: false,
-            artmip: false,
-            file_per: FilePer::default(),
-            batch: 0,
-            roll: Vec::new(),
-            mirror: false,
-            split: None,
-            attribute: Vec::new(),
-            formats: BoxFormats::default(),
-            min_confidence: None,
-            skip_bad: false,
-            strips: Strips::default(),
-            memory: None,
-            device: device::Options::default(),
-            json: false,
-        }
-    }
-
     /// Infers and says how it went.
     pub fn run(self) -> anyhow::Result<()> {
         self.device.open()?;

@@ -51,21 +51,6 @@ pub struct Simulate {
 }
 
 impl Simulate {
-    /// A year of present climate with the defaults of the command line.
-    pub fn new(out: PathBuf) -> Self {
-        Self {
-            out,
-            grid: (192, 288),
-            years: 1.0,
-            days: None,
-            start: "2000-01-01".into(),
-            hours: 3,
-            scenario: Scenario::PRESENT,
-            seed: 1,
-            json: false,
-        }
-    }
-
     /// Writes the run; files that are already complete are kept.
     pub fn run(self) -> anyhow::Result<()> {
         let summary = self.write()?;

@@ -8,11 +8,12 @@ mod optimizer;
 mod parity;
 mod peer;
 
+use crate::arguments::parsed;
 use crate::device;
 use crate::output;
 use crate::plan::peak_memory;
 use crate::ranks;
-use clap::{Args, FromArgMatches, Subcommand};
+use clap::{Args, Subcommand};
 use network::{NetworkOptions, Work};
 use serde::Serialize;
 use squall_model::Backend;
@@ -133,21 +134,13 @@ impl fmt::Display for Table {
     }
 }
 
-impl All {
-    /// What the command line makes of no options.
-    fn by_default() -> Result<Self, clap::Error> {
-        let command = Self::augment_args(clap::Command::new("all").no_binary_name(true));
-        Self::from_arg_matches(&command.try_get_matches_from([""; 0])?)
-    }
-}
-
 impl Bench {
     /// Measures and prints rows.
     pub fn run(self) -> anyhow::Result<()> {
         let backend = self.device.open()?;
         tracing::info!("measured on {}", backend.describe());
         let rows = match &self.part {
-            None => self.all(&All::by_default()?)?,
+            None => self.all(&parsed::<All>([""; 0])?)?,
             Some(Part::All(options)) => self.all(options)?,
             Some(Part::Simulate(options)) => fields::simulate(options, self.repeat)?,
             Some(Part::Label(options)) => fields::label(options, self.repeat)?,

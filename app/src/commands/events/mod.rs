@@ -161,28 +161,6 @@ impl EventsSummary {
 }
 
 impl Events {
-    /// Events of these masks or boxes, all else by default.
-    pub fn new(masks: String, out: PathBuf) -> Self {
-        Self {
-            masks,
-            tags: Tags::default(),
-            fields: None,
-            out,
-            min_cyclone_km2: None,
-            min_river_km2: None,
-            min_wind: None,
-            tracking: None,
-            min_confidence: None,
-            calendar: None,
-            columns: Vec::new(),
-            format: Vec::new(),
-            object_id: false,
-            save_every: SAVE_EVERY_SECONDS,
-            skip_bad: false,
-            json: false,
-        }
-    }
-
     /// Extracts, tracks and says what was found.
     pub fn run(self) -> anyhow::Result<()> {
         let summary = match ranks::processes()? {

@@ -107,26 +107,6 @@ const NOT_LABELLED: &str =
     "rules find nothing where one of their fields is missing, and less around it";
 
 impl Label {
-    /// Labels of these fields, all else by default.
-    pub fn new(input: String, out: PathBuf) -> Self {
-        Self {
-            input,
-            out,
-            method: vec![Method::Deepcam],
-            against: None,
-            tags: Tags::default(),
-            bard_members: None,
-            cyclones: PRESET.into(),
-            rivers: PRESET.into(),
-            thresholds: None,
-            no_grid_scaling: false,
-            formats: BoxFormats::default(),
-            save_every: SAVE_EVERY_SECONDS,
-            skip_bad: false,
-            json: false,
-        }
-    }
-
     /// Labels and says what was found.
     pub fn run(self) -> anyhow::Result<()> {
         self.check_methods()?;

@@ -103,24 +103,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// A page of these folders with the defaults of the command line.
-    pub fn new(folders: Vec<String>, out: PathBuf) -> Self {
-        Self {
-            folders,
-            tags: Tags::default(),
-            fields: None,
-            out,
-            title: TITLE.into(),
-            about: String::new(),
-            movie: Vec::new(),
-            movie_width: MovieOptions::default().width,
-            frames: ReportOptions::default().max_frames,
-            training: Vec::new(),
-            min_confidence: MIN_CONFIDENCE,
-            recipe: None,
-        }
-    }
-
     /// Writes the page.
     pub fn run(self) -> anyhow::Result<()> {
         let size = self.write()?;

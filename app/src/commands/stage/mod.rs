@@ -124,26 +124,6 @@ fn days(text: &str) -> Result<f64, String> {
 }
 
 impl Stage {
-    /// These fields with these labels, all else by default.
-    pub fn new(input: String, labels: String, out: PathBuf) -> Self {
-        Self {
-            input,
-            labels: Some(labels),
-            tags: Tags::default(),
-            boxes: None,
-            keep_unlabelled: false,
-            out: Some(out),
-            local: None,
-            per_node: None,
-            channels: Vec::new(),
-            train_share: TRAIN_SHARE,
-            block_days: BLOCK_DAYS,
-            seed: SEED,
-            skip_bad: false,
-            json: false,
-        }
-    }
-
     /// Stages and says what is in the store.
     pub fn run(self) -> anyhow::Result<()> {
         if let Some(local) = &self.local {

@@ -276,9 +276,8 @@ impl MaskArchive {
     }
 
     fn in_order<T: Copy + Default>(&self, file: &MaskFile, values: Vec<T>) -> Result<Array2<T>> {
-        let unreadable = |reason: String| DataError::unreadable(&file.path, reason);
         let plane = Array2::from_shape_vec(file.stored_shape(), values)
-            .map_err(|e| unreadable(e.to_string()))?;
+            .map_err(|error| DataError::unreadable(&file.path, error))?;
         let plane = match file.transposed {
             true => plane.reversed_axes(),
             false => plane,

@@ -5,7 +5,7 @@ mod common;
 use common::{path, run, squall, text};
 use ndarray::Array2;
 use squall_data::mask_file::{MaskFileOptions, MaskWriter};
-use squall_data::synthetic::{Scenario, SyntheticConfig, WriteOptions, write_run};
+use squall_data::synthetic::{STEPS_PER_FILE, Scenario, SyntheticConfig, write_run};
 use squall_data::{Calendar, ClassMask, LatLonGrid, Time};
 use std::path::Path;
 
@@ -24,7 +24,7 @@ fn fields(folder: &Path, first: Time) {
         scenario: Scenario::PRESENT,
         seed: 3,
     };
-    write_run(&config, folder, &WriteOptions::default(), |_| Ok(())).expect("written");
+    write_run(&config, folder, STEPS_PER_FILE, |_| Ok(())).expect("written");
 }
 
 /// A day of masks of a cyclone that stays.

@@ -107,7 +107,7 @@ fn claim(config: &SyntheticConfig, steps_per_file: usize, out: &Path) -> Result<
     match std::fs::read_to_string(&path) {
         Ok(found) if found == description => Ok(()),
         Ok(found) => {
-            let (expected, found) = (description.trim().into(), found.trim().into());
+            let (expected, found) = (description.trim(), found.trim());
             Err(DataError::mismatch("run", path, expected, found))
         }
         Err(_) => atomic::write(&path, description.as_bytes()),

@@ -24,7 +24,7 @@ EPSILON = 1e-5
 
 @dataclass(frozen=True)
 class Config:
-    """The keys of `NetworkConfig` and their defaults (model/src/networks/config.rs)."""
+    """The keys of `NetworkConfig` and their defaults (model/src/networks/config/mod.rs)."""
 
     name: str = "deeplabv3plus"
     channels_in: int = 16

@@ -1,5 +1,5 @@
-//! DeepLabV3+ as an ONNX graph: `networks/{resnet,deeplab_v3_plus,decoder}.rs` and `layers/bottleneck.rs`, for
-//! inference.
+//! DeepLabV3+ as an ONNX graph: `networks/{resnet,deeplab_v3_plus}.rs`, `networks/decoder/mod.rs` and
+//! `layers/bottleneck.rs`, for inference.
 
 use super::fields::half;
 use super::layers::{Layers, SAME, Steps, Value};

@@ -1,4 +1,4 @@
-//! Tiramisu as an ONNX graph: `networks/tiramisu.rs`, for inference.
+//! Tiramisu as an ONNX graph: `networks/tiramisu/mod.rs`, for inference.
 
 use super::layers::{Layers, SAME, Steps, Value};
 use crate::error::Result;

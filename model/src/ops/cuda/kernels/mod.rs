@@ -1,6 +1,6 @@
 //! The kernels: their sources, compiled for this GPU once, all at the same time, and how they are launched.
 //!
-//! `kernels/README.md` lists them with their arguments and grids.
+//! `README.md` lists them with their arguments and grids.
 
 use super::device::{Gpu, driver_error, failed};
 use super::kept::{keep_code, kept_code};
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// What every source begins with.
-const COMMON: &str = include_str!("kernels/common.cuh");
+const COMMON: &str = include_str!("common.cuh");
 
 /// A source file.
 pub(super) struct File {
@@ -38,7 +38,7 @@ macro_rules! files {
     ($($name:ident = $file:literal,)*) => {
         $(pub(super) const $name: &File = &File {
             name: $file,
-            text: include_str!(concat!("kernels/", $file)),
+            text: include_str!($file),
         };)*
 
         /// Every source file.
@@ -71,7 +71,7 @@ fn blocks(count: usize, each: usize, most: usize) -> u32 {
     count.div_ceil(each).clamp(1, most) as u32
 }
 
-/// The grids of `kernels/README.md`, by their letters there.
+/// The grids of `README.md`, by their letters there.
 impl Grid {
     /// `F`: over this many values.
     pub(super) fn flat(values: usize) -> Self {
@@ -393,7 +393,7 @@ impl Gpu {
         self.bind()?;
         let Grid(x, y, z) = grid;
         let stream = self.stream.cu_stream();
-        // SAFETY: number, order and types of the arguments are those of `kernels/README.md`, which the tests hold; the
+        // SAFETY: number, order and types of the arguments are those of `README.md`, which the tests hold; the
         // driver copies them before it returns.
         let status = unsafe {
             sys::cuLaunchKernel(

@@ -1,14 +1,27 @@
 //! The gradients of all parameters: a flat index, in host memory in one piece or in one for each bucket that is given
 //! away.
 
+mod host;
+mod lent;
+#[cfg(feature = "cuda")]
+mod on_gpu;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub(crate) use host::Slices;
+pub use lent::Lent;
+
 use crate::error::{ModelError, Result};
 use crate::ops::Landing;
 use crate::parameters::{Parameter, Parameters};
 use crate::profile;
+use host::Host;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
+use watch::{Hearing, Values, Watch};
 
 /// Values whose squares are summed at once for the norm.
 const NORM_CHUNK: usize = 1 << 14;
@@ -30,17 +43,6 @@ pub struct Gradients {
     #[cfg(feature = "cuda")]
     on_gpu: Option<on_gpu::Buffer>,
 }
-
-mod host;
-mod lent;
-#[cfg(feature = "cuda")]
-mod on_gpu;
-mod watch;
-
-use host::Host;
-pub(crate) use host::Slices;
-pub use lent::Lent;
-use watch::{Hearing, Values, Watch};
 
 /// The values, in host memory; nobody watches the copy.
 impl Clone for Gradients {
@@ -390,6 +392,3 @@ pub(crate) fn squares(values: &[f32]) -> f64 {
     let rest: f64 = rest.map(|&v| f64::from(v) * f64::from(v)).sum();
     lanes.iter().sum::<f64>() + rest
 }
-
-#[cfg(test)]
-mod tests;

@@ -31,6 +31,7 @@ pub mod gpu;
 pub mod gradients;
 pub mod input;
 mod layers;
+mod lock;
 pub mod memory;
 pub mod model_file;
 pub mod networks;

@@ -21,6 +21,7 @@ pub use config::NetworkConfig;
 pub use name::NetworkName;
 
 use crate::error::{ModelError, Result};
+use crate::lock::locked;
 use crate::ops::Backend;
 use crate::parameters::{Gradients, ParameterId, Parameters};
 use crate::pass::{BatchStatistics, Pass};
@@ -30,7 +31,7 @@ use crate::trace::Trace;
 use architecture::Architecture;
 use candle_core::{DType, Device, Tensor};
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// What a network says about every pixel of a batch.
 #[derive(Debug)]
@@ -334,7 +335,7 @@ impl Latitudes {
         if !backend.is_gpu() {
             return latitude_channels(x);
         }
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = locked(&self.0);
         let fits = |kept: &&Tensor| kept.dims()[..3] == x.dims()[..3] && kept.dtype() == x.dtype();
         if let Some(kept) = kept.iter().find(fits) {
             return Ok(kept.clone());

@@ -50,10 +50,7 @@ struct OfTypes(std::sync::Mutex<Vec<Tensor>>);
 impl OfTypes {
     /// The one of this type, made the first time.
     fn get(&self, dtype: DType, make: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
-        let mut known = self
-            .0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut known = crate::lock::locked(&self.0);
         if let Some(made) = known.iter().find(|made| made.dtype() == dtype) {
             return Ok(made.clone());
         }

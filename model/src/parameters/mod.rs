@@ -8,6 +8,7 @@ pub(crate) use crate::gradients::squares;
 pub use parameter::{Kind, Parameter};
 
 use crate::error::{ModelError, Result};
+use crate::lock::locked;
 use crate::ops::{Backend, Channels, Weights};
 use crate::pass::Pass;
 use candle_core::{DType, Device, Tensor};
@@ -165,7 +166,7 @@ impl Parameters {
         kernel: ParameterId,
         prepare: impl FnOnce() -> Result<Weights>,
     ) -> Result<Arc<Weights>> {
-        let mut known = (self.prepared.lock()).unwrap_or_else(PoisonError::into_inner);
+        let mut known = locked(&self.prepared);
         if let Some(weights) = known.get(&kernel) {
             return Ok(weights.clone());
         }

@@ -12,9 +12,9 @@ use super::plain::gather;
 use super::{add_channel_sums, bring_channels, land};
 use crate::error::Result;
 use crate::gpu::tf32_is_allowed;
+use crate::lock::locked;
 use crate::ops::{ConvSpec, Fuse, Landing, Weights};
 use candle_core::{DType, Tensor};
-use std::sync::PoisonError;
 
 /// How longitude is continued: cuDNN pads with zeros only, so a field that wraps gets its edges first.
 fn edges(spec: &ConvSpec) -> Option<Edges> {
@@ -309,8 +309,7 @@ pub fn kernel_gradient_type(
     spec: &ConvSpec,
     (x_shape, y_shape): ([usize; 4], [usize; 4]),
 ) -> Result<Option<DType>> {
-    let cudnn = &gpu()?.cudnn;
-    let cudnn = cudnn.lock().unwrap_or_else(PoisonError::into_inner);
+    let cudnn = locked(&gpu()?.cudnn);
     let problem = problem(Direction::BackwardFilter, dtype, x_shape, y_shape, spec);
     let bands = problem.bands(cudnn.most_memory(None));
     // Bands differ in their extents and padding, so each may have another engine.

@@ -3,12 +3,12 @@
 use super::device::{Gpu, driver_error, failed, gpu};
 use super::upload::{LARGE, Staging};
 use crate::error::{ModelError, Result};
+use crate::lock::locked;
 use crate::ops::host::{self, Typed};
 use crate::profile;
 use candle_core::cuda_backend::cudarc::driver::{DeviceRepr, sys};
 use candle_core::{DType, Device, Tensor};
 use half::{bf16, f16};
-use std::sync::PoisonError;
 
 impl Gpu {
     /// The tensor on this GPU, in one piece; copied there if it is elsewhere.
@@ -64,7 +64,7 @@ impl Gpu {
         let (bytes, stream) = (size_of_val(values), self.stream.cu_stream());
         let _span = profile::span(|| format!("copied to the GPU, {bytes} bytes"));
         if bytes >= LARGE {
-            let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut staging = locked(&self.staging);
             let staging = match &mut *staging {
                 Some(staging) => staging,
                 none => {

@@ -10,6 +10,7 @@ use super::stream::StreamInUse;
 use super::upload::Staging;
 use crate::error::{ModelError, Result};
 use crate::gpu::{GpuError, LOWEST_CAPABILITY, OLDEST_DRIVER, tf32_is_allowed};
+use crate::lock::locked;
 use candle_core::cuda_backend::CudaStorageSlice;
 use candle_core::cuda_backend::cudarc::driver::{
     CudaContext, CudaStream, DevicePtr, DriverError, sys,
@@ -18,7 +19,7 @@ use candle_core::{CudaDevice, DType, Device, Storage, Tensor};
 use std::ffi::{CStr, c_char, c_int};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 pub(super) static GPU: OnceLock<Gpu> = OnceLock::new();
 static OPENING: Mutex<()> = Mutex::new(());
@@ -28,7 +29,7 @@ static CACHE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// Keeps compiled kernels and the choice of algorithms in this folder from one run to the next; before a GPU is opened.
 pub fn cache_in(folder: PathBuf) {
-    *CACHE.lock().unwrap_or_else(PoisonError::into_inner) = Some(folder);
+    *locked(&CACHE) = Some(folder);
 }
 
 functions! {
@@ -143,7 +144,7 @@ pub fn is_chosen() -> bool {
 
 /// Opens the GPU of this number, or gives the one that is open.
 pub(super) fn open(ordinal: usize) -> Result<&'static Gpu> {
-    let _one = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = locked(&OPENING);
     if let Some(gpu) = GPU.get() {
         return if gpu.context.ordinal() == ordinal {
             Ok(gpu)
@@ -241,7 +242,7 @@ impl Gpu {
             .attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
             .map_err(driver_error("cuDeviceGetAttribute"))?
             .max(1) as usize;
-        let cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let cache = locked(&CACHE).clone();
         let version = compiler.version();
         let architecture = format!("sm_{}{}", capability.0, capability.1);
         let memory = context
@@ -267,11 +268,7 @@ impl Gpu {
         let name = self.context.name().unwrap_or_default();
         let memory = self.context.total_mem().unwrap_or_default() as f64 / (1u64 << 30) as f64;
         let (major, minor) = self.capability;
-        let cudnn = self
-            .cudnn
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .version();
+        let cudnn = locked(&self.cudnn).version();
         let tf32 = match tf32_is_allowed() {
             true => ", f32 convolutions in TF32",
             false => "",

@@ -8,10 +8,11 @@ use super::device::{Gpu, driver_error, failed, gpu};
 use super::elementwise::like;
 use super::stream::WRITES;
 use crate::error::Result;
+use crate::lock::locked;
 use crate::ops::host;
 use candle_core::cuda_backend::cudarc::driver::{CudaGraph, sys};
 use candle_core::{DType, Tensor};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// What was captured.
 pub(crate) struct Graph(Mutex<CudaGraph>);
@@ -24,7 +25,7 @@ unsafe impl Sync for Graph {}
 impl Graph {
     /// Does it once more, in the stream's order.
     pub(crate) fn launch(&self) -> Result<()> {
-        let graph = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let graph = locked(&self.0);
         graph.launch().map_err(driver_error("cuGraphLaunch"))
     }
 }

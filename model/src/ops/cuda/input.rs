@@ -11,10 +11,11 @@ use super::stream::Beside;
 use super::upload::Staging;
 use crate::error::{ModelError, Result};
 use crate::input::{Samples, Scaling, Stored};
+use crate::lock::locked;
 use candle_core::cuda_backend::cudarc::driver::{CudaEvent, CudaStream, sys};
 use candle_core::{DType, Tensor};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The stream on which fields come, and the page-locked memory from which they are fetched.
 pub(super) struct Lane {
@@ -93,14 +94,14 @@ struct Free(Mutex<Vec<Slot>>);
 impl Free {
     /// A slot of at least this many bytes, if one is free.
     fn take(&self, bytes: usize) -> Option<Slot> {
-        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = locked(&self.0);
         let fits = slots.iter().position(|slot| slot.bytes >= bytes)?;
         // The least recently used one: whatever read it has most likely ended.
         Some(slots.remove(fits))
     }
 
     fn give(&self, slot: Slot) {
-        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = locked(&self.0);
         slots.push(slot);
     }
 }
@@ -170,7 +171,7 @@ impl Uploader {
         };
         let address = gpu.address(&slot.memory)?;
         (lane.stream.wait(&slot.read)).map_err(driver_error("cuStreamWaitEvent"))?;
-        let mut staging = lane.staging.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut staging = locked(&lane.staging);
         let copied = staging.copy(&lane.stream, address, bytes);
         // Also for a copy that failed halfway: its first parts may be under way.
         let recorded = slot.copied.record(&lane.stream);

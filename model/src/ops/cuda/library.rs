@@ -1,10 +1,11 @@
 //! NVIDIA's libraries, loaded by name when they are needed.
 
 use crate::gpu::GpuError;
+use crate::lock::locked;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::ffi::{CString, c_char};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
@@ -15,7 +16,7 @@ unsafe extern "C" {
 
 /// Looks for libraries in these folders first; before the first of them is loaded.
 pub fn look_in(folders: &[PathBuf]) {
-    let mut all = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = locked(&FOLDERS);
     let list: Vec<String> = (folders.iter())
         .map(|folder| folder.to_string_lossy().into_owned())
         .collect();
@@ -33,10 +34,7 @@ pub fn finds(name: &'static str) -> bool {
 
 /// Loads those of these libraries that lie in the folders to look into, for others that ask for them by name.
 pub(super) fn prepare(names: &[&str]) {
-    let folders = FOLDERS
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
+    let folders = locked(&FOLDERS).clone();
     for path in folders
         .iter()
         .flat_map(|folder| names.iter().map(|name| folder.join(name)))
@@ -61,10 +59,7 @@ pub(super) struct Loaded {
 impl Loaded {
     /// The first of `names` that can be loaded.
     pub(super) fn open(what: &'static str, names: &[&'static str]) -> Result<Self, GpuError> {
-        let folders = FOLDERS
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let folders = locked(&FOLDERS).clone();
         let mut reason = String::new();
         let load = |path: &Path| {
             // SAFETY: loading runs the library's own start; the names are NVIDIA's, and what has them is trusted as any

@@ -6,9 +6,9 @@
 use super::device::{GPU, Gpu, driver_error};
 use crate::error::Result;
 use crate::gpu::{GpuError, tf32_is_allowed};
+use crate::lock::locked;
 use candle_core::cuda_backend::cudarc::driver::{CudaContext, sys};
 use candle_core::{DType, Tensor};
-use std::sync::PoisonError;
 
 use sys::CUgraphMem_attribute as OfGraphs;
 use sys::CUmemPool_attribute as OfPool;
@@ -28,7 +28,7 @@ pub fn available_memory() -> Option<u64> {
 pub(crate) fn working_memory(f32s: impl Iterator<Item = ([usize; 4], [usize; 4])>) -> u64 {
     let cudnn = GPU.get().map(|gpu| &gpu.cudnn);
     cudnn.map_or(0, |cudnn| {
-        let cudnn = cudnn.lock().unwrap_or_else(PoisonError::into_inner);
+        let cudnn = locked(cudnn);
         let most = cudnn.most_memory(None);
         let of_f32s = f32s
             .filter(|_| !tf32_is_allowed())

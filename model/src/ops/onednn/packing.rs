@@ -5,6 +5,7 @@ use super::primitive::{error, with_primitive};
 use super::taps::Tap;
 use super::{Trimmed, sys};
 use crate::error::Result;
+use crate::lock::locked;
 use crate::ops::kept::{Stay, pages};
 use crate::ops::weights::Factors;
 use half::bf16;
@@ -13,7 +14,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Packed kernels by what they were packed for: another batch or type of activations may want another order.
 #[derive(Debug)]
@@ -206,10 +207,6 @@ impl Source<'_> {
         let indices = taps.iter().map(|tap| tap.index).collect();
         known.entry(indices).or_insert_with(made).clone()
     }
-}
-
-fn locked<T>(known: &Mutex<T>) -> MutexGuard<'_, T> {
-    known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Where backward weights write their gradient before it is added to the rest.

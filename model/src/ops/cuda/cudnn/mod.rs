@@ -34,6 +34,7 @@ use super::library::prepare;
 use super::plain;
 use crate::error::Result;
 use crate::gpu::GpuError;
+use crate::lock::locked;
 use candle_core::cuda_backend::cudarc::driver::CudaStream;
 use candle_core::{DType, Tensor};
 use library::{Functions, dotted};
@@ -42,7 +43,7 @@ use problem::Alignment;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::ptr::null_mut;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use target::Target;
 
 /// The generation whose headers say how the functions are called.
@@ -266,7 +267,7 @@ impl Gpu {
         let places = tensors.iter().map(|tensor| self.address(tensor));
         let places = places.collect::<Result<Vec<u64>>>()?;
         self.bind()?;
-        let mut cudnn = self.cudnn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cudnn = locked(&self.cudnn);
         match cudnn.way(self, problem, &places)? {
             Way::Cudnn(plan) => cudnn.run(self, &plan, &places).map(|()| true),
             Way::Own => Ok(false),
@@ -283,7 +284,7 @@ impl Gpu {
     ) -> Result<Tensor> {
         let (a, b) = (self.address(x)?, self.address(dy)?);
         self.bind()?;
-        let mut cudnn = self.cudnn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cudnn = locked(&self.cudnn);
         let way = cudnn.way(self, problem, &[a, b])?;
         let to = self.empty(&problem.kernels(), way.result(problem))?;
         match way {

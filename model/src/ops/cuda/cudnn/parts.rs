@@ -4,10 +4,10 @@ use super::bands::Band;
 use super::library::Direction;
 use super::problem::Problem;
 use crate::error::Result;
+use crate::lock::locked;
 use crate::ops::cuda::device::Gpu;
 use candle_core::{DType, Tensor};
 use std::ops::Range;
-use std::sync::PoisonError;
 
 /// cuDNN counts the values of a tensor in 32 bits: eight samples of 768 x 1152 with 384 channels are too many.
 const MOST_VALUES: usize = i32::MAX as usize;
@@ -26,13 +26,13 @@ pub(super) fn most_for_one(most_memory: usize) -> usize {
 impl Gpu {
     /// A problem of some samples at a time, as many as cuDNN takes.
     pub(in super::super) fn parts(&self, problem: &Problem) -> Vec<(Range<usize>, Problem)> {
-        let cudnn = self.cudnn.lock().unwrap_or_else(PoisonError::into_inner);
+        let cudnn = locked(&self.cudnn);
         problem.parts(cudnn.most_memory)
     }
 
     /// The gradient of a kernel in parts whose sum it is.
     pub(in super::super) fn bands(&self, problem: &Problem) -> Vec<Band> {
-        let cudnn = self.cudnn.lock().unwrap_or_else(PoisonError::into_inner);
+        let cudnn = locked(&self.cudnn);
         problem.bands(cudnn.most_memory)
     }
 }

@@ -7,6 +7,7 @@ use super::kept::{keep_code, kept_code};
 use super::nvrtc::Compiler;
 use crate::error::{ModelError, Result};
 use crate::gpu::GpuError;
+use crate::lock::locked;
 use candle_core::cuda_backend::cudarc::driver::{CudaContext, CudaFunction, CudaModule, sys};
 use candle_core::cuda_backend::cudarc::nvrtc::Ptx;
 use candle_core::{DType, Tensor};
@@ -15,7 +16,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::path::PathBuf;
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 /// What every source begins with.
@@ -235,14 +236,11 @@ impl Kernels {
         file: &'static File,
         name: &str,
     ) -> Result<sys::CUfunction> {
-        let mut functions = self
-            .functions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut functions = locked(&self.functions);
         if let Some(function) = functions.get(name) {
             return Ok(function.cu_function());
         }
-        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut modules = locked(&self.modules);
         let module = match modules.get(file.name) {
             Some(module) => module.clone(),
             None => {
@@ -271,7 +269,7 @@ impl Kernels {
         if let Some(module) = known.and_then(|code| self.module(context, &code).ok()) {
             return Ok(module);
         }
-        let ready = (compiled.lock().unwrap_or_else(PoisonError::into_inner)).remove(file.name);
+        let ready = locked(compiled).remove(file.name);
         let code = ready.unwrap_or_else(|| self.compile(file))?;
         Ok(self.module(context, &code)?)
     }

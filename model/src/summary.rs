@@ -71,9 +71,7 @@ impl Summary {
             trace,
         }
     }
-}
 
-impl Summary {
     /// The convolutions in forward order, each as often as it runs.
     pub fn convolutions(&self) -> &[Convolution] {
         &self.trace.convolutions
@@ -118,9 +116,7 @@ impl Summary {
             + backend.library_bytes(convolutions)
             + PROGRAM
     }
-}
 
-impl Summary {
     /// Bytes that inference of `batch` samples needs at its peak, with activations stored as `storage` says and the
     /// last part in this many strips ([`crate::Network::infer_in_strips`]): parameters and what is made of them for
     /// speed, the input, the fields that are alive together at any operation, the logits, and what the program itself
@@ -180,9 +176,7 @@ impl Summary {
         let loops = kernels / 20 + threads.max().unwrap_or(0) + library;
         Ok(batch * ends + activations + kernels + loops + PROGRAM)
     }
-}
 
-impl Summary {
     /// Bytes of the input with what the network adds to it, if it adds any.
     fn input_copy(&self) -> u64 {
         let [height, width, channels] = self.input;

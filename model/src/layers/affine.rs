@@ -35,10 +35,6 @@ impl Affine {
             channels,
         })
     }
-
-    pub(crate) fn half() -> Self {
-        Self::Half
-    }
 }
 
 impl Layer for Affine {

@@ -65,9 +65,7 @@ impl Aspp {
             channels,
         })
     }
-}
 
-impl Aspp {
     fn inside(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let mut parts = Vec::with_capacity(self.branches.len() + 1);
         for branch in &self.branches {
@@ -130,6 +128,16 @@ pub(crate) enum Pooling {
     Affine,
 }
 
+impl Pooling {
+    /// As in DeepLabV3+, with batch normalisations elsewhere or without.
+    pub(crate) fn of_deeplab(batch_norm: bool) -> Self {
+        match batch_norm {
+            true => Self::Bias,
+            false => Self::Half,
+        }
+    }
+}
+
 /// The field's mean, through a 1x1 and a ReLU, at every pixel.
 #[derive(Debug)]
 struct ImagePooling {
@@ -148,7 +156,7 @@ impl ImagePooling {
         let conv = Conv::new(parameters, name, ConvSpec::same(1), channels, bias)?;
         let after = match pooling {
             Pooling::Bias => None,
-            Pooling::Half => Some(Affine::half()),
+            Pooling::Half => Some(Affine::Half),
             Pooling::Affine => Some(Affine::trainable(parameters, name, channels.1)?),
         };
         Ok(Self { conv, after })

@@ -2,8 +2,7 @@
 
 use super::{Joining, JoiningParts, Layer};
 use crate::error::Result;
-use crate::ops::joined;
-use crate::ops::{ConvSpec, ConvTransposeSpec, Fuse, Weights};
+use crate::ops::{ConvSpec, ConvTransposeSpec, Fuse, Landing, Weights, joined};
 use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Convolution, Flow, Trace};
@@ -32,9 +31,7 @@ impl Conv {
         let shape = [channels_out, inner, spec.kernel.0, spec.kernel.1];
         let fan_in = inner * spec.kernel.0 * spec.kernel.1;
         let weight = parameters.weight(format!("{name}.weight"), &shape, fan_in)?;
-        let bias = bias
-            .then(|| parameters.vector(format!("{name}.bias"), Kind::Bias, channels_out, 0.0))
-            .transpose()?;
+        let bias = bias_of(parameters, name, channels_out, bias)?;
         Ok(Self {
             name: name.to_string(),
             weight,
@@ -129,6 +126,35 @@ impl Conv {
     }
 }
 
+/// Adds a bias that starts at zero, if it is wanted.
+fn bias_of(
+    parameters: &mut Parameters,
+    name: &str,
+    channels: usize,
+    wanted: bool,
+) -> Result<Option<ParameterId>> {
+    wanted
+        .then(|| parameters.vector(format!("{name}.bias"), Kind::Bias, channels, 0.0))
+        .transpose()
+}
+
+/// Where the gradients of a kernel and of its bias, if it has one, are added.
+fn landings<'g>(
+    parameters: &Parameters,
+    gradients: &'g mut Gradients,
+    weight: ParameterId,
+    bias: Option<ParameterId>,
+) -> (Landing<'g>, Option<Landing<'g>>) {
+    let weight = parameters.range(weight);
+    match bias {
+        Some(bias) => {
+            let (dw, dbias) = gradients.of_two(weight, parameters.range(bias));
+            (dw, Some(dbias))
+        }
+        None => (gradients.of(weight), None),
+    }
+}
+
 /// Factors and shifts, one for each channel.
 pub(crate) type Fold = (Vec<f32>, Vec<f32>);
 
@@ -167,14 +193,7 @@ impl Conv {
             .collect::<Result<Vec<_>>>()?;
         x.reverse();
         let dy = &pass.gradient(self.weight, dy)?;
-        let weight = parameters.range(self.weight);
-        let (dw, dbias) = match self.bias {
-            Some(bias) => {
-                let (dw, dbias) = gradients.of_two(weight, parameters.range(bias));
-                (dw, Some(dbias))
-            }
-            None => (gradients.of(weight), None),
-        };
+        let (dw, dbias) = landings(parameters, gradients, self.weight, self.bias);
         (pass.backend).conv2d_joined_backward_weights(&all(&x), dy, &self.spec, dw, dbias)?;
         let (b, h, w, _) = x[0].dims4()?;
         Ok([b, h, w])
@@ -298,9 +317,7 @@ impl Upsample {
         let shape = [channels_in, channels_out, 3, 3];
         // With stride 2 a quarter of the nine taps reaches each output pixel.
         let weight = parameters.weight(format!("{name}.weight"), &shape, channels_in * 9 / 4)?;
-        let bias = bias
-            .then(|| parameters.vector(format!("{name}.bias"), Kind::Bias, channels_out, 0.0))
-            .transpose()?;
+        let bias = bias_of(parameters, name, channels_out, bias)?;
         Ok(Self {
             name: name.to_string(),
             weight,
@@ -382,14 +399,7 @@ impl Upsample {
         let (_, h, w, _) = x.dims4()?;
         let (full_h, full_w) = self.spec.output_size((h, w));
         let dy = pass.backend.fill_up(&dy, (full_h, full_w))?;
-        let weight = parameters.range(self.weight);
-        let (dw, dbias) = match self.bias {
-            Some(bias) => {
-                let (dw, dbias) = gradients.of_two(weight, parameters.range(bias));
-                (dw, Some(dbias))
-            }
-            None => (gradients.of(weight), None),
-        };
+        let (dw, dbias) = landings(parameters, gradients, self.weight, self.bias);
         (pass.backend).conv_transpose2d_backward_weights(&x, &dy, &self.spec, dw, dbias)?;
         drop(x);
         let kernel = parameters.kernel(self.weight, pass);

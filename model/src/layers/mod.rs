@@ -17,6 +17,7 @@ pub(crate) mod unit;
 pub(crate) mod wrapped;
 
 use crate::error::Result;
+use crate::networks::NetworkConfig;
 use crate::parameters::{Gradients, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
@@ -121,4 +122,15 @@ pub(crate) struct Style {
     pub batch_norm: bool,
     /// A ReLU before every unit of a residual encoder, also without batch normalisation.
     pub preactivation_relu: bool,
+}
+
+impl Style {
+    /// As a network's configuration says.
+    pub(crate) fn of(config: &NetworkConfig) -> Self {
+        Self {
+            periodic: config.periodic_longitude,
+            batch_norm: config.batch_norm,
+            preactivation_relu: config.preactivation_relu,
+        }
+    }
 }

@@ -10,11 +10,6 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::{DType, Tensor};
 
-const RELU: After = After {
-    residual: false,
-    relu: true,
-};
-
 /// Normalisation over batch and space, then ReLU (but for [`Norm::preactivation`], where the network has none).
 #[derive(Debug)]
 pub(crate) enum Norm {
@@ -54,9 +49,7 @@ impl Norm {
             (true, _) => Self::new(parameters, name, channels, style),
         }
     }
-}
 
-impl Norm {
     /// Inference as one multiply and one add per value.
     pub(crate) fn folded(&self, parameters: &Parameters, channels: usize) -> Result<Fold> {
         match self {
@@ -104,13 +97,15 @@ impl Layer for Norm {
                 let dx = pass.backend.relu_backward(&dy, &y)?;
                 pass.backend.scale(&dx, 0.5)
             }
-            Self::Batch(norm) => Ok(norm.backward(parameters, pass, dy, RELU, gradients)?.0),
+            Self::Batch(norm) => Ok(norm
+                .backward(parameters, pass, dy, After::RELU, gradients)?
+                .0),
         }
     }
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
         Ok(match self {
-            Self::Batch(norm) => norm.trace(x, RELU, trace),
+            Self::Batch(norm) => norm.trace(x, After::RELU, trace),
             Self::Half { relu } => {
                 let y = trace.op(&[x], x.shape);
                 if *relu {

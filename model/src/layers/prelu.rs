@@ -13,11 +13,6 @@ use candle_core::{DType, Tensor};
 /// Slope below zero at the start, as PyTorch's.
 const SLOPE: f32 = 0.25;
 
-const NOTHING: After = After {
-    residual: false,
-    relu: false,
-};
-
 /// Batch normalisation, then a slope per channel below zero.
 #[derive(Debug)]
 pub(crate) struct NormPrelu {
@@ -88,14 +83,12 @@ impl Layer for NormPrelu {
         let dy = pass.gradient(self.slope, &dy)?;
         let dy = pass.backend.prelu_backward(&dy, &x, slope, dslope)?;
         drop(x);
-        Ok((self
-            .norm
-            .backward(parameters, pass, dy, NOTHING, gradients)?)
-        .0)
+        let (dx, _) = (self.norm).backward(parameters, pass, dy, After::NOTHING, gradients)?;
+        Ok(dx)
     }
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
-        let normed = self.norm.trace(x, NOTHING, trace);
+        let normed = self.norm.trace(x, After::NOTHING, trace);
         Ok(self.trace_slope(normed, trace))
     }
 }
@@ -103,7 +96,7 @@ impl Layer for NormPrelu {
 impl NormPrelu {
     /// What [`Layer::trace`] gives, after a convolution into which inference folds the normalisation.
     pub(crate) fn trace_folded(&self, x: Flow, trace: &mut Trace) -> Flow {
-        let normed = self.norm.trace(x, NOTHING, trace);
+        let normed = self.norm.trace(x, After::NOTHING, trace);
         trace.folds(x, normed);
         self.trace_slope(normed, trace)
     }

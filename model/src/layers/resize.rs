@@ -1,4 +1,4 @@
-//! Pooling and resizing: layers without parameters.
+//! Pooling, resizing and dropout: layers without parameters.
 
 use super::Layer;
 use crate::error::Result;
@@ -73,4 +73,23 @@ pub(crate) fn resize(
 pub(crate) fn resize_backward(pass: &mut Pass, dy: &Tensor, periodic: bool) -> Result<Tensor> {
     let shape = pass.pop_shape();
     pass.backend.resize_bilinear_backward(dy, shape, periodic)
+}
+
+/// x without a share of its values in training; x itself in inference.
+pub(crate) fn dropout(pass: &mut Pass, x: Tensor, share: f32) -> Result<Tensor> {
+    if share == 0.0 || !pass.is_training() {
+        return Ok(x);
+    }
+    let key = pass.next_key();
+    pass.push(Saved::Key(key));
+    pass.backend.dropout(&x, share, key)
+}
+
+/// The gradient of [`dropout`].
+pub(crate) fn dropout_backward(pass: &mut Pass, dy: Tensor, share: f32) -> Result<Tensor> {
+    if share == 0.0 {
+        return Ok(dy);
+    }
+    let key = pass.pop_key();
+    pass.backend.dropout(&dy, share, key)
 }

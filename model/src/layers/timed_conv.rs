@@ -171,12 +171,12 @@ impl TimedConv {
     /// The mirror of what `x` became.
     pub(crate) fn trace_mirror(&self, name: &str, g: Flow, x: Flow, trace: &mut Trace) -> Flow {
         self.trace_planes(g.shape, x.shape, trace);
-        trace.layer(name, &[g], x.shape, 0, self.flops(g))
+        trace.layer(name, &[g], x.shape, 0, self.flops(g.shape))
     }
 
     /// Every output value meets every tap once.
-    fn flops(&self, y: Flow) -> u64 {
-        2 * (y.shape.iter().product::<usize>() * self.taps()) as u64
+    fn flops(&self, y: [usize; 4]) -> u64 {
+        2 * (y.iter().product::<usize>() * self.taps()) as u64
     }
 
     fn taps(&self) -> usize {
@@ -229,8 +229,7 @@ impl Layer for TimedConv {
         let (t, p, q) = self.spec.output_size((self.frames, h, w))?;
         let y = [n / self.frames * t, p, q, self.channels_out];
         let parameters = (self.taps() + 1) * self.channels_out;
-        let flops = 2 * (y.iter().product::<usize>() * self.taps()) as u64;
         self.trace_planes(y, x.shape, trace);
-        Ok(trace.layer(&self.name, &[x], y, parameters, flops))
+        Ok(trace.layer(&self.name, &[x], y, parameters, self.flops(y)))
     }
 }

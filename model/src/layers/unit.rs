@@ -31,9 +31,7 @@ impl Unit {
             norm: Norm::new(parameters, &format!("{name}.norm"), channels.1, style)?,
         })
     }
-}
 
-impl Unit {
     /// Adds the parameters' gradients only: for a first layer, whose input has no use for a gradient.
     pub(crate) fn backward_parameters(
         &self,

@@ -163,9 +163,7 @@ impl Guided {
             inner,
         })
     }
-}
 
-impl Guided {
     fn inside(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let inner = self.enter.forward(p, pass, x)?;
         let local = self.local.forward(p, pass, &inner)?;

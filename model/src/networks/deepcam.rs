@@ -46,11 +46,7 @@ pub(super) struct DeepCam {
 
 impl DeepCam {
     pub(super) fn new(parameters: &mut Parameters, config: &NetworkConfig) -> Result<Self> {
-        let style = Style {
-            periodic: config.periodic_longitude,
-            batch_norm: true,
-            preactivation_relu: true,
-        };
+        let style = Style::of(config);
         let encoder = Xception::new(parameters, config, style)?;
         let (channels, low_channels) = (config.decoder_channels(256), config.decoder_channels(48));
         let pyramid = Aspp::new(

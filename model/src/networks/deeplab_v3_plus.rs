@@ -11,9 +11,10 @@ use super::resnet::ResNet;
 use super::strips::InStrips;
 use crate::error::Result;
 use crate::layers::aspp::{Aspp, Pooling};
+use crate::layers::resize::{dropout, dropout_backward};
 use crate::layers::{Layer, Style};
 use crate::parameters::{Gradients, ParameterId, Parameters};
-use crate::pass::{Pass, Saved};
+use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 use std::ops::Range;
@@ -29,19 +30,10 @@ pub(super) struct DeepLabV3Plus {
 
 impl DeepLabV3Plus {
     pub(super) fn new(parameters: &mut Parameters, config: &NetworkConfig) -> Result<Self> {
-        let style = Style {
-            periodic: config.periodic_longitude,
-            batch_norm: config.batch_norm,
-            preactivation_relu: config.preactivation_relu,
-        };
+        let style = Style::of(config);
         let encoder = ResNet::new(parameters, config, style)?;
         let channels = (encoder.channels_out, config.decoder_channels(256));
-        let pooling = if style.batch_norm {
-            Pooling::Bias
-        } else {
-            Pooling::Half
-        };
-        let rates = &config.atrous_rates;
+        let (rates, pooling) = (&config.atrous_rates, Pooling::of_deeplab(style.batch_norm));
         let pyramid = Aspp::new(parameters, "aspp", channels, rates, pooling, style)?;
         let decoder = Decoder::new(parameters, config, encoder.low_level_channels, style)?;
         Ok(Self {
@@ -57,12 +49,8 @@ impl Architecture for DeepLabV3Plus {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let (deep, low) = self.encoder.forward(parameters, pass, x)?;
         // The encoder's output, the largest field here, goes as soon as it is read; a tape keeps it if it needs it.
-        let mut deep = self.pyramid.forward(parameters, pass, &{ deep })?;
-        if self.dropout > 0.0 && pass.is_training() {
-            let key = pass.next_key();
-            deep = pass.backend.dropout(&deep, self.dropout, key)?;
-            pass.push(Saved::Key(key));
-        }
+        let deep = self.pyramid.forward(parameters, pass, &{ deep })?;
+        let deep = dropout(pass, deep, self.dropout)?;
         self.decoder.forward(parameters, pass, [deep, low], x)
     }
 
@@ -73,11 +61,8 @@ impl Architecture for DeepLabV3Plus {
         dlogits: Tensor,
         gradients: &mut Gradients,
     ) -> Result<()> {
-        let (mut ddeep, dlow) = (self.decoder).backward(parameters, pass, dlogits, gradients)?;
-        if self.dropout > 0.0 {
-            let key = pass.pop_key();
-            ddeep = pass.backend.dropout(&ddeep, self.dropout, key)?;
-        }
+        let (ddeep, dlow) = (self.decoder).backward(parameters, pass, dlogits, gradients)?;
+        let ddeep = dropout_backward(pass, ddeep, self.dropout)?;
         let ddeep = self.pyramid.backward(parameters, pass, ddeep, gradients)?;
         (self.encoder).backward(parameters, pass, ddeep, dlow, gradients)
     }

@@ -18,12 +18,6 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// What follows an atrous unit.
-const RELU: After = After {
-    residual: false,
-    relu: true,
-};
-
 /// What joins the block's input to its output.
 #[derive(Debug)]
 enum Shortcut {
@@ -102,9 +96,7 @@ impl Block {
             relu: !is_last || identity && self.relu,
         }
     }
-}
 
-impl Block {
     fn inside(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let mut y = x.clone();
         for (index, unit) in self.units.iter().enumerate() {
@@ -296,7 +288,9 @@ impl Xception {
     ) -> Result<()> {
         pass.replay(|pass, [y]| self.leave(parameters, pass, y))?;
         for unit in self.exit.iter().rev() {
-            dy = unit.backward(parameters, pass, dy, RELU, gradients)?.0;
+            dy = unit
+                .backward(parameters, pass, dy, After::RELU, gradients)?
+                .0;
         }
         for (index, block) in self.blocks.iter().enumerate().rev() {
             if index == 0 {
@@ -319,7 +313,7 @@ impl Xception {
         y = trace.block(&[y], |trace| {
             let mut y = y;
             for unit in &self.exit {
-                y = unit.trace(y, y, RELU, trace)?;
+                y = unit.trace(y, y, After::RELU, trace)?;
             }
             Ok(y)
         })?;

@@ -4,7 +4,7 @@
 use super::{Event, Trace};
 
 /// Values that inference of one sample holds at once, without the network's input and its logits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Live {
     /// The most of them, of the whole field.
     pub whole: u64,
@@ -27,12 +27,7 @@ impl Trace {
         let from = self.last_from.unwrap_or(self.inferred().len());
         let mut held = vec![false; self.nodes.len()];
         let (mut now, mut given) = (0, 0);
-        let mut live = Live {
-            whole: 0,
-            before: 0,
-            held: 0,
-            last: 0,
-        };
+        let mut live = Live::default();
         for (at, event) in self.inferred().iter().enumerate() {
             if at == from {
                 (given, live.held) = (now, now);

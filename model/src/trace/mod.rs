@@ -21,7 +21,7 @@ pub(crate) struct Flow {
 }
 
 /// What a trace knows of a tensor.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Node {
     values: u64,
     /// A normalisation gives it, inside this block (0: outside of all): the backward pass can apply it again there.
@@ -123,10 +123,7 @@ impl Trace {
         let values = shape.iter().map(|&n| n as u64).product();
         self.nodes.push(Node {
             values,
-            normed: None,
-            signed: false,
-            folded: None,
-            joined: None,
+            ..Node::default()
         });
         Flow {
             shape,

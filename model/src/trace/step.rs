@@ -141,9 +141,7 @@ impl Step<'_> {
         let parts = parts.iter().copied().filter(|&id| is_restored(id));
         parts.map(|id| self.computed(id)).sum()
     }
-}
 
-impl Step<'_> {
     pub fn forward(&mut self, range: Range<usize>, block: usize) {
         let mut at = range.start;
         while at < range.end {

@@ -11,11 +11,7 @@ use crate::networks::NetworkName;
 /// The logits of `x`.
 pub(super) fn build(layers: &mut Layers<'_>, x: &Value) -> Result<Value> {
     let (deep, low) = encoder(layers, x)?;
-    let pooling = if layers.config.batch_norm {
-        Pooling::Bias
-    } else {
-        Pooling::Half
-    };
+    let pooling = Pooling::of_deeplab(layers.config.batch_norm);
     let deep = pyramid::build(layers, &deep, pooling)?;
     decoder(layers, deep, &low, x)
 }

@@ -36,11 +36,6 @@ const CHANNELS: [usize; 6] = [128, 256, 512, 768, 1024, 1280];
 const BOX: usize = 4;
 const OBJECTNESS: usize = 2;
 
-const NOTHING: After = After {
-    residual: false,
-    relu: false,
-};
-
 /// Encoder, heads, decoder.
 #[derive(Debug)]
 pub(in crate::networks) struct CellDetector {
@@ -148,7 +143,7 @@ impl CellDetector {
             dcode = pass.backend.add(&dcode, &through)?;
         }
         match &self.norm {
-            Some(norm) => Ok(norm.backward(p, pass, dcode, NOTHING, gradients)?.0),
+            Some(norm) => Ok(norm.backward(p, pass, dcode, After::NOTHING, gradients)?.0),
             None => Ok(dcode),
         }
     }
@@ -240,7 +235,7 @@ impl Architecture for CellDetector {
         }
         let code = fields[fields.len() - 1];
         let normed = match &self.norm {
-            Some(norm) => norm.trace(code, NOTHING, trace),
+            Some(norm) => norm.trace(code, After::NOTHING, trace),
             None => code,
         };
         for head in &self.heads {

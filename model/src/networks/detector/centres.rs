@@ -95,21 +95,6 @@ pub(in crate::networks) struct CentreDetector {
     layout: Layout,
 }
 
-/// The published pyramid of atrous convolutions.
-fn pyramid(
-    parameters: &mut Parameters,
-    config: &NetworkConfig,
-    ends: (usize, usize),
-    style: Style,
-) -> Result<Aspp> {
-    let pooling = match style.batch_norm {
-        true => Pooling::Bias,
-        false => Pooling::Half,
-    };
-    let rates = &config.atrous_rates;
-    Aspp::new(parameters, "aspp", ends, rates, pooling, style)
-}
-
 /// The decoder of DeepLabV3+ for masks.
 fn masks(
     parameters: &mut Parameters,
@@ -130,15 +115,12 @@ impl CentreDetector {
         parameters: &mut Parameters,
         config: &NetworkConfig,
     ) -> Result<Self> {
-        let style = Style {
-            periodic: config.periodic_longitude,
-            batch_norm: config.batch_norm,
-            preactivation_relu: config.preactivation_relu,
-        };
+        let style = Style::of(config);
         let encoder = ResNet::new(parameters, config, style)?;
         let channels = config.decoder_channels(256);
         let ends = (encoder.channels_out, channels);
-        let pyramid = pyramid(parameters, config, ends, style)?;
+        let (rates, pooling) = (&config.atrous_rates, Pooling::of_deeplab(style.batch_norm));
+        let pyramid = Aspp::new(parameters, "aspp", ends, rates, pooling, style)?;
         let low_channels = config.decoder_channels(48);
         let ends = (encoder.low_level_channels, low_channels);
         let low = Unit::new(

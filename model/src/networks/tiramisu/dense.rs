@@ -2,11 +2,12 @@
 
 use crate::error::Result;
 use crate::layers::conv::Conv;
+use crate::layers::resize::{dropout, dropout_backward};
 use crate::layers::unit::Unit;
 use crate::layers::{Joining, Style};
 use crate::ops::ConvSpec;
 use crate::parameters::{Gradients, Parameters};
-use crate::pass::{Pass, Saved};
+use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
@@ -56,11 +57,8 @@ impl Step {
     }
 
     /// The gradient at the output of the kernel's convolution or unit.
-    fn before_dropout(&self, pass: &mut Pass, mut dy: Tensor) -> Result<Tensor> {
-        if self.dropout > 0.0 {
-            let key = pass.pop_key();
-            dy = pass.backend.dropout(&dy, self.dropout, key)?;
-        }
+    fn before_dropout(&self, pass: &mut Pass, dy: Tensor) -> Result<Tensor> {
+        let dy = dropout_backward(pass, dy, self.dropout)?;
         match &self.kernel {
             Kernel::Normed(_) => Ok(dy),
             Kernel::Biased(_) => {
@@ -81,16 +79,14 @@ impl Step {
         let dy = self.before_dropout(pass, dy)?;
         match &self.kernel {
             Kernel::Normed(unit) => unit.backward_parameters(p, pass, dy, gradients),
-            Kernel::Biased(conv) => conv
-                .backward_parameters(p, pass, &dy, gradients)
-                .map(|_| ()),
+            Kernel::Biased(conv) => conv.backward_parameters(p, pass, &dy, gradients),
         }
     }
 }
 
 impl Joining for Step {
     fn forward_joined(&self, p: &Parameters, pass: &mut Pass, parts: &[Tensor]) -> Result<Tensor> {
-        let mut y = match &self.kernel {
+        let y = match &self.kernel {
             Kernel::Normed(unit) => unit.forward_joined(p, pass, parts)?,
             Kernel::Biased(conv) => {
                 let y = conv.forward_relu(p, pass, parts)?;
@@ -98,12 +94,7 @@ impl Joining for Step {
                 y
             }
         };
-        if self.dropout > 0.0 && pass.is_training() {
-            let key = pass.next_key();
-            y = pass.backend.dropout(&y, self.dropout, key)?;
-            pass.push(Saved::Key(key));
-        }
-        Ok(y)
+        dropout(pass, y, self.dropout)
     }
 
     fn backward_joined(

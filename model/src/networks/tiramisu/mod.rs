@@ -38,11 +38,7 @@ pub(super) struct Tiramisu {
 impl Tiramisu {
     pub(super) fn new(parameters: &mut Parameters, config: &NetworkConfig) -> Result<Self> {
         let shared = Shared {
-            style: Style {
-                periodic: config.periodic_longitude,
-                batch_norm: config.batch_norm,
-                preactivation_relu: true,
-            },
+            style: Style::of(config),
             dropout: config.dropout,
             growth: config.encoder_channels(config.growth),
             kernel: config.kernel,

@@ -107,6 +107,20 @@ pub struct After {
     pub relu: bool,
 }
 
+impl After {
+    /// Neither.
+    pub(crate) const NOTHING: Self = Self {
+        residual: false,
+        relu: false,
+    };
+
+    /// A ReLU alone.
+    pub(crate) const RELU: Self = Self {
+        residual: false,
+        relu: true,
+    };
+}
+
 impl Backend {
     /// Mean and biased variance per channel, over the samples of all `ranks` that normalise together.
     ///

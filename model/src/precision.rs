@@ -4,7 +4,7 @@ use crate::error::{ModelError, Result};
 use crate::networks::Network;
 use crate::ops::Backend;
 use crate::optim::{LossScaleConfig, Mirror, Rounding};
-use crate::parameters::{Kind, ParameterId, Parameters};
+use crate::parameters::{Kind, ParameterId, Parameters, fits};
 use crate::storage::Storage;
 use candle_core::DType;
 use serde::de::{MapAccess, Visitor, value::MapAccessDeserializer};
@@ -206,20 +206,10 @@ fn layer_of(parameter: &str) -> &str {
 
 /// Whether a layer is what `pattern` says or lies under it; `block1` is not the beginning of `block10`.
 fn names(pattern: &str, layer: &str) -> bool {
-    let pattern = pattern.trim_end_matches('.').as_bytes();
-    let ends =
-        (0..=layer.len()).filter(|&end| matches!(layer.as_bytes().get(end), None | Some(b'.')));
-    ends.into_iter()
-        .any(|end| fits(pattern, &layer.as_bytes()[..end]))
-}
-
-/// Whether a text is what a pattern says, in which `*` is any text.
-fn fits(pattern: &[u8], text: &[u8]) -> bool {
-    match pattern.split_first() {
-        None => text.is_empty(),
-        Some((b'*', rest)) => (0..=text.len()).any(|skipped| fits(rest, &text[skipped..])),
-        Some((first, rest)) => text.first() == Some(first) && fits(rest, &text[1..]),
-    }
+    let pattern = pattern.trim_end_matches('.');
+    let dots = layer.match_indices('.').map(|(at, _)| at);
+    let mut ends = dots.chain([layer.len()]);
+    ends.any(|end| fits(pattern, &layer[..end]))
 }
 
 impl<'de> Deserialize<'de> for PrecisionPolicy {

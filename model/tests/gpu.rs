@@ -355,10 +355,7 @@ fn optimisers_step_as_on_the_cpu() {
                         .unwrap(),
                 );
             }
-            let state = optimizer
-                .state()
-                .unwrap()
-                .map(|(_, values)| values.into_owned());
+            let state = optimizer.state().unwrap().map(std::borrow::Cow::into_owned);
             (network, optimizer, mirror, norms, state)
         };
         for rounding in [Rounding::Nearest, Rounding::Stochastic { seed: 5 }] {

@@ -144,10 +144,8 @@ fn a_resumed_run_gives_the_same_bits() {
         for (name, (_, values)) in &a {
             assert_eq!(bits(values), bits(&b[name].1), "{name}");
         }
-        for ((name, a), (_, b)) in
-            (optimizer.state().unwrap().into_iter()).zip(restored.state().unwrap())
-        {
-            assert_eq!(bits(&a), bits(&b), "{name}");
+        for (a, b) in (optimizer.state().unwrap().into_iter()).zip(restored.state().unwrap()) {
+            assert_eq!(bits(&a), bits(&b));
         }
         // Another rule's state is refused, not taken for its own.
         let other = OptimizerConfig {

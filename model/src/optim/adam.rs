@@ -1,7 +1,7 @@
 //! Adam, and AdamW: the same moments, weight decay beside them.
 
 use super::sweep::{Kernel, Piece};
-use crate::parameters::squares;
+use crate::gradients::squares;
 
 /// m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², θ ← θ − η m̂ / (√v̂ + ε) with m̂ = m / (1 − β₁ᵗ), v̂ = v / (1 − β₂ᵗ).
 ///

@@ -1,7 +1,7 @@
 //! LAMB: Adam's direction, with a step of each tensor that is a share of the tensor's own norm.
 
 use super::sweep::{Kernel, Memory, Order, Piece, Place, per_parameter, sweep};
-use crate::parameters::squares;
+use crate::gradients::squares;
 use std::ops::Range;
 
 /// Values of which two arrays fit into most last-level caches between the two passes.

@@ -1,5 +1,6 @@
 //! bf16 copies of the parameters, written while the optimiser has their new values in cache.
 
+use crate::ops::value::Value;
 use half::bf16;
 use serde::{Deserialize, Serialize};
 
@@ -106,7 +107,7 @@ impl Stripe<'_> {
         match self.key {
             None => {
                 for (half, &value) in halves.iter_mut().zip(values) {
-                    *half = nearest(value);
+                    *half = bf16::narrow(value);
                 }
             }
             Some(key) => {
@@ -139,17 +140,6 @@ fn stochastic_group(halves: &mut [bf16], values: &[f32], random: u64) {
     }
 }
 
-/// As [`bf16::from_f32`], without branches that keep the loop from being vectorised.
-#[inline(always)]
-fn nearest(value: f32) -> bf16 {
-    let bits = value.to_bits();
-    let even = (bits >> 16) & 1;
-    let rounded = (bits.wrapping_add(0x7fff + even) >> 16) as u16;
-    // A NaN whose payload is all ones would round to zero.
-    let kept = (bits >> 16) as u16 | 0x0040;
-    bf16::from_bits(if value.is_nan() { kept } else { rounded })
-}
-
 /// `value` cut off after adding `random` below the last kept bit: away from zero with probability of what is cut off.
 #[inline(always)]
 fn stochastic(value: f32, random: u16) -> bf16 {
@@ -158,7 +148,7 @@ fn stochastic(value: f32, random: u16) -> bf16 {
     if value.is_finite() {
         bf16::from_bits(rounded)
     } else {
-        nearest(value)
+        bf16::narrow(value)
     }
 }
 
@@ -186,13 +176,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn nearest_is_that_of_half(bits: u32) {
-            let value = f32::from_bits(bits);
-            let (ours, theirs) = (nearest(value), bf16::from_f32(value));
-            prop_assert!(ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan());
-        }
-
         #[test]
         fn stochastic_takes_a_neighbour(value in -1e30f32..1e30, random: u16) {
             let got = stochastic(value, random).to_f32();

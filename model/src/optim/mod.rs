@@ -19,7 +19,6 @@ pub use larc::Larc;
 pub use loss_scale::{LossScale, LossScaleConfig};
 pub use mirror::{Mirror, Rounding};
 pub use schedule::Schedule;
-pub use state::Moments;
 
 use crate::error::Result;
 use crate::gradients::Slices;

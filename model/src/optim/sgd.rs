@@ -1,7 +1,7 @@
 //! Stochastic gradient descent with momentum.
 
 use super::sweep::{Kernel, Piece};
-use crate::parameters::squares;
+use crate::gradients::squares;
 
 /// v ← μ v + g, θ ← θ − η v; Nesterov's form takes g + μ v instead of v.
 ///

@@ -11,28 +11,18 @@ const STEPS: &str = "optimizer.steps";
 /// What the names of saved moments begin with.
 const MOMENTS: [&str; 2] = ["optimizer.first.", "optimizer.second."];
 
-/// The name of a moment in checkpoints, and its values.
-pub type Moments<'a> = (&'static str, Cow<'a, [f32]>);
-
 impl Optimizer {
     /// The moments, in the order of [`crate::parameters::Parameter::range`]; the second is empty for SGD.
     ///
     /// # Errors
     /// [`ModelError::Gpu`] if they cannot be read.
-    pub fn state(&self) -> Result<[Moments<'_>; 2]> {
-        let names = ["optimizer.first", "optimizer.second"];
+    pub fn state(&self) -> Result<[Cow<'_, [f32]>; 2]> {
         #[cfg(feature = "cuda")]
         if let Some(state) = &self.on_gpu {
             let [first, second] = state.read()?;
-            return Ok([
-                (names[0], Cow::Owned(first)),
-                (names[1], Cow::Owned(second)),
-            ]);
+            return Ok([Cow::Owned(first), Cow::Owned(second)]);
         }
-        Ok([
-            (names[0], Cow::Borrowed(&self.first)),
-            (names[1], Cow::Borrowed(&self.second)),
-        ])
+        Ok([Cow::Borrowed(&self.first), Cow::Borrowed(&self.second)])
     }
 
     /// How many values [`Self::state`] has.
@@ -46,7 +36,7 @@ impl Optimizer {
     /// # Errors
     /// As [`Self::state`].
     pub fn save_into(&self, file: &mut ModelFile) -> Result<()> {
-        for (prefix, (_, values)) in MOMENTS.iter().zip(self.state()?) {
+        for (prefix, values) in MOMENTS.iter().zip(self.state()?) {
             for place in self.places.iter().filter(|_| !values.is_empty()) {
                 let values = values[place.range.clone()].to_vec();
                 let name = format!("{prefix}{}", place.name);

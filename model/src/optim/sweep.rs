@@ -6,8 +6,8 @@
 //! not depend on those either.
 
 use super::mirror::Stripe;
-use crate::gradients::Slices;
-use crate::parameters::{Kind, Parameters, squares};
+use crate::gradients::{Slices, squares};
+use crate::parameters::{Kind, Parameters};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use std::ops::Range;

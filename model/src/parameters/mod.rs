@@ -4,7 +4,7 @@ mod parameter;
 mod update;
 
 pub use crate::gradients::Gradients;
-pub(crate) use crate::gradients::squares;
+pub(crate) use parameter::fits;
 pub use parameter::{Kind, Parameter};
 
 use crate::error::{ModelError, Result};

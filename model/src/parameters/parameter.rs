@@ -75,3 +75,30 @@ impl Parameter {
         Ok(self.tensor.flatten_all()?.to_vec1()?)
     }
 }
+
+/// Whether a name is what a pattern says, in which `*` is any text.
+pub(crate) fn fits(pattern: &str, name: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let Some(tail) = name.strip_prefix(head) else {
+        return false;
+    };
+    let mut ends = tail.char_indices().map(|(at, _)| at).chain([tail.len()]);
+    ends.any(|at| fits(rest, &tail[at..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_of_whole_names() {
+        assert!(fits("decoder.*", "decoder.up1.weight"));
+        assert!(fits("*.bias", "decoder.classify.bias"));
+        assert!(fits("*", ""));
+        assert!(fits("a*c*e", "abcde"));
+        assert!(!fits("decoder", "decoder.up1.weight"));
+        assert!(!fits("*.bias", "decoder.classify.bias2"));
+    }
+}

@@ -178,7 +178,7 @@ fn run(config: &OptimizerConfig, scale: f32) {
         let rounded: Vec<f32> = new.iter().map(|&v| bf16::from_f32(v).to_f32()).collect();
         assert_eq!(gpu.download(&copies, Storage::Bf16), rounded);
     }
-    let [(_, first), (_, second)] = optimizer.state().unwrap();
+    let [first, second] = optimizer.state().unwrap();
     assert!(distance(&gpu.download(&state[0], Storage::F32), &first) < 2e-5);
     if !second.is_empty() {
         assert!(distance(&gpu.download(&state[1], Storage::F32), &second) < 2e-5);

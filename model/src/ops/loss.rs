@@ -231,30 +231,26 @@ impl Backend {
                 0.0
             },
         };
-        #[cfg(feature = "cuda")]
-        if self == Self::Cuda {
-            let (weighted_sum, gradient) = super::cuda::segmentation(logits, labels, &rule)?;
-            return Ok(Loss {
-                weighted_sum,
-                weight_sum: criterion.weight_sum(&counts),
-                divisor,
-                own_divisor,
-                gradient,
-            });
-        }
-        let values = Host::of(op, logits)?;
-        let (weighted_sum, gradient) = match self.on_cpu() {
-            Cpu::Reference => reference::loss::segmentation(&values, labels, &rule),
-            #[cfg(feature = "onednn")]
-            Cpu::OneDnn => fast::loss::segmentation(&values, labels, &rule),
-        };
+        let (weighted_sum, gradient) = self.judge(logits, labels, &rule)?;
         Ok(Loss {
             weighted_sum,
             weight_sum: criterion.weight_sum(&counts),
             divisor,
             own_divisor,
-            gradient: tensor(gradient, &shape, DType::F32)?,
+            gradient,
         })
+    }
+
+    /// The weighted sum over pixels, and the gradient of the loss.
+    fn judge(self, logits: &Tensor, labels: &[u8], rule: &PixelRule<'_>) -> Result<(f64, Tensor)> {
+        on_gpu!(self, super::cuda::segmentation(logits, labels, rule));
+        let values = Host::of("segmentation_loss", logits)?;
+        let (sum, gradient) = match self.on_cpu() {
+            Cpu::Reference => reference::loss::segmentation(&values, labels, rule),
+            #[cfg(feature = "onednn")]
+            Cpu::OneDnn => fast::loss::segmentation(&values, labels, rule),
+        };
+        Ok((sum, tensor(gradient, logits.dims(), DType::F32)?))
     }
 
     /// The mean of (made − fields)² and its gradient times `factor`. Channels that the network adds to its input

@@ -134,14 +134,26 @@ impl Backend {
         eps: f32,
         ranks: Option<&dyn BatchNormRanks>,
     ) -> Result<BatchNormSaved> {
+        self.statistics(x, eps, None, ranks)?.host()
+    }
+
+    /// The same statistics where they lie; on a GPU with γ and β folded into them, if they are given.
+    fn statistics(
+        self,
+        x: &Tensor,
+        eps: f32,
+        affine: Option<(&Channels<'_>, &Channels<'_>)>,
+        ranks: Option<&dyn BatchNormRanks>,
+    ) -> Result<BatchNormSaved> {
         let _span = profile::span(|| format!("batch norm statistics {:?}", x.dims()));
-        let [b, h, w, c] = bhwc("batch_norm", "x", x)?;
-        on_gpu!(self, {
-            let moments = super::cuda::statistics(x, c, eps, None, ranks)?;
-            BatchNormSaved::on_gpu(moments).host()
-        });
         let op = "batch_norm";
-        let (mean, variance) = match self.on_cpu() {
+        let [b, h, w, c] = bhwc(op, "x", x)?;
+        on_gpu!(self, {
+            let moments = super::cuda::statistics(x, c, eps, affine, ranks)?;
+            Ok(BatchNormSaved::on_gpu(moments))
+        });
+        let _ = affine;
+        let (mut mean, mut variance) = match self.on_cpu() {
             Cpu::Reference => reference::norm::moments(&Host::of(op, x)?, c),
             #[cfg(feature = "onednn")]
             Cpu::OneDnn => {
@@ -149,7 +161,6 @@ impl Backend {
             }
         };
         let mut count = b * h * w;
-        let (mut mean, mut variance) = (mean, variance);
         if let Some(ranks) = ranks {
             count = share_moments(ranks, &mut mean, &mut variance, count)?;
         }
@@ -228,18 +239,7 @@ impl Backend {
             (channels, channels),
             (gamma.len(), beta.len()),
         )?;
-        #[cfg(feature = "cuda")]
-        if self == Self::Cuda {
-            let affine = Some((&gamma, &beta));
-            let moments = super::cuda::statistics(x, channels, eps, affine, ranks)?;
-            let saved = BatchNormSaved::on_gpu(moments);
-            let [scale, shift] = saved.folded(&gamma, &beta)?;
-            return Ok((
-                self.batch_norm_apply(x, scale, shift, residual, relu)?,
-                saved,
-            ));
-        }
-        let saved = self.batch_norm_statistics(x, eps, ranks)?;
+        let saved = self.statistics(x, eps, Some((&gamma, &beta)), ranks)?;
         let [scale, shift] = saved.folded(&gamma, &beta)?;
         Ok((
             self.batch_norm_apply(x, scale, shift, residual, relu)?,

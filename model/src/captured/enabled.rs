@@ -76,7 +76,7 @@ impl Captured {
         // The backward pass finds nothing that would have to be copied first.
         gradients.settle()?;
         let places = places(network, gradients)?;
-        let x = cuda::room_like(x)?;
+        let x = cuda::room(x.dims(), x.dtype())?;
         let (forward, (logits, mut pass)) = cuda::capture(|| {
             let mut pass = Pass::train(network.backend(), storage, 0);
             let logits = network.forward(&x, &mut pass)?;

@@ -3,7 +3,7 @@
 use super::Lent;
 use crate::error::Result;
 use crate::ops::{Landing, cuda};
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -36,7 +36,7 @@ impl Buffer {
         if let Some(values) = self.values.get() {
             return Ok(values);
         }
-        let zeros = cuda::zeros_of(self.count)?;
+        let zeros = cuda::zeros(&[self.count], DType::F32)?;
         Ok(self.values.get_or_init(|| zeros))
     }
 

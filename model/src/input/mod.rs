@@ -5,14 +5,13 @@
 //! into the network's input when their turn comes. Arithmetic is the host's, (x − subtract) · factor in f32 and a
 //! replacement for what is missing, so the bits are the host's too.
 
-#[cfg(feature = "cuda")]
-#[path = "enabled.rs"]
-mod way;
 #[cfg(not(feature = "cuda"))]
-#[path = "disabled.rs"]
-mod way;
+mod disabled;
 
-pub use way::{Arriving, Uploader};
+#[cfg(feature = "cuda")]
+pub use crate::ops::cuda::{Arriving, Uploader};
+#[cfg(not(feature = "cuda"))]
+pub use disabled::{Arriving, Uploader};
 
 use crate::error::{ModelError, Result};
 use candle_core::DType;
@@ -67,7 +66,7 @@ pub struct Samples<'a> {
 
 /// The channels of scalings; an error where they disagree.
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
-fn channels(scalings: &[Scaling]) -> Result<usize> {
+pub(crate) fn channels(scalings: &[Scaling]) -> Result<usize> {
     let lengths = |s: &Scaling| [s.subtract.len(), s.factor.len(), s.fill.len()];
     let mut all = scalings.iter().flat_map(lengths);
     let expected = all.next().unwrap_or(0);

@@ -61,13 +61,8 @@ pub fn split(x: &Tensor, [b, h, w, channels]: [usize; 4], counts: &[usize]) -> R
             long(c),
             long(pixels),
         ];
-        gpu.launch(
-            CHANNELS,
-            "copy_channels",
-            x.dtype(),
-            Grid::flat(pixels * c),
-            &arguments,
-        )?;
+        let grid = Grid::flat(pixels * c);
+        gpu.launch(CHANNELS, "copy_channels", x.dtype(), grid, &arguments)?;
         first += c;
         Ok(y)
     };
@@ -125,34 +120,53 @@ impl Edges {
 
 /// x with edges.
 pub fn pad(x: &Tensor, shape: [usize; 4], edges: Edges) -> Result<Tensor> {
-    let gpu = gpu()?;
-    let x = gpu.bring(x)?;
-    let y = gpu.empty(&edges.shape(shape), x.dtype())?;
-    let arguments = [&[(&y).into(), (&x).into()], &edges.arguments(shape)[..]].concat();
-    gpu.launch(
-        CHANNELS,
-        "pad",
-        x.dtype(),
-        Grid::flat(y.elem_count()),
-        &arguments,
-    )?;
-    Ok(y)
+    edged("pad", x, edges.shape(shape), edges.arguments(shape))
 }
 
 /// The gradient of a field of `shape` that was given edges.
 pub fn pad_backward(dy: &Tensor, shape: [usize; 4], edges: Edges) -> Result<Tensor> {
+    edged("pad_backward", dy, shape, edges.arguments(shape))
+}
+
+/// A field of this shape, of x by a kernel that knows the edges.
+fn edged(name: &str, x: &Tensor, shape: [usize; 4], edges: [Arg<'_>; 10]) -> Result<Tensor> {
+    let gpu = gpu()?;
+    let x = gpu.bring(x)?;
+    let y = gpu.empty(&shape, x.dtype())?;
+    let arguments = [&[(&y).into(), (&x).into()], &edges[..]].concat();
+    let grid = Grid::flat(y.elem_count());
+    gpu.launch(CHANNELS, name, x.dtype(), grid, &arguments)?;
+    Ok(y)
+}
+
+/// Sums over pixels per channel, added to `landing`.
+pub fn add_channel_sums(dy: &Tensor, landing: Landing<'_>) -> Result<()> {
     let gpu = gpu()?;
     let dy = gpu.bring(dy)?;
-    let dx = gpu.empty(&shape, dy.dtype())?;
-    let arguments = [&[(&dx).into(), (&dy).into()], &edges.arguments(shape)[..]].concat();
-    gpu.launch(
-        CHANNELS,
-        "pad_backward",
-        dy.dtype(),
-        Grid::flat(dx.elem_count()),
-        &arguments,
-    )?;
-    Ok(dx)
+    let c = landing.len();
+    let pixels = dy.elem_count() / c;
+    let grid = gpu.sums(pixels, c, 1);
+    let count = grid.chunks();
+    let partial = partial(gpu, count * c)?;
+    let arguments = [(&partial).into(), (&dy).into(), long(pixels), int(c)];
+    gpu.launch(CHANNELS, "channel_sums", dy.dtype(), grid, &arguments)?;
+    land_sums(gpu, landing, &partial, count)
+}
+
+/// Adds `count` partial sums of each channel to `landing`.
+fn land_sums(gpu: &Gpu, landing: Landing<'_>, partial: &Tensor, count: usize) -> Result<()> {
+    let c = landing.len();
+    land(gpu, landing, |sums| {
+        let arguments = [
+            sums.into(),
+            partial.into(),
+            int(count),
+            int(c),
+            Arg::F32(1.0),
+            true.into(),
+        ];
+        gpu.launch_named(CHANNELS, "sums_finish_f32", Grid::ends(c, 1), &arguments)
+    })
 }
 
 pub fn prelu(x: &Tensor, slope: &Channels<'_>) -> Result<Tensor> {
@@ -197,17 +211,7 @@ pub fn prelu_backward(
         int(c),
     ];
     gpu.launch(CHANNELS, "prelu_backward", x.dtype(), grid, &arguments)?;
-    land(gpu, dslope, |sums| {
-        let arguments = [
-            sums.into(),
-            (&partial).into(),
-            int(count),
-            int(c),
-            Arg::F32(1.0),
-            true.into(),
-        ];
-        gpu.launch_named(CHANNELS, "sums_finish_f32", Grid::ends(c, 1), &arguments)
-    })?;
+    land_sums(gpu, dslope, &partial, count)?;
     Ok(dx)
 }
 
@@ -224,13 +228,8 @@ pub fn gate(x: &Tensor, z: &Tensor, [b, h, w, c]: [usize; 4]) -> Result<Tensor> 
         long(h * w),
         int(c),
     ];
-    gpu.launch(
-        CHANNELS,
-        "gate",
-        x.dtype(),
-        Grid::flat(x.elem_count()),
-        &arguments,
-    )?;
+    let grid = Grid::flat(x.elem_count());
+    gpu.launch(CHANNELS, "gate", x.dtype(), grid, &arguments)?;
     Ok(y)
 }
 
@@ -264,12 +263,7 @@ pub fn gate_backward(
         int(count),
         int(c),
     ];
-    gpu.launch(
-        CHANNELS,
-        "gate_finish",
-        x.dtype(),
-        Grid::ends(c, b),
-        &arguments,
-    )?;
+    let grid = Grid::ends(c, b);
+    gpu.launch(CHANNELS, "gate_finish", x.dtype(), grid, &arguments)?;
     Ok((gate(&dy, &z, shape)?, dz))
 }

@@ -1,6 +1,6 @@
 //! Convolutions: cuDNN's, with longitude wrapped around them and what follows them in one pass.
 
-use super::channels::{Edges, pad, pad_backward, put_channels};
+use super::channels::{Edges, add_channel_sums, pad, pad_backward, put_channels};
 use super::cudnn::{Direction, Ending, Problem, are_aligned, samples};
 use super::depthwise::geometry;
 use super::device::{Gpu, gpu};
@@ -9,7 +9,7 @@ use super::graph::copy_into;
 use super::kernels::{Arg, CONVOLVE, FILTER, Grid, int};
 use super::norm::finish;
 use super::plain::gather;
-use super::{add_channel_sums, bring_channels, land};
+use super::{bring_channels, land};
 use crate::error::Result;
 use crate::gpu::tf32_is_allowed;
 use crate::lock::locked;
@@ -72,13 +72,8 @@ fn filter(gpu: &Gpu, weights: &Weights, dtype: DType) -> Result<Tensor> {
             int(inner),
             int(taps),
         ];
-        gpu.launch(
-            FILTER,
-            "filter_to_taps",
-            dtype,
-            Grid::flat(y.elem_count()),
-            &arguments,
-        )?;
+        let grid = Grid::flat(y.elem_count());
+        gpu.launch(FILTER, "filter_to_taps", dtype, grid, &arguments)?;
         Ok(y)
     })
 }

@@ -153,11 +153,7 @@ pub fn depthwise_backward_weights(
             int(c),
             int(taps),
         ];
-        gpu.launch_named(
-            DEPTHWISE,
-            "depthwise_filter_finish",
-            Grid::ends(c * taps, 1),
-            &arguments,
-        )
+        let grid = Grid::ends(c * taps, 1);
+        gpu.launch_named(DEPTHWISE, "depthwise_filter_finish", grid, &arguments)
     })
 }

@@ -38,12 +38,8 @@ pub(super) fn like(gpu: &Gpu, x: &Tensor, dtype: DType) -> Result<Tensor> {
     let y = gpu.empty(x.dims(), dtype)?;
     let n = x.elem_count();
     let name = format!("cast_{}_{}", suffix(x.dtype())?, suffix(dtype)?);
-    gpu.launch_named(
-        ELEMENTWISE,
-        &name,
-        Grid::flat(n),
-        &[(&y).into(), (&x).into(), long(n)],
-    )?;
+    let arguments = [(&y).into(), (&x).into(), long(n)];
+    gpu.launch_named(ELEMENTWISE, &name, Grid::flat(n), &arguments)?;
     Ok(y)
 }
 
@@ -85,13 +81,9 @@ pub fn positive(y: &Tensor) -> Result<Marks> {
     let y = gpu.bring(y)?;
     let n = y.elem_count();
     let bits = gpu.empty(&[n.div_ceil(8)], DType::U8)?;
-    gpu.launch(
-        ELEMENTWISE,
-        "positive",
-        y.dtype(),
-        Grid::flat(n),
-        &[(&bits).into(), (&y).into(), long(n)],
-    )?;
+    let arguments = [(&bits).into(), (&y).into(), long(n)];
+    let grid = Grid::flat(n);
+    gpu.launch(ELEMENTWISE, "positive", y.dtype(), grid, &arguments)?;
     Ok(Marks::Gpu(bits))
 }
 

@@ -107,11 +107,6 @@ pub(crate) fn room(shape: &[usize], dtype: DType) -> Result<Tensor> {
     gpu()?.empty(shape, dtype)
 }
 
-/// The same for one like this.
-pub(crate) fn room_like(x: &Tensor) -> Result<Tensor> {
-    room(x.dims(), x.dtype())
-}
-
 /// Where a tensor on the GPU lies.
 pub(crate) fn address(tensor: &Tensor) -> Result<u64> {
     gpu()?.address(tensor)

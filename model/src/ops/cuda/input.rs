@@ -10,8 +10,9 @@ use super::kernels::{Arg, ELEMENTWISE, int, long, suffix};
 use super::stream::Beside;
 use super::upload::Staging;
 use crate::error::{ModelError, Result};
-use crate::input::{Samples, Scaling, Stored};
+use crate::input::{Samples, Scaling, Stored, channels};
 use crate::lock::locked;
+use crate::ops::Backend;
 use candle_core::cuda_backend::cudarc::driver::{CudaEvent, CudaStream, sys};
 use candle_core::{DType, Tensor};
 use std::fmt;
@@ -124,7 +125,9 @@ impl Table {
     }
 }
 
-/// See [`crate::input::Uploader`].
+/// Sends fields to the GPU of this process, each batch into memory of its own, which later ones use again.
+///
+/// Threads may share it. With it goes the memory, once nothing of it is arriving any more.
 pub struct Uploader {
     stored: Stored,
     tables: Vec<Table>,
@@ -139,30 +142,31 @@ impl fmt::Debug for Uploader {
 }
 
 impl Uploader {
-    pub(crate) fn new(stored: Stored, scalings: &[Scaling], channels: usize) -> Result<Self> {
+    /// An uploader to where this backend computes, of fields that are stored so and normalised in one of these ways;
+    /// none where the host normalises.
+    ///
+    /// # Errors
+    /// [`ModelError::Shape`] if scalings have unequal numbers of channels; [`ModelError::Gpu`].
+    pub fn of(backend: Backend, stored: Stored, scalings: &[Scaling]) -> Result<Option<Self>> {
+        if !backend.is_gpu() {
+            return Ok(None);
+        }
+        let channels = channels(scalings)?;
         let gpu = gpu()?;
         let table = |scaling| Table::new(gpu, scaling);
-        Ok(Self {
+        Ok(Some(Self {
             stored,
             tables: scalings.iter().map(table).collect::<Result<_>>()?,
             channels,
             free: Arc::default(),
-        })
+        }))
     }
 
-    pub(crate) fn channels(&self) -> usize {
-        self.channels
-    }
-
-    pub(crate) fn value_bytes(&self) -> usize {
-        self.stored.bytes()
-    }
-
-    pub(crate) fn tables(&self) -> usize {
-        self.tables.len()
-    }
-
-    pub(crate) fn send(&self, bytes: &[u8]) -> Result<Arriving> {
+    /// Begins to copy samples, which may be changed as soon as this returns.
+    ///
+    /// # Errors
+    /// [`ModelError::Gpu`], for instance if the GPU has no room for them.
+    pub fn send(&self, bytes: &[u8]) -> Result<Arriving> {
         let gpu = gpu()?;
         let lane = gpu.lane()?;
         let slot = match self.free.take(bytes.len()) {
@@ -185,16 +189,22 @@ impl Uploader {
         Ok(arriving)
     }
 
-    /// The samples were checked to lie within what was sent.
-    pub(crate) fn normalised(
+    /// The samples one after the other as `(b, h, w, c)`, normalised, on the GPU. Nothing is waited for.
+    ///
+    /// # Errors
+    /// [`ModelError::Shape`] if there are fewer samples of this size than asked for; [`ModelError::Gpu`].
+    pub fn normalised(
         &self,
         samples: &[Samples<'_>],
-        [b, h, w]: [usize; 3],
+        (h, w): (usize, usize),
         dtype: DType,
     ) -> Result<Tensor> {
-        let (gpu, c) = (gpu()?, self.channels);
-        let y = gpu.empty(&[b, h, w, c], dtype)?;
+        let c = self.channels;
         let sample_bytes = h * w * c * self.stored.bytes();
+        self.check(samples, sample_bytes)?;
+        let b: usize = samples.iter().map(|part| part.count).sum();
+        let gpu = gpu()?;
+        let y = gpu.empty(&[b, h, w, c], dtype)?;
         let kernel = format!(
             "normalise_{}_{}",
             suffix(self.stored.dtype())?,
@@ -224,9 +234,33 @@ impl Uploader {
         }
         Ok(y)
     }
+
+    /// Refuses samples that do not lie within what was sent, or none.
+    fn check(&self, samples: &[Samples<'_>], sample_bytes: usize) -> Result<()> {
+        let op = "normalisation of the input";
+        let wrong = |what, expected: usize, got: usize| ModelError::Shape {
+            op,
+            what,
+            expected: expected.to_string(),
+            got: got.to_string(),
+        };
+        for part in samples {
+            let (sent, end) = (part.arriving.bytes, part.first + part.count);
+            if sent < end * sample_bytes {
+                return Err(wrong("bytes", end * sample_bytes, sent));
+            }
+            if part.scaling >= self.tables.len() {
+                return Err(wrong("scalings", self.tables.len(), part.scaling));
+            }
+        }
+        if samples.iter().all(|part| part.count * sample_bytes == 0) {
+            return Err(wrong("samples", 1, 0));
+        }
+        Ok(())
+    }
 }
 
-/// See [`crate::input::Arriving`].
+/// Fields on their way.
 pub struct Arriving {
     /// None only while it is dropped.
     slot: Option<Slot>,
@@ -241,10 +275,6 @@ impl fmt::Debug for Arriving {
 }
 
 impl Arriving {
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     fn slot(&self) -> Result<&Slot> {
         self.slot.as_ref().ok_or(ModelError::Config {
             key: "input",

@@ -62,13 +62,8 @@ pub(crate) fn lend(values: Tensor, factor: f32) -> Result<Lent> {
     let n = values.elem_count();
     if factor != 1.0 {
         let arguments = [(&values).into(), (&values).into(), factor.into(), long(n)];
-        gpu.launch(
-            ELEMENTWISE,
-            "scale",
-            values.dtype(),
-            Grid::flat(n),
-            &arguments,
-        )?;
+        let grid = Grid::flat(n);
+        gpu.launch(ELEMENTWISE, "scale", values.dtype(), grid, &arguments)?;
     }
     let event = |flags| {
         let made = gpu.stream.context().new_event(Some(flags));

@@ -87,13 +87,8 @@ pub fn softmax(logits: &Tensor) -> Result<Tensor> {
     let y = gpu.empty(logits.dims(), DType::F32)?;
     let pixels = y.elem_count() / k;
     let arguments = [(&y).into(), (&logits).into(), long(pixels), int(k)];
-    gpu.launch(
-        LOSS,
-        "softmax",
-        logits.dtype(),
-        Grid::flat(pixels),
-        &arguments,
-    )?;
+    let grid = Grid::flat(pixels);
+    gpu.launch(LOSS, "softmax", logits.dtype(), grid, &arguments)?;
     Ok(y)
 }
 
@@ -104,12 +99,7 @@ pub fn argmax(logits: &Tensor) -> Result<Vec<u8>> {
     let pixels = logits.elem_count() / k;
     let y = gpu.empty(&[pixels], DType::U8)?;
     let arguments = [(&y).into(), (&logits).into(), long(pixels), int(k)];
-    gpu.launch(
-        LOSS,
-        "argmax",
-        logits.dtype(),
-        Grid::flat(pixels),
-        &arguments,
-    )?;
+    let grid = Grid::flat(pixels);
+    gpu.launch(LOSS, "argmax", logits.dtype(), grid, &arguments)?;
     gpu.take(&y)
 }

@@ -30,8 +30,10 @@ mod stream;
 mod upload;
 
 use channels::Edges;
+pub(crate) use channels::zeros;
 pub(super) use channels::{
-    concat, gate, gate_backward, pad, pad_backward, prelu, prelu_backward, rows, split, zeros,
+    add_channel_sums, concat, gate, gate_backward, pad, pad_backward, prelu, prelu_backward, rows,
+    split,
 };
 pub(super) use convolution::{backward_weights, forward, kernel_gradient_type, transposed};
 pub(crate) use copies::to_host;
@@ -41,7 +43,7 @@ pub(super) use elementwise::{
     add, convert, dropout, leaky_relu, leaky_relu_backward, masked, positive, relu, relu_backward,
     scale,
 };
-pub(crate) use graph::{Graph, address, capture, copy_into, room, room_like};
+pub(crate) use graph::{Graph, address, capture, copy_into, room};
 pub use input::{Arriving, Uploader};
 pub use lend::Lent;
 pub(crate) use lend::lend;
@@ -61,7 +63,6 @@ use crate::error::Result;
 use candle_core::cuda_backend::cudarc::driver::DeviceRepr;
 use candle_core::{DType, Tensor};
 use device::{Gpu, gpu};
-use kernels::{Arg, Grid, int, long};
 
 /// Whether a GPU can be used here; it is opened.
 pub fn is_there() -> bool {
@@ -107,11 +108,6 @@ pub(crate) fn write(tensor: &Tensor, values: &[f32]) -> Result<()> {
 /// A flat tensor of these values on the GPU.
 pub(crate) fn give(values: &[f32]) -> Result<Tensor> {
     gpu()?.give(values, &[values.len()])
-}
-
-/// A flat tensor of this many zeros on the GPU.
-pub(crate) fn zeros_of(count: usize) -> Result<Tensor> {
-    gpu()?.zeros(&[count], DType::F32)
 }
 
 /// A flat tensor of this many equal values on the GPU.
@@ -187,38 +183,4 @@ fn land(
             gpu.wait()
         }
     }
-}
-
-/// Sums over pixels per channel, added to `landing`.
-pub(super) fn add_channel_sums(dy: &Tensor, landing: super::Landing<'_>) -> Result<()> {
-    let gpu = gpu()?;
-    let dy = gpu.bring(dy)?;
-    let c = landing.len();
-    let pixels = dy.elem_count() / c;
-    let grid = gpu.sums(pixels, c, 1);
-    let chunks = grid.chunks();
-    let partial = partial(gpu, chunks * c)?;
-    gpu.launch(
-        kernels::CHANNELS,
-        "channel_sums",
-        dy.dtype(),
-        grid,
-        &[(&partial).into(), (&dy).into(), long(pixels), int(c)],
-    )?;
-    land(gpu, landing, |sums| {
-        let arguments = [
-            sums.into(),
-            (&partial).into(),
-            int(chunks),
-            int(c),
-            Arg::F32(1.0),
-            true.into(),
-        ];
-        gpu.launch_named(
-            kernels::CHANNELS,
-            "sums_finish_f32",
-            Grid::ends(c, 1),
-            &arguments,
-        )
-    })
 }

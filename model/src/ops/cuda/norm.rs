@@ -272,13 +272,8 @@ pub fn backward(
         long(pixels),
         int(c),
     ];
-    gpu.launch(
-        NORM,
-        "norm_backward_apply",
-        dtype,
-        gpu.pixels(x.elem_count()),
-        &arguments,
-    )?;
+    let grid = gpu.pixels(x.elem_count());
+    gpu.launch(NORM, "norm_backward_apply", dtype, grid, &arguments)?;
     let residual = of.after.residual.then(|| masked.unwrap_or(dy));
     Ok((dx, residual))
 }

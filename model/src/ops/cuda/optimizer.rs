@@ -120,12 +120,8 @@ impl State {
     fn squares(&self, gpu: &Gpu, x: &Tensor) -> Result<Tensor> {
         let partial = gpu.empty(&[self.chunks], DType::F64)?;
         let arguments = [&[(&partial).into(), x.into()], &self.table()[..]].concat();
-        gpu.launch_named(
-            OPTIMIZER,
-            "squares_by_chunk",
-            Grid::blocks(self.chunks),
-            &arguments,
-        )?;
+        let grid = Grid::blocks(self.chunks);
+        gpu.launch_named(OPTIMIZER, "squares_by_chunk", grid, &arguments)?;
         self.by_tensor(gpu, &partial)
     }
 
@@ -137,12 +133,8 @@ impl State {
             (&self.tensor_first).into(),
             int(self.tensors),
         ];
-        gpu.launch_named(
-            OPTIMIZER,
-            "sums_by_tensor",
-            Grid::blocks(self.tensors),
-            &arguments,
-        )?;
+        let grid = Grid::blocks(self.tensors);
+        gpu.launch_named(OPTIMIZER, "sums_by_tensor", grid, &arguments)?;
         Ok(sums)
     }
 
@@ -246,12 +238,8 @@ impl State {
             &of.mirror()[..],
             &[of.squares.into()],
         ];
-        gpu.launch_named(
-            OPTIMIZER,
-            "sgd_step",
-            Grid::blocks(self.chunks),
-            &arguments.concat(),
-        )
+        let grid = Grid::blocks(self.chunks);
+        gpu.launch_named(OPTIMIZER, "sgd_step", grid, &arguments.concat())
     }
 
     fn adam(
@@ -284,12 +272,8 @@ impl State {
             &of.mirror()[..],
             &[of.squares.into()],
         ];
-        gpu.launch_named(
-            OPTIMIZER,
-            "adam_step",
-            Grid::blocks(self.chunks),
-            &arguments.concat(),
-        )
+        let grid = Grid::blocks(self.chunks);
+        gpu.launch_named(OPTIMIZER, "adam_step", grid, &arguments.concat())
     }
 
     fn lamb(
@@ -329,12 +313,8 @@ impl State {
                 of.skip.into(),
             ],
         ];
-        gpu.launch_named(
-            OPTIMIZER,
-            "lamb_moments",
-            Grid::blocks(self.chunks),
-            &arguments.concat(),
-        )?;
+        let grid = Grid::blocks(self.chunks);
+        gpu.launch_named(OPTIMIZER, "lamb_moments", grid, &arguments.concat())?;
         let rates = gpu.empty(&[self.tensors], DType::F32)?;
         let arguments = [
             (&rates).into(),
@@ -344,24 +324,16 @@ impl State {
             step.rate.into(),
             int(self.tensors),
         ];
-        gpu.launch_named(
-            OPTIMIZER,
-            "lamb_rates",
-            Grid::blocks(self.tensors),
-            &arguments,
-        )?;
+        let grid = Grid::blocks(self.tensors);
+        gpu.launch_named(OPTIMIZER, "lamb_rates", grid, &arguments)?;
         let arguments = [
             &[of.values.into(), direction],
             &self.table()[..],
             &[(&rates).into()],
             &of.mirror()[..],
         ];
-        gpu.launch_named(
-            OPTIMIZER,
-            "lamb_apply",
-            Grid::blocks(self.chunks),
-            &arguments.concat(),
-        )
+        let grid = Grid::blocks(self.chunks);
+        gpu.launch_named(OPTIMIZER, "lamb_apply", grid, &arguments.concat())
     }
 }
 

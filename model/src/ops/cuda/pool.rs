@@ -54,13 +54,8 @@ pub fn max_pool_backward(
         &geometry(shape, spec).1[..],
     ]
     .concat();
-    gpu.launch(
-        POOL,
-        "max_pool_backward",
-        dy.dtype(),
-        Grid::flat(dx.elem_count()),
-        &arguments,
-    )?;
+    let grid = Grid::flat(dx.elem_count());
+    gpu.launch(POOL, "max_pool_backward", dy.dtype(), grid, &arguments)?;
     Ok(dx)
 }
 
@@ -70,13 +65,8 @@ pub fn average_pool(x: &Tensor, shape: [usize; 4], spec: &PoolSpec) -> Result<Te
     let (y_shape, geometry) = geometry(shape, spec);
     let y = gpu.empty(&y_shape, x.dtype())?;
     let arguments = [&[(&y).into(), (&x).into()], &geometry[..]].concat();
-    gpu.launch(
-        POOL,
-        "avg_pool",
-        x.dtype(),
-        Grid::flat(y.elem_count()),
-        &arguments,
-    )?;
+    let grid = Grid::flat(y.elem_count());
+    gpu.launch(POOL, "avg_pool", x.dtype(), grid, &arguments)?;
     Ok(y)
 }
 
@@ -85,13 +75,8 @@ pub fn average_pool_backward(dy: &Tensor, shape: [usize; 4], spec: &PoolSpec) ->
     let dy = gpu.bring(dy)?;
     let dx = gpu.empty(&shape, dy.dtype())?;
     let arguments = [&[(&dx).into(), (&dy).into()], &geometry(shape, spec).1[..]].concat();
-    gpu.launch(
-        POOL,
-        "avg_pool_backward",
-        dy.dtype(),
-        Grid::flat(dx.elem_count()),
-        &arguments,
-    )?;
+    let grid = Grid::flat(dx.elem_count());
+    gpu.launch(POOL, "avg_pool_backward", dy.dtype(), grid, &arguments)?;
     Ok(dx)
 }
 
@@ -137,13 +122,8 @@ pub fn global_average_backward(dy: &Tensor, shape: [usize; 4]) -> Result<Tensor>
         int(c),
         share.into(),
     ];
-    gpu.launch(
-        CHANNELS,
-        "spread",
-        dy.dtype(),
-        Grid::flat(dx.elem_count()),
-        &arguments,
-    )?;
+    let grid = Grid::flat(dx.elem_count());
+    gpu.launch(CHANNELS, "spread", dy.dtype(), grid, &arguments)?;
     Ok(dx)
 }
 
@@ -170,13 +150,8 @@ pub fn resize(
         int(rows.len()),
         periodic.into(),
     ];
-    gpu.launch(
-        RESIZE,
-        "resize",
-        x.dtype(),
-        Grid::flat(y.elem_count()),
-        &arguments,
-    )?;
+    let grid = Grid::flat(y.elem_count());
+    gpu.launch(RESIZE, "resize", x.dtype(), grid, &arguments)?;
     Ok(y)
 }
 
@@ -202,13 +177,8 @@ pub fn resize_backward(
         int(c),
         periodic.into(),
     ];
-    gpu.launch(
-        RESIZE,
-        "resize_columns_backward",
-        dy.dtype(),
-        Grid::flat(columns.elem_count()),
-        &arguments,
-    )?;
+    let (name, grid) = ("resize_columns_backward", Grid::flat(columns.elem_count()));
+    gpu.launch(RESIZE, name, dy.dtype(), grid, &arguments)?;
     let dx = gpu.empty(&shape, dy.dtype())?;
     let arguments = [
         (&dx).into(),
@@ -218,12 +188,7 @@ pub fn resize_backward(
         int(p),
         long(w * c),
     ];
-    gpu.launch(
-        RESIZE,
-        "resize_rows_backward",
-        dy.dtype(),
-        Grid::flat(dx.elem_count()),
-        &arguments,
-    )?;
+    let grid = Grid::flat(dx.elem_count());
+    gpu.launch(RESIZE, "resize_rows_backward", dy.dtype(), grid, &arguments)?;
     Ok(dx)
 }

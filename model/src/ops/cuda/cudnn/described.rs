@@ -6,9 +6,8 @@
 
 use super::descriptor::{self as is, Descriptor, Kind};
 use super::engine::Engine;
-use super::graph::Graph;
-use super::library::{Functions, if_supported};
-use super::problem::{Alignment, Problem, Result as Type};
+use super::library::Functions;
+use super::problem::{Alignment, Problem, ResultType};
 use super::target::Target;
 use super::{Cudnn, MOST_MEMORY};
 use crate::error::Result;
@@ -110,13 +109,11 @@ impl Cudnn {
     /// The engines that [`Self::find`] would time, whose kernels are there, for operands as memory is given out.
     pub(in super::super) fn timed_of(&self, problem: &Problem) -> Result<Vec<Candidate>> {
         for &result in problem.results() {
-            let alignment = Alignment::of(&[]);
-            let graph = Graph::new(&self.functions, &self.target, problem, result, alignment);
-            let Some(graph) = if_supported(graph)?.map(Arc::new) else {
+            let Some(graph) = self.graph(problem, result, Alignment::of(&[]))? else {
                 continue;
             };
             let plans = self.candidates(&graph, false)?;
-            if !plans.is_empty() || result == Type::Same {
+            if !plans.is_empty() || result == ResultType::Same {
                 let of = |plan: super::plan::Plan| Candidate {
                     engine: plan.config.engine,
                     memory: plan.memory,

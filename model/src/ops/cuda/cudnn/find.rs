@@ -8,7 +8,7 @@ use super::engine::{At, Config, Source, config, configs};
 use super::graph::Graph;
 use super::library::if_supported;
 use super::plan::Plan;
-use super::problem::{self, Alignment, Problem};
+use super::problem::{Alignment, Problem, ResultType};
 use super::{Cudnn, Gpu};
 use crate::error::Result;
 use crate::ops::cuda::stream::Mark;
@@ -43,9 +43,9 @@ pub(super) fn number(plan: &Plan) -> Option<i32> {
     number_of(plan.graph.result, at, engine)
 }
 
-fn number_of(result: problem::Result, at: At, engine: i64) -> Option<i32> {
+fn number_of(result: ResultType, at: At, engine: i64) -> Option<i32> {
     let source = Source::ALL.iter().position(|&source| source == at.source)?;
-    let result = i32::from(result == problem::Result::F32);
+    let result = i32::from(result == ResultType::F32);
     let first = result * Source::ALL.len() as i32 + source as i32;
     let engine = i32::try_from(engine)
         .ok()
@@ -57,15 +57,15 @@ fn number_of(result: problem::Result, at: At, engine: i64) -> Option<i32> {
 }
 
 /// What was kept as this number, with the engine's; none for one that stands for nothing.
-fn choice(number: i32) -> Option<(problem::Result, At, i64)> {
+fn choice(number: i32) -> Option<(ResultType, At, i64)> {
     let number = u32::try_from(number).ok()?;
     let (places, engines) = (PLACES.unsigned_abs(), ENGINES.unsigned_abs());
     let place = (number % places) as usize;
     let engine = i64::from(number / places % engines);
     let first = (number / places / engines) as usize;
     let result = match first / Source::ALL.len() {
-        0 => problem::Result::Same,
-        1 => problem::Result::F32,
+        0 => ResultType::Same,
+        1 => ResultType::F32,
         _ => return None,
     };
     let source = Source::ALL[first % Source::ALL.len()];
@@ -74,10 +74,10 @@ fn choice(number: i32) -> Option<(problem::Result, At, i64)> {
 
 impl Cudnn {
     /// A problem with a result of this type; none where cuDNN does not know such a problem.
-    fn graph(
+    pub(super) fn graph(
         &self,
         problem: &Problem,
-        result: problem::Result,
+        result: ResultType,
         alignment: Alignment,
     ) -> Result<Option<Arc<Graph>>> {
         let graph = Graph::new(&self.functions, &self.target, problem, result, alignment);
@@ -180,7 +180,7 @@ impl Cudnn {
             }
             // What cuDNN guesses is hardly ever worse than what it leaves out; where it guesses nothing all engines are
             // looked at, but for a wider result they have nothing that is not compiled.
-            let enough = most == TIMED || graph.result == problem::Result::F32;
+            let enough = most == TIMED || graph.result == ResultType::F32;
             if source == Source::Fallback && enough {
                 break;
             }
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn choices_come_back_from_their_numbers() {
         let mut numbers = Vec::new();
-        for result in [problem::Result::Same, problem::Result::F32] {
+        for result in [ResultType::Same, ResultType::F32] {
             for source in Source::ALL {
                 for (place, engine) in [(0, 0), (3, 62), (999, 999)] {
                     let at = At { source, place };
@@ -299,7 +299,7 @@ mod tests {
             source: Source::Guess,
             place,
         };
-        assert_eq!(number_of(problem::Result::Same, at(1000), 1), None);
-        assert_eq!(number_of(problem::Result::Same, at(1), -1), None);
+        assert_eq!(number_of(ResultType::Same, at(1000), 1), None);
+        assert_eq!(number_of(ResultType::Same, at(1), -1), None);
     }
 }

@@ -4,7 +4,7 @@ use super::descriptor::{self as is, Attribute, Descriptor, Kind, OperationAttrib
 use super::library::{
     ADD, Answer, CROSS_CORRELATION, Direction, FLOAT, Functions, PROPAGATE_NAN, RELU, code,
 };
-use super::problem::{Alignment, Ending, Problem, Result};
+use super::problem::{Alignment, Ending, Problem, ResultType};
 use super::target::{By, Target};
 use candle_core::DType;
 use std::ffi::c_int;
@@ -20,7 +20,7 @@ const FIRST_INNER_ID: i64 = 100;
 pub(super) struct Graph {
     pub(super) graph: Descriptor,
     pub(super) problem: Problem,
-    pub(super) result: Result,
+    pub(super) result: ResultType,
     /// What the graph is made of.
     _parts: Vec<Descriptor>,
 }
@@ -30,7 +30,7 @@ impl Graph {
         functions: &Arc<Functions>,
         target: &Target,
         problem: &Problem,
-        result: Result,
+        result: ResultType,
         alignment: Alignment,
     ) -> Answer<Self> {
         let tensors = Tensors {
@@ -71,7 +71,7 @@ impl Graph {
 struct Tensors<'a> {
     functions: &'a Arc<Functions>,
     problem: &'a Problem,
-    result: Result,
+    result: ResultType,
     alignment: Alignment,
 }
 

@@ -80,23 +80,25 @@ impl Problem {
     }
 
     /// The types that the result may have, the better first: sums of half precisions are kept in f32 where they can be.
-    pub(super) fn results(&self) -> &'static [Result] {
+    pub(super) fn results(&self) -> &'static [ResultType] {
         match (self.direction, self.dtype) {
-            (Direction::BackwardFilter, DType::BF16 | DType::F16) => &[Result::F32, Result::Same],
-            _ => &[Result::Same],
+            (Direction::BackwardFilter, DType::BF16 | DType::F16) => {
+                &[ResultType::F32, ResultType::Same]
+            }
+            _ => &[ResultType::Same],
         }
     }
 }
 
 /// The type of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Result {
+pub(super) enum ResultType {
     /// That of the operands.
     Same,
     F32,
 }
 
-impl Result {
+impl ResultType {
     pub(super) fn dtype(self, problem: &Problem) -> DType {
         match self {
             Self::Same => problem.dtype,
@@ -188,10 +190,10 @@ mod tests {
     #[test]
     fn only_sums_over_pixels_of_half_types_may_be_wider() {
         for direction in [Direction::Forward, Direction::BackwardData] {
-            assert_eq!(problem(direction, DType::F16).results(), [Result::Same]);
+            assert_eq!(problem(direction, DType::F16).results(), [ResultType::Same]);
         }
         let filter = |dtype| problem(Direction::BackwardFilter, dtype);
-        assert_eq!(filter(DType::F32).results(), [Result::Same]);
+        assert_eq!(filter(DType::F32).results(), [ResultType::Same]);
         let half = filter(DType::BF16);
         let types = half.results().iter().map(|result| result.dtype(&half));
         assert_eq!(types.collect::<Vec<_>>(), [DType::F32, DType::BF16]);

@@ -6,8 +6,8 @@
 
 use crate::captured::Captured;
 use crate::error::Result;
+use crate::ops::conv_spec::Rows;
 use crate::ops::norm::BatchNormRanks;
-use crate::ops::rows::Rows;
 use crate::ops::{Backend, BatchNormSaved, Channels, Marks};
 use crate::parameters::{BufferId, ParameterId};
 use crate::storage::{Recompute, Storage};

@@ -6,8 +6,8 @@
 //! whole.
 
 use crate::error::Result;
+use crate::ops::conv_spec::Rows;
 use crate::ops::host::{Host, bhwc};
-use crate::ops::rows::Rows;
 use crate::parameters::Parameters;
 use crate::pass::Pass;
 use candle_core::{Device, Tensor};

@@ -6,7 +6,7 @@ use super::algorithm::ConvAlgorithm;
 pub use super::algorithm::leave_to_onednn;
 #[cfg(feature = "onednn")]
 use super::conv_joined::{add_by_winograd, by_winograd, transposed_by_winograd};
-use super::conv_spec::ConvSpec;
+use super::conv_spec::{ConvSpec, Rows};
 #[cfg(feature = "onednn")]
 use super::direct;
 use super::elementwise::rectified;
@@ -17,7 +17,6 @@ use super::host::Typed;
 use super::host::{Host, bhwc, expect, tensor};
 #[cfg(feature = "onednn")]
 use super::onednn;
-use super::rows::Rows;
 #[cfg(feature = "onednn")]
 use super::value::by_dtype;
 #[cfg(feature = "onednn")]

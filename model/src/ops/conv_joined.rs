@@ -3,12 +3,12 @@
 
 #[cfg(feature = "onednn")]
 use super::algorithm::ConvAlgorithm;
+use super::conv_spec::Rows;
 #[cfg(feature = "onednn")]
 use super::finish::Finish;
 use super::host::{bhwc, expect};
 #[cfg(feature = "onednn")]
 use super::joined::{self, Joined};
-use super::rows::Rows;
 #[cfg(feature = "onednn")]
 use super::value::by_dtype;
 #[cfg(feature = "onednn")]

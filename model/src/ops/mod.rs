@@ -29,7 +29,6 @@ mod fast;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod finish;
 pub(crate) mod footprint;
-mod fuse;
 mod gate;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod gemm;
@@ -48,7 +47,6 @@ mod rate;
 mod reference;
 pub(crate) mod resample;
 pub mod resident;
-pub(crate) mod rows;
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod scratch;
 #[cfg(test)]
@@ -62,7 +60,7 @@ mod wrap;
 
 pub use conv_spec::{ConvSpec, ConvTransposeSpec, PoolSpec};
 pub use conv3d::Conv3dSpec;
-pub use fuse::Fuse;
+pub use finish::Fuse;
 pub use norm::BatchNormSaved;
 pub use resident::{Channels, Landing, Marks};
 pub use weights::Weights;

@@ -31,23 +31,12 @@ use std::borrow::Cow;
 const BACKWARD_DATA: &str = "conv2d_backward_data";
 
 /// The shapes and the spec of one convolution, checked.
+#[derive(Clone, Copy)]
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
-pub(crate) struct ConvGeometry<'a> {
+pub(crate) struct ConvGeometry {
     pub x_shape: [usize; 4],
     pub y_shape: [usize; 4],
-    pub spec: &'a ConvSpec,
-}
-
-#[cfg(feature = "onednn")]
-impl ConvGeometry<'_> {
-    /// These shapes under another spec.
-    pub(crate) fn with<'b>(&self, spec: &'b ConvSpec) -> ConvGeometry<'b> {
-        ConvGeometry {
-            x_shape: self.x_shape,
-            y_shape: self.y_shape,
-            spec,
-        }
-    }
+    pub spec: ConvSpec,
 }
 
 /// Checks what is added to a convolution's output.
@@ -334,7 +323,7 @@ impl Backend {
                             direct::add_backward_weights(spec, shapes, &values, &grad, dw);
                         }
                         ConvAlgorithm::Library => {
-                            let geometry = ConvGeometry { x_shape, y_shape, spec };
+                            let geometry = ConvGeometry { x_shape, y_shape, spec: *spec };
                             onednn::backward_weights(&geometry, &values, &grad, dw)?;
                         }
                     }
@@ -405,7 +394,7 @@ fn by_direct_or_onednn(
                 direct::forward(spec, shapes, &Host::of(op, x)?, panels, finish)
             }
             ConvAlgorithm::Library => {
-                let geometry = ConvGeometry { x_shape, y_shape, spec };
+                let geometry = ConvGeometry { x_shape, y_shape, spec: *spec };
                 let values = weights.values(op)?;
                 let kernels = weights.for_onednn(&values);
                 onednn::forward(&geometry, &Typed::<V>::of(op, x)?, kernels, finish)?
@@ -447,7 +436,7 @@ fn transposed_by_onednn(
     relu: bool,
 ) -> Result<Tensor> {
     by_dtype!(ConvAlgorithm::Library.dtype(dy.dtype()), V => {
-        let geometry = ConvGeometry { x_shape, y_shape, spec };
+        let geometry = ConvGeometry { x_shape, y_shape, spec: *spec };
         let values = weights.values(BACKWARD_DATA)?;
         let kernels = weights.for_onednn(&values);
         let grad = Typed::<V>::of(BACKWARD_DATA, dy)?;

@@ -39,11 +39,11 @@ impl Sizes<'_> {
     }
 
     #[cfg(feature = "onednn")]
-    fn geometry(&self) -> ConvGeometry<'_> {
+    fn geometry(&self) -> ConvGeometry {
         ConvGeometry {
             x_shape: self.x,
             y_shape: self.y,
-            spec: self.spec,
+            spec: *self.spec,
         }
     }
 

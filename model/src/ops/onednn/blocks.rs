@@ -174,11 +174,10 @@ mod tests {
             (16, 40, 3, 1),
             (70, 2, 3, 1),
         ] {
-            let spec = ConvSpec::same(kernel).stride(stride);
             let geometry = ConvGeometry {
                 x_shape: [2, 12, 18, channels],
                 y_shape: [2, 12 / stride, 18 / stride, outputs],
-                spec: &spec,
+                spec: ConvSpec::same(kernel).stride(stride),
             };
             let desc = descriptor::<bf16>(sys::FORWARD, &geometry);
             let plain = draw(3, channels * outputs * kernel * kernel);

@@ -45,7 +45,7 @@ use wrapped::{unwrap_columns, wrap, wrapped_columns};
 
 /// The output of a convolution, + bias, + residual, ReLU.
 pub fn forward<V: Value>(
-    geometry: &ConvGeometry<'_>,
+    geometry: &ConvGeometry,
     x: &[V],
     weights: Source<'_>,
     finish: Finish<'_, V>,
@@ -56,8 +56,7 @@ pub fn forward<V: Value>(
     if tapped::is_faster(geometry, in_tiles::<V>()) {
         return tapped::forward(geometry, x, weights, finish);
     }
-    if let Some((trimmed, spec)) = Trimmed::of(geometry) {
-        let geometry = geometry.with(&spec);
+    if let Some((trimmed, geometry)) = Trimmed::of(geometry) {
         if weights.packings.is_none() {
             let kernels = trimmed.kernels(&weights.plain());
             return forward_open_or_wrapped(&geometry, x, kernels[..].into(), finish);
@@ -72,7 +71,7 @@ pub fn forward<V: Value>(
 }
 
 fn forward_open_or_wrapped<V: Value>(
-    geometry: &ConvGeometry<'_>,
+    geometry: &ConvGeometry,
     x: &[V],
     weights: Source<'_>,
     finish: Finish<'_, V>,
@@ -80,28 +79,21 @@ fn forward_open_or_wrapped<V: Value>(
     let Some(seam) = Seam::of(geometry) else {
         return forward_whole(geometry, x, weights, finish);
     };
-    let open = seam.open();
-    let mut y = forward_whole(&geometry.with(&open), x, weights, finish)?;
-    let (x_shape, y_shape, spec) = seam.geometry();
+    let mut y = forward_whole(&seam.open(), x, weights, finish)?;
     let residual = finish.residual.map(|residual| seam.outputs(residual));
     let finish = Finish {
         residual: residual.as_deref(),
         ..finish
     };
-    let edges = ConvGeometry {
-        x_shape,
-        y_shape,
-        spec: &spec,
-    };
     seam.put(
-        &forward_whole(&edges, &seam.inputs(x), weights, finish)?,
+        &forward_whole(&seam.edges(), &seam.inputs(x), weights, finish)?,
         &mut y,
     );
     Ok(y)
 }
 
 fn forward_whole<V: Value>(
-    geometry: &ConvGeometry<'_>,
+    geometry: &ConvGeometry,
     x: &[V],
     weights: Source<'_>,
     finish: Finish<'_, V>,
@@ -140,7 +132,7 @@ fn forward_whole<V: Value>(
 
 /// The gradient of the input.
 pub fn backward_data<V: Value>(
-    geometry: &ConvGeometry<'_>,
+    geometry: &ConvGeometry,
     dy: &[V],
     weights: Source<'_>,
 ) -> Result<Vec<V>> {
@@ -150,27 +142,20 @@ pub fn backward_data<V: Value>(
     if narrow::is_needed::<V>(geometry) {
         return Ok(narrow::backward_data(geometry, dy, &weights.plain()));
     }
-    if let Some(spec) = turned::turned::<V>(geometry) {
-        return turned::backward_data(geometry, &spec, dy, weights);
+    if let Some(turned) = turned::turned::<V>(geometry) {
+        return turned::backward_data(&turned, dy, weights);
     }
     let Some(seam) = Seam::of(geometry) else {
         return backward_data_whole(geometry, dy, weights);
     };
-    let open = seam.open();
-    let mut dx = backward_data_whole(&geometry.with(&open), dy, weights)?;
-    let (x_shape, y_shape, spec) = seam.geometry();
-    let edges = ConvGeometry {
-        x_shape,
-        y_shape,
-        spec: &spec,
-    };
-    let mut wrapped = backward_data_whole(&edges, &seam.outputs(dy), weights)?;
+    let mut dx = backward_data_whole(&seam.open(), dy, weights)?;
+    let mut wrapped = backward_data_whole(&seam.edges(), &seam.outputs(dy), weights)?;
     seam.add_wrapped(&mut wrapped, &mut dx);
     Ok(dx)
 }
 
 fn backward_data_whole<V: Value>(
-    geometry: &ConvGeometry<'_>,
+    geometry: &ConvGeometry,
     dy: &[V],
     weights: Source<'_>,
 ) -> Result<Vec<V>> {
@@ -206,7 +191,7 @@ fn backward_data_whole<V: Value>(
 
 /// Adds the gradient of the weights to `dw`.
 pub fn backward_weights<V: Value>(
-    geometry: &ConvGeometry<'_>,
+    geometry: &ConvGeometry,
     x: &[V],
     dy: &[V],
     dw: &mut [f32],
@@ -224,31 +209,19 @@ pub fn backward_weights<V: Value>(
         return strips.groups::<V>().try_for_each(|group| {
             strips.inputs(x, &group, &mut x_of);
             strips.outputs(dy, &group, &mut dy_of);
-            let (x_shape, y_shape, spec) = strips.geometry(group.len());
-            let geometry = ConvGeometry {
-                x_shape,
-                y_shape,
-                spec: &spec,
-            };
-            backward_weights_whole(&geometry, &x_of, &dy_of, dw)
+            backward_weights_whole(&strips.geometry(group.len()), &x_of, &dy_of, dw)
         });
     }
     let Some(seam) = Seam::of(geometry) else {
         return backward_weights_whole(geometry, x, dy, dw);
     };
-    let open = seam.open();
-    backward_weights_whole(&geometry.with(&open), x, dy, dw)?;
-    let (x_shape, y_shape, spec) = seam.geometry();
-    let edges = ConvGeometry {
-        x_shape,
-        y_shape,
-        spec: &spec,
-    };
-    backward_weights_whole(&edges, &seam.wrapped_inputs(x), &seam.outputs(dy), dw)
+    backward_weights_whole(&seam.open(), x, dy, dw)?;
+    let (x, dy) = (seam.wrapped_inputs(x), seam.outputs(dy));
+    backward_weights_whole(&seam.edges(), &x, &dy, dw)
 }
 
 fn backward_weights_whole<V: Value>(
-    geometry: &ConvGeometry<'_>,
+    geometry: &ConvGeometry,
     x: &[V],
     dy: &[V],
     dw: &mut [f32],

@@ -13,14 +13,14 @@ use rayon::prelude::*;
 const MOST: usize = 8;
 
 /// Whether these loops run. A function of the geometry alone.
-pub fn is_needed<V: Value>(geometry: &ConvGeometry<'_>) -> bool {
+pub fn is_needed<V: Value>(geometry: &ConvGeometry) -> bool {
     let spec = geometry.spec;
     let point = spec.kernel == (1, 1) && spec.stride == 1 && spec.padding == (0, 0);
     V::DTYPE == DType::BF16 && point && spec.groups == 1 && geometry.y_shape[3] <= MOST
 }
 
 /// The gradient of the input.
-pub fn backward_data<V: Value>(geometry: &ConvGeometry<'_>, dy: &[V], weights: &[f32]) -> Vec<V> {
+pub fn backward_data<V: Value>(geometry: &ConvGeometry, dy: &[V], weights: &[f32]) -> Vec<V> {
     let ([.., width, channels], outputs) = (geometry.x_shape, geometry.y_shape[3]);
     // As oneDNN and the forward pass see them.
     let weights: Vec<f32> = weights.iter().map(|&w| V::narrow(w).widen()).collect();

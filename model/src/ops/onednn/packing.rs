@@ -245,11 +245,10 @@ mod tests {
 
     #[test]
     fn a_field_and_its_edges_share_packed_kernels() {
-        let spec = ConvSpec::same(5).stride(2).periodic(true);
         let geometry = ConvGeometry {
             x_shape: [1, 48, 96, 32],
             y_shape: [1, 24, 48, 64],
-            spec: &spec,
+            spec: ConvSpec::same(5).stride(2).periodic(true),
         };
         let (x, w) = (draw(1, 48 * 96 * 32), draw(2, 64 * 32 * 25));
         let packings = Packings::that(Stay::Network);

@@ -12,7 +12,7 @@ use crate::ops::winograd::Direction;
 
 /// Whether plain loops must run every direction: some window reads padding only, longitude not wrapped, or windows of
 /// several taps lie more than two positions apart beside padding.
-pub fn is_needed(geometry: &ConvGeometry<'_>) -> bool {
+pub fn is_needed(geometry: &ConvGeometry) -> bool {
     let spec = geometry.spec;
     let axis = |kernel: usize, padding: usize, inputs: usize, outputs: usize| {
         let sees = |output: usize| {
@@ -28,7 +28,7 @@ pub fn is_needed(geometry: &ConvGeometry<'_>) -> bool {
 }
 
 /// Whether oneDNN must compute a gradient in f32, whatever the fields are stored in.
-pub fn must_widen<V: Value>(direction: Direction, geometry: &ConvGeometry<'_>) -> bool {
+pub fn must_widen<V: Value>(direction: Direction, geometry: &ConvGeometry) -> bool {
     let (spec, [.., width, inputs]) = (geometry.spec, geometry.x_shape);
     let fails = match direction {
         Direction::Forward => false,
@@ -55,15 +55,14 @@ pub fn narrowed<V: Value>(values: Vec<f32>) -> Vec<V> {
 
 /// The output of a convolution, + bias, + residual, ReLU.
 pub fn forward<V: Value>(
-    geometry: &ConvGeometry<'_>,
+    geometry: &ConvGeometry,
     x: &[V],
     weights: Source<'_>,
     finish: Finish<'_, V>,
 ) -> Vec<V> {
-    let (w, y_shape) = (&weights.plain(), geometry.y_shape);
-    let x = widened(x);
-    let mut y =
-        reference::conv::forward(&x, geometry.x_shape, w, finish.bias, y_shape, geometry.spec);
+    let (w, x_shape, y_shape) = (&weights.plain(), geometry.x_shape, geometry.y_shape);
+    let (x, spec) = (widened(x), &geometry.spec);
+    let mut y = reference::conv::forward(&x, x_shape, w, finish.bias, y_shape, spec);
     if let Some(residual) = finish.residual {
         y.iter_mut()
             .zip(residual)
@@ -76,20 +75,16 @@ pub fn forward<V: Value>(
 }
 
 /// The gradient of the input.
-pub fn backward_data<V: Value>(
-    geometry: &ConvGeometry<'_>,
-    dy: &[V],
-    weights: Source<'_>,
-) -> Vec<V> {
+pub fn backward_data<V: Value>(geometry: &ConvGeometry, dy: &[V], weights: Source<'_>) -> Vec<V> {
     let (w, x_shape) = (&weights.plain(), geometry.x_shape);
     let dx =
-        reference::conv::backward_data(&widened(dy), geometry.y_shape, w, x_shape, geometry.spec);
+        reference::conv::backward_data(&widened(dy), geometry.y_shape, w, x_shape, &geometry.spec);
     narrowed(dx)
 }
 
 /// Adds the gradient of the weights to `dw`.
-pub fn backward_weights<V: Value>(geometry: &ConvGeometry<'_>, x: &[V], dy: &[V], dw: &mut [f32]) {
+pub fn backward_weights<V: Value>(geometry: &ConvGeometry, x: &[V], dy: &[V], dw: &mut [f32]) {
     let (x_shape, y_shape) = (geometry.x_shape, geometry.y_shape);
     let (x, dy) = (widened(x), widened(dy));
-    reference::conv::backward_weights(&x, x_shape, &dy, y_shape, geometry.spec, dw);
+    reference::conv::backward_weights(&x, x_shape, &dy, y_shape, &geometry.spec, dw);
 }

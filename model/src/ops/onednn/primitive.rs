@@ -113,7 +113,7 @@ pub(super) unsafe fn run(op: &'static str, desc: sys::ConvDesc, operands: &Opera
 }
 
 /// The geometry after `wrapped_columns` have been copied.
-pub(super) fn descriptor<V: Value>(kind: i64, geometry: &ConvGeometry<'_>) -> sys::ConvDesc {
+pub(super) fn descriptor<V: Value>(kind: i64, geometry: &ConvGeometry) -> sys::ConvDesc {
     let ([batch, height, width, channels], [_, out_h, out_w, out]) =
         (geometry.x_shape, geometry.y_shape);
     let spec = geometry.spec;

@@ -36,7 +36,7 @@ pub struct Seam {
 impl Seam {
     /// The edges of a convolution that wraps; none if nothing wraps, if the edges are most of the field, or if the kernels are
     /// more than the field. A function of the geometry alone.
-    pub fn of(geometry: &ConvGeometry<'_>) -> Option<Self> {
+    pub fn of(geometry: &ConvGeometry) -> Option<Self> {
         let (spec, padding) = (geometry.spec, geometry.spec.padding.1);
         let (width, outputs) = (geometry.x_shape[2], geometry.y_shape[2]);
         // A field is about three halves as wide as it is high. Its true height is not asked, nor how many there are:
@@ -57,7 +57,7 @@ impl Seam {
         (2 * reach <= width && 2 * edge <= outputs).then(|| Self {
             x_shape: geometry.x_shape,
             y_shape: geometry.y_shape,
-            spec: *spec,
+            spec,
             outputs: edge,
             reach,
             starts: [0, (outputs - edge) * spec.stride]
@@ -65,19 +65,26 @@ impl Seam {
         })
     }
 
-    /// The spec of the whole field without its seam.
-    pub fn open(&self) -> ConvSpec {
-        self.spec.periodic(false)
+    /// The whole field without its seam.
+    pub fn open(&self) -> ConvGeometry {
+        ConvGeometry {
+            x_shape: self.x_shape,
+            y_shape: self.y_shape,
+            spec: self.spec.periodic(false),
+        }
     }
 
-    /// The geometry of both edges: (input, output, spec).
-    pub fn geometry(&self) -> ([usize; 4], [usize; 4], ConvSpec) {
+    /// Both edges.
+    pub fn edges(&self) -> ConvGeometry {
         let ([b, h, _, c], [_, p, _, o]) = (self.x_shape, self.y_shape);
-        let spec = ConvSpec {
-            padding: (self.spec.padding.0, 0),
-            ..self.open()
-        };
-        ([2 * b, h, self.reach, c], [2 * b, p, self.outputs, o], spec)
+        ConvGeometry {
+            x_shape: [2 * b, h, self.reach, c],
+            y_shape: [2 * b, p, self.outputs, o],
+            spec: ConvSpec {
+                padding: (self.spec.padding.0, 0),
+                ..self.spec.periodic(false)
+            },
+        }
     }
 
     /// Both edges of the input, with the columns that wrap.

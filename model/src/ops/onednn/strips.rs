@@ -30,7 +30,7 @@ const GROUP: usize = 16 << 20;
 const TILED_ROW: usize = 216;
 
 /// Whether oneDNN must not see this convolution whole.
-pub fn must_be_cut(geometry: &ConvGeometry<'_>, tiles: bool) -> bool {
+pub fn must_be_cut(geometry: &ConvGeometry, tiles: bool) -> bool {
     let spec = geometry.spec;
     tiles && spec.kernel == (3, 3) && spec.stride == 1 && geometry.y_shape[2] > TILED_ROW
 }
@@ -38,7 +38,7 @@ pub fn must_be_cut(geometry: &ConvGeometry<'_>, tiles: bool) -> bool {
 /// Bytes of copies that the gradient of the kernels makes of a field that is read whole, and of its gradient: oneDNN's
 /// code for bf16 puts pixels before channels, 16 of which lie together, in every thread that takes a part of the rows
 /// (measured with two).
-pub fn transposed_bytes(geometry: &ConvGeometry<'_>) -> usize {
+pub fn transposed_bytes(geometry: &ConvGeometry) -> usize {
     let values = |shape: [usize; 4]| {
         let [batch, height, width, channels] = shape;
         batch * height * width * channels.next_multiple_of(16)
@@ -63,7 +63,7 @@ pub struct Strips {
 impl Strips {
     /// The cut for values of this many bytes, multiplied in `tiles` or not, if it pays and comes out even. A function
     /// of the geometry and the kind of processor.
-    pub fn of(geometry: &ConvGeometry<'_>, bytes: usize, tiles: bool) -> Option<Self> {
+    pub fn of(geometry: &ConvGeometry, bytes: usize, tiles: bool) -> Option<Self> {
         let (spec, [_, _, width, out]) = (geometry.spec, geometry.y_shape);
         let row = bytes * width * geometry.x_shape[3].max(out);
         let plain = spec.stride == 1 && spec.dilation == 1 && spec.groups == 1;
@@ -86,7 +86,7 @@ impl Strips {
             spec: ConvSpec {
                 padding: (spec.padding.0, 0),
                 periodic: false,
-                ..*spec
+                ..spec
             },
             padding: spec.padding.1,
             periodic: spec.periodic,
@@ -96,8 +96,9 @@ impl Strips {
     /// The strips of all fields, in groups that are copied and multiplied together: few enough to take little memory,
     /// enough for every thread to have one.
     pub fn groups<V: Value>(&self) -> impl Iterator<Item = Range<usize>> + use<V> {
-        let (x, y, _) = self.geometry(1);
-        let bytes = size_of::<V>() * (x.iter().product::<usize>() + y.iter().product::<usize>());
+        let values = |shape: [usize; 4]| shape.iter().product::<usize>();
+        let strip = self.geometry(1);
+        let bytes = size_of::<V>() * (values(strip.x_shape) + values(strip.y_shape));
         let most = (GROUP / bytes).max(rayon::current_num_threads());
         let all = self.x_shape[0] * self.count;
         // Groups of one size, so that one primitive computes them, but for what is left in the last.
@@ -107,16 +108,16 @@ impl Strips {
             .map(move |first| first..(first + size).min(all))
     }
 
-    /// The geometry of this many strips: (input, output, spec). A strip brings its neighbours' columns, so none is
+    /// The geometry of this many strips. A strip brings its neighbours' columns, so none is
     /// padded.
-    pub fn geometry(&self, strips: usize) -> ([usize; 4], [usize; 4], ConvSpec) {
+    pub fn geometry(&self, strips: usize) -> ConvGeometry {
         let ([_, h, _, c], [_, p, _, o]) = (self.x_shape, self.y_shape);
         let width = self.columns + self.spec.kernel.1 - 1;
-        (
-            [strips, h, width, c],
-            [strips, p, self.columns, o],
-            self.spec,
-        )
+        ConvGeometry {
+            x_shape: [strips, h, width, c],
+            y_shape: [strips, p, self.columns, o],
+            spec: self.spec,
+        }
     }
 
     /// Writes the input of a group of strips, with zeros where the field ends unless it wraps.

@@ -13,7 +13,7 @@ use half::bf16;
 use rayon::prelude::*;
 
 /// Whether these products are faster than oneDNN's convolution. A function of the geometry and the kind of processor.
-pub fn is_faster(geometry: &ConvGeometry<'_>, tiles: bool) -> bool {
+pub fn is_faster(geometry: &ConvGeometry, tiles: bool) -> bool {
     let spec = geometry.spec;
     let same_width = !spec.periodic || geometry.x_shape[2] == geometry.y_shape[2];
     let atrous = spec.stride == 1 && spec.groups == 1 && spec.dilation >= 5;
@@ -22,7 +22,7 @@ pub fn is_faster(geometry: &ConvGeometry<'_>, tiles: bool) -> bool {
 
 /// The output of a convolution, + bias, + residual, ReLU.
 pub fn forward<V: Value>(
-    geometry: &ConvGeometry<'_>,
+    geometry: &ConvGeometry,
     x: &[V],
     weights: Source<'_>,
     finish: Finish<'_, V>,

@@ -18,7 +18,7 @@ use std::ops::Range;
 /// rule of the geometry, never of a timing, so that results are reproducible. For 1x1 kernels with a stride it is also
 /// needed: oneDNN 2.6 gives wrong gradients there when the last window leaves input unread (`backend_parity` has the
 /// case), and for rows that it must not see whole and that no strips divide.
-pub fn are_faster(geometry: &ConvGeometry<'_>, tiles: bool) -> bool {
+pub fn are_faster(geometry: &ConvGeometry, tiles: bool) -> bool {
     let spec = geometry.spec;
     let point = spec.kernel == (1, 1) && spec.padding == (0, 0);
     let uneven =
@@ -28,14 +28,14 @@ pub fn are_faster(geometry: &ConvGeometry<'_>, tiles: bool) -> bool {
 
 /// Whether the gradient of kernels that meet activations of `dtype` is one product for each of several taps, which are
 /// then added up.
-pub fn adds_up_taps(geometry: &ConvGeometry<'_>, dtype: DType) -> bool {
+pub fn adds_up_taps(geometry: &ConvGeometry, dtype: DType) -> bool {
     let tiles = dtype == DType::BF16 && multiplies_tiles();
     are_faster(geometry, tiles) && geometry.spec.kernel != (1, 1)
 }
 
 /// Adds the gradient to `dw`.
 pub fn backward_weights<V: Value>(
-    geometry: &ConvGeometry<'_>,
+    geometry: &ConvGeometry,
     x: &[V],
     dy: &[V],
     dw: &mut [f32],
@@ -84,8 +84,8 @@ pub struct Tap {
 
 impl Tap {
     /// The taps that read something.
-    pub fn all(geometry: &ConvGeometry<'_>) -> impl Iterator<Item = Self> {
-        let spec = *geometry.spec;
+    pub fn all(geometry: &ConvGeometry) -> impl Iterator<Item = Self> {
+        let spec = geometry.spec;
         let ([_, height, width, _], [_, out_h, out_w, _]) = (geometry.x_shape, geometry.y_shape);
         let taps = (0..spec.kernel.0).flat_map(move |r| (0..spec.kernel.1).map(move |s| (r, s)));
         let tap = move |(r, s): (usize, usize)| {
@@ -110,7 +110,7 @@ impl Tap {
     /// What it reads, a pixel after the other: where that is a piece of the field, the piece.
     pub fn inputs<'a, V: Value>(
         &self,
-        geometry: &ConvGeometry<'_>,
+        geometry: &ConvGeometry,
         x: &'a [V],
         room: &'a mut Vec<V>,
     ) -> &'a [V] {
@@ -122,7 +122,7 @@ impl Tap {
     /// The outputs that it contributes to, likewise.
     fn outputs<'a, V: Value>(
         &self,
-        geometry: &ConvGeometry<'_>,
+        geometry: &ConvGeometry,
         dy: &'a [V],
         room: &'a mut Vec<V>,
     ) -> &'a [V] {

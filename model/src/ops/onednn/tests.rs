@@ -85,11 +85,10 @@ fn cases() -> Vec<([usize; 4], usize, ConvSpec)> {
 
 /// Whether this oneDNN has bf16 on this processor, used or not.
 fn has_bf16() -> bool {
-    let spec = ConvSpec::same(1);
     let geometry = ConvGeometry {
         x_shape: [1, 1, 1, 16],
         y_shape: [1, 1, 1, 16],
-        spec: &spec,
+        spec: ConvSpec::same(1),
     };
     let (x, w) = (rounded::<bf16>(1, 16), draw(2, 256));
     match backward_data(&geometry, &x, w[..].into()) {
@@ -112,14 +111,14 @@ fn bf16_in_all_directions() {
 }
 
 /// What oneDNN calls the code of a convolution that is left to it; none where own products run.
-fn implementation<V: Value>(direction: Direction, geometry: &ConvGeometry<'_>) -> Option<String> {
+fn implementation<V: Value>(direction: Direction, geometry: &ConvGeometry) -> Option<String> {
     if direction == Direction::Forward && tapped::is_faster(geometry, in_tiles::<V>()) {
         return None;
     }
     if direction == Direction::Forward
-        && let Some((_, spec)) = Trimmed::of(geometry)
+        && let Some((_, trimmed)) = Trimmed::of(geometry)
     {
-        return implementation::<V>(direction, &geometry.with(&spec));
+        return implementation::<V>(direction, &trimmed);
     }
     let kind = match direction {
         Direction::Forward => sys::FORWARD,
@@ -132,29 +131,15 @@ fn implementation<V: Value>(direction: Direction, geometry: &ConvGeometry<'_>) -
         }
         if let Some(strips) = strips::Strips::of(geometry, size_of::<V>(), in_tiles::<V>()) {
             let group = strips.groups::<V>().next()?;
-            let (x_shape, y_shape, spec) = strips.geometry(group.len());
-            let spec = &spec;
-            return implementation::<V>(
-                direction,
-                &ConvGeometry {
-                    x_shape,
-                    y_shape,
-                    spec,
-                },
-            );
+            return implementation::<V>(direction, &strips.geometry(group.len()));
         }
     }
     if direction == Direction::BackwardData && narrow::is_needed::<V>(geometry) {
         return None;
     }
     if direction == Direction::BackwardData
-        && let Some(spec) = turned::turned::<V>(geometry)
+        && let Some(turned) = turned::turned::<V>(geometry)
     {
-        let turned = ConvGeometry {
-            x_shape: geometry.y_shape,
-            y_shape: geometry.x_shape,
-            spec: &spec,
-        };
         return implementation::<V>(Direction::Forward, &turned);
     }
     let desc = descriptor::<V>(kind, geometry);
@@ -202,7 +187,7 @@ fn no_published_shape_lands_on_reference_code() {
         let geometry = ConvGeometry {
             x_shape: *x,
             y_shape: *y,
-            spec,
+            spec: *spec,
         };
         for (&dtype, direction) in dtypes
             .iter()
@@ -245,7 +230,7 @@ fn judge<V: Value>(x_shape: [usize; 4], out: usize, spec: &ConvSpec, order: f64)
     let geometry = ConvGeometry {
         x_shape,
         y_shape,
-        spec,
+        spec: *spec,
     };
     let case = format!("{x_shape:?} to {out}, {spec:?}");
     let narrow = size_of::<V>() < size_of::<f32>();

@@ -15,16 +15,16 @@ pub struct Trimmed {
 }
 
 impl Trimmed {
-    /// The taps that a convolution needs, with the spec of the smaller one; none where all taps read something, or
+    /// The taps that a convolution needs, with the geometry of the smaller one; none where all taps read something, or
     /// where the smaller one would have to leave out inputs in front. A function of the geometry alone.
-    pub fn of(geometry: &ConvGeometry<'_>) -> Option<(Self, ConvSpec)> {
+    pub fn of(geometry: &ConvGeometry) -> Option<(Self, ConvGeometry)> {
         let spec = geometry.spec;
         let ([_, height, width, _], [_, out_h, out_w, _]) = (geometry.x_shape, geometry.y_shape);
         let kernel = spec.kernel;
-        let rows = seen(spec, kernel.0, spec.padding.0, (height, out_h));
+        let rows = seen(&spec, kernel.0, spec.padding.0, (height, out_h));
         let columns = match spec.periodic {
             true => 0..kernel.1,
-            false => seen(spec, kernel.1, spec.padding.1, (width, out_w)),
+            false => seen(&spec, kernel.1, spec.padding.1, (width, out_w)),
         };
         if rows.is_empty() || columns.is_empty() || (rows.len(), columns.len()) == kernel {
             return None;
@@ -37,14 +37,14 @@ impl Trimmed {
         let spec = ConvSpec {
             kernel: (rows.len(), columns.len()),
             padding,
-            ..*spec
+            ..spec
         };
         let trimmed = Self {
             kernel,
             rows,
             columns,
         };
-        Some((trimmed, spec))
+        Some((trimmed, ConvGeometry { spec, ..*geometry }))
     }
 
     /// What is left of kernels `(out, in / groups, kh, kw)`.

@@ -12,7 +12,7 @@ use candle_core::DType;
 use rayon::prelude::*;
 
 /// The convolution from the shape of y to that of x; none where the direct form runs. A function of the geometry alone.
-pub fn turned<V: Value>(geometry: &ConvGeometry<'_>) -> Option<ConvSpec> {
+pub fn turned<V: Value>(geometry: &ConvGeometry) -> Option<ConvGeometry> {
     let spec = geometry.spec;
     let atrous = spec.stride == 1 && spec.groups == 1 && spec.dilation > 1;
     let same_width = !spec.periodic || geometry.x_shape[2] == geometry.y_shape[2];
@@ -22,21 +22,24 @@ pub fn turned<V: Value>(geometry: &ConvGeometry<'_>) -> Option<ConvSpec> {
     let rest = |kernel: usize, padding: usize| ((kernel - 1) * spec.dilation).checked_sub(padding);
     let rows = rest(spec.kernel.0, spec.padding.0)?;
     let columns = rest(spec.kernel.1, spec.padding.1)?;
-    Some(ConvSpec {
-        padding: (rows, columns),
-        ..*spec
+    Some(ConvGeometry {
+        x_shape: geometry.y_shape,
+        y_shape: geometry.x_shape,
+        spec: ConvSpec {
+            padding: (rows, columns),
+            ..spec
+        },
     })
 }
 
-/// The gradient of the input.
+/// The gradient of the input, by what [`turned`] gave.
 pub fn backward_data<V: Value>(
-    geometry: &ConvGeometry<'_>,
-    spec: &ConvSpec,
+    turned: &ConvGeometry,
     dy: &[V],
     weights: Source<'_>,
 ) -> Result<Vec<V>> {
-    let (inputs, outputs) = (geometry.x_shape[3], geometry.y_shape[3]);
-    let taps = spec.kernel.0 * spec.kernel.1;
+    let (inputs, outputs) = (turned.y_shape[3], turned.x_shape[3]);
+    let taps = turned.spec.kernel.0 * turned.spec.kernel.1;
     let plain = weights.plain();
     let mut kernels = vec![0.0; plain.len()];
     let of_inputs = kernels.par_chunks_exact_mut(outputs * taps).enumerate();
@@ -48,10 +51,5 @@ pub fn backward_data<V: Value>(
                 .for_each(|(to, from)| *to = *from);
         }
     });
-    let turned = ConvGeometry {
-        x_shape: geometry.y_shape,
-        y_shape: geometry.x_shape,
-        spec,
-    };
-    forward(&turned, dy, kernels[..].into(), Finish::NOTHING)
+    forward(turned, dy, kernels[..].into(), Finish::NOTHING)
 }

@@ -5,7 +5,7 @@ use crate::ops::value::Value;
 use std::borrow::Cow;
 
 /// Columns to copy in front of and behind a field that wraps.
-pub(super) fn wrapped_columns(geometry: &ConvGeometry<'_>) -> usize {
+pub(super) fn wrapped_columns(geometry: &ConvGeometry) -> usize {
     if geometry.spec.periodic {
         geometry.spec.padding.1
     } else {

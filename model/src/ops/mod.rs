@@ -65,7 +65,8 @@ pub use norm::BatchNormSaved;
 pub use resident::{Channels, Landing, Marks};
 pub use weights::Weights;
 
-use candle_core::DType;
+use crate::error::Result;
+use candle_core::{DType, Tensor};
 
 /// Which implementation runs the operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -144,19 +145,13 @@ impl Backend {
     /// Bytes that this process may use where tensors lie, if that is a GPU: what is free, and what it has taken
     /// already.
     pub fn available_memory(self) -> Option<u64> {
-        #[cfg(feature = "cuda")]
-        if self == Self::Cuda {
-            return cuda::available_memory();
-        }
+        on_gpu!(self, cuda::available_memory());
         None
     }
 
     /// Bytes that tensors took at most since [`Self::forget_peak`], if they lie on a GPU.
     pub fn peak_memory(self) -> Option<u64> {
-        #[cfg(feature = "cuda")]
-        if self == Self::Cuda {
-            return cuda::peak_memory();
-        }
+        on_gpu!(self, cuda::peak_memory());
         None
     }
 
@@ -173,7 +168,7 @@ impl Backend {
     ///
     /// # Errors
     /// [`crate::ModelError::Gpu`] of what went wrong since the last time.
-    pub fn give_back_memory(self) -> crate::error::Result<()> {
+    pub fn give_back_memory(self) -> Result<()> {
         on_gpu!(self, cuda::give_back_memory());
         Ok(())
     }
@@ -182,7 +177,7 @@ impl Backend {
     ///
     /// # Errors
     /// [`crate::ModelError::Gpu`] of what went wrong since the last time.
-    pub fn wait(self) -> crate::error::Result<()> {
+    pub fn wait(self) -> Result<()> {
         on_gpu!(self, cuda::wait());
         Ok(())
     }
@@ -191,7 +186,7 @@ impl Backend {
     ///
     /// # Errors
     /// [`crate::ModelError::Gpu`] if there is no room for it.
-    pub fn bring(self, tensor: &candle_core::Tensor) -> crate::error::Result<candle_core::Tensor> {
+    pub fn bring(self, tensor: &Tensor) -> Result<Tensor> {
         on_gpu!(self, cuda::bring(tensor));
         Ok(tensor.clone())
     }
@@ -200,10 +195,7 @@ impl Backend {
     ///
     /// # Errors
     /// [`crate::ModelError::Gpu`] if it cannot be read.
-    pub fn to_host(
-        self,
-        tensor: &candle_core::Tensor,
-    ) -> crate::error::Result<candle_core::Tensor> {
+    pub fn to_host(self, tensor: &Tensor) -> Result<Tensor> {
         on_gpu!(self, cuda::to_host(tensor));
         Ok(tensor.clone())
     }

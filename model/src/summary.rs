@@ -189,10 +189,10 @@ impl Summary {
     }
 }
 
-fn sizes_of(dtype: DType, conv: &Convolution) -> Sizes<'_> {
+fn sizes_of(dtype: DType, conv: &Convolution) -> Sizes {
     Sizes {
         dtype,
-        spec: &conv.spec,
+        spec: conv.spec,
         x: conv.x,
         y: conv.y,
     }

@@ -21,14 +21,14 @@ const DIRECTIONS: [Direction; 3] = [
 /// A convolution as its loops see it.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(not(feature = "onednn"), allow(dead_code))]
-pub(crate) struct Sizes<'a> {
+pub(crate) struct Sizes {
     pub dtype: DType,
-    pub spec: &'a ConvSpec,
+    pub spec: ConvSpec,
     pub x: [usize; 4],
     pub y: [usize; 4],
 }
 
-impl Sizes<'_> {
+impl Sizes {
     fn taps(&self) -> usize {
         self.spec.kernel.0 * self.spec.kernel.1
     }
@@ -43,23 +43,23 @@ impl Sizes<'_> {
         ConvGeometry {
             x_shape: self.x,
             y_shape: self.y,
-            spec: *self.spec,
+            spec: self.spec,
         }
     }
 
     #[cfg(feature = "onednn")]
     fn algorithm(&self, backend: Backend, direction: Direction) -> ConvAlgorithm {
-        ConvAlgorithm::of(backend, self.dtype, self.spec, (self.x, self.y), direction)
+        ConvAlgorithm::of(backend, self.dtype, &self.spec, (self.x, self.y), direction)
     }
 }
 
 impl Backend {
     /// Bytes that inference keeps of the kernels of a convolution as its loops read them.
-    pub(crate) fn kept_bytes(self, sizes: Sizes<'_>) -> u64 {
+    pub(crate) fn kept_bytes(self, sizes: Sizes) -> u64 {
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
             return sizes.kernels(match sizes.algorithm(self, Direction::Forward) {
-                ConvAlgorithm::Winograd => 4 * winograd::points(sizes.spec),
+                ConvAlgorithm::Winograd => 4 * winograd::points(&sizes.spec),
                 ConvAlgorithm::Direct => 4 * sizes.taps(),
                 // Packed.
                 ConvAlgorithm::Library => {
@@ -76,13 +76,13 @@ impl Backend {
     }
 
     /// The most bytes of kernels, or of sums of their gradient, that a step makes while it runs the convolution.
-    pub(crate) fn working_bytes(self, sizes: Sizes<'_>) -> u64 {
+    pub(crate) fn working_bytes(self, sizes: Sizes) -> u64 {
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
             let made = DIRECTIONS.map(|direction| {
                 let algorithm = sizes.algorithm(self, direction);
                 match (algorithm, direction) {
-                    (ConvAlgorithm::Winograd, _) => 4 * winograd::points(sizes.spec),
+                    (ConvAlgorithm::Winograd, _) => 4 * winograd::points(&sizes.spec),
                     // Tap by tap, before it is added to the rest.
                     (ConvAlgorithm::Library, Direction::BackwardWeights)
                         if onednn::adds_up_taps(&sizes.geometry(), sizes.dtype) =>
@@ -100,7 +100,7 @@ impl Backend {
     }
 
     /// Bytes of a copy of the input with longitude wrapped around it, where the convolution cannot wrap itself.
-    pub(crate) fn wrapped_bytes(self, sizes: Sizes<'_>) -> u64 {
+    pub(crate) fn wrapped_bytes(self, sizes: Sizes) -> u64 {
         let ([b, h, w, c], side) = (sizes.x, sizes.spec.padding.1);
         // Where every channel has a kernel of its own, the kernels wrap themselves.
         let alone = sizes.spec.groups > 1 && sizes.spec.groups == c;
@@ -111,7 +111,7 @@ impl Backend {
     }
 
     /// Bytes of copies of fields that a step makes for the gradient of the kernels.
-    pub(crate) fn copied_bytes(self, sizes: Sizes<'_>) -> u64 {
+    pub(crate) fn copied_bytes(self, sizes: Sizes) -> u64 {
         if self.is_gpu() {
             return self.wrapped_bytes(sizes);
         }
@@ -131,7 +131,7 @@ impl Backend {
 
     /// Bytes of kernels as oneDNN's primitives of a step read and write them, in memory that the thread goes on
     /// holding.
-    pub(crate) fn packed_bytes(self, sizes: Sizes<'_>) -> u64 {
+    pub(crate) fn packed_bytes(self, sizes: Sizes) -> u64 {
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
             let packed = DIRECTIONS.map(|direction| match sizes.algorithm(self, direction) {
@@ -151,7 +151,7 @@ impl Backend {
 
     /// Bytes that a library works in at most while it computes any of the convolutions, and that are counted
     /// nowhere else.
-    pub(crate) fn library_bytes<'a>(self, convolutions: impl Iterator<Item = Sizes<'a>>) -> u64 {
+    pub(crate) fn library_bytes(self, convolutions: impl Iterator<Item = Sizes>) -> u64 {
         #[cfg(feature = "cuda")]
         if self == Self::Cuda {
             let f32s = convolutions.filter(|sizes| sizes.dtype == DType::F32);
@@ -162,12 +162,12 @@ impl Backend {
     }
 
     /// Bytes that the threads hold to compute it, and go on holding.
-    pub(crate) fn thread_bytes(self, sizes: Sizes<'_>) -> u64 {
+    pub(crate) fn thread_bytes(self, sizes: Sizes) -> u64 {
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn
             && sizes.algorithm(self, Direction::Forward) == ConvAlgorithm::Winograd
         {
-            let values = winograd::scratch_values(sizes.spec, (sizes.x[3], sizes.y[3]));
+            let values = winograd::scratch_values(&sizes.spec, (sizes.x[3], sizes.y[3]));
             return (4 * values * rayon::current_num_threads()) as u64;
         }
         let _ = sizes;

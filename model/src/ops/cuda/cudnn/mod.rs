@@ -117,7 +117,7 @@ impl Cudnn {
     /// fields, of which these are one sample's, need it.
     pub(super) fn most_memory(&self, f32s: Option<([usize; 4], [usize; 4])>) -> usize {
         let turned = f32s.map_or(0, |(x, y)| parts::turned(x, y));
-        (self.most_memory).max(turned.min(parts::most_for_one(self.most_memory)))
+        parts::memory(self.most_memory, turned)
     }
 
     /// The type of the result of a problem that was solved before.

@@ -18,9 +18,10 @@ pub(super) fn turned([_, h, w, c]: [usize; 4], [_, p, q, o]: [usize; 4]) -> usiz
     bytes + bytes / 64
 }
 
-/// Bytes to work in for a single sample that cannot do with less: `deconv1x` turns 2.3 GB.
-pub(super) fn most_for_one(most_memory: usize) -> usize {
-    3 * most_memory
+/// Bytes to work in where most may work in `most_memory`: up to three times that for a single sample that cannot do with
+/// less, as `deconv1x`, which turns 2.3 GB.
+pub(super) fn memory(most_memory: usize, turned: usize) -> usize {
+    most_memory.max(turned.min(3 * most_memory))
 }
 
 impl Gpu {
@@ -54,7 +55,7 @@ impl Problem {
 
     /// Bytes that it may work in, where most may work in `most_memory`.
     pub(super) fn memory(&self, most_memory: usize) -> usize {
-        most_memory.max(self.turned().min(most_for_one(most_memory)))
+        memory(most_memory, self.turned())
     }
 
     /// Bytes that engines without matrix units work in for a sample: all but the slowest of them turn both fields into

@@ -1,5 +1,11 @@
 //! One training step: forward, loss, backward, exchange between ranks, update.
 
+mod fault;
+mod finite;
+mod launches;
+mod pending;
+mod without_gradient;
+
 use super::feed::Batch;
 use super::groups::Contribution;
 use super::objective::{BatchLoss, LossInput, Objective};
@@ -16,12 +22,6 @@ use squall_model::optim::{LossScale, Mirror, Optimizer, Schedule, Update};
 use squall_model::{Backend, Gradients, ModelError, Network, NetworkConfig, Pass, Storage};
 use std::collections::VecDeque;
 use std::time::Instant;
-
-mod fault;
-mod finite;
-mod launches;
-mod pending;
-mod without_gradient;
 
 use fault::bad_field;
 use launches::{Launches, graph_obstacle};

@@ -14,17 +14,17 @@ use std::path::Path;
 
 /// Machines that come with the program, by name.
 pub const BUILT_IN: [(&str, &str); 8] = [
-    ("summit", include_str!("../machines/summit.toml")),
-    ("piz-daint", include_str!("../machines/piz-daint.toml")),
-    ("cori-knl", include_str!("../machines/cori-knl.toml")),
+    ("summit", include_str!("../../machines/summit.toml")),
+    ("piz-daint", include_str!("../../machines/piz-daint.toml")),
+    ("cori-knl", include_str!("../../machines/cori-knl.toml")),
     (
         "juwels-booster",
-        include_str!("../machines/juwels-booster.toml"),
+        include_str!("../../machines/juwels-booster.toml"),
     ),
-    ("perlmutter", include_str!("../machines/perlmutter.toml")),
-    ("h100-pbs", include_str!("../machines/h100-pbs.toml")),
-    ("roce-p100", include_str!("../machines/roce-p100.toml")),
-    ("workstation", include_str!("../machines/workstation.toml")),
+    ("perlmutter", include_str!("../../machines/perlmutter.toml")),
+    ("h100-pbs", include_str!("../../machines/h100-pbs.toml")),
+    ("roce-p100", include_str!("../../machines/roce-p100.toml")),
+    ("workstation", include_str!("../../machines/workstation.toml")),
 ];
 
 /// Types that devices compute in.

@@ -4,7 +4,6 @@
 //! Who reads and who forwards is a pure plan ([`squall_data::staging`]); here ranks carry it out, each reading ahead
 //! and writing behind. A job that was killed is run again: what is already there, by its checksum, is not moved again.
 
-use crate::comm::collectives::tree;
 use crate::comm::layout::Nodes;
 use crate::comm::{Communicator, agree, doing};
 use crate::error::{JobError, Result, all_or_none};
@@ -150,7 +149,7 @@ fn all_missing(
         .step_by(node.size())
         .collect();
     let found = all_or_none(comm, copy.holds(&mine).map_err(JobError::from))?;
-    // A bit for each wanted sample, node after node.
+    // A flag for each wanted sample, node after node.
     let starts: Vec<usize> = held
         .iter()
         .scan(0, |end, ids| {
@@ -159,16 +158,17 @@ fn all_missing(
         })
         .collect();
     let wanted: usize = held.iter().map(BTreeSet::len).sum();
-    let mut bits = vec![0u64; wanted.div_ceil(64)];
-    for (at, _) in found.iter().enumerate().filter(|(_, found)| **found) {
-        let bit = starts[nodes.mine] + node.rank() + at * node.size();
-        bits[bit / 64] |= 1 << (bit % 64);
+    let mut there = vec![false; wanted];
+    for (at, &found) in found.iter().enumerate() {
+        there[starts[nodes.mine] + node.rank() + at * node.size()] = found;
     }
-    tree::all_fold(comm, &mut bits, |total, value| *total |= value)?;
-    let lacks = |bit: usize| bits[bit / 64] >> (bit % 64) & 1 == 0;
+    agree::any_of_each(comm, &mut there)?;
     let of_node = |(ids, start): (&BTreeSet<usize>, &usize)| {
-        let missing = ids.iter().enumerate().filter(|(at, _)| lacks(start + at));
-        missing.map(|(_, &id)| id).collect()
+        let missing = ids
+            .iter()
+            .zip(&there[*start..])
+            .filter(|(_, there)| !**there);
+        missing.map(|(&id, _)| id).collect()
     };
     Ok(held.iter().zip(&starts).map(of_node).collect())
 }

@@ -10,10 +10,10 @@ pub struct Flat {
     lane: Lane,
 }
 
-/// The same ranks once more, so that buckets never meet other messages.
-pub(super) fn duplicate(comm: &mut dyn Communicator) -> Result<Box<dyn Communicator>> {
+/// The ranks that give the same colour, with messages that meet no others. All ranks call it.
+pub(super) fn group_of(comm: &mut dyn Communicator, colour: u32) -> Result<Box<dyn Communicator>> {
     let rank = comm.rank();
-    let group = comm.split(Some(0), rank)?;
+    let group = comm.split(Some(colour), rank)?;
     group.ok_or_else(|| {
         CommError::Layout(format!("rank {rank}: no group although it gave a colour"))
     })
@@ -39,7 +39,8 @@ impl Flat {
         piece_bytes: usize,
     ) -> Result<Self> {
         Ok(Self {
-            comm: duplicate(comm)?,
+            // So that buckets never meet other messages.
+            comm: group_of(comm, 0)?,
             choice,
             lane: Lane::new(wire).pieces_of(piece_bytes),
         })

@@ -3,8 +3,8 @@
 //! On a 2-D torus each phase uses links between neighbours only, and a value passes 2 (rows + columns - 2) ranks one
 //! after the other instead of 2 (rows x columns - 1).
 
-use super::collectives::lane::PIECE_BYTES;
 use super::collectives::{self, Choice, Lane, ring, values};
+use super::flat::group_of;
 use super::{AllReduce, CommError, Communicator, Result, Wire};
 
 /// Sums over ranks laid out row after row.
@@ -36,20 +36,13 @@ impl Grid {
             let colour = u32::try_from(line).map_err(|_| {
                 CommError::Layout(format!("a grid of {size} ranks has too many lines"))
             })?;
-            comm.split(Some(colour), rank)
-        };
-        let row = along(comm, rank / columns)?;
-        let column = along(comm, rank % columns)?;
-        let (Some(row), Some(column)) = (row, column) else {
-            return Err(CommError::Layout(format!(
-                "rank {rank}: no group although it gave a colour"
-            )));
+            group_of(comm, colour)
         };
         Ok(Self {
-            row,
-            column,
+            row: along(comm, rank / columns)?,
+            column: along(comm, rank % columns)?,
             choice,
-            lane: Lane::new(wire).pieces_of(PIECE_BYTES),
+            lane: Lane::new(wire),
         })
     }
 

@@ -4,8 +4,8 @@ use super::log::{self, FinishedFile, in_order, share};
 use super::settings::{self, Settings};
 use super::sliding::Sliding;
 use super::{BadInput, Chunk, Inference, ReadFrom, claims, read_from};
-use crate::comm::Communicator;
 use crate::comm::collectives::tree;
+use crate::comm::{Communicator, agree};
 use crate::error::{Result, all_or_none};
 use crate::lock::FolderLock;
 use squall_data::atomic;
@@ -80,15 +80,14 @@ impl Inference<'_> {
         };
         let read = all_or_none(comm, read)?.unwrap_or_default();
         let entries: Vec<FinishedFile> = share(comm, &read, self.out)?;
-        let mut whole = vec![0u64; entries.len().div_ceil(64)];
+        let mut whole = vec![false; entries.len()];
         for (at, entry) in entries.iter().enumerate().skip(rank).step_by(size) {
-            whole[at / 64] |= u64::from(entry.verify(self.out)) << (at % 64);
+            whole[at] = entry.verify(self.out);
         }
-        tree::all_fold(comm, &mut whole, |all, some| *all |= some)?;
-        let is_whole = |at: &usize| whole[at / 64] >> (at % 64) & 1 == 1;
-        let kept: BTreeMap<String, FinishedFile> = (entries.into_iter().enumerate())
-            .filter(|(at, _)| is_whole(at))
-            .map(|(_, entry)| (entry.file.clone(), entry))
+        agree::any_of_each(comm, &mut whole)?;
+        let kept: BTreeMap<String, FinishedFile> = (entries.into_iter().zip(whole))
+            .filter(|(_, whole)| *whole)
+            .map(|(entry, _)| (entry.file.clone(), entry))
             .collect();
         let restarted = match rank {
             0 => log::restart(self.out, in_order(all, &kept).into_iter()),

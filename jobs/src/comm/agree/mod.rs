@@ -6,7 +6,7 @@
 
 mod sums;
 
-pub use sums::{any, or_flags, sum_counts, sum_exactly};
+pub use sums::{any, any_of_each, sum_counts, sum_exactly};
 
 use super::collectives::tree;
 use super::{CommError, Communicator, Result};
@@ -118,14 +118,7 @@ pub fn same_parameters<'a>(
 
 /// The text of one rank, on all.
 fn told_by(comm: &mut dyn Communicator, rank: usize, own: &str) -> Result<String> {
-    let mut bytes = match comm.rank() == rank {
-        true => own.as_bytes().to_vec(),
-        false => Vec::new(),
-    };
-    let mut length = (bytes.len() as u64).to_le_bytes();
-    tree::broadcast(comm, &mut length, rank)?;
-    bytes.resize(u64::from_le_bytes(length) as usize, 0);
-    tree::broadcast(comm, &mut bytes, rank)?;
+    let bytes = tree::broadcast_any(comm, own.as_bytes().to_vec(), rank)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -8,17 +8,25 @@ use crate::comm::{CommError, Communicator, Result};
 /// # Errors
 /// Those of the backend.
 pub fn any(comm: &mut dyn Communicator, flag: bool) -> Result<bool> {
-    Ok(or_flags(comm, u64::from(flag))? != 0)
+    let mut flags = [flag];
+    any_of_each(comm, &mut flags)?;
+    Ok(flags[0])
 }
 
-/// All bits that are set on any rank.
+/// Sets every flag that any rank has set, on all of them; each gives as many.
 ///
 /// # Errors
 /// Those of the backend.
-pub fn or_flags(comm: &mut dyn Communicator, flags: u64) -> Result<u64> {
-    let mut all = [flags];
-    tree::all_fold(comm, &mut all, |total, value| *total |= value)?;
-    Ok(all[0])
+pub fn any_of_each(comm: &mut dyn Communicator, flags: &mut [bool]) -> Result<()> {
+    let mut words = vec![0u64; flags.len().div_ceil(64)];
+    for (at, _) in flags.iter().enumerate().filter(|(_, flag)| **flag) {
+        words[at / 64] |= 1 << (at % 64);
+    }
+    tree::all_fold(comm, &mut words, |total, value| *total |= value)?;
+    for (at, flag) in flags.iter_mut().enumerate() {
+        *flag = words[at / 64] >> (at % 64) & 1 == 1;
+    }
+    Ok(())
 }
 
 /// Replaces counts by their sums over all ranks.

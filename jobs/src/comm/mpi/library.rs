@@ -101,9 +101,7 @@ impl Library {
             reason: self.words_of(code),
         })
     }
-}
 
-impl Library {
     /// What a code means, in the library's words.
     pub fn words_of(&self, code: i32) -> String {
         let _turn = self.turn();

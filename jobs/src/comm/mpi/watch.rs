@@ -11,7 +11,7 @@ use crate::comm::{CommError, StallReport, doing};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The clock over all waits of this process.
@@ -110,7 +110,7 @@ impl Watch {
     pub fn inside(&self, rank: usize, call: &str) -> Inside<'_> {
         let watched = self.report.get().is_some() && !doing::is_patient();
         let number = watched.then(|| {
-            let mut blocked = self.blocked();
+            let mut blocked = lock(&self.blocked);
             let number = blocked.next;
             blocked.next += 1;
             let call = Call {
@@ -127,17 +127,12 @@ impl Watch {
         }
     }
 
-    fn blocked(&self) -> MutexGuard<'_, Blocked> {
-        lock(&self.blocked)
-    }
-
     /// Ends the job if a call has blocked for too long since this process was last resumed.
     fn look(&self, resumed: Instant) {
         let limit = self.limit();
         let waited = |call: &Call| call.since.max(resumed).elapsed();
         let late = |call: &&Call| waited(call) > limit;
-        let stall = self
-            .blocked()
+        let stall = lock(&self.blocked)
             .calls
             .values()
             .find(late)
@@ -180,7 +175,7 @@ impl Watch {
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            self.watch.blocked().calls.remove(&number);
+            lock(&self.watch.blocked).calls.remove(&number);
         }
     }
 }

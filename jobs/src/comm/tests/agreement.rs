@@ -1,7 +1,7 @@
 //! Facts, parameters, flags and exact sums over ranks.
 
 use super::counts;
-use crate::comm::agree::{Facts, any, or_flags, same_parameters, sum_counts, sum_exactly};
+use crate::comm::agree::{Facts, any, any_of_each, same_parameters, sum_counts, sum_exactly};
 use crate::comm::threads::{Threads, ranks, run};
 use crate::comm::{CommError, Communicator};
 
@@ -119,10 +119,16 @@ fn a_flag_of_one_rank_is_everybodys() {
             let found = run(ranks(count), |mut comm| {
                 let none = any(&mut comm, false).unwrap();
                 let flag = comm.rank() == raised;
-                let flags = or_flags(&mut comm, 1 << raised | 1 << 60).unwrap();
+                // More than fit into one word.
+                let mut flags = vec![false; 70];
+                (flags[comm.rank()], flags[69]) = (flag, true);
+                any_of_each(&mut comm, &mut flags).unwrap();
+                any_of_each(&mut comm, &mut []).unwrap();
                 (none, any(&mut comm, flag).unwrap(), flags)
             });
-            assert_eq!(found, vec![(false, true, 1 << raised | 1 << 60); count]);
+            let mut flags = vec![false; 70];
+            (flags[raised], flags[69]) = (true, true);
+            assert_eq!(found, vec![(false, true, flags); count]);
         }
     }
 }

@@ -148,6 +148,12 @@ impl From<candle_core::Error> for JobError {
     }
 }
 
+impl From<CommError> for JobError {
+    fn from(error: CommError) -> Self {
+        Self::Comm(error)
+    }
+}
+
 /// What this rank got, if no rank failed. All ranks call it.
 ///
 /// # Errors

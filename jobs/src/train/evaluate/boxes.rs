@@ -68,18 +68,10 @@ impl BoxTally {
 
     /// Adds what the other ranks of a team have judged, on all of them.
     pub(in crate::train) fn share(&mut self, team: &mut Team) -> Result<()> {
-        let mine = crate::metrics::to_json(&self.samples, Path::new("judged boxes"))?.into_bytes();
-        let mut lengths = vec![0u64; team.size()];
-        lengths[team.rank()] = mine.len() as u64;
-        team.sum_counts(&mut lengths)?;
-        // Ranks may have different numbers of boxes, but send as many bytes.
-        let longest = lengths.iter().max().map_or(0, |&n| n as usize);
-        let mut padded = mine;
-        padded.resize(longest, b' ');
-        let all = team.gather(&padded)?;
+        let mine = crate::metrics::to_json(&self.samples, Path::new("judged boxes"))?;
         self.samples.clear();
-        for bytes in all.chunks(longest.max(1)) {
-            let parsed = serde_json::from_slice::<Vec<Sample>>(bytes);
+        for bytes in team.gather_any(mine.as_bytes())? {
+            let parsed = serde_json::from_slice::<Vec<Sample>>(&bytes);
             self.samples
                 .extend(parsed.map_err(|error| JobError::Damaged {
                     path: "judged boxes of another rank".into(),

@@ -119,24 +119,9 @@ impl MaskTally {
         team.sum_counts(&mut counts)?;
         let cells = self.pixels.iter_mut().flatten().flatten();
         cells.zip(counts).for_each(|(cell, sum)| *cell = sum);
-        // Ranks may have different numbers of samples, but send as many.
-        let mut most = vec![0u64; team.size()];
-        most[team.rank()] = self.samples.len() as u64;
-        team.sum_counts(&mut most)?;
-        let mut padded = self.samples.clone();
-        padded.resize(most.iter().max().map_or(0, |&n| n as usize), [f64::NAN; 4]);
-        let bytes: Vec<u8> = (padded.iter().flatten())
-            .flat_map(|v| v.to_le_bytes())
-            .collect();
-        let all = team.gather(&bytes)?;
-        let values: Vec<f64> = all
-            .as_chunks::<8>()
-            .0
-            .iter()
-            .map(|b| f64::from_le_bytes(*b))
-            .collect();
-        let samples = values.as_chunks::<4>().0.iter();
-        self.samples = samples.filter(|s| !s[0].is_nan()).copied().collect();
+        let all = team.gather_any(bytemuck::cast_slice(&self.samples))?;
+        let of_rank = |bytes: Vec<u8>| bytemuck::pod_collect_to_vec::<u8, [f64; 4]>(&bytes);
+        self.samples = all.into_iter().flat_map(of_rank).collect();
         Ok(())
     }
 

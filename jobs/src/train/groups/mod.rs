@@ -56,13 +56,14 @@ use ending::Ending;
 use heartbeat_peers::Peer;
 use part::Part;
 use plan::{Layout, Role};
-use pulse::{OrderChannel, OrderSender, Pulse};
+use pulse::{Pulse, PulseOrder};
 use server::Server;
 use squall_data::Store;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// How often a waiting rank checks whether it was told to stop.
@@ -160,7 +161,7 @@ impl Post<'_> {
         let mut server = Server::new(run, between, layout, (part, self.slices))?;
         let peers = Peer::of(layout, self.role);
         let on_stall = world.on_stall_shared();
-        server.pulse = begin_pulse(ends.pulse, peers, recipe, OrderChannel::new(), on_stall)?;
+        server.pulse = begin_pulse(ends.pulse, peers, recipe, channel(), on_stall)?;
         serve(server, job, progress)
     }
 
@@ -191,12 +192,12 @@ impl Post<'_> {
             pulse: Pulse::default(),
         };
         // If there is another group, servers can go on without this one.
-        let channel = OrderChannel::new();
+        let (orders, inbox) = channel();
         let dispensable = layout.groups > 1 && ends.pulse.is_some();
         let on_stall = world.on_stall_shared();
         let mut team = world.group(group, Some(link));
         if dispensable {
-            let give_up = give_up_on_stall(world.rank(), channel.sender());
+            let give_up = give_up_on_stall(world.rank(), orders.clone());
             team.hears_of_stalls(Box::new(give_up));
         }
         let joined = ready.learner().join(&recipe.distributed, &mut team);
@@ -208,16 +209,15 @@ impl Post<'_> {
             run.stands(&standing, own_group)?;
         }
         announce(&run, world, progress)?;
-        if dispensable && let Some(control) = world.control() {
-            let give_up = give_up_on_stall(control.rank(), channel.sender());
-            control.on_stall(Some(Box::new(move |stall| give_up(stall.clone()))));
+        if dispensable {
+            let give_up = give_up_on_stall(world.rank(), orders.clone());
+            let instead = Box::new(move |stall: &CommError| give_up(stall.clone()));
+            world.control().on_stall(Some(instead));
         }
         let peers = Peer::of(layout, self.role);
-        run.team.link()?.pulse = begin_pulse(ends.pulse, peers, recipe, channel, on_stall)?;
+        run.team.link()?.pulse = begin_pulse(ends.pulse, peers, recipe, (orders, inbox), on_stall)?;
         let report = worker::work(run, job.folder, job.stop);
-        if let Some(control) = world.control() {
-            control.on_stall(None);
-        }
+        world.control().on_stall(None);
         // A rank that is done waits for those that still score the last state.
         world.limit_waits(Duration::MAX);
         match dispensable {
@@ -251,7 +251,7 @@ struct Ends {
 
 fn split(world: &mut Team, layout: Layout, role: Role) -> Result<Ends> {
     let place = world.rank();
-    let control = world.control().ok_or_else(nobody)?;
+    let control = world.control();
     let between = match role {
         Role::Server(_) | Role::Worker { rank: 0, .. } => Some(0),
         Role::Worker { .. } => None,
@@ -278,24 +278,25 @@ fn begin_pulse(
     comm: Option<Box<dyn Communicator>>,
     peers: Vec<(usize, Peer)>,
     recipe: &Recipe,
-    channel: OrderChannel,
+    orders: (Sender<PulseOrder>, Receiver<PulseOrder>),
     on_stall: OnStall,
 ) -> Result<Pulse> {
     let limit = recipe.distributed.longest_wait();
     comm.map_or_else(
         || Ok(Pulse::default()),
-        |comm| Pulse::start(comm, peers, limit, channel, on_stall),
+        |comm| Pulse::start(comm, peers, limit, orders, on_stall),
     )
 }
 
 /// What a rank does after it has waited too long for its group: the job goes on without the group.
 fn give_up_on_stall(
     rank: usize,
-    orders: OrderSender,
+    orders: Sender<PulseOrder>,
 ) -> impl Fn(CommError) + Send + Sync + 'static {
     move |stall| {
         tracing::error!("{stall}: rank {rank} gives up, and its group with it");
-        orders.retire();
+        // Where the thread has ended everything is over.
+        let _ = orders.send(PulseOrder::Retire);
     }
 }
 

@@ -16,16 +16,16 @@ use crate::comm::{Arrival, CommError, Communicator, doing};
 use crate::error::{JobError, Result};
 use crate::train::team::OnStall;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A thread that wakes up this much too late was stopped, and does not know what came meanwhile.
 const STOPPED: Duration = Duration::from_secs(1);
 
-/// An order to the thread.
+/// What the thread is told to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
+pub(super) enum PulseOrder {
     /// Everything is over.
     End,
     /// Say that this rank does not go on.
@@ -38,48 +38,16 @@ enum Order {
 #[derive(Default)]
 pub(super) struct Pulse {
     liveness: Option<Arc<Liveness>>,
-    orders: Option<OrderSender>,
+    orders: Option<Sender<PulseOrder>>,
     thread: Option<JoinHandle<Box<dyn Communicator>>>,
     /// After the end: all ranks free what they share in the same order.
     ended: Option<Box<dyn Communicator>>,
 }
 
-/// Sends orders to the thread, which may not have begun yet.
-#[derive(Debug, Clone)]
-pub(super) struct OrderSender(Sender<Order>);
-
-impl OrderSender {
-    /// This rank cannot go on, and its process retires.
-    pub fn retire(&self) {
-        // Where the thread has ended everything is over.
-        let _ = self.0.send(Order::Retire);
-    }
-}
-
-/// The channel of orders to the thread, made before the thread is.
-#[derive(Debug)]
-pub(super) struct OrderChannel {
-    orders: OrderSender,
-    inbox: Receiver<Order>,
-}
-
-impl OrderChannel {
-    pub fn new() -> Self {
-        let (orders, inbox) = channel();
-        Self {
-            orders: OrderSender(orders),
-            inbox,
-        }
-    }
-
-    pub fn sender(&self) -> OrderSender {
-        self.orders.clone()
-    }
-}
-
 impl Pulse {
     /// Starts the thread, on a communicator of all ranks that take part; `peers` are the ranks to exchange heartbeats
-    /// with. `on_stall` is called when a server was silent for longer than `limit`.
+    /// with. The channel brings its orders, and may have some already. `on_stall` is called when a server was silent for
+    /// longer than `limit`.
     ///
     /// # Errors
     /// [`CommError::Library`] if the system gives no thread.
@@ -87,7 +55,7 @@ impl Pulse {
         comm: Box<dyn Communicator>,
         peers: Vec<(usize, Peer)>,
         limit: Duration,
-        channel: OrderChannel,
+        (orders, inbox): (Sender<PulseOrder>, Receiver<PulseOrder>),
         on_stall: OnStall,
     ) -> Result<Self> {
         let rank = comm.rank();
@@ -97,7 +65,6 @@ impl Pulse {
             peers,
             liveness: Arc::clone(&liveness),
         };
-        let OrderChannel { orders, inbox } = channel;
         let thread = std::thread::Builder::new().name("squall-pulse".into());
         let thread = thread.spawn(move || beating.run(&inbox, on_stall));
         let thread = thread.map_err(|error| {
@@ -150,17 +117,17 @@ impl Pulse {
     /// heartbeats.
     pub fn give_up(&mut self) -> bool {
         let told = self.thread.is_some();
-        self.end_with(Order::GiveUp);
+        self.end_with(PulseOrder::GiveUp);
         told
     }
 
     /// Ends the heartbeats: this rank waits for no other any more, and none for it.
     pub fn end(&mut self) {
-        self.end_with(Order::End);
+        self.end_with(PulseOrder::End);
     }
 
-    fn end_with(&mut self, order: Order) {
-        if let Some(OrderSender(orders)) = self.orders.take() {
+    fn end_with(&mut self, order: PulseOrder) {
+        if let Some(orders) = self.orders.take() {
             // A thread that has ended needs no order.
             let _ = orders.send(order);
         }
@@ -186,7 +153,7 @@ struct Beating {
 
 impl Beating {
     /// Returns the communicator, whatever happens: errors are reported where an answer is needed.
-    fn run(mut self, inbox: &Receiver<Order>, on_stall: OnStall) -> Box<dyn Communicator> {
+    fn run(mut self, inbox: &Receiver<PulseOrder>, on_stall: OnStall) -> Box<dyn Communicator> {
         // A wait for a message of one byte is not worth reporting as a stall.
         let _patient = doing::patiently();
         let every = self.every();
@@ -203,16 +170,16 @@ impl Beating {
                 break;
             }
             match order {
-                Ok(Order::End) | Err(RecvTimeoutError::Disconnected) => {
+                Ok(PulseOrder::End) | Err(RecvTimeoutError::Disconnected) => {
                     self.say(Heartbeat::Done);
                     break;
                 }
-                Ok(Order::GiveUp) => {
+                Ok(PulseOrder::GiveUp) => {
                     let word = self.last_word();
                     self.say(word);
                     break;
                 }
-                Ok(Order::Retire) => self.retire(),
+                Ok(PulseOrder::Retire) => self.retire(),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let (own, liveness) = (self.comm.rank(), &self.liveness);
@@ -325,6 +292,7 @@ mod tests {
     use crate::comm::threads;
     use crate::train::groups::plan::Layout;
     use std::sync::Barrier;
+    use std::sync::mpsc::channel;
 
     const LIMIT: Duration = Duration::from_secs(2);
 
@@ -345,8 +313,7 @@ mod tests {
             let mut pulse = Pulse::default();
             if (who, Fate::Stands) != (rank, what) {
                 let comm = comm.take().unwrap();
-                pulse = Pulse::start(comm, peers.clone(), LIMIT, OrderChannel::new(), on_stall)
-                    .unwrap();
+                pulse = Pulse::start(comm, peers.clone(), LIMIT, channel(), on_stall).unwrap();
             }
             if (who, Fate::GivesUp) == (rank, what) {
                 assert!(pulse.give_up());

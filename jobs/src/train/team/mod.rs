@@ -13,7 +13,7 @@ use super::share::Place;
 use super::timeline::Timeline;
 use crate::comm::collectives::{Choice, tree};
 use crate::comm::mutex::lock;
-use crate::comm::{AllReduce, CommError, Communicator, Flat, Wire, agree, doing, reducer};
+use crate::comm::{AllReduce, CommError, Communicator, Flat, Solo, Wire, agree, doing, reducer};
 use crate::error::{JobError, Result, all_or_none};
 use crate::recipe::Distributed;
 use crate::staging;
@@ -35,7 +35,8 @@ pub struct Team {
     rank: usize,
     size: usize,
     description: String,
-    control: Option<Box<dyn Communicator>>,
+    /// Through which all ranks agree outside of steps.
+    control: Box<dyn Communicator>,
     on_stall: Option<OnStall>,
     exchange: Option<Exchange>,
     norm_ranks: Option<Arc<dyn BatchNormRanks>>,
@@ -72,7 +73,7 @@ impl Team {
             rank: 0,
             size: 1,
             description: "one rank".into(),
-            control: None,
+            control: Box::new(Solo::new()),
             on_stall: None,
             exchange: None,
             norm_ranks: None,
@@ -98,7 +99,7 @@ impl Team {
             rank: comm.rank(),
             size: comm.size(),
             description: comm.describe(),
-            control: Some(comm),
+            control: comm,
             on_stall: Some(on_stall),
             ..Self::solo()
         }
@@ -167,23 +168,18 @@ impl Team {
 
     /// From now on no rank waits for another for longer than this, where the backend limits waits.
     pub(super) fn limit_waits(&self, after: Duration) {
-        if let Some(control) = &self.control {
-            control.limit_waits(after);
-        }
+        self.control.limit_waits(after);
     }
 
     /// Ends this process in order when the job ends, and does nothing until then: for a rank that gave up
     /// ([`JobError::GaveUp`]).
     pub fn retire(&self) -> ! {
-        match &self.control {
-            Some(control) => control.retire(),
-            None => std::process::exit(0),
-        }
+        self.control.retire()
     }
 
-    /// The communicator through which all ranks of this team agree outside of steps; none for a single rank.
-    pub(super) fn control(&mut self) -> Option<&mut Box<dyn Communicator>> {
-        self.control.as_mut()
+    /// The communicator through which all ranks of this team agree outside of steps.
+    pub(super) fn control(&mut self) -> &mut dyn Communicator {
+        &mut *self.control
     }
 
     /// The link to the parameter servers, on a rank that has one.
@@ -214,10 +210,7 @@ impl Team {
     /// # Errors
     /// [`JobError::Comm`].
     pub fn node_number(&mut self) -> Result<usize> {
-        match &mut self.control {
-            Some(control) => staging::node_number(&mut **control),
-            None => Ok(0),
-        }
+        staging::node_number(&mut *self.control)
     }
 
     /// Whether this rank writes the run's files and tells what happens.
@@ -244,15 +237,16 @@ impl Team {
         facts: usize,
     ) -> Result<()> {
         let (rank, size) = (self.rank, self.size);
-        let Some(control) = &mut self.control else {
+        if size == 1 {
             return Ok(());
-        };
+        }
+        let control = &mut *self.control;
         let _doing = doing::begin("the groups of ranks that sum gradients");
         let ranges = Gradients::buckets(parameters, options.bucket_values());
-        let on_gpu = !agree::any(&mut **control, !gradients.is_on_gpu())?;
+        let on_gpu = !agree::any(control, !gradients.is_on_gpu())?;
         let engine = WithFacts {
-            buckets: engine(&mut **control, options, on_gpu)?,
-            facts: Box::new(Flat::new(&mut **control, Choice::Auto, Wire::F32)?),
+            buckets: engine(control, options, on_gpu)?,
+            facts: Box::new(Flat::new(control, Choice::Auto, Wire::F32)?),
             per_step: ranges.len() + 1,
             next: 0,
         };
@@ -359,18 +353,12 @@ impl Team {
 
     /// What this rank got, if no rank failed. All ranks call it.
     pub(super) fn all_or_none<T>(&mut self, got: Result<T>) -> Result<T> {
-        match &mut self.control {
-            Some(control) => all_or_none(&mut **control, got),
-            None => got,
-        }
+        all_or_none(&mut *self.control, got)
     }
 
     /// Whether any rank says yes. All ranks call it.
     pub(super) fn any(&mut self, flag: bool) -> Result<bool> {
-        match &mut self.control {
-            Some(control) => Ok(agree::any(&mut **control, flag)?),
-            None => Ok(flag),
-        }
+        Ok(agree::any(&mut *self.control, flag)?)
     }
 
     /// This rank among all.
@@ -383,91 +371,67 @@ impl Team {
 
     /// This rank among those of its node. All ranks call it.
     pub(super) fn place_on_node(&mut self) -> Result<Place> {
-        match &mut self.control {
-            Some(control) => {
-                let node = control.split_by_node()?;
-                Ok(Place {
-                    rank: node.rank(),
-                    ranks: node.size(),
-                })
-            }
-            None => Ok(Place::ALONE),
-        }
+        let node = self.control.split_by_node()?;
+        Ok(Place {
+            rank: node.rank(),
+            ranks: node.size(),
+        })
     }
 
     /// The bytes of every rank, in rank order. All ranks call it with the same number of bytes.
     pub(super) fn gather(&mut self, mine: &[u8]) -> Result<Vec<u8>> {
-        match &mut self.control {
-            Some(control) => Ok(tree::all_gather(&mut **control, mine)?),
-            None => Ok(mine.to_vec()),
-        }
+        Ok(tree::all_gather(&mut *self.control, mine)?)
+    }
+
+    /// The bytes of every rank, in rank order, of any number each. All ranks call it.
+    pub(super) fn gather_any(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        Ok(tree::all_gather_any(&mut *self.control, mine)?)
     }
 
     /// The text of the lowest rank that has one, preceded by its rank number if there are several ranks. All ranks call
     /// it.
     pub(super) fn first_to_say(&mut self, mine: Option<String>) -> Result<Option<String>> {
-        let Some(control) = &mut self.control else {
+        if self.size == 1 {
             return Ok(mine);
-        };
+        }
         let _doing = doing::begin("what a rank has to say of a step");
-        let mut bytes = mine.unwrap_or_default().into_bytes();
-        let lengths = tree::all_gather(&mut **control, &(bytes.len() as u64).to_le_bytes())?;
-        let lengths = lengths.as_chunks().0.iter().map(|n| u64::from_le_bytes(*n));
-        let Some((rank, length)) = lengths.enumerate().find(|(_, length)| *length > 0) else {
-            return Ok(None);
-        };
-        bytes.resize(length as usize, 0);
-        tree::broadcast(&mut **control, &mut bytes, rank)?;
-        let text = String::from_utf8_lossy(&bytes);
-        Ok(Some(format!("rank {rank}: {text}")))
+        let all = self.gather_any(mine.unwrap_or_default().as_bytes())?;
+        let first = all.iter().enumerate().find(|(_, text)| !text.is_empty());
+        Ok(first.map(|(rank, text)| format!("rank {rank}: {}", String::from_utf8_lossy(text))))
     }
 
     /// Replaces counts by their sums over ranks. All ranks call it.
     pub(super) fn sum_counts(&mut self, counts: &mut [u64]) -> Result<()> {
-        match &mut self.control {
-            Some(control) => Ok(agree::sum_counts(&mut **control, counts)?),
-            None => Ok(()),
-        }
+        Ok(agree::sum_counts(&mut *self.control, counts)?)
     }
 
     /// Sends the bytes of the first rank to all. All ranks call it.
     pub(super) fn broadcast(&mut self, bytes: &mut Vec<u8>) -> Result<()> {
-        let Some(control) = &mut self.control else {
-            return Ok(());
-        };
         let _doing = doing::begin("the first rank's state");
-        *bytes = tree::broadcast_any(&mut **control, std::mem::take(bytes), 0)?;
+        *bytes = tree::broadcast_any(&mut *self.control, std::mem::take(bytes), 0)?;
         Ok(())
     }
 
     /// An error if any of these facts differs between ranks, naming it. All ranks call it.
     pub(super) fn check_facts(&mut self, facts: &agree::Facts) -> Result<()> {
-        let Some(control) = &mut self.control else {
-            return Ok(());
-        };
         let _doing = doing::begin("the comparison of recipes, data and programs");
-        Ok(facts.check(&mut **control)?)
+        Ok(facts.check(&mut *self.control)?)
     }
 
     /// An error if ranks do not hold the same bits, naming the first tensor. All ranks call it.
     pub(super) fn check_parameters(&mut self, parameters: &Parameters) -> Result<()> {
-        let Some(control) = &mut self.control else {
+        // Not to copy and hash all parameters for nobody.
+        if self.size == 1 {
             return Ok(());
-        };
+        }
         let _doing = doing::begin("the check that all ranks hold the same parameters");
         let named = parameters.to_named()?;
         let tensors = named
             .iter()
             .map(|(name, (_, values))| (name.as_str(), values.as_slice()));
-        agree::same_parameters(&mut **control, tensors).map_err(|error| match error {
+        agree::same_parameters(&mut *self.control, tensors).map_err(|error| match error {
             CommError::Differs { .. } => JobError::Apart(error),
             other => other.into(),
         })
-    }
-}
-
-impl From<CommError> for JobError {
-    fn from(error: CommError) -> Self {
-        Self::Comm(error)
     }
 }

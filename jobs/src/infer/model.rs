@@ -1,6 +1,5 @@
 //! A model file, ready to use.
 
-use super::Gives;
 use crate::clips::ClipShape;
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
@@ -8,6 +7,7 @@ use crate::recipe::{Recipe, Task};
 use crate::train::evaluate::in_pixels;
 use candle_core::{DType, Device, Tensor};
 use ndarray::{Array2, Array4};
+use serde::Serialize;
 use squall_data::boxes::suppress::Suppression;
 use squall_data::grid::LatLonGrid;
 use squall_data::{ClassMask, DataError, GeoBox, Snapshot, Time, Variable};
@@ -34,6 +34,47 @@ pub struct Model {
     clips: Option<ClipShape>,
     /// One sentence for everything about it that may surprise.
     notes: Vec<String>,
+}
+
+/// What a model says about a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Gives {
+    /// The class of every cell.
+    Masks,
+    /// Boxes.
+    Boxes,
+    /// A mask, and boxes beside it.
+    Both,
+}
+
+impl Gives {
+    fn of(network: &Network) -> Self {
+        match (network.is_detector(), network.gives_masks()) {
+            (false, _) => Self::Masks,
+            (true, false) => Self::Boxes,
+            (true, true) => Self::Both,
+        }
+    }
+
+    /// Whether there are masks.
+    pub fn masks(self) -> bool {
+        self != Self::Boxes
+    }
+
+    /// Whether there are boxes.
+    pub fn boxes(self) -> bool {
+        self != Self::Masks
+    }
+
+    /// What is counted by times, for people: 12 masks, boxes of 12 times.
+    pub fn count(self, times: usize) -> String {
+        match self {
+            Self::Masks => format!("{times} masks"),
+            Self::Boxes => format!("boxes of {times} times"),
+            Self::Both => format!("masks and boxes of {times} times"),
+        }
+    }
 }
 
 /// Masks of a batch.

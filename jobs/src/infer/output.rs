@@ -132,6 +132,19 @@ impl OutputFile {
     }
 }
 
+/// Removes a file, if it is there.
+///
+/// # Errors
+/// [`JobError::Data`](crate::JobError::Data).
+pub(super) fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(DataError::io("remove", path)(error).into())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Puts the tables of all files into one, `boxes.csv`, in order of time: line by line, whatever their length.
 pub(super) fn join_tables(folder: &Path, files: &[&FinishedFile]) -> Result<()> {
     let joined = folder.join("boxes.csv");

@@ -6,13 +6,12 @@ use super::computer::Computer;
 use super::input::{Fields, Reader};
 use super::log::{FinishedFile, SkippedTime};
 use super::neighbours::Neighbours;
-use super::output::{Found, OutputFile};
+use super::output::{Found, OutputFile, remove};
 use super::settings::about;
 use super::sliding::{Sliding, completed};
 use super::{BadInput, Chunk, Ensemble, InferEvent, InferOptions, Input, ReadFrom};
 use crate::error::{JobError, Result};
 use crate::metrics::JsonLines;
-use squall_data::DataError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -144,15 +143,9 @@ impl Job<'_, '_> {
                 continue;
             }
             for index in indices {
-                let item = match reader.read(index, self.options.max_missing_share) {
+                let item = match self.read_time(&mut reader, index)? {
                     Ok(fields) => Read::Sample(fields),
-                    Err(error) if self.options.bad_input == BadInput::Skip => {
-                        Read::Skipped(SkippedTime {
-                            time: self.input.times()[index].to_string(),
-                            reason: error.to_string(),
-                        })
-                    }
-                    Err(error) => return Err(error),
+                    Err(skipped) => Read::Skipped(skipped),
                 };
                 // Nobody listens any more: the network stopped.
                 if to_network.send(item).is_err() {
@@ -164,6 +157,22 @@ impl Job<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// The fields of a time, or why it gets no mask where bad times are skipped.
+    fn read_time(
+        &self,
+        reader: &mut Reader<'_>,
+        index: usize,
+    ) -> Result<std::result::Result<Fields, SkippedTime>> {
+        match reader.read(index, self.options.max_missing_share) {
+            Ok(fields) => Ok(Ok(fields)),
+            Err(error) if self.options.bad_input == BadInput::Skip => Ok(Err(SkippedTime {
+                time: self.input.times()[index].to_string(),
+                reason: error.to_string(),
+            })),
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads the clips of a file; false if nobody listens any more.
@@ -184,13 +193,9 @@ impl Job<'_, '_> {
                 if kept.contains_key(&index) {
                     continue;
                 }
-                let fields = match reader.read(index, self.options.max_missing_share) {
+                let fields = match self.read_time(reader, index)? {
                     Ok(fields) => Some(Arc::new(fields)),
-                    Err(error) if self.options.bad_input == BadInput::Skip => {
-                        let skipped = SkippedTime {
-                            time: self.input.times()[index].to_string(),
-                            reason: error.to_string(),
-                        };
+                    Err(skipped) => {
                         if indices.contains(&index)
                             && told.insert(index)
                             && to_network.send(Read::Skipped(skipped)).is_err()
@@ -199,7 +204,6 @@ impl Job<'_, '_> {
                         }
                         None
                     }
-                    Err(error) => return Err(error),
                 };
                 kept.insert(index, fields);
             }
@@ -257,15 +261,6 @@ impl Job<'_, '_> {
         let indices = chunk.indices.clone();
         let about = about(self.input, self.ensemble, self.options, indices);
         OutputFile::create(self.out, chunk, self.input.grid(), first, &about)
-    }
-}
-
-fn remove(path: &Path) -> Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(DataError::io("remove", path)(error).into())
-        }
-        _ => Ok(()),
     }
 }
 

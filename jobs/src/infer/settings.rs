@@ -1,14 +1,14 @@
 //! What must stay the same for a call to continue another's work, and what a folder of masks says about itself.
 
 use super::differences::in_words;
+use super::output::remove;
 use super::plan::dtype_name;
 use super::{BadInput, Ensemble, FilePer, FinishedFile, InferOptions, Input, Model, log};
 use crate::error::{JobError, Result};
 use crate::metrics::to_json;
 use serde::{Deserialize, Serialize};
+use squall_data::Class;
 use squall_data::mask_file::MaskFileOptions;
-use squall_data::{Class, DataError};
-use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::Path;
@@ -226,13 +226,7 @@ pub fn is_unfinished(folder: &Path) -> bool {
 /// # Errors
 /// [`JobError::Data`].
 pub(super) fn remove_manifest(out: &Path) -> Result<()> {
-    let path = out.join(MANIFEST);
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(DataError::io("remove", &path)(error).into())
-        }
-        _ => Ok(()),
-    }
+    remove(&out.join(MANIFEST))
 }
 
 /// What the folder holds and what it was made from; the same bytes whether or not the work was interrupted, by any
@@ -245,18 +239,12 @@ pub(super) fn write_manifest(
     files: &[&FinishedFile],
 ) -> Result<()> {
     // Without the times of change of the input, so that a copy of it gives the same.
-    let by_file: BTreeMap<&str, FinishedFile> = (files.iter())
-        .map(|&entry| {
-            let read_from = None;
-            (
-                entry.file.as_str(),
-                FinishedFile {
-                    read_from,
-                    ..entry.clone()
-                },
-            )
-        })
-        .collect();
+    let without_change = |&entry: &&FinishedFile| FinishedFile {
+        read_from: None,
+        ..entry.clone()
+    };
+    let mut files: Vec<FinishedFile> = files.iter().map(without_change).collect();
+    files.sort_by(|a, b| a.file.cmp(&b.file));
     let first = ensemble.first();
     let models: Vec<serde_json::Value> = (ensemble.models().iter())
         .map(|model| {
@@ -283,7 +271,7 @@ pub(super) fn write_manifest(
         "calendar": input.calendar().cf_name(),
         "times": input.times().len(),
         "problems": input.problems(),
-        "files": by_file.values().collect::<Vec<_>>(),
+        "files": files,
     });
     let path = out.join(MANIFEST);
     let text = serde_json::to_string_pretty(&manifest).map_err(|error| JobError::Damaged {

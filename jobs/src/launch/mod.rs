@@ -114,7 +114,7 @@ pub fn script(job: &Job, machine: &Machine) -> Result<String> {
     let plan = Plan::of(job, machine)?;
     let system = match machine.scheduler.kind {
         Batch::Lsf => lsf::system(job, machine, &plan)?,
-        Batch::Slurm => slurm::system(job, machine, &plan)?,
+        Batch::Slurm => slurm::system(job, &plan)?,
         Batch::Pbs => pbs::system(job, machine, &plan)?,
         Batch::None => plain::system(job, &plan)?,
     };
@@ -189,7 +189,7 @@ fn setup(machine: &Machine, plan: &Plan, system: &System) -> String {
     text
 }
 
-/// Environment beyond the machine's own: a core for communication, where a rank has many and others to talk to.
+/// Whether each rank keeps a core for communication alone: where it has many, and others to talk to.
 fn reserved_cores(machine: &Machine, ranks_per_node: usize, ranks: usize) -> bool {
     let share = machine.node.cores.unwrap_or(0) / ranks_per_node;
     machine.device.kind == DeviceKind::Cpu && ranks > 1 && share >= CORES_TO_RESERVE_ONE

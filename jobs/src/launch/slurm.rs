@@ -3,7 +3,6 @@
 use super::check::{Plan, refused};
 use super::{Job, System};
 use crate::error::Result;
-use crate::machine::Machine;
 
 /// The longest time before the end at which Slurm can send a signal.
 const LONGEST_NOTICE: u64 = 65_535;
@@ -25,7 +24,7 @@ run_again() {
 }
 "#;
 
-pub(super) fn system(job: &Job, _: &Machine, plan: &Plan) -> Result<System> {
+pub(super) fn system(job: &Job, plan: &Plan) -> Result<System> {
     if job.margin_seconds > LONGEST_NOTICE {
         let expected = format!("at most {LONGEST_NOTICE} s, the longest that Slurm knows");
         return refused("--margin", expected, job.margin_seconds);

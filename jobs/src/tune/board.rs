@@ -1,5 +1,6 @@
 //! What trials have reached, and who is ahead.
 
+use super::Values;
 use super::ladder::Ladder;
 use crate::error::{JobError, Result};
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,7 @@ pub struct Trial {
     /// From 0; that one is the recipe as it is.
     pub number: usize,
     /// Keys and values that the recipe is changed by.
-    pub values: Vec<(String, String)>,
+    pub values: Values,
     /// The score at every halt that it has reached.
     pub scores: Vec<f64>,
     /// Steps until the newest of them.
@@ -43,7 +44,7 @@ pub struct BestModel {
 }
 
 impl Trial {
-    fn new(number: usize, values: Vec<(String, String)>) -> Self {
+    fn new(number: usize, values: Values) -> Self {
         Self {
             number,
             values,
@@ -99,7 +100,7 @@ pub struct Place {
     /// What is different from the recipe; what trial 0 has in these keys tells
     /// [`Search::own_values`](super::Search::own_values).
     #[serde(serialize_with = "as_an_object")]
-    pub values: Vec<(String, String)>,
+    pub values: Values,
     /// Why it has no score.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
@@ -128,7 +129,7 @@ pub struct Board {
 }
 
 impl Board {
-    pub(super) fn new(values: Vec<Vec<(String, String)>>) -> Self {
+    pub(super) fn new(values: Vec<Values>) -> Self {
         let trials = values.into_iter().enumerate();
         Self {
             trials: trials

@@ -1,5 +1,6 @@
 //! What is varied, and the values that trials get.
 
+use super::Values;
 use rand::Rng;
 use squall_data::random::stream;
 use std::collections::HashSet;
@@ -10,11 +11,11 @@ use std::str::FromStr;
 pub struct Dimension {
     /// As `--set` takes it.
     pub key: String,
-    values: Values,
+    choice: Choice,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Values {
+enum Choice {
     /// One of these, as they stand.
     Any(Vec<String>),
     /// Numbers between two.
@@ -41,12 +42,12 @@ impl FromStr for Dimension {
         if key.is_empty() || values.is_empty() {
             return Err(format!("{expected}; found `{text}`"));
         }
-        let values = match values.split_once("..") {
+        let choice = match values.split_once("..") {
             Some((low, high)) => between(low.trim(), high.trim())
                 .ok_or_else(|| format!("{expected}, LOW below HIGH; found `{text}`"))?,
-            None => Values::Any(listed(values)),
+            None => Choice::Any(listed(values)),
         };
-        if let Values::Any(values) = &values
+        if let Choice::Any(values) = &choice
             && (values.len() < 2 || values.iter().any(String::is_empty))
         {
             return Err(format!(
@@ -55,16 +56,16 @@ impl FromStr for Dimension {
         }
         Ok(Self {
             key: key.to_string(),
-            values,
+            choice,
         })
     }
 }
 
-fn between(low: &str, high: &str) -> Option<Values> {
+fn between(low: &str, high: &str) -> Option<Choice> {
     let whole = low.parse::<i64>().is_ok() && high.parse::<i64>().is_ok();
     let (low, high): (f64, f64) = (low.parse().ok()?, high.parse().ok()?);
     let log = low > 0.0 && high / low >= 10.0;
-    (low.is_finite() && high.is_finite() && low < high).then_some(Values::Between {
+    (low.is_finite() && high.is_finite() && low < high).then_some(Choice::Between {
         low,
         high,
         log,
@@ -95,12 +96,12 @@ fn listed(text: &str) -> Vec<String> {
 impl Dimension {
     /// The value at a place between 0 and 1, as a recipe writes it.
     fn at(&self, place: f64) -> String {
-        match &self.values {
-            Values::Any(values) => {
+        match &self.choice {
+            Choice::Any(values) => {
                 let index = (place * values.len() as f64) as usize;
                 values[index.min(values.len() - 1)].clone()
             }
-            Values::Between {
+            Choice::Between {
                 low,
                 high,
                 log,
@@ -123,9 +124,9 @@ impl Dimension {
 
     /// How many values there are; none if they are numbers of a range.
     fn count(&self) -> Option<usize> {
-        match &self.values {
-            Values::Any(values) => Some(values.len()),
-            Values::Between { .. } => None,
+        match &self.choice {
+            Choice::Any(values) => Some(values.len()),
+            Choice::Between { .. } => None,
         }
     }
 }
@@ -176,15 +177,14 @@ impl Space {
     /// The values of so many trials, by key. The first has none: the recipe as it is. The others are spread more evenly
     /// than by chance (Halton's sequence, shifted); of lists that have no more combinations than that, each comes once.
     #[must_use]
-    pub fn trials(&self, count: usize) -> Vec<Vec<(String, String)>> {
+    pub fn trials(&self, count: usize) -> Vec<Values> {
         let mut trials = vec![Vec::new()];
         if let Some(all) = self.combinations(count - 1) {
             trials.extend(all);
             return trials;
         }
-        let shift = stream(self.seed, "tune shift", &[]);
-        let mut shifts = shift;
-        let shifts: Vec<f64> = self.dimensions.iter().map(|_| shifts.random()).collect();
+        let mut draws = stream(self.seed, "tune shift", &[]);
+        let shifts: Vec<f64> = self.dimensions.iter().map(|_| draws.random()).collect();
         let mut seen = HashSet::new();
         // Lists and whole numbers come again; not for ever, where there are too few to be had.
         for index in 1..20 * count as u64 {
@@ -199,7 +199,7 @@ impl Space {
         trials
     }
 
-    fn values(&self, index: u64, shifts: &[f64]) -> Vec<(String, String)> {
+    fn values(&self, index: u64, shifts: &[f64]) -> Values {
         let places = self
             .dimensions
             .iter()
@@ -216,7 +216,7 @@ impl Space {
     }
 
     /// Every combination of lists, if there are at most so many.
-    fn combinations(&self, most: usize) -> Option<Vec<Vec<(String, String)>>> {
+    fn combinations(&self, most: usize) -> Option<Vec<Values>> {
         let counts: Option<Vec<usize>> = self.dimensions.iter().map(Dimension::count).collect();
         let counts = counts?;
         let all = counts

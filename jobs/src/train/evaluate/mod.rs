@@ -1,13 +1,11 @@
 //! How good a network is on samples that it does not learn from.
 
 mod asked;
-mod both;
 mod box_judge;
 mod boxes;
 mod masks;
 
 pub(super) use asked::Asked;
-pub use both::BothScores;
 pub use boxes::{BoxScores, BoxTally};
 pub use masks::{MaskScores, MaskTally};
 
@@ -89,12 +87,34 @@ impl Scores {
     }
 }
 
+/// How good boxes and masks of one network are, on the same samples.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BothScores {
+    /// Of boxes; their loss is the recipe's of both, without the reconstruction.
+    pub boxes: BoxScores,
+    /// Scores of the masks.
+    pub masks: MaskScores,
+}
+
+impl BothScores {
+    /// The mean of the two scores: neither task is given up for the other.
+    fn score(&self) -> f64 {
+        (self.boxes.score() + self.masks.mean_iou) / 2.0
+    }
+
+    fn scalars(&self) -> Vec<(&'static str, f64)> {
+        let of_masks = self.masks.scalars().into_iter();
+        let of_masks = of_masks.filter(|(name, _)| *name != "validation/loss");
+        self.boxes.scalars().into_iter().chain(of_masks).collect()
+    }
+}
+
 impl fmt::Display for Scores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Masks(scores) => scores.fmt(f),
             Self::Boxes(scores) => scores.fmt(f),
-            Self::Both(scores) => scores.fmt(f),
+            Self::Both(scores) => write!(f, "{}; {}", scores.boxes, scores.masks),
         }
     }
 }

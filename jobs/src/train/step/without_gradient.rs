@@ -19,13 +19,12 @@ impl Learner {
     /// They are reported and not an error: a branch whose activations all start below zero has no gradient either, and
     /// may get one later; what is missing from the network's backward pass shows at the first step of any run.
     pub(in crate::train) fn take_without_gradient(&mut self) -> Option<Vec<String>> {
-        let found = matches!(self.without_gradient, WithoutGradient::Found(_));
-        let told =
-            found.then(|| std::mem::replace(&mut self.without_gradient, WithoutGradient::Settled));
-        match told {
-            Some(WithoutGradient::Found(names)) => Some(names),
-            _ => None,
-        }
+        let WithoutGradient::Found(names) = &mut self.without_gradient else {
+            return None;
+        };
+        let names = std::mem::take(names);
+        self.without_gradient = WithoutGradient::Settled;
+        Some(names)
     }
 
     /// Looks for them after the first step, and says so if there are any.

@@ -3,7 +3,6 @@
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 use squall_climate::compare::MIN_BLOCKS;
-use squall_data::Time;
 use squall_data::calendar::DAY_SECONDS;
 use squall_data::random::stream;
 
@@ -36,10 +35,10 @@ impl Default for Bootstrap {
 }
 
 impl Bootstrap {
-    /// The block of a time, counted from `first`.
-    pub fn block(&self, first: Time, time: Time) -> i64 {
-        let seconds = (self.block_days * DAY_SECONDS as f64).max(1.0);
-        (time.seconds_since(first) as f64 / seconds).floor() as i64
+    /// The block of a time so many seconds after the first one.
+    pub(crate) fn block(&self, seconds: i64) -> i64 {
+        let length = (self.block_days * DAY_SECONDS as f64).max(1.0);
+        (seconds as f64 / length).floor() as i64
     }
 
     /// Percentile intervals of statistics of a sum over blocks.
@@ -61,10 +60,7 @@ impl Bootstrap {
         for _ in 0..self.draws {
             let mut sums = [0.0; N];
             for _ in 0..blocks.len() {
-                let block = &blocks[random.random_range(0..blocks.len())];
-                sums.iter_mut()
-                    .zip(block)
-                    .for_each(|(sum, value)| *sum += value);
+                add(&mut sums, &blocks[random.random_range(0..blocks.len())]);
             }
             for (values, value) in values.iter_mut().zip(statistics(&sums)) {
                 values.extend(value);
@@ -122,6 +118,13 @@ impl Bootstrap {
             low: at(tail),
             high: at(1.0 - tail),
         })
+    }
+}
+
+/// Adds numbers one by one.
+pub(crate) fn add<const N: usize>(sums: &mut [f64; N], more: &[f64; N]) {
+    for (sum, more) in sums.iter_mut().zip(more) {
+        *sum += more;
     }
 }
 

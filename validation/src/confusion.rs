@@ -123,7 +123,7 @@ impl Confusion {
 }
 
 /// How much of one class was found, missed and invented.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Tally {
     /// True and predicted.
     pub hits: f64,
@@ -160,7 +160,8 @@ impl Tally {
     }
 }
 
-fn ratio(part: f64, whole: f64) -> Option<f64> {
+/// A part of a whole; `None` of nothing.
+pub(crate) fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }
 

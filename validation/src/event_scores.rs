@@ -1,6 +1,7 @@
 //! Events found, missed and invented, time by time.
 
-use crate::bootstrap::{Bootstrap, Interval};
+use crate::bootstrap::{Bootstrap, Interval, add};
+use crate::confusion::ratio;
 use serde::{Deserialize, Serialize};
 use squall_climate::Event;
 use squall_data::grid::distance_km;
@@ -173,21 +174,12 @@ fn score_class(
             predicted.len() as f64 - hits,
             pairs.iter().map(|pair| pair.2).sum(),
         ];
-        let block = blocks
-            .entry(bootstrap.block(times[0].0, *time))
-            .or_default();
-        block
-            .iter_mut()
-            .zip(counts)
-            .for_each(|(sum, count)| *sum += count);
+        let block = bootstrap.block(time.seconds_since(times[0].0));
+        add(blocks.entry(block).or_default(), &counts);
     }
     let blocks: Vec<Counts> = blocks.into_values().collect();
     let mut sums: Counts = [0.0; 4];
-    for block in &blocks {
-        sums.iter_mut()
-            .zip(block)
-            .for_each(|(sum, count)| *sum += count);
-    }
+    blocks.iter().for_each(|block| add(&mut sums, block));
     let [pod, far, csi] = rates(&sums);
     let [pod_interval, far_interval, csi_interval] =
         bootstrap.intervals(u64::from(class.code()), &blocks, rates);
@@ -199,7 +191,7 @@ fn score_class(
         pod,
         far,
         csi,
-        mean_distance_km: (sums[0] > 0.0).then(|| sums[3] / sums[0]),
+        mean_distance_km: ratio(sums[3], sums[0]),
         pod_interval,
         far_interval,
         csi_interval,
@@ -207,7 +199,6 @@ fn score_class(
 }
 
 fn rates(&[hits, misses, false_alarms, _]: &Counts) -> [Option<f64>; 3] {
-    let ratio = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
     [
         ratio(hits, hits + misses),
         ratio(false_alarms, hits + false_alarms),

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use squall_data::Class;
 use std::fmt;
 
-/// Gathers samples to a [`SegmentationScore`]; mergeable over ranks.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+/// Gathers samples to a [`SegmentationScore`].
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct SegmentationScorer {
     total: Confusion,
     samples: u64,
@@ -28,15 +28,6 @@ impl SegmentationScorer {
             self.sample_iou_sums[usize::from(class.code())] += iou;
         }
         self.total.merge(sample);
-    }
-
-    /// Adds other samples.
-    pub fn merge(&mut self, other: &Self) {
-        self.total.merge(&other.total);
-        self.samples += other.samples;
-        for (sum, other) in self.sample_iou_sums.iter_mut().zip(other.sample_iou_sums) {
-            *sum += other;
-        }
     }
 
     /// The score of what was added; `None` if that is nothing.
@@ -238,24 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_ranks_equal_one() {
-        let truth = [array![[0, 1, 2]], array![[1, 1, 0]], array![[2, 2, 2]]];
-        let prediction = [array![[0, 1, 0]], array![[1, 0, 0]], array![[2, 0, 2]]];
-        let (mut one, mut left, mut right) = Default::default();
-        for (k, (truth, prediction)) in truth.iter().zip(&prediction).enumerate() {
-            let confusion = confusion(truth, prediction, &[2.0]);
-            SegmentationScorer::add(&mut one, &confusion);
-            let part: &mut SegmentationScorer = if k == 0 { &mut left } else { &mut right };
-            part.add(&confusion);
-        }
-        left.merge(&right);
-        let (one, merged) = (one.score().unwrap(), left.score().unwrap());
-        assert_eq!(one.confusion, merged.confusion);
-        assert_relative_eq!(
-            one.sample_mean_iou,
-            merged.sample_mean_iou,
-            max_relative = 1e-14
-        );
+    fn nothing_has_no_score() {
         assert_eq!(SegmentationScorer::new().score(), None);
     }
 

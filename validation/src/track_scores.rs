@@ -125,9 +125,10 @@ pub fn score_listed_tracks(
     scores
 }
 
-fn tracks(class: Class, events: &[Event]) -> TrackPoints<'_> {
+/// The tracks of events; those without a track are left out.
+pub(crate) fn by_track<'a>(events: impl IntoIterator<Item = &'a Event>) -> TrackPoints<'a> {
     let mut tracks = TrackPoints::new();
-    for event in events.iter().filter(|e| e.class == class) {
+    for event in events {
         if let Some(id) = event.track_id {
             tracks.entry(id).or_default().push(event);
         }
@@ -181,7 +182,8 @@ fn score_class(
         Class::AtmosphericRiver => rules.ar_radius_km,
         _ => rules.tc_radius_km,
     };
-    let (truth, predicted) = (tracks(class, truth), tracks(class, predicted));
+    let [truth, predicted] =
+        [truth, predicted].map(|events| by_track(events.iter().filter(|e| e.class == class)));
     let follows =
         |near: usize, points: usize| near > 0 && near as f64 >= rules.min_share * points as f64;
     let (mut hits, mut near_points, mut distance) = (0, 0, 0.0);

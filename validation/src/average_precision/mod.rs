@@ -1,19 +1,15 @@
-//! Average precision of predicted boxes: per class, at several overlaps, mergeable over times and ranks.
+//! Average precision of predicted boxes: per class, at several overlaps.
 
-mod matching;
 mod table;
 mod times;
 
-pub use matching::{BoxScores, score_boxes};
 pub use squall_data::boxes::precision::OVERLAPS;
 pub use times::{BoxesAt, ComparedTimes, TimeCoverage, compared_times};
 
 use crate::bootstrap::{Bootstrap, Interval};
 use crate::error::{Result, ValidationError};
 use serde::{Deserialize, Serialize};
-use squall_data::boxes::precision::{
-    AveragePrecision, CurvePoint, Detection, Judged, curve, judge,
-};
+use squall_data::boxes::precision::{AveragePrecision, Detection, Judged, curve, judge};
 use squall_data::{BoxClass, Calendar, GeoBox, Time};
 use std::collections::BTreeMap;
 
@@ -40,7 +36,7 @@ const FIRST_COCO: usize = 1;
 /// let score = scorer.score(&Bootstrap::default()).unwrap();
 /// assert_eq!(score.mean.coco, Some(1.0));
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct DetectionScorer {
     calendar: Option<Calendar>,
     /// By seconds from the start of year 1 of the calendar.
@@ -48,7 +44,7 @@ pub struct DetectionScorer {
 }
 
 /// What one time adds, by class code.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 struct Counted {
     truths: [u32; 4],
     boxes: [Vec<Judged>; 4],
@@ -94,48 +90,13 @@ impl DetectionScorer {
         Ok(())
     }
 
-    /// Adds what another rank or another part of the times gathered. A time that both have is counted as two.
-    ///
-    /// # Errors
-    /// [`ValidationError::Mismatch`] if the calendar is another one.
-    pub fn merge(&mut self, other: &Self) -> Result<()> {
-        let Some(calendar) = other.calendar else {
-            return Ok(());
-        };
-        self.agree(calendar)?;
-        for (&key, more) in &other.times {
-            let counted = self.times.entry(key).or_default();
-            for code in 0..4 {
-                counted.truths[code] += more.truths[code];
-                counted.boxes[code].extend(&more.boxes[code]);
-            }
-        }
-        Ok(())
-    }
-
-    /// Number of times.
-    pub fn times(&self) -> usize {
-        self.times.len()
-    }
-
-    /// Precision over recall of a class at one of [`OVERLAPS`], from the surest boxes to all. Empty without true boxes
-    /// or for another overlap.
-    pub fn curve(&self, class: BoxClass, overlap: f64) -> Vec<CurvePoint> {
-        let Some(place) = OVERLAPS.iter().position(|&known| known == overlap) else {
-            return Vec::new();
-        };
-        let sorted = Sorted::of(self, class, &|_| 0);
-        curve(sorted.at(place, &[1]), sorted.truths(&[1]))
-    }
-
     /// The score of what was added; `None` if that is nothing.
     ///
     /// Intervals come from drawing blocks of time and cost the number of draws times the number of boxes.
     pub fn score(&self, bootstrap: &Bootstrap) -> Option<DetectionScore> {
         let (&first, _) = self.times.first_key_value()?;
         let (&last, _) = self.times.last_key_value()?;
-        let start = self.instant(first)?;
-        let block_of = |key: i64| bootstrap.block(start, start.add_seconds(key - first));
+        let block_of = |key: i64| bootstrap.block(key - first);
         // Blocks without any time are none: only those that hold times are drawn.
         let mut blocks: Vec<i64> = self.times.keys().map(|&key| block_of(key)).collect();
         blocks.dedup();
@@ -162,7 +123,7 @@ impl DetectionScorer {
         let without = classes.iter().filter(|c| c.truths == 0);
         Some(DetectionScore {
             times: self.times.len() as u64,
-            first: start.to_string(),
+            first: self.instant(first)?.to_string(),
             last: self.instant(last)?.to_string(),
             classes_without_truth: without.map(|c| c.class).collect(),
             classes,
@@ -178,20 +139,16 @@ impl DetectionScorer {
     }
 
     fn key(&mut self, time: Time) -> Result<i64> {
-        self.agree(time.calendar())?;
-        Ok(time.seconds_since(origin(time.calendar())?))
-    }
-
-    fn agree(&mut self, found: Calendar) -> Result<()> {
+        let found = time.calendar();
         let known = *self.calendar.get_or_insert(found);
-        if known == found {
-            return Ok(());
+        if known != found {
+            return Err(ValidationError::Mismatch {
+                what: "calendar of the boxes",
+                expected: known.to_string(),
+                found: found.to_string(),
+            });
         }
-        Err(ValidationError::Mismatch {
-            what: "calendar of the boxes",
-            expected: known.to_string(),
-            found: found.to_string(),
-        })
+        Ok(time.seconds_since(origin(found)?))
     }
 
     fn instant(&self, key: i64) -> Option<Time> {
@@ -201,6 +158,31 @@ impl DetectionScorer {
 
 fn origin(calendar: Calendar) -> Result<Time> {
     Ok(Time::new(calendar, 1, 1, 1, 0, 0, 0)?)
+}
+
+/// Scores two tables of boxes over their [`compared_times`].
+///
+/// # Errors
+/// [`ValidationError::Invalid`] if the two have no time in common, [`ValidationError::Mismatch`] if calendars differ.
+pub fn score_boxes(
+    truth: &[BoxesAt],
+    predicted: &[BoxesAt],
+    bootstrap: &Bootstrap,
+) -> Result<BoxScores> {
+    let compared = compared_times(truth, predicted)?;
+    let mut scorer = DetectionScorer::new();
+    for (time, [truth, predicted]) in &compared.times {
+        scorer.add(*time, truth, predicted)?;
+    }
+    let score = scorer.score(bootstrap).ok_or_else(|| {
+        ValidationError::Invalid(
+            "the boxes of the prediction and of the truth have no time in common".into(),
+        )
+    })?;
+    Ok(BoxScores {
+        coverage: compared.coverage,
+        score,
+    })
 }
 
 /// Mean over the classes with truth of each of three numbers.
@@ -366,4 +348,14 @@ pub struct DetectionScore {
     pub mean: MeanPrecision,
     /// Classes that the means leave out.
     pub classes_without_truth: Vec<BoxClass>,
+}
+
+/// Scores of two tables of boxes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BoxScores {
+    /// Which times were compared.
+    pub coverage: TimeCoverage,
+    /// Average precision.
+    #[serde(flatten)]
+    pub score: DetectionScore,
 }

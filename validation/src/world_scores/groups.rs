@@ -1,7 +1,8 @@
 //! Hits, false alarms and distances of groups of storms: basins, quarters, years.
 
 use super::matching::TrackPair;
-use crate::bootstrap::{Bootstrap, Interval};
+use crate::bootstrap::{Bootstrap, Interval, add};
+use crate::confusion::ratio;
 use serde::{Deserialize, Serialize};
 use squall_climate::statistics::Basin;
 use squall_climate::track::readers::ImportedTrack;
@@ -179,9 +180,7 @@ impl Storms<'_> {
         }
         let blocks: Vec<[f64; 4]> = blocks.into_values().collect();
         let mut sums = [0.0; 4];
-        for block in &blocks {
-            sums.iter_mut().zip(block).for_each(|(sum, n)| *sum += n);
-        }
+        blocks.iter().for_each(|block| add(&mut sums, block));
         let [pod, far] = rates(&sums);
         let [pod_interval, far_interval] = self.bootstrap.intervals(5, &blocks, rates);
         let pairs: Vec<&TrackPair> = self
@@ -197,8 +196,7 @@ impl Storms<'_> {
                 )
             });
             let differences: Vec<f64> = differences.collect();
-            let count = differences.len() as f64;
-            (count > 0.0).then(|| differences.iter().sum::<f64>() / count)
+            ratio(differences.iter().sum(), differences.len() as f64)
         };
         let distances = pairs
             .iter()
@@ -213,7 +211,7 @@ impl Storms<'_> {
             far,
             pod_interval,
             far_interval,
-            pieces_per_hit: (sums[0] > 0.0).then(|| pairs.len() as f64 / sums[0]),
+            pieces_per_hit: ratio(pairs.len() as f64, sums[0]),
             distance: DistanceSummary::of(distances.collect()),
             wind_difference_m_s: difference(&|track| {
                 let winds = track.points.iter().filter_map(|p| p.max_wind_m_s);
@@ -228,6 +226,5 @@ impl Storms<'_> {
 }
 
 fn rates(&[hits, storms, false_alarms, tracks]: &[f64; 4]) -> [Option<f64>; 2] {
-    let ratio = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
     [ratio(hits, storms), ratio(false_alarms, tracks)]
 }

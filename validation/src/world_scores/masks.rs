@@ -2,7 +2,7 @@
 
 use super::Taylor;
 use crate::bootstrap::{Bootstrap, Interval};
-use crate::confusion::{Confusion, Tally};
+use crate::confusion::{Confusion, Tally, ratio};
 use crate::error::{Result, ValidationError};
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
@@ -75,8 +75,8 @@ impl NearestCells {
     }
 }
 
-/// Gathers pairs of masks of one grid, time by time; mergeable over ranks.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Gathers pairs of masks of one grid, time by time.
+#[derive(Debug, Clone)]
 pub struct MaskAgreement {
     truth: Occurrence,
     predicted: Occurrence,
@@ -116,24 +116,10 @@ impl MaskAgreement {
         Ok(())
     }
 
-    /// Adds what another rank compared.
-    ///
-    /// # Errors
-    /// [`ValidationError::Invalid`] if its grid is another one.
-    pub fn merge(&mut self, other: &Self) -> Result<()> {
-        let merged = self.truth.merge(&other.truth);
-        merged
-            .and_then(|()| self.predicted.merge(&other.predicted))
-            .map_err(|error| ValidationError::Invalid(error.to_string()))?;
-        self.times.extend(&other.times);
-        Ok(())
-    }
-
     /// How one class agrees; `None` if nothing was compared.
     pub fn score(&self, class: Class, bootstrap: &Bootstrap) -> Option<ClassAgreement> {
         let index = Class::EVENTS.iter().position(|&event| event == class)?;
         let (&first, _) = self.times.first_key_value()?;
-        let block_seconds = (bootstrap.block_days * 86_400.0).max(1.0);
         let mut blocks: BTreeMap<i64, [f64; 2]> = BTreeMap::new();
         let mut ious = Vec::new();
         for (&time, tallies) in &self.times {
@@ -142,13 +128,12 @@ impl MaskAgreement {
                 continue;
             };
             ious.push(iou);
-            let block = ((time - first) as f64 / block_seconds).floor() as i64;
-            let sums = blocks.entry(block).or_default();
+            let sums = blocks.entry(bootstrap.block(time - first)).or_default();
             sums[0] += iou;
             sums[1] += 1.0;
         }
         let blocks: Vec<[f64; 2]> = blocks.into_values().collect();
-        let mean = |&[sum, count]: &[f64; 2]| [(count > 0.0).then(|| sum / count)];
+        let mean = |&[sum, count]: &[f64; 2]| [ratio(sum, count)];
         let [iou_interval] = bootstrap.intervals(6, &blocks, mean);
         let frequency = Taylor::of(
             self.truth.frequency(class).view(),

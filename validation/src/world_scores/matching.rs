@@ -1,6 +1,6 @@
 //! Which predicted track is which storm of the reference.
 
-use crate::track_scores::{TrackPoints, near};
+use crate::track_scores::{by_track, near};
 use serde::{Deserialize, Serialize};
 use squall_climate::Event;
 use squall_climate::track::readers::{ImportedTrack, TrackFormat, TrackTable};
@@ -112,7 +112,7 @@ pub fn match_tracks(
         Criterion::MeanDistance { .. } => f64::INFINITY,
     };
     let events = [reference, predicted].map(events_of);
-    let [storms, tracks] = events.each_ref().map(|events| by_track(events));
+    let [storms, tracks] = events.each_ref().map(by_track);
     let near = near(&tracks, &storms, radius_km);
     let mut pairs = Vec::new();
     for ((&track, points), near) in tracks.iter().zip(near) {
@@ -151,16 +151,6 @@ fn events_of(tracks: &[ImportedTrack]) -> Vec<Event> {
         covers: None,
     };
     table.events()
-}
-
-fn by_track(events: &[Event]) -> TrackPoints<'_> {
-    let mut tracks = TrackPoints::new();
-    for event in events {
-        if let Some(id) = event.track_id {
-            tracks.entry(id).or_default().push(event);
-        }
-    }
-    tracks
 }
 
 /// Distances at the times that both tracks have.

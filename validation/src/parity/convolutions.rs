@@ -1,12 +1,12 @@
 //! Convolutions in all three directions: every one of a network, and some of every kind.
 
-use super::{DTYPES, Line, Row, draw, field, values};
+use super::{DTYPES, ModelResult, Row, Values, draw, field, values};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
 use squall_model::networks::NetworkName;
 use squall_model::ops::{ConvSpec, Fuse};
 use squall_model::summary::Convolution;
-use squall_model::{Backend, ModelError, Network, NetworkConfig};
+use squall_model::{Backend, Network, NetworkConfig};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -80,26 +80,26 @@ fn lines(
     by: Backend,
     mut progress: impl FnMut(&str),
 ) -> Result<Vec<Row>> {
-    let mut forward = Line::new(subject, "convolutions", RESULT);
-    let mut data = Line::new(subject, "their gradient of the input", RESULT);
+    let mut forward = Row::new(subject, "convolutions", RESULT);
+    let mut data = Row::new(subject, "their gradient of the input", RESULT);
     let sums = if by == Backend::Reference {
         SUMS
     } else {
         SUMS_OF_F32
     };
-    let mut weights = Line::new(subject, "their gradient of the kernel", sums);
+    let mut weights = Row::new(subject, "their gradient of the kernel", sums);
     // Sums over pixels that come in the type of the operands.
     let rounded = [sums[0], RESULT[1], RESULT[2]];
-    let mut rounded = Line::new(subject, "that, where it is rounded", rounded);
-    let mut depthwise = Line::new(subject, "that of depthwise kernels", sums);
+    let mut rounded = Row::new(subject, "that, where it is rounded", rounded);
+    let mut depthwise = Row::new(subject, "that of depthwise kernels", sums);
     for (done, case) in cases.iter().enumerate() {
         let began = Instant::now();
         let judge = Judge::new(case)?;
         let place = || judge.place();
         let plain = judge.forward(by, DType::F32)?;
-        let forward_off = forward.case(place, &plain, |d| judge.forward(Backend::best(), d))?;
+        let forward_off = forward.add(place, &plain, |d| judge.forward(Backend::best(), d))?;
         let plain = judge.data(by, DType::F32)?;
-        let data_off = data.case(place, &plain, |d| judge.data(Backend::best(), d))?;
+        let data_off = data.add(place, &plain, |d| judge.data(Backend::best(), d))?;
         // It is known how they are rounded once they are computed.
         let plain = judge.weights(by, DType::F32)?;
         let mut ours = Vec::new();
@@ -112,7 +112,7 @@ fn lines(
             false => &mut weights,
         };
         let mut ours = ours.into_iter();
-        let weights_off = line.case(place, &plain, |_| Ok(ours.next().unwrap_or_default()))?;
+        let weights_off = line.add(place, &plain, |_| Ok(ours.next().unwrap_or_default()))?;
         let (done, all, took) = (done + 1, cases.len(), began.elapsed().as_secs_f64());
         let off = [forward_off, data_off, weights_off]
             .map(|off| off.map(|off| format!("{off:.1e}")).join(" "));
@@ -122,8 +122,8 @@ fn lines(
             off.join(", ")
         ));
     }
-    let rows = [forward, data, weights, rounded, depthwise].map(|line| line.row);
-    Ok(rows.into_iter().filter(|row| row.cases > 0).collect())
+    let rows = [forward, data, weights, rounded, depthwise].into_iter();
+    Ok(rows.filter(|row| row.cases > 0).collect())
 }
 
 /// Each geometry once, in an order that does not change.
@@ -142,13 +142,11 @@ struct Judge {
     dw: Vec<f32>,
 }
 
-type Values = std::result::Result<Vec<f32>, ModelError>;
-
 impl Judge {
-    fn new(case: &Convolution) -> std::result::Result<Self, ModelError> {
+    fn new(case: &Convolution) -> ModelResult<Self> {
         let Convolution { spec, x, y } = *case;
         let kernel = [y[3], x[3] / spec.groups, spec.kernel.0, spec.kernel.1];
-        let every = |tensor: Tensor| -> std::result::Result<[Tensor; 3], ModelError> {
+        let every = |tensor: Tensor| -> ModelResult<[Tensor; 3]> {
             let [a, b, c] = DTYPES.map(|dtype| Backend::best_of_cpu().convert(&tensor, dtype));
             Ok([a?, b?, c?])
         };
@@ -181,7 +179,7 @@ impl Judge {
     }
 
     /// Whether sums over pixels of half precisions are rounded to them.
-    fn is_rounded(&self) -> std::result::Result<bool, ModelError> {
+    fn is_rounded(&self) -> ModelResult<bool> {
         let Convolution { spec, x, y } = &self.case;
         for dtype in DTYPES {
             let sums = Backend::best().kernel_gradient_type(dtype, spec, *x, *y)?;

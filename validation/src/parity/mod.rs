@@ -16,8 +16,9 @@ use rand::Rng;
 use rayon::prelude::*;
 use serde::Serialize;
 use squall_data::random::stream;
+use squall_model::Backend;
+use squall_model::error::Result as ModelResult;
 use squall_model::networks::NetworkName;
-use squall_model::{Backend, ModelError};
 use std::fmt;
 
 /// The types in which activations are stored, as columns of the report.
@@ -48,6 +49,44 @@ pub struct Row {
 }
 
 impl Row {
+    /// A line without cases; `bounds` in the order of [`DTYPES`].
+    fn new(subject: &str, what: &str, bounds: [Option<f64>; 3]) -> Self {
+        Self {
+            subject: subject.to_string(),
+            what: what.to_string(),
+            cases: 0,
+            worst: bounds.map(|bound| Worst {
+                distance: 0.0,
+                bound,
+            }),
+            place: String::new(),
+        }
+    }
+
+    /// Adds a case: the judge's result, and ours by type; gives how far ours are off.
+    fn add(
+        &mut self,
+        place: impl Fn() -> String,
+        plain: &[f32],
+        mut ours: impl FnMut(DType) -> Values,
+    ) -> Result<[f64; 3]> {
+        let mut all = [0.0; 3];
+        for ((dtype, worst), all) in DTYPES.into_iter().zip(&mut self.worst).zip(&mut all) {
+            let off = distance(&ours(dtype)?, plain)?;
+            *all = off;
+            let first = self.cases == 0;
+            // NaN is worse than anything.
+            if first || off.is_nan() || off > worst.distance {
+                worst.distance = off;
+                if dtype == DType::F32 {
+                    self.place = place();
+                }
+            }
+        }
+        self.cases += 1;
+        Ok(all)
+    }
+
     /// Whether every bound holds.
     pub fn holds(&self) -> bool {
         let within = |worst: &Worst| match worst.bound {
@@ -174,52 +213,8 @@ impl fmt::Display for Parity {
     }
 }
 
-/// Collects the cases of a line.
-struct Line {
-    row: Row,
-}
-
-impl Line {
-    /// `bounds` in the order of [`DTYPES`].
-    fn new(subject: &str, what: &str, bounds: [Option<f64>; 3]) -> Self {
-        Self {
-            row: Row {
-                subject: subject.to_string(),
-                what: what.to_string(),
-                cases: 0,
-                worst: bounds.map(|bound| Worst {
-                    distance: 0.0,
-                    bound,
-                }),
-                place: String::new(),
-            },
-        }
-    }
-
-    /// Adds a case: the judge's result, and ours by type; gives how far ours are off.
-    fn case(
-        &mut self,
-        place: impl Fn() -> String,
-        plain: &[f32],
-        mut ours: impl FnMut(DType) -> std::result::Result<Vec<f32>, ModelError>,
-    ) -> Result<[f64; 3]> {
-        let mut all = [0.0; 3];
-        for ((dtype, worst), all) in DTYPES.into_iter().zip(&mut self.row.worst).zip(&mut all) {
-            let off = distance(&ours(dtype)?, plain)?;
-            *all = off;
-            let first = self.row.cases == 0;
-            // NaN is worse than anything.
-            if first || off.is_nan() || off > worst.distance {
-                worst.distance = off;
-                if dtype == DType::F32 {
-                    self.row.place = place();
-                }
-            }
-        }
-        self.row.cases += 1;
-        Ok(all)
-    }
-}
+/// Values of a tensor.
+type Values = ModelResult<Vec<f32>>;
 
 /// Values that one thread sums, in this order whatever the threads, or copies.
 const SHARE: usize = 1 << 16;
@@ -267,13 +262,13 @@ fn draw(seed: u64, count: usize) -> Vec<f32> {
 }
 
 /// A tensor of [`draw`].
-fn field(seed: u64, shape: &[usize]) -> std::result::Result<Tensor, ModelError> {
+fn field(seed: u64, shape: &[usize]) -> ModelResult<Tensor> {
     let values = draw(seed, shape.iter().product());
     Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
 }
 
 /// Values in row-major order, as f32. All processors convert and copy: a result at real extents is a gigabyte.
-fn values(tensor: &Tensor) -> std::result::Result<Vec<f32>, ModelError> {
+fn values(tensor: &Tensor) -> Values {
     let host = tensor.to_device(&Device::Cpu)?.contiguous()?;
     let wide = Backend::best_of_cpu().convert(&host, DType::F32)?;
     let (storage, layout) = wide.storage_and_layout();

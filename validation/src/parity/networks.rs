@@ -1,10 +1,10 @@
 //! Whole networks: logits, loss, gradients of a training pass, and logits of inference.
 
-use super::{Line, Row, draw, field, values};
+use super::{DTYPES, ModelResult, Row, draw, field, values};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
 use squall_model::networks::NetworkName;
-use squall_model::{Backend, Gradients, ModelError, Network, NetworkConfig, Pass};
+use squall_model::{Backend, Gradients, Network, NetworkConfig, Pass};
 
 /// The plain loops compute in f32, so half precisions differ from them by what rounding every activation costs.
 const LOGITS: [Option<f64>; 3] = [Some(1e-4), Some(0.1), Some(0.02)];
@@ -51,35 +51,35 @@ pub(super) fn rows(name: NetworkName, size: (usize, usize)) -> Result<Vec<Row>> 
         NetworkName::CgNet => [LOGITS, LOSS, CGNET_GRADIENT, LOGITS],
         _ => [LOGITS, LOSS, GRADIENT, LOGITS],
     };
-    let mut lines: Vec<Line> = whats
+    let mut rows: Vec<Row> = whats
         .iter()
         .zip(bounds)
-        .map(|(what, bounds)| Line::new(name.as_str(), what, bounds))
+        .map(|(what, bounds)| Row::new(name.as_str(), what, bounds))
         .collect();
     if name == NetworkName::DeepCam {
-        for (dtype, at) in super::DTYPES.into_iter().zip(0..).skip(1) {
+        for (dtype, at) in DTYPES.into_iter().zip(0..).skip(1) {
             let rounded = logits(&config, Backend::Reference, dtype, size, fields)?;
             for (which, rounded) in DEEPCAM_ROUNDED.into_iter().zip(rounded) {
                 let off = super::distance(&rounded, &plain[which])?;
-                lines[which].row.worst[at].bound = Some(CHANCE * off);
+                rows[which].worst[at].bound = Some(CHANCE * off);
             }
         }
     }
-    let ours = super::DTYPES.map(|dtype| learn(&config, Backend::best(), dtype, size, fields));
+    let ours = DTYPES.map(|dtype| learn(&config, Backend::best(), dtype, size, fields));
     let [f32s, bf16s, f16s] = ours;
     let ours = [f32s?, bf16s?, f16s?];
-    for (which, line) in lines.iter_mut().enumerate() {
+    for (which, row) in rows.iter_mut().enumerate() {
         let by_type = |dtype: DType| {
-            let at = super::DTYPES.iter().position(|&d| d == dtype);
+            let at = DTYPES.iter().position(|&d| d == dtype);
             Ok(ours[at.unwrap_or(0)][which].clone())
         };
         let place = || match larger {
             1 => String::new(),
             _ => format!("{} fields of {} x {}", fields.len(), size.0, size.1),
         };
-        line.case(place, &plain[which], by_type)?;
+        row.add(place, &plain[which], by_type)?;
     }
-    Ok(lines.into_iter().map(|line| line.row).collect())
+    Ok(rows)
 }
 
 /// A network that has passed a field on, learning.
@@ -97,7 +97,7 @@ impl Passed {
         dtype: DType,
         (h, w): (usize, usize),
         seed: u64,
-    ) -> std::result::Result<Self, ModelError> {
+    ) -> ModelResult<Self> {
         let mut network = Network::build(config, backend, 3)?;
         if backend == Backend::Reference && dtype != DType::F32 {
             round_kernels(&mut network, dtype)?;
@@ -115,14 +115,14 @@ impl Passed {
     }
 
     /// Logits, and those of inference.
-    fn logits(&self, dtype: DType) -> std::result::Result<[Vec<f32>; 2], ModelError> {
+    fn logits(&self, dtype: DType) -> ModelResult<[Vec<f32>; 2]> {
         let inferred = self.network.infer(&self.x, dtype)?;
         Ok([values(&self.logits)?, values(&inferred)?])
     }
 }
 
 /// Rounds kernels as matrix units take them; depthwise convolutions have their own loops, whose kernels stay.
-fn round_kernels(network: &mut Network, dtype: DType) -> std::result::Result<(), ModelError> {
+fn round_kernels(network: &mut Network, dtype: DType) -> ModelResult<()> {
     let rounded = network.parameters().iter().map(|parameter| {
         let tensor = parameter.tensor();
         match *tensor.dims() {
@@ -146,7 +146,7 @@ fn logits(
     dtype: DType,
     size: (usize, usize),
     fields: &[u64],
-) -> std::result::Result<[Vec<f32>; 2], ModelError> {
+) -> ModelResult<[Vec<f32>; 2]> {
     let mut all = [Vec::new(), Vec::new()];
     for &seed in fields {
         let of_field = Passed::of(config, backend, dtype, size, seed)?.logits(dtype)?;
@@ -164,7 +164,7 @@ fn learn(
     dtype: DType,
     size: (usize, usize),
     fields: &[u64],
-) -> std::result::Result<[Vec<f32>; 4], ModelError> {
+) -> ModelResult<[Vec<f32>; 4]> {
     let (first, others) = fields.split_at(1);
     let passed = Passed::of(config, backend, dtype, size, first[0])?;
     let [mut logits, mut inferred] = passed.logits(dtype)?;

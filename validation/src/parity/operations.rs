@@ -1,18 +1,17 @@
 //! The operations that are no convolutions of a network, on fields of odd extents, more than one share of work large.
 
-use super::{Line, Row, draw, field, values};
+use super::{ModelResult, Row, Values, draw, field, values};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
+use squall_model::Backend;
 use squall_model::ops::norm::After;
 use squall_model::ops::{ConvTransposeSpec, PoolSpec};
-use squall_model::{Backend, ModelError};
 
 /// Sums in another order, and a rounded result.
 const RESULT: [Option<f64>; 3] = [Some(1e-5), Some(6e-3), Some(8e-4)];
 const SHAPE: [usize; 4] = [2, 61, 83, 13];
 const CLASSES: usize = 3;
 
-type Values = std::result::Result<Vec<f32>, ModelError>;
 /// An operation by backend and type of its activations.
 type Operation = fn(Backend, DType, bool) -> Values;
 
@@ -38,20 +37,20 @@ pub(super) fn rows() -> Result<Vec<Row>> {
     ];
     let mut rows = Vec::new();
     for (what, operation) in operations {
-        let mut line = Line::new("operations", what, RESULT);
+        let mut row = Row::new("operations", what, RESULT);
         for periodic in [false, true] {
             let plain = operation(Backend::Reference, DType::F32, periodic)?;
             let place = || if periodic { "periodic" } else { "padded" }.to_string();
-            line.case(place, &plain, |dtype| {
+            row.add(place, &plain, |dtype| {
                 operation(Backend::best(), dtype, periodic)
             })?;
         }
-        rows.push(line.row);
+        rows.push(row);
     }
     Ok(rows)
 }
 
-fn of(seed: u64, shape: &[usize], dtype: DType) -> std::result::Result<Tensor, ModelError> {
+fn of(seed: u64, shape: &[usize], dtype: DType) -> ModelResult<Tensor> {
     Ok(field(seed, shape)?.to_dtype(dtype)?)
 }
 
@@ -171,7 +170,7 @@ fn labels() -> Vec<u8> {
     (0..b * h * w).map(label).collect()
 }
 
-fn logits(dtype: DType) -> std::result::Result<Tensor, ModelError> {
+fn logits(dtype: DType) -> ModelResult<Tensor> {
     let [b, h, w, _] = SHAPE;
     of(1, &[b, h, w, CLASSES], dtype)
 }

@@ -164,7 +164,7 @@ pub fn read_metrics(path: &Path) -> Result<Vec<Metric>> {
 ///
 /// # Errors
 /// As [`read_metrics`]; [`JobError::Data`] if the file cannot be replaced.
-pub fn truncate_after(path: &Path, step: u64, again: &[u64]) -> Result<()> {
+pub(crate) fn truncate_after(path: &Path, step: u64, again: &[u64]) -> Result<()> {
     let metrics = read_metrics(path)?;
     let mut text = String::new();
     let comes_again = |metric: &Metric| match metric {

@@ -482,7 +482,8 @@ fn a_job_that_was_stopped_goes_on() {
 fn who_is_gone_is_let_go() {
     on_ranks("who_is_gone_is_let_go", 3, |mut mpi| {
         let rank = mpi.rank();
-        let apart = mpi.duplicate().expect("a group");
+        let apart = mpi.split(Some(0), mpi.rank()).expect("a group");
+        let apart = apart.expect("a colour was given");
         let (start, lives) = (Instant::now(), Duration::from_millis(600));
         let there = || start.elapsed() < lives;
         // More than the library takes without a receiver.
@@ -530,7 +531,8 @@ fn who_is_gone_is_let_go() {
 #[test]
 fn a_stall_may_be_told_to_others() {
     on_ranks("a_stall_may_be_told_to_others", 2, |mut mpi| {
-        let apart = mpi.duplicate().expect("a group");
+        let apart = mpi.split(Some(0), mpi.rank()).expect("a group");
+        let apart = apart.expect("a colour was given");
         if mpi.rank() == 0 {
             // It never sends, and comes to the end when the other has retired.
             return std::thread::sleep(Duration::from_secs(1));

@@ -66,6 +66,30 @@ pub enum CommError {
     },
 }
 
+impl CommError {
+    /// That the system gave this rank no thread.
+    pub(crate) fn no_thread(rank: usize) -> impl FnOnce(std::io::Error) -> Self {
+        move |error| Self::Library {
+            rank,
+            call: "std::thread::spawn",
+            reason: error.to_string(),
+        }
+    }
+}
+
+/// Refuses a peer that is none of so many ranks.
+///
+/// # Errors
+/// [`CommError::Layout`].
+pub(super) fn check_peer(rank: usize, peer: usize, size: usize) -> Result<()> {
+    if peer < size {
+        return Ok(());
+    }
+    Err(CommError::Layout(format!(
+        "rank {rank}: there is no rank {peer} among {size}"
+    )))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -157,11 +157,7 @@ impl Reducer {
                 }
                 worker.run(&queue, &done)
             })
-            .map_err(|error| CommError::Library {
-                rank: plan.rank,
-                call: "std::thread::spawn",
-                reason: error.to_string(),
-            })?;
+            .map_err(CommError::no_thread(rank))?;
         Ok(Self {
             plan,
             step: 0,

@@ -1,7 +1,7 @@
 //! The processes that a launcher started: where a program that runs alone and under `mpirun` begins.
 
 use super::launch::Launch;
-use super::{CommError, Result};
+use super::{Result, StallReport};
 use std::time::Duration;
 
 /// The communicator of processes in this build: MPI's, or a single rank without the feature `mpi`.
@@ -27,7 +27,7 @@ pub struct Stalls {
     /// The longest wait, until [`super::Communicator::limit_waits`] says otherwise.
     pub after: Duration,
     /// Called before the job ends.
-    pub report: Box<dyn Fn(&CommError) + Send + Sync>,
+    pub report: StallReport,
 }
 
 /// The same, where no wait lasts longer than that, that for the other ranks to start included.
@@ -65,7 +65,7 @@ fn join(launch: &Launch, stalls: Option<Stalls>) -> Result<Processes> {
 
 #[cfg(not(feature = "mpi"))]
 fn join(launch: &Launch, _: Option<Stalls>) -> Result<Processes> {
-    Err(CommError::Layout(format!(
+    Err(super::CommError::Layout(format!(
         "{} started {} processes, but this program was built without MPI (its feature `mpi`)",
         launch.launcher.name(),
         launch.size

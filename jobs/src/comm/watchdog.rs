@@ -9,8 +9,9 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A thread that wakes up this much too late was stopped.
-const STOPPED: Duration = Duration::from_secs(1);
+/// A thread that wakes up, or looks, this much too late was stopped, perhaps with the whole job: it does not know what
+/// came meanwhile, and that time is no stall.
+pub(crate) const STOPPED: Duration = Duration::from_secs(1);
 
 /// Watches a reducer until dropped.
 #[derive(Debug)]
@@ -61,11 +62,7 @@ impl Watchdog {
         let thread = std::thread::Builder::new()
             .name("squall-watchdog".into())
             .spawn(watch)
-            .map_err(|error| CommError::Library {
-                rank,
-                call: "std::thread::spawn",
-                reason: error.to_string(),
-            })?;
+            .map_err(CommError::no_thread(rank))?;
         Ok(Self {
             end: Some(end),
             thread: Some(thread),

@@ -1,6 +1,6 @@
 //! A training run as one TOML file.
 
-pub mod built_in;
+mod built_in;
 mod check;
 mod data;
 mod detection;

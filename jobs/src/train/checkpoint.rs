@@ -22,7 +22,7 @@ const FACT: &str = "checkpoint";
 
 /// Counters of a checkpoint. The order of samples, augmentation and dropout are pure functions of seed and step, so
 /// nothing of them needs saving.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointFacts {
     /// Steps done and skipped.
@@ -316,12 +316,7 @@ pub(super) fn spread(start: &mut Start, learner: &mut Learner, team: &mut Team) 
             loss_scale: Some(learner.loss_scale),
             best: start.best.clone(),
             validation_due: start.validation_due,
-            data_hash: String::new(),
-            ranks: (team.size(), 0),
-            unlabelled: None,
-            steps_per_epoch: None,
-            deal: String::new(),
-            pending: Vec::new(),
+            ..CheckpointFacts::default()
         };
         let mut file = state(path, learner, &facts)?;
         if let Some(standing) = &start.standing {

@@ -1,6 +1,7 @@
 //! Trees for bytes and small vectors: broadcast, sums in a fixed order, everybody's bytes, and a barrier.
 
-use crate::comm::{CommError, Communicator, Result};
+use crate::comm::error::check_peer;
+use crate::comm::{Communicator, Result};
 
 /// A message of a broadcast is at most this long, so that a long one flows down the tree piece by piece.
 const PIECE_BYTES: usize = 4 << 20;
@@ -8,7 +9,7 @@ const PIECE_BYTES: usize = 4 << 20;
 /// Gives every rank the bytes of `root`, along a binomial tree.
 ///
 /// # Errors
-/// [`CommError::Layout`] if there is no rank `root`; those of the backend.
+/// [`CommError::Layout`](crate::comm::CommError::Layout) if there is no rank `root`; those of the backend.
 pub fn broadcast(comm: &mut dyn Communicator, bytes: &mut [u8], root: usize) -> Result<()> {
     let (parent, children) = family(comm, root)?;
     for piece in bytes.chunks_mut(PIECE_BYTES) {
@@ -25,7 +26,7 @@ pub fn broadcast(comm: &mut dyn Communicator, bytes: &mut [u8], root: usize) -> 
 /// Gives every rank the values of `root`, bit for bit.
 ///
 /// # Errors
-/// [`CommError::Layout`] if there is no rank `root`; those of the backend.
+/// [`CommError::Layout`](crate::comm::CommError::Layout) if there is no rank `root`; those of the backend.
 pub fn broadcast_values(
     comm: &mut dyn Communicator,
     values: &mut [f32],
@@ -37,7 +38,7 @@ pub fn broadcast_values(
 /// The bytes of `root` on every rank, which need not know how many they are.
 ///
 /// # Errors
-/// [`CommError::Layout`] if there is no rank `root`; those of the backend.
+/// [`CommError::Layout`](crate::comm::CommError::Layout) if there is no rank `root`; those of the backend.
 pub fn broadcast_any(
     comm: &mut dyn Communicator,
     mut bytes: Vec<u8>,
@@ -70,7 +71,7 @@ pub fn all_fold<T: bytemuck::Pod>(
 /// Bruck et al. 1997, doi:10.1109/71.642949.
 ///
 /// # Errors
-/// Those of the backend; [`CommError::Size`] if a rank gives another number of bytes.
+/// Those of the backend; [`CommError::Size`](crate::comm::CommError::Size) if a rank gives another number of bytes.
 pub fn all_gather(comm: &mut dyn Communicator, mine: &[u8]) -> Result<Vec<u8>> {
     let (rank, size, each) = (comm.rank(), comm.size(), mine.len());
     let mut found = mine.to_vec();
@@ -153,11 +154,7 @@ fn reduce<T: bytemuck::Pod>(
 /// This rank's parent and children in the binomial tree below `root`, the child with the largest subtree first.
 fn family(comm: &dyn Communicator, root: usize) -> Result<(Option<usize>, Vec<usize>)> {
     let (rank, size) = (comm.rank(), comm.size());
-    if root >= size {
-        return Err(CommError::Layout(format!(
-            "rank {rank}: there is no rank {root} among {size}"
-        )));
-    }
+    check_peer(rank, root, size)?;
     let place = (rank + size - root) % size;
     let whole = size.next_power_of_two();
     // A place's lowest set bit is its distance to the parent; all shorter powers of two lead to children.

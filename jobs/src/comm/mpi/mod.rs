@@ -17,6 +17,7 @@ mod window;
 pub use all_reduce::MpiAllReduce;
 pub use library::{PANIC_CODE, STALL_CODE, abort_on_panic};
 
+use super::error::check_peer;
 use super::{Arrival, CommError, Communicator, Letter, Result, StallReport, Window, agree};
 use ffi::Group;
 use library::Library;
@@ -52,13 +53,9 @@ impl Mpi {
     ///
     /// # Errors
     /// As [`Mpi::init`].
-    pub fn init_watched(
-        rank: usize,
-        after: Duration,
-        report: impl Fn(&CommError) + Send + Sync + 'static,
-    ) -> Result<Self> {
+    pub fn init_watched(rank: usize, after: Duration, report: StallReport) -> Result<Self> {
         let watch = Watch::new();
-        watch.start(after, Box::new(report));
+        watch.start(after, report);
         Self::start(watch, Some(rank))
     }
 
@@ -85,22 +82,8 @@ impl Mpi {
         self.group.library.watch.start(after, Box::new(report))
     }
 
-    /// The ranks of this one again, with messages that never meet those of others.
-    ///
-    /// # Errors
-    /// [`CommError::Library`].
-    pub fn duplicate(&self) -> Result<Self> {
-        self.group.duplicate().map(|group| Self { group })
-    }
-
     fn peer(&self, peer: usize) -> Result<usize> {
-        if peer < self.group.size {
-            return Ok(peer);
-        }
-        Err(CommError::Layout(format!(
-            "rank {}: there is no rank {peer} among {}",
-            self.group.rank, self.group.size
-        )))
+        check_peer(self.group.rank, peer, self.group.size).map(|()| peer)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Waiting for the library without taking a core from the threads that compute.
 
 use super::library::Library;
+use crate::comm::watchdog::STOPPED;
 use crate::comm::{CommError, doing};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -11,9 +12,6 @@ const EAGER: Duration = Duration::from_micros(500);
 /// After that a wait sleeps this long between polls. A link of 10 Gbit/s brings 60 kB meanwhile, less than sockets
 /// hold.
 const NAP: Duration = Duration::from_micros(50);
-
-/// A process that has not polled for this long was stopped, perhaps with the whole job: that time is not a stall.
-pub(super) const STOPPED: Duration = Duration::from_secs(1);
 
 /// Lets other threads run for a moment, after a wait of this length.
 pub(super) fn rest(waited: Duration) {

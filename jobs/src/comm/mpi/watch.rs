@@ -5,8 +5,8 @@
 
 use super::ffi;
 use super::library::STALL_CODE;
-use super::wait::STOPPED;
 use crate::comm::mutex::lock;
+use crate::comm::watchdog::STOPPED;
 use crate::comm::{CommError, StallReport, doing};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -3,6 +3,7 @@
 use super::group::{Group, Made, Notes};
 use super::meeting::{Lateness, Meeting};
 use super::window::{Segments, ThreadWindow};
+use crate::comm::error::check_peer;
 use crate::comm::mutex::lock;
 use crate::comm::{Arrival, CommError, Communicator, Result, Window};
 use std::sync::Arc;
@@ -57,14 +58,7 @@ impl Threads {
     }
 
     fn existing(&self, peer: usize) -> Result<()> {
-        if peer < self.size() {
-            return Ok(());
-        }
-        Err(CommError::Layout(format!(
-            "rank {}: there is no rank {peer} among {}",
-            self.rank,
-            self.size()
-        )))
+        check_peer(self.rank, peer, self.size())
     }
 
     /// All ranks' notes, once all have left theirs.

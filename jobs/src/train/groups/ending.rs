@@ -20,7 +20,7 @@ const FOR_THE_MISSING: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Ending {
     /// All steps are done.
-    outcome: bool,
+    finished: bool,
     steps: u64,
     skipped_steps: u64,
     best: Option<Best>,
@@ -39,7 +39,7 @@ impl Ending {
         missing_values: u64,
     ) -> TrainReport {
         TrainReport {
-            outcome: match self.outcome {
+            outcome: match self.finished {
                 true => Outcome::Finished,
                 false => Outcome::Interrupted,
             },
@@ -180,7 +180,7 @@ impl Coordinator<'_, '_> {
         let steps = self.ledger.done() - self.done_before;
         let samples = steps * (run.local_batch.samples() * layout.ranks_per_group) as u64;
         Ok(Ending {
-            outcome: finished,
+            finished,
             steps: self.ledger.done(),
             skipped_steps: run.learner.progress.skipped,
             best: run.best.clone(),

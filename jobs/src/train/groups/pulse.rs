@@ -12,16 +12,14 @@
 
 use super::heartbeat_peers::Peer;
 use super::liveness::{Heartbeat, Liveness};
+use crate::comm::watchdog::STOPPED;
 use crate::comm::{Arrival, CommError, Communicator, doing};
-use crate::error::{JobError, Result};
+use crate::error::Result;
 use crate::train::team::OnStall;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// A thread that wakes up this much too late was stopped, and does not know what came meanwhile.
-const STOPPED: Duration = Duration::from_secs(1);
 
 /// What the thread is told to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,13 +65,7 @@ impl Pulse {
         };
         let thread = std::thread::Builder::new().name("squall-pulse".into());
         let thread = thread.spawn(move || beating.run(&inbox, on_stall));
-        let thread = thread.map_err(|error| {
-            JobError::from(CommError::Library {
-                rank,
-                call: "std::thread::spawn",
-                reason: error.to_string(),
-            })
-        })?;
+        let thread = thread.map_err(CommError::no_thread(rank))?;
         Ok(Self {
             liveness: Some(liveness),
             orders: Some(orders),

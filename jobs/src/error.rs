@@ -142,6 +142,21 @@ pub enum JobError {
     Model(#[from] ModelError),
 }
 
+impl JobError {
+    /// A recipe that cannot be used, where its file is not known.
+    pub(crate) fn recipe(reason: String) -> Self {
+        Self::Recipe { path: None, reason }
+    }
+
+    /// A file that holds what it should not.
+    pub(crate) fn damaged(path: impl Into<PathBuf>, reason: impl std::fmt::Display) -> Self {
+        Self::Damaged {
+            path: path.into(),
+            reason: reason.to_string(),
+        }
+    }
+}
+
 impl From<candle_core::Error> for JobError {
     fn from(error: candle_core::Error) -> Self {
         Self::Model(error.into())

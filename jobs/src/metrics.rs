@@ -127,10 +127,16 @@ impl JsonLines {
 
 /// JSON of a value of ours, on one line.
 pub(crate) fn to_json(value: &impl Serialize, path: &Path) -> Result<String> {
-    serde_json::to_string(value).map_err(|e| JobError::Damaged {
-        path: path.to_path_buf(),
-        reason: format!("cannot be written as JSON: {e}"),
-    })
+    serde_json::to_string(value).map_err(no_json(path))
+}
+
+/// The same on several lines, for people to read.
+pub(crate) fn to_pretty_json(value: &impl Serialize, path: &Path) -> Result<String> {
+    serde_json::to_string_pretty(value).map_err(no_json(path))
+}
+
+fn no_json(path: &Path) -> impl FnOnce(serde_json::Error) -> JobError {
+    move |error| JobError::damaged(path, format!("cannot be written as JSON: {error}"))
 }
 
 /// A number; JSON has `null` for what is none.
@@ -151,10 +157,8 @@ pub fn read_metrics(path: &Path) -> Result<Vec<Metric>> {
     let text = std::fs::read_to_string(path).map_err(DataError::io("read", path))?;
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let parse = |(number, line): (usize, &str)| {
-        serde_json::from_str(line).map_err(|e| JobError::Damaged {
-            path: path.to_path_buf(),
-            reason: format!("line {}: {e}", number + 1),
-        })
+        serde_json::from_str(line)
+            .map_err(|error| JobError::damaged(path, format!("line {}: {error}", number + 1)))
     };
     whole.lines().enumerate().map(parse).collect()
 }

@@ -179,10 +179,8 @@ pub struct Scalar {
 /// [`JobError::Damaged`] for a whole record with a wrong checksum or contents; [`JobError::Data`].
 pub fn read_scalars(path: &Path) -> Result<Vec<Scalar>> {
     let bytes = std::fs::read(path).map_err(DataError::io("read", path))?;
-    let damaged = |at: usize, what: &str| JobError::Damaged {
-        path: path.to_path_buf(),
-        reason: format!("record at byte {at}: {what}"),
-    };
+    let damaged =
+        |at: usize, what: &str| JobError::damaged(path, format!("record at byte {at}: {what}"));
     let mut scalars = Vec::new();
     let mut at = 0;
     while let Some(head) = bytes.get(at..at + 12) {

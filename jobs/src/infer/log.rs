@@ -173,9 +173,9 @@ pub(super) fn share(
     }
     let bytes = to_json(&files, folder)?.into_bytes();
     let bytes = tree::broadcast_any(comm, bytes, 0)?;
-    serde_json::from_slice(&bytes).map_err(|error| JobError::Damaged {
-        path: folder.to_path_buf(),
-        reason: format!("the first rank's list of finished files: {error}"),
+    serde_json::from_slice(&bytes).map_err(|error| {
+        let reason = format!("the first rank's list of finished files: {error}");
+        JobError::damaged(folder, reason)
     })
 }
 

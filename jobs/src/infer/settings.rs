@@ -5,7 +5,7 @@ use super::output::remove;
 use super::plan::dtype_name;
 use super::{BadInput, Ensemble, FilePer, FinishedFile, InferOptions, Input, Model, log};
 use crate::error::{JobError, Result};
-use crate::metrics::to_json;
+use crate::metrics::{to_json, to_pretty_json};
 use serde::{Deserialize, Serialize};
 use squall_data::Class;
 use squall_data::mask_file::MaskFileOptions;
@@ -274,10 +274,7 @@ pub(super) fn write_manifest(
         "files": files,
     });
     let path = out.join(MANIFEST);
-    let text = serde_json::to_string_pretty(&manifest).map_err(|error| JobError::Damaged {
-        path: path.clone(),
-        reason: error.to_string(),
-    })?;
+    let text = to_pretty_json(&manifest, &path)?;
     squall_data::atomic::write(path, text.as_bytes())?;
     Ok(())
 }

@@ -156,10 +156,7 @@ impl Question<'_> {
                 found: nodes.to_string(),
             });
         }
-        let bad = |reason: String| JobError::Recipe {
-            path: None,
-            reason: format!("on {nodes} nodes: {reason}"),
-        };
+        let bad = |reason: String| JobError::recipe(format!("on {nodes} nodes: {reason}"));
         let ranks = nodes * self.machine.node.ranks;
         let (groups, servers) = match self.distributed.groups {
             Some(groups) if ranks > 1 => (groups, self.distributed.servers),

@@ -58,14 +58,11 @@ impl Recipe {
             Some((_, text)) if !name.is_file() => Self::parse(text, overrides),
             _ if !name.exists() => {
                 let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-                Err(JobError::Recipe {
-                    path: None,
-                    reason: format!(
-                        "there is no recipe `{}`: expected a TOML file, or one of {}",
-                        name.display(),
-                        known.join(", ")
-                    ),
-                })
+                Err(JobError::recipe(format!(
+                    "there is no recipe `{}`: expected a TOML file, or one of {}",
+                    name.display(),
+                    known.join(", ")
+                )))
             }
             _ => Self::read(name, overrides),
         }

@@ -30,8 +30,7 @@ impl Recipe {
     /// # Errors
     /// [`JobError::Recipe`] naming the key, what was expected and found.
     pub fn check(&self) -> Result<()> {
-        let bad = |reason| JobError::Recipe { path: None, reason };
-        self.check_all().map_err(bad)
+        self.check_all().map_err(JobError::recipe)
     }
 
     fn check_all(&self) -> Checked {

@@ -123,7 +123,7 @@ impl Recipe {
     /// # Ok::<(), squall_jobs::JobError>(())
     /// ```
     pub fn parse(text: &str, overrides: &[String]) -> Result<Self> {
-        let bad = |reason: String| JobError::Recipe { path: None, reason };
+        let bad = JobError::recipe;
         let parsed: std::result::Result<Self, _> = toml::from_str(text);
         let recipe = parsed.map_err(|error| bad(explain::explain(text, &error)))?;
         let recipe = if overrides.is_empty() {
@@ -174,8 +174,7 @@ impl Recipe {
     /// # Errors
     /// [`JobError::Recipe`] if it asks for another number.
     pub(crate) fn with_channels(&self, channels: usize) -> Result<Self> {
-        let bad = |reason| JobError::Recipe { path: None, reason };
-        self.check_channels_in(channels).map_err(bad)?;
+        self.check_channels_in(channels).map_err(JobError::recipe)?;
         let mut recipe = self.clone();
         recipe.network.channels_in = channels;
         Ok(recipe)

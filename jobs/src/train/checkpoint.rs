@@ -181,17 +181,12 @@ fn load(
 
 /// The counters of a checkpoint.
 fn facts_of(path: &Path, file: &ModelFile) -> Result<CheckpointFacts> {
-    serde_json::from_str(file.fact(path, FACT)?).map_err(|error| JobError::Damaged {
-        path: path.to_path_buf(),
-        reason: format!("checkpoint facts: {error}"),
-    })
+    serde_json::from_str(file.fact(path, FACT)?)
+        .map_err(|error| JobError::damaged(path, format!("checkpoint facts: {error}")))
 }
 
 fn take(path: &Path, file: &ModelFile, learner: &mut Learner) -> Result<CheckpointFacts> {
-    let damaged = |reason: String| JobError::Damaged {
-        path: path.to_path_buf(),
-        reason,
-    };
+    let damaged = |reason: String| JobError::damaged(path, reason);
     let facts = facts_of(path, file)?;
     let pending: Vec<PendingFacts> = match file.facts.get(PENDING) {
         Some(text) => serde_json::from_str(text)

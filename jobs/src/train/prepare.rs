@@ -173,8 +173,7 @@ pub fn steps_alone(recipe: &Recipe, store: &Store) -> Result<u64> {
 
 /// Samples of a step on each of the ranks that do it together.
 fn local_batch(recipe: &Recipe, place: Place) -> Result<LocalBatch> {
-    let bad = |reason| JobError::Recipe { path: None, reason };
-    recipe.local_batch(place.ranks).map_err(bad)
+    recipe.local_batch(place.ranks).map_err(JobError::recipe)
 }
 
 /// The samples that teach what the recipe's task asks for, shuffled by this seed at this place among those that share
@@ -410,9 +409,10 @@ pub(super) fn channels<'a>(recipe: &'a Recipe, store: &'a Store) -> &'a [Variabl
 fn inputs(recipe: &Recipe, store: &Store) -> Result<(Vec<Variable>, Normalisation)> {
     let channels = channels(recipe, store).to_vec();
     let all = store.normalisation(recipe.data.normalisation)?;
-    let normalisation = all.select(&channels).map_err(|error| JobError::Recipe {
-        path: None,
-        reason: format!("`data.channels`: the store does not hold them all: {error}"),
+    let normalisation = all.select(&channels).map_err(|error| {
+        JobError::recipe(format!(
+            "`data.channels`: the store does not hold them all: {error}"
+        ))
     })?;
     Ok((channels, normalisation))
 }

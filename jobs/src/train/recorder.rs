@@ -4,8 +4,8 @@ use super::TrainPlan;
 use super::evaluate::Scores;
 use super::groups::StalenessSummary;
 use super::step::StepResult;
-use crate::error::{JobError, Result};
-use crate::metrics::{JsonLines, Metric, Timing, truncate_after};
+use crate::error::Result;
+use crate::metrics::{JsonLines, Metric, Timing, to_pretty_json, truncate_after};
 use crate::run_dir::RunDir;
 use crate::tensorboard::EventWriter;
 use squall_data::Store;
@@ -56,10 +56,7 @@ impl Recorder {
             "threads": std::thread::available_parallelism().map_or(1, usize::from),
             "plan": plan,
         });
-        let text = serde_json::to_string_pretty(&facts).map_err(|error| JobError::Damaged {
-            path: run.facts(),
-            reason: error.to_string(),
-        })?;
+        let text = to_pretty_json(&facts, &run.facts())?;
         squall_data::atomic::write(run.facts(), text.as_bytes())?;
         Ok(())
     }

@@ -70,7 +70,7 @@ impl Samples {
         if with_boxes.is_empty() {
             let reason = "`task = \"detect\"`: no training sample of the store has boxes: stage it with a folder of labels that holds \
                           boxes.csv, or with --boxes";
-            return Err(refused(reason.into()));
+            return Err(JobError::recipe(reason.into()));
         }
         let mut labelled: HashSet<usize> = used.iter().copied().collect();
         let beside = recipe.detection.unlabelled_per_batch;
@@ -94,7 +94,7 @@ impl Samples {
             return Err(no_box(recipe, labelled.len(), with_boxes.len()));
         }
         if beside > 0 && others.is_empty() {
-            return Err(refused(format!(
+            return Err(JobError::recipe(format!(
                 "`detection.unlabelled_per_batch`: expected 0, found {beside}: all {} training samples have boxes that are used, so that \
                  none is left to learn from without: lower `detection.labelled_share`, or stage with --keep-unlabelled",
                 labelled.len()
@@ -107,7 +107,7 @@ impl Samples {
         };
         let masks = recipe.network.mask_classes > 0 && recipe.detection.pseudo_labels.is_none();
         if beside > 0 && masks && !others.iter().any(mask_alone) {
-            return Err(refused(format!(
+            return Err(JobError::recipe(format!(
                 "`detection.unlabelled_per_batch`: expected 0, found {beside}: no sample whose boxes are not used has a mask that is, so \
                  samples without labels would teach nothing"
             )));
@@ -222,19 +222,15 @@ fn no_box(recipe: &Recipe, used: usize, labelled: usize) -> JobError {
         recipe.detection.labelled_share,
         recipe.detection.labelled_seed,
     );
-    refused(format!(
+    JobError::recipe(format!(
         "`task = \"detect\"`: no used training sample has a box: {used} of {labelled} labelled samples are used \
          (`detection.labelled_share` = {share}, `detection.labelled_seed` = {seed}), and no box of theirs would be learnt: {way_out}"
     ))
 }
 
-fn refused(reason: String) -> JobError {
-    JobError::Recipe { path: None, reason }
-}
-
 /// The error of a recipe for masks where there are none to learn from.
 pub(super) fn without_masks() -> JobError {
-    refused(
+    JobError::recipe(
         "no training sample of the store has a mask, and this recipe learns masks: stage it with --labels, or, where the store has boxes, \
          take a recipe that detects, such as `detect`"
             .into(),
@@ -247,7 +243,7 @@ fn clips_of(store: &Store, ids: &[usize], shape: ClipShape) -> Result<Vec<Vec<us
     let clips = clips::whole(&times, step, shape);
     if clips.is_empty() {
         let ClipShape { frames, stride, .. } = shape;
-        return Err(refused(format!(
+        return Err(JobError::recipe(format!(
             "`network.time_steps`: none of the {} training samples has {} followers {stride} steps apart: stage with \
              longer `--block-days`, which keep consecutive times together",
             times.len(),

@@ -24,7 +24,7 @@ pub(super) fn relabelled(recipe: &Recipe, store: &Arc<Store>) -> Result<Arc<Stor
     };
     let refused = |reason: String| {
         let reason = format!("`detection.pseudo_labels`: {reason}");
-        Err(JobError::Recipe { path: None, reason })
+        Err(JobError::recipe(reason))
     };
     if store.is_partial() {
         return refused(

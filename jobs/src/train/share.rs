@@ -41,10 +41,7 @@ impl Share {
         if team.any(store.is_partial())? {
             let reason = "`distributed.groups`: every group learns from all samples, but the local copies of the store hold a part of \
                           them; stage without --per-node";
-            return Err(JobError::Recipe {
-                path: None,
-                reason: reason.into(),
-            });
+            return Err(JobError::recipe(reason.into()));
         }
         Ok(Self {
             ids: store.ids(Split::Train),

@@ -4,7 +4,8 @@
 //! communication and the phases of that are threads.
 
 use crate::comm::reducer::Reduced;
-use crate::error::{JobError, Result};
+use crate::error::Result;
+use crate::metrics::to_json;
 use serde::{Deserialize, Serialize};
 use squall_model::gradients::Lent;
 use std::ops::Range;
@@ -259,11 +260,7 @@ impl Timeline {
     fn write(&mut self, folder: &Path) -> Result<()> {
         let path = folder.join(format!("trace.rank{}.json", self.rank));
         let events = std::mem::take(&mut self.events);
-        let text = serde_json::to_string(&serde_json::json!({ "traceEvents": events }));
-        let text = text.map_err(|error| JobError::Damaged {
-            path: path.clone(),
-            reason: error.to_string(),
-        })?;
+        let text = to_json(&serde_json::json!({ "traceEvents": events }), &path)?;
         squall_data::atomic::write(path, text.as_bytes())?;
         Ok(())
     }

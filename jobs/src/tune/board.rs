@@ -143,10 +143,8 @@ impl Board {
         let path = folder.join("trial.json");
         if path.exists() {
             let text = std::fs::read_to_string(&path).map_err(DataError::io("read", &path))?;
-            self.trials[number] = serde_json::from_str(&text).map_err(|e| JobError::Damaged {
-                path,
-                reason: e.to_string(),
-            })?;
+            let trial = serde_json::from_str(&text);
+            self.trials[number] = trial.map_err(|error| JobError::damaged(path, error))?;
         }
         Ok(&self.trials[number])
     }

@@ -122,8 +122,7 @@ impl Search<'_> {
     pub fn plan_of(&self, trial: &Trial) -> Result<(Recipe, Vec<u64>)> {
         let mut recipe = changed(self.recipe, self.overrides, &trial.values)?;
         let steps = steps_alone(&recipe, self.store)?;
-        let bad = |reason| JobError::Recipe { path: None, reason };
-        let halts = self.ladder.halts(steps).map_err(bad)?;
+        let halts = self.ladder.halts(steps).map_err(JobError::recipe)?;
         recipe.training.epochs = None;
         recipe.training.steps = halts.last().copied();
         recipe.training.validate_every_steps = halts.first().copied();
@@ -256,10 +255,8 @@ impl Search<'_> {
             }
         }
         let Some(scores) = score_at(&metrics, until)? else {
-            return Err(JobError::Damaged {
-                path: metrics,
-                reason: format!("there is no validation of step {until}"),
-            });
+            let reason = format!("there is no validation of step {until}");
+            return Err(JobError::damaged(metrics, reason));
         };
         if scores.loss().is_finite() && scores.score().is_finite() {
             // Trials of an earlier program have no such numbers.

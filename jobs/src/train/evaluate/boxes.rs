@@ -72,11 +72,9 @@ impl BoxTally {
         self.samples.clear();
         for bytes in team.gather_any(mine.as_bytes())? {
             let parsed = serde_json::from_slice::<Vec<Sample>>(&bytes);
-            self.samples
-                .extend(parsed.map_err(|error| JobError::Damaged {
-                    path: "judged boxes of another rank".into(),
-                    reason: error.to_string(),
-                })?);
+            let parsed =
+                parsed.map_err(|error| JobError::damaged("judged boxes of another rank", error))?;
+            self.samples.extend(parsed);
         }
         self.samples.sort_by_key(|sample| sample.place);
         Ok(())

@@ -338,17 +338,14 @@ fn reply(servers: &mut dyn Communicator, from: usize) -> Result<Reply> {
 
 /// JSON of a value of ours.
 pub(super) fn json(value: &impl serde::Serialize) -> Result<Vec<u8>> {
-    serde_json::to_vec(value).map_err(|error| damaged(&error))
+    serde_json::to_vec(value).map_err(damaged)
 }
 
 /// A value of ours from its JSON.
 pub(super) fn parsed<T: serde::de::DeserializeOwned>(text: &[u8]) -> Result<T> {
-    serde_json::from_slice(text).map_err(|error| damaged(&error))
+    serde_json::from_slice(text).map_err(damaged)
 }
 
-fn damaged(error: &serde_json::Error) -> JobError {
-    JobError::Damaged {
-        path: "a message between ranks".into(),
-        reason: error.to_string(),
-    }
+fn damaged(error: serde_json::Error) -> JobError {
+    JobError::damaged("a message between ranks", error)
 }

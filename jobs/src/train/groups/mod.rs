@@ -90,8 +90,8 @@ pub(super) fn train(
     world: &mut Team,
 ) -> Result<TrainReport> {
     let Job { recipe, store, .. } = job;
-    let bad = |reason| JobError::Recipe { path: None, reason };
-    let layout = Layout::of(world.size(), groups, recipe.distributed.servers).map_err(bad)?;
+    let layout = Layout::of(world.size(), groups, recipe.distributed.servers);
+    let layout = layout.map_err(JobError::recipe)?;
     let role = layout.role(world.rank());
     // What servers know of steps is what the first rank of a group knows.
     let rank = match role {
@@ -105,7 +105,7 @@ pub(super) fn train(
     let share = Share::in_groups(store, recipe.seed, place, world)?;
     let mut ready = Ready::agree((recipe, store), run_dir, share, place, world)?;
     let layers = plan::layers(ready.learner().network.parameters());
-    let slices = plan::deal(&layers, layout.servers).map_err(bad)?;
+    let slices = plan::deal(&layers, layout.servers).map_err(JobError::recipe)?;
     let post = Post {
         job,
         layout,

@@ -76,10 +76,7 @@ impl Standing {
     /// # Errors
     /// [`JobError::Damaged`] if a part of it is missing.
     pub fn load_from(path: &Path, file: &ModelFile) -> Result<Option<Self>> {
-        let damaged = |reason: String| JobError::Damaged {
-            path: path.to_path_buf(),
-            reason,
-        };
+        let damaged = |reason: String| JobError::damaged(path, reason);
         let Some(fact) = file.facts.get(FACT) else {
             return Ok(None);
         };

@@ -63,10 +63,9 @@ fn nccl(comm: &mut dyn Communicator, options: &HierarchicalOptions) -> Result<Bo
 
 #[cfg(not(feature = "nccl"))]
 fn nccl(_: &mut dyn Communicator, _: &HierarchicalOptions) -> Result<Box<dyn AllReduce>> {
-    Err(crate::error::JobError::Recipe {
-        path: None,
-        reason: "`distributed.algorithm` is nccl, but this program was built without it (its feature `nccl`)".into(),
-    })
+    Err(crate::error::JobError::recipe(
+        "`distributed.algorithm` is nccl, but this program was built without it (its feature `nccl`)".into(),
+    ))
 }
 
 /// Buckets by one engine, the last call of every step by another.

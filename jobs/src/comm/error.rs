@@ -67,6 +67,13 @@ pub enum CommError {
 }
 
 impl CommError {
+    /// That so many values on a GPU were given to what sums in host memory.
+    pub(crate) fn lent_to_the_host(values: usize) -> Self {
+        Self::Layout(format!(
+            "{values} values on a GPU given to what sums in host memory"
+        ))
+    }
+
     /// That the system gave this rank no thread.
     pub(crate) fn no_thread(rank: usize) -> impl FnOnce(std::io::Error) -> Self {
         move |error| Self::Library {

@@ -313,10 +313,7 @@ pub trait AllReduce: Send {
     /// # Errors
     /// [`CommError::Layout`] if it does not take them; those of the backend.
     fn all_reduce_lent(&mut self, values: &Lent) -> Result<()> {
-        Err(CommError::Layout(format!(
-            "{} values on a GPU given to what sums in host memory",
-            values.len()
-        )))
+        Err(CommError::lent_to_the_host(values.len()))
     }
 
     /// Waits until everything that was begun is done.

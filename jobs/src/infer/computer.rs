@@ -26,9 +26,9 @@ pub(super) struct Computer<'c, 'j, 'a> {
     pub others: &'c mut Option<Others>,
 }
 
-/// What has come of the file under way.
+/// What has come so far of the file under way.
 #[derive(Default)]
-struct Under {
+struct OpenFile {
     number: usize,
     read_from: Option<ReadFrom>,
     batch: Vec<Fields>,
@@ -42,7 +42,7 @@ struct Under {
 impl Computer<'_, '_, '_> {
     /// Computes what the reader sends, until it has no more, somebody says stop or the writer is gone.
     pub fn run(&mut self, from_reader: Receiver<Read>, stop: &AtomicBool) -> Result<()> {
-        let mut under = Under::default();
+        let mut file = OpenFile::default();
         loop {
             let before = Instant::now();
             // The reader has no more, or failed; its own result says which.
@@ -56,29 +56,29 @@ impl Computer<'_, '_, '_> {
             }
             match item {
                 Read::File(number, read_from) => {
-                    under = Under {
+                    file = OpenFile {
                         number,
                         read_from: Some(read_from),
-                        ..Under::default()
+                        ..OpenFile::default()
                     };
                 }
                 Read::Sample(fields) => {
-                    under.missing += fields.missing as u64;
-                    under.batch.push(fields);
-                    if under.batch.len() == self.job.batch.get() && !self.compute(&mut under)? {
+                    file.missing += fields.missing as u64;
+                    file.batch.push(fields);
+                    if file.batch.len() == self.job.batch.get() && !self.compute(&mut file)? {
                         return Ok(());
                     }
                 }
-                Read::Clip(frames, takes) => self.compute_clip(&mut under, &frames, &takes)?,
+                Read::Clip(frames, takes) => self.compute_clip(&mut file, &frames, &takes)?,
                 Read::Skipped(skipped) => {
                     tracing::warn!(time = %skipped.time, reason = %skipped.reason, "no mask");
                     self.own += 1;
-                    under.skipped.push(skipped);
+                    file.skipped.push(skipped);
                 }
                 Read::EndOfFile => {
-                    let end = self.compute(&mut under)?
-                        && self.send_clips(&mut under)
-                        && self.end(std::mem::take(&mut under));
+                    let end = self.compute(&mut file)?
+                        && self.send_clips(&mut file)
+                        && self.end(std::mem::take(&mut file));
                     if !end {
                         return Ok(());
                     }
@@ -88,24 +88,24 @@ impl Computer<'_, '_, '_> {
     }
 
     /// Ends a file; false if the writer is gone, whose own result says why.
-    fn end(&mut self, mut under: Under) -> bool {
+    fn end(&mut self, mut file: OpenFile) -> bool {
         // Clips come in another order than times.
-        under.skipped.sort_by(|a, b| a.time.cmp(&b.time));
-        let chunk = &self.job.chunks[under.number];
+        file.skipped.sort_by(|a, b| a.time.cmp(&b.time));
+        let chunk = &self.job.chunks[file.number];
         let time = |index: usize| self.job.input.times()[index].to_string();
         let entry = FinishedFile {
             file: chunk.name.clone(),
-            with_boxes: under.masks > 0 && self.job.ensemble.gives() == Gives::Both,
+            with_boxes: file.masks > 0 && self.job.ensemble.gives() == Gives::Both,
             first: time(chunk.indices.start),
             last: time(chunk.indices.end - 1),
-            masks: under.masks,
-            missing_values: under.missing,
-            skipped: under.skipped,
+            masks: file.masks,
+            missing_values: file.missing,
+            skipped: file.skipped,
             seen: (self.job.sliding)
                 .map(|sliding| sliding.seen(chunk.indices.clone(), self.job.input.times())),
-            read_from: under.read_from,
+            read_from: file.read_from,
         };
-        self.send(Write::EndOfFile(under.number, entry))
+        self.send(Write::EndOfFile(file.number, entry))
     }
 
     /// Hands something to the writer; false if it is gone.
@@ -119,7 +119,7 @@ impl Computer<'_, '_, '_> {
     /// The boxes of some times of a clip, which wait for the end of the file.
     fn compute_clip(
         &mut self,
-        under: &mut Under,
+        file: &mut OpenFile,
         frames: &[Arc<Fields>],
         takes: &[(usize, usize)],
     ) -> Result<()> {
@@ -131,21 +131,21 @@ impl Computer<'_, '_, '_> {
         for &(answer, index) in takes {
             let time = self.job.input.times()[index];
             let boxes = std::mem::take(&mut found[answer]);
-            under.missing += frames[answer * every].missing as u64;
+            file.missing += frames[answer * every].missing as u64;
             self.own += 1;
             let done = self.job.done + self.own + others;
             let found = Found::boxes(time, boxes);
             self.tell(done, &found);
-            under.found.insert(index, found);
+            file.found.insert(index, found);
         }
         Ok(())
     }
 
     /// Hands what clips have shown to the writer, in order of time; false if it is gone.
-    fn send_clips(&mut self, under: &mut Under) -> bool {
-        let found = std::mem::take(&mut under.found);
-        under.masks += found.len();
-        (found.into_values()).all(|found| self.send(Write::Found(under.number, found)))
+    fn send_clips(&mut self, file: &mut OpenFile) -> bool {
+        let found = std::mem::take(&mut file.found);
+        file.masks += found.len();
+        (found.into_values()).all(|found| self.send(Write::Found(file.number, found)))
     }
 
     /// Says what was found.
@@ -160,20 +160,20 @@ impl Computer<'_, '_, '_> {
     }
 
     /// Masks of the samples that wait; false if the writer is gone.
-    fn compute(&mut self, under: &mut Under) -> Result<bool> {
+    fn compute(&mut self, file: &mut OpenFile) -> Result<bool> {
         let grid = self.job.input.grid();
-        if !under.batch.is_empty() {
+        if !file.batch.is_empty() {
             let before = Instant::now();
             let (probabilities, strips) = (self.job.options.probabilities, self.job.strips);
-            let batch = std::mem::take(&mut under.batch);
+            let batch = std::mem::take(&mut file.batch);
             let found = (self.job.ensemble).predict(batch, grid, probabilities, strips)?;
             self.ran.compute_seconds += before.elapsed().as_secs_f64();
             let others = self.others.as_mut().map_or(0, Others::times);
             for found in found {
                 self.own += 1;
-                under.masks += 1;
+                file.masks += 1;
                 self.tell(self.job.done + self.own + others, &found);
-                if !self.send(Write::Found(under.number, found)) {
+                if !self.send(Write::Found(file.number, found)) {
                     return Ok(false);
                 }
             }

@@ -25,9 +25,9 @@ use std::sync::Arc;
 pub struct Ensemble<'m> {
     models: Vec<&'m Model>,
     views: Vec<View>,
-    diets: Vec<Normalisation>,
+    normalisations: Vec<Normalisation>,
     /// Which of them each model takes.
-    diet_of: Vec<usize>,
+    normalisation_of: Vec<usize>,
 }
 
 impl<'m> Ensemble<'m> {
@@ -37,8 +37,8 @@ impl<'m> Ensemble<'m> {
         Self {
             models: vec![model],
             views: vec![View::default()],
-            diets: vec![model.contract().normalisation.clone()],
-            diet_of: vec![0],
+            normalisations: vec![model.contract().normalisation.clone()],
+            normalisation_of: vec![0],
         }
     }
 
@@ -83,20 +83,22 @@ impl<'m> Ensemble<'m> {
             };
             views.extend(views.clone().iter().map(mirrored));
         }
-        let (mut diets, mut diet_of) = (Vec::<Normalisation>::new(), Vec::new());
+        let (mut normalisations, mut normalisation_of) = (Vec::<Normalisation>::new(), Vec::new());
         for model in &models {
-            let diet = &model.contract().normalisation;
-            let known = diets.iter().position(|known| known == diet);
-            diet_of.push(known.unwrap_or_else(|| {
-                diets.push(diet.clone());
-                diets.len() - 1
+            let normalisation = &model.contract().normalisation;
+            let known = normalisations
+                .iter()
+                .position(|known| known == normalisation);
+            normalisation_of.push(known.unwrap_or_else(|| {
+                normalisations.push(normalisation.clone());
+                normalisations.len() - 1
             }));
         }
         Ok(Self {
             models,
             views,
-            diets,
-            diet_of,
+            normalisations,
+            normalisation_of,
         })
     }
 
@@ -126,13 +128,17 @@ impl<'m> Ensemble<'m> {
     }
 
     /// The different channels and normalisations of the models.
-    pub(super) fn diets(&self) -> &[Normalisation] {
-        &self.diets
+    pub(super) fn normalisations(&self) -> &[Normalisation] {
+        &self.normalisations
     }
 
     /// The channels of all models.
     pub fn variables(&self) -> Vec<Variable> {
-        let mut all: Vec<Variable> = self.diets.iter().flat_map(|d| d.variables()).collect();
+        let mut all: Vec<Variable> = self
+            .normalisations
+            .iter()
+            .flat_map(|d| d.variables())
+            .collect();
         all.sort();
         all.dedup();
         all
@@ -238,11 +244,12 @@ impl<'m> Ensemble<'m> {
                 .predict_tensor(&x, &times, probabilities, strips)?;
             return Ok(Found::masks(prediction));
         }
-        let plain = joined(batch, self.diets.len());
+        let plain = joined(batch, self.normalisations.len());
         let mut opinion = Opinion::new((times.len(), rows, columns, 3));
         for view in &self.views {
-            for (model, &diet) in self.models.iter().zip(&self.diet_of) {
-                let values = turned(&plain[diet], (rows, columns), *view, &self.diets[diet]);
+            for (model, &at) in self.models.iter().zip(&self.normalisation_of) {
+                let normalisation = &self.normalisations[at];
+                let values = turned(&plain[at], (rows, columns), *view, normalisation);
                 let x = tensor(values, times.len(), (rows, columns))?;
                 let prediction = model.predict_tensor(&x, &times, true, strips)?;
                 if let Some(probabilities) = prediction.probabilities {
@@ -272,7 +279,7 @@ fn tensor(values: Vec<f32>, samples: usize, (rows, columns): (usize, usize)) -> 
     Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
 }
 
-/// The only diet's fields, where the network computes or in host memory.
+/// Fields of the only normalisation, where the network computes or in host memory.
 fn input(batch: Vec<Fields>, shape: (usize, usize)) -> Result<Tensor> {
     if batch.iter().any(|f| matches!(f.pixels, Pixels::Sent(_))) {
         return side_by_side(&batch.iter().collect::<Vec<_>>(), shape);
@@ -281,7 +288,7 @@ fn input(batch: Vec<Fields>, shape: (usize, usize)) -> Result<Tensor> {
     tensor(joined(batch, 1).swap_remove(0), samples, shape)
 }
 
-/// The fields of the only diet one after the other as a batch; they stay where they are.
+/// Fields of the only normalisation one after the other as a batch; they stay where they are.
 fn side_by_side(fields: &[&Fields], shape: (usize, usize)) -> Result<Tensor> {
     let (mut values, mut sent) = (Vec::new(), Vec::new());
     for fields in fields {
@@ -296,15 +303,17 @@ fn side_by_side(fields: &[&Fields], shape: (usize, usize)) -> Result<Tensor> {
     }
 }
 
-/// The pixels of a batch, one after the other, for every diet.
-fn joined(batch: Vec<Fields>, diets: usize) -> Vec<Vec<f32>> {
+/// The pixels of a batch, one after the other, for every normalisation.
+fn joined(batch: Vec<Fields>, normalisations: usize) -> Vec<Vec<f32>> {
     let of_host = |fields: Fields| match fields.pixels {
         Pixels::Host(pixels) => pixels,
         Pixels::Sent(_) => Vec::new(),
     };
     let mut samples = batch.into_iter().map(of_host);
     // A batch of one is not copied.
-    let mut all = samples.next().unwrap_or_else(|| vec![Vec::new(); diets]);
+    let mut all = samples
+        .next()
+        .unwrap_or_else(|| vec![Vec::new(); normalisations]);
     for fields in samples {
         for (all, pixels) in all.iter_mut().zip(fields) {
             all.extend(pixels);

@@ -28,22 +28,22 @@ enum Source<'a> {
     Store(Arc<Store>, Vec<usize>),
 }
 
-/// The fields of one time as each diet of an ensemble takes them.
+/// The fields of one time by each normalisation of an ensemble.
 #[derive(Debug)]
 pub(super) struct Fields {
     pub time: Time,
     /// The fields.
     pub pixels: Pixels,
-    /// Values that were missing and are the mean now, of the diet that lacks most.
+    /// Values that were missing and are the mean now, by the normalisation whose channels lack most.
     pub missing: usize,
 }
 
 /// Where the fields of one time are.
 #[derive(Debug)]
 pub(super) enum Pixels {
-    /// Normalised, `(lat, lon, channel)`, one for each of [`Ensemble::diets`].
+    /// Normalised, `(lat, lon, channel)`, one for each of [`Ensemble::normalisations`].
     Host(Vec<Vec<f32>>),
-    /// On their way to the GPU, which normalises them; of the only diet.
+    /// On their way to the GPU, which normalises them, where there is one normalisation only.
     Sent(Sent),
 }
 
@@ -219,9 +219,9 @@ impl<'a> Input<'a> {
     /// # Errors
     /// [`JobError::Data`] naming a channel that a store does not have.
     pub(super) fn reader(&self, ensemble: &Ensemble<'_>) -> Result<Reader<'_>> {
-        let diets = ensemble.diets().to_vec();
+        let normalisations = ensemble.normalisations().to_vec();
         let mut variables: Vec<Variable> = Vec::new();
-        for variable in diets.iter().flat_map(Normalisation::variables) {
+        for variable in normalisations.iter().flat_map(Normalisation::variables) {
             if !variables.contains(&variable) {
                 variables.push(variable);
             }
@@ -229,8 +229,10 @@ impl<'a> Input<'a> {
         let stored = match &self.source {
             Source::Archive(_) => Vec::new(),
             Source::Store(store, _) => {
-                let reader = |diet: &Normalisation| store.reader(&diet.variables(), Some(diet));
-                diets
+                let reader = |normalisation: &Normalisation| {
+                    store.reader(&normalisation.variables(), Some(normalisation))
+                };
+                normalisations
                     .iter()
                     .map(reader)
                     .collect::<std::result::Result<_, _>>()?
@@ -238,11 +240,11 @@ impl<'a> Input<'a> {
         };
         let backend = ensemble.first().network().backend();
         // Several opinions see a field turned, which the host does.
-        let upload = match &diets[..] {
-            [diet] if ensemble.members() == 1 => {
+        let upload = match &normalisations[..] {
+            [normalisation] if ensemble.members() == 1 => {
                 let (encoding, factors) = match stored.first() {
                     Some(reader) => (reader.encoding(), reader.factors(false)),
-                    None => (Encoding::F32, diet.factors()),
+                    None => (Encoding::F32, normalisation.factors()),
                 };
                 Upload::of(backend, encoding, [factors])?
             }
@@ -250,7 +252,7 @@ impl<'a> Input<'a> {
         };
         Ok(Reader {
             input: self,
-            diets,
+            normalisations,
             variables,
             stored,
             labels: vec![0; self.grid().lat_deg().len() * self.grid().lon_deg().len()],
@@ -272,8 +274,8 @@ fn name(path: &Path) -> String {
 /// Reads one time after the other.
 pub(super) struct Reader<'a> {
     input: &'a Input<'a>,
-    diets: Vec<Normalisation>,
-    /// All that any diet has.
+    normalisations: Vec<Normalisation>,
+    /// The channels of all of them.
     variables: Vec<Variable>,
     stored: Vec<SampleReader>,
     labels: Vec<u8>,
@@ -298,10 +300,10 @@ impl Reader<'_> {
             Source::Archive(archive) => {
                 let snapshot = archive.read(index, &self.variables)?;
                 check_values(&snapshot, max_missing_share)?;
-                for diet in &self.diets {
+                for normalisation in &self.normalisations {
                     let (values, lacking) = match self.upload {
-                        Some(_) => interleaved(&snapshot, diet)?,
-                        None => normalised(&snapshot, diet)?,
+                        Some(_) => interleaved(&snapshot, normalisation)?,
+                        None => normalised(&snapshot, normalisation)?,
                     };
                     count(lacking, values.len());
                     fields.push(values);

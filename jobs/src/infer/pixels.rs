@@ -32,25 +32,31 @@ pub(super) fn check_values(snapshot: &Snapshot, max_missing_share: f64) -> Resul
 ///
 /// # Errors
 /// [`JobError::Data`] if the snapshot lacks a channel.
-pub(super) fn normalised(snapshot: &Snapshot, diet: &Normalisation) -> Result<(Vec<f32>, usize)> {
-    by_rows(snapshot, diet, |row| Ok(diet.apply(row)?))
+pub(super) fn normalised(
+    snapshot: &Snapshot,
+    normalisation: &Normalisation,
+) -> Result<(Vec<f32>, usize)> {
+    by_rows(snapshot, normalisation, |row| Ok(normalisation.apply(row)?))
 }
 
 /// A snapshot as pixels `(lat, lon, channel)` in SI units, and how many of its values are missing: NaN.
-pub(super) fn interleaved(snapshot: &Snapshot, diet: &Normalisation) -> Result<(Vec<f32>, usize)> {
-    by_rows(snapshot, diet, |row| {
+pub(super) fn interleaved(
+    snapshot: &Snapshot,
+    normalisation: &Normalisation,
+) -> Result<(Vec<f32>, usize)> {
+    by_rows(snapshot, normalisation, |row| {
         Ok(row.iter().filter(|value| value.is_nan()).count())
     })
 }
 
-/// The channels of a diet side by side, with `finish` done to every row, which tells how many of its values are
+/// The channels of a normalisation side by side, with `finish` done to every row, which tells how many of its values are
 /// missing.
 fn by_rows(
     snapshot: &Snapshot,
-    diet: &Normalisation,
+    normalisation: &Normalisation,
     mut finish: impl FnMut(&mut [f32]) -> Result<usize>,
 ) -> Result<(Vec<f32>, usize)> {
-    let channels = diet.variables();
+    let channels = normalisation.variables();
     let (rows, columns) = snapshot.grid.shape();
     let mut planes = Vec::with_capacity(channels.len());
     for &variable in &channels {

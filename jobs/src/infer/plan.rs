@@ -98,7 +98,11 @@ impl Demand {
             Ok((summary, model.storage().clone(), model.network().backend()))
         });
         let cells = (rows * columns) as u64;
-        let channels: usize = ensemble.diets().iter().map(|d| d.channels.len()).sum();
+        let channels: usize = ensemble
+            .normalisations()
+            .iter()
+            .map(|d| d.channels.len())
+            .sum();
         let many = ensemble.members() > 1;
         let frames = ensemble.clips().map_or(1, |clips| clips.frames);
         // A byte a mask; three f32 of probabilities, and as many of their spread.
@@ -263,8 +267,10 @@ impl Work<'_, '_> {
         }
         let (shape, start) = (self.input.grid().shape(), self.input.times()[0]);
         let pixels = |channels: usize| vec![0f32; shape.0 * shape.1 * channels];
-        let diets = self.ensemble.diets().iter();
-        let zeros: Vec<Vec<f32>> = diets.map(|diet| pixels(diet.channels.len())).collect();
+        let normalisations = self.ensemble.normalisations().iter();
+        let zeros: Vec<Vec<f32>> = normalisations
+            .map(|normalisation| pixels(normalisation.channels.len()))
+            .collect();
         let one = || Fields {
             time: start,
             pixels: Pixels::Host(zeros.clone()),

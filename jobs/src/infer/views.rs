@@ -10,9 +10,9 @@ pub(super) fn turned(
     pixels: &[f32],
     (rows, columns): (usize, usize),
     view: View,
-    diet: &Normalisation,
+    normalisation: &Normalisation,
 ) -> Vec<f32> {
-    let channels = diet.channels.len();
+    let channels = normalisation.channels.len();
     let row = columns * channels;
     let shift = (view.roll % columns) * channels;
     let mut out = vec![0f32; pixels.len()];
@@ -28,7 +28,7 @@ pub(super) fn turned(
         }
     }
     if view.mirror {
-        for (k, scale) in diet.channels.iter().enumerate() {
+        for (k, scale) in normalisation.channels.iter().enumerate() {
             if !scale.variable.is_meridional() {
                 continue;
             }
@@ -134,7 +134,7 @@ mod tests {
     use squall_data::Variable;
     use squall_data::normalise::{ChannelScale, NormalisationMethod};
 
-    fn diet() -> Normalisation {
+    fn normalisation() -> Normalisation {
         let scale = |variable, subtract, divide| ChannelScale {
             variable,
             subtract,
@@ -153,7 +153,7 @@ mod tests {
     /// A view of normalised pixels is the normalised view of the fields.
     #[test]
     fn turning_and_normalising_commute() {
-        let (rows, columns, diet) = (4, 5, diet());
+        let (rows, columns, normalisation) = (4, 5, normalisation());
         let value = |j: usize, i: usize, k: usize| (10 * j + i) as f32 + 0.25 * k as f32;
         let missing = |j: usize, i: usize| (j, i) == (1, 2);
         let normal = |get: &dyn Fn(usize, usize, usize) -> f32| {
@@ -163,7 +163,7 @@ mod tests {
                     pixels.extend([get(j, i, 0), get(j, i, 1)]);
                 }
             }
-            diet.apply(&mut pixels).unwrap();
+            normalisation.apply(&mut pixels).unwrap();
             pixels
         };
         let or_nan = |j, i, v: f32| if missing(j, i) { f32::NAN } else { v };
@@ -178,7 +178,12 @@ mod tests {
                 let sign = if mirror && k == 1 { -1.0 } else { 1.0 };
                 or_nan(j, i, sign * value(j, i, k))
             });
-            let found = turned(&plain, (rows, columns), View { roll, mirror }, &diet);
+            let found = turned(
+                &plain,
+                (rows, columns),
+                View { roll, mirror },
+                &normalisation,
+            );
             for (a, b) in found.iter().zip(&expected) {
                 assert!((a - b).abs() < 1e-5, "{view:?}: {a} instead of {b}");
             }

@@ -24,7 +24,10 @@ pub const BUILT_IN: [(&str, &str); 8] = [
     ("perlmutter", include_str!("../../machines/perlmutter.toml")),
     ("h100-pbs", include_str!("../../machines/h100-pbs.toml")),
     ("roce-p100", include_str!("../../machines/roce-p100.toml")),
-    ("workstation", include_str!("../../machines/workstation.toml")),
+    (
+        "workstation",
+        include_str!("../../machines/workstation.toml"),
+    ),
 ];
 
 /// Types that devices compute in.

@@ -58,10 +58,7 @@ pub trait NodeSum: Send {
     /// [`CommError::Layout`] if it does not take them; as [`Self::sum`].
     fn sum_lent(&mut self, all: &Lent, parts: Option<Between<'_>>) -> Result<()> {
         let _ = parts;
-        Err(CommError::Layout(format!(
-            "{} values on a GPU given to what sums in host memory",
-            all.len()
-        )))
+        Err(CommError::lent_to_the_host(all.len()))
     }
 
     /// Waits until what was begun is done.

@@ -288,10 +288,7 @@ impl AllReduce for Hierarchical {
                 let mut between = |sums: &mut [f32]| self.reduce_between(sums);
                 library.sum_lent(values, Some((&parts, &mut between)))
             }
-            _ => Err(CommError::Layout(format!(
-                "{} values on a GPU given to what sums in host memory",
-                values.len()
-            ))),
+            _ => Err(CommError::lent_to_the_host(values.len())),
         };
         self.inside = inside;
         result

@@ -150,7 +150,7 @@ impl Coordinator<'_, '_> {
     /// Waits for the scores of a group that was dismissed, or, if it was told to stop, for its answer that there are
     /// none; returns whether it answered.
     fn wait_for_scores(&mut self, group: usize) -> Result<bool> {
-        let leader = self.server.leader(group);
+        let leader = self.server.leader_between(group);
         let mut request = Request::of(0, 0);
         let bytes = bytemuck::bytes_of_mut(&mut request);
         // However long it takes, as long as the group is alive.

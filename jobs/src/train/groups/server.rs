@@ -135,8 +135,8 @@ impl<'a> Server<'a> {
         })
     }
 
-    /// The rank of a group's leader.
-    pub fn leader(&self, group: usize) -> usize {
+    /// A group's leader among the ranks of [`Self::between`].
+    pub fn leader_between(&self, group: usize) -> usize {
         self.layout.servers + group
     }
 
@@ -147,7 +147,7 @@ impl<'a> Server<'a> {
 
     /// Receives from a group; returns whether it was there.
     pub fn take(&mut self, group: usize, bytes: &mut [u8]) -> Result<bool> {
-        let (from, there) = (self.leader(group), self.layout.leader(group));
+        let (from, there) = (self.leader_between(group), self.layout.leader(group));
         let there = || !self.pulse.is_silent(there);
         take(&mut *self.between, from, bytes, self.limit, &there)
     }
@@ -161,7 +161,7 @@ impl<'a> Server<'a> {
 
     /// Sends to a group; returns the letter if the group was there.
     pub fn send(&mut self, group: usize, letter: Letter) -> Result<Option<Letter>> {
-        let (to, there) = (self.leader(group), self.layout.leader(group));
+        let (to, there) = (self.leader_between(group), self.layout.leader(group));
         let there = || !self.pulse.is_silent(there);
         if !there() {
             return Ok(None);
@@ -182,7 +182,7 @@ impl<'a> Server<'a> {
     /// Waits a moment for the next event.
     pub fn next(&mut self) -> Result<ServerEvent> {
         let groups = self.turns.listened();
-        let mut from: Vec<usize> = groups.iter().map(|&g| self.leader(g)).collect();
+        let mut from: Vec<usize> = groups.iter().map(|&g| self.leader_between(g)).collect();
         if !self.is_first() {
             // The first server comes first, so that its messages are not starved by busy groups.
             from.insert(0, 0);
@@ -196,7 +196,7 @@ impl<'a> Server<'a> {
         if let Some(&group) = groups.iter().find(gone) {
             let said = self
                 .between
-                .wait_any(&[self.leader(group)], Duration::ZERO)?;
+                .wait_any(&[self.leader_between(group)], Duration::ZERO)?;
             if said == Arrival::Nothing {
                 return Ok(self.loses(group));
             }
@@ -286,7 +286,7 @@ impl<'a> Server<'a> {
     }
 
     fn take_gradient(&mut self, group: usize) -> Result<bool> {
-        let (from, there) = (self.leader(group), self.layout.leader(group));
+        let (from, there) = (self.leader_between(group), self.layout.leader(group));
         let there = || !self.pulse.is_silent(there);
         let comm = &mut *self.between;
         let gradient = bytemuck::cast_slice_mut(self.part.gradient_mut());

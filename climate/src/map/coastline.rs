@@ -5,6 +5,7 @@
 //! `assets/README.md` says from which file.
 
 use crate::error::{ClimateError, Result};
+use crate::map::projection::signed_longitude;
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 
@@ -13,7 +14,7 @@ const MAGIC: &[u8; 4] = b"SQC1";
 /// Stored steps per degree: 32,767 / 180, so that ±180° fits 16 bits (0.6 km at the equator).
 const STEPS_PER_DEGREE: f64 = 32_767.0 / 180.0;
 /// SVG path units per degree: paths are integers in tenths of a degree.
-pub const PATH_UNITS_PER_DEGREE: f64 = 10.0;
+const PATH_UNITS_PER_DEGREE: f64 = 10.0;
 
 /// Land outlines. Each ring is closed (its last point is its first) and a ring inside a ring is a lake.
 #[derive(Debug, Clone, PartialEq)]
@@ -159,7 +160,7 @@ impl Coastline {
 
     /// Whether a place is on land, by the even-odd rule.
     pub fn contains(&self, lat_deg: f64, lon_deg: f64) -> bool {
-        let lon = (lon_deg + 180.0).rem_euclid(360.0) - 180.0;
+        let lon = signed_longitude(lon_deg);
         let crossings = self
             .rings
             .iter()

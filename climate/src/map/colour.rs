@@ -41,26 +41,6 @@ const CYCLONE: [u32; 5] = [0x101c28, 0x5a1f52, 0xb02678, 0xf0609f, 0xffe3ef];
 const RIVER: [u32; 5] = [0x101c28, 0x5c3d17, 0xa8690c, 0xf0a818, 0xfff3cf];
 
 impl ColourMap {
-    /// All maps.
-    pub const ALL: [Self; 5] = [
-        Self::Slate,
-        Self::Viridis,
-        Self::Cividis,
-        Self::Cyclone,
-        Self::River,
-    ];
-
-    /// The name in lists and files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Slate => "slate",
-            Self::Viridis => "viridis",
-            Self::Cividis => "cividis",
-            Self::Cyclone => "cyclone",
-            Self::River => "river",
-        }
-    }
-
     fn anchors(self) -> &'static [u32] {
         match self {
             Self::Slate => &SLATE,
@@ -79,10 +59,7 @@ impl ColourMap {
         } else {
             fraction.clamp(0.0, 1.0)
         } * (anchors.len() - 1) as f64;
-        let low = (place.floor() as usize).min(anchors.len() - 2);
-        let t = place - low as f64;
-        let (a, b) = (to_oklab(rgb(anchors[low])), to_oklab(rgb(anchors[low + 1])));
-        from_oklab(std::array::from_fn(|k| a[k] + t * (b[k] - a[k])))
+        between(anchors, place)
     }
 
     /// 256 colours, low to high.
@@ -96,9 +73,13 @@ impl ColourMap {
 pub fn change_colour(change: f64) -> Rgb {
     const FALL: [u32; 3] = [0x1b2a38, 0x2f7fb8, 0x9adcff];
     const RISE: [u32; 3] = [0x1b2a38, 0xc0631f, 0xffd08a];
-    let place = change.abs().min(1.0) * 2.0;
     let anchors = if change < 0.0 { FALL } else { RISE };
-    let low = (place.floor() as usize).min(1);
+    between(&anchors, change.abs().min(1.0) * 2.0)
+}
+
+/// The colour at a place along anchors, 0 at the first and one more at each of the others.
+fn between(anchors: &[u32], place: f64) -> Rgb {
+    let low = (place.floor() as usize).min(anchors.len() - 2);
     let t = place - low as f64;
     let (a, b) = (to_oklab(rgb(anchors[low])), to_oklab(rgb(anchors[low + 1])));
     from_oklab(std::array::from_fn(|k| a[k] + t * (b[k] - a[k])))
@@ -110,7 +91,8 @@ pub fn hex(colour: Rgb) -> String {
 }
 
 /// WCAG 2 contrast ratio of two colours, 1 to 21.
-pub fn contrast(a: Rgb, b: Rgb) -> f64 {
+#[cfg(test)]
+pub(crate) fn contrast(a: Rgb, b: Rgb) -> f64 {
     let luminance = |c: Rgb| {
         let [r, g, b] = c.map(to_linear);
         0.2126 * r + 0.7152 * g + 0.0722 * b
@@ -142,7 +124,7 @@ fn to_srgb(linear: f64) -> u8 {
 }
 
 /// Lightness, green-red, blue-yellow of an sRGB colour.
-pub(crate) fn to_oklab(colour: Rgb) -> [f64; 3] {
+fn to_oklab(colour: Rgb) -> [f64; 3] {
     let [r, g, b] = colour.map(to_linear);
     let l = (0.412_221_470_8 * r + 0.536_332_536_3 * g + 0.051_445_992_9 * b).cbrt();
     let m = (0.211_903_498_2 * r + 0.680_699_545_1 * g + 0.107_396_956_6 * b).cbrt();
@@ -170,9 +152,17 @@ fn from_oklab([lightness, a, b]: [f64; 3]) -> Rgb {
 mod tests {
     use super::*;
 
+    const ALL: [ColourMap; 5] = [
+        ColourMap::Slate,
+        ColourMap::Viridis,
+        ColourMap::Cividis,
+        ColourMap::Cyclone,
+        ColourMap::River,
+    ];
+
     #[test]
     fn ends_are_the_anchors_and_outside_values_take_them() {
-        for map in ColourMap::ALL {
+        for map in ALL {
             let anchors = map.anchors();
             assert_eq!(map.at(0.0), rgb(anchors[0]), "{map:?}");
             assert_eq!(map.at(1.0), rgb(anchors[anchors.len() - 1]), "{map:?}");
@@ -184,7 +174,7 @@ mod tests {
 
     #[test]
     fn lightness_rises_evenly() {
-        for map in ColourMap::ALL {
+        for map in ALL {
             let light: Vec<f64> = map.table().iter().map(|&c| to_oklab(c)[0]).collect();
             let span = light[255] - light[0];
             assert!(span > 0.5, "{map:?} spans only {span}");

@@ -1,7 +1,6 @@
 //! PNG bytes of small pictures, and base64 of them for a page.
 
 use crate::error::{ClimateError, Result};
-use crate::map::colour::Rgb;
 use ndarray::Array2;
 
 fn failed(error: impl std::fmt::Display) -> ClimateError {
@@ -90,16 +89,6 @@ pub fn indexed_png(indices: &Array2<u8>, palette: &[[u8; 4]]) -> Result<Vec<u8>>
     encode(indices.dim(), indexed, eight, &bytes, Some(palette))
 }
 
-/// A true-colour PNG; row 0 is the top.
-///
-/// # Errors
-/// [`ClimateError::Invalid`] for an empty picture.
-pub fn rgb_png(pixels: &Array2<Rgb>) -> Result<Vec<u8>> {
-    let bytes: Vec<u8> = pixels.iter().flatten().copied().collect();
-    let (rgb, eight) = (png::ColorType::Rgb, png::BitDepth::Eight);
-    encode(pixels.dim(), rgb, eight, &bytes, None)
-}
-
 /// Base64 with padding (RFC 4648, section 4).
 pub fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -144,14 +133,11 @@ mod tests {
     }
 
     #[test]
-    fn grey_and_rgb_round_trip() {
+    fn grey_round_trips() {
         let levels = Array2::from_shape_fn((7, 13), |(j, i)| (j * 31 + i * 7) as u8);
         let (bytes, width, height) = decode(&grey_png(&levels).unwrap(), false);
         assert_eq!((width, height), (13, 7));
         assert_eq!(bytes, levels.iter().copied().collect::<Vec<_>>());
-        let pixels = levels.mapv(|v| [v, 255 - v, 9]);
-        let (bytes, ..) = decode(&rgb_png(&pixels).unwrap(), false);
-        assert_eq!(bytes, pixels.iter().flatten().copied().collect::<Vec<_>>());
     }
 
     #[test]

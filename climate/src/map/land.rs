@@ -1,6 +1,7 @@
 //! Land and sea of a grid.
 
 use crate::map::Coastline;
+use crate::map::projection::signed_longitude;
 use ndarray::Array2;
 use squall_data::LatLonGrid;
 
@@ -32,13 +33,11 @@ impl LandMask {
     /// The land inside of outlines: cells whose centre lies in an odd number of rings.
     pub fn of(coastline: &Coastline, grid: &LatLonGrid) -> Self {
         let mut land = Array2::from_elem(grid.shape(), false);
-        // Columns by longitude of [-180, 180), which is how outlines are kept.
-        let signed = |lon: f64| (lon + 180.0).rem_euclid(360.0) - 180.0;
         let mut columns: Vec<(f64, usize)> = grid
             .lon_deg()
             .iter()
             .enumerate()
-            .map(|(i, &lon)| (signed(lon), i))
+            .map(|(i, &lon)| (signed_longitude(lon), i))
             .collect();
         columns.sort_by(|a, b| a.0.total_cmp(&b.0));
         for (mut row, &lat) in land.rows_mut().into_iter().zip(grid.lat_deg()) {

@@ -1,15 +1,13 @@
 //! Maps: coastlines, colours, projection, rasters and PNG.
 
-pub mod coastline;
-pub mod colour;
-pub mod image;
+mod coastline;
+pub(crate) mod colour;
+pub(crate) mod image;
 mod land;
-pub mod projection;
-pub mod render;
-pub mod resample;
+pub(crate) mod projection;
+pub(crate) mod resample;
 
 pub use coastline::Coastline;
-pub use colour::{ColourMap, Rgb};
+pub(crate) use colour::{ColourMap, Rgb};
 pub use land::LandMask;
-pub use projection::Projection;
-pub use render::{MapLayers, MapStyle, render};
+pub(crate) use projection::Projection;

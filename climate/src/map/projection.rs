@@ -1,6 +1,12 @@
 //! The equirectangular map: longitude to the right, latitude upwards, the seam where the caller wants it.
 
 use squall_data::LatLonGrid;
+use squall_data::grid::lon_difference_deg;
+
+/// A longitude as [-180, 180): as coastlines, and many tracks of other tools, have it.
+pub(crate) fn signed_longitude(lon_deg: f64) -> f64 {
+    lon_difference_deg(lon_deg, 0.0)
+}
 
 /// A window of longitude and latitude, in degrees, mapped linearly to fractions of a picture.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -16,16 +22,6 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// The whole Earth with `centre_deg` in the middle; 180 keeps the Pacific whole.
-    pub fn global(centre_deg: f64) -> Self {
-        Self {
-            west_deg: (centre_deg - 180.0).rem_euclid(360.0),
-            lon_span_deg: 360.0,
-            south_deg: -90.0,
-            north_deg: 90.0,
-        }
-    }
-
     /// The window of a grid from cell edge to cell edge; global grids start at their own first column.
     pub fn of_grid(grid: &LatLonGrid) -> Self {
         let half = grid.lon_spacing_deg() / 2.0;
@@ -72,7 +68,7 @@ impl Projection {
         let mut count = 0;
         for pair in places.windows(2) {
             let ((lon1, lat1), (lon2, lat2)) = (pair[0], pair[1]);
-            let step = (lon2 - lon1 + 180.0).rem_euclid(360.0) - 180.0;
+            let step = lon_difference_deg(lon2, lon1);
             let across = (step / self.lon_span_deg * columns as f64).abs();
             let down = ((self.y(lat2) - self.y(lat1)) * rows as f64).abs();
             let pieces = (across.max(down).ceil() as usize).clamp(1, 4 * columns);
@@ -120,9 +116,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The whole Earth with a longitude in the middle.
+    fn global(centre_deg: f64) -> Projection {
+        Projection::showing(&LatLonGrid::global(18, 36).unwrap(), centre_deg)
+    }
+
     #[test]
     fn the_pacific_is_whole_when_centred_on_180() {
-        let map = Projection::global(180.0);
+        let map = global(180.0);
         assert_eq!(map.x(180.0), 0.5);
         assert!(map.x(120.0) < map.x(200.0) && map.x(200.0) < map.x(280.0));
         assert_eq!((map.y(90.0), map.y(0.0), map.y(-90.0)), (0.0, 0.5, 1.0));
@@ -142,7 +143,7 @@ mod tests {
     proptest! {
         #[test]
         fn places_round_trip(lon in 0.0f64..360.0, lat in -90.0f64..90.0, centre in 0.0f64..360.0) {
-            let map = Projection::global(centre);
+            let map = global(centre);
             let back = map.lon_deg(map.x(lon));
             let apart = (back - lon).abs();
             prop_assert!(apart < 1e-9 || (apart - 360.0).abs() < 1e-9);

@@ -10,7 +10,6 @@ use std::ops::Range;
 /// Which rows and columns of a grid each pixel of a smaller picture covers.
 #[derive(Debug, Clone)]
 pub struct Resampler {
-    shape: (usize, usize),
     rows: Vec<Range<usize>>,
     columns: Vec<Range<usize>>,
 }
@@ -43,7 +42,6 @@ impl Resampler {
             first..last.max(first + 1)
         };
         Self {
-            shape: (rows, columns),
             rows: (0..height).map(row_range).collect(),
             columns: (0..width).map(column_range).collect(),
         }
@@ -52,11 +50,6 @@ impl Resampler {
     /// (rows, columns) of the picture.
     pub fn picture_shape(&self) -> (usize, usize) {
         (self.rows.len(), self.columns.len())
-    }
-
-    /// (rows, columns) of the grid.
-    pub fn grid_shape(&self) -> (usize, usize) {
-        self.shape
     }
 
     /// The mean of the finite values under each pixel; NaN where there is none.

@@ -16,9 +16,14 @@ pub struct PairAgreement {
 }
 
 impl PairAgreement {
+    /// Area that either source marks.
+    pub(crate) fn union_km2(&self) -> f64 {
+        self.both_km2 + self.only_first_km2 + self.only_second_km2
+    }
+
     /// Intersection over union; `None` if neither source has the class.
     pub fn iou(&self) -> Option<f64> {
-        let union = self.both_km2 + self.only_first_km2 + self.only_second_km2;
+        let union = self.union_km2();
         (union > 0.0).then(|| self.both_km2 / union)
     }
 

@@ -12,7 +12,7 @@ use crate::report::summary::{Object, objects};
 use crate::report::ticks::nice_ticks;
 use crate::report::viewer::bar_labels;
 use crate::report::{FrequencyMap, Source, class_css, class_word};
-use ndarray::{Array2, Axis, concatenate};
+use ndarray::Array2;
 use squall_data::{Class, LatLonGrid};
 use std::fmt::Write as _;
 
@@ -183,7 +183,7 @@ pub(crate) fn frequency_map(
             - shift * 360.0 / columns as f64)
             * 10.0;
         span = 3600.0 * (columns + 1) as f64 / columns as f64;
-        indices = concatenate(Axis(1), &[rolled.view()]).unwrap_or(rolled);
+        indices = rolled;
     }
     let palette: Vec<[u8; 4]> = (0..64)
         .map(|k| {

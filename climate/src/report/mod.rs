@@ -46,7 +46,7 @@ mod sections;
 mod summary;
 mod svg;
 mod tables;
-pub mod ticks;
+mod ticks;
 mod training;
 mod viewer;
 

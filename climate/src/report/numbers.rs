@@ -1,6 +1,7 @@
 //! Numbers, dates and places as people read them.
 
 use crate::compare::Statistic;
+use crate::map::projection::signed_longitude;
 use squall_data::Time;
 
 /// A value with some decimals and narrow spaces between thousands (from 10,000 on).
@@ -50,7 +51,7 @@ pub(crate) fn counted(count: usize, word: &str) -> String {
 
 /// `18.2°N 134.5°W`.
 pub(crate) fn place(lat_deg: f64, lon_deg: f64) -> String {
-    let lon = (lon_deg + 180.0).rem_euclid(360.0) - 180.0;
+    let lon = signed_longitude(lon_deg);
     let (ns, ew) = (
         if lat_deg < 0.0 { 'S' } else { 'N' },
         if lon < 0.0 { 'W' } else { 'E' },

@@ -39,8 +39,8 @@ fn counts(input: &ReportInput, kind: SourceKind) -> Option<Counts> {
     Some(counts)
 }
 
-/// Hours of a track that the map shows behind its newest point.
-const TRAIL_HOURS: i64 = 120;
+/// Hours of a track that the map and movies show behind its newest point.
+pub(crate) const TRAIL_HOURS: i64 = 120;
 
 /// Everything the script needs; `frames` are in time order.
 pub(crate) fn payload(

@@ -3,6 +3,7 @@
 use crate::report::ReportInput;
 use crate::report::numbers::{duration, years};
 use crate::report::summary::by_time;
+use crate::statistics::Span;
 use squall_data::Time;
 use squall_data::calendar::DAY_SECONDS;
 use squall_data::gaps::median_step_seconds;
@@ -30,14 +31,9 @@ impl Period {
         let tracks = input.sources.iter().flat_map(|s| &s.tracks);
         let ends = tracks.flat_map(|t| [t.start, t.end]);
         let known = times.first().into_iter().chain(times.last()).copied();
-        let found = known.chain(ends).fold(None, |range, time| {
-            let (first, last) = range.unwrap_or((time, time));
-            Some((
-                if time < first { time } else { first },
-                if time > last { time } else { last },
-            ))
-        });
-        let (first, last) = input.period.or(found)?;
+        let mut span = Span::default();
+        known.chain(ends).for_each(|time| span.add(time));
+        let (first, last) = input.period.or(span.ends())?;
         let step_seconds = match first == last {
             true => 0,
             // Events stand for no longer than a day.

@@ -229,7 +229,7 @@ fn agreement(page: &Page<'_>) -> Option<Section> {
     );
     let sentence = |total: &PairAgreement, class: Class| {
         let iou = total.iou()?;
-        let union = total.both_km2 + total.only_first_km2 + total.only_second_km2;
+        let union = total.union_km2();
         Some(format!(
             "Of the area that {a} or {b} marks as {}, both mark {}; {} is marked by {a} alone and {} by {b} alone.",
             class_word(class),

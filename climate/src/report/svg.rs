@@ -5,7 +5,7 @@ use crate::report::ticks::tick_labels;
 use std::fmt::Write as _;
 
 /// Width and height of a plot, in the units of its coordinates; the page scales it.
-pub(crate) const SIZE: (f64, f64) = (460.0, 250.0);
+const SIZE: (f64, f64) = (460.0, 250.0);
 /// Room for labels of up to four digits.
 const LEFT: f64 = 46.0;
 /// Width of a digit where text is largest: on phones (see the style sheet).
@@ -18,11 +18,9 @@ const BOTTOM: f64 = 42.0;
 /// A plot under construction.
 pub(crate) struct Plot {
     body: String,
-    size: (f64, f64),
     x: (f64, f64),
     y: (f64, f64),
     left: f64,
-    bottom: f64,
 }
 
 impl Plot {
@@ -30,11 +28,9 @@ impl Plot {
     pub(crate) fn new(x: (f64, f64), y: (f64, f64)) -> Self {
         Self {
             body: String::new(),
-            size: SIZE,
             x,
             y,
             left: LEFT,
-            bottom: BOTTOM,
         }
     }
 
@@ -56,13 +52,13 @@ impl Plot {
 
     /// Horizontal place of a value.
     pub(crate) fn px(&self, x: f64) -> f64 {
-        let room = self.size.0 - self.left - RIGHT;
+        let room = SIZE.0 - self.left - RIGHT;
         self.left + (x - self.x.0) / (self.x.1 - self.x.0) * room
     }
 
     /// Vertical place of a value.
     pub(crate) fn py(&self, y: f64) -> f64 {
-        let floor = self.size.1 - self.bottom;
+        let floor = SIZE.1 - BOTTOM;
         floor - (y - self.y.0) / (self.y.1 - self.y.0) * (floor - TOP)
     }
 
@@ -81,7 +77,7 @@ impl Plot {
                 self.body,
                 "<line class=\"{class}\" x1=\"{}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><text class=\"e\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
                 self.left,
-                self.size.0 - RIGHT,
+                SIZE.0 - RIGHT,
                 self.left - 6.0,
                 y + 4.0,
                 escape(label),
@@ -104,7 +100,7 @@ impl Plot {
 
     /// Words under the horizontal axis, and its heading.
     pub(crate) fn x_labels(&mut self, labels: &[(f64, String)], heading: &str, marks: bool) {
-        let floor = self.size.1 - self.bottom;
+        let floor = SIZE.1 - BOTTOM;
         for (place, label) in labels {
             let x = self.px(*place);
             if marks {
@@ -124,8 +120,8 @@ impl Plot {
         let _ = writeln!(
             self.body,
             "<text class=\"m h\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            (self.left + self.size.0 - RIGHT) / 2.0,
-            self.size.1 - 7.0,
+            (self.left + SIZE.0 - RIGHT) / 2.0,
+            SIZE.1 - 7.0,
             escape(heading)
         );
     }
@@ -148,7 +144,7 @@ impl Plot {
     /// A shaded column over the whole height, with a word at its top.
     pub(crate) fn band(&mut self, (from, to): (f64, f64), class: &str, word: &str) {
         let (x, width) = (self.px(from), self.px(to) - self.px(from));
-        let floor = self.size.1 - self.bottom;
+        let floor = SIZE.1 - BOTTOM;
         let _ = writeln!(
             self.body,
             "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{TOP}\" width=\"{width:.1}\" height=\"{:.1}\"/>",
@@ -171,7 +167,7 @@ impl Plot {
         let _ = writeln!(
             self.body,
             "<line class=\"mark\" x1=\"{place:.1}\" x2=\"{place:.1}\" y1=\"{TOP}\" y2=\"{:.1}\"/><text class=\"m s\" x=\"{place:.1}\" y=\"{:.1}\">{}</text>",
-            self.size.1 - self.bottom,
+            SIZE.1 - BOTTOM,
             TOP - 3.0,
             escape(word)
         );
@@ -234,8 +230,8 @@ impl Plot {
     pub(crate) fn finish(self, description: &str) -> String {
         format!(
             "<svg class=\"plot\" role=\"img\" viewBox=\"0 0 {} {}\" aria-label=\"{}\">\n{}</svg>\n",
-            self.size.0,
-            self.size.1,
+            SIZE.0,
+            SIZE.1,
             escape(description),
             self.body
         )

@@ -178,7 +178,7 @@ pub(crate) fn agreement_table(
     for pair in pairs {
         let (first, second) = (label(pair.first), label(pair.second));
         for (total, class) in pair.total.iter().zip(Class::EVENTS) {
-            let union = total.both_km2 + total.only_first_km2 + total.only_second_km2;
+            let union = total.union_km2();
             rows.push(vec![
                 format!("{} and {}", escape(&first), escape(&second)),
                 class_word(class).to_string(),

@@ -4,7 +4,7 @@
 /// of ten, the first not above `low` and the last not below `high`.
 ///
 /// Values that are not finite, or the wrong way round, give the axis from 0 to 1.
-pub fn nice_ticks(low: f64, high: f64, wanted: usize) -> Vec<f64> {
+pub(crate) fn nice_ticks(low: f64, high: f64, wanted: usize) -> Vec<f64> {
     let (low, high) = if low.is_finite() && high.is_finite() && low <= high {
         (low, high)
     } else {
@@ -31,7 +31,7 @@ pub fn nice_ticks(low: f64, high: f64, wanted: usize) -> Vec<f64> {
 }
 
 /// Ticks for counts: whole numbers from 0.
-pub fn count_ticks(high: f64, wanted: usize) -> Vec<f64> {
+pub(crate) fn count_ticks(high: f64, wanted: usize) -> Vec<f64> {
     let high = high.max(1.0);
     if high <= wanted as f64 {
         return (0..=high.ceil() as i64).map(|k| k as f64).collect();
@@ -46,7 +46,7 @@ pub fn count_ticks(high: f64, wanted: usize) -> Vec<f64> {
 }
 
 /// Tick labels with just the decimals that tell them apart and thin spaces between thousands.
-pub fn tick_labels(ticks: &[f64]) -> Vec<String> {
+pub(crate) fn tick_labels(ticks: &[f64]) -> Vec<String> {
     let decimals = (0..6)
         .find(|&d| {
             let scale = 10f64.powi(d);

@@ -1,5 +1,6 @@
 //! Times of the browser as whole numbers, and how a script reads them back as dates of any calendar.
 
+use crate::statistics::Span;
 use serde_json::{Value, json};
 use squall_data::Time;
 
@@ -16,16 +17,9 @@ pub(super) struct Clock {
 impl Clock {
     /// The clock of these times; `None` without any.
     pub(super) fn of(times: impl Iterator<Item = Time> + Clone) -> Option<Self> {
-        let ends = times
-            .clone()
-            .fold(None, |ends: Option<(Time, Time)>, time| {
-                let (first, last) = ends.unwrap_or((time, time));
-                Some((
-                    if time < first { time } else { first },
-                    if time > last { time } else { last },
-                ))
-            });
-        let (first, last) = ends?;
+        let mut span = Span::default();
+        times.clone().for_each(|time| span.add(time));
+        let (first, last) = span.ends()?;
         let unit = times.fold(0, |unit, time| common(unit, time.seconds_since(first)));
         Some(Self {
             first,

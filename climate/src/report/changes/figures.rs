@@ -214,23 +214,23 @@ fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
         });
     let ticks = nice_ticks(low, high, 5);
     let (first, last) = (ticks[0], ticks[ticks.len() - 1]);
-    let place = variate;
     let dots = levels.fits.each_ref().map(dots);
     // Of a century of years the ends lie beyond those of the fitted lines.
-    let ends = (dots.iter().flatten()).fold((place(1.02), place(100.0)), |(from, to), (at, _)| {
-        (from.min(*at), to.max(*at))
-    });
+    let ends = (dots.iter().flatten())
+        .fold((variate(1.02), variate(100.0)), |(from, to), (at, _)| {
+            (from.min(*at), to.max(*at))
+        });
     let mut plot = Plot::over(ends, &ticks);
     plot.y_axis(&ticks, unit);
     let years: Vec<(f64, String)> = RETURN_YEARS
         .iter()
-        .map(|y| (place(*y), format!("{y}")))
+        .map(|y| (variate(*y), format!("{y}")))
         .collect();
     plot.x_labels(&years, "years between two such years", true);
     for ((fit, dots), class) in levels.fits.iter().zip(dots).zip(sides) {
         let band: Vec<(f64, f64, f64)> = (RETURN_YEARS.iter().zip(&fit.bands))
             .filter_map(|(years, band)| {
-                band.map(|b| (place(*years), factor * b.low, factor * b.high))
+                band.map(|b| (variate(*years), factor * b.low, factor * b.high))
             })
             .collect();
         if band.len() > 1 {
@@ -241,7 +241,7 @@ fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
                 .map(|k| {
                     let years = 1.02 * (100.0f64 / 1.02).powf(f64::from(k) / 60.0);
                     let level = gev.return_level(years, fit.share()).map(|v| sign * v);
-                    (place(years), level.filter(|v| (first..=last).contains(v)))
+                    (variate(years), level.filter(|v| (first..=last).contains(v)))
                 })
                 .collect();
             plot.line(&curve, class);

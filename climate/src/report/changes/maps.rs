@@ -4,6 +4,7 @@ use crate::compare::{Comparison, MapChange, MapQuantity, trimmed};
 use crate::error::Result;
 use crate::map::colour::{change_colour, hex};
 use crate::map::image::{data_url, indexed_png};
+use crate::report::class_css;
 use crate::report::figures::capital;
 use crate::report::html::escape;
 use crate::report::maps::Panel;
@@ -12,7 +13,6 @@ use crate::report::ticks::nice_ticks;
 use crate::report::viewer::bar_labels;
 use crate::statistics::coarse::{COARSE_CELL_DEG, COARSE_COLUMNS, COARSE_ROWS, coarse_grid};
 use ndarray::Array2;
-use squall_data::Class;
 use std::fmt::Write as _;
 
 /// Colours on each side of zero; index 0 of the picture is nothing at all.
@@ -81,11 +81,7 @@ fn figure(map: &MapChange, comparison: &Comparison) -> Result<String> {
             map.tested()
         )
     };
-    let class = if map.class == Class::TropicalCyclone {
-        "cyclone"
-    } else {
-        "river"
-    };
+    let class = class_css(map.class);
     Ok(format!(
         "<figure class=\"chart {class}\"><figcaption>{}</figcaption>\n{}<div class=\"bar\" role=\"img\" aria-label=\"Colours from minus {top} to {top}{unit}\"><i style=\"background:linear-gradient(90deg,{stops})\"></i><div>{}</div><p>difference,{unit}</p></div><p class=\"note\">{}</p></figure>\n",
         escape(&capital(subject)),

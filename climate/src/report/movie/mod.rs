@@ -28,6 +28,7 @@ pub use file::MovieFile;
 use crate::error::Result;
 use crate::report::browser::KINDS;
 use crate::report::numbers::moment;
+use crate::report::payload::TRAIL_HOURS;
 use crate::report::summary::{is_tracked, objects};
 use crate::report::{BoxSource, FieldInfo, Frame, ReportInput, SourceKind};
 use legend::{Line, Mark};
@@ -37,9 +38,6 @@ use palette::Solid;
 use squall_data::{BoxClass, Class, LatLonGrid, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// Hours of a track that a picture shows behind its newest point.
-const TRAIL_HOURS: i64 = 120;
 
 /// How a movie looks.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,9 +3,10 @@
 //! Properties are the columns of the tables, and the calendar of their dates is a member of the collection. A line that
 //! crosses the antimeridian is cut there (RFC 7946, section 3.1.9); a track of one point is a point.
 
-use super::{TextFile, TrackSink, signed_longitude};
+use super::{TextFile, TrackSink};
 use crate::error::Result;
 use crate::events::Event;
+use crate::map::projection::signed_longitude;
 use crate::table::{EventReader, Row};
 use crate::track::Track;
 use serde_json::{Map, Value, json};

@@ -8,9 +8,10 @@
 //! # Source
 //! Knapp et al. 2010, doi:10.1175/2009BAMS2755.1; column documentation of IBTrACS v04r00.
 
-use super::{Setting, TrackSink, signed_longitude};
+use super::{Setting, TrackSink};
 use crate::error::Result;
 use crate::events::Event;
+use crate::map::projection::signed_longitude;
 use crate::statistics::category::KNOT_M_S;
 use crate::statistics::{Basin, Category};
 use crate::track::Track;

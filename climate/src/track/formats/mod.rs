@@ -218,8 +218,3 @@ fn longest(tracks: &Path, calendar: Calendar) -> Result<[usize; 4]> {
     }
     Ok(most)
 }
-
-/// A longitude as [-180, 180).
-fn signed_longitude(lon_deg: f64) -> f64 {
-    (lon_deg + 180.0).rem_euclid(360.0) - 180.0
-}

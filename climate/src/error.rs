@@ -1,5 +1,6 @@
 //! What can go wrong between a field and a statement.
 
+use squall_data::snapshot::shape_text;
 use squall_data::{DataError, Time, Variable};
 use std::path::PathBuf;
 
@@ -128,4 +129,15 @@ pub enum ClimateError {
     /// A request that no input could satisfy.
     #[error("{0}")]
     Invalid(String),
+}
+
+impl ClimateError {
+    /// The error of two arrays whose shapes must agree and do not.
+    pub(crate) fn shapes(what: impl Into<String>, expected: &[usize], found: &[usize]) -> Self {
+        Self::Mismatch {
+            what: what.into(),
+            expected: shape_text(expected),
+            found: shape_text(found),
+        }
+    }
 }

@@ -6,10 +6,8 @@ mod moisture;
 mod vorticity;
 mod wind;
 
-pub use moisture::{
-    STANDARD_GRAVITY, integrated_vapour_transport, transport_components, tropical_damping,
-    vapour_transport_proxy,
-};
+pub use moisture::{integrated_vapour_transport, vapour_transport_proxy};
+pub(crate) use moisture::{transport_components, tropical_damping};
 pub use vorticity::relative_vorticity;
 pub use wind::wind_speed;
 
@@ -17,7 +15,6 @@ use crate::error::{ClimateError, Result};
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
 use squall_data::LatLonGrid;
-use squall_data::snapshot::shape_text;
 
 /// Refuses a plane that is not of the grid's shape.
 pub(crate) fn check_shape(
@@ -37,11 +34,11 @@ pub(crate) fn check_extents(
     if plane.dim() == (rows, columns) {
         return Ok(());
     }
-    Err(ClimateError::Mismatch {
-        what: format!("{what} and grid"),
-        expected: shape_text(&[rows, columns]),
-        found: shape_text(plane.shape()),
-    })
+    Err(ClimateError::shapes(
+        format!("{what} and grid"),
+        &[rows, columns],
+        plane.shape(),
+    ))
 }
 
 /// A plane filled row by row, in parallel: `fill(j, row)`.

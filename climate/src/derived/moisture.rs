@@ -4,16 +4,15 @@ use super::wind_speed;
 use crate::error::{ClimateError, Result};
 use ndarray::{Array2, Array3, ArrayView2};
 use rayon::prelude::*;
-use squall_data::snapshot::shape_text;
 
 /// Standard acceleration of gravity, m s-2.
-pub const STANDARD_GRAVITY: f64 = 9.80665;
+const STANDARD_GRAVITY: f64 = 9.80665;
 
 /// The factor that takes the tropics out of a moisture field: 1 − exp(−φ²/(2σ²)), φ and σ in degrees.
 ///
 /// # Source
 /// ClimDeepLearn, `create_multichannel_multithreshold_labels.py`, "damp anomalies to 0 near the tropics".
-pub fn tropical_damping(lat_deg: f64, sigma_deg: f64) -> f64 {
+pub(crate) fn tropical_damping(lat_deg: f64, sigma_deg: f64) -> f64 {
     -(-lat_deg.powi(2) / (2.0 * sigma_deg.powi(2))).exp_m1()
 }
 
@@ -44,7 +43,7 @@ pub fn integrated_vapour_transport(
 /// As there; both parts (lat, lon).
 /// # Errors
 /// [`ClimateError::Mismatch`] if shapes differ.
-pub fn transport_components(
+pub(crate) fn transport_components(
     pressure_pa: &[f64],
     q_kg_kg: &Array3<f32>,
     u_m_s: &Array3<f32>,
@@ -53,19 +52,16 @@ pub fn transport_components(
 ) -> Result<[Array2<f32>; 2]> {
     let (levels, rows, columns) = q_kg_kg.dim();
     if let Some(found) = surface_pa.filter(|plane| plane.dim() != (rows, columns)) {
-        return Err(ClimateError::Mismatch {
-            what: "surface pressure of the levels".into(),
-            expected: shape_text(&[rows, columns]),
-            found: shape_text(found.shape()),
-        });
+        return Err(ClimateError::shapes(
+            "surface pressure of the levels",
+            &[rows, columns],
+            found.shape(),
+        ));
     }
     for (name, found) in [("u", u_m_s.shape()), ("v", v_m_s.shape())] {
         if found != q_kg_kg.shape() {
-            return Err(ClimateError::Mismatch {
-                what: format!("levels of q and {name}"),
-                expected: shape_text(q_kg_kg.shape()),
-                found: shape_text(found),
-            });
+            let what = format!("levels of q and {name}");
+            return Err(ClimateError::shapes(what, q_kg_kg.shape(), found));
         }
     }
     if pressure_pa.len() != levels {

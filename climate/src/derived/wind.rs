@@ -3,7 +3,6 @@
 use super::plane_by_rows;
 use crate::error::{ClimateError, Result};
 use ndarray::{Array2, ArrayView2};
-use squall_data::snapshot::shape_text;
 
 /// Speed of the wind (u, v), m s-1.
 ///
@@ -13,11 +12,11 @@ use squall_data::snapshot::shape_text;
 /// [`ClimateError::Mismatch`] if the planes differ in shape.
 pub fn wind_speed(u_m_s: ArrayView2<'_, f32>, v_m_s: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
     if u_m_s.dim() != v_m_s.dim() {
-        return Err(ClimateError::Mismatch {
-            what: "wind components".into(),
-            expected: shape_text(u_m_s.shape()),
-            found: shape_text(v_m_s.shape()),
-        });
+        return Err(ClimateError::shapes(
+            "wind components",
+            u_m_s.shape(),
+            v_m_s.shape(),
+        ));
     }
     Ok(plane_by_rows(u_m_s.dim(), |j, row| {
         for ((speed, &u), &v) in row.iter_mut().zip(u_m_s.row(j)).zip(v_m_s.row(j)) {

@@ -11,7 +11,6 @@
 use crate::error::{ClimateError, Result};
 use ndarray::ArrayView2;
 use serde::{Deserialize, Serialize};
-use squall_data::snapshot::shape_text;
 use squall_data::{Class, LatLonGrid};
 
 /// A stretch of neighbouring cells of one row: columns `first..end`. It never crosses the seam (two runs do).
@@ -103,11 +102,12 @@ impl Region {
 /// ```
 pub fn regions(codes: ArrayView2<'_, u8>, grid: &LatLonGrid) -> Result<Vec<Region>> {
     if codes.dim() != grid.shape() {
-        return Err(ClimateError::Mismatch {
-            what: "mask and grid".into(),
-            expected: shape_text(&[grid.shape().0, grid.shape().1]),
-            found: shape_text(codes.shape()),
-        });
+        let (rows, columns) = grid.shape();
+        return Err(ClimateError::shapes(
+            "mask and grid",
+            &[rows, columns],
+            codes.shape(),
+        ));
     }
     let standard = codes.as_standard_layout();
     let cells = standard.as_slice().unwrap_or(&[]);

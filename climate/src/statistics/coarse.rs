@@ -2,7 +2,6 @@
 
 use crate::error::{ClimateError, Result};
 use serde::{Deserialize, Serialize};
-use squall_data::snapshot::shape_text;
 use squall_data::{Class, ClassMask, DataError, LatLonGrid, Time};
 
 /// Width of a coarse cell in latitude and longitude, degrees.
@@ -77,7 +76,13 @@ impl CoarseOccurrence {
     /// # Errors
     /// [`ClimateError::Mismatch`] if it is of another shape.
     pub fn add(&mut self, mask: &ClassMask) -> Result<()> {
-        self.check(mask.codes.dim())?;
+        if mask.codes.dim() != (self.rows, self.columns) {
+            return Err(ClimateError::shapes(
+                "mask and coarse frequency map",
+                &[self.rows, self.columns],
+                mask.codes.shape(),
+            ));
+        }
         let [cyclone, river] = Class::EVENTS.map(Class::code);
         let cell_of = std::mem::take(&mut self.cell_of);
         let month = self.month(mask.time);
@@ -89,16 +94,6 @@ impl CoarseOccurrence {
             }
         }
         self.cell_of = cell_of;
-        Ok(())
-    }
-
-    /// Adds what another part of the same run counted.
-    ///
-    /// # Errors
-    /// [`ClimateError::Mismatch`] if it is of another shape.
-    pub fn merge(&mut self, other: &Self) -> Result<()> {
-        self.check((other.rows, other.columns))?;
-        other.months.iter().for_each(|more| self.put_back(more));
         Ok(())
     }
 
@@ -153,17 +148,6 @@ impl CoarseOccurrence {
         });
         &mut self.months[index]
     }
-
-    fn check(&self, found: (usize, usize)) -> Result<()> {
-        if found == (self.rows, self.columns) {
-            return Ok(());
-        }
-        Err(ClimateError::Mismatch {
-            what: "mask and coarse frequency map".into(),
-            expected: shape_text(&[self.rows, self.columns]),
-            found: shape_text(&[found.0, found.1]),
-        })
-    }
 }
 
 #[cfg(test)]
@@ -186,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_kept_by_month_and_parts_make_the_whole() {
+    fn counts_are_kept_by_month_and_months_taken_out_come_back() {
         let grid = LatLonGrid::global(37, 72).unwrap();
         let mask = |month: i64, k: usize| {
             let time = Time::new(Calendar::NoLeap, 2001, month, 3, 0, 0, 0).unwrap();
@@ -199,8 +183,10 @@ mod tests {
             whole.add(&mask(month, k)).unwrap();
             parts[k - 1].add(&mask(month, k)).unwrap();
         }
-        let [mut first, second] = parts;
-        first.merge(&second).unwrap();
+        let [mut first, mut second] = parts;
+        for month in second.take_before(2002, 1) {
+            first.put_back(&month);
+        }
         assert_eq!(first, whole);
         assert_eq!(whole.months().len(), 2);
         assert_eq!(whole.months()[0].month, 1);
@@ -218,6 +204,6 @@ mod tests {
         assert_eq!(whole.cells().iter().sum::<u32>(), 37 * 72);
         assert!(whole.of_month(2001, 2).is_none());
         let small = LatLonGrid::global(8, 16).unwrap();
-        assert!(first.merge(&CoarseOccurrence::new(&small)).is_err());
+        assert!(CoarseOccurrence::new(&small).add(&mask(1, 1)).is_err());
     }
 }

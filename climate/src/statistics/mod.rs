@@ -1,16 +1,16 @@
 //! What many events and tracks say together.
 //!
 //! [`Statistics`] streams: it is fed with times and with finished tracks and holds counts alone, so that its size does
-//! not grow with the number of events (only by a row for each month). It can be saved (serde), and parts add up.
+//! not grow with the number of events (only by a row for each month). It can be saved (serde).
 
 mod ace;
-pub mod basin;
-pub mod category;
-pub mod coarse;
+mod basin;
+pub(crate) mod category;
+pub(crate) mod coarse;
 mod counts;
-pub mod histogram;
+mod histogram;
 mod netcdf_file;
-pub mod occurrence;
+mod occurrence;
 mod river_scale;
 mod span;
 mod tables;

@@ -3,12 +3,9 @@
 use crate::error::{ClimateError, Result};
 use ndarray::{Array2, Zip};
 use serde::{Deserialize, Serialize};
-use squall_data::snapshot::shape_text;
 use squall_data::{Class, ClassMask, LatLonGrid};
 
 /// Counts of the times at which each cell was of each class; streams over any number of masks.
-///
-/// Counts are whole numbers, so that parts counted by several ranks or before and after a restart add up to the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Occurrence {
     rows: usize,
@@ -40,7 +37,13 @@ impl Occurrence {
     /// # Errors
     /// [`ClimateError::Mismatch`] if it is of another shape.
     pub fn add(&mut self, mask: &ClassMask) -> Result<()> {
-        self.check(mask.codes.dim())?;
+        if mask.codes.dim() != (self.rows, self.columns) {
+            return Err(ClimateError::shapes(
+                "mask and frequency map",
+                &[self.rows, self.columns],
+                mask.codes.shape(),
+            ));
+        }
         // A slice, so that the loop runs with vectors.
         let codes = mask.codes.as_standard_layout();
         for (counts, class) in self.counts.iter_mut().zip(Class::EVENTS) {
@@ -50,19 +53,6 @@ impl Occurrence {
             }
         }
         self.times += 1;
-        Ok(())
-    }
-
-    /// Adds what another part of the same run counted.
-    ///
-    /// # Errors
-    /// [`ClimateError::Mismatch`] if it is of another shape.
-    pub fn merge(&mut self, other: &Self) -> Result<()> {
-        self.check((other.rows, other.columns))?;
-        for (counts, more) in self.counts.iter_mut().zip(&other.counts) {
-            counts.iter_mut().zip(more).for_each(|(a, b)| *a += b);
-        }
-        self.times += other.times;
         Ok(())
     }
 
@@ -90,17 +80,6 @@ impl Occurrence {
             }
         }
     }
-
-    fn check(&self, found: (usize, usize)) -> Result<()> {
-        if found == (self.rows, self.columns) {
-            return Ok(());
-        }
-        Err(ClimateError::Mismatch {
-            what: "mask and frequency map".into(),
-            expected: shape_text(&[self.rows, self.columns]),
-            found: shape_text(&[found.0, found.1]),
-        })
-    }
 }
 
 #[cfg(test)]
@@ -109,7 +88,7 @@ mod tests {
     use squall_data::{Calendar, Time};
 
     #[test]
-    fn shares_add_up_and_parts_make_the_whole() {
+    fn shares_add_up() {
         let grid = LatLonGrid::global(5, 8).unwrap();
         let time = Time::new(Calendar::Day360, 2000, 2, 30, 0, 0, 0).unwrap();
         let mask = |k: usize| {
@@ -117,14 +96,9 @@ mod tests {
             ClassMask::new(time, codes).unwrap()
         };
         let mut whole = Occurrence::new(&grid);
-        let mut parts = [Occurrence::new(&grid), Occurrence::new(&grid)];
         for k in 0..5 {
             whole.add(&mask(k)).unwrap();
-            parts[k / 3].add(&mask(k)).unwrap();
         }
-        let [mut first, second] = parts;
-        first.merge(&second).unwrap();
-        assert_eq!(first, whole);
         let total = Class::ALL
             .map(|class| whole.frequency(class))
             .into_iter()

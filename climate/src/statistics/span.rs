@@ -21,12 +21,4 @@ impl Span {
         let earlier = if time < first { time } else { first };
         self.ends = Some((earlier, if time > last { time } else { last }));
     }
-
-    /// Takes in those of another.
-    pub fn merge(&mut self, other: &Self) {
-        if let Some((first, last)) = other.ends {
-            self.add(first);
-            self.add(last);
-        }
-    }
 }

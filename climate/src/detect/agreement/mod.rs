@@ -21,8 +21,6 @@ pub struct AgreementSource {
 }
 
 /// Counts of all pairs of sources, summed over times.
-///
-/// Counts add up: parts of a series may be counted apart and [`Self::merge`]d.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Agreement {
     sources: Vec<AgreementSource>,
@@ -77,19 +75,6 @@ impl AgreementRow {
     pub fn event_f1(&self) -> Option<f64> {
         let events = self.first_events + self.second_events;
         (events > 0).then(|| 2.0 * self.matched_events as f64 / events as f64)
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.times += other.times;
-        self.both_cells += other.both_cells;
-        self.only_first_cells += other.only_first_cells;
-        self.only_second_cells += other.only_second_cells;
-        self.both_km2 += other.both_km2;
-        self.only_first_km2 += other.only_first_km2;
-        self.only_second_km2 += other.only_second_km2;
-        self.first_events += other.first_events;
-        self.second_events += other.second_events;
-        self.matched_events += other.matched_events;
     }
 }
 
@@ -153,9 +138,9 @@ impl Agreement {
             .map(Option::transpose)
             .collect::<Result<Vec<Option<Vec<DetectedEvent>>>>>()?;
         let areas = grid.row_areas_km2();
-        let place = |name: &str| self.sources.iter().position(|source| source.name == name);
-        for k in 0..self.rows.len() {
-            let row = &self.rows[k];
+        let sources = &self.sources;
+        let place = |name: &str| sources.iter().position(|source| source.name == name);
+        for row in &mut self.rows {
             let (Some(a), Some(b)) = (place(&row.first), place(&row.second)) else {
                 continue;
             };
@@ -165,15 +150,12 @@ impl Agreement {
             let (Some(of_first), Some(of_second)) = (&events[a], &events[b]) else {
                 continue;
             };
-            let class = row.class;
-            let row = &mut self.rows[k];
             row.times += 1;
             compare_cells(row, first, second, &areas);
-            let of = |events: &[DetectedEvent]| -> Vec<DetectedEvent> {
-                let same = events.iter().filter(|e| e.event.class == class);
-                same.cloned().collect()
-            };
-            let (x, y) = (of(of_first), of(of_second));
+            let (x, y) = (
+                of_class(of_first, row.class),
+                of_class(of_second, row.class),
+            );
             row.first_events += x.len() as u64;
             row.second_events += y.len() as u64;
             row.matched_events += matched(&x, &y, &areas);
@@ -212,29 +194,6 @@ impl Agreement {
                 );
             }
         }
-        Ok(())
-    }
-
-    /// Adds the counts of another part of the series.
-    ///
-    /// # Errors
-    /// [`ClimateError::Mismatch`] if the sources differ.
-    pub fn merge(&mut self, other: &Self) -> Result<()> {
-        if self.sources != other.sources {
-            let names = |a: &Self| {
-                let names: Vec<&str> = a.sources.iter().map(|s| s.name.as_str()).collect();
-                names.join(", ")
-            };
-            return Err(ClimateError::Mismatch {
-                what: "sources of agreements".into(),
-                expected: names(self),
-                found: names(other),
-            });
-        }
-        self.rows
-            .iter_mut()
-            .zip(&other.rows)
-            .for_each(|(a, b)| a.add(b));
         Ok(())
     }
 
@@ -354,8 +313,13 @@ fn compare_cells(row: &mut AgreementRow, first: &ClassMask, second: &ClassMask, 
     }
 }
 
+fn of_class(events: &[DetectedEvent], class: Class) -> Vec<&DetectedEvent> {
+    let same = events.iter().filter(|found| found.event.class == class);
+    same.collect()
+}
+
 /// Number of pairs of events of one class, one to one.
-fn matched(first: &[DetectedEvent], second: &[DetectedEvent], areas: &[f64]) -> u64 {
+fn matched(first: &[&DetectedEvent], second: &[&DetectedEvent], areas: &[f64]) -> u64 {
     // The smaller the closer.
     let mut pairs: Vec<(f64, usize, usize)> = Vec::new();
     for (k, a) in first.iter().enumerate() {

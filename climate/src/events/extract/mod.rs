@@ -9,7 +9,6 @@ use crate::events::{Event, EventDetails};
 use crate::map::LandMask;
 use ndarray::ArrayView2;
 use serde::{Deserialize, Serialize};
-use squall_data::snapshot::shape_text;
 use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, Time, Variable};
 
 /// Which regions count as events.
@@ -131,11 +130,11 @@ impl<'a> EventFields<'a> {
         let transport = self.transport.map(|plane| plane.dim());
         for found in planes.chain(fields).chain(land).chain(transport) {
             if found != (rows, columns) {
-                return Err(ClimateError::Mismatch {
-                    what: "fields and mask".into(),
-                    expected: shape_text(&[rows, columns]),
-                    found: shape_text(&[found.0, found.1]),
-                });
+                return Err(ClimateError::shapes(
+                    "fields and mask",
+                    &[rows, columns],
+                    &[found.0, found.1],
+                ));
             }
         }
         Ok(())

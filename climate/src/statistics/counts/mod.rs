@@ -139,16 +139,6 @@ impl ClassHistograms {
             ("area", "km2", &self.area_km2),
         ]
     }
-
-    fn all_mut(&mut self) -> [&mut Histogram; 5] {
-        [
-            &mut self.lifetime_hours,
-            &mut self.distance_km,
-            &mut self.max_wind_m_s,
-            &mut self.min_psl_pa,
-            &mut self.area_km2,
-        ]
-    }
 }
 
 /// The statistics of a run.
@@ -331,33 +321,6 @@ impl Statistics {
         if let Some(coarse) = &part.coarse {
             self.coarse.put_back(coarse);
         }
-    }
-
-    /// Adds what another part of the same run counted.
-    ///
-    /// # Errors
-    /// [`crate::ClimateError::Mismatch`] if it is of another grid's shape.
-    pub fn merge(&mut self, other: &Self) -> Result<()> {
-        self.occurrence.merge(&other.occurrence)?;
-        self.coarse.merge(&other.coarse)?;
-        self.span.merge(&other.span);
-        for more in &other.months {
-            self.month_of(more.year, more.month).add(more);
-        }
-        for (mine, theirs) in self.histograms.iter_mut().zip(&other.histograms) {
-            for (a, (_, _, b)) in mine.all_mut().into_iter().zip(theirs.all()) {
-                a.below += b.below;
-                a.above += b.above;
-                a.counts
-                    .iter_mut()
-                    .zip(&b.counts)
-                    .for_each(|(a, b)| *a += b);
-            }
-        }
-        for (mine, theirs) in self.categories.iter_mut().zip(&other.categories) {
-            mine.iter_mut().zip(theirs).for_each(|(a, b)| *a += b);
-        }
-        Ok(())
     }
 
     /// Frequency maps.

@@ -46,6 +46,7 @@ pub mod error;
 pub mod events;
 pub mod label;
 pub mod map;
+mod partial;
 pub mod report;
 pub mod statistics;
 pub mod stream;

@@ -1,15 +1,12 @@
 //! Where the tables of several methods are written, and where labelling by them goes on after a kill.
 
 use super::{Agreement, FirstPass, Method, MethodLabels, SecondPass};
-use crate::error::{ClimateError, Result};
-use crate::events::Event;
-use crate::stream::folder::{cut, forget, read_state, sweep};
-use crate::table::Row;
+use crate::error::Result;
+use crate::partial::{EventPart, forget, is_as_long, read_state, sweep, sync_folder};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use squall_data::{DataError, wire};
-use std::fs::{self, File};
-use std::io::BufWriter;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The state of the first pass, which may be large, and that of the second.
@@ -24,14 +21,8 @@ const SECOND: &str = "second.cbor";
 pub struct MethodsFolder {
     partial: PathBuf,
     fingerprint: String,
-    tables: Vec<Table>,
-}
-
-/// The objects of one method.
-struct Table {
-    part: PathBuf,
-    whole: PathBuf,
-    writer: csv::Writer<BufWriter<File>>,
+    /// The objects of each method, and the table that they become.
+    tables: Vec<(EventPart, PathBuf)>,
 }
 
 /// A state on disk, borrowed where it is written.
@@ -57,7 +48,7 @@ impl MethodsFolder {
     /// all else that was written of the times that it has labelled is there.
     ///
     /// # Errors
-    /// [`ClimateError::Data`] if the folder cannot be written.
+    /// [`crate::ClimateError::Data`] if the folder cannot be written.
     pub fn open(
         out: impl AsRef<Path>,
         fingerprint: &str,
@@ -68,7 +59,7 @@ impl MethodsFolder {
         let partial = out.as_ref().join(".methods.partial");
         fs::create_dir_all(&partial).map_err(DataError::io("create folder", &partial))?;
         sweep(out.as_ref(), &partial)?;
-        let part = |method: Method| partial.join(format!("objects.{}.csv", method.name()));
+        let name_of = |method: Method| format!("objects.{}.csv", method.name());
         let saved_first: Option<FirstPass> = read(&partial.join(FIRST), fingerprint);
         let drawn: Option<Drawn<SecondPass, Agreement>> = read(&partial.join(SECOND), fingerprint);
         // Masks follow from the first pass over all times.
@@ -76,9 +67,8 @@ impl MethodsFolder {
             let mut tables = methods.iter().zip(&drawn.objects_bytes);
             (saved_first.is_some() || !first.is_needed())
                 && drawn.objects_bytes.len() == methods.len()
-                && tables.all(|((method, _), bytes)| {
-                    fs::metadata(part(*method)).is_ok_and(|meta| meta.len() >= *bytes)
-                })
+                && tables
+                    .all(|((method, _), bytes)| is_as_long(&partial, &name_of(*method), *bytes))
                 && whole(&drawn.pass)
         });
         if drawn.is_none() {
@@ -92,16 +82,8 @@ impl MethodsFolder {
         let mut tables = Vec::with_capacity(methods.len());
         for ((method, folder), bytes) in methods.iter().zip(lengths) {
             fs::create_dir_all(folder).map_err(DataError::io("create folder", folder))?;
-            let part = part(*method);
-            let mut table = Table {
-                writer: csv::Writer::from_writer(BufWriter::new(cut(&part, bytes)?)),
-                whole: folder.join("objects.csv"),
-                part,
-            };
-            if bytes == 0 {
-                table.record(Event::columns())?;
-            }
-            tables.push(table);
+            let part = EventPart::open(partial.join(name_of(*method)), bytes)?;
+            tables.push((part, folder.join("objects.csv")));
         }
         let folder = Self {
             partial,
@@ -114,7 +96,7 @@ impl MethodsFolder {
     /// Fixes the state of the first pass.
     ///
     /// # Errors
-    /// [`ClimateError::Data`] if writing fails.
+    /// [`crate::ClimateError::Data`] if writing fails.
     pub fn save_first(&self, pass: &FirstPass) -> Result<()> {
         self.save(FIRST, pass)
     }
@@ -122,11 +104,11 @@ impl MethodsFolder {
     /// Writes the rows of the next time.
     ///
     /// # Errors
-    /// [`ClimateError::Data`] if writing fails.
+    /// [`crate::ClimateError::Data`] if writing fails.
     pub fn write(&mut self, labels: &[MethodLabels]) -> Result<()> {
-        for (table, labels) in self.tables.iter_mut().zip(labels) {
+        for ((part, _), labels) in self.tables.iter_mut().zip(labels) {
             for object in &labels.labelled.objects {
-                table.record(object.cells())?;
+                part.write(object)?;
             }
         }
         Ok(())
@@ -135,9 +117,9 @@ impl MethodsFolder {
     /// Fixes the state of the second pass.
     ///
     /// # Errors
-    /// [`ClimateError::Data`] if writing fails.
+    /// [`crate::ClimateError::Data`] if writing fails.
     pub fn save_second(&mut self, pass: &SecondPass, agreement: &Agreement) -> Result<()> {
-        let lengths = self.tables.iter_mut().map(Table::flush);
+        let lengths = self.tables.iter_mut().map(|(part, _)| part.flush());
         let drawn = Drawn {
             objects_bytes: lengths.collect::<Result<_>>()?,
             pass,
@@ -149,15 +131,12 @@ impl MethodsFolder {
     /// Ends the run: the tables take their names.
     ///
     /// # Errors
-    /// [`ClimateError::Data`] if writing fails.
+    /// [`crate::ClimateError::Data`] if writing fails.
     pub fn finish(mut self) -> Result<()> {
-        for table in &mut self.tables {
-            table.flush()?;
-            let whole = &table.whole;
-            fs::rename(&table.part, whole).map_err(DataError::io("rename to", whole))?;
-            if let Some(Ok(folder)) = whole.parent().map(File::open) {
-                let _ = folder.sync_all();
-            }
+        for (part, table) in &mut self.tables {
+            part.flush()?;
+            part.rename(table)?;
+            table.parent().into_iter().for_each(sync_folder);
         }
         let removed = fs::remove_dir_all(&self.partial);
         Ok(removed.map_err(DataError::io("remove", &self.partial))?)
@@ -176,22 +155,4 @@ impl MethodsFolder {
 fn read<S: DeserializeOwned>(path: &Path, fingerprint: &str) -> Option<S> {
     let saved: Saved<S> = read_state(path)?;
     (saved.fingerprint == fingerprint).then_some(saved.state)
-}
-
-impl Table {
-    fn record<S: AsRef<[u8]>>(&mut self, cells: Vec<S>) -> Result<()> {
-        self.writer
-            .write_record(cells)
-            .map_err(|error| ClimateError::Data(DataError::io("write", &self.part)(error.into())))
-    }
-
-    /// Brings all rows to the disk and says how long the file is.
-    fn flush(&mut self) -> Result<u64> {
-        let written = self.writer.flush().and_then(|()| {
-            let file = self.writer.get_ref().get_ref();
-            file.sync_all()?;
-            Ok(file.metadata()?.len())
-        });
-        Ok(written.map_err(DataError::io("write", &self.part))?)
-    }
 }

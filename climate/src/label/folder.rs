@@ -1,10 +1,8 @@
 //! Where labels' tables are written, and where labelling goes on after a kill.
 
 use super::{LabelStream, LabelledSnapshot};
-use crate::error::{ClimateError, Result};
-use crate::events::Event;
-use crate::stream::folder::{cut, forget, read_state, sweep};
-use crate::table::Row;
+use crate::error::Result;
+use crate::partial::{EventPart, cut, forget, is_as_long, length, read_state, sweep, sync_folder};
 use serde::{Deserialize, Serialize};
 use squall_data::boxes::table::{append_rows, header};
 use squall_data::{DataError, wire};
@@ -26,7 +24,7 @@ pub struct LabelFolder {
     out: PathBuf,
     partial: PathBuf,
     fingerprint: String,
-    objects: csv::Writer<BufWriter<File>>,
+    objects: EventPart,
     boxes: BufWriter<File>,
     /// Rows of a time, before they are written.
     text: String,
@@ -48,7 +46,7 @@ impl LabelFolder {
     /// taken up if it is `whole`: all else that was written of the times that it has labelled is there.
     ///
     /// # Errors
-    /// [`ClimateError::Data`] if the folder cannot be written.
+    /// [`crate::ClimateError::Data`] if the folder cannot be written.
     pub fn open(
         out: impl AsRef<Path>,
         fingerprint: &str,
@@ -59,49 +57,42 @@ impl LabelFolder {
         let partial = out.join(".label.partial");
         fs::create_dir_all(&partial).map_err(DataError::io("create folder", &partial))?;
         sweep(&out, &partial)?;
-        let at_least = |name: &str, bytes: u64| {
-            fs::metadata(partial.join(name)).is_ok_and(|meta| meta.len() >= bytes)
-        };
         let saved: Option<Saved<LabelStream>> = read_state(&partial.join(STATE));
         let saved = saved.filter(|saved| {
             saved.fingerprint == fingerprint
-                && at_least(OBJECTS, saved.objects_bytes)
-                && at_least(BOXES, saved.boxes_bytes)
+                && is_as_long(&partial, OBJECTS, saved.objects_bytes)
+                && is_as_long(&partial, BOXES, saved.boxes_bytes)
                 && whole(&saved.stream)
         });
         if saved.is_none() {
             // Before its tables are cut: nobody may go on from it with the rows of another run.
             forget(&partial.join(STATE))?;
         }
-        let (stream, lengths) = match saved {
+        let (stream, [objects_bytes, boxes_bytes]) = match saved {
             Some(saved) => (saved.stream, [saved.objects_bytes, saved.boxes_bytes]),
             None => (new, [0; 2]),
         };
-        let open = |name: &str, bytes| {
-            Ok::<_, ClimateError>(BufWriter::new(cut(&partial.join(name), bytes)?))
-        };
-        let mut folder = Self {
-            objects: csv::Writer::from_writer(open(OBJECTS, lengths[0])?),
-            boxes: open(BOXES, lengths[1])?,
+        let folder = Self {
+            objects: EventPart::open(partial.join(OBJECTS), objects_bytes)?,
+            boxes: BufWriter::new(cut(&partial.join(BOXES), boxes_bytes)?),
             out,
             partial,
             fingerprint: fingerprint.into(),
-            text: String::new(),
+            text: match objects_bytes {
+                0 => header(),
+                _ => String::new(),
+            },
         };
-        if lengths[0] == 0 {
-            folder.record(Event::columns())?;
-            folder.text = header();
-        }
         Ok((folder, stream))
     }
 
     /// Writes the rows of the next time.
     ///
     /// # Errors
-    /// [`ClimateError::Data`] if writing fails, or a box has no place on the globe.
+    /// [`crate::ClimateError::Data`] if writing fails, or a box has no place on the globe.
     pub fn write(&mut self, labelled: &LabelledSnapshot) -> Result<()> {
         for object in &labelled.objects {
-            self.record(object.cells())?;
+            self.objects.write(object)?;
         }
         for found in &labelled.boxes {
             found.geo.check()?;
@@ -116,7 +107,7 @@ impl LabelFolder {
     /// Fixes a state on disk, from which a run that is cut off goes on.
     ///
     /// # Errors
-    /// [`ClimateError::Data`] if writing fails.
+    /// [`crate::ClimateError::Data`] if writing fails.
     pub fn save(&mut self, stream: &LabelStream) -> Result<()> {
         let [objects_bytes, boxes_bytes] = self.flush()?;
         let saved = Saved {
@@ -131,7 +122,7 @@ impl LabelFolder {
     /// The table of boxes as far as it is written, which is still a part.
     ///
     /// # Errors
-    /// [`ClimateError::Data`] if writing fails.
+    /// [`crate::ClimateError::Data`] if writing fails.
     pub fn boxes(&mut self) -> Result<PathBuf> {
         self.flush()?;
         Ok(self.partial.join(BOXES))
@@ -140,26 +131,15 @@ impl LabelFolder {
     /// Ends the run: both tables take their names.
     ///
     /// # Errors
-    /// [`ClimateError::Data`] if writing fails.
+    /// [`crate::ClimateError::Data`] if writing fails.
     pub fn finish(mut self) -> Result<()> {
         self.flush()?;
-        for name in [BOXES, OBJECTS] {
-            let table = self.out.join(name);
-            fs::rename(self.partial.join(name), &table)
-                .map_err(DataError::io("rename to", &table))?;
-        }
-        if let Ok(folder) = File::open(&self.out) {
-            let _ = folder.sync_all();
-        }
+        let boxes = self.out.join(BOXES);
+        fs::rename(self.partial.join(BOXES), &boxes).map_err(DataError::io("rename to", &boxes))?;
+        self.objects.rename(&self.out.join(OBJECTS))?;
+        sync_folder(&self.out);
         let removed = fs::remove_dir_all(&self.partial);
         Ok(removed.map_err(DataError::io("remove", &self.partial))?)
-    }
-
-    fn record<S: AsRef<[u8]>>(&mut self, cells: Vec<S>) -> Result<()> {
-        self.objects.write_record(cells).map_err(|error| {
-            let path = self.partial.join(OBJECTS);
-            ClimateError::Data(DataError::io("write", path)(error.into()))
-        })
     }
 
     /// Brings all rows to the disk and says how long the files are.
@@ -168,16 +148,6 @@ impl LabelFolder {
         let boxes = self.partial.join(BOXES);
         let written = (self.boxes.write_all(text.as_bytes())).and_then(|()| self.boxes.flush());
         written.map_err(DataError::io("write", &boxes))?;
-        let objects = self.partial.join(OBJECTS);
-        let written = self.objects.flush();
-        written.map_err(DataError::io("write", &objects))?;
-        let length = |path: &Path, file: &File| {
-            let length = file.sync_all().and_then(|()| Ok(file.metadata()?.len()));
-            length.map_err(DataError::io("write", path))
-        };
-        Ok([
-            length(&objects, self.objects.get_ref().get_ref())?,
-            length(&boxes, self.boxes.get_ref())?,
-        ])
+        Ok([self.objects.flush()?, length(&boxes, self.boxes.get_ref())?])
     }
 }

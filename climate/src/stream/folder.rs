@@ -1,16 +1,18 @@
 //! Where a run writes, and where it goes on after a kill.
 
 use crate::error::{ClimateError, Result};
-use crate::events::Event;
+use crate::partial::{
+    EventPart, cut, forget, is_as_long, length, read_state, remove_if_there, sweep, sync_folder,
+};
 use crate::statistics::{PastMonth, Statistics};
-use crate::stream::{Decided, EventCounts, EventStream, clear_results, is_result};
-use crate::table::{Row, Spill, TableWriter};
+use crate::stream::{Decided, EventCounts, EventStream, clear_results};
+use crate::table::{Spill, TableWriter};
 use crate::track::Track;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use squall_data::{DataError, atomic, wire};
-use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
+use squall_data::{DataError, wire};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Tracks held in memory while they are sorted: some two megabytes.
@@ -27,7 +29,7 @@ pub struct RunFolder {
     out: PathBuf,
     partial: PathBuf,
     fingerprint: String,
-    events: csv::Writer<BufWriter<File>>,
+    events: EventPart,
     tracks: BufWriter<File>,
     months: BufWriter<File>,
 }
@@ -77,13 +79,10 @@ impl RunFolder {
         sweep(&out, &partial)?;
         bring_back(&out, &partial)?;
         let saved = read_state(&partial.join(STATE)).filter(|saved: &Saved<EventStream>| {
-            let at_least = |name: &str, bytes: u64| {
-                fs::metadata(partial.join(name)).is_ok_and(|meta| meta.len() >= bytes)
-            };
             saved.fingerprint == fingerprint
-                && at_least(EVENTS, saved.events_bytes)
-                && at_least(TRACKS, saved.tracks_bytes)
-                && at_least(MONTHS, saved.months_bytes)
+                && is_as_long(&partial, EVENTS, saved.events_bytes)
+                && is_as_long(&partial, TRACKS, saved.tracks_bytes)
+                && is_as_long(&partial, MONTHS, saved.months_bytes)
                 && usable(&saved.stream, saved.next)
         });
         if saved.is_none() {
@@ -102,19 +101,14 @@ impl RunFolder {
         let open = |name: &str, bytes| {
             Ok::<_, ClimateError>(BufWriter::new(cut(&partial.join(name), bytes)?))
         };
-        let (events, tracks) = (open(EVENTS, lengths[0])?, open(TRACKS, lengths[1])?);
-        let months = open(MONTHS, lengths[2])?;
-        let mut folder = Self {
+        let folder = Self {
+            events: EventPart::open(partial.join(EVENTS), lengths[0])?,
+            tracks: open(TRACKS, lengths[1])?,
+            months: open(MONTHS, lengths[2])?,
             out,
             partial,
             fingerprint: fingerprint.into(),
-            events: csv::Writer::from_writer(events),
-            tracks,
-            months,
         };
-        if lengths[0] == 0 {
-            folder.record(Event::columns())?;
-        }
         Ok((folder, stream, next))
     }
 
@@ -124,7 +118,7 @@ impl RunFolder {
     /// [`ClimateError::Data`] if writing fails.
     pub fn write(&mut self, decided: &Decided) -> Result<()> {
         for event in &decided.events {
-            self.record(event.cells())?;
+            self.events.write(event)?;
         }
         for track in &decided.tracks {
             line(&mut self.tracks, track)
@@ -180,12 +174,8 @@ impl RunFolder {
         })?;
         statistics.write_csv(&self.out)?;
         // Last, because its part is what a run goes on from; it takes it back if it must ([`bring_back`]).
-        let table = self.out.join("events.csv");
-        fs::rename(self.partial.join(EVENTS), &table)
-            .map_err(DataError::io("rename to", &table))?;
-        if let Ok(folder) = File::open(&self.out) {
-            let _ = folder.sync_all();
-        }
+        self.events.rename(&self.out.join(EVENTS))?;
+        sync_folder(&self.out);
         Ok(Finished { statistics, counts })
     }
 
@@ -195,13 +185,7 @@ impl RunFolder {
     /// [`ClimateError::Data`] if it cannot be removed.
     pub fn close(self) -> Result<()> {
         // The state first: without it the folder is that of a finished run.
-        let state = self.partial.join(STATE);
-        match fs::remove_file(&state) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(DataError::io("remove", &state)(error).into());
-            }
-            _ => (),
-        }
+        remove_if_there(&self.partial.join(STATE))?;
         fs::remove_dir_all(&self.partial).map_err(DataError::io("remove", &self.partial))?;
         Ok(())
     }
@@ -232,30 +216,18 @@ impl RunFolder {
         table.finish()
     }
 
-    fn record<S: AsRef<[u8]>>(&mut self, cells: Vec<S>) -> Result<()> {
-        self.events.write_record(cells).map_err(|error| {
-            let path = self.partial.join(EVENTS);
-            ClimateError::Data(DataError::io("write", path)(error.into()))
-        })
-    }
-
     /// Brings all rows to the disk and says how long the files are.
     fn flush(&mut self) -> Result<[u64; 3]> {
-        let written = self.events.flush();
-        written.map_err(DataError::io("write", self.partial.join(EVENTS)))?;
-        let length = |name: &str, file: &File| {
-            let length = file.sync_all().and_then(|()| Ok(file.metadata()?.len()));
-            length.map_err(DataError::io("write", self.partial.join(name)))
-        };
-        for (name, file) in [(TRACKS, &mut self.tracks), (MONTHS, &mut self.months)] {
-            let written = file.flush();
-            written.map_err(DataError::io("write", self.partial.join(name)))?;
+        let mut lines = [0; 2];
+        let files = [(TRACKS, &mut self.tracks), (MONTHS, &mut self.months)];
+        for (bytes, (name, file)) in lines.iter_mut().zip(files) {
+            let path = self.partial.join(name);
+            let flushed = file.flush();
+            flushed.map_err(DataError::io("write", &path))?;
+            *bytes = length(&path, file.get_ref())?;
         }
-        Ok([
-            length(EVENTS, self.events.get_ref().get_ref())?,
-            length(TRACKS, self.tracks.get_ref())?,
-            length(MONTHS, self.months.get_ref())?,
-        ])
+        let [tracks_bytes, months_bytes] = lines;
+        Ok([self.events.flush()?, tracks_bytes, months_bytes])
     }
 }
 
@@ -270,45 +242,8 @@ const TRACKS: &str = "tracks.jsonl";
 const MONTHS: &str = "months.jsonl";
 const STATE: &str = "state.cbor";
 
-/// The state of a file, if it is there and can be understood.
-pub(crate) fn read_state<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    wire::read_file(path).ok()
-}
-
-/// Removes a state that a run cannot go on from, if there is one, and says so.
-pub(crate) fn forget(state: &Path) -> Result<()> {
-    match fs::remove_file(state) {
-        Ok(()) => {
-            tracing::warn!(
-                "`{}` is of other input, other options or another version: the run begins anew",
-                state.display()
-            );
-            Ok(())
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(DataError::io("remove", state)(error).into()),
-    }
-}
-
-/// Tables of labels, whose folders are swept as those of events. Other commands may be writing into the same folder:
-/// what is swept goes by exact names.
-const OF_LABELS: [&str; 3] = ["objects.csv", "boxes.csv", "agreement.csv"];
-
 /// Where the state of a run lies in its folder.
 const PARTIAL: &str = ".events.partial";
-
-/// Removes what killed runs have begun: all of the folder of parts, and among the results tables and what else follows
-/// from them.
-pub(crate) fn sweep(out: &Path, partial: &Path) -> Result<()> {
-    atomic::sweep(partial, |_| true)?;
-    atomic::sweep(out, |name| {
-        is_result(name)
-            || OF_LABELS.contains(&name)
-            || name.starts_with("events.")
-            || name.starts_with("tracks.")
-    })?;
-    Ok(())
-}
 
 /// Takes a finished table of events for a part again where the run had not ended: what a run goes on from removes all
 /// results that are not its own before it writes, so a state without its part left the table.
@@ -318,19 +253,4 @@ fn bring_back(out: &Path, partial: &Path) -> Result<()> {
         fs::rename(&table, &part).map_err(DataError::io("rename", &table))?;
     }
     Ok(())
-}
-
-/// A file of some bytes, to be written on; created if it is not there.
-pub(crate) fn cut(path: &Path, bytes: u64) -> Result<File> {
-    let open = || {
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path)?;
-        file.set_len(bytes)?;
-        file.seek(SeekFrom::End(0))?;
-        Ok(file)
-    };
-    Ok(open().map_err(DataError::io("write", path))?)
 }

@@ -8,7 +8,7 @@
 //! The sequence of times alone decides: how they lie in files, in how many portions they were computed and how often
 //! the run was interrupted changes no byte.
 
-pub(crate) mod folder;
+mod folder;
 mod ledger;
 mod results;
 mod river_places;
@@ -17,7 +17,7 @@ mod seen;
 pub use folder::{Finished, RunFolder};
 pub use ledger::Ledger;
 pub use results::{clear_results, is_result};
-pub use river_places::RiverPlaces;
+use river_places::RiverPlaces;
 pub use seen::Seen;
 
 use crate::error::Result;

@@ -1,8 +1,9 @@
 //! What a run of events leaves in its folder, by name, and clearing it away before another run writes there.
 
 use crate::error::Result;
-use squall_data::{Class, DataError};
-use std::fs::{self, File};
+use crate::partial::remove_if_there;
+use squall_data::Class;
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -64,13 +65,7 @@ pub fn clear_results(out: &Path) -> Result<()> {
     );
     let names = OTHERS.map(String::from).into_iter().chain(of_classes());
     for name in names.chain([EVENTS.to_string()]) {
-        let path = out.join(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(DataError::io("remove", &path)(error).into());
-            }
-            _ => {}
-        }
+        remove_if_there(&out.join(name))?;
     }
     Ok(())
 }
@@ -87,6 +82,7 @@ mod tests {
     use super::*;
     use crate::events::Event;
     use crate::table::Row;
+    use std::fs;
 
     #[test]
     fn only_results_of_a_run_are_cleared_away() {

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// the highest. Three numbers for each cell, whatever the length of the run; saved are only the cells that count.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Saved", into = "Saved")]
-pub struct RiverPlaces {
+pub(super) struct RiverPlaces {
     columns: usize,
     hours: Vec<f32>,
     max_ivt: Vec<f32>,

@@ -153,7 +153,7 @@ impl Compare {
         interrupt::check_whole()?;
         let _lock = FolderLock::take(&self.out)?;
         let goes_on = || -> Result<(), ClimateError> { Ok(interrupt::check()?) };
-        let found = work.run_while(draws, &goes_on, |step| {
+        let found = work.run(draws, &goes_on, |step| {
             progress.set(step, String::new());
             goes_on()
         });

@@ -2,7 +2,6 @@
 
 use crate::compare::design::{Change, Design};
 use crate::compare::discovery::adjusted_p;
-use crate::compare::quantity::Quantity;
 use crate::compare::side::{Extreme, Side};
 use crate::compare::statistic::Statistic;
 use serde::{Deserialize, Serialize};
@@ -79,10 +78,7 @@ pub(crate) fn distributions(a: &Side, b: &Side, design: &Design) -> Vec<Distribu
     all.into_iter()
         .filter_map(|(of, name, class, subject, (unit, width))| {
             let known = [a, b].map(|side| side.extremes_of_tracks(of));
-            let tracks = match of {
-                Extreme::CycloneWind | Extreme::CyclonePressure => Quantity::CycloneTracks,
-                Extreme::RiverTransport | Extreme::RiverArea => Quantity::RiverTracks,
-            };
+            let tracks = of.tracks();
             let unknown = |(side, (values, _)): (&Side, &Known)| {
                 !side.tells(tracks.about().class) || values.is_empty() && side.has_any(tracks)
             };

@@ -1,6 +1,6 @@
 //! Return levels of both runs with their bands, and how they change.
 
-use crate::compare::design::{Change, Design, Interval, NoInterval, percentile_interval};
+use crate::compare::design::{Change, Design, Interval, NoInterval};
 use crate::compare::return_level::{Gev, MIN_MAXIMA};
 use crate::compare::side::{Extreme, Extremes, Side};
 use crate::compare::weights::Weights;
@@ -107,7 +107,7 @@ fn levels(sides: [Extremes; 2], lowest: bool, design: &Design) -> ([Fit; 2], Vec
         let mut fit = Fit {
             extremes: values.iter().map(|v| sign * v).collect(),
             years: sides[k].years.iter().sum::<u32>() as usize,
-            gev: Gev::fit_sorted(&values),
+            gev: Gev::fit(&values),
             levels: Vec::new(),
             bands: Vec::new(),
         };
@@ -118,9 +118,13 @@ fn levels(sides: [Extremes; 2], lowest: bool, design: &Design) -> ([Fit; 2], Vec
             drawn = draws_of(&maxima, &sides[k].years, design.sides()[k])
                 .map(|levels| levels.map(|level| sign * level))
                 .collect();
-            let at = |index: usize| drawn.iter().map(|levels: &Levels| levels[index]).collect();
+            let at = |index: usize| -> Vec<f64> {
+                drawn.iter().map(|levels: &Levels| levels[index]).collect()
+            };
             fit.bands = (all.iter().enumerate())
-                .map(|(index, level)| level.and_then(|_| band(design, at(index))))
+                .map(|(index, level)| {
+                    level.and_then(|_| design.percentile_interval(&mut at(index)))
+                })
                 .collect();
             fit.levels = all.to_vec();
         }
@@ -137,7 +141,8 @@ fn levels(sides: [Extremes; 2], lowest: bool, design: &Design) -> ([Fit; 2], Vec
                 return change;
             }
             let pairs = draws[0].iter().zip(&draws[1]);
-            change.interval = band(design, pairs.map(|(a, b)| b[index] - a[index]).collect());
+            let mut differences: Vec<f64> = pairs.map(|(a, b)| b[index] - a[index]).collect();
+            change.interval = design.percentile_interval(&mut differences);
             change.no_interval = change.interval.is_none().then_some(NoInterval::TooFewYears);
             change
         })
@@ -166,18 +171,11 @@ fn draws_of<'a>(
             .zip(years)
             .map(|(times, y)| f64::from(*times) * f64::from(*y));
         let share = values.len() as f64 / drawn.sum::<f64>();
-        let Some(gev) = Gev::fit_sorted(&values) else {
+        let Some(gev) = Gev::fit(&values) else {
             return [f64::NAN; RETURN_YEARS.len()];
         };
         RETURN_YEARS.map(|years| gev.return_level(years, share).unwrap_or(f64::NEG_INFINITY))
     })
-}
-
-/// The interval by percentiles of drawn levels. A draw whose level lies below all events stays among them, as the
-/// lowest: without it the band would be that of the luckier draws. `None` where such a draw is an end, or where fewer
-/// than half of the draws have a fit.
-fn band(design: &Design, mut draws: Vec<f64>) -> Option<Interval> {
-    percentile_interval(design, &mut draws)
 }
 
 /// Factor and unit of the numbers that people read: areas of rivers are millions of km².
@@ -321,7 +319,11 @@ mod tests {
         assert!(changes[3].interval.unwrap().holds(0.0));
         // Draws below all events are the lowest, not passed over.
         let mut draws: Vec<f64> = (0..990).map(f64::from).collect();
-        let low = |draws: &[f64]| band(&design, draws.to_vec()).map(|band| band.low);
+        let low = |draws: &[f64]| {
+            design
+                .percentile_interval(&mut draws.to_vec())
+                .map(|band| band.low)
+        };
         let whole = low(&draws).unwrap();
         draws.extend([f64::NEG_INFINITY; 10]);
         assert!(low(&draws).unwrap() < whole - 5.0);

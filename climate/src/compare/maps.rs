@@ -2,7 +2,7 @@
 
 use crate::compare::GoesOn;
 use crate::compare::coverage::{Coverage, Selection, Years};
-use crate::compare::design::{Design, percentile_interval};
+use crate::compare::design::Design;
 use crate::compare::discovery::adjusted_p;
 use crate::compare::side::Side;
 use crate::error::Result;
@@ -34,6 +34,9 @@ pub enum MapQuantity {
 }
 
 impl MapQuantity {
+    /// All maps, in the order of files and sentences.
+    pub const ALL: [Self; 2] = [Self::GenesisDensity, Self::Frequency];
+
     /// The word in files.
     pub fn name(self) -> &'static str {
         match self {
@@ -96,11 +99,15 @@ impl MapChange {
     }
 }
 
+/// Maps of so many years in which nothing is counted.
+fn empty(years: usize) -> Vec<[Vec<f32>; 2]> {
+    vec![[vec![0.0; COARSE_CELLS], vec![0.0; COARSE_CELLS]]; years]
+}
+
 impl YearMaps {
     pub(crate) fn new(years: usize) -> Self {
-        let empty = || [vec![0.0; COARSE_CELLS], vec![0.0; COARSE_CELLS]];
         Self {
-            genesis: (0..years).map(|_| empty()).collect(),
+            genesis: empty(years),
             marked: Vec::new(),
             times: Vec::new(),
             grid_cells: Vec::new(),
@@ -139,8 +146,7 @@ impl YearMaps {
                 None => Ok(Vec::new()),
             };
             let dates = column("year")?.into_iter().zip(column("month_of_year")?);
-            let empty = || [vec![0.0; COARSE_CELLS], vec![0.0; COARSE_CELLS]];
-            let mut sums: Vec<[Vec<f32>; 2]> = (0..years.used.len()).map(|_| empty()).collect();
+            let mut sums = empty(years.used.len());
             for (index, (year, month)) in dates.enumerate() {
                 let (year, month) = (year as i64, month as i64);
                 let found = (years.used).binary_search(&selection.year_of(year, month));
@@ -240,7 +246,7 @@ pub(crate) fn map_changes(
         .map(|cell| grid.cell_area_km2(cell / COARSE_COLUMNS))
         .collect();
     let mut changes = Vec::new();
-    for quantity in [MapQuantity::GenesisDensity, MapQuantity::Frequency] {
+    for quantity in MapQuantity::ALL {
         if !(a.maps.knows(quantity) && b.maps.knows(quantity)) {
             continue;
         }
@@ -297,7 +303,7 @@ fn change_of_cells(
         draws_b.sums_into(&of_b, y);
         differences.clear();
         differences.extend((0..x.len()).map(|r| y[r] / drawn_b[r] - x[r] / drawn_a[r]));
-        let interval = percentile_interval(design, differences);
+        let interval = design.percentile_interval(differences);
         dealt[0].sums_into(&[of_a.as_slice(), &of_b].concat(), x);
         let all = sum_a + sum_b;
         let dealt = (0..x.len()).map(|r| (all - x[r]) / rest[r] - x[r] / first[r]);

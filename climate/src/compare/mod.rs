@@ -43,8 +43,7 @@ pub use quantity::{About, Kind, Quantity};
 pub use return_level::{Gev, MIN_MAXIMA};
 pub use side::{Side, SideOptions};
 pub use statistic::Statistic;
-pub use words::{months as words_of_months, statement};
-pub(crate) use words::{of_level, trimmed};
+pub(crate) use words::{capital, months as words_of_months, of_level, statement, trimmed};
 
 use crate::error::{ClimateError, Result};
 use changes::changes;
@@ -210,24 +209,12 @@ impl Plan {
     }
 
     /// Reads both sides and compares them. `progress` is told how many of [`Plan::STEPS`] steps are done, and may stop
-    /// the work with an error.
+    /// the work with an error. So may `goes_on` inside of a step: it is asked before every number and every cell of a
+    /// map, from any thread.
     ///
     /// # Errors
-    /// As [`Side::read`], and what `progress` gives.
+    /// As [`Side::read`], and what `goes_on` and `progress` give.
     pub fn run(
-        self,
-        draws: DrawOptions,
-        progress: impl FnMut(usize) -> Result<()>,
-    ) -> Result<Comparison> {
-        self.run_while(draws, &|| Ok(()), progress)
-    }
-
-    /// The same; `goes_on` may stop it inside of a step, too: it is asked before every number and every cell of a map,
-    /// from any thread.
-    ///
-    /// # Errors
-    /// As [`Plan::run`], and what `goes_on` gives.
-    pub fn run_while(
         self,
         draws: DrawOptions,
         goes_on: &(dyn Fn() -> Result<()> + Sync),

@@ -47,7 +47,7 @@ impl Comparison {
 fn maps(path: &Path) -> std::result::Result<Vec<MapChange>, netcdf::Error> {
     let file = netcdf::open(path)?;
     let mut found = Vec::new();
-    for quantity in [MapQuantity::GenesisDensity, MapQuantity::Frequency] {
+    for quantity in MapQuantity::ALL {
         let name = quantity.name();
         for (index, class) in Class::EVENTS.into_iter().enumerate() {
             let part = |ending: &str| -> std::result::Result<Vec<f64>, netcdf::Error> {

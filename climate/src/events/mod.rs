@@ -1,14 +1,13 @@
 //! Events: connected areas of one class, or boxes, at one time.
 
-mod bounding_box;
 mod boxes;
 mod centre;
-pub mod components;
+pub(crate) mod components;
 mod details;
-pub mod extract;
+pub(crate) mod extract;
 mod gale_radius;
 mod seam;
-pub mod shape;
+pub(crate) mod shape;
 
 pub use boxes::from_boxes;
 pub use components::{Region, Run, regions};
@@ -17,7 +16,7 @@ pub use extract::{CellTransport, DetectedEvent, EventFields, ExtractOptions, ext
 pub use gale_radius::{GALE_M_S, gale_radius_km};
 
 use serde::{Deserialize, Serialize};
-use squall_data::{Class, Time};
+use squall_data::{BoxClass, Class, GeoBox, Time};
 
 /// One connected area or box of one class at one time, with what the fields say inside it.
 ///
@@ -63,4 +62,29 @@ pub struct Event {
     pub mean_probability: Option<f64>,
     /// Impact, and what the series adds.
     pub details: EventDetails,
+}
+
+impl Event {
+    /// The bounding box; of class tropical depression where the event is of no class. Without extent if the event's is
+    /// not known.
+    pub fn bounding_box(&self) -> GeoBox {
+        GeoBox {
+            class: box_class(self.class),
+            west_deg: self.west_deg,
+            south_deg: self.south_deg,
+            east_deg: self.east_deg,
+            north_deg: self.north_deg,
+            confidence: self.mean_probability.map(|p| p as f32),
+        }
+    }
+}
+
+/// The class that boxes know a class by; that of depressions for the background, which is no event.
+pub(crate) fn box_class(class: Class) -> BoxClass {
+    match class {
+        Class::TropicalCyclone => BoxClass::TropicalCyclone,
+        Class::AtmosphericRiver => BoxClass::AtmosphericRiver,
+        Class::ExtratropicalCyclone => BoxClass::ExtratropicalCyclone,
+        Class::Background | Class::TropicalDepression => BoxClass::TropicalDepression,
+    }
 }

@@ -55,17 +55,8 @@ pub(super) fn rivers(objects: &[Event]) -> impl Iterator<Item = TrackedBox> {
 pub(super) fn of_cells(object: &Event) -> TrackedBox {
     TrackedBox {
         geo: GeoBox {
-            class: match object.class {
-                Class::AtmosphericRiver => BoxClass::AtmosphericRiver,
-                Class::ExtratropicalCyclone => BoxClass::ExtratropicalCyclone,
-                Class::TropicalDepression => BoxClass::TropicalDepression,
-                Class::TropicalCyclone | Class::Background => BoxClass::TropicalCyclone,
-            },
-            west_deg: object.west_deg,
-            south_deg: object.south_deg,
-            east_deg: object.east_deg,
-            north_deg: object.north_deg,
             confidence: None,
+            ..object.bounding_box()
         },
         track_id: object.track_id,
     }

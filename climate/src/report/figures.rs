@@ -1,5 +1,6 @@
 //! The plots of the page.
 
+use crate::compare::capital;
 use crate::report::html::escape;
 use crate::report::numbers::{self, MONTHS, grouped};
 use crate::report::summary::{is_tracked, objects};
@@ -254,14 +255,6 @@ pub(crate) fn agreement_series(agreement: &Agreement, names: (&str, &str)) -> St
 /// The two classes beside their marks.
 pub(crate) fn class_legend() -> String {
     "<ul class=\"legend\"><li><i class=\"key cyclone\"></i>tropical cyclones</li><li><i class=\"key river\"></i>atmospheric rivers</li></ul>\n".into()
-}
-
-/// The same with a capital letter.
-pub(crate) fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters
-        .next()
-        .map_or_else(String::new, |c| c.to_uppercase().chain(letters).collect())
 }
 
 /// A count as people read it.

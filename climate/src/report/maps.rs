@@ -1,11 +1,12 @@
 //! Still maps of the page: how often each class is where, and the paths of the tracks.
 
+use crate::compare::capital;
 use crate::error::Result;
 use crate::map::image::{data_url, indexed_png};
 use crate::map::resample::{Resampler, levels};
 use crate::map::{ColourMap, Projection, colour};
 use crate::report::browser::KINDS;
-use crate::report::figures::{SAFFIR_SIMPSON, capital, category, whole};
+use crate::report::figures::{SAFFIR_SIMPSON, category, whole};
 use crate::report::html::escape;
 use crate::report::numbers::{self, grouped};
 use crate::report::summary::{Object, objects};

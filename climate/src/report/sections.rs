@@ -1,8 +1,9 @@
 //! The sections of the page, in reading order.
 
+use crate::compare::capital;
 use crate::error::Result;
 use crate::report::agreement::PairAgreement;
-use crate::report::figures::{self, capital};
+use crate::report::figures;
 use crate::report::html::{escape, paragraphs};
 use crate::report::numbers::{counted, percent};
 use crate::report::page::{Page, Section};

@@ -180,7 +180,7 @@ fn put_dimensions(file: &mut FileMut, grid: &LatLonGrid, months: usize) -> netcd
 }
 
 /// A coordinate variable of the dimension of the same name.
-fn put_axis(
+pub fn put_axis(
     file: &mut FileMut,
     name: &str,
     values: &[f64],

@@ -43,8 +43,13 @@ impl Table {
         self.opened.calendar
     }
 
+    /// Names of the columns as they stand in the file.
+    pub fn names(&self) -> &[String] {
+        &self.opened.names
+    }
+
     /// Place of a column.
-    pub(crate) fn column(&self, name: &str) -> Option<usize> {
+    pub fn column(&self, name: &str) -> Option<usize> {
         self.opened.header.iter().position(|column| column == name)
     }
 
@@ -63,11 +68,11 @@ pub(crate) struct Line<'a> {
 impl Line<'_> {
     /// Whether a cell is blank or its column absent.
     pub fn is_blank(&self, column: &str) -> bool {
-        self.text(column).is_empty()
+        self.cell(column).is_empty()
     }
 
     /// The text of a cell; empty if there is no such column.
-    fn text(&self, column: &str) -> &str {
+    pub fn cell(&self, column: &str) -> &str {
         let index = self.table.column(column);
         index.and_then(|k| self.table.cells.get(k)).unwrap_or("")
     }
@@ -80,7 +85,7 @@ impl Line<'_> {
             line: self.table.cells.position().map_or(0, csv::Position::line),
             column: column.into(),
             expected,
-            found: self.text(column).into(),
+            found: self.cell(column).into(),
         }
     }
 
@@ -92,13 +97,13 @@ impl Line<'_> {
             line: self.table.cells.position().map_or(0, csv::Position::line),
             column: column.into(),
             expected,
-            found: self.text(column).into(),
+            found: self.cell(column).into(),
         }
     }
 
     /// A number; `None` if blank or NaN.
     pub fn number(&self, column: &str) -> Result<Option<f64>> {
-        let text = self.text(column);
+        let text = self.cell(column);
         if text.is_empty() || text.eq_ignore_ascii_case("nan") {
             return Ok(None);
         }
@@ -110,7 +115,7 @@ impl Line<'_> {
 
     /// A whole number that is not negative; `None` if blank.
     pub fn whole(&self, column: &str) -> Result<Option<u64>> {
-        let text = self.text(column);
+        let text = self.cell(column);
         if text.is_empty() {
             return Ok(None);
         }
@@ -122,7 +127,7 @@ impl Line<'_> {
 
     /// 0 or 1; `None` if blank.
     pub fn flag(&self, column: &str) -> Result<Option<bool>> {
-        match self.text(column) {
+        match self.cell(column) {
             "" => Ok(None),
             "0" => Ok(Some(false)),
             "1" => Ok(Some(true)),
@@ -141,7 +146,7 @@ impl Line<'_> {
 
     /// Identities with blanks between them.
     pub fn list(&self, column: &str) -> Result<Vec<u64>> {
-        let parts = self.text(column).split_whitespace().map(str::parse);
+        let parts = self.cell(column).split_whitespace().map(str::parse);
         let ids: std::result::Result<_, _> = parts.collect();
         ids.map_err(|_| self.bad(column, "identities of tracks with blanks between them"))
     }
@@ -161,7 +166,7 @@ impl Line<'_> {
 
     /// The date in a column.
     pub fn time(&self, column: &str, calendar: Calendar) -> Result<Time> {
-        Time::parse(self.text(column), calendar).map_err(|_| {
+        Time::parse(self.cell(column), calendar).map_err(|_| {
             let name = calendar.cf_name();
             let expected = format!("a date of the calendar {name} such as 1996-08-26T03:00:00");
             self.bad_date(column, expected)
@@ -181,7 +186,7 @@ impl Line<'_> {
         all: &[T],
         name: fn(T) -> &'static str,
     ) -> Result<Option<T>> {
-        let text = self.text(column);
+        let text = self.cell(column);
         if text.is_empty() {
             return Ok(None);
         }
@@ -192,19 +197,5 @@ impl Line<'_> {
             _ => "lysis, merge or end_of_data",
         };
         found.map(Some).ok_or_else(|| self.bad(column, expected))
-    }
-}
-
-impl Table {
-    /// Names of the columns as they stand in the file.
-    pub fn names(&self) -> Vec<String> {
-        self.opened.names.clone()
-    }
-}
-
-impl Line<'_> {
-    /// The text of a cell; empty if there is no such column.
-    pub fn cell(&self, column: &str) -> &str {
-        self.text(column)
     }
 }

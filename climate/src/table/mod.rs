@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 pub use beside::calendar_beside;
 pub use read::{EventReader, TrackReader, read_events, read_tracks};
-pub use spill::{Sorted, Spill};
+pub(crate) use spill::Spill;
 
 /// Header of `events.csv` and `objects.csv`.
 ///

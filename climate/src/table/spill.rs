@@ -14,7 +14,7 @@ type Key = (u64, i64, u64);
 
 /// Collects rows and gives them back sorted, with a bounded number of them in memory: full portions are sorted and
 /// written to files of a folder, which are then merged.
-pub struct Spill<T> {
+pub(crate) struct Spill<T> {
     folder: PathBuf,
     most_held: usize,
     held: Vec<(Key, T)>,
@@ -84,7 +84,7 @@ impl<T: Serialize + DeserializeOwned> Spill<T> {
 }
 
 /// Rows in order; what [`Spill::sorted`] gives.
-pub struct Sorted<T> {
+pub(crate) struct Sorted<T> {
     portions: Vec<Portion<T>>,
     heads: BinaryHeap<Reverse<(Key, usize)>>,
     waiting: Vec<Option<T>>,

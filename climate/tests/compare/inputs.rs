@@ -242,7 +242,7 @@ fn a_comparison_stops_inside_of_a_step() {
         steps.push(step);
         Ok(())
     };
-    let error = plan.run_while(options().draws, &goes_on, note).unwrap_err();
+    let error = plan.run(options().draws, &goes_on, note).unwrap_err();
     assert!(
         matches!(error, ClimateError::Data(DataError::Interrupted)),
         "{error}"

@@ -171,7 +171,7 @@ fn compare_with(
     b: SideInput,
     options: &CompareOptions,
 ) -> Result<Comparison, ClimateError> {
-    compare::plan(a, b, options)?.run(options.draws, |_| Ok(()))
+    compare::plan(a, b, options)?.run(options.draws, &|| Ok(()), |_| Ok(()))
 }
 
 /// Writes two runs and compares them.

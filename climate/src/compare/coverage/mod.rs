@@ -66,6 +66,15 @@ impl Selection {
         }
     }
 
+    /// The calendar year in which a month of a year lies: the other way round than [`Self::year_of`].
+    fn calendar_year(&self, year: i64, month: i64) -> i64 {
+        if month >= self.year_start {
+            year
+        } else {
+            year + 1
+        }
+    }
+
     /// Whether all months of the year are compared.
     pub fn whole_year(&self) -> bool {
         self.months.len() == 12
@@ -281,23 +290,12 @@ impl Coverage {
         };
         let mut years = Years::default();
         for year in first..=last {
-            let lacking = selection.months.iter().find(|&&month| {
-                let calendar_year = if month >= selection.year_start {
-                    year
-                } else {
-                    year + 1
-                };
-                !self.is_whole(calendar_year, month)
-            });
+            let lacking = (selection.months.iter())
+                .find(|&&month| !self.is_whole(selection.calendar_year(year, month), month));
             match lacking {
                 None => years.used.push(year),
                 Some(&month) => {
-                    let calendar_year = if month >= selection.year_start {
-                        year
-                    } else {
-                        year + 1
-                    };
-                    let share = 100.0 * self.share(calendar_year, month);
+                    let share = 100.0 * self.share(selection.calendar_year(year, month), month);
                     let reason = format!("month {month} has {share:.0} % of its times");
                     years.left_out.push((year, reason));
                 }
@@ -309,15 +307,10 @@ impl Coverage {
     /// Analysed times of the selected months of a year, for all of them or one season.
     pub fn times(&self, selection: &Selection, year: i64, wanted: impl Fn(i64) -> bool) -> f64 {
         let of_month = |&month: &i64| {
-            let calendar_year = if month >= selection.year_start {
-                year
-            } else {
-                year + 1
-            };
-            self.months
-                .get(&(calendar_year, month))
-                .copied()
-                .unwrap_or(0.0)
+            let found = self
+                .months
+                .get(&(selection.calendar_year(year, month), month));
+            found.copied().unwrap_or(0.0)
         };
         (selection.months.iter())
             .filter(|m| wanted(**m))

@@ -223,16 +223,15 @@ impl Design {
         change
     }
 
-    /// The interval of a value by its draws; `None` if fewer than half of them are defined, or if an end is infinite.
-    /// `influences` of the blocks of both sides are asked for only where the method needs them.
-    pub(crate) fn interval(
+    /// The interval of a value by its draws; `None` as for [`Self::percentile_interval`]. `influences` of the blocks of both sides are asked for only where the method needs them.
+    fn interval(
         &self,
         value: f64,
         mut draws: Vec<f64>,
         influences: impl FnOnce() -> [Vec<f64>; 2],
     ) -> Option<Interval> {
         if self.options.method == IntervalMethod::Percentile {
-            return percentile_interval(self, &mut draws);
+            return self.percentile_interval(&mut draws);
         }
         if !keep_defined(&mut draws) {
             return None;
@@ -251,12 +250,18 @@ impl Design {
         p_value(difference, dealt).map(|p| p.max(self.least_p))
     }
 
-    /// The percentiles of draws, which are left in another order; there must be some.
-    pub(crate) fn ends(&self, draws: &mut [f64]) -> Interval {
-        Interval {
+    /// The interval by percentiles of draws, which are left in another order; `None` if fewer than half of them are
+    /// defined, or if an end is infinite. Infinite draws stay among them: without those the interval would be that of the
+    /// luckier draws.
+    pub(crate) fn percentile_interval(&self, draws: &mut Vec<f64>) -> Option<Interval> {
+        if !keep_defined(draws) {
+            return None;
+        }
+        let ends = Interval {
             low: nearest_rank(draws, normal_cdf(-self.limit)),
             high: nearest_rank(draws, normal_cdf(self.limit)),
-        }
+        };
+        ends.if_finite()
     }
 
     /// The shares at which BCa reads the draws.
@@ -315,15 +320,6 @@ fn relative_change(a: f64, b: f64) -> f64 {
     }
 }
 
-/// The interval by percentiles of values drawn under a design, which are left in another order; `None` as for
-/// [`Design::interval`]. Infinite draws stay among them: without those the interval would be that of the luckier draws.
-pub(crate) fn percentile_interval(design: &Design, draws: &mut Vec<f64>) -> Option<Interval> {
-    if !keep_defined(draws) {
-        return None;
-    }
-    design.ends(draws).if_finite()
-}
-
 /// Drops what is not defined; whether half of the draws are left.
 fn keep_defined(draws: &mut Vec<f64>) -> bool {
     let asked = draws.len();
@@ -354,7 +350,7 @@ fn influence(without: impl Iterator<Item = f64>) -> Vec<f64> {
 }
 
 /// The value at a share of the way through the sorted values; the values are left in another order.
-pub(crate) fn nearest_rank(values: &mut [f64], share: f64) -> f64 {
+fn nearest_rank(values: &mut [f64], share: f64) -> f64 {
     let place = (share * values.len() as f64 - 0.5).round();
     let index = (place.max(0.0) as usize).min(values.len() - 1);
     *values.select_nth_unstable_by(index, f64::total_cmp).1

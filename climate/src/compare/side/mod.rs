@@ -380,7 +380,7 @@ pub(crate) enum Extreme {
 
 impl Extreme {
     /// The number of tracks that it is an extreme of.
-    fn tracks(self) -> Quantity {
+    pub(crate) fn tracks(self) -> Quantity {
         match self {
             Self::CycloneWind | Self::CyclonePressure => Quantity::CycloneTracks,
             Self::RiverArea | Self::RiverTransport => Quantity::RiverTracks,

@@ -4,7 +4,7 @@ use crate::compare::design::{Change, Interval, MIN_BLOCKS, NoInterval};
 use crate::compare::group::Group;
 use crate::compare::levels::{RETURN_YEARS, ReturnLevels, spoken_unit};
 use crate::compare::quantity::About;
-use crate::compare::{ChangeRow, Comparison, MapSummary};
+use crate::compare::{ChangeRow, Comparison, MapQuantity, MapSummary};
 use squall_data::Class;
 
 const MONTHS: [&str; 12] = [
@@ -26,7 +26,7 @@ const MONTHS: [&str; 12] = [
 const SPOKEN_LEVEL: usize = 3;
 
 /// Months as people say them: `June to November`, `all months`, `January, March`.
-pub fn months(months: &[i64]) -> String {
+pub(crate) fn months(months: &[i64]) -> String {
     let name = |month: i64| MONTHS[(month - 1).rem_euclid(12) as usize];
     let has = |month: i64| months.contains(&((month - 1).rem_euclid(12) + 1));
     match months {
@@ -86,7 +86,7 @@ pub(crate) fn statements(comparison: &Comparison) -> Vec<String> {
 }
 
 /// The sentence of a row; `None` where neither run has any event.
-pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
+pub(crate) fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
     let about = row.quantity.about();
     let change = &row.change;
     let subject = format!("{}{}", about.subject, row.group().words());
@@ -100,7 +100,7 @@ pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
                 None => (&comparison.b.label, &comparison.a.label),
             };
             let value = value(change.a.or(change.b).unwrap_or(f64::NAN));
-            return Some(sentence(&format!(
+            return Some(capital(&format!(
                 "{subject} cannot be compared: {value} {} in {with}, no events in {without}; {years}.",
                 about.unit
             )));
@@ -114,7 +114,7 @@ pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
         let relative = change
             .relative
             .map_or(String::new(), |r| format!(" ({})", percent(r, 1, true)));
-        return Some(sentence(&format!(
+        return Some(capital(&format!(
             "{subject}: {} against {} {}{relative}; no interval, because {why}; {years}.",
             value(a),
             value(b),
@@ -151,7 +151,7 @@ pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
             verb(&about, "fall")
         ),
     };
-    Some(sentence(&text))
+    Some(capital(&text))
 }
 
 /// Plural subjects have no s at the verb.
@@ -263,12 +263,7 @@ fn after_correction(row: &ChangeRow, comparison: &Comparison) -> &'static str {
 
 fn of_map(map: &MapSummary, comparison: &Comparison) -> String {
     let (name, class) = (map.name.as_str(), map.class.as_str());
-    let quantity = [
-        super::MapQuantity::GenesisDensity,
-        super::MapQuantity::Frequency,
-    ]
-    .into_iter()
-    .find(|q| q.name() == name);
+    let quantity = MapQuantity::ALL.into_iter().find(|q| q.name() == name);
     let class = Class::EVENTS.into_iter().find(|c| c.name() == class);
     let subject = match (quantity, class) {
         (Some(quantity), Some(class)) => quantity.subject(class),
@@ -297,7 +292,7 @@ fn of_map(map: &MapSummary, comparison: &Comparison) -> String {
 
 /// What a return level does, in a sentence.
 pub(crate) fn of_level(levels: &ReturnLevels, comparison: &Comparison) -> String {
-    let subject = sentence(&levels.subject);
+    let subject = capital(&levels.subject);
     let Some(change) = levels.changes.get(SPOKEN_LEVEL) else {
         let (label, fit) = if levels.fits[0].gev.is_none() {
             (&comparison.a.label, &levels.fits[0])
@@ -351,7 +346,8 @@ fn years_without(levels: &ReturnLevels, comparison: &Comparison) -> String {
     said.collect()
 }
 
-fn sentence(text: &str) -> String {
+/// A text with a capital letter.
+pub(crate) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| {
         first.to_uppercase().chain(letters).collect()

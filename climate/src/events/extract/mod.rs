@@ -152,7 +152,7 @@ pub struct DetectedEvent {
 
 /// The events of a mask, by class, then from west to east by the centroid of their area, then from south to north.
 ///
-/// Position, box, length, width and orientation as in [`crate::events::shape`]. With fields: a cyclone's centre is
+/// Position, box, length, width and orientation are measured on the sphere (`events/shape.rs`). With fields: a cyclone's centre is
 /// where sea-level pressure is lowest, inside or, where a minimum lies downhill from there in the next cell or within
 /// 300 km, in that (masks by wind leave out the eye; where pressure falls on, at the deepest minimum inside), to a
 /// fraction of a cell by parabolas through its neighbours; other extremes are over the cells, precipitation is weighted

@@ -2,6 +2,7 @@
 
 use super::chain::{Chain, chains};
 use crate::Event;
+use crate::events::box_class;
 use crate::report::figures::category;
 use crate::report::summary::{Object, by_time, objects, strays};
 use crate::report::{BoxSource, Source};
@@ -155,16 +156,6 @@ fn of_object(object: &Object<'_>, track: Option<&Track>, finder: usize, boxes: b
                 false => of_event(e, cyclone),
             })
             .collect(),
-    }
-}
-
-fn box_class(class: Class) -> BoxClass {
-    match class {
-        Class::TropicalDepression => BoxClass::TropicalDepression,
-        Class::ExtratropicalCyclone => BoxClass::ExtratropicalCyclone,
-        Class::AtmosphericRiver => BoxClass::AtmosphericRiver,
-        // The background is no event.
-        Class::TropicalCyclone | Class::Background => BoxClass::TropicalCyclone,
     }
 }
 

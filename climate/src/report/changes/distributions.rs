@@ -1,7 +1,7 @@
 //! How many events of each strength, in both runs.
 
-use crate::compare::{Bin, Comparison, Distribution, spoken_unit, trimmed};
-use crate::report::figures::{capital, figure};
+use crate::compare::{Bin, Comparison, Distribution, capital, spoken_unit, trimmed};
+use crate::report::figures::figure;
 use crate::report::numbers::{counted, significant};
 use crate::report::page::Section;
 use crate::report::svg::Plot;

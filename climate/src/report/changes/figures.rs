@@ -1,10 +1,11 @@
 //! Intervals as dots and whiskers, and return levels.
 
 use crate::compare::{
-    ChangeRow, Comparison, Fit, Group, RETURN_YEARS, ReturnLevels, of_level, spoken_unit, trimmed,
+    ChangeRow, Comparison, Fit, Group, RETURN_YEARS, ReturnLevels, capital, of_level, spoken_unit,
+    trimmed,
 };
 use crate::report::class_css;
-use crate::report::figures::{capital, figure};
+use crate::report::figures::figure;
 use crate::report::html::escape;
 use crate::report::numbers::significant;
 use crate::report::page::Section;

@@ -1,11 +1,10 @@
 //! Maps of change: colours for the difference, dots where it is significant.
 
-use crate::compare::{Comparison, MapChange, MapQuantity, trimmed};
+use crate::compare::{Comparison, MapChange, MapQuantity, capital, trimmed};
 use crate::error::Result;
 use crate::map::colour::{change_colour, hex};
 use crate::map::image::{data_url, indexed_png};
 use crate::report::class_css;
-use crate::report::figures::capital;
 use crate::report::html::escape;
 use crate::report::maps::Panel;
 use crate::report::page::Section;

@@ -5,12 +5,12 @@ mod figures;
 mod maps;
 mod seasons;
 
-use crate::compare::{ChangeRow, Comparison, Group, SideSummary, statement, trimmed};
+use crate::compare::{ChangeRow, Comparison, Group, SideSummary, capital, statement, trimmed};
 use crate::error::Result;
 use crate::report::html::{Table, escape};
 use crate::report::numbers::{counted, grouped, significant};
 use crate::report::page::{Section, Shell};
-use crate::report::{class_css, class_word, figures::capital};
+use crate::report::{class_css, class_word};
 use squall_data::Class;
 use std::fmt::Write as _;
 

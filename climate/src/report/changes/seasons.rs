@@ -1,10 +1,10 @@
 //! Numbers of tracks by basin and season: a table of both.
 
 use super::rows_of;
-use crate::compare::{ChangeRow, Comparison, SEASONS};
+use crate::compare::{ChangeRow, Comparison, SEASONS, capital};
+use crate::report::class_word;
 use crate::report::html::{Table, escape};
 use crate::report::numbers::significant;
-use crate::report::{class_word, figures::capital};
 use crate::statistics::Basin;
 use squall_data::Class;
 

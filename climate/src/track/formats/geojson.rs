@@ -13,23 +13,14 @@ use serde_json::{Map, Value, json};
 use squall_data::Calendar;
 use std::path::{Path, PathBuf};
 
-/// `tracks.geojson`.
-pub(super) struct Lines(Collection);
-
-impl Lines {
-    pub fn new(path: &Path, calendar: Calendar) -> Result<Self> {
-        Ok(Self(Collection::new(path, calendar)?))
-    }
-}
-
-impl TrackSink for Lines {
+impl TrackSink for Collection {
     fn add(&mut self, track: &Track, points: &[Event]) -> Result<()> {
         let points: Vec<[f64; 2]> = points.iter().map(|p| [p.lon_deg, p.lat_deg]).collect();
-        self.0.add(track, geometry(&points))
+        self.feature(track, geometry(&points))
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
-        self.0.finish()
+        self.end()
     }
 }
 
@@ -40,19 +31,20 @@ pub(super) fn write_events(folder: &Path, calendar: Calendar) -> Result<PathBuf>
     for event in EventReader::open(folder.join("events.csv"), calendar)? {
         let event = event?;
         let place = geometry(&[[event.lon_deg, event.lat_deg]]);
-        file.add(&event, place)?;
+        file.feature(&event, place)?;
     }
-    file.finish()?;
+    file.end()?;
     Ok(path)
 }
 
-struct Collection {
+/// Rows of a table as features, one after the other.
+pub(super) struct Collection {
     file: TextFile,
     features: usize,
 }
 
 impl Collection {
-    fn new(path: &Path, calendar: Calendar) -> Result<Self> {
+    pub fn new(path: &Path, calendar: Calendar) -> Result<Self> {
         let mut file = TextFile::create(path)?;
         let calendar = calendar.cf_name();
         file.write(&format!(
@@ -61,7 +53,7 @@ impl Collection {
         Ok(Self { file, features: 0 })
     }
 
-    fn add<T: Row>(&mut self, row: &T, geometry: Value) -> Result<()> {
+    fn feature<T: Row>(&mut self, row: &T, geometry: Value) -> Result<()> {
         let cells = T::columns().into_iter().zip(row.cells());
         let properties: Map<String, Value> = cells
             .map(|(name, text)| (name.to_string(), value(text)))
@@ -72,7 +64,7 @@ impl Collection {
         Ok(self.file.write(&format!("{comma}\n{feature}"))?)
     }
 
-    fn finish(mut self) -> Result<()> {
+    fn end(mut self) -> Result<()> {
         self.file.write("\n]}\n")?;
         Ok(self.file.finish()?)
     }

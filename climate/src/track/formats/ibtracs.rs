@@ -8,7 +8,7 @@
 //! # Source
 //! Knapp et al. 2010, doi:10.1175/2009BAMS2755.1; column documentation of IBTrACS v04r00.
 
-use super::{Setting, TrackSink};
+use super::{Setting, TrackSink, variable};
 use crate::error::Result;
 use crate::events::Event;
 use crate::map::projection::signed_longitude;
@@ -124,20 +124,16 @@ fn put(
     points: &[Event],
     origin: Time,
 ) -> netcdf::Result<()> {
-    let absent = |name: &str| netcdf::Error::from(format!("variable `{name}` has gone"));
     let count = points.len();
-    let mut strings = file.variable_mut("sid").ok_or_else(|| absent("sid"))?;
-    strings.put_string(&track.track_id.to_string(), [storm])?;
+    variable(file, "sid")?.put_string(&track.track_id.to_string(), [storm])?;
     for (name, value) in [
         ("season", season(track.start, track.genesis_lat_deg)),
         ("numobs", count as i32),
     ] {
-        let mut variable = file.variable_mut(name).ok_or_else(|| absent(name))?;
-        variable.put_value(value, [storm])?;
+        variable(file, name)?.put_value(value, [storm])?;
     }
     let days: Vec<f64> = points.iter().map(|p| p.time.days_since(origin)).collect();
-    let mut time = file.variable_mut("time").ok_or_else(|| absent("time"))?;
-    time.put_values(&days, (storm, 0..count))?;
+    variable(file, "time")?.put_values(&days, (storm, 0..count))?;
     for (name, _, _) in POINTS {
         let values: Vec<f32> = points
             .iter()
@@ -150,25 +146,21 @@ fn put(
                 _ => point.min_psl_pa.map_or(MISSING, |p| (p / 100.0) as f32),
             })
             .collect();
-        let mut variable = file.variable_mut(name).ok_or_else(|| absent(name))?;
-        variable.put_values(&values, (storm, 0..count))?;
+        variable(file, name)?.put_values(&values, (storm, 0..count))?;
     }
     let category = |point: &Event| {
         let category = point.max_wind_m_s.and_then(Category::saffir_simpson);
         category.map_or(-15, |category| category as i16 - 1)
     };
     let categories: Vec<i16> = points.iter().map(category).collect();
-    let mut variable = file
-        .variable_mut("usa_sshs")
-        .ok_or_else(|| absent("usa_sshs"))?;
-    variable.put_values(&categories, (storm, 0..count))?;
+    variable(file, "usa_sshs")?.put_values(&categories, (storm, 0..count))?;
     for (name, text) in [
         ("iso_time", iso_time as fn(&Event) -> String),
         ("basin", basin),
     ] {
-        let mut variable = file.variable_mut(name).ok_or_else(|| absent(name))?;
+        let mut texts = variable(file, name)?;
         for (k, point) in points.iter().enumerate() {
-            variable.put_string(&text(point), [storm, k])?;
+            texts.put_string(&text(point), [storm, k])?;
         }
     }
     Ok(())

@@ -28,6 +28,7 @@ use crate::error::{ClimateError, Result};
 use crate::events::Event;
 use crate::table::TrackReader;
 use crate::track::Track;
+use netcdf::{FileMut, VariableMut};
 use squall_data::atomic::TextFile;
 use squall_data::{Calendar, Class, LatLonGrid, Time};
 use std::path::{Path, PathBuf};
@@ -129,6 +130,12 @@ pub struct Setting<'a> {
     pub source: &'a str,
 }
 
+/// A variable that a file was begun with.
+fn variable<'f>(file: &'f mut FileMut, name: &str) -> netcdf::Result<VariableMut<'f>> {
+    let absent = || netcdf::Error::from(format!("variable `{name}` has gone"));
+    file.variable_mut(name).ok_or_else(absent)
+}
+
 /// What takes tracks, one after the other, ascending by identity.
 trait TrackSink {
     /// A track and its points in order of time.
@@ -175,7 +182,7 @@ pub fn export(folder: &Path, formats: &[Format], setting: &Setting<'_>) -> Resul
                     files.push(geojson::write_events(folder, setting.calendar)?);
                     (
                         None,
-                        Box::new(geojson::Lines::new(&path, setting.calendar)?),
+                        Box::new(geojson::Collection::new(&path, setting.calendar)?),
                     )
                 }
                 Format::Parquet => {

@@ -1,7 +1,9 @@
 //! Masks with the track of every cell, as TempestExtremes' StitchBlobs writes them.
 
+use super::variable;
 use crate::error::{ClimateError, Result};
 use crate::events::{EventFields, ExtractOptions, extract};
+use crate::statistics::put_axis;
 use crate::table::EventReader;
 use ndarray::Array2;
 use netcdf::{Extent, FileMut};
@@ -70,20 +72,10 @@ fn begin(file: &mut FileMut, masks: &MaskArchive, origin: Time) -> netcdf::Resul
     time.put_attribute("standard_name", "time")?;
     time.put_attribute("units", units)?;
     time.put_attribute("calendar", origin.calendar().cf_name())?;
-    for (name, values, standard) in [
-        ("lat", grid.lat_deg(), "latitude"),
-        ("lon", grid.lon_deg(), "longitude"),
-    ] {
-        let units = match name {
-            "lat" => "degrees_north",
-            _ => "degrees_east",
-        };
-        file.add_dimension(name, values.len())?;
-        let mut axis = file.add_variable::<f64>(name, &[name])?;
-        axis.put_attribute("standard_name", standard)?;
-        axis.put_attribute("units", units)?;
-        axis.put_values(values, ..)?;
-    }
+    file.add_dimension("lat", rows)?;
+    put_axis(file, "lat", grid.lat_deg(), ("latitude", "degrees_north"))?;
+    file.add_dimension("lon", columns)?;
+    put_axis(file, "lon", grid.lon_deg(), ("longitude", "degrees_east"))?;
     let mut ids = file.add_variable::<i32>("object_id", &["time", "lat", "lon"])?;
     ids.set_chunking(&[1, rows, columns])?;
     ids.set_compression(1, true)?;
@@ -93,11 +85,7 @@ fn begin(file: &mut FileMut, masks: &MaskArchive, origin: Time) -> netcdf::Resul
 }
 
 fn put(file: &mut FileMut, index: usize, days: f64, cells: &[i32]) -> netcdf::Result<()> {
-    let absent = |name: &str| netcdf::Error::from(format!("variable `{name}` has gone"));
-    let mut time = file.variable_mut("time").ok_or_else(|| absent("time"))?;
-    time.put_value(days, [index])?;
-    let mut ids = file
-        .variable_mut("object_id")
-        .ok_or_else(|| absent("object_id"))?;
-    ids.put_values(cells, [Extent::from(index), (..).into(), (..).into()])
+    variable(file, "time")?.put_value(days, [index])?;
+    let places = [Extent::from(index), (..).into(), (..).into()];
+    variable(file, "object_id")?.put_values(cells, places)
 }

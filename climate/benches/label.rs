@@ -6,7 +6,7 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use ndarray::Array3;
 use squall_climate::derived::relative_vorticity;
-use squall_climate::label::{CycloneCandidate, Labeller, Thresholds, required_channels};
+use squall_climate::label::{CycloneCandidate, Labeller, REQUIRED_CHANNELS, Thresholds};
 use squall_data::{Calendar, LatLonGrid, Snapshot, Time, Variable};
 use std::f64::consts::TAU;
 use std::hint::black_box;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 fn world() -> Snapshot {
     let grid = Arc::new(LatLonGrid::global(768, 1152).unwrap());
-    let channels = required_channels();
+    let channels = REQUIRED_CHANNELS;
     let mut fields = Array3::zeros((channels.len(), 768, 1152));
     let wave = |lat: f64, lon: f64, m: f64, n: f64, phase: f64| {
         (m * lon * TAU / 360.0 + phase).sin() * (n * lat * TAU / 360.0 + 2.0 * phase).cos()

@@ -1,7 +1,7 @@
 //! The labels on a real 2.5-degree analysis-like field: GFS, 2011-10-11 00Z, hurricanes Jova and Irwin.
 #![allow(clippy::print_stdout)] // a skipped test says so
 
-use squall_climate::label::{Labeller, Pass, Thresholds, required_channels};
+use squall_climate::label::{Labeller, Pass, REQUIRED_CHANNELS, Thresholds};
 use squall_data::grid::lon_difference_deg;
 use squall_data::{Archive, Class, testdata};
 
@@ -13,7 +13,7 @@ fn jova_and_irwin_and_the_rivers_are_found_and_nothing_poleward() {
     };
     // The archive takes the 10 m wind for that of the lowest model level.
     let archive = Archive::open(&path.to_string_lossy()).unwrap();
-    let snapshot = archive.read(0, &required_channels()).unwrap();
+    let snapshot = archive.read(0, &REQUIRED_CHANNELS).unwrap();
     let labeller = Labeller::new(&Thresholds::default(), snapshot.grid.clone()).unwrap();
     // Lows of all kinds are candidates, also outside the tropics; only cyclones pass wind, warm core and thickness.
     assert!(

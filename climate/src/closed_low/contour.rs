@@ -118,31 +118,26 @@ impl<'g> Walker<'g> {
     ) -> Contour {
         let nearest = radius_deg.to_radians().cos() - 1e-12;
         let reference = field(origin.0, origin.1);
-        let mut inside = Vec::new();
+        let mut contour = Contour {
+            closed: false,
+            inside: Vec::new(),
+        };
         self.start(origin);
         while let Some((j, i)) = self.queue.pop_front() {
             let cell = (j as usize, i as usize);
             if self.cosine(origin, cell) < nearest {
-                return Contour {
-                    closed: false,
-                    inside,
-                };
+                return contour;
             }
             if f64::from(field(cell.0, cell.1) - reference) >= rise {
                 continue;
             }
-            inside.push(cell);
+            contour.inside.push(cell);
             if !self.visit_neighbours(cell) {
-                return Contour {
-                    closed: false,
-                    inside,
-                };
+                return contour;
             }
         }
-        Contour {
-            closed: true,
-            inside,
-        }
+        contour.closed = true;
+        contour
     }
 
     /// The lowest cell within `radius_deg`; of equals the one that takes the fewest steps. The origin itself if all is

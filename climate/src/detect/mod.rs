@@ -23,10 +23,10 @@ pub use agreement::{Agreement, AgreementRow};
 pub use detector::{Detector, DetectorThresholds, MethodLabels};
 pub use folder::MethodsFolder;
 pub use series::{Conclusions, FirstPass, SecondPass, detect_series};
-pub use transport::{DetectFields, PROXY_FACTOR, TransportSource, VapourTransport, Wanted};
+pub use transport::{DetectFields, TransportSource, VapourTransport, Wanted};
 
 use crate::error::{ClimateError, Result};
-use crate::label::Pass;
+use crate::label::{Pass, REQUIRED_CHANNELS};
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, Variable};
 use std::fmt;
@@ -86,11 +86,9 @@ impl Method {
     /// files have heights of 300 and 500 hPa; rivers by transport do without TMQ, U850 and V850 where they have
     /// transport.
     pub fn channels(self) -> &'static [Variable] {
-        use Variable::{Prect, Psl, T200, T500, Tmq, U850, Ubot, V850, Vbot, Z200, Z1000};
+        use Variable::{Psl, T200, T500, Tmq, U850, Ubot, V850, Vbot, Z200, Z1000};
         match self {
-            Self::Deepcam => &[
-                Tmq, U850, V850, Ubot, Vbot, Psl, T200, T500, Prect, Z1000, Z200,
-            ],
+            Self::Deepcam => &REQUIRED_CHANNELS,
             Self::Tempest => &[Tmq, U850, V850, Ubot, Vbot, Psl, T200, T500, Z1000, Z200],
             Self::Percentile | Self::Bard => &[Tmq, U850, V850],
         }

@@ -8,14 +8,6 @@ use ndarray::{Array2, Array3, ArrayView2, Axis};
 use squall_data::archive::StoredTransport;
 use squall_data::{Archive, DataError, Snapshot, Variable};
 
-/// What the stand-in TMQ · |V850| is multiplied with to be compared with true transport: nothing, as measured.
-///
-/// Vapour moves slower than the air at 850 hPa near the ground and faster above, and turns with height. On the
-/// 2.5-degree GFS forecast of 2011-10-11 the regression of the true transport (1000 to 200 hPa) on the stand-in through
-/// the origin has the slope 1.004, the cosine between both is 0.984, over the 1,079 cells poleward of 20 degrees where
-/// the transport exceeds 250 kg/(m s) (`climate/tests/detect_gfs.rs`).
-pub const PROXY_FACTOR: f32 = 1.0;
-
 /// Where a transport comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransportSource {
@@ -23,7 +15,7 @@ pub enum TransportSource {
     File,
     /// Integrated from humidity and wind on pressure levels.
     Levels,
-    /// [`PROXY_FACTOR`] · TMQ · (U850, V850).
+    /// TMQ · (U850, V850): [`VapourTransport::proxy`].
     Proxy,
 }
 
@@ -80,7 +72,11 @@ impl VapourTransport {
 
     /// The stand-in from the sixteen channels: all vapour moves with the wind at 850 hPa.
     ///
-    /// The channels have no humidity and wind on levels. Most vapour of a river lies between 1000 and 700 hPa.
+    /// The channels have no humidity and wind on levels. Most vapour of a river lies between 1000 and 700 hPa: it moves
+    /// slower than the air at 850 hPa near the ground and faster above, and turns with height. No factor is needed to
+    /// compare it with true transport. On the 2.5-degree GFS forecast of 2011-10-11 the regression of the true transport
+    /// (1000 to 200 hPa) on the stand-in through the origin has the slope 1.004, the cosine between both is 0.984, over
+    /// the 1,079 cells poleward of 20 degrees where the transport exceeds 250 kg/(m s) (`climate/tests/detect_gfs.rs`).
     ///
     /// # Errors
     /// [`crate::ClimateError::MissingField`] without TMQ, U850 and V850.
@@ -91,7 +87,7 @@ impl VapourTransport {
         let part = |wind: ArrayView2<'_, f32>| {
             plane_by_rows(tmq.dim(), |j, row| {
                 for ((out, &water), &wind) in row.iter_mut().zip(tmq.row(j)).zip(wind.row(j)) {
-                    *out = PROXY_FACTOR * water * wind;
+                    *out = water * wind;
                 }
             })
         };

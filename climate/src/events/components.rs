@@ -236,16 +236,18 @@ fn collect(runs: &[(Run, u8)], forest: &mut Forest) -> Result<Vec<Region>> {
 
 /// Union-find with path halving; the smaller index is the root, so roots come in scan order.
 #[derive(Default)]
-struct Forest {
+pub(crate) struct Forest {
     parent: Vec<u32>,
 }
 
 impl Forest {
-    fn grow(&mut self, len: usize) {
+    /// Adds trees of one node each, until there are so many nodes.
+    pub fn grow(&mut self, len: usize) {
         self.parent.extend(self.parent.len() as u32..len as u32);
     }
 
-    fn root(&mut self, index: usize) -> usize {
+    /// The root of a node's tree.
+    pub fn root(&mut self, index: usize) -> usize {
         let mut node = index;
         while self.parent[node] as usize != node {
             self.parent[node] = self.parent[self.parent[node] as usize];
@@ -254,7 +256,8 @@ impl Forest {
         node
     }
 
-    fn join(&mut self, a: usize, b: usize) {
+    /// Makes one tree of those of two nodes.
+    pub fn join(&mut self, a: usize, b: usize) {
         let (a, b) = (self.root(a), self.root(b));
         self.parent[a.max(b)] = a.min(b) as u32;
     }

@@ -66,12 +66,12 @@ pub const FIRST_DEPRESSION: u64 = 20_000_001;
 const LONGEST_STEP_HOURS: f64 = 24.0;
 
 /// The variables that the labels need, in model order.
-pub fn required_channels() -> [Variable; 11] {
+pub const REQUIRED_CHANNELS: [Variable; 11] = {
     use Variable::{Prect, Psl, T200, T500, Tmq, U850, Ubot, V850, Vbot, Z200, Z1000};
     [
         Tmq, U850, V850, Ubot, Vbot, Psl, T200, T500, Prect, Z1000, Z200,
     ]
-}
+};
 
 /// One of the two readings of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -83,7 +83,7 @@ pub enum Pass {
 }
 
 impl Pass {
-    /// What of [`required_channels`] the labels look at in it, in model order.
+    /// What of [`REQUIRED_CHANNELS`] the labels look at in it, in model order.
     pub fn channels(self) -> &'static [Variable] {
         use Variable::{Prect, Psl, T200, T500, Tmq, U850, Ubot, V850, Vbot, Z200, Z1000};
         match self {

@@ -4,6 +4,7 @@
 //! only (the flood fill of the rivers) and planes that are boxes, not grids.
 
 use crate::events::Run;
+use crate::events::components::Forest;
 
 /// How cells of a plane touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub(crate) struct Touch {
 /// column.
 pub(crate) fn patches(rows: &[Vec<(u32, u32)>], columns: u32, touch: Touch) -> Vec<Vec<Run>> {
     let mut runs: Vec<Run> = Vec::new();
-    let mut parent: Vec<u32> = Vec::new();
+    let mut forest = Forest::default();
     let mut south = 0..0;
     for (row, line) in rows.iter().enumerate() {
         let start = runs.len();
@@ -27,7 +28,7 @@ pub(crate) fn patches(rows: &[Vec<(u32, u32)>], columns: u32, touch: Touch) -> V
             first,
             end,
         }));
-        parent.extend(start as u32..runs.len() as u32);
+        forest.grow(runs.len());
         let here = start..runs.len();
         let slack = u32::from(touch.corners);
         let mut below = south.start;
@@ -37,7 +38,7 @@ pub(crate) fn patches(rows: &[Vec<(u32, u32)>], columns: u32, touch: Touch) -> V
             }
             let mut other = below;
             while other < south.end && runs[other].first < runs[k].end + slack {
-                join(&mut parent, k, other);
+                forest.join(k, other);
                 other += 1;
             }
         }
@@ -45,14 +46,14 @@ pub(crate) fn patches(rows: &[Vec<(u32, u32)>], columns: u32, touch: Touch) -> V
             let (first, last) = (here.start, here.end - 1);
             let (begins, ends) = (runs[first].first == 0, runs[last].end == columns);
             if begins && ends {
-                join(&mut parent, first, last);
+                forest.join(first, last);
             }
             if touch.corners && !south.is_empty() {
                 if begins && runs[south.end - 1].end == columns {
-                    join(&mut parent, first, south.end - 1);
+                    forest.join(first, south.end - 1);
                 }
                 if ends && runs[south.start].first == 0 {
-                    join(&mut parent, last, south.start);
+                    forest.join(last, south.start);
                 }
             }
         }
@@ -61,7 +62,7 @@ pub(crate) fn patches(rows: &[Vec<(u32, u32)>], columns: u32, touch: Touch) -> V
     let mut number = vec![usize::MAX; runs.len()];
     let mut found: Vec<Vec<Run>> = Vec::new();
     for (k, &run) in runs.iter().enumerate() {
-        let root = root(&mut parent, k);
+        let root = forest.root(k);
         if number[root] == usize::MAX {
             number[root] = found.len();
             found.push(Vec::new());
@@ -84,20 +85,6 @@ pub(crate) fn row_runs(cells: impl Iterator<Item = bool>) -> Vec<(u32, u32)> {
         open = inside;
     }
     runs
-}
-
-fn root(parent: &mut [u32], k: usize) -> usize {
-    let mut node = k;
-    while parent[node] as usize != node {
-        parent[node] = parent[parent[node] as usize];
-        node = parent[node] as usize;
-    }
-    node
-}
-
-fn join(parent: &mut [u32], a: usize, b: usize) {
-    let (a, b) = (root(parent, a), root(parent, b));
-    parent[a.max(b)] = a.min(b) as u32;
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! candidate); each is solved on its own by the Hungarian method in the shortest-augmenting-path form.
 //! Source: Kuhn 1955, doi:10.1002/nav.3800020109; Jonker and Volgenant 1987, doi:10.1007/BF02278710.
 
+use crate::events::components::Forest;
+
 /// A pair that is possible, and what it costs; less than [`UNMATCHED`] to be worth making.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Pair {
@@ -56,23 +58,15 @@ pub(crate) fn assign(tracks: usize, events: usize, pairs: &[Pair]) -> Vec<Option
 
 /// The pairs, split where no track and no event is shared.
 fn groups(tracks: usize, events: usize, pairs: &[Pair]) -> Vec<Vec<Pair>> {
-    let mut parent: Vec<usize> = (0..tracks + events).collect();
-    fn root(parent: &mut [usize], mut node: usize) -> usize {
-        while parent[node] != node {
-            parent[node] = parent[parent[node]];
-            node = parent[node];
-        }
-        node
-    }
+    let mut forest = Forest::default();
+    forest.grow(tracks + events);
     for pair in pairs {
-        let a = root(&mut parent, pair.track);
-        let b = root(&mut parent, tracks + pair.event);
-        parent[a.max(b)] = a.min(b);
+        forest.join(pair.track, tracks + pair.event);
     }
     let mut groups: Vec<Vec<Pair>> = Vec::new();
     let mut number = vec![usize::MAX; tracks + events];
     for pair in pairs {
-        let root = root(&mut parent, pair.track);
+        let root = forest.root(pair.track);
         if number[root] == usize::MAX {
             number[root] = groups.len();
             groups.push(Vec::new());

@@ -10,7 +10,7 @@ use crate::skipped::{self, Skipped};
 use crate::{input, interrupt};
 use squall_climate::ClimateError;
 use squall_climate::detect::Method;
-use squall_climate::label::{LabelFolder, Labeller, Pass, SeriesSummary, required_channels};
+use squall_climate::label::{LabelFolder, Labeller, Pass, REQUIRED_CHANNELS, SeriesSummary};
 use squall_data::{Archive, BoxClass, Snapshot};
 use squall_jobs::lock::FolderLock;
 
@@ -20,12 +20,7 @@ const TABLES: &str = "they are in [cyclone], [river], [extratropical] and [depre
 /// Labels, writes everything and says what was found.
 pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     let archive = command.open_fields()?;
-    input::require(
-        &archive,
-        &required_channels(),
-        "labelling",
-        command.skip_bad,
-    )?;
+    input::require(&archive, &REQUIRED_CHANNELS, "labelling", command.skip_bad)?;
     let thresholds = match command.read_thresholds(TABLES)? {
         Some(thresholds) => thresholds,
         None => command.deepcam_thresholds()?,
@@ -62,7 +57,7 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     let read = |index: usize, pass: Pass| -> Result<Option<Snapshot>, ClimateError> {
         interrupt::check()?;
         // A time that is left out is so in both passes.
-        let snapshot = (archive.check_has(index, &required_channels()))
+        let snapshot = (archive.check_has(index, &REQUIRED_CHANNELS))
             .and_then(|()| archive.read_plausible(index, pass.channels()));
         let snapshot = skipped.or_none(archive.times()[index], snapshot)?;
         snapshot.iter().for_each(|snapshot| missing.note(snapshot));
@@ -104,7 +99,7 @@ fn announce(archive: &Archive) {
     let (rows, columns) = archive.grid().shape();
     let plane = (rows * columns * 4) as u64;
     let planes = [Pass::First, Pass::Second].map(|pass| pass.channels().len() as u64);
-    let channels = required_channels().len() as u64;
+    let channels = REQUIRED_CHANNELS.len() as u64;
     Plan {
         work: format!("label {times} times of {}", archive.grid().describe()),
         read: planes.iter().sum::<u64>() * plane * times as u64,

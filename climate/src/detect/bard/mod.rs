@@ -118,11 +118,6 @@ impl BardDetector {
         })
     }
 
-    /// The members in use.
-    pub fn members(&self) -> impl Iterator<Item = &BardMember> {
-        self.members.iter().map(|m| &m.member)
-    }
-
     /// The share of members that flag each cell, `(lat, lon)`, given the transport of one time, kg m-1 s-1. Missing
     /// values are never flagged and do not count for percentiles.
     ///
@@ -134,7 +129,7 @@ impl BardDetector {
         let field = standard.as_slice().unwrap_or(&[]);
         let columns = self.grid.shape().1;
         let ranks = RowRanks::new(field, columns);
-        let blocks = Blocks::new(field, ranks.columns());
+        let blocks = Blocks::new(field, columns);
         let thresholds = |prepared: &PreparedMember| {
             let (factors, member) = (&prepared.factors, &prepared.member);
             let least = ranks.percentile(factors, &prepared.log_factors, member.percentile);

@@ -12,7 +12,6 @@ const BINS: usize = 1024;
 #[derive(Debug)]
 pub(super) struct RowRanks {
     rows: Vec<RankedRow>,
-    columns: usize,
     /// Number of cells that are not missing.
     cells: usize,
     /// Bins per unit of the logarithm.
@@ -72,7 +71,6 @@ impl RowRanks {
         };
         let rows: Vec<RankedRow> = field.par_chunks(columns).map(rank).collect();
         Self {
-            columns,
             cells: rows.iter().map(|row| row.sorted.len()).sum(),
             rows,
             per_unit,
@@ -156,11 +154,6 @@ impl RowRanks {
             let (_, value, _) = between.select_nth_unstable_by(index, |a, b| b.total_cmp(a));
             f64::from(*value)
         })
-    }
-
-    /// Number of columns.
-    pub(super) fn columns(&self) -> usize {
-        self.columns
     }
 }
 

@@ -12,7 +12,6 @@ mod nodes;
 mod stitch;
 mod thresholds;
 
-pub use laplacian::Laplacian;
 pub use nodes::{Node, closed_lows};
 pub use stitch::{AcceptedNodes, Stitcher};
 pub use thresholds::{NodeThresholds, RidgeThresholds, StitchThresholds, TempestThresholds};
@@ -28,6 +27,7 @@ use crate::label::check_grid;
 use crate::label::objects;
 use crate::label::patches::{Touch, patches, row_runs};
 use crate::label::{CycloneCandidate, LabelledSnapshot, never_joined, planes};
+use laplacian::Laplacian;
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
 use squall_data::{Class, LatLonGrid, Time, Variable};

@@ -1,6 +1,6 @@
 //! The numbers of the recipes for lows that masks do not tell apart: extratropical cyclones and tropical depressions.
 
-use super::thresholds::{TcThresholds, invalid};
+use super::thresholds::{TcThresholds, check_numbers};
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 
@@ -62,20 +62,20 @@ impl Default for EtcThresholds {
 impl EtcThresholds {
     pub(super) fn check(&self) -> Result<()> {
         let positive = [
-            ("contour_rise_pa", self.contour_rise_pa),
-            ("contour_radius_deg", self.contour_radius_deg),
-            ("max_latitude_deg", self.max_latitude_deg),
-            ("max_range_deg", self.max_range_deg),
-            ("box_half_km", self.box_half_km),
+            ("extratropical.contour_rise_pa", self.contour_rise_pa),
+            ("extratropical.contour_radius_deg", self.contour_radius_deg),
+            ("extratropical.max_latitude_deg", self.max_latitude_deg),
+            ("extratropical.max_range_deg", self.max_range_deg),
+            ("extratropical.box_half_km", self.box_half_km),
         ];
         let others = [
-            ("merge_radius_deg", self.merge_radius_deg),
-            ("min_latitude_deg", self.min_latitude_deg),
-            ("min_hours", self.min_hours),
-            ("max_gap_hours", self.max_gap_hours),
-            ("min_endpoint_deg", self.min_endpoint_deg),
+            ("extratropical.merge_radius_deg", self.merge_radius_deg),
+            ("extratropical.min_latitude_deg", self.min_latitude_deg),
+            ("extratropical.min_hours", self.min_hours),
+            ("extratropical.max_gap_hours", self.max_gap_hours),
+            ("extratropical.min_endpoint_deg", self.min_endpoint_deg),
         ];
-        check("extratropical", &positive, &others)
+        check_numbers("label", &positive, &others)
     }
 }
 
@@ -149,37 +149,22 @@ impl TdThresholds {
 
     pub(super) fn check(&self) -> Result<()> {
         let positive = [
-            ("min_vorticity_per_s", self.min_vorticity_per_s),
-            ("max_latitude_deg", self.max_latitude_deg),
-            ("max_wind_m_s", self.max_wind_m_s),
-            ("max_range_deg", self.max_range_deg),
-            ("box_half_deg", self.box_half_deg),
+            ("depression.min_vorticity_per_s", self.min_vorticity_per_s),
+            ("depression.max_latitude_deg", self.max_latitude_deg),
+            ("depression.max_wind_m_s", self.max_wind_m_s),
+            ("depression.max_range_deg", self.max_range_deg),
+            ("depression.box_half_deg", self.box_half_deg),
         ];
         let others = [
-            ("pressure_rise_pa", self.pressure_rise_pa),
-            ("warm_core_fall_k", self.warm_core_fall_k),
-            ("min_wind_m_s", self.min_wind_m_s),
-            ("merge_radius_deg", self.merge_radius_deg),
-            ("min_hours", self.min_hours),
-            ("max_gap_hours", self.max_gap_hours),
+            ("depression.pressure_rise_pa", self.pressure_rise_pa),
+            ("depression.warm_core_fall_k", self.warm_core_fall_k),
+            ("depression.min_wind_m_s", self.min_wind_m_s),
+            ("depression.merge_radius_deg", self.merge_radius_deg),
+            ("depression.min_hours", self.min_hours),
+            ("depression.max_gap_hours", self.max_gap_hours),
         ];
-        check("depression", &positive, &others)
+        check_numbers("label", &positive, &others)
     }
-}
-
-fn check(recipe: &str, positive: &[(&str, f64)], others: &[(&str, f64)]) -> Result<()> {
-    let name = |name: &str| format!("{recipe}.{name}");
-    for (key, value) in positive {
-        if !(value.is_finite() && *value > 0.0) {
-            return Err(invalid(&name(key), "a number above 0", *value));
-        }
-    }
-    for (key, value) in others {
-        if !(value.is_finite() && *value >= 0.0) {
-            return Err(invalid(&name(key), "a number of 0 or more", *value));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -52,6 +52,7 @@ use ndarray::Array2;
 use squall_data::gaps::usual_step_hours;
 use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, Time, TrackedBox, Variable};
 use std::sync::Arc;
+pub(crate) use thresholds::{check_numbers, invalid_threshold};
 
 /// Number of the first track of an extratropical cyclone.
 ///

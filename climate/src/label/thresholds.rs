@@ -89,7 +89,7 @@ impl Default for TcThresholds {
 
 impl TcThresholds {
     /// The names of the published settings, strictest first.
-    pub const PRESETS: [&'static str; 4] = ["default", "medium", "relaxed", "super_relaxed"];
+    const PRESETS: [&'static str; 4] = ["default", "medium", "relaxed", "super_relaxed"];
 
     /// A published setting by name.
     ///
@@ -170,9 +170,6 @@ impl TcThresholds {
             ("radius_search_deg", self.radius_search_deg),
             ("radius_bins", self.radius_bins as f64),
         ];
-        if let Some((name, value)) = positive.iter().find(|(_, v)| !(v.is_finite() && *v > 0.0)) {
-            return Err(invalid(name, "a number above 0", *value));
-        }
         let not_negative = [
             ("min_credible_pressure_pa", self.min_credible_pressure_pa),
             ("pressure_rise_pa", self.pressure_rise_pa),
@@ -182,12 +179,14 @@ impl TcThresholds {
             ("min_storm_days", self.min_storm_days),
             ("radius_wind_m_s", self.radius_wind_m_s),
         ];
-        check_not_negative(&not_negative)?;
+        check_numbers("label", &positive, &not_negative)?;
         if !(0.0..100.0).contains(&self.mask_percentile) {
-            return Err(invalid(
+            let found = self.mask_percentile;
+            return Err(invalid_threshold(
+                "label",
                 "mask_percentile",
                 "0 to below 100",
-                self.mask_percentile,
+                found,
             ));
         }
         Ok(())
@@ -257,32 +256,49 @@ impl ArThresholds {
     }
 
     pub(super) fn check(&self) -> Result<()> {
-        let numbers = [
+        let positive = [
             ("min_damped_tmq_kg_m2", self.min_damped_tmq_kg_m2),
             ("damping_sigma_deg", self.damping_sigma_deg),
             ("max_width_km", self.max_width_km),
             ("area_radius_km", self.area_radius_km),
         ];
-        match numbers.iter().find(|(_, v)| !(v.is_finite() && *v > 0.0)) {
-            Some((name, value)) => Err(invalid(name, "a number above 0", *value)),
-            None => check_not_negative(&[
-                ("min_length_km", self.min_length_km),
-                ("box_margin_deg", self.box_margin_deg),
-            ]),
-        }
+        let not_negative = [
+            ("min_length_km", self.min_length_km),
+            ("box_margin_deg", self.box_margin_deg),
+        ];
+        check_numbers("label", &positive, &not_negative)
     }
 }
 
-fn check_not_negative(numbers: &[(&str, f64)]) -> Result<()> {
-    match numbers.iter().find(|(_, v)| !(v.is_finite() && *v >= 0.0)) {
-        Some((name, value)) => Err(invalid(name, "a number of 0 or more", *value)),
+/// Refuses numbers of the thresholds of `what` that are not finite, or not above 0, or below 0.
+pub(crate) fn check_numbers(
+    what: &str,
+    positive: &[(&str, f64)],
+    not_negative: &[(&str, f64)],
+) -> Result<()> {
+    if let Some((name, value)) = positive.iter().find(|(_, v)| !(v.is_finite() && *v > 0.0)) {
+        return Err(invalid_threshold(what, name, "a number above 0", *value));
+    }
+    match (not_negative.iter()).find(|(_, v)| !(v.is_finite() && *v >= 0.0)) {
+        Some((name, value)) => Err(invalid_threshold(
+            what,
+            name,
+            "a number of 0 or more",
+            *value,
+        )),
         None => Ok(()),
     }
 }
 
-pub(super) fn invalid(name: &str, expected: &str, found: f64) -> ClimateError {
+/// The error of a number among the thresholds of `what`.
+pub(crate) fn invalid_threshold(
+    what: &str,
+    name: &str,
+    expected: &str,
+    found: f64,
+) -> ClimateError {
     ClimateError::Invalid(format!(
-        "label thresholds: {name}: expected {expected}, found {found}"
+        "{what} thresholds: {name}: expected {expected}, found {found}"
     ))
 }
 

@@ -10,7 +10,7 @@ mod from_events;
 pub mod import;
 mod matching;
 mod open_track;
-pub mod options;
+mod options;
 pub mod readers;
 mod tracker;
 

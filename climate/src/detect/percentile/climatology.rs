@@ -8,7 +8,6 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use squall_data::LatLonGrid;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Bins above the floor: each 5.5 % wider than the one below it, over a factor of 30.
 const BINS: usize = 64;
@@ -20,13 +19,11 @@ const SLOTS: usize = BINS + 2;
 ///
 /// One count for all that is below the floor (where the percentile does not matter), 64 bins of equal ratio up to 30
 /// times the floor, one count above. A percentile is interpolated in its bin: off by less than half a bin, 2.7 %.
-/// Counts add up, so that parts of a series may be counted apart and [`Self::merge`]d, in any order, with the same
-/// result; the memory is at most 12 · 264 bytes per block: 230 MB for blocks of one degree.
+/// The memory is at most 12 · 264 bytes per block: 230 MB for blocks of one degree.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TransportClimatology {
-    /// Rows and columns of the grid, its hash and its description.
+    /// Rows and columns of the grid.
     shape: (usize, usize),
-    grid: (u64, String),
     /// Rows and columns of a block, in cells.
     block: (usize, usize),
     floor: f64,
@@ -37,7 +34,7 @@ pub struct TransportClimatology {
 
 impl TransportClimatology {
     /// A climatology that has seen no time yet.
-    pub fn new(thresholds: &PercentileThresholds, grid: Arc<LatLonGrid>) -> Self {
+    pub fn new(thresholds: &PercentileThresholds, grid: &LatLonGrid) -> Self {
         let cells =
             |spacing: f64| ((thresholds.climatology_spacing_deg / spacing + 1e-6) as usize).max(1);
         let block = (
@@ -46,7 +43,6 @@ impl TransportClimatology {
         );
         Self {
             shape: grid.shape(),
-            grid: (grid.hash(), grid.describe()),
             block,
             floor: thresholds.floor(),
             counts: Default::default(),
@@ -58,11 +54,6 @@ impl TransportClimatology {
     fn blocks(&self) -> (usize, usize) {
         let (rows, columns) = self.shape;
         (rows.div_ceil(self.block.0), columns.div_ceil(self.block.1))
-    }
-
-    /// Number of times counted in each month.
-    pub fn times(&self) -> [u32; 12] {
-        self.times
     }
 
     /// Counts one time of a month (1 to 12). Missing values are left out.
@@ -99,37 +90,6 @@ impl TransportClimatology {
                     }
                 }
             });
-        Ok(())
-    }
-
-    /// Adds the counts of another part of the series.
-    ///
-    /// # Errors
-    /// [`ClimateError::Mismatch`] if the other is of another grid, block or floor.
-    pub fn merge(&mut self, other: &Self) -> Result<()> {
-        if self.grid.0 != other.grid.0 || self.block != other.block || self.floor != other.floor {
-            let describe = |c: &Self| {
-                let (rows, columns) = c.block;
-                format!(
-                    "{}, blocks of {rows} x {columns}, floor {}",
-                    c.grid.1, c.floor
-                )
-            };
-            return Err(ClimateError::Mismatch {
-                what: "transport climatologies".into(),
-                expected: describe(self),
-                found: describe(other),
-            });
-        }
-        for month in 0..12 {
-            self.times[month] += other.times[month];
-            if self.counts[month].is_empty() {
-                self.counts[month].clone_from(&other.counts[month]);
-            } else {
-                let pairs = self.counts[month].iter_mut().zip(&other.counts[month]);
-                pairs.for_each(|(a, b)| *a += b);
-            }
-        }
         Ok(())
     }
 
@@ -239,8 +199,8 @@ fn month_index(month: u8) -> Result<usize> {
 mod tests {
     use super::*;
 
-    fn grid() -> Arc<LatLonGrid> {
-        Arc::new(LatLonGrid::global(37, 72).unwrap())
+    fn grid() -> LatLonGrid {
+        LatLonGrid::global(37, 72).unwrap()
     }
 
     /// An exponential distribution of some mean, by its inverse.
@@ -252,7 +212,7 @@ mod tests {
     fn percentiles_of_a_known_distribution_within_half_a_bin() {
         let grid = grid();
         let t = PercentileThresholds::default();
-        let mut climatology = TransportClimatology::new(&t, grid.clone());
+        let mut climatology = TransportClimatology::new(&t, &grid);
         let n = 400;
         for k in 0..n {
             // Every cell sees the whole distribution, in another order; its mean grows from west to east.
@@ -281,7 +241,7 @@ mod tests {
             min_times: 1,
             ..PercentileThresholds::default()
         };
-        let mut climatology = TransportClimatology::new(&t, grid.clone());
+        let mut climatology = TransportClimatology::new(&t, &grid);
         let uniform = |value: f32| Array2::from_elem(grid.shape(), value);
         // January calm, November wet: the 85th percentile of both together is wet.
         for _ in 0..10 {
@@ -302,8 +262,8 @@ mod tests {
     }
 
     #[test]
-    fn parts_add_up_whatever_their_order_and_blocks_bound_memory() {
-        let grid = Arc::new(LatLonGrid::global(181, 720).unwrap());
+    fn blocks_bound_memory() {
+        let grid = LatLonGrid::global(181, 720).unwrap();
         let t = PercentileThresholds {
             min_times: 1,
             ..PercentileThresholds::default()
@@ -313,24 +273,10 @@ mod tests {
                 ((j * 7 + i * 3 + k * 131) % 900) as f32
             })
         };
-        let whole = {
-            let mut c = TransportClimatology::new(&t, grid.clone());
-            (0..6).for_each(|k| c.add(3, plane(k).view()).unwrap());
-            c
-        };
-        let part = |range: Range<usize>| {
-            let mut c = TransportClimatology::new(&t, grid.clone());
-            range.for_each(|k| c.add(3, plane(k).view()).unwrap());
-            c
-        };
-        let mut merged = part(4..6);
-        merged.merge(&part(0..4)).unwrap();
-        assert_eq!(
-            merged.thresholds(&t).unwrap(),
-            whole.thresholds(&t).unwrap()
-        );
+        let mut whole = TransportClimatology::new(&t, &grid);
+        whole.add(3, plane(0).view()).unwrap();
         assert_eq!((whole.block, whole.blocks()), ((1, 2), (181, 360)));
-        let other = TransportClimatology::new(&t, self::grid());
-        assert!(merged.merge(&other).is_err() && merged.add(13, plane(0).view()).is_err());
+        assert_eq!(whole.counts[2].len(), 181 * 360 * SLOTS);
+        assert!(whole.add(13, plane(0).view()).is_err());
     }
 }

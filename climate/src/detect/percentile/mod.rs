@@ -56,7 +56,7 @@ impl PercentileDetector {
 
     /// An empty climatology.
     pub fn climatology(&self) -> TransportClimatology {
-        TransportClimatology::new(&self.thresholds, self.grid.clone())
+        TransportClimatology::new(&self.thresholds, &self.grid)
     }
 
     /// What must be unusual in a river, of one time.

@@ -1,6 +1,7 @@
 //! The numbers of the percentile detector, with units and sources.
 
-use crate::error::{ClimateError, Result};
+use crate::error::Result;
+use crate::label::{check_numbers, invalid_threshold};
 use serde::{Deserialize, Serialize};
 
 /// What is unusual in a river.
@@ -80,12 +81,10 @@ impl PercentileThresholds {
     }
 
     /// # Errors
-    /// [`ClimateError::Invalid`] if a number makes no sense.
+    /// [`crate::ClimateError::Invalid`] if a number makes no sense.
     pub(super) fn check(&self) -> Result<()> {
         let bad = |name: &str, expected: &str, found: f64| {
-            Err(ClimateError::Invalid(format!(
-                "percentile thresholds: {name}: expected {expected}, found {found}"
-            )))
+            Err(invalid_threshold("percentile", name, expected, found))
         };
         if !(0.0..100.0).contains(&self.percentile) {
             return bad("percentile", "0 to below 100", self.percentile);
@@ -93,16 +92,6 @@ impl PercentileThresholds {
         if self.window_months > 5 {
             let found = self.window_months as f64;
             return bad("window_months", "at most 5", found);
-        }
-        let not_negative = [
-            ("min_length_km", self.min_length_km),
-            ("min_length_over_width", self.min_length_over_width),
-        ];
-        let wrong = not_negative
-            .iter()
-            .find(|(_, v)| !(v.is_finite() && *v >= 0.0));
-        if let Some((name, value)) = wrong {
-            return bad(name, "a number that is not below 0", *value);
         }
         if !self.min_poleward_kg_m_s.is_finite() {
             return bad("min_poleward_kg_m_s", "a number", self.min_poleward_kg_m_s);
@@ -120,10 +109,11 @@ impl PercentileThresholds {
             ("min_column_water_kg_m2", self.min_column_water_kg_m2),
             ("climatology_spacing_deg", self.climatology_spacing_deg),
         ];
-        match positive.iter().find(|(_, v)| !(v.is_finite() && *v > 0.0)) {
-            Some((name, value)) => bad(name, "a number above 0", *value),
-            None => Ok(()),
-        }
+        let not_negative = [
+            ("min_length_km", self.min_length_km),
+            ("min_length_over_width", self.min_length_over_width),
+        ];
+        check_numbers("percentile", &positive, &not_negative)
     }
 }
 

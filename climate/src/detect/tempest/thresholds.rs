@@ -1,7 +1,8 @@
 //! The numbers of the TempestExtremes recipes, with units and sources.
 
 use crate::closed_low::DomainEdge;
-use crate::error::{ClimateError, Result};
+use crate::error::Result;
+use crate::label::{check_numbers, invalid_threshold};
 use serde::{Deserialize, Serialize};
 use squall_data::LatLonGrid;
 
@@ -182,7 +183,7 @@ impl NodeThresholds {
 
 impl TempestThresholds {
     /// # Errors
-    /// [`ClimateError::Invalid`] if a number makes no sense.
+    /// [`crate::ClimateError::Invalid`] if a number makes no sense.
     pub(super) fn check(&self) -> Result<()> {
         let (node, stitch, ridge) = (&self.node, &self.stitch, &self.ridge);
         let positive = [
@@ -198,16 +199,16 @@ impl TempestThresholds {
             ("laplacian_points", ridge.laplacian_points as f64),
             ("laplacian_radius_deg", ridge.laplacian_radius_deg),
         ];
-        let bad = positive.iter().find(|(_, v)| !(v.is_finite() && *v > 0.0));
-        match bad {
-            Some((name, value)) => Err(ClimateError::Invalid(format!(
-                "tempest thresholds: {name}: expected a number above 0, found {value}"
-            ))),
-            None if ridge.laplacian_radius_deg >= 90.0 => Err(ClimateError::Invalid(format!(
-                "tempest thresholds: laplacian_radius_deg: expected less than 90, found {}",
-                ridge.laplacian_radius_deg
-            ))),
-            None => Ok(()),
+        check_numbers("tempest", &positive, &[])?;
+        if ridge.laplacian_radius_deg >= 90.0 {
+            let found = ridge.laplacian_radius_deg;
+            return Err(invalid_threshold(
+                "tempest",
+                "laplacian_radius_deg",
+                "less than 90",
+                found,
+            ));
         }
+        Ok(())
     }
 }

@@ -36,7 +36,7 @@ const DIALECT: Dialect = Dialect {
 ///
 /// # Errors
 /// As [`super::read`].
-pub fn read(path: &Path) -> Result<TrackTable> {
+pub(super) fn read(path: &Path) -> Result<TrackTable> {
     let source = Source {
         path,
         calendar: Calendar::Standard,

@@ -1,6 +1,6 @@
 //! IBTrACS best tracks as netCDF.
 
-use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
+use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable, eastern_longitude};
 use super::kinds::{Spurs, is_other};
 use super::plausible::Plausible;
 use super::winds::Winds;
@@ -25,7 +25,7 @@ use std::path::Path;
 /// # Errors
 /// [`ClimateError::Data`] naming the variable that is missing or has another shape; [`ClimateError::Table`] naming
 /// storm and point of a date or place that is none.
-pub fn read(path: &Path) -> Result<TrackTable> {
+pub(super) fn read(path: &Path) -> Result<TrackTable> {
     on_library_thread(|| {
         let file = netcdf::open(path).map_err(|error| DataError::Unreadable {
             path: path.into(),
@@ -93,10 +93,9 @@ impl Columns {
                 format!("{lat_deg}, {lon_deg}"),
             ));
         }
-        let turned = lon_deg.rem_euclid(360.0);
         Ok(ImportedPoint {
             time,
-            lon_deg: if turned < 360.0 { turned } else { 0.0 },
+            lon_deg: eastern_longitude(lon_deg),
             lat_deg,
             // The winds are chosen when the track is whole.
             max_wind_m_s: None,

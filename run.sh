@@ -96,6 +96,8 @@ cudnn_engines() {
 run_tests() {
   if cargo nextest --version >/dev/null 2>&1; then
     cargo nextest run --no-fail-fast "$@"
+  elif [[ " $* " == *" --test "* ]]; then
+    cargo test --no-fail-fast "$@"
   else
     cargo test --no-fail-fast --lib --bins --tests --examples "$@"
   fi

@@ -36,17 +36,17 @@ fn has_direction(name: &str) -> bool {
     let is_opposite = |a: &str, b: &str| OPPOSITES.contains(&[a, b]) || OPPOSITES.contains(&[b, a]);
     words.iter().any(|word| is_direction(word))
         || (words.windows(2)).any(|pair| is_opposite(pair[0], pair[1]) || are_one(pair[0], pair[1]))
+        || (words.windows(3)).any(|three| three[1] == "to" && is_opposite(three[0], three[2]))
 }
 
-/// Whether a long name, in lower case, has the component before or behind it: "U, 10m wind speed", "wind speed (lat)".
+/// Whether a long name, in lower case, has the component before or behind it: "U, 10m wind speed", "wind speed (lat)",
+/// "wind speed, north".
 fn has_axis_beside(long_name: &str) -> bool {
     let is_letter = |word: &str| behind_axis(word) == Some("");
-    match words_of(long_name)[..] {
-        [first, .., before, last] => {
-            is_letter(first) || is_letter(last) || is_wind(before) && is_coordinate(last)
-        }
-        _ => false,
-    }
+    let words = words_of(long_name);
+    let mut ends = words.first().into_iter().chain(words.last());
+    ends.any(|word| is_letter(word))
+        || matches!(words[..], [.., before, last] if is_wind(before) && (is_coordinate(last) || COMPASS.contains(&last)))
 }
 
 fn words_of(name: &str) -> Vec<&str> {
@@ -73,7 +73,7 @@ fn is_direction(word: &str) -> bool {
         || behind_axis(word).is_some_and(|rest| rest.starts_with("wind"))
 }
 
-/// Whether two words that follow each other say it: "east wind", "u10 wind", "along longitude".
+/// Whether two words that follow each other say it: "east wind", "u10 wind", "x direction", "along longitude".
 fn are_one(first: &str, second: &str) -> bool {
     let is_height = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
     let is_axis = |word: &str| behind_axis(word) == Some("");
@@ -81,7 +81,9 @@ fn are_one(first: &str, second: &str) -> bool {
         || is_coordinate(first)
         || behind_axis(first).is_some_and(|rest| rest.is_empty() || is_height(rest));
     let is_along = is_axis(second) || second.starts_with("lat") || second.starts_with("lon");
-    is_of_wind && is_wind(second) || first == "along" && is_along
+    let is_way = ["direction", "dir", "axis"].contains(&second);
+    let is_toward = ["toward", "towards"].contains(&first) && COMPASS.contains(&second);
+    is_of_wind && (is_wind(second) || is_way) || first == "along" && is_along || is_toward
 }
 
 /// What stands behind the `u`, `v`, `x` or `y` with which a word begins.
@@ -122,6 +124,15 @@ mod tests {
             "southerly wind speed",
             "wind speed along longitude",
             "wind speed (lat)",
+            "windspeed (lat)",
+            "windspeed U",
+            "wind speed in x direction",
+            "Wind speed in the V-direction",
+            "wind speed (eastern direction)",
+            "wind speed along the y axis",
+            "wind speed from west to east",
+            "wind speed towards east",
+            "10m wind speed (north)",
             "zonal wind",
             "speed",
             "",
@@ -148,6 +159,9 @@ mod tests {
             "wind speed (lat, lon)",
             "wind speed on a 0.25 x 0.25 degree grid",
             "wind speed v2",
+            "wind speed and direction",
+            "wind speed, all directions",
+            "wind speed from 30 S to 30 N",
         ] {
             assert!(says_speed("", "U10", name), "{name}");
         }

@@ -95,6 +95,23 @@ fn nothing_is_started_beside_a_process_that_works_in_the_folder() {
     assert_eq!(starts(folder.path()), 5);
 }
 
+/// As of ranks that outlive their launcher: each failed try used to give them another pause.
+#[test]
+fn what_is_left_of_a_killed_command_has_the_pauses_of_all_tries() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let held = FolderLock::take(folder.path()).expect("held");
+    let survivor = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(4));
+        drop(held);
+    });
+    let output = ended(folder.path(), 20, "echo >>starts");
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("waiting 20 s for its end"), "{said}");
+    assert_eq!(starts(folder.path()), 1, "{said}");
+    survivor.join().expect("ends");
+}
+
 #[test]
 fn a_signal_goes_on_and_the_end_counts() {
     let folder = tempfile::tempdir().expect("a folder");

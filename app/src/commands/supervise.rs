@@ -87,23 +87,28 @@ impl Supervise {
 const NOT_STARTED: &str = "was not started: a signal came first";
 
 impl Supervise {
-    /// Waits the pause for a process that works in the folder: what is left of a killed command ends by itself. What
-    /// goes on outlived its supervisor, or has another: the command could not write there, and the other's progress
-    /// would be taken for its own again and again.
+    /// Waits for a process that works in the folder, as long as all tries would pause: what is left of a killed command
+    /// ends by itself. What goes on outlived its supervisor, or has another: the command could not write there, and the
+    /// other's progress would be taken for its own again and again.
     fn wait_for_others(&self, watch: &Path, relay: &Relay) -> anyhow::Result<()> {
-        let patience = Duration::from_secs_f64(self.pause).max(LEAST_PATIENCE);
-        let begun = Instant::now();
+        let pause = Duration::from_secs_f64(self.pause).max(LEAST_PATIENCE);
+        let patience = pause * self.tries.max(1);
+        let (begun, mut is_said) = (Instant::now(), false);
         while let Err(held) = FolderLock::check_free(watch) {
             if begun.elapsed() >= patience {
                 let program = self.command.first().map_or("", String::as_str);
                 return Err(Advice {
                     message: format!("{held}: `{program}` is not started beside it"),
                     hint: "another training or inference works in that folder, perhaps one whose supervisor was killed: wait for its end, \
-                           or end it (`kill -USR1` and its process number lets a training save first), then give the same command again"
+                           or end it (`kill -USR1` and its process number, on the machine where it runs, lets a training save first), \
+                           then give the same command again"
                         .into(),
                     code: RUN,
                 }
                 .into());
+            }
+            if !std::mem::replace(&mut is_said, true) {
+                tracing::warn!("{held}: waiting {} s for its end", patience.as_secs());
             }
             if relay.comes_within(LEAST_PATIENCE / 10) {
                 return Err(ended(&self.command, NOT_STARTED, INTERRUPTED));
@@ -113,7 +118,7 @@ impl Supervise {
     }
 }
 
-/// How long another process has at least to leave the folder.
+/// How long another process has at least, for each try, to leave the folder.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The longest pause, a day.

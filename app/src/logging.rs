@@ -38,7 +38,8 @@ pub fn start(verbose: u8, quiet: bool, warnings_once: bool) {
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
-/// A format that leaves out warnings which were told before.
+/// A format that leaves out warnings which were told before, but for those with values beside their words, such as a
+/// step: these are of one trial, and others may have the same.
 struct Once<F> {
     format: F,
     /// The warnings so far; none where each is told as often as it comes.
@@ -59,6 +60,7 @@ where
     ) -> fmt::Result {
         if let Some(told) = &self.told
             && *event.metadata().level() == Level::WARN
+            && event.metadata().fields().len() == 1
         {
             let mut line = String::new();
             (self.format).format_event(context, Writer::new(&mut line), event)?;
@@ -68,5 +70,50 @@ where
             }
         }
         self.format.format_event(context, writer, event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{self, Write};
+    use std::sync::Arc;
+
+    /// What was logged.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_of_a_step_is_told_of_every_trial() {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(move || writer.clone())
+            .with_ansi(false)
+            .without_time()
+            .map_event_format(|format| Once {
+                format,
+                told: Some(Mutex::default()),
+            })
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            for _ in 0..2 {
+                tracing::warn!("the recipe is odd");
+                tracing::warn!(step = 3, "the loss is not finite");
+            }
+        });
+        let said = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(said.matches("the recipe is odd").count(), 1, "{said}");
+        assert_eq!(said.matches("the loss is not finite").count(), 2, "{said}");
     }
 }

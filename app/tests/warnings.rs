@@ -5,14 +5,14 @@ mod common;
 use common::{path, simulate, squall, text};
 use std::path::Path;
 
-/// Leaves ZBOT to be computed, because its unit is none of a height.
-fn spoil_height(fields: &Path) {
+/// Gives a channel a unit that it cannot have: ZBOT is then computed, PS is not there.
+fn spoil(channel: &str, unit: &str, fields: &Path) {
     let entries = std::fs::read_dir(fields).expect("readable");
     for file in entries.map(|entry| entry.expect("an entry").path()) {
         if file.extension().is_some_and(|e| e == "nc") {
             let mut file = netcdf::append(&file).expect("opened");
-            let mut height = file.variable_mut("ZBOT").expect("ZBOT");
-            height.put_attribute("units", "K").expect("written");
+            let mut variable = file.variable_mut(channel).expect("the channel");
+            variable.put_attribute("units", unit).expect("written");
         }
     }
 }
@@ -22,7 +22,7 @@ fn channels_that_nobody_uses_are_no_reason_to_warn() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let at = |name: &str| folder.path().join(name);
     let fields = simulate(folder.path(), 1, 3);
-    spoil_height(&fields);
+    spoil("ZBOT", "K", &fields);
     let says = |call: &[&str]| {
         let output = squall().args(call).output().expect("starts");
         let said = text(&output);
@@ -42,4 +42,28 @@ fn channels_that_nobody_uses_are_no_reason_to_warn() {
     let store = at("store");
     let stage = ["stage", path(&fields), "--labels", path(&labels), "--out"];
     assert!(says(&[&stage[..], &[path(&store)]].concat()));
+}
+
+/// Vapour transport over levels ends at the ground, or below it where PS cannot be read.
+#[test]
+fn surface_pressure_is_of_use_where_transport_is_summed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 1, 3);
+    spoil("PS", "K", &fields);
+    for (method, is_said) in [
+        ("deepcam", false),
+        ("tempest", true),
+        ("percentile", true),
+        ("bard", true),
+    ] {
+        let out = folder.path().join(method);
+        let call = ["label", path(&fields), "--method", method, "--out"];
+        let output = squall().args(call).arg(&out).output().expect("starts");
+        let said = text(&output);
+        assert_eq!(
+            said.contains("`PS` cannot serve as PS"),
+            is_said,
+            "{method}: {said}"
+        );
+    }
 }

@@ -151,9 +151,13 @@ impl Label {
     /// The fields; says what was decided about them and where times are missing.
     fn open_fields(&self) -> anyhow::Result<Archive> {
         let methods = self.method.iter();
-        let used: Vec<Variable> = methods
+        let mut used: Vec<Variable> = methods
             .flat_map(|method| [method.channels(), method.useful_channels()].concat())
             .collect();
+        if self.method.iter().any(|method| *method != Method::Deepcam) {
+            // Vapour transport that is summed over levels ends at the ground.
+            used.push(Variable::Ps);
+        }
         let archive = input::open_for(&self.input, self.skip_bad, &used)?;
         input::keep_apart(&archive, &self.out)?;
         own_folder::check(&self.out, Holds::Labels)?;

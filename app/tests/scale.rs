@@ -171,6 +171,12 @@ fn what_cannot_be_predicted_is_wrong_usage_with_a_hint() {
     check(&on("sumit"), "one of summit");
     let measure = "squall bench step --network small --size 768x1152 --batch 2 --precision f32";
     check(&on("workstation"), measure);
+    // `bench` knows no --set: of the recipe itself it would measure another network.
+    let changed = [&on("workstation")[..], &["--set", "network.width=0.5"]].concat();
+    check(
+        &changed,
+        "--network R.toml --size 768x1152 --batch 2 --precision f32`, a recipe with these --set,",
+    );
     check(
         &[&on("summit")[..], &["--nodes", "5000"]].concat(),
         "`--nodes`: expected 1 to 4608",

@@ -101,14 +101,14 @@ impl Scale {
             Some(rate) => {
                 return Err(Advice::usage(
                     format!("--samples-per-second: expected above 0, found {rate}"),
-                    format!("`{measure}` measures it"),
+                    format!("{measure} measures it"),
                 ));
             }
             None => Rate::of(&machine, &workload, batch, name).map_err(|error| {
                 Advice::usage(
                     error.to_string(),
                     format!(
-                        "`{measure}` on one device measures it: give --samples-per-second, 1 by its seconds"
+                        "{measure} on one device measures it: give --samples-per-second, 1 by its seconds"
                     ),
                 )
             })?,
@@ -144,11 +144,15 @@ impl Scale {
         })
     }
 
-    /// The command that measures how fast one device is.
+    /// The command that measures how fast one device is, in a sentence: it takes changes of the network from a file alone.
     fn measuring(&self, (rows, columns): (usize, usize), batch: usize, precision: &str) -> String {
-        let recipe = self.recipe.as_deref().unwrap_or(Path::new("R.toml"));
+        let is_of_network = |change: &String| change.trim_start().starts_with("network.");
+        let (recipe, changes) = match &self.recipe {
+            Some(recipe) if !self.overrides.iter().any(is_of_network) => (recipe.as_path(), ""),
+            _ => (Path::new("R.toml"), ", a recipe with these --set,"),
+        };
         format!(
-            "squall bench step --network {} --size {rows}x{columns} --batch {batch} --precision {precision}",
+            "`squall bench step --network {} --size {rows}x{columns} --batch {batch} --precision {precision}`{changes}",
             recipe.display()
         )
     }
@@ -320,7 +324,7 @@ impl fmt::Display for Answer {
         if self.assumed {
             write!(
                 f,
-                "\n\nNobody measured this network on this device, so this is an estimate: `{}` there gives the true rate, for \
+                "\n\nNobody measured this network on this device, so this is an estimate: {} there gives the true rate, for \
                  --samples-per-second (1 by its seconds)",
                 self.measure
             )?;

@@ -318,19 +318,13 @@ fn years(text: &str) -> Result<(i64, i64), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Call {
-        #[command(flatten)]
-        compare: Compare,
-    }
+    use crate::arguments::parsed;
 
     /// What sides are called, or why they are not.
     fn labels(more: &[&str]) -> Result<[String; 2], String> {
-        let words = ["compare", "present/events", "--out", "changes"];
-        let call = Call::try_parse_from(words.iter().chain(more)).unwrap();
-        let sides = call.compare.inputs().map_err(|error| error.to_string())?;
+        let words = ["present/events", "--out", "changes"];
+        let call: Compare = parsed(words.iter().chain(more)).unwrap();
+        let sides = call.inputs().map_err(|error| error.to_string())?;
         Ok(sides.map(|side| side.label))
     }
 

@@ -137,20 +137,13 @@ impl Simulate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Call {
-        #[command(flatten)]
-        simulate: Simulate,
-    }
+    use crate::arguments::parsed;
 
     /// Before anything is computed or allocated.
     #[test]
     fn a_run_that_no_disk_holds_is_refused_in_true_words() {
         let said = |days: &str| {
-            let words = ["simulate", "--out", "run", "--days", days];
-            let call = Call::try_parse_from(words).unwrap().simulate;
+            let call: Simulate = parsed(["--out", "run", "--days", days]).unwrap();
             call.config().unwrap_err().to_string()
         };
         assert!(said("100000000").contains("more than 100000000 times"));

@@ -1,7 +1,7 @@
 //! Tables of many ranks are those of one, whatever happens on the way; what cannot be used is left out or told.
 
 use super::Events;
-use clap::Parser;
+use crate::arguments;
 use squall_climate::compare::Coverage;
 use squall_climate::table::read_tracks;
 use squall_data::synthetic::{STEPS_PER_FILE, Scenario, SyntheticConfig, write_run};
@@ -10,17 +10,10 @@ use squall_jobs::comm::threads::{self, Fault, Ranks};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-#[derive(Parser)]
-struct Call {
-    #[command(flatten)]
-    events: Events,
-}
-
 /// The masks of a folder's truth and fields: a call that saves after every round.
 fn call(folder: &Path, fields: &Path, out: &Path) -> Events {
     let masks = folder.join("truth").join("*.nc");
-    let words: [&OsStr; 8] = [
-        "events".as_ref(),
+    let words: [&OsStr; 7] = [
         masks.as_os_str(),
         "--fields".as_ref(),
         fields.as_os_str(),
@@ -29,7 +22,7 @@ fn call(folder: &Path, fields: &Path, out: &Path) -> Events {
         "--save-every".as_ref(),
         "0".as_ref(),
     ];
-    Call::try_parse_from(words).unwrap().events
+    arguments::parsed(words).unwrap()
 }
 
 /// Fifteen days.
@@ -194,8 +187,7 @@ fn statistics_say_by_which_rules_they_were_made() {
 
 /// A call as on the command line.
 fn parsed(words: &[&str]) -> Events {
-    let words = ["events"].iter().chain(words);
-    Call::try_parse_from(words).unwrap().events
+    arguments::parsed(words).unwrap()
 }
 
 fn text(path: &Path) -> &str {

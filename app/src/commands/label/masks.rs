@@ -289,22 +289,15 @@ fn labels_in(folder: &Path) -> Result<BTreeSet<PathBuf>, DataError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::parsed;
     use crate::commands::label::Label;
-    use clap::Parser;
     use squall_data::synthetic::{Scenario, SyntheticConfig, write_run};
     use squall_data::{Calendar, mask_file::MaskArchive};
 
-    #[derive(Parser)]
-    struct Call {
-        #[command(flatten)]
-        label: Label,
-    }
-
     /// Labels as the command line does.
     fn label(input: &str, out: &Path, more: &[&str]) -> anyhow::Result<()> {
-        let words = ["label", input, "--out", out.to_str().unwrap()];
-        let words = words.iter().chain(more);
-        Call::try_parse_from(words).unwrap().label.run()
+        let words = [input, "--out", out.to_str().unwrap()];
+        parsed::<Label>(words.iter().chain(more)).unwrap().run()
     }
 
     /// Three days in six files.

@@ -12,37 +12,47 @@ use std::path::Path;
 const EXTREME_WEATHER_GRID: (usize, usize) = (768, 1152);
 
 /// What a file of boxes is.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Kind {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A table: `.csv`.
     Table,
+    /// HDF5 of the ExtremeWeather data set: `.h5`, `.hdf5`, `.he5`.
     ExtremeWeather,
+    /// COCO's JSON: `.json`.
     Coco,
 }
 
-impl Kind {
-    /// By the end of its name.
-    pub(super) fn of(path: &Path) -> Option<Self> {
+impl FileKind {
+    /// By the end of a name; none of a `.nc`, which mostly holds masks or tracks.
+    pub fn of(path: &Path) -> Option<Self> {
         let end = path.extension().unwrap_or_default().to_string_lossy();
         Some(match end.to_ascii_lowercase().as_str() {
             "csv" => Self::Table,
-            "h5" | "hdf5" | "he5" | "nc" => Self::ExtremeWeather,
+            "h5" | "hdf5" | "he5" => Self::ExtremeWeather,
             "json" => Self::Coco,
             _ => return None,
         })
     }
+
+    /// By the end of the name of what is said to be boxes.
+    fn of_boxes(path: &Path) -> Option<Self> {
+        let is_netcdf = path
+            .extension()
+            .is_some_and(|end| end.eq_ignore_ascii_case("nc"));
+        Self::of(path).or(is_netcdf.then_some(Self::ExtremeWeather))
+    }
 }
 
-/// The boxes of a table (`.csv`), an ExtremeWeather file (`.h5`, `.hdf5`, `.nc`) or a COCO file (`.json`), by the end
-/// of its name.
+/// The boxes of a file of any [`FileKind`], by the end of its name; a `.nc` is ExtremeWeather's.
 ///
 /// # Errors
 /// [`DataError::NoInput`] for another name; otherwise as the reader of its kind: [`super::table::read_table`],
 /// [`super::extreme_weather::read_extreme_weather`], [`super::coco::read_coco`].
 pub fn read(path: &Path, grid: &LatLonGrid, calendar: Calendar) -> Result<BoxFrames> {
-    match Kind::of(path) {
-        Some(Kind::Table) => read_table(path, calendar),
-        Some(Kind::ExtremeWeather) => read_extreme_weather(path, grid, calendar),
-        Some(Kind::Coco) => read_coco(path, grid, calendar),
+    match FileKind::of_boxes(path) {
+        Some(FileKind::Table) => read_table(path, calendar),
+        Some(FileKind::ExtremeWeather) => read_extreme_weather(path, grid, calendar),
+        Some(FileKind::Coco) => read_coco(path, grid, calendar),
         None => Err(DataError::no_input(
             path.display(),
             "boxes are read from .csv tables, ExtremeWeather's .h5, and COCO's .json",
@@ -70,10 +80,10 @@ pub(super) enum Said {
 /// [`DataError::Unreadable`] or [`DataError::Io`] if the file cannot be read; [`DataError::Grid`] if what it says is no
 /// grid.
 pub fn pixel_grid(path: &Path, fields: Option<&LatLonGrid>) -> Result<LatLonGrid> {
-    let said = match Kind::of(path) {
-        Some(Kind::ExtremeWeather) => extreme_weather::said_grid(path)?,
-        Some(Kind::Coco) => coco::said_grid(path)?,
-        Some(Kind::Table) | None => Said::Nothing,
+    let said = match FileKind::of_boxes(path) {
+        Some(FileKind::ExtremeWeather) => extreme_weather::said_grid(path)?,
+        Some(FileKind::Coco) => coco::said_grid(path)?,
+        Some(FileKind::Table) | None => Said::Nothing,
     };
     match (said, fields) {
         (Said::Axes(grid), _) => Ok(grid),

@@ -21,7 +21,7 @@ pub mod suppress;
 pub mod table;
 
 pub use fault::BoxFault;
-pub use file::{pixel_grid, read};
+pub use file::{FileKind, pixel_grid, read};
 pub use frame::{BoxFrame, BoxFrames, BoxSink, SinkSummary, TrackedBox};
 pub use labelled_share::LabelledShare;
 pub use series::BoxSeries;

@@ -1,6 +1,6 @@
 //! The boxes of a file, time after time, without holding a century of them.
 
-use super::file::Kind;
+use super::file::FileKind;
 use super::table::BoxRows;
 use super::{BoxFrame, BoxFrames, TrackedBox, read};
 use crate::error::{DataError, Result};
@@ -44,7 +44,7 @@ impl BoxSeries {
             times: Vec::new(),
             held: None,
         };
-        let in_order = Kind::of(path) == Some(Kind::Table) && series.read_times()?;
+        let in_order = FileKind::of(path) == Some(FileKind::Table) && series.read_times()?;
         if !in_order {
             let frames = read(path, grid, calendar)?;
             series.times = frames.frames().iter().map(|frame| frame.time).collect();

@@ -155,14 +155,6 @@ impl Objects {
 
 /// The file of boxes that an input is or holds, unless it holds masks.
 fn boxes_in(input: &str) -> anyhow::Result<Option<PathBuf>> {
-    let path = Path::new(input);
-    let end = path.extension().unwrap_or_default().to_string_lossy();
-    let table = ["csv", "json", "h5", "hdf5", "he5"]
-        .iter()
-        .any(|known| end.eq_ignore_ascii_case(known));
-    if !path.is_dir() && !table {
-        return Ok(None);
-    }
     let offers = offers(input)?;
     if offers.iter().any(|offer| offer.kind == Kind::Masks) {
         return Ok(None);

@@ -9,6 +9,7 @@ use crate::tags::Tags;
 use squall_climate::compare::Comparison;
 use squall_climate::report::{Source, SourceKind, SourceWind};
 use squall_climate::{table, track};
+use squall_data::boxes::FileKind;
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Archive, Calendar, DataError, LatLonGrid, Time};
 use std::path::{Path, PathBuf};
@@ -40,11 +41,10 @@ impl Kind {
     /// else is masks.
     fn of(argument: &str) -> Self {
         let path = Path::new(split(argument).0);
-        let end = path.extension().unwrap_or_default().to_string_lossy();
         if Comparison::is_in(path) {
             return Self::Comparison;
         }
-        if path.is_file() && ["csv", "json", "h5", "hdf5", "he5"].contains(&end.as_ref()) {
+        if path.is_file() && FileKind::of(path).is_some() {
             return Self::Boxes(path.into());
         }
         let table = path.join("boxes.csv");

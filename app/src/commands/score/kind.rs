@@ -4,6 +4,7 @@ use crate::failure::Advice;
 use anyhow::Context;
 use squall_climate::stream::is_result;
 use squall_climate::track::readers::{format_of, lacking};
+use squall_data::boxes::FileKind;
 use squall_data::mask_file::MaskArchive;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -124,21 +125,20 @@ pub fn has_masks(folder: &Path) -> std::io::Result<bool> {
 }
 
 fn kind_of(path: &Path) -> anyhow::Result<Kind> {
-    let end = path.extension().unwrap_or_default().to_string_lossy();
-    match end.to_ascii_lowercase().as_str() {
-        "csv" if has_edges(path)? => return Ok(Kind::Boxes),
-        "json" => return Ok(Kind::Boxes),
+    let by_name = FileKind::of(path);
+    let is_boxes = match by_name {
+        Some(FileKind::Table) => has_edges(path)?,
+        Some(FileKind::Coco) => true,
         // ExtremeWeather's boxes have the name of DeepCAM's masks.
-        "h5" | "hdf5" | "he5" if MaskArchive::open(&path.to_string_lossy()).is_err() => {
-            return Ok(Kind::Boxes);
-        }
-        _ => {}
-    }
-    Ok(match (format_of(path)?, end.eq_ignore_ascii_case("csv")) {
-        (Some(_), _) => Kind::Tracks,
-        (None, true) => of_unknown_table(&header(path)?),
-        (None, false) if lacking(path).is_some() => Kind::OtherTable,
-        (None, false) => Kind::Masks,
+        Some(FileKind::ExtremeWeather) => MaskArchive::open(&path.to_string_lossy()).is_err(),
+        None => false,
+    };
+    Ok(match by_name {
+        _ if is_boxes => Kind::Boxes,
+        _ if format_of(path)?.is_some() => Kind::Tracks,
+        Some(FileKind::Table) => of_unknown_table(&header(path)?),
+        _ if lacking(path).is_some() => Kind::OtherTable,
+        _ => Kind::Masks,
     })
 }
 

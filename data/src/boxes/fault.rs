@@ -63,7 +63,7 @@ impl BoxFault {
         }
     }
 
-    /// What is wrong with a box on the globe; none if it is one.
+    /// What is wrong with the edges of a box on the globe, and what they should be; none if they are right.
     pub(super) fn of(geo: &GeoBox) -> Option<(Self, &'static str)> {
         let latitudes = [geo.south_deg, geo.north_deg];
         let longitudes = [geo.west_deg, geo.east_deg];
@@ -78,10 +78,6 @@ impl BoxFault {
         }
         if geo.south_deg >= geo.north_deg || geo.width_deg() <= 0.0 {
             return Some((Self::NoExtent, "south below north and west apart from east"));
-        }
-        let sure = |confidence: f32| (0.0..=1.0).contains(&confidence);
-        if !geo.confidence.is_none_or(sure) {
-            return Some((Self::NoConfidence, "a confidence from 0 to 1"));
         }
         None
     }

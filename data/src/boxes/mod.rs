@@ -159,16 +159,12 @@ impl GeoBox {
     /// # Errors
     /// [`DataError::Invalid`] if the box has no extent or is no box of the globe.
     pub fn check(&self) -> Result<()> {
-        let latitudes =
-            -90.0 <= self.south_deg && self.south_deg < self.north_deg && self.north_deg <= 90.0;
-        let longitudes = [self.west_deg, self.east_deg]
-            .iter()
-            .all(|lon| (0.0..=360.0).contains(lon));
-        if latitudes && longitudes && self.width_deg() > 0.0 {
+        let Some((fault, _)) = BoxFault::of(self) else {
             return Ok(());
-        }
+        };
+        let (class, edges) = (self.class.name(), fault::edges(self));
         Err(DataError::Invalid(format!(
-            "expected a box with south below north within ±90 and west apart from east within 0 to 360, found {self:?}"
+            "the box of {class}, {edges}: {fault}"
         )))
     }
 }

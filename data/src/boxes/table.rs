@@ -237,7 +237,13 @@ impl Line<'_> {
         let (west_deg, east_deg) = GeoBox::turned_deg(self.number(2)?, self.number(4)?);
         let confidence = match self.cell(6) {
             "" => None,
-            _ => Some(self.number(6)? as f32),
+            text => {
+                let share = self.number(6)? as f32;
+                if !(0.0..=1.0).contains(&share) {
+                    return Err(self.bad(BoxFault::NoConfidence, "a confidence from 0 to 1", text));
+                }
+                Some(share)
+            }
         };
         let geo = GeoBox {
             class,
@@ -248,11 +254,7 @@ impl Line<'_> {
             confidence,
         };
         if let Some((fault, expected)) = BoxFault::of(&geo) {
-            let found = match fault {
-                BoxFault::NoConfidence => self.cell(6).to_string(),
-                _ => edges(&geo),
-            };
-            return Err(self.bad(fault, expected, &found));
+            return Err(self.bad(fault, expected, &edges(&geo)));
         }
         let track_id = match self.cell(7) {
             "" => None,

@@ -3,7 +3,7 @@
 mod store_support;
 
 use squall_data::normalise::NormalisationMethod;
-use squall_data::store::{Checking, Encoding, Split, Store, StoreWriter, View};
+use squall_data::store::{Encoding, Split, Store, StoreWriter, View};
 use squall_data::{DataError, Variable};
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -24,15 +24,22 @@ fn expected(id: usize) -> Vec<f32> {
     values
 }
 
+/// All fields of a sample, its labels, and how many values are missing.
+fn read(store: &Arc<Store>, id: usize) -> Result<(Vec<f32>, Vec<u8>, usize), DataError> {
+    let reader = store.reader(store.channels(), None)?;
+    let (mut x, mut labels) = (vec![0.0; PIXELS * CHANNELS.len()], vec![0; PIXELS]);
+    let missing = reader.read_into(id, View::default(), &mut x, &mut labels)?;
+    Ok((x, labels, missing))
+}
+
 #[test]
 fn what_was_pushed_is_read_back_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
-    let store = write_store(folder.path(), Encoding::F32, 7);
+    let store = Arc::new(write_store(folder.path(), Encoding::F32, 7));
     assert_eq!(store.len(), 7);
     assert_eq!(store.channels(), CHANNELS);
-    let (mut x, mut labels) = (vec![0.0; PIXELS * CHANNELS.len()], vec![0; PIXELS]);
     for id in 0..7 {
-        let missing = store.read_sample_into(id, &mut x, &mut labels).unwrap();
+        let (x, labels, missing) = read(&store, id).unwrap();
         let expected = expected(id);
         assert_eq!(missing, expected.iter().filter(|v| v.is_nan()).count());
         for (k, (found, expected)) in x.iter().zip(&expected).enumerate() {
@@ -57,9 +64,8 @@ fn what_was_pushed_is_read_back_bit_for_bit() {
 #[test]
 fn half_precision_keeps_the_promised_error() {
     let folder = tempfile::tempdir().unwrap();
-    let store = write_store(folder.path(), Encoding::F16, 3);
-    let (mut x, mut labels) = (vec![0.0; PIXELS * CHANNELS.len()], vec![0; PIXELS]);
-    store.read_sample_into(1, &mut x, &mut labels).unwrap();
+    let store = Arc::new(write_store(folder.path(), Encoding::F16, 3));
+    let (x, _, _) = read(&store, 1).unwrap();
     for (k, (found, expected)) in x.iter().zip(&expected(1)).enumerate() {
         let (_, scale) = Encoding::F16.affine(CHANNELS[k % CHANNELS.len()]);
         if !expected.is_nan() {
@@ -224,7 +230,6 @@ fn every_flipped_byte_is_noticed_and_named() {
         .open(&path)
         .unwrap();
     let record = store.meta().record_bytes();
-    let (mut x, mut labels) = (vec![0.0; PIXELS * CHANNELS.len()], vec![0; PIXELS]);
     let label_start = (PIXELS * CHANNELS.len() * 4) as u64;
     // Sample 4 is the second of the second shard: in its fields, its last field byte, its labels.
     for offset in [17, label_start - 1, label_start + 5] {
@@ -232,9 +237,9 @@ fn every_flipped_byte_is_noticed_and_named() {
         let mut byte = [0];
         file.read_exact_at(&mut byte, at).unwrap();
         file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
-        let fresh = Store::open(folder.path()).unwrap();
-        fresh.read_sample_into(3, &mut x, &mut labels).unwrap();
-        let error = fresh.read_sample_into(4, &mut x, &mut labels).unwrap_err();
+        let fresh = Arc::new(Store::open(folder.path()).unwrap());
+        read(&fresh, 3).unwrap();
+        let error = read(&fresh, 4).unwrap_err();
         let text = error.to_string();
         assert!(matches!(error, DataError::Damaged { .. }), "{text}");
         assert!(
@@ -242,10 +247,6 @@ fn every_flipped_byte_is_noticed_and_named() {
             "{text}"
         );
         assert_eq!(fresh.verify().unwrap().problems.len(), 1);
-        let careless = Store::open(folder.path())
-            .unwrap()
-            .with_checking(Checking::Never);
-        careless.read_sample_into(4, &mut x, &mut labels).unwrap();
         file.write_all_at(&byte, at).unwrap();
     }
 }

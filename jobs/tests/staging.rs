@@ -5,7 +5,7 @@ mod common;
 use common::store;
 use squall_data::Store;
 use squall_data::staging::Share;
-use squall_data::store::Split;
+use squall_data::store::{Split, View};
 use squall_jobs::JobError;
 use squall_jobs::comm::threads;
 use squall_jobs::staging::{LocalReport, stage_local};
@@ -40,14 +40,16 @@ fn report(answers: Answers) -> LocalReport {
     reports[0].clone()
 }
 
-fn sample(store: &Store, id: usize) -> (Vec<u32>, Vec<u8>) {
+fn sample(store: &Arc<Store>, id: usize) -> (Vec<u32>, Vec<u8>) {
     let [h, w, c] = store.shape();
     let (mut x, mut labels) = (vec![0.0; h * w * c], vec![0; h * w]);
-    store.read_sample_into(id, &mut x, &mut labels).unwrap();
+    let reader = store.reader(store.channels(), None).unwrap();
+    let view = View::default();
+    reader.read_into(id, view, &mut x, &mut labels).unwrap();
     (x.into_iter().map(f32::to_bits).collect(), labels)
 }
 
-fn same(copy: &Store, source: &Store, ids: &[usize]) {
+fn same(copy: &Arc<Store>, source: &Arc<Store>, ids: &[usize]) {
     assert_eq!(copy.data_hash(), source.data_hash());
     for &id in ids {
         assert_eq!(sample(copy, id), sample(source, id), "sample {id}");
@@ -69,7 +71,7 @@ fn every_node_gets_the_whole_store_of_which_each_sample_is_read_once() {
         (2 * found.read_bytes, 3 * found.read_bytes)
     );
     for node in 0..3 {
-        let copy = Store::open(folder.path().join(format!("node{node}"))).unwrap();
+        let copy = Arc::new(Store::open(folder.path().join(format!("node{node}"))).unwrap());
         assert!(!copy.is_partial());
         same(&copy, &source, &(0..14).collect::<Vec<_>>());
         let index = |folder: &Path| fs::read(folder.join("store.json")).unwrap();
@@ -93,7 +95,7 @@ fn a_share_takes_no_more_room_than_its_samples() {
     assert_eq!(found.samples_per_node, 22);
     let mut seen = Vec::new();
     for node in 0..3 {
-        let copy = Store::open(folder.path().join(format!("node{node}"))).unwrap();
+        let copy = Arc::new(Store::open(folder.path().join(format!("node{node}"))).unwrap());
         assert!(copy.is_partial());
         let held: Vec<usize> = (0..62).filter(|&id| copy.holds(id)).collect();
         same(&copy, &source, &held);
@@ -151,7 +153,7 @@ fn a_killed_job_goes_on_where_it_was() {
     let found = report(stage(&source, &local, Share::Whole, &[2, 2]));
     assert_eq!(found.already, 19);
     same(
-        &Store::open(&second).unwrap(),
+        &Arc::new(Store::open(&second).unwrap()),
         &source,
         &(0..10).collect::<Vec<_>>(),
     );
@@ -189,7 +191,7 @@ fn what_cannot_be_staged_is_refused_on_all_ranks() {
     let named = |e: &String| e.contains("holds another store");
     assert!(foreign.iter().any(named), "{foreign:?}");
     same(
-        &Store::open(other.folder()).unwrap(),
+        &Arc::new(Store::open(other.folder()).unwrap()),
         &other,
         &[0, 1, 2, 3, 4],
     );

@@ -42,7 +42,7 @@ pub use codec::View;
 pub(crate) use entry::hex;
 pub use entry::{Encoding, SampleEntry, ShardEntry, StoreMeta};
 pub use local::{LocalCopy, STAGED_FILE};
-pub use reader::{Checking, Store, Verification};
+pub use reader::{Store, Verification};
 pub use record::SampleReader;
 pub use selection::{Selected, Selection};
 pub use split::{Split, SplitRule};

@@ -5,7 +5,7 @@ use super::codec::RecordDecoder;
 use super::index::{self, IndexFile};
 use super::local;
 use super::record::{PIECE_BYTES, SampleReader};
-use super::{SampleEntry, ShardEntry, Split, Statistics, StoreMeta, View};
+use super::{SampleEntry, ShardEntry, Split, Statistics, StoreMeta};
 use crate::class_weights::ClassWeighting;
 use crate::error::{DataError, Result};
 use crate::normalise::{ChannelScale, Normalisation, NormalisationMethod, names};
@@ -19,18 +19,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use xxhash_rust::xxh3::Xxh3;
-
-/// When the checksum of a sample is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Checking {
-    /// The first time that this process reads the sample.
-    #[default]
-    FirstRead,
-    /// Every time.
-    Always,
-    /// Only in [`Store::verify`].
-    Never,
-}
 
 /// What [`Store::verify`] found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -50,7 +38,7 @@ pub struct Store {
     times: Vec<Time>,
     /// Id of the first sample of each shard.
     first_ids: Vec<usize>,
-    pub(super) checking: Checking,
+    /// Whether the checksum of each sample has been compared.
     pub(super) checked: Vec<AtomicBool>,
     /// Whether each sample is here, if only some are.
     here: Option<Vec<bool>>,
@@ -59,7 +47,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a finished store and compares version and sizes. Checksums are compared on reading ([`Checking`]).
+    /// Opens a finished store and compares version and sizes. The checksum of a sample is compared when it
+    /// is read for the first time.
     ///
     /// # Errors
     /// [`DataError::NoStore`] if the folder holds no finished store; [`DataError::Mismatch`] for another version;
@@ -75,7 +64,6 @@ impl Store {
             boxes,
             found: None,
             times: times.collect::<Result<_>>()?,
-            checking: Checking::default(),
             checked: index
                 .samples
                 .iter()
@@ -86,18 +74,6 @@ impl Store {
             meta,
             index,
         })
-    }
-
-    /// The same store with another rule for checksums.
-    #[must_use]
-    pub fn with_checking(mut self, checking: Checking) -> Self {
-        self.checking = checking;
-        self
-    }
-
-    /// Its rule for checksums.
-    pub fn checking(&self) -> Checking {
-        self.checking
     }
 
     /// Number of samples; ids count from 0.
@@ -203,16 +179,6 @@ impl Store {
     /// [`DataError::Invalid`] if no training sample has a mask.
     pub fn class_weights(&self, weighting: ClassWeighting) -> Result<Vec<f32>> {
         weighting.weights(&self.class_counts(Split::Train))
-    }
-
-    /// Reads a sample in SI units, all channels, `(lat, lon, channel)`, and its class codes. Missing values become the
-    /// channel's mean; gives back how many that were.
-    ///
-    /// # Errors
-    /// As [`SampleReader::read_into`].
-    pub fn read_sample_into(&self, id: usize, x: &mut [f32], labels: &mut [u8]) -> Result<usize> {
-        let decoder = self.decoder(&self.meta.channels, None)?;
-        self.read_record(&decoder, id, View::default(), x, labels)
     }
 
     /// Reads the class codes of a sample.

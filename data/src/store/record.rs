@@ -1,7 +1,7 @@
 //! Reading one record: positioned reads of pieces that stay in the cache until they are checked and normalised.
 
 use super::codec::{DecodeBuffers, RecordDecoder};
-use super::{Checking, Encoding, Store, View};
+use super::{Encoding, Store, View};
 use crate::error::{DataError, Result};
 use crate::normalise::ChannelFactors;
 use std::cell::RefCell;
@@ -58,11 +58,7 @@ impl Store {
             )));
         }
         let (file, path, start) = self.locate(id)?;
-        let check = match self.checking {
-            Checking::Always => true,
-            Checking::Never => false,
-            Checking::FirstRead => !self.checked[id].load(Ordering::Relaxed),
-        };
+        let check = !self.checked[id].load(Ordering::Relaxed);
         let mut hasher = Xxh3::new();
         let mut missing = 0;
         BUFFERS.with_borrow_mut(|(piece, buffers)| -> Result<()> {

@@ -49,7 +49,7 @@ pub(super) fn relabelled(recipe: &Recipe, store: &Arc<Store>) -> Result<Arc<Stor
         path.display(),
         found.len()
     );
-    let own = Store::open(store.folder())?.with_checking(store.checking());
+    let own = Store::open(store.folder())?;
     Ok(Arc::new(own.with_found_boxes(found)))
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// How long a rank waits for another where no recipe says otherwise: nodes may check copies of very different sizes.
 const LONGEST_WAIT: Duration = Duration::from_secs(900);
 
-/// How long a rank leaves it to another to end the job, which failed and says why.
+/// How long a rank leaves it to another, which failed, to say why and to end the job.
 #[cfg(feature = "mpi")]
 const FOR_THE_OTHER: Duration = Duration::from_secs(2);
 
@@ -211,12 +211,12 @@ pub fn finish<T>(ranks: usize, result: anyhow::Result<T>) -> anyhow::Result<T> {
     if let Err(error) = &result
         && ranks > 1
     {
-        let (code, _) = crate::failure::classify(error);
-        crate::failure::report(error);
         if matches!(error.downcast_ref(), Some(JobError::Elsewhere)) {
-            // The job ends with the code of whoever is first: the rank that knows why.
+            // The job ends with the words and the code of whoever is first: the rank that knows why.
             std::thread::sleep(FOR_THE_OTHER);
         }
+        let (code, _) = crate::failure::classify(error);
+        crate::failure::report(error);
         comm::mpi::abort(i32::from(code));
     }
     let _ = ranks;

@@ -13,20 +13,16 @@ use serde::de::IntoDeserializer;
 use serde::de::value::Error as WordError;
 use squall_data::store::{INDEX_FILE, Split};
 use squall_data::{Archive, Store, TrackedBox, Variable};
+use squall_jobs::Outcome;
 use squall_jobs::comm::{Communicator, Solo};
 use squall_jobs::infer::{
     BadInput, Ensemble, FilePer, Gives, InferEvent, InferOptions, InferPlan, InferReport,
     Inference, Input, Model, Strips,
 };
-use squall_jobs::{JobError, Outcome};
 use squall_model::Precision;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// A rank whose error another one explains waits for so long before it ends the job.
-const OTHER_SPEAKS_FIRST: Duration = Duration::from_secs(1);
 
 /// The precision that a recipe would call so.
 fn precision(word: &str) -> Result<Precision, WordError> {
@@ -204,11 +200,6 @@ impl Infer {
     /// Infers as one of several ranks, and says how it went; an error ends the job.
     fn infer_on(&self, comm: &mut dyn Communicator) -> anyhow::Result<InferReport> {
         let result = self.infer_with(comm);
-        if let Err(error) = &result
-            && matches!(error.downcast_ref(), Some(JobError::Elsewhere))
-        {
-            std::thread::sleep(OTHER_SPEAKS_FIRST);
-        }
         let report = ranks::finish(comm.size(), result)?;
         match report.outcome {
             Outcome::Finished => Ok(report),

@@ -2,7 +2,7 @@
 
 use super::coordinates::nearest_level;
 use super::scan::Source;
-use super::{Archive, alias};
+use super::{Archive, Place, alias};
 use crate::error::Result;
 use ndarray::Array2;
 
@@ -53,51 +53,49 @@ impl Archive {
     /// [`crate::DataError::Unreadable`] if a file is damaged; [`crate::DataError::Invalid`] if there is no such time.
     pub fn read_level(&self, index: usize, name: &str, hpa: f64) -> Result<Option<Array2<f32>>> {
         self.check(index)?;
-        let Some((file, at, source, level)) = self.level_source(index, name, hpa) else {
-            return Ok(None);
-        };
-        let mut plane = Array2::zeros(self.grid.shape());
-        self.copy(file, source, at, Some(level), plane.view_mut())?;
-        Ok(Some(plane))
+        let found = self.level_source(index, name, hpa);
+        found
+            .map(|(place, (source, level))| self.plane(place, source, Some(level)))
+            .transpose()
     }
 
-    /// File, time in it, variable and level of a field at a level.
+    /// Where a field stands at a level: its variable, and the number of the level.
     fn level_source(
         &self,
         index: usize,
         name: &str,
         hpa: f64,
-    ) -> Option<(usize, usize, &Source, usize)> {
+    ) -> Option<(Place, (&Source, usize))> {
         let family = alias::family(name);
-        self.places[index].iter().find_map(|&(file, at)| {
-            self.layout(file).levels.iter().find_map(|levels| {
+        self.first_with(index, |layout| {
+            layout.levels.iter().find_map(|levels| {
                 let same = levels.source.name.eq_ignore_ascii_case(name)
                     || family.is_some() && levels.family == family;
                 let level = nearest_level(&levels.pressure_pa, hpa, 50.0);
-                Some((file, at, &levels.source, level.filter(|_| same)?))
+                Some((&levels.source, level.filter(|_| same)?))
             })
         })
     }
 
-    fn transport_source(
-        &self,
-        index: usize,
-        part: alias::Transport,
-    ) -> Option<(usize, usize, &Source)> {
-        self.places[index].iter().find_map(|&(file, at)| {
-            let sources = &self.layout(file).transport;
-            let (_, source) = sources.iter().find(|(found, _)| *found == part)?;
-            Some((file, at, source))
+    fn transport_source(&self, index: usize, part: alias::Transport) -> Option<(Place, &Source)> {
+        self.first_with(index, |layout| {
+            let mut fields = layout.transport.iter();
+            let (_, source) = fields.find(|(found, _)| *found == part)?;
+            Some(source)
         })
     }
 
     fn transport_plane(&self, index: usize, part: alias::Transport) -> Result<Option<Array2<f32>>> {
-        let Some((file, at, source)) = self.transport_source(index, part) else {
-            return Ok(None);
-        };
+        let found = self.transport_source(index, part);
+        found
+            .map(|(place, source)| self.plane(place, source, None))
+            .transpose()
+    }
+
+    fn plane(&self, place: Place, source: &Source, level: Option<usize>) -> Result<Array2<f32>> {
         let mut plane = Array2::zeros(self.grid.shape());
-        self.copy(file, source, at, None, plane.view_mut())?;
-        Ok(Some(plane))
+        self.copy(place, source, level, plane.view_mut())?;
+        Ok(plane)
     }
 }
 

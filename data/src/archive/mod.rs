@@ -47,6 +47,15 @@ pub enum BadFiles {
     Skip,
 }
 
+/// A time of a file.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// Index of the file in its archive.
+    file: usize,
+    /// Index of the time in the file.
+    at: usize,
+}
+
 /// Many files seen as one time axis. Reading takes `&self` and may be done from several threads.
 pub struct Archive {
     files: Vec<(PathBuf, usize)>,
@@ -55,8 +64,8 @@ pub struct Archive {
     grid: Arc<LatLonGrid>,
     calendar: Calendar,
     times: Vec<Time>,
-    /// For each time, the (file, index in file) that hold it: several if variables are split over files.
-    places: Vec<Vec<(usize, usize)>>,
+    /// Where each time stands: in several files if variables are split over them.
+    places: Vec<Vec<Place>>,
     available: Vec<Variable>,
     problems: Vec<String>,
     skipped_files: usize,
@@ -165,8 +174,8 @@ impl Archive {
 
     /// The file that holds a time, and the index in it.
     pub fn source_of(&self, index: usize) -> (&Path, usize) {
-        let (file, at) = self.places[index][0];
-        (&self.files[file].0, at)
+        let place = self.places[index][0];
+        (self.path(place), place.at)
     }
 
     /// Whether the files of a time have a channel, as such or to be computed; its values may still prove unusable.
@@ -194,22 +203,32 @@ impl Archive {
 
     /// All files that hold fields of a time, in the order of the archive.
     pub fn files_at(&self, index: usize) -> impl Iterator<Item = &Path> {
-        let places = self.places[index].iter();
-        places.map(|&(file, _)| self.files[file].0.as_path())
+        self.places[index].iter().map(|&place| self.path(place))
     }
 
     /// Names of the fields on pressure levels in the files of a time.
     pub fn level_fields(&self, index: usize) -> Vec<&str> {
-        let layouts = self.places[index]
-            .iter()
-            .map(|&(file, _)| self.layout(file));
-        layouts
-            .flat_map(|layout| layout.levels.iter().map(|l| l.source.name.as_str()))
-            .collect()
+        let layouts = self.places[index].iter().map(|&place| self.layout(place));
+        let levels = layouts.flat_map(|layout| &layout.levels);
+        levels.map(|l| l.source.name.as_str()).collect()
     }
 
-    fn layout(&self, file: usize) -> &Layout {
-        &self.layouts[self.files[file].1]
+    fn path(&self, place: Place) -> &Path {
+        &self.files[place.file].0
+    }
+
+    fn layout(&self, place: Place) -> &Layout {
+        &self.layouts[self.files[place.file].1]
+    }
+
+    /// What is wanted of the first file of a time that has it, and where.
+    fn first_with<'a, T>(
+        &'a self,
+        index: usize,
+        wanted: impl Fn(&'a Layout) -> Option<T>,
+    ) -> Option<(Place, T)> {
+        let mut places = self.places[index].iter();
+        places.find_map(|&place| Some((place, wanted(self.layout(place))?)))
     }
 }
 
@@ -227,7 +246,7 @@ struct Build {
     layouts: Vec<Layout>,
     calendar: Option<Calendar>,
     /// By seconds since the first time of the first file.
-    axis: BTreeMap<i64, (Time, Vec<(usize, usize)>)>,
+    axis: BTreeMap<i64, (Time, Vec<Place>)>,
     origin: Option<Time>,
     skipped: Vec<String>,
     translated: bool,
@@ -271,10 +290,10 @@ impl Build {
         self.translated |= info.calendar != calendar;
         let origin = *self.origin.get_or_insert(times[0]);
         let file = self.files.len();
-        for (index, time) in times.into_iter().enumerate() {
+        for (at, time) in times.into_iter().enumerate() {
             let entry = self.axis.entry(time.seconds_since(origin));
             let (_, places) = entry.or_insert_with(|| (time, Vec::new()));
-            places.push((file, index));
+            places.push(Place { file, at });
         }
         let layout = info.layout.place_in(&mut self.layouts);
         self.files.push((info.path, layout));
@@ -324,8 +343,9 @@ impl Archive {
     fn find_channels(&mut self) {
         // Times that come from files of the same makes have the same channels.
         let mut makes: BTreeMap<Vec<usize>, (usize, usize)> = BTreeMap::new();
-        for (index, place) in self.places.iter().enumerate() {
-            let make = place.iter().map(|&(file, _)| self.files[file].1).collect();
+        for (index, places) in self.places.iter().enumerate() {
+            let make = places.iter().map(|place| self.files[place.file].1);
+            let make = make.collect();
             makes.entry(make).or_insert((index, 0)).1 += 1;
         }
         for variable in Variable::CHANNELS {
@@ -358,17 +378,14 @@ impl Archive {
 
     /// A sentence if a channel stands at one time in two files: the first by name is read.
     fn repeated(&self) -> Option<String> {
-        let twice = |place: &&Vec<(usize, usize)>| {
-            let serves =
-                |v| move |&&(file, _): &&(usize, usize)| self.layout(file).channel(v).is_some();
-            let repeats = |&v: &Variable| place.iter().filter(serves(v)).count() > 1;
-            place.len() > 1 && Variable::CHANNELS.iter().any(repeats)
+        let twice = |places: &&Vec<Place>| {
+            let serves = |v| move |place: &&Place| self.layout(**place).channel(v).is_some();
+            let repeats = |&v: &Variable| places.iter().filter(serves(v)).count() > 1;
+            places.len() > 1 && Variable::CHANNELS.iter().any(repeats)
         };
-        let first = self.places.iter().position(|place| twice(&place))?;
+        let first = self.places.iter().position(|places| twice(&places))?;
         let count = self.places.iter().filter(twice).count();
-        let names = self.places[first]
-            .iter()
-            .map(|&(file, _)| self.files[file].0.display().to_string());
+        let names = self.files_at(first).map(|path| path.display().to_string());
         let names = names.collect::<Vec<_>>().join("`, `");
         Some(format!(
             "{count} times stand in more than one file, first {} in `{names}`: the first file is read",

@@ -2,7 +2,7 @@
 
 use super::derive::{humidity_of_dewpoint, lowest_level_height, precipitable_water};
 use super::scan::{Levels, Source};
-use super::{Archive, alias, decode};
+use super::{Archive, Place, alias, decode};
 use crate::Variable;
 use crate::error::{DataError, Result};
 use crate::snapshot::Snapshot;
@@ -13,8 +13,8 @@ use std::path::Path;
 /// Where a channel of one time comes from.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum How<'a> {
-    /// A field of a file, at an index of its time axis.
-    Direct(usize, usize, &'a Source),
+    /// A field of a file.
+    Direct(Place, &'a Source),
     /// Other fields.
     Computed(Derivation<'a>),
 }
@@ -22,10 +22,10 @@ pub(super) enum How<'a> {
 /// A channel computed from others.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Derivation<'a> {
-    /// TMQ from humidity on pressure levels: file, time index, levels.
-    ColumnWater(usize, usize, &'a Levels),
+    /// TMQ from humidity on pressure levels.
+    ColumnWater(Place, &'a Levels),
     /// QREFHT from dew point and surface pressure.
-    Dewpoint(usize, usize, &'a Source),
+    Dewpoint(Place, &'a Source),
     /// ZBOT from the temperature near the ground.
     LowestLevel,
 }
@@ -34,7 +34,7 @@ impl Derivation<'_> {
     /// The file of which one field is needed that is no channel.
     fn file(self) -> Option<usize> {
         match self {
-            Self::ColumnWater(file, ..) | Self::Dewpoint(file, ..) => Some(file),
+            Self::ColumnWater(place, _) | Self::Dewpoint(place, _) => Some(place.file),
             Self::LowestLevel => None,
         }
     }
@@ -69,30 +69,33 @@ impl Derivation<'_> {
 impl Archive {
     /// Where a channel comes from at a time; `None` if it is not there.
     pub(super) fn how(&self, index: usize, variable: Variable) -> Option<How<'_>> {
-        let place = &self.places[index];
-        let direct = place.iter().filter_map(|&(file, at)| {
-            let source = self.layout(file).channel(variable)?;
-            Some((source.proxy.is_some(), How::Direct(file, at, source)))
+        let direct = self.places[index].iter().filter_map(|&place| {
+            let source = self.layout(place).channel(variable)?;
+            Some((source.proxy.is_some(), How::Direct(place, source)))
         });
         // The first file by name, but the channel itself before a stand-in.
         if let Some((_, how)) = direct.min_by_key(|(stands_in, _)| *stands_in) {
             return Some(how);
         }
-        match variable {
-            Variable::Tmq => self.column_water(index),
+        Some(How::Computed(match variable {
+            Variable::Tmq => {
+                let (place, levels) = self.first_with(index, |layout| {
+                    // One or two levels are no column.
+                    (layout.humidity()).filter(|levels| levels.pressure_pa.len() > 2)
+                })?;
+                Derivation::ColumnWater(place, levels)
+            }
             Variable::Qrefht => {
                 self.how(index, Variable::Ps)?;
-                place.iter().find_map(|&(file, at)| {
-                    let source = self.layout(file).dewpoint.as_ref()?;
-                    Some(How::Computed(Derivation::Dewpoint(file, at, source)))
-                })
+                let (place, source) = self.first_with(index, |layout| layout.dewpoint.as_ref())?;
+                Derivation::Dewpoint(place, source)
             }
             Variable::Zbot => {
                 self.how(index, Variable::Trefht)?;
-                Some(How::Computed(Derivation::LowestLevel))
+                Derivation::LowestLevel
             }
-            _ => None,
-        }
+            _ => return None,
+        }))
     }
 
     /// The files that some fields of a time are read from, in the order of the archive.
@@ -101,7 +104,7 @@ impl Archive {
         let mut asked = variables.to_vec();
         while let Some(variable) = asked.pop() {
             match self.how(index, variable) {
-                Some(How::Direct(file, ..)) => drop(files.insert(file)),
+                Some(How::Direct(place, _)) => drop(files.insert(place.file)),
                 Some(How::Computed(derivation)) => {
                     files.extend(derivation.file());
                     asked.extend(derivation.made_of());
@@ -123,15 +126,6 @@ impl Archive {
             at += 1;
         }
         all
-    }
-
-    fn column_water(&self, index: usize) -> Option<How<'_>> {
-        self.places[index].iter().find_map(|&(file, at)| {
-            let levels = self.layout(file).humidity()?;
-            // One or two levels are no column.
-            (levels.pressure_pa.len() > 2)
-                .then_some(How::Computed(Derivation::ColumnWater(file, at, levels)))
-        })
     }
 
     /// The fields of one time.
@@ -201,15 +195,13 @@ impl Archive {
     /// [`DataError::MissingVariable`] with the fields on levels that are there; as [`Self::read`] otherwise.
     pub fn read_levels(&self, index: usize, name: &str) -> Result<(Vec<f64>, Array3<f32>)> {
         self.check(index)?;
-        let all = || {
-            let place = self.places[index].iter();
-            place
-                .flat_map(|&(file, at)| self.layout(file).levels.iter().map(move |l| (file, at, l)))
-        };
         let family = alias::family(name);
-        let own = all().find(|(_, _, l)| l.source.name.eq_ignore_ascii_case(name));
-        let found = own.or_else(|| all().find(|(_, _, l)| family.is_some() && l.family == family));
-        let Some((file, at, levels)) = found else {
+        let of_name = |l: &&Levels| l.source.name.eq_ignore_ascii_case(name);
+        let of_family = |l: &&Levels| family.is_some() && l.family == family;
+        let own = self.first_with(index, |layout| layout.levels.iter().find(of_name));
+        let found =
+            own.or_else(|| self.first_with(index, |layout| layout.levels.iter().find(of_family)));
+        let Some((place, levels)) = found else {
             return Err(DataError::MissingVariable {
                 path: self.source_of(index).0.into(),
                 variable: format!("{name} on pressure levels"),
@@ -220,7 +212,7 @@ impl Archive {
                     .collect(),
             });
         };
-        self.read_all_levels(file, at, levels)
+        self.read_all_levels(place, levels)
     }
 
     pub(super) fn check(&self, index: usize) -> Result<()> {
@@ -250,11 +242,11 @@ impl Archive {
         };
         match self.how(index, variable) {
             None => return Err(self.missing(index, variable)),
-            Some(How::Direct(file, at, source)) => {
-                self.copy(file, source, at, None, plane.view_mut())?;
+            Some(How::Direct(place, source)) => {
+                self.copy(place, source, None, plane.view_mut())?;
             }
-            Some(How::Computed(Derivation::ColumnWater(file, at, levels))) => {
-                let (pressure_pa, q) = self.read_all_levels(file, at, levels)?;
+            Some(How::Computed(Derivation::ColumnWater(place, levels))) => {
+                let (pressure_pa, q) = self.read_all_levels(place, levels)?;
                 let (ps, qref) = (wanted(Variable::Ps)?, wanted(Variable::Qrefht)?);
                 let (ps, qref) = (
                     ps.as_ref().map(|f| f.view()),
@@ -262,8 +254,8 @@ impl Archive {
                 );
                 plane.assign(&precipitable_water(&pressure_pa, q.view(), ps, qref));
             }
-            Some(How::Computed(Derivation::Dewpoint(file, at, source))) => {
-                self.copy(file, source, at, None, plane.view_mut())?;
+            Some(How::Computed(Derivation::Dewpoint(place, source))) => {
+                self.copy(place, source, None, plane.view_mut())?;
                 Zip::from(&mut plane)
                     .and(&field(Variable::Ps)?)
                     .for_each(|value, &ps| *value = humidity_of_dewpoint(*value, ps));
@@ -291,19 +283,14 @@ impl Archive {
         Ok(())
     }
 
-    fn read_all_levels(
-        &self,
-        file: usize,
-        at: usize,
-        levels: &Levels,
-    ) -> Result<(Vec<f64>, Array3<f32>)> {
+    fn read_all_levels(&self, place: Place, levels: &Levels) -> Result<(Vec<f64>, Array3<f32>)> {
         let pressure = &levels.pressure_pa;
         let mut order: Vec<usize> = (0..pressure.len()).collect();
         order.sort_by(|&a, &b| pressure[a].total_cmp(&pressure[b]));
         let (rows, columns) = self.grid.shape();
         let mut fields = Array3::zeros((order.len(), rows, columns));
         for (&level, plane) in order.iter().zip(fields.axis_iter_mut(Axis(0))) {
-            self.copy(file, &levels.source, at, Some(level), plane)?;
+            self.copy(place, &levels.source, Some(level), plane)?;
         }
         Ok((order.iter().map(|&level| pressure[level]).collect(), fields))
     }
@@ -311,14 +298,13 @@ impl Archive {
     /// Reads one plane into grid order.
     pub(super) fn copy(
         &self,
-        file: usize,
+        place: Place,
         source: &Source,
-        at: usize,
         level: Option<usize>,
         plane: ArrayViewMut2<'_, f32>,
     ) -> Result<()> {
-        let (path, layout) = (&self.files[file].0, self.layout(file));
-        let stored = self.open.with(file, path, |netcdf| {
+        let (path, layout) = (self.path(place), self.layout(place));
+        let stored = self.open.with(place.file, path, |netcdf| {
             let gone = || {
                 DataError::unreadable(
                     path,
@@ -329,7 +315,8 @@ impl Archive {
                 )
             };
             let variable = netcdf.variable(&source.name).ok_or_else(gone)?;
-            decode::stored(path, &variable, source.extents(at, level), &source.decoder)
+            let extents = source.extents(place.at, level);
+            decode::stored(path, &variable, extents, &source.decoder)
         })?;
         let (shape, transposed) = (layout.file_shape, source.is_transposed());
         let read = decode::plane(path, stored, &source.decoder, shape, transposed)?;
@@ -338,20 +325,20 @@ impl Archive {
     }
 
     fn missing(&self, index: usize, variable: Variable) -> DataError {
-        for &(file, _) in &self.places[index] {
-            let refused = &self.layout(file).refused;
-            if let Some(refusal) = refused.iter().find(|refusal| refusal.channel == variable) {
-                return DataError::bad_variable(
-                    &self.files[file].0,
-                    &refusal.name,
-                    &refusal.expected,
-                    &refusal.found,
-                );
-            }
+        let refused = self.first_with(index, |layout| {
+            let mut refused = layout.refused.iter();
+            refused.find(|refusal| refusal.channel == variable)
+        });
+        if let Some((place, refusal)) = refused {
+            return DataError::bad_variable(
+                self.path(place),
+                &refusal.name,
+                &refusal.expected,
+                &refusal.found,
+            );
         }
-        let names = self.places[index]
-            .iter()
-            .flat_map(|&(file, _)| &self.layout(file).names);
+        let places = self.places[index].iter();
+        let names = places.flat_map(|&place| &self.layout(place).names);
         DataError::MissingVariable {
             path: self.source_of(index).0.into(),
             variable: variable.name().into(),

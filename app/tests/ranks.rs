@@ -161,6 +161,38 @@ fn missing_cells_of_all_ranks_are_told() {
     assert_eq!(sentence(&one[0]), sentence(&three[0]));
 }
 
+/// The rank that knows why a job fails says so before the others say that one has failed.
+#[test]
+fn a_file_that_cannot_be_read_is_named_first() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 6, 1);
+    let entries = fs::read_dir(&fields).expect("fields").flatten();
+    let files = entries.map(|entry| entry.path());
+    let last = files.filter(|file| file.extension().is_some_and(|kind| kind == "nc"));
+    let last = last.max().expect("a file");
+    let file = fs::File::options().write(true).open(&last);
+    (file.expect("opened").set_len(60_000)).expect("cut short");
+    let (truth, out) = (fields.join("truth"), folder.path().join("events"));
+    let mut command = mpirun();
+    command.args([
+        "-n",
+        "3",
+        env!("CARGO_BIN_EXE_squall"),
+        "events",
+        path(&truth),
+    ]);
+    command.args(["--fields", path(&fields), "--out", path(&out)]);
+    let Ok(output) = command.output() else {
+        println!("nothing judged, there is no mpirun");
+        return;
+    };
+    let said = text(&output);
+    assert!(!output.status.success(), "{said}");
+    let why = said.find("cannot read").expect("the reason");
+    let others = said.find("another rank failed");
+    assert!(others.is_none_or(|others| why < others), "{said}");
+}
+
 /// A command that works in one process: one of two that a launcher starts takes the folder, the other says what to do.
 #[test]
 fn a_command_of_one_process_says_so_where_several_are_started() {

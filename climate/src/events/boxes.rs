@@ -4,7 +4,6 @@ use crate::error::Result;
 use crate::events::centre::move_to_lows;
 use crate::events::components::{Region, Run};
 use crate::events::extract::{DetectedEvent, EventFields, describe, in_order};
-use crate::events::seam::joined;
 use crate::events::{Event, EventDetails};
 use squall_data::{Class, GeoBox, LatLonGrid, Time, TrackedBox};
 
@@ -17,8 +16,7 @@ use squall_data::{Class, GeoBox, LatLonGrid, Time, TrackedBox};
 /// width, orientation, rain, and of a river its share over land and its rank, because most of its box is no river.
 /// Identities that the boxes came with are kept; a tracker gives its own.
 ///
-/// Boxes that lie off a regional grid are left out. Two that are parts of one, cut at the seam of a global grid, are one
-/// event.
+/// Boxes that lie off a regional grid are left out.
 ///
 /// # Errors
 /// [`crate::ClimateError::Mismatch`] if grid and fields differ in shape or time; [`crate::ClimateError::Data`] for a
@@ -45,16 +43,16 @@ pub fn from_boxes(
     fields.check_time(time)?;
     let areas = grid.row_areas_km2();
     let mut found = Vec::new();
-    boxes.iter().try_for_each(|found| found.geo.check())?;
-    for TrackedBox { geo, track_id } in joined(boxes, grid) {
-        let Some(region) = region_of(&geo, grid) else {
+    for TrackedBox { geo, track_id } in boxes {
+        geo.check()?;
+        let Some(region) = region_of(geo, grid) else {
             continue;
         };
         let inside = describe(&region, time, grid, &areas, fields);
         found.push(DetectedEvent {
             event: Event {
-                track_id,
-                ..of_box(&geo, inside)
+                track_id: *track_id,
+                ..of_box(geo, inside)
             },
             region,
         });

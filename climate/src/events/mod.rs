@@ -6,7 +6,6 @@ pub(crate) mod components;
 mod details;
 pub(crate) mod extract;
 mod gale_radius;
-mod seam;
 pub(crate) mod shape;
 
 pub use boxes::from_boxes;

@@ -65,11 +65,10 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether the first rank does it alone: it works as one process, and prints or writes one page.
-    fn is_of_first_rank(&self) -> bool {
+    /// Whether it reads, prints and leaves nothing behind, as one process.
+    fn only_tells(&self) -> bool {
         match self {
             Self::Inspect(_) | Self::Score(_) | Self::Summary(_) | Self::Scale(_) => true,
-            Self::Report(_) => true,
             Self::Model(model) => model.only_tells(),
             _ => false,
         }
@@ -77,11 +76,10 @@ impl Command {
 
     /// Runs the chosen subcommand.
     pub fn run(self) -> anyhow::Result<()> {
-        // Ranks would all print or write the same, and a document that is there twice is none; but a task may have a file
-        // of its own.
-        if self.is_of_first_rank() && ranks::number() > 0 && !output::is_own_file() {
+        // Ranks would all print the same, and a document that is there twice is none; but a task may have a file of its own.
+        if self.only_tells() && ranks::number() > 0 && !output::is_own_file() {
             tracing::warn!(
-                "process {} does nothing: this command works in one process, the first of those started",
+                "process {} does nothing: this command works in one process, and the first of those started tells",
                 ranks::number()
             );
             return Ok(());

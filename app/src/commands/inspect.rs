@@ -20,7 +20,7 @@ impl Inspect {
     /// Prints the inspection; an error if nothing of it can be used.
     pub fn run(self) -> anyhow::Result<()> {
         let mut inspection = squall_data::inspect::inspect(&self.path)?;
-        inspection.usable = inspection.usable || self.has_tables()?;
+        inspection.usable = inspection.usable || self.has_tables();
         output::result(&inspection, self.json)?;
         if inspection.usable {
             return Ok(());
@@ -34,10 +34,10 @@ impl Inspect {
         ))
     }
 
-    /// Whether there are tracks, or a table of tracks or boxes in a folder.
-    fn has_tables(&self) -> anyhow::Result<bool> {
+    /// Whether there are tracks, or a table of tracks or boxes in a folder; not where they cannot be read.
+    fn has_tables(&self) -> bool {
         let is_folder = Path::new(&self.path).is_dir();
         let is_table = |kind: Kind| kind == Kind::Tracks || kind == Kind::Boxes && is_folder;
-        Ok(offers(&self.path)?.iter().any(|one| is_table(one.kind)))
+        offers(&self.path).is_ok_and(|found| found.iter().any(|one| is_table(one.kind)))
     }
 }

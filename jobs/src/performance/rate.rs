@@ -76,10 +76,9 @@ impl Rate {
 
     fn assumed(machine: &Machine, workload: &Workload, name: &str) -> Result<Self> {
         let (device, precision) = (&machine.device, &workload.precision);
-        let usual = match device.kind {
-            DeviceKind::Cpu => Some(SHARE_OF_CPUS),
-            DeviceKind::Gpu => None,
-        };
+        // Of half precisions nobody has measured it, and matrix units on paper are far faster than memory feeds them.
+        let has_usual = device.kind == DeviceKind::Cpu && precision == "f32";
+        let usual = has_usual.then_some(SHARE_OF_CPUS);
         let stated = device.utilisation.get(precision).copied();
         let (Some(peak), Some(share)) = (device.peak_tflops.get(precision), stated.or(usual))
         else {
@@ -90,9 +89,9 @@ impl Rate {
                      `device.peak_tflops.{precision}`{}",
                     workload.network,
                     device.name,
-                    match device.kind {
-                        DeviceKind::Gpu => format!(" and `device.utilisation.{precision}`"),
-                        DeviceKind::Cpu => String::new(),
+                    match has_usual {
+                        false => format!(" and `device.utilisation.{precision}`"),
+                        true => String::new(),
                     }
                 ),
             });

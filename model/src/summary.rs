@@ -2,10 +2,8 @@
 
 use crate::error::{ModelError, Result};
 use crate::networks::strips::{HALO, rows_of_strip};
-use crate::ops::Backend;
-use crate::ops::footprint::Sizes;
+use crate::ops::{Backend, Convolution};
 use crate::storage::{Recompute, Storage};
-pub use crate::trace::Convolution;
 use crate::trace::Trace;
 use candle_core::DType;
 use serde::Serialize;
@@ -97,15 +95,17 @@ impl Summary {
         // The input, what the loss reads and its gradient.
         let ends = 4 * self.frames * (height * width * channels + 2 * output);
         let ends = ends as u64 + self.input_copy();
-        let sizes = |conv| sizes_of(storage.dtype, conv);
-        let convolutions = self.trace.convolutions.iter().map(sizes);
-        let packed = convolutions.clone().map(|conv| backend.packed_bytes(conv));
-        let threads = (convolutions.clone()).map(|conv| backend.thread_bytes(conv));
+        let (dtype, convolutions) = (storage.dtype, self.convolutions());
+        let packed = convolutions
+            .iter()
+            .map(|conv| backend.packed_bytes(dtype, conv));
+        let threads = convolutions
+            .iter()
+            .map(|conv| backend.thread_bytes(dtype, conv));
         let batch = batch.max(1) as u64;
         // Kernels once, however many samples.
         let working = |conv: &Convolution| {
-            let sizes = sizes_of(storage.dtype, conv);
-            backend.working_bytes(sizes) / batch + backend.copied_bytes(sizes)
+            backend.working_bytes(dtype, conv) / batch + backend.copied_bytes(dtype, conv)
         };
         let activations = self.trace.peak_bytes(storage, &working);
         let activations = activations + activations / holes(storage.recompute);
@@ -113,7 +113,7 @@ impl Summary {
             + 4 * (2 * self.parameters + state) as u64
             + packed.max().unwrap_or(0)
             + threads.max().unwrap_or(0)
-            + backend.library_bytes(convolutions)
+            + backend.library_bytes(dtype, convolutions)
             + PROGRAM
     }
 
@@ -138,7 +138,7 @@ impl Summary {
         let bytes = |values: u64| values * dtype.size_in_bytes() as u64;
         let batch = batch as u64;
         let wrapped = self.trace.convolutions.iter();
-        let wrapped = wrapped.map(|conv| backend.wrapped_bytes(sizes_of(dtype, conv)));
+        let wrapped = wrapped.map(|conv| backend.wrapped_bytes(dtype, conv));
         // A GPU's library reads channels of several tensors from one only.
         let joined = if backend.is_gpu() {
             bytes(self.trace.joined)
@@ -158,11 +158,10 @@ impl Summary {
                 strips: strips.get(),
             });
         };
-        let sizes = |conv| sizes_of(dtype, conv);
         let (kept, made) = (self.trace.kept.iter(), self.trace.made.iter());
-        let threads = kept.clone().map(|conv| backend.thread_bytes(sizes(conv)));
-        let kept: u64 = kept.map(|conv| backend.kept_bytes(sizes(conv))).sum();
-        let made = made.map(|conv| backend.kept_bytes(sizes(conv))).max();
+        let threads = kept.clone().map(|conv| backend.thread_bytes(dtype, conv));
+        let kept: u64 = kept.map(|conv| backend.kept_bytes(dtype, conv)).sum();
+        let made = made.map(|conv| backend.kept_bytes(dtype, conv)).max();
         let kernels = 4 * self.parameters as u64 + kept + made.unwrap_or(0);
         let output = self.trace.inference_rows().last();
         let output = output.map_or(0, |row| row.output.iter().product());
@@ -172,7 +171,7 @@ impl Summary {
         // An eighth are holes in the heap, as measured.
         let activations = activations + activations / 8;
         // What the loops themselves hold grows with the network.
-        let library = backend.library_bytes(self.trace.convolutions.iter().map(sizes));
+        let library = backend.library_bytes(dtype, self.convolutions());
         let loops = kernels / 20 + threads.max().unwrap_or(0) + library;
         Ok(batch * ends + activations + kernels + loops + PROGRAM)
     }
@@ -186,15 +185,6 @@ impl Summary {
         } else {
             4 * taken
         }
-    }
-}
-
-fn sizes_of(dtype: DType, conv: &Convolution) -> Sizes {
-    Sizes {
-        dtype,
-        spec: conv.spec,
-        x: conv.x,
-        y: conv.y,
     }
 }
 

@@ -9,7 +9,7 @@ mod stand_in_gpu;
 use candle_core::{DType, Tensor};
 use common::{distance, field, learn, values};
 use squall_model::gpu::{allow_tf32, tf32_is_allowed};
-use squall_model::ops::{ConvSpec, Fuse, cuda};
+use squall_model::ops::{ConvSpec, Convolution, Fuse, cuda};
 use squall_model::{Backend, Network, NetworkConfig, profile};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -228,7 +228,12 @@ fn gradients_of_kernels_are_as_exact_as_is_told() {
         for (c, o) in [(16, 24), (13, 7)] {
             let (shape, out) = ([2, 9, 11, c], [2, 9, 11, o]);
             let [x, dy] = [field(1, shape), field(2, out)].map(|t| t.to_dtype(dtype).unwrap());
-            let told = || gpu.kernel_gradient_type(dtype, &spec, shape, out).unwrap();
+            let conv = Convolution {
+                spec,
+                x: shape,
+                y: out,
+            };
+            let told = || gpu.kernel_gradient_type(dtype, &conv).unwrap();
             assert_eq!(told(), None, "nothing is known yet");
             let sums = |backend: Backend| {
                 let mut dw = vec![0.0; 9 * c * o];
@@ -282,8 +287,8 @@ fn the_type_of_a_kernel_gradient_is_told_when_all_bands_are_known() {
         (gpu.conv2d_backward_weights(&x, &dy, &spec, &mut dw, None)).unwrap();
     };
     let told = |samples: usize| {
-        let shape = shape(samples);
-        gpu.kernel_gradient_type(dtype, &spec, shape, shape)
+        let [x, y] = [shape(samples); 2];
+        gpu.kernel_gradient_type(dtype, &Convolution { spec, x, y })
             .unwrap()
     };
     learn(2);

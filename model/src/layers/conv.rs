@@ -2,10 +2,10 @@
 
 use super::{Joining, JoiningParts, Layer};
 use crate::error::Result;
-use crate::ops::{ConvSpec, ConvTransposeSpec, Fuse, Landing, Weights, joined};
+use crate::ops::{ConvSpec, ConvTransposeSpec, Convolution, Fuse, Landing, Weights, joined};
 use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
 use crate::pass::Pass;
-use crate::trace::{Convolution, Flow, Trace};
+use crate::trace::{Flow, Trace};
 use candle_core::{DType, Tensor};
 
 /// A convolution, with or without bias.

@@ -9,10 +9,10 @@ use super::conv::Conv;
 use super::resize::shape_of;
 use crate::error::Result;
 use crate::ops::norm::After;
-use crate::ops::{ConvSpec, Fuse};
+use crate::ops::{ConvSpec, Convolution, Fuse};
 use crate::parameters::{Gradients, ParameterId, Parameters};
 use crate::pass::Pass;
-use crate::trace::{Convolution, Flow, Trace};
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 /// One kernel per channel, without bias.

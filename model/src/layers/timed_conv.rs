@@ -6,10 +6,10 @@
 use super::Layer;
 use super::resize::shape_of;
 use crate::error::{ModelError, Result};
-use crate::ops::{Backend, Conv3dSpec, Fuse, Landing, Weights};
+use crate::ops::{Backend, Conv3dSpec, Convolution, Fuse, Landing, Weights};
 use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
 use crate::pass::Pass;
-use crate::trace::{Convolution, Flow, Trace};
+use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
 /// Kernel, bias, geometry, frames of a clip.

@@ -2,7 +2,7 @@
 //! and the kind of processor.
 
 use super::winograd::{self, Beside, Direction};
-use super::{Backend, ConvSpec, direct, onednn};
+use super::{Backend, Convolution, direct, onednn};
 use candle_core::DType;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,8 +30,7 @@ impl ConvAlgorithm {
     pub(crate) fn of(
         backend: Backend,
         dtype: DType,
-        spec: &ConvSpec,
-        (x, y): ([usize; 4], [usize; 4]),
+        conv: &Convolution,
         direction: Direction,
     ) -> Self {
         // A processor that multiplies bf16 in vectors does it twice as fast as f32: only Winograd's fewer products are
@@ -44,11 +43,11 @@ impl ConvAlgorithm {
         };
         if backend != Backend::OneDnn || ONEDNN_ALONE.load(Ordering::Relaxed) {
             Self::Library
-        } else if !in_tiles && winograd::pays(spec, (x, y), direction, beside) {
+        } else if !in_tiles && winograd::pays(conv, direction, beside) {
             Self::Winograd
         } else if !native
-            && (spec.stride > 1 || direction != Direction::BackwardWeights)
-            && direct::pays(spec, x, y)
+            && (conv.spec.stride > 1 || direction != Direction::BackwardWeights)
+            && direct::pays(conv)
         {
             Self::Direct
         } else {

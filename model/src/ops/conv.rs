@@ -6,7 +6,7 @@ use super::algorithm::ConvAlgorithm;
 pub use super::algorithm::leave_to_onednn;
 #[cfg(feature = "onednn")]
 use super::conv_joined::{add_by_winograd, by_winograd, transposed_by_winograd};
-use super::conv_spec::{ConvSpec, Rows};
+use super::conv_spec::{ConvSpec, Convolution, Rows};
 #[cfg(feature = "onednn")]
 use super::direct;
 use super::elementwise::rectified;
@@ -29,15 +29,6 @@ use std::borrow::Cow;
 
 /// What errors call the gradient of a convolution's input.
 const BACKWARD_DATA: &str = "conv2d_backward_data";
-
-/// The shapes and the spec of one convolution, checked.
-#[derive(Clone, Copy)]
-#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
-pub(crate) struct ConvGeometry {
-    pub x_shape: [usize; 4],
-    pub y_shape: [usize; 4],
-    pub spec: ConvSpec,
-}
 
 /// Checks what is added to a convolution's output.
 pub(super) fn check_fused(
@@ -66,16 +57,16 @@ fn bias(weights: &Weights, channels: usize, relu: bool) -> Option<Cow<'_, [f32]>
 /// Checks where the gradients of weights and bias go.
 pub(super) fn check_gradients(
     op: &'static str,
-    spec: &ConvSpec,
-    (x_shape, y_shape): ([usize; 4], [usize; 4]),
+    conv: &Convolution,
     dw: usize,
     dbias: Option<&Landing<'_>>,
 ) -> Result<()> {
-    let inner = x_shape[3] / spec.groups.max(1);
-    let weights = [y_shape[3], inner, spec.kernel.0, spec.kernel.1];
-    expect(op, "dy", spec.output_shape(op, x_shape, &weights)?, y_shape)?;
+    let Convolution { spec, x, y } = conv;
+    let inner = x[3] / spec.groups.max(1);
+    let weights = [y[3], inner, spec.kernel.0, spec.kernel.1];
+    expect(op, "dy", spec.output_shape(op, *x, &weights)?, *y)?;
     expect(op, "dw", weights.iter().product(), dw)?;
-    dbias.map_or(Ok(()), |dbias| expect(op, "dbias", y_shape[3], dbias.len()))
+    dbias.map_or(Ok(()), |dbias| expect(op, "dbias", y[3], dbias.len()))
 }
 
 impl Backend {
@@ -131,16 +122,16 @@ impl Backend {
         let algorithm = {
             let [b, h, w, c] = x_shape;
             let whole = [b, rows.map_or(h, |rows| rows.whole), w, c];
-            let shapes = (whole, spec.output_shape(op, whole, weights.dims())?);
-            ConvAlgorithm::of(self, x.dtype(), spec, shapes, Direction::Forward)
+            let whole = Convolution::of(op, spec, whole, weights.dims())?;
+            ConvAlgorithm::of(self, x.dtype(), &whole, Direction::Forward)
         };
         let spec = &rows.map_or(*spec, |rows| rows.spec(spec));
-        let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
+        let conv = &Convolution::of(op, spec, x_shape, weights.dims())?;
         #[cfg(feature = "onednn")]
         if algorithm == ConvAlgorithm::Winograd {
-            return by_winograd(&[x], weights, spec, (x_shape, y_shape), fuse);
+            return by_winograd(conv, &[x], weights, fuse);
         }
-        check_fused(op, weights, y_shape, fuse)?;
+        check_fused(op, weights, conv.y, fuse)?;
         #[cfg(feature = "onednn")]
         let name = algorithm.name(self);
         #[cfg(not(feature = "onednn"))]
@@ -149,16 +140,13 @@ impl Backend {
             let dims = (x.dims(), weights.dims());
             format!("conv2d {:?} {:?} {} {name}", dims.0, dims.1, spec.brief())
         });
-        on_gpu!(
-            self,
-            super::cuda::forward(x, weights, spec, (x_shape, y_shape), fuse)
-        );
+        on_gpu!(self, super::cuda::forward(conv, x, weights, fuse));
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
-            return by_direct_or_onednn(x, weights, spec, (x_shape, y_shape), fuse, algorithm);
+            return by_direct_or_onednn(conv, x, weights, fuse, algorithm);
         }
         let (x_values, w) = (Host::of(op, x)?, weights.plain(op)?);
-        let mut y = reference::conv::forward(&x_values, x_shape, &w, weights.bias(), y_shape, spec);
+        let mut y = reference::conv::forward(conv, &x_values, &w, weights.bias());
         if let Some(residual) = fuse.residual() {
             let residual = Host::of(op, residual)?;
             y.iter_mut().zip(residual.iter()).for_each(|(y, r)| *y += r);
@@ -166,7 +154,7 @@ impl Backend {
         if fuse.relu() {
             y.iter_mut().for_each(|y| *y = rectified(*y));
         }
-        tensor(y, &y_shape, x.dtype())
+        tensor(y, &conv.y, x.dtype())
     }
 
     /// The gradient of [`Self::conv2d`] with respect to x.
@@ -195,19 +183,13 @@ impl Backend {
         relu: bool,
     ) -> Result<Tensor> {
         let op = BACKWARD_DATA;
-        let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
-        expect(op, "dy", &y_shape[..], dy.dims())?;
+        let conv = &Convolution::of(op, spec, x_shape, weights.dims())?;
+        expect(op, "dy", &conv.y[..], dy.dims())?;
         if let Some(bias) = weights.channels() {
             expect(op, "bias", x_shape[3], bias.len())?;
         }
         #[cfg(feature = "onednn")]
-        let algorithm = ConvAlgorithm::of(
-            self,
-            dy.dtype(),
-            spec,
-            (x_shape, y_shape),
-            Direction::BackwardData,
-        );
+        let algorithm = ConvAlgorithm::of(self, dy.dtype(), conv, Direction::BackwardData);
         #[cfg(feature = "onednn")]
         let name = algorithm.name(self);
         #[cfg(not(feature = "onednn"))]
@@ -221,25 +203,21 @@ impl Backend {
                 spec.brief()
             )
         });
-        on_gpu!(
-            self,
-            super::cuda::transposed(dy, weights, spec, (x_shape, y_shape), relu)
-        );
+        on_gpu!(self, super::cuda::transposed(conv, dy, weights, relu));
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
-            let shapes = (x_shape, y_shape);
             return match algorithm {
                 ConvAlgorithm::Winograd => {
                     let whole = (relu, &x_shape[3..]);
-                    let mut dx = transposed_by_winograd(dy, weights, spec, shapes, whole)?;
+                    let mut dx = transposed_by_winograd(conv, dy, weights, whole)?;
                     Ok(dx.pop().expect("one field"))
                 }
-                ConvAlgorithm::Direct => transposed_directly(dy, weights, spec, shapes, relu),
-                ConvAlgorithm::Library => transposed_by_onednn(dy, weights, spec, shapes, relu),
+                ConvAlgorithm::Direct => transposed_directly(conv, dy, weights, relu),
+                ConvAlgorithm::Library => transposed_by_onednn(conv, dy, weights, relu),
             };
         }
         let w = weights.plain(op)?;
-        let dx = reference::conv::backward_data(&Host::of(op, dy)?, y_shape, &w, x_shape, spec);
+        let dx = reference::conv::backward_data(conv, &Host::of(op, dy)?, &w);
         let dx = tensor(dx, &x_shape, dy.dtype())?;
         let Some(bias) = bias(weights, x_shape[3], relu) else {
             return Ok(dx);
@@ -251,19 +229,11 @@ impl Backend {
     /// where a GPU's library gives them in the type of its operands. None where that is not known yet, because nothing
     /// of these shapes was computed.
     ///
-    /// # Shapes
-    /// x `(b, h, w, c)`, y `(b, p, q, o)`
     /// # Errors
     /// [`crate::ModelError::Gpu`] if there is no GPU.
-    pub fn kernel_gradient_type(
-        self,
-        dtype: DType,
-        spec: &ConvSpec,
-        x: [usize; 4],
-        y: [usize; 4],
-    ) -> Result<Option<DType>> {
-        on_gpu!(self, super::cuda::kernel_gradient_type(dtype, spec, (x, y)));
-        let _ = (dtype, spec, x, y);
+    pub fn kernel_gradient_type(self, dtype: DType, conv: &Convolution) -> Result<Option<DType>> {
+        on_gpu!(self, super::cuda::kernel_gradient_type(dtype, conv));
+        let _ = (dtype, conv);
         Ok(Some(DType::F32))
     }
 
@@ -291,13 +261,13 @@ impl Backend {
             )
         });
         let op = "conv2d_backward_weights";
-        let (x_shape, y_shape) = (bhwc(op, "x", x)?, bhwc(op, "dy", dy)?);
-        let shapes = (x_shape, y_shape);
-        check_gradients(op, spec, shapes, dw.len(), dbias.as_ref())?;
-        on_gpu!(
-            self,
-            super::cuda::backward_weights(x, dy, spec, shapes, dw, dbias)
-        );
+        let conv = &Convolution {
+            spec: *spec,
+            x: bhwc(op, "x", x)?,
+            y: bhwc(op, "dy", dy)?,
+        };
+        check_gradients(op, conv, dw.len(), dbias.as_ref())?;
+        on_gpu!(self, super::cuda::backward_weights(conv, x, dy, dw, dbias));
         if let Some(dbias) = dbias {
             self.add_channel_sums(op, dy, dbias)?;
         }
@@ -305,26 +275,25 @@ impl Backend {
         match self.on_cpu() {
             Cpu::Reference => {
                 let (values, grad) = (Host::of(op, x)?, Host::of(op, dy)?);
-                reference::conv::backward_weights(&values, x_shape, &grad, y_shape, spec, dw);
+                reference::conv::backward_weights(conv, &values, &grad, dw);
                 Ok(())
             }
             #[cfg(feature = "onednn")]
             Cpu::OneDnn => {
-                let algorithm =
-                    ConvAlgorithm::of(self, x.dtype(), spec, shapes, Direction::BackwardWeights);
+                let direction = Direction::BackwardWeights;
+                let algorithm = ConvAlgorithm::of(self, x.dtype(), conv, direction);
                 if algorithm == ConvAlgorithm::Winograd {
-                    return add_by_winograd(&[x], dy, spec, shapes, dw);
+                    return add_by_winograd(conv, &[x], dy, dw);
                 }
                 by_dtype!(algorithm.dtype(x.dtype()), V => {
                     let (values, grad) = (Typed::<V>::of(op, x)?, Typed::<V>::of(op, dy)?);
                     match algorithm {
                         ConvAlgorithm::Winograd => unreachable!("given above"),
                         ConvAlgorithm::Direct => {
-                            direct::add_backward_weights(spec, shapes, &values, &grad, dw);
+                            direct::add_backward_weights(conv, &values, &grad, dw);
                         }
                         ConvAlgorithm::Library => {
-                            let geometry = ConvGeometry { x_shape, y_shape, spec: *spec };
-                            onednn::backward_weights(&geometry, &values, &grad, dw)?;
+                            onednn::backward_weights(conv, &values, &grad, dw)?;
                         }
                     }
                     Ok(())
@@ -371,10 +340,9 @@ impl Backend {
 /// What [`Backend::conv2d_of_rows`] gives where it is not Winograd's loops that do.
 #[cfg(feature = "onednn")]
 fn by_direct_or_onednn(
+    conv: &Convolution,
     x: &Tensor,
     weights: &Weights,
-    spec: &ConvSpec,
-    (x_shape, y_shape): ([usize; 4], [usize; 4]),
     fuse: Fuse<'_>,
     algorithm: ConvAlgorithm,
 ) -> Result<Tensor> {
@@ -390,27 +358,24 @@ fn by_direct_or_onednn(
         let y = match algorithm {
             ConvAlgorithm::Winograd => unreachable!("`by_winograd` comes first"),
             ConvAlgorithm::Direct => {
-                let (shapes, panels) = ((x_shape, y_shape), weights.panels(op)?);
-                direct::forward(spec, shapes, &Host::of(op, x)?, panels, finish)
+                direct::forward(conv, &Host::of(op, x)?, weights.panels(op)?, finish)
             }
             ConvAlgorithm::Library => {
-                let geometry = ConvGeometry { x_shape, y_shape, spec: *spec };
                 let values = weights.values(op)?;
                 let kernels = weights.for_onednn(&values);
-                onednn::forward(&geometry, &Typed::<V>::of(op, x)?, kernels, finish)?
+                onednn::forward(conv, &Typed::<V>::of(op, x)?, kernels, finish)?
             }
         };
-        tensor(y, &y_shape, x.dtype())
+        tensor(y, &conv.y, x.dtype())
     })
 }
 
 /// What [`Backend::transposed`] gives, by matrix products over lines of pixels.
 #[cfg(feature = "onednn")]
 fn transposed_directly(
+    conv: &Convolution,
     dy: &Tensor,
     weights: &Weights,
-    spec: &ConvSpec,
-    shapes: ([usize; 4], [usize; 4]),
     relu: bool,
 ) -> Result<Tensor> {
     by_dtype!(dy.dtype(), V => {
@@ -421,29 +386,27 @@ fn transposed_directly(
         };
         let panels = weights.panels(BACKWARD_DATA)?;
         let grad = Host::of(BACKWARD_DATA, dy)?;
-        let dx: Vec<V> = direct::backward_data(spec, shapes, &grad, panels, finish);
-        tensor(dx, &shapes.0, dy.dtype())
+        let dx: Vec<V> = direct::backward_data(conv, &grad, panels, finish);
+        tensor(dx, &conv.x, dy.dtype())
     })
 }
 
 /// What [`Backend::transposed`] gives, by oneDNN.
 #[cfg(feature = "onednn")]
 fn transposed_by_onednn(
+    conv: &Convolution,
     dy: &Tensor,
     weights: &Weights,
-    spec: &ConvSpec,
-    (x_shape, y_shape): ([usize; 4], [usize; 4]),
     relu: bool,
 ) -> Result<Tensor> {
     by_dtype!(ConvAlgorithm::Library.dtype(dy.dtype()), V => {
-        let geometry = ConvGeometry { x_shape, y_shape, spec: *spec };
         let values = weights.values(BACKWARD_DATA)?;
         let kernels = weights.for_onednn(&values);
         let grad = Typed::<V>::of(BACKWARD_DATA, dy)?;
-        let mut dx = onednn::backward_data(&geometry, &grad, kernels)?;
-        if let Some(bias) = bias(weights, x_shape[3], relu) {
+        let mut dx = onednn::backward_data(conv, &grad, kernels)?;
+        if let Some(bias) = bias(weights, conv.x[3], relu) {
             super::fast::norm::shift_in_place(&mut dx, &bias, relu);
         }
-        tensor(dx, &x_shape, dy.dtype())
+        tensor(dx, &conv.x, dy.dtype())
     })
 }

@@ -13,15 +13,11 @@ use super::joined::{self, Joined};
 use super::value::by_dtype;
 #[cfg(feature = "onednn")]
 use super::winograd::{self, Direction};
-use super::{Backend, ConvSpec, Fuse, Landing, Weights};
+use super::{Backend, ConvSpec, Convolution, Fuse, Landing, Weights};
 use crate::error::Result;
 #[cfg(feature = "onednn")]
 use crate::profile;
 use candle_core::Tensor;
-
-/// Shapes of what a convolution reads and of what it gives.
-#[cfg(feature = "onednn")]
-type Shapes = ([usize; 4], [usize; 4]);
 
 impl Backend {
     /// The convolution of the channels of several tensors: that of [`Self::concat`], to the bit.
@@ -62,13 +58,13 @@ impl Backend {
         if self == Self::OneDnn && joined::can_be_read(parts) {
             let x_shape @ [b, h, w, c] = joined::shape("conv2d", parts)?;
             let whole = [b, rows.map_or(h, |rows| rows.whole), w, c];
-            let shapes = (whole, spec.output_shape("conv2d", whole, weights.dims())?);
-            if ConvAlgorithm::of(self, parts[0].dtype(), spec, shapes, Direction::Forward)
+            let whole = Convolution::of("conv2d", spec, whole, weights.dims())?;
+            if ConvAlgorithm::of(self, parts[0].dtype(), &whole, Direction::Forward)
                 == ConvAlgorithm::Winograd
             {
                 let spec = &rows.map_or(*spec, |rows| rows.spec(spec));
-                let y_shape = spec.output_shape("conv2d", x_shape, weights.dims())?;
-                return by_winograd(parts, weights, spec, (x_shape, y_shape), fuse);
+                let conv = Convolution::of("conv2d", spec, x_shape, weights.dims())?;
+                return by_winograd(&conv, parts, weights, fuse);
             }
         }
         self.conv2d_of_rows(&self.concat(parts)?, weights, spec, fuse, rows)
@@ -94,10 +90,9 @@ impl Backend {
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn && joined::is_aligned(channels.iter().copied()) {
             let op = "conv2d_backward_data";
-            let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
-            expect(op, "dy", &y_shape[..], dy.dims())?;
-            let (shapes, direction) = ((x_shape, y_shape), Direction::BackwardData);
-            if ConvAlgorithm::of(self, dy.dtype(), spec, shapes, direction)
+            let conv = Convolution::of(op, spec, x_shape, weights.dims())?;
+            expect(op, "dy", &conv.y[..], dy.dims())?;
+            if ConvAlgorithm::of(self, dy.dtype(), &conv, Direction::BackwardData)
                 == ConvAlgorithm::Winograd
             {
                 let _span = profile::span(|| {
@@ -105,7 +100,7 @@ impl Backend {
                     format!("conv2d backward data {x_shape:?} {dims:?} {spec} Winograd")
                 });
                 let weights = Weights::transposed(weights);
-                return transposed_by_winograd(dy, &weights, spec, shapes, (false, channels));
+                return transposed_by_winograd(&conv, dy, &weights, (false, channels));
             }
         }
         if self.reads_apart(spec) {
@@ -141,18 +136,21 @@ impl Backend {
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn && joined::can_be_read(parts) && parts[0].dtype() == dy.dtype() {
             let op = "conv2d_backward_weights";
-            let shapes = (joined::shape(op, parts)?, bhwc(op, "dy", dy)?);
-            let direction = Direction::BackwardWeights;
-            if ConvAlgorithm::of(self, dy.dtype(), spec, shapes, direction)
+            let conv = Convolution {
+                spec: *spec,
+                x: joined::shape(op, parts)?,
+                y: bhwc(op, "dy", dy)?,
+            };
+            if ConvAlgorithm::of(self, dy.dtype(), &conv, Direction::BackwardWeights)
                 == ConvAlgorithm::Winograd
             {
                 let dw = dw.into();
-                super::conv::check_gradients(op, spec, shapes, dw.len(), dbias.as_ref())?;
+                super::conv::check_gradients(op, &conv, dw.len(), dbias.as_ref())?;
                 let _span = profile::span(|| {
                     format!(
                         "conv2d backward weights {:?} {:?} {}",
-                        shapes.0,
-                        shapes.1,
+                        conv.x,
+                        conv.y,
                         spec.brief()
                     )
                 });
@@ -160,7 +158,7 @@ impl Backend {
                     self.add_channel_sums(op, dy, dbias)?;
                 }
                 let dw = dw.host()?;
-                return add_by_winograd(parts, dy, spec, shapes, dw);
+                return add_by_winograd(&conv, parts, dy, dw);
             }
         }
         if self.reads_apart(spec) {
@@ -206,21 +204,16 @@ impl Backend {
 /// The convolution of channels side by side by Winograd's loops.
 #[cfg(feature = "onednn")]
 pub(super) fn by_winograd(
+    conv: &Convolution,
     parts: &[&Tensor],
     weights: &Weights,
-    spec: &ConvSpec,
-    shapes: Shapes,
     fuse: Fuse<'_>,
 ) -> Result<Tensor> {
-    let (op, (x_shape, y_shape)) = ("conv2d", shapes);
-    super::conv::check_fused(op, weights, y_shape, fuse)?;
+    let op = "conv2d";
+    super::conv::check_fused(op, weights, conv.y, fuse)?;
     let _span = profile::span(|| {
-        format!(
-            "conv2d {:?} {:?} {} Winograd",
-            x_shape,
-            weights.dims(),
-            spec.brief()
-        )
+        let (dims, spec) = (weights.dims(), conv.spec.brief());
+        format!("conv2d {:?} {dims:?} {spec} Winograd", conv.x)
     });
     let dtype = parts[0].dtype();
     by_dtype!(dtype, V => {
@@ -232,23 +225,22 @@ pub(super) fn by_winograd(
             residual: residual.as_deref(),
             relu: fuse.relu(),
         };
-        let x = Joined::new(held.iter().map(|part| &**part), x_shape[..3].iter().product());
-        let y = winograd::forward(spec, shapes, &x, weights.kernels(op)?, finish);
-        super::host::tensor(y, &y_shape, dtype)
+        let x = Joined::new(held.iter().map(|part| &**part), conv.x[..3].iter().product());
+        let y = winograd::forward(conv, &x, weights.kernels(op)?, finish);
+        super::host::tensor(y, &conv.y, dtype)
     })
 }
 
 /// The gradient of such a convolution's input, plus a bias, then ReLU if asked, in a tensor for each of `channels`.
 #[cfg(feature = "onednn")]
 pub(super) fn transposed_by_winograd(
+    conv: &Convolution,
     dy: &Tensor,
     weights: &Weights,
-    spec: &ConvSpec,
-    shapes: Shapes,
     (relu, channels): (bool, &[usize]),
 ) -> Result<Vec<Tensor>> {
     let op = "conv2d_backward_data";
-    let ([b, h, w, _], _) = shapes;
+    let [b, h, w, _] = conv.x;
     by_dtype!(dy.dtype(), V => {
         let finish = Finish {
             bias: weights.bias(),
@@ -256,7 +248,7 @@ pub(super) fn transposed_by_winograd(
             relu,
         };
         let (kernels, values) = (weights.kernels(op)?, super::host::Typed::<V>::of(op, dy)?);
-        let dx = winograd::backward_data(spec, shapes, &values, kernels, finish, channels);
+        let dx = winograd::backward_data(conv, &values, kernels, finish, channels);
         (dx.into_iter().zip(channels))
             .map(|(dx, &c)| super::host::tensor(dx, &[b, h, w, c], dy.dtype()))
             .collect()
@@ -265,17 +257,16 @@ pub(super) fn transposed_by_winograd(
 
 #[cfg(feature = "onednn")]
 pub(super) fn add_by_winograd(
+    conv: &Convolution,
     parts: &[&Tensor],
     dy: &Tensor,
-    spec: &ConvSpec,
-    shapes: Shapes,
     dw: &mut [f32],
 ) -> Result<()> {
     let op = "conv2d_backward_weights";
     by_dtype!(dy.dtype(), V => {
         let (held, grad) = (joined::values::<V>(op, parts)?, super::host::Typed::<V>::of(op, dy)?);
-        let x = Joined::new(held.iter().map(|part| &**part), shapes.0[..3].iter().product());
-        winograd::add_backward_weights(spec, shapes, &x, &grad, dw);
+        let x = Joined::new(held.iter().map(|part| &**part), conv.x[..3].iter().product());
+        winograd::add_backward_weights(conv, &x, &grad, dw);
         Ok(())
     })
 }

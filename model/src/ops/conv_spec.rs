@@ -133,6 +133,30 @@ impl ConvSpec {
     }
 }
 
+/// A convolution from x to y; of a transposed one, the convolution that it transposes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Convolution {
+    /// Its geometry.
+    pub spec: ConvSpec,
+    /// Shape of what it reads, `(b, h, w, c)`.
+    pub x: [usize; 4],
+    /// Shape of what it gives, `(b, p, q, o)`.
+    pub y: [usize; 4],
+}
+
+impl Convolution {
+    /// Checks an input and weights `(out, in / groups, kh, kw)`.
+    pub(crate) fn of(
+        op: &'static str,
+        spec: &ConvSpec,
+        x: [usize; 4],
+        weights: &[usize],
+    ) -> Result<Self> {
+        let (spec, y) = (*spec, spec.output_shape(op, x, weights)?);
+        Ok(Self { spec, x, y })
+    }
+}
+
 /// How the rows that a convolution is given lie in their field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rows {

@@ -10,6 +10,7 @@
 
 #[cfg(feature = "onednn")]
 use super::Fuse;
+use super::conv_spec::Convolution;
 #[cfg(feature = "onednn")]
 use super::fast;
 use super::host::{Host, bhwc, expect, tensor};
@@ -40,12 +41,9 @@ impl Backend {
         let op = "depthwise_conv2d";
         let x_shape = bhwc(op, "x", x)?;
         expect(op, "groups", x_shape[3], spec.groups)?;
-        let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
-        expect(op, "outputs", x_shape[3], y_shape[3])?;
-        on_gpu!(
-            self,
-            super::cuda::depthwise(x, weights, spec, (x_shape, y_shape))
-        );
+        let conv = &Convolution::of(op, spec, x_shape, weights.dims())?;
+        expect(op, "outputs", x_shape[3], conv.y[3])?;
+        on_gpu!(self, super::cuda::depthwise(conv, x, weights));
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn && is_fast_in_onednn(spec, false) {
             return self.conv2d(x, weights, None, spec, Fuse::None);
@@ -53,11 +51,11 @@ impl Backend {
         let _span = span("depthwise_conv2d", x_shape, spec);
         let (values, w) = (Host::of(op, x)?, Host::of(op, weights)?);
         let y = match self.on_cpu() {
-            Cpu::Reference => reference::conv::forward(&values, x_shape, &w, None, y_shape, spec),
+            Cpu::Reference => reference::conv::forward(conv, &values, &w, None),
             #[cfg(feature = "onednn")]
-            Cpu::OneDnn => fast::depthwise::forward(&values, x_shape, &w, y_shape, spec),
+            Cpu::OneDnn => fast::depthwise::forward(conv, &values, &w),
         };
-        tensor(y, &y_shape, x.dtype())
+        tensor(y, &conv.y, x.dtype())
     }
 
     /// The gradient of [`Self::depthwise_conv2d`] with respect to x.
@@ -75,11 +73,11 @@ impl Backend {
     ) -> Result<Tensor> {
         let op = "depthwise_conv2d_backward_data";
         expect(op, "groups", x_shape[3], spec.groups)?;
-        let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
-        expect(op, "dy", &y_shape[..], dy.dims())?;
+        let conv = &Convolution::of(op, spec, x_shape, weights.dims())?;
+        expect(op, "dy", &conv.y[..], dy.dims())?;
         on_gpu!(
             self,
-            super::cuda::depthwise_backward_data(dy, weights, spec, (x_shape, y_shape))
+            super::cuda::depthwise_backward_data(conv, dy, weights)
         );
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn && is_fast_in_onednn(spec, true) {
@@ -88,9 +86,9 @@ impl Backend {
         let _span = span("depthwise_conv2d backward data", x_shape, spec);
         let (grad, w) = (Host::of(op, dy)?, Host::of(op, weights)?);
         let dx = match self.on_cpu() {
-            Cpu::Reference => reference::conv::backward_data(&grad, y_shape, &w, x_shape, spec),
+            Cpu::Reference => reference::conv::backward_data(conv, &grad, &w),
             #[cfg(feature = "onednn")]
-            Cpu::OneDnn => fast::depthwise::backward_data(&grad, y_shape, &w, x_shape, spec),
+            Cpu::OneDnn => fast::depthwise::backward_data(conv, &grad, &w),
         };
         tensor(dx, &x_shape, dy.dtype())
     }
@@ -113,11 +111,12 @@ impl Backend {
         let (x_shape, y_shape) = (bhwc(op, "x", x)?, bhwc(op, "dy", dy)?);
         let weights = [x_shape[3], 1, spec.kernel.0, spec.kernel.1];
         expect(op, "groups", x_shape[3], spec.groups)?;
-        expect(op, "dy", spec.output_shape(op, x_shape, &weights)?, y_shape)?;
+        let conv = &Convolution::of(op, spec, x_shape, &weights)?;
+        expect(op, "dy", conv.y, y_shape)?;
         expect(op, "dw", weights.iter().product(), dw.len())?;
         on_gpu!(
             self,
-            super::cuda::depthwise_backward_weights(x, dy, spec, (x_shape, y_shape), dw)
+            super::cuda::depthwise_backward_weights(conv, x, dy, dw)
         );
         let dw = dw.host()?;
         #[cfg(feature = "onednn")]
@@ -127,13 +126,9 @@ impl Backend {
         let _span = span("depthwise_conv2d backward weights", x_shape, spec);
         let (values, grad) = (Host::of(op, x)?, Host::of(op, dy)?);
         match self.on_cpu() {
-            Cpu::Reference => {
-                reference::conv::backward_weights(&values, x_shape, &grad, y_shape, spec, dw)
-            }
+            Cpu::Reference => reference::conv::backward_weights(conv, &values, &grad, dw),
             #[cfg(feature = "onednn")]
-            Cpu::OneDnn => {
-                fast::depthwise::backward_weights(&values, x_shape, &grad, y_shape, spec, dw)
-            }
+            Cpu::OneDnn => fast::depthwise::backward_weights(conv, &values, &grad, dw),
         }
         Ok(())
     }

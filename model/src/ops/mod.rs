@@ -58,7 +58,7 @@ mod weights;
 pub(crate) mod winograd;
 mod wrap;
 
-pub use conv_spec::{ConvSpec, ConvTransposeSpec, PoolSpec};
+pub use conv_spec::{ConvSpec, ConvTransposeSpec, Convolution, PoolSpec};
 pub use conv3d::Conv3dSpec;
 pub use finish::Fuse;
 pub use norm::BatchNormSaved;

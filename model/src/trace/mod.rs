@@ -7,7 +7,7 @@ mod live;
 mod step;
 
 use crate::error::Result;
-use crate::ops::ConvSpec;
+use crate::ops::Convolution;
 use crate::storage::Storage;
 use crate::summary::Row;
 use std::ops::Range;
@@ -70,17 +70,6 @@ enum Reads {
     First,
     /// Until all of its gradients are done.
     Throughout,
-}
-
-/// A convolution from x to y; of a transposed one, the convolution that it transposes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Convolution {
-    /// Its geometry.
-    pub spec: ConvSpec,
-    /// Shape of what it reads.
-    pub x: [usize; 4],
-    /// Shape of what it gives.
-    pub y: [usize; 4],
 }
 
 /// Collects costs while shapes flow through a network.

@@ -1,7 +1,8 @@
 //! What a training step holds, from shapes alone: the tape as it grows and shrinks, and the gradients of activations
 //! beside it.
 
-use super::{Convolution, Event, Joined, Reads, Trace};
+use super::{Event, Joined, Reads, Trace};
+use crate::ops::Convolution;
 use crate::storage::{Recompute, Storage};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;

@@ -4,8 +4,7 @@ use super::{DTYPES, ModelResult, Row, Values, draw, field, values};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
 use squall_model::networks::NetworkName;
-use squall_model::ops::{ConvSpec, Fuse};
-use squall_model::summary::Convolution;
+use squall_model::ops::{ConvSpec, Convolution, Fuse};
 use squall_model::{Backend, Network, NetworkConfig};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -180,9 +179,8 @@ impl Judge {
 
     /// Whether sums over pixels of half precisions are rounded to them.
     fn is_rounded(&self) -> ModelResult<bool> {
-        let Convolution { spec, x, y } = &self.case;
         for dtype in DTYPES {
-            let sums = Backend::best().kernel_gradient_type(dtype, spec, *x, *y)?;
+            let sums = Backend::best().kernel_gradient_type(dtype, &self.case)?;
             if sums.is_some_and(|sums| sums != DType::F32) {
                 return Ok(true);
             }

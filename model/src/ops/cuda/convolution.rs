@@ -13,7 +13,7 @@ use super::{bring_channels, land};
 use crate::error::Result;
 use crate::gpu::tf32_is_allowed;
 use crate::lock::locked;
-use crate::ops::{ConvSpec, Fuse, Landing, Weights};
+use crate::ops::{ConvSpec, Convolution, Fuse, Landing, Weights};
 use candle_core::{DType, Tensor};
 
 /// How longitude is continued: cuDNN pads with zeros only, so a field that wraps gets its edges first.
@@ -25,14 +25,9 @@ fn edges(spec: &ConvSpec) -> Option<Edges> {
     })
 }
 
-fn problem(
-    direction: Direction,
-    dtype: DType,
-    x: [usize; 4],
-    y: [usize; 4],
-    spec: &ConvSpec,
-) -> Problem {
-    let edges = edges(spec);
+fn problem(direction: Direction, dtype: DType, conv: &Convolution) -> Problem {
+    let Convolution { spec, x, y } = *conv;
+    let edges = edges(&spec);
     Problem {
         direction,
         dtype,
@@ -94,47 +89,41 @@ fn bias_as(gpu: &Gpu, weights: &Weights, dtype: DType) -> Result<Option<Tensor>>
 /// cuDNN's engines for a few channels use no matrix units, and zeros beside the channels do not change that (three
 /// channels to 256 with a stride of 2 take an H200 2 ms). Where all that a kernel sees is little, it is
 /// taken as the channels of one pixel instead.
-fn sees_little(dtype: DType, x: [usize; 4], y: [usize; 4], spec: &ConvSpec) -> bool {
+fn sees_little(dtype: DType, conv: &Convolution) -> bool {
+    let Convolution { spec, x, y } = conv;
     let seen = x[3] * spec.kernel.0 * spec.kernel.1;
     // More than the field and less than half of the result are written for it.
     dtype != DType::F32 && spec.groups == 1 && x[3] <= 4 && seen > x[3] && 2 * seen <= y[3]
 }
 
 /// What is multiplied where [`sees_little`].
-fn problem_of_patches(
-    dtype: DType,
-    [b, _, _, c]: [usize; 4],
-    y: [usize; 4],
-    spec: &ConvSpec,
-) -> Problem {
+fn problem_of_patches(dtype: DType, conv: &Convolution) -> Problem {
+    let Convolution { spec, x, y } = *conv;
+    let ([b, _, _, c], [_, p, q, _]) = (x, y);
     let k = (c * spec.kernel.0 * spec.kernel.1).next_multiple_of(8);
     let spec = ConvSpec {
         kernel: (1, 1),
         padding: (0, 0),
         stride: 1,
         dilation: 1,
-        ..*spec
+        ..spec
     };
-    problem(Direction::Forward, dtype, [b, y[1], y[2], k], y, &spec)
+    let x = [b, p, q, k];
+    problem(Direction::Forward, dtype, &Convolution { spec, x, y })
 }
 
 /// What each output sees as channels of one pixel, a kernel for them, and the problem that this is.
 fn patches(
     gpu: &Gpu,
+    conv: &Convolution,
     x: &Tensor,
     w: &Tensor,
-    spec: &ConvSpec,
-    (x_shape @ [b, ..], y_shape @ [_, p, q, o]): ([usize; 4], [usize; 4]),
 ) -> Result<(Tensor, Tensor, Problem)> {
     let dtype = x.dtype();
-    let problem = problem_of_patches(dtype, x_shape, y_shape, spec);
-    let k = problem.x[3];
-    let y = gpu.empty(&[b, p, q, k], dtype)?;
-    let arguments = [
-        &[(&y).into(), x.into()],
-        &geometry(x_shape, y_shape, spec)[..],
-        &[int(k)],
-    ];
+    let problem = problem_of_patches(dtype, conv);
+    let (k, o) = (problem.x[3], problem.y[3]);
+    let y = gpu.empty(&problem.x, dtype)?;
+    let arguments = [&[(&y).into(), x.into()], &geometry(conv)[..], &[int(k)]];
     let grid = Grid::flat(y.elem_count());
     gpu.launch(CONVOLVE, "patches", dtype, grid, &arguments.concat())?;
     let filter = gpu.zeros(&[o, k], dtype)?;
@@ -184,17 +173,10 @@ fn by_products(gpu: &Gpu, dy: &Tensor, w: &Tensor, problem: &Problem) -> Result<
 
 /// What cuDNN is asked for a convolution in one direction.
 #[cfg(test)]
-pub(super) fn asked(
-    direction: Direction,
-    dtype: DType,
-    spec: &ConvSpec,
-    (x, y): ([usize; 4], [usize; 4]),
-) -> Problem {
-    let problem = problem(direction, dtype, x, y, spec);
+pub(super) fn asked(direction: Direction, dtype: DType, conv: &Convolution) -> Problem {
+    let problem = problem(direction, dtype, conv);
     match direction {
-        Direction::Forward if sees_little(dtype, x, y, spec) => {
-            problem_of_patches(dtype, x, y, spec)
-        }
+        Direction::Forward if sees_little(dtype, conv) => problem_of_patches(dtype, conv),
         Direction::BackwardData if gives_little(&problem) => problem_of_products(&problem),
         _ => problem,
     }
@@ -202,29 +184,26 @@ pub(super) fn asked(
 
 /// y of x, plus bias, then `fuse`.
 pub fn forward(
+    conv: &Convolution,
     x: &Tensor,
     weights: &Weights,
-    spec: &ConvSpec,
-    (x_shape, y_shape): ([usize; 4], [usize; 4]),
     fuse: Fuse<'_>,
 ) -> Result<Tensor> {
     let gpu = gpu()?;
     let x = gpu.bring(x)?;
     let dtype = x.dtype();
     let w = filter(gpu, weights, dtype)?;
-    let shapes = (x_shape, y_shape);
-    let (x, w, problem) = if sees_little(dtype, x_shape, y_shape, spec) {
-        patches(gpu, &x, &w, spec, shapes)?
+    let (x, w, problem) = if sees_little(dtype, conv) {
+        patches(gpu, conv, &x, &w)?
     } else {
-        let x = match edges(spec) {
-            Some(edges) => pad(&x, x_shape, edges)?,
+        let x = match edges(&conv.spec) {
+            Some(edges) => pad(&x, conv.x, edges)?,
             None => x,
         };
-        let problem = problem(Direction::Forward, dtype, x_shape, y_shape, spec);
-        (x, w, problem)
+        (x, w, problem(Direction::Forward, dtype, conv))
     };
-    let y = gpu.empty(&y_shape, dtype)?;
-    let batch = x_shape[0];
+    let y = gpu.empty(&conv.y, dtype)?;
+    let batch = conv.x[0];
     let rounded = bias_as(gpu, weights, dtype)?;
     let residual = fuse
         .residual()
@@ -251,7 +230,7 @@ pub fn forward(
         let bias = bias_as(gpu, weights, DType::F32)?;
         if bias.is_some() || residual.is_some() || fuse.relu() {
             // The last extent says where the channels end.
-            let pixels = y.reshape(((), y_shape[3]))?;
+            let pixels = y.reshape(((), conv.y[3]))?;
             finish(gpu, &pixels, bias.as_ref(), residual.as_ref(), fuse.relu())?;
         }
     }
@@ -260,22 +239,21 @@ pub fn forward(
 
 /// dx of dy, plus bias, then ReLU if asked.
 pub fn transposed(
+    conv: &Convolution,
     dy: &Tensor,
     weights: &Weights,
-    spec: &ConvSpec,
-    (x_shape, y_shape): ([usize; 4], [usize; 4]),
     relu: bool,
 ) -> Result<Tensor> {
     let gpu = gpu()?;
     let dy = gpu.bring(dy)?;
     let dtype = dy.dtype();
     let w = filter(gpu, weights, dtype)?;
-    let problem = problem(Direction::BackwardData, dtype, x_shape, y_shape, spec);
+    let problem = problem(Direction::BackwardData, dtype, conv);
     let dx = if gives_little(&problem) {
         by_products(gpu, &dy, &w, &problem)?
     } else {
         let dx = gpu.empty(&problem.x, dtype)?;
-        let batch = x_shape[0];
+        let batch = conv.x[0];
         for (at, part) in gpu.parts(&problem) {
             gpu.convolve(
                 &part,
@@ -286,8 +264,8 @@ pub fn transposed(
         }
         dx
     };
-    let dx = match edges(spec) {
-        Some(edges) => pad_backward(&dx, x_shape, edges)?,
+    let dx = match edges(&conv.spec) {
+        Some(edges) => pad_backward(&dx, conv.x, edges)?,
         None => dx,
     };
     let bias = bias_as(gpu, weights, DType::F32)?;
@@ -299,13 +277,9 @@ pub fn transposed(
 
 /// The type in which [`backward_weights`] gets dw before it adds it, of its bands the one that rounds; none for shapes of
 /// which it has not seen all bands.
-pub fn kernel_gradient_type(
-    dtype: DType,
-    spec: &ConvSpec,
-    (x_shape, y_shape): ([usize; 4], [usize; 4]),
-) -> Result<Option<DType>> {
+pub fn kernel_gradient_type(dtype: DType, conv: &Convolution) -> Result<Option<DType>> {
     let cudnn = locked(&gpu()?.cudnn);
-    let problem = problem(Direction::BackwardFilter, dtype, x_shape, y_shape, spec);
+    let problem = problem(Direction::BackwardFilter, dtype, conv);
     let bands = problem.bands(cudnn.most_memory(None));
     // Bands differ in their extents and padding, so each may have another engine.
     let types = bands.iter().map(|band| cudnn.result_type(&band.problem));
@@ -318,10 +292,9 @@ pub fn kernel_gradient_type(
 
 /// Adds dw, and dbias.
 pub fn backward_weights(
+    conv: &Convolution,
     x: &Tensor,
     dy: &Tensor,
-    spec: &ConvSpec,
-    (x_shape, y_shape): ([usize; 4], [usize; 4]),
     dw: Landing<'_>,
     dbias: Option<Landing<'_>>,
 ) -> Result<()> {
@@ -332,11 +305,11 @@ pub fn backward_weights(
     if let Some(dbias) = dbias {
         add_channel_sums(&dy, dbias)?;
     }
-    let x = match edges(spec) {
-        Some(edges) => pad(&x, x_shape, edges)?,
+    let x = match edges(&conv.spec) {
+        Some(edges) => pad(&x, conv.x, edges)?,
         None => x,
     };
-    let problem = problem(Direction::BackwardFilter, dtype, x_shape, y_shape, spec);
+    let problem = problem(Direction::BackwardFilter, dtype, conv);
     land(gpu, dw, |sums| {
         for band in gpu.bands(&problem) {
             let (x, dy) = band.of(&problem, &x, &dy)?;

@@ -5,21 +5,17 @@ use super::elementwise::like;
 use super::kernels::{Arg, DEPTHWISE, DEPTHWISE_WALK, File, Grid, int};
 use super::{land, partial};
 use crate::error::Result;
-use crate::ops::{ConvSpec, Landing};
+use crate::ops::{Convolution, Landing};
 use crate::profile;
 use candle_core::{DType, Tensor};
 
-fn span(what: &str, x: [usize; 4], spec: &ConvSpec) -> profile::Span {
+fn span(what: &str, Convolution { spec, x, .. }: &Convolution) -> profile::Span {
     profile::span(|| format!("depthwise_conv2d{what} {x:?} {}", spec.brief()))
 }
 
 /// Whether it is a case for the kernels that walk down columns.
-fn walks(
-    gpu: &Gpu,
-    spec: &ConvSpec,
-    ([_, _, w, c], [_, _, q, _]): ([usize; 4], [usize; 4]),
-    operands: [&Tensor; 3],
-) -> Result<bool> {
+fn walks(gpu: &Gpu, conv: &Convolution, operands: [&Tensor; 3]) -> Result<bool> {
+    let (spec, [_, _, w, c], [_, _, q, _]) = (&conv.spec, conv.x, conv.y);
     let usual = spec.kernel == (3, 3) && spec.stride <= 2 && c % 4 == 0;
     // No position is read twice by one of the nine.
     if !usual || spec.periodic && (q - 1) * spec.stride >= w {
@@ -42,11 +38,8 @@ fn kernels(walks: bool) -> (&'static File, &'static str) {
 }
 
 /// b, h, w, c, p, q, kh, kw, stride, dilation, pad_h, pad_w, periodic.
-pub(super) fn geometry(
-    [b, h, w, c]: [usize; 4],
-    [_, p, q, _]: [usize; 4],
-    spec: &ConvSpec,
-) -> [Arg<'static>; 13] {
+pub(super) fn geometry(conv: &Convolution) -> [Arg<'static>; 13] {
+    let (spec, [b, h, w, c], [_, p, q, _]) = (&conv.spec, conv.x, conv.y);
     let (kernel, padding) = (spec.kernel, spec.padding);
     [
         int(b),
@@ -65,53 +58,47 @@ pub(super) fn geometry(
     ]
 }
 
-pub fn depthwise(
-    x: &Tensor,
-    weights: &Tensor,
-    spec: &ConvSpec,
-    shapes: ([usize; 4], [usize; 4]),
-) -> Result<Tensor> {
+pub fn depthwise(conv: &Convolution, x: &Tensor, weights: &Tensor) -> Result<Tensor> {
     let gpu = gpu()?;
     let x = gpu.bring(x)?;
     let w = like(gpu, weights, DType::F32)?;
-    let (x_shape, y_shape @ [b, p, q, c]) = shapes;
-    let _span = span("", x_shape, spec);
-    let y = gpu.empty(&y_shape, x.dtype())?;
+    let [b, p, q, c] = conv.y;
+    let _span = span("", conv);
+    let y = gpu.empty(&conv.y, x.dtype())?;
     let arguments = [
         &[(&y).into(), (&x).into(), (&w).into(), Arg::Null],
-        &geometry(x_shape, y_shape, spec)[..],
+        &geometry(conv)[..],
         &[false.into()],
     ];
-    let (file, name) = kernels(walks(gpu, spec, shapes, [&x, &y, &w])?);
+    let (file, name) = kernels(walks(gpu, conv, [&x, &y, &w])?);
     let grid = gpu.depthwise(b * p * q, c, 1);
     gpu.launch(file, name, x.dtype(), grid, &arguments.concat())?;
     Ok(y)
 }
 
 pub fn depthwise_backward_data(
+    conv: &Convolution,
     dy: &Tensor,
     weights: &Tensor,
-    spec: &ConvSpec,
-    shapes @ (x_shape, y_shape): ([usize; 4], [usize; 4]),
 ) -> Result<Tensor> {
     let gpu = gpu()?;
     let dy = gpu.bring(dy)?;
     let w = like(gpu, weights, DType::F32)?;
-    let [b, h, width, c] = x_shape;
-    let _span = span(" backward data", x_shape, spec);
-    let dx = gpu.empty(&x_shape, dy.dtype())?;
+    let (spec, [b, h, width, c]) = (&conv.spec, conv.x);
+    let _span = span(" backward data", conv);
+    let dx = gpu.empty(&conv.x, dy.dtype())?;
     let arguments = [
         &[(&dx).into(), (&dy).into(), (&w).into()],
-        &geometry(x_shape, y_shape, spec)[..],
+        &geometry(conv)[..],
     ]
     .concat();
     // With stride 1 they turn the kernel, which takes as many outputs as positions around the globe; with stride 2
     // squares of positions.
     let reversible = match spec.stride {
-        1 => !spec.periodic || y_shape[2] == width,
+        1 => !spec.periodic || conv.y[2] == width,
         _ => spec.dilation == 1 && (!spec.periodic || width.is_multiple_of(2)),
     };
-    let (file, name) = kernels(reversible && walks(gpu, spec, shapes, [&dx, &dy, &w])?);
+    let (file, name) = kernels(reversible && walks(gpu, conv, [&dx, &dy, &w])?);
     let grid = gpu.depthwise(b * h * width, c, 1);
     let name = format!("{name}_backward_data");
     gpu.launch(file, &name, dy.dtype(), grid, &arguments)?;
@@ -119,19 +106,18 @@ pub fn depthwise_backward_data(
 }
 
 pub fn depthwise_backward_weights(
+    conv: &Convolution,
     x: &Tensor,
     dy: &Tensor,
-    spec: &ConvSpec,
-    shapes @ (x_shape, y_shape): ([usize; 4], [usize; 4]),
     dw: Landing<'_>,
 ) -> Result<()> {
     let gpu = gpu()?;
     let x = gpu.bring(x)?;
     let dy = like(gpu, dy, x.dtype())?;
-    let [b, p, q, c] = y_shape;
-    let _span = span(" backward weights", x_shape, spec);
+    let (spec, [b, p, q, c]) = (&conv.spec, conv.y);
+    let _span = span(" backward weights", conv);
     let (pixels, taps) = (b * p * q, spec.kernel.0 * spec.kernel.1);
-    let walks = walks(gpu, spec, shapes, [&x, &dy, &dy])?;
+    let walks = walks(gpu, conv, [&x, &dy, &dy])?;
     let (file, name) = kernels(walks);
     // A walk takes all rows of the kernel at once.
     let rows = if walks { 1 } else { spec.kernel.0 };
@@ -140,7 +126,7 @@ pub fn depthwise_backward_weights(
     let partial = partial(gpu, count * taps * c)?;
     let arguments = [
         &[(&partial).into(), (&x).into(), (&dy).into()],
-        &geometry(x_shape, y_shape, spec)[..],
+        &geometry(conv)[..],
     ]
     .concat();
     let name = format!("{name}_backward_filter");

@@ -34,7 +34,7 @@ fn problems(batch: usize, dtype: DType) -> BTreeMap<String, Problem> {
                 continue;
             }
             for direction in DIRECTIONS {
-                let problem = asked(direction, dtype, &case.spec, (case.x, case.y));
+                let problem = asked(direction, dtype, &case);
                 let parts: Vec<Problem> = match direction {
                     Direction::BackwardFilter => {
                         let bands = problem.bands(MOST_MEMORY).into_iter();

@@ -7,6 +7,7 @@ use super::device::{GPU, Gpu, driver_error};
 use crate::error::Result;
 use crate::gpu::{GpuError, tf32_is_allowed};
 use crate::lock::locked;
+use crate::ops::Convolution;
 use candle_core::cuda_backend::cudarc::driver::{CudaContext, sys};
 use candle_core::{DType, Tensor};
 
@@ -25,14 +26,14 @@ pub fn available_memory() -> Option<u64> {
 }
 
 /// Bytes that cuDNN works in at most, beside its operands and results; for fields of f32, for the largest of them.
-pub(crate) fn working_memory(f32s: impl Iterator<Item = ([usize; 4], [usize; 4])>) -> u64 {
+pub(crate) fn working_memory<'a>(f32s: impl Iterator<Item = &'a Convolution>) -> u64 {
     let cudnn = GPU.get().map(|gpu| &gpu.cudnn);
     cudnn.map_or(0, |cudnn| {
         let cudnn = locked(cudnn);
         let most = cudnn.most_memory(None);
         let of_f32s = f32s
             .filter(|_| !tf32_is_allowed())
-            .map(|fields| cudnn.most_memory(Some(fields)));
+            .map(|conv| cudnn.most_memory(Some((conv.x, conv.y))));
         of_f32s.fold(most, usize::max) as u64
     })
 }

@@ -1,6 +1,7 @@
 //! All three directions against the plain loops.
 
 use super::*;
+use crate::ops::conv_spec::ConvSpec;
 use crate::ops::kept::Stay;
 use crate::ops::reference::conv as plain;
 use crate::ops::testing::draw;
@@ -23,16 +24,16 @@ fn off(a: &[f32], b: &[f32], summed: &[f32]) -> f64 {
 
 fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
     let weights_shape = [outputs, x_shape[3], spec.kernel.0, spec.kernel.1];
-    let Ok(y_shape) = spec.output_shape("test", x_shape, &weights_shape) else {
+    let Ok(conv) = Convolution::of("test", &spec, x_shape, &weights_shape) else {
         return;
     };
-    if !fits(&spec, x_shape, y_shape) {
+    if !fits(&conv) {
         return;
     }
-    let (shapes, taps) = ((x_shape, y_shape), spec.kernel.0 * spec.kernel.1);
+    let taps = spec.kernel.0 * spec.kernel.1;
     let x = draw(1, x_shape.iter().product());
     let w = draw(2, weights_shape.iter().product());
-    let dy = draw(3, y_shape.iter().product());
+    let dy = draw(3, conv.y.iter().product());
     let (bias, residual) = (draw(4, outputs), draw(5, dy.len()));
 
     let panels = Panels::forward(&w, (outputs, x_shape[3], taps), Stay::Operation);
@@ -41,9 +42,9 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
         residual: Some(&residual[..]),
         relu: true,
     };
-    let y = forward(&spec, shapes, &x, &panels, finish);
+    let y = forward(&conv, &x, &panels, finish);
     let all = |x: &[f32], w: &[f32], bias: &[f32], residual: &[f32]| -> Vec<f32> {
-        let y = plain::forward(x, x_shape, w, Some(bias), y_shape, &spec);
+        let y = plain::forward(&conv, x, w, Some(bias));
         let sums = y.iter().zip(residual);
         sums.map(|(y, r)| (y + r).max(0.0)).collect()
     };
@@ -57,8 +58,8 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
     );
 
     let panels = Panels::backward(&w, (outputs, x_shape[3], taps), Stay::Operation);
-    let dx = backward_data(&spec, shapes, &dy, &panels, Finish::<f32>::NOTHING);
-    let plainly = |dy: &[f32], w: &[f32]| plain::backward_data(dy, y_shape, w, x_shape, &spec);
+    let dx = backward_data(&conv, &dy, &panels, Finish::<f32>::NOTHING);
+    let plainly = |dy: &[f32], w: &[f32]| plain::backward_data(&conv, dy, w);
     assert!(
         off(&dx, &plainly(&dy, &w), &plainly(&dy_size, &w_size)) < 5e-7,
         "backward data {spec:?} {x_shape:?}"
@@ -66,9 +67,9 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
 
     let before = draw(6, w.len());
     let mut dw = before.clone();
-    add_backward_weights(&spec, shapes, &x, &dy, &mut dw);
+    add_backward_weights(&conv, &x, &dy, &mut dw);
     let plainly = |x: &[f32], dy: &[f32], mut dw: Vec<f32>| {
-        plain::backward_weights(x, x_shape, dy, y_shape, &spec, &mut dw);
+        plain::backward_weights(&conv, x, dy, &mut dw);
         dw
     };
     let summed = plainly(&x_size, &dy_size, magnitudes(&before));
@@ -117,22 +118,18 @@ fn images_have_the_same_bits_together_and_alone() {
     ] {
         let (images, inputs, outputs) = (7, 40, 35);
         let w = draw(2, outputs * inputs * spec.kernel.0 * spec.kernel.1);
-        let x_shape = |images| [images, height, width, inputs];
         let weights = [outputs, inputs, spec.kernel.0, spec.kernel.1];
-        let shapes = |images| {
-            let y = spec.output_shape("test", x_shape(images), &weights);
-            (x_shape(images), y.unwrap())
+        let conv = |images| {
+            Convolution::of("test", &spec, [images, height, width, inputs], &weights).unwrap()
         };
         let sizes = (outputs, inputs, spec.kernel.0 * spec.kernel.1);
-        let x = draw(1, x_shape(images).iter().product());
-        let dy = draw(3, shapes(images).1.iter().product());
+        let x = draw(1, conv(images).x.iter().product());
+        let dy = draw(3, conv(images).y.iter().product());
         let panels = Panels::forward(&w, sizes, Stay::Operation);
         let back = Panels::backward(&w, sizes, Stay::Operation);
-        let ahead =
-            |images, x: &[f32]| forward(&spec, shapes(images), x, &panels, Finish::<f32>::NOTHING);
-        let backward = |images, dy: &[f32]| {
-            backward_data(&spec, shapes(images), dy, &back, Finish::<f32>::NOTHING)
-        };
+        let nothing = Finish::<f32>::NOTHING;
+        let ahead = |images, x: &[f32]| forward(&conv(images), x, &panels, nothing);
+        let backward = |images, dy: &[f32]| backward_data(&conv(images), dy, &back, nothing);
         let alone = |values: &[f32], run: &dyn Fn(usize, &[f32]) -> Vec<f32>| -> Vec<f32> {
             let each = values.chunks_exact(values.len() / images);
             each.flat_map(|values| run(1, values)).collect()

@@ -5,7 +5,7 @@
 //! knows none.
 
 use super::CHUNK;
-use crate::ops::conv_spec::{ConvSpec, source};
+use crate::ops::conv_spec::{ConvSpec, Convolution, source};
 use rayon::prelude::*;
 
 /// For every position of one axis, the (position read, tap) pairs.
@@ -104,13 +104,8 @@ fn gather(
 }
 
 /// y. Shapes: x `(b, h, w, c)`, weights `(c, 1, kh, kw)`, y `(b, p, q, c)`.
-pub fn forward(
-    x: &[f32],
-    x_shape: [usize; 4],
-    weights: &[f32],
-    y_shape: [usize; 4],
-    spec: &ConvSpec,
-) -> Vec<f32> {
+pub fn forward(conv: &Convolution, x: &[f32], weights: &[f32]) -> Vec<f32> {
+    let (spec, x_shape, y_shape) = (&conv.spec, conv.x, conv.y);
     let rows = reads(spec, x_shape[1], y_shape[1], true);
     let columns = reads(spec, x_shape[2], y_shape[2], false);
     let weights = taps_first(weights, x_shape[3]);
@@ -118,13 +113,8 @@ pub fn forward(
 }
 
 /// ∂L/∂x.
-pub fn backward_data(
-    dy: &[f32],
-    y_shape: [usize; 4],
-    weights: &[f32],
-    x_shape: [usize; 4],
-    spec: &ConvSpec,
-) -> Vec<f32> {
+pub fn backward_data(conv: &Convolution, dy: &[f32], weights: &[f32]) -> Vec<f32> {
+    let (spec, x_shape, y_shape) = (&conv.spec, conv.x, conv.y);
     let rows = reads(spec, x_shape[1], y_shape[1], true);
     let columns = reads(spec, x_shape[2], y_shape[2], false);
     let tables = (
@@ -136,15 +126,9 @@ pub fn backward_data(
 }
 
 /// Adds ∂L/∂w to `dw`. Rows are summed in chunks that do not depend on the number of threads.
-pub fn backward_weights(
-    x: &[f32],
-    x_shape: [usize; 4],
-    dy: &[f32],
-    y_shape: [usize; 4],
-    spec: &ConvSpec,
-    dw: &mut [f32],
-) {
-    let ([_, height, width, channels], [batch, out_h, out_w, _]) = (x_shape, y_shape);
+pub fn backward_weights(conv: &Convolution, x: &[f32], dy: &[f32], dw: &mut [f32]) {
+    let spec = &conv.spec;
+    let ([_, height, width, channels], [batch, out_h, out_w, _]) = (conv.x, conv.y);
     let rows = reads(spec, height, out_h, true);
     let columns = reads(spec, width, out_w, false);
     // By tap, the (output column, input column) pairs, so that one tap's sums stay in the cache.

@@ -157,7 +157,7 @@ mod tests {
     use super::super::primitive::{descriptor, with_primitive};
     use super::*;
     use crate::ops::ConvSpec;
-    use crate::ops::conv::ConvGeometry;
+    use crate::ops::conv_spec::Convolution;
     use crate::ops::testing::draw;
     use std::ffi::c_void;
 
@@ -174,9 +174,9 @@ mod tests {
             (16, 40, 3, 1),
             (70, 2, 3, 1),
         ] {
-            let geometry = ConvGeometry {
-                x_shape: [2, 12, 18, channels],
-                y_shape: [2, 12 / stride, 18 / stride, outputs],
+            let geometry = Convolution {
+                x: [2, 12, 18, channels],
+                y: [2, 12 / stride, 18 / stride, outputs],
                 spec: ConvSpec::same(kernel).stride(stride),
             };
             let desc = descriptor::<bf16>(sys::FORWARD, &geometry);

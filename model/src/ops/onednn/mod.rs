@@ -30,7 +30,7 @@ pub use packing::{Packings, Source};
 pub use strips::transposed_bytes;
 pub use taps::adds_up_taps;
 
-use super::conv::ConvGeometry;
+use super::conv_spec::Convolution;
 use super::finish::Finish;
 use super::value::Value;
 use super::winograd::Direction;
@@ -45,7 +45,7 @@ use wrapped::{unwrap_columns, wrap, wrapped_columns};
 
 /// The output of a convolution, + bias, + residual, ReLU.
 pub fn forward<V: Value>(
-    geometry: &ConvGeometry,
+    geometry: &Convolution,
     x: &[V],
     weights: Source<'_>,
     finish: Finish<'_, V>,
@@ -71,7 +71,7 @@ pub fn forward<V: Value>(
 }
 
 fn forward_open_or_wrapped<V: Value>(
-    geometry: &ConvGeometry,
+    geometry: &Convolution,
     x: &[V],
     weights: Source<'_>,
     finish: Finish<'_, V>,
@@ -93,7 +93,7 @@ fn forward_open_or_wrapped<V: Value>(
 }
 
 fn forward_whole<V: Value>(
-    geometry: &ConvGeometry,
+    geometry: &Convolution,
     x: &[V],
     weights: Source<'_>,
     finish: Finish<'_, V>,
@@ -110,8 +110,8 @@ fn forward_whole<V: Value>(
         relu.into(),
     );
     let weights = weights.packed("conv2d", desc)?;
-    let wide = wrap(x, geometry.x_shape, wrapped_columns(geometry));
-    let length = geometry.y_shape.iter().product();
+    let wide = wrap(x, geometry.x, wrapped_columns(geometry));
+    let length = geometry.y.iter().product();
     let mut y = Vec::with_capacity(length);
     y.extend_from_slice(residual.unwrap_or(&[]));
     let operands = Operands {
@@ -132,7 +132,7 @@ fn forward_whole<V: Value>(
 
 /// The gradient of the input.
 pub fn backward_data<V: Value>(
-    geometry: &ConvGeometry,
+    geometry: &Convolution,
     dy: &[V],
     weights: Source<'_>,
 ) -> Result<Vec<V>> {
@@ -155,7 +155,7 @@ pub fn backward_data<V: Value>(
 }
 
 fn backward_data_whole<V: Value>(
-    geometry: &ConvGeometry,
+    geometry: &Convolution,
     dy: &[V],
     weights: Source<'_>,
 ) -> Result<Vec<V>> {
@@ -166,7 +166,7 @@ fn backward_data_whole<V: Value>(
     let extra = wrapped_columns(geometry);
     let desc = descriptor::<V>(sys::BACKWARD_DATA, geometry);
     let weights = weights.packed("conv2d_backward_data", desc)?;
-    let [batch, height, width, channels] = geometry.x_shape;
+    let [batch, height, width, channels] = geometry.x;
     let length = batch * height * (width + 2 * extra) * channels;
     let mut dx = Vec::with_capacity(length);
     let operands = Operands {
@@ -185,13 +185,13 @@ fn backward_data_whole<V: Value>(
     Ok(if extra == 0 {
         dx
     } else {
-        unwrap_columns(&dx, geometry.x_shape, extra)
+        unwrap_columns(&dx, geometry.x, extra)
     })
 }
 
 /// Adds the gradient of the weights to `dw`.
 pub fn backward_weights<V: Value>(
-    geometry: &ConvGeometry,
+    geometry: &Convolution,
     x: &[V],
     dy: &[V],
     dw: &mut [f32],
@@ -221,7 +221,7 @@ pub fn backward_weights<V: Value>(
 }
 
 fn backward_weights_whole<V: Value>(
-    geometry: &ConvGeometry,
+    geometry: &Convolution,
     x: &[V],
     dy: &[V],
     dw: &mut [f32],
@@ -229,7 +229,7 @@ fn backward_weights_whole<V: Value>(
     if plain::must_widen::<V>(Direction::BackwardWeights, geometry) {
         return backward_weights_whole(geometry, &plain::widened(x), &plain::widened(dy), dw);
     }
-    let wide = wrap(x, geometry.x_shape, wrapped_columns(geometry));
+    let wide = wrap(x, geometry.x, wrapped_columns(geometry));
     let op = "conv2d_backward_weights";
     let desc = descriptor::<V>(sys::BACKWARD_WEIGHTS, geometry);
     let mut room = packing::room(op, desc)?;

@@ -3,7 +3,7 @@
 //! oneDNN 2.6 computes it in bf16 by a matrix product whose f32 result it keeps for every thread: eight bytes for each
 //! value of the widest field of the network, 1.8 GB at 768 x 1152. A few multiplications per value need no such thing.
 
-use crate::ops::conv::ConvGeometry;
+use crate::ops::conv_spec::Convolution;
 use crate::ops::value::Value;
 use candle_core::DType;
 use pulp::{Arch, Simd, WithSimd};
@@ -13,15 +13,15 @@ use rayon::prelude::*;
 const MOST: usize = 8;
 
 /// Whether these loops run. A function of the geometry alone.
-pub fn is_needed<V: Value>(geometry: &ConvGeometry) -> bool {
+pub fn is_needed<V: Value>(geometry: &Convolution) -> bool {
     let spec = geometry.spec;
     let point = spec.kernel == (1, 1) && spec.stride == 1 && spec.padding == (0, 0);
-    V::DTYPE == DType::BF16 && point && spec.groups == 1 && geometry.y_shape[3] <= MOST
+    V::DTYPE == DType::BF16 && point && spec.groups == 1 && geometry.y[3] <= MOST
 }
 
 /// The gradient of the input.
-pub fn backward_data<V: Value>(geometry: &ConvGeometry, dy: &[V], weights: &[f32]) -> Vec<V> {
-    let ([.., width, channels], outputs) = (geometry.x_shape, geometry.y_shape[3]);
+pub fn backward_data<V: Value>(geometry: &Convolution, dy: &[V], weights: &[f32]) -> Vec<V> {
+    let ([.., width, channels], outputs) = (geometry.x, geometry.y[3]);
     // As oneDNN and the forward pass see them.
     let weights: Vec<f32> = weights.iter().map(|&w| V::narrow(w).widen()).collect();
     let weights = &weights[..];

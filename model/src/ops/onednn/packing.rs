@@ -239,15 +239,15 @@ impl<'a> From<&'a [f32]> for Source<'a> {
 mod tests {
     use super::*;
     use crate::ops::ConvSpec;
-    use crate::ops::conv::ConvGeometry;
+    use crate::ops::conv_spec::Convolution;
     use crate::ops::finish::Finish;
     use crate::ops::testing::draw;
 
     #[test]
     fn a_field_and_its_edges_share_packed_kernels() {
-        let geometry = ConvGeometry {
-            x_shape: [1, 48, 96, 32],
-            y_shape: [1, 24, 48, 64],
+        let geometry = Convolution {
+            x: [1, 48, 96, 32],
+            y: [1, 24, 48, 64],
             spec: ConvSpec::same(5).stride(2).periodic(true),
         };
         let (x, w) = (draw(1, 48 * 96 * 32), draw(2, 64 * 32 * 25));

@@ -3,7 +3,7 @@
 //! dirtied heap found these and no other (`fields_of_any_geometry` draws more).
 
 use super::Source;
-use crate::ops::conv::ConvGeometry;
+use crate::ops::conv_spec::Convolution;
 use crate::ops::elementwise::rectified;
 use crate::ops::finish::Finish;
 use crate::ops::reference;
@@ -12,7 +12,7 @@ use crate::ops::winograd::Direction;
 
 /// Whether plain loops must run every direction: some window reads padding only, longitude not wrapped, or windows of
 /// several taps lie more than two positions apart beside padding.
-pub fn is_needed(geometry: &ConvGeometry) -> bool {
+pub fn is_needed(geometry: &Convolution) -> bool {
     let spec = geometry.spec;
     let axis = |kernel: usize, padding: usize, inputs: usize, outputs: usize| {
         let sees = |output: usize| {
@@ -22,19 +22,19 @@ pub fn is_needed(geometry: &ConvGeometry) -> bool {
         let far = kernel > 1 && spec.stride > 2 && padding > 0;
         far || !(0..outputs).all(sees)
     };
-    let ([_, height, width, _], [_, out_h, out_w, _]) = (geometry.x_shape, geometry.y_shape);
+    let ([_, height, width, _], [_, out_h, out_w, _]) = (geometry.x, geometry.y);
     axis(spec.kernel.0, spec.padding.0, height, out_h)
         || axis(spec.kernel.1, spec.padding.1, width, out_w)
 }
 
 /// Whether oneDNN must compute a gradient in f32, whatever the fields are stored in.
-pub fn must_widen<V: Value>(direction: Direction, geometry: &ConvGeometry) -> bool {
-    let (spec, [.., width, inputs]) = (geometry.spec, geometry.x_shape);
+pub fn must_widen<V: Value>(direction: Direction, geometry: &Convolution) -> bool {
+    let (spec, [.., width, inputs]) = (geometry.spec, geometry.x);
     let fails = match direction {
         Direction::Forward => false,
         // One tap, an odd number of outputs: pairs of them are taken from the wrong pixels.
         Direction::BackwardData => {
-            spec.kernel == (1, 1) && !(geometry.y_shape[3] / spec.groups).is_multiple_of(2)
+            spec.kernel == (1, 1) && !(geometry.y[3] / spec.groups).is_multiple_of(2)
         }
         // Taps apart and channels left over after whole vectors, or fields narrower than the window.
         Direction::BackwardWeights => {
@@ -55,14 +55,12 @@ pub fn narrowed<V: Value>(values: Vec<f32>) -> Vec<V> {
 
 /// The output of a convolution, + bias, + residual, ReLU.
 pub fn forward<V: Value>(
-    geometry: &ConvGeometry,
+    geometry: &Convolution,
     x: &[V],
     weights: Source<'_>,
     finish: Finish<'_, V>,
 ) -> Vec<V> {
-    let (w, x_shape, y_shape) = (&weights.plain(), geometry.x_shape, geometry.y_shape);
-    let (x, spec) = (widened(x), &geometry.spec);
-    let mut y = reference::conv::forward(&x, x_shape, w, finish.bias, y_shape, spec);
+    let mut y = reference::conv::forward(geometry, &widened(x), &weights.plain(), finish.bias);
     if let Some(residual) = finish.residual {
         y.iter_mut()
             .zip(residual)
@@ -75,16 +73,12 @@ pub fn forward<V: Value>(
 }
 
 /// The gradient of the input.
-pub fn backward_data<V: Value>(geometry: &ConvGeometry, dy: &[V], weights: Source<'_>) -> Vec<V> {
-    let (w, x_shape) = (&weights.plain(), geometry.x_shape);
-    let dx =
-        reference::conv::backward_data(&widened(dy), geometry.y_shape, w, x_shape, &geometry.spec);
+pub fn backward_data<V: Value>(geometry: &Convolution, dy: &[V], weights: Source<'_>) -> Vec<V> {
+    let dx = reference::conv::backward_data(geometry, &widened(dy), &weights.plain());
     narrowed(dx)
 }
 
 /// Adds the gradient of the weights to `dw`.
-pub fn backward_weights<V: Value>(geometry: &ConvGeometry, x: &[V], dy: &[V], dw: &mut [f32]) {
-    let (x_shape, y_shape) = (geometry.x_shape, geometry.y_shape);
-    let (x, dy) = (widened(x), widened(dy));
-    reference::conv::backward_weights(&x, x_shape, &dy, y_shape, &geometry.spec, dw);
+pub fn backward_weights<V: Value>(geometry: &Convolution, x: &[V], dy: &[V], dw: &mut [f32]) {
+    reference::conv::backward_weights(geometry, &widened(x), &widened(dy), dw);
 }

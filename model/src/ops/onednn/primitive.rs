@@ -2,7 +2,7 @@
 
 use super::wrapped::wrapped_columns;
 use crate::error::{ModelError, Result};
-use crate::ops::conv::ConvGeometry;
+use crate::ops::conv_spec::Convolution;
 use crate::ops::value::Value;
 use candle_core::DType;
 use squall_onednn_sys as sys;
@@ -113,9 +113,8 @@ pub(super) unsafe fn run(op: &'static str, desc: sys::ConvDesc, operands: &Opera
 }
 
 /// The geometry after `wrapped_columns` have been copied.
-pub(super) fn descriptor<V: Value>(kind: i64, geometry: &ConvGeometry) -> sys::ConvDesc {
-    let ([batch, height, width, channels], [_, out_h, out_w, out]) =
-        (geometry.x_shape, geometry.y_shape);
+pub(super) fn descriptor<V: Value>(kind: i64, geometry: &Convolution) -> sys::ConvDesc {
+    let ([batch, height, width, channels], [_, out_h, out_w, out]) = (geometry.x, geometry.y);
     let spec = geometry.spec;
     let extra = wrapped_columns(geometry);
     let (width, pad_w) = (width + 2 * extra, spec.padding.1 - extra);

@@ -6,8 +6,7 @@
 //! to 2.3, 32 to 24 between 0.9 and 2.5, 24 to 24 between 0.8 and 1.6, which is why rows that short are left whole.
 
 use super::seam;
-use crate::ops::conv::ConvGeometry;
-use crate::ops::conv_spec::ConvSpec;
+use crate::ops::conv_spec::{ConvSpec, Convolution};
 use crate::ops::value::Value;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -30,20 +29,20 @@ const GROUP: usize = 16 << 20;
 const TILED_ROW: usize = 216;
 
 /// Whether oneDNN must not see this convolution whole.
-pub fn must_be_cut(geometry: &ConvGeometry, tiles: bool) -> bool {
+pub fn must_be_cut(geometry: &Convolution, tiles: bool) -> bool {
     let spec = geometry.spec;
-    tiles && spec.kernel == (3, 3) && spec.stride == 1 && geometry.y_shape[2] > TILED_ROW
+    tiles && spec.kernel == (3, 3) && spec.stride == 1 && geometry.y[2] > TILED_ROW
 }
 
 /// Bytes of copies that the gradient of the kernels makes of a field that is read whole, and of its gradient: oneDNN's
 /// code for bf16 puts pixels before channels, 16 of which lie together, in every thread that takes a part of the rows
 /// (measured with two).
-pub fn transposed_bytes(geometry: &ConvGeometry) -> usize {
+pub fn transposed_bytes(geometry: &Convolution) -> usize {
     let values = |shape: [usize; 4]| {
         let [batch, height, width, channels] = shape;
         batch * height * width * channels.next_multiple_of(16)
     };
-    let all = size_of::<half::bf16>() * (values(geometry.x_shape) + values(geometry.y_shape));
+    let all = size_of::<half::bf16>() * (values(geometry.x) + values(geometry.y));
     all.min(GROUP) * rayon::current_num_threads()
 }
 
@@ -51,21 +50,15 @@ pub fn transposed_bytes(geometry: &ConvGeometry) -> usize {
 pub struct Strips {
     count: usize,
     columns: usize,
-    x_shape: [usize; 4],
-    y_shape: [usize; 4],
-    /// The geometry of the strips, which bring their neighbours' columns.
-    spec: ConvSpec,
-    /// Columns of padding of the whole field.
-    padding: usize,
-    periodic: bool,
+    whole: Convolution,
 }
 
 impl Strips {
     /// The cut for values of this many bytes, multiplied in `tiles` or not, if it pays and comes out even. A function
     /// of the geometry and the kind of processor.
-    pub fn of(geometry: &ConvGeometry, bytes: usize, tiles: bool) -> Option<Self> {
-        let (spec, [_, _, width, out]) = (geometry.spec, geometry.y_shape);
-        let row = bytes * width * geometry.x_shape[3].max(out);
+    pub fn of(geometry: &Convolution, bytes: usize, tiles: bool) -> Option<Self> {
+        let (spec, [_, _, width, out]) = (geometry.spec, geometry.y);
+        let row = bytes * width * geometry.x[3].max(out);
         let plain = spec.stride == 1 && spec.dilation == 1 && spec.groups == 1;
         let pays = match tiles {
             true => must_be_cut(geometry, tiles),
@@ -81,15 +74,7 @@ impl Strips {
         (columns < width).then(|| Self {
             count: width / columns,
             columns,
-            x_shape: geometry.x_shape,
-            y_shape: geometry.y_shape,
-            spec: ConvSpec {
-                padding: (spec.padding.0, 0),
-                periodic: false,
-                ..spec
-            },
-            padding: spec.padding.1,
-            periodic: spec.periodic,
+            whole: *geometry,
         })
     }
 
@@ -98,9 +83,9 @@ impl Strips {
     pub fn groups<V: Value>(&self) -> impl Iterator<Item = Range<usize>> + use<V> {
         let values = |shape: [usize; 4]| shape.iter().product::<usize>();
         let strip = self.geometry(1);
-        let bytes = size_of::<V>() * (values(strip.x_shape) + values(strip.y_shape));
+        let bytes = size_of::<V>() * (values(strip.x) + values(strip.y));
         let most = (GROUP / bytes).max(rayon::current_num_threads());
-        let all = self.x_shape[0] * self.count;
+        let all = self.whole.x[0] * self.count;
         // Groups of one size, so that one primitive computes them, but for what is left in the last.
         let size = all.div_ceil(all.div_ceil(most));
         (0..all)
@@ -110,24 +95,28 @@ impl Strips {
 
     /// The geometry of this many strips. A strip brings its neighbours' columns, so none is
     /// padded.
-    pub fn geometry(&self, strips: usize) -> ConvGeometry {
-        let ([_, h, _, c], [_, p, _, o]) = (self.x_shape, self.y_shape);
-        let width = self.columns + self.spec.kernel.1 - 1;
-        ConvGeometry {
-            x_shape: [strips, h, width, c],
-            y_shape: [strips, p, self.columns, o],
-            spec: self.spec,
+    pub fn geometry(&self, strips: usize) -> Convolution {
+        let Convolution { spec, x, y } = self.whole;
+        let ([_, h, _, c], [_, p, _, o]) = (x, y);
+        let width = self.columns + spec.kernel.1 - 1;
+        Convolution {
+            x: [strips, h, width, c],
+            y: [strips, p, self.columns, o],
+            spec: ConvSpec {
+                padding: (spec.padding.0, 0),
+                ..spec.periodic(false)
+            },
         }
     }
 
     /// Writes the input of a group of strips, with zeros where the field ends unless it wraps.
     pub fn inputs<V: Value>(&self, x: &[V], group: &Range<usize>, strips: &mut Vec<V>) {
-        let [_, height, width, channels] = self.x_shape;
-        let reach = self.columns + self.spec.kernel.1 - 1;
+        let (spec, [_, height, width, channels]) = (self.whole.spec, self.whole.x);
+        let reach = self.columns + spec.kernel.1 - 1;
         strips.resize(group.len() * height * reach * channels, V::default());
         self.lines(strips, group, height, |line, (b, strip, h)| {
-            let first = (strip * self.columns) as isize - self.padding as isize;
-            let (west, east) = match self.periodic {
+            let first = (strip * self.columns) as isize - spec.padding.1 as isize;
+            let (west, east) = match spec.periodic {
                 true => (0, 0),
                 false => (
                     (-first).max(0) as usize,
@@ -145,7 +134,7 @@ impl Strips {
 
     /// Writes the output gradient of a group of strips.
     pub fn outputs<V: Value>(&self, dy: &[V], group: &Range<usize>, strips: &mut Vec<V>) {
-        let [_, height, _, channels] = self.y_shape;
+        let [_, height, _, channels] = self.whole.y;
         let length = self.columns * channels;
         strips.resize(group.len() * height * length, V::default());
         self.lines(strips, group, height, |line, (b, strip, h)| {

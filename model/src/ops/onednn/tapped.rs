@@ -5,7 +5,7 @@ use super::product::gemm_of_bf16;
 use super::taps::Tap;
 use super::{Finish, Source};
 use crate::error::Result;
-use crate::ops::conv::ConvGeometry;
+use crate::ops::conv_spec::Convolution;
 use crate::ops::elementwise::rectified;
 use crate::ops::scratch;
 use crate::ops::value::Value;
@@ -13,21 +13,21 @@ use half::bf16;
 use rayon::prelude::*;
 
 /// Whether these products are faster than oneDNN's convolution. A function of the geometry and the kind of processor.
-pub fn is_faster(geometry: &ConvGeometry, tiles: bool) -> bool {
+pub fn is_faster(geometry: &Convolution, tiles: bool) -> bool {
     let spec = geometry.spec;
-    let same_width = !spec.periodic || geometry.x_shape[2] == geometry.y_shape[2];
+    let same_width = !spec.periodic || geometry.x[2] == geometry.y[2];
     let atrous = spec.stride == 1 && spec.groups == 1 && spec.dilation >= 5;
     tiles && atrous && same_width && spec.kernel != (1, 1)
 }
 
 /// The output of a convolution, + bias, + residual, ReLU.
 pub fn forward<V: Value>(
-    geometry: &ConvGeometry,
+    geometry: &Convolution,
     x: &[V],
     weights: Source<'_>,
     finish: Finish<'_, V>,
 ) -> Result<Vec<V>> {
-    let ([batch, _, _, inputs], [_, out_h, out_w, outputs]) = (geometry.x_shape, geometry.y_shape);
+    let ([batch, _, _, inputs], [_, out_h, out_w, outputs]) = (geometry.x, geometry.y);
     let taps: Vec<Tap> = Tap::all(geometry).collect();
     let area = geometry.spec.kernel.0 * geometry.spec.kernel.1;
     let kernels = weights.by_tap(&taps, |plain| by_tap(plain, inputs, area, &taps));

@@ -4,7 +4,7 @@ use super::machine::multiplies_tiles;
 use super::product::gemm_transposed;
 use super::{seam, strips};
 use crate::error::Result;
-use crate::ops::conv::ConvGeometry;
+use crate::ops::conv_spec::Convolution;
 use crate::ops::scratch;
 use crate::ops::value::Value;
 use candle_core::DType;
@@ -18,7 +18,7 @@ use std::ops::Range;
 /// rule of the geometry, never of a timing, so that results are reproducible. For 1x1 kernels with a stride it is also
 /// needed: oneDNN 2.6 gives wrong gradients there when the last window leaves input unread (`backend_parity` has the
 /// case), and for rows that it must not see whole and that no strips divide.
-pub fn are_faster(geometry: &ConvGeometry, tiles: bool) -> bool {
+pub fn are_faster(geometry: &Convolution, tiles: bool) -> bool {
     let spec = geometry.spec;
     let point = spec.kernel == (1, 1) && spec.padding == (0, 0);
     let uneven =
@@ -28,22 +28,22 @@ pub fn are_faster(geometry: &ConvGeometry, tiles: bool) -> bool {
 
 /// Whether the gradient of kernels that meet activations of `dtype` is one product for each of several taps, which are
 /// then added up.
-pub fn adds_up_taps(geometry: &ConvGeometry, dtype: DType) -> bool {
+pub fn adds_up_taps(geometry: &Convolution, dtype: DType) -> bool {
     let tiles = dtype == DType::BF16 && multiplies_tiles();
     are_faster(geometry, tiles) && geometry.spec.kernel != (1, 1)
 }
 
 /// Adds the gradient to `dw`.
 pub fn backward_weights<V: Value>(
-    geometry: &ConvGeometry,
+    geometry: &Convolution,
     x: &[V],
     dy: &[V],
     dw: &mut [f32],
 ) -> Result<()> {
-    let ([batch, _, _, channels], [_, out_h, out_w, out]) = (geometry.x_shape, geometry.y_shape);
+    let ([batch, _, _, channels], [_, out_h, out_w, out]) = (geometry.x, geometry.y);
     let spec = geometry.spec;
     if spec.kernel == (1, 1) && spec.padding == (0, 0) {
-        let read = every_stride(x, geometry.x_shape, spec.stride);
+        let read = every_stride(x, geometry.x, spec.stride);
         return gemm_transposed((out, channels, batch * out_h * out_w), dy, &read, true, dw);
     }
     let taps: Vec<Tap> = Tap::all(geometry).collect();
@@ -84,9 +84,9 @@ pub struct Tap {
 
 impl Tap {
     /// The taps that read something.
-    pub fn all(geometry: &ConvGeometry) -> impl Iterator<Item = Self> {
+    pub fn all(geometry: &Convolution) -> impl Iterator<Item = Self> {
         let spec = geometry.spec;
-        let ([_, height, width, _], [_, out_h, out_w, _]) = (geometry.x_shape, geometry.y_shape);
+        let ([_, height, width, _], [_, out_h, out_w, _]) = (geometry.x, geometry.y);
         let taps = (0..spec.kernel.0).flat_map(move |r| (0..spec.kernel.1).map(move |s| (r, s)));
         let tap = move |(r, s): (usize, usize)| {
             let rows = seen(out_h, r * spec.dilation, spec.padding.0, height);
@@ -110,11 +110,11 @@ impl Tap {
     /// What it reads, a pixel after the other: where that is a piece of the field, the piece.
     pub fn inputs<'a, V: Value>(
         &self,
-        geometry: &ConvGeometry,
+        geometry: &Convolution,
         x: &'a [V],
         room: &'a mut Vec<V>,
     ) -> &'a [V] {
-        let [_, height, width, channels] = geometry.x_shape;
+        let [_, height, width, channels] = geometry.x;
         let (top, left) = self.first;
         self.pixels((height, width, channels), (top, left), x, room)
     }
@@ -122,11 +122,11 @@ impl Tap {
     /// The outputs that it contributes to, likewise.
     fn outputs<'a, V: Value>(
         &self,
-        geometry: &ConvGeometry,
+        geometry: &Convolution,
         dy: &'a [V],
         room: &'a mut Vec<V>,
     ) -> &'a [V] {
-        let [_, height, width, channels] = geometry.y_shape;
+        let [_, height, width, channels] = geometry.y;
         let first = (self.rows.start, self.columns.start as isize);
         self.pixels((height, width, channels), first, dy, room)
     }

@@ -4,13 +4,12 @@
 use super::primitive::with_primitive;
 use super::*;
 use crate::ops::algorithm::ConvAlgorithm;
-use crate::ops::conv_spec::ConvSpec;
+use crate::ops::conv_spec::{ConvSpec, Convolution};
 use crate::ops::kept::Stay;
 use crate::ops::reference;
 use crate::ops::testing::{distance, draw};
 
 use crate::ops::{Backend, depthwise};
-use crate::trace::Convolution;
 use crate::{ModelError, Network, NetworkConfig};
 use candle_core::DType;
 use half::bf16;
@@ -85,9 +84,9 @@ fn cases() -> Vec<([usize; 4], usize, ConvSpec)> {
 
 /// Whether this oneDNN has bf16 on this processor, used or not.
 fn has_bf16() -> bool {
-    let geometry = ConvGeometry {
-        x_shape: [1, 1, 1, 16],
-        y_shape: [1, 1, 1, 16],
+    let geometry = Convolution {
+        x: [1, 1, 1, 16],
+        y: [1, 1, 1, 16],
         spec: ConvSpec::same(1),
     };
     let (x, w) = (rounded::<bf16>(1, 16), draw(2, 256));
@@ -111,7 +110,7 @@ fn bf16_in_all_directions() {
 }
 
 /// What oneDNN calls the code of a convolution that is left to it; none where own products run.
-fn implementation<V: Value>(direction: Direction, geometry: &ConvGeometry) -> Option<String> {
+fn implementation<V: Value>(direction: Direction, geometry: &Convolution) -> Option<String> {
     if direction == Direction::Forward && tapped::is_faster(geometry, in_tiles::<V>()) {
         return None;
     }
@@ -183,32 +182,28 @@ fn no_published_shape_lands_on_reference_code() {
         false => &[DType::F32],
     };
     let (mut slow, mut asked) = (Vec::new(), 0);
-    for Convolution { spec, x, y } in &all {
-        let geometry = ConvGeometry {
-            x_shape: *x,
-            y_shape: *y,
-            spec: *spec,
-        };
+    for geometry in &all {
+        let Convolution { spec, x, y } = geometry;
         for (&dtype, direction) in dtypes
             .iter()
             .flat_map(|d| directions.map(|direction| (d, direction)))
         {
-            let algorithm = ConvAlgorithm::of(Backend::OneDnn, dtype, spec, (*x, *y), direction);
+            let algorithm = ConvAlgorithm::of(Backend::OneDnn, dtype, geometry, direction);
             let own = spec.groups == x[3]
                 && !depthwise::is_fast_in_onednn(spec, direction != Direction::Forward);
             if algorithm != ConvAlgorithm::Library || own {
                 continue;
             }
             let name = match dtype {
-                DType::BF16 => implementation::<bf16>(direction, &geometry),
-                _ => implementation::<f32>(direction, &geometry),
+                DType::BF16 => implementation::<bf16>(direction, geometry),
+                _ => implementation::<f32>(direction, geometry),
             };
             asked += usize::from(name.is_some());
             let shunned = match dtype {
-                DType::BF16 => plain::must_widen::<bf16>(direction, &geometry),
-                _ => plain::is_needed(&geometry),
+                DType::BF16 => plain::must_widen::<bf16>(direction, geometry),
+                _ => plain::is_needed(geometry),
             };
-            if shunned && !narrow::is_needed::<bf16>(&geometry) {
+            if shunned && !narrow::is_needed::<bf16>(geometry) {
                 slow.push(format!("not in oneDNN: {direction:?} {x:?} to {y:?}"));
             }
             if name.as_deref().is_some_and(|name| name.starts_with("ref")) {
@@ -226,18 +221,13 @@ fn no_published_shape_lands_on_reference_code() {
 /// Every direction of a geometry against plain loops, and whether its seam was computed apart.
 fn judge<V: Value>(x_shape: [usize; 4], out: usize, spec: &ConvSpec, order: f64) -> bool {
     let weights = [out, x_shape[3] / spec.groups, spec.kernel.0, spec.kernel.1];
-    let y_shape = spec.output_shape("test", x_shape, &weights).unwrap();
-    let geometry = ConvGeometry {
-        x_shape,
-        y_shape,
-        spec: *spec,
-    };
+    let geometry = Convolution::of("test", spec, x_shape, &weights).unwrap();
     let case = format!("{x_shape:?} to {out}, {spec:?}");
     let narrow = size_of::<V>() < size_of::<f32>();
     let near = if narrow { ROUNDING } else { order };
     let x: Vec<V> = rounded(1, x_shape.iter().product());
     let w = plain::widened::<V>(&rounded(2, weights.iter().product()));
-    let dy: Vec<V> = rounded(3, y_shape.iter().product());
+    let dy: Vec<V> = rounded(3, geometry.y.iter().product());
     let (x_wide, dy_wide) = (plain::widened(&x), plain::widened(&dy));
     let bias = draw(4, out);
     let finish = Finish {
@@ -257,7 +247,7 @@ fn judge<V: Value>(x_shape: [usize; 4], out: usize, spec: &ConvSpec, order: f64)
         let again = forward(&geometry, &x, kept, finish).unwrap();
         assert!(again == y, "packed {case}");
     }
-    let mut expected = reference::conv::forward(&x_wide, x_shape, &w, Some(&bias), y_shape, spec);
+    let mut expected = reference::conv::forward(&geometry, &x_wide, &w, Some(&bias));
     for (y, r) in expected.iter_mut().zip(&dy_wide) {
         *y = (*y + r).max(0.0);
     }
@@ -265,15 +255,14 @@ fn judge<V: Value>(x_shape: [usize; 4], out: usize, spec: &ConvSpec, order: f64)
     assert!(off < near, "forward {case}: {off}");
 
     let dx = backward_data(&geometry, &dy, w[..].into()).unwrap();
-    let expected = reference::conv::backward_data(&dy_wide, y_shape, &w, x_shape, spec);
+    let expected = reference::conv::backward_data(&geometry, &dy_wide, &w);
     let off = distance(&plain::widened(&dx), &expected);
     assert!(off < near, "backward data {case}: {off}");
 
     // Products of bf16 values are exact in f32, so here nothing is rounded to bf16.
     let (mut dw, mut expected) = (vec![1.0; w.len()], vec![1.0; w.len()]);
     backward_weights(&geometry, &x, &dy, &mut dw).unwrap();
-    let sums = &mut expected;
-    reference::conv::backward_weights(&x_wide, x_shape, &dy_wide, y_shape, spec, sums);
+    reference::conv::backward_weights(&geometry, &x_wide, &dy_wide, &mut expected);
     let off = distance(&dw, &expected);
     assert!(off < order, "backward weights {case}: {off}");
     Seam::of(&geometry).is_some()

@@ -1,8 +1,7 @@
 //! Kernels without the outer taps that read nothing but padding: at the published rates, on small fields, that is most
 //! of an atrous kernel, and oneDNN multiplies it all.
 
-use crate::ops::conv::ConvGeometry;
-use crate::ops::conv_spec::ConvSpec;
+use crate::ops::conv_spec::{ConvSpec, Convolution};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -17,9 +16,9 @@ pub struct Trimmed {
 impl Trimmed {
     /// The taps that a convolution needs, with the geometry of the smaller one; none where all taps read something, or
     /// where the smaller one would have to leave out inputs in front. A function of the geometry alone.
-    pub fn of(geometry: &ConvGeometry) -> Option<(Self, ConvGeometry)> {
+    pub fn of(geometry: &Convolution) -> Option<(Self, Convolution)> {
         let spec = geometry.spec;
-        let ([_, height, width, _], [_, out_h, out_w, _]) = (geometry.x_shape, geometry.y_shape);
+        let ([_, height, width, _], [_, out_h, out_w, _]) = (geometry.x, geometry.y);
         let kernel = spec.kernel;
         let rows = seen(&spec, kernel.0, spec.padding.0, (height, out_h));
         let columns = match spec.periodic {
@@ -44,7 +43,7 @@ impl Trimmed {
             rows,
             columns,
         };
-        Some((trimmed, ConvGeometry { spec, ..*geometry }))
+        Some((trimmed, Convolution { spec, ..*geometry }))
     }
 
     /// What is left of kernels `(out, in / groups, kh, kw)`.

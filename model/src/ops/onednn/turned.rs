@@ -5,26 +5,25 @@
 
 use super::{Finish, Source, forward};
 use crate::error::Result;
-use crate::ops::conv::ConvGeometry;
-use crate::ops::conv_spec::ConvSpec;
+use crate::ops::conv_spec::{ConvSpec, Convolution};
 use crate::ops::value::Value;
 use candle_core::DType;
 use rayon::prelude::*;
 
 /// The convolution from the shape of y to that of x; none where the direct form runs. A function of the geometry alone.
-pub fn turned<V: Value>(geometry: &ConvGeometry) -> Option<ConvGeometry> {
+pub fn turned<V: Value>(geometry: &Convolution) -> Option<Convolution> {
     let spec = geometry.spec;
     let atrous = spec.stride == 1 && spec.groups == 1 && spec.dilation > 1;
-    let same_width = !spec.periodic || geometry.x_shape[2] == geometry.y_shape[2];
+    let same_width = !spec.periodic || geometry.x[2] == geometry.y[2];
     if V::DTYPE != DType::BF16 || !atrous || !same_width {
         return None;
     }
     let rest = |kernel: usize, padding: usize| ((kernel - 1) * spec.dilation).checked_sub(padding);
     let rows = rest(spec.kernel.0, spec.padding.0)?;
     let columns = rest(spec.kernel.1, spec.padding.1)?;
-    Some(ConvGeometry {
-        x_shape: geometry.y_shape,
-        y_shape: geometry.x_shape,
+    Some(Convolution {
+        x: geometry.y,
+        y: geometry.x,
         spec: ConvSpec {
             padding: (rows, columns),
             ..spec
@@ -34,11 +33,11 @@ pub fn turned<V: Value>(geometry: &ConvGeometry) -> Option<ConvGeometry> {
 
 /// The gradient of the input, by what [`turned`] gave.
 pub fn backward_data<V: Value>(
-    turned: &ConvGeometry,
+    turned: &Convolution,
     dy: &[V],
     weights: Source<'_>,
 ) -> Result<Vec<V>> {
-    let (inputs, outputs) = (turned.y_shape[3], turned.x_shape[3]);
+    let (inputs, outputs) = (turned.y[3], turned.x[3]);
     let taps = turned.spec.kernel.0 * turned.spec.kernel.1;
     let plain = weights.plain();
     let mut kernels = vec![0.0; plain.len()];

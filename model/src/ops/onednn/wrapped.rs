@@ -1,11 +1,11 @@
 //! Fields copied with more columns in front and behind, for windows that wrap.
 
-use crate::ops::conv::ConvGeometry;
+use crate::ops::conv_spec::Convolution;
 use crate::ops::value::Value;
 use std::borrow::Cow;
 
 /// Columns to copy in front of and behind a field that wraps.
-pub(super) fn wrapped_columns(geometry: &ConvGeometry) -> usize {
+pub(super) fn wrapped_columns(geometry: &Convolution) -> usize {
     if geometry.spec.periodic {
         geometry.spec.padding.1
     } else {

@@ -2,7 +2,7 @@
 //!
 //! y[b, p, q, o] = bias[o] + Σ_{r, s, i} x[b, p·stride + r·dilation − padding, ..., i] · w[o, i, r, s]
 
-use crate::ops::conv_spec::{ConvSpec, source};
+use crate::ops::conv_spec::{ConvSpec, Convolution, source};
 use rayon::prelude::*;
 
 /// The positions of one convolution: calls `visit` for every tap of output point `(p, q)` with the tap's row and column
@@ -43,14 +43,8 @@ fn taps(
 }
 
 /// y of the definition. Shapes: x `(b, h, w, c)`, weights `(o, c / groups, kh, kw)`, y `(b, p, q, o)`.
-pub fn forward(
-    x: &[f32],
-    x_shape: [usize; 4],
-    weights: &[f32],
-    bias: Option<&[f32]>,
-    y_shape: [usize; 4],
-    spec: &ConvSpec,
-) -> Vec<f32> {
+pub fn forward(conv: &Convolution, x: &[f32], weights: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
+    let (spec, x_shape, y_shape) = (&conv.spec, conv.x, conv.y);
     let [_, height, width, channels] = x_shape;
     let [_, out_h, out_w, out] = y_shape;
     let (in_group, out_group) = (channels / spec.groups, out / spec.groups);
@@ -79,13 +73,8 @@ pub fn forward(
 }
 
 /// ∂L/∂x of the definition: every product of the sum, read the other way.
-pub fn backward_data(
-    dy: &[f32],
-    y_shape: [usize; 4],
-    weights: &[f32],
-    x_shape: [usize; 4],
-    spec: &ConvSpec,
-) -> Vec<f32> {
+pub fn backward_data(conv: &Convolution, dy: &[f32], weights: &[f32]) -> Vec<f32> {
+    let (spec, x_shape, y_shape) = (&conv.spec, conv.x, conv.y);
     let [_, height, width, channels] = x_shape;
     let [_, out_h, out_w, out] = y_shape;
     let (in_group, out_group) = (channels / spec.groups, out / spec.groups);
@@ -117,14 +106,8 @@ pub fn backward_data(
 }
 
 /// Adds ∂L/∂w to `dw`.
-pub fn backward_weights(
-    x: &[f32],
-    x_shape: [usize; 4],
-    dy: &[f32],
-    y_shape: [usize; 4],
-    spec: &ConvSpec,
-    dw: &mut [f32],
-) {
+pub fn backward_weights(conv: &Convolution, x: &[f32], dy: &[f32], dw: &mut [f32]) {
+    let (spec, x_shape, y_shape) = (&conv.spec, conv.x, conv.y);
     let [batch, height, width, channels] = x_shape;
     let [_, out_h, out_w, out] = y_shape;
     let (in_group, out_group) = (channels / spec.groups, out / spec.groups);

@@ -29,7 +29,7 @@ mod weights;
 
 pub use kernels::Kernels;
 
-use super::conv_spec::ConvSpec;
+use super::conv_spec::{ConvSpec, Convolution};
 use super::finish::Finish;
 use super::joined::Joined;
 use super::value::Value;
@@ -58,12 +58,8 @@ pub fn scratch_values(spec: &ConvSpec, channels: (usize, usize)) -> usize {
 /// Whether these loops are faster than a direct convolution. A function of the geometry and the kind of processor,
 /// never of a timing, so that two runs of one recipe give the same bits; nor of the batch, so that a sample's result
 /// does not depend on what it is computed with.
-pub fn pays(
-    spec: &ConvSpec,
-    (x, y): ([usize; 4], [usize; 4]),
-    direction: Direction,
-    beside: Beside,
-) -> bool {
+pub fn pays(conv: &Convolution, direction: Direction, beside: Beside) -> bool {
+    let Convolution { spec, x, y } = conv;
     let fits = matches!(spec.kernel, (3, 3) | (5, 5)) && spec.stride == 1 && spec.groups == 1;
     let fits = fits && (!spec.periodic || x[2] == y[2]);
     // The gradient of the input pads by what the kernel has left over.
@@ -75,11 +71,11 @@ pub fn pays(
     let (pixels, taps) = ((y[1] * y[2]) as f64, (spec.kernel.0 * spec.kernel.1) as f64);
     let along = spec.kernel.0 + OUTPUTS - 1;
     let points = (along * along) as f64;
-    let tiles = tiles_of(spec, if backward { x } else { y });
+    let tiles = tiles_of(spec, if backward { *x } else { *y });
     // Costs in multiply-adds. Transforms cost about as much per value as this many multiply-adds (measured).
     // Direct loops leave out the padding that atrous taps see; for the gradient of the kernels so do products by taps.
     let by_taps = direction != Direction::BackwardWeights || spec.dilation >= 3;
-    let pairs = direct::pairs(spec, x, y).filter(|_| by_taps);
+    let pairs = direct::pairs(conv).filter(|_| by_taps);
     let direct = pairs.map_or(taps * pixels, |pairs| pairs as f64) * inputs * outputs;
     let products = points * tiles * inputs * outputs;
     let transforms = points * TRANSFORM * (tiles * (inputs + outputs) + KERNELS * inputs * outputs);
@@ -133,10 +129,10 @@ fn tiles_of(spec: &ConvSpec, to: [usize; 4]) -> f64 {
 }
 
 fn geometry<const P: usize, const M: usize>(
-    spec: &ConvSpec,
-    (x, y): ([usize; 4], [usize; 4]),
+    conv: &Convolution,
     direction: Direction,
 ) -> Geometry<P, M> {
+    let Convolution { spec, x, y } = conv;
     let turned = direction == Direction::BackwardData;
     let (from, to) = if turned { (y, x) } else { (x, y) };
     let axis = |index: usize, (padding, reach): (usize, usize), wraps: bool| {
@@ -156,38 +152,28 @@ fn geometry<const P: usize, const M: usize>(
 
 /// The convolution of x.
 pub fn forward<V: Value>(
-    spec: &ConvSpec,
-    shapes: ([usize; 4], [usize; 4]),
+    conv: &Convolution,
     x: &Joined<'_, V>,
     kernels: &Kernels,
     finish: Finish<'_, V>,
 ) -> Vec<V> {
-    let whole = [shapes.1[3]];
-    let mut y = convolve(
-        spec,
-        shapes,
-        (Direction::Forward, &whole),
-        x,
-        kernels,
-        finish,
-    );
+    let fields = (Direction::Forward, &conv.y[3..]);
+    let mut y = convolve(conv, fields, x, kernels, finish);
     y.pop().expect("one field")
 }
 
 /// The gradient of x, in fields of this many channels each.
 pub fn backward_data<V: Value>(
-    spec: &ConvSpec,
-    shapes: ([usize; 4], [usize; 4]),
+    conv: &Convolution,
     dy: &[V],
     kernels: &Kernels,
     finish: Finish<'_, V>,
     fields: &[usize],
 ) -> Vec<Vec<V>> {
-    let [b, p, q, _] = shapes.1;
+    let [b, p, q, _] = conv.y;
     let dy = Joined::new(std::iter::once(dy), b * p * q);
     convolve(
-        spec,
-        shapes,
+        conv,
         (Direction::BackwardData, fields),
         &dy,
         kernels,
@@ -196,36 +182,34 @@ pub fn backward_data<V: Value>(
 }
 
 fn convolve<V: Value>(
-    spec: &ConvSpec,
-    shapes: ([usize; 4], [usize; 4]),
+    conv: &Convolution,
     (direction, fields): (Direction, &[usize]),
     x: &Joined<'_, V>,
     kernels: &Kernels,
     finish: Finish<'_, V>,
 ) -> Vec<Vec<V>> {
-    if spec.kernel.0 == 3 {
-        let geometry = geometry::<6, OUTPUTS>(spec, shapes, direction);
+    if conv.spec.kernel.0 == 3 {
+        let geometry = geometry::<6, OUTPUTS>(conv, direction);
         forward::convolve(&geometry, x, kernels, finish, fields)
     } else {
-        let geometry = geometry::<8, OUTPUTS>(spec, shapes, direction);
+        let geometry = geometry::<8, OUTPUTS>(conv, direction);
         forward::convolve(&geometry, x, kernels, finish, fields)
     }
 }
 
 /// Adds the gradient of the weights to `dw`.
 pub fn add_backward_weights<V: Value>(
-    spec: &ConvSpec,
-    shapes: ([usize; 4], [usize; 4]),
+    conv: &Convolution,
     x: &Joined<'_, V>,
     dy: &[V],
     dw: &mut [f32],
 ) {
-    let channels = (shapes.0[3], shapes.1[3]);
-    if spec.kernel.0 == 3 {
-        let geometry = geometry::<6, OUTPUTS>(spec, shapes, Direction::BackwardWeights);
+    let channels = (conv.x[3], conv.y[3]);
+    if conv.spec.kernel.0 == 3 {
+        let geometry = geometry::<6, OUTPUTS>(conv, Direction::BackwardWeights);
         weights::add_gradient::<_, _, _, 3>(&geometry, x, dy, channels, dw);
     } else {
-        let geometry = geometry::<8, OUTPUTS>(spec, shapes, Direction::BackwardWeights);
+        let geometry = geometry::<8, OUTPUTS>(conv, Direction::BackwardWeights);
         weights::add_gradient::<_, _, _, 5>(&geometry, x, dy, channels, dw);
     }
 }

@@ -16,16 +16,15 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
     let taps = spec.kernel.0;
     let weights_shape = [outputs, x_shape[3], taps, taps];
     let sizes = (outputs, x_shape[3], taps * taps);
-    let Ok(y_shape) = spec.output_shape("test", x_shape, &weights_shape) else {
+    let Ok(conv) = Convolution::of("test", &spec, x_shape, &weights_shape) else {
         return;
     };
-    if spec.periodic && x_shape[2] != y_shape[2] {
+    if spec.periodic && x_shape[2] != conv.y[2] {
         return;
     }
-    let shapes = (x_shape, y_shape);
     let x = draw(1, x_shape.iter().product());
     let w = draw(2, weights_shape.iter().product());
-    let dy = draw(3, y_shape.iter().product());
+    let dy = draw(3, conv.y.iter().product());
     let (bias, residual) = (draw(4, outputs), draw(5, dy.len()));
 
     let kernels = Kernels::forward(&w, sizes, Stay::Network);
@@ -34,8 +33,8 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
         residual: Some(&residual[..]),
         relu: true,
     };
-    let y = forward(&spec, shapes, &one(&x, x_shape), &kernels, finish);
-    let mut expected = plain::forward(&x, x_shape, &w, Some(&bias), y_shape, &spec);
+    let y = forward(&conv, &one(&x, x_shape), &kernels, finish);
+    let mut expected = plain::forward(&conv, &x, &w, Some(&bias));
     expected
         .iter_mut()
         .zip(&residual)
@@ -59,8 +58,8 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
         residual: Some(&residual16[..]),
         relu: true,
     };
-    let y = forward(&spec, shapes, &one(&x16, x_shape), &kernels, finish);
-    let mut expected = plain::forward(&wide(&x16), x_shape, &w, Some(&bias), y_shape, &spec);
+    let y = forward(&conv, &one(&x16, x_shape), &kernels, finish);
+    let mut expected = plain::forward(&conv, &wide(&x16), &w, Some(&bias));
     let residual = wide(&residual16);
     expected
         .iter_mut()
@@ -73,9 +72,8 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
 
     if can_turn(&spec) {
         let kernels = Kernels::backward(&w, sizes, Stay::Network);
-        let dx =
-            backward_data(&spec, shapes, &dy, &kernels, Finish::NOTHING, &x_shape[3..]).remove(0);
-        let expected = plain::backward_data(&dy, y_shape, &w, x_shape, &spec);
+        let dx = backward_data(&conv, &dy, &kernels, Finish::NOTHING, &x_shape[3..]).remove(0);
+        let expected = plain::backward_data(&conv, &dy, &w);
         assert!(
             distance(&dx, &expected) < 1e-5,
             "backward data {spec:?} {x_shape:?}"
@@ -84,8 +82,8 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
 
     let mut dw = draw(6, w.len());
     let mut expected = dw.clone();
-    add_backward_weights(&spec, shapes, &one(&x, x_shape), &dy, &mut dw);
-    plain::backward_weights(&x, x_shape, &dy, y_shape, &spec, &mut expected);
+    add_backward_weights(&conv, &one(&x, x_shape), &dy, &mut dw);
+    plain::backward_weights(&conv, &x, &dy, &mut expected);
     assert!(
         distance(&dw, &expected) < 1e-5,
         "backward weights {spec:?} {x_shape:?}"

@@ -17,7 +17,6 @@ fn cpu_seconds() -> f64 {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     memory::keep_large_buffers();
-    #[cfg(feature = "onednn")]
     if std::env::args().any(|word| word == "onednn") {
         squall_model::ops::conv::leave_to_onednn(true);
     }

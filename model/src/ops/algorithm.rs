@@ -2,7 +2,7 @@
 //! and the kind of processor.
 
 use super::winograd::{self, Beside, Direction};
-use super::{Backend, Convolution, direct, onednn};
+use super::{Backend, Convolution, direct};
 use candle_core::DType;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -33,17 +33,18 @@ impl ConvAlgorithm {
         conv: &Convolution,
         direction: Direction,
     ) -> Self {
+        if !backend.is_onednn() || ONEDNN_ALONE.load(Ordering::Relaxed) {
+            return Self::Library;
+        }
         // A processor that multiplies bf16 in vectors does it twice as fast as f32: only Winograd's fewer products are
         // faster then. One that multiplies tiles of it (AMX) does it ten times as fast.
-        let native = dtype == DType::BF16 && onednn::computes_bf16();
-        let in_tiles = native && onednn::multiplies_tiles();
+        let native = dtype == DType::BF16 && backend.is_fast(dtype);
+        let in_tiles = native && backend.multiplies_tiles();
         let beside = match native {
             true => Beside::NativeBf16,
             false => Beside::F32,
         };
-        if backend != Backend::OneDnn || ONEDNN_ALONE.load(Ordering::Relaxed) {
-            Self::Library
-        } else if !in_tiles && winograd::pays(conv, direction, beside) {
+        if !in_tiles && winograd::pays(conv, direction, beside) {
             Self::Winograd
         } else if !native
             && (conv.spec.stride > 1 || direction != Direction::BackwardWeights)
@@ -61,17 +62,19 @@ impl ConvAlgorithm {
             Self::Winograd => "Winograd",
             Self::Direct => "Direct",
             Self::Library if backend.is_gpu() => "cuDNN",
-            Self::Library if backend == Backend::Reference => "plain",
-            Self::Library => "OneDnn",
+            Self::Library if backend.is_onednn() => "OneDnn",
+            Self::Library => "plain",
         }
     }
+}
 
-    /// The type in which this algorithm reads activations of `dtype`: our loops convert as they go, oneDNN computes in
-    /// what it reads.
-    pub(crate) fn dtype(self, dtype: DType) -> DType {
-        match self {
-            Self::Library if !onednn::computes_bf16() => DType::F32,
-            _ => dtype,
+impl Backend {
+    /// The type in which [`ConvAlgorithm::Library`] computes with activations of `dtype`; our own loops convert as they
+    /// go.
+    pub(super) fn library_dtype(self, dtype: DType) -> DType {
+        match self.is_gpu() || self.is_fast(DType::BF16) {
+            true => dtype,
+            false => DType::F32,
         }
     }
 }

@@ -5,7 +5,6 @@ use super::host::{Host, bhwc, expect, tensor};
 use super::{Backend, Cpu, on_gpu};
 use crate::error::Result;
 use candle_core::Tensor;
-#[cfg(feature = "onednn")]
 use rayon::prelude::*;
 
 impl Backend {
@@ -22,8 +21,7 @@ impl Backend {
         let values = Host::of("avg_pool", x)?;
         let y = match self.on_cpu() {
             Cpu::Reference => plain(&values, shape, spec),
-            #[cfg(feature = "onednn")]
-            Cpu::OneDnn => parallel(&values, shape, spec),
+            Cpu::Fast => parallel(&values, shape, spec),
         };
         tensor(y, &[shape[0], out_h, out_w, shape[3]], x.dtype())
     }
@@ -48,8 +46,7 @@ impl Backend {
         let grad = Host::of(op, dy)?;
         let dx = match self.on_cpu() {
             Cpu::Reference => plain_backward(&grad, x_shape, spec),
-            #[cfg(feature = "onednn")]
-            Cpu::OneDnn => parallel_backward(&grad, x_shape, spec),
+            Cpu::Fast => parallel_backward(&grad, x_shape, spec),
         };
         tensor(dx, &x_shape, dy.dtype())
     }
@@ -107,7 +104,6 @@ fn plain_backward(dy: &[f32], x_shape: [usize; 4], spec: &PoolSpec) -> Vec<f32> 
 }
 
 /// Every output row by itself.
-#[cfg(feature = "onednn")]
 fn parallel(x: &[f32], [batch, height, width, channels]: [usize; 4], spec: &PoolSpec) -> Vec<f32> {
     let (out_h, out_w) = spec.output_size((height, width));
     let columns: Vec<_> = (0..out_w)
@@ -135,7 +131,6 @@ fn parallel(x: &[f32], [batch, height, width, channels]: [usize; 4], spec: &Pool
 }
 
 /// Every input row by itself: it gathers from the output rows whose windows hold it.
-#[cfg(feature = "onednn")]
 fn parallel_backward(dy: &[f32], x_shape: [usize; 4], spec: &PoolSpec) -> Vec<f32> {
     let [_, height, width, channels] = x_shape;
     let (out_h, out_w) = spec.output_size((height, width));

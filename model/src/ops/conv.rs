@@ -1,25 +1,16 @@
 //! Convolutions: shapes are checked here, work is done by the backend.
 
-#[cfg(feature = "onednn")]
 use super::algorithm::ConvAlgorithm;
-#[cfg(feature = "onednn")]
 pub use super::algorithm::leave_to_onednn;
-#[cfg(feature = "onednn")]
 use super::conv_joined::{add_by_winograd, by_winograd, transposed_by_winograd};
 use super::conv_spec::{ConvSpec, Convolution, Rows};
-#[cfg(feature = "onednn")]
 use super::direct;
 use super::elementwise::rectified;
-#[cfg(feature = "onednn")]
 use super::finish::Finish;
-#[cfg(feature = "onednn")]
-use super::host::Typed;
-use super::host::{Host, bhwc, expect, tensor};
+use super::host::{Host, Typed, bhwc, expect, tensor};
 #[cfg(feature = "onednn")]
 use super::onednn;
-#[cfg(feature = "onednn")]
 use super::value::by_dtype;
-#[cfg(feature = "onednn")]
 use super::winograd::Direction;
 use super::{Backend, Channels, Cpu, Fuse, Landing, Weights, on_gpu, reference};
 use crate::error::Result;
@@ -118,32 +109,28 @@ impl Backend {
     ) -> Result<Tensor> {
         let op = "conv2d";
         let x_shape = bhwc(op, "x", x)?;
-        #[cfg(feature = "onednn")]
-        let algorithm = {
-            let [b, h, w, c] = x_shape;
-            let whole = [b, rows.map_or(h, |rows| rows.whole), w, c];
-            let whole = Convolution::of(op, spec, whole, weights.dims())?;
-            ConvAlgorithm::of(self, x.dtype(), &whole, Direction::Forward)
-        };
+        let [b, h, w, c] = x_shape;
+        let whole = [b, rows.map_or(h, |rows| rows.whole), w, c];
+        let whole = Convolution::of(op, spec, whole, weights.dims())?;
+        let algorithm = ConvAlgorithm::of(self, x.dtype(), &whole, Direction::Forward);
         let spec = &rows.map_or(*spec, |rows| rows.spec(spec));
         let conv = &Convolution::of(op, spec, x_shape, weights.dims())?;
-        #[cfg(feature = "onednn")]
         if algorithm == ConvAlgorithm::Winograd {
             return by_winograd(conv, &[x], weights, fuse);
         }
         check_fused(op, weights, conv.y, fuse)?;
-        #[cfg(feature = "onednn")]
         let name = algorithm.name(self);
-        #[cfg(not(feature = "onednn"))]
-        let name = if self.is_gpu() { "cuDNN" } else { "plain" };
         let _span = profile::span(|| {
             let dims = (x.dims(), weights.dims());
             format!("conv2d {:?} {:?} {} {name}", dims.0, dims.1, spec.brief())
         });
         on_gpu!(self, super::cuda::forward(conv, x, weights, fuse));
+        if algorithm == ConvAlgorithm::Direct {
+            return directly(conv, x, weights, fuse);
+        }
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
-            return by_direct_or_onednn(conv, x, weights, fuse, algorithm);
+            return by_onednn(conv, x, weights, fuse);
         }
         let (x_values, w) = (Host::of(op, x)?, weights.plain(op)?);
         let mut y = reference::conv::forward(conv, &x_values, &w, weights.bias());
@@ -188,12 +175,8 @@ impl Backend {
         if let Some(bias) = weights.channels() {
             expect(op, "bias", x_shape[3], bias.len())?;
         }
-        #[cfg(feature = "onednn")]
         let algorithm = ConvAlgorithm::of(self, dy.dtype(), conv, Direction::BackwardData);
-        #[cfg(feature = "onednn")]
         let name = algorithm.name(self);
-        #[cfg(not(feature = "onednn"))]
-        let name = if self.is_gpu() { "cuDNN" } else { "plain" };
         let _span = profile::span(|| {
             let dims = (x_shape, weights.dims());
             format!(
@@ -204,17 +187,18 @@ impl Backend {
             )
         });
         on_gpu!(self, super::cuda::transposed(conv, dy, weights, relu));
+        match algorithm {
+            ConvAlgorithm::Winograd => {
+                let whole = (relu, &x_shape[3..]);
+                let mut dx = transposed_by_winograd(conv, dy, weights, whole)?;
+                return Ok(dx.pop().expect("one field"));
+            }
+            ConvAlgorithm::Direct => return transposed_directly(conv, dy, weights, relu),
+            ConvAlgorithm::Library => {}
+        }
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
-            return match algorithm {
-                ConvAlgorithm::Winograd => {
-                    let whole = (relu, &x_shape[3..]);
-                    let mut dx = transposed_by_winograd(conv, dy, weights, whole)?;
-                    Ok(dx.pop().expect("one field"))
-                }
-                ConvAlgorithm::Direct => transposed_directly(conv, dy, weights, relu),
-                ConvAlgorithm::Library => transposed_by_onednn(conv, dy, weights, relu),
-            };
+            return transposed_by_onednn(conv, dy, weights, relu);
         }
         let w = weights.plain(op)?;
         let dx = reference::conv::backward_data(conv, &Host::of(op, dy)?, &w);
@@ -272,34 +256,21 @@ impl Backend {
             self.add_channel_sums(op, dy, dbias)?;
         }
         let dw = dw.host()?;
-        match self.on_cpu() {
-            Cpu::Reference => {
-                let (values, grad) = (Host::of(op, x)?, Host::of(op, dy)?);
-                reference::conv::backward_weights(conv, &values, &grad, dw);
-                Ok(())
-            }
-            #[cfg(feature = "onednn")]
-            Cpu::OneDnn => {
-                let direction = Direction::BackwardWeights;
-                let algorithm = ConvAlgorithm::of(self, x.dtype(), conv, direction);
-                if algorithm == ConvAlgorithm::Winograd {
-                    return add_by_winograd(conv, &[x], dy, dw);
-                }
-                by_dtype!(algorithm.dtype(x.dtype()), V => {
-                    let (values, grad) = (Typed::<V>::of(op, x)?, Typed::<V>::of(op, dy)?);
-                    match algorithm {
-                        ConvAlgorithm::Winograd => unreachable!("given above"),
-                        ConvAlgorithm::Direct => {
-                            direct::add_backward_weights(conv, &values, &grad, dw);
-                        }
-                        ConvAlgorithm::Library => {
-                            onednn::backward_weights(conv, &values, &grad, dw)?;
-                        }
-                    }
-                    Ok(())
-                })
-            }
+        match ConvAlgorithm::of(self, x.dtype(), conv, Direction::BackwardWeights) {
+            ConvAlgorithm::Winograd => return add_by_winograd(conv, &[x], dy, dw),
+            ConvAlgorithm::Direct => return add_directly(conv, x, dy, dw),
+            ConvAlgorithm::Library => {}
         }
+        #[cfg(feature = "onednn")]
+        if self == Self::OneDnn {
+            return by_dtype!(self.library_dtype(x.dtype()), V => {
+                let (values, grad) = (Typed::<V>::of(op, x)?, Typed::<V>::of(op, dy)?);
+                onednn::backward_weights(conv, &values, &grad, dw)
+            });
+        }
+        let (values, grad) = (Host::of(op, x)?, Host::of(op, dy)?);
+        reference::conv::backward_weights(conv, &values, &grad, dw);
+        Ok(())
     }
 
     /// A parameter's values, one for each channel.
@@ -324,8 +295,7 @@ impl Backend {
         let channels = sums.len();
         let (mean, _) = match self.on_cpu() {
             Cpu::Reference => reference::norm::moments(&Host::of(op, dy)?, channels),
-            #[cfg(feature = "onednn")]
-            Cpu::OneDnn => by_dtype!(dy.dtype(), V => {
+            Cpu::Fast => by_dtype!(dy.dtype(), V => {
                 super::fast::norm::moments(&Typed::<V>::of(op, dy)?, channels)
             }),
         };
@@ -337,17 +307,10 @@ impl Backend {
     }
 }
 
-/// What [`Backend::conv2d_of_rows`] gives where it is not Winograd's loops that do.
-#[cfg(feature = "onednn")]
-fn by_direct_or_onednn(
-    conv: &Convolution,
-    x: &Tensor,
-    weights: &Weights,
-    fuse: Fuse<'_>,
-    algorithm: ConvAlgorithm,
-) -> Result<Tensor> {
+/// What [`Backend::conv2d_of_rows`] gives, by matrix products over lines of pixels.
+fn directly(conv: &Convolution, x: &Tensor, weights: &Weights, fuse: Fuse<'_>) -> Result<Tensor> {
     let op = "conv2d";
-    by_dtype!(algorithm.dtype(x.dtype()), V => {
+    by_dtype!(x.dtype(), V => {
         let residual = (fuse.residual()).map(|residual| Typed::<V>::of(op, residual));
         let residual = residual.transpose()?;
         let finish = Finish {
@@ -355,23 +318,41 @@ fn by_direct_or_onednn(
             residual: residual.as_deref(),
             relu: fuse.relu(),
         };
-        let y = match algorithm {
-            ConvAlgorithm::Winograd => unreachable!("`by_winograd` comes first"),
-            ConvAlgorithm::Direct => {
-                direct::forward(conv, &Host::of(op, x)?, weights.panels(op)?, finish)
-            }
-            ConvAlgorithm::Library => {
-                let values = weights.values(op)?;
-                let kernels = weights.for_onednn(&values);
-                onednn::forward(conv, &Typed::<V>::of(op, x)?, kernels, finish)?
-            }
+        let y = direct::forward(conv, &Host::of(op, x)?, weights.panels(op)?, finish);
+        tensor(y, &conv.y, x.dtype())
+    })
+}
+
+/// Adds the gradient of the weights, by matrix products over lines of pixels.
+fn add_directly(conv: &Convolution, x: &Tensor, dy: &Tensor, dw: &mut [f32]) -> Result<()> {
+    let op = "conv2d_backward_weights";
+    by_dtype!(x.dtype(), V => {
+        let (values, grad) = (Typed::<V>::of(op, x)?, Typed::<V>::of(op, dy)?);
+        direct::add_backward_weights(conv, &values, &grad, dw);
+        Ok(())
+    })
+}
+
+/// What [`Backend::conv2d_of_rows`] gives, by oneDNN.
+#[cfg(feature = "onednn")]
+fn by_onednn(conv: &Convolution, x: &Tensor, weights: &Weights, fuse: Fuse<'_>) -> Result<Tensor> {
+    let op = "conv2d";
+    by_dtype!(Backend::OneDnn.library_dtype(x.dtype()), V => {
+        let residual = (fuse.residual()).map(|residual| Typed::<V>::of(op, residual));
+        let residual = residual.transpose()?;
+        let finish = Finish {
+            bias: weights.bias(),
+            residual: residual.as_deref(),
+            relu: fuse.relu(),
         };
+        let values = weights.values(op)?;
+        let kernels = weights.for_onednn(&values);
+        let y = onednn::forward(conv, &Typed::<V>::of(op, x)?, kernels, finish)?;
         tensor(y, &conv.y, x.dtype())
     })
 }
 
 /// What [`Backend::transposed`] gives, by matrix products over lines of pixels.
-#[cfg(feature = "onednn")]
 fn transposed_directly(
     conv: &Convolution,
     dy: &Tensor,
@@ -399,7 +380,7 @@ fn transposed_by_onednn(
     weights: &Weights,
     relu: bool,
 ) -> Result<Tensor> {
-    by_dtype!(ConvAlgorithm::Library.dtype(dy.dtype()), V => {
+    by_dtype!(Backend::OneDnn.library_dtype(dy.dtype()), V => {
         let values = weights.values(BACKWARD_DATA)?;
         let kernels = weights.for_onednn(&values);
         let grad = Typed::<V>::of(BACKWARD_DATA, dy)?;

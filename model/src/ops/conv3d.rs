@@ -8,13 +8,9 @@
 //! long as multiplying a small field by it. Frames are views of the clip, sums are added as they are written, and what
 //! a kernel is turned into for speed is made once.
 
-#[cfg(any(feature = "onednn", feature = "cuda"))]
-use super::Fuse;
-#[cfg(any(feature = "onednn", feature = "cuda"))]
-use super::Weights;
 use super::conv_spec::{ConvSpec, source};
 use super::host::{Host, expect, tensor};
-use super::{Backend, Landing, reference};
+use super::{Backend, Fuse, Landing, Weights, reference};
 use crate::error::{ModelError, Result};
 use crate::profile;
 use candle_core::Tensor;
@@ -84,7 +80,6 @@ impl Conv3dSpec {
     }
 
     /// What belongs to the taps, with their indices; first of the one that is never in the padding.
-    #[cfg(any(feature = "onednn", feature = "cuda"))]
     fn first_tap_first<T>(&self, of_taps: Vec<T>) -> Vec<(usize, T)> {
         let mut taps: Vec<(usize, T)> = of_taps.into_iter().enumerate().collect();
         taps[..=self.padding_t].rotate_right(1);
@@ -128,13 +123,11 @@ fn bthwc(op: &'static str, what: &'static str, clip: &Tensor) -> Result<[usize; 
 }
 
 /// Frames one after the other: the same memory.
-#[cfg(any(feature = "onednn", feature = "cuda"))]
 fn frames(clip: &Tensor, [b, t, h, w, c]: [usize; 5]) -> Result<Tensor> {
     Ok(clip.contiguous()?.reshape((b * t, h, w, c))?)
 }
 
 /// The weights of every tap in time: the same memory.
-#[cfg(any(feature = "onednn", feature = "cuda"))]
 fn taps(weights: &Tensor) -> Result<Vec<Tensor>> {
     let weights = weights.contiguous()?;
     let kt = weights.dim(0)?;
@@ -163,41 +156,36 @@ impl Backend {
         if let Some(bias) = bias {
             expect(op, "bias", y_shape[4], bias.elem_count())?;
         }
-        match self {
-            Self::Reference => {
-                let (values, w) = (Host::of(op, x)?, Host::of(op, weights)?);
-                let bias = bias.map(|bias| Host::of(op, bias)).transpose()?;
-                let shapes = (x_shape, y_shape);
-                let y = reference::conv3d::forward(&values, &w, bias.as_deref(), shapes, spec);
-                tensor(y, &y_shape, x.dtype())
-            }
-            #[cfg(any(feature = "onednn", feature = "cuda"))]
-            _ => {
-                let all = frames(x, x_shape)?;
-                let mut bias = bias.map(|bias| self.channels_of(op, bias)).transpose()?;
-                let (t, u) = (x_shape[1], y_shape[1]);
-                let reads = |at| taps_of_output(spec, at, t);
-                let mut runs = Run::all((y_shape[0], u), spec.stride_t == 1, reads);
-                for (tap, values) in spec.first_tap_first(taps(weights)?) {
-                    // The first is never in the padding, so it brings the bias.
-                    let kernel = Weights::of(&values).reused();
-                    let kernel = match bias.take() {
-                        Some(bias) => kernel.biased(bias),
-                        None => kernel,
-                    };
-                    for run in &mut runs {
-                        let Some(frame) = run.read_by(tap) else {
-                            continue;
-                        };
-                        let x = all.narrow(0, run.sample * t + frame, run.frames.len())?;
-                        let fuse = run.sum.as_ref().map_or(Fuse::None, Fuse::Add);
-                        run.sum = Some(self.conv2d_with(&x, &kernel, &spec.plane, fuse)?);
-                    }
-                }
-                let outputs: Vec<Tensor> = runs.into_iter().filter_map(|run| run.sum).collect();
-                Ok(self.stack(&outputs)?.reshape(&y_shape)?)
+        if self == Self::Reference {
+            let (values, w) = (Host::of(op, x)?, Host::of(op, weights)?);
+            let bias = bias.map(|bias| Host::of(op, bias)).transpose()?;
+            let shapes = (x_shape, y_shape);
+            let y = reference::conv3d::forward(&values, &w, bias.as_deref(), shapes, spec);
+            return tensor(y, &y_shape, x.dtype());
+        }
+        let all = frames(x, x_shape)?;
+        let mut bias = bias.map(|bias| self.channels_of(op, bias)).transpose()?;
+        let (t, u) = (x_shape[1], y_shape[1]);
+        let reads = |at| taps_of_output(spec, at, t);
+        let mut runs = Run::all((y_shape[0], u), spec.stride_t == 1, reads);
+        for (tap, values) in spec.first_tap_first(taps(weights)?) {
+            // The first is never in the padding, so it brings the bias.
+            let kernel = Weights::of(&values).reused();
+            let kernel = match bias.take() {
+                Some(bias) => kernel.biased(bias),
+                None => kernel,
+            };
+            for run in &mut runs {
+                let Some(frame) = run.read_by(tap) else {
+                    continue;
+                };
+                let x = all.narrow(0, run.sample * t + frame, run.frames.len())?;
+                let fuse = run.sum.as_ref().map_or(Fuse::None, Fuse::Add);
+                run.sum = Some(self.conv2d_with(&x, &kernel, &spec.plane, fuse)?);
             }
         }
+        let outputs: Vec<Tensor> = runs.into_iter().filter_map(|run| run.sum).collect();
+        Ok(self.stack(&outputs)?.reshape(&y_shape)?)
     }
 
     /// The gradient of [`Self::conv3d`] with respect to x.
@@ -217,43 +205,38 @@ impl Backend {
         let y_shape = spec.output_shape(op, x_shape, weights.dims())?;
         expect(op, "dy", &y_shape[..], dy.dims())?;
         let _span = profile::span(|| format!("{op} {x_shape:?} {:?}", weights.dims()));
-        match self {
-            Self::Reference => {
-                let (grad, w) = (Host::of(op, dy)?, Host::of(op, weights)?);
-                let shapes = (x_shape, y_shape);
-                let dx = reference::conv3d::backward_data(&grad, &w, shapes, spec);
-                tensor(dx, &x_shape, dy.dtype())
-            }
-            #[cfg(any(feature = "onednn", feature = "cuda"))]
-            _ => {
-                let [_, t, h, w, c] = x_shape;
-                let u = y_shape[1];
-                let all = frames(dy, y_shape)?;
-                let reads = |at| taps_of_input(spec, at, (t, u));
-                let mut runs = Run::all((x_shape[0], t), spec.stride_t == 1, reads);
-                for (tap, values) in taps(weights)?.into_iter().enumerate() {
-                    let kernel = Weights::transposed(&values).reused();
-                    for run in &mut runs {
-                        let Some(frame) = run.read_by(tap) else {
-                            continue;
-                        };
-                        let (shape, plane) = ([run.frames.len(), h, w, c], &spec.plane);
-                        let dy = all.narrow(0, run.sample * u + frame, run.frames.len())?;
-                        let part = self.transposed(&dy, &kernel, shape, plane, false)?;
-                        run.sum = Some(match &run.sum {
-                            Some(sum) => self.add(sum, &part)?,
-                            None => part,
-                        });
-                    }
-                }
-                let outputs = runs.into_iter().map(|run| match run.sum {
-                    Some(dx) => Ok(dx),
-                    None => self.zeros([run.frames.len(), h, w, c], dy.dtype()),
+        if self == Self::Reference {
+            let (grad, w) = (Host::of(op, dy)?, Host::of(op, weights)?);
+            let shapes = (x_shape, y_shape);
+            let dx = reference::conv3d::backward_data(&grad, &w, shapes, spec);
+            return tensor(dx, &x_shape, dy.dtype());
+        }
+        let [_, t, h, w, c] = x_shape;
+        let u = y_shape[1];
+        let all = frames(dy, y_shape)?;
+        let reads = |at| taps_of_input(spec, at, (t, u));
+        let mut runs = Run::all((x_shape[0], t), spec.stride_t == 1, reads);
+        for (tap, values) in taps(weights)?.into_iter().enumerate() {
+            let kernel = Weights::transposed(&values).reused();
+            for run in &mut runs {
+                let Some(frame) = run.read_by(tap) else {
+                    continue;
+                };
+                let (shape, plane) = ([run.frames.len(), h, w, c], &spec.plane);
+                let dy = all.narrow(0, run.sample * u + frame, run.frames.len())?;
+                let part = self.transposed(&dy, &kernel, shape, plane, false)?;
+                run.sum = Some(match &run.sum {
+                    Some(sum) => self.add(sum, &part)?,
+                    None => part,
                 });
-                let outputs = outputs.collect::<Result<Vec<_>>>()?;
-                Ok(self.stack(&outputs)?.reshape(&x_shape)?)
             }
         }
+        let outputs = runs.into_iter().map(|run| match run.sum {
+            Some(dx) => Ok(dx),
+            None => self.zeros([run.frames.len(), h, w, c], dy.dtype()),
+        });
+        let outputs = outputs.collect::<Result<Vec<_>>>()?;
+        Ok(self.stack(&outputs)?.reshape(&x_shape)?)
     }
 
     /// Adds the gradients of [`Self::conv3d`] with respect to the weights and the bias.
@@ -283,27 +266,23 @@ impl Backend {
             expect(op, "dbias", y_shape[4], dbias.len())?;
             self.add_channel_sums(op, dy, dbias)?;
         }
-        match self {
-            Self::Reference => {
-                let (values, grad) = (Host::of(op, x)?, Host::of(op, dy)?);
-                let shapes = (x_shape, y_shape);
-                reference::conv3d::backward_weights(&values, &grad, shapes, spec, dw.host()?);
-            }
-            #[cfg(any(feature = "onednn", feature = "cuda"))]
-            _ => {
-                let (t, u) = (x_shape[1], y_shape[1]);
-                let (x, dy) = (frames(x, x_shape)?, frames(dy, y_shape)?);
-                for (tap, mut dw) in dw.pieces(spec.kernel_t)?.into_iter().enumerate() {
-                    let reads = |at| spec.frame(at, tap, t).map(|frame| (tap, frame));
-                    let reads = |at| Vec::from_iter(reads(at));
-                    for run in Run::all((x_shape[0], u), spec.stride_t == 1, reads) {
-                        for &(_, first) in &run.reads {
-                            let x = x.narrow(0, run.sample * t + first, run.frames.len())?;
-                            let first = run.sample * u + run.frames.start;
-                            let dy = dy.narrow(0, first, run.frames.len())?;
-                            self.conv2d_backward_weights(&x, &dy, &spec.plane, dw.again(), None)?;
-                        }
-                    }
+        if self == Self::Reference {
+            let (values, grad) = (Host::of(op, x)?, Host::of(op, dy)?);
+            let shapes = (x_shape, y_shape);
+            reference::conv3d::backward_weights(&values, &grad, shapes, spec, dw.host()?);
+            return Ok(());
+        }
+        let (t, u) = (x_shape[1], y_shape[1]);
+        let (x, dy) = (frames(x, x_shape)?, frames(dy, y_shape)?);
+        for (tap, mut dw) in dw.pieces(spec.kernel_t)?.into_iter().enumerate() {
+            let reads = |at| spec.frame(at, tap, t).map(|frame| (tap, frame));
+            let reads = |at| Vec::from_iter(reads(at));
+            for run in Run::all((x_shape[0], u), spec.stride_t == 1, reads) {
+                for &(_, first) in &run.reads {
+                    let x = x.narrow(0, run.sample * t + first, run.frames.len())?;
+                    let first = run.sample * u + run.frames.start;
+                    let dy = dy.narrow(0, first, run.frames.len())?;
+                    self.conv2d_backward_weights(&x, &dy, &spec.plane, dw.again(), None)?;
                 }
             }
         }
@@ -312,7 +291,6 @@ impl Backend {
 }
 
 /// Frames of a sample that follow each other and see the same taps, so that one convolution a tap is of all of them.
-#[cfg(any(feature = "onednn", feature = "cuda"))]
 #[derive(Debug)]
 struct Run {
     sample: usize,
@@ -323,7 +301,6 @@ struct Run {
     sum: Option<Tensor>,
 }
 
-#[cfg(any(feature = "onednn", feature = "cuda"))]
 impl Run {
     /// All frames of all samples, told what each frame reads. Only with a stride of 1 do the frames on the other side
     /// follow each other, too.
@@ -363,14 +340,12 @@ impl Run {
 }
 
 /// The taps of an output frame that read something, each with the frame that it reads.
-#[cfg(any(feature = "onednn", feature = "cuda"))]
 fn taps_of_output(spec: &Conv3dSpec, output: usize, frames: usize) -> Vec<(usize, usize)> {
     let read = |tap| Some((tap, spec.frame(output, tap, frames)?));
     (0..spec.kernel_t).filter_map(read).collect()
 }
 
 /// The taps by which an input frame is read, each with the output frame that does.
-#[cfg(any(feature = "onednn", feature = "cuda"))]
 fn taps_of_input(spec: &Conv3dSpec, at: usize, (t, u): (usize, usize)) -> Vec<(usize, usize)> {
     let outputs = |tap| {
         let reads = move |&output: &usize| spec.frame(output, tap, t) == Some(at);

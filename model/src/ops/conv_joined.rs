@@ -1,21 +1,15 @@
 //! Convolutions of tensors whose channels lie side by side, without copying them together where loops can read them
 //! apart.
 
-#[cfg(feature = "onednn")]
 use super::algorithm::ConvAlgorithm;
 use super::conv_spec::Rows;
-#[cfg(feature = "onednn")]
 use super::finish::Finish;
 use super::host::{bhwc, expect};
-#[cfg(feature = "onednn")]
 use super::joined::{self, Joined};
-#[cfg(feature = "onednn")]
 use super::value::by_dtype;
-#[cfg(feature = "onednn")]
 use super::winograd::{self, Direction};
 use super::{Backend, ConvSpec, Convolution, Fuse, Landing, Weights};
 use crate::error::Result;
-#[cfg(feature = "onednn")]
 use crate::profile;
 use candle_core::Tensor;
 
@@ -54,8 +48,7 @@ impl Backend {
         if let [x] = parts {
             return self.conv2d_of_rows(x, weights, spec, fuse, rows);
         }
-        #[cfg(feature = "onednn")]
-        if self == Self::OneDnn && joined::can_be_read(parts) {
+        if self.is_onednn() && joined::can_be_read(parts) {
             let x_shape @ [b, h, w, c] = joined::shape("conv2d", parts)?;
             let whole = [b, rows.map_or(h, |rows| rows.whole), w, c];
             let whole = Convolution::of("conv2d", spec, whole, weights.dims())?;
@@ -87,8 +80,7 @@ impl Backend {
         if channels.len() == 1 {
             return Ok(vec![self.conv2d_backward_data(dy, weights, x_shape, spec)?]);
         }
-        #[cfg(feature = "onednn")]
-        if self == Self::OneDnn && joined::is_aligned(channels.iter().copied()) {
+        if self.is_onednn() && joined::is_aligned(channels.iter().copied()) {
             let op = "conv2d_backward_data";
             let conv = Convolution::of(op, spec, x_shape, weights.dims())?;
             expect(op, "dy", &conv.y[..], dy.dims())?;
@@ -133,8 +125,7 @@ impl Backend {
         if let [x] = parts {
             return self.conv2d_backward_weights(x, dy, spec, dw, dbias);
         }
-        #[cfg(feature = "onednn")]
-        if self == Self::OneDnn && joined::can_be_read(parts) && parts[0].dtype() == dy.dtype() {
+        if self.is_onednn() && joined::can_be_read(parts) && parts[0].dtype() == dy.dtype() {
             let op = "conv2d_backward_weights";
             let conv = Convolution {
                 spec: *spec,
@@ -202,7 +193,6 @@ impl Backend {
 }
 
 /// The convolution of channels side by side by Winograd's loops.
-#[cfg(feature = "onednn")]
 pub(super) fn by_winograd(
     conv: &Convolution,
     parts: &[&Tensor],
@@ -232,7 +222,6 @@ pub(super) fn by_winograd(
 }
 
 /// The gradient of such a convolution's input, plus a bias, then ReLU if asked, in a tensor for each of `channels`.
-#[cfg(feature = "onednn")]
 pub(super) fn transposed_by_winograd(
     conv: &Convolution,
     dy: &Tensor,
@@ -255,7 +244,6 @@ pub(super) fn transposed_by_winograd(
     })
 }
 
-#[cfg(feature = "onednn")]
 pub(super) fn add_by_winograd(
     conv: &Convolution,
     parts: &[&Tensor],

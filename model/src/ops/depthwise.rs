@@ -8,10 +8,8 @@
 //! # Shapes
 //! x `(b, h, w, c)`, weights `(c, 1, kh, kw)` → `(b, p, q, c)`; the spec's `groups` is c.
 
-#[cfg(feature = "onednn")]
 use super::Fuse;
 use super::conv_spec::Convolution;
-#[cfg(feature = "onednn")]
 use super::fast;
 use super::host::{Host, bhwc, expect, tensor};
 use super::{Backend, ConvSpec, Cpu, Landing, on_gpu, reference};
@@ -20,7 +18,6 @@ use crate::profile;
 use candle_core::Tensor;
 
 /// Whether oneDNN beats own loops.
-#[cfg(feature = "onednn")]
 pub(crate) fn is_fast_in_onednn(spec: &ConvSpec, backward: bool) -> bool {
     spec.groups.is_multiple_of(8) && (spec.dilation == 1 || !backward)
 }
@@ -44,16 +41,14 @@ impl Backend {
         let conv = &Convolution::of(op, spec, x_shape, weights.dims())?;
         expect(op, "outputs", x_shape[3], conv.y[3])?;
         on_gpu!(self, super::cuda::depthwise(conv, x, weights));
-        #[cfg(feature = "onednn")]
-        if self == Self::OneDnn && is_fast_in_onednn(spec, false) {
+        if self.is_onednn() && is_fast_in_onednn(spec, false) {
             return self.conv2d(x, weights, None, spec, Fuse::None);
         }
         let _span = span("depthwise_conv2d", x_shape, spec);
         let (values, w) = (Host::of(op, x)?, Host::of(op, weights)?);
         let y = match self.on_cpu() {
             Cpu::Reference => reference::conv::forward(conv, &values, &w, None),
-            #[cfg(feature = "onednn")]
-            Cpu::OneDnn => fast::depthwise::forward(conv, &values, &w),
+            Cpu::Fast => fast::depthwise::forward(conv, &values, &w),
         };
         tensor(y, &conv.y, x.dtype())
     }
@@ -79,16 +74,14 @@ impl Backend {
             self,
             super::cuda::depthwise_backward_data(conv, dy, weights)
         );
-        #[cfg(feature = "onednn")]
-        if self == Self::OneDnn && is_fast_in_onednn(spec, true) {
+        if self.is_onednn() && is_fast_in_onednn(spec, true) {
             return self.conv2d_backward_data(dy, weights, x_shape, spec);
         }
         let _span = span("depthwise_conv2d backward data", x_shape, spec);
         let (grad, w) = (Host::of(op, dy)?, Host::of(op, weights)?);
         let dx = match self.on_cpu() {
             Cpu::Reference => reference::conv::backward_data(conv, &grad, &w),
-            #[cfg(feature = "onednn")]
-            Cpu::OneDnn => fast::depthwise::backward_data(conv, &grad, &w),
+            Cpu::Fast => fast::depthwise::backward_data(conv, &grad, &w),
         };
         tensor(dx, &x_shape, dy.dtype())
     }
@@ -119,16 +112,14 @@ impl Backend {
             super::cuda::depthwise_backward_weights(conv, x, dy, dw)
         );
         let dw = dw.host()?;
-        #[cfg(feature = "onednn")]
-        if self == Self::OneDnn && is_fast_in_onednn(spec, true) {
+        if self.is_onednn() && is_fast_in_onednn(spec, true) {
             return self.conv2d_backward_weights(x, dy, spec, dw, None);
         }
         let _span = span("depthwise_conv2d backward weights", x_shape, spec);
         let (values, grad) = (Host::of(op, x)?, Host::of(op, dy)?);
         match self.on_cpu() {
             Cpu::Reference => reference::conv::backward_weights(conv, &values, &grad, dw),
-            #[cfg(feature = "onednn")]
-            Cpu::OneDnn => fast::depthwise::backward_weights(conv, &values, &grad, dw),
+            Cpu::Fast => fast::depthwise::backward_weights(conv, &values, &grad, dw),
         }
         Ok(())
     }

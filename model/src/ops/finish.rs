@@ -42,6 +42,7 @@ pub(crate) struct Finish<'a, V> {
 
 impl<V: Value> Finish<'_, V> {
     /// Nothing happens.
+    #[cfg(any(test, feature = "onednn"))]
     pub(crate) const NOTHING: Self = Self {
         bias: None,
         residual: None,

@@ -1,15 +1,12 @@
 //! Bytes that a convolution's loops hold beside its activations, from shapes alone.
 
-#[cfg(feature = "onednn")]
 use super::algorithm::ConvAlgorithm;
 #[cfg(feature = "onednn")]
 use super::onednn;
-#[cfg(feature = "onednn")]
 use super::winograd::{self, Direction};
 use super::{Backend, Convolution};
 use candle_core::DType;
 
-#[cfg(feature = "onednn")]
 const DIRECTIONS: [Direction; 3] = [
     Direction::Forward,
     Direction::BackwardData,
@@ -28,50 +25,40 @@ fn kernels(conv: &Convolution, bytes: usize) -> u64 {
 impl Backend {
     /// Bytes that inference keeps of the kernels of a convolution as its loops read them.
     pub(crate) fn kept_bytes(self, dtype: DType, conv: &Convolution) -> u64 {
-        #[cfg(feature = "onednn")]
-        if self == Self::OneDnn {
-            return kernels(
-                conv,
-                match ConvAlgorithm::of(self, dtype, conv, Direction::Forward) {
-                    ConvAlgorithm::Winograd => 4 * winograd::points(&conv.spec),
-                    ConvAlgorithm::Direct => 4 * taps(conv),
-                    // Packed.
-                    ConvAlgorithm::Library => {
-                        ConvAlgorithm::Library.dtype(dtype).size_in_bytes() * taps(conv)
-                    }
-                },
-            );
-        }
-        #[cfg(feature = "cuda")]
-        if self == Self::Cuda {
-            // As cuDNN reads them.
-            return kernels(conv, dtype.size_in_bytes() * taps(conv));
-        }
-        kernels(conv, 4 * taps(conv))
+        let algorithm = ConvAlgorithm::of(self, dtype, conv, Direction::Forward);
+        kernels(
+            conv,
+            match algorithm {
+                ConvAlgorithm::Winograd => 4 * winograd::points(&conv.spec),
+                ConvAlgorithm::Direct => 4 * taps(conv),
+                // As oneDNN packs them, or as cuDNN reads them.
+                ConvAlgorithm::Library => self.library_dtype(dtype).size_in_bytes() * taps(conv),
+            },
+        )
     }
 
     /// The most bytes of kernels, or of sums of their gradient, that a step makes while it runs the convolution.
     pub(crate) fn working_bytes(self, dtype: DType, conv: &Convolution) -> u64 {
+        let made =
+            DIRECTIONS.map(
+                |direction| match ConvAlgorithm::of(self, dtype, conv, direction) {
+                    ConvAlgorithm::Winograd => 4 * winograd::points(&conv.spec),
+                    ConvAlgorithm::Library if self.packs(dtype, conv, direction) => 0,
+                    ConvAlgorithm::Direct | ConvAlgorithm::Library => 4 * taps(conv),
+                },
+            );
+        kernels(conv, made.into_iter().max().unwrap_or(0))
+    }
+
+    /// Whether kernels, or their gradient, are made only in the packed form that [`Self::packed_bytes`] counts: by
+    /// oneDNN, but for gradients that are computed tap by tap before they are added to the rest.
+    fn packs(self, dtype: DType, conv: &Convolution, direction: Direction) -> bool {
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
-            let made = DIRECTIONS.map(|direction| {
-                let algorithm = ConvAlgorithm::of(self, dtype, conv, direction);
-                match (algorithm, direction) {
-                    (ConvAlgorithm::Winograd, _) => 4 * winograd::points(&conv.spec),
-                    // Tap by tap, before it is added to the rest.
-                    (ConvAlgorithm::Library, Direction::BackwardWeights)
-                        if onednn::adds_up_taps(conv, dtype) =>
-                    {
-                        4 * taps(conv)
-                    }
-                    // Packed where they stay.
-                    (ConvAlgorithm::Library, _) => 0,
-                    (ConvAlgorithm::Direct, _) => 4 * taps(conv),
-                }
-            });
-            return kernels(conv, made.into_iter().max().unwrap_or(0));
+            return direction != Direction::BackwardWeights || !onednn::adds_up_taps(conv, dtype);
         }
-        kernels(conv, 4 * taps(conv))
+        let _ = (dtype, conv, direction);
+        false
     }
 
     /// Bytes of a copy of the input with longitude wrapped around it, where the convolution cannot wrap itself.
@@ -91,41 +78,34 @@ impl Backend {
             return self.wrapped_bytes(dtype, conv);
         }
         #[cfg(feature = "onednn")]
-        if self == Self::OneDnn
-            && ConvAlgorithm::of(self, dtype, conv, Direction::BackwardWeights)
-                == ConvAlgorithm::Library
-        {
+        if self == Self::OneDnn {
+            let algorithm = ConvAlgorithm::of(self, dtype, conv, Direction::BackwardWeights);
             let spec = conv.spec;
             let window = spec.kernel != (1, 1) && spec.dilation < 3 && spec.groups == 1;
-            if window && ConvAlgorithm::Library.dtype(dtype) == DType::BF16 {
+            let half = self.library_dtype(dtype) == DType::BF16;
+            if algorithm == ConvAlgorithm::Library && window && half {
                 return onednn::transposed_bytes(conv) as u64;
             }
         }
-        let _ = (dtype, conv);
         0
     }
 
     /// Bytes of kernels as oneDNN's primitives of a step read and write them, in memory that the thread goes on
     /// holding.
     pub(crate) fn packed_bytes(self, dtype: DType, conv: &Convolution) -> u64 {
-        #[cfg(feature = "onednn")]
-        if self == Self::OneDnn {
-            let packed =
-                DIRECTIONS.map(
-                    |direction| match ConvAlgorithm::of(self, dtype, conv, direction) {
-                        ConvAlgorithm::Library if direction == Direction::BackwardWeights => {
-                            4 * taps(conv)
-                        }
-                        ConvAlgorithm::Library => {
-                            ConvAlgorithm::Library.dtype(dtype).size_in_bytes() * taps(conv)
-                        }
-                        _ => 0,
-                    },
-                );
-            return kernels(conv, packed.into_iter().max().unwrap_or(0));
+        if !self.is_onednn() {
+            return 0;
         }
-        let _ = (dtype, conv);
-        0
+        let packed = DIRECTIONS.map(|direction| {
+            match (ConvAlgorithm::of(self, dtype, conv, direction), direction) {
+                (ConvAlgorithm::Library, Direction::BackwardWeights) => 4 * taps(conv),
+                (ConvAlgorithm::Library, _) => {
+                    self.library_dtype(dtype).size_in_bytes() * taps(conv)
+                }
+                _ => 0,
+            }
+        });
+        kernels(conv, packed.into_iter().max().unwrap_or(0))
     }
 
     /// Bytes that a library works in at most while it computes any of the convolutions, and that are counted
@@ -142,14 +122,12 @@ impl Backend {
 
     /// Bytes that the threads hold to compute it, and go on holding.
     pub(crate) fn thread_bytes(self, dtype: DType, conv: &Convolution) -> u64 {
-        #[cfg(feature = "onednn")]
-        if self == Self::OneDnn
-            && ConvAlgorithm::of(self, dtype, conv, Direction::Forward) == ConvAlgorithm::Winograd
-        {
-            let values = winograd::scratch_values(&conv.spec, (conv.x[3], conv.y[3]));
-            return (4 * values * rayon::current_num_threads()) as u64;
+        match ConvAlgorithm::of(self, dtype, conv, Direction::Forward) {
+            ConvAlgorithm::Winograd => {
+                let values = winograd::scratch_values(&conv.spec, (conv.x[3], conv.y[3]));
+                (4 * values * rayon::current_num_threads()) as u64
+            }
+            ConvAlgorithm::Direct | ConvAlgorithm::Library => 0,
         }
-        let _ = (dtype, conv);
-        0
     }
 }

@@ -2,13 +2,11 @@
 //!
 //! y = x σ(z), σ(z) = 1 / (1 + exp(−z)); dx = dy σ(z), dz = σ(z) (1 − σ(z)) Σ dy x over the pixels of a sample.
 
-#[cfg(feature = "onednn")]
 use super::fast::whole_pixels;
 use super::host::{Host, bhwc, expect, tensor};
 use super::{Backend, Cpu, on_gpu};
 use crate::error::Result;
 use candle_core::Tensor;
-#[cfg(feature = "onednn")]
 use rayon::prelude::*;
 
 fn sigmoid(z: &[f32]) -> Vec<f32> {
@@ -50,8 +48,7 @@ impl Backend {
         for ((dy, x), factors) in samples.zip(factors.chunks_exact(c)) {
             let sums = match self.on_cpu() {
                 Cpu::Reference => plain_sums(dy, x, c),
-                #[cfg(feature = "onednn")]
-                Cpu::OneDnn => parallel_sums(dy, x, c),
+                Cpu::Fast => parallel_sums(dy, x, c),
             };
             let slope = |f: &f32| f64::from(f * (1.0 - f));
             dz.extend(
@@ -75,8 +72,7 @@ impl Backend {
                 let value = |(index, x): (usize, &f32)| x * factor(index);
                 x.iter().enumerate().map(value).collect()
             }
-            #[cfg(feature = "onednn")]
-            Cpu::OneDnn => {
+            Cpu::Fast => {
                 let mut y = vec![0.0; x.len()];
                 let rows = y.par_chunks_mut(w * c).zip(x.par_chunks(w * c));
                 rows.enumerate().for_each(|(row, (y, x))| {
@@ -103,7 +99,6 @@ fn plain_sums(dy: &[f32], x: &[f32], channels: usize) -> Vec<f64> {
 }
 
 /// Σ dy x per channel, chunk by chunk; chunks do not depend on the number of threads.
-#[cfg(feature = "onednn")]
 fn parallel_sums(dy: &[f32], x: &[f32], channels: usize) -> Vec<f64> {
     let length = whole_pixels(channels);
     let partials: Vec<Vec<f32>> = (dy.par_chunks(length).zip(x.par_chunks(length)))

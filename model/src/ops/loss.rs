@@ -1,6 +1,5 @@
 //! Softmax, weighted cross entropy, focal loss and argmax.
 
-#[cfg(feature = "onednn")]
 use super::fast;
 use super::host::{Host, bhwc, expect, tensor};
 use super::{Backend, Cpu, on_gpu, reference};
@@ -247,8 +246,7 @@ impl Backend {
         let values = Host::of("segmentation_loss", logits)?;
         let (sum, gradient) = match self.on_cpu() {
             Cpu::Reference => reference::loss::segmentation(&values, labels, rule),
-            #[cfg(feature = "onednn")]
-            Cpu::OneDnn => fast::loss::segmentation(&values, labels, rule),
+            Cpu::Fast => fast::loss::segmentation(&values, labels, rule),
         };
         Ok((sum, tensor(gradient, logits.dims(), DType::F32)?))
     }
@@ -311,8 +309,7 @@ impl Backend {
         let values = Host::of("softmax", logits)?;
         let probabilities = match self.on_cpu() {
             Cpu::Reference => reference::loss::softmax(&values, shape[3]),
-            #[cfg(feature = "onednn")]
-            Cpu::OneDnn => fast::loss::softmax(&values, shape[3]),
+            Cpu::Fast => fast::loss::softmax(&values, shape[3]),
         };
         tensor(probabilities, &shape, DType::F32)
     }

@@ -10,7 +10,6 @@
 //! Half precisions are computed in f32, but for bf16 convolutions on processors that multiply bf16:
 //! [`Backend::is_fast`] says so.
 
-#[cfg(feature = "onednn")]
 mod algorithm;
 mod avg_pool;
 pub mod conv;
@@ -21,21 +20,15 @@ mod conv_transpose;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod depthwise;
-#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod direct;
 mod elementwise;
-#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 mod fast;
-#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod finish;
 pub(crate) mod footprint;
 mod gate;
-#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod gemm;
 pub(crate) mod host;
-#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod joined;
-#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod kept;
 mod leaky_relu;
 pub mod loss;
@@ -47,14 +40,11 @@ mod rate;
 mod reference;
 pub(crate) mod resample;
 pub mod resident;
-#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod scratch;
 #[cfg(test)]
 pub(crate) mod testing;
-#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod value;
 mod weights;
-#[cfg_attr(not(feature = "onednn"), allow(dead_code))]
 pub(crate) mod winograd;
 mod wrap;
 
@@ -81,12 +71,13 @@ pub enum Backend {
     Cuda,
 }
 
-/// The backends that compute in host memory.
+/// The loops that compute in host memory.
 #[derive(Clone, Copy, Debug)]
 enum Cpu {
+    /// Plain ones.
     Reference,
-    #[cfg(feature = "onednn")]
-    OneDnn,
+    /// Parallel ones, of [`Backend::OneDnn`].
+    Fast,
 }
 
 /// Gives what an operation on the GPU gives, if the backend is the GPU's.
@@ -120,12 +111,10 @@ impl Backend {
 
     /// Which loops run an operation that [`on_gpu!`] has left to the CPU.
     fn on_cpu(self) -> Cpu {
-        match self {
-            Self::Reference => Cpu::Reference,
-            #[cfg(feature = "onednn")]
-            Self::OneDnn => Cpu::OneDnn,
-            #[cfg(feature = "cuda")]
-            Self::Cuda => unreachable!("`on_gpu!` comes first"),
+        assert!(!self.is_gpu(), "`on_gpu!` comes first");
+        match self.is_onednn() {
+            true => Cpu::Fast,
+            false => Cpu::Reference,
         }
     }
 
@@ -205,6 +194,22 @@ impl Backend {
         #[cfg(feature = "cuda")]
         return self == Self::Cuda;
         #[cfg(not(feature = "cuda"))]
+        false
+    }
+
+    /// Whether it is [`Self::OneDnn`], which not every build has.
+    pub(crate) fn is_onednn(self) -> bool {
+        #[cfg(feature = "onednn")]
+        return self == Self::OneDnn;
+        #[cfg(not(feature = "onednn"))]
+        false
+    }
+
+    /// Whether it multiplies tiles of bf16, many times as fast as vectors of f32.
+    fn multiplies_tiles(self) -> bool {
+        #[cfg(feature = "onednn")]
+        return self == Self::OneDnn && onednn::multiplies_tiles();
+        #[cfg(not(feature = "onednn"))]
         false
     }
 

@@ -5,12 +5,8 @@
 //! # Source
 //! He et al. 2015 (arXiv:1502.01852); at exactly 0 as PyTorch's.
 
-#[cfg(feature = "onednn")]
 use super::fast;
-#[cfg(feature = "onednn")]
-use super::host::Typed;
-use super::host::{Host, bhwc, expect, tensor};
-#[cfg(feature = "onednn")]
+use super::host::{Host, Typed, bhwc, expect, tensor};
 use super::value::by_dtype;
 use super::{Backend, Channels, Landing, on_gpu};
 use crate::error::Result;
@@ -29,8 +25,7 @@ impl Backend {
         expect("prelu", "slope", shape[3], slope.len())?;
         on_gpu!(self, super::cuda::prelu(x, &slope));
         let slope = &*slope.host()?;
-        #[cfg(feature = "onednn")]
-        if self == Self::OneDnn {
+        if self.is_onednn() {
             return by_dtype!(x.dtype(), V => {
                 let y = fast::prelu::forward(&Typed::<V>::of("prelu", x)?, slope);
                 tensor(y, &shape, x.dtype())
@@ -69,8 +64,7 @@ impl Backend {
             let sums = dslope.iter_mut().zip(sums);
             sums.for_each(|(dslope, sum)| *dslope += sum as f32);
         };
-        #[cfg(feature = "onednn")]
-        if self == Self::OneDnn {
+        if self.is_onednn() {
             return by_dtype!(dy.dtype(), V => {
                 let (grad, values) = (Typed::<V>::of(op, dy)?, Typed::<V>::of(op, x)?);
                 let (dx, sums) = fast::prelu::backward(&grad, &values, slope);

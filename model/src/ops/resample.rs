@@ -1,7 +1,6 @@
 //! Pooling and resizing.
 
 use super::conv_spec::PoolSpec;
-#[cfg(feature = "onednn")]
 use super::fast;
 use super::host::{Host, bhwc, expect, tensor};
 use super::{Backend, Cpu, Marks, on_gpu, reference};
@@ -81,8 +80,7 @@ impl Backend {
         let values = Host::of("max_pool", x)?;
         let (y, winner) = match self.on_cpu() {
             Cpu::Reference => reference::resample::max_pool(&values, shape, spec),
-            #[cfg(feature = "onednn")]
-            Cpu::OneDnn => fast::resample::max_pool(&values, shape, spec),
+            Cpu::Fast => fast::resample::max_pool(&values, shape, spec),
         };
         Ok((
             tensor(y, &[shape[0], out_h, out_w, shape[3]], x.dtype())?,
@@ -122,8 +120,7 @@ impl Backend {
             Cpu::Reference => {
                 reference::resample::max_pool_backward(&values, winner, x_shape, spec)
             }
-            #[cfg(feature = "onednn")]
-            Cpu::OneDnn => fast::resample::max_pool_backward(&values, winner, x_shape, spec),
+            Cpu::Fast => fast::resample::max_pool_backward(&values, winner, x_shape, spec),
         };
         tensor(dx, &x_shape, dy.dtype())
     }
@@ -143,8 +140,7 @@ impl Backend {
         for sample in values.chunks_exact(h * w * c) {
             let (mean, _) = match self.on_cpu() {
                 Cpu::Reference => reference::norm::moments(sample, c),
-                #[cfg(feature = "onednn")]
-                Cpu::OneDnn => fast::norm::moments(sample, c),
+                Cpu::Fast => fast::norm::moments(sample, c),
             };
             means.extend(mean.iter().map(|&m| m as f32));
         }
@@ -213,8 +209,7 @@ impl Backend {
         let values = Host::of("resize_bilinear", x)?;
         let y = match self.on_cpu() {
             Cpu::Reference => reference::resample::resize(&values, shape, &rows, &columns),
-            #[cfg(feature = "onednn")]
-            Cpu::OneDnn => fast::resample::resize(&values, shape, &rows, &columns),
+            Cpu::Fast => fast::resample::resize(&values, shape, &rows, &columns),
         };
         tensor(y, &[shape[0], rows.len(), w, shape[3]], x.dtype())
     }
@@ -252,8 +247,7 @@ impl Backend {
             Cpu::Reference => {
                 reference::resample::resize_backward(&values, x_shape, &rows, &columns)
             }
-            #[cfg(feature = "onednn")]
-            Cpu::OneDnn => fast::resample::resize_backward(&values, x_shape, &rows, &columns),
+            Cpu::Fast => fast::resample::resize_backward(&values, x_shape, &rows, &columns),
         };
         tensor(dx, &x_shape, dy.dtype())
     }

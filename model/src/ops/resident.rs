@@ -139,7 +139,6 @@ impl<'a> Landing<'a> {
     }
 
     /// This place, for one more use.
-    #[cfg(any(feature = "onednn", feature = "cuda"))]
     pub(crate) fn again(&mut self) -> Landing<'_> {
         match self {
             Self::Host(values) => Landing::Host(values),
@@ -152,7 +151,6 @@ impl<'a> Landing<'a> {
     ///
     /// # Errors
     /// [`crate::ModelError::Candle`]
-    #[cfg(any(feature = "onednn", feature = "cuda"))]
     pub(crate) fn pieces(self, count: usize) -> Result<Vec<Landing<'a>>> {
         let length = self.len() / count.max(1);
         match self {

@@ -1,14 +1,11 @@
 //! A convolution's weights with what the fast loops make of them, so that inference packs once.
 
 use super::Channels;
-#[cfg(feature = "onednn")]
 use super::direct::Panels;
 use super::host::Host;
-#[cfg(feature = "onednn")]
 use super::kept::Stay;
 #[cfg(feature = "onednn")]
 use super::onednn::{Packings, Source};
-#[cfg(feature = "onednn")]
 use super::winograd::Kernels;
 use crate::error::Result;
 #[cfg(feature = "cuda")]
@@ -27,13 +24,13 @@ pub struct Weights {
     scale: Option<Vec<f32>>,
     bias: Option<Channels<'static>>,
     scaled: OnceLock<Tensor>,
-    #[cfg(feature = "onednn")]
     kernels: OnceLock<Kernels>,
-    #[cfg(feature = "onednn")]
     panels: OnceLock<Panels>,
-    /// What oneDNN made of them; none of weights that are used once.
+    /// How long what is made of them stays; none for weights that are used once.
+    stay: Option<Stay>,
+    /// What oneDNN made of them.
     #[cfg(feature = "onednn")]
-    packings: Option<Packings>,
+    packings: OnceLock<Packings>,
     /// What the GPU reads, one tensor for each type of activations.
     #[cfg(feature = "cuda")]
     on_gpu: OfTypes,
@@ -95,12 +92,11 @@ impl Weights {
             scale: None,
             bias: None,
             scaled: OnceLock::new(),
-            #[cfg(feature = "onednn")]
             kernels: OnceLock::new(),
-            #[cfg(feature = "onednn")]
             panels: OnceLock::new(),
+            stay: None,
             #[cfg(feature = "onednn")]
-            packings: None,
+            packings: OnceLock::new(),
             #[cfg(feature = "cuda")]
             on_gpu: Default::default(),
             #[cfg(feature = "cuda")]
@@ -138,19 +134,16 @@ impl Weights {
     #[must_use]
     pub fn kept(self) -> Self {
         Self {
-            #[cfg(feature = "onednn")]
-            packings: Some(Packings::that(Stay::Network)),
+            stay: Some(Stay::Network),
             ..self
         }
     }
 
     /// These weights for several uses that follow each other.
-    #[cfg(any(feature = "onednn", feature = "cuda"))]
     #[must_use]
     pub(crate) fn reused(self) -> Self {
         Self {
-            #[cfg(feature = "onednn")]
-            packings: Some(Packings::that(Stay::Operation)),
+            stay: Some(Stay::Operation),
             ..self
         }
     }
@@ -234,7 +227,6 @@ impl Weights {
     }
 
     /// First and second extent, and taps.
-    #[cfg(feature = "onednn")]
     fn sizes(&self) -> (usize, usize, usize) {
         match *self.dims() {
             [first, second, kh, kw] => (first, second, kh * kw),
@@ -249,7 +241,7 @@ impl Weights {
             values,
             factors: self.factors(),
             trimmed: None,
-            packings: self.packings.as_ref(),
+            packings: (self.stay).map(|stay| self.packings.get_or_init(|| Packings::that(stay))),
         }
     }
 
@@ -259,15 +251,12 @@ impl Weights {
         Host::of(op, &self.values)
     }
 
-    /// How long what is made of them stays.
-    #[cfg(feature = "onednn")]
+    /// How long panels and transformed kernels stay.
     fn stay(&self) -> Stay {
-        let packings = self.packings.as_ref();
-        packings.map_or(Stay::Operation, Packings::stay)
+        self.stay.unwrap_or(Stay::Operation)
     }
 
     /// Transformed for Winograd's loops.
-    #[cfg(feature = "onednn")]
     pub(crate) fn kernels(&self, op: &'static str) -> Result<&Kernels> {
         if let Some(made) = self.kernels.get() {
             return Ok(made);
@@ -283,7 +272,6 @@ impl Weights {
     }
 
     /// Packed for matrix products.
-    #[cfg(feature = "onednn")]
     pub(crate) fn panels(&self, op: &'static str) -> Result<&Panels> {
         if let Some(made) = self.panels.get() {
             return Ok(made);

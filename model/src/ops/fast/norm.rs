@@ -125,17 +125,20 @@ impl<V: Value> WithSimd for Apply<'_, V> {
 }
 
 /// + shift, ReLU, in place.
+#[cfg(feature = "onednn")]
 pub fn shift_in_place<V: Value>(y: &mut [V], shift: &[f32], relu: bool) {
     y.par_chunks_mut(whole_pixels(shift.len()))
         .for_each(|y| Arch::new().dispatch(Shift { y, shift, relu }));
 }
 
+#[cfg(feature = "onednn")]
 struct Shift<'a, V> {
     y: &'a mut [V],
     shift: &'a [f32],
     relu: bool,
 }
 
+#[cfg(feature = "onednn")]
 impl<V: Value> WithSimd for Shift<'_, V> {
     type Output = ();
 

@@ -2,12 +2,8 @@
 
 use super::{After, BatchNormRanks, BatchNormSaved, fold};
 use crate::error::Result;
-#[cfg(feature = "onednn")]
 use crate::ops::fast;
-#[cfg(feature = "onednn")]
-use crate::ops::host::Typed;
-use crate::ops::host::{Host, bhwc, expect, tensor};
-#[cfg(feature = "onednn")]
+use crate::ops::host::{Host, Typed, bhwc, expect, tensor};
 use crate::ops::value::by_dtype;
 use crate::ops::{Backend, Channels, Cpu, Landing, reference};
 use crate::profile;
@@ -92,8 +88,7 @@ impl Backend {
         };
         let dx = match self.on_cpu() {
             Cpu::Reference => plain(sums, &masked, x)?,
-            #[cfg(feature = "onednn")]
-            Cpu::OneDnn => {
+            Cpu::Fast => {
                 let gate = match after.relu && !split {
                     true => fast::norm::Gate::Recomputed(&scale, &shift),
                     false => fast::norm::Gate::Open,
@@ -144,7 +139,6 @@ fn plain(sums: Sums<'_>, dy: &Tensor, x: &Tensor) -> Result<Tensor> {
 }
 
 /// The gradient of x by parallel loops; `gate` says where `dy` counts.
-#[cfg(feature = "onednn")]
 fn in_few_passes(
     sums: Sums<'_>,
     dy: &Tensor,

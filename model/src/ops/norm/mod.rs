@@ -2,12 +2,8 @@
 
 mod backward;
 
-#[cfg(feature = "onednn")]
 use super::fast;
-#[cfg(feature = "onednn")]
-use super::host::Typed;
-use super::host::{Host, bhwc, expect, tensor};
-#[cfg(feature = "onednn")]
+use super::host::{Host, Typed, bhwc, expect, tensor};
 use super::value::by_dtype;
 use super::{Backend, Channels, Cpu, Landing, on_gpu, reference};
 use crate::error::Result;
@@ -155,8 +151,7 @@ impl Backend {
         let _ = affine;
         let (mut mean, mut variance) = match self.on_cpu() {
             Cpu::Reference => reference::norm::moments(&Host::of(op, x)?, c),
-            #[cfg(feature = "onednn")]
-            Cpu::OneDnn => {
+            Cpu::Fast => {
                 by_dtype!(x.dtype(), V => fast::norm::moments(&Typed::<V>::of(op, x)?, c))
             }
         };
@@ -203,8 +198,7 @@ impl Backend {
                 let y = reference::norm::apply(&values, scale, shift, residual.as_deref(), relu);
                 tensor(y, &shape, x.dtype())
             }
-            #[cfg(feature = "onednn")]
-            Cpu::OneDnn => by_dtype!(x.dtype(), V => {
+            Cpu::Fast => by_dtype!(x.dtype(), V => {
                 let values = Typed::<V>::of(op, x)?;
                 let residual = residual.map(|r| Typed::<V>::of(op, r)).transpose()?;
                 let y = fast::norm::apply(&values, scale, shift, residual.as_deref(), relu);

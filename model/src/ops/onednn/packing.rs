@@ -28,11 +28,6 @@ pub struct Packings {
 }
 
 impl Packings {
-    /// How long the packed kernels stay.
-    pub fn stay(&self) -> Stay {
-        self.stay
-    }
-
     /// None yet; those to come stay so long.
     pub fn that(stay: Stay) -> Self {
         Self {

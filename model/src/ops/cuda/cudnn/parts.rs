@@ -50,7 +50,20 @@ impl Problem {
         most_memory: usize,
         most_samples: usize,
     ) -> Vec<(Range<usize>, Self)> {
-        self.parts_of(MOST_VALUES, most_memory, most_samples)
+        let values = |[_, h, w, c]: [usize; 4]| h * w * c;
+        let sample = values(self.x).max(values(self.y)).max(1);
+        let step = (MOST_VALUES / sample).min(most_memory / self.turned().max(1));
+        let step = step.min(most_samples);
+        let (batch, step) = (self.x[0], step.max(1));
+        // Parts of nearly the same size: few different problems.
+        let step = batch.div_ceil(batch.div_ceil(step).max(1)).max(1);
+        let of = |first: usize| {
+            let mut part = *self;
+            let samples = first..batch.min(first + step);
+            (part.x[0], part.y[0]) = (samples.len(), samples.len());
+            (samples, part)
+        };
+        (0..batch).step_by(step).map(of).collect()
     }
 
     /// Bytes that it may work in, where most may work in `most_memory`.
@@ -66,28 +79,6 @@ impl Problem {
             _ if self.dtype != DType::F32 || self.tf32 => 0,
             _ => turned(self.x, self.y),
         }
-    }
-
-    fn parts_of(
-        &self,
-        most: usize,
-        most_memory: usize,
-        most_samples: usize,
-    ) -> Vec<(Range<usize>, Self)> {
-        let values = |[_, h, w, c]: [usize; 4]| h * w * c;
-        let sample = values(self.x).max(values(self.y)).max(1);
-        let step = (most / sample).min(most_memory / self.turned().max(1));
-        let step = step.min(most_samples);
-        let (batch, step) = (self.x[0], step.max(1));
-        // Parts of nearly the same size: few different problems.
-        let step = batch.div_ceil(batch.div_ceil(step).max(1)).max(1);
-        let of = |first: usize| {
-            let mut part = *self;
-            let samples = first..batch.min(first + step);
-            (part.x[0], part.y[0]) = (samples.len(), samples.len());
-            (samples, part)
-        };
-        (0..batch).step_by(step).map(of).collect()
     }
 }
 
@@ -202,7 +193,11 @@ mod tests {
 
     #[test]
     fn a_sample_that_is_too_large_is_a_part() {
-        let parts = problem(3).parts_of(1000, 1 << 30, usize::MAX);
+        let large = Problem {
+            y: [3, 4 * 768, 4 * 1152, 256],
+            ..problem(3)
+        };
+        let parts = large.parts(1 << 30);
         assert_eq!(
             parts.iter().map(|p| p.0.clone()).collect::<Vec<_>>(),
             [0..1, 1..2, 2..3]

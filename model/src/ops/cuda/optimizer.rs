@@ -116,6 +116,15 @@ impl State {
         ]
     }
 
+    /// Values, gradient, moments, where the tensors lie, their decay and factors: what the rules read first.
+    fn operands<'a>(&'a self, of: &Operands<'a>) -> Vec<Arg<'a>> {
+        let moments = [&self.first].into_iter().chain(&self.second);
+        let tensors = [of.values, of.gradient].into_iter().chain(moments);
+        let tensors = tensors.map(Arg::from);
+        let ends = [(&self.decay).into(), of.factor.into()];
+        tensors.chain(self.table()).chain(ends).collect()
+    }
+
     /// Σ x² of each tensor.
     fn squares(&self, gpu: &Gpu, x: &Tensor) -> Result<Tensor> {
         let partial = gpu.empty(&[self.chunks], DType::F64)?;
@@ -226,11 +235,8 @@ impl State {
         of: &Operands<'_>,
     ) -> Result<()> {
         let arguments = [
-            &[of.values.into(), of.gradient.into(), (&self.first).into()],
-            &self.table()[..],
+            &self.operands(of)[..],
             &[
-                (&self.decay).into(),
-                of.factor.into(),
                 config.momentum.into(),
                 config.nesterov.into(),
                 step.rate.into(),
@@ -251,16 +257,8 @@ impl State {
     ) -> Result<()> {
         let unbias = config.unbias(step.number);
         let arguments = [
+            &self.operands(of)[..],
             &[
-                of.values.into(),
-                of.gradient.into(),
-                (&self.first).into(),
-                self.second.as_ref().into(),
-            ],
-            &self.table()[..],
-            &[
-                (&self.decay).into(),
-                of.factor.into(),
                 config.beta1.into(),
                 config.beta2.into(),
                 config.epsilon.into(),
@@ -292,18 +290,9 @@ impl State {
             1.0
         };
         let arguments = [
+            &[direction, (&partial).into()],
+            &self.operands(of)[..],
             &[
-                direction,
-                (&partial).into(),
-                of.values.into(),
-                of.gradient.into(),
-                (&self.first).into(),
-                self.second.as_ref().into(),
-            ],
-            &self.table()[..],
-            &[
-                (&self.decay).into(),
-                of.factor.into(),
                 config.beta1.into(),
                 config.beta2.into(),
                 beta3.into(),

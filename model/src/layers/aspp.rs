@@ -72,7 +72,7 @@ impl Aspp {
             parts.push(branch.forward(parameters, pass, x)?);
         }
         parts.push(self.pooled.forward(parameters, pass, x)?);
-        let all = pass.backend.concat(&parts.iter().collect::<Vec<_>>())?;
+        let all = pass.backend.concat(&parts)?;
         drop(parts);
         self.mix.forward(parameters, pass, &all)
     }

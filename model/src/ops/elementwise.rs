@@ -235,7 +235,8 @@ impl Backend {
     /// `(b, h, w, cᵢ)` each → `(b, h, w, Σ cᵢ)`
     /// # Errors
     /// [`crate::ModelError::Shape`] if batch or extents differ.
-    pub fn concat(self, parts: &[&Tensor]) -> Result<Tensor> {
+    pub fn concat(self, parts: &[impl AsRef<Tensor>]) -> Result<Tensor> {
+        let parts: Vec<&Tensor> = parts.iter().map(AsRef::as_ref).collect();
         let _span = profile::span(|| format!("concat {} parts", parts.len()));
         let shapes = parts
             .iter()
@@ -251,8 +252,11 @@ impl Backend {
             expect("concat", "(b, h, w)", (b, h, w), (pb, ph, pw))
         })?;
         let channels: usize = shapes.iter().map(|shape| shape[3]).sum();
-        let dtype = widest(parts);
-        on_gpu!(self, super::cuda::concat(parts, [b, h, w, channels], dtype));
+        let dtype = widest(&parts);
+        on_gpu!(
+            self,
+            super::cuda::concat(&parts, [b, h, w, channels], dtype)
+        );
         by_dtype!(dtype, V => {
             let values = parts
                 .iter()

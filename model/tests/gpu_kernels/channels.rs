@@ -68,7 +68,7 @@ fn channels_side_by_side_and_apart() {
                 );
                 first += c;
             }
-            let joined = CPU.concat(&hosts.iter().collect::<Vec<_>>()).unwrap();
+            let joined = CPU.concat(&hosts).unwrap();
             assert_eq!(gpu.download(&whole, storage), values(&joined));
             let mut first = 0;
             for (want, &c) in CPU.split(&joined, &counts).unwrap().iter().zip(&counts) {

@@ -119,10 +119,7 @@ impl CellDetector {
         for head in &self.heads {
             parts.push(head.forward(p, pass, normed)?);
         }
-        wide(
-            pass.backend,
-            &pass.backend.concat(&parts.iter().collect::<Vec<_>>())?,
-        )
+        wide(pass.backend, &pass.backend.concat(&parts)?)
     }
 
     /// The gradient of the code, from that of what the heads say.

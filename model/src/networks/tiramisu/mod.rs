@@ -104,14 +104,14 @@ impl Architecture for Tiramisu {
         for (block, halve) in &self.down {
             let parts = block.forward(p, pass, [y])?;
             // Once, for the halving and for the way up.
-            let skip = pass.backend.concat(&parts.iter().collect::<Vec<_>>())?;
+            let skip = pass.backend.concat(&parts)?;
             y = halve.forward_joined(p, pass, std::slice::from_ref(&skip))?;
             skips.push(skip);
         }
         let mut parts = self.bottom.forward(p, pass, [y])?;
         for ((double, block), skip) in self.up.iter().zip(skips.into_iter().rev()) {
             let (_, h, w, _) = skip.dims4()?;
-            y = pass.backend.concat(&parts.iter().collect::<Vec<_>>())?;
+            y = pass.backend.concat(&parts)?;
             drop(parts);
             y = double.forward(p, pass, &y, (h, w))?;
             parts = block.forward(p, pass, [y, skip])?;

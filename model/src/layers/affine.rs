@@ -2,7 +2,8 @@
 
 use super::Layer;
 use crate::error::Result;
-use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
+use crate::gradients::Gradients;
+use crate::parameters::{Kind, ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;

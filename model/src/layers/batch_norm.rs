@@ -2,8 +2,9 @@
 
 use super::conv::Fold;
 use crate::error::Result;
+use crate::gradients::Gradients;
 use crate::ops::norm::{After, fold};
-use crate::parameters::{BufferId, Gradients, Kind, ParameterId, Parameters};
+use crate::parameters::{BufferId, Kind, ParameterId, Parameters};
 use crate::pass::{Normed, Pass, Saved};
 use crate::trace::{Flow, Trace};
 use candle_core::{DType, Tensor};

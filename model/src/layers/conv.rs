@@ -2,8 +2,9 @@
 
 use super::{Joining, JoiningParts, Layer};
 use crate::error::Result;
+use crate::gradients::Gradients;
 use crate::ops::{ConvSpec, ConvTransposeSpec, Convolution, Fuse, Landing, Weights, joined};
-use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
+use crate::parameters::{Kind, ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::{DType, Tensor};

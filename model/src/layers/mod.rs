@@ -17,8 +17,9 @@ pub(crate) mod unit;
 pub(crate) mod wrapped;
 
 use crate::error::Result;
+use crate::gradients::Gradients;
 use crate::networks::NetworkConfig;
-use crate::parameters::{Gradients, Parameters};
+use crate::parameters::Parameters;
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;

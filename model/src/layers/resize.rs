@@ -2,8 +2,9 @@
 
 use super::Layer;
 use crate::error::Result;
+use crate::gradients::Gradients;
 use crate::ops::PoolSpec;
-use crate::parameters::{Gradients, Parameters};
+use crate::parameters::Parameters;
 use crate::pass::{Pass, Saved};
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;

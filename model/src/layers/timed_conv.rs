@@ -6,8 +6,9 @@
 use super::Layer;
 use super::resize::shape_of;
 use crate::error::{ModelError, Result};
+use crate::gradients::Gradients;
 use crate::ops::{Backend, Conv3dSpec, Convolution, Fuse, Landing, Weights};
-use crate::parameters::{Gradients, Kind, ParameterId, Parameters};
+use crate::parameters::{Kind, ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;

@@ -3,9 +3,10 @@
 use super::Layer;
 use super::resize::shape_of;
 use crate::error::Result;
+use crate::gradients::Gradients;
 use crate::networks::NetworkConfig;
 use crate::ops::ConvSpec;
-use crate::parameters::{Gradients, Parameters};
+use crate::parameters::Parameters;
 use crate::pass::{Pass, Saved};
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;

@@ -4,6 +4,7 @@
 //! ClimateNet `climatenet/modules.py`; Wu et al. 2018 (arXiv:1811.08201).
 
 use crate::error::Result;
+use crate::gradients::Gradients;
 use crate::layers::conv::Conv;
 use crate::layers::gate::ChannelGate;
 use crate::layers::prelu::NormPrelu;
@@ -11,7 +12,7 @@ use crate::layers::separable::Depthwise;
 use crate::layers::wrapped::{Padding, Wrapped};
 use crate::layers::{Layer, split};
 use crate::ops::{ConvSpec, Fuse};
-use crate::parameters::{Gradients, Parameters};
+use crate::parameters::Parameters;
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;

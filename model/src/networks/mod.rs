@@ -21,9 +21,10 @@ pub use config::NetworkConfig;
 pub use name::NetworkName;
 
 use crate::error::{ModelError, Result};
+use crate::gradients::Gradients;
 use crate::lock::locked;
 use crate::ops::Backend;
-use crate::parameters::{Gradients, ParameterId, Parameters};
+use crate::parameters::{ParameterId, Parameters};
 use crate::pass::{BatchStatistics, Pass};
 use crate::storage::Storage;
 use crate::summary::Summary;

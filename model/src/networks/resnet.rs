@@ -6,13 +6,14 @@
 
 use super::NetworkConfig;
 use crate::error::Result;
+use crate::gradients::Gradients;
 use crate::layers::bottleneck::{Bottleneck, BottleneckSpec};
 use crate::layers::conv::Conv;
 use crate::layers::norm::Norm;
 use crate::layers::resize::MaxPool;
 use crate::layers::{Layer, Style};
 use crate::ops::{ConvSpec, PoolSpec};
-use crate::parameters::{Gradients, Parameters};
+use crate::parameters::Parameters;
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;

@@ -6,6 +6,7 @@
 
 use super::NetworkConfig;
 use crate::error::Result;
+use crate::gradients::Gradients;
 use crate::layers::batch_norm::{BatchNorm, EPS};
 use crate::layers::conv::Conv;
 use crate::layers::separable::{Separable, SeparableUnit};
@@ -13,7 +14,7 @@ use crate::layers::unit::Unit;
 use crate::layers::{Layer, Style};
 use crate::ops::norm::After;
 use crate::ops::{ConvSpec, Fuse};
-use crate::parameters::{Gradients, Parameters};
+use crate::parameters::Parameters;
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;

@@ -21,8 +21,9 @@ pub use mirror::{Mirror, Rounding};
 pub use schedule::Schedule;
 
 use crate::error::Result;
+use crate::gradients::Gradients;
 use crate::gradients::Slices;
-use crate::parameters::{Gradients, Parameters};
+use crate::parameters::Parameters;
 use crate::profile;
 use adam::Adam;
 use lamb::Lamb;

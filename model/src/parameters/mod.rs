@@ -3,7 +3,6 @@
 mod parameter;
 mod update;
 
-pub use crate::gradients::Gradients;
 pub(crate) use parameter::fits;
 pub use parameter::{Kind, Parameter};
 

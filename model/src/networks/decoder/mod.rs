@@ -8,13 +8,14 @@ mod strips;
 
 use super::{NetworkConfig, NetworkName};
 use crate::error::Result;
+use crate::gradients::Gradients;
 use crate::layers::conv::{Conv, Upsample};
 use crate::layers::norm::Norm;
 use crate::layers::resize::{resize, resize_backward};
 use crate::layers::unit::Unit;
 use crate::layers::{Joining, JoiningParts, Layer, Style};
 use crate::ops::ConvSpec;
-use crate::parameters::{Gradients, ParameterId, Parameters};
+use crate::parameters::{ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;

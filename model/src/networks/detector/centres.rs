@@ -9,6 +9,7 @@
 use super::{Detector, wide};
 use crate::detection::{DetectorGradient, DetectorOutput, Layout, Scheme};
 use crate::error::{ModelError, Result};
+use crate::gradients::Gradients;
 use crate::layers::aspp::{Aspp, Pooling};
 use crate::layers::conv::Conv;
 use crate::layers::resize::{resize, resize_backward};
@@ -20,7 +21,7 @@ use crate::networks::architecture::Architecture;
 use crate::networks::decoder::Decoder;
 use crate::networks::resnet::ResNet;
 use crate::ops::ConvSpec;
-use crate::parameters::{Gradients, ParameterId, Parameters};
+use crate::parameters::{ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;

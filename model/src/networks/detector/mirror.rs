@@ -6,11 +6,12 @@
 
 use super::SLOPE;
 use crate::error::Result;
+use crate::gradients::Gradients;
 use crate::layers::conv::Upsample;
 use crate::layers::resize::shape_of;
 use crate::layers::timed_conv::TimedConv;
 use crate::networks::NetworkConfig;
-use crate::parameters::{Gradients, ParameterId, Parameters};
+use crate::parameters::{ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;

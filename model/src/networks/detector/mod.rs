@@ -10,8 +10,9 @@ pub(super) use centres::CentreDetector;
 
 use crate::detection::{DetectorGradient, DetectorOutput};
 use crate::error::Result;
+use crate::gradients::Gradients;
 use crate::ops::Backend;
-use crate::parameters::{Gradients, Parameters};
+use crate::parameters::Parameters;
 use crate::pass::Pass;
 use candle_core::{DType, Tensor};
 use std::fmt::Debug;

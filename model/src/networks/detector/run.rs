@@ -3,8 +3,8 @@
 use super::Detector;
 use crate::detection::{DetectorGradient, DetectorOutput, ScoredBox};
 use crate::error::{ModelError, Result};
+use crate::gradients::Gradients;
 use crate::networks::{Network, Prediction};
-use crate::parameters::Gradients;
 use crate::pass::Pass;
 use crate::storage::Storage;
 use candle_core::Tensor;

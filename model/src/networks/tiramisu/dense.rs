@@ -1,12 +1,13 @@
 //! Dense blocks: layers that read the block's input and what all layers before them found.
 
 use crate::error::Result;
+use crate::gradients::Gradients;
 use crate::layers::conv::Conv;
 use crate::layers::resize::{dropout, dropout_backward};
 use crate::layers::unit::Unit;
 use crate::layers::{Joining, Style};
 use crate::ops::ConvSpec;
-use crate::parameters::{Gradients, Parameters};
+use crate::parameters::Parameters;
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;

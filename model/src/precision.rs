@@ -8,7 +8,7 @@ use crate::parameters::{Kind, ParameterId, Parameters, fits};
 use crate::storage::Storage;
 use candle_core::DType;
 use serde::de::{MapAccess, Visitor, value::MapAccessDeserializer};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -74,7 +74,8 @@ pub enum KernelRounding {
 ///
 /// A layer that stays in f32 widens its input, computes and stores in f32; its output stays f32 through pooling,
 /// resizing and concatenation until the next layer that is not named narrows it. Training and inference do the same.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(remote = "Self", default, deny_unknown_fields)] // functions for the traits below
 pub struct PrecisionPolicy {
     /// The data type of activations. Default `"auto"`.
     pub compute: Precision,
@@ -212,19 +213,14 @@ fn names(pattern: &str, layer: &str) -> bool {
     ends.any(|end| fits(pattern, &layer[..end]))
 }
 
+impl Serialize for PrecisionPolicy {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        Self::serialize(self, to)
+    }
+}
+
 impl<'de> Deserialize<'de> for PrecisionPolicy {
     fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-        /// As the policy, so that unknown keys are refused.
-        #[derive(Deserialize, Default)]
-        #[serde(default, deny_unknown_fields)]
-        struct Table {
-            compute: Precision,
-            keep_f32: Vec<String>,
-            tf32: bool,
-            loss_scale: Option<LossScaleConfig>,
-            kernels: KernelRounding,
-        }
-
         struct WordOrTable;
 
         impl<'de> Visitor<'de> for WordOrTable {
@@ -245,14 +241,7 @@ impl<'de> Deserialize<'de> for PrecisionPolicy {
                 self,
                 map: A,
             ) -> std::result::Result<Self::Value, A::Error> {
-                let table = Table::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(PrecisionPolicy {
-                    compute: table.compute,
-                    keep_f32: table.keep_f32,
-                    tf32: table.tf32,
-                    loss_scale: table.loss_scale,
-                    kernels: table.kernels,
-                })
+                PrecisionPolicy::deserialize(MapAccessDeserializer::new(map))
             }
         }
 

@@ -41,6 +41,16 @@ pub enum NetworkName {
     DetectorDense,
 }
 
+/// The keys of [`NetworkConfig`](super::NetworkConfig) that every network reads.
+const COMMON_KEYS: [&str; 6] = [
+    "channels_in",
+    "classes",
+    "width",
+    "batch_norm_decay",
+    "periodic_longitude",
+    "latitude_input",
+];
+
 impl NetworkName {
     /// Every name.
     pub const ALL: [Self; 11] = [
@@ -101,6 +111,11 @@ impl NetworkName {
             Self::Detector15pf => "detector-15pf",
             Self::DetectorDense => "detector-dense",
         }
+    }
+
+    /// Whether a key of [`NetworkConfig`](super::NetworkConfig) says something about this network.
+    pub(super) fn reads(self, key: &str) -> bool {
+        COMMON_KEYS.contains(&key) || self.own_keys().contains(&key)
     }
 
     /// The keys of [`NetworkConfig`](super::NetworkConfig) that this network reads besides those that all read:

@@ -35,7 +35,7 @@ impl NetworkConfig {
     /// # Errors
     /// [`ModelError::Config`] naming the key, what was expected and found.
     pub fn check(&self) -> Result<()> {
-        self.check_keys()?;
+        keys::check(self)?;
         if self.batch_norm && !self.preactivation_relu {
             return refuse("preactivation_relu", "true with batch_norm", false);
         }
@@ -57,35 +57,6 @@ impl NetworkConfig {
         self.check_kernel()?;
         self.check_padding()?;
         self.check_shares()
-    }
-
-    /// Refuses keys that say nothing about the network.
-    fn check_keys(&self) -> Result<()> {
-        let default = Self::of(self.name);
-        keys::refuse_foreign(
-            self.name,
-            &[
-                ("decoder_width", self.decoder_width != default.decoder_width),
-                ("blocks", self.blocks != default.blocks),
-                ("output_stride", self.output_stride != default.output_stride),
-                ("atrous_rates", self.atrous_rates != default.atrous_rates),
-                ("growth", self.growth != default.growth),
-                ("kernel", self.kernel != default.kernel),
-                ("batch_norm", self.batch_norm != default.batch_norm),
-                (
-                    "preactivation_relu",
-                    self.preactivation_relu != default.preactivation_relu,
-                ),
-                (
-                    "periodic_latitude",
-                    self.periodic_latitude != default.periodic_latitude,
-                ),
-                ("dropout", self.dropout != default.dropout),
-                ("time_steps", self.time_steps != default.time_steps),
-                ("box_relu", self.box_relu != default.box_relu),
-                ("mask_classes", self.mask_classes != default.mask_classes),
-            ],
-        )
     }
 
     fn check_widths(&self) -> Result<()> {

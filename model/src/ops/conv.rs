@@ -318,7 +318,9 @@ fn directly(conv: &Convolution, x: &Tensor, weights: &Weights, fuse: Fuse<'_>) -
             residual: residual.as_deref(),
             relu: fuse.relu(),
         };
-        let y = direct::forward(conv, &Host::of(op, x)?, weights.panels(op)?, finish);
+        // First, so that what making them takes is gone when x is widened.
+        let panels = weights.panels(op)?;
+        let y = direct::forward(conv, &Host::of(op, x)?, panels, finish);
         tensor(y, &conv.y, x.dtype())
     })
 }

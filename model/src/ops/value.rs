@@ -138,6 +138,16 @@ pub(crate) use by_dtype;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn rounding_is_that_of_half_to_the_bit(bits: u32) {
+            let value = f32::from_bits(bits);
+            let (ours, theirs) = (<bf16 as Value>::narrow(value), bf16::from_f32(value));
+            prop_assert!(ours.to_bits() == theirs.to_bits() || ours.is_nan() && theirs.is_nan());
+        }
+    }
 
     #[test]
     fn rounding_is_that_of_half() {

@@ -337,6 +337,11 @@ mod tests {
             read(&serde_json::to_string(&table).unwrap()).unwrap(),
             table
         );
+        let written = |policy: &PrecisionPolicy| serde_json::to_string(policy).unwrap();
+        assert_eq!(
+            written(&PrecisionPolicy::default()),
+            r#"{"compute":"auto","keep_f32":[],"kernels":"nearest"}"#
+        );
         let rounded = read(r#"{"compute": "f32", "tf32": true}"#).unwrap();
         assert!(rounded.tf32 && !table.tf32);
         let again = serde_json::to_string(&rounded).unwrap();
@@ -347,11 +352,8 @@ mod tests {
                 .to_string()
                 .contains("unknown variant")
         );
-        assert!(
-            read(r#"{"keep": []}"#)
-                .unwrap_err()
-                .to_string()
-                .contains("unknown field")
-        );
+        let unknown = read(r#"{"keep": []}"#).unwrap_err().to_string();
+        let known = "unknown field `keep`, expected one of `compute`, `keep_f32`, `tf32`, `loss_scale`, `kernels`";
+        assert!(unknown.starts_with(known), "{unknown}");
     }
 }

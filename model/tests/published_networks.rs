@@ -227,6 +227,18 @@ fn every_name_is_read_and_written() {
     }
 }
 
+/// Model files and recipes of finished runs have these bytes, and a run is resumed only by the same ones.
+#[test]
+fn keys_are_written_in_one_order() {
+    let small = r#"{"name":"deeplabv3plus","channels_in":16,"classes":3,"width":0.25,"decoder_width":0.09,"blocks":[1,1,1],"output_stride":8,"atrous_rates":[3,6,12],"batch_norm":true,"preactivation_relu":true,"batch_norm_decay":0.9,"periodic_longitude":true,"latitude_input":false,"dropout":0.0}"#;
+    let cgnet = r#"{"name":"cgnet","channels_in":4,"classes":3,"width":1.0,"blocks":[3,21],"atrous_rates":[2,4],"batch_norm_decay":0.9,"periodic_longitude":true,"periodic_latitude":false,"latitude_input":false}"#;
+    let of_cgnet = NetworkConfig::of(NetworkName::CgNet);
+    for (config, text) in [(NetworkConfig::small(), small), (of_cgnet, cgnet)] {
+        assert_eq!(serde_json::to_string(&config).unwrap(), text);
+        assert_eq!(serde_json::from_str::<NetworkConfig>(text).unwrap(), config);
+    }
+}
+
 #[test]
 fn keys_that_say_nothing_about_a_network_are_refused() {
     for (name, key, value) in [

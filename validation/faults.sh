@@ -84,10 +84,11 @@ refused() { # EVENT COMMAND...
   timeout 120 "$@" >refused.log 2>&1 || code=$?
   row "$event" "$(since "$started") from the start" "$(verdict $code)exit $code: $(said refused.log)"
 }
-# FIRST... : SECOND...: what each of two ranks runs. (The mpirun of Debian 13 crashes where it is given several programs.)
+# FIRST... : SECOND...: what each of two ranks runs, whose number Open MPI and MPICH name differently. (The mpirun of
+# Debian 13 crashes where it is given several programs.)
 either=(mpirun -n 2 bash -c 'first=()
   while [ "$1" != : ]; do first+=("$1"); shift; done; shift
-  [ "$OMPI_COMM_WORLD_RANK" != 0 ] || set -- "${first[@]}"
+  [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 0 ] || set -- "${first[@]}"
   exec "$@"' bash)
 one=("${train[@]}" --out refused)
 refused "a rank with another recipe" "${either[@]}" "${one[@]}" --data store : "${one[@]}" --data store --set seed=2

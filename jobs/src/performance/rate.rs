@@ -157,17 +157,19 @@ mod tests {
         assert!((half.samples_s(&of) - 2.67).abs() < 1e-9, "{half:?}");
     }
 
-    /// A CPU of which only the rate of matrix products is known; of a GPU training reaches too different shares of it.
+    /// A CPU of which only the rate of matrix products is known; of a GPU, and in half precisions, training reaches too
+    /// different shares of it.
     #[test]
     fn a_cpu_without_measurements_is_estimated() {
         let (_, workload) = rate("small", &[], (192, 288));
-        let of = |kind: &str, figures: &str| {
+        let rate_of = |workload: &Workload, kind: &str, figures: &str| {
             let (_, text) = crate::machine::BUILT_IN[7];
             let device = format!("kind = \"{kind}\"\n{figures}");
             let text = text.replacen("kind = \"cpu\"", &device, 1);
             let machine = Machine::parse("mine.toml", &text).unwrap();
-            Rate::of(&machine, &workload, 2, "mine.toml")
+            Rate::of(&machine, workload, 2, "mine.toml")
         };
+        let of = |kind: &str, figures: &str| rate_of(&workload, kind, figures);
         let peak = "peak_tflops = { f32 = 0.2 }";
         let found = of("cpu", peak).unwrap();
         assert!(found.assumed, "{found:?}");
@@ -181,5 +183,16 @@ mod tests {
             assert!(error.contains("`device.peak_tflops.f32`"), "{error}");
             assert_eq!(error.contains("utilisation"), kind == "gpu", "{error}");
         }
+        let half = Workload {
+            precision: "bf16".into(),
+            ..workload.clone()
+        };
+        let peak = "peak_tflops = { bf16 = 2.0 }";
+        let error = rate_of(&half, "cpu", peak).unwrap_err().to_string();
+        let wanted = "`device.peak_tflops.bf16` and `device.utilisation.bf16`";
+        assert!(error.contains(wanted), "{error}");
+        let stated = format!("{peak}\nutilisation = {{ bf16 = 0.25 }}");
+        let found = rate_of(&half, "cpu", &stated).unwrap();
+        assert!(found.source.contains("25 % of 2 TF/s"), "{found:?}");
     }
 }

@@ -76,7 +76,8 @@ impl Command {
 
     /// Runs the chosen subcommand.
     pub fn run(self) -> anyhow::Result<()> {
-        // Ranks would all print the same, and a document that is there twice is none; but a task may have a file of its own.
+        // Ranks would all print the same, and a document that is there twice is none; but a task may have a file of its
+        // own.
         if self.only_tells() && ranks::number() > 0 && !output::is_own_file() {
             tracing::warn!(
                 "process {} does nothing: this command works in one process, and the first of those started tells",

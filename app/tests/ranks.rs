@@ -237,7 +237,8 @@ fn what_is_only_told_is_told_by_the_first_rank() {
         let document = serde_json::from_slice::<serde_json::Value>(&told);
         assert!(document.is_ok(), "{call:?}: {document:?}");
         assert!(as_rank("1", call).is_empty(), "{call:?}");
-    } // A task that writes a file of its own has its own work.
+    }
+    // A task that writes a file of its own has its own work.
     let file = folder.path().join("own.json");
     let mut command = squall();
     command

@@ -223,7 +223,8 @@ impl Design {
         change
     }
 
-    /// The interval of a value by its draws; `None` as for [`Self::percentile_interval`]. `influences` of the blocks of both sides are asked for only where the method needs them.
+    /// The interval of a value by its draws; `None` as for [`Self::percentile_interval`]. `influences` of the blocks of
+    /// both sides are asked for only where the method needs them.
     fn interval(
         &self,
         value: f64,

@@ -152,13 +152,13 @@ pub struct DetectedEvent {
 
 /// The events of a mask, by class, then from west to east by the centroid of their area, then from south to north.
 ///
-/// Position, box, length, width and orientation are measured on the sphere (`events/shape.rs`). With fields: a cyclone's centre is
-/// where sea-level pressure is lowest, inside or, where a minimum lies downhill from there in the next cell or within
-/// 300 km, in that (masks by wind leave out the eye; where pressure falls on, at the deepest minimum inside), to a
-/// fraction of a cell by parabolas through its neighbours; other extremes are over the cells, precipitation is weighted
-/// by area. Wind is that of the lowest level (UBOT, VBOT); without it that at 850 hPa (U850, V850), of which the
-/// surface wind over sea is about 0.8 (Franklin et al. 2003), so that categories come out high. Missing values are left
-/// out; where all are missing the property is blank.
+/// Position, box, length, width and orientation are measured on the sphere (`events/shape.rs`). With fields: a
+/// cyclone's centre is where sea-level pressure is lowest, inside or, where a minimum lies downhill from there in the
+/// next cell or within 300 km, in that (masks by wind leave out the eye; where pressure falls on, at the deepest
+/// minimum inside), to a fraction of a cell by parabolas through its neighbours; other extremes are over the cells,
+/// precipitation is weighted by area. Wind is that of the lowest level (UBOT, VBOT); without it that at 850 hPa (U850,
+/// V850), of which the surface wind over sea is about 0.8 (Franklin et al. 2003), so that categories come out high.
+/// Missing values are left out; where all are missing the property is blank.
 ///
 /// # Errors
 /// [`ClimateError::Mismatch`] if mask, grid and fields differ in shape or time, [`ClimateError::Invalid`] on an unknown

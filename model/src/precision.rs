@@ -112,9 +112,18 @@ impl PrecisionPolicy {
 
     /// Room for the kernels that training multiplies by where the pass computes in `dtype` and the optimiser rounds
     /// them; none if it does not, or if nothing is bf16.
-    pub fn copies(&self, parameters: &Parameters, dtype: DType, seed: u64) -> Option<Mirror> {
+    ///
+    /// # Errors
+    /// As [`Mirror::new`].
+    pub fn copies(
+        &self,
+        parameters: &Parameters,
+        dtype: DType,
+        seed: u64,
+    ) -> Result<Option<Mirror>> {
         let rounds = self.kernels == KernelRounding::Stochastic && dtype == DType::BF16;
-        rounds.then(|| Mirror::new(parameters.count(), Rounding::Stochastic { seed }))
+        let room = || Mirror::new(parameters, Rounding::Stochastic { seed });
+        rounds.then(room).transpose()
     }
 
     /// How the loss is scaled where the pass computes in `dtype`.

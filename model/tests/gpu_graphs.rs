@@ -11,7 +11,7 @@ use common::{draw, field, values};
 use gpu_alone::Device;
 use squall_model::input::{Scaling, Stored, Uploader};
 use squall_model::networks::NetworkName;
-use squall_model::optim::{Optimizer, OptimizerConfig};
+use squall_model::optim::{Mirror, Optimizer, OptimizerConfig, Rounding, Update};
 use squall_model::{
     Backend, Captured, Gradients, Network, NetworkConfig, Pass, Recompute, SavedActivations,
     Storage,
@@ -41,6 +41,8 @@ struct Learner {
     optimizer: Optimizer,
     gradients: Gradients,
     storage: Storage,
+    /// Kernels that the optimiser rounds.
+    copies: Option<Mirror>,
     captured: Option<Arc<Captured>>,
 }
 
@@ -51,9 +53,20 @@ impl Learner {
             optimizer: Optimizer::new(&OptimizerConfig::default(), network.parameters()).unwrap(),
             gradients: Gradients::new(network.parameters()),
             storage: storage.clone(),
+            copies: None,
             captured: None,
             network,
         }
+    }
+
+    /// From now on the optimiser rounds kernels at random.
+    fn round_kernels(&mut self) {
+        let rounding = Rounding::Stochastic { seed: 7 };
+        let mut copies = Mirror::new(self.network.parameters(), rounding).unwrap();
+        let parameters = self.network.parameters_mut();
+        (self.optimizer.fill_mirror(parameters, &mut copies)).unwrap();
+        parameters.compute_with(&copies, &self.storage).unwrap();
+        self.copies = Some(copies);
     }
 
     fn capture(&mut self) -> Result<(), String> {
@@ -84,7 +97,14 @@ impl Learner {
             .backward(&loss.gradient, pass, &mut self.gradients)
             .unwrap();
         let parameters = self.network.parameters_mut();
-        let norm = (self.optimizer).step(parameters, &self.gradients, 1e-3);
+        let update = Update {
+            mirror: self.copies.as_mut(),
+            ..Update::rate(1e-3)
+        };
+        let norm = (self.optimizer).update(parameters, &self.gradients, update);
+        if let Some(copies) = &self.copies {
+            parameters.compute_with(copies, &self.storage).unwrap();
+        }
         [loss.value(), norm.unwrap()]
     }
 
@@ -156,6 +176,32 @@ fn passes_launched_as_a_whole_learn_the_same_bits() {
         let storage = Storage::from(DType::F32).keeping(recompute, SavedActivations::Bf16);
         agree(&deeplab, &storage, gpu);
     }
+}
+
+/// They are rounded where the graphs read them.
+#[test]
+fn passes_launched_as_a_whole_see_kernels_as_each_step_rounds_them() {
+    let Some(device) = Device::open() else { return };
+    let config = thin(NetworkName::DeepLabV3Plus, &[1, 1]);
+    let learner = || Learner::new(&config, &DType::BF16.into(), device.backend);
+    let (mut nearest, mut plain, mut whole) = (learner(), learner(), learner());
+    plain.round_kernels();
+    whole.round_kernels();
+    nearest.step(0);
+    plain.step(0);
+    whole.step(0);
+    whole.capture().unwrap();
+    for number in 1..4 {
+        let losses = plain.step(number);
+        assert_eq!(losses, whole.step(number));
+        assert_ne!(losses, nearest.step(number));
+    }
+    assert!(plain.values() == whole.values());
+    // What was written down before kernels were rounded reads others.
+    nearest.capture().unwrap();
+    nearest.round_kernels();
+    let captured = nearest.captured.take().unwrap();
+    assert!(!captured.fits(&nearest.network, &field(1, EXTENTS), &nearest.gradients));
 }
 
 /// Nothing rests on the GPU having done what was put on its stream.

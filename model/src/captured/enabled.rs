@@ -24,8 +24,8 @@ pub struct Captured {
     dlogits: Tensor,
     /// What they leave; none only while it is dropped.
     left: Option<Left>,
-    /// Where parameters and gradients were.
-    places: [u64; 2],
+    /// Where parameters, their rounded copies and gradients were.
+    places: [u64; 3],
     /// Launches of the forward graph.
     launches: AtomicU64,
     /// The launch whose tape the backward graph has not taken yet; 0 if it has taken that of the last one.
@@ -155,11 +155,13 @@ impl Captured {
     }
 }
 
-fn places(network: &Network, gradients: &Gradients) -> Result<[u64; 2]> {
-    let first = network.parameters().iter().next();
-    let first = first.map(|parameter| cuda::address(parameter.tensor()));
+/// Addresses of the first parameter, of the first rounded kernel and of the gradients; 0 where there is none.
+fn places(network: &Network, gradients: &Gradients) -> Result<[u64; 3]> {
+    let parameters = network.parameters();
+    let address = |tensor: Option<&Tensor>| tensor.map_or(Ok(0), cuda::address);
     Ok([
-        first.transpose()?.unwrap_or(0),
+        address(parameters.iter().next().map(|parameter| parameter.tensor()))?,
+        address(parameters.first_rounded())?,
         cuda::address(&gradients.buffer()?)?,
     ])
 }

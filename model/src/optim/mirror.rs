@@ -1,8 +1,13 @@
 //! bf16 copies of the parameters, written while the optimiser has their new values in cache.
 
+use crate::error::Result;
 use crate::ops::value::Value;
+use crate::parameters::Parameters;
+#[cfg(feature = "cuda")]
+use candle_core::Tensor;
 use half::bf16;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// How an f32 is rounded to a bf16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -21,27 +26,65 @@ pub enum Rounding {
     },
 }
 
-/// All parameters in bf16, in flat order.
-#[derive(Debug, Clone)]
+/// All parameters in bf16, in flat order, where the parameters lie.
+#[derive(Debug)]
 pub struct Mirror {
+    /// Those in host memory; none of parameters on a GPU.
     values: Vec<bf16>,
+    /// Those on a GPU, as f32 that a bf16 holds.
+    #[cfg(feature = "cuda")]
+    on_gpu: Option<Tensor>,
     rounding: Rounding,
     /// Steps of the optimiser that writes it.
     step: u64,
 }
 
 impl Mirror {
-    /// Zeros for `count` parameters; the first step writes them.
-    pub fn new(count: usize, rounding: Rounding) -> Self {
-        Self {
-            values: vec![bf16::ZERO; count],
+    /// Zeros for these parameters; the first step writes them.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Gpu`] if the parameters lie on a GPU that has no memory for them.
+    pub fn new(parameters: &Parameters, rounding: Rounding) -> Result<Self> {
+        let count = parameters.count();
+        #[cfg(feature = "cuda")]
+        let on_gpu = match parameters.is_on_gpu() {
+            true => Some(crate::ops::cuda::zeros(&[count], candle_core::DType::F32)?),
+            false => None,
+        };
+        let in_host_memory = if parameters.is_on_gpu() { 0 } else { count };
+        Ok(Self {
+            values: vec![bf16::ZERO; in_host_memory],
+            #[cfg(feature = "cuda")]
+            on_gpu,
             rounding,
             step: 0,
-        }
+        })
     }
 
     /// All values, in the order of [`crate::parameters::Parameter::range`].
-    pub fn as_slice(&self) -> &[bf16] {
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Gpu`] if they cannot be read.
+    pub fn values(&self) -> Result<Cow<'_, [bf16]>> {
+        #[cfg(feature = "cuda")]
+        if let Some(copies) = &self.on_gpu {
+            let values: Vec<f32> = crate::ops::cuda::read(copies)?;
+            return Ok(values.into_iter().map(bf16::from_f32).collect());
+        }
+        Ok(Cow::Borrowed(&self.values))
+    }
+
+    /// How many values it has.
+    pub fn count(&self) -> usize {
+        #[cfg(feature = "cuda")]
+        if let Some(copies) = &self.on_gpu {
+            return copies.elem_count();
+        }
+        self.values.len()
+    }
+
+    /// The values in host memory, of parameters that lie there.
+    pub(crate) fn in_host_memory(&self) -> &[bf16] {
         &self.values
     }
 
@@ -72,11 +115,18 @@ impl Mirror {
         }
     }
 
-    /// What an optimiser on the GPU needs to write the whole mirror: how to round, and the values' place.
+    /// The values on the GPU, of parameters that lie there.
     #[cfg(feature = "cuda")]
-    pub(super) fn on_gpu(&mut self) -> (crate::ops::cuda::optimizer::Copies, &mut [bf16]) {
-        let copies = crate::ops::cuda::optimizer::Copies { key: self.key() };
-        (copies, &mut self.values)
+    pub(crate) fn on_gpu(&self) -> Option<&Tensor> {
+        self.on_gpu.as_ref()
+    }
+
+    /// Where and how an optimiser on the GPU writes the whole mirror.
+    #[cfg(feature = "cuda")]
+    pub(super) fn copies(&self) -> Option<crate::ops::cuda::optimizer::Copies<'_>> {
+        let to = self.on_gpu.as_ref()?;
+        let key = self.key();
+        Some(crate::ops::cuda::optimizer::Copies { to, key })
     }
 }
 
@@ -164,15 +214,19 @@ fn mix(counter: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parameters::Kind;
     use proptest::prelude::*;
 
     fn rounded(values: &[f32], rounding: Rounding, step: u64, length: usize) -> Vec<bf16> {
-        let mut mirror = Mirror::new(values.len(), rounding);
+        let mut parameters = Parameters::new(1);
+        let name = "values".to_string();
+        (parameters.vector(name, Kind::Bias, values.len(), 0.0)).expect("a vector");
+        let mut mirror = Mirror::new(&parameters, rounding).expect("in host memory");
         mirror.begin(step);
         for (index, part) in values.chunks(length).enumerate() {
             mirror.whole().round(index * length, part);
         }
-        mirror.as_slice().to_vec()
+        mirror.values
     }
 
     proptest! {

@@ -205,7 +205,7 @@ impl Optimizer {
         mirror: Option<&Mirror>,
     ) -> Result<()> {
         let expected = self.count();
-        let copies = mirror.map_or(expected, |mirror| mirror.as_slice().len());
+        let copies = mirror.map_or(expected, Mirror::count);
         for (what, got) in [
             ("parameters", parameters.count()),
             ("gradients", gradients.len()),
@@ -251,13 +251,13 @@ impl Optimizer {
             gradient_scale: update.gradient_scale,
             version: parameters.version(),
         };
-        let mirror = update.mirror.map(|mirror| {
+        let copies = update.mirror.and_then(|mirror| {
             mirror.begin(number);
-            mirror.on_gpu()
+            mirror.copies()
         });
         let gradient = gradients.on_gpu()?;
         let norm = parameters
-            .update_on_gpu(|values| state.step(&self.config, (values, &gradient), step, mirror))?;
+            .update_on_gpu(|values| state.step(&self.config, (values, &gradient), step, copies))?;
         state.settle(parameters.version());
         if !norm.is_finite() {
             return Err(gradients.not_finite(parameters, number));
@@ -271,14 +271,13 @@ impl Optimizer {
     /// # Errors
     /// [`crate::ModelError::Shape`] if the mirror has another size; [`crate::ModelError::Candle`].
     pub fn fill_mirror(&self, parameters: &mut Parameters, mirror: &mut Mirror) -> Result<()> {
-        let (expected, got) = (parameters.count(), mirror.as_slice().len());
+        let (expected, got) = (parameters.count(), mirror.count());
         crate::ops::host::expect("optimizer", "mirror", expected, got)?;
         mirror.begin(self.step);
         #[cfg(feature = "cuda")]
-        if self.on_gpu.is_some() {
-            let (copies, to) = mirror.on_gpu();
+        if let Some(copies) = mirror.copies() {
             return parameters
-                .update_on_gpu(|values| crate::ops::cuda::optimizer::fill(values, copies, to));
+                .update_on_gpu(|values| crate::ops::cuda::optimizer::fill(values, copies));
         }
         parameters.update_all(|values| mirror.round(values))
     }

@@ -2,7 +2,6 @@
 
 use super::{Kind, Parameter, ParameterId, Parameters, next_version};
 use crate::error::{ModelError, Result};
-use crate::ops::Backend;
 use crate::optim::Mirror;
 use crate::storage::Storage;
 use candle_core::{CpuStorage, DType, Device, InplaceOp1, Layout, Tensor};
@@ -130,33 +129,41 @@ impl Parameters {
     /// # Errors
     /// [`ModelError::Shape`] if the copies are of other parameters; [`ModelError::Candle`], [`ModelError::Gpu`].
     pub fn compute_with(&mut self, copies: &Mirror, storage: &Storage) -> Result<()> {
-        let copies = copies.as_slice();
-        crate::ops::host::expect("parameters", "copies", self.total, copies.len())?;
+        crate::ops::host::expect("parameters", "copies", self.total, copies.count())?;
         self.rounded.resize_with(self.entries.len(), || None);
         for (index, (entry, rounded)) in self.entries.iter().zip(&mut self.rounded).enumerate() {
             if entry.kind != Kind::Weight || storage.of(ParameterId(index)) != DType::BF16 {
                 continue;
             }
-            let copies = &copies[entry.range.clone()];
+            #[cfg(feature = "cuda")]
+            if let Some(copies) = copies.on_gpu() {
+                let view = copies.narrow(0, entry.range.start, entry.range.len())?;
+                *rounded = Some(view.reshape(&entry.shape[..])?);
+                continue;
+            }
+            let copies = &copies.in_host_memory()[entry.range.clone()];
             match rounded {
-                Some(rounded) if rounded.device().is_cpu() => {
+                Some(rounded) => {
                     rounded.inplace_op1(&Change(RefCell::new(|values: &mut [f32]| {
                         (values.par_iter_mut().zip(copies))
                             .with_min_len(1 << 14)
                             .for_each(|(value, copy)| *value = copy.to_f32());
                     })))?;
                 }
-                _ => {
+                None => {
                     let values = copies.iter().map(|copy| copy.to_f32()).collect();
-                    let values = Tensor::from_vec(values, entry.tensor.dims(), &Device::Cpu)?;
-                    *rounded = Some(match entry.tensor.device().is_cpu() {
-                        true => values,
-                        false => Backend::best().bring(&values)?,
-                    });
+                    let shape = entry.tensor.dims();
+                    *rounded = Some(Tensor::from_vec(values, shape, &Device::Cpu)?);
                 }
             }
         }
         Ok(())
+    }
+
+    /// The first kernel that [`Self::compute_with`] put in a master's place, if there is one.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn first_rounded(&self) -> Option<&Tensor> {
+        self.rounded.iter().flatten().next()
     }
 }
 

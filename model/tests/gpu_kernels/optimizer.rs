@@ -98,13 +98,13 @@ fn run(config: &OptimizerConfig, scale: f32) {
     };
     let start = read(&mut network);
     let mut optimizer = Optimizer::new(config, network.parameters()).unwrap();
-    let mut mirror = Mirror::new(count, Rounding::Nearest);
+    let mut mirror = Mirror::new(network.parameters(), Rounding::Nearest).unwrap();
 
     let tables = Tables::of(&gpu, &ends);
     let (there, decay) = (gpu.f32s(&start), gpu.f32s(&decay));
     let state: Vec<Memory> = (0..2).map(|_| gpu.f32s(&vec![0.0; count])).collect();
     let direction = gpu.room(count, Storage::F32);
-    let copies = gpu.room(count, Storage::Bf16);
+    let copies = gpu.room(count, Storage::F32);
     for step in 1..4u64 {
         let slopes: Vec<f32> = draw(step, count).iter().map(|g| g / scale).collect();
         let mut gradients = Gradients::new(network.parameters());
@@ -176,7 +176,7 @@ fn run(config: &OptimizerConfig, scale: f32) {
         let apart = distance(&moved(&new), &moved(&want));
         assert!(apart < 2e-5, "{config:?} step {step}: {apart}");
         let rounded: Vec<f32> = new.iter().map(|&v| bf16::from_f32(v).to_f32()).collect();
-        assert_eq!(gpu.download(&copies, Storage::Bf16), rounded);
+        assert_eq!(gpu.download(&copies, Storage::F32), rounded);
     }
     let [first, second] = optimizer.state().unwrap();
     assert!(distance(&gpu.download(&state[0], Storage::F32), &first) < 2e-5);
@@ -345,7 +345,7 @@ fn tensors_that_begin_anywhere() {
     let [values, velocity] = [&start, &speed].map(|v| gpu.f32s(v));
     let [gradient, decays, factors] = [&slopes, &decay, &factor].map(|v| gpu.f32s(v));
     let skip = gpu.upload_bytes(&[0; 4]);
-    let copies = gpu.room(count, Storage::Bf16);
+    let copies = gpu.room(count, Storage::F32);
     let on_gpu = OnGpu {
         gpu: &gpu,
         tables: &tables,
@@ -368,7 +368,7 @@ fn tensors_that_begin_anywhere() {
         assert!((got - want).abs() < 1e-6, "{at}: {got} instead of {want}");
     }
     let halves: Vec<f32> = got.iter().map(|&v| bf16::from_f32(v).to_f32()).collect();
-    assert_eq!(gpu.download(&copies, Storage::Bf16), halves);
+    assert_eq!(gpu.download(&copies, Storage::F32), halves);
     // One sum for each chunk: 2 of the first tensor, 1 of the next two, 2 of the fourth, 1 of the last.
     let first: f64 = got[..4096].iter().map(|v| f64::from(*v).powi(2)).sum();
     let squares = squares.unwrap();
@@ -450,21 +450,26 @@ fn half_copies_are_the_hosts() {
         .unwrap();
     let there = gpu.f32s(&start);
     let fill = |kind: i32, key: u64| {
-        let copies = gpu.room(count, Storage::Bf16);
+        let copies = gpu.room(count, Storage::F32);
         let all = args![&copies, &there, count as i64, kind, key];
         gpu.run(FILE, "mirror_fill", grid::flat(count), all);
-        gpu.download(&copies, Storage::Bf16)
+        gpu.download(&copies, Storage::F32)
     };
     for (rounding, kind, key) in [
         (Rounding::Nearest, 1, 0),
         // Before the first step its number is 0.
         (Rounding::Stochastic { seed: 42 }, 2, mix(42 ^ mix(0))),
     ] {
-        let mut mirror = Mirror::new(count, rounding);
+        let mut mirror = Mirror::new(network.parameters(), rounding).unwrap();
         optimizer
             .fill_mirror(network.parameters_mut(), &mut mirror)
             .unwrap();
-        let want: Vec<f32> = mirror.as_slice().iter().map(|v| v.to_f32()).collect();
+        let want: Vec<f32> = mirror
+            .values()
+            .unwrap()
+            .iter()
+            .map(|v| v.to_f32())
+            .collect();
         assert_eq!(fill(kind, key), want, "{rounding:?}");
     }
     assert_eq!(

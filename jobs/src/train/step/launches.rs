@@ -111,7 +111,6 @@ pub(super) fn graph_obstacle(
     backend: Backend,
     ranks: usize,
     gradient_lag: usize,
-    rounds_kernels: bool,
 ) -> Option<&'static str> {
     if !backend.is_gpu() {
         Some("the CPU computes")
@@ -119,8 +118,6 @@ pub(super) fn graph_obstacle(
         Some("gradients go to other ranks while they are computed")
     } else if gradient_lag > 0 {
         Some("gradients wait on the host")
-    } else if rounds_kernels {
-        Some("kernels are rounded anew, elsewhere, after every step")
     } else {
         None
     }

@@ -104,13 +104,13 @@ impl Learner {
         let (recompute, saved) = (recipe.training.recompute, recipe.training.saved_activations);
         let storage = policy.storage(&network, dtype)?;
         let storage = storage.keeping(recompute, saved);
-        let copies = policy.copies(network.parameters(), dtype, recipe.seed);
+        let copies = policy.copies(network.parameters(), dtype, recipe.seed)?;
         let loss_scale = policy.loss_scale(dtype);
         let mut schedule = recipe.schedule.clone();
         let batches = recipe.distributed.batches(recipe.training.batch, ranks);
         schedule.rate *= recipe.distributed.rate_scaling.factor(batches);
         let lag = recipe.distributed.gradient_lag;
-        let obstacle = graph_obstacle(backend, ranks, lag, copies.is_some());
+        let obstacle = graph_obstacle(backend, ranks, lag);
         Ok(Self {
             optimizer: Optimizer::new(&recipe.optimiser, network.parameters())?,
             gradients: Gradients::new(network.parameters()),
@@ -188,11 +188,14 @@ impl Learner {
         self.found_scale = false;
     }
 
-    /// Memory of the kernels that the optimiser rounds, counted in f32 values: one and a half for each parameter.
+    /// Memory of the kernels that the optimiser rounds, counted in f32 values: for each parameter one on a GPU, on the
+    /// CPU a bf16 and what it is read as.
     pub(super) fn copied_values(&self) -> usize {
-        self.copies
-            .as_ref()
-            .map_or(0, |copies| 3 * copies.as_slice().len() / 2)
+        let count = self.copies.as_ref().map_or(0, Mirror::count);
+        match self.network.backend().is_gpu() {
+            true => count,
+            false => 3 * count / 2,
+        }
     }
 
     /// Rounds the kernels that training multiplies by as the last update did, or would have: before the first step of a

@@ -5,7 +5,6 @@ use super::kernels::{Arg, Grid, OPTIMIZER, int, long};
 use crate::error::Result;
 use crate::optim::{OptimizerConfig, Rule};
 use candle_core::{DType, Tensor};
-use half::bf16;
 use std::ops::Range;
 
 /// Values of a chunk, as `kernels/optimizer.cu` has it.
@@ -39,13 +38,14 @@ pub(crate) struct Step {
     pub version: u64,
 }
 
-/// bf16 copies of the values: how they are rounded, and the key of random bits.
+/// Copies of the values, as f32 that a bf16 holds: where they lie, and the key of random bits if those round them.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Copies {
+pub(crate) struct Copies<'a> {
+    pub to: &'a Tensor,
     pub key: Option<u64>,
 }
 
-impl Copies {
+impl Copies<'_> {
     fn kind(self) -> Arg<'static> {
         Arg::I32(if self.key.is_some() { 2 } else { 1 })
     }
@@ -154,7 +154,7 @@ impl State {
         config: &OptimizerConfig,
         (values, gradient): (&Tensor, &Tensor),
         step: Step,
-        mirror: Option<(Copies, &mut [bf16])>,
+        copies: Option<Copies<'_>>,
     ) -> Result<f64> {
         let gpu = gpu()?;
         let gradient_squares = self.squares(gpu, gradient)?;
@@ -185,10 +185,6 @@ impl State {
             step.rate.into(),
         ];
         gpu.launch_named(OPTIMIZER, "step_factors", Grid::blocks(1), &arguments)?;
-        let copies = match &mirror {
-            Some((copies, values)) => Some((*copies, gpu.empty(&[values.len()], DType::BF16)?)),
-            None => None,
-        };
         let squares = match config.larc {
             Some(_) => Some(gpu.empty(&[self.chunks], DType::F64)?),
             None => None,
@@ -198,7 +194,7 @@ impl State {
             gradient,
             factor: &factor,
             skip: &skip,
-            copies: copies.as_ref(),
+            copies,
             squares: squares.as_ref(),
         };
         match config.rule {
@@ -207,10 +203,6 @@ impl State {
             Rule::Lamb => self.lamb(gpu, config, step, &of)?,
         }
         let norm: Vec<f64> = gpu.take(&norm)?;
-        if let (Some((_, copies)), Some((_, to)), true) = (&copies, mirror, norm[0].is_finite()) {
-            gpu.read(copies, to)?;
-            gpu.wait()?;
-        }
         // A step that was skipped wrote no sums: those from before still hold.
         self.weights = match (&squares, norm[0].is_finite()) {
             (Some(squares), true) => Some(self.by_tensor(gpu, squares)?),
@@ -332,35 +324,30 @@ struct Operands<'a> {
     gradient: &'a Tensor,
     factor: &'a Tensor,
     skip: &'a Tensor,
-    copies: Option<&'a (Copies, Tensor)>,
+    copies: Option<Copies<'a>>,
     squares: Option<&'a Tensor>,
 }
 
 impl Operands<'_> {
     /// skip, mirror, its kind and key.
     fn mirror(&self) -> [Arg<'_>; 4] {
-        match self.copies {
-            Some((copies, tensor)) => {
-                [self.skip.into(), tensor.into(), copies.kind(), copies.key()]
-            }
-            None => [self.skip.into(), Arg::Null, Arg::I32(0), Arg::U64(0)],
-        }
+        let [to, kind, key] = match self.copies {
+            Some(copies) => [copies.to.into(), copies.kind(), copies.key()],
+            None => [Arg::Null, Arg::I32(0), Arg::U64(0)],
+        };
+        [self.skip.into(), to, kind, key]
     }
 }
 
 /// Rounds all values to copies.
-pub(crate) fn fill(values: &Tensor, copies: Copies, to: &mut [bf16]) -> Result<()> {
-    let gpu = gpu()?;
-    let n = to.len();
-    let halves = gpu.empty(&[n], DType::BF16)?;
+pub(crate) fn fill(values: &Tensor, copies: Copies<'_>) -> Result<()> {
+    let n = values.elem_count();
     let arguments = [
-        (&halves).into(),
+        copies.to.into(),
         values.into(),
         long(n),
         copies.kind(),
         copies.key(),
     ];
-    gpu.launch_named(OPTIMIZER, "mirror_fill", Grid::flat(n), &arguments)?;
-    gpu.read(&halves, to)?;
-    gpu.wait()
+    gpu()?.launch_named(OPTIMIZER, "mirror_fill", Grid::flat(n), &arguments)
 }

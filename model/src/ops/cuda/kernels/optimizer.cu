@@ -23,16 +23,14 @@ __device__ inline void walk(Chunk chunk, bool wide, Step step) {
   for (i64 at = head + 4 * packs + threadIdx.x; at < chunk.end; at += THREADS) step(at, 1);
 }
 
-// How half copies of parameters are rounded.
-enum Mirror { NONE = 0, BF16 = 1, BF16_STOCHASTIC = 2 };
+// How rounded copies of parameters are rounded. They are stored as f32, because that is what operations take kernels in.
+enum Mirror { NEAREST = 1, STOCHASTIC = 2 };
 
 // As optim::mirror::stochastic: cut off after adding random bits below the last kept one; one hash serves four places.
-__device__ inline bf16 stochastic(f32 value, i64 at, u64 key) {
-  if (!finite(value)) return narrow<bf16>(value);
+__device__ inline f32 stochastic(f32 value, i64 at, u64 key) {
+  if (!finite(value)) return widen(narrow<bf16>(value));
   const u64 random = mixed(key + (u64)at / 4 + 0x9e3779b97f4a7c15ull);
-  bf16 half;
-  half.bits = (u16)((__float_as_uint(value) + (u32)(random >> (16 * (at % 4)) & 0xffff)) >> 16);
-  return half;
+  return __uint_as_float((__float_as_uint(value) + (u32)(random >> (16 * (at % 4)) & 0xffff)) & 0xffff0000u);
 }
 
 // Four values or one, the others 0.
@@ -53,14 +51,10 @@ __device__ inline void put(T *to, const f32 (&from)[4], i32 count) {
     *to = narrow<T>(from[0]);
 }
 
-__device__ inline void reflect(void *mirror, i32 kind, u64 key, i64 at, const f32 (&values)[4], i32 count) {
-  if (kind == BF16) {
-    put((bf16 *)mirror + at, values, count);
-  } else if (kind == BF16_STOCHASTIC) {
-    f32 rounded[4];
-    for (i32 k = 0; k < 4; k++) rounded[k] = widen(stochastic(values[k], at + k, key));
-    put((bf16 *)mirror + at, rounded, count);
-  }
+__device__ inline void reflect(f32 *mirror, i32 kind, u64 key, i64 at, const f32 (&values)[4], i32 count) {
+  f32 rounded[4];
+  for (i32 k = 0; k < 4; k++) rounded[k] = kind == STOCHASTIC ? stochastic(values[k], at + k, key) : widen(narrow<bf16>(values[k]));
+  put(mirror + at, rounded, count);
 }
 
 __device__ inline f64 squared(const f32 (&values)[4], i32 count) {
@@ -126,7 +120,7 @@ GLOBAL step_factors(f32 *factor, f64 *norm, u32 *skip, const f64 *gradient_squar
 EXPORT_KERNEL_WITH_BARRIERS(step_factors)
 
 GLOBAL sgd_step(f32 *values, const f32 *gradient, f32 *first, CHUNKS, const f32 *decay, const f32 *factor, f32 momentum, i32 nesterov, f32 rate,
-                const u32 *skip, void *mirror, i32 mirror_kind, u64 key, f64 *squares) {
+                const u32 *skip, f32 *mirror, i32 mirror_kind, u64 key, f64 *squares) {
   if (skip && *skip) return;
   const Chunk chunk = chunk_of(chunk_tensor, chunk_start, tensor_end);
   const f32 shrink = decay[chunk.tensor], by = factor[chunk.tensor];
@@ -153,7 +147,7 @@ GLOBAL sgd_step(f32 *values, const f32 *gradient, f32 *first, CHUNKS, const f32 
 EXPORT_KERNEL_WITH_BARRIERS(sgd_step)
 
 GLOBAL adam_step(f32 *values, const f32 *gradient, f32 *first, f32 *second, CHUNKS, const f32 *decay, const f32 *factor, f32 beta1, f32 beta2,
-                 f32 epsilon, f32 unbias1, f32 unbias2, f32 rate, i32 decoupled, const u32 *skip, void *mirror, i32 mirror_kind, u64 key, f64 *squares) {
+                 f32 epsilon, f32 unbias1, f32 unbias2, f32 rate, i32 decoupled, const u32 *skip, f32 *mirror, i32 mirror_kind, u64 key, f64 *squares) {
   if (skip && *skip) return;
   const Chunk chunk = chunk_of(chunk_tensor, chunk_start, tensor_end);
   const f32 by = factor[chunk.tensor], step_size = rate * unbias1, root = sqrtf(unbias2);
@@ -224,7 +218,7 @@ GLOBAL lamb_rates(f32 *rates, const f64 *partial, const i32 *tensor_first, const
 }
 EXPORT_KERNEL_WITH_BARRIERS(lamb_rates)
 
-GLOBAL lamb_apply(f32 *values, const f32 *direction, CHUNKS, const f32 *rates, const u32 *skip, void *mirror, i32 mirror_kind, u64 key) {
+GLOBAL lamb_apply(f32 *values, const f32 *direction, CHUNKS, const f32 *rates, const u32 *skip, f32 *mirror, i32 mirror_kind, u64 key) {
   if (skip && *skip) return;
   const Chunk chunk = chunk_of(chunk_tensor, chunk_start, tensor_end);
   const f32 rate = rates[chunk.tensor];
@@ -239,7 +233,7 @@ GLOBAL lamb_apply(f32 *values, const f32 *direction, CHUNKS, const f32 *rates, c
 }
 EXPORT_KERNEL(lamb_apply)
 
-GLOBAL mirror_fill(void *mirror, const f32 *values, i64 n, i32 mirror_kind, u64 key) {
+GLOBAL mirror_fill(f32 *mirror, const f32 *values, i64 n, i32 mirror_kind, u64 key) {
   const i64 packs = aligned(mirror, values) ? n / 4 : 0;
   f32 rounded[4];
   FOR_EACH(i, packs) {

@@ -92,6 +92,9 @@ pub struct Contract {
     /// Layers that stay in f32 whatever the precision; a policy's names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keep_f32: Vec<String>,
+    /// Whether the first convolution and the output layers do not stay in f32 either.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all_layers: bool,
     /// Whether convolutions of f32 values may be computed in TF32 where a GPU has it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tf32: bool,
@@ -141,6 +144,7 @@ impl Contract {
             .into(),
             precision: recipe.precision.compute,
             keep_f32: recipe.precision.keep_f32.clone(),
+            all_layers: recipe.precision.all_layers,
             tf32: recipe.precision.tf32,
             network: network.clone(),
             // When a part of the training had to stop says nothing of the model: those of a job in turns are those of one

@@ -2,6 +2,7 @@
 
 mod common;
 
+use candle_core::DType;
 use common::fields::{history, masks, prepared};
 use common::{CHANNELS, COLUMNS, ROWS};
 use squall_data::archive::{Archive, BadFiles};
@@ -10,8 +11,8 @@ use squall_data::{Class, Variable};
 use squall_jobs::infer::{
     BadInput, FilePer, InferOptions, InferReport, Model, Strips, infer, is_unfinished,
 };
-use squall_jobs::{InferEvent, JobError, Outcome};
-use squall_model::ModelFile;
+use squall_jobs::{Contract, InferEvent, JobError, Outcome};
+use squall_model::{ModelFile, Precision};
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -306,6 +307,24 @@ fn a_model_whose_weights_are_no_numbers_is_refused() {
         let expected = "2 values of `encoder.stem.weight` are NaN or infinite";
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn a_model_infers_in_the_types_of_its_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, _) = prepared(folder.path());
+    let mut file = ModelFile::read(model.path()).unwrap();
+    let mut contract = Contract::of(&file, model.path()).unwrap();
+    contract.all_layers = true;
+    contract.put(&mut file).unwrap();
+    let path = folder.path().join("all.safetensors");
+    file.write(&path).unwrap();
+    let storage = |path: &Path| {
+        let model = Model::load(path, Some(Precision::Bf16)).unwrap();
+        model.storage().clone()
+    };
+    assert_eq!(storage(&path), DType::BF16.into());
+    assert_ne!(storage(model.path()), DType::BF16.into());
 }
 
 /// Copies the files of a folder; `shift` is added to the values of TMQ.

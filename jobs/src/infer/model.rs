@@ -112,6 +112,7 @@ impl Model {
         allow_tf32(tf32);
         let policy = PrecisionPolicy {
             keep_f32: contract.keep_f32.clone(),
+            all_layers: contract.all_layers,
             tf32,
             ..precision.unwrap_or(contract.precision).into()
         };

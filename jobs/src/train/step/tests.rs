@@ -63,6 +63,27 @@ fn a_power_of_two_loss_scale_changes_no_bit() {
     assert!(run(&[dynamic]) == plain);
 }
 
+/// As with PyTorch's autocast; what goes into the loss is rounded then, so that losses differ a little.
+#[test]
+fn all_layers_may_compute_in_half_precision() {
+    for half in ["bf16", "f16"] {
+        let losses = |precision: String| {
+            let mut learner = learner(&[&precision]);
+            let losses = (0..4).map(|_| learner.step(&batch(), &mut Team::solo()).unwrap().loss);
+            (losses.collect::<Vec<f64>>(), learner.storage)
+        };
+        let (ends_in_f32, _) = losses(format!("precision={{ compute = '{half}' }}"));
+        let (all, storage) = losses(format!(
+            "precision={{ compute = '{half}', all_layers = true }}"
+        ));
+        assert_ne!(all, ends_in_f32);
+        for (a, b) in all.iter().zip(&ends_in_f32) {
+            assert!((a - b).abs() < 0.02 * b, "{half}: {all:?} {ends_in_f32:?}");
+        }
+        assert_eq!(storage, half.parse::<DType>().unwrap().into());
+    }
+}
+
 #[test]
 fn overflows_find_the_scale_of_the_loss_and_change_nothing() {
     let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 1e38, growth_interval = 1000 } }";

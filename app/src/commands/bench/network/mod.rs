@@ -43,7 +43,7 @@ pub struct NetworkOptions {
     /// How activations are stored and computed. As in training the first convolution and the output layers stay in f32.
     #[arg(long, value_parser = dtype(), default_value = "f32")]
     precision: DType,
-    /// No layer stays in f32: as PyTorch's autocast has it.
+    /// No layer stays in f32, as with PyTorch's autocast (`precision.all_layers` of a recipe).
     #[arg(long)]
     all_layers: bool,
     /// What the backward pass computes again: none, norms or blocks.
@@ -79,10 +79,11 @@ impl NetworkOptions {
         } else {
             SavedActivations::Same
         };
-        let storage = match self.all_layers {
-            true => self.precision.into(),
-            false => PrecisionPolicy::default().storage(network, self.precision)?,
+        let policy = PrecisionPolicy {
+            all_layers: self.all_layers,
+            ..PrecisionPolicy::default()
         };
+        let storage = policy.storage(network, self.precision)?;
         Ok(storage.keeping(self.recompute, saved))
     }
 

@@ -389,6 +389,12 @@ impl Pass {
         self.key
     }
 
+    /// What the next key follows from.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn key(&self) -> u64 {
+        self.key
+    }
+
     /// Whether a layer does something different in every pass.
     #[cfg(feature = "cuda")]
     pub(crate) fn has_drawn_keys(&self) -> bool {

@@ -22,6 +22,10 @@ pub struct Captured {
     /// What the graphs read.
     x: Tensor,
     dlogits: Tensor,
+    /// What they add to the keys of dropout.
+    key: Tensor,
+    /// Whether there is dropout.
+    draws_keys: bool,
     /// What they leave; none only while it is dropped.
     left: Option<Left>,
     /// Where parameters, their rounded copies and gradients were.
@@ -76,15 +80,16 @@ impl Captured {
         // The backward pass finds nothing that would have to be copied first.
         gradients.settle()?;
         let places = places(network, gradients)?;
-        let x = cuda::room(x.dims(), x.dtype())?;
-        let (forward, (logits, mut pass)) = cuda::capture(|| {
+        let (x, key) = (
+            cuda::room(x.dims(), x.dtype())?,
+            cuda::room(&[1], DType::I64)?,
+        );
+        let (forward, (logits, mut pass)) = cuda::capture(&key, || {
             let mut pass = Pass::train(network.backend(), storage, 0);
             let logits = network.forward(&x, &mut pass)?;
-            match pass.has_drawn_keys() {
-                true => Err(GpuError::NotCaptured { what: "dropout" }.into()),
-                false => Ok((logits, pass)),
-            }
+            Ok((logits, pass))
         })?;
+        let draws_keys = pass.has_drawn_keys();
         let statistics = pass.take_statistics();
         let left = Left { logits, statistics };
         // Until something is launched there is no memory behind these addresses that could be given back.
@@ -95,12 +100,14 @@ impl Captured {
                 return Err(error);
             }
         };
-        match cuda::capture(|| network.backward(&dlogits, pass, gradients)) {
+        match cuda::capture(&key, || network.backward(&dlogits, pass, gradients)) {
             Ok((backward, ())) => Ok(Self {
                 forward,
                 backward,
                 x,
                 dlogits,
+                key,
+                draws_keys,
                 left: Some(left),
                 places,
                 launches: AtomicU64::new(0),
@@ -126,6 +133,10 @@ impl Captured {
             return Err(GpuError::NotCaptured { what }.into());
         }
         cuda::copy_into(x, &self.x)?;
+        if self.draws_keys {
+            // A sum that wraps is the same of signed and unsigned numbers.
+            cuda::write(&self.key, &[pass.key().cast_signed()])?;
+        }
         self.forward.launch()?;
         let number = self.launches.fetch_add(1, Ordering::Relaxed) + 1;
         self.open.store(number, Ordering::Relaxed);

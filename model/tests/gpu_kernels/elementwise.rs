@@ -53,8 +53,13 @@ fn one_operand() {
             assert_same("scale", &run("scale", args![-1.75f32]), &want);
             for (rate, key) in [(0.0f32, 3u64), (0.3, 0x1234_5678_9abc_def0)] {
                 let threshold = (f64::from(rate) * 2f64.powi(64)) as u64;
-                let got = run("dropout", args![key, threshold, 1.0 / (1.0 - rate)]);
                 let want = values(&cpu.dropout(&host, rate, key).unwrap());
+                let keep = 1.0 / (1.0 - rate);
+                let got = run("dropout", args![key, Arg::NONE, threshold, keep]);
+                assert_same("dropout", &got, &want);
+                // Of two parts of a key, one is read on the GPU.
+                let (part, rest) = (key / 3, gpu.upload_bytes(&(key - key / 3).to_le_bytes()));
+                let got = run("dropout", args![part, &rest, threshold, keep]);
                 assert_same("dropout", &got, &want);
             }
         }

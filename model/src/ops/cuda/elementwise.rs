@@ -73,7 +73,14 @@ pub fn scale(x: &Tensor, factor: f32) -> Result<Tensor> {
 
 /// `threshold` and `keep` as the CPU's loops have them: the same values are dropped.
 pub fn dropout(x: &Tensor, key: u64, threshold: u64, keep: f32) -> Result<Tensor> {
-    map("dropout", x, &[key.into(), threshold.into(), keep.into()])
+    let more = super::graph::captured_key();
+    let arguments = [
+        key.into(),
+        more.as_ref().into(),
+        threshold.into(),
+        keep.into(),
+    ];
+    map("dropout", x, &arguments)
 }
 
 pub fn positive(y: &Tensor) -> Result<Marks> {

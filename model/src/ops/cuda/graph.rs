@@ -12,7 +12,19 @@ use crate::lock::locked;
 use crate::ops::host;
 use candle_core::cuda_backend::cudarc::driver::{CudaGraph, sys};
 use candle_core::{DType, Tensor};
+use std::cell::RefCell;
 use std::sync::Mutex;
+
+thread_local! {
+    /// While this thread captures work: the value on the GPU that is added to the keys of random bits.
+    static KEY: RefCell<Option<Tensor>> = const { RefCell::new(None) };
+}
+
+/// What is added to the keys of random bits of the work that is captured: a value on the GPU, so that every launch can
+/// have another one. None if nothing is captured.
+pub(super) fn captured_key() -> Option<Tensor> {
+    KEY.with_borrow(Option::clone)
+}
 
 /// What was captured.
 pub(crate) struct Graph(Mutex<CudaGraph>);
@@ -34,10 +46,11 @@ impl Graph {
 struct Writing(&'static Gpu);
 
 impl Writing {
-    fn begin(gpu: &'static Gpu) -> Result<Self> {
+    fn begin(gpu: &'static Gpu, key: &Tensor) -> Result<Self> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         (gpu.stream.begin_capture(mode)).map_err(driver_error("cuStreamBeginCapture"))?;
         WRITES.set(true);
+        KEY.set(Some(key.clone()));
         Ok(Self(gpu))
     }
 
@@ -48,6 +61,7 @@ impl Writing {
         (gpu.context.check_err()).map_err(driver_error("a call that was to be written down"))?;
         std::mem::forget(self);
         WRITES.set(false);
+        KEY.take();
         let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
         let graph = match gpu.stream.end_capture(flags) {
             Ok(Some(graph)) => graph,
@@ -64,6 +78,7 @@ impl Drop for Writing {
     /// Nothing of it is kept.
     fn drop(&mut self) {
         WRITES.set(false);
+        KEY.take();
         let (stream, mut graph) = (self.0.stream.cu_stream(), std::ptr::null_mut());
         // SAFETY: the stream is capturing; what it gives is destroyed once.
         unsafe {
@@ -77,19 +92,20 @@ impl Drop for Writing {
     }
 }
 
-/// Captures what `work` puts on the stream; none of it is done.
+/// Captures what `work` puts on the stream; none of it is done. Whenever it is launched, `key` is added to the keys of
+/// its random bits: an i64, as it is then.
 ///
 /// # Errors
 /// [`crate::gpu::GpuError::NotCaptured`] if `work` does what cannot be captured, its own error, or that of a call;
 /// the stream goes on as before.
-pub(crate) fn capture<T>(work: impl FnOnce() -> Result<T>) -> Result<(Graph, T)> {
+pub(crate) fn capture<T>(key: &Tensor, work: impl FnOnce() -> Result<T>) -> Result<(Graph, T)> {
     let gpu = gpu()?;
     // Nobody else puts anything on the stream meanwhile.
     let _alone = gpu.stream_in_use.write();
     gpu.wait()?;
     // The work has memory of its own; what it took when it was done step by step would be kept for nobody.
     gpu.give_back_memory()?;
-    let writing = Writing::begin(gpu)?;
+    let writing = Writing::begin(gpu, key)?;
     // What it made is gone when it fails, before the end: freed in what is thrown away.
     let made = work()?;
     match writing.end() {

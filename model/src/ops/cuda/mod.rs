@@ -101,7 +101,10 @@ pub(crate) fn read_all(tensors: &[&Tensor]) -> Result<Vec<Vec<f32>>> {
 }
 
 /// Replaces a tensor's values.
-pub(crate) fn write(tensor: &Tensor, values: &[f32]) -> Result<()> {
+pub(crate) fn write<T: candle_core::WithDType + DeviceRepr>(
+    tensor: &Tensor,
+    values: &[T],
+) -> Result<()> {
     gpu()?.write(tensor, values)
 }
 

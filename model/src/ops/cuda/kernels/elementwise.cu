@@ -115,7 +115,8 @@ __device__ inline i32 normalise(T *y, const From *x, const f32 *subtract, const 
     FOR_EACH(i, n - packs * V) y[packs * V + i] = narrow<T>(value);                                               \
   }                                                                                                               \
   EXPORT_KERNEL(fill_##S)                                                                                         \
-  GLOBAL dropout_##S(T *y, const T *x, u64 key, u64 threshold, f32 keep, i64 n) {             \
+  GLOBAL dropout_##S(T *y, const T *x, u64 key, const u64 *more, u64 threshold, f32 keep, i64 n) {                \
+    if (more) key += *more;                                                                                       \
     map(y, x, n, [key, threshold, keep](f32 v, i64 at) {                                                          \
       return mixed(key ^ ((u64)at * 0x9e3779b97f4a7c15ull)) >= threshold ? v * keep : 0.0f;                       \
     });                                                                                                           \

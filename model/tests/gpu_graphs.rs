@@ -6,11 +6,15 @@ mod common;
 mod gpu_alone;
 mod stand_in_gpu;
 
-use candle_core::DType;
+use candle_core::{DType, Tensor};
 use common::{draw, field, values};
 use gpu_alone::Device;
+use squall_model::detection::{
+    BoxTarget, DetectionLossConfig, DetectionTargets, DetectorGradient, MaskTargets,
+};
 use squall_model::input::{Scaling, Stored, Uploader};
 use squall_model::networks::NetworkName;
+use squall_model::ops::loss::Criterion;
 use squall_model::optim::{Mirror, Optimizer, OptimizerConfig, Rounding, Update};
 use squall_model::{
     Backend, Captured, Gradients, Network, NetworkConfig, Pass, Recompute, SavedActivations,
@@ -41,9 +45,18 @@ struct Learner {
     optimizer: Optimizer,
     gradients: Gradients,
     storage: Storage,
+    extents: [usize; 4],
+    /// Whether a detector makes its input again.
+    reconstruct: bool,
     /// Kernels that the optimiser rounds.
     copies: Option<Mirror>,
     captured: Option<Arc<Captured>>,
+}
+
+/// The gradient of what the network gave.
+enum Gradient {
+    Masks(Tensor),
+    Boxes(DetectorGradient),
 }
 
 impl Learner {
@@ -53,6 +66,11 @@ impl Learner {
             optimizer: Optimizer::new(&OptimizerConfig::default(), network.parameters()).unwrap(),
             gradients: Gradients::new(network.parameters()),
             storage: storage.clone(),
+            extents: match network.is_detector() {
+                true => [2 * config.frames(), 32, 64, 4],
+                false => EXTENTS,
+            },
+            reconstruct: true,
             copies: None,
             captured: None,
             network,
@@ -70,32 +88,46 @@ impl Learner {
     }
 
     fn capture(&mut self) -> Result<(), String> {
-        let x = field(1, EXTENTS);
-        let captured = Captured::of(&self.network, &x, &self.storage, &mut self.gradients);
+        self.capture_for(&field(1, self.extents))
+    }
+
+    fn capture_for(&mut self, x: &Tensor) -> Result<(), String> {
+        let captured = Captured::of(
+            &self.network,
+            x,
+            &self.storage,
+            &mut self.gradients,
+            self.reconstruct,
+        );
         self.captured = Some(Arc::new(captured.map_err(|error| error.to_string())?));
         Ok(())
     }
 
+    fn fits(&self, captured: &Captured) -> bool {
+        let x = field(1, self.extents);
+        captured.fits(&self.network, &x, &self.gradients, self.reconstruct)
+    }
+
     /// The loss and the gradient's norm of a step with other fields and labels than any other.
     fn step(&mut self, number: u64) -> [f64; 2] {
-        let [b, h, w, _] = EXTENTS;
-        let x = field(10 + number, EXTENTS);
-        let labels = draw(50 + number, b * h * w);
-        let labels: Vec<u8> = labels.iter().map(|v| ((v + 1.0) * 1.4) as u8).collect();
-        let backend = self.network.backend();
+        let x = field(10 + number, self.extents);
         if let Some(captured) = &self.captured {
-            assert!(captured.fits(&self.network, &x, &self.gradients));
+            assert!(self.fits(captured));
         }
+        let backend = self.network.backend();
         let mut pass = Pass::train(backend, &self.storage, number).launching(self.captured.clone());
-        let logits = self.network.forward(&x, &mut pass).unwrap();
-        let loss = backend
-            .softmax_cross_entropy(&logits, &labels, &[0.2, 1.0, 0.5], 1.0)
-            .unwrap();
+        let (loss, gradient) = match self.network.is_detector() {
+            true => self.boxes(&x, number, &mut pass),
+            false => self.masks(&x, number, &mut pass),
+        };
         self.network.update_running_statistics(&mut pass).unwrap();
         self.gradients.clear();
-        (self.network)
-            .backward(&loss.gradient, pass, &mut self.gradients)
-            .unwrap();
+        let gradients = &mut self.gradients;
+        let learnt = match gradient {
+            Gradient::Masks(dlogits) => self.network.backward(&dlogits, pass, gradients),
+            Gradient::Boxes(gradient) => self.network.backward_detection(gradient, pass, gradients),
+        };
+        learnt.unwrap();
         let parameters = self.network.parameters_mut();
         let update = Update {
             mirror: self.copies.as_mut(),
@@ -105,7 +137,53 @@ impl Learner {
         if let Some(copies) = &self.copies {
             parameters.compute_with(copies, &self.storage).unwrap();
         }
-        [loss.value(), norm.unwrap()]
+        [loss, norm.unwrap()]
+    }
+
+    fn masks(&self, x: &Tensor, number: u64, pass: &mut Pass) -> (f64, Gradient) {
+        let logits = self.network.forward(x, pass).unwrap();
+        let labels = self.labels(number);
+        let weights = [0.2, 1.0, 0.5];
+        let backend = self.network.backend();
+        let loss = backend.softmax_cross_entropy(&logits, &labels, &weights, 1.0);
+        let loss = loss.unwrap();
+        (loss.value(), Gradient::Masks(loss.gradient))
+    }
+
+    fn labels(&self, number: u64) -> Vec<u8> {
+        let [b, h, w, _] = self.extents;
+        let labels = draw(50 + number, b * h * w);
+        labels.iter().map(|v| ((v + 1.0) * 1.4) as u8).collect()
+    }
+
+    fn boxes(&self, x: &Tensor, number: u64, pass: &mut Pass) -> (f64, Gradient) {
+        let output = self.network.detect(x, pass, self.reconstruct).unwrap();
+        let target = BoxTarget {
+            class: 1,
+            y_min: 8.0 + number as f32,
+            x_min: 12.0,
+            y_max: 15.0 + number as f32,
+            x_max: 19.0,
+        };
+        // The last frame has no labels.
+        let mut boxes = vec![Some(vec![target]); output.frames()];
+        *boxes.last_mut().unwrap() = None;
+        let labels = self.labels(number);
+        let masks: Vec<_> = (labels.chunks_exact(labels.len() / self.extents[0]))
+            .map(Some)
+            .collect();
+        let criterion = Criterion::cross_entropy(&[0.2, 1.0, 0.5]);
+        let targets = DetectionTargets {
+            fields: x,
+            boxes: &boxes,
+            masks: self.network.gives_masks().then_some(MaskTargets {
+                labels: &masks,
+                criterion: &criterion,
+            }),
+        };
+        let loss = output.loss(&targets, &DetectionLossConfig::default(), 1.0);
+        let loss = loss.unwrap();
+        (loss.total, Gradient::Boxes(loss.gradient))
     }
 
     /// The logits of a forward pass that nothing follows.
@@ -178,6 +256,40 @@ fn passes_launched_as_a_whole_learn_the_same_bits() {
     }
 }
 
+/// The loss, which decides boxes on the host, lies between the graphs.
+#[test]
+fn detectors_launched_as_a_whole_learn_the_same_bits() {
+    let Some(device) = Device::open() else { return };
+    let gpu = device.backend;
+    let tiny = |name, blocks: &[usize]| NetworkConfig {
+        channels_in: 4,
+        width: 0.05,
+        blocks: blocks.to_vec(),
+        ..NetworkConfig::of(name)
+    };
+    let flat = tiny(NetworkName::Detector2d, &[2]);
+    let over_time = NetworkConfig {
+        time_steps: 3,
+        ..tiny(NetworkName::Detector3d, &[2])
+    };
+    let dense = NetworkConfig {
+        mask_classes: 3,
+        ..thin(NetworkName::DetectorDense, &[1, 1])
+    };
+    for config in [&flat, &over_time, &dense] {
+        agree(config, &DType::F32.into(), gpu);
+    }
+    agree(&flat, &DType::BF16.into(), gpu);
+    // Those that make the input again are others than those that do not.
+    let mut learner = Learner::new(&flat, &DType::F32.into(), gpu);
+    learner.step(0);
+    learner.capture().unwrap();
+    let captured = learner.captured.take().unwrap();
+    assert!(learner.fits(&captured));
+    learner.reconstruct = false;
+    assert!(!learner.fits(&captured));
+}
+
 /// They are rounded where the graphs read them.
 #[test]
 fn passes_launched_as_a_whole_see_kernels_as_each_step_rounds_them() {
@@ -201,7 +313,7 @@ fn passes_launched_as_a_whole_see_kernels_as_each_step_rounds_them() {
     nearest.capture().unwrap();
     nearest.round_kernels();
     let captured = nearest.captured.take().unwrap();
-    assert!(!captured.fits(&nearest.network, &field(1, EXTENTS), &nearest.gradients));
+    assert!(!nearest.fits(&captured));
 }
 
 /// Nothing rests on the GPU having done what was put on its stream.
@@ -218,6 +330,13 @@ fn a_stream_that_runs_late_gives_the_same_bits() {
         ..thin(NetworkName::DeepLabV3Plus, &[1, 1])
     };
     agree(&dropout, &DType::BF16.into(), gpu);
+    let detector = NetworkConfig {
+        channels_in: 4,
+        width: 0.05,
+        blocks: vec![2],
+        ..NetworkConfig::of(NetworkName::Detector2d)
+    };
+    agree(&detector, &DType::BF16.into(), gpu);
     assert_eq!(run_late(folder, "others", Deaf::Nothing), 0);
 }
 
@@ -240,8 +359,7 @@ fn what_cannot_be_written_down_is_named_and_nothing_is_lost() {
         let mut tried = Learner::new(config, &DType::F32.into(), gpu);
         // Extents of no other test: nothing is chosen for them.
         let x = field(1, [1, 20, 36, 4]);
-        let refused = Captured::of(&tried.network, &x, &tried.storage, &mut tried.gradients);
-        let told = refused.unwrap_err().to_string();
+        let told = tried.capture_for(&x).unwrap_err();
         assert!(told.contains(why), "{told}");
         for number in 0..3 {
             assert_eq!(plain.step(number), tried.step(number), "{why}");
@@ -262,11 +380,11 @@ fn passes_of_another_network_or_shape_do_not_fit() {
     let captured = learner.captured.take().unwrap();
     let x = field(1, EXTENTS);
     let other = Learner::new(&config, &DType::F32.into(), gpu);
-    assert!(captured.fits(&learner.network, &x, &learner.gradients));
-    assert!(!captured.fits(&other.network, &x, &learner.gradients));
-    assert!(!captured.fits(&learner.network, &x, &other.gradients));
+    assert!(captured.fits(&learner.network, &x, &learner.gradients, true));
+    assert!(!captured.fits(&other.network, &x, &learner.gradients, true));
+    assert!(!captured.fits(&learner.network, &x, &other.gradients, true));
     let shorter = field(1, [1, 12, 20, 4]);
-    assert!(!captured.fits(&learner.network, &shorter, &learner.gradients));
+    assert!(!captured.fits(&learner.network, &shorter, &learner.gradients, true));
 }
 
 /// A call that the driver refuses in the middle: the network learns on as if nothing had been tried, and can be written

@@ -41,8 +41,8 @@ pub struct Training {
     pub saved_activations: SavedActivations,
     /// On a GPU the forward and the backward pass are launched as two CUDA graphs instead of one operation after the
     /// other: less work for the processor, which counts where kernels are short (small batches, small fields), but up
-    /// to a third more memory. For masks, by one rank; where that is asked for and a step cannot be launched so, it is
-    /// told why. Default: where it can be and there is room for it.
+    /// to a third more memory. By one rank; where that is asked for and a step cannot be launched so, it is told why.
+    /// Default: where it can be and there is room for it.
     pub cuda_graphs: Option<bool>,
     /// The first so many steps are written down as a Chrome trace, `trace.rankN.json` in the run's folder. Default 0.
     pub trace_steps: usize,

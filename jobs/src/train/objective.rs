@@ -130,6 +130,14 @@ impl Objective {
         }
     }
 
+    /// Whether the loss needs the fields as the network makes them again when this share of the run is done.
+    pub(super) fn reconstructs(&self, progress: f64) -> bool {
+        match self {
+            Self::Masks(_) => false,
+            Self::Boxes(objective) => objective.detection.loss_at(progress).reconstruction > 0.0,
+        }
+    }
+
     /// Runs the forward pass on a batch and computes its loss.
     pub(super) fn loss(
         &self,

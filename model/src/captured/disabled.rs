@@ -1,5 +1,6 @@
 //! Without GPUs nothing is captured.
 
+use crate::detection::{DetectorGradient, DetectorOutput};
 use crate::error::Result;
 use crate::gpu::GpuError;
 use crate::pass::Pass;
@@ -16,16 +17,35 @@ impl Captured {
     ///
     /// # Errors
     /// [`GpuError::NotBuilt`].
-    pub fn of(_: &Network, _: &Tensor, _: &Storage, _: &mut Gradients) -> Result<Self> {
+    pub fn of(
+        _: &Network,
+        _: &Tensor,
+        _: &Storage,
+        _: &mut Gradients,
+        _reconstruct: bool,
+    ) -> Result<Self> {
         Err(GpuError::NotBuilt.into())
     }
 
     /// Whether they are of this network, input and gradients.
-    pub fn fits(&self, _: &Network, _: &Tensor, _: &Gradients) -> bool {
+    pub fn fits(&self, _: &Network, _: &Tensor, _: &Gradients, _reconstruct: bool) -> bool {
         match *self {}
     }
 
     pub(crate) fn forward(&self, _: &Tensor, _: &mut Pass) -> Result<Tensor> {
+        match *self {}
+    }
+
+    pub(crate) fn detect(&self, _: &Tensor, _: &mut Pass) -> Result<DetectorOutput> {
+        match *self {}
+    }
+
+    pub(crate) fn backward_detection(
+        &self,
+        _: &DetectorGradient,
+        _: u64,
+        _: &mut Gradients,
+    ) -> Result<()> {
         match *self {}
     }
 

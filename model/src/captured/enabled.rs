@@ -1,6 +1,7 @@
 //! The passes as two CUDA graphs.
 
-use crate::error::Result;
+use crate::detection::{DetectorGradient, DetectorOutput};
+use crate::error::{ModelError, Result};
 use crate::gpu::GpuError;
 use crate::ops::BatchNormSaved;
 use crate::ops::cuda::{self, Graph};
@@ -14,14 +15,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A network's passes, captured.
 ///
-/// The tape lies in memory that the first graph takes and the second gives back; logits and statistics of a batch stay
-/// until the next launch.
+/// The tape lies in memory that the first graph takes and the second gives back; what the network gave and statistics
+/// of a batch stay until the next launch.
 pub struct Captured {
     forward: Graph,
     backward: Graph,
     /// What the graphs read.
     x: Tensor,
-    dlogits: Tensor,
+    gradient: OutputGradient,
+    /// Whether a detector was asked to make its input again.
+    reconstruct: bool,
     /// What they add to the keys of dropout.
     key: Tensor,
     /// Whether there is dropout.
@@ -37,8 +40,35 @@ pub struct Captured {
 }
 
 struct Left {
-    logits: Tensor,
+    output: Output,
     statistics: Vec<(BufferId, BufferId, BatchNormSaved)>,
+}
+
+/// What a forward pass gives.
+enum Output {
+    Logits(Tensor),
+    Boxes(DetectorOutput),
+}
+
+/// The gradient of that.
+enum OutputGradient {
+    Logits(Tensor),
+    Boxes(DetectorGradient),
+}
+
+impl Output {
+    /// Memory for its gradient.
+    fn gradient(&self) -> Result<OutputGradient> {
+        let room = |tensor: &Tensor| cuda::room(tensor.dims(), DType::F32);
+        Ok(match self {
+            Self::Logits(logits) => OutputGradient::Logits(room(logits)?),
+            Self::Boxes(output) => OutputGradient::Boxes(DetectorGradient {
+                heads: room(&output.heads)?,
+                reconstruction: output.reconstruction.as_ref().map(room).transpose()?,
+                segmentation: output.segmentation.as_ref().map(room).transpose()?,
+            }),
+        })
+    }
 }
 
 impl fmt::Debug for Captured {
@@ -58,8 +88,9 @@ impl Drop for Captured {
 }
 
 impl Captured {
-    /// The training passes of a network for inputs like `x`; nothing is computed. The same passes must have run before,
-    /// one operation at a time, so that kernels are loaded and algorithms are chosen.
+    /// The training passes of a network for inputs like `x`, which a detector makes again if it is to `reconstruct`;
+    /// nothing is computed. The same passes must have run before, one operation at a time, so that kernels are loaded
+    /// and algorithms are chosen.
     ///
     /// # Errors
     /// [`GpuError::NotCaptured`] naming what cannot be captured; everything is as it was.
@@ -68,9 +99,10 @@ impl Captured {
         x: &Tensor,
         storage: &Storage,
         gradients: &mut Gradients,
+        reconstruct: bool,
     ) -> Result<Self> {
-        if !network.backend().is_gpu() || network.is_detector() {
-            let what = "passes that are not those of masks on a GPU";
+        if !network.backend().is_gpu() {
+            let what = "passes that are not computed on a GPU";
             return Err(GpuError::NotCaptured { what }.into());
         }
         if gradients.is_watched() {
@@ -84,28 +116,38 @@ impl Captured {
             cuda::room(x.dims(), x.dtype())?,
             cuda::room(&[1], DType::I64)?,
         );
-        let (forward, (logits, mut pass)) = cuda::capture(&key, || {
+        let (forward, (output, mut pass)) = cuda::capture(&key, || {
             let mut pass = Pass::train(network.backend(), storage, 0);
-            let logits = network.forward(&x, &mut pass)?;
-            Ok((logits, pass))
+            let output = match network.is_detector() {
+                true => Output::Boxes(network.detect(&x, &mut pass, reconstruct)?),
+                false => Output::Logits(network.forward(&x, &mut pass)?),
+            };
+            Ok((output, pass))
         })?;
         let draws_keys = pass.has_drawn_keys();
         let statistics = pass.take_statistics();
-        let left = Left { logits, statistics };
+        let left = Left { output, statistics };
         // Until something is launched there is no memory behind these addresses that could be given back.
-        let dlogits = match cuda::room(left.logits.dims(), DType::F32) {
-            Ok(dlogits) => dlogits,
+        let gradient = match left.output.gradient() {
+            Ok(gradient) => gradient,
             Err(error) => {
                 std::mem::forget((left, pass));
                 return Err(error);
             }
         };
-        match cuda::capture(&key, || network.backward(&dlogits, pass, gradients)) {
+        let backward = cuda::capture(&key, || match &gradient {
+            OutputGradient::Logits(dlogits) => network.backward(dlogits, pass, gradients),
+            OutputGradient::Boxes(gradient) => {
+                network.backward_detection(gradient.clone(), pass, gradients)
+            }
+        });
+        match backward {
             Ok((backward, ())) => Ok(Self {
                 forward,
                 backward,
                 x,
-                dlogits,
+                gradient,
+                reconstruct,
                 key,
                 draws_keys,
                 left: Some(left),
@@ -120,14 +162,44 @@ impl Captured {
         }
     }
 
-    /// Whether they are of this network, input and gradients, where they lie.
-    pub fn fits(&self, network: &Network, x: &Tensor, gradients: &Gradients) -> bool {
+    /// Whether they are of this network, input and gradients, where they lie, and make the input again if that is asked
+    /// for.
+    pub fn fits(
+        &self,
+        network: &Network,
+        x: &Tensor,
+        gradients: &Gradients,
+        reconstruct: bool,
+    ) -> bool {
         let same = |x: &Tensor| (x.dims(), x.dtype()) == (self.x.dims(), self.x.dtype());
         let there = || places(network, gradients).is_ok_and(|places| places == self.places);
-        same(x) && !gradients.is_watched() && there()
+        same(x) && reconstruct == self.reconstruct && !gradients.is_watched() && there()
     }
 
     pub(crate) fn forward(&self, x: &Tensor, pass: &mut Pass) -> Result<Tensor> {
+        self.launch_forward(x, pass)?;
+        match &self.left().output {
+            Output::Logits(logits) => Ok(logits.clone()),
+            Output::Boxes(_) => Err(other_passes()),
+        }
+    }
+
+    pub(crate) fn detect(&self, x: &Tensor, pass: &mut Pass) -> Result<DetectorOutput> {
+        self.launch_forward(x, pass)?;
+        match &self.left().output {
+            Output::Boxes(output) => Ok(output.clone()),
+            Output::Logits(_) => Err(other_passes()),
+        }
+    }
+
+    fn left(&self) -> &Left {
+        let Some(left) = &self.left else {
+            unreachable!("it is taken when this is dropped")
+        };
+        left
+    }
+
+    fn launch_forward(&self, x: &Tensor, pass: &mut Pass) -> Result<()> {
         if pass.norm_ranks().is_some() {
             let what = "statistics shared with other ranks";
             return Err(GpuError::NotCaptured { what }.into());
@@ -141,16 +213,51 @@ impl Captured {
         let number = self.launches.fetch_add(1, Ordering::Relaxed) + 1;
         self.open.store(number, Ordering::Relaxed);
         pass.was_launched(number);
-        let Some(left) = &self.left else {
-            unreachable!("it is taken when this is dropped")
-        };
-        pass.give_statistics(left.statistics.clone());
-        Ok(left.logits.clone())
+        pass.give_statistics(self.left().statistics.clone());
+        Ok(())
     }
 
     pub(crate) fn backward(
         &self,
         dlogits: &Tensor,
+        launch: u64,
+        gradients: &mut Gradients,
+    ) -> Result<()> {
+        match &self.gradient {
+            OutputGradient::Logits(place) => {
+                self.launch_backward(&[(dlogits, place)], launch, gradients)
+            }
+            OutputGradient::Boxes(_) => Err(other_passes()),
+        }
+    }
+
+    pub(crate) fn backward_detection(
+        &self,
+        gradient: &DetectorGradient,
+        launch: u64,
+        gradients: &mut Gradients,
+    ) -> Result<()> {
+        let OutputGradient::Boxes(place) = &self.gradient else {
+            return Err(other_passes());
+        };
+        let mut copies = vec![(&gradient.heads, &place.heads)];
+        for parts in [
+            (&gradient.reconstruction, &place.reconstruction),
+            (&gradient.segmentation, &place.segmentation),
+        ] {
+            match parts {
+                (Some(from), Some(to)) => copies.push((from, to)),
+                (None, None) => {}
+                _ => return Err(other_passes()),
+            }
+        }
+        self.launch_backward(&copies, launch, gradients)
+    }
+
+    /// Launches the backward pass after copies of what it reads.
+    fn launch_backward(
+        &self,
+        copies: &[(&Tensor, &Tensor)],
         launch: u64,
         gradients: &mut Gradients,
     ) -> Result<()> {
@@ -161,9 +268,16 @@ impl Captured {
         }
         // A copy in host memory would not see what comes.
         gradients.settle()?;
-        cuda::copy_into(dlogits, &self.dlogits)?;
+        for (from, to) in copies {
+            cuda::copy_into(from, to)?;
+        }
         self.backward.launch()
     }
+}
+
+fn other_passes() -> ModelError {
+    let what = "a pass of another kind than those that were captured";
+    GpuError::NotCaptured { what }.into()
 }
 
 /// Addresses of the first parameter, of the first rounded kernel and of the gradients; 0 where there is none.

@@ -2,9 +2,10 @@
 //!
 //! A step of a network is a thousand kernels or more. Where they are short, starting them one by one takes the
 //! processor longer than running them takes the GPU; two CUDA graphs take two calls. What is captured is fixed: shapes,
-//! addresses and all numbers that kernels get from the host. So what differs from step to step must lie in memory of
-//! the GPU, and what does not is refused by name: dropout, whose keys are new in every step, statistics shared with
-//! other ranks, gradients that are given away while they are computed.
+//! addresses and all numbers that kernels get from the host. So what differs from step to step lies in memory of the
+//! GPU (fields, the key of dropout, the gradient of what the network gave), and what cannot is refused by name:
+//! statistics shared with other ranks, gradients that are given away while they are computed. The loss lies between the
+//! two passes and is not captured.
 
 #[cfg(feature = "cuda")]
 #[path = "enabled.rs"]

@@ -101,7 +101,7 @@ pub struct DetectionTargets<'a> {
 
 /// The gradient of the loss with respect to everything that a detector gave; [`crate::Network::backward_detection`]
 /// takes it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct DetectorGradient {
     pub(crate) heads: Tensor,
     pub(crate) reconstruction: Option<Tensor>,

@@ -96,7 +96,7 @@ impl ScoredBox {
 }
 
 /// What a detector says about a batch.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct DetectorOutput {
     /// What its heads give before any activation, f32, `(frames, rows, columns, values)`.
     pub(crate) heads: Tensor,

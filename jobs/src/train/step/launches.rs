@@ -60,7 +60,7 @@ impl Launches {
         matches!(self.how, How::Written(_))
     }
 
-    /// The passes for an input like `x`, if they are launched as a whole.
+    /// The passes for an input like `x`, which a detector may have to make again, if they are launched as a whole.
     ///
     /// # Errors
     /// Of the GPU, whatever went wrong on it before.
@@ -70,13 +70,14 @@ impl Launches {
         x: &Tensor,
         storage: &Storage,
         gradients: &mut Gradients,
+        reconstruct: bool,
     ) -> Result<Option<Arc<Captured>>> {
         match &self.how {
             How::OneByOne => return Ok(None),
-            How::Written(captured) if captured.fits(network, x, gradients) => {
+            How::Written(captured) if captured.fits(network, x, gradients, reconstruct) => {
                 return Ok(Some(Arc::clone(captured)));
             }
-            // Parameters lie elsewhere, or the batch is another one.
+            // Parameters lie elsewhere, or batch or loss are others.
             How::Written(_) => {
                 self.how = How::AsWhole { after: BEFORE };
                 network.backend().give_back_memory()?;
@@ -91,7 +92,7 @@ impl Launches {
             self.refuse("there is little memory left");
             return Ok(None);
         }
-        match Captured::of(network, x, storage, gradients) {
+        match Captured::of(network, x, storage, gradients, reconstruct) {
             Ok(captured) => {
                 let captured = Arc::new(captured);
                 self.how = How::Written(Arc::clone(&captured));
@@ -151,12 +152,12 @@ mod tests {
         let x = Tensor::zeros((1, 16, 24, 3), DType::F32, &candle_core::Device::Cpu).unwrap();
         let mut launches = Launches::new(Some(true), None);
         for left in [1, 0] {
-            let none = launches.of(&network, &x, &DType::F32.into(), &mut gradients);
+            let none = launches.of(&network, &x, &DType::F32.into(), &mut gradients, false);
             assert!(none.unwrap().is_none());
             assert!(matches!(launches.how, How::AsWhole { after } if after == left));
         }
         // The CPU cannot.
-        let none = launches.of(&network, &x, &DType::F32.into(), &mut gradients);
+        let none = launches.of(&network, &x, &DType::F32.into(), &mut gradients, false);
         assert!(none.unwrap().is_none());
         assert!(matches!(launches.how, How::OneByOne));
     }

@@ -231,7 +231,14 @@ impl Learner {
         let began = Instant::now();
         let scale = self.loss_scale.scale();
         let x = batch.tensor()?;
-        let captured = (self.launches).of(&self.network, &x, &self.storage, &mut self.gradients)?;
+        let progress = step as f64 / self.total_steps.max(1) as f64;
+        let captured = self.launches.of(
+            &self.network,
+            &x,
+            &self.storage,
+            &mut self.gradients,
+            self.objective.reconstructs(progress),
+        )?;
         let mut pass = Pass::train(backend, &self.storage, key)
             .normalising(team.norm_ranks().cloned())
             .launching(captured);
@@ -240,7 +247,7 @@ impl Learner {
             batch: &batch.host,
             scale,
             several_ranks: team.size() > 1,
-            progress: step as f64 / self.total_steps.max(1) as f64,
+            progress,
         };
         let output = self.objective.loss(&self.network, input, &mut pass)?;
         drop(x);

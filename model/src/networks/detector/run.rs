@@ -25,6 +25,9 @@ impl Network {
     /// # Errors
     /// [`ModelError::Task`] if it finds no boxes; [`ModelError::Shape`] if x does not fit.
     pub fn detect(&self, x: &Tensor, pass: &mut Pass, reconstruct: bool) -> Result<DetectorOutput> {
+        if let Some((captured, _)) = pass.captured().cloned() {
+            return captured.detect(x, pass);
+        }
         let x = match *x.dims() {
             [b, t, h, w, c] => x.reshape((b * t, h, w, c))?,
             _ => x.clone(),
@@ -44,6 +47,11 @@ impl Network {
         mut pass: Pass,
         gradients: &mut Gradients,
     ) -> Result<()> {
+        if let Some((captured, launch)) = pass.captured() {
+            captured.backward_detection(&gradient, *launch, gradients)?;
+            gradients.complete();
+            return Ok(());
+        }
         pass.turn_back();
         (self.detector()?).learn(&self.parameters, &mut pass, gradient, gradients)?;
         gradients.complete();

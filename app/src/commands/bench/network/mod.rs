@@ -125,7 +125,7 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
     let (config, optimiser, batch) = options.resolve()?;
     let (rows, columns) = options.size;
     let backend = Backend::best();
-    graphs_make_sense(options, work, &config, backend)?;
+    graphs_make_sense(options, work, backend)?;
     let network = Network::build(&config, backend, 1)?;
     let storage = options.storage(&network)?;
     let learning = match work {
@@ -173,17 +173,11 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
 }
 
 /// Refuses to launch as graphs what cannot be, before anything is built.
-fn graphs_make_sense(
-    options: &NetworkOptions,
-    work: Work,
-    config: &NetworkConfig,
-    backend: Backend,
-) -> anyhow::Result<()> {
+fn graphs_make_sense(options: &NetworkOptions, work: Work, backend: Backend) -> anyhow::Result<()> {
     let obstacle = match work {
         _ if !options.graphs => return Ok(()),
         Work::Infer => "--graphs is of training steps: `squall bench step`",
         Work::Step if !backend.is_gpu() => "--graphs is of steps on a GPU: `--device cuda`",
-        Work::Step if config.name.is_detector() => "--graphs is of networks that give masks",
         Work::Step if options.profile => "operations within graphs are not seen by --profile",
         Work::Step => return Ok(()),
     };
@@ -311,7 +305,7 @@ impl Ours {
         self.key += 1;
         // A first step loads kernels and chooses algorithms.
         if self.graphs && self.key > 1 && self.captured.is_none() {
-            let captured = Captured::of(&self.network, &self.x, &self.storage, gradients)?;
+            let captured = Captured::of(&self.network, &self.x, &self.storage, gradients, true)?;
             self.captured = Some(Arc::new(captured));
         }
         let mut pass =

@@ -1,15 +1,13 @@
 //! What training continues from.
 
-use super::Best;
 use super::groups::Standing;
 use super::start_from::start_from;
 use super::step::{Learner, LearnerProgress, PendingStep, StepSums};
 use super::step_shape::StepShape;
 use super::team::Team;
-use crate::contract::Contract;
+use super::{Best, Run};
 use crate::error::{JobError, Result};
 use crate::metrics::to_json;
-use crate::recipe::Recipe;
 use crate::run_dir::RunDir;
 use serde::{Deserialize, Serialize};
 use squall_data::{DataError, Store};
@@ -22,9 +20,9 @@ const FACT: &str = "checkpoint";
 
 /// Counters of a checkpoint. The order of samples, augmentation and dropout are pure functions of seed and step, so
 /// nothing of them needs saving.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CheckpointFacts {
+pub(super) struct CheckpointFacts {
     /// Steps done and skipped.
     pub progress: LearnerProgress,
     /// The factor of the loss now; none in checkpoints from before there was one.
@@ -52,55 +50,6 @@ pub struct CheckpointFacts {
     pub pending: Vec<u64>,
 }
 
-/// What a run starts with besides the learner's state.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Start {
-    /// The best validation so far.
-    pub best: Option<Best>,
-    /// One was interrupted and comes first.
-    pub validation_due: bool,
-    /// Steps that are still to be done before those that follow.
-    pub pending: Vec<u64>,
-    /// Where groups stood, of a run in turns.
-    #[serde(skip)]
-    pub standing: Option<Standing>,
-}
-
-/// Everything that training continues from, as tensors and facts.
-fn state(path: &Path, learner: &Learner, facts: &CheckpointFacts) -> Result<ModelFile> {
-    let mut file = ModelFile {
-        tensors: learner.network.parameters().to_named()?,
-        ..ModelFile::default()
-    };
-    learner.optimizer.save_into(&mut file)?;
-    let mut pending = Vec::new();
-    for (at, step) in learner.pending_steps.iter().enumerate() {
-        let (Some(sums), Some(gradients)) = (step.sums, &step.gradients) else {
-            unreachable!("exchanges are finished before pending steps are saved")
-        };
-        pending.push(PendingFacts {
-            step: step.step,
-            scale: step.scale,
-            sums,
-            fault: step.fault.clone(),
-            bad_field: step.bad_field.clone(),
-        });
-        let mut put = |what: &str, values: &[f32]| {
-            let name = format!("{PENDING}.{at}.{what}");
-            file.tensors
-                .insert(name, (vec![values.len()], values.to_vec()));
-        };
-        put("gradients", gradients);
-        put("statistics", &step.statistics.values);
-    }
-    if !pending.is_empty() {
-        let pending = to_json(&pending, path)?;
-        file.facts.insert(PENDING.to_string(), pending);
-    }
-    file.facts.insert(FACT.to_string(), to_json(facts, path)?);
-    Ok(file)
-}
-
 /// The fact of pending steps, and the beginning of their tensors' names.
 const PENDING: &str = "waiting";
 
@@ -114,29 +63,6 @@ struct PendingFacts {
     fault: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bad_field: Option<String>,
-}
-
-/// Writes a checkpoint, whole or not at all; the one before becomes the previous one.
-///
-/// # Errors
-/// [`JobError::Model`] naming the file.
-pub(super) fn save(
-    run: &RunDir,
-    learner: &Learner,
-    facts: &CheckpointFacts,
-    standing: Option<&Standing>,
-) -> Result<()> {
-    let (path, previous) = (&run.checkpoint(), &run.previous_checkpoint());
-    let mut file = state(path, learner, facts)?;
-    if let Some(standing) = standing {
-        standing.save_into(&mut file, path)?;
-    }
-    // The newest is never missing without the previous one being there: a crash between the two loses no state.
-    if path.exists() {
-        std::fs::rename(path, previous).map_err(DataError::io("rename", path))?;
-    }
-    file.write(path)?;
-    Ok(())
 }
 
 /// Renames a checkpoint that cannot be read: otherwise the next save would move it over the previous one, which can be
@@ -229,102 +155,174 @@ fn take(path: &Path, file: &ModelFile, learner: &mut Learner) -> Result<Checkpoi
     Ok(facts)
 }
 
-/// The run as it is now, which the checkpoint must fit.
-pub(super) struct Now<'a> {
-    pub recipe: &'a Recipe,
-    pub contract: &'a Contract,
-    pub store: &'a Store,
-    /// Which samples come when, besides the seed.
-    pub deal: &'a str,
-    /// What a step and an epoch are.
-    pub shape: StepShape,
-}
-
-/// What the first rank starts from: its checkpoint, the weights of another model, or nothing.
-pub(super) fn start(run: &RunDir, learner: &mut Learner, now: Now<'_>) -> Result<Start> {
-    let Now {
-        recipe,
-        contract,
-        store,
-        deal,
-        shape,
-    } = now;
-    if !run.has_checkpoint() {
-        if let Some(path) = &recipe.training.start_from {
-            start_from(path, learner, contract)?;
-        }
-        return Ok(Start::default());
-    }
-    let refuse = |reason: String| JobError::Resume {
-        folder: run.folder().to_path_buf(),
-        reason,
-    };
+/// Takes up the newest checkpoint of a run that can be read.
+fn load_newest(
+    run_dir: &RunDir,
+    learner: &mut Learner,
+    store: &Store,
+) -> Result<(CheckpointFacts, Option<Standing>)> {
     let fits = |facts: &CheckpointFacts| match facts.data_hash == store.data_hash() {
         true => Ok(()),
-        false => Err(refuse(format!(
-            "it was trained on data with hash {}, `{}` has {}",
-            facts.data_hash,
-            store.folder().display(),
-            store.data_hash()
-        ))),
+        false => Err(refused(
+            run_dir,
+            format!(
+                "it was trained on data with hash {}, `{}` has {}",
+                facts.data_hash,
+                store.folder().display(),
+                store.data_hash()
+            ),
+        )),
     };
-    let (facts, standing) = match load(&run.checkpoint(), learner, fits) {
+    match load(&run_dir.checkpoint(), learner, fits) {
         // So is the one before.
-        Err(error @ JobError::Resume { .. }) => return Err(error),
-        Err(error) if run.previous_checkpoint().exists() => {
+        Err(error @ JobError::Resume { .. }) => Err(error),
+        Err(error) if run_dir.previous_checkpoint().exists() => {
             tracing::warn!("{error}: continuing from the checkpoint before it");
-            let loaded = load(&run.previous_checkpoint(), learner, fits)?;
-            set_aside(run)?;
-            loaded
+            let loaded = load(&run_dir.previous_checkpoint(), learner, fits)?;
+            set_aside(run_dir)?;
+            Ok(loaded)
         }
-        loaded => loaded?,
-    };
-    if facts.deal != deal {
-        return Err(refuse(
-            "its nodes held other samples than they do now: stage with the same --per-node and --seed to as many nodes, or \
-             begin a new run with `training.start_from`"
-                .into(),
-        ));
+        loaded => loaded,
     }
-    if let Some(reason) = shape.differs(&facts, recipe.detection.unlabelled_per_batch) {
-        return Err(refuse(reason));
-    }
-    tracing::info!(step = facts.progress.step, "continuing from a checkpoint");
-    Ok(Start {
-        best: facts.best,
-        validation_due: facts.validation_due,
-        pending: facts.pending,
-        standing,
-    })
 }
 
-/// Gives the first rank's state to all.
-pub(super) fn spread(start: &mut Start, learner: &mut Learner, team: &mut Team) -> Result<()> {
-    if team.size() == 1 {
-        return Ok(());
+fn refused(run_dir: &RunDir, reason: String) -> JobError {
+    JobError::Resume {
+        folder: run_dir.folder().to_path_buf(),
+        reason,
     }
-    let path = Path::new("the first rank's state");
-    let mut bytes = Vec::new();
-    if team.is_first() {
-        let facts = CheckpointFacts {
-            progress: learner.progress,
-            loss_scale: Some(learner.loss_scale),
-            best: start.best.clone(),
-            validation_due: start.validation_due,
-            ..CheckpointFacts::default()
+}
+
+impl Run<'_> {
+    /// On the first rank: goes on from the checkpoint of the run's folder, or begins with the weights of another model
+    /// where the recipe names one; then writes the recipe into the folder.
+    ///
+    /// # Errors
+    /// [`JobError::Resume`] if the checkpoint does not fit; the folder stays as it was.
+    pub(super) fn resume(&mut self) -> Result<()> {
+        let Some(run_dir) = &self.run_dir else {
+            return Ok(());
         };
-        let mut file = state(path, learner, &facts)?;
-        if let Some(standing) = &start.standing {
+        if run_dir.has_checkpoint() {
+            let (facts, standing) = load_newest(run_dir, &mut self.learner, self.store)?;
+            self.check_fits(run_dir, &facts)?;
+            tracing::info!(step = facts.progress.step, "continuing from a checkpoint");
+            self.best = facts.best;
+            self.validation_due = facts.validation_due;
+            self.pending = facts.pending;
+            self.standing = standing;
+        } else if let Some(path) = &self.recipe.training.start_from {
+            start_from(path, &mut self.learner, &self.contract)?;
+        }
+        run_dir.write_recipe(self.recipe)
+    }
+
+    /// Refuses a checkpoint of other steps, or of nodes that held other samples.
+    fn check_fits(&self, run_dir: &RunDir, facts: &CheckpointFacts) -> Result<()> {
+        if facts.deal != self.deal {
+            let reason = "its nodes held other samples than they do now: stage with the same --per-node and --seed to as many nodes, or \
+                          begin a new run with `training.start_from`";
+            return Err(refused(run_dir, reason.into()));
+        }
+        let shape = StepShape {
+            ranks: self.step_ranks,
+            batch: self.local_batch,
+            steps_per_epoch: self.samples.steps_per_epoch(),
+        };
+        match shape.differs(facts, self.recipe.detection.unlabelled_per_batch) {
+            Some(reason) => Err(refused(run_dir, reason)),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes a checkpoint, whole or not at all; the one before becomes the previous one.
+    ///
+    /// # Errors
+    /// [`JobError::Model`] naming the file.
+    pub(super) fn write_checkpoint(&self, run_dir: &RunDir) -> Result<()> {
+        let (path, previous) = (&run_dir.checkpoint(), &run_dir.previous_checkpoint());
+        let file = self.state(path)?;
+        // The newest is never missing without the previous one being there: a crash between the two loses no state.
+        if path.exists() {
+            std::fs::rename(path, previous).map_err(DataError::io("rename", path))?;
+        }
+        file.write(path)?;
+        Ok(())
+    }
+
+    /// Gives the first rank's state to all ranks of a team.
+    pub(super) fn spread(&mut self, team: &mut Team) -> Result<()> {
+        if team.size() == 1 {
+            return Ok(());
+        }
+        let path = Path::new("the first rank's state");
+        let mut bytes = Vec::new();
+        if team.is_first() {
+            bytes = self.state(path)?.encode(path)?;
+        }
+        team.broadcast(&mut bytes)?;
+        if !team.is_first() {
+            let file = ModelFile::decode(path, &bytes)?;
+            let facts = take(path, &file, &mut self.learner)?;
+            (self.best, self.validation_due) = (facts.best, facts.validation_due);
+            self.standing = Standing::load_from(path, &file)?;
+        }
+        Ok(())
+    }
+
+    /// Everything that training continues from, as tensors and facts.
+    fn state(&self, path: &Path) -> Result<ModelFile> {
+        let learner = &self.learner;
+        let mut file = ModelFile {
+            tensors: learner.network.parameters().to_named()?,
+            ..ModelFile::default()
+        };
+        learner.optimizer.save_into(&mut file)?;
+        let mut pending = Vec::new();
+        for (at, step) in learner.pending_steps.iter().enumerate() {
+            let (Some(sums), Some(gradients)) = (step.sums, &step.gradients) else {
+                unreachable!("exchanges are finished before pending steps are saved")
+            };
+            pending.push(PendingFacts {
+                step: step.step,
+                scale: step.scale,
+                sums,
+                fault: step.fault.clone(),
+                bad_field: step.bad_field.clone(),
+            });
+            let mut put = |what: &str, values: &[f32]| {
+                let name = format!("{PENDING}.{at}.{what}");
+                file.tensors
+                    .insert(name, (vec![values.len()], values.to_vec()));
+            };
+            put("gradients", gradients);
+            put("statistics", &step.statistics.values);
+        }
+        if !pending.is_empty() {
+            let pending = to_json(&pending, path)?;
+            file.facts.insert(PENDING.to_string(), pending);
+        }
+        let facts = to_json(&self.facts(), path)?;
+        file.facts.insert(FACT.to_string(), facts);
+        if let Some(standing) = &self.standing {
             standing.save_into(&mut file, path)?;
         }
-        bytes = file.encode(path)?;
+        Ok(file)
     }
-    team.broadcast(&mut bytes)?;
-    if !team.is_first() {
-        let file = ModelFile::decode(path, &bytes)?;
-        let facts = take(path, &file, learner)?;
-        (start.best, start.validation_due) = (facts.best, facts.validation_due);
-        start.standing = Standing::load_from(path, &file)?;
+
+    /// The counters now.
+    fn facts(&self) -> CheckpointFacts {
+        CheckpointFacts {
+            progress: self.learner.progress,
+            loss_scale: Some(self.learner.loss_scale),
+            best: self.best.clone(),
+            validation_due: self.validation_due,
+            data_hash: self.store.data_hash().to_string(),
+            ranks: (self.step_ranks, self.local_batch.samples()),
+            unlabelled: Some(self.local_batch.unlabelled),
+            steps_per_epoch: Some(self.samples.steps_per_epoch()),
+            deal: self.deal.clone(),
+            pending: self.pending.clone(),
+        }
     }
-    Ok(())
 }

@@ -1,9 +1,8 @@
 //! What a run keeps: the best model after a validation, the last one and a checkpoint to continue from.
 
-use super::Run;
-use super::checkpoint::{self, CheckpointFacts};
 use super::evaluate::Scores;
 use super::progress::{Best, TrainEvent};
+use super::{Run, Team};
 use crate::contract::Contract;
 use crate::error::Result;
 use crate::run_dir::RunDir;
@@ -15,6 +14,7 @@ impl Run<'_> {
     /// Scores the network and keeps it if it is the best; false if told to stop on the way.
     pub(super) fn validate(
         &mut self,
+        team: &mut Team,
         progress: &mut dyn FnMut(&TrainEvent),
         stop: &AtomicBool,
     ) -> Result<bool> {
@@ -24,7 +24,7 @@ impl Run<'_> {
             return self.write_last_as_best().map(|()| true);
         };
         self.learner.give_back_memory()?;
-        let scores = evaluator.run(&self.learner.network, stop, self.team)?;
+        let scores = evaluator.run(&self.learner.network, stop, team)?;
         self.learner.give_back_memory()?;
         let Some(scores) = scores else {
             return Ok(false);
@@ -70,32 +70,24 @@ impl Run<'_> {
     }
 
     /// Writes the last model and the checkpoint; the earlier ones stay if the network is not finite.
-    pub(super) fn save(&mut self, progress: &mut dyn FnMut(&TrainEvent)) -> Result<()> {
+    pub(super) fn save(
+        &mut self,
+        team: &mut Team,
+        progress: &mut dyn FnMut(&TrainEvent),
+    ) -> Result<()> {
         let step = self.learner.progress.step;
         // Pending steps belong to the state, on every rank.
-        self.learner.finish_exchange(self.team)?;
+        self.learner.finish_exchange(team)?;
         self.learner.check_finite()?;
         let Some(run_dir) = &self.run_dir else {
             return Ok(());
         };
-        let path = run_dir.checkpoint();
         if let Some(recorder) = &self.recorder {
             recorder.sync()?;
         }
         self.write_model(RunDir::last, step, None)?;
-        let facts = CheckpointFacts {
-            progress: self.learner.progress,
-            loss_scale: Some(self.learner.loss_scale),
-            best: self.best.clone(),
-            validation_due: self.validation_due,
-            data_hash: self.store.data_hash().to_string(),
-            ranks: (self.step_ranks, self.local_batch.samples()),
-            unlabelled: Some(self.local_batch.unlabelled),
-            steps_per_epoch: Some(self.samples.steps_per_epoch()),
-            deal: self.deal.clone(),
-            pending: self.pending.clone(),
-        };
-        checkpoint::save(run_dir, &self.learner, &facts, self.standing.as_ref())?;
+        self.write_checkpoint(run_dir)?;
+        let path = run_dir.checkpoint();
         progress(&TrainEvent::CheckpointSaved { step, path });
         Ok(())
     }

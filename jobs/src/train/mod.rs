@@ -32,9 +32,9 @@ mod timeline;
 pub use groups::StalenessSummary;
 pub use plan::TrainPlan;
 use prepare::channels;
-pub use prepare::steps_alone;
+pub(crate) use prepare::steps_alone;
 pub use progress::{Best, Outcome, TrainEvent, TrainReport};
-pub use step::{LearnerProgress, StepResult};
+pub use step::StepResult;
 pub use team::{OnStall, Team};
 pub use timeline::{Balance, Spent};
 
@@ -46,6 +46,7 @@ use evaluate::Evaluator;
 use feed::Feed;
 use recorder::Recorder;
 use samples::Samples;
+use share::Share;
 use squall_data::Store;
 use squall_data::loader::LoaderConfig;
 use std::path::Path;
@@ -111,21 +112,19 @@ pub fn train_together(
         };
         return groups::train(job, groups, run_dir, progress, team);
     }
-    let run = Run::prepare(recipe, store, run_dir, team)?;
-    let node_ranks = run.team.place_on_node()?.ranks;
-    let plan = run.plan(node_ranks);
-    let plan = run.team.all_or_none(plan)?;
-    let written = run.write_facts(&plan);
-    run.team.all_or_none(written)?;
-    progress(&TrainEvent::Started(plan));
-    run.train(folder, progress, stop)
+    let share = Share::agree(store, recipe.seed, team)?;
+    let mut run = Run::prepare(recipe, store, run_dir, share, team)?;
+    // Of groups, if there were any; there are none now.
+    run.standing = None;
+    run.learner.join(&recipe.distributed, team)?;
+    run.announce(team, progress)?;
+    run.train(team, folder, progress, stop)
 }
 
 /// A run under way.
 struct Run<'a> {
     recipe: &'a Recipe,
     store: &'a Arc<Store>,
-    team: &'a mut Team,
     /// The run's folder, on the first rank, which writes there.
     run_dir: Option<RunDir>,
     samples: Samples,
@@ -162,24 +161,32 @@ struct Clock {
 }
 
 impl Run<'_> {
-    /// Writes what the numbers depend on besides recipe and data; on the first rank.
-    fn write_facts(&self, plan: &TrainPlan) -> Result<()> {
-        match (&self.run_dir, &self.recorder) {
-            (Some(run_dir), Some(recorder)) => recorder.facts(run_dir, plan, self.store),
+    /// Says what will be done, if the machine has the memory, and writes down what the numbers depend on. All ranks of
+    /// `team` call it.
+    fn announce(&self, team: &mut Team, progress: &mut dyn FnMut(&TrainEvent)) -> Result<()> {
+        let node_ranks = team.place_on_node()?.ranks;
+        let plan = self.plan(team, node_ranks);
+        let plan = team.all_or_none(plan)?;
+        let written = match (&self.run_dir, &self.recorder) {
+            (Some(run_dir), Some(recorder)) => recorder.facts(run_dir, &plan, self.store),
             _ => Ok(()),
-        }
+        };
+        team.all_or_none(written)?;
+        progress(&TrainEvent::Started(plan));
+        Ok(())
     }
 
-    /// Trains to the last step, or until it is told to stop.
+    /// Trains with the other ranks of `team` to the last step, or until it is told to stop.
     fn train(
         mut self,
+        team: &mut Team,
         folder: &Path,
         progress: &mut dyn FnMut(&TrainEvent),
         stop: &AtomicBool,
     ) -> Result<TrainReport> {
         let started = Instant::now();
         self.learner.round_kernels()?;
-        self.team.begin_timeline(self.recipe.training.trace_steps);
+        team.begin_timeline(self.recipe.training.trace_steps);
         let done = self.learner.progress.step;
         let left = self.total_steps.saturating_sub(done) as usize;
         let plans = self.samples.starting_at(done).take(left);
@@ -192,17 +199,17 @@ impl Run<'_> {
         let mut last_loss = None;
         let mut interrupted = false;
         if self.validation_due {
-            interrupted = !self.validate(progress, stop)?;
-            self.save(progress)?;
+            interrupted = !self.validate(team, progress, stop)?;
+            self.save(team, progress)?;
         }
         while !interrupted && self.learner.progress.step < self.total_steps {
-            let (loss, stopping) = self.one_step(&mut loader, &clock, progress, stop)?;
+            let (loss, stopping) = self.one_step(team, &mut loader, &clock, progress, stop)?;
             last_loss = Some(loss);
-            self.team.timeline.step(folder)?;
-            interrupted = self.after_step(stopping, &mut clock, progress, stop)?;
+            team.timeline.step(folder)?;
+            interrupted = self.after_step(team, stopping, &mut clock, progress, stop)?;
         }
-        self.team.timeline.end(folder)?;
-        let balance = self.balance(self.learner.progress.step - done)?;
+        team.timeline.end(folder)?;
+        let balance = self.balance(team, self.learner.progress.step - done)?;
         Ok(TrainReport {
             balance,
             outcome: match interrupted {
@@ -215,8 +222,8 @@ impl Run<'_> {
             last_loss,
             seconds: started.elapsed().as_secs_f64(),
             missing_values: loader.missing_values(),
-            ranks: self.team.size(),
-            spent: self.team.timeline.spent,
+            ranks: team.size(),
+            spent: team.timeline.spent,
             staleness: None,
             model: folder.join("best.safetensors"),
         })
@@ -226,6 +233,7 @@ impl Run<'_> {
     /// them was told to stop.
     fn one_step(
         &mut self,
+        team: &mut Team,
         loader: &mut Feed,
         clock: &Clock,
         progress: &mut dyn FnMut(&TrainEvent),
@@ -234,16 +242,14 @@ impl Run<'_> {
         let before = Instant::now();
         let batch = loader.next().ok_or(JobError::Thread("loader"))??;
         let wait_seconds = before.elapsed().as_secs_f64();
-        self.team.timeline.note(StepPhase::Input, before);
+        team.timeline.note(StepPhase::Input, before);
         if let Some(read) = &batch.read {
-            self.team.timeline.read(read);
+            team.timeline.read(read);
         }
-        let told = stop.load(Ordering::Relaxed) || self.is_out_of_time(clock.started);
-        let stopping = self.team.agree_to_stop(told);
+        let stopping = team.agree_to_stop(self.is_told_to_stop(clock.started, stop));
         let every = self.recipe.training.checkpoint_every_seconds;
-        self.team
-            .ask_to_save(clock.saved.elapsed().as_secs_f64() >= every);
-        let result = self.learner.step(&batch, self.team)?;
+        team.ask_to_save(clock.saved.elapsed().as_secs_f64() >= every);
+        let result = self.learner.step(&batch, team)?;
         let samples = batch.host.len() / self.loader.frames;
         loader.give_back(batch);
         let step = self.learner.progress.step;
@@ -251,7 +257,7 @@ impl Run<'_> {
         let seconds = before.elapsed().as_secs_f64();
         if let Some(recorder) = &mut self.recorder {
             recorder.step(step, epoch, &result)?;
-            recorder.timing(step, seconds, wait_seconds, samples * self.team.size())?;
+            recorder.timing(step, seconds, wait_seconds, samples * team.size())?;
         }
         if let Some(parameters) = self.learner.take_without_gradient() {
             progress(&TrainEvent::WithoutGradient { step, parameters });
@@ -270,6 +276,7 @@ impl Run<'_> {
     /// Checks, scores and saves what is due after a step; gives whether the run ends there because it was told to.
     fn after_step(
         &mut self,
+        team: &mut Team,
         stopping: bool,
         clock: &mut Clock,
         progress: &mut dyn FnMut(&TrainEvent),
@@ -282,29 +289,29 @@ impl Run<'_> {
         }
         let checked = last || step.is_multiple_of(self.recipe.distributed.check_every_steps);
         if checked {
-            self.team
-                .check_parameters(self.learner.network.parameters())?;
+            team.check_parameters(self.learner.network.parameters())?;
         }
         self.validation_due = last || step.is_multiple_of(self.validate_every);
-        let mut interrupted = self.validation_due && !self.validate(progress, stop)?;
-        interrupted |= !last && (stopping || self.stops_alone(stop, clock.started));
-        let due = self.team.is_to_save() || step.is_multiple_of(self.checkpoint_every);
+        let mut interrupted = self.validation_due && !self.validate(team, progress, stop)?;
+        // A single rank need not wait until all ranks know.
+        let alone = team.size() == 1 && self.is_told_to_stop(clock.started, stop);
+        interrupted |= !last && (stopping || alone);
+        let due = team.is_to_save() || step.is_multiple_of(self.checkpoint_every);
         if last || interrupted || due {
             // The next start would continue from a checkpoint of ranks whose parameters differ.
             if !checked {
-                self.team
-                    .check_parameters(self.learner.network.parameters())?;
+                team.check_parameters(self.learner.network.parameters())?;
             }
-            self.save(progress)?;
+            self.save(team, progress)?;
             clock.saved = Instant::now();
         }
         Ok(interrupted)
     }
 
     /// How ranks shared so many steps. All ranks call it.
-    fn balance(&mut self, steps: u64) -> Result<Balance> {
-        let mine = self.team.timeline.spent;
-        let all = self.team.gather(bytemuck::bytes_of(&mine))?;
+    fn balance(&self, team: &mut Team, steps: u64) -> Result<Balance> {
+        let mine = team.timeline.spent;
+        let all = team.gather(bytemuck::bytes_of(&mine))?;
         let ranks: Vec<Spent> = bytemuck::pod_collect_to_vec(&all);
         let [rows, columns, _] = self.store.shape();
         let reconstruct = self.recipe.detection.reconstructs();
@@ -318,13 +325,10 @@ impl Run<'_> {
         ))
     }
 
-    fn is_out_of_time(&self, start: Instant) -> bool {
+    /// Whether this rank is to stop: somebody said so, or the time since `start` is over.
+    fn is_told_to_stop(&self, start: Instant, stop: &AtomicBool) -> bool {
         let limit = self.recipe.training.max_seconds;
-        limit.is_some_and(|limit| start.elapsed().as_secs_f64() >= limit)
-    }
-
-    /// Whether a single rank is to stop now: it need not wait until all ranks know.
-    fn stops_alone(&self, stop: &AtomicBool, start: Instant) -> bool {
-        self.team.size() == 1 && (stop.load(Ordering::Relaxed) || self.is_out_of_time(start))
+        let is_over = limit.is_some_and(|limit| start.elapsed().as_secs_f64() >= limit);
+        is_over || stop.load(Ordering::Relaxed)
     }
 }

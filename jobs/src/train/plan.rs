@@ -1,7 +1,7 @@
 //! What a run will do, read, write and need.
 
-use super::Run;
 use super::feed::STORED_ON_GPU;
+use super::{Run, Team};
 use crate::error::Result;
 use crate::memory::{self, Demand, Sharing};
 use serde::Serialize;
@@ -42,11 +42,11 @@ pub struct TrainPlan {
 }
 
 impl Run<'_> {
-    /// The plan from here on, of a rank that shares its node with so many, itself included.
+    /// The plan from here on, of a rank of `team` that shares its node with so many, itself included.
     ///
     /// # Errors
     /// [`crate::JobError::Memory`] if the machine has too little.
-    pub(super) fn plan(&self, node_ranks: usize) -> Result<TrainPlan> {
+    pub(super) fn plan(&self, team: &Team, node_ranks: usize) -> Result<TrainPlan> {
         let [rows, columns, _] = self.store.shape();
         let reconstruct = self.recipe.detection.reconstructs();
         let network = &self.learner.network;
@@ -84,7 +84,7 @@ impl Run<'_> {
             true => (backend.available_memory(), 1),
             false => {
                 let left = memory::available_memory(node_ranks as u64);
-                (self.team.may_hold(left), node_ranks as u64)
+                (team.may_hold(left), node_ranks as u64)
             }
         };
         let sharing = Sharing {

@@ -1,14 +1,12 @@
 //! From recipe, store and folder to a run that is ready to start.
 
 use super::Run;
-use super::checkpoint::{self, Now, Start};
 use super::evaluate::{Asked, Evaluator, Judging};
 use super::objective::Objective;
 use super::recorder::Recorder;
 use super::samples::{self, Labelled, Samples};
 use super::share::{Place, Share};
 use super::step::Learner;
-use super::step_shape::StepShape;
 use super::team::Team;
 use crate::code;
 use crate::comm::agree::Facts;
@@ -19,145 +17,125 @@ use crate::run_dir::RunDir;
 use squall_data::loader::{Augmentation, LoaderConfig};
 use squall_data::store::Split;
 use squall_data::{BoxClass, Class, Normalisation, Store, Variable};
-use squall_model::NetworkConfig;
+use squall_model::{Backend, NetworkConfig};
 use std::sync::Arc;
 
 impl<'a> Run<'a> {
-    /// A run at its first step, or at that of its checkpoint.
+    /// A run at its first step, or at that of its checkpoint. All ranks of `team` call it, which need not be those that do
+    /// its steps.
     pub(super) fn prepare(
         recipe: &'a Recipe,
         store: &'a Arc<Store>,
         run_dir: Option<RunDir>,
-        team: &'a mut Team,
-    ) -> Result<Self> {
-        let share = Share::agree(store, recipe.seed, team)?;
-        let place = team.place();
-        let mut ready = Ready::agree((recipe, store), run_dir, share, place, team)?;
-        ready.learner().join(&recipe.distributed, team)?;
-        let mut run = ready.into_run(recipe, store, team);
-        // Of groups, if there were any; there are none now.
-        run.standing = None;
-        Ok(run)
-    }
-}
-
-/// A run at its first step, or at that of its checkpoint, but for the team that does its steps.
-pub(super) struct Ready {
-    parts: Parts,
-    state: Start,
-    run_dir: Option<RunDir>,
-    recorder: Option<Recorder>,
-    step_ranks: usize,
-}
-
-impl Ready {
-    /// As one of `team`, which all call it, of a rank that does steps at `place`.
-    pub(super) fn agree(
-        (recipe, store): (&Recipe, &Arc<Store>),
-        run_dir: Option<RunDir>,
         share: Share,
-        place: Place,
         team: &mut Team,
     ) -> Result<Self> {
-        let parts = Parts::build(recipe, store, place, share);
-        let mut parts = team.all_or_none(parts)?;
-        parts.agree(recipe, store, team)?;
-        let learner = &mut parts.learner;
-        let state = match &run_dir {
-            Some(run_dir) => {
-                let now = Now {
-                    recipe,
-                    contract: &parts.contract,
-                    store,
-                    deal: &parts.deal,
-                    shape: StepShape {
-                        ranks: place.ranks,
-                        batch: parts.local_batch,
-                        steps_per_epoch: parts.samples.steps_per_epoch(),
-                    },
-                };
-                let start = checkpoint::start(run_dir, learner, now);
-                // Not before: a run that is refused stays as it was.
-                start.and_then(|start| run_dir.write_recipe(recipe).map(|()| start))
-            }
-            None => Ok(Start::default()),
+        let built = Self::build(recipe, store, run_dir, share);
+        let mut run = team.all_or_none(built)?;
+        run.check_agreement(team)?;
+        let resumed = run.resume();
+        team.all_or_none(resumed)?;
+        run.spread(team)?;
+        let recorder = run.open_recorder();
+        run.recorder = team.all_or_none(recorder)?;
+        Ok(run)
+    }
+
+    /// A run at its first step, which every rank builds for itself.
+    fn build(
+        recipe: &'a Recipe,
+        store: &'a Arc<Store>,
+        run_dir: Option<RunDir>,
+        share: Share,
+    ) -> Result<Self> {
+        let place = share.step_place;
+        let (channels, normalisation) = inputs(recipe, store)?;
+        let network = network_of(recipe, channels.len());
+        let class_weights = class_weights_of(recipe, store)?;
+        if recipe.task == Task::Segment && place.rank == 0 {
+            tell_missing_classes(store);
+        }
+        let local_batch = local_batch(recipe, place)?;
+        let shuffled = (share.shuffle_seed, share.place);
+        let (samples, labelled) = teaching(recipe, store, share.ids, shuffled, local_batch)?;
+        let steps_per_epoch = samples.steps_per_epoch();
+        let total_steps = recipe.training.total_steps(steps_per_epoch);
+        if place.rank == 0 {
+            tell_long_warmup(recipe.schedule.warmup_steps, total_steps);
+        }
+        let criterion = recipe.loss.criterion(class_weights.clone());
+        let objective = Objective::of(recipe, criterion, labelled);
+        let ranks = place.ranks;
+        let learner = Learner::new(recipe, &network, objective.clone(), total_steps, ranks)?;
+        let (grid, hash) = (store.grid(), store.data_hash());
+        let contract = Contract::new(recipe, &network, &normalisation, grid, hash);
+        let loader = loader_of(recipe, channels, normalisation, learner.network.backend());
+        let judging = Judging {
+            batch: local_batch.samples(),
+            loader: LoaderConfig {
+                augmentation: Augmentation::default(),
+                ..loader.clone()
+            },
+            objective,
+            storage: learner.storage.clone(),
         };
-        let mut state = team.all_or_none(state)?;
-        checkpoint::spread(&mut state, learner, team)?;
-        let again = state.standing.as_ref().map(|standing| &standing.validating);
-        let again: Vec<u64> = again.into_iter().flatten().map(|(_, step)| *step).collect();
-        let recorder = run_dir
-            .as_ref()
-            .map(|run_dir| Recorder::open(run_dir, learner.progress.step, &again))
-            .transpose();
-        let recorder = team.all_or_none(recorder)?;
+        let (evaluator, validation_samples) = evaluator_of(recipe, store, judging, place)?;
+        let (training, epoch) = (&recipe.training, steps_per_epoch as u64);
         Ok(Self {
-            parts,
-            state,
+            recipe,
+            store,
             run_dir,
-            recorder,
-            step_ranks: place.ranks,
+            samples,
+            loader,
+            learner,
+            evaluator,
+            contract,
+            recorder: None,
+            best: None,
+            total_steps,
+            validate_every: training.validate_every_steps.unwrap_or(epoch),
+            checkpoint_every: training.checkpoint_every_steps.unwrap_or(epoch),
+            class_weights,
+            validation_samples,
+            local_batch,
+            step_ranks: ranks,
+            deal: with_boxes(share.deal, recipe, store),
+            pending: Vec::new(),
+            standing: None,
+            validation_due: false,
         })
     }
 
-    pub(super) fn learner(&mut self) -> &mut Learner {
-        &mut self.parts.learner
+    /// Refuses ranks with another recipe, other data or another program.
+    fn check_agreement(&self, team: &mut Team) -> Result<()> {
+        let store = self.store;
+        let parameters = self.learner.network.parameters();
+        let shapes: Vec<String> = (parameters.iter())
+            .map(|p| format!("{} = {:?}", p.name, p.range))
+            .collect();
+        let steps = self.samples.steps_per_epoch().to_string();
+        // Gradients are summed, so that ranks would not drift apart; but what they learn would depend on who computes
+        // what.
+        let dtype = format!("{:?}", self.learner.storage.dtype).to_lowercase();
+        let facts = Facts::new()
+            .with_text("the program", code::version())
+            .with_text("the recipe", self.recipe.lines())
+            .with("the data", store.data_hash().as_bytes())
+            .with("the boxes", store.boxes_hash().unwrap_or("").as_bytes())
+            .with_text("the network", shapes.join("\n"))
+            .with_text("the number of steps of an epoch", steps)
+            .with_text("the data type of activations", dtype)
+            .with_text("what computes", self.learner.network.backend().kind());
+        team.check_facts(&facts)
     }
 
-    /// The run, with the team that does its steps.
-    pub(super) fn into_run<'a>(
-        self,
-        recipe: &'a Recipe,
-        store: &'a Arc<Store>,
-        team: &'a mut Team,
-    ) -> Run<'a> {
-        let Self {
-            parts,
-            state,
-            run_dir,
-            recorder,
-            step_ranks,
-        } = self;
-        let per_epoch = parts.samples.steps_per_epoch() as u64;
-        let training = &recipe.training;
-        Run {
-            validate_every: training.validate_every_steps.unwrap_or(per_epoch),
-            checkpoint_every: training.checkpoint_every_steps.unwrap_or(per_epoch),
-            total_steps: training.total_steps(parts.samples.steps_per_epoch()),
-            recipe,
-            store,
-            team,
-            run_dir,
-            samples: parts.samples,
-            loader: parts.loader,
-            learner: parts.learner,
-            evaluator: parts.evaluator,
-            contract: parts.contract,
-            recorder,
-            best: state.best,
-            class_weights: parts.class_weights,
-            validation_samples: parts.validation_samples,
-            local_batch: parts.local_batch,
-            step_ranks,
-            deal: parts.deal,
-            pending: state.pending,
-            standing: state.standing,
-            validation_due: state.validation_due,
-        }
+    /// What writes metrics and times, on the first rank.
+    fn open_recorder(&self) -> Result<Option<Recorder>> {
+        let again = self.standing.iter().flat_map(|s| &s.validating);
+        let again: Vec<u64> = again.map(|(_, step)| *step).collect();
+        let open = |dir: &RunDir| Recorder::open(dir, self.learner.progress.step, &again);
+        self.run_dir.as_ref().map(open).transpose()
     }
-}
-
-/// What every rank builds for itself.
-struct Parts {
-    samples: Samples,
-    loader: LoaderConfig,
-    learner: Learner,
-    evaluator: Option<Evaluator>,
-    contract: Contract,
-    class_weights: Vec<f32>,
-    validation_samples: usize,
-    local_batch: LocalBatch,
-    deal: String,
 }
 
 /// Steps of a run of one rank, by the recipe and the samples that it teaches with.
@@ -192,94 +170,6 @@ fn teaching(
             let (samples, labelled) = Samples::for_boxes(recipe, store, ids, config, batch)?;
             Ok((samples, Some(labelled)))
         }
-    }
-}
-
-impl Parts {
-    fn build(recipe: &Recipe, store: &Arc<Store>, place: Place, share: Share) -> Result<Self> {
-        let (channels, normalisation) = inputs(recipe, store)?;
-        let network = network_of(recipe, channels.len());
-        let class_weights = class_weights_of(recipe, store)?;
-        if recipe.task == Task::Segment && place.rank == 0 {
-            tell_missing_classes(store);
-        }
-        let local_batch = local_batch(recipe, place)?;
-        let shuffled = (share.shuffle_seed, share.place);
-        let (samples, labelled) = teaching(recipe, store, share.ids, shuffled, local_batch)?;
-        let total_steps = recipe.training.total_steps(samples.steps_per_epoch());
-        if place.rank == 0 {
-            tell_long_warmup(recipe.schedule.warmup_steps, total_steps);
-        }
-        let criterion = recipe.loss.criterion(class_weights.clone());
-        let objective = Objective::of(recipe, criterion, labelled);
-        let learner = Learner::new(
-            recipe,
-            &network,
-            objective.clone(),
-            total_steps,
-            place.ranks,
-        )?;
-        let contract = Contract::new(
-            recipe,
-            &network,
-            &normalisation,
-            store.grid(),
-            store.data_hash(),
-        );
-        let (threads, prefetch) = recipe.data.readers(learner.network.backend());
-        let loader = LoaderConfig {
-            channels,
-            normalisation: Some(normalisation),
-            augmentation: recipe.data.augmentation,
-            seed: recipe.seed,
-            frames: recipe.network.frames(),
-            stored: false,
-            threads,
-            prefetch,
-        };
-        let judging = Judging {
-            batch: local_batch.samples(),
-            loader: LoaderConfig {
-                augmentation: Augmentation::default(),
-                ..loader.clone()
-            },
-            objective,
-            storage: learner.storage.clone(),
-        };
-        let (evaluator, validation_samples) = evaluator_of(recipe, store, judging, place)?;
-        Ok(Self {
-            samples,
-            loader,
-            learner,
-            evaluator,
-            contract,
-            class_weights,
-            validation_samples,
-            local_batch,
-            deal: with_boxes(share.deal, recipe, store),
-        })
-    }
-
-    /// Checks that all ranks have the same recipe, data and program.
-    fn agree(&self, recipe: &Recipe, store: &Store, team: &mut Team) -> Result<()> {
-        let parameters = self.learner.network.parameters();
-        let shapes: Vec<String> = (parameters.iter())
-            .map(|p| format!("{} = {:?}", p.name, p.range))
-            .collect();
-        let steps = self.samples.steps_per_epoch().to_string();
-        // Gradients are summed, so that ranks would not drift apart; but what they learn would depend on who computes
-        // what.
-        let dtype = format!("{:?}", self.learner.storage.dtype).to_lowercase();
-        let facts = Facts::new()
-            .with_text("the program", code::version())
-            .with_text("the recipe", recipe.lines())
-            .with("the data", store.data_hash().as_bytes())
-            .with("the boxes", store.boxes_hash().unwrap_or("").as_bytes())
-            .with_text("the network", shapes.join("\n"))
-            .with_text("the number of steps of an epoch", steps)
-            .with_text("the data type of activations", dtype)
-            .with_text("what computes", self.learner.network.backend().kind());
-        team.check_facts(&facts)
     }
 }
 
@@ -415,4 +305,24 @@ fn inputs(recipe: &Recipe, store: &Store) -> Result<(Vec<Variable>, Normalisatio
         ))
     })?;
     Ok((channels, normalisation))
+}
+
+/// How training samples are read.
+fn loader_of(
+    recipe: &Recipe,
+    channels: Vec<Variable>,
+    normalisation: Normalisation,
+    backend: Backend,
+) -> LoaderConfig {
+    let (threads, prefetch) = recipe.data.readers(backend);
+    LoaderConfig {
+        channels,
+        normalisation: Some(normalisation),
+        augmentation: recipe.data.augmentation,
+        seed: recipe.seed,
+        frames: recipe.network.frames(),
+        stored: false,
+        threads,
+        prefetch,
+    }
 }

@@ -26,6 +26,8 @@ pub(super) struct Share {
     /// Nodes with other samples shuffle differently.
     pub shuffle_seed: u64,
     pub place: Place,
+    /// This rank among those that do steps together, which may have other samples.
+    pub step_place: Place,
     /// What decides which samples come when, besides the seed: the same when a run goes on.
     pub deal: String,
 }
@@ -47,6 +49,7 @@ impl Share {
             ids: store.ids(Split::Train),
             shuffle_seed: seed,
             place,
+            step_place: place,
             deal: String::new(),
         })
     }
@@ -54,11 +57,13 @@ impl Share {
     /// All samples among all ranks; where stores are local copies that hold a part, those of the node among its ranks.
     pub(super) fn agree(store: &Store, seed: u64, team: &mut Team) -> Result<Self> {
         let ids = store.ids(Split::Train);
+        let step_place = team.place();
         if !team.any(store.is_partial())? {
             return Ok(Self {
                 ids,
                 shuffle_seed: seed,
-                place: team.place(),
+                place: step_place,
+                step_place,
                 deal: String::new(),
             });
         }
@@ -88,6 +93,7 @@ impl Share {
             ids: here,
             shuffle_seed,
             place,
+            step_place,
             deal: format!("{:016x}", xxh3_64(&all)),
         })
     }

@@ -43,7 +43,6 @@ pub(super) use link::{Contribution, Link};
 pub use staleness::StalenessSummary;
 pub(super) use standing::Standing;
 
-use super::prepare::Ready;
 use super::share::{Place, Share};
 use super::team::OnStall;
 use super::{Run, Team, TrainEvent, TrainReport};
@@ -103,8 +102,8 @@ pub(super) fn train(
         ranks: layout.ranks_per_group,
     };
     let share = Share::in_groups(store, recipe.seed, place, world)?;
-    let mut ready = Ready::agree((recipe, store), run_dir, share, place, world)?;
-    let layers = plan::layers(ready.learner().network.parameters());
+    let run = Run::prepare(recipe, store, run_dir, share, world)?;
+    let layers = plan::layers(run.learner.network.parameters());
     let slices = plan::deal(&layers, layout.servers).map_err(JobError::recipe)?;
     let post = Post {
         job,
@@ -115,8 +114,8 @@ pub(super) fn train(
         slices,
     };
     match role {
-        Role::Server(index) => post.serve_groups(index, ready, progress, world),
-        Role::Worker { group, .. } => post.work_in_group(group, ready, progress, world),
+        Role::Server(index) => post.serve_groups(index, run, progress, world),
+        Role::Worker { group, .. } => post.work_in_group(group, run, progress, world),
     }
 }
 
@@ -136,15 +135,14 @@ impl Post<'_> {
     fn serve_groups(
         self,
         index: usize,
-        mut ready: Ready,
+        run: Run<'_>,
         progress: &mut dyn FnMut(&TrainEvent),
         world: &mut Team,
     ) -> Result<TrainReport> {
         let Self {
             job, layout, ends, ..
         } = self;
-        let Job { recipe, store, .. } = job;
-        let learner = ready.learner();
+        let (recipe, learner) = (job.recipe, &run.learner);
         let config = recipe.distributed.momentum;
         let how = momentum::of_servers(&recipe.optimiser, config, layout.groups);
         let part = Part::of(
@@ -154,9 +152,7 @@ impl Post<'_> {
             how,
         );
         let part = world.all_or_none(part)?;
-        let mut alone = Team::solo();
-        let run = ready.into_run(recipe, store, &mut alone);
-        announce(&run, world, progress)?;
+        run.announce(world, progress)?;
         let between = ends.between.ok_or_else(nobody)?;
         let mut server = Server::new(run, between, layout, (part, self.slices))?;
         let peers = Peer::of(layout, self.role);
@@ -169,19 +165,19 @@ impl Post<'_> {
     fn work_in_group(
         self,
         own_group: usize,
-        mut ready: Ready,
+        run: Run<'_>,
         progress: &mut dyn FnMut(&TrainEvent),
         world: &mut Team,
     ) -> Result<TrainReport> {
         let Self {
             job, layout, ends, ..
         } = self;
-        let Job { recipe, store, .. } = job;
+        let recipe = job.recipe;
         let mut group = ends.group.ok_or_else(nobody)?;
         let inside = (group.size() > 1)
             .then(|| group.split(Some(0), self.place.rank))
             .transpose()?;
-        let parameters = ready.learner().network.parameters();
+        let parameters = run.learner.network.parameters();
         let count = parameters.count();
         let link = Link {
             group: inside.flatten(),
@@ -196,27 +192,28 @@ impl Post<'_> {
         let dispensable = layout.groups > 1 && ends.pulse.is_some();
         let on_stall = world.on_stall_shared();
         let mut team = world.group(group, Some(link));
+        // Dropped before the team, in the same order on all ranks.
+        let mut run = run;
         if dispensable {
             let give_up = give_up_on_stall(world.rank(), orders.clone());
             team.hears_of_stalls(Box::new(give_up));
         }
-        let joined = ready.learner().join(&recipe.distributed, &mut team);
+        let joined = run.learner.join(&recipe.distributed, &mut team);
         world.all_or_none(joined)?;
-        let mut run = ready.into_run(recipe, store, &mut team);
         let in_turns = recipe.distributed.order == Order::RoundRobin;
         let standing = run.standing.take();
         if let Some(standing) = standing.filter(|found| in_turns && found.fits(layout, count)) {
-            run.stands(&standing, own_group)?;
+            run.stands(&standing, own_group, &mut team)?;
         }
-        announce(&run, world, progress)?;
+        run.announce(world, progress)?;
         if dispensable {
             let give_up = give_up_on_stall(world.rank(), orders.clone());
             let instead = Box::new(move |stall: &CommError| give_up(stall.clone()));
             world.control().on_stall(Some(instead));
         }
         let peers = Peer::of(layout, self.role);
-        run.team.link()?.pulse = begin_pulse(ends.pulse, peers, recipe, (orders, inbox), on_stall)?;
-        let report = worker::work(run, job.folder, job.stop);
+        team.link()?.pulse = begin_pulse(ends.pulse, peers, recipe, (orders, inbox), on_stall)?;
+        let report = worker::work(run, &mut team, job.folder, job.stop);
         world.control().on_stall(None);
         // A rank that is done waits for those that still score the last state.
         world.limit_waits(Duration::MAX);
@@ -311,16 +308,6 @@ fn is_of_this_rank(error: &JobError) -> bool {
 
 fn nobody() -> JobError {
     CommError::Layout("a rank without others cannot be one of a group: this is a bug".into()).into()
-}
-
-/// Says what will be done, if the machine has the memory. All ranks call it.
-fn announce(run: &Run<'_>, world: &mut Team, progress: &mut dyn FnMut(&TrainEvent)) -> Result<()> {
-    let node_ranks = world.place_on_node()?.ranks;
-    let plan = run.plan(node_ranks);
-    let plan = world.all_or_none(plan)?;
-    world.all_or_none(run.write_facts(&plan))?;
-    progress(&TrainEvent::Started(plan));
-    Ok(())
 }
 
 fn serve(

@@ -4,7 +4,7 @@ use super::standing::Standing;
 use crate::error::{JobError, Result};
 use crate::train::feed::Feed;
 use crate::train::timeline::StepPhase;
-use crate::train::{Run, TrainReport};
+use crate::train::{Run, Team, TrainReport};
 use squall_data::sampler::BatchPlan;
 use std::collections::VecDeque;
 use std::path::Path;
@@ -13,11 +13,16 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
 /// Works until there are no more steps; gives how the run ended.
-pub(super) fn work(mut run: Run<'_>, folder: &Path, stop: &AtomicBool) -> Result<TrainReport> {
+pub(super) fn work(
+    mut run: Run<'_>,
+    team: &mut Team,
+    folder: &Path,
+    stop: &AtomicBool,
+) -> Result<TrainReport> {
     let start = Instant::now();
-    run.team.begin_timeline(run.recipe.training.trace_steps);
+    team.begin_timeline(run.recipe.training.trace_steps);
     run.learner.find_scale_anew();
-    run.team.link()?.begin(run.learner.network.parameters())?;
+    team.link()?.begin(run.learner.network.parameters())?;
     // Dropped after `feed`, for which its threads wait.
     let mut loader;
     let (feed, queue) = channel();
@@ -26,15 +31,15 @@ pub(super) fn work(mut run: Run<'_>, folder: &Path, stop: &AtomicBool) -> Result
     let mut steps = VecDeque::new();
     let (mut own, mut last_loss) = (0, None);
     loop {
-        let orders = run.team.link()?.orders();
+        let orders = team.link()?.orders();
         if orders.validates() {
-            run.validate_for_servers(stop)?;
+            run.validate_for_servers(team, stop)?;
         }
         if orders.stops() {
             break;
         }
         for step in orders.new_steps() {
-            run.announce(step, &feed);
+            run.order_batch(step, &feed);
             steps.push_back(step);
         }
         let Some(step) = steps.pop_front() else {
@@ -42,37 +47,37 @@ pub(super) fn work(mut run: Run<'_>, folder: &Path, stop: &AtomicBool) -> Result
         };
         let before = Instant::now();
         let batch = loader.next().ok_or(JobError::Thread("loader"))??;
-        run.team.timeline.note(StepPhase::Input, before);
+        team.timeline.note(StepPhase::Input, before);
         // Any rank of the group may have been told; its leader tells the servers.
-        let stopping = run.team.agree_to_stop(stop.load(Ordering::Relaxed));
-        run.team.link()?.note_stop(stopping);
+        let stopping = team.agree_to_stop(stop.load(Ordering::Relaxed));
+        team.link()?.note_stop(stopping);
         run.learner.progress.step = step;
-        let result = run.learner.step(&batch, run.team)?;
+        let result = run.learner.step(&batch, team)?;
         loader.give_back(batch);
         if result.skipped {
             let parameters = run.learner.network.parameters_mut();
-            run.team.link()?.skip(parameters, step, &result)?;
+            team.link()?.skip(parameters, step, &result)?;
         }
         last_loss = Some(result.loss);
-        run.team.timeline.step(folder)?;
+        team.timeline.step(folder)?;
         own += 1;
         if own % run.recipe.distributed.check_every_steps == 0 {
             let parameters = run.learner.network.parameters();
-            run.team.check_parameters(parameters)?;
+            team.check_parameters(parameters)?;
         }
     }
-    run.team.timeline.end(folder)?;
-    let spent = run.team.timeline.spent;
-    let all = run.team.gather(bytemuck::bytes_of(&spent))?;
+    team.timeline.end(folder)?;
+    let spent = team.timeline.spent;
+    let all = team.gather(bytemuck::bytes_of(&spent))?;
     let mut missing = [loader.missing_values()];
-    run.team.sum_counts(&mut missing)?;
+    team.sum_counts(&mut missing)?;
     let parameters = run.learner.network.parameters_mut();
-    let link = run.team.link()?;
+    let link = team.link()?;
     let (ending, validate) = link.leave(&all, missing[0], parameters)?;
     if validate {
-        run.validate_for_servers(stop)?;
+        run.validate_for_servers(team, stop)?;
     }
-    run.team.link()?.pulse.end();
+    team.link()?.pulse.end();
     Ok(TrainReport {
         spent,
         ..ending.report(folder, start, last_loss, missing[0])
@@ -81,7 +86,12 @@ pub(super) fn work(mut run: Run<'_>, folder: &Path, stop: &AtomicBool) -> Result
 
 impl Run<'_> {
     /// Takes up what this group had read when the checkpoint was taken.
-    pub(super) fn stands(&mut self, standing: &Standing, group: usize) -> Result<()> {
+    pub(super) fn stands(
+        &mut self,
+        standing: &Standing,
+        group: usize,
+        team: &mut Team,
+    ) -> Result<()> {
         let parameters = self.learner.network.parameters_mut();
         let view = &standing.views[group];
         parameters.update_all(|values| values.copy_from_slice(view))?;
@@ -89,24 +99,24 @@ impl Run<'_> {
             parameters.set_buffers(running)?;
         }
         let versions = standing.servers.iter().map(|server| server.views[group]);
-        self.team.link()?.has_seen(versions.collect());
+        team.link()?.has_seen(versions.collect());
         Ok(())
     }
 
     /// Tells the loader of the batch of a step.
-    fn announce(&self, step: u64, feed: &Sender<BatchPlan>) {
+    fn order_batch(&self, step: u64, feed: &Sender<BatchPlan>) {
         let mut plans = self.samples.starting_at(step);
         // A loader that has ended says so when it is asked.
         let _ = plans.next().map(|plan| feed.send(plan));
     }
 
     /// Scores the network as it is, for the first server.
-    fn validate_for_servers(&mut self, stop: &AtomicBool) -> Result<()> {
+    fn validate_for_servers(&self, team: &mut Team, stop: &AtomicBool) -> Result<()> {
         let scores = match &self.evaluator {
-            Some(evaluator) => evaluator.run(&self.learner.network, stop, self.team)?,
+            Some(evaluator) => evaluator.run(&self.learner.network, stop, team)?,
             None => None,
         };
         let parameters = self.learner.network.parameters();
-        self.team.link()?.tell(scores.as_ref(), parameters)
+        team.link()?.tell(scores.as_ref(), parameters)
     }
 }

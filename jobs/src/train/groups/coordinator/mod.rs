@@ -14,7 +14,7 @@ use crate::train::step::StepResult;
 use crate::train::{Spent, TrainEvent, TrainReport};
 pub(super) use saving::send_errand;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use validating::Validating;
 
@@ -121,7 +121,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
             }
         }
         while !self.server.turns.over() {
-            if stop.load(Ordering::Relaxed) || self.server.run.is_out_of_time(self.start) {
+            if self.server.run.is_told_to_stop(self.start, stop) {
                 self.ledger.close();
             }
             match self.server.next()? {

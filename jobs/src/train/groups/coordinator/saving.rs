@@ -3,6 +3,7 @@
 use super::Coordinator;
 use super::validating::Validating;
 use crate::error::Result;
+use crate::train::Team;
 use crate::train::groups::link::parsed;
 use crate::train::groups::message::errand;
 use crate::train::groups::server::{COUNTED, PART, Server};
@@ -112,7 +113,8 @@ impl Coordinator<'_, '_> {
         run.pending = self.ledger.pending();
         let due = run.validation_due;
         run.validation_due |= !self.validating.is_empty();
-        let saved = run.save(self.progress);
+        // Nothing is under way between ranks here.
+        let saved = run.save(&mut Team::solo(), self.progress);
         run.validation_due = due;
         self.saved_at = Instant::now();
         self.cut = None;

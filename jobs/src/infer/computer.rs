@@ -5,7 +5,7 @@ use super::input::Fields;
 use super::log::{FinishedFile, Others, SkippedTime};
 use super::output::{Found, FoundMask};
 use super::pipeline::{Job, Ran, Read, Write, finish};
-use super::{Gives, InferEvent, ReadFrom};
+use super::{Gives, InferEvent, Inference, ReadFrom};
 use crate::error::Result;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -92,17 +92,20 @@ impl Computer<'_, '_, '_> {
         // Clips come in another order than times.
         file.skipped.sort_by(|a, b| a.time.cmp(&b.time));
         let chunk = &self.job.chunks[file.number];
-        let time = |index: usize| self.job.input.times()[index].to_string();
+        let Inference {
+            input, ensemble, ..
+        } = self.job.inference;
+        let time = |index: usize| input.times()[index].to_string();
         let entry = FinishedFile {
             file: chunk.name.clone(),
-            with_boxes: file.masks > 0 && self.job.ensemble.gives() == Gives::Both,
+            with_boxes: file.masks > 0 && ensemble.gives() == Gives::Both,
             first: time(chunk.indices.start),
             last: time(chunk.indices.end - 1),
             masks: file.masks,
             missing_values: file.missing,
             skipped: file.skipped,
             seen: (self.job.sliding)
-                .map(|sliding| sliding.seen(chunk.indices.clone(), self.job.input.times())),
+                .map(|sliding| sliding.seen(chunk.indices.clone(), input.times())),
             read_from: file.read_from,
         };
         self.send(Write::EndOfFile(file.number, entry))
@@ -123,13 +126,16 @@ impl Computer<'_, '_, '_> {
         frames: &[Arc<Fields>],
         takes: &[(usize, usize)],
     ) -> Result<()> {
+        let Inference {
+            input, ensemble, ..
+        } = self.job.inference;
         let before = Instant::now();
         let every = (self.job.sliding).map_or(1, |sliding| sliding.shape().every);
-        let mut found = (self.job.ensemble).find_in_clip(frames, self.job.input.grid())?;
+        let mut found = ensemble.find_in_clip(frames, input.grid())?;
         self.ran.compute_seconds += before.elapsed().as_secs_f64();
         let others = self.others.as_mut().map_or(0, Others::times);
         for &(answer, index) in takes {
-            let time = self.job.input.times()[index];
+            let time = input.times()[index];
             let boxes = std::mem::take(&mut found[answer]);
             file.missing += frames[answer * every].missing as u64;
             self.own += 1;
@@ -161,12 +167,17 @@ impl Computer<'_, '_, '_> {
 
     /// Masks of the samples that wait; false if the writer is gone.
     fn compute(&mut self, file: &mut OpenFile) -> Result<bool> {
-        let grid = self.job.input.grid();
+        let Inference {
+            input,
+            ensemble,
+            options,
+            ..
+        } = self.job.inference;
         if !file.batch.is_empty() {
             let before = Instant::now();
-            let (probabilities, strips) = (self.job.options.probabilities, self.job.strips);
+            let (probabilities, strips) = (options.probabilities, self.job.strips);
             let batch = std::mem::take(&mut file.batch);
-            let found = (self.job.ensemble).predict(batch, grid, probabilities, strips)?;
+            let found = ensemble.predict(batch, input.grid(), probabilities, strips)?;
             self.ran.compute_seconds += before.elapsed().as_secs_f64();
             let others = self.others.as_mut().map_or(0, Others::times);
             for found in found {

@@ -3,12 +3,10 @@
 use super::claims::Claims;
 use super::log::{self, FinishedFile, in_order, share};
 use super::pipeline::Ran;
-use super::settings::{self, Settings};
-use super::{Chunk, InferReport, Inference, Spent, output};
+use super::{Chunk, InferReport, Inference, Spent, output, settings};
 use crate::comm::{Communicator, agree};
 use crate::error::{Result, all_or_none};
 use crate::train::Outcome;
-use std::num::NonZeroUsize;
 use std::time::Instant;
 
 impl Inference<'_> {
@@ -70,9 +68,7 @@ impl Inference<'_> {
         log::restart(self.out, in_order.iter().copied())?;
         claims.end()?;
         if in_order.len() == all.len() {
-            let settings = Settings::batch_of(self.out).unwrap_or(NonZeroUsize::MIN);
-            let settings = Settings::of(&self.input, &self.ensemble, self.options, settings);
-            settings::write_manifest(self.out, &self.input, &self.ensemble, &settings, &in_order)?;
+            settings::write_manifest(self, &in_order)?;
             if self.ensemble.gives().boxes() {
                 output::join_tables(self.out, &in_order)?;
             }

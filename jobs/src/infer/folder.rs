@@ -39,7 +39,7 @@ impl Inference<'_> {
         let lock = FolderLock::take(self.out)?;
         let before = Settings::batch_of(self.out).filter(|_| self.options.batch.is_none());
         let batch = before.unwrap_or(wanted);
-        Settings::of(&self.input, &self.ensemble, self.options, batch).settle(self.out)?;
+        Settings::of(self, batch).settle(self.out)?;
         atomic::sweep(self.out, |_| true)?;
         claims::remove_old(self.out)?;
         Ok((lock, batch))

@@ -58,7 +58,7 @@ use crate::comm::{Communicator, Solo, agree, doing};
 use crate::error::{Result, all_or_none};
 use neighbours::Neighbours;
 use pipeline::Job;
-use plan::{Demand, Work};
+use plan::Demand;
 use sliding::Sliding;
 use squall_data::archive::Archive;
 use std::num::NonZeroUsize;
@@ -143,32 +143,20 @@ impl Inference<'_> {
         };
         let sliding = (self.ensemble.clips()).map(|shape| Sliding::of(&self.input, shape));
         let left = self.left_to_make(comm, &all, sliding.as_ref())?;
-        let work = Work {
-            input: &self.input,
-            ensemble: &self.ensemble,
-            options: self.options,
-            all: &all,
-            left: &left,
-            ranks: comm.size(),
-            batch,
-            strips,
-        };
-        let planned = work.plan(&demand, notes);
-        let plan = all_or_none(comm, planned)?;
-        let (total, done) = (plan.times, plan.done_times);
-        progress(&InferEvent::Started(plan));
+        let times = |chunks: &[Chunk]| chunks.iter().map(|c| c.indices.len()).sum::<usize>();
+        let total = times(&all);
         let job = Job {
-            input: &self.input,
-            ensemble: &self.ensemble,
-            out: self.out,
-            options: self.options,
+            inference: self,
             chunks: &left,
             total,
-            done,
+            done: total - times(&left),
             batch,
             strips,
             sliding: sliding.as_ref(),
         };
+        let planned = job.plan(&demand, all.len(), comm.size(), notes);
+        let plan = all_or_none(comm, planned)?;
+        progress(&InferEvent::Started(plan));
         let mut neighbours = Neighbours::of(&job, comm)?;
         let ran = neighbours::work(&job, &mut neighbours, comm, progress, stop)?;
         self.conclude(comm, &all, &neighbours.claims, &ran, start)
@@ -181,7 +169,7 @@ impl Inference<'_> {
             .readable(&self.ensemble.variables(), self.options);
         let mut notes = self.ensemble.check(self.input.grid(), &readable)?;
         notes.extend(self.input.problems().iter().cloned());
-        let demand = Demand::of(&self.input, &self.ensemble, self.options)?;
+        let demand = Demand::of(self)?;
         let (rows, columns) = self.input.grid().shape();
         let wanted = match self.ensemble.clips() {
             // A clip is batch enough.

@@ -49,14 +49,6 @@ pub enum Gives {
 }
 
 impl Gives {
-    fn of(network: &Network) -> Self {
-        match (network.is_detector(), network.gives_masks()) {
-            (false, _) => Self::Masks,
-            (true, false) => Self::Boxes,
-            (true, true) => Self::Both,
-        }
-    }
-
     /// Whether there are masks.
     pub fn masks(self) -> bool {
         self != Self::Boxes
@@ -173,7 +165,11 @@ impl Model {
 
     /// What it says about a time.
     pub fn gives(&self) -> Gives {
-        Gives::of(&self.network)
+        match (self.network.is_detector(), self.network.gives_masks()) {
+            (false, _) => Gives::Masks,
+            (true, false) => Gives::Boxes,
+            (true, true) => Gives::Both,
+        }
     }
 
     /// The clips that it takes; none of a network that sees single fields.

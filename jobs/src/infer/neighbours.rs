@@ -24,12 +24,12 @@ pub(super) struct Neighbours {
 impl Neighbours {
     /// Those with whom a job's files are shared. All ranks call it.
     pub fn of(job: &Job<'_, '_>, comm: &mut dyn Communicator) -> Result<Self> {
-        let claims = Claims::begin(job.out, job.chunks.len(), comm)?;
+        let claims = Claims::begin(job.inference.out, job.chunks.len(), comm)?;
         let (rank, size) = (comm.rank(), comm.size());
         Ok(Self {
             bell: claims.bell(),
             claims,
-            others: (rank == 0 && size > 1).then(|| Others::of(job.out, size)),
+            others: (rank == 0 && size > 1).then(|| Others::of(job.inference.out, size)),
         })
     }
 
@@ -89,7 +89,8 @@ pub(super) fn work(
     let pulse = Pulse::start(&neighbours.claims, rank)?;
     // Whatever ends this rank early, a panic included, ends the others too.
     let mut alarm = neighbours.claims.bell().armed();
-    let ran = log::open(job.out, rank).and_then(|log| job.run(neighbours, log, progress, stop));
+    let ran =
+        log::open(job.inference.out, rank).and_then(|log| job.run(neighbours, log, progress, stop));
     if let Ok(done) = &ran
         && !done.stopped
     {

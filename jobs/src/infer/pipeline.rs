@@ -9,13 +9,12 @@ use super::neighbours::Neighbours;
 use super::output::{Found, OutputFile, remove};
 use super::settings::about;
 use super::sliding::{Sliding, completed};
-use super::{BadInput, Chunk, Ensemble, InferEvent, InferOptions, Input, ReadFrom};
+use super::{BadInput, Chunk, InferEvent, Inference, ReadFrom};
 use crate::error::{JobError, Result};
 use crate::metrics::JsonLines;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
@@ -24,10 +23,7 @@ use std::time::Instant;
 
 /// What a rank works on.
 pub(super) struct Job<'j, 'a> {
-    pub input: &'j Input<'a>,
-    pub ensemble: &'j Ensemble<'a>,
-    pub out: &'j Path,
-    pub options: &'j InferOptions,
+    pub inference: &'j Inference<'a>,
     /// The mask files that are left.
     pub chunks: &'j [Chunk],
     /// All times.
@@ -82,7 +78,7 @@ impl Job<'_, '_> {
         progress: &mut dyn FnMut(&InferEvent<'_>),
         stop: &AtomicBool,
     ) -> Result<Ran> {
-        let ahead = self.options.read_ahead.max(1);
+        let ahead = self.inference.options.read_ahead.max(1);
         let (to_network, from_reader) = sync_channel(ahead);
         let (to_writer, from_network) = sync_channel(ahead);
         let (finished, from_writer) = channel();
@@ -125,12 +121,15 @@ impl Job<'_, '_> {
     }
 
     fn read(&self, claims: &mut Claims, to_network: &SyncSender<Read>) -> Result<()> {
-        let mut reader = self.input.reader(self.ensemble)?;
-        let variables = self.ensemble.variables();
+        let Inference {
+            input, ensemble, ..
+        } = self.inference;
+        let mut reader = input.reader(ensemble)?;
+        let variables = ensemble.variables();
         while let Some(number) = claims.next()? {
             let indices = self.chunks[number].indices.clone();
             // Before it is read: what changes afterwards has changed since.
-            let read_from = ReadFrom::now(self.input, indices.clone(), self.sliding, &variables);
+            let read_from = ReadFrom::now(input, indices.clone(), self.sliding, &variables);
             if to_network.send(Read::File(number, read_from)).is_err() {
                 return Ok(());
             }
@@ -165,10 +164,11 @@ impl Job<'_, '_> {
         reader: &mut Reader<'_>,
         index: usize,
     ) -> Result<std::result::Result<Fields, SkippedTime>> {
-        match reader.read(index, self.options.max_missing_share) {
+        let Inference { input, options, .. } = self.inference;
+        match reader.read(index, options.max_missing_share) {
             Ok(fields) => Ok(Ok(fields)),
-            Err(error) if self.options.bad_input == BadInput::Skip => Ok(Err(SkippedTime {
-                time: self.input.times()[index].to_string(),
+            Err(error) if options.bad_input == BadInput::Skip => Ok(Err(SkippedTime {
+                time: input.times()[index].to_string(),
                 reason: error.to_string(),
             })),
             Err(error) => Err(error),
@@ -241,9 +241,9 @@ impl Job<'_, '_> {
                         Some(file) => file.finish()?,
                         // Of an earlier call with other input; it must not be taken for ours.
                         None => {
-                            let name = &self.chunks[number].name;
-                            remove(&self.out.join(name))?;
-                            remove(&self.out.join(table_of(name)))?;
+                            let (out, name) = (self.inference.out, &self.chunks[number].name);
+                            remove(&out.join(name))?;
+                            remove(&out.join(table_of(name)))?;
                         }
                     }
                     log.push(&entry)?;
@@ -257,10 +257,9 @@ impl Job<'_, '_> {
     }
 
     fn create(&self, number: usize, first: &Found) -> Result<OutputFile> {
-        let chunk = &self.chunks[number];
-        let indices = chunk.indices.clone();
-        let about = about(self.input, self.ensemble, self.options, indices);
-        OutputFile::create(self.out, chunk, self.input.grid(), first, &about)
+        let (inference, chunk) = (self.inference, &self.chunks[number]);
+        let about = about(inference, chunk.indices.clone());
+        OutputFile::create(inference.out, chunk, inference.input.grid(), first, &about)
     }
 }
 
@@ -276,7 +275,9 @@ pub(super) fn finish(
     progress: &mut dyn FnMut(&InferEvent<'_>),
 ) {
     if entry.masks > 0 {
-        progress(&InferEvent::FileFinished(&job.out.join(&entry.file)));
+        progress(&InferEvent::FileFinished(
+            &job.inference.out.join(&entry.file),
+        ));
     }
     ran.finished.push(entry);
 }

@@ -1,7 +1,8 @@
 //! What an inference will need, known before its first mask.
 
 use super::input::{Fields, Pixels};
-use super::{Chunk, Ensemble, Gives, InferOptions, Input, Model};
+use super::pipeline::Job;
+use super::{Ensemble, Gives, InferOptions, Inference, Model};
 use crate::error::{JobError, Result};
 use serde::Serialize;
 use squall_data::gaps::Gaps;
@@ -91,8 +92,9 @@ pub(super) struct Demand {
 }
 
 impl Demand {
-    pub fn of(input: &Input<'_>, ensemble: &Ensemble<'_>, options: &InferOptions) -> Result<Self> {
-        let (rows, columns) = input.grid().shape();
+    pub fn of(inference: &Inference<'_>) -> Result<Self> {
+        let (ensemble, options) = (&inference.ensemble, inference.options);
+        let (rows, columns) = inference.input.grid().shape();
         let networks = ensemble.models().iter().map(|model| {
             let summary = model.network().summary(rows, columns)?;
             Ok((summary, model.storage().clone(), model.network().backend()))
@@ -195,79 +197,79 @@ impl Demand {
     }
 }
 
-/// The work of all ranks, and how each does it.
-pub(super) struct Work<'w, 'a> {
-    pub input: &'w Input<'a>,
-    pub ensemble: &'w Ensemble<'a>,
-    pub options: &'w InferOptions,
-    pub all: &'w [Chunk],
-    pub left: &'w [Chunk],
-    pub ranks: usize,
-    pub batch: NonZeroUsize,
-    pub strips: NonZeroUsize,
-}
-
-impl Work<'_, '_> {
-    /// What will be done.
-    pub fn plan(&self, demand: &Demand, mut notes: Vec<String>) -> Result<InferPlan> {
-        let (rows, columns) = self.input.grid().shape();
-        let count = |chunks: &[Chunk]| chunks.iter().map(|c| c.indices.len()).sum::<usize>();
-        let (times, to_do) = (count(self.all), count(self.left));
+impl Job<'_, '_> {
+    /// What so many ranks will do, whose mask files, finished ones included, are `files`.
+    pub fn plan(
+        &self,
+        demand: &Demand,
+        files: usize,
+        ranks: usize,
+        mut notes: Vec<String>,
+    ) -> Result<InferPlan> {
+        let Inference {
+            input,
+            ensemble,
+            options,
+            ..
+        } = self.inference;
+        let (rows, columns) = input.grid().shape();
+        let (left, to_do) = (self.chunks.len(), self.total - self.done);
         let cells = (rows * columns) as u64;
-        let members = self.ensemble.members();
+        let members = ensemble.members();
         // LABELS and ARTMIP's tag, two probabilities and two spreads: a byte each.
         let mask = 1
-            + u64::from(self.options.artmip)
-            + 2 * u64::from(self.options.probabilities)
+            + u64::from(options.artmip)
+            + 2 * u64::from(options.probabilities)
             + 2 * u64::from(members > 1);
-        if let Some(gaps) = Gaps::of(self.input.times()) {
+        if let Some(gaps) = Gaps::of(input.times()) {
             notes.push(format!(
                 "{gaps}: there are no masks of times that are not there"
             ));
         }
-        if self.ranks > self.left.len() && !self.left.is_empty() {
+        if ranks > left && left > 0 {
             notes.push(format!(
-                "{} mask files are left for {} ranks: some have nothing to do (more files by a smaller --file-per)",
-                self.left.len(),
-                self.ranks
+                "{left} mask files are left for {ranks} ranks: some have nothing to do (more files by a smaller --file-per)"
             ));
         }
-        let channels = self.ensemble.variables().len();
+        let channels = ensemble.variables().len();
         Ok(InferPlan {
-            gives: self.ensemble.gives(),
-            times,
-            files: self.all.len(),
-            done_times: times - to_do,
-            ranks: self.ranks,
+            gives: ensemble.gives(),
+            times: self.total,
+            files,
+            done_times: self.done,
+            ranks,
             members,
             batch: self.batch.get(),
-            flops_per_mask: demand.flops() * self.ensemble.views().len() as u64
-                / self.answers() as u64,
-            seconds: self.seconds(to_do)?,
-            read_bytes: to_do as u64 * self.input.bytes_read(channels),
+            flops_per_mask: demand.flops() * ensemble.views().len() as u64 / self.answers() as u64,
+            seconds: self.seconds(to_do, ranks)?,
+            read_bytes: to_do as u64 * input.bytes_read(channels),
             write_bytes: to_do as u64 * cells * mask,
             memory_bytes: demand.bytes(self.batch, self.strips)?,
             strips: self.strips,
-            dtype: dtype_name(self.ensemble),
-            backend: self.ensemble.first().network().backend().describe(),
+            dtype: dtype_name(ensemble),
+            backend: ensemble.first().network().backend().describe(),
             notes,
         })
     }
 
     /// Answers of a network over time about one clip, else 1.
     fn answers(&self) -> usize {
-        self.ensemble.clips().map_or(1, |clips| clips.answers())
+        let clips = self.inference.ensemble.clips();
+        clips.map_or(1, |clips| clips.answers())
     }
 
-    /// Seconds that so many masks take, from a batch of zeros computed twice: the first prepares the kernels, which is
-    /// not lost. None where that is not worth it.
-    fn seconds(&self, masks: usize) -> Result<Option<f64>> {
-        if masks < MASKS_WORTH_A_TRIAL * self.ranks {
+    /// Seconds that so many masks take on so many ranks, from a batch of zeros computed twice: the first prepares the
+    /// kernels, which is not lost. None where that is not worth it.
+    fn seconds(&self, masks: usize, ranks: usize) -> Result<Option<f64>> {
+        if masks < MASKS_WORTH_A_TRIAL * ranks {
             return Ok(None);
         }
-        let (shape, start) = (self.input.grid().shape(), self.input.times()[0]);
+        let Inference {
+            input, ensemble, ..
+        } = self.inference;
+        let (shape, start) = (input.grid().shape(), input.times()[0]);
         let pixels = |channels: usize| vec![0f32; shape.0 * shape.1 * channels];
-        let normalisations = self.ensemble.normalisations().iter();
+        let normalisations = ensemble.normalisations().iter();
         let zeros: Vec<Vec<f32>> = normalisations
             .map(|normalisation| pixels(normalisation.channels.len()))
             .collect();
@@ -278,16 +280,15 @@ impl Work<'_, '_> {
         };
         let mut seconds = 0.0;
         for _ in 0..2 {
-            let frames = self.ensemble.clips().map_or(1, |clips| clips.frames);
+            let frames = ensemble.clips().map_or(1, |clips| clips.frames);
             let batch = (0..self.batch.get() * frames).map(|_| one()).collect();
             let before = Instant::now();
-            let (grid, probabilities) = (self.input.grid(), self.options.probabilities);
-            self.ensemble
-                .predict(batch, grid, probabilities, self.strips)?;
+            let probabilities = self.inference.options.probabilities;
+            ensemble.predict(batch, input.grid(), probabilities, self.strips)?;
             seconds = before.elapsed().as_secs_f64();
         }
         let per_mask = seconds / (self.batch.get() * self.answers()) as f64;
-        Ok(Some(per_mask * masks as f64 / self.ranks as f64))
+        Ok(Some(per_mask * masks as f64 / ranks as f64))
     }
 }
 

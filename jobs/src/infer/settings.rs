@@ -3,10 +3,10 @@
 use super::differences::in_words;
 use super::output::remove;
 use super::plan::dtype_name;
-use super::{BadInput, Ensemble, FilePer, FinishedFile, InferOptions, Input, Model, log};
+use super::{BadInput, Ensemble, FilePer, FinishedFile, InferOptions, Inference, Model, log};
 use crate::error::{JobError, Result};
 use crate::metrics::{to_json, to_pretty_json};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use squall_data::Class;
 use squall_data::mask_file::MaskFileOptions;
 use std::num::NonZeroUsize;
@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::path::Path;
 
 /// What must stay the same for a call to continue another's work. Not the number of ranks.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 pub(super) struct Settings {
     model_hashes: Vec<String>,
     /// Columns that each member rolls the field, and whether it mirrors it.
@@ -24,7 +24,7 @@ pub(super) struct Settings {
     probabilities: bool,
     artmip: bool,
     file_per: FilePer,
-    pub batch: NonZeroUsize,
+    batch: NonZeroUsize,
     max_missing_share: f64,
     bad_input: BadInput,
     attributes: Vec<(String, String)>,
@@ -33,12 +33,13 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    pub fn of(
-        input: &Input<'_>,
-        ensemble: &Ensemble<'_>,
-        options: &InferOptions,
-        batch: NonZeroUsize,
-    ) -> Self {
+    pub fn of(inference: &Inference<'_>, batch: NonZeroUsize) -> Self {
+        let Inference {
+            input,
+            ensemble,
+            options,
+            ..
+        } = inference;
         let views = ensemble.views().iter();
         Self {
             model_hashes: hashes(ensemble),
@@ -116,12 +117,13 @@ fn file_name(model: &Model) -> String {
 
 /// What the mask file of some times says about itself: no clock and no folder, so that the same work gives the same
 /// bytes.
-pub(super) fn about(
-    input: &Input<'_>,
-    ensemble: &Ensemble<'_>,
-    options: &InferOptions,
-    indices: Range<usize>,
-) -> MaskFileOptions {
+pub(super) fn about(inference: &Inference<'_>, indices: Range<usize>) -> MaskFileOptions {
+    let Inference {
+        input,
+        ensemble,
+        options,
+        ..
+    } = inference;
     let networks = of_models(ensemble, |model| {
         let contract = model.contract();
         let name = contract.network.name.as_str();
@@ -231,13 +233,15 @@ pub(super) fn remove_manifest(out: &Path) -> Result<()> {
 
 /// What the folder holds and what it was made from; the same bytes whether or not the work was interrupted, by any
 /// number of ranks.
-pub(super) fn write_manifest(
-    out: &Path,
-    input: &Input<'_>,
-    ensemble: &Ensemble<'_>,
-    settings: &Settings,
-    files: &[&FinishedFile],
-) -> Result<()> {
+pub(super) fn write_manifest(inference: &Inference<'_>, files: &[&FinishedFile]) -> Result<()> {
+    let Inference {
+        input,
+        ensemble,
+        out,
+        ..
+    } = inference;
+    let batch = Settings::batch_of(out).unwrap_or(NonZeroUsize::MIN);
+    let settings = Settings::of(inference, batch);
     // Without the times of change of the input, so that a copy of it gives the same.
     let without_change = |&entry: &&FinishedFile| FinishedFile {
         read_from: None,

@@ -4,7 +4,7 @@
 //! TensorFlow's `core/lib/io/record_writer.h` (framing), `core/util/event.proto` and `core/framework/summary.proto`
 //! (contents). Only scalars are written.
 
-use crate::error::{JobError, Result};
+use crate::error::Result;
 use squall_data::DataError;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -162,107 +162,6 @@ impl EventWriter {
     }
 }
 
-/// A scalar of an event file.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Scalar {
-    /// Training step.
-    pub step: u64,
-    /// Its name.
-    pub tag: String,
-    /// Its value.
-    pub value: f32,
-}
-
-/// Reads the scalars of an event file, stopping quietly at a record that was cut off.
-///
-/// # Errors
-/// [`JobError::Damaged`] for a whole record with a wrong checksum or contents; [`JobError::Data`].
-pub fn read_scalars(path: &Path) -> Result<Vec<Scalar>> {
-    let bytes = std::fs::read(path).map_err(DataError::io("read", path))?;
-    let damaged =
-        |at: usize, what: &str| JobError::damaged(path, format!("record at byte {at}: {what}"));
-    let mut scalars = Vec::new();
-    let mut at = 0;
-    while let Some(head) = bytes.get(at..at + 12) {
-        let length = u64::from_le_bytes(head[..8].try_into().expect("8 of 12 bytes"));
-        if head[8..] != masked_crc(&head[..8]).to_le_bytes() {
-            return Err(damaged(at, "checksum of its length differs"));
-        }
-        let start = at + 12;
-        let end = start.saturating_add(length as usize);
-        let (Some(data), Some(crc)) =
-            (bytes.get(start..end), bytes.get(end..end.saturating_add(4)))
-        else {
-            break;
-        };
-        if crc != masked_crc(data).to_le_bytes() {
-            return Err(damaged(at, "checksum differs"));
-        }
-        event_scalars(data, &mut scalars).ok_or_else(|| damaged(at, "no event"))?;
-        at = end + 4;
-    }
-    Ok(scalars)
-}
-
-/// A field of a message: number, and its integer or bytes.
-enum Value<'a> {
-    Integer(u64),
-    Bytes(&'a [u8]),
-}
-
-fn next_varint(data: &mut &[u8]) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let (&byte, rest) = data.split_first()?;
-        *data = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
-}
-
-fn next_field<'a>(data: &mut &'a [u8]) -> Option<(u64, Value<'a>)> {
-    let key = next_varint(data)?;
-    let size = match key & 7 {
-        0 => return Some((key >> 3, Value::Integer(next_varint(data)?))),
-        1 => 8,
-        2 => usize::try_from(next_varint(data)?).ok()?,
-        5 => 4,
-        _ => return None,
-    };
-    let (bytes, rest) = data.split_at_checked(size)?;
-    *data = rest;
-    Some((key >> 3, Value::Bytes(bytes)))
-}
-
-fn event_scalars(mut event: &[u8], scalars: &mut Vec<Scalar>) -> Option<()> {
-    let (mut step, mut summary) = (0, &[][..]);
-    while !event.is_empty() {
-        match next_field(&mut event)? {
-            (2, Value::Integer(value)) => step = value,
-            (5, Value::Bytes(bytes)) => summary = bytes,
-            _ => {}
-        }
-    }
-    while !summary.is_empty() {
-        let (1, Value::Bytes(mut entry)) = next_field(&mut summary)? else {
-            continue;
-        };
-        let (mut tag, mut value) = (String::new(), 0.0);
-        while !entry.is_empty() {
-            match next_field(&mut entry)? {
-                (1, Value::Bytes(bytes)) => tag = String::from_utf8(bytes.to_vec()).ok()?,
-                (2, Value::Bytes(bytes)) => value = f32::from_le_bytes(bytes.try_into().ok()?),
-                _ => {}
-            }
-        }
-        scalars.push(Scalar { step, tag, value });
-    }
-    Some(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,37 +190,5 @@ mod tests {
         );
         assert_eq!(bytes[12], 0x09);
         assert_eq!(&bytes[21..36], b"\x1a\x0dbrain.Event:2");
-    }
-
-    #[test]
-    fn what_is_written_is_read_and_damage_is_seen() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut writer = EventWriter::create(folder.path(), 1.7e9, 300).unwrap();
-        let other = EventWriter::create(folder.path(), 1.7e9, 0).unwrap();
-        assert_ne!(writer.path(), other.path());
-        let values = [("train/loss", 0.25), ("train/learning_rate", 1e-4)];
-        writer.scalars(1.7e9, 301, &values).unwrap();
-        writer.scalars(1.7e9, 302, &values[..1]).unwrap();
-        let scalars = read_scalars(writer.path()).unwrap();
-        let found: Vec<_> = scalars
-            .iter()
-            .map(|s| (s.step, s.tag.as_str(), s.value))
-            .collect();
-        assert_eq!(
-            found,
-            [
-                (301, "train/loss", 0.25),
-                (301, "train/learning_rate", 1e-4),
-                (302, "train/loss", 0.25)
-            ]
-        );
-        let mut bytes = std::fs::read(writer.path()).unwrap();
-        let cut = folder.path().join("cut");
-        std::fs::write(&cut, &bytes[..bytes.len() - 3]).unwrap();
-        assert_eq!(read_scalars(&cut).unwrap().len(), 2);
-        let last = bytes.len() - 10;
-        bytes[last] ^= 1;
-        std::fs::write(&cut, &bytes).unwrap();
-        assert!(matches!(read_scalars(&cut), Err(JobError::Damaged { .. })));
     }
 }

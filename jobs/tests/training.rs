@@ -3,9 +3,9 @@
 mod common;
 
 use common::learnt::losses;
+use common::tensorboard::read_scalars;
 use common::{CHANNELS, recipe, store, store_of};
 use squall_data::Store;
-use squall_jobs::tensorboard::read_scalars;
 use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport, train};
 use squall_model::ModelFile;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -4,6 +4,7 @@
 pub mod boxes;
 pub mod fields;
 pub mod learnt;
+pub mod tensorboard;
 
 use ndarray::{Array2, Array3};
 use squall_data::store::{Split, StoreMeta, StoreWriter};

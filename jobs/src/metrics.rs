@@ -72,8 +72,8 @@ impl Metric {
 }
 
 /// A line of `timing.jsonl`: the mean over the steps since the line before.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Timing {
+#[derive(Debug, Serialize)]
+pub(crate) struct Timing {
     /// Steps done.
     pub step: u64,
     /// Seconds per step.
@@ -86,7 +86,7 @@ pub struct Timing {
 
 /// Appends lines to a file; each is flushed whole.
 #[derive(Debug)]
-pub struct JsonLines {
+pub(crate) struct JsonLines {
     path: PathBuf,
     file: File,
 }

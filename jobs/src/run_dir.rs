@@ -61,12 +61,12 @@ impl RunDir {
     }
 
     /// The checkpoint before the newest.
-    pub fn previous_checkpoint(&self) -> PathBuf {
+    pub(crate) fn previous_checkpoint(&self) -> PathBuf {
         self.folder.join("checkpoint.previous.safetensors")
     }
 
     /// Whether there is something to continue from.
-    pub fn has_checkpoint(&self) -> bool {
+    pub(crate) fn has_checkpoint(&self) -> bool {
         self.checkpoint().exists() || self.previous_checkpoint().exists()
     }
 
@@ -102,7 +102,7 @@ impl RunDir {
     ///
     /// # Errors
     /// [`JobError::Resume`] naming what changed; [`JobError::Recipe`] if the recipe there cannot be read.
-    pub fn check_recipe(&self, recipe: &Recipe) -> Result<()> {
+    pub(crate) fn check_recipe(&self, recipe: &Recipe) -> Result<()> {
         let path = self.recipe();
         if !self.has_checkpoint() || !path.exists() {
             return Ok(());
@@ -124,7 +124,7 @@ impl RunDir {
     ///
     /// # Errors
     /// [`JobError::Data`].
-    pub fn write_recipe(&self, recipe: &Recipe) -> Result<()> {
+    pub(crate) fn write_recipe(&self, recipe: &Recipe) -> Result<()> {
         Ok(atomic::write(self.recipe(), recipe.to_toml().as_bytes())?)
     }
 }

@@ -19,10 +19,9 @@ pub mod launch;
 pub mod layout;
 #[cfg(feature = "mpi")]
 pub mod mpi;
-pub(crate) mod mutex;
 #[cfg(feature = "nccl")]
 pub mod nccl;
-pub mod pin;
+mod pin;
 pub mod reducer;
 pub mod solo;
 pub mod start;
@@ -45,6 +44,7 @@ pub use watchdog::Watchdog;
 
 use squall_model::gradients::Lent;
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Result of a wait for any of several ranks.
@@ -329,4 +329,10 @@ pub trait AllReduce: Send {
 
     /// How it works, in words, for logs and benchmarks.
     fn describe(&self) -> String;
+}
+
+/// The lock of a value that is valid between any two statements, so that a thread which panicked while it held the lock
+/// left nothing half done.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
 //! Threads on cores of their own.
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io::{Error, ErrorKind, Result};
 
 /// Moves the calling thread to these hardware threads; threads that it starts from then on run there too. With none it
@@ -27,8 +27,9 @@ pub fn stay_on(cores: &[usize]) -> Result<()> {
 ///
 /// # Errors
 /// The system's.
+#[cfg(test)]
 pub fn stays_on() -> Result<Vec<usize>> {
-    let set = sched_getaffinity(None)?;
+    let set = rustix::thread::sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU)
         .filter(|&core| set.is_set(core))
         .collect())

@@ -18,8 +18,7 @@
 //! assert!(reducer.wait().unwrap().is_none());
 //! ```
 
-use super::mutex::lock;
-use super::{AllReduce, CommError, Phase, Result, doing, pin};
+use super::{AllReduce, CommError, Phase, Result, doing, lock, pin};
 use squall_model::gradients::Lent;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};

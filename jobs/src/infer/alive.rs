@@ -96,9 +96,19 @@ fn write(path: &Path, text: &str) {
 #[derive(Debug)]
 pub(super) struct Watched {
     own: usize,
-    /// Those that are not done: who, where, what was read last, and when that changed.
-    ranks: Vec<(usize, PathBuf, String, Instant)>,
+    /// Those that are not done.
+    ranks: Vec<Counting>,
     looked: Option<Instant>,
+}
+
+/// A rank that counts.
+#[derive(Debug)]
+struct Counting {
+    rank: usize,
+    path: PathBuf,
+    /// What was read last, and when that changed.
+    text: String,
+    changed: Instant,
 }
 
 impl Watched {
@@ -110,8 +120,13 @@ impl Watched {
         };
         let folder = claims.folder().into_iter();
         let ranks = folder.flat_map(|folder| {
-            let now = Instant::now();
-            (others.clone()).map(move |other| (other, file_of(folder, other), String::new(), now))
+            let counting = move |rank| Counting {
+                rank,
+                path: file_of(folder, rank),
+                text: String::new(),
+                changed: Instant::now(),
+            };
+            others.clone().map(counting)
         });
         Self {
             own: rank,
@@ -131,17 +146,16 @@ impl Watched {
         // Who did not look itself for long was stopped, and knows nothing of that time.
         let resumed = self.looked.is_some_and(|looked| looked.elapsed() > COUNT);
         self.looked = Some(Instant::now());
-        for (_, path, last, changed) in &mut self.ranks {
-            let text = std::fs::read_to_string(path).unwrap_or_default();
-            if text != *last || resumed {
-                (*last, *changed) = (text, Instant::now());
+        for other in &mut self.ranks {
+            let text = std::fs::read_to_string(&other.path).unwrap_or_default();
+            if text != other.text || resumed {
+                (other.text, other.changed) = (text, Instant::now());
             }
         }
-        self.ranks.retain(|(_, _, last, _)| last != DONE);
-        let dead =
-            |(_, _, _, changed): &&(usize, PathBuf, String, Instant)| changed.elapsed() > limit;
+        self.ranks.retain(|other| other.text != DONE);
+        let dead = |other: &&Counting| other.changed.elapsed() > limit;
         match self.ranks.iter().find(dead) {
-            Some((rank, _, _, changed)) => Err(CommError::Stalled {
+            Some(Counting { rank, changed, .. }) => Err(CommError::Stalled {
                 rank: self.own,
                 doing: format!("inference: rank {rank}, which has mask files to finish,"),
                 waited: changed.elapsed(),

@@ -1,9 +1,10 @@
 //! The output folder before work begins: who holds it, and which of its files are finished.
 
 use super::log::{self, FinishedFile, in_order, share};
+use super::read_from::{self, ReadFrom};
 use super::settings::{self, Settings};
 use super::sliding::Sliding;
-use super::{BadInput, Chunk, Inference, ReadFrom, claims, read_from};
+use super::{BadInput, Chunk, Inference, claims};
 use crate::comm::collectives::tree;
 use crate::comm::{Communicator, agree};
 use crate::error::{Result, all_or_none};

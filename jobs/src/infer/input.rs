@@ -1,7 +1,8 @@
 //! What is inferred from: simulation files, or a sample store.
 
 use super::pixels::{check_values, interleaved, normalised};
-use super::{BadInput, Ensemble, InferOptions, ReadFrom};
+use super::read_from::ReadFrom;
+use super::{BadInput, Ensemble, InferOptions};
 use crate::error::{JobError, Result};
 use crate::upload::{Sent, Upload};
 use squall_data::archive::Archive;

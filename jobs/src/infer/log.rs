@@ -3,8 +3,9 @@
 //! Every rank appends to a log of its own, `finished.<rank>.jsonl`; the first one puts them together into
 //! `finished.jsonl`, in order of time, when a call begins and when it ends.
 
+use super::Chunk;
 use super::chunks::table_of;
-use super::{Chunk, ReadFrom};
+use super::read_from::ReadFrom;
 use crate::comm::Communicator;
 use crate::comm::collectives::tree;
 use crate::error::{JobError, Result};

@@ -1,7 +1,8 @@
 //! What fields were read from, so that masks of other fields are not taken for those of these.
 
+use super::Input;
+use super::log::FinishedFile;
 use super::sliding::Sliding;
-use super::{FinishedFile, Input};
 use crate::error::{JobError, Result};
 use serde::{Deserialize, Serialize};
 use squall_data::Variable;

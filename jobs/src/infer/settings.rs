@@ -1,9 +1,10 @@
 //! What must stay the same for a call to continue another's work, and what a folder of masks says about itself.
 
 use super::differences::in_words;
+use super::log::{self, FinishedFile};
 use super::output::remove;
 use super::plan::dtype_name;
-use super::{BadInput, Ensemble, FilePer, FinishedFile, InferOptions, Inference, Model, log};
+use super::{BadInput, Ensemble, FilePer, InferOptions, Inference, Model};
 use crate::error::{JobError, Result};
 use crate::metrics::{to_json, to_pretty_json};
 use serde::Serialize;

@@ -187,7 +187,7 @@ impl Recipe {
 
     /// The keys whose values differ from another recipe's and change results: all but the seconds that a part of a run may
     /// take, savings, threads and how long ranks wait for each other.
-    pub fn changes_of_result(&self, other: &Self) -> Vec<String> {
+    pub(crate) fn changes_of_result(&self, other: &Self) -> Vec<String> {
         let neutral = |recipe: &Self| {
             let mut recipe = recipe.clone();
             let kept = recipe.training.clone();

@@ -6,9 +6,8 @@
 
 use super::team::OnStall;
 use super::timeline::Timeline;
-use crate::comm::mutex::lock;
 use crate::comm::reducer::{Plan, Reducer};
-use crate::comm::{AllReduce, Watchdog};
+use crate::comm::{AllReduce, Watchdog, lock};
 use crate::error::Result;
 use squall_model::gradients::Lent;
 use squall_model::{Gradients, ModelError};

@@ -1,7 +1,7 @@
 //! The training loop: read this first.
 //!
 //! Batches come from [`squall_data::Loader`] by way of `feed`, `step::Learner` learns from them,
-//! [`evaluate::Evaluator`] scores, `keep` and [`checkpoint`] save. A run that is killed at any point and started again
+//! [`evaluate`] scores, `keep` and [`checkpoint`] save. A run that is killed at any point and started again
 //! ends with the same bytes as one that never was: everything random is a pure function of seed and step, and files are
 //! written whole.
 //!
@@ -49,6 +49,7 @@ use samples::Samples;
 use share::Share;
 use squall_data::Store;
 use squall_data::loader::LoaderConfig;
+use squall_model::summary::Summary;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -209,7 +210,10 @@ impl Run<'_> {
             interrupted = self.after_step(team, stopping, &mut clock, progress, stop)?;
         }
         team.timeline.end(folder)?;
-        let balance = self.balance(team, self.learner.progress.step - done)?;
+        let spent = team.timeline.spent;
+        let of_all = team.gather(bytemuck::bytes_of(&spent))?;
+        let of_all: Vec<Spent> = bytemuck::pod_collect_to_vec(&of_all);
+        let balance = self.balance(&of_all, self.learner.progress.step - done)?;
         Ok(TrainReport {
             balance,
             outcome: match interrupted {
@@ -223,7 +227,7 @@ impl Run<'_> {
             seconds: started.elapsed().as_secs_f64(),
             missing_values: loader.missing_values(),
             ranks: team.size(),
-            spent: team.timeline.spent,
+            spent,
             staleness: None,
             model: folder.join("best.safetensors"),
         })
@@ -308,21 +312,19 @@ impl Run<'_> {
         Ok(interrupted)
     }
 
-    /// How ranks shared so many steps. All ranks call it.
-    fn balance(&self, team: &mut Team, steps: u64) -> Result<Balance> {
-        let mine = team.timeline.spent;
-        let all = team.gather(bytemuck::bytes_of(&mine))?;
-        let ranks: Vec<Spent> = bytemuck::pod_collect_to_vec(&all);
+    /// How ranks that spent their time so shared so many steps.
+    fn balance(&self, spent: &[Spent], steps: u64) -> Result<Balance> {
+        let samples = steps * (self.local_batch.samples() * self.step_ranks) as u64;
+        let flops = self.training_summary()?.training_flops;
+        Ok(Balance::of(spent, samples as f64, flops as f64))
+    }
+
+    /// The network's summary on the fields of the store.
+    fn training_summary(&self) -> Result<Summary> {
         let [rows, columns, _] = self.store.shape();
         let reconstruct = self.recipe.detection.reconstructs();
         let network = &self.learner.network;
-        let summary = network.training_summary(rows, columns, reconstruct)?;
-        let samples = steps * (self.local_batch.samples() * ranks.len()) as u64;
-        Ok(Balance::of(
-            &ranks,
-            samples as f64,
-            summary.training_flops as f64,
-        ))
+        Ok(network.training_summary(rows, columns, reconstruct)?)
     }
 
     /// Whether this rank is to stop: somebody said so, or the time since `start` is over.

@@ -48,9 +48,7 @@ impl Run<'_> {
     /// [`crate::JobError::Memory`] if the machine has too little.
     pub(super) fn plan(&self, team: &Team, node_ranks: usize) -> Result<TrainPlan> {
         let [rows, columns, _] = self.store.shape();
-        let reconstruct = self.recipe.detection.reconstructs();
-        let network = &self.learner.network;
-        let summary = network.training_summary(rows, columns, reconstruct)?;
+        let summary = self.training_summary()?;
         let samples = self.local_batch.samples();
         let batch = samples as u64;
         let parameters = summary.parameters as u64;

@@ -5,9 +5,8 @@
 
 use super::ffi;
 use super::library::STALL_CODE;
-use crate::comm::mutex::lock;
 use crate::comm::watchdog::STOPPED;
-use crate::comm::{CommError, StallReport, doing};
+use crate::comm::{CommError, StallReport, doing, lock};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,8 +4,7 @@ use super::group::{Group, Made, Notes};
 use super::meeting::{Lateness, Meeting};
 use super::window::{Segments, ThreadWindow};
 use crate::comm::error::check_peer;
-use crate::comm::mutex::lock;
-use crate::comm::{Arrival, CommError, Communicator, Result, Window};
+use crate::comm::{Arrival, CommError, Communicator, Result, Window, lock};
 use std::sync::Arc;
 use std::time::Duration;
 

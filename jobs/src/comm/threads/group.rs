@@ -2,8 +2,7 @@
 
 use super::meeting::{LOOK, Meeting, Wait, World};
 use super::window::Segments;
-use crate::comm::mutex::lock;
-use crate::comm::{Arrival, CommError, Result};
+use crate::comm::{Arrival, CommError, Result, lock};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,8 +1,7 @@
 //! Waiting for others without ever hanging: who is alive, and a barrier that notices who is not.
 
 use super::{Fault, Faults};
-use crate::comm::mutex::lock;
-use crate::comm::{CommError, Result, doing};
+use crate::comm::{CommError, Result, doing, lock};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,6 +1,7 @@
 //! A validation of boxes under way, and of masks where the network gives them too.
 
-use super::{BothScores, BoxTally, Evaluator, MaskTally, Scores, in_pixels};
+use super::boxes::BoxTally;
+use super::{BothScores, Evaluator, MaskTally, Scores, in_pixels};
 use crate::error::Result;
 use crate::train::objective::BoxObjective;
 use crate::train::team::Team;

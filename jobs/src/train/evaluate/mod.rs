@@ -6,8 +6,8 @@ mod boxes;
 mod masks;
 
 pub(super) use asked::Asked;
-pub use boxes::{BoxScores, BoxTally};
-pub use masks::{MaskScores, MaskTally};
+pub use boxes::BoxScores;
+pub use masks::MaskScores;
 
 use super::feed::{Batch, Feed};
 use super::objective::Objective;
@@ -16,6 +16,7 @@ use super::team::Team;
 use crate::comm::doing;
 use crate::error::{JobError, Result};
 use box_judge::BoxJudge;
+use masks::MaskTally;
 use serde::{Deserialize, Serialize};
 use squall_data::loader::LoaderConfig;
 use squall_data::sampler::{BatchPlan, Cursor, LastBatch, Sampler, SamplerConfig};
@@ -131,7 +132,7 @@ pub(super) struct Judging {
 
 /// What a validation reads, and how it scores.
 #[derive(Debug)]
-pub struct Evaluator {
+pub(super) struct Evaluator {
     store: Arc<Store>,
     asked: Arc<Asked>,
     sampler: Sampler,

@@ -172,19 +172,14 @@ impl Coordinator<'_, '_> {
 
     fn ending(&self, finished: bool) -> Result<Ending> {
         let run = &self.server.run;
-        let [rows, columns, _] = run.store.shape();
-        let reconstruct = run.recipe.detection.reconstructs();
-        let network = &run.learner.network;
-        let summary = network.training_summary(rows, columns, reconstruct)?;
         let layout = self.server.layout;
         let steps = self.ledger.done() - self.done_before;
-        let samples = steps * (run.local_batch.samples() * layout.ranks_per_group) as u64;
         Ok(Ending {
             finished,
             steps: self.ledger.done(),
             skipped_steps: run.learner.progress.skipped,
             best: run.best.clone(),
-            balance: Balance::of(&self.spent, samples as f64, summary.training_flops as f64),
+            balance: run.balance(&self.spent, steps)?,
             ranks: layout.servers + layout.groups * layout.ranks_per_group,
             staleness: self.staleness.clone(),
         })

@@ -1,9 +1,9 @@
 //! What sums over ranks in a step: buckets and facts, and batch statistics.
 
 use crate::comm::collectives::{Choice, tree};
-use crate::comm::mutex::lock;
 use crate::comm::{
-    AllReduce, CommError, Communicator, Flat, Grid, Hierarchical, HierarchicalOptions, Phase, doing,
+    AllReduce, CommError, Communicator, Flat, Grid, Hierarchical, HierarchicalOptions, Phase,
+    doing, lock,
 };
 use crate::error::Result;
 use crate::recipe::{Algorithm, Distributed};

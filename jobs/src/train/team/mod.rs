@@ -12,8 +12,9 @@ use super::groups::Link;
 use super::share::Place;
 use super::timeline::Timeline;
 use crate::comm::collectives::{Choice, tree};
-use crate::comm::mutex::lock;
-use crate::comm::{AllReduce, CommError, Communicator, Flat, Solo, Wire, agree, doing, reducer};
+use crate::comm::{
+    AllReduce, CommError, Communicator, Flat, Solo, Wire, agree, doing, lock, reducer,
+};
 use crate::error::{JobError, Result, all_or_none};
 use crate::recipe::Distributed;
 use crate::staging;

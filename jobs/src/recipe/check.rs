@@ -1,5 +1,6 @@
 //! What a recipe may not ask for.
 
+use super::local_batch::check_unlabelled;
 use super::{Recipe, Task};
 use crate::error::{JobError, Result};
 use squall_data::{BoxClass, Class};
@@ -223,7 +224,7 @@ impl Recipe {
     /// Refuses samples without labels where they fill the batch or teach nothing.
     fn check_unlabelled(&self) -> Checked {
         let beside = self.detection.unlabelled_per_batch;
-        self.labelled_in_batch()?;
+        check_unlabelled(&self.distributed, self.training.batch, beside)?;
         // Masks, where a network gives them too, teach whatever is known of boxes.
         let network = &self.network;
         if beside > 0 && network.mask_classes == 0 && self.detection.pseudo_labels.is_none() {

@@ -28,24 +28,21 @@ impl LocalBatch {
         (batch, unlabelled): (usize, usize),
         ranks: usize,
     ) -> Result<Self, String> {
-        let labelled = labelled_in_batch(distributed, batch, unlabelled)?;
-        // Of the global batch this says whether ranks divide it, and then they divide the rest of it, too.
-        distributed.local_batch(batch, ranks)?;
-        if distributed.global_batch.is_none() {
-            return Ok(Self {
-                labelled,
-                unlabelled,
-            });
-        }
-        if !unlabelled.is_multiple_of(ranks) {
-            return Err(format!(
-                "`detection.unlabelled_per_batch`: expected a multiple of {ranks} ranks, as of `distributed.global_batch`, whose samples \
-                 it counts, found {unlabelled}"
-            ));
-        }
+        check_unlabelled(distributed, batch, unlabelled)?;
+        let samples = distributed.local_batch(batch, ranks)?;
+        let unlabelled = match distributed.global_batch {
+            None => unlabelled,
+            Some(_) if unlabelled.is_multiple_of(ranks) => unlabelled / ranks,
+            Some(_) => {
+                return Err(format!(
+                    "`detection.unlabelled_per_batch`: expected a multiple of {ranks} ranks, as of `distributed.global_batch`, whose samples \
+                     it counts, found {unlabelled}"
+                ));
+            }
+        };
         Ok(Self {
-            labelled: labelled / ranks,
-            unlabelled: unlabelled / ranks,
+            labelled: samples - unlabelled,
+            unlabelled,
         })
     }
 }
@@ -59,30 +56,24 @@ impl Recipe {
         let batch = (self.training.batch, self.detection.unlabelled_per_batch);
         LocalBatch::of(&self.distributed, batch, ranks)
     }
-
-    /// Samples of the global batch, or else of a rank's, that samples without labels leave.
-    pub(super) fn labelled_in_batch(&self) -> Result<usize, String> {
-        let unlabelled = self.detection.unlabelled_per_batch;
-        labelled_in_batch(&self.distributed, self.training.batch, unlabelled)
-    }
 }
 
-/// Samples of the global batch, or else of a rank's, that so many without labels leave.
-fn labelled_in_batch(
+/// Refuses samples without labels that fill the global batch, or else a rank's.
+pub(super) fn check_unlabelled(
     distributed: &Distributed,
     batch: usize,
     unlabelled: usize,
-) -> Result<usize, String> {
+) -> Result<(), String> {
     let (key, batch) = match distributed.global_batch {
         Some(global) => ("distributed.global_batch", global),
         None => ("training.batch", batch),
     };
-    let left = batch.checked_sub(unlabelled).filter(|&left| left > 0);
-    left.ok_or_else(|| {
-        format!(
+    match unlabelled < batch {
+        true => Ok(()),
+        false => Err(format!(
             "`detection.unlabelled_per_batch`: expected less than `{key}`, {batch}, found {unlabelled}"
-        )
-    })
+        )),
+    }
 }
 
 #[cfg(test)]

@@ -72,25 +72,30 @@ impl Samples {
                           boxes.csv, or with --boxes";
             return Err(JobError::recipe(reason.into()));
         }
-        let mut labelled: HashSet<usize> = used.iter().copied().collect();
+        let mut labelled: HashSet<usize> = used.into_iter().collect();
         let beside = recipe.detection.unlabelled_per_batch;
         let config_of = |batch| SamplerConfig { batch, ..config };
-        let clips = match recipe.clips() {
-            Some(shape) => Some(Arc::new(clips_of(store, &ids, shape)?)),
-            None => None,
+        let (clips, every) = match recipe.clips() {
+            Some(shape) => (Some(clips_of(store, &ids, shape)?), shape.every),
+            None => (None, 1),
         };
-        let (teaching, others): (Vec<usize>, Vec<usize>) = match (&clips, recipe.clips()) {
-            (Some(clips), Some(shape)) => (0..clips.len()).partition(|&clip| {
-                let answered = clips[clip].iter().step_by(shape.every);
-                answered.into_iter().any(|id| labelled.contains(id))
-            }),
-            _ => {
-                let others = ids.into_iter().filter(|id| !labelled.contains(id));
-                (used, others.collect())
-            }
+        // What samplers deal: the numbers of clips, or samples.
+        let units: Vec<usize> = match &clips {
+            Some(clips) => (0..clips.len()).collect(),
+            None => ids,
         };
+        // Whether a sample of a unit that the network has boxes for is such.
+        let has = |unit: &usize, such: &dyn Fn(&usize) -> bool| {
+            let frames = frames_of(clips.as_deref(), unit);
+            frames.iter().step_by(every).any(such)
+        };
+        let is_labelled = |id: &usize| labelled.contains(id);
+        let (teaching, others): (Vec<usize>, Vec<usize>) =
+            (units.into_iter()).partition(|unit| has(unit, &is_labelled));
+        let has_box =
+            |id: &usize| is_labelled(id) && store.boxes(*id).is_some_and(|boxes| !boxes.is_empty());
         // Of a store in parts, another node may have the boxes that this one lacks.
-        if !store.is_partial() && !any_box(store, &teaching, clips.as_deref(), recipe, &labelled) {
+        if !store.is_partial() && !teaching.iter().any(|unit| has(unit, &has_box)) {
             return Err(no_box(recipe, labelled.len(), with_boxes.len()));
         }
         if beside > 0 && others.is_empty() {
@@ -117,7 +122,7 @@ impl Samples {
         let samples = Self {
             main,
             beside: beside.transpose()?,
-            clips,
+            clips: clips.map(Arc::new),
         };
         let withheld = with_boxes.iter().filter(|id| !labelled.contains(id));
         let withheld = Arc::new(withheld.copied().collect());
@@ -195,21 +200,12 @@ pub(super) fn used_labels(
     Ok((with_boxes, used))
 }
 
-/// Whether anything of what teaches directly, samples or clips, holds a box that is learnt.
-fn any_box(
-    store: &Store,
-    teaching: &[usize],
-    clips: Option<&Vec<Vec<usize>>>,
-    recipe: &Recipe,
-    labelled: &HashSet<usize>,
-) -> bool {
-    let holds = |id: &usize| {
-        labelled.contains(id) && store.boxes(*id).is_some_and(|boxes| !boxes.is_empty())
-    };
-    teaching.iter().any(|unit| match (clips, recipe.clips()) {
-        (Some(clips), Some(shape)) => clips[*unit].iter().step_by(shape.every).any(holds),
-        _ => holds(unit),
-    })
+/// The samples of what a sampler deals: of a clip by its number, or a sample itself.
+fn frames_of<'a>(clips: Option<&'a [Vec<usize>]>, unit: &'a usize) -> &'a [usize] {
+    match clips {
+        Some(clips) => &clips[*unit],
+        None => std::slice::from_ref(unit),
+    }
 }
 
 /// What is wrong if nothing that teaches holds a box.

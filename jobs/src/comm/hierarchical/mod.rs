@@ -133,12 +133,6 @@ impl Hierarchical {
         })
     }
 
-    /// The nodes and ranks it works on.
-    #[must_use]
-    pub fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
     /// Sums a leader's part over nodes, and notes when.
     fn reduce_between(&mut self, sums: &mut [f32]) -> Result<()> {
         let from = Instant::now();

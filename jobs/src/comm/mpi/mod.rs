@@ -64,11 +64,6 @@ impl Mpi {
         Group::world(library).map(|group| Self { group })
     }
 
-    /// The library's name and version.
-    pub fn version(&self) -> &str {
-        &self.group.library.version
-    }
-
     /// Ends the job with [`STALL_CODE`] when this rank has waited for another for longer than `after`.
     ///
     /// `report` gets a [`CommError::Stalled`] first, which names what this thread is at ([`super::doing`]). A message

@@ -134,29 +134,35 @@ impl Job<'_, '_> {
             if to_network.send(Read::File(number, read_from)).is_err() {
                 return Ok(());
             }
-            if let Some(sliding) = self.sliding {
-                if !self.read_clips(&mut reader, sliding, indices, to_network)?
-                    || to_network.send(Read::EndOfFile).is_err()
-                {
-                    return Ok(());
-                }
-                continue;
-            }
-            for index in indices {
-                let item = match self.read_time(&mut reader, index)? {
-                    Ok(fields) => Read::Sample(fields),
-                    Err(skipped) => Read::Skipped(skipped),
-                };
-                // Nobody listens any more: the network stopped.
-                if to_network.send(item).is_err() {
-                    return Ok(());
-                }
-            }
-            if to_network.send(Read::EndOfFile).is_err() {
+            let heard = match self.sliding {
+                Some(sliding) => self.read_clips(&mut reader, sliding, indices, to_network)?,
+                None => self.read_samples(&mut reader, indices, to_network)?,
+            };
+            // Where nobody listens any more the network stopped.
+            if !heard || to_network.send(Read::EndOfFile).is_err() {
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// Reads the times of a file; false if nobody listens any more.
+    fn read_samples(
+        &self,
+        reader: &mut Reader<'_>,
+        indices: Range<usize>,
+        to_network: &SyncSender<Read>,
+    ) -> Result<bool> {
+        for index in indices {
+            let item = match self.read_time(reader, index)? {
+                Ok(fields) => Read::Sample(fields),
+                Err(skipped) => Read::Skipped(skipped),
+            };
+            if to_network.send(item).is_err() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// The fields of a time, or why it gets no mask where bad times are skipped.

@@ -57,17 +57,25 @@ impl RunDir {
 
     /// What training continues from.
     pub fn checkpoint(&self) -> PathBuf {
-        self.folder.join("checkpoint.safetensors")
+        let [newest, _] = Self::checkpoints_of(&self.folder);
+        newest
     }
 
     /// The checkpoint before the newest.
     pub(crate) fn previous_checkpoint(&self) -> PathBuf {
-        self.folder.join("checkpoint.previous.safetensors")
+        let [_, previous] = Self::checkpoints_of(&self.folder);
+        previous
     }
 
     /// Whether there is something to continue from.
     pub(crate) fn has_checkpoint(&self) -> bool {
-        self.checkpoint().exists() || self.previous_checkpoint().exists()
+        let mut checkpoints = Self::checkpoints_of(&self.folder).into_iter();
+        checkpoints.any(|path| path.exists())
+    }
+
+    /// Both checkpoints of a run that need not be opened, by its folder: the newest and the one before.
+    pub(crate) fn checkpoints_of(folder: &Path) -> [PathBuf; 2] {
+        ["checkpoint.safetensors", "checkpoint.previous.safetensors"].map(|name| folder.join(name))
     }
 
     /// Losses and scores.

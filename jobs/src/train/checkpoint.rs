@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use squall_data::{DataError, Store};
 use squall_model::ModelFile;
 use squall_model::optim::LossScale;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The fact under which a checkpoint keeps its counters.
 const FACT: &str = "checkpoint";
@@ -79,14 +79,11 @@ fn set_aside(run: &RunDir) -> Result<()> {
 
 /// The steps of the newest checkpoint of a run that can be read; none if there is none. What a supervisor watches.
 pub fn newest_step(folder: &Path) -> Option<u64> {
-    ["checkpoint.safetensors", "checkpoint.previous.safetensors"]
-        .into_iter()
-        .find_map(|name| {
-            let path = folder.join(name);
-            let file = ModelFile::read(&path).ok()?;
-            let facts = serde_json::from_str::<CheckpointFacts>(file.fact(&path, FACT).ok()?);
-            Some(facts.ok()?.progress.step)
-        })
+    let step = |path: PathBuf| {
+        let file = ModelFile::read(&path).ok()?;
+        Some(facts_of(&path, &file).ok()?.progress.step)
+    };
+    RunDir::checkpoints_of(folder).into_iter().find_map(step)
 }
 
 /// Takes up a checkpoint of a run that `fits`.
@@ -100,9 +97,11 @@ fn load(
     fits: impl Fn(&CheckpointFacts) -> Result<()>,
 ) -> Result<(CheckpointFacts, Option<Standing>)> {
     let file = ModelFile::read(path)?;
-    fits(&facts_of(path, &file)?)?;
+    let facts = facts_of(path, &file)?;
+    fits(&facts)?;
     let standing = Standing::load_from(path, &file)?;
-    Ok((take(path, &file, learner)?, standing))
+    restore(path, &file, &facts, learner)?;
+    Ok((facts, standing))
 }
 
 /// The counters of a checkpoint.
@@ -111,9 +110,14 @@ fn facts_of(path: &Path, file: &ModelFile) -> Result<CheckpointFacts> {
         .map_err(|error| JobError::damaged(path, format!("checkpoint facts: {error}")))
 }
 
-fn take(path: &Path, file: &ModelFile, learner: &mut Learner) -> Result<CheckpointFacts> {
+/// Gives a learner the state of a checkpoint with these counters.
+fn restore(
+    path: &Path,
+    file: &ModelFile,
+    facts: &CheckpointFacts,
+    learner: &mut Learner,
+) -> Result<()> {
     let damaged = |reason: String| JobError::damaged(path, reason);
-    let facts = facts_of(path, file)?;
     let pending: Vec<PendingFacts> = match file.facts.get(PENDING) {
         Some(text) => serde_json::from_str(text)
             .map_err(|error| damaged(format!("waiting gradients: {error}")))?,
@@ -152,7 +156,7 @@ fn take(path: &Path, file: &ModelFile, learner: &mut Learner) -> Result<Checkpoi
             bad_field: facts.bad_field,
         });
     }
-    Ok(facts)
+    Ok(())
 }
 
 /// Takes up the newest checkpoint of a run that can be read.
@@ -263,7 +267,8 @@ impl Run<'_> {
         team.broadcast(&mut bytes)?;
         if !team.is_first() {
             let file = ModelFile::decode(path, &bytes)?;
-            let facts = take(path, &file, &mut self.learner)?;
+            let facts = facts_of(path, &file)?;
+            restore(path, &file, &facts, &mut self.learner)?;
             (self.best, self.validation_due) = (facts.best, facts.validation_due);
             self.standing = Standing::load_from(path, &file)?;
         }

@@ -33,18 +33,18 @@ pub(super) fn changes(
             format!("the tables of {of_a} and {of_b} have no columns or values to compare"),
         ),
     ] {
-        let absent: Vec<String> = (Quantity::ALL.iter())
-            .filter(|q| told(q) && [a.knows(**q), b.knows(**q)] == knows)
+        let absent: Vec<String> = Quantity::all()
+            .filter(|q| told(q) && [a.knows(*q), b.knows(*q)] == knows)
             .map(|q| format!("{} {}", q.about().class.name(), q.about().name))
             .collect();
         if !absent.is_empty() {
             notes.push(format!("Left out, because {lack}: {}.", absent.join(", ")));
         }
     }
-    let wanted: Vec<(Quantity, Group)> = (Quantity::ALL.into_iter().filter(known))
+    let wanted: Vec<(Quantity, Group)> = (Quantity::all().filter(known))
         .flat_map(|quantity| Group::all().map(move |group| (quantity, group)))
         // Parts of seasons would be called by the seasons' names.
-        .filter(|(_, group)| whole_year || group.season().is_none())
+        .filter(|(_, group)| whole_year || group.season.is_none())
         .collect();
     let mut rows: Vec<ChangeRow> = wanted
         .par_iter()

@@ -242,7 +242,7 @@ pub(super) fn note_unknown_years(labels: [&str; 2], sides: [&Side; 2], notes: &m
     for (label, side) in labels.into_iter().zip(sides) {
         // Those of one cause are unknown in the same years.
         let mut by_years: Vec<(Vec<i64>, Vec<String>)> = Vec::new();
-        for quantity in Quantity::ALL.into_iter().filter(compared) {
+        for quantity in Quantity::all().filter(compared) {
             let years = side.unknown_years(quantity);
             if years.is_empty() {
                 continue;
@@ -254,12 +254,7 @@ pub(super) fn note_unknown_years(labels: [&str; 2], sides: [&Side; 2], notes: &m
                 None => by_years.push((years, vec![name])),
             }
         }
-        note_partly_known(
-            label,
-            side,
-            Quantity::ALL.into_iter().filter(compared),
-            notes,
-        );
+        note_partly_known(label, side, Quantity::all().filter(compared), notes);
         for (years, names) in by_years {
             notes.push(format!(
                 "Of {label} {} of {} years are not counted for {}, because more than half of their tracks or events have no value: {}.",

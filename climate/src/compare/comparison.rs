@@ -36,7 +36,7 @@ impl ChangeRow {
     pub fn group(&self) -> Group {
         let found = Group::all()
             .find(|group| group.columns() == (self.basin.as_str(), self.season.as_str()));
-        found.unwrap_or(Group::All)
+        found.unwrap_or(Group::ALL)
     }
 }
 

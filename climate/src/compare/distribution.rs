@@ -5,7 +5,6 @@ use crate::compare::discovery::adjusted_p;
 use crate::compare::side::{Extreme, Side};
 use crate::compare::statistic::Statistic;
 use serde::{Deserialize, Serialize};
-use squall_data::Class;
 
 /// More bins than this make a plot of noise: they become twice as wide.
 const MOST_BINS: usize = 30;
@@ -43,44 +42,40 @@ pub struct Bin {
 /// transport and area of rivers, of those that both runs know: without any value a run has no tracks, or nobody knows
 /// how strong they were.
 pub(crate) fn distributions(a: &Side, b: &Side, design: &Design) -> Vec<Distribution> {
-    let [cyclone, river] = Class::EVENTS.map(Class::code);
     // Widths of bins: that of about ten knots; the rest round.
     let all = [
         (
             Extreme::CycloneWind,
             "max_wind",
-            cyclone,
             "lifetime-maximum wind of tropical cyclones",
-            ("m/s", 5.0),
+            5.0,
         ),
         (
             Extreme::CyclonePressure,
             "min_pressure",
-            cyclone,
             "lifetime-minimum pressure of tropical cyclones",
-            ("hPa", 5.0),
+            5.0,
         ),
         (
             Extreme::RiverTransport,
             "max_ivt",
-            river,
             "lifetime-maximum vapour transport of atmospheric rivers",
-            ("kg m⁻¹ s⁻¹", 100.0),
+            100.0,
         ),
         (
             Extreme::RiverArea,
             "max_area",
-            river,
             "lifetime-maximum area of atmospheric rivers",
-            ("km²", 500_000.0),
+            500_000.0,
         ),
     ];
     all.into_iter()
-        .filter_map(|(of, name, class, subject, (unit, width))| {
+        .filter_map(|(of, name, subject, width)| {
             let known = [a, b].map(|side| side.extremes_of_tracks(of));
             let tracks = of.tracks();
+            let class = tracks.about().class;
             let unknown = |(side, (values, _)): (&Side, &Known)| {
-                !side.tells(tracks.about().class) || values.is_empty() && side.has_any(tracks)
+                !side.tells(class) || values.is_empty() && side.has_any(tracks)
             };
             if [a, b].into_iter().zip(&known).any(unknown) {
                 return None;
@@ -96,9 +91,9 @@ pub(crate) fn distributions(a: &Side, b: &Side, design: &Design) -> Vec<Distribu
                 .collect();
             Some(Distribution {
                 name: name.into(),
-                class,
+                class: class.code(),
                 subject: subject.into(),
-                unit: unit.into(),
+                unit: of.unit().into(),
                 bins: bins(changes, 1.0 - design.options().confidence),
                 edges,
             })

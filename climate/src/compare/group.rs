@@ -11,90 +11,98 @@ pub const SEASONS: [(&str, &str); 4] = [
 ];
 
 /// A part of the events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Group {
-    /// Everywhere, in all selected months.
-    All,
-    /// One basin, in all selected months.
-    Basin(Basin),
-    /// One season, by its place in [`SEASONS`]. December is of the same year as the January before it, unless years of
-    /// the comparison begin in December.
-    Season(usize),
-    /// One season of one basin.
-    BasinSeason(Basin, usize),
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Group {
+    /// The basin; everywhere if `None`.
+    pub basin: Option<Basin>,
+    /// The season, by its place in [`SEASONS`]; all selected months if `None`. December is of the same year as the
+    /// January before it, unless years of the comparison begin in December.
+    pub season: Option<usize>,
 }
 
 impl Group {
+    /// Everywhere, in all selected months.
+    pub const ALL: Self = Self {
+        basin: None,
+        season: None,
+    };
+
     /// Number of groups.
     pub const COUNT: usize = (1 + Basin::ALL.len()) * (1 + SEASONS.len());
 
+    /// One basin, in all selected months.
+    pub fn of_basin(basin: Basin) -> Self {
+        Self {
+            basin: Some(basin),
+            ..Self::ALL
+        }
+    }
+
+    /// One season, everywhere.
+    pub fn of_season(season: usize) -> Self {
+        Self {
+            season: Some(season),
+            ..Self::ALL
+        }
+    }
+
+    /// One season of one basin.
+    pub fn of_both(basin: Basin, season: usize) -> Self {
+        Self {
+            basin: Some(basin),
+            season: Some(season),
+        }
+    }
+
     /// All groups, in the order of tables.
     pub fn all() -> impl Iterator<Item = Self> {
-        let basins = Basin::ALL.into_iter().map(Self::Basin);
-        let seasons = || 0..SEASONS.len();
-        let both = Basin::ALL
-            .into_iter()
-            .flat_map(move |basin| seasons().map(move |season| Self::BasinSeason(basin, season)));
-        std::iter::once(Self::All)
-            .chain(basins)
-            .chain(seasons().map(Self::Season))
+        let basins = Basin::ALL.into_iter();
+        let seasons = 0..SEASONS.len();
+        let each = seasons.clone();
+        let both = (basins.clone())
+            .flat_map(move |basin| each.clone().map(move |season| Self::of_both(basin, season)));
+        std::iter::once(Self::ALL)
+            .chain(basins.map(Self::of_basin))
+            .chain(seasons.map(Self::of_season))
             .chain(both)
     }
 
     /// Place in [`Self::all`].
     pub fn index(self) -> usize {
-        match self {
-            Self::All => 0,
-            Self::Basin(basin) => 1 + basin as usize,
-            Self::Season(season) => 1 + Basin::ALL.len() + season,
-            Self::BasinSeason(basin, season) => {
-                let before = 1 + Basin::ALL.len() + SEASONS.len();
-                before + SEASONS.len() * basin as usize + season
-            }
+        let (basins, seasons) = (Basin::ALL.len(), SEASONS.len());
+        match (self.basin, self.season) {
+            (None, None) => 0,
+            (Some(basin), None) => 1 + basin as usize,
+            (None, Some(season)) => 1 + basins + season,
+            (Some(basin), Some(season)) => 1 + basins + seasons * (1 + basin as usize) + season,
         }
     }
 
     /// The words in the columns `basin` and `season` of tables.
     pub fn columns(self) -> (&'static str, &'static str) {
-        match self {
-            Self::All => ("all", "all"),
-            Self::Basin(basin) => (basin.code(), "all"),
-            Self::Season(season) => ("all", SEASONS[season].0),
-            Self::BasinSeason(basin, season) => (basin.code(), SEASONS[season].0),
-        }
+        (
+            self.basin.map_or("all", Basin::code),
+            self.season.map_or("all", |season| SEASONS[season].0),
+        )
     }
 
     /// The end of a sentence about it.
     pub fn words(self) -> String {
-        match self {
-            Self::All => String::new(),
-            Self::Basin(basin) => format!(" in the {}", basin.name()),
-            Self::Season(season) => format!(" in {}", SEASONS[season].1),
-            Self::BasinSeason(basin, season) => {
-                format!(" in the {} in {}", basin.name(), SEASONS[season].1)
-            }
-        }
+        let place = self.basin.map(|basin| format!(" in the {}", basin.name()));
+        let months = self
+            .season
+            .map(|season| format!(" in {}", SEASONS[season].1));
+        place.into_iter().chain(months).collect()
     }
 
-    /// The season, where it is of one.
-    pub fn season(self) -> Option<usize> {
-        match self {
-            Self::All | Self::Basin(_) => None,
-            Self::Season(season) | Self::BasinSeason(_, season) => Some(season),
-        }
-    }
-
-    /// The basin, where it is of one.
-    pub fn basin(self) -> Option<Basin> {
-        match self {
-            Self::All | Self::Season(_) => None,
-            Self::Basin(basin) | Self::BasinSeason(basin, _) => Some(basin),
-        }
+    /// Whether it is one basin or one season, but not one season of one basin.
+    pub(crate) fn is_basin_or_season(self) -> bool {
+        self.basin.is_some() != self.season.is_some()
     }
 
     /// Which rows p is adjusted for together: those of the whole, of basins, of seasons, of seasons of basins.
     pub(crate) fn family(self) -> usize {
-        2 * usize::from(self.season().is_some()) + usize::from(self.basin().is_some())
+        2 * usize::from(self.season.is_some()) + usize::from(self.basin.is_some())
     }
 
     /// Number of families.

@@ -5,7 +5,6 @@ use crate::compare::return_level::{Gev, MIN_MAXIMA};
 use crate::compare::side::{Extreme, Extremes, Side};
 use crate::compare::weights::Weights;
 use serde::{Deserialize, Serialize};
-use squall_data::Class;
 
 /// Years between two exceedances on average, for which levels are given.
 pub const RETURN_YEARS: [f64; 6] = [2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
@@ -50,43 +49,36 @@ pub struct Fit {
 
 /// Return levels of wind and pressure of cyclones and of the area of rivers, of those that both runs know.
 pub(crate) fn return_levels(a: &Side, b: &Side, design: &Design) -> Vec<ReturnLevels> {
-    let [cyclone, river] = Class::EVENTS.map(Class::code);
     let all = [
         (
             Extreme::CycloneWind,
             "annual_max_wind",
-            cyclone,
             "the strongest wind of a tropical cyclone",
-            "m/s",
         ),
         (
             Extreme::CyclonePressure,
             "annual_min_pressure",
-            cyclone,
             "the lowest pressure of a tropical cyclone",
-            "hPa",
         ),
         (
             Extreme::RiverArea,
             "annual_max_area",
-            river,
             "the largest area of an atmospheric river",
-            "km²",
         ),
     ];
     all.into_iter()
-        .filter_map(|(of, name, class, subject, unit)| {
+        .filter_map(|(of, name, subject)| {
             let sides = [a, b].map(|side| side.extremes(of));
             if sides.iter().any(|side| side.values.is_empty()) {
                 return None;
             }
-            let lowest = of == Extreme::CyclonePressure;
+            let lowest = of.is_lowest();
             let (fits, changes) = levels(sides, lowest, design);
             Some(ReturnLevels {
                 name: name.into(),
-                class,
+                class: of.tracks().about().class.code(),
                 subject: subject.into(),
-                unit: unit.into(),
+                unit: of.unit().into(),
                 lowest,
                 fits,
                 changes,

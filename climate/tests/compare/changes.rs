@@ -13,7 +13,7 @@ fn imposed_changes_are_found_where_they_are() {
         ..Run::default()
     };
     let found = compare(&a, &b, &options()).unwrap();
-    let tracks = row(&found, Quantity::CycloneTracks, Group::All);
+    let tracks = row(&found, Quantity::CycloneTracks, Group::ALL);
     assert!(
         tracks.significant && tracks.change.p.unwrap() < 0.002,
         "{tracks:?}"
@@ -23,34 +23,34 @@ fn imposed_changes_are_found_where_they_are() {
         tracks.change.relative_interval.unwrap().holds(-0.4),
         "{tracks:?}"
     );
-    let wind = row(&found, Quantity::CycloneWind, Group::All);
+    let wind = row(&found, Quantity::CycloneWind, Group::ALL);
     assert!(
         wind.significant && wind.change.relative_interval.unwrap().holds(0.15),
         "{wind:?}"
     );
-    let place = row(&found, Quantity::CycloneLatitude, Group::All);
+    let place = row(&found, Quantity::CycloneLatitude, Group::ALL);
     assert_eq!((place.change.a, place.change.b), (Some(18.0), Some(18.0)));
     assert!(!place.significant);
-    let days = row(&found, Quantity::CycloneLifetime, Group::All);
+    let days = row(&found, Quantity::CycloneLifetime, Group::ALL);
     assert_eq!(days.change.a, Some(3.0));
-    let rain = row(&found, Quantity::CycloneRain, Group::All);
+    let rain = row(&found, Quantity::CycloneRain, Group::ALL);
     assert!((rain.change.a.unwrap() - 17.28).abs() < 1e-9);
     // All storms begin in the West Pacific.
     let pacific = row(
         &found,
         Quantity::CycloneTracks,
-        Group::Basin(Basin::WestPacific),
+        Group::of_basin(Basin::WestPacific),
     );
     assert_eq!(pacific.change.a, tracks.change.a);
     let atlantic = row(
         &found,
         Quantity::CycloneTracks,
-        Group::Basin(Basin::NorthAtlantic),
+        Group::of_basin(Basin::NorthAtlantic),
     );
     assert_eq!(atlantic.change.no_interval, Some(NoInterval::NoEvents));
     let seasons: f64 = (0..4)
         .map(|s| {
-            row(&found, Quantity::CycloneTracks, Group::Season(s))
+            row(&found, Quantity::CycloneTracks, Group::of_season(s))
                 .change
                 .a
                 .unwrap()
@@ -58,13 +58,13 @@ fn imposed_changes_are_found_where_they_are() {
         .sum();
     assert!((seasons - tracks.change.a.unwrap()).abs() < 1e-9);
     // Seasons of a basin add up to the basin, and bins of strength to all.
-    let of_pacific = |season| Group::BasinSeason(Basin::WestPacific, season);
+    let of_pacific = |season| Group::of_both(Basin::WestPacific, season);
     for s in 0..4 {
-        let [part, whole] = [of_pacific(s), Group::Season(s)]
+        let [part, whole] = [of_pacific(s), Group::of_season(s)]
             .map(|group| row(&found, Quantity::CycloneTracks, group).change);
         assert_eq!((part.a, part.b), (whole.a, whole.b));
     }
-    let of_atlantic = Group::BasinSeason(Basin::NorthAtlantic, 2);
+    let of_atlantic = Group::of_both(Basin::NorthAtlantic, 2);
     let none = row(&found, Quantity::CycloneTracks, of_atlantic);
     assert_eq!(none.change.no_interval, Some(NoInterval::NoEvents));
     let winds = &found.distributions[0];
@@ -131,7 +131,7 @@ fn a_run_does_not_differ_from_itself() {
             .iter()
             .all(|map| map.increases + map.decreases == 0)
     );
-    let tracks = row(&found, Quantity::CycloneTracks, Group::All);
+    let tracks = row(&found, Quantity::CycloneTracks, Group::ALL);
     assert_eq!(
         (tracks.change.difference, tracks.change.p),
         (Some(0.0), Some(1.0))
@@ -271,7 +271,7 @@ fn a_comparison_read_back_is_a_section_of_a_report() {
     let section = &html[start..start + html[start..].find("</section>").unwrap()];
     assert!(html.contains("<section id=\"changes-2\""));
     // Words: every sentence on the whole Earth and year, and those of the return levels.
-    for row in back.changes.iter().filter(|row| row.group() == Group::All) {
+    for row in back.changes.iter().filter(|row| row.group() == Group::ALL) {
         if let Some(text) = compare::statement(row, &back) {
             let text = text
                 .replace('<', "&lt;")

@@ -84,7 +84,7 @@ fn four_classes_of_boxes_are_counted_apart() {
     b.tracks[2].1 = 5;
     let (found, page) = compared(&four(), &b);
     let of = |quantity| {
-        let change = &row(&found, quantity, Group::All).change;
+        let change = &row(&found, quantity, Group::ALL).change;
         (change.a.unwrap(), change.b.unwrap())
     };
     assert_eq!(of(Quantity::CycloneTracks), (2.0, 2.0));
@@ -125,7 +125,7 @@ fn a_class_that_only_one_run_tells_is_not_compared_and_named() {
     };
     let (found, page) = compared(&four(), &masks);
     assert_eq!(
-        row(&found, Quantity::CycloneTracks, Group::All).change.a,
+        row(&found, Quantity::CycloneTracks, Group::ALL).change.a,
         Some(2.0)
     );
     let other = |row: &&compare::ChangeRow| {

@@ -49,7 +49,7 @@ fn masks_of_rivers_alone_say_nothing_of_cyclones() {
     let again = || compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
     head("events.csv");
     head("tracks.csv");
-    assert!(row(&again(), Quantity::CycloneTracks, Group::All).significant);
+    assert!(row(&again(), Quantity::CycloneTracks, Group::ALL).significant);
     let grid = LatLonGrid::global(19, 36).unwrap();
     let mut rivers = Statistics::new(&grid).of_classes(&[Class::AtmosphericRiver]);
     for year in 2001..=2012 {
@@ -152,8 +152,8 @@ fn rain_counts_where_and_when_it_falls() {
     }
     let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
     let water = |group| row(&found, Quantity::RiverWater, group).change.a.unwrap() * 12.0;
-    assert!((water(Group::All) - 45.0).abs() < 1e-9);
-    let of = |lon| water(Group::Basin(Basin::of(40.0, lon)));
+    assert!((water(Group::ALL) - 45.0).abs() < 1e-9);
+    let of = |lon| water(Group::of_basin(Basin::of(40.0, lon)));
     assert!((of(220.0) - 10.0).abs() < 1e-9 && (of(320.0) - 35.0).abs() < 1e-9);
 }
 
@@ -165,13 +165,13 @@ fn a_run_without_events_is_zero_and_not_unknown() {
         ..Run::default()
     };
     let found = compare(&Run::default(), &none, &options()).unwrap();
-    let tracks = row(&found, Quantity::CycloneTracks, Group::All);
+    let tracks = row(&found, Quantity::CycloneTracks, Group::ALL);
     assert_eq!(
         (tracks.change.b, tracks.change.relative),
         (Some(0.0), Some(-1.0))
     );
     assert!(tracks.significant);
-    let wind = row(&found, Quantity::CycloneWind, Group::All);
+    let wind = row(&found, Quantity::CycloneWind, Group::ALL);
     assert_eq!(
         (wind.change.b, wind.change.no_interval),
         (None, Some(NoInterval::TooFewEvents))
@@ -182,7 +182,7 @@ fn a_run_without_events_is_zero_and_not_unknown() {
         found.text()
     );
     let back = compare(&none, &Run::default(), &options()).unwrap();
-    let tracks = row(&back, Quantity::CycloneTracks, Group::All);
+    let tracks = row(&back, Quantity::CycloneTracks, Group::ALL);
     assert!(tracks.change.relative.is_none() && tracks.significant);
     let both = compare(&none, &none, &options()).unwrap();
     assert!(both.changes.iter().all(|row| !row.significant));

@@ -13,7 +13,7 @@ fn seasons_are_restricted_to_the_common_months_or_refused() {
     let note = "first has all months, second has June to August: only June to August are compared.";
     assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
     assert!(found.changes.iter().all(|row| row.season == "all"));
-    let tracks = row(&found, Quantity::CycloneTracks, Group::All);
+    let tracks = row(&found, Quantity::CycloneTracks, Group::ALL);
     assert!(
         (12.0..18.0).contains(&tracks.change.a.unwrap()),
         "{tracks:?}"
@@ -159,8 +159,8 @@ fn calendars_of_other_lengths_are_scaled_to_one_year() {
     );
     let same = compare(&b, &b, &options()).unwrap();
     let (scaled, plain) = (
-        row(&found, Quantity::CycloneTracks, Group::All),
-        row(&same, Quantity::CycloneTracks, Group::All),
+        row(&found, Quantity::CycloneTracks, Group::ALL),
+        row(&same, Quantity::CycloneTracks, Group::ALL),
     );
     let ratio = scaled.change.b.unwrap() / plain.change.b.unwrap();
     assert!((ratio - 365.2425 / 360.0).abs() < 1e-9, "{ratio}");

@@ -185,7 +185,7 @@ fn cut_tracks_have_no_lifetime_and_no_place_of_genesis() {
     fs::write(path("b/tracks.csv"), rows.join("\n") + "\n").unwrap();
     let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
     let means = |quantity| {
-        let change = &row(&found, quantity, Group::All).change;
+        let change = &row(&found, quantity, Group::ALL).change;
         (change.a.unwrap(), change.b.unwrap())
     };
     let (a, b) = means(Quantity::CycloneTracks);
@@ -226,7 +226,7 @@ fn points_with_hours_have_an_energy_without_statistics() {
         };
         let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &noleap).unwrap();
         let row = (found.changes.iter())
-            .find(|row| row.quantity == Quantity::CycloneEnergy && row.group() == Group::All);
+            .find(|row| row.quantity == Quantity::CycloneEnergy && row.group() == Group::ALL);
         row.and_then(|row| row.change.a)
     };
     assert_eq!(energy(false), None);

@@ -44,13 +44,13 @@ fn years_whose_storms_have_no_wind_are_unknown_and_not_calm() {
         Quantity::MajorHurricanes,
         Quantity::CycloneEnergy,
     ] {
-        let [found, known] = [&found, &known].map(|c| row(c, quantity, Group::All).change);
+        let [found, known] = [&found, &known].map(|c| row(c, quantity, Group::ALL).change);
         let off = found.b.unwrap() - known.a.unwrap();
         assert!(off.abs() < 1e-9, "{quantity:?} {off}");
         let zero = known.interval.unwrap();
         assert!(zero.holds(0.0), "{quantity:?} {zero:?}");
     }
-    let tracks = row(&found, Quantity::CycloneTracks, Group::All).change;
+    let tracks = row(&found, Quantity::CycloneTracks, Group::ALL).change;
     assert_eq!(tracks.difference, Some(0.0));
     let note = "Of b 6 of 12 years are not counted for tropical_cyclone hurricanes, tropical_cyclone major_hurricanes, \
                 tropical_cyclone energy, because more than half of their tracks or events have no value: 2001 to \
@@ -85,7 +85,7 @@ fn years_of_which_some_storms_have_no_wind_are_counted() {
     blank(&path("b").join("tracks.csv"), 7, |row| fifth(row[0]));
     blank(&path("b").join("events.csv"), 6, |row| fifth(row[5]));
     let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
-    let hurricanes = row(&found, Quantity::Hurricanes, Group::All).change;
+    let hurricanes = row(&found, Quantity::Hurricanes, Group::ALL).change;
     let (a, b) = (hurricanes.a.unwrap(), hurricanes.b.unwrap());
     assert!((0.6..1.0).contains(&(b / a)), "{a} {b}");
     let says = |note: &&String| note.starts_with("Of b 20 % of the tracks or events have no value");
@@ -134,7 +134,7 @@ fn years_whose_events_have_no_rain_are_unknown_and_not_dry() {
         fs::write(path(name).join("events.csv"), events).unwrap();
     }
     let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
-    let water = row(&found, Quantity::RiverWater, Group::All).change;
+    let water = row(&found, Quantity::RiverWater, Group::ALL).change;
     assert_eq!((water.a, water.b), (Some(200.0), Some(200.0)));
     let note = "Of b 3 of 12 years are not counted for atmospheric_river precipitation, ";
     assert!(
@@ -169,10 +169,10 @@ fn winds_of_other_levels_are_not_compared() {
                 because they are of different levels (first: lowest model level; second: 850 hPa).";
     assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
     // Pressures are.
-    row(&found, Quantity::CyclonePressure, Group::All);
+    row(&found, Quantity::CyclonePressure, Group::ALL);
     for (a, b) in [(Some("850 hPa"), Some("850 hPa")), (Some("850 hPa"), None)] {
         let found = compared(a, b);
-        row(&found, Quantity::Hurricanes, Group::All);
+        row(&found, Quantity::Hurricanes, Group::ALL);
         assert!(!found.notes.iter().any(|n| n.starts_with("Winds are not")));
     }
 }
@@ -218,7 +218,7 @@ fn tracks_after_a_hole_count_and_are_said() {
     fs::write(path("b/tracks.csv"), rows.join("\n") + "\n").unwrap();
     let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
     // Coarse, seasonal or episodic data are full of holes: what is there after one is mostly no storm of before it.
-    let change = &row(&found, Quantity::CycloneTracks, Group::All).change;
+    let change = &row(&found, Quantity::CycloneTracks, Group::ALL).change;
     let more = 12.0 * change.difference.unwrap();
     assert!(
         (more - f64::from(cyclones)).abs() < 1e-9,

@@ -1,6 +1,6 @@
 //! What is compared: counts, means and extremes of events and tracks, year by year.
 
-mod about;
+mod table;
 
 use serde::{Deserialize, Serialize};
 use squall_data::Class;
@@ -109,6 +109,10 @@ pub struct About {
     pub unit: &'static str,
     /// How it follows from events.
     pub kind: Kind,
+    /// The column of `tracks.csv` that tells it, if one does; [`ANY`] where every such table does.
+    pub(super) track_column: Option<&'static str>,
+    /// The same of `events.csv`. Where both tables may tell it, one that does is enough.
+    pub(super) event_column: Option<&'static str>,
     /// A few words beside marks of figures.
     pub label: &'static str,
     /// What it is called in a sentence.
@@ -120,46 +124,25 @@ pub struct About {
 }
 
 impl Quantity {
+    /// Number of quantities.
+    pub const COUNT: usize = Self::DepressionArea as usize + 1;
+
     /// All quantities, in the order of tables.
-    pub const ALL: [Self; 36] = [
-        Self::CycloneTracks,
-        Self::Hurricanes,
-        Self::MajorHurricanes,
-        Self::CycloneLandfalls,
-        Self::CyclonesPresent,
-        Self::CycloneEnergy,
-        Self::CycloneWind,
-        Self::CycloneWindHigh,
-        Self::CyclonePressure,
-        Self::CyclonePressureLow,
-        Self::CycloneLatitude,
-        Self::CycloneLifetime,
-        Self::CycloneArea,
-        Self::CycloneRain,
-        Self::CycloneWater,
-        Self::RiverTracks,
-        Self::RiverLandfalls,
-        Self::RiversPresent,
-        Self::RiverCover,
-        Self::RiverLifetime,
-        Self::RiverArea,
-        Self::RiverLength,
-        Self::RiverMoisture,
-        Self::RiverTransport,
-        Self::RiverRain,
-        Self::RiverWater,
-        Self::ExtratropicalTracks,
-        Self::ExtratropicalsPresent,
-        Self::ExtratropicalWind,
-        Self::ExtratropicalPressure,
-        Self::ExtratropicalLifetime,
-        Self::ExtratropicalArea,
-        Self::DepressionTracks,
-        Self::DepressionsPresent,
-        Self::DepressionLifetime,
-        Self::DepressionArea,
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        table::TABLE.iter().map(|about| about.quantity)
+    }
+
+    /// What is to be said about it.
+    pub fn about(self) -> About {
+        table::TABLE[self as usize]
+    }
 }
+
+/// The column of winds, in both tables.
+pub(super) const WIND: &str = "max_wind_m_s";
+
+/// The column of what every table tells.
+pub(super) const ANY: &str = "";
 
 #[cfg(test)]
 mod tests {
@@ -168,11 +151,11 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_the_order_is_that_of_the_list() {
-        let names: BTreeSet<_> = (Quantity::ALL.iter())
+        let names: BTreeSet<_> = Quantity::all()
             .map(|q| (q.about().class.code(), q.about().name))
             .collect();
-        assert_eq!(names.len(), Quantity::ALL.len());
-        for (index, quantity) in Quantity::ALL.into_iter().enumerate() {
+        assert_eq!(names.len(), Quantity::COUNT);
+        for (index, quantity) in Quantity::all().enumerate() {
             assert_eq!(quantity as usize, index);
             assert_eq!(quantity.about().quantity, quantity);
         }

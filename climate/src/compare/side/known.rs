@@ -44,7 +44,7 @@ impl Side {
     /// Whether each used year's tracks have the value of which this is an extreme.
     pub(super) fn known_years_of(&self, of: Extreme) -> Vec<bool> {
         let mut valued = vec![0.0; self.blocks.len()];
-        (self.values(of).iter()).for_each(|value| valued[value.year as usize] += 1.0);
+        (self.values(of).iter()).for_each(|(_, place)| valued[place.year] += 1.0);
         let tracks = &self.sums[of.tracks() as usize];
         (tracks.iter().zip(valued))
             .map(|(year, valued)| is_known(year[0].count, valued))

@@ -20,22 +20,6 @@ const HPA: f64 = 100.0;
 /// Millimetres a day of a metre a second.
 const MM_PER_DAY: f64 = 1000.0 * 86_400.0;
 
-/// A value of one track, for quantiles and extremes.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Value {
-    value: f64,
-    year: u32,
-    basin: Basin,
-    season: usize,
-}
-
-impl Value {
-    fn is_in(&self, group: Group) -> bool {
-        group.basin().is_none_or(|basin| basin == self.basin)
-            && group.season().is_none_or(|season| season == self.season)
-    }
-}
-
 /// A sum and what it is divided by.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Sum {
@@ -51,6 +35,13 @@ struct Place {
     season: usize,
 }
 
+impl Place {
+    fn is_in(&self, group: Group) -> bool {
+        group.basin.is_none_or(|basin| basin == self.basin)
+            && group.season.is_none_or(|season| season == self.season)
+    }
+}
+
 /// The sums of one run.
 #[derive(Debug, Clone)]
 pub struct Side {
@@ -64,16 +55,12 @@ pub struct Side {
     year_scale: f64,
     /// By quantity, year and group.
     sums: Vec<Vec<[Sum; Group::COUNT]>>,
-    /// Lifetime-maximum wind, m/s, and lifetime-minimum pressure, hPa, of each cyclone.
-    winds: Vec<Value>,
-    pressures: Vec<Value>,
-    /// Largest area of each river, km², and highest vapour transport in it, kg m-1 s-1.
-    river_areas: Vec<Value>,
-    river_transports: Vec<Value>,
+    /// By [`Extreme`]: the value of each track, and where the track counts.
+    extremes: [Vec<(f64, Place)>; Extreme::COUNT],
     /// Analysed times by year and group; 0 where they were not counted.
     times: Vec<[f64; Group::COUNT]>,
     /// Columns that were there, by quantity.
-    known: [bool; Quantity::ALL.len()],
+    known: [bool; Quantity::COUNT],
     /// Tracks that were there after a hole in the data; those that lived through it were counted before it too.
     pub(crate) continued: usize,
     /// Classes that a row of the tables is of, by place in [`Class::TRACKED`].
@@ -116,13 +103,10 @@ impl Side {
             year_scale: options
                 .year_days
                 .map_or(1.0, |days| days / coverage.calendar.mean_year_days()),
-            sums: vec![empty; Quantity::ALL.len()],
-            winds: Vec::new(),
-            pressures: Vec::new(),
-            river_areas: Vec::new(),
-            river_transports: Vec::new(),
+            sums: vec![empty; Quantity::COUNT],
+            extremes: Default::default(),
             times: Vec::new(),
-            known: [false; Quantity::ALL.len()],
+            known: [false; Quantity::COUNT],
             continued: 0,
             listed: [false; Class::TRACKED.len()],
             maps: YearMaps::new(count),
@@ -221,9 +205,9 @@ impl Side {
                     Quantity::CyclonePressureLow => Extreme::CyclonePressure,
                     _ => Extreme::CycloneWind,
                 });
-                let in_group = |v: &&Value| v.is_in(group);
-                let values = (values.iter().filter(in_group))
-                    .map(|v| (v.value, self.blocks[v.year as usize] as u32))
+                let values = (values.iter())
+                    .filter(|(_, place)| place.is_in(group))
+                    .map(|(value, place)| (*value, self.blocks[place.year] as u32))
                     .collect();
                 Statistic::quantile(share, values, blocks)
             }
@@ -233,14 +217,10 @@ impl Side {
     /// Highest wind (m/s), lowest pressure (hPa), largest river (km²) or highest transport (kg m-1 s-1) of each used
     /// year. Years of whose tracks none has a value are unknown and left out; those without a track are counted.
     pub(crate) fn extremes(&self, of: Extreme) -> Extremes {
-        let sign = match of {
-            Extreme::CyclonePressure => -1.0,
-            _ => 1.0,
-        };
+        let sign = if of.is_lowest() { -1.0 } else { 1.0 };
         let mut best = vec![f64::NEG_INFINITY; self.blocks.len()];
-        for value in self.values(of) {
-            let known = &mut best[value.year as usize];
-            *known = known.max(sign * value.value);
+        for (value, place) in self.values(of) {
+            best[place.year] = best[place.year].max(sign * value);
         }
         let tracks = &self.sums[of.tracks() as usize];
         let mut found = Extremes {
@@ -261,19 +241,15 @@ impl Side {
     /// tracks nearly all have a value.
     pub(crate) fn extremes_of_tracks(&self, of: Extreme) -> (Vec<(f64, u32)>, Vec<f64>) {
         let known = self.known_years_of(of);
-        let block = |value: &Value| self.blocks[value.year as usize] as u32;
-        let values = (self.values(of).iter()).filter(|value| known[value.year as usize]);
-        let values = values.map(|value| (value.value, block(value))).collect();
+        let values = (self.values(of).iter())
+            .filter(|(_, place)| known[place.year])
+            .map(|(value, place)| (*value, self.blocks[place.year] as u32))
+            .collect();
         (values, self.years_by_block(&known))
     }
 
-    fn values(&self, of: Extreme) -> &Vec<Value> {
-        match of {
-            Extreme::CycloneWind => &self.winds,
-            Extreme::CyclonePressure => &self.pressures,
-            Extreme::RiverArea => &self.river_areas,
-            Extreme::RiverTransport => &self.river_transports,
-        }
+    fn values(&self, of: Extreme) -> &[(f64, Place)] {
+        &self.extremes[of as usize]
     }
 
     fn note_class(&mut self, class: Class) {
@@ -286,11 +262,8 @@ impl Side {
         let of_year = |&year: &i64| {
             let mut times = [0.0; Group::COUNT];
             for group in Group::all() {
-                times[group.index()] = self.coverage.times(selection, year, |month| {
-                    group
-                        .season()
-                        .is_none_or(|season| season_of(month) == season)
-                });
+                let wanted = |month| group.season.is_none_or(|season| season_of(month) == season);
+                times[group.index()] = self.coverage.times(selection, year, wanted);
             }
             times
         };
@@ -320,10 +293,10 @@ impl Side {
     /// Adds to a sum, and `count` to what it is divided by, in all groups of a place.
     fn add(&mut self, quantity: Quantity, place: Place, total: f64, count: f64) {
         let groups = [
-            Group::All,
-            Group::Basin(place.basin),
-            Group::Season(place.season),
-            Group::BasinSeason(place.basin, place.season),
+            Group::ALL,
+            Group::of_basin(place.basin),
+            Group::of_season(place.season),
+            Group::of_both(place.basin, place.season),
         ];
         for group in groups {
             let sum = &mut self.sums[quantity as usize][place.year][group.index()];
@@ -339,19 +312,7 @@ impl Side {
     }
 
     fn add_extreme(&mut self, of: Extreme, place: Place, value: Option<f64>) {
-        let Some(value) = value else { return };
-        let values = match of {
-            Extreme::CycloneWind => &mut self.winds,
-            Extreme::CyclonePressure => &mut self.pressures,
-            Extreme::RiverArea => &mut self.river_areas,
-            Extreme::RiverTransport => &mut self.river_transports,
-        };
-        values.push(Value {
-            value,
-            year: place.year as u32,
-            basin: place.basin,
-            season: place.season,
-        });
+        self.extremes[of as usize].extend(value.map(|value| (value, place)));
     }
 
     /// Counts a cyclone's highest wind.
@@ -379,6 +340,24 @@ pub(crate) enum Extreme {
 }
 
 impl Extreme {
+    /// Number of extremes.
+    const COUNT: usize = Self::RiverTransport as usize + 1;
+
+    /// Its unit in tables.
+    pub(crate) fn unit(self) -> &'static str {
+        match self {
+            Self::CycloneWind => "m/s",
+            Self::CyclonePressure => "hPa",
+            Self::RiverArea => "km²",
+            Self::RiverTransport => "kg m⁻¹ s⁻¹",
+        }
+    }
+
+    /// Whether it is the smallest value.
+    pub(crate) fn is_lowest(self) -> bool {
+        self == Self::CyclonePressure
+    }
+
     /// The number of tracks that it is an extreme of.
     pub(crate) fn tracks(self) -> Quantity {
         match self {

@@ -4,7 +4,7 @@ use super::of_class::quantities;
 use super::{Extreme, HPA, MM_PER_DAY, Place, Side, SideOptions};
 use crate::compare::SideInput;
 use crate::compare::coverage::events_table;
-use crate::compare::quantity::Quantity;
+use crate::compare::quantity::{ANY, About, Quantity, WIND};
 use crate::error::{ClimateError, Result};
 use crate::statistics::ace_of_point;
 use crate::table::lines::{Line, Table};
@@ -23,106 +23,20 @@ pub(super) struct Storm {
     energy_1e4_kt2: f64,
 }
 
-/// The column of winds.
-const WIND: &str = "max_wind_m_s";
-
-/// The columns of a table, and what is known where it has them; the first are known of any table.
-type Columns<const N: usize> = [(&'static str, &'static [Quantity]); N];
-
-/// Of `tracks.csv`.
-const OF_TRACKS: Columns<5> = {
-    use Quantity as Q;
-    [
-        (
-            "",
-            &[
-                Q::CycloneTracks,
-                Q::RiverTracks,
-                Q::ExtratropicalTracks,
-                Q::DepressionTracks,
-            ],
-        ),
-        (
-            "end_time",
-            &[
-                Q::CycloneLifetime,
-                Q::RiverLifetime,
-                Q::ExtratropicalLifetime,
-                Q::DepressionLifetime,
-            ],
-        ),
-        ("landfalls", &[Q::CycloneLandfalls, Q::RiverLandfalls]),
-        (
-            "min_psl_pa",
-            &[
-                Q::CyclonePressure,
-                Q::CyclonePressureLow,
-                Q::ExtratropicalPressure,
-            ],
-        ),
-        (
-            WIND,
-            &[
-                Q::CycloneWind,
-                Q::CycloneWindHigh,
-                Q::Hurricanes,
-                Q::MajorHurricanes,
-                Q::ExtratropicalWind,
-            ],
-        ),
-    ]
-};
-
-/// Of `events.csv`.
-const OF_EVENTS: Columns<7> = {
-    use Quantity as Q;
-    [
-        (
-            "",
-            &[
-                Q::CyclonesPresent,
-                Q::RiversPresent,
-                Q::ExtratropicalsPresent,
-                Q::DepressionsPresent,
-            ],
-        ),
-        (
-            "area_km2",
-            &[
-                Q::CycloneArea,
-                Q::RiverArea,
-                Q::RiverCover,
-                Q::ExtratropicalArea,
-                Q::DepressionArea,
-            ],
-        ),
-        ("length_km", &[Q::RiverLength]),
-        ("max_tmq_kg_m2", &[Q::RiverMoisture]),
-        ("mean_prect_m_s", &[Q::CycloneRain, Q::RiverRain]),
-        ("precipitation_km3", &[Q::CycloneWater, Q::RiverWater]),
-        (
-            WIND,
-            &[
-                Q::CycloneLatitude,
-                Q::CycloneEnergy,
-                Q::CycloneWind,
-                Q::CycloneWindHigh,
-                Q::Hurricanes,
-                Q::MajorHurricanes,
-            ],
-        ),
-    ]
-};
-
 impl Side {
-    fn knows_now(&mut self, table: &Table, columns: &[(&str, &[Quantity])], options: &SideOptions) {
-        for (column, quantities) in columns {
-            let is_looked_at = *column != WIND || options.wind;
-            if column.is_empty() || is_looked_at && table.column(column).is_some() {
-                quantities
-                    .iter()
-                    .for_each(|q| self.known[*q as usize] = true);
-            }
+    /// Notes the quantities whose column a table has.
+    fn note_columns(
+        &mut self,
+        table: &Table,
+        column_of: fn(&About) -> Option<&'static str>,
+        options: &SideOptions,
+    ) {
+        let has = |column: &str| {
+            let is_looked_at = column != WIND || options.wind;
+            column == ANY || is_looked_at && table.column(column).is_some()
+        };
+        for quantity in Quantity::all() {
+            self.known[quantity as usize] |= column_of(&quantity.about()).is_some_and(has);
         }
     }
 
@@ -144,7 +58,7 @@ impl Side {
         ];
         let mut table = Table::open(&path, &required)?;
         use Quantity as Q;
-        self.knows_now(&table, &OF_TRACKS, options);
+        self.note_columns(&table, |about| about.track_column, options);
         let calendar = self.coverage.calendar;
         let mut storms = HashMap::new();
         while let Some(line) = table.next()? {
@@ -222,7 +136,7 @@ impl Side {
         let mut table = Table::open(&path, &["class", "time", "lon_deg", "lat_deg"])?;
         self.known[Quantity::RiverTransport as usize] = options.transport.is_some();
         use Quantity as Q;
-        self.knows_now(&table, &OF_EVENTS, options);
+        self.note_columns(&table, |about| about.event_column, options);
         // What a row without hours counts by. Without statistics nobody knows that step: it has no energy.
         let hours = (self.coverage.counted).then_some(24.0 / self.coverage.times_per_day);
         self.known[Q::CycloneEnergy as usize] &= table.column("hours").is_some() || hours.is_some();
@@ -271,7 +185,7 @@ impl Side {
 
     /// What was found out about cyclones along their tracks.
     pub(super) fn end_storms(&mut self, storms: HashMap<u64, Storm>) {
-        let wind_in_tracks = !self.winds.is_empty();
+        let wind_in_tracks = !self.values(Extreme::CycloneWind).is_empty();
         let mut storms: Vec<(u64, Storm)> = storms.into_iter().collect();
         // Sums must not depend on the order of a hash map.
         storms.sort_by_key(|(id, _)| *id);

@@ -71,10 +71,11 @@ pub(crate) fn statements(comparison: &Comparison) -> Vec<String> {
             .filter_map(|row| statement(row, comparison))
             .collect()
     };
-    let mut all = of(&|row| row.group() == Group::All);
+    let mut all = of(&|row| row.group() == Group::ALL);
     // Seasons of basins would be hundreds of sentences.
-    let part = |group: Group| matches!(group, Group::Basin(_) | Group::Season(_));
-    all.extend(of(&|row| part(row.group()) && row.significant));
+    all.extend(of(&|row| {
+        row.group().is_basin_or_season() && row.significant
+    }));
     all.extend(comparison.maps.iter().map(|map| of_map(map, comparison)));
     all.extend(
         comparison

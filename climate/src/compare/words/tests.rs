@@ -64,7 +64,7 @@ fn changes_read_as_sentences() {
     assert_eq!(
         say(&row(
             Quantity::CycloneTracks,
-            Group::All,
+            Group::ALL,
             (100.0, 79.0),
             0.0001
         )),
@@ -73,26 +73,26 @@ fn changes_read_as_sentences() {
     assert_eq!(
         say(&row(
             Quantity::RiverTracks,
-            Group::Season(0),
+            Group::of_season(0),
             (100.0, 120.0),
             0.012
         )),
         "Atmospheric rivers in December to February become 20 % more frequent (95 % interval +10 to +30 %, p = 0.012); 30 years against 30."
     );
     assert_eq!(
-        say(&row(Quantity::CycloneWind, Group::All, (40.0, 42.0), 0.001)),
+        say(&row(Quantity::CycloneWind, Group::ALL, (40.0, 42.0), 0.001)),
         "The mean lifetime-maximum wind of tropical cyclones rises by 5.0 % (95 % interval -5.0 to +15.0 %, p = 0.001); 30 years against 30."
     );
     assert_eq!(
         say(&row(
             Quantity::CyclonePressure,
-            Group::All,
+            Group::ALL,
             (960.0, 956.0),
             0.01
         )),
         "The mean lifetime-minimum pressure of tropical cyclones falls by 4.00 hPa (95 % interval -2.00 to -6.00 hPa, p = 0.010); 30 years against 30."
     );
-    let basin = Group::Basin(crate::statistics::Basin::NorthAtlantic);
+    let basin = Group::of_basin(crate::statistics::Basin::NorthAtlantic);
     assert_eq!(
         say(&row(Quantity::CycloneTracks, basin, (12.0, 11.7), 0.61)),
         "No significant change of the number of tropical cyclones in the North Atlantic: -2.5 % (95 % interval -12.5 to +7.5 %, p = 0.61); 30 years against 30."
@@ -102,7 +102,7 @@ fn changes_read_as_sentences() {
 #[test]
 fn without_interval_the_text_says_why() {
     let of = comparison((3, 30));
-    let mut few = row(Quantity::CycloneTracks, Group::All, (87.0, 80.0), 0.5);
+    let mut few = row(Quantity::CycloneTracks, Group::ALL, (87.0, 80.0), 0.5);
     (
         few.change.interval,
         few.change.relative_interval,
@@ -120,24 +120,24 @@ fn without_interval_the_text_says_why() {
         statement(&few, &winter).unwrap(),
         "Tropical cyclones: 87.0 against 80.0 a year (-8.0 %); no interval, because present has only 1 whole year and at least 5 are needed; 1 year against 1, December to February only."
     );
-    let mut none = row(Quantity::CycloneTracks, Group::All, (0.0, 0.0), 0.5);
+    let mut none = row(Quantity::CycloneTracks, Group::ALL, (0.0, 0.0), 0.5);
     none.change.no_interval = Some(NoInterval::NoEvents);
     assert_eq!(statement(&none, &of), None);
-    let mut lacking = row(Quantity::CycloneWind, Group::All, (40.0, 42.0), 0.5);
+    let mut lacking = row(Quantity::CycloneWind, Group::ALL, (40.0, 42.0), 0.5);
     lacking.change = Change::of_values(Some(40.0), None);
     assert_eq!(
         statement(&lacking, &of).unwrap(),
         "The mean lifetime-maximum wind of tropical cyclones cannot be compared: 40.0 m/s in present, no events in plus2k; 3 years against 30."
     );
     // Of next to nothing they have no upper end.
-    let mut rare = row(Quantity::CycloneTracks, Group::All, (0.1, 2.0), 0.01);
+    let mut rare = row(Quantity::CycloneTracks, Group::ALL, (0.1, 2.0), 0.01);
     rare.change.relative_interval = None;
     assert_eq!(
         statement(&rare, &of).unwrap(),
         "Tropical cyclones become 1900 % more frequent (95 % interval +0.950 to +2.85 a year, p = 0.010); 3 years against 30."
     );
     // Percent of nothing mean nothing.
-    let first = row(Quantity::CycloneTracks, Group::All, (0.0, 2.5), 0.01);
+    let first = row(Quantity::CycloneTracks, Group::ALL, (0.0, 2.5), 0.01);
     assert!(
         statement(&first, &of)
             .unwrap()
@@ -147,7 +147,7 @@ fn without_interval_the_text_says_why() {
 
 #[test]
 fn where_nothing_can_be_significant_the_text_says_so() {
-    let unsure = row(Quantity::CycloneTracks, Group::All, (100.0, 79.0), 0.0079);
+    let unsure = row(Quantity::CycloneTracks, Group::ALL, (100.0, 79.0), 0.0079);
     let unsure = ChangeRow {
         significant: false,
         ..unsure

@@ -1,8 +1,7 @@
 //! Intervals as dots and whiskers, and return levels.
 
 use crate::compare::{
-    ChangeRow, Comparison, Fit, Group, RETURN_YEARS, ReturnLevels, capital, of_level, spoken_unit,
-    trimmed,
+    ChangeRow, Comparison, Fit, RETURN_YEARS, ReturnLevels, capital, of_level, spoken_unit, trimmed,
 };
 use crate::report::class_css;
 use crate::report::figures::figure;
@@ -116,9 +115,10 @@ impl<'a> Whisker<'a> {
     }
 
     fn label(&self, by_part: bool) -> String {
-        match self.row.group() {
-            Group::Basin(basin) if by_part => basin.name().into(),
-            Group::Season(_) if by_part => self.row.season.clone(),
+        let group = self.row.group();
+        match (group.basin, group.season) {
+            (Some(basin), None) if by_part => basin.name().into(),
+            (None, Some(_)) if by_part => self.row.season.clone(),
             // Also those of seasons of basins, which have a table.
             _ => self.row.quantity.about().label.to_string(),
         }

@@ -172,11 +172,10 @@ fn summary(comparison: &Comparison) -> Section {
     for class in classes(comparison) {
         let _ = writeln!(html, "<h3>{}s</h3>", capital(class_word(class)));
         html += &said(
-            &rows_of(comparison, class, |group| group == Group::All),
+            &rows_of(comparison, class, |group| group == Group::ALL),
             comparison,
         );
-        let part = |group: Group| matches!(group, Group::Basin(_) | Group::Season(_));
-        let parts: Vec<&ChangeRow> = rows_of(comparison, class, part)
+        let parts: Vec<&ChangeRow> = rows_of(comparison, class, Group::is_basin_or_season)
             .into_iter()
             .filter(|row| row.significant)
             .collect();
@@ -215,17 +214,15 @@ fn intervals(comparison: &Comparison) -> Option<Section> {
     for class in classes(comparison) {
         let name = capital(class_word(class));
         let tracks = |row: &&ChangeRow| row.name == "tracks";
-        let all = rows_of(comparison, class, |group| group == Group::All);
-        let basins: Vec<&ChangeRow> = rows_of(comparison, class, |g| matches!(g, Group::Basin(_)))
-            .into_iter()
-            .filter(tracks)
-            .collect();
-        let seasons: Vec<&ChangeRow> =
-            rows_of(comparison, class, |g| matches!(g, Group::Season(_)))
-                .into_iter()
-                .filter(tracks)
-                .collect();
-        let parts: Vec<&ChangeRow> = seasons.into_iter().chain(basins).collect();
+        let all = rows_of(comparison, class, |group| group == Group::ALL);
+        let basins = rows_of(comparison, class, |g| {
+            g.basin.is_some() && g.season.is_none()
+        });
+        let seasons = rows_of(comparison, class, |g| {
+            g.basin.is_none() && g.season.is_some()
+        });
+        let parts = seasons.into_iter().chain(basins);
+        let parts: Vec<&ChangeRow> = parts.filter(tracks).collect();
         for (rows, title, by_part) in [
             (all, format!("{name}s: change in percent"), false),
             (
@@ -274,7 +271,7 @@ fn numbers(comparison: &Comparison) -> Section {
     let mut html = String::new();
     for class in classes(comparison) {
         // Seasons of basins are in the files: here they would be four rows of five.
-        let whole = |group: Group| !matches!(group, Group::BasinSeason(..));
+        let whole = |group: Group| group.basin.is_none() || group.season.is_none();
         let cells: Vec<Vec<String>> = rows_of(comparison, class, whole)
             .iter()
             .filter(|row| row.change.a.is_some() || row.change.b.is_some())
@@ -313,10 +310,11 @@ fn numbers(comparison: &Comparison) -> Section {
 fn cells_of(row: &ChangeRow) -> Vec<String> {
     let text = |value: Option<f64>| value.map_or("–".to_string(), |v| significant(v, 3));
     let change = &row.change;
-    let place = match row.group() {
-        Group::All => "all".to_string(),
-        Group::Basin(basin) => basin.name().into(),
-        Group::Season(_) | Group::BasinSeason(..) => row.season.clone(),
+    let group = row.group();
+    let place = match (group.basin, group.season) {
+        (None, None) => "all",
+        (Some(basin), None) => basin.name(),
+        (_, Some(_)) => row.season.as_str(),
     };
     let difference = text(change.difference);
     vec![
@@ -325,7 +323,7 @@ fn cells_of(row: &ChangeRow) -> Vec<String> {
             row.quantity.about().label,
             escape(&row.unit)
         ),
-        place,
+        place.into(),
         text(change.a),
         text(change.b),
         if row.significant {

@@ -11,7 +11,7 @@ use squall_data::Class;
 /// The table of a class; empty where nothing is known of seasons or no basin has tracks.
 pub(crate) fn table(comparison: &Comparison, class: Class) -> String {
     let rows = rows_of(comparison, class, |group| {
-        group.season().is_some() && group.basin().is_some()
+        group.season.is_some() && group.basin.is_some()
     });
     let tracks: Vec<&ChangeRow> = rows
         .into_iter()

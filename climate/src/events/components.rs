@@ -12,6 +12,7 @@ use crate::error::{ClimateError, Result};
 use ndarray::ArrayView2;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, LatLonGrid};
+use std::ops::Range;
 
 /// A stretch of neighbouring cells of one row: columns `first..end`. It never crosses the seam (two runs do).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -112,21 +113,22 @@ pub fn regions(codes: ArrayView2<'_, u8>, grid: &LatLonGrid) -> Result<Vec<Regio
     let standard = codes.as_standard_layout();
     let cells = standard.as_slice().unwrap_or(&[]);
     let columns = codes.ncols();
-    let mut runs: Vec<(Run, u8)> = Vec::new();
-    let mut forest = Forest::default();
-    let mut south = 0..0;
+    let mut runs = Vec::new();
     for (row, line) in cells.chunks_exact(columns).enumerate() {
-        let start = runs.len();
         append_runs(line, row as u32, &mut runs);
-        forest.grow(runs.len());
-        let here = start..runs.len();
-        join_rows(&runs, south.clone(), here.clone(), &mut forest);
-        if grid.is_periodic() {
-            join_seam(&runs, south, here.clone(), columns as u32, &mut forest);
-        }
-        south = here;
     }
-    collect(&runs, &mut forest)
+    let touch = Touch {
+        corners: true,
+        wrap: grid.is_periodic(),
+    };
+    let region = |(code, runs): (u8, Vec<Run>)| match Class::from_code(code) {
+        Some(class) => Ok(Region { class, runs }),
+        None => Err(ClimateError::Invalid(format!(
+            "mask holds class code {code}, expected 0 (background), 1 (tropical cyclone) or 2 (atmospheric river)"
+        ))),
+    };
+    let found = pieces(&runs, columns as u32, touch).into_iter();
+    found.map(region).collect()
 }
 
 /// Appends the runs of non-zero codes of one row.
@@ -154,27 +156,70 @@ fn append_runs(line: &[u8], row: u32, runs: &mut Vec<(Run, u8)>) {
     }
 }
 
-/// Whether two runs of neighbouring rows share an edge or a corner.
-fn touch(a: Run, b: Run) -> bool {
-    a.first <= b.end && b.first <= a.end
+/// How cells of a plane touch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Touch {
+    /// Also by a corner.
+    pub corners: bool,
+    /// The last column also touches the first.
+    pub wrap: bool,
 }
 
-/// Joins the runs of a row with those of the row south of it.
+/// What runs of one code that touch make together, with the code, in the order of their first runs; `runs` are sorted by
+/// row and column, and so are those of a piece.
+pub(crate) fn pieces(runs: &[(Run, u8)], columns: u32, touch: Touch) -> Vec<(u8, Vec<Run>)> {
+    let mut forest = Forest::default();
+    forest.grow(runs.len());
+    let mut south = 0..0;
+    for row in runs.chunk_by(|a, b| a.0.row == b.0.row) {
+        let here = south.end..south.end + row.len();
+        let is_next = !south.is_empty() && runs[south.start].0.row + 1 == row[0].0.row;
+        if is_next {
+            join_rows(
+                runs,
+                south.clone(),
+                here.clone(),
+                touch.corners,
+                &mut forest,
+            );
+        }
+        if touch.wrap {
+            let diagonal = (is_next && touch.corners).then_some(south);
+            join_seam(runs, diagonal, here.clone(), columns, &mut forest);
+        }
+        south = here;
+    }
+    let mut number = vec![usize::MAX; runs.len()];
+    let mut found: Vec<(u8, Vec<Run>)> = Vec::new();
+    for (index, &(run, code)) in runs.iter().enumerate() {
+        let root = forest.root(index);
+        if number[root] == usize::MAX {
+            number[root] = found.len();
+            found.push((code, Vec::new()));
+        }
+        found[number[root]].1.push(run);
+    }
+    found
+}
+
+/// Joins the runs of a row with those of the row south of it that share an edge or, if `corners` count, a corner.
 fn join_rows(
     runs: &[(Run, u8)],
-    south: std::ops::Range<usize>,
-    here: std::ops::Range<usize>,
+    south: Range<usize>,
+    here: Range<usize>,
+    corners: bool,
     forest: &mut Forest,
 ) {
+    let slack = u32::from(corners);
     let mut below = south.start;
     for index in here {
         let (run, code) = runs[index];
-        while below < south.end && runs[below].0.end < run.first {
+        while below < south.end && runs[below].0.end + slack <= run.first {
             below += 1;
         }
         let mut other = below;
-        while other < south.end && runs[other].0.first <= run.end {
-            if runs[other].1 == code && touch(run, runs[other].0) {
+        while other < south.end && runs[other].0.first < run.end + slack {
+            if runs[other].1 == code {
                 forest.join(index, other);
             }
             other += 1;
@@ -182,25 +227,22 @@ fn join_rows(
     }
 }
 
-/// Joins what meets at the seam: the last run of a row with the first of the same row and of the row south of it,
-/// and the first run with the last of the row south of it.
+/// Joins what meets at the seam: the last run of a row with the first one, and with those of the row south of it, if
+/// that is given because corners count, both across.
 fn join_seam(
     runs: &[(Run, u8)],
-    south: std::ops::Range<usize>,
-    here: std::ops::Range<usize>,
+    south: Option<Range<usize>>,
+    here: Range<usize>,
     columns: u32,
     forest: &mut Forest,
 ) {
-    let starts = |range: &std::ops::Range<usize>| {
-        (!range.is_empty() && runs[range.start].0.first == 0).then_some(range.start)
-    };
-    let ends = |range: &std::ops::Range<usize>| {
-        (!range.is_empty() && runs[range.end - 1].0.end == columns).then(|| range.end - 1)
-    };
+    let starts = |range: &Range<usize>| (runs[range.start].0.first == 0).then_some(range.start);
+    let ends = |range: &Range<usize>| (runs[range.end - 1].0.end == columns).then(|| range.end - 1);
+    let south = south.as_ref();
     let meetings = [
         (ends(&here), starts(&here)),
-        (ends(&here), starts(&south)),
-        (starts(&here), ends(&south)),
+        (ends(&here), south.and_then(starts)),
+        (starts(&here), south.and_then(ends)),
     ];
     for (a, b) in meetings {
         if let (Some(a), Some(b)) = (a, b)
@@ -209,29 +251,6 @@ fn join_seam(
             forest.join(a, b);
         }
     }
-}
-
-/// Gathers the runs of each tree.
-fn collect(runs: &[(Run, u8)], forest: &mut Forest) -> Result<Vec<Region>> {
-    let mut number = vec![usize::MAX; runs.len()];
-    let mut found: Vec<Region> = Vec::new();
-    for (index, &(run, code)) in runs.iter().enumerate() {
-        let root = forest.root(index);
-        if number[root] == usize::MAX {
-            let class = Class::from_code(code).ok_or_else(|| {
-                ClimateError::Invalid(format!(
-                    "mask holds class code {code}, expected 0 (background), 1 (tropical cyclone) or 2 (atmospheric river)"
-                ))
-            })?;
-            number[root] = found.len();
-            found.push(Region {
-                class,
-                runs: Vec::new(),
-            });
-        }
-        found[number[root]].runs.push(run);
-    }
-    Ok(found)
 }
 
 /// Union-find with path halving; the smaller index is the root, so roots come in scan order.

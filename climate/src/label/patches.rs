@@ -1,75 +1,22 @@
-//! Connected pieces of a yes/no plane, by runs of each row in a union-find forest.
+//! Connected pieces of a yes/no plane.
 //!
 //! [`crate::events::regions`] does the same for finished masks; the recipes here also need pieces that touch by edges
 //! only (the flood fill of the rivers) and planes that are boxes, not grids.
 
-use crate::events::Run;
-use crate::events::components::Forest;
+pub(crate) use crate::events::components::Touch;
 
-/// How cells of a plane touch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Touch {
-    /// Also by a corner.
-    pub corners: bool,
-    /// The last column also touches the first.
-    pub wrap: bool,
-}
+use crate::events::Run;
+use crate::events::components::pieces;
 
 /// The connected pieces of the cells that are `true`, by the scan order of their first cell; each sorted by row and
 /// column.
 pub(crate) fn patches(rows: &[Vec<(u32, u32)>], columns: u32, touch: Touch) -> Vec<Vec<Run>> {
-    let mut runs: Vec<Run> = Vec::new();
-    let mut forest = Forest::default();
-    let mut south = 0..0;
-    for (row, line) in rows.iter().enumerate() {
-        let start = runs.len();
-        runs.extend(line.iter().map(|&(first, end)| Run {
-            row: row as u32,
-            first,
-            end,
-        }));
-        forest.grow(runs.len());
-        let here = start..runs.len();
-        let slack = u32::from(touch.corners);
-        let mut below = south.start;
-        for k in here.clone() {
-            while below < south.end && runs[below].end + slack <= runs[k].first {
-                below += 1;
-            }
-            let mut other = below;
-            while other < south.end && runs[other].first < runs[k].end + slack {
-                forest.join(k, other);
-                other += 1;
-            }
-        }
-        if touch.wrap && !here.is_empty() {
-            let (first, last) = (here.start, here.end - 1);
-            let (begins, ends) = (runs[first].first == 0, runs[last].end == columns);
-            if begins && ends {
-                forest.join(first, last);
-            }
-            if touch.corners && !south.is_empty() {
-                if begins && runs[south.end - 1].end == columns {
-                    forest.join(first, south.end - 1);
-                }
-                if ends && runs[south.start].first == 0 {
-                    forest.join(last, south.start);
-                }
-            }
-        }
-        south = here;
+    let mut runs = Vec::new();
+    for (row, line) in (0..).zip(rows) {
+        runs.extend((line.iter()).map(|&(first, end)| (Run { row, first, end }, 1)));
     }
-    let mut number = vec![usize::MAX; runs.len()];
-    let mut found: Vec<Vec<Run>> = Vec::new();
-    for (k, &run) in runs.iter().enumerate() {
-        let root = forest.root(k);
-        if number[root] == usize::MAX {
-            number[root] = found.len();
-            found.push(Vec::new());
-        }
-        found[number[root]].push(run);
-    }
-    found
+    let found = pieces(&runs, columns, touch).into_iter();
+    found.map(|(_, runs)| runs).collect()
 }
 
 /// The runs `(first, end)` of a row's cells that are `true`.

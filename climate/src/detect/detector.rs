@@ -5,12 +5,11 @@ use super::bard::{BardDetector, BardThresholds};
 use super::percentile::{
     MonthlyThresholds, PercentileDetector, PercentileThresholds, TransportClimatology, month_of,
 };
-use super::tempest::{AcceptedNodes, Node, Stitcher, TempestDetector, TempestThresholds};
+use super::tempest::{Node, Stitcher, TempestDetector, TempestThresholds};
 use super::transport::DetectFields;
 use crate::error::{ClimateError, Result};
-use crate::label::{
-    AcceptedCyclones, CycloneCandidate, LabelledSnapshot, Labeller, Thresholds, Trajectories,
-};
+use crate::label::settled::Accepted;
+use crate::label::{CycloneCandidate, LabelledSnapshot, Labeller, Thresholds, Trajectories};
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, LatLonGrid, Time};
@@ -169,8 +168,8 @@ pub(super) enum Seen {
 /// What the first pass came to.
 pub(super) enum Conclusion {
     Nothing,
-    Cyclones(AcceptedCyclones),
-    Nodes(AcceptedNodes),
+    Cyclones(Accepted<CycloneCandidate>),
+    Nodes(Accepted<Node>),
     Usual(Box<MonthlyThresholds>),
 }
 
@@ -180,7 +179,7 @@ impl Survey {
         match (self, seen) {
             (Self::Deepcam(tracks), Seen::Candidates(candidates)) => {
                 let count = candidates.len();
-                tracks.push(index, time, candidates).map(|()| count)
+                tracks.push(index, time, &candidates).map(|()| count)
             }
             (Self::Tempest(tracks), Seen::Nodes(nodes)) => {
                 let count = nodes.len();

@@ -1,8 +1,8 @@
 //! Labels by rule: tropical cyclones and atmospheric rivers as the DeepCAM data set has them.
 //!
 //! Two passes over a series of snapshots, because a cyclone is one only if it lasts:
-//! 1. [`Labeller::candidates`] of every time, joined to tracks by [`Trajectories`];
-//! 2. [`Labeller::masks`] of every time, given the candidates that stand ([`AcceptedCyclones::at`]).
+//! 1. [`Labeller::candidates`] of every time, joined to tracks;
+//! 2. [`Labeller::masks`] of every time, given the candidates that stand.
 //!
 //! [`Labeller::label_series`] does both, in parallel over time; the second follows the first as soon as nothing can
 //! change what stands, so that memory holds no more than the storms under way, and a series that was left goes on
@@ -13,8 +13,8 @@
 //!
 //! # Source
 //! 1810.01993 section III-A2 and its code, ClimDeepLearn; TECA for the cyclones. Where the published programs differ
-//! from what their documentation states, the documentation is followed and the difference told: [`TcThresholds`],
-//! [`Trajectories`], and the comments in this folder.
+//! from what their documentation states, the documentation is followed and the difference told: [`TcThresholds`], and
+//! the comments in this folder.
 
 mod boxes;
 mod candidates;
@@ -29,8 +29,9 @@ mod river_mask;
 mod sampling;
 mod scaling;
 mod series;
-mod settled;
+pub(crate) mod settled;
 mod thresholds;
+mod tracks;
 mod trajectory;
 mod vortex_wind;
 
@@ -41,7 +42,6 @@ pub use lows::{LowCandidate, Lows};
 pub use scaling::GridScaling;
 pub use series::{LabelStream, SeriesSummary};
 pub use thresholds::{ArThresholds, TcThresholds, Thresholds};
-pub use trajectory::{AcceptedCyclones, Trajectories};
 
 use crate::error::{ClimateError, Result};
 use crate::events::{Event, Region};
@@ -53,6 +53,7 @@ use squall_data::gaps::usual_step_hours;
 use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, Time, TrackedBox, Variable};
 use std::sync::Arc;
 pub(crate) use thresholds::{check_numbers, invalid_threshold};
+pub(crate) use trajectory::Trajectories;
 
 /// Number of the first track of an extratropical cyclone.
 ///
@@ -230,8 +231,8 @@ impl Labeller {
     }
 
     /// An empty set of tracks with this labeller's criteria.
-    pub fn trajectories(&self) -> Trajectories {
-        Trajectories::new(&self.cyclone)
+    pub(crate) fn trajectories(&self) -> Trajectories {
+        Trajectories::new(self.cyclone.clone(), 1)
     }
 
     /// Where a cyclone may be: vorticity maxima with a closed low, from south to north. Needs U850, V850, PSL, UBOT,

@@ -2,7 +2,8 @@
 
 use super::low_tracks::LowTracks;
 use super::lows::Lows;
-use super::{CycloneCandidate, LabelledSnapshot, Labeller, Pass, Trajectories};
+use super::trajectory::Trajectories;
+use super::{CycloneCandidate, LabelledSnapshot, Labeller, Pass};
 use crate::error::{ClimateError, Result};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -71,10 +72,10 @@ impl LabelStream {
             return Ok(());
         };
         self.summary.candidates += candidates.len();
-        self.cyclones.push(self.seen, time, candidates)?;
+        self.cyclones.push(self.seen, time, &candidates)?;
         let [extratropical, depressions] = &mut self.lows;
-        extratropical.push(self.seen, time, &lows.extratropical);
-        depressions.push(self.seen, time, &lows.depressions);
+        extratropical.push(self.seen, time, &lows.extratropical)?;
+        depressions.push(self.seen, time, &lows.depressions)?;
         self.seen += 1;
         Ok(())
     }
@@ -82,7 +83,9 @@ impl LabelStream {
     /// No time follows.
     fn end(&mut self) {
         self.summary.untracked = self.cyclones.end();
-        self.lows.iter_mut().for_each(LowTracks::end);
+        for lows in &mut self.lows {
+            lows.end();
+        }
     }
 
     /// Counts the labels of the next time, if it has any; its points are needed no more.

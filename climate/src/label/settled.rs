@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A point that can be told the track it belongs to.
-pub(super) trait Point: Copy {
+pub(crate) trait Point: Copy {
     fn on_track(self, id: u64) -> Self;
 }
 
@@ -14,13 +14,12 @@ pub(super) trait Point: Copy {
 /// are complete once that is decided of all that had begun by then. So what is kept is as old as the oldest track that
 /// is under way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Settled<P> {
+pub(crate) struct Settled<P> {
     /// Tracks that stand but have no number yet, by the order in which they began.
     standing: BTreeMap<usize, Vec<(usize, P)>>,
     by_index: BTreeMap<usize, Vec<P>>,
     next_id: u64,
-    tracks: u64,
-    points: usize,
+    tracks: usize,
 }
 
 impl<P: Point> Settled<P> {
@@ -31,7 +30,6 @@ impl<P: Point> Settled<P> {
             by_index: BTreeMap::new(),
             next_id: first_id,
             tracks: 0,
-            points: 0,
         }
     }
 
@@ -55,7 +53,6 @@ impl<P: Point> Settled<P> {
     /// A point stands without a track, or on one that it knows.
     pub fn add(&mut self, index: usize, point: P) {
         self.by_index.entry(index).or_default().push(point);
-        self.points += 1;
     }
 
     /// The points at one time.
@@ -68,13 +65,35 @@ impl<P: Point> Settled<P> {
         self.by_index = self.by_index.split_off(&index);
     }
 
-    /// Number of tracks that have a number.
-    pub fn tracks(&self) -> u64 {
-        self.tracks
+    /// What stands and was not let go; `untracked` if the input was too short for tracks.
+    pub fn accepted(self, untracked: bool) -> Accepted<P> {
+        Accepted {
+            by_index: self.by_index,
+            tracks: self.tracks,
+            untracked,
+        }
+    }
+}
+
+/// The points that stand: with their track, or without where the input was too short for any.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Accepted<P> {
+    /// By the index of their time, on older tracks first.
+    pub by_index: BTreeMap<usize, Vec<P>>,
+    /// Number of tracks.
+    pub tracks: usize,
+    /// Whether the input was too short for tracks, so that points stand by what they are at one time.
+    pub untracked: bool,
+}
+
+impl<P> Accepted<P> {
+    /// The points at one time of the series.
+    pub fn at(&self, index: usize) -> &[P] {
+        self.by_index.get(&index).map_or(&[], Vec::as_slice)
     }
 
-    /// Points that stand, those that it has let go included.
+    /// Number of points over all times.
     pub fn points(&self) -> usize {
-        self.points
+        self.by_index.values().map(Vec::len).sum()
     }
 }

@@ -1,67 +1,16 @@
-//! Between the passes: candidates joined to tracks, as they come in.
+//! Which candidates make a tropical cyclone's track.
 
 use super::candidates::CycloneCandidate;
-use super::settled::{Point, Settled};
+use super::settled::Point;
 use super::thresholds::TcThresholds;
-use crate::error::{ClimateError, Result};
-use serde::{Deserialize, Serialize};
+use super::tracks::{Next, Rules, Track, Tracks};
 use squall_data::Time;
 use squall_data::grid::distance_km;
 
 const SECONDS_PER_DAY: f64 = 86_400.0;
 
-/// Joins candidates to tracks, time by time.
-///
-/// Each track, oldest first, takes the nearest candidate of the next time within reach of the greatest speed; it ends
-/// where there is none (no gaps). What no track takes begins one. A track stands if it has more than one point and the
-/// time it spent as a storm (wind, warm core and thickness), not necessarily in one piece, adds up to enough; each
-/// point counts for the time to the next one. This is TECA's rule: there each candidate in turn is followed to its end
-/// before the next one begins, which deals the candidates out the same way. Distances are great circles over the seam of
-/// longitude; `teca_tc_trajectory` measures degrees in a plane and ends tracks there.
-///
-/// Memory holds the tracks that are under way and, until they are let go ([`Trajectories::forget_before`]), the points
-/// of those that stand.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Trajectories {
-    thresholds: TcThresholds,
-    first: Option<Time>,
-    last: Option<Time>,
-    last_index: usize,
-    begun: usize,
-    active: Vec<Trajectory>,
-    settled: Settled<CycloneCandidate>,
-    /// Storms of the first days, in case the input ends before a track can stand.
-    early: Vec<(usize, CycloneCandidate)>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Trajectory {
-    order: usize,
-    storm_days: f64,
-    points: Vec<(usize, CycloneCandidate)>,
-}
-
-/// The candidates that are cyclones: with their track, or without where the input was too short for any.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AcceptedCyclones {
-    settled: Settled<CycloneCandidate>,
-    /// Number of tracks.
-    pub tracks: usize,
-    /// Whether the input was too short for tracks, so that storms stand by what they are at one time.
-    pub untracked: bool,
-}
-
-impl AcceptedCyclones {
-    /// The cyclones at one time of the series.
-    pub fn at(&self, index: usize) -> &[CycloneCandidate] {
-        self.settled.at(index)
-    }
-
-    /// Number of cyclones over all times.
-    pub fn points(&self) -> usize {
-        self.settled.points()
-    }
-}
+/// Tracks of tropical cyclones.
+pub(crate) type Trajectories = Tracks<TcThresholds, CycloneCandidate>;
 
 impl Point for CycloneCandidate {
     fn on_track(self, id: u64) -> Self {
@@ -72,169 +21,45 @@ impl Point for CycloneCandidate {
     }
 }
 
-impl Trajectories {
-    /// No track yet. The thresholds are taken as they are (see [`TcThresholds::adapted_to`]).
-    pub fn new(thresholds: &TcThresholds) -> Self {
-        Self {
-            thresholds: thresholds.clone(),
-            first: None,
-            last: None,
-            last_index: 0,
-            begun: 0,
-            active: Vec::new(),
-            settled: Settled::new(1),
-            early: Vec::new(),
-        }
+/// TECA's rule, for thresholds as they are (see [`TcThresholds::adapted_to`]): each track, oldest first, takes the
+/// nearest candidate of the next time within reach of the greatest speed; it ends where there is none (no gaps). A track
+/// stands if it has more than one point and the time it spent as a storm (wind, warm core and thickness), not
+/// necessarily in one piece, adds up to enough; each point counts for the time to the next one. In TECA each candidate in
+/// turn is followed to its end before the next one begins, which deals the candidates out the same way. Distances are
+/// great circles over the seam of longitude; `teca_tc_trajectory` measures degrees in a plane and ends tracks there.
+impl Rules<CycloneCandidate> for TcThresholds {
+    fn too_short(&self, first: Time, last: Time) -> bool {
+        (last.seconds_since(first) as f64) < self.min_storm_days * SECONDS_PER_DAY
     }
 
-    /// Takes the candidates of the next time; `index` is what [`AcceptedCyclones::at`] will know the time by.
-    ///
-    /// # Errors
-    /// [`ClimateError::Invalid`] if the time or the index is not later than the one before.
-    pub fn push(
-        &mut self,
-        index: usize,
+    fn stands_alone(&self, candidate: &CycloneCandidate) -> bool {
+        candidate.is_storm(self.min_wind_m_s)
+    }
+
+    fn next(
+        &self,
+        track: &mut Track<CycloneCandidate>,
         time: Time,
-        candidates: Vec<CycloneCandidate>,
-    ) -> Result<()> {
-        match self.last {
-            Some(last) if time.seconds_since(last) <= 0 || index <= self.last_index => {
-                return Err(ClimateError::Invalid(format!(
-                    "cyclone tracks: time {index} ({time}) does not come after time {} ({last})",
-                    self.last_index
-                )));
-            }
-            Some(last) => self.extend(index, time.seconds_since(last), candidates.as_slice()),
-            None => self.begin(index, &candidates, &vec![true; candidates.len()]),
+        candidates: &[CycloneCandidate],
+        free: &[bool],
+    ) -> Next {
+        let days = time.seconds_since(track.last) as f64 / SECONDS_PER_DAY;
+        if days * 24.0 > self.max_step_hours + 1e-9 {
+            return Next::End;
         }
-        self.first.get_or_insert(time);
-        self.last = Some(time);
-        self.last_index = index;
-        if self.too_short() {
-            let storms = candidates
-                .iter()
-                .filter(|c| c.is_storm(self.thresholds.min_wind_m_s));
-            self.early.extend(storms.map(|&c| (index, c)));
-        } else {
-            self.early = Vec::new();
+        let Some(&(_, tip)) = track.points.last() else {
+            return Next::End;
+        };
+        if tip.is_storm(self.min_wind_m_s) {
+            track.storm_days += days;
         }
-        self.settle();
-        Ok(())
+        nearest(&tip, candidates, free, self.max_speed_km_per_day * days)
+            .map_or(Next::End, Next::Point)
     }
 
-    fn settle(&mut self) {
-        let open = self.active.first().map_or(self.begun, |track| track.order);
-        self.settled.decided_before(open);
-    }
-
-    /// The index of the first time of which nothing is decided; what stands at those before will not change.
-    pub fn undecided(&self) -> usize {
-        match (
-            self.last,
-            self.active.first().map(|track| &track.points[..]),
-        ) {
-            (None, _) => 0,
-            // Storms may yet stand untracked.
-            _ if self.too_short() => 0,
-            (_, Some(&[(index, _), ..])) => index,
-            _ => self.last_index + 1,
-        }
-    }
-
-    /// The cyclones at a time of which it is decided.
-    pub fn at(&self, index: usize) -> &[CycloneCandidate] {
-        self.settled.at(index)
-    }
-
-    /// Lets go of the cyclones at times before this one.
-    pub fn forget_before(&mut self, index: usize) {
-        self.settled.forget_before(index);
-    }
-
-    /// The cyclones that were not let go. Tracks are numbered from 1 in the order in which they began, then from south
-    /// to north.
-    pub fn finish(mut self) -> AcceptedCyclones {
-        let untracked = self.end();
-        AcceptedCyclones {
-            tracks: self.settled.tracks() as usize,
-            untracked,
-            settled: self.settled,
-        }
-    }
-
-    /// No time follows, so that everything is decided; gives whether the input was too short for tracks.
-    pub(super) fn end(&mut self) -> bool {
-        let untracked = self.last.is_some() && self.too_short();
-        if untracked {
-            self.active.clear();
-            for (index, candidate) in std::mem::take(&mut self.early) {
-                self.settled.add(index, candidate);
-            }
-            return true;
-        }
-        for track in std::mem::take(&mut self.active) {
-            self.close(track);
-        }
-        self.settle();
-        false
-    }
-
-    /// Whether no track could have lasted long enough yet.
-    fn too_short(&self) -> bool {
-        self.first.zip(self.last).is_none_or(|(first, last)| {
-            (last.seconds_since(first) as f64) < self.thresholds.min_storm_days * SECONDS_PER_DAY
-        })
-    }
-
-    fn extend(&mut self, index: usize, step_seconds: i64, candidates: &[CycloneCandidate]) {
-        let days = step_seconds as f64 / SECONDS_PER_DAY;
-        let linked = days * 24.0 <= self.thresholds.max_step_hours + 1e-9;
-        let mut free = vec![true; candidates.len()];
-        for mut track in std::mem::take(&mut self.active) {
-            let Some(&(_, tip)) = track.points.last() else {
-                continue;
-            };
-            let next = linked
-                .then(|| {
-                    if tip.is_storm(self.thresholds.min_wind_m_s) {
-                        track.storm_days += days;
-                    }
-                    nearest(
-                        &tip,
-                        candidates,
-                        &free,
-                        self.thresholds.max_speed_km_per_day * days,
-                    )
-                })
-                .flatten();
-            match next {
-                Some(k) => {
-                    free[k] = false;
-                    track.points.push((index, candidates[k]));
-                    self.active.push(track);
-                }
-                None => self.close(track),
-            }
-        }
-        self.begin(index, candidates, &free);
-    }
-
-    fn begin(&mut self, index: usize, candidates: &[CycloneCandidate], free: &[bool]) {
-        for (&candidate, _) in candidates.iter().zip(free).filter(|(_, free)| **free) {
-            self.active.push(Trajectory {
-                order: self.begun,
-                storm_days: 0.0,
-                points: vec![(index, candidate)],
-            });
-            self.begun += 1;
-        }
-    }
-
-    fn close(&mut self, track: Trajectory) {
+    fn stands(&self, track: &Track<CycloneCandidate>) -> bool {
         // Sixteen steps of an eighth are two, but ten of a tenth need not be one.
-        if track.points.len() > 1 && track.storm_days >= self.thresholds.min_storm_days - 1e-9 {
-            self.settled.stands(track.order, track.points);
-        }
+        track.points.len() > 1 && track.storm_days >= self.min_storm_days - 1e-9
     }
 }
 
@@ -261,10 +86,11 @@ fn nearest(
 
 #[cfg(test)]
 mod tests {
+    use super::super::settled::Accepted;
     use super::*;
     use squall_data::Calendar;
 
-    pub(crate) fn candidate(lat_deg: f64, lon_deg: f64) -> CycloneCandidate {
+    fn candidate(lat_deg: f64, lon_deg: f64) -> CycloneCandidate {
         CycloneCandidate {
             lat_deg,
             lon_deg,
@@ -286,12 +112,10 @@ mod tests {
     }
 
     /// Feeds `(hours, candidates)`.
-    fn track(times: &[(i64, Vec<CycloneCandidate>)]) -> AcceptedCyclones {
-        let mut tracks = Trajectories::new(&TcThresholds::default());
+    fn track(times: &[(i64, Vec<CycloneCandidate>)]) -> Accepted<CycloneCandidate> {
+        let mut tracks = Trajectories::new(TcThresholds::default(), 1);
         for (index, (hours, candidates)) in times.iter().enumerate() {
-            tracks
-                .push(index, time(*hours), candidates.clone())
-                .unwrap();
+            tracks.push(index, time(*hours), candidates).unwrap();
         }
         tracks.finish()
     }
@@ -409,9 +233,9 @@ mod tests {
 
     #[test]
     fn times_must_ascend() {
-        let mut tracks = Trajectories::new(&TcThresholds::default());
-        tracks.push(0, time(6), vec![]).unwrap();
-        let error = tracks.push(1, time(6), vec![]).unwrap_err().to_string();
+        let mut tracks = Trajectories::new(TcThresholds::default(), 1);
+        tracks.push(0, time(6), &[]).unwrap();
+        let error = tracks.push(1, time(6), &[]).unwrap_err().to_string();
         assert!(error.contains("does not come after time 0"), "{error}");
     }
 }

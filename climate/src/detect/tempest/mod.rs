@@ -13,7 +13,7 @@ mod stitch;
 mod thresholds;
 
 pub use nodes::{Node, closed_lows};
-pub use stitch::{AcceptedNodes, Stitcher};
+pub(crate) use stitch::Stitcher;
 pub use thresholds::{NodeThresholds, RidgeThresholds, StitchThresholds, TempestThresholds};
 
 pub use crate::closed_low::DomainEdge;
@@ -75,7 +75,7 @@ impl TempestDetector {
     }
 
     /// An empty set of tracks.
-    pub fn stitcher(&self) -> Stitcher {
+    pub(crate) fn stitcher(&self) -> Stitcher {
         Stitcher::new(&self.thresholds.stitch)
     }
 

@@ -3,10 +3,11 @@
 use super::nodes::Node;
 use super::thresholds::StitchThresholds;
 use crate::error::{ClimateError, Result};
+use crate::label::settled::{Accepted, Point, Settled};
 use serde::{Deserialize, Serialize};
 use squall_data::Time;
 use squall_data::grid::{EARTH_RADIUS_KM, distance_km};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 /// Joins nodes to tracks, time by time.
 ///
@@ -22,11 +23,11 @@ use std::collections::{BTreeMap, VecDeque};
 /// the whole series in memory. There a node counts for the thresholds whatever the time step; see
 /// [`StitchThresholds::published_step_hours`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Stitcher {
+pub(crate) struct Stitcher {
     thresholds: StitchThresholds,
     recent: VecDeque<Slice>,
     open: BTreeMap<usize, Vec<TrackNode>>,
-    standing: Vec<(usize, Vec<(usize, Node)>)>,
+    settled: Settled<Node>,
     begun: usize,
     span: Option<(Time, Time)>,
     last_index: usize,
@@ -53,32 +54,11 @@ struct Slice {
     tips: Vec<(Node, Option<usize>)>,
 }
 
-/// The nodes that are cyclones: with their track, or without where the input was too short for any.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct AcceptedNodes {
-    by_index: BTreeMap<usize, Vec<Node>>,
-    /// Number of tracks.
-    pub tracks: usize,
-    /// Whether the input was too short for tracks, so that nodes stand by what they are at one time.
-    pub untracked: bool,
-}
-
-impl AcceptedNodes {
-    /// The cyclones at one time of the series, by track.
-    pub fn at(&self, index: usize) -> &[Node] {
-        self.by_index.get(&index).map_or(&[], Vec::as_slice)
-    }
-
-    /// Number of cyclones over all times.
-    pub fn points(&self) -> usize {
-        self.by_index.values().map(Vec::len).sum()
-    }
-
-    fn insert(&mut self, index: usize, node: Node) {
-        let there = self.by_index.entry(index).or_default();
-        // A node that two tracks share is one cyclone: of the older track.
-        if there.iter().all(|other| other.cell != node.cell) {
-            there.push(node);
+impl Point for Node {
+    fn on_track(self, id: u64) -> Self {
+        Self {
+            track_id: Some(id),
+            ..self
         }
     }
 }
@@ -90,7 +70,7 @@ impl Stitcher {
             thresholds: thresholds.clone(),
             recent: VecDeque::new(),
             open: BTreeMap::new(),
-            standing: Vec::new(),
+            settled: Settled::new(1),
             begun: 0,
             span: None,
             last_index: 0,
@@ -99,7 +79,7 @@ impl Stitcher {
         }
     }
 
-    /// Takes the nodes of the next time; `index` is what [`AcceptedNodes::at`] will know the time by.
+    /// Takes the nodes of the next time; `index` is what [`Accepted::at`] will know the time by.
     ///
     /// # Errors
     /// [`ClimateError::Invalid`] if the time or the index is not later than the one before.
@@ -162,26 +142,22 @@ impl Stitcher {
     }
 
     /// The cyclones. Tracks are numbered from 1 in the order in which they began, then from south to north.
-    pub fn finish(mut self) -> AcceptedNodes {
-        let mut accepted = AcceptedNodes {
-            untracked: self.span.is_some() && self.too_short(),
-            ..AcceptedNodes::default()
-        };
-        if accepted.untracked {
+    pub fn finish(mut self) -> Accepted<Node> {
+        let untracked = self.span.is_some() && self.too_short();
+        if untracked {
             for (index, node) in self.early {
-                accepted.insert(index, node);
+                self.settled.add(index, node);
             }
-            return accepted;
+        } else {
+            let open: Vec<usize> = self.open.keys().copied().collect();
+            open.into_iter().for_each(|track| self.close(track));
+            self.settled.decided_before(self.begun);
         }
-        let open: Vec<usize> = self.open.keys().copied().collect();
-        open.into_iter().for_each(|track| self.close(track));
-        self.standing.sort_by_key(|(order, _)| *order);
-        accepted.tracks = self.standing.len();
-        for ((_, points), id) in self.standing.into_iter().zip(1u64..) {
-            for (index, node) in points {
-                let track_id = Some(id);
-                accepted.insert(index, Node { track_id, ..node });
-            }
+        let mut accepted = self.settled.accepted(untracked);
+        // A node that two tracks share is one cyclone: of the older track.
+        for nodes in accepted.by_index.values_mut() {
+            let mut cells = HashSet::new();
+            nodes.retain(|node| cells.insert(node.cell));
         }
         accepted
     }
@@ -254,7 +230,7 @@ impl Stitcher {
         let mut sums = passed_hours.iter();
         if points.len() > 1 && lasts && sums.all(|sum| *sum >= needed_hours - 1e-6) {
             let kept = points.into_iter().map(|point| (point.index, point.node));
-            self.standing.push((track, kept.collect()));
+            self.settled.stands(track, kept.collect());
         }
     }
 }
@@ -298,7 +274,7 @@ mod tests {
         }
     }
 
-    fn stitch(step_hours: i64, count: i64, at: impl Fn(i64) -> Vec<Node>) -> AcceptedNodes {
+    fn stitch(step_hours: i64, count: i64, at: impl Fn(i64) -> Vec<Node>) -> Accepted<Node> {
         let start = Time::new(Calendar::NoLeap, 2000, 9, 1, 0, 0, 0).unwrap();
         let mut stitcher = Stitcher::new(&StitchThresholds::default());
         for k in 0..count {

@@ -1,0 +1,194 @@
+//! Between the passes: points of each time joined to tracks, as they come in.
+
+use super::settled::{Accepted, Point, Settled};
+use crate::error::{ClimateError, Result};
+use serde::{Deserialize, Serialize};
+use squall_data::Time;
+use std::cmp::Reverse;
+
+/// How points are joined to tracks, and which tracks stand.
+pub(crate) trait Rules<P> {
+    /// Whether no track can stand in a series from the first to the last of these times.
+    fn too_short(&self, first: Time, last: Time) -> bool;
+
+    /// Whether a point of such a series stands without a track.
+    fn stands_alone(&self, point: &P) -> bool;
+
+    /// What becomes of a track at the next time, of whose points some are still free.
+    fn next(&self, track: &mut Track<P>, time: Time, points: &[P], free: &[bool]) -> Next;
+
+    /// Whether a track that has ended stands.
+    fn stands(&self, track: &Track<P>) -> bool;
+}
+
+/// What becomes of a track at one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// It takes the point at this place.
+    Point(usize),
+    /// It takes none, but may take a later one.
+    Gap,
+    /// It has ended before.
+    End,
+}
+
+/// A track under way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Track<P> {
+    /// How many tracks began before it.
+    order: usize,
+    /// Time of its first point.
+    pub first: Time,
+    /// Time of its last point.
+    pub last: Time,
+    /// For how long it was a storm, where the rules count that, days.
+    pub storm_days: f64,
+    /// Its points, each with the index of its time; there is at least one.
+    pub points: Vec<(usize, P)>,
+}
+
+/// Joins points to tracks by rules, time by time.
+///
+/// Each track, those without a gap and then the oldest first, takes what the rules say of the points that are free; what
+/// no track takes begins one. Where the series is too short for any track, points stand without one.
+///
+/// Memory holds the tracks that are under way and, until they are let go ([`Tracks::forget_before`]), the points of those
+/// that stand.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Tracks<R, P> {
+    rules: R,
+    /// First and last time.
+    span: Option<(Time, Time)>,
+    last_index: usize,
+    begun: usize,
+    active: Vec<Track<P>>,
+    settled: Settled<P>,
+    /// Points that stand alone if the input ends before a track can stand.
+    early: Vec<(usize, P)>,
+}
+
+impl<R: Rules<P>, P: Point> Tracks<R, P> {
+    /// None yet; those that stand are numbered from `first_id` in the order in which they began.
+    pub fn new(rules: R, first_id: u64) -> Self {
+        Self {
+            rules,
+            span: None,
+            last_index: 0,
+            begun: 0,
+            active: Vec::new(),
+            settled: Settled::new(first_id),
+            early: Vec::new(),
+        }
+    }
+
+    /// Takes the points of the next time; `index` is what [`Self::at`] will know the time by.
+    ///
+    /// # Errors
+    /// [`ClimateError::Invalid`] if the time or the index is not later than the one before.
+    pub fn push(&mut self, index: usize, time: Time, points: &[P]) -> Result<()> {
+        let first = match self.span {
+            Some((_, last)) if time.seconds_since(last) <= 0 || index <= self.last_index => {
+                return Err(ClimateError::Invalid(format!(
+                    "cyclone tracks: time {index} ({time}) does not come after time {} ({last})",
+                    self.last_index
+                )));
+            }
+            Some((first, _)) => first,
+            None => time,
+        };
+        self.span = Some((first, time));
+        self.last_index = index;
+        let mut free = vec![true; points.len()];
+        // Who was there a moment ago comes before who has been missed, and then reaches far.
+        (self.active).sort_by_key(|track| (Reverse(track.points.last().map(|p| p.0)), track.order));
+        for mut track in std::mem::take(&mut self.active) {
+            match self.rules.next(&mut track, time, points, &free) {
+                Next::Point(k) => {
+                    free[k] = false;
+                    track.points.push((index, points[k]));
+                    track.last = time;
+                    self.active.push(track);
+                }
+                Next::Gap => self.active.push(track),
+                Next::End => self.close(track),
+            }
+        }
+        for (&point, _) in points.iter().zip(&free).filter(|(_, free)| **free) {
+            self.active.push(Track {
+                order: self.begun,
+                first: time,
+                last: time,
+                storm_days: 0.0,
+                points: vec![(index, point)],
+            });
+            self.begun += 1;
+        }
+        if self.too_short() {
+            let alone = points.iter().filter(|p| self.rules.stands_alone(p));
+            self.early.extend(alone.map(|&point| (index, point)));
+        } else {
+            self.early = Vec::new();
+        }
+        self.settle();
+        Ok(())
+    }
+
+    fn settle(&mut self) {
+        let open = self.active.iter().map(|track| track.order).min();
+        self.settled.decided_before(open.unwrap_or(self.begun));
+    }
+
+    /// The index of the first time of which nothing is decided; what stands at those before will not change.
+    pub fn undecided(&self) -> usize {
+        // Points of a short series may yet stand without a track.
+        if self.too_short() {
+            return 0;
+        }
+        let first = |track: &Track<P>| track.points.first().map(|(index, _)| *index);
+        let oldest = self.active.iter().filter_map(first).min();
+        oldest.unwrap_or(self.last_index + 1)
+    }
+
+    /// The points at a time of which it is decided.
+    pub fn at(&self, index: usize) -> &[P] {
+        self.settled.at(index)
+    }
+
+    /// Lets go of the points at times before this one.
+    pub fn forget_before(&mut self, index: usize) {
+        self.settled.forget_before(index);
+    }
+
+    /// No time follows, so that everything is decided; gives whether the input was too short for tracks.
+    pub fn end(&mut self) -> bool {
+        if self.span.is_some() && self.too_short() {
+            self.active.clear();
+            for (index, point) in std::mem::take(&mut self.early) {
+                self.settled.add(index, point);
+            }
+            return true;
+        }
+        for track in std::mem::take(&mut self.active) {
+            self.close(track);
+        }
+        self.settle();
+        false
+    }
+
+    /// What stands and was not let go.
+    pub fn finish(mut self) -> Accepted<P> {
+        let untracked = self.end();
+        self.settled.accepted(untracked)
+    }
+
+    /// Whether no track could have lasted long enough yet.
+    fn too_short(&self) -> bool {
+        (self.span).is_none_or(|(first, last)| self.rules.too_short(first, last))
+    }
+
+    fn close(&mut self, track: Track<P>) {
+        if self.rules.stands(&track) {
+            self.settled.stands(track.order, track.points);
+        }
+    }
+}

@@ -1,13 +1,16 @@
 //! The other heuristics on a real 2.5-degree forecast: GFS, 2011-10-11 00Z, hurricanes Jova and Irwin, rivers.
 #![allow(clippy::print_stdout)] // figures for the documentation, and a skipped test says so
 
+mod common;
+
+use common::detect_series;
 use squall_climate::detect::percentile::{PercentileDetector, PercentileThresholds};
 use squall_climate::detect::tempest::{
     Node, NodeThresholds, TempestDetector, TempestThresholds, closed_lows,
 };
 use squall_climate::detect::{
     Agreement, DetectFields, Detector, DetectorThresholds, Method, TransportSource,
-    VapourTransport, Wanted, agreement::AgreementSource, bard::BardDetector, detect_series,
+    VapourTransport, Wanted, agreement::AgreementSource, bard::BardDetector,
 };
 use squall_climate::events::{EventFields, from_boxes};
 use squall_climate::track::{Tracker, TrackerOptions};

@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::only;
+use common::{detect_series, only};
 use squall_climate::detect::agreement::AgreementSource;
 use squall_climate::detect::{
-    Agreement, DetectFields, Detector, DetectorThresholds, Method, MethodLabels, detect_series,
+    Agreement, DetectFields, Detector, DetectorThresholds, Method, MethodLabels,
 };
 use squall_climate::error::Result;
 use squall_climate::label::{LabelledSnapshot, Labeller, Pass, Thresholds};

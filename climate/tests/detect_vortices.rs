@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::{Vortex, time, world};
+use common::{Vortex, detect_series, time, world};
 use squall_climate::detect::tempest::{TempestDetector, TempestThresholds};
-use squall_climate::detect::{DetectFields, Detector, DetectorThresholds, Method, detect_series};
+use squall_climate::detect::{DetectFields, Detector, DetectorThresholds, Method};
 use squall_climate::label::Pass;
 use squall_data::grid::distance_km;
 use squall_data::{Class, LatLonGrid};

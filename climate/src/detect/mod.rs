@@ -7,8 +7,8 @@
 //! | [`Method::Percentile`] | - | percentile of transport by month and place, geometry | climatology, masks |
 //! | [`Method::Bard`] | - | ensemble of thresholds, probability | masks |
 //!
-//! [`detect_series`] runs any of them together, reading each time once per pass; [`Agreement`] says how far they agree
-//! with each other and with a network.
+//! [`FirstPass`] and [`SecondPass`] run any of them together, reading each time once; [`Agreement`] says how far they
+//! agree with each other and with a network.
 
 pub mod agreement;
 pub mod bard;
@@ -22,7 +22,7 @@ mod transport;
 pub use agreement::{Agreement, AgreementRow};
 pub use detector::{Detector, DetectorThresholds, MethodLabels};
 pub use folder::MethodsFolder;
-pub use series::{Conclusions, FirstPass, SecondPass, detect_series};
+pub use series::{Conclusions, FirstPass, SecondPass};
 pub use transport::{DetectFields, TransportSource, VapourTransport, Wanted};
 
 use crate::error::{ClimateError, Result};

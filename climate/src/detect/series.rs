@@ -233,34 +233,6 @@ impl SecondPass {
     }
 }
 
-/// Runs methods over a series: every time is read twice (once if only TECA-BARD is asked for), in parallel; `each`
-/// receives the labels of all methods in order of time. One summary per method.
-///
-/// At any time twice as many snapshots as there are threads are in memory, besides what the first passes keep. The
-/// result does not depend on the number of threads. To go on after a stop there are [`FirstPass`] and [`SecondPass`].
-///
-/// # Errors
-/// The first error in order of time, of reading, detecting or `each`; [`ClimateError::Invalid`] if times do not ascend.
-pub fn detect_series<E>(
-    detectors: &[Detector],
-    count: usize,
-    read: impl Fn(usize, Pass) -> std::result::Result<DetectFields, E> + Sync,
-    mut each: impl FnMut(usize, Vec<MethodLabels>) -> Result<()>,
-) -> Result<Vec<SeriesSummary>>
-where
-    ClimateError: From<E>,
-{
-    let read = |index, pass| read(index, pass).map(Some);
-    let mut first = FirstPass::new(detectors);
-    first.run(detectors, count, &read, |_| Ok(()))?;
-    let conclusions = first.conclude(detectors)?;
-    let mut second = SecondPass::new(detectors);
-    second.run(detectors, &conclusions, count, &read, |_, index, labels| {
-        labels.map_or(Ok(()), |labels| each(index, labels))
-    })?;
-    Ok(second.summaries(&conclusions))
-}
-
 /// Stretches of the series that are worked on at once.
 fn blocks(times: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let size = 2 * rayon::current_num_threads().max(1);

@@ -1,7 +1,11 @@
 //! Analytic worlds for the label tests: a calm background with one warm-core vortex and, if wanted, a moist filament.
+//! And all methods over a series, from its first time to its last.
 #![allow(dead_code)] // each test file uses its part
 
 use ndarray::{Array3, Axis};
+use squall_climate::detect::{DetectFields, Detector, FirstPass, MethodLabels, SecondPass};
+use squall_climate::error::{ClimateError, Result};
+use squall_climate::label::{Pass, SeriesSummary};
 use squall_data::grid::{distance_km, lon_difference_deg};
 use squall_data::{Calendar, LatLonGrid, Snapshot, Time, Variable};
 use std::sync::Arc;
@@ -106,4 +110,26 @@ pub fn only(snapshot: &Snapshot, channels: &[Variable]) -> Snapshot {
         fields: snapshot.fields.select(Axis(0), &kept),
         ..snapshot.clone()
     }
+}
+
+/// Both passes of methods over a series; `each` receives the labels of all methods in order of time. One summary per
+/// method.
+pub fn detect_series<E>(
+    detectors: &[Detector],
+    count: usize,
+    read: impl Fn(usize, Pass) -> std::result::Result<DetectFields, E> + Sync,
+    mut each: impl FnMut(usize, Vec<MethodLabels>) -> Result<()>,
+) -> Result<Vec<SeriesSummary>>
+where
+    ClimateError: From<E>,
+{
+    let read = |index, pass| read(index, pass).map(Some);
+    let mut first = FirstPass::new(detectors);
+    first.run(detectors, count, &read, |_| Ok(()))?;
+    let conclusions = first.conclude(detectors)?;
+    let mut second = SecondPass::new(detectors);
+    second.run(detectors, &conclusions, count, &read, |_, index, labels| {
+        labels.map_or(Ok(()), |labels| each(index, labels))
+    })?;
+    Ok(second.summaries(&conclusions))
 }

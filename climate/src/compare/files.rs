@@ -6,25 +6,12 @@ use crate::statistics::write_rows;
 use squall_data::{DataError, atomic};
 use std::path::Path;
 
-const CHANGE_COLUMNS: [&str; 17] = [
-    "quantity",
-    "class",
-    "basin",
-    "season",
-    "unit",
-    "a",
-    "b",
-    "difference",
-    "low",
-    "high",
-    "relative_change",
-    "relative_low",
-    "relative_high",
-    "p",
-    "adjusted_p",
-    "significant",
-    "no_interval",
-];
+const CHANGE_COLUMNS: &str = "quantity,class,basin,season,unit,a,b,difference,low,high,\
+    relative_change,relative_low,relative_high,p,adjusted_p,significant,no_interval";
+const LEVEL_COLUMNS: &str =
+    "quantity,class,unit,return_years,a,a_low,a_high,b,b_low,b_high,difference,low,high";
+const BIN_COLUMNS: &str =
+    "quantity,class,unit,from,to,a,b,difference,low,high,p,adjusted_p,significant";
 
 impl Comparison {
     /// Writes `changes.csv`, `changes.json`, `return_levels.csv`, `distributions.csv`, `statements.txt` and `maps.nc`
@@ -42,9 +29,13 @@ impl Comparison {
     /// [`crate::ClimateError::Data`] if writing fails; files already written stay.
     pub fn write(&self, folder: impl AsRef<Path>) -> Result<()> {
         let folder = folder.as_ref();
-        write_rows(&folder.join("changes.csv"), &self.change_rows())?;
-        write_rows(&folder.join("return_levels.csv"), &self.level_rows())?;
-        write_rows(&folder.join("distributions.csv"), &self.bin_rows())?;
+        for (name, header, rows) in [
+            ("changes.csv", CHANGE_COLUMNS, self.change_rows()),
+            ("return_levels.csv", LEVEL_COLUMNS, self.level_rows()),
+            ("distributions.csv", BIN_COLUMNS, self.bin_rows()),
+        ] {
+            write_rows(&folder.join(name), header, &rows)?;
+        }
         let path = folder.join("changes.json");
         let json = serde_json::to_vec_pretty(self)
             .map_err(|error| DataError::io("write", &path)(error.into()))?;
@@ -65,7 +56,7 @@ impl Comparison {
     }
 
     fn change_rows(&self) -> Vec<Vec<String>> {
-        let mut rows = vec![CHANGE_COLUMNS.map(String::from).to_vec()];
+        let mut rows = Vec::new();
         for row in &self.changes {
             let change = &row.change;
             let [low, high] = ends(change.interval);
@@ -100,8 +91,7 @@ impl Comparison {
     }
 
     fn bin_rows(&self) -> Vec<Vec<String>> {
-        let header = "quantity,class,unit,from,to,a,b,difference,low,high,p,adjusted_p,significant";
-        let mut rows = vec![header.split(',').map(String::from).collect()];
+        let mut rows = Vec::new();
         for found in &self.distributions {
             let class = squall_data::Class::from_code(found.class);
             for (ends_of_bin, bin) in found.edges.windows(2).zip(&found.bins) {
@@ -126,9 +116,7 @@ impl Comparison {
     }
 
     fn level_rows(&self) -> Vec<Vec<String>> {
-        let header =
-            "quantity,class,unit,return_years,a,a_low,a_high,b,b_low,b_high,difference,low,high";
-        let mut rows = vec![header.split(',').map(String::from).collect()];
+        let mut rows = Vec::new();
         for levels in &self.return_levels {
             let class = squall_data::Class::from_code(levels.class);
             for (index, years) in RETURN_YEARS.iter().enumerate() {

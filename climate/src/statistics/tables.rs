@@ -23,17 +23,28 @@ impl Statistics {
     /// [`ClimateError::Data`] if writing fails.
     pub fn write_csv(&self, folder: impl AsRef<Path>) -> Result<()> {
         let folder = folder.as_ref();
-        let write = |name: &str, rows: Vec<Vec<String>>| write_rows(&folder.join(name), &rows);
-        write("monthly.csv", self.monthly_rows())?;
-        write("yearly.csv", self.yearly_rows())?;
-        write("seasonal_cycle.csv", self.seasonal_rows())?;
-        write("histograms.csv", self.histogram_rows())?;
-        write("categories.csv", self.category_rows())
+        let write = |name: &str, header: &str, rows: Vec<Vec<String>>| {
+            write_rows(&folder.join(name), header, &rows)
+        };
+        let counts =
+            "times,tracks,objects,ace_1e4_kt2,landfalls,precipitation_km3,precipitation_share";
+        let monthly = format!("year,month,class,basin,{counts}");
+        write("monthly.csv", &monthly, self.monthly_rows())?;
+        let yearly = format!("year,class,basin,{counts}");
+        write("yearly.csv", &yearly, self.yearly_rows())?;
+        let seasonal = "class,basin,month,mean_tracks";
+        write("seasonal_cycle.csv", seasonal, self.seasonal_rows())?;
+        let histograms = "class,quantity,unit,from,to,count";
+        write("histograms.csv", histograms, self.histogram_rows())?;
+        write(
+            "categories.csv",
+            "basin,category,tracks",
+            self.category_rows(),
+        )
     }
 
     fn monthly_rows(&self) -> Vec<Vec<String>> {
-        let header = "year,month,class,basin,times,tracks,objects,ace_1e4_kt2,landfalls,precipitation_km3,precipitation_share";
-        let mut rows = vec![header.split(',').map(String::from).collect()];
+        let mut rows = Vec::new();
         for m in self.months() {
             for (c, class, basin) in combinations() {
                 let mut row = vec![
@@ -51,8 +62,7 @@ impl Statistics {
     }
 
     fn yearly_rows(&self) -> Vec<Vec<String>> {
-        let header = "year,class,basin,times,tracks,objects,ace_1e4_kt2,landfalls,precipitation_km3,precipitation_share";
-        let mut rows = vec![header.split(',').map(String::from).collect()];
+        let mut rows = Vec::new();
         for y in self.years() {
             for (c, class, basin) in combinations() {
                 let mut row = vec![
@@ -69,8 +79,7 @@ impl Statistics {
     }
 
     fn seasonal_rows(&self) -> Vec<Vec<String>> {
-        let header = "class,basin,month,mean_tracks";
-        let mut rows = vec![header.split(',').map(String::from).collect()];
+        let mut rows = Vec::new();
         for (_, class, basin) in combinations() {
             for (month, mean) in (1..).zip(self.seasonal_cycle(class, basin)) {
                 let mean = if mean.is_nan() {
@@ -91,8 +100,7 @@ impl Statistics {
     }
 
     fn histogram_rows(&self) -> Vec<Vec<String>> {
-        let header = "class,quantity,unit,from,to,count";
-        let mut rows = vec![header.split(',').map(String::from).collect()];
+        let mut rows = Vec::new();
         for class in Class::EVENTS {
             let quantities = self.histograms(class).map(|h| h.all());
             for (quantity, unit, histogram) in quantities.into_iter().flatten() {
@@ -120,7 +128,7 @@ impl Statistics {
     }
 
     fn category_rows(&self) -> Vec<Vec<String>> {
-        let mut rows = vec![vec!["basin".into(), "category".into(), "tracks".into()]];
+        let mut rows = Vec::new();
         for basin in Basin::ALL {
             for (category, count) in Category::ALL.into_iter().zip(self.categories(basin)) {
                 let [count] = self.told(Class::TropicalCyclone, [count.to_string()]);
@@ -173,10 +181,12 @@ fn energy(class: Class, ace: f64) -> String {
     }
 }
 
-/// Writes rows of cells, the header among them, as CSV.
-pub(crate) fn write_rows(path: &Path, rows: &[Vec<String>]) -> Result<()> {
+/// Writes a header, its names between commas, and rows of cells as CSV.
+pub(crate) fn write_rows(path: &Path, header: &str, rows: &[Vec<String>]) -> Result<()> {
     let mut csv = csv::Writer::from_writer(Vec::new());
     let failed = |error: std::io::Error| ClimateError::Data(DataError::io("write", path)(error));
+    csv.write_record(header.split(','))
+        .map_err(|error| failed(error.into()))?;
     for row in rows {
         csv.write_record(row)
             .map_err(|error| failed(error.into()))?;
@@ -201,7 +211,7 @@ mod tests {
         let none = std::iter::empty::<&Event>();
         rivers.add_time(time, None, 6.0, none).unwrap();
         let check = |rows: &[Vec<String>], class: usize, numbers: std::ops::Range<usize>| {
-            for row in &rows[1..] {
+            for row in rows {
                 let looked_for = row[class] == "atmospheric_river";
                 let blank = |cell: &String| cell.is_empty();
                 let cells = &row[numbers.clone()];
@@ -212,13 +222,13 @@ mod tests {
         check(&rivers.monthly_rows(), 2, 5..7);
         check(&rivers.yearly_rows(), 1, 4..6);
         let landfalls = |row: &Vec<String>| row[7].is_empty();
-        assert!(landfalls(&rivers.yearly_rows()[1]));
+        assert!(landfalls(&rivers.yearly_rows()[0]));
         check(&rivers.histogram_rows(), 0, 5..6);
         let august = |row: &Vec<String>| row[2] == "8" && row[0] == "tropical_cyclone";
         let seasons = rivers.seasonal_rows();
         let cyclones = seasons.iter().find(|row| august(row)).unwrap();
         assert_eq!(cyclones[3], "");
         let strengths = rivers.category_rows();
-        assert!(strengths[1..].iter().all(|row| row[2].is_empty()));
+        assert!(strengths.iter().all(|row| row[2].is_empty()));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::error::{ClimateError, Result};
 use crate::events::{DetectedEvent, EventFields, ExtractOptions, extract};
+use crate::statistics::write_rows;
 use serde::{Deserialize, Serialize};
 use squall_data::grid::distance_km;
 use squall_data::{Class, ClassMask, LatLonGrid};
@@ -202,31 +203,10 @@ impl Agreement {
     /// # Errors
     /// [`ClimateError::Data`] if the file cannot be written.
     pub fn write_csv(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
-        let table = |error: csv::Error| ClimateError::Table {
-            path: path.into(),
-            reason: error.to_string(),
-        };
-        let mut csv = csv::Writer::from_writer(Vec::new());
-        let header = [
-            "first",
-            "second",
-            "class",
-            "times",
-            "cell_iou",
-            "area_iou",
-            "event_f1",
-            "first_events",
-            "second_events",
-            "matched_events",
-            "both_cells",
-            "only_first_cells",
-            "only_second_cells",
-            "both_km2",
-            "only_first_km2",
-            "only_second_km2",
-        ];
-        csv.write_record(header).map_err(table)?;
+        let header = "first,second,class,times,cell_iou,area_iou,event_f1,\
+            first_events,second_events,matched_events,both_cells,only_first_cells,only_second_cells,\
+            both_km2,only_first_km2,only_second_km2";
+        let mut rows = Vec::new();
         let score = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.4}"));
         for row in &self.rows {
             let counts = [
@@ -249,13 +229,9 @@ impl Agreement {
             ];
             cells.extend(counts.map(|n| n.to_string()));
             cells.extend(areas.map(|a| format!("{a:.0}")));
-            csv.write_record(&cells).map_err(table)?;
+            rows.push(cells);
         }
-        let bytes = csv.into_inner().map_err(|error| ClimateError::Table {
-            path: path.into(),
-            reason: error.to_string(),
-        })?;
-        Ok(squall_data::atomic::write(path, &bytes)?)
+        write_rows(path.as_ref(), header, &rows)
     }
 }
 

@@ -98,24 +98,14 @@ impl TcThresholds {
     pub fn preset(name: &str) -> Result<Self> {
         match name {
             "default" => Ok(Self::default()),
-            "medium" => Ok(Self::medium()),
-            "relaxed" => Ok(Self::relaxed()),
+            "medium" => Ok(Self::with(1.5e-4, 0.7, 350.0)),
+            "relaxed" => Ok(Self::with(1.4e-4, 0.6, 300.0)),
             "super_relaxed" => Ok(Self::super_relaxed()),
             other => Err(ClimateError::Invalid(format!(
                 "no cyclone thresholds `{other}`: expected one of {}",
                 Self::PRESETS.join(", ")
             ))),
         }
-    }
-
-    /// Vorticity 1.5e-4 s-1, warm core 0.7 K, pressure 350 Pa.
-    pub fn medium() -> Self {
-        Self::with(1.5e-4, 0.7, 350.0)
-    }
-
-    /// Vorticity 1.4e-4 s-1, warm core 0.6 K, pressure 300 Pa.
-    pub fn relaxed() -> Self {
-        Self::with(1.4e-4, 0.6, 300.0)
     }
 
     /// Vorticity 0.1e-4 s-1, warm core 0.1 K, pressure 100 Pa.

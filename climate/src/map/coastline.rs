@@ -5,7 +5,6 @@
 //! `assets/README.md` says from which file.
 
 use crate::error::{ClimateError, Result};
-use crate::map::projection::signed_longitude;
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 
@@ -158,22 +157,6 @@ impl Coastline {
         Ok(Self { rings })
     }
 
-    /// Whether a place is on land, by the even-odd rule.
-    pub fn contains(&self, lat_deg: f64, lon_deg: f64) -> bool {
-        let lon = signed_longitude(lon_deg);
-        let crossings = self
-            .rings
-            .iter()
-            .flat_map(|ring| ring.windows(2))
-            .filter(|edge| {
-                let ([x1, y1], [x2, y2]) = (edge[0], edge[1]);
-                (y1 > lat_deg) != (y2 > lat_deg)
-                    && lon < x1 + (lat_deg - y1) / (y2 - y1) * (x2 - x1)
-            })
-            .count();
-        crossings % 2 == 1
-    }
-
     /// An SVG path of the land areas: x = 10·longitude (−1800..1800), y = 10·(90 − latitude).
     pub fn svg_area(&self) -> String {
         let mut path = String::new();
@@ -257,48 +240,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_embedded_rings_are_closed_and_cover_the_land_area() {
+    fn the_embedded_rings_are_closed() {
         let coast = Coastline::natural_earth();
         assert!(coast.rings().len() > 100, "{} rings", coast.rings().len());
         assert!(coast.rings().iter().all(|ring| ring.first() == ring.last()));
-        // Land is 29 % of the Earth; sampled on an equal-area lattice (uniform in sin φ).
-        let (rows, columns) = (60, 120);
-        let mut land = 0;
-        for j in 0..rows {
-            let lat = (-1.0 + (2.0 * j as f64 + 1.0) / rows as f64)
-                .asin()
-                .to_degrees();
-            land += (0..columns)
-                .filter(|i| coast.contains(lat, 360.0 * (*i as f64 + 0.5) / columns as f64))
-                .count();
-        }
-        let share = land as f64 / (rows * columns) as f64;
-        assert!((share - 0.29).abs() < 0.015, "land share {share}");
-    }
-
-    #[test]
-    fn known_places_are_land_or_sea() {
-        let coast = Coastline::natural_earth();
-        for (name, lat, lon) in [
-            ("Paris", 48.86, 2.35),
-            ("Denver", 39.74, 255.0),
-            ("Alice Springs", -23.7, 133.9),
-            ("Brasilia", -15.8, -47.9),
-            ("South Pole", -89.0, 10.0),
-            ("Yakutsk", 62.0, 129.7),
-        ] {
-            assert!(coast.contains(lat, lon), "{name} is on land");
-        }
-        for (name, lat, lon) in [
-            ("Gulf of Guinea", 0.0, 0.0),
-            ("North Pacific", 30.0, 200.0),
-            ("Tasman Sea", -38.0, 160.0),
-            ("North Pole", 89.0, 0.0),
-            ("Caspian Sea", 42.0, 50.5),
-            ("date line", 10.0, 180.0),
-        ] {
-            assert!(!coast.contains(lat, lon), "{name} is at sea");
-        }
     }
 
     #[test]

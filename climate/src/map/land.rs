@@ -93,11 +93,19 @@ mod tests {
         for (lat, lon, expected) in [
             (0.0, 25.0, true),     // Congo
             (66.0, 180.0, true),   // Chukotka, on the date line
-            (-25.0, 134.0, true),  // Australia
+            (-24.0, 134.0, true),  // Australia
+            (49.0, 2.0, true),     // Paris
+            (40.0, 255.0, true),   // Denver
+            (-16.0, 312.0, true),  // Brasilia
+            (62.0, 130.0, true),   // Yakutsk
             (-90.0, 0.0, true),    // the South Pole
+            (-89.0, 10.0, true),   // and beside it
             (-85.0, 180.0, true),  // Antarctica on the date line
             (42.0, 51.0, false),   // the Caspian sea
             (90.0, 0.0, false),    // the North Pole
+            (30.0, 200.0, false),  // the North Pacific
+            (-38.0, 160.0, false), // the Tasman Sea
+            (10.0, 180.0, false),  // the date line
             (0.0, 0.0, false),     // the Gulf of Guinea
             (-40.0, 180.0, false), // east of New Zealand
         ] {

@@ -118,11 +118,6 @@ impl CoarseOccurrence {
         cells
     }
 
-    /// Counts by month, ascending; months without masks are not there.
-    pub fn months(&self) -> &[CoarseMonth] {
-        &self.months
-    }
-
     /// The counts of a month; `None` if nothing of it was counted.
     pub fn of_month(&self, year: i64, month: i64) -> Option<&CoarseMonth> {
         let found = (self.months).binary_search_by_key(&(year, month), |m| (m.year, m.month));
@@ -188,8 +183,8 @@ mod tests {
             first.put_back(&month);
         }
         assert_eq!(first, whole);
-        assert_eq!(whole.months().len(), 2);
-        assert_eq!(whole.months()[0].month, 1);
+        assert_eq!(whole.months.len(), 2);
+        assert_eq!(whole.months[0].month, 1);
         let all: u32 = whole
             .of_month(2001, 1)
             .unwrap()

@@ -20,7 +20,7 @@ pub use basin::Basin;
 pub use category::Category;
 pub use coarse::CoarseOccurrence;
 pub(crate) use counts::days_apart;
-pub use counts::{ClassHistograms, MonthCounts, PastMonth, Statistics, YearCounts};
+pub use counts::{ClassHistograms, MonthCounts, PastMonth, Statistics};
 pub use histogram::Histogram;
 pub(crate) use netcdf_file::{COVERAGE, RULES, WIND, put_axis};
 pub use occurrence::Occurrence;

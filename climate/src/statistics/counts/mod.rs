@@ -20,7 +20,7 @@ const BASINS: usize = Basin::ALL.len();
 pub struct MonthCounts {
     /// Year of the data's calendar.
     pub year: i64,
-    /// Month, 1 to 12.
+    /// Month, 1 to 12; 0 for the sums of a year.
     pub month: i64,
     /// Number of analysed times.
     pub times: u64,
@@ -95,9 +95,6 @@ pub struct PastMonth {
     counts: Option<MonthCounts>,
     coarse: Option<CoarseMonth>,
 }
-
-/// The sums of a year (January to December on both hemispheres); `month` is 0.
-pub type YearCounts = MonthCounts;
 
 /// Histograms of one class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -343,12 +340,12 @@ impl Statistics {
         &self.months
     }
 
-    /// Counts by year, ascending.
-    pub fn years(&self) -> Vec<YearCounts> {
-        let mut years: Vec<YearCounts> = Vec::new();
+    /// Counts by year (January to December on both hemispheres), ascending; their month is 0.
+    pub fn years(&self) -> Vec<MonthCounts> {
+        let mut years: Vec<MonthCounts> = Vec::new();
         for month in &self.months {
             if years.last().is_none_or(|year| year.year != month.year) {
-                years.push(YearCounts::new(month.year, 0));
+                years.push(MonthCounts::new(month.year, 0));
             }
             if let Some(year) = years.last_mut() {
                 year.add(month);

@@ -32,6 +32,7 @@ use netcdf::{FileMut, VariableMut};
 use squall_data::atomic::TextFile;
 use squall_data::{Calendar, Class, LatLonGrid, Time};
 use std::path::{Path, PathBuf};
+use stitch_nodes::{Layout, Nodes};
 
 /// A format that tracks can be written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,11 +168,11 @@ pub fn export(folder: &Path, formats: &[Format], setting: &Setting<'_>) -> Resul
             let (only, sink): (Option<Class>, Box<dyn TrackSink>) = match format {
                 Format::Gfdl => (
                     Some(class),
-                    Box::new(stitch_nodes::Text::new(&path, *setting)?),
+                    Box::new(Nodes::new(&path, Layout::Gfdl, *setting)?),
                 ),
                 Format::StitchNodesCsv => (
                     Some(class),
-                    Box::new(stitch_nodes::Csv::new(&path, *setting)?),
+                    Box::new(Nodes::new(&path, Layout::Csv, *setting)?),
                 ),
                 Format::Teca => (Some(class), Box::new(teca::Table::new(&path, *setting)?)),
                 Format::Ibtracs => (

@@ -14,71 +14,59 @@ use crate::track::Track;
 use squall_data::Time;
 use std::path::Path;
 
-/// `gfdl`: `start`, number of points and the first time, then the points.
-pub(super) struct Text<'a> {
+/// Which of the two texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// `gfdl`: `start`, number of points and the first time of each track, then its points.
+    Gfdl,
+    /// `csv`: a header, then a row for each point.
+    Csv,
+}
+
+/// A file of one of the layouts.
+pub(super) struct Nodes<'a> {
     file: TextFile,
+    layout: Layout,
     setting: Setting<'a>,
 }
 
-impl<'a> Text<'a> {
-    pub fn new(path: &Path, setting: Setting<'a>) -> Result<Self> {
-        let file = TextFile::create(path)?;
-        Ok(Self { file, setting })
-    }
-}
-
-impl TrackSink for Text<'_> {
-    fn add(&mut self, track: &Track, points: &[Event]) -> Result<()> {
-        let [year, month, day, hour] = date(track.start)?;
-        let count = points.len();
-        self.file
-            .write(&format!("start\t{count}\t{year}\t{month}\t{day}\t{hour}\n"))?;
-        for point in points {
-            let (j, i) = self.setting.grid.nearest(point.lat_deg, point.lon_deg);
-            let [year, month, day, hour] = date(point.time)?;
-            self.file.write(&format!(
-                "\t{i}\t{j}\t{:.6}\t{:.6}\t{}\t{}\t{year}\t{month}\t{day}\t{hour}\n",
-                point.lon_deg,
-                point.lat_deg,
-                scientific(point.min_psl_pa),
-                scientific(point.max_wind_m_s)
-            ))?;
-        }
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>) -> Result<()> {
-        Ok(self.file.finish()?)
-    }
-}
-
-/// `csv`: a header, then a row for each point.
-pub(super) struct Csv<'a> {
-    file: TextFile,
-    setting: Setting<'a>,
-}
-
-impl<'a> Csv<'a> {
-    pub fn new(path: &Path, setting: Setting<'a>) -> Result<Self> {
+impl<'a> Nodes<'a> {
+    pub fn new(path: &Path, layout: Layout, setting: Setting<'a>) -> Result<Self> {
         let mut file = TextFile::create(path)?;
-        file.write("track_id, year, month, day, hour, i, j, lon, lat, slp, wind\n")?;
-        Ok(Self { file, setting })
+        if layout == Layout::Csv {
+            file.write("track_id, year, month, day, hour, i, j, lon, lat, slp, wind\n")?;
+        }
+        Ok(Self {
+            file,
+            layout,
+            setting,
+        })
     }
 }
 
-impl TrackSink for Csv<'_> {
+impl TrackSink for Nodes<'_> {
     fn add(&mut self, track: &Track, points: &[Event]) -> Result<()> {
+        if self.layout == Layout::Gfdl {
+            let [year, month, day, hour] = date(track.start)?;
+            let count = points.len();
+            self.file
+                .write(&format!("start\t{count}\t{year}\t{month}\t{day}\t{hour}\n"))?;
+        }
         for point in points {
             let (j, i) = self.setting.grid.nearest(point.lat_deg, point.lon_deg);
             let [year, month, day, hour] = date(point.time)?;
-            self.file.write(&format!(
-                "{}, {year}, {month}, {day}, {hour}, {i}, {j}, {:.6}, {:.6}, {}, {}\n",
-                track.track_id,
-                point.lon_deg,
-                point.lat_deg,
-                scientific(point.min_psl_pa),
-                scientific(point.max_wind_m_s)
-            ))?;
+            let (lon, lat) = (point.lon_deg, point.lat_deg);
+            let psl = scientific(point.min_psl_pa);
+            let wind = scientific(point.max_wind_m_s);
+            self.file.write(&match self.layout {
+                Layout::Gfdl => format!(
+                    "\t{i}\t{j}\t{lon:.6}\t{lat:.6}\t{psl}\t{wind}\t{year}\t{month}\t{day}\t{hour}\n"
+                ),
+                Layout::Csv => format!(
+                    "{}, {year}, {month}, {day}, {hour}, {i}, {j}, {lon:.6}, {lat:.6}, {psl}, {wind}\n",
+                    track.track_id
+                ),
+            })?;
         }
         Ok(())
     }

@@ -165,8 +165,8 @@ pub(crate) struct Touch {
     pub wrap: bool,
 }
 
-/// What runs of one code that touch make together, with the code, in the order of their first runs; `runs` are sorted by
-/// row and column, and so are those of a piece.
+/// What runs of one code that touch make together, with the code, in the order of their first runs; `runs` are sorted
+/// by row and column, and so are those of a piece.
 pub(crate) fn pieces(runs: &[(Run, u8)], columns: u32, touch: Touch) -> Vec<(u8, Vec<Run>)> {
     let mut forest = Forest::default();
     forest.grow(runs.len());

@@ -49,11 +49,11 @@ pub(crate) struct Track<P> {
 
 /// Joins points to tracks by rules, time by time.
 ///
-/// Each track, those without a gap and then the oldest first, takes what the rules say of the points that are free; what
-/// no track takes begins one. Where the series is too short for any track, points stand without one.
+/// Each track, those without a gap and then the oldest first, takes what the rules say of the points that are free;
+/// what no track takes begins one. Where the series is too short for any track, points stand without one.
 ///
-/// Memory holds the tracks that are under way and, until they are let go ([`Tracks::forget_before`]), the points of those
-/// that stand.
+/// Memory holds the tracks that are under way and, until they are let go ([`Tracks::forget_before`]), the points of
+/// those that stand.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Tracks<R, P> {
     rules: R,

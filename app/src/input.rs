@@ -186,9 +186,10 @@ fn is_among(told: &str, names: &[&OsStr]) -> bool {
 
 /// What `--skip-bad` asks for.
 pub fn bad_files(skip_bad: bool) -> BadFiles {
-    match skip_bad {
-        true => BadFiles::Skip,
-        false => BadFiles::Fail,
+    if skip_bad {
+        BadFiles::Skip
+    } else {
+        BadFiles::Fail
     }
 }
 
@@ -221,11 +222,10 @@ pub fn require(
             files.join(" and "),
             names(archive.available())
         ),
-        match at_times {
-            true => {
-                "`squall inspect` lists what each make of file has; --skip-bad leaves out times that are incomplete"
-            }
-            false => "`squall inspect` lists every variable and what it serves as",
+        if at_times {
+            "`squall inspect` lists what each make of file has; --skip-bad leaves out times that are incomplete"
+        } else {
+            "`squall inspect` lists every variable and what it serves as"
         },
     ))
 }
@@ -233,9 +233,10 @@ pub fn require(
 /// Names of channels in a sentence.
 fn names(channels: &[Variable]) -> String {
     let names: Vec<&str> = channels.iter().map(|v| v.name()).collect();
-    match names.is_empty() {
-        true => "none".into(),
-        false => names.join(", "),
+    if names.is_empty() {
+        "none".into()
+    } else {
+        names.join(", ")
     }
 }
 
@@ -270,9 +271,10 @@ pub fn channels(
     }
     // At how many times, and where first, is among the archive's problems.
     if !left_out.is_empty() {
-        let why = match skip_bad {
-            true => "at half of the times or more missing",
-            false => "missing at some times; --skip-bad leaves out such times instead",
+        let why = if skip_bad {
+            "at half of the times or more missing"
+        } else {
+            "missing at some times; --skip-bad leaves out such times instead"
         };
         tracing::warn!("without {}: {why}", names(&left_out));
     }

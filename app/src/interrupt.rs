@@ -53,21 +53,23 @@ pub fn flag() -> Arc<AtomicBool> {
 
 /// [`DataError::Interrupted`] if a signal has arrived.
 pub fn check() -> Result<(), DataError> {
-    match flag().load(Ordering::Relaxed) {
-        true => Err(DataError::Interrupted),
-        false => Ok(()),
+    if flag().load(Ordering::Relaxed) {
+        Err(DataError::Interrupted)
+    } else {
+        Ok(())
     }
 }
 
 /// The same for work that begins anew the next time, which the hint says.
 pub fn check_whole() -> anyhow::Result<()> {
-    match flag().load(Ordering::Relaxed) {
-        true => Err(Advice::with_code(
+    if flag().load(Ordering::Relaxed) {
+        Err(Advice::with_code(
             INTERRUPTED,
             DataError::Interrupted.to_string(),
             "run the same command again: it begins anew",
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 

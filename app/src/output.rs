@@ -16,9 +16,10 @@ pub fn json(result: &impl Serialize) -> anyhow::Result<()> {
 
 /// Writes a result for programs if that is asked for, else for people.
 pub fn result(result: &(impl Serialize + Display), for_programs: bool) -> anyhow::Result<()> {
-    match for_programs {
-        true => json(result),
-        false => text(result),
+    if for_programs {
+        json(result)
+    } else {
+        text(result)
     }
 }
 

@@ -28,9 +28,10 @@ impl Saving {
 
     /// Whether it is time for the next state.
     pub fn is_due(&self) -> bool {
-        let least = match self.pause > 0.0 {
-            true => self.pause.max(ONE_PART_OF * self.took),
-            false => 0.0,
+        let least = if self.pause > 0.0 {
+            self.pause.max(ONE_PART_OF * self.took)
+        } else {
+            0.0
         };
         self.last.elapsed().as_secs_f64() >= least
     }

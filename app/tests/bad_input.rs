@@ -51,9 +51,10 @@ fn unread(arguments: &[&str], errors: bool) -> std::process::ExitStatus {
     drop(reader);
     let mut command = squall();
     command.args(arguments);
-    match errors {
-        true => command.stdout(Stdio::null()).stderr(writer),
-        false => command.stdout(writer).stderr(Stdio::null()),
+    if errors {
+        command.stdout(Stdio::null()).stderr(writer)
+    } else {
+        command.stdout(writer).stderr(Stdio::null())
     };
     command.status().expect("the program starts")
 }

@@ -27,10 +27,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         river_tag: true,
     };
     let mut writer = MaskWriter::create(Path::new(&out), &grid, first, &options)?;
-    let probabilities = Array3::from_shape_fn((24, 36, 3), |(j, i, k)| match (j + i) % 3 == k {
-        true => 0.5,
-        false => 0.25,
-    });
+    let probability = |(j, i, k): (usize, usize, usize)| if (j + i) % 3 == k { 0.5 } else { 0.25 };
+    let probabilities = Array3::from_shape_fn((24, 36, 3), probability);
     let spread = probabilities.mapv(|p| p / 4.0);
     for step in 0..4 {
         let codes = Array2::from_shape_fn((24, 36), |(j, i)| ((j / 4 + i / 6 + step) % 3) as u8);

@@ -37,7 +37,7 @@ pub enum DataError {
         reason: String,
     },
     /// A sample store is needed, and the path is none.
-    #[error("`{}` is no sample store: {}", folder.display(), match unfinished { true => "it has shards but no store.json, so staging has not finished; run it again to continue", false => "it has no store.json" })]
+    #[error("`{}` is no sample store: {}", folder.display(), lack_of_store(*unfinished))]
     NoStore {
         /// The path as given.
         folder: PathBuf,
@@ -115,6 +115,15 @@ pub enum DataError {
     /// A request that no input could satisfy.
     #[error("{0}")]
     Invalid(String),
+}
+
+/// What keeps a folder from being a sample store.
+fn lack_of_store(unfinished: bool) -> &'static str {
+    if unfinished {
+        "it has shards but no store.json, so staging has not finished; run it again to continue"
+    } else {
+        "it has no store.json"
+    }
 }
 
 impl DataError {

@@ -125,9 +125,10 @@ impl fmt::Display for Gaps {
             }
         }
         let days = self.longest.1.days_since(self.longest.0);
-        let length = match days < 2.0 {
-            true => format!("{} h", 24.0 * days),
-            false => format!("{} days", (10.0 * days).round() / 10.0),
+        let length = if days < 2.0 {
+            format!("{} h", 24.0 * days)
+        } else {
+            format!("{} days", (10.0 * days).round() / 10.0)
         };
         write!(f, " ({length}; mostly every {} h)", self.usual_hours)
     }

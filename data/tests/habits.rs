@@ -23,9 +23,10 @@ fn file_of(
             file.add_dimension(name, *length)?;
         }
         for (name, dimension, values, attributes) in axes {
-            let of = match dimension.is_empty() {
-                true => vec![],
-                false => vec![*dimension],
+            let of = if dimension.is_empty() {
+                vec![]
+            } else {
+                vec![*dimension]
             };
             let mut axis = file.add_variable::<f64>(name, &of)?;
             for (attribute, text) in *attributes {
@@ -405,9 +406,10 @@ fn speeds_of_the_wind_are_no_components() {
         })
         .unwrap();
         let archive = open(&path);
-        let expected: &[Variable] = match is_component {
-            true => &[Variable::U850, Variable::Ubot],
-            false => &[],
+        let expected: &[Variable] = if is_component {
+            &[Variable::U850, Variable::Ubot]
+        } else {
+            &[]
         };
         assert_eq!(archive.available(), expected, "{attribute:?}");
         assert_eq!(archive.has_level(0, "U", 850.0), is_component);
@@ -557,14 +559,13 @@ fn fields_at_another_time_of_their_own_are_refused() {
             ],
         );
         let archive = open(&path);
-        match refused {
-            false => assert_eq!(archive.available(), [Variable::Tmq, Variable::Psl]),
-            true => {
-                assert_eq!(archive.available(), [Variable::Tmq]);
-                let error = archive.read(0, &[Variable::Psl]).unwrap_err().to_string();
-                let said = "found `time1`, which is 2000-01-01T06:00:00";
-                assert!(error.contains(said), "{error}");
-            }
+        if refused {
+            assert_eq!(archive.available(), [Variable::Tmq]);
+            let error = archive.read(0, &[Variable::Psl]).unwrap_err().to_string();
+            let said = "found `time1`, which is 2000-01-01T06:00:00";
+            assert!(error.contains(said), "{error}");
+        } else {
+            assert_eq!(archive.available(), [Variable::Tmq, Variable::Psl])
         }
     }
 }

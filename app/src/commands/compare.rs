@@ -201,12 +201,13 @@ impl Compare {
             side(&self.a, &self.label_a, self.years_a, "A"),
             side(&self.b, &self.label_b, self.years_b, "B"),
         ];
-        match sides[0].label == sides[1].label {
-            true => Err(Advice::usage(
+        if sides[0].label == sides[1].label {
+            Err(Advice::usage(
                 format!("both sides are called `{}`", sides[0].label),
                 "give each a name of its own with --label-a and --label-b",
-            )),
-            false => Ok(sides),
+            ))
+        } else {
+            Ok(sides)
         }
     }
 

@@ -100,9 +100,10 @@ impl Demo {
             network_truth: self.score(masks, network, "unseen/truth")?,
         };
         let summary = DemoSummary::of(&found, started.elapsed().as_secs_f64(), report);
-        match self.json {
-            true => output::json_line(&summary),
-            false => output::text(&summary.words()),
+        if self.json {
+            output::json_line(&summary)
+        } else {
+            output::text(&summary.words())
         }
     }
 

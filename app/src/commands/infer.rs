@@ -224,9 +224,10 @@ impl Infer {
             artmip: self.artmip,
             file_per: self.file_per,
             batch: NonZeroUsize::new(self.batch),
-            bad_input: match self.skip_bad {
-                true => BadInput::Skip,
-                false => BadInput::Fail,
+            bad_input: if self.skip_bad {
+                BadInput::Skip
+            } else {
+                BadInput::Fail
             },
             attributes: self.attribute.clone(),
             ..InferOptions::default()

@@ -163,9 +163,10 @@ impl Scale {
         let all = question.machine.nodes;
         let powers = (0..).map(|power| 4_usize.pow(power));
         let usual = powers.take_while(|nodes| *nodes < all).chain([all]);
-        let nodes = match self.nodes.is_empty() {
-            true => usual.collect(),
-            false => self.nodes.clone(),
+        let nodes = if self.nodes.is_empty() {
+            usual.collect()
+        } else {
+            self.nodes.clone()
         };
         let mut rows = Vec::new();
         let mut refused = Vec::new();

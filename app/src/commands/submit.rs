@@ -226,12 +226,13 @@ fn send(sender: Option<Sender>, path: &Path) -> anyhow::Result<()> {
             format!("send {} from a login node of the machine", path.display()),
         )
     })?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(Advice::run(
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Advice::run(
             format!("`{program}` refused {}", path.display()),
             "its own message says why",
-        )),
+        ))
     }
 }
 
@@ -241,12 +242,13 @@ fn refuse_other(path: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     let there = std::fs::read(path).map_err(DataError::io("read", path))?;
-    match there.is_empty() || there.starts_with(b"#!") {
-        true => Ok(()),
-        false => Err(Advice::usage(
+    if there.is_empty() || there.starts_with(b"#!") {
+        Ok(())
+    } else {
+        Err(Advice::usage(
             format!("--script {} is there and is no script", path.display()),
             "choose another name, or remove that file",
-        )),
+        ))
     }
 }
 

@@ -154,9 +154,10 @@ impl Train {
     fn train_with(&self, team: &mut Team) -> anyhow::Result<TrainReport> {
         let recipe = self.read_recipe()?;
         let data = self.data.to_string_lossy();
-        let data = match data.contains("{node}") {
-            true => data.replace("{node}", &team.node_number()?.to_string()),
-            false => data.into_owned(),
+        let data = if data.contains("{node}") {
+            data.replace("{node}", &team.node_number()?.to_string())
+        } else {
+            data.into_owned()
         };
         let store = Arc::new(Store::open(data)?);
         if team.is_first() {

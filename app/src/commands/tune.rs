@@ -306,9 +306,12 @@ fn table(keys: &[&str], places: &[Place]) -> String {
 
 /// Fields of a line of a table.
 fn quoted(fields: &[&str]) -> String {
-    let field = |text: &&str| match text.contains([',', '"', '\n']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => (*text).to_string(),
+    let field = |text: &&str| {
+        if text.contains([',', '"', '\n']) {
+            format!("\"{}\"", text.replace('"', "\"\""))
+        } else {
+            (*text).to_string()
+        }
     };
     fields.iter().map(field).collect::<Vec<_>>().join(",")
 }

@@ -133,9 +133,10 @@ impl<'f> Candidate<'f> {
         let Some((level, proxy, conversion)) = self.as_channel(channel, kind) else {
             return;
         };
-        let conversion = match self.is_speed && is_component(channel) {
-            true => Err(("a component of the wind".into(), "its speed".into())),
-            false => conversion,
+        let conversion = if self.is_speed && is_component(channel) {
+            Err(("a component of the wind".into(), "its speed".into()))
+        } else {
+            conversion
         };
         let conversion = match conversion {
             Ok(conversion) => conversion,

@@ -248,9 +248,10 @@ impl LevelAxis {
     pub(crate) fn lowest(&self) -> Option<usize> {
         let levels = 0..self.pressure_pa.len();
         let by_value = |a: &usize, b: &usize| self.pressure_pa[*a].total_cmp(&self.pressure_pa[*b]);
-        match self.upward {
-            true => levels.min_by(by_value),
-            false => levels.max_by(by_value),
+        if self.upward {
+            levels.min_by(by_value)
+        } else {
+            levels.max_by(by_value)
         }
     }
 }

@@ -105,9 +105,10 @@ pub(super) fn begins_before(path: &Path, file: &File, axis: &Variable<'_>) -> Op
     // A lead that has a dimension is one of the fields on it alone.
     let leads = file.variables().filter(is_lead);
     let mut of_all = leads.filter(|lead| lead.dimensions().is_empty());
-    match may_be_start(axis) {
-        true => of_all.find_map(|lead| lead_of(path, &lead)),
-        false => None,
+    if may_be_start(axis) {
+        of_all.find_map(|lead| lead_of(path, &lead))
+    } else {
+        None
     }
 }
 

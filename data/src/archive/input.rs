@@ -52,11 +52,10 @@ pub fn files_of(input: &str) -> Result<Vec<PathBuf>> {
     if files.is_empty() {
         let within = fs::read_dir(path).into_iter().flatten().flatten();
         let has_folders = within.into_iter().any(|entry| entry.path().is_dir());
-        return Err(none(match has_folders {
-            true => {
-                "no netCDF files (.nc, .nc4, .cdf, .h5) there; folders in it are not looked into"
-            }
-            false => "no netCDF files (.nc, .nc4, .cdf, .h5) there",
+        return Err(none(if has_folders {
+            "no netCDF files (.nc, .nc4, .cdf, .h5) there; folders in it are not looked into"
+        } else {
+            "no netCDF files (.nc, .nc4, .cdf, .h5) there"
         }));
     }
     files.sort();

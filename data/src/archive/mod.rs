@@ -402,9 +402,12 @@ impl Archive {
             }
         }
         let all = self.files.len();
-        let say = |(problem, count): (&str, usize)| match count == all {
-            true => problem.to_string(),
-            false => format!("{problem} ({count} of {all} files)"),
+        let say = |(problem, count): (&str, usize)| {
+            if count == all {
+                problem.to_string()
+            } else {
+                format!("{problem} ({count} of {all} files)")
+            }
         };
         counts.into_iter().map(say).collect()
     }

@@ -57,9 +57,10 @@ impl GeoBox {
     /// The part on a grid; none if there is none.
     fn on(&self, grid: &LatLonGrid) -> Option<PixelBox> {
         let (y_min, y_max) = self.rows(grid)?;
-        let (x_min, x_max) = match grid.is_periodic() {
-            true => self.columns(grid),
-            false => self.columns_of_region(grid)?,
+        let (x_min, x_max) = if grid.is_periodic() {
+            self.columns(grid)
+        } else {
+            self.columns_of_region(grid)?
         };
         (x_min < x_max).then_some(PixelBox {
             class: self.class,
@@ -158,9 +159,10 @@ impl View {
     pub fn turn_box(self, found: PixelBox, (rows, columns): (usize, usize)) -> PixelBox {
         let (rows, columns) = (rows as f64, columns as f64);
         let x_min = (found.x_min + self.roll as f64).rem_euclid(columns);
-        let (y_min, y_max) = match self.mirror {
-            true => (rows - found.y_max, rows - found.y_min),
-            false => (found.y_min, found.y_max),
+        let (y_min, y_max) = if self.mirror {
+            (rows - found.y_max, rows - found.y_min)
+        } else {
+            (found.y_min, found.y_max)
         };
         PixelBox {
             x_min,

@@ -320,9 +320,10 @@ impl Time {
         let gregorian =
             |c: Calendar| matches!(c, Calendar::Standard | Calendar::ProlepticGregorian);
         let agree = gregorian(calendar) && gregorian(self.calendar);
-        match agree && self.date() >= (1582, 10, 15) {
-            true => self.in_calendar(calendar).ok(),
-            false => None,
+        if agree && self.date() >= (1582, 10, 15) {
+            self.in_calendar(calendar).ok()
+        } else {
+            None
         }
     }
 

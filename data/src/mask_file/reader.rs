@@ -234,9 +234,12 @@ impl MaskArchive {
         let (scale, offset, missing) = self.open.with(id, &file.path, packing)?;
         let stored = self.stored(index, name, &[])?.into_iter();
         let values = stored
-            .map(|value| match missing.contains(&value) {
-                true => f32::NAN,
-                false => (value * scale + offset) as f32,
+            .map(|value| {
+                if missing.contains(&value) {
+                    f32::NAN
+                } else {
+                    (value * scale + offset) as f32
+                }
             })
             .collect();
         self.in_order(file, values).map(Some)
@@ -278,9 +281,10 @@ impl MaskArchive {
     fn in_order<T: Copy + Default>(&self, file: &MaskFile, values: Vec<T>) -> Result<Array2<T>> {
         let plane = Array2::from_shape_vec(file.stored_shape(), values)
             .map_err(|error| DataError::unreadable(&file.path, error))?;
-        let plane = match file.transposed {
-            true => plane.reversed_axes(),
-            false => plane,
+        let plane = if file.transposed {
+            plane.reversed_axes()
+        } else {
+            plane
         };
         let mut ordered = Array2::default(self.grid.shape());
         file.order.copy_plane(plane.view(), ordered.view_mut());

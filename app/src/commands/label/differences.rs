@@ -20,9 +20,12 @@ pub fn changed_numbers(was: &str, is: &str) -> Vec<String> {
         let (was, is) = (was.get(key), is.get(key));
         let told = [text(was), text(is)];
         let long = told.iter().any(|text| text.len() > LONGEST_VALUE);
-        (was != is).then(|| match long {
-            true => format!("{key} differs"),
-            false => format!("{key} was {}, is {}", told[0], told[1]),
+        (was != is).then(|| {
+            if long {
+                format!("{key} differs")
+            } else {
+                format!("{key} was {}, is {}", told[0], told[1])
+            }
         })
     };
     keys.into_iter().filter_map(differs).collect()
@@ -35,9 +38,12 @@ fn numbers(value: &Value) -> BTreeMap<String, Value> {
     };
     let nested = table.iter().flat_map(|(key, value)| {
         let inner = numbers(value).into_iter();
-        inner.map(move |(rest, value)| match rest.is_empty() {
-            true => (key.clone(), value),
-            false => (format!("{key}.{rest}"), value),
+        inner.map(move |(rest, value)| {
+            if rest.is_empty() {
+                (key.clone(), value)
+            } else {
+                (format!("{key}.{rest}"), value)
+            }
         })
     });
     nested.collect()

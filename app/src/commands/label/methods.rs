@@ -127,9 +127,10 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         skipped_files: archive.skipped_files(),
         skipped_times,
     };
-    match command.json {
-        true => output::json(&summary),
-        false => summary.say(&agreement),
+    if command.json {
+        output::json(&summary)
+    } else {
+        summary.say(&agreement)
     }
 }
 
@@ -256,9 +257,10 @@ impl Labelling<'_> {
         let read = |index: usize, pass: Pass| reader.read(index, pass);
         first.run(&rules.detectors, reader.times(), &read, |pass| {
             self.progress.set(pass.seen(), String::new());
-            match self.saving.is_due() {
-                true => self.saving.save(|| self.folder.save_first(pass)),
-                false => Ok(()),
+            if self.saving.is_due() {
+                self.saving.save(|| self.folder.save_first(pass))
+            } else {
+                Ok(())
             }
         })?;
         if is_news && first.is_needed() {
@@ -339,9 +341,10 @@ impl MethodsSummary {
     /// Says what each method found, and prints how far they agree.
     fn say(&self, agreement: &Agreement) -> anyhow::Result<()> {
         self.methods.iter().for_each(MethodSummary::say);
-        match is_compared(agreement) {
-            true => output::text(agreement),
-            false => Ok(()),
+        if is_compared(agreement) {
+            output::text(agreement)
+        } else {
+            Ok(())
         }
     }
 }
@@ -360,9 +363,10 @@ impl MethodSummary {
     }
 
     fn say(&self) {
-        let cyclones = match self.method.classes().contains(&Class::TropicalCyclone) {
-            true => format!("{} cyclones on {} tracks, ", self.cyclones, self.tracks),
-            false => String::new(),
+        let cyclones = if self.method.classes().contains(&Class::TropicalCyclone) {
+            format!("{} cyclones on {} tracks, ", self.cyclones, self.tracks)
+        } else {
+            String::new()
         };
         tracing::info!(
             "{}: {} times: {cyclones}{} rivers; masks and objects.csv in {}",

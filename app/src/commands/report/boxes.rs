@@ -72,9 +72,10 @@ fn tables(folder: &Path, kind: SourceKind, calendar: Calendar) -> anyhow::Result
     }
     let events = table::read_events(events, calendar)?;
     let tracks = folder.join("tracks.csv");
-    let tracks = match tracks.is_file() {
-        true => table::read_tracks(tracks, calendar)?,
-        false => track::from_events(&events),
+    let tracks = if tracks.is_file() {
+        table::read_tracks(tracks, calendar)?
+    } else {
+        track::from_events(&events)
     };
     Ok(Source::new(kind, events, tracks))
 }

@@ -292,12 +292,13 @@ fn check_masks(masks: &[Masks]) -> anyhow::Result<()> {
 fn explained(error: DataError, folder: &str) -> anyhow::Error {
     let tables_alone =
         table_path(folder).is_some() && matches!(has_masks(Path::new(folder)), Ok(false));
-    match tables_alone {
-        true => Advice::usage(
+    if tables_alone {
+        Advice::usage(
             format!("`{folder}` has tables of events and no masks"),
             format!("give the masks that they were made of, and the tables behind: MASKS:{folder}"),
-        ),
-        false => error.into(),
+        )
+    } else {
+        error.into()
     }
 }
 
@@ -343,9 +344,10 @@ impl Masks {
 
     /// What a sentence calls them.
     pub(super) fn in_sentence(&self) -> String {
-        match self.label == self.kind.name() {
-            true => format!("the {}", self.label),
-            false => self.label.clone(),
+        if self.label == self.kind.name() {
+            format!("the {}", self.label)
+        } else {
+            self.label.clone()
         }
     }
 

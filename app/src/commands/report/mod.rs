@@ -46,12 +46,13 @@ fn movie_place(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     let end = path.extension().unwrap_or_default().to_ascii_lowercase();
     let others = ["gif", "mp4", "webm", "avi", "mov", "mkv", "mpg"];
-    match others.iter().any(|other| end == *other) {
-        true => Err(
+    if others.iter().any(|other| end == *other) {
+        Err(
             "movies are animated PNG (.png, .apng) or a folder of numbered pictures, of which ffmpeg makes others"
                 .to_string(),
-        ),
-        false => Ok(path),
+        )
+    } else {
+        Ok(path)
     }
 }
 
@@ -124,12 +125,13 @@ impl Report {
                 hint,
             ));
         }
-        match is_replaceable(&self.out)? {
-            true => Ok(()),
-            false => Err(Advice::usage(
+        if is_replaceable(&self.out)? {
+            Ok(())
+        } else {
+            Err(Advice::usage(
                 format!("--out {out} is there and is no page of HTML"),
                 "choose another name, or remove that file",
-            )),
+            ))
         }
     }
 
@@ -268,12 +270,13 @@ impl Report {
         }
         for one in &inputs.boxes {
             let (shown, all) = (one.shown.frames.boxes(), one.all.boxes());
-            let number = match shown == all {
-                true => format!("{all} boxes"),
-                false => format!(
+            let number = if shown == all {
+                format!("{all} boxes")
+            } else {
+                format!(
                     "{shown} of {all} boxes, those of a confidence of {} or more",
                     self.min_confidence
-                ),
+                )
             };
             page.provenance.push((
                 format!("boxes: {}", one.shown.label),

@@ -33,10 +33,8 @@ impl LeftOut {
     /// Makes background of the class in a mask: all that the other side can say of it.
     pub fn remove_from(&self, mask: &mut ClassMask) {
         let (removed, background) = (self.class.code(), Class::Background.code());
-        mask.codes.mapv_inplace(|code| match code == removed {
-            true => background,
-            false => code,
-        });
+        mask.codes
+            .mapv_inplace(|code| if code == removed { background } else { code });
     }
 }
 

@@ -325,9 +325,10 @@ impl Stage {
             );
             differences.extend(reading.first_other(&selection.samples, writer)?);
         }
-        match differences.is_empty() {
-            true => Ok(()),
-            false => Err(origin::refusal(store, &differences)),
+        if differences.is_empty() {
+            Ok(())
+        } else {
+            Err(origin::refusal(store, &differences))
         }
     }
 

@@ -147,15 +147,17 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
     };
     let predicted = needs(batch)?;
     tracing::info!("{} should be needed", bytes(predicted));
-    let (place, free) = match backend.is_gpu() {
-        true => ("the GPU", backend.available_memory()),
-        false => ("this process", squall_jobs::available_memory(1)),
+    let (place, free) = if backend.is_gpu() {
+        ("the GPU", backend.available_memory())
+    } else {
+        ("this process", squall_jobs::available_memory(1))
     };
     fits(options, batch, needs, (place, free))?;
     // On a GPU before the data are there, beside which its operands may have no room.
-    let before = match backend.is_gpu() {
-        true => Some(backend.matrix_rate(storage.dtype)?),
-        false => None,
+    let before = if backend.is_gpu() {
+        Some(backend.matrix_rate(storage.dtype)?)
+    } else {
+        None
     };
     let mut ours = Ours::new(network, learning, (batch, rows, columns), options)?;
     let mut peers = start_peers(options, &config, batch)?;

@@ -4,7 +4,7 @@ use crate::Time;
 use crate::archive::coordinates::{TimeAxis, time_axis};
 use crate::archive::scan;
 use crate::archive::{
-    Archive, BadFiles, Match, conversion, files_of, matches, nc, on_library_thread,
+    Archive, BadFiles, Conversion, Match, conversion, files_of, matches, nc, on_library_thread,
 };
 use crate::error::Result;
 use crate::gaps::Gaps;
@@ -221,8 +221,8 @@ fn look(path: &Path) -> Result<Vec<VariableInfo>> {
                 return Some(format!("`{units}` an hour → {target}"));
             }
             Some(match conversion(target, units) {
-                Some((factor, shift)) if (factor, shift) == (1.0, 0.0) => format!("is {target}"),
-                Some((factor, shift)) => format!("× {factor} + {shift} → {target}"),
+                Some(same) if same == Conversion::IDENTITY => format!("is {target}"),
+                Some(Conversion { factor, offset }) => format!("× {factor} + {offset} → {target}"),
                 None => format!("`{units}` cannot be converted to {target}"),
             })
         };
@@ -255,24 +255,29 @@ fn dialect(path: &Path, variables: &[&VariableInfo]) -> &'static str {
         .file_name()
         .map(|n| n.to_string_lossy().into_owned())
         .unwrap_or_default();
-    match () {
-        () if has("LABELS") && has("TMQ") => "ClimateNet",
-        () if has("LABELS") || has("ar_binary_tag") || has("binary_tag") || has("object_id") => {
-            "masks"
-        }
-        () if has("climate/data") => "DeepCAM HDF5",
-        () if has("PRMSL") || has("PWAT") || has("PRATE") || has("prmslmsl") => "GFS",
-        () if has("XLAT") || has("XLONG") => "WRF",
-        () if has("hyam") || has("date") && has("datesec") || file.contains(".cam") => {
-            "CAM history"
-        }
-        () if has("tcwv") || has("msl") || has("u10") && has("v10") => "ERA5",
-        () if has("TQV") || has("SLP") || has("QV2M") => "MERRA-2",
-        () if has("prw") || has("psl") || has("ta") || has("hus") || has("tas") || has("pr") => {
-            "CMIP"
-        }
-        () if has("TMQ") || has("PSL") || has("PRECT") => "CAM names",
-        () => "unknown",
+    let has_any = |names: &[&str]| names.iter().any(|name| has(name));
+    if has("LABELS") && has("TMQ") {
+        "ClimateNet"
+    } else if has_any(&["LABELS", "ar_binary_tag", "binary_tag", "object_id"]) {
+        "masks"
+    } else if has("climate/data") {
+        "DeepCAM HDF5"
+    } else if has_any(&["PRMSL", "PWAT", "PRATE", "prmslmsl"]) {
+        "GFS"
+    } else if has_any(&["XLAT", "XLONG"]) {
+        "WRF"
+    } else if has("hyam") || has("date") && has("datesec") || file.contains(".cam") {
+        "CAM history"
+    } else if has_any(&["tcwv", "msl"]) || has("u10") && has("v10") {
+        "ERA5"
+    } else if has_any(&["TQV", "SLP", "QV2M"]) {
+        "MERRA-2"
+    } else if has_any(&["prw", "psl", "ta", "hus", "tas", "pr"]) {
+        "CMIP"
+    } else if has_any(&["TMQ", "PSL", "PRECT"]) {
+        "CAM names"
+    } else {
+        "unknown"
     }
 }
 

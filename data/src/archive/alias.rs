@@ -297,7 +297,7 @@ pub(crate) fn family(name: &str) -> Option<Family> {
 
 /// How a name in a file serves a channel.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Match {
+pub(crate) enum Match {
     /// It is the channel.
     Same,
     /// It stands in for it; the text says how it differs.
@@ -311,7 +311,7 @@ pub enum Match {
 }
 
 /// Every channel that a variable of this name can serve.
-pub fn matches(name: &str) -> Vec<(Variable, Match)> {
+pub(crate) fn matches(name: &str) -> Vec<(Variable, Match)> {
     let name = name.to_ascii_lowercase();
     let mut found = Vec::new();
     for (variable, names) in SURFACE {

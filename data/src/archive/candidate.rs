@@ -4,7 +4,8 @@ use super::alias::{self, Family, Match};
 use super::coordinates::LevelAxis;
 use super::decode::Decoder;
 use super::scan::{FileShape, Layout, Levels, Refusal, Role, Source};
-use super::{nc, units, wind};
+use super::units::{self, Conversion};
+use super::{nc, wind};
 use crate::Variable;
 use std::borrow::Cow;
 
@@ -22,18 +23,35 @@ pub(super) struct Candidate<'f> {
     other_time: Option<&'f str>,
 }
 
-/// Factor and offset to a unit, or what was expected and what was found.
-type Conversion = Result<(f64, f64), (String, String)>;
+/// Why a variable cannot serve as something.
+struct Misfit {
+    expected: String,
+    found: String,
+}
+
+impl Misfit {
+    fn new(expected: impl Into<String>, found: impl Into<String>) -> Self {
+        Self {
+            expected: expected.into(),
+            found: found.into(),
+        }
+    }
+}
+
+/// How a variable serves a channel.
+struct Service {
+    /// The index of its level, if it has levels.
+    level: Option<usize>,
+    /// What is not quite the channel, in words.
+    proxy: Option<&'static str>,
+    /// To the channel's unit.
+    conversion: Result<Conversion, Misfit>,
+}
 
 impl<'f> Candidate<'f> {
-    /// The variable as a field of the dimensions of latitude, longitude and time; `None` if it has others that mean
-    /// something.
-    pub(super) fn of(
-        variable: &'f netcdf::Variable<'f>,
-        dimensions: (&str, &str, Option<&str>),
-        shape: &'f FileShape,
-    ) -> Option<Self> {
-        let (roles, axis) = roles(variable, dimensions, &shape.levels)?;
+    /// The variable as a field on the grid of its file; `None` if it has other dimensions that mean something.
+    pub(super) fn of(variable: &'f netcdf::Variable<'f>, shape: &'f FileShape) -> Option<Self> {
+        let (roles, axis) = roles(variable, shape)?;
         let has_time = roles.contains(&Role::Time);
         let is_along = |name: &str| variable.dimensions().iter().any(|d| d.name() == name);
         let mut others = shape.other_times.iter();
@@ -54,7 +72,7 @@ impl<'f> Candidate<'f> {
     /// Adds to a layout all that the variable can serve as, or why it cannot.
     pub(super) fn add_to(&self, layout: &mut Layout) {
         if let Some(found) = self.other_time {
-            self.refuse(found, layout);
+            self.refuse_other_time(found, layout);
             return;
         }
         self.add_level(layout);
@@ -66,7 +84,7 @@ impl<'f> Candidate<'f> {
     }
 
     /// Notes why the variable, which is of another time, serves nothing.
-    fn refuse(&self, found: &str, layout: &mut Layout) {
+    fn refuse_other_time(&self, found: &str, layout: &mut Layout) {
         let expected = "a field at the times of its file";
         for (channel, _) in alias::matches(&self.name) {
             layout.refused.push(Refusal {
@@ -92,7 +110,10 @@ impl<'f> Candidate<'f> {
         if self.is_speed && matches!(family, Some(Family::Zonal | Family::Meridional)) {
             return;
         }
-        let conversion = family.map_or(Ok((1.0, 0.0)), |family| self.conversion(family.unit()));
+        let conversion = match family {
+            Some(family) => self.conversion(family.unit()),
+            None => Ok(Conversion::IDENTITY),
+        };
         if let Ok(conversion) = conversion {
             layout.levels.push(Levels {
                 pressure_pa: axis.pressure_pa.clone(),
@@ -121,7 +142,7 @@ impl<'f> Candidate<'f> {
                 let source = self.source(conversion, None, None);
                 layout.transport.push((part, source));
             }
-            Err((expected, found)) => layout.problems.push(format!(
+            Err(Misfit { expected, found }) => layout.problems.push(format!(
                 "`{}` cannot serve as vapour transport: expected {expected}, found {found}",
                 self.name
             )),
@@ -129,18 +150,15 @@ impl<'f> Candidate<'f> {
     }
 
     fn add_channel(&self, channel: Variable, kind: Match, layout: &mut Layout) {
-        let target = channel.entry().unit;
-        let Some((level, proxy, conversion)) = self.as_channel(channel, kind) else {
+        let Some(mut service) = self.as_channel(channel, kind) else {
             return;
         };
-        let conversion = if self.is_speed && is_component(channel) {
-            Err(("a component of the wind".into(), "its speed".into()))
-        } else {
-            conversion
-        };
-        let conversion = match conversion {
+        if self.is_speed && is_component(channel) {
+            service.conversion = Err(Misfit::new("a component of the wind", "its speed"));
+        }
+        let conversion = match service.conversion {
             Ok(conversion) => conversion,
-            Err((expected, found)) => {
+            Err(Misfit { expected, found }) => {
                 layout.refused.push(Refusal {
                     channel,
                     name: self.name.clone(),
@@ -152,8 +170,9 @@ impl<'f> Candidate<'f> {
         };
         if self.unit.is_none() {
             layout.problems.push(format!(
-                "`{}` names no unit: {target} is assumed",
-                self.name
+                "`{}` names no unit: {} is assumed",
+                self.name,
+                channel.entry().unit
             ));
         }
         if self.is_static {
@@ -162,7 +181,7 @@ impl<'f> Candidate<'f> {
                 self.name
             ));
         }
-        let source = self.source(conversion, level, proxy);
+        let source = self.source(conversion, service.level, service.proxy);
         let known = layout
             .channels
             .iter_mut()
@@ -174,40 +193,46 @@ impl<'f> Candidate<'f> {
         }
     }
 
-    /// The level, the stand-in's difference and the conversion by which the variable serves a channel; `None` if its
-    /// levels are not those of `kind`.
-    fn as_channel(
-        &self,
-        channel: Variable,
-        kind: Match,
-    ) -> Option<(Option<usize>, Option<&'static str>, Conversion)> {
-        let target = channel.entry().unit;
+    /// How the variable serves a channel; `None` if its levels are not those of `kind`.
+    fn as_channel(&self, channel: Variable, kind: Match) -> Option<Service> {
         let single = self.axis.is_some_and(|axis| axis.pressure_pa.len() == 1);
-        let level = single.then_some(0);
+        let whole = Service {
+            level: single.then_some(0),
+            proxy: None,
+            conversion: self.conversion(channel.entry().unit),
+        };
         Some(match (kind, self.axis) {
             // Some tools give every field an axis of levels, and one level to those that have none.
-            (Match::Same, Some(axis)) if single => (level, None, self.at_its_level(channel, axis)),
-            (Match::Same, None) => (None, None, self.conversion(target)),
-            (Match::Proxy(difference), axis) if single || axis.is_none() => {
-                (level, Some(difference), self.conversion(target))
-            }
-            (Match::HourlyTotal, axis) if single || axis.is_none() => {
-                (level, Some(alias::HOURLY_TOTAL), self.hourly_rate())
-            }
-            (Match::Level(hpa), Some(axis)) if !axis.hybrid => {
-                (Some(axis.at_hpa(hpa)?), None, self.conversion(target))
-            }
-            (Match::Lowest, Some(axis)) if axis.hybrid => {
-                (axis.lowest(), None, self.conversion(target))
-            }
+            (Match::Same, Some(axis)) if single => Service {
+                conversion: self.at_its_level(channel, axis),
+                ..whole
+            },
+            (Match::Same, None) => whole,
+            (Match::Proxy(difference), axis) if single || axis.is_none() => Service {
+                proxy: Some(difference),
+                ..whole
+            },
+            (Match::HourlyTotal, axis) if single || axis.is_none() => Service {
+                proxy: Some(alias::HOURLY_TOTAL),
+                conversion: self.hourly_rate(),
+                ..whole
+            },
+            (Match::Level(hpa), Some(axis)) if !axis.hybrid => Service {
+                level: Some(axis.at_hpa(hpa)?),
+                ..whole
+            },
+            (Match::Lowest, Some(axis)) if axis.hybrid => Service {
+                level: axis.lowest(),
+                ..whole
+            },
             _ => return None,
         })
     }
 
     /// [`Self::conversion`] of the only level of an axis, where a channel of a pressure is at that pressure.
-    fn at_its_level(&self, channel: Variable, axis: &LevelAxis) -> Conversion {
+    fn at_its_level(&self, channel: Variable, axis: &LevelAxis) -> Result<Conversion, Misfit> {
         match alias::level_of(channel) {
-            Some(hpa) if !axis.hybrid && axis.at_hpa(hpa).is_none() => Err((
+            Some(hpa) if !axis.hybrid && axis.at_hpa(hpa).is_none() => Err(Misfit::new(
                 format!("a level at {hpa} hPa"),
                 format!("one at {} hPa", axis.pressure_pa[0] / 100.0),
             )),
@@ -216,10 +241,10 @@ impl<'f> Candidate<'f> {
     }
 
     /// From the variable's unit, which is `target` where it names none.
-    fn conversion(&self, target: &str) -> Conversion {
+    fn conversion(&self, target: &str) -> Result<Conversion, Misfit> {
         let unit = self.unit.as_deref().unwrap_or(target);
         units::conversion(target, unit).ok_or_else(|| {
-            (
+            Misfit::new(
                 format!("a unit that converts to {target}"),
                 format!("`{unit}`"),
             )
@@ -227,25 +252,24 @@ impl<'f> Candidate<'f> {
     }
 
     /// From a depth of water that fell in an hour to m s-1.
-    fn hourly_rate(&self) -> Conversion {
+    fn hourly_rate(&self) -> Result<Conversion, Misfit> {
         if self.is_forecast {
-            let expected = "a rate, or a sum over the hour before".to_string();
-            return Err((
-                expected,
-                "what may be a sum since the forecast began".into(),
+            return Err(Misfit::new(
+                "a rate, or a sum over the hour before",
+                "what may be a sum since the forecast began",
             ));
         }
         let depth = units::water_depth(self.unit.as_deref().unwrap_or("m"));
-        let rate = depth.map(|factor| (factor / 3600.0, 0.0));
+        let rate = depth.map(|factor| Conversion::by(factor / 3600.0));
         rate.ok_or_else(|| {
             let found = format!("`{}`", self.unit.as_deref().unwrap_or_default());
-            ("a depth of water".to_string(), found)
+            Misfit::new("a depth of water", found)
         })
     }
 
     fn source(
         &self,
-        conversion: (f64, f64),
+        conversion: Conversion,
         level: Option<usize>,
         proxy: Option<&'static str>,
     ) -> Source {
@@ -266,49 +290,49 @@ fn is_component(channel: Variable) -> bool {
 }
 
 /// The roles of a variable's dimensions (and its level axis), if it is a field on the grid.
-fn roles<'l>(
+fn roles<'s>(
     variable: &netcdf::Variable<'_>,
-    (lat, lon, time): (&str, &str, Option<&str>),
-    levels: &'l [LevelAxis],
-) -> Option<(Vec<Role>, Option<&'l LevelAxis>)> {
+    shape: &'s FileShape,
+) -> Option<(Vec<Role>, Option<&'s LevelAxis>)> {
     let mut level_axis = None;
     let mut found = Vec::new();
     for dimension in variable.dimensions() {
         let name = dimension.name();
-        let level = levels.iter().find(|level| level.dimension == name);
-        found.push(match () {
-            () if name == lat => Role::Lat,
-            () if name == lon => Role::Lon,
-            () if Some(name.as_str()) == time => Role::Time,
-            () if level.is_some() && level_axis.is_none() => {
-                level_axis = level;
-                Role::Level
-            }
-            () if dimension.len() == 1 => Role::Single,
-            () => return None,
+        let level = shape.levels.iter().find(|level| level.dimension == name);
+        found.push(if name == shape.lat {
+            Role::Lat
+        } else if name == shape.lon {
+            Role::Lon
+        } else if shape.time.as_ref() == Some(&name) {
+            Role::Time
+        } else if level.is_some() && level_axis.is_none() {
+            level_axis = level;
+            Role::Level
+        } else if dimension.len() == 1 {
+            Role::Single
+        } else {
+            return None;
         });
     }
     (found.contains(&Role::Lat) && found.contains(&Role::Lon)).then_some((found, level_axis))
 }
 
-/// Notes of a variable that is no field on the grid which channels it cannot serve although it bears their names.
-pub(super) fn refuse(
+/// Notes which channels a variable that is no field on the grid cannot serve although it bears their names.
+pub(super) fn refuse_no_field(
     variable: &netcdf::Variable<'_>,
-    (lat, lon): (&str, &str),
+    shape: &FileShape,
     layout: &mut Layout,
 ) {
     let name = variable.name();
-    let shape: Vec<String> = variable.dimensions().iter().map(|d| d.name()).collect();
-    let is_on_grid = [lat, lon]
-        .iter()
-        .all(|axis| shape.iter().any(|name| name == axis));
+    let dimensions: Vec<String> = variable.dimensions().iter().map(|d| d.name()).collect();
+    let is_on_grid = dimensions.contains(&shape.lat) && dimensions.contains(&shape.lon);
     for (channel, kind) in alias::matches(&name) {
         if kind == Match::Same || is_on_grid {
             layout.refused.push(Refusal {
                 channel,
                 name: name.clone(),
                 expected: "a field of time, latitude and longitude".into(),
-                found: format!("dimensions ({})", shape.join(", ")),
+                found: format!("dimensions ({})", dimensions.join(", ")),
             });
         }
     }

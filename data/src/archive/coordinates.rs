@@ -295,7 +295,7 @@ fn level_axis(path: &Path, v: &netcdf::Variable<'_>) -> Option<LevelAxis> {
     let text = |name: &str| nc::text(v, name).unwrap_or_default().to_ascii_lowercase();
     let (unit, positive, standard) = (text("units"), text("positive"), text("standard_name"));
     let (follows, numbered) = (follows_terrain(v), numbers_levels(v));
-    let factor = units::conversion("Pa", &unit).map(|(factor, _)| factor);
+    let factor = units::conversion("Pa", &unit).map(|to_pa| to_pa.factor);
     // ERA5 files of some ages write "millibars" or nothing at all.
     let without_unit = numbered || named && (unit.is_empty() || follows);
     let factor = factor.or_else(|| without_unit.then_some(100.0))?;

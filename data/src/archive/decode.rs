@@ -3,6 +3,7 @@
 //! Source: CF conventions 1.10, sections 2.5.1 and 8.1; the netCDF users' guide on `_Unsigned` and `valid_range`.
 
 use super::nc::{numbers, text};
+use super::units::Conversion;
 use crate::error::{DataError, Result};
 use ndarray::Array2;
 use netcdf::types::{FloatType, IntType, NcVariableType};
@@ -26,8 +27,8 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// The decoder of a variable whose values are then multiplied by `factor` and moved by `shift`.
-    pub(crate) fn new(variable: &Variable<'_>, (factor, shift): (f64, f64)) -> Self {
+    /// The decoder of a variable whose values are then converted to another unit.
+    pub(crate) fn new(variable: &Variable<'_>, to_unit: Conversion) -> Self {
         let first = |name: &str| numbers(variable, name).first().copied();
         let kind = variable.vartype();
         // netCDF classic has no unsigned types: the attribute says that negative numbers are large ones.
@@ -57,8 +58,8 @@ impl Decoder {
         Self {
             missing,
             valid: valid_range(variable, wrap, packing.0.is_some(), (scale, offset)),
-            scale: scale * factor,
-            offset: offset * factor + shift,
+            scale: scale * to_unit.factor,
+            offset: offset * to_unit.factor + to_unit.offset,
             wrap,
             single: matches!(
                 kind,
@@ -220,7 +221,7 @@ mod tests {
         let path = crate::testdata::real(&format!("netcdf-stress/{file}"))?;
         let netcdf = nc::open(&path).unwrap();
         let variable = netcdf.variable(name).unwrap();
-        let decoder = Decoder::new(&variable, (1.0, 0.0));
+        let decoder = Decoder::new(&variable, Conversion::IDENTITY);
         let stored = variable.get_values::<f64, _>(..).unwrap();
         let values: Vec<f32> = stored.iter().map(|v| decoder.value(*v)).collect();
         if decoder.single {

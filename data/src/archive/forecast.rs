@@ -11,11 +11,14 @@ const START: usize = 3;
 
 /// How little a name is that of the time that fields are valid at: xarray keeps the start of a forecast beside it.
 pub(super) fn rank_of(name: &str) -> usize {
-    match () {
-        () if name.starts_with("time") => 0,
-        () if name.starts_with("valid") => 1,
-        () if name.contains("reference") || name.contains("init") => START,
-        () => 2,
+    if name.starts_with("time") {
+        0
+    } else if name.starts_with("valid") {
+        1
+    } else if name.contains("reference") || name.contains("init") {
+        START
+    } else {
+        2
     }
 }
 

@@ -21,13 +21,13 @@ mod time_mean;
 mod units;
 mod wind;
 
-pub use alias::{Match, matches};
+pub(crate) use alias::{Match, matches};
 pub use derive::precipitable_water;
 pub use extra::StoredTransport;
 pub use input::files_of;
 pub use nc::on_library_thread;
 pub use survey::Survey;
-pub use units::conversion;
+pub(crate) use units::{Conversion, conversion};
 
 use crate::error::{DataError, Result};
 use crate::grid::LatLonGrid;

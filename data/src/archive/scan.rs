@@ -2,14 +2,14 @@
 
 use super::alias;
 use super::candidate::{self, Candidate};
-use super::coordinates::{GridAxes, LevelAxis, TimeAxis, level_axes, time_axis};
+use super::coordinates::{GridAxes, LevelAxis, level_axes, time_axis};
 use super::decode::Decoder;
 use super::forecast::{OtherTime, lead, other_times};
 use super::nc;
 use crate::error::Result;
 use crate::grid::AxisOrder;
 use crate::{Calendar, LatLonGrid, Time, Variable};
-use netcdf::{Extent, File};
+use netcdf::Extent;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -120,6 +120,28 @@ impl Layout {
         all.len() - 1
     }
 
+    /// Says what stands in for channels and what cannot serve them, once all variables of a file were looked at.
+    fn conclude(&mut self) {
+        for (channel, source) in &self.channels {
+            if let Some(difference) = &source.proxy {
+                self.problems.push(format!(
+                    "{channel} is read from `{}`: {difference}",
+                    source.name
+                ));
+            }
+        }
+        // A refused variable matters only where nothing else serves the channel.
+        let served = |wanted: Variable| self.channels.iter().any(|(channel, _)| *channel == wanted);
+        self.refused.retain(|refusal| !served(refusal.channel));
+        for refusal in &self.refused {
+            self.problems.push(format!(
+                "`{}` cannot serve as {}: expected {}, found {}",
+                refusal.name, refusal.channel, refusal.expected, refusal.found
+            ));
+        }
+        self.channels.sort_by_key(|(channel, _)| *channel);
+    }
+
     /// Where a channel stands as such, as a level or by a stand-in.
     pub(crate) fn channel(&self, variable: Variable) -> Option<&Source> {
         let found = self
@@ -180,14 +202,15 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
         file_shape,
     } = GridAxes::of(path, &file)?;
     let axis = time_axis(path, &file)?;
-    let other_times = other_times(path, &file, &axis);
-    let TimeAxis {
-        dimension,
-        times,
-        calendar,
-        problems,
-        ..
-    } = axis;
+    let shape = FileShape {
+        lat,
+        lon,
+        levels: level_axes(path, &file),
+        is_forecast: lead(path, &file).is_some(),
+        has_many_times: axis.times.len() > 1,
+        other_times: other_times(path, &file, &axis),
+        time: axis.dimension,
+    };
     let mut layout = Layout {
         order,
         file_shape,
@@ -197,69 +220,35 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
         transport: Vec::new(),
         refused: Vec::new(),
         names: file.variables().map(|v| v.name()).collect(),
-        problems,
+        problems: axis.problems,
         grid: Arc::new(grid),
     };
-    let shape = FileShape {
-        levels: level_axes(path, &file),
-        is_forecast: lead(path, &file).is_some(),
-        has_many_times: times.len() > 1,
-        other_times,
-    };
-    let dimensions = (lat.as_str(), lon.as_str(), dimension.as_deref());
-    fields(&file, dimensions, &shape, &mut layout);
-    for (channel, source) in &layout.channels {
-        if let Some(difference) = &source.proxy {
-            layout.problems.push(format!(
-                "{channel} is read from `{}`: {difference}",
-                source.name
-            ));
+    for variable in file.variables().filter(nc::is_numeric) {
+        match Candidate::of(&variable, &shape) {
+            Some(field) => field.add_to(&mut layout),
+            None => candidate::refuse_no_field(&variable, &shape, &mut layout),
         }
     }
-    // A refused variable matters only where nothing else serves the channel.
-    let Layout {
-        refused, channels, ..
-    } = &mut layout;
-    refused.retain(|refusal| {
-        !channels
-            .iter()
-            .any(|(channel, _)| *channel == refusal.channel)
-    });
-    for refusal in &layout.refused {
-        layout.problems.push(format!(
-            "`{}` cannot serve as {}: expected {}, found {}",
-            refusal.name, refusal.channel, refusal.expected, refusal.found
-        ));
-    }
-    layout.channels.sort_by_key(|(channel, _)| *channel);
+    layout.conclude();
     Ok(FileInfo {
         path: path.into(),
         layout,
-        times,
-        calendar,
+        times: axis.times,
+        calendar: axis.calendar,
     })
 }
 
 /// What all variables of a file have in common.
 pub(super) struct FileShape {
+    /// The dimension of latitude.
+    pub lat: String,
+    /// The dimension of longitude.
+    pub lon: String,
+    /// The dimension of time, if there is one.
+    pub time: Option<String>,
     pub levels: Vec<LevelAxis>,
     pub has_many_times: bool,
     pub other_times: Vec<OtherTime>,
     /// Whether its times are some way ahead of the time at which a forecast began.
     pub is_forecast: bool,
-}
-
-/// Finds the channels and the fields on levels.
-fn fields(
-    file: &File,
-    dimensions: (&str, &str, Option<&str>),
-    shape: &FileShape,
-    layout: &mut Layout,
-) {
-    for variable in file.variables().filter(nc::is_numeric) {
-        match Candidate::of(&variable, dimensions, shape) {
-            Some(field) => field.add_to(layout),
-            None => candidate::refuse(&variable, (dimensions.0, dimensions.1), layout),
-        }
-    }
 }

@@ -9,13 +9,31 @@ const DAY: f64 = 86_400.0;
 /// A knot in m s-1.
 const KNOT: f64 = 1852.0 / 3600.0;
 
-/// The factor and offset from `found` to `target` (a unit of the variable table); `None` if no exact conversion exists.
-pub fn conversion(target: &str, found: &str) -> Option<(f64, f64)> {
+/// From one unit to another: `factor` · value + `offset`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Conversion {
+    pub factor: f64,
+    pub offset: f64,
+}
+
+impl Conversion {
+    /// Between two names of one unit.
+    pub(crate) const IDENTITY: Self = Self::by(1.0);
+
+    /// A multiplication.
+    pub(super) const fn by(factor: f64) -> Self {
+        let offset = 0.0;
+        Self { factor, offset }
+    }
+}
+
+/// The conversion from `found` to `target` (a unit of the variable table); `None` if no exact one exists.
+pub(crate) fn conversion(target: &str, found: &str) -> Option<Conversion> {
     let found = tidy(found);
     if found == tidy(target) {
-        return Some((1.0, 0.0));
+        return Some(Conversion::IDENTITY);
     }
-    let factor = |factor: f64| Some((factor, 0.0));
+    let factor = |factor: f64| Some(Conversion::by(factor));
     match (target, found.as_str()) {
         ("Pa", "pascal" | "pascals" | "n m-2") => factor(1.0),
         (
@@ -28,7 +46,10 @@ pub fn conversion(target: &str, found: &str) -> Option<(f64, f64)> {
             "K",
             "c" | "deg c" | "degree c" | "degrees c" | "degc" | "deg_c" | "celsius"
             | "degree_celsius" | "degrees_celsius" | "degreec" | "degreesc" | "°c",
-        ) => Some((1.0, 273.15)),
+        ) => Some(Conversion {
+            factor: 1.0,
+            offset: 273.15,
+        }),
         (
             "m s-1",
             "m sec-1" | "meter per second" | "meters per second" | "meters second-1" | "metre s-1"
@@ -107,14 +128,14 @@ mod tests {
         for spelling in ["m s-1", "m/s", "m s**-1", "m s^-1", "m.s-1", " M S-1 "] {
             assert_eq!(
                 conversion("m s-1", spelling),
-                Some((1.0, 0.0)),
+                Some(Conversion::IDENTITY),
                 "{spelling}"
             );
         }
         for spelling in ["kg m-2 s-1", "kg/m2/s", "kg m**-2 s**-1", "kg/m^2/s"] {
             assert_eq!(
                 conversion("m s-1", spelling),
-                Some((1e-3, 0.0)),
+                Some(Conversion::by(1e-3)),
                 "{spelling}"
             );
         }
@@ -122,8 +143,9 @@ mod tests {
 
     #[test]
     fn values_by_hand() {
-        let convert =
-            |target, found, value: f64| conversion(target, found).map(|(a, b)| a * value + b);
+        let convert = |target, found, value: f64| {
+            conversion(target, found).map(|c| c.factor * value + c.offset)
+        };
         assert_eq!(convert("Pa", "hPa", 1013.25), Some(101_325.0));
         assert_eq!(convert("K", "degC", 0.0), Some(273.15));
         assert_eq!(convert("m", "m**2 s**-2", 9806.65), Some(1000.0));

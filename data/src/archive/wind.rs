@@ -21,13 +21,15 @@ pub(super) fn is_speed(variable: &netcdf::Variable<'_>) -> bool {
 /// Whether the names of a variable say that it is a speed of the wind and no component.
 fn says_speed(standard_name: &str, name: &str, long_name: &str) -> bool {
     let [standard, name, long] = [standard_name, name, long_name].map(str::to_ascii_lowercase);
-    match () {
-        () if standard.contains("speed") => !has_direction(&standard),
-        // CF has names of its own for components.
-        () if standard.ends_with("_wind") || has_direction(&name) => false,
-        () if has_direction(&long) || has_axis_beside(&long) => false,
-        () => long.contains("wind") && long.contains("speed"),
+    if standard.contains("speed") {
+        return !has_direction(&standard);
     }
+    // CF has names of its own for components.
+    let is_component = standard.ends_with("_wind")
+        || has_direction(&name)
+        || has_direction(&long)
+        || has_axis_beside(&long);
+    !is_component && long.contains("wind") && long.contains("speed")
 }
 
 /// Whether a name, in lower case, says along what a component of the wind blows.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use squall_data::archive::BadFiles;
 use squall_data::facts::FileFacts;
 use squall_data::mask_file::{About, MaskArchive};
-use squall_data::{Archive, Calendar, DataError, Time, Variable};
+use squall_data::{Archive, Calendar, DataError, LatLonGrid, Time, Variable};
 use squall_jobs::comm::Communicator;
 use squall_jobs::infer::open_archive;
 use std::collections::BTreeSet;
@@ -107,13 +107,26 @@ pub fn are_of_one_calendar(times: &[Time], others: &[Time]) -> bool {
     are_known_to(times, others) && are_known_to(others, times)
 }
 
-/// Refuses calendars whose dates are not the same days, but for the two names of today's.
+/// Refuses a calendar whose dates are not the same days as those of the expected one.
 pub fn same_dates(input: &str, found: Calendar, expected: Calendar) -> Result<(), DataError> {
-    let modern = |c: Calendar| matches!(c, Calendar::Standard | Calendar::ProlepticGregorian);
-    if found == expected || modern(found) && modern(expected) {
+    if found.has_dates_of(expected) {
         return Ok(());
     }
     Err(DataError::mismatch("calendar", input, expected, found))
+}
+
+/// Refuses another grid than the expected one; `what` says of what it is.
+pub fn same_grid(
+    what: &'static str,
+    input: &str,
+    found: &LatLonGrid,
+    expected: &LatLonGrid,
+) -> Result<(), DataError> {
+    if found.same_as(expected) {
+        return Ok(());
+    }
+    let (expected, found) = (expected.describe(), found.describe());
+    Err(DataError::mismatch(what, input, expected, found))
 }
 
 /// Attribute of mask files: the file, or the words, that they were made of.

@@ -49,11 +49,11 @@ pub enum BadFiles {
 
 /// A time of a file.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+pub(crate) struct Place {
     /// Index of the file in its archive.
-    file: usize,
+    pub file: usize,
     /// Index of the time in the file.
-    at: usize,
+    pub at: usize,
 }
 
 /// Many files seen as one time axis. Reading takes `&self` and may be done from several threads.
@@ -115,12 +115,7 @@ impl Archive {
 
     /// The index of a time, which may be one of the other Gregorian calendar ([`Time::instant_in`]).
     pub fn find(&self, time: Time) -> Option<usize> {
-        let first = self.times[0];
-        let wanted = time.instant_in(self.calendar)?.seconds_since(first);
-        let found = self
-            .times
-            .binary_search_by_key(&wanted, |t| t.seconds_since(first));
-        found.ok()
+        time.find_in(&self.times)
     }
 
     /// The channels that every time has, in model order: as such, as a level, by a stated stand-in, or computed.

@@ -58,6 +58,12 @@ impl Calendar {
         }
     }
 
+    /// Whether the same dates are the same days in both calendars, as they are in the two Gregorian ones since 1582-10-15.
+    pub fn has_dates_of(self, other: Self) -> bool {
+        let gregorian = |c: Self| matches!(c, Self::Standard | Self::ProlepticGregorian);
+        self == other || gregorian(self) && gregorian(other)
+    }
+
     /// Whether `year` has a 29 February.
     pub fn is_leap(self, year: i64) -> bool {
         let gregorian = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
@@ -302,8 +308,8 @@ impl Time {
         Ok(midnight.add_seconds(self.second_of_day()))
     }
 
-    /// The same instant in another calendar; nothing if the two have no instants in common: only the Gregorian ones have,
-    /// since 1582-10-15.
+    /// The same instant in another calendar; `None` if the two have no instants in common, as only the two Gregorian ones
+    /// have, since 1582-10-15.
     ///
     /// # Example
     /// ```
@@ -317,14 +323,19 @@ impl Time {
         if calendar == self.calendar {
             return Some(self);
         }
-        let gregorian =
-            |c: Calendar| matches!(c, Calendar::Standard | Calendar::ProlepticGregorian);
-        let agree = gregorian(calendar) && gregorian(self.calendar);
-        if agree && self.date() >= (1582, 10, 15) {
+        if calendar.has_dates_of(self.calendar) && self.date() >= (1582, 10, 15) {
             self.in_calendar(calendar).ok()
         } else {
             None
         }
+    }
+
+    /// Its index among ascending times of one calendar, which may be the other Gregorian one ([`Self::instant_in`]).
+    pub(crate) fn find_in(self, times: &[Self]) -> Option<usize> {
+        let first = *times.first()?;
+        let wanted = self.instant_in(first.calendar)?.seconds_since(first);
+        let found = times.binary_search_by_key(&wanted, |time| time.seconds_since(first));
+        found.ok()
     }
 
     /// Days since `reference` (the value of a CF axis with units `days since reference`).

@@ -4,7 +4,7 @@ use super::flags::described;
 use super::scan::{Layout, MaskFile, Scan};
 use super::{CERTAIN, event_variable};
 use crate::archive::nc::{self, on_library_thread};
-use crate::archive::{BadFiles, files_of};
+use crate::archive::{BadFiles, Place, files_of};
 use crate::error::{DataError, Result};
 use crate::{Calendar, Class, ClassMask, LatLonGrid, Time};
 use ndarray::Array2;
@@ -18,7 +18,8 @@ pub struct MaskArchive {
     grid: Arc<LatLonGrid>,
     calendar: Calendar,
     times: Vec<Time>,
-    places: Vec<(usize, usize)>,
+    /// Where the mask of each time is.
+    places: Vec<Place>,
     source: String,
     notes: Vec<String>,
     skipped: Vec<String>,
@@ -60,14 +61,11 @@ impl MaskArchive {
             mixed,
             ..
         } = scan;
-        let (Some((grid, calendar)), Some(&(origin, ..))) = (common, all.first()) else {
+        let (Some((grid, calendar)), Some(&(origin, _))) = (common, all.first()) else {
             return Err(DataError::no_input(input, "no mask files"));
         };
-        all.sort_by_key(|(time, file, _)| (time.seconds_since(origin), *file));
-        let (times, places) = all
-            .into_iter()
-            .map(|(time, file, at)| (time, (file, at)))
-            .unzip();
+        all.sort_by_key(|(time, place)| (time.seconds_since(origin), place.file));
+        let (times, places) = all.into_iter().unzip();
         Ok(Self {
             files,
             grid: Arc::new(grid),
@@ -126,7 +124,11 @@ impl MaskArchive {
 
     /// The file that holds a time.
     pub fn source_of(&self, index: usize) -> &Path {
-        &self.files[self.places[index].0].path
+        &self.file(index).path
+    }
+
+    fn file(&self, index: usize) -> &MaskFile {
+        &self.files[self.places[index].file]
     }
 
     /// The calendar of the time axis.
@@ -141,12 +143,7 @@ impl MaskArchive {
 
     /// The index of a time, which may be one of the other Gregorian calendar ([`Time::instant_in`]).
     pub fn find(&self, time: Time) -> Option<usize> {
-        let first = *self.times.first()?;
-        let wanted = time.instant_in(self.calendar)?.seconds_since(first);
-        let found = self
-            .times
-            .binary_search_by_key(&wanted, |t| t.seconds_since(first));
-        found.ok()
+        time.find_in(&self.times)
     }
 
     /// The mask of one time.
@@ -155,7 +152,7 @@ impl MaskArchive {
     /// [`DataError::Unreadable`] if the file is damaged, [`DataError::BadVariable`] if it holds other codes than 0,
     /// 1, 2, or those of its `flag_values`.
     pub fn read(&self, index: usize) -> Result<ClassMask> {
-        let file = &self.files[self.places[index].0];
+        let file = self.file(index);
         let stored: Vec<f64> = self.stored(index, file.name, &[])?;
         // Where a detector did not look there is no event; no number of an object is as large as netCDF's own fill.
         let is_missing = |value: f64| file.missing.contains(&value) || value > 1e15;
@@ -206,9 +203,17 @@ impl MaskArchive {
     }
 
     fn has(&self, index: usize, name: &str) -> Result<bool> {
-        let (id, _) = self.places[index];
-        let kept = |netcdf: &netcdf::File| Ok(netcdf.variable(name).is_some());
-        self.open.with(id, &self.files[id].path, kept)
+        self.with_file(index, |netcdf| Ok(netcdf.variable(name).is_some()))
+    }
+
+    /// Runs `act` with the open file of a time, on the library's thread.
+    fn with_file<T: Send>(
+        &self,
+        index: usize,
+        act: impl FnOnce(&netcdf::File) -> Result<T> + Send,
+    ) -> Result<T> {
+        let number = self.places[index].file;
+        self.open.with(number, &self.files[number].path, act)
     }
 
     /// A packed variable by its own scale and offset; NaN where nothing is known.
@@ -216,8 +221,6 @@ impl MaskArchive {
         if !self.has(index, name)? {
             return Ok(None);
         }
-        let (id, _) = self.places[index];
-        let file = &self.files[id];
         let packing = |netcdf: &netcdf::File| {
             let numbers = |key: &str| {
                 let variable = netcdf.variable(name);
@@ -231,7 +234,7 @@ impl MaskArchive {
                 missing,
             ))
         };
-        let (scale, offset, missing) = self.open.with(id, &file.path, packing)?;
+        let (scale, offset, missing) = self.with_file(index, packing)?;
         let stored = self.stored(index, name, &[])?.into_iter();
         let values = stored
             .map(|value| {
@@ -242,7 +245,7 @@ impl MaskArchive {
                 }
             })
             .collect();
-        self.in_order(file, values).map(Some)
+        self.in_order(self.file(index), values).map(Some)
     }
 
     /// From files of earlier versions, which kept all classes in one variable.
@@ -250,24 +253,22 @@ impl MaskArchive {
         if !self.has(index, "probability")? {
             return Ok(None);
         }
-        let file = &self.files[self.places[index].0];
         let stored = self.stored(index, "probability", &[usize::from(class.code())])?;
         let values = stored.into_iter().map(|value| value as f32 / CERTAIN);
-        self.in_order(file, values.collect()).map(Some)
+        self.in_order(self.file(index), values.collect()).map(Some)
     }
 
     fn stored(&self, index: usize, name: &str, last: &[usize]) -> Result<Vec<f64>> {
-        let (id, at) = self.places[index];
-        let file = &self.files[id];
+        let file = self.file(index);
         let (slow, fast) = file.stored_shape();
         let mut extents: Vec<Extent> = if file.has_time {
-            vec![at.into()]
+            vec![self.places[index].at.into()]
         } else {
             Vec::new()
         };
         extents.extend([Extent::from(0..slow), Extent::from(0..fast)]);
         extents.extend(last.iter().map(|&at| Extent::from(at)));
-        self.open.with(id, &file.path, |netcdf| {
+        self.with_file(index, |netcdf| {
             let unreadable = |reason: String| DataError::unreadable(&file.path, reason);
             let variable = netcdf
                 .variable(name)

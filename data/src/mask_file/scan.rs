@@ -1,9 +1,9 @@
 //! What mask files hold, put together to one time axis.
 
 use super::flags::codes_of;
-use crate::archive::BadFiles;
 use crate::archive::coordinates::{GridAxes, time_axis};
 use crate::archive::nc;
+use crate::archive::{BadFiles, Place};
 use crate::error::{DataError, Result};
 use crate::grid::AxisOrder;
 use crate::snapshot::shape_text;
@@ -81,8 +81,8 @@ pub(super) struct Scan {
     /// What a tag means whose variable names no class.
     tagged: Option<Class>,
     pub files: Vec<MaskFile>,
-    /// Every time with its file and the index in it.
-    pub all: Vec<(Time, usize, usize)>,
+    /// Every time and where its mask is.
+    pub all: Vec<(Time, Place)>,
     /// Grid and calendar of the first file, which all others must have.
     pub common: Option<(LatLonGrid, Calendar)>,
     pub source: String,
@@ -153,7 +153,7 @@ impl Scan {
                 format!("{}, {calendar}", grid.describe()),
             ));
         }
-        let first = self.all.first().map(|(first, ..)| first);
+        let first = self.all.first().map(|(first, _)| first);
         let origin = first.or(times.first()).copied();
         let since = |time: &Time| origin.map_or(0, |origin| time.seconds_since(origin));
         if let Some(again) = times.iter().find(|time| self.taken.contains(&since(time))) {
@@ -186,9 +186,10 @@ impl Scan {
             ));
         }
         self.made_by.get_or_insert(made_by);
-        let id = self.files.len();
+        let number = self.files.len();
+        let place = |at: usize| Place { file: number, at };
         let placed = times.into_iter().enumerate();
-        self.all.extend(placed.map(|(at, time)| (time, id, at)));
+        self.all.extend(placed.map(|(at, time)| (time, place(at))));
         self.files.push(file);
         Ok(())
     }
@@ -206,13 +207,7 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
     // Its name says what it is.
     let names_a_class = name == "ar_binary_tag";
     let tagged = tagged.filter(|_| !names_a_class);
-    let GridAxes {
-        lat,
-        lon,
-        grid,
-        order,
-        file_shape,
-    } = GridAxes::of(&path, &file)?;
+    let axes = GridAxes::of(&path, &file)?;
     let axis = time_axis(&path, &file)?;
     let variable = file.variable(name);
     let dimensions = variable.as_ref().map(nc::dimensions).unwrap_or_default();
@@ -226,9 +221,8 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
         // Some write 0 for both.
         .filter(|value| *value != 0.0)
         .collect();
-    let axes = (lat.as_str(), lon.as_str(), file_shape);
-    let (has_time, transposed) = match lie_of(&dimensions, axes, axis.times.len()) {
-        Ok(lie) => lie,
+    let orientation = match Orientation::of(&dimensions, &axes, axis.times.len()) {
+        Ok(orientation) => orientation,
         Err(expected) => {
             let names: Vec<&str> = dimensions.iter().map(|(name, _)| name.as_str()).collect();
             let lengths: Vec<usize> = dimensions.iter().map(|(_, length)| *length).collect();
@@ -241,7 +235,7 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
         }
     };
     Ok(Found {
-        grid,
+        grid: axes.grid,
         calendar: axis.calendar,
         times: axis.times,
         source: text(&file, "source").unwrap_or_default(),
@@ -254,42 +248,60 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
             codes,
             missing,
             tagged: tagged.unwrap_or(Class::AtmosphericRiver),
-            order,
-            file_shape,
-            has_time,
-            transposed,
+            order: axes.order,
+            file_shape: axes.file_shape,
+            has_time: orientation.has_time,
+            transposed: orientation.transposed,
         },
     })
 }
 
-/// Whether a mask of some dimensions has one for time, and whether longitude comes before latitude in it; or what would
-/// be right. The axes are the dimensions of latitude and longitude, and how long they are.
-fn lie_of(
-    dimensions: &[(String, usize)],
-    (lat, lon, (rows, columns)): (&str, &str, (usize, usize)),
-    times: usize,
-) -> std::result::Result<(bool, bool), String> {
-    let (has_time, plane) = match dimensions {
-        [a, b] => (false, [a, b]),
-        [_, a, b] => (true, [a, b]),
-        _ => return Err(ON_GRID.into()),
-    };
-    let names = plane.map(|(name, _)| name.as_str());
-    let lengths = plane.map(|(_, length)| *length);
-    let transposed = names == [lon, lat];
-    // Where dimensions have other names than the axes their lengths tell, but on a square.
-    let is_plane = match () {
-        () if transposed => lengths == [columns, rows],
-        () => lengths == [rows, columns] && (names == [lat, lon] || rows != columns),
-    };
-    if !is_plane {
-        return Err(ON_GRID.into());
-    }
-    // A mask without time would be that of one of many, drawn again and again.
-    if dimensions[0].1 == times && has_time || times == 1 && !has_time {
-        Ok((has_time, transposed))
-    } else {
-        Err(format!("a mask for each of {times} times"))
+/// How the dimensions of a mask stand in its file.
+struct Orientation {
+    has_time: bool,
+    /// Longitude varies slower than latitude.
+    transposed: bool,
+}
+
+impl Orientation {
+    /// That of a mask with these dimensions, names and lengths, in a file of so many times; or what would be right.
+    fn of(
+        dimensions: &[(String, usize)],
+        axes: &GridAxes,
+        times: usize,
+    ) -> std::result::Result<Self, String> {
+        let (has_time, plane) = match dimensions {
+            [a, b] => (false, [a, b]),
+            [_, a, b] => (true, [a, b]),
+            _ => return Err(ON_GRID.into()),
+        };
+        let names = plane.map(|(name, _)| name.as_str());
+        let lengths = plane.map(|(_, length)| *length);
+        let (lat, lon) = (axes.lat.as_str(), axes.lon.as_str());
+        let (rows, columns) = axes.file_shape;
+        let transposed = names == [lon, lat];
+        // Where dimensions have other names than the axes their lengths tell, but on a square.
+        let is_plane = if transposed {
+            lengths == [columns, rows]
+        } else {
+            lengths == [rows, columns] && (names == [lat, lon] || rows != columns)
+        };
+        if !is_plane {
+            return Err(ON_GRID.into());
+        }
+        // A mask without time would be that of one of many, drawn again and again.
+        let has_each_time = if has_time {
+            dimensions[0].1 == times
+        } else {
+            times == 1
+        };
+        if !has_each_time {
+            return Err(format!("a mask for each of {times} times"));
+        }
+        Ok(Self {
+            has_time,
+            transposed,
+        })
     }
 }
 

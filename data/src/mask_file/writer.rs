@@ -138,8 +138,7 @@ impl MaskWriter {
         }
         let days = mask.time.days_since(self.origin);
         let (at, shape) = (self.written, self.shape);
-        self.file
-            .with(|file| put(file, (at, shape), days, &planes))?;
+        self.file.with(|file| put(file, at, days, &planes, shape))?;
         self.written += 1;
         Ok(())
     }
@@ -162,12 +161,13 @@ fn pack(value: f32, steps: f32) -> i8 {
     (whole + BYTE_OF_ZERO) as i8
 }
 
-/// Puts what is known of the time number `at` into its place.
+/// Puts the time number `at`, so many days after the origin, and its planes of bytes by name into a file.
 fn put(
     file: &mut FileMut,
-    (at, (rows, columns)): (usize, (usize, usize)),
+    at: usize,
     days: f64,
     planes: &[(String, Vec<i8>)],
+    (rows, columns): (usize, usize),
 ) -> Outcome<()> {
     variable_mut(file, "time")?.put_values(&[days], [Extent::from(at..at + 1)])?;
     for (name, values) in planes {
@@ -222,13 +222,13 @@ fn begin(
         if options.probabilities.contains(&class) {
             let name = event_variable(class, "probability");
             let long_name = format!("probability of {words}");
-            add_packed(file, grid, (&name, &long_name), CERTAIN)?;
+            add_packed(file, grid, &name, &long_name, CERTAIN)?;
         }
         if options.spread {
             let name = event_variable(class, "probability_spread");
             let long_name =
                 format!("standard deviation over the ensemble of the probability of {words}");
-            add_packed(file, grid, (&name, &long_name), SPREAD_STEPS)?;
+            add_packed(file, grid, &name, &long_name, SPREAD_STEPS)?;
         }
     }
     Ok(())
@@ -302,7 +302,8 @@ fn add_plane<'f>(
 fn add_packed(
     file: &mut FileMut,
     grid: &LatLonGrid,
-    (name, long_name): (&str, &str),
+    name: &str,
+    long_name: &str,
     steps: f32,
 ) -> Outcome<()> {
     let mut variable = add_plane(file, grid, name, long_name)?;

@@ -216,8 +216,7 @@ fn to_calendar<'a>(
             other = Some(found);
         }
     }
-    let modern = |c: Calendar| matches!(c, Calendar::Standard | Calendar::ProlepticGregorian);
-    Ok(other.filter(|&found| !(modern(found) && modern(calendar))))
+    Ok(other.filter(|found| !found.has_dates_of(calendar)))
 }
 
 /// First and last time of tracks, and of what was searched for them; nothing of no tracks.

@@ -25,12 +25,19 @@ pub const DESCRIBING: [Variable; 7] = [
 pub struct Fields {
     pub archive: Archive,
     pub variables: Vec<Variable>,
-    /// The times of events at which there are fields, where these are not all, and the usual step between them, hours.
-    common: Option<(Vec<Time>, f64)>,
+    /// The times of events at which there are fields, where these are not all.
+    common: Option<Common>,
     missing: Missing,
     unread: Skipped,
     /// Whether there is vapour transport at all times.
     pub has_transport: bool,
+}
+
+/// The times that events and fields have in common.
+struct Common {
+    times: Vec<Time>,
+    /// The usual step between them.
+    step_hours: f64,
 }
 
 /// What the fields say at one time.
@@ -41,8 +48,7 @@ pub struct Known {
 }
 
 impl Fields {
-    /// Refuses fields of another grid or calendar, or of none of the times; `says`, on one of several ranks, what is
-    /// lacking.
+    /// Refuses fields of another grid or calendar, or of none of the times. One of several ranks `says` what is lacking.
     /// With `skip_bad` the events of a time whose fields cannot be read are described without them.
     pub fn new(
         archive: Archive,
@@ -51,20 +57,12 @@ impl Fields {
         skip_bad: bool,
         says: bool,
     ) -> anyhow::Result<Self> {
-        let differs = |what, expected: String, found: String| {
-            DataError::mismatch(what, name, expected, found)
-        };
-        if !archive.grid().same_as(objects.grid()) {
-            let (expected, found) = (objects.grid().describe(), archive.grid().describe());
-            return Err(differs("grid of the fields", expected, found).into());
-        }
+        input::same_grid("grid of the fields", name, archive.grid(), objects.grid())?;
         let times = objects.times();
         if !input::are_of_one_calendar(times, archive.times()) {
-            let (expected, found) = (
-                objects.calendar().to_string(),
-                archive.calendar().to_string(),
-            );
-            return Err(differs("calendar of the fields", expected, found).into());
+            let (expected, found) = (objects.calendar(), archive.calendar());
+            let what = "calendar of the fields";
+            return Err(DataError::mismatch(what, name, expected, found).into());
         }
         let lacking = times.iter().filter(|time| archive.find(**time).is_none());
         let first = lacking.clone().next();
@@ -75,7 +73,8 @@ impl Fields {
                 _ => times.iter().map(Time::to_string).collect(),
             };
             let expected = format!("some of the events' times ({})", span(times));
-            return Err(differs("times of the fields", expected, span(archive.times())).into());
+            let (what, found) = ("times of the fields", span(archive.times()));
+            return Err(DataError::mismatch(what, name, expected, found).into());
         }
         if let Some(first) = first.filter(|_| says) {
             tracing::warn!(
@@ -105,9 +104,9 @@ impl Fields {
         (absences.iter().filter(|_| says)).for_each(|said| tracing::warn!("{said}"));
         let has_fields = |time: &Time| archive.find(*time).is_some();
         let common = (missing > 0).then(|| times.iter().copied().filter(has_fields).collect());
-        let common = common.and_then(|common: Vec<Time>| {
-            let usual = median_step_seconds(&common)?;
-            Some((common, usual as f64 / 3600.0))
+        let common = common.and_then(|times: Vec<Time>| {
+            let step_hours = median_step_seconds(&times)? as f64 / 3600.0;
+            Some(Common { times, step_hours })
         });
         Ok(Self {
             archive,
@@ -130,9 +129,9 @@ impl Fields {
     /// Hours that the fields of a time stand for, where these are not those of the events; no more than their usual
     /// step, which one time between two holes has not.
     pub fn hours(&self, time: Time) -> Option<f64> {
-        let (common, usual) = self.common.as_ref()?;
-        let place = common.binary_search_by_key(&0, |at| at.seconds_since(time));
-        Some(hours_of(common, place.ok()?).min(*usual))
+        let Common { times, step_hours } = self.common.as_ref()?;
+        let place = times.binary_search_by_key(&0, |at| at.seconds_since(time));
+        Some(hours_of(times, place.ok()?).min(*step_hours))
     }
 
     /// Whether there are fields at a time.

@@ -8,7 +8,7 @@ use squall_climate::ClimateError;
 use squall_climate::detect::Method;
 use squall_climate::detect::agreement::AgreementSource;
 use squall_data::mask_file::MaskArchive;
-use squall_data::{Archive, ClassMask, DataError};
+use squall_data::{Archive, ClassMask};
 
 /// Masks of others, if any.
 pub struct Against {
@@ -21,8 +21,8 @@ impl Against {
     /// The masks that `--against` names, if any.
     ///
     /// # Errors
-    /// As [`Tags::open_with`], and [`DataError::Mismatch`] if they are of another grid than the fields or of a calendar
-    /// with other dates.
+    /// As [`Tags::open_with`], and [`squall_data::DataError::Mismatch`] if they are of another grid than the fields, or of
+    /// a calendar with other dates.
     pub fn open(command: &Label, archive: &Archive) -> anyhow::Result<Self> {
         let tags = command.tags;
         let unread = Skipped::new(command.skip_bad, "is compared without a mask");
@@ -36,10 +36,7 @@ impl Against {
         };
         let masks = tags.open_with(path, input::bad_files(command.skip_bad))?;
         tags::say(&masks);
-        if !masks.grid().same_as(archive.grid()) {
-            let (expected, found) = (archive.grid().describe(), masks.grid().describe());
-            return Err(DataError::mismatch("grid", path, expected, found).into());
-        }
+        input::same_grid("grid", path, masks.grid(), archive.grid())?;
         input::same_dates(path, masks.calendar(), archive.calendar())?;
         Ok(Self {
             masks: Some(masks),

@@ -275,15 +275,9 @@ fn check_masks(masks: &[Masks]) -> anyhow::Result<()> {
                 "a page shows two heuristics, one network and one truth; `other=DIR` says that masks are the second ones",
             ));
         }
-        if !one.archive.grid().same_as(masks[0].archive.grid()) {
-            let (expected, found) = (
-                masks[0].archive.grid().describe(),
-                one.archive.grid().describe(),
-            );
-            return Err(DataError::mismatch("grid", &one.folder, expected, found).into());
-        }
-        let (found, expected) = (one.archive.calendar(), masks[0].archive.calendar());
-        input::same_dates(&one.folder, found, expected)?;
+        let (found, expected) = (&one.archive, &masks[0].archive);
+        input::same_grid("grid", &one.folder, found.grid(), expected.grid())?;
+        input::same_dates(&one.folder, found.calendar(), expected.calendar())?;
     }
     Ok(())
 }

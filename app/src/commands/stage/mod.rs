@@ -187,10 +187,7 @@ impl Stage {
         };
         let masks = (self.tags).open_with(labels, input::bad_files(self.skip_bad))?;
         tags::say(&masks);
-        if !masks.grid().same_as(archive.grid()) {
-            let (expected, found) = (archive.grid().describe(), masks.grid().describe());
-            return Err(DataError::mismatch("grid of the labels", labels, expected, found).into());
-        }
+        input::same_grid("grid of the labels", labels, masks.grid(), archive.grid())?;
         input::same_dates(labels, masks.calendar(), archive.calendar())?;
         input::compare_origin(&masks, archive);
         if !(archive.times().iter()).any(|&time| masks.find(time).is_some()) {

@@ -48,8 +48,7 @@ fn frames(folder: &Path) -> BoxFrames {
 fn select(frames: &BoxFrames, keep_unlabelled: bool) -> Selection {
     let times: Vec<Time> = (0..6).map(time).collect();
     let mask_at = |wanted: Time| (wanted == time(0) || wanted == time(4)).then_some(7);
-    let fields = (&times[..], &*region());
-    Selection::new(fields, mask_at, Some(frames), keep_unlabelled).unwrap()
+    Selection::new(&times, &region(), mask_at, Some(frames), keep_unlabelled).unwrap()
 }
 
 /// The fields of a sample: they hold its place among the times.

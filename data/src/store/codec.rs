@@ -148,38 +148,34 @@ impl View {
     }
 }
 
-/// `y = (x - offset) · factor` per channel, repeated so often that a vector loop runs over it.
+/// The factors of a pixel's channels, repeated so often that a vector loop runs over them.
 #[derive(Debug, Clone)]
-struct Pattern {
-    offset: Vec<f32>,
-    factor: Vec<f32>,
-    fill: Vec<f32>,
-}
+struct Pattern(ChannelFactors);
 
 impl Pattern {
-    fn new(scales: impl Iterator<Item = (f64, f64, f32)>) -> Self {
-        let one: Vec<(f64, f64, f32)> = scales.collect();
-        let times = 64usize.div_ceil(one.len().max(1));
-        let repeat = |get: &dyn Fn(&(f64, f64, f32)) -> f32| {
-            let single: Vec<f32> = one.iter().map(get).collect();
-            single.repeat(times)
-        };
-        Self {
-            offset: repeat(&|s| s.0 as f32),
-            factor: repeat(&|s| s.1 as f32),
-            fill: repeat(&|s| s.2),
-        }
+    fn new(pixel: &ChannelFactors) -> Self {
+        let times = 64usize.div_ceil(pixel.factor.len().max(1));
+        Self(ChannelFactors {
+            subtract: pixel.subtract.repeat(times),
+            factor: pixel.factor.repeat(times),
+            fill: pixel.fill.repeat(times),
+        })
     }
 
     /// Applies it to whole pixels; gives back how many values were missing.
     fn apply<S: Copy>(&self, source: &[S], target: &mut [f32], get: impl Fn(S) -> f32) -> usize {
-        let period = self.offset.len();
+        let ChannelFactors {
+            subtract,
+            factor,
+            fill,
+        } = &self.0;
+        let period = factor.len();
         let mut missing = 0;
         for (source, target) in source.chunks(period).zip(target.chunks_mut(period)) {
             let mut bad = 0u32;
-            let pattern = self.offset.iter().zip(&self.factor).zip(&self.fill);
-            for ((x, y), ((offset, factor), fill)) in source.iter().zip(target).zip(pattern) {
-                let value = (get(*x) - offset) * factor;
+            let pattern = subtract.iter().zip(factor).zip(fill);
+            for ((x, y), ((subtract, factor), fill)) in source.iter().zip(target).zip(pattern) {
+                let value = (get(*x) - subtract) * factor;
                 let nan = value.is_nan();
                 bad += u32::from(nan);
                 *y = if nan { *fill } else { value };
@@ -221,7 +217,8 @@ impl RecordDecoder {
             .collect();
         let stored = stored?;
         let pattern = |mirror: bool| {
-            Pattern::new(scales.iter().map(|scale| {
+            let mut pixel = ChannelFactors::default();
+            for scale in scales {
                 // value = offset + size · stored, and its sign turns with the hemisphere for meridional winds.
                 let (offset, size) = meta.encoding.affine(scale.variable);
                 let sign = if mirror && scale.variable.is_meridional() {
@@ -229,12 +226,12 @@ impl RecordDecoder {
                 } else {
                     1.0
                 };
-                (
-                    (sign * scale.subtract - offset) / size,
-                    sign * size / scale.divide,
-                    scale.fill(),
-                )
-            }))
+                let subtract = (sign * scale.subtract - offset) / size;
+                pixel.subtract.push(subtract as f32);
+                pixel.factor.push((sign * size / scale.divide) as f32);
+                pixel.fill.push(scale.fill());
+            }
+            Pattern::new(&pixel)
         };
         let all = stored.iter().copied().eq(0..meta.channels.len());
         Some(Self {
@@ -256,18 +253,22 @@ impl RecordDecoder {
         self.encoding
     }
 
-    /// What normalises stored values; those of a mirrored sample.
+    /// What normalises stored values; of a mirrored sample if `mirrored`.
     pub fn factors(&self, mirrored: bool) -> ChannelFactors {
-        let pattern = if mirrored {
+        let Pattern(repeated) = self.pattern(mirrored);
+        let once = |values: &[f32]| values[..self.channels()].to_vec();
+        ChannelFactors {
+            subtract: once(&repeated.subtract),
+            factor: once(&repeated.factor),
+            fill: once(&repeated.fill),
+        }
+    }
+
+    fn pattern(&self, mirrored: bool) -> &Pattern {
+        if mirrored {
             &self.mirrored
         } else {
             &self.plain
-        };
-        let once = |values: &[f32]| values[..self.channels()].to_vec();
-        ChannelFactors {
-            subtract: once(&pattern.offset),
-            factor: once(&pattern.factor),
-            fill: once(&pattern.fill),
         }
     }
 
@@ -305,7 +306,7 @@ impl RecordDecoder {
         target: &mut [f32],
         buffers: &mut DecodeBuffers,
     ) -> usize {
-        let pattern = if mirror { &self.mirrored } else { &self.plain };
+        let pattern = self.pattern(mirror);
         if self.encoding == Encoding::F32 && self.gather.is_none() {
             return pattern.apply(bytes.as_chunks().0, target, f32::from_le_bytes);
         }

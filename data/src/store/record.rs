@@ -18,32 +18,14 @@ thread_local! {
 }
 
 impl Store {
-    /// A sample, normalised.
-    pub(super) fn read_record(
-        &self,
-        decoder: &RecordDecoder,
-        id: usize,
-        view: View,
-        x: &mut [f32],
-        labels: &mut [u8],
-    ) -> Result<usize> {
-        let channels = decoder.channels();
-        self.read_pieces(
-            id,
-            view,
-            (x, channels),
-            labels,
-            |bytes, mirror, x, buffers| decoder.decode(bytes, mirror, x, buffers),
-        )
-    }
-
-    /// Reads a record piece by piece into `x`, in which a pixel takes so many places: `decode` puts whole pixels there
+    /// Reads a record piece by piece into `x`, in which a pixel takes `pixel` places: `decode` puts whole pixels there
     /// and tells how many of their values are missing.
     fn read_pieces<T>(
         &self,
         id: usize,
         view: View,
-        (x, pixel): (&mut [T], usize),
+        x: &mut [T],
+        pixel: usize,
         labels: &mut [u8],
         mut decode: impl FnMut(&[u8], bool, &mut [T], &mut DecodeBuffers) -> usize,
     ) -> Result<usize> {
@@ -179,7 +161,11 @@ impl SampleReader {
         x: &mut [f32],
         labels: &mut [u8],
     ) -> Result<usize> {
-        self.store.read_record(&self.decoder, id, view, x, labels)
+        let (decoder, pixel) = (&self.decoder, self.decoder.channels());
+        self.store
+            .read_pieces(id, view, x, pixel, labels, |bytes, mirror, x, buffers| {
+                decoder.decode(bytes, mirror, x, buffers)
+            })
     }
 
     /// The encoding in which the store holds fields.
@@ -205,7 +191,7 @@ impl SampleReader {
     ) -> Result<usize> {
         let pixel = self.decoder.channels() * self.encoding().bytes();
         self.store
-            .read_pieces(id, view, (x, pixel), labels, |bytes, _, x, _| {
+            .read_pieces(id, view, x, pixel, labels, |bytes, _, x, _| {
                 self.decoder.copy(bytes, x)
             })
     }

@@ -41,7 +41,8 @@ impl Selection {
     /// # Errors
     /// [`DataError::Invalid`] for a box without extent or off the globe.
     pub fn new(
-        (times, grid): (&[Time], &LatLonGrid),
+        times: &[Time],
+        grid: &LatLonGrid,
         mask_at: impl Fn(Time) -> Option<usize>,
         frames: Option<&BoxFrames>,
         keep_unlabelled: bool,

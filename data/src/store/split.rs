@@ -95,9 +95,7 @@ impl SplitRule {
             Self::Blocks { days, .. } => blocks(times, days)?,
             Self::Shuffled { .. } | Self::Chronological { .. } => (0..times.len()).collect(),
         };
-        let units = unit_of
-            .last()
-            .map_or(0, |_| unit_of.iter().max().map_or(0, |m| m + 1));
+        let units = unit_of.iter().max().map_or(0, |last| last + 1);
         let mut order: Vec<usize> = (0..units).collect();
         if let Self::Shuffled { seed, .. } | Self::Blocks { seed, .. } = *self {
             order.shuffle(&mut stream(seed, "split", &[]));

@@ -137,14 +137,15 @@ fn mass(run: &SyntheticRun, hours: f64, climate: &[Zonal], lows: &[Low]) -> Mass
     let (_, columns) = grid.shape();
     let plane = || Array2::<f32>::zeros(grid.shape());
     let (mut psl, mut warm, mut z850, mut moist) = (plane(), plane(), plane(), plane());
-    let rows = psl
-        .axis_iter_mut(Dimension(0))
-        .into_par_iter()
-        .zip(warm.axis_iter_mut(Dimension(0)))
-        .zip(z850.axis_iter_mut(Dimension(0)))
-        .zip(moist.axis_iter_mut(Dimension(0)));
-    rows.enumerate()
-        .for_each(|(j, (((mut psl, mut warm), mut z850), mut moist))| {
+    let rows = (
+        psl.axis_iter_mut(Dimension(0)),
+        warm.axis_iter_mut(Dimension(0)),
+        z850.axis_iter_mut(Dimension(0)),
+        moist.axis_iter_mut(Dimension(0)),
+    );
+    rows.into_par_iter()
+        .enumerate()
+        .for_each(|(j, (mut psl, mut warm, mut z850, mut moist))| {
             let lat = grid.lat_deg()[j];
             let noise: Noise = run.waves.row(lat, hours, columns);
             let zonal = &climate[j];

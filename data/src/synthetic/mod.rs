@@ -35,6 +35,13 @@ use crate::{LatLonGrid, Snapshot, Time};
 use catalogue::Catalogue;
 use std::sync::Arc;
 
+/// The lowest and the highest of some numbers.
+fn range_of(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+        (low.min(value), high.max(value))
+    })
+}
+
 /// What a synthetic run is made of.
 #[derive(Debug, Clone)]
 pub struct SyntheticConfig {

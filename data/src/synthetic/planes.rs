@@ -181,28 +181,20 @@ impl Planes {
         }
         let values = fields.as_slice_mut().expect("a fresh array is contiguous");
         let mut channels: Vec<&mut [f32]> = values.chunks_exact_mut(rows * columns).collect();
-        let mut take = |variable: Variable| std::mem::take(&mut channels[plane(variable)]);
+        let mut rows_of = |variable: Variable| {
+            std::mem::take(&mut channels[plane(variable)]).par_chunks_mut(columns)
+        };
         let outputs = (
-            take(Variable::Ps),
-            take(Variable::Qrefht),
-            take(Variable::Ts),
-            take(Variable::Trefht),
+            rows_of(Variable::Ps),
+            rows_of(Variable::Qrefht),
+            rows_of(Variable::Ts),
+            rows_of(Variable::Trefht),
+            rows_of(Variable::Z1000),
+            rows_of(Variable::Z200),
+            rows_of(Variable::Zbot),
         );
-        let heights = (
-            take(Variable::Z1000),
-            take(Variable::Z200),
-            take(Variable::Zbot),
-        );
-        let rows_of = (outputs.0.par_chunks_mut(columns))
-            .zip(outputs.1.par_chunks_mut(columns))
-            .zip(outputs.2.par_chunks_mut(columns))
-            .zip(outputs.3.par_chunks_mut(columns))
-            .zip(heights.0.par_chunks_mut(columns))
-            .zip(heights.1.par_chunks_mut(columns))
-            .zip(heights.2.par_chunks_mut(columns));
-        rows_of
-            .enumerate()
-            .for_each(|(j, ((((((ps, q), ts), tref), z1000), z200), zbot))| {
+        outputs.into_par_iter().enumerate().for_each(
+            |(j, (ps, q, ts, tref, z1000, z200, zbot))| {
                 for i in 0..columns {
                     let at = [j, i];
                     let (height, land) =
@@ -234,7 +226,8 @@ impl Planes {
                     z200[i] = (low + GAS * mean / GRAVITY * 5f64.ln()) as f32;
                     zbot[i] = (62.0 * air / 288.0) as f32;
                 }
-            });
+            },
+        );
         fields
     }
 }
@@ -246,15 +239,16 @@ fn balanced_winds(grid: &LatLonGrid, climate: &[Zonal], mass: &Mass) -> [Array2<
     let (mut u850, mut v850, mut ubot, mut vbot) = (plane(), plane(), plane(), plane());
     let dlat = grid.lat_spacing_deg() * KM_PER_DEGREE * 1000.0;
     let dlon = grid.lon_spacing_deg() * KM_PER_DEGREE * 1000.0;
-    let winds = u850
-        .axis_iter_mut(Dimension(0))
-        .into_par_iter()
-        .zip(v850.axis_iter_mut(Dimension(0)))
-        .zip(ubot.axis_iter_mut(Dimension(0)))
-        .zip(vbot.axis_iter_mut(Dimension(0)));
+    let winds = (
+        u850.axis_iter_mut(Dimension(0)),
+        v850.axis_iter_mut(Dimension(0)),
+        ubot.axis_iter_mut(Dimension(0)),
+        vbot.axis_iter_mut(Dimension(0)),
+    );
     winds
+        .into_par_iter()
         .enumerate()
-        .for_each(|(j, (((mut u850, mut v850), mut ubot), mut vbot))| {
+        .for_each(|(j, (mut u850, mut v850, mut ubot, mut vbot))| {
             let lat = grid.lat_deg()[j];
             // Geostrophy fails at the equator: f is held at its value of 12 degrees and the balance fades out.
             let sign = if lat < 0.0 { -1.0 } else { 1.0 };

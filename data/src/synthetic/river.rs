@@ -1,6 +1,7 @@
 //! An atmospheric river: a filament of moisture along the warm sector of an extratropical cyclone, with its jet.
 
 use super::catalogue::State;
+use super::range_of;
 use super::scenario::Scenario;
 use crate::grid::{KM_PER_DEGREE, lon_difference_deg};
 use rand::Rng;
@@ -108,11 +109,7 @@ impl River {
             })
             .collect();
         let reach = 2.6 * self.width_km / KM_PER_DEGREE;
-        let low = points.iter().map(|p| p.lat).fold(f64::INFINITY, f64::min);
-        let high = points
-            .iter()
-            .map(|p| p.lat)
-            .fold(f64::NEG_INFINITY, f64::max);
+        let (low, high) = range_of(points.iter().map(|point| point.lat));
         Some(Axis {
             points,
             lat: (low - reach, high + reach),

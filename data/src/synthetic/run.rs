@@ -1,5 +1,6 @@
 //! Writing a synthetic run: history files, and the truth beside them.
 
+use super::catalogue::State;
 use super::history::HistoryWriter;
 use super::{SyntheticConfig, SyntheticRun, truth};
 use crate::archive::nc::{self, on_library_thread};
@@ -51,14 +52,14 @@ pub fn write_run(
     claim(config, steps_per_file, out)?;
     sweep(config, out)?;
     let steps: Vec<usize> = (0..run.len()).collect();
-    let (tracks, (tropical_cyclones, rivers)) = tracks(&run);
+    let tracks = Tracks::of(&run);
     let mut summary = RunSummary {
         times: run.len(),
         files: 0,
         kept: 0,
         bytes: 0,
-        tropical_cyclones,
-        rivers,
+        tropical_cyclones: tracks.tropical_cyclones,
+        rivers: tracks.rivers,
         seconds: 0.0,
     };
     let mut done = 0;
@@ -86,7 +87,7 @@ pub fn write_run(
     }
     atomic::write(out.join("truth/objects.csv"), objects.as_bytes())?;
     atomic::write(out.join("truth/boxes.csv"), boxes.as_bytes())?;
-    atomic::write(out.join("truth/tracks.csv"), tracks.as_bytes())?;
+    atomic::write(out.join("truth/tracks.csv"), tracks.table.as_bytes())?;
     summary.seconds = started.elapsed().as_secs_f64();
     Ok(summary)
 }
@@ -225,54 +226,71 @@ fn write_chunk(
     atomic::write(&paths.boxes, boxes.as_bytes())
 }
 
-/// The table of storms that live in the run, and how many tropical cyclones and rivers it has.
-fn tracks(run: &SyntheticRun) -> (String, (usize, usize)) {
-    let (start, end) = (
-        0.0,
-        (run.len() - 1) as f64 * f64::from(run.config().step_hours),
-    );
-    let mut table = String::from(
-        "track_id,class,start_time,end_time,duration_hours,genesis_lon_deg,genesis_lat_deg,end_lon_deg,end_lat_deg,basin\n",
-    );
-    let time = |hours: f64| {
-        run.config()
-            .start
-            .add_seconds((hours * 3600.0).round() as i64)
-    };
-    let mut row =
-        |id: u64, class: &str, from: f64, to: f64, places: [(f64, f64); 2], basin: &str| {
-            let [(lat0, lon0), (lat1, lon1)] = places;
-            table.push_str(&format!(
-                "{id},{class},{},{},{:.1},{lon0:.3},{lat0:.3},{lon1:.3},{lat1:.3},{basin}\n",
-                time(from),
-                time(to),
-                to - from,
-            ));
+/// The storms that live in a run.
+struct Tracks {
+    /// A row for each.
+    table: String,
+    tropical_cyclones: usize,
+    rivers: usize,
+}
+
+impl Tracks {
+    fn of(run: &SyntheticRun) -> Self {
+        let mut tracks = Self {
+            table: "track_id,class,start_time,end_time,duration_hours,genesis_lon_deg,genesis_lat_deg,end_lon_deg,end_lat_deg,basin\n"
+                .into(),
+            tropical_cyclones: 0,
+            rivers: 0,
         };
-    let mut counts = (0, 0);
-    for storm in run.tropical_cyclones() {
-        let (from, to) = (
-            storm.birth_hours.max(start),
-            (storm.birth_hours + storm.life_hours()).min(end),
-        );
-        if let (true, Some(a), Some(b)) = (from <= to, storm.at(from), storm.at(to)) {
-            let places = [(a.lat, a.lon), (b.lat, b.lon)];
-            let (class, basin) = ("tropical_cyclone", storm.basin);
-            row(storm.id, class, from, to, places, basin);
-            counts.0 += 1;
+        let end_hours = (run.len() - 1) as f64 * f64::from(run.config().step_hours);
+        // The first and the last hour of a life in the run.
+        let lived = |birth_hours: f64, life_hours: f64| {
+            let death_hours = birth_hours + life_hours;
+            let (from, to) = (birth_hours.max(0.0), death_hours.min(end_hours));
+            (from <= to).then_some((from, to))
+        };
+        for storm in run.tropical_cyclones() {
+            if let Some((from, to)) = lived(storm.birth_hours, storm.life_hours())
+                && let (Some(first), Some(last)) = (storm.at(from), storm.at(to))
+            {
+                let ends = [(from, first), (to, last)];
+                tracks.add(run, storm.id, "tropical_cyclone", ends, storm.basin);
+                tracks.tropical_cyclones += 1;
+            }
         }
-    }
-    for storm in run.extratropical_cyclones() {
-        let (from, to) = (
-            storm.birth_hours.max(start),
-            (storm.birth_hours + storm.life_hours).min(end),
-        );
-        let lives = storm.river.is_some() && from <= to;
-        if let (true, Some(a), Some(b)) = (lives, storm.at(from), storm.at(to)) {
-            let places = [(a.lat, a.lon), (b.lat, b.lon)];
-            row(storm.id, "atmospheric_river", from, to, places, "");
-            counts.1 += 1;
+        for storm in run.extratropical_cyclones() {
+            if storm.river.is_some()
+                && let Some((from, to)) = lived(storm.birth_hours, storm.life_hours)
+                && let (Some(first), Some(last)) = (storm.at(from), storm.at(to))
+            {
+                let ends = [(from, first), (to, last)];
+                tracks.add(run, storm.id, "atmospheric_river", ends, "");
+                tracks.rivers += 1;
+            }
         }
+        tracks
     }
-    (table, counts)
+
+    /// Adds a storm by its first and last hour in the run, and its states then.
+    fn add(
+        &mut self,
+        run: &SyntheticRun,
+        id: u64,
+        class: &str,
+        [(from, first), (to, last)]: [(f64, State); 2],
+        basin: &str,
+    ) {
+        let start = run.config().start;
+        let time = |hours: f64| start.add_seconds((hours * 3600.0).round() as i64);
+        self.table.push_str(&format!(
+            "{id},{class},{},{},{:.1},{:.3},{:.3},{:.3},{:.3},{basin}\n",
+            time(from),
+            time(to),
+            to - from,
+            first.lon,
+            first.lat,
+            last.lon,
+            last.lat,
+        ));
+    }
 }

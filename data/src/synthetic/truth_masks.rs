@@ -3,6 +3,7 @@
 use super::SyntheticRun;
 use super::cyclone::Vortex;
 use super::planes::Touched;
+use super::range_of;
 use super::truth::TruthObject;
 use crate::Class;
 use crate::grid::lon_difference_deg;
@@ -68,13 +69,8 @@ impl<'a> TruthBuilder<'a> {
         let rows = cells.iter().map(|&(j, _)| grid.lat_deg()[j]);
         let east = |&(_, i): &(usize, usize)| lon_difference_deg(grid.lon_deg()[i], lon);
         let half = (grid.lat_spacing_deg() / 2.0, grid.lon_spacing_deg() / 2.0);
-        let fold = |values: &mut dyn Iterator<Item = f64>| {
-            values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| {
-                (low.min(v), high.max(v))
-            })
-        };
-        let (south, north) = fold(&mut rows.into_iter());
-        let (west, east) = fold(&mut cells.iter().map(east));
+        let (south, north) = range_of(rows);
+        let (west, east) = range_of(cells.iter().map(east));
         self.objects.push(TruthObject {
             class,
             track_id,

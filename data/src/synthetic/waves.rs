@@ -80,19 +80,12 @@ impl Waves {
         let most = waves.iter().map(|wave| wave.number).max().unwrap_or(0);
         let harmonics = (0..=most)
             .map(|number| {
-                let angle = |&lon: &f64| number as f64 * lon.to_radians();
-                let cos = grid
-                    .lon_deg()
-                    .iter()
-                    .map(|lon| angle(lon).cos() as f32)
-                    .collect();
-                (
-                    cos,
-                    grid.lon_deg()
-                        .iter()
-                        .map(|lon| angle(lon).sin() as f32)
-                        .collect(),
-                )
+                let row = |of: fn(f64) -> f64| -> Vec<f32> {
+                    let angles = grid.lon_deg().iter();
+                    let angles = angles.map(|lon| number as f64 * lon.to_radians());
+                    angles.map(|angle| of(angle) as f32).collect()
+                };
+                (row(f64::cos), row(f64::sin))
             })
             .collect();
         Self { waves, harmonics }

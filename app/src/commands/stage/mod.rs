@@ -242,13 +242,17 @@ impl Stage {
         own_folder::check(out, Holds::Store)?;
         let masks = self.find_masks(&archive)?;
         let labels = self.labels.as_deref().zip(masks.as_ref());
-        let origin = Origin::of((self.input.as_str(), &archive), labels, self.tags.tag_class)?;
+        let origin = Origin::of(&self.input, &archive, labels, self.tags.tag_class)?;
         let channels = input::channels(&self.channels, &archive, self.skip_bad)?;
         input::require(&archive, &channels, "staging", self.skip_bad)?;
         let frames = self.find_boxes(&archive)?;
-        let fields = (archive.times(), &**archive.grid());
-        let mask_at = |time: Time| masks.as_ref()?.find(time);
-        let mut selection = Selection::new(fields, mask_at, frames.as_ref(), self.keep_unlabelled)?;
+        let mut selection = Selection::new(
+            archive.times(),
+            archive.grid(),
+            |time: Time| masks.as_ref()?.find(time),
+            frames.as_ref(),
+            self.keep_unlabelled,
+        )?;
         self.warn(&selection);
         let times: Vec<Time> = selection.samples.iter().map(|sample| sample.time).collect();
         let mut splits = self.rule().assign(&times)?;

@@ -60,9 +60,10 @@ impl Files {
 }
 
 impl Origin {
-    /// That of these fields and labels; `tagged` is the class of masks that name none.
+    /// That of fields and labels as they were given; `tagged` is the class of masks that name none.
     pub fn of(
-        (input, fields): (&str, &Archive),
+        input: &str,
+        fields: &Archive,
         labels: Option<(&str, &MaskArchive)>,
         tagged: Option<Class>,
     ) -> anyhow::Result<Self> {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use squall_climate::Event;
 use squall_data::grid::distance_km;
 use squall_data::{Class, Time};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
@@ -136,12 +137,33 @@ pub(crate) fn by_track<'a>(events: impl IntoIterator<Item = &'a Event>) -> Track
     tracks
 }
 
-/// For every track of `own`, the tracks of `others` near it: id → (points near, sum of distances).
+/// How near one track is to another.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Nearness {
+    /// Points of the one at whose time the other is near.
+    pub points: usize,
+    distance_sum_km: f64,
+}
+
+impl Nearness {
+    /// Mean distance at those points.
+    pub(crate) fn mean_km(&self) -> f64 {
+        self.distance_sum_km / self.points as f64
+    }
+
+    /// The nearer one is greater: by more points near, then by the lesser sum of distances.
+    fn by_points(&self, other: &Self) -> Ordering {
+        let by_distance = || other.distance_sum_km.total_cmp(&self.distance_sum_km);
+        self.points.cmp(&other.points).then_with(by_distance)
+    }
+}
+
+/// For every track of `own`, how near which of the `others` are, by their identities.
 pub(crate) fn near<'a>(
     own: &TrackPoints<'a>,
     others: &TrackPoints<'a>,
     radius_km: f64,
-) -> Vec<BTreeMap<u64, (usize, f64)>> {
+) -> Vec<BTreeMap<u64, Nearness>> {
     let mut by_time: HashMap<Time, Vec<(u64, &Event)>> = HashMap::new();
     for (&id, points) in others {
         for point in points {
@@ -149,7 +171,7 @@ pub(crate) fn near<'a>(
         }
     }
     let of_track = |points: &Vec<&Event>| {
-        let mut near: BTreeMap<u64, (usize, f64)> = BTreeMap::new();
+        let mut near: BTreeMap<u64, Nearness> = BTreeMap::new();
         for point in points {
             // Nearest point of each other track: a track has one point per time, but a table may say otherwise.
             let mut nearest: BTreeMap<u64, f64> = BTreeMap::new();
@@ -163,8 +185,8 @@ pub(crate) fn near<'a>(
             }
             for (id, distance) in nearest {
                 let entry = near.entry(id).or_default();
-                entry.0 += 1;
-                entry.1 += distance;
+                entry.points += 1;
+                entry.distance_sum_km += distance;
             }
         }
         near
@@ -188,23 +210,18 @@ fn score_class(
         |near: usize, points: usize| near > 0 && near as f64 >= rules.min_share * points as f64;
     let (mut hits, mut near_points, mut distance) = (0, 0, 0.0);
     for (points, near) in truth.values().zip(near(&truth, &predicted, radius_km)) {
-        // The most points near, then the least distance.
-        let best = near
-            .values()
-            .max_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
-        if let Some(&(count, sum)) = best.filter(|best| follows(best.0, points.len())) {
+        let best = near.values().max_by(|a, b| a.by_points(b));
+        if let Some(best) = best.filter(|best| follows(best.points, points.len())) {
             hits += 1;
-            near_points += count;
-            distance += sum;
+            near_points += best.points;
+            distance += best.distance_sum_km;
         }
     }
     let mut false_alarms = 0;
     let mut pieces: BTreeMap<u64, u64> = BTreeMap::new();
     for (points, near) in predicted.values().zip(near(&predicted, &truth, radius_km)) {
-        let best = near
-            .iter()
-            .max_by(|a, b| a.1.0.cmp(&b.1.0).then(b.1.1.total_cmp(&a.1.1)));
-        match best.filter(|(_, (count, _))| follows(*count, points.len())) {
+        let best = near.iter().max_by(|(_, a), (_, b)| a.by_points(b));
+        match best.filter(|(_, best)| follows(best.points, points.len())) {
             Some((&id, _)) => *pieces.entry(id).or_default() += 1,
             None => false_alarms += 1,
         }

@@ -1,6 +1,6 @@
 //! Which predicted track is which storm of the reference.
 
-use crate::track_scores::{by_track, near};
+use crate::track_scores::{Nearness, by_track, near};
 use serde::{Deserialize, Serialize};
 use squall_climate::Event;
 use squall_climate::track::readers::{ImportedTrack, TrackFormat, TrackTable};
@@ -117,20 +117,23 @@ pub fn match_tracks(
     let near = near(&tracks, &storms, radius_km);
     let mut pairs = Vec::new();
     for ((&track, points), near) in tracks.iter().zip(near) {
-        let mean = |&(times, sum): &(usize, f64)| sum / times as f64;
-        let allowed = near.iter().filter(|(_, found)| match *criterion {
-            Criterion::Near { min_times, .. } => found.0 >= min_times.max(1),
+        let is_storm = |found: &Nearness| match *criterion {
+            Criterion::Near { min_times, .. } => found.points >= min_times.max(1),
             Criterion::MeanDistance {
                 max_mean_km,
                 min_share,
-            } => mean(found) <= max_mean_km && found.0 as f64 >= min_share * points.len() as f64,
-        });
-        let best = allowed.min_by(|a, b| match criterion {
-            Criterion::Near { .. } => {
-                let nearer = || mean(a.1).total_cmp(&mean(b.1));
-                b.1.0.cmp(&a.1.0).then_with(nearer)
+            } => {
+                found.mean_km() <= max_mean_km
+                    && found.points as f64 >= min_share * points.len() as f64
             }
-            Criterion::MeanDistance { .. } => mean(a.1).total_cmp(&mean(b.1)),
+        };
+        let allowed = near.iter().filter(|(_, found)| is_storm(found));
+        let best = allowed.min_by(|(_, a), (_, b)| {
+            let by_mean = a.mean_km().total_cmp(&b.mean_km());
+            match criterion {
+                Criterion::Near { .. } => b.points.cmp(&a.points).then(by_mean),
+                Criterion::MeanDistance { .. } => by_mean,
+            }
         });
         if let Some((&storm, _)) = best {
             let (storm, track) = (storm as usize, track as usize);

@@ -97,10 +97,13 @@ pub fn score_against_world(
         covers: table.covers,
     });
     let notes = to_one_calendar(&mut sides)?;
-    let covers = sides.each_ref().map(|side| side.covers);
+    let spans = sides.each_ref().map(Sided::span);
     let [mut reference, mut predicted] = sides.map(|side| side.tracks);
-    let spans = (span(&reference, covers[0]), span(&predicted, covers[1]));
-    let (Some(a), Some(b)) = spans else {
+    let [
+        Some((first_real, last_real)),
+        Some((first_found, last_found)),
+    ] = spans
+    else {
         return Err(ValidationError::Invalid(format!(
             "expected tracks of {} on both sides, found {} in the reference and {} in the prediction",
             rules.class.name(),
@@ -108,8 +111,8 @@ pub fn score_against_world(
             predicted.len()
         )));
     };
-    let first = if a.0 < b.0 { b.0 } else { a.0 };
-    let last = if a.1 < b.1 { a.1 } else { b.1 };
+    let first = later(first_real, first_found);
+    let last = earlier(last_real, last_found);
     let inside = |track: &ImportedTrack| {
         track
             .points
@@ -122,13 +125,12 @@ pub fn score_against_world(
             winds.fold(f64::NEG_INFINITY, f64::max) >= least
         })
     };
-    let before = (reference.len(), predicted.len());
+    let [all_reference, all_predicted] = [reference.len(), predicted.len()];
     reference.retain(inside);
     predicted.retain(inside);
     if first > last || predicted.is_empty() && reference.is_empty() {
         return Err(ValidationError::Invalid(format!(
-            "the reference covers {} to {}, the prediction {} to {}: no track to compare",
-            a.0, a.1, b.0, b.1
+            "the reference covers {first_real} to {last_real}, the prediction {first_found} to {last_found}: no track to compare"
         )));
     }
     let is_weak: Vec<bool> = reference.iter().map(|track| !strong(track)).collect();
@@ -140,10 +142,11 @@ pub fn score_against_world(
         .filter_map(|(place, track)| (!of_weak.contains(&place)).then_some(track))
         .collect();
     reference.retain(strong);
-    let pairs = match is_weak.contains(&true) {
+    let pairs = if is_weak.contains(&true) {
         // The places of tracks have changed.
-        true => match_tracks(&reference, &predicted, &rules.criterion),
-        false => pairs,
+        match_tracks(&reference, &predicted, &rules.criterion)
+    } else {
+        pairs
     };
     let kinds = Kinds::of(&reference, &predicted, &pairs, bootstrap);
     let years = last.seconds_since(first) as f64 / DAY_SECONDS as f64 / 365.25;
@@ -151,8 +154,8 @@ pub fn score_against_world(
         rules: *rules,
         first: first.to_string(),
         last: last.to_string(),
-        reference_left_out: (before.0 - reference.len()) as u64,
-        predicted_left_out: (before.1 - predicted.len()) as u64,
+        reference_left_out: (all_reference - reference.len()) as u64,
+        predicted_left_out: (all_predicted - predicted.len()) as u64,
         notes,
         total: kinds.total,
         basins: kinds.basins,
@@ -166,6 +169,33 @@ pub fn score_against_world(
 struct Sided {
     tracks: Vec<ImportedTrack>,
     covers: Option<(Time, Time)>,
+}
+
+impl Sided {
+    /// First and last time of the tracks, and of what was searched for them; `None` without tracks.
+    fn span(&self) -> Option<(Time, Time)> {
+        let points = self.tracks.iter().flat_map(|track| &track.points);
+        let mut times = points.map(|point| point.time);
+        let zero = times.next()?;
+        let ends = self
+            .covers
+            .into_iter()
+            .flat_map(|(first, last)| [first, last]);
+        let span = times.chain(ends).fold((zero, zero), |(first, last), time| {
+            (earlier(first, time), later(last, time))
+        });
+        Some(span)
+    }
+}
+
+/// The earlier of two times of one calendar.
+fn earlier(a: Time, b: Time) -> Time {
+    if b < a { b } else { a }
+}
+
+/// The later of two times of one calendar.
+fn later(a: Time, b: Time) -> Time {
+    if b > a { b } else { a }
 }
 
 /// The tracks of a class that have points.
@@ -217,18 +247,4 @@ fn to_calendar<'a>(
         }
     }
     Ok(other.filter(|found| !found.has_dates_of(calendar)))
-}
-
-/// First and last time of tracks, and of what was searched for them; nothing of no tracks.
-fn span(tracks: &[ImportedTrack], covers: Option<(Time, Time)>) -> Option<(Time, Time)> {
-    let points = tracks.iter().flat_map(|track| &track.points);
-    let ends = covers.into_iter().flat_map(|(first, last)| [first, last]);
-    let mut times = points.map(|point| point.time).chain(ends);
-    let zero = (!tracks.is_empty()).then(|| times.next())??;
-    Some(times.fold((zero, zero), |(first, last), time| {
-        (
-            if time < first { time } else { first },
-            if time > last { time } else { last },
-        )
-    }))
 }

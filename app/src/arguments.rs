@@ -4,6 +4,7 @@ use crate::failure::Advice;
 use clap::Args;
 use squall_data::Calendar;
 use std::ffi::OsString;
+use std::str::FromStr;
 
 /// Cells of the largest grid: every cell takes half a kB of memory, and 0.05 degrees are 26 million of them.
 const MOST_CELLS: usize = 50_000_000;
@@ -21,6 +22,16 @@ pub fn parsed<T: Args>(
     let command = T::augment_args(clap::Command::new("squall").no_binary_name(true));
     let matches = command.try_get_matches_from(words)?;
     Ok(T::from_arg_matches(&matches)?)
+}
+
+/// Parses a number that `fits`, or says what is `expected`.
+pub fn number<T: FromStr>(
+    text: &str,
+    fits: impl FnOnce(&T) -> bool,
+    expected: &str,
+) -> Result<T, String> {
+    let number = text.parse::<T>().ok().filter(fits);
+    number.ok_or_else(|| format!("expected {expected}"))
 }
 
 /// Parses latitudes x longitudes.

@@ -1,5 +1,6 @@
 //! `squall supervise`: runs a command again until it finishes, as long as it advances.
 
+use crate::arguments::number;
 use crate::failure::{Advice, INPUT, INTERRUPTED, RUN, USAGE};
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
@@ -126,9 +127,12 @@ const LONGEST_PAUSE: f64 = 86_400.0;
 
 /// Parses a pause.
 fn seconds(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok();
-    let number = number.filter(|value: &f64| (0.0..=LONGEST_PAUSE).contains(value));
-    number.ok_or_else(|| format!("expected seconds from 0 to {LONGEST_PAUSE}, such as 10"))
+    let expected = format!("seconds from 0 to {LONGEST_PAUSE}, such as 10");
+    number(
+        text,
+        |value: &f64| (0.0..=LONGEST_PAUSE).contains(value),
+        &expected,
+    )
 }
 
 /// What the command's `--out` names.

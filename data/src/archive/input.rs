@@ -105,31 +105,30 @@ fn listed_in(list: &Path) -> Result<Vec<PathBuf>> {
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty() && !line.starts_with('#'));
-    // Paths count from the list's folder, or else from where the command runs.
-    let place = |line: &str| match folder.join(line) {
-        path if path.is_file() => path,
-        _ if Path::new(line).is_file() => PathBuf::from(line),
-        path => path,
+    let path_of = |line: &str| {
+        // Paths count from the list's folder, or else from where the command runs.
+        let (in_folder, as_it_is) = (folder.join(line), PathBuf::from(line));
+        if in_folder.is_file() {
+            return Ok(in_folder);
+        }
+        if as_it_is.is_file() {
+            return Ok(as_it_is);
+        }
+        let reason = if line.contains(',') {
+            // The header of a table may have hundreds of letters.
+            format!(
+                "it is a table or another text, neither netCDF nor a list of paths (`{}`)",
+                beginning(line)
+            )
+        } else {
+            format!(
+                "neither netCDF nor a list of paths: there is no file `{}`",
+                in_folder.display()
+            )
+        };
+        Err(DataError::no_input(list.display(), reason))
     };
-    lines
-        .map(|line| match place(line) {
-            path if path.is_file() => Ok(path),
-            path => Err(DataError::NoInput {
-                input: list.display().to_string(),
-                reason: match line.contains(',') {
-                    // The header of a table may have hundreds of letters.
-                    true => format!(
-                        "it is a table or another text, neither netCDF nor a list of paths (`{}`)",
-                        beginning(line)
-                    ),
-                    false => format!(
-                        "neither netCDF nor a list of paths: there is no file `{}`",
-                        path.display()
-                    ),
-                },
-            }),
-        })
-        .collect()
+    lines.map(path_of).collect()
 }
 
 /// A line, cut short where it is long.

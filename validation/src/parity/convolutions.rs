@@ -105,10 +105,12 @@ fn lines(
         for dtype in DTYPES {
             ours.push(judge.weights(Backend::best(), dtype)?);
         }
-        let line = match judge.is_depthwise() {
-            true => &mut depthwise,
-            false if judge.is_rounded()? => &mut rounded,
-            false => &mut weights,
+        let line = if judge.is_depthwise() {
+            &mut depthwise
+        } else if judge.is_rounded()? {
+            &mut rounded
+        } else {
+            &mut weights
         };
         let mut ours = ours.into_iter();
         let weights_off = line.add(place, &plain, |_| Ok(ours.next().unwrap_or_default()))?;

@@ -1,6 +1,7 @@
 //! `squall bench allreduce`: sums over ranks, method beside method, under MPI's launcher or over threads.
 
 use super::{Row, row};
+use crate::arguments::number;
 use crate::failure::Advice;
 use crate::ranks;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -57,10 +58,12 @@ const MOST_MILLIONS: f64 = 1e4;
 
 /// Parses the length of a vector, of one value at least.
 fn millions(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok();
-    let number = number.filter(|value: &f64| (1e-6..=MOST_MILLIONS).contains(value));
-    let expected = format!("expected millions of values, up to {MOST_MILLIONS}, such as 43.67");
-    number.ok_or(expected)
+    let expected = format!("millions of values, up to {MOST_MILLIONS}, such as 43.67");
+    number(
+        text,
+        |value: &f64| (1e-6..=MOST_MILLIONS).contains(value),
+        &expected,
+    )
 }
 
 /// A row for each vector, method and wire, on the first rank; none on the others.

@@ -8,7 +8,7 @@ mod optimizer;
 mod parity;
 mod peer;
 
-use crate::arguments::parsed;
+use crate::arguments::{number, parsed};
 use crate::device;
 use crate::output;
 use crate::plan::peak_memory;
@@ -176,8 +176,7 @@ impl Bench {
 }
 
 fn repetitions(text: &str) -> Result<usize, String> {
-    let times = text.parse::<usize>().ok().filter(|times| *times > 0);
-    times.ok_or_else(|| "expected 1 repetition or more".to_string())
+    number(text, |times: &usize| *times > 0, "1 repetition or more")
 }
 
 /// The middle one, the upper of two.

@@ -11,7 +11,7 @@ mod tests;
 mod together;
 mod tracking;
 
-use crate::arguments::{MIN_CONFIDENCE, calendar};
+use crate::arguments::{MIN_CONFIDENCE, calendar, number};
 use crate::failure::Advice;
 use crate::input::file_facts;
 use crate::own_folder::{self, Holds};
@@ -110,19 +110,18 @@ pub struct Events {
 
 /// Parses a wind speed.
 fn wind(text: &str) -> Result<f64, String> {
-    let expected = "expected a speed in m/s that is not negative, such as 17";
-    not_negative(text).ok_or_else(|| expected.to_string())
+    let expected = "a speed in m/s that is not negative, such as 17";
+    number(text, is_not_negative, expected)
 }
 
 /// Parses an area.
 fn area(text: &str) -> Result<f64, String> {
-    let expected = "expected an area in km² that is not negative, such as 100000";
-    not_negative(text).ok_or_else(|| expected.to_string())
+    let expected = "an area in km² that is not negative, such as 100000";
+    number(text, is_not_negative, expected)
 }
 
-fn not_negative(text: &str) -> Option<f64> {
-    let number = text.parse().ok();
-    number.filter(|value: &f64| value.is_finite() && *value >= 0.0)
+fn is_not_negative(value: &f64) -> bool {
+    value.is_finite() && *value >= 0.0
 }
 
 /// What the masks or boxes hold.

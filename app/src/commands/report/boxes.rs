@@ -28,7 +28,8 @@ impl Boxes {
     pub(super) fn open(
         argument: &str,
         file: PathBuf,
-        (grid, calendar): (&LatLonGrid, Calendar),
+        grid: &LatLonGrid,
+        calendar: Calendar,
         min_confidence: f32,
     ) -> anyhow::Result<Self> {
         let pixels = boxes::pixel_grid(&file, Some(grid))?;

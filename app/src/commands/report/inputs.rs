@@ -106,7 +106,7 @@ impl Inputs {
         let grid = grid.clone();
         let boxes = box_files
             .into_iter()
-            .map(|(argument, file)| Boxes::open(argument, file, (&grid, calendar), min_confidence))
+            .map(|(argument, file)| Boxes::open(argument, file, &grid, calendar, min_confidence))
             .collect::<anyhow::Result<Vec<_>>>()?;
         check_events(&masks, &boxes)?;
         let times = match masks.first() {

@@ -7,7 +7,7 @@ mod movies;
 mod places;
 mod scores;
 
-use crate::arguments::{MIN_CONFIDENCE, check_confidence};
+use crate::arguments::{MIN_CONFIDENCE, check_confidence, number};
 use crate::failure::Advice;
 use crate::plan::bytes;
 use crate::progress::Progress;
@@ -16,44 +16,29 @@ use crate::{input, interrupt};
 use clap::Args;
 use inputs::{Inputs, Masks};
 use movies::Movies;
+use places::movie_place;
 use squall_climate::report::{
     self, Frame, MovieOptions, ReportBuilder, ReportInput, ReportOptions,
 };
-use squall_data::{Archive, Class, DataError, Variable};
+use squall_data::{Archive, Class, DataError, Snapshot, Time, Variable};
 use squall_jobs::RunDir;
 use squall_jobs::metrics::{Metric, read_metrics};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Heading of a page that is given none.
 const TITLE: &str = "Extreme weather";
 
 fn times(text: &str) -> Result<usize, String> {
-    let times = text.parse::<usize>().ok().filter(|times| *times > 0);
-    times.ok_or_else(|| "expected 1 time or more".to_string())
+    number(text, |times: &usize| *times > 0, "1 time or more")
 }
 
 /// Parses the width of pictures: those that the painter makes as asked for.
 fn movie_width(text: &str) -> Result<usize, String> {
-    let width = text.parse::<usize>().ok();
-    width
-        .filter(|width| (64..=8192).contains(width))
-        .ok_or_else(|| "expected 64 to 8192 pixels".to_string())
-}
-
-/// Parses where a movie goes: a name that promises what is not made is refused.
-fn movie_place(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    let end = path.extension().unwrap_or_default().to_ascii_lowercase();
-    let others = ["gif", "mp4", "webm", "avi", "mov", "mkv", "mpg"];
-    if others.iter().any(|other| end == *other) {
-        Err(
-            "movies are animated PNG (.png, .apng) or a folder of numbered pictures, of which ffmpeg makes others"
-                .to_string(),
-        )
-    } else {
-        Ok(path)
-    }
+    number(
+        text,
+        |width: &usize| (64..=8192).contains(width),
+        "64 to 8192 pixels",
+    )
 }
 
 /// Write one self-contained HTML page: maps with a time slider, every event's life, statistics, scores, changes.
@@ -111,30 +96,6 @@ impl Report {
         Ok(())
     }
 
-    /// Refuses a place where the page would replace what is none: a table that was meant to be read, say.
-    fn check_place(&self) -> anyhow::Result<()> {
-        let end = self.out.extension().unwrap_or_default();
-        let is_page = ["html", "htm"]
-            .iter()
-            .any(|of| end.eq_ignore_ascii_case(of));
-        let hint = "a page is called so: --out report.html";
-        let out = self.out.display();
-        if !is_page {
-            return Err(Advice::usage(
-                format!("--out {out} ends in neither .html nor .htm"),
-                hint,
-            ));
-        }
-        if is_replaceable(&self.out)? {
-            Ok(())
-        } else {
-            Err(Advice::usage(
-                format!("--out {out} is there and is no page of HTML"),
-                "choose another name, or remove that file",
-            ))
-        }
-    }
-
     /// Writes the page and gives its size.
     pub fn write(&self) -> anyhow::Result<u64> {
         check_confidence(self.min_confidence)?;
@@ -161,8 +122,7 @@ impl Report {
             width: self.movie_width,
             ..MovieOptions::default()
         };
-        let shown_times = (times.len(), self.frames);
-        let mut movies = Movies::begin(&self.movie, &page, movie, shown_times)?;
+        let mut movies = Movies::begin(&self.movie, &page, movie, times.len(), self.frames)?;
         let mut builder = ReportBuilder::with_options(page, options)?;
         let mut progress = Progress::new("report", times.len());
         for (done, &time) in times.iter().enumerate() {
@@ -298,26 +258,8 @@ impl Report {
     }
 }
 
-/// Whether there is no file, or one that is empty or begins as pages do.
-fn is_replaceable(path: &Path) -> Result<bool, DataError> {
-    if !path.is_file() {
-        return Ok(true);
-    }
-    let mut begin = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(256).read_to_end(&mut begin));
-    read.map_err(DataError::io("read", path))?;
-    let begin = String::from_utf8_lossy(&begin).to_ascii_lowercase();
-    let begin = begin.trim_start_matches('\u{feff}').trim_start();
-    let is_page = ["<!doctype html", "<html", "<!--"]
-        .iter()
-        .any(|page| begin.starts_with(page));
-    Ok(begin.is_empty() || is_page)
-}
-
-fn shown(
-    archive: &Archive,
-    time: squall_data::Time,
-) -> anyhow::Result<Option<squall_data::Snapshot>> {
+/// The fields that maps show at a time, if there are any.
+fn shown(archive: &Archive, time: Time) -> anyhow::Result<Option<Snapshot>> {
     let Some(index) = archive.find(time) else {
         return Ok(None);
     };
@@ -367,34 +309,7 @@ fn curve(argument: &str) -> anyhow::Result<report::TrainingCurve> {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_replaceable, movie_place, movie_width};
-
-    #[test]
-    fn movies_of_other_kinds_are_refused() {
-        for text in ["run.png", "run.APNG", "pictures", "a.b/pictures.d"] {
-            assert!(movie_place(text).is_ok(), "{text}");
-        }
-        for text in ["run.gif", "run.MP4"] {
-            assert!(movie_place(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_page_takes_the_place_of_a_page_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = folder.path().join("report.html");
-        assert!(is_replaceable(&at).unwrap(), "nothing is there");
-        for (text, expected) in [
-            ("", true),
-            ("<!DOCTYPE html>\n<html>", true),
-            ("\u{feff} <html lang=\"en\">", true),
-            ("class,time,lon_deg,lat_deg\n", false),
-            ("<?xml version=\"1.0\"?>", false),
-        ] {
-            std::fs::write(&at, text).unwrap();
-            assert_eq!(is_replaceable(&at).unwrap(), expected, "{text}");
-        }
-    }
+    use super::movie_width;
 
     #[test]
     fn widths_that_would_be_changed_are_refused() {

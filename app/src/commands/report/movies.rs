@@ -13,12 +13,13 @@ pub(super) struct Movies {
 }
 
 impl Movies {
-    /// Begins the files; `None` if there are none.
+    /// Begins the files, which show `most` of all `times` at most; `None` if there are none.
     pub(super) fn begin(
         paths: &[PathBuf],
         page: &ReportInput,
         options: MovieOptions,
-        (times, most): (usize, usize),
+        times: usize,
+        most: usize,
     ) -> anyhow::Result<Option<Self>> {
         if paths.is_empty() {
             return Ok(None);

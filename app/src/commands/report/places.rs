@@ -1,12 +1,53 @@
-//! Where a page and its movies go: never onto what they are made of.
+//! Where a page and its movies go: never onto what they are made of, nor over what is no page.
 
 use super::Report;
 use super::inputs::Inputs;
+use crate::failure::Advice;
 use crate::input;
-use squall_data::Archive;
+use squall_data::{Archive, DataError};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
+/// Parses where a movie goes: a name that promises what is not made is refused.
+pub(super) fn movie_place(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let end = path.extension().unwrap_or_default().to_ascii_lowercase();
+    let others = ["gif", "mp4", "webm", "avi", "mov", "mkv", "mpg"];
+    if others.iter().any(|other| end == *other) {
+        Err(
+            "movies are animated PNG (.png, .apng) or a folder of numbered pictures, of which ffmpeg makes others"
+                .to_string(),
+        )
+    } else {
+        Ok(path)
+    }
+}
+
 impl Report {
+    /// Refuses a place where the page would replace what is none: a table that was meant to be read, say.
+    pub(super) fn check_place(&self) -> anyhow::Result<()> {
+        let end = self.out.extension().unwrap_or_default();
+        let is_page = ["html", "htm"]
+            .iter()
+            .any(|of| end.eq_ignore_ascii_case(of));
+        let hint = "a page is called so: --out report.html";
+        let out = self.out.display();
+        if !is_page {
+            return Err(Advice::usage(
+                format!("--out {out} ends in neither .html nor .htm"),
+                hint,
+            ));
+        }
+        if is_replaceable(&self.out)? {
+            Ok(())
+        } else {
+            Err(Advice::usage(
+                format!("--out {out} is there and is no page of HTML"),
+                "choose another name, or remove that file",
+            ))
+        }
+    }
+
     /// Refuses a page or a movie that would replace a file that is read, whatever that is called.
     pub(super) fn keep_inputs(
         &self,
@@ -22,5 +63,53 @@ impl Report {
         read.extend(self.recipe.as_deref());
         let mut outputs = self.movie.iter().chain([&self.out]);
         outputs.try_for_each(|out| input::keep_inputs(&read, out))
+    }
+}
+
+/// Whether there is no file, or one that is empty or begins as pages do.
+fn is_replaceable(path: &Path) -> Result<bool, DataError> {
+    if !path.is_file() {
+        return Ok(true);
+    }
+    let mut begin = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(256).read_to_end(&mut begin));
+    read.map_err(DataError::io("read", path))?;
+    let begin = String::from_utf8_lossy(&begin).to_ascii_lowercase();
+    let begin = begin.trim_start_matches('\u{feff}').trim_start();
+    let is_page = ["<!doctype html", "<html", "<!--"]
+        .iter()
+        .any(|page| begin.starts_with(page));
+    Ok(begin.is_empty() || is_page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_replaceable, movie_place};
+
+    #[test]
+    fn movies_of_other_kinds_are_refused() {
+        for text in ["run.png", "run.APNG", "pictures", "a.b/pictures.d"] {
+            assert!(movie_place(text).is_ok(), "{text}");
+        }
+        for text in ["run.gif", "run.MP4"] {
+            assert!(movie_place(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_page_takes_the_place_of_a_page_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("report.html");
+        assert!(is_replaceable(&at).unwrap(), "nothing is there");
+        for (text, expected) in [
+            ("", true),
+            ("<!DOCTYPE html>\n<html>", true),
+            ("\u{feff} <html lang=\"en\">", true),
+            ("class,time,lon_deg,lat_deg\n", false),
+            ("<?xml version=\"1.0\"?>", false),
+        ] {
+            std::fs::write(&at, text).unwrap();
+            assert_eq!(is_replaceable(&at).unwrap(), expected, "{text}");
+        }
     }
 }

@@ -155,7 +155,8 @@ fn event_lines(group: &str, classes: &[EventScore], what: &str) -> Vec<report::S
     let mut lines = Vec::new();
     for event in classes {
         let name = words(event.class);
-        let (pod, far) = (with_interval(event, true), with_interval(event, false));
+        let pod = in_words(event.pod_interval.as_ref());
+        let far = in_words(event.far_interval.as_ref());
         lines.push(share(
             format!("POD, {name}"),
             event.pod,
@@ -179,15 +180,7 @@ fn event_lines(group: &str, classes: &[EventScore], what: &str) -> Vec<report::S
     lines
 }
 
-fn with_interval(score: &EventScore, pod: bool) -> String {
-    let interval = if pod {
-        &score.pod_interval
-    } else {
-        &score.far_interval
-    };
-    in_words(interval.as_ref())
-}
-
+/// A confidence interval as the end of a sentence.
 fn in_words(interval: Option<&Interval>) -> String {
     interval.map_or(String::new(), |i| {
         format!(" (95 % interval {:.2} to {:.2})", i.low, i.high)

@@ -9,6 +9,7 @@ mod unread;
 use self::origin::Origin;
 use self::reading::Reading;
 use self::unread::Unread;
+use crate::arguments::number;
 use crate::failure::Advice;
 use crate::missing::Missing;
 use crate::own_folder::{self, Holds};
@@ -118,9 +119,8 @@ pub struct StageSummary {
 }
 
 fn days(text: &str) -> Result<f64, String> {
-    let days = text.parse::<f64>().ok();
-    days.filter(|days| days.is_finite() && *days >= 0.0)
-        .ok_or_else(|| "expected days, 0 for single times".to_string())
+    let fits = |days: &f64| days.is_finite() && *days >= 0.0;
+    number(text, fits, "days, 0 for single times")
 }
 
 impl Stage {

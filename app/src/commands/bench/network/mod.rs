@@ -152,14 +152,14 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
     } else {
         ("this process", squall_jobs::available_memory(1))
     };
-    fits(options, batch, needs, (place, free))?;
+    fits(options, batch, needs, place, free)?;
     // On a GPU before the data are there, beside which its operands may have no room.
     let before = if backend.is_gpu() {
         Some(backend.matrix_rate(storage.dtype)?)
     } else {
         None
     };
-    let mut ours = Ours::new(network, learning, (batch, rows, columns), options)?;
+    let mut ours = Ours::new(network, learning, batch, options)?;
     let mut peers = start_peers(options, &config, batch)?;
     let turns = take_turns(&mut ours, &mut peers, work, repeat, before)?;
     let flops = match work {
@@ -186,12 +186,13 @@ fn graphs_make_sense(options: &NetworkOptions, work: Work, backend: Backend) -> 
     Err(Advice::usage(obstacle, "leave --graphs out"))
 }
 
-/// Refuses a batch for which a GPU, or the machine, has not so much memory free, with one that fits.
+/// Refuses a batch that needs more than the memory that is free at a place, and names one that fits.
 fn fits(
     options: &NetworkOptions,
     batch: usize,
     needs: impl Fn(usize) -> anyhow::Result<u64>,
-    (place, free): (&str, Option<u64>),
+    place: &str,
+    free: Option<u64>,
 ) -> anyhow::Result<()> {
     let (Some(free), needed) = (free, needs(batch)?) else {
         return Ok(());
@@ -265,9 +266,10 @@ impl Ours {
     fn new(
         network: Network,
         learning: Option<(Optimizer, Gradients)>,
-        (batch, rows, columns): (usize, usize, usize),
+        batch: usize,
         options: &NetworkOptions,
     ) -> anyhow::Result<Self> {
+        let (rows, columns) = options.size;
         let backend = network.backend();
         let config = network.config();
         let shape = (batch * config.frames(), rows, columns, config.channels_in);

@@ -27,13 +27,13 @@ impl GridAxes {
     /// [`DataError::MissingVariable`] or [`DataError::BadVariable`] saying which coordinate is not there or not 1-D;
     /// [`DataError::Unreadable`] if they make no grid.
     pub(crate) fn of(path: &Path, file: &File) -> Result<Self> {
-        let [(lat, lats), (lon, lons)] = axes(path, file)?;
-        let file_shape = (lats.len(), lons.len());
-        let (grid, order) = LatLonGrid::from_axes(lats, lons)
+        let [lat, lon] = axes(path, file)?;
+        let file_shape = (lat.values.len(), lon.values.len());
+        let (grid, order) = LatLonGrid::from_axes(lat.values, lon.values)
             .map_err(|error| DataError::unreadable(path, error))?;
         Ok(Self {
-            lat,
-            lon,
+            lat: lat.dimension,
+            lon: lon.dimension,
             grid,
             order,
             file_shape,
@@ -41,77 +41,81 @@ impl GridAxes {
     }
 }
 
-/// Dimension and values of latitude and of longitude.
-fn axes(path: &Path, file: &File) -> Result<[(String, Vec<f64>); 2]> {
-    let [lat, lon] = named_axes(path, file)?;
-    if lat.0 == lon.0 {
+/// One axis of a grid as a file has it.
+struct Axis {
+    dimension: String,
+    /// Degrees.
+    values: Vec<f64>,
+}
+
+/// Latitude and longitude, each with a dimension of its own.
+fn axes(path: &Path, file: &File) -> Result<[Axis; 2]> {
+    let lat = find_axis(
+        path,
+        file,
+        "latitude",
+        &["lat", "latitude", "nav_lat"],
+        &["degrees_north", "degree_north", "degrees_n"],
+    )?;
+    let lon = find_axis(
+        path,
+        file,
+        "longitude",
+        &["lon", "longitude", "nav_lon"],
+        &["degrees_east", "degree_east", "degrees_e"],
+    )?;
+    if lat.dimension == lon.dimension {
         return Err(DataError::bad_variable(
             path,
-            &lat.0,
+            &lat.dimension,
             "latitude and longitude with dimensions of their own",
             format!(
                 "{} columns of an unstructured grid, which must be regridded first",
-                lat.1.len()
+                lat.values.len()
             ),
         ));
     }
     Ok([lat, lon])
 }
 
-/// Those that names, units and attributes tell of, whatever their dimensions are.
-fn named_axes(path: &Path, file: &File) -> Result<[(String, Vec<f64>); 2]> {
-    let find = |what: &str, names: &[&str], units: &[&str]| {
-        let is = |variable: &netcdf::Variable<'_>| {
-            let name = variable.name().to_ascii_lowercase();
-            let unit = nc::text(variable, "units")
-                .unwrap_or_default()
-                .to_ascii_lowercase();
-            names.contains(&name.as_str()) || units.contains(&unit.as_str())
-        };
-        let mut candidates: Vec<_> = file.variables().filter(is).collect();
-        // A coordinate variable (named as its dimension) wins over auxiliary ones such as slat.
-        candidates.sort_by_key(|v| {
-            let own = v.dimensions().len() == 1 && v.dimensions()[0].name() == v.name();
-            (
-                !own,
-                !names.contains(&v.name().to_ascii_lowercase().as_str()),
-            )
-        });
-        let Some(found) = candidates.into_iter().next() else {
-            return Err(nc::missing(path, file, what));
-        };
-        if found.dimensions().len() != 1 {
-            return Err(DataError::bad_variable(
-                path,
-                found.name(),
-                format!("a {what} axis of one dimension"),
-                format!(
-                    "{} dimensions (curvilinear or rotated grids must be regridded first)",
-                    found.dimensions().len()
-                ),
-            ));
-        }
-        let mut places = nc::coordinate(path, &found)?;
-        let unit = nc::text(&found, "units").unwrap_or_default();
-        if unit.to_ascii_lowercase().starts_with("rad") {
-            places
-                .iter_mut()
-                .for_each(|place| *place = place.to_degrees());
-        }
-        Ok((found.dimensions()[0].name(), places))
+/// The axis of `what`, by its name or its unit.
+fn find_axis(path: &Path, file: &File, what: &str, names: &[&str], units: &[&str]) -> Result<Axis> {
+    let is = |variable: &netcdf::Variable<'_>| {
+        let name = variable.name().to_ascii_lowercase();
+        let unit = nc::text(variable, "units")
+            .unwrap_or_default()
+            .to_ascii_lowercase();
+        names.contains(&name.as_str()) || units.contains(&unit.as_str())
     };
-    Ok([
-        find(
-            "latitude",
-            &["lat", "latitude", "nav_lat"],
-            &["degrees_north", "degree_north", "degrees_n"],
-        )?,
-        find(
-            "longitude",
-            &["lon", "longitude", "nav_lon"],
-            &["degrees_east", "degree_east", "degrees_e"],
-        )?,
-    ])
+    // A coordinate variable (named as its dimension) wins over auxiliary ones such as slat.
+    let best = file.variables().filter(is).min_by_key(|v| {
+        let own = v.dimensions().len() == 1 && v.dimensions()[0].name() == v.name();
+        let named = names.contains(&v.name().to_ascii_lowercase().as_str());
+        (!own, !named)
+    });
+    let Some(found) = best else {
+        return Err(nc::missing(path, file, what));
+    };
+    let [dimension] = found.dimensions() else {
+        return Err(DataError::bad_variable(
+            path,
+            found.name(),
+            format!("a {what} axis of one dimension"),
+            format!(
+                "{} dimensions (curvilinear or rotated grids must be regridded first)",
+                found.dimensions().len()
+            ),
+        ));
+    };
+    let mut values = nc::coordinate(path, &found)?;
+    let unit = nc::text(&found, "units").unwrap_or_default();
+    if unit.to_ascii_lowercase().starts_with("rad") {
+        values.iter_mut().for_each(|v| *v = v.to_degrees());
+    }
+    Ok(Axis {
+        dimension: dimension.name(),
+        values,
+    })
 }
 
 /// A file's time axis.
@@ -143,24 +147,7 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
     });
     let has_start = candidates.iter().skip(1).any(forecast::may_be_start);
     let Some((axis, others)) = candidates.split_first() else {
-        return match file_date::from_name(path) {
-            Some(time) => {
-                refuse_many(path, file)?;
-                problems.push("no time axis: the time is taken from the file name".to_string());
-                let dimension = file.dimension("time").map(|d| d.name());
-                Ok(TimeAxis {
-                    dimension,
-                    times: vec![time],
-                    calendar: time.calendar(),
-                    is_valid: false,
-                    problems,
-                })
-            }
-            None => Err(DataError::Time(format!(
-                "`{}` has no time axis and no date in its name that tells a time",
-                path.display()
-            ))),
-        };
+        return time_of_name(path, file);
     };
     let bad =
         |expected: &str, found: String| DataError::bad_variable(path, axis.name(), expected, found);
@@ -170,7 +157,7 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
         }
         None => {
             problems.push("the time axis names no calendar: `standard` is assumed".to_string());
-            Calendar::from_cf("standard").expect("a known word")
+            Calendar::Standard
         }
     };
     let unit = nc::text(axis, "units").unwrap_or_default();
@@ -203,27 +190,37 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
     })
 }
 
-/// Refuses a file without a time axis that holds more than one time: its name tells one only.
-fn refuse_many(path: &Path, file: &File) -> Result<()> {
+/// The time axis of a file without one: the time that its name tells, if it holds no more than that one.
+fn time_of_name(path: &Path, file: &File) -> Result<TimeAxis> {
+    let Some(time) = file_date::from_name(path) else {
+        return Err(DataError::Time(format!(
+            "`{}` has no time axis and no date in its name that tells a time",
+            path.display()
+        )));
+    };
     let is_time = |dimension: &netcdf::Dimension<'_>| {
         let name = dimension.name().to_ascii_lowercase();
         dimension.is_unlimited() || ["time", "times", "valid_time", "t"].contains(&name.as_str())
     };
     let mut dimensions = file.dimensions();
-    match dimensions.find(|dimension| is_time(dimension) && dimension.len() > 1) {
-        Some(dimension) => {
-            let (name, count) = (dimension.name(), dimension.len());
-            Err(DataError::bad_variable(
-                path,
-                &name,
-                format!(
-                    "a time, in units such as `days since 2000-01-01`, for each of the {count} steps of dimension `{name}`"
-                ),
-                "no such variable, and a file name tells one time only",
-            ))
-        }
-        None => Ok(()),
+    if let Some(many) = dimensions.find(|dimension| is_time(dimension) && dimension.len() > 1) {
+        let (name, count) = (many.name(), many.len());
+        return Err(DataError::bad_variable(
+            path,
+            &name,
+            format!(
+                "a time, in units such as `days since 2000-01-01`, for each of the {count} steps of dimension `{name}`"
+            ),
+            "no such variable, and a file name tells one time only",
+        ));
     }
+    Ok(TimeAxis {
+        dimension: file.dimension("time").map(|d| d.name()),
+        times: vec![time],
+        calendar: time.calendar(),
+        is_valid: false,
+        problems: vec!["no time axis: the time is taken from the file name".to_string()],
+    })
 }
 
 /// A level axis.

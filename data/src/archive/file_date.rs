@@ -13,12 +13,15 @@ use std::path::Path;
 pub(crate) fn from_name(path: &Path) -> Option<Time> {
     let stem = path.file_stem()?.to_string_lossy().into_owned();
     let groups = groups(&stem);
-    let calendar = |name| Calendar::from_cf(name).expect("a known word");
     let of_cam = stem.starts_with("data-") || stem.contains(".cam");
     if let Some(at) = (0..groups.len()).find(|&at| is_date(&groups[at..])) {
         let date = [0, 1, 2].map(|k| groups[at + k].digits);
         let seconds = seconds_behind(&groups[at + 3..], stem.starts_with("data-"))?;
-        let calendar = calendar(if of_cam { "noleap" } else { "standard" });
+        let calendar = if of_cam {
+            Calendar::NoLeap
+        } else {
+            Calendar::Standard
+        };
         return instant(calendar, date, seconds);
     }
     let at = (groups.iter()).position(|g| [8, 10, 12, 14].contains(&g.digits.len()))?;
@@ -28,7 +31,7 @@ pub(crate) fn from_name(path: &Path) -> Option<Time> {
         _ => clock_seconds(&packed[8..])?,
     };
     let date = [&packed[..4], &packed[4..6], &packed[6..8]];
-    instant(calendar("standard"), date, seconds)
+    instant(Calendar::Standard, date, seconds)
 }
 
 /// Digits side by side in a name.

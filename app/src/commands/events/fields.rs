@@ -40,6 +40,14 @@ struct Common {
     step_hours: f64,
 }
 
+impl Common {
+    /// `None` where fewer than two times tell no step.
+    fn of(times: Vec<Time>) -> Option<Self> {
+        let step_hours = median_step_seconds(&times)? as f64 / 3600.0;
+        Some(Self { times, step_hours })
+    }
+}
+
 /// What the fields say at one time.
 pub struct Known {
     pub snapshot: Snapshot,
@@ -57,61 +65,45 @@ impl Fields {
         skip_bad: bool,
         says: bool,
     ) -> anyhow::Result<Self> {
-        input::same_grid("grid of the fields", name, archive.grid(), objects.grid())?;
         let times = objects.times();
-        if !input::are_of_one_calendar(times, archive.times()) {
-            let (expected, found) = (objects.calendar(), archive.calendar());
-            let what = "calendar of the fields";
-            return Err(DataError::mismatch(what, name, expected, found).into());
-        }
-        let lacking = times.iter().filter(|time| archive.find(**time).is_none());
-        let first = lacking.clone().next();
-        let missing = lacking.count();
-        if missing == times.len() {
-            let span = |times: &[Time]| match times {
-                [first, .., last] => format!("{} from {first} to {last}", times.len()),
-                _ => times.iter().map(Time::to_string).collect(),
-            };
-            let expected = format!("some of the events' times ({})", span(times));
-            let (what, found) = ("times of the fields", span(archive.times()));
-            return Err(DataError::mismatch(what, name, expected, found).into());
-        }
-        if let Some(first) = first.filter(|_| says) {
-            tracing::warn!(
-                "there are no fields at {missing} of {} times, the first {first}: their columns stay blank there, and paths and speeds of cyclones are from one of the other times to the next",
-                times.len()
-            );
-        }
+        let has_fields = |time: &Time| archive.find(*time).is_some();
+        let common: Vec<Time> = times.iter().copied().filter(has_fields).collect();
+        check_fit(&archive, objects, name, &common)?;
         let has = |variable: &Variable| archive.available().contains(variable);
         let variables: Vec<Variable> = DESCRIBING.into_iter().filter(has).collect();
-        // Ranks of rivers by two quantities would be no ranks.
         let count = archive.times().len();
-        let with = (0..count)
-            .filter(|&index| archive.has_transport(index))
-            .count();
-        let has_transport = with == count;
-        match with {
-            _ if !says => {}
-            0 => {}
-            all if all == count => {
-                tracing::info!("rivers are ranked by {}", TransportSource::File.describe())
+        let with_transport = (0..count).filter(|&index| archive.has_transport(index));
+        let with_transport = with_transport.count();
+        // Ranks of rivers by two quantities would be no ranks.
+        let has_transport = with_transport == count;
+        if says {
+            if let Some(first) = times.iter().find(|time| !has_fields(time)) {
+                tracing::warn!(
+                    "there are no fields at {} of {} times, the first {first}: their columns stay blank there, and paths and speeds of cyclones are from one of the other times to the next",
+                    times.len() - common.len(),
+                    times.len()
+                );
             }
-            some => tracing::warn!(
-                "{some} of {count} times have vapour transport, the others have not: max_ivt_kg_m_s stays blank"
-            ),
+            if has_transport {
+                tracing::info!("rivers are ranked by {}", TransportSource::File.describe());
+            } else if with_transport > 0 {
+                tracing::warn!(
+                    "{with_transport} of {count} times have vapour transport, the others have not: max_ivt_kg_m_s stays blank"
+                );
+            }
+            for absence in absences(&variables, has_transport) {
+                tracing::warn!("{absence}");
+            }
         }
-        let absences = absences(&variables, has_transport);
-        (absences.iter().filter(|_| says)).for_each(|said| tracing::warn!("{said}"));
-        let has_fields = |time: &Time| archive.find(*time).is_some();
-        let common = (missing > 0).then(|| times.iter().copied().filter(has_fields).collect());
-        let common = common.and_then(|times: Vec<Time>| {
-            let step_hours = median_step_seconds(&times)? as f64 / 3600.0;
-            Some(Common { times, step_hours })
-        });
+        let is_everywhere = common.len() == times.len();
         Ok(Self {
             archive,
             variables,
-            common,
+            common: if is_everywhere {
+                None
+            } else {
+                Common::of(common)
+            },
             missing: Missing::default(),
             unread: Skipped::new(skip_bad, "is described without fields"),
             has_transport,
@@ -165,6 +157,42 @@ impl Fields {
     /// How much of them was missing.
     pub fn missing(&self) -> &Missing {
         &self.missing
+    }
+}
+
+/// Refuses fields of another grid or calendar than the events, or of none of their times; `common` are those of both.
+fn check_fit(
+    archive: &Archive,
+    objects: &Objects,
+    name: &str,
+    common: &[Time],
+) -> Result<(), DataError> {
+    input::same_grid("grid of the fields", name, archive.grid(), objects.grid())?;
+    let times = objects.times();
+    let differs = |what, expected: String, found: String| {
+        Err(DataError::mismatch(what, name, expected, found))
+    };
+    if !input::are_of_one_calendar(times, archive.times()) {
+        let (expected, found) = (objects.calendar(), archive.calendar());
+        return differs(
+            "calendar of the fields",
+            expected.to_string(),
+            found.to_string(),
+        );
+    }
+    if common.is_empty() {
+        let expected = format!("some of the events' times ({})", span(times));
+        return differs("times of the fields", expected, span(archive.times()));
+    }
+    Ok(())
+}
+
+/// How many times there are, from when to when.
+fn span(times: &[Time]) -> String {
+    match times {
+        [] => String::new(),
+        [only] => only.to_string(),
+        [first, .., last] => format!("{} from {first} to {last}", times.len()),
     }
 }
 

@@ -30,7 +30,7 @@ pub fn open_for(input: &str, skip_bad: bool, used: &[Variable]) -> anyhow::Resul
     Ok(archive)
 }
 
-/// The same on all ranks of a job, each of which opens some of the files; the first says what is to be said.
+/// [`open_for`] on all ranks of a job, each of which opens some of the files; the first one warns.
 pub fn open_together(
     comm: &mut dyn Communicator,
     input: &str,

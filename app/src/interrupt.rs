@@ -10,8 +10,8 @@ use std::time::Duration;
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// From the first signal on until a second one ends the program at once. What is started under `squall supervise` or a
-/// launcher hears a Ctrl-C of the terminal twice: itself, and from above.
+/// Signals so soon after the first are taken for the same one; a later one ends the program at once. What is started
+/// under `squall supervise` or a launcher hears a Ctrl-C of the terminal twice: itself, and from above.
 const ONE_SIGNAL: Duration = Duration::from_secs(1);
 
 /// The flag that the first signal sets; a second signal, a second later or more, ends the program at once.

@@ -4,7 +4,7 @@ use squall_data::{DataError, Snapshot, Variable, wire};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Values that are no numbers among all, by variable.
+/// How many values of each variable are missing, of how many.
 #[derive(Debug, Default)]
 pub struct Missing(Mutex<Counts>);
 

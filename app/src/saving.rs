@@ -5,7 +5,7 @@ use std::time::Instant;
 /// The usual pause between two states.
 pub const SAVE_EVERY_SECONDS: f64 = 30.0;
 
-/// Most of the time that saving takes, as one part of so many.
+/// Saving takes one part of so many of the time at most.
 const ONE_PART_OF: f64 = 20.0;
 
 /// When a state is due: no more often than was asked for, and so that saving takes a twentieth of the time at most.

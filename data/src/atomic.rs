@@ -146,8 +146,8 @@ pub fn write(path: impl Into<PathBuf>, bytes: &[u8]) -> Result<()> {
     pending.commit()
 }
 
-/// How many files it removed that killed writers left under temporary names, of those targets in `folder` that are
-/// `ours`.
+/// Removes what killed writers left under temporary names in `folder`, for targets that are `ours`; returns how many
+/// files that were.
 ///
 /// Nobody else may be writing those targets: whoever calls holds the folder's lock, or owns the names.
 ///

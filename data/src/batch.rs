@@ -40,8 +40,8 @@ impl HostBatch {
         self.len() == 0
     }
 
-    /// Makes room for samples of a shape `(lat, lon, channel)`, keeping the memory it has; with so many bytes for each
-    /// value of fields that stay as they are stored.
+    /// Makes room for samples of a shape `(lat, lon, channel)`, keeping the memory it has. With `stored_bytes` fields
+    /// stay as they are stored, in so many bytes a value.
     pub(crate) fn resize(
         &mut self,
         ids: Vec<usize>,

@@ -1,4 +1,4 @@
-//! Panics of libraries that answer damaged input so, made into answers.
+//! Panics as values: some libraries answer damaged input with a panic.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ pub fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     found
 }
 
-/// Whether a panic on this thread is an answer to [`caught`], of which nobody need be told.
+/// Whether a panic on this thread is one that [`caught`] turns into a value, of which nobody need be told.
 pub fn is_caught() -> bool {
     CATCHING.get()
 }

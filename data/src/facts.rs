@@ -1,4 +1,4 @@
-//! What tells a file from what was under its name before.
+//! What tells a file from an earlier one of the same name.
 
 use serde::Serialize;
 use std::path::Path;

@@ -4,9 +4,9 @@ use crate::Time;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A step of more than this, in usual ones, leaves out a time.
+/// A step longer than so many usual ones leaves out a time.
 const LONGER: f64 = 1.5;
-/// A step that comes so often in a row is another step of the data: hourly output that becomes daily has no gap.
+/// A longer step that comes so often in a row is no gap: hourly output may become daily.
 const IN_A_ROW: usize = 3;
 
 /// The gaps of a time axis; as text a clause for a warning.
@@ -65,19 +65,19 @@ impl Gaps {
     }
 }
 
-/// The most common step of ascending times, seconds; of steps that come equally often the shortest. None of a single
+/// The most common step of ascending times, seconds; of steps that are equally common the shortest. `None` for a single
 /// time.
 pub fn usual_step_seconds(times: &[Time]) -> Option<i64> {
     usual_step(&steps_of(times)).map(|(usual, _)| usual)
 }
 
-/// The same, hours.
+/// [`usual_step_seconds`] in hours.
 pub fn usual_step_hours(times: &[Time]) -> Option<f64> {
     usual_step_seconds(times).map(|usual| usual as f64 / 3600.0)
 }
 
-/// The median step of times in order, seconds: of an even number of steps the longer of the two in the middle. Steps of
-/// nothing, between equal times, do not count. None where there is no other.
+/// The median step of times in order, seconds: of an even number of steps the longer of the two in the middle. Equal
+/// times have no step between them; `None` where there is no step.
 pub fn median_step_seconds(times: &[Time]) -> Option<i64> {
     let mut steps = steps_of(times);
     steps.retain(|&step| step > 0);

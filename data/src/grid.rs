@@ -1,4 +1,4 @@
-//! Latitude-longitude grids: who else recomputes degrees from an index is wrong.
+//! Latitude-longitude grids: the only place where degrees are computed from an index.
 //!
 //! Letters: j row (latitude, south to north), i column (longitude, eastward from 0).
 
@@ -155,7 +155,7 @@ impl LatLonGrid {
         }
     }
 
-    /// Spacing that a thing of some size must be compared with, km: the mean distance between rows.
+    /// The resolution in km: the mean distance between rows.
     pub fn spacing_km(&self) -> f64 {
         self.lat_spacing_deg() * KM_PER_DEGREE
     }
@@ -293,7 +293,7 @@ pub fn lon_difference_deg(a: f64, b: f64) -> f64 {
     (a - b + 180.0).rem_euclid(360.0) - 180.0
 }
 
-/// `x` in [0, circle), such as a longitude of 360 degrees or a column of so many.
+/// `x` in [0, circle), such as a longitude on a circle of 360 degrees, or a column on one of all columns.
 pub(crate) fn wrapped(x: f64, circle: f64) -> f64 {
     let x = x.rem_euclid(circle);
     // Of a tiny negative number the remainder is `circle` itself.

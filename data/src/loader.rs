@@ -80,8 +80,7 @@ pub struct LoaderConfig {
     pub augmentation: Augmentation,
     /// Seed of the augmentation.
     pub seed: u64,
-    /// So many samples of a batch, one after the other, are turned as the first of them: the frames of a clip. At
-    /// least 1.
+    /// Samples of a batch in a row that are turned alike, as the frames of a clip are; at least 1.
     pub frames: usize,
     /// Reading threads, at least 1.
     pub threads: usize,

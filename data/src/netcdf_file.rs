@@ -1,5 +1,5 @@
-//! Writing netCDF so that a file is either whole under its name or not there, and a failure says what the file system
-//! says.
+//! Writing netCDF so that a file is either whole under its name or not there, and a failure has the file system's
+//! reason.
 
 use crate::archive::on_library_thread;
 use crate::atomic::Pending;
@@ -112,7 +112,7 @@ impl Drop for Open {
     }
 }
 
-/// The error of a file of which `lost` is the temporary name.
+/// The error of a file that could not be written under its temporary name, `lost`.
 fn refused(path: &Path, lost: &Path, error: &netcdf::Error) -> DataError {
     HAS_FAILED.store(true, Ordering::Relaxed);
     let of_library = || Error::other(format!("netCDF: {error}"));

@@ -5,13 +5,13 @@ use ndarray::{Array3, ArrayView2, Axis};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// So many rows tell the mean of a field.
+/// The mean of a field is taken over so many of its rows, evenly spread.
 const MEAN_ROWS: usize = 64;
-/// No wind at 850 hPa or below is as fast, m/s; one in km/h or in knots that is called m/s is, where a storm is.
+/// No wind at 850 hPa or below is faster, m/s; that of a storm in km/h or knots is, if these are called m/s.
 const FASTEST_M_S: f32 = 150.0;
-/// The globe's mean column water is never as little, kg m-2; that in cm, called kg m-2, is.
+/// The globe's mean column water is never less, kg m-2; in cm it is, if these are called kg m-2.
 const DRIEST_GLOBE: f32 = 8.0;
-/// Degrees of latitude from where on a grid is a globe to column water, whose mean over the poles alone is small.
+/// Degrees of latitude that a grid must span for that: the mean over the poles alone is small.
 const GLOBE_DEG: f64 = 120.0;
 
 /// The fields of one time, in SI units, latitude ascending, longitude in [0, 360), NaN where missing.

@@ -201,7 +201,7 @@ const DEWPOINTS: [&str; 7] = [
     "var_2d",
 ];
 
-/// The pressure, hPa, at which a channel is; `None` of those that are at no pressure level.
+/// The pressure of a channel, hPa; `None` if it is on no pressure level.
 pub(super) fn level_of(channel: Variable) -> Option<f64> {
     let mut levels = LEVELS.iter().flat_map(|(_, _, channels)| *channels);
     levels
@@ -264,7 +264,7 @@ pub(super) fn transport(name: &str) -> Option<Transport> {
     found.map(|(part, _)| *part)
 }
 
-/// Fields on pressure levels that have one meaning under many names.
+/// What a field on pressure levels is, whatever its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Family {
     Zonal,
@@ -302,11 +302,11 @@ pub(crate) enum Match {
     Same,
     /// It stands in for it; the text says how it differs.
     Proxy(&'static str),
-    /// One of its levels is, at this pressure in hPa.
+    /// The channel is one of its levels, at this pressure in hPa.
     Level(f64),
-    /// Its lowest level is, if it stands on model levels.
+    /// The channel is its lowest level, if it is on model levels.
     Lowest,
-    /// It is the sum of an hour.
+    /// It is the channel summed over an hour.
     HourlyTotal,
 }
 

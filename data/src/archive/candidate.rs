@@ -19,7 +19,7 @@ pub(super) struct Candidate<'f> {
     is_forecast: bool,
     is_static: bool,
     is_speed: bool,
-    /// What says that it is of another time than the file.
+    /// What shows that it belongs to another time than the file.
     other_time: Option<&'f str>,
 }
 
@@ -69,7 +69,7 @@ impl<'f> Candidate<'f> {
         })
     }
 
-    /// Adds to a layout all that the variable can serve as, or why it cannot.
+    /// Adds everything that the variable can serve as to a layout, or why it cannot.
     pub(super) fn add_to(&self, layout: &mut Layout) {
         if let Some(found) = self.other_time {
             self.refuse_other_time(found, layout);
@@ -229,7 +229,7 @@ impl<'f> Candidate<'f> {
         })
     }
 
-    /// [`Self::conversion`] of the only level of an axis, where a channel of a pressure is at that pressure.
+    /// [`Self::conversion`] of a variable on a single level, which must be the channel's if that has one.
     fn at_its_level(&self, channel: Variable, axis: &LevelAxis) -> Result<Conversion, Misfit> {
         match alias::level_of(channel) {
             Some(hpa) if !axis.hybrid && axis.at_hpa(hpa).is_none() => Err(Misfit::new(
@@ -240,7 +240,7 @@ impl<'f> Candidate<'f> {
         }
     }
 
-    /// From the variable's unit, which is `target` where it names none.
+    /// From the variable's unit to `target`, which is assumed where it names none.
     fn conversion(&self, target: &str) -> Result<Conversion, Misfit> {
         let unit = self.unit.as_deref().unwrap_or(target);
         units::conversion(target, unit).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! How long a classic netCDF file must be: of one that is cut short the library reads the rest as zeros.
+//! How long a classic netCDF file must be: the library reads zeros where a file is cut short.
 //!
 //! # Source
 //! "File Format Specifications" of the netCDF User's Guide: CDF-1 (classic), CDF-2 (64-bit offset), CDF-5 (64-bit
@@ -6,13 +6,13 @@
 
 use std::io::{BufReader, Read, Seek};
 
-/// No header tells of more dimensions, attributes, variables or characters of a name than this.
+/// No header has more dimensions, attributes, variables or characters in a name than this.
 const MOST: u64 = 1 << 20;
 /// Number of records of a file that is being written: the library follows the file's length.
 const STREAMING: [u64; 2] = [u32::MAX as u64, u64::MAX];
 
-/// Bytes up to the end of the last value that the header of a classic file tells of; nothing of files of other formats
-/// and of headers that make no sense, of which the library speaks.
+/// Bytes up to the end of the last value that the header of a classic file tells of; `None` for other formats, and for
+/// headers that make no sense, which the library reports itself.
 pub(super) fn expected_length(file: impl Read + Seek) -> Option<u64> {
     let file = BufReader::new(file);
     Header { file, version: 1 }.end()
@@ -80,7 +80,7 @@ impl<F: Read + Seek> Header<F> {
         }
         self.skip_attributes()?;
         let width = width(u32::from_be_bytes(self.bytes()?))?;
-        // The size of a variable is told, too, but not that of a large one.
+        // The header also has the size of a variable, but not of a large one.
         self.size()?;
         let begin = match self.version {
             1 => u64::from(u32::from_be_bytes(self.bytes()?)),
@@ -125,7 +125,7 @@ impl<F: Read + Seek> Header<F> {
         self.file.seek_relative(bytes).ok()
     }
 
-    /// A number that is not negative: of eight bytes in CDF-5.
+    /// A count or a size: eight bytes in CDF-5, four in the others.
     fn size(&mut self) -> Option<u64> {
         Some(match self.version {
             5 => u64::from_be_bytes(self.bytes()?),

@@ -253,7 +253,7 @@ impl LevelAxis {
     }
 }
 
-/// The nearest of some pressures to one, if it is less than a distance away.
+/// The index of the pressure nearest to `hpa`, if it is less than `within_pa` away.
 pub(super) fn nearest_level(pressure_pa: &[f64], hpa: f64, within_pa: f64) -> Option<usize> {
     let distances = pressure_pa.iter().map(|p| (p - hpa * 100.0).abs());
     let near = distances.enumerate().filter(|(_, far)| *far < within_pa);
@@ -280,7 +280,7 @@ pub(crate) fn level_axes(path: &Path, file: &File) -> Vec<LevelAxis> {
     axes.filter_map(|v| level_axis(path, &v)).collect()
 }
 
-/// A variable as a level axis; `None` if it is none.
+/// The variable as a level axis, if it is one.
 fn level_axis(path: &Path, v: &netcdf::Variable<'_>) -> Option<LevelAxis> {
     let [dimension] = v.dimensions() else {
         return None;
@@ -317,7 +317,7 @@ fn level_axis(path: &Path, v: &netcdf::Variable<'_>) -> Option<LevelAxis> {
     })
 }
 
-/// Whether levels are not at the pressures that may stand in their axis, which those of FV3 have over the sea only.
+/// Whether levels follow the terrain: pressures in their axis, such as FV3 writes, then hold over the sea only.
 fn follows_terrain(v: &netcdf::Variable<'_>) -> bool {
     let says = |attribute: &str| {
         let text = nc::text(v, attribute).unwrap_or_default();

@@ -62,7 +62,7 @@ impl Group<'_> {
         self.before.ends_with(['T', 't']) || ["z", "Z", "UTC"].contains(&self.after)
     }
 
-    /// Whether it is no number of a time of day: a member, a level, a version.
+    /// Whether it cannot be a time of day, but is a member, a level or a version.
     fn is_other(&self) -> bool {
         match self.digits.len() {
             3 => true,

@@ -9,7 +9,7 @@ use std::path::Path;
 /// The rank of names that may be those of the start of a forecast.
 const START: usize = 3;
 
-/// How little a name is that of the time that fields are valid at: xarray keeps the start of a forecast beside it.
+/// Ranks names for the time that fields are valid at, the best least: xarray keeps the start of a forecast beside it.
 pub(super) fn rank_of(name: &str) -> usize {
     if name.starts_with("time") {
         0
@@ -86,7 +86,7 @@ fn is_lead(variable: &Variable<'_>) -> bool {
         && (says(variable.name()) || says(text("long_name")))
 }
 
-/// How far ahead a forecast looks, where that is not nothing.
+/// How far ahead a forecast looks, in words; `None` if not at all.
 pub(super) fn lead(path: &Path, file: &File) -> Option<String> {
     let mut leads = file.variables().filter(is_lead);
     leads.find_map(|lead| lead_of(path, &lead))
@@ -124,7 +124,7 @@ pub(super) struct OtherTime {
     pub is_lead: bool,
 }
 
-/// The dimensions that say so.
+/// The dimensions whose coordinates say that what stands on them is of another time than the file.
 pub(super) fn other_times(path: &Path, file: &File, axis: &TimeAxis) -> Vec<OtherTime> {
     let mut found = Vec::new();
     for dimension in file.dimensions() {
@@ -150,7 +150,7 @@ pub(super) fn other_times(path: &Path, file: &File, axis: &TimeAxis) -> Vec<Othe
     found
 }
 
-/// The time that coordinates tell, if none tells the one that an axis has.
+/// The time of some coordinates, in words, if none of them has that of the axis.
 fn another_time(path: &Path, coordinates: &[Variable<'_>], axis: &TimeAxis) -> Option<String> {
     let told = coordinates.iter().filter(|v| !may_be_start(v));
     let told: Vec<(String, Time)> = told
@@ -165,7 +165,7 @@ fn another_time(path: &Path, coordinates: &[Variable<'_>], axis: &TimeAxis) -> O
     differs.then(|| format!("`{name}`, which is {time}"))
 }
 
-/// The only time of a time axis; `None` if a variable is none.
+/// The first time of a variable; `None` if it is no time axis.
 fn instant_of(path: &Path, variable: &Variable<'_>) -> Option<Time> {
     let unit = nc::text(variable, "units").filter(|unit| unit.contains(" since "))?;
     let calendar = nc::text(variable, "calendar").unwrap_or_default();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Endings of files that may be netCDF.
 const ENDINGS: [&str; 6] = ["nc", "nc4", "cdf", "h5", "hdf5", "netcdf"];
 
-/// So many letters are shown of a line that is no path.
+/// Characters that are shown of a line that is no path.
 const SHOWN: usize = 60;
 
 /// The files of a path, a folder, a glob or a list file, sorted by name.
@@ -31,7 +31,7 @@ pub fn files_of(input: &str) -> Result<Vec<PathBuf>> {
         let found = pattern.filter_map(|found| match found {
             Ok(path) => Some(path),
             Err(error) => {
-                // An error would be too much where a pattern meets `lost+found`.
+                // No reason to stop: a pattern may meet `lost+found`.
                 let (path, why) = (error.path().display(), error.error());
                 tracing::warn!("`{path}` cannot be looked into, so nothing of it is read: {why}");
                 None
@@ -88,7 +88,7 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
         let hidden = path
             .file_name()
             .is_some_and(|name| name.to_string_lossy().starts_with('.'));
-        // A link to what is not there is named by who opens it.
+        // A link to a missing file is reported when it is opened.
         if !path.is_dir() && !hidden && looks_like_data(&path) {
             files.push(path);
         }

@@ -1,4 +1,4 @@
-//! What the netCDF library gives, made safe to use: attributes of any type, one plane of a packed variable.
+//! The netCDF library, made safe to use: on one thread, with files kept open and attributes of any type.
 
 use super::classic;
 use crate::error::{DataError, Result};

@@ -31,7 +31,7 @@ pub(super) enum Derivation<'a> {
 }
 
 impl Derivation<'_> {
-    /// The file of which one field is needed that is no channel.
+    /// The file with the field that it needs besides channels.
     fn file(self) -> Option<usize> {
         match self {
             Self::ColumnWater(place, _) | Self::Dewpoint(place, _) => Some(place.file),
@@ -39,7 +39,7 @@ impl Derivation<'_> {
         }
     }
 
-    /// The channels that it is made of, as far as they are there.
+    /// The channels that it is computed from, as far as they are there.
     fn made_of(self) -> &'static [Variable] {
         match self {
             Self::ColumnWater(..) => &[Variable::Ps, Variable::Qrefht],

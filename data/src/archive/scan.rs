@@ -57,7 +57,7 @@ impl Source {
         place(Role::Lon) < place(Role::Lat)
     }
 
-    /// The channel itself is better than one level of a field, and that better than a stand-in.
+    /// Sorts the channel itself before one level of a field, and that before a stand-in.
     pub(super) fn rank(&self) -> (bool, bool) {
         (self.proxy.is_some(), self.level.is_some())
     }
@@ -102,8 +102,8 @@ pub(crate) struct Layout {
     pub grid: Arc<LatLonGrid>,
 }
 
-/// With so many of the last makes of file a new one is compared: those of packed files, each with an offset of its own,
-/// are as many as the files.
+/// A new make of file is compared with so many of the last ones: packed files, each with an offset of its own, are all
+/// of different makes.
 const COMPARED: usize = 64;
 
 impl Layout {
@@ -159,7 +159,7 @@ impl Layout {
     }
 }
 
-/// A shared grid goes to other processes as one of its own.
+/// Sends a shared grid to other processes by value.
 mod shared {
     use crate::LatLonGrid;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

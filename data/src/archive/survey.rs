@@ -41,7 +41,7 @@ enum Found {
     },
     Bad {
         reason: String,
-        /// Stays where it happened.
+        /// Not sent: it stays in the process where it happened.
         #[serde(skip)]
         error: Option<DataError>,
     },

@@ -1,4 +1,4 @@
-//! Means over time, and at which end of it they stand.
+//! Means over time whose times are the ends of their intervals.
 
 use super::nc;
 use crate::Time;

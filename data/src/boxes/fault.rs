@@ -13,7 +13,7 @@ pub enum BoxFault {
     UnknownClass,
     /// No or negative width or height.
     NoExtent,
-    /// A latitude or longitude that is none.
+    /// A latitude or longitude out of range.
     OffTheGlobe,
     /// A pixel that the grid does not have.
     OffTheGrid,
@@ -46,7 +46,7 @@ impl fmt::Display for BoxFault {
 }
 
 impl BoxFault {
-    /// The error of a place in a file.
+    /// The error of this fault at a place in a file.
     pub(super) fn at(
         self,
         path: &Path,

@@ -1,4 +1,4 @@
-//! A file of boxes, whichever it is: its boxes, and the grid that its pixels are of.
+//! A file of boxes of any kind: its boxes, and the grid of its pixels.
 
 use super::BoxFrames;
 use super::coco::{self, read_coco};
@@ -23,7 +23,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// By the end of a name; none of a `.nc`, which mostly holds masks or tracks.
+    /// By the ending of a name; `None` for `.nc`, which mostly holds masks or tracks.
     pub fn of(path: &Path) -> Option<Self> {
         let end = path.extension().unwrap_or_default().to_string_lossy();
         Some(match end.to_ascii_lowercase().as_str() {
@@ -34,7 +34,7 @@ impl FileKind {
         })
     }
 
-    /// By the end of the name of what is said to be boxes.
+    /// As [`Self::of`], for a file that holds boxes: a `.nc` is then ExtremeWeather's.
     fn of_boxes(path: &Path) -> Option<Self> {
         let is_netcdf = path
             .extension()

@@ -74,7 +74,7 @@ impl BoxFrames {
         (frame.time == time).then_some(frame.boxes.as_slice())
     }
 
-    /// Leaves only some boxes, and all times; gives how many boxes were left out.
+    /// Keeps only some boxes, but all times; returns how many boxes were left out.
     pub fn retain(&mut self, keep: impl Fn(&TrackedBox) -> bool) -> usize {
         let before = self.boxes();
         for frame in &mut self.frames {

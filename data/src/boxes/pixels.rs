@@ -80,7 +80,7 @@ impl GeoBox {
         stays(part, north - south).then_some(part)
     }
 
-    /// Western and eastern edge in columns, as far east as it takes.
+    /// Western and eastern edge in columns; the eastern one may lie beyond the last column.
     fn columns(&self, grid: &LatLonGrid) -> (f64, f64) {
         let west_edge_deg = grid.lon_deg()[0] - grid.lon_spacing_deg() / 2.0;
         let x_min = wrapped(self.west_deg - west_edge_deg, 360.0) / grid.lon_spacing_deg();
@@ -108,8 +108,8 @@ impl GeoBox {
     }
 }
 
-/// Whether enough is left of a box that spans so many pixels: all of it, however small it is, or a part that is to be
-/// seen.
+/// Whether enough is left of a box that spans `whole` pixels: more than half of it, however small it is, or a part that
+/// can be seen.
 fn stays((from, to): (f64, f64), whole: f64) -> bool {
     to - from > LEAST_PART.min(whole / 2.0)
 }

@@ -78,7 +78,7 @@ struct Found {
 /// Mask files being put together.
 #[derive(Default)]
 pub(super) struct Scan {
-    /// What a tag means whose variable names no class.
+    /// What a tag means if its variable names no class.
     tagged: Option<Class>,
     pub files: Vec<MaskFile>,
     /// Every time and where its mask is.

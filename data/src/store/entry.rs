@@ -96,7 +96,7 @@ impl StoreMeta {
         (self.shard_bytes / self.record_bytes()).max(1) as usize
     }
 
-    /// Of everything that must agree between the shards of one store (hex SHA-256).
+    /// SHA-256 (hexadecimal) of everything that must agree between the shards of one store.
     pub fn hash(&self) -> String {
         let mut hasher = Sha256::new();
         hasher.update(STORE_VERSION.to_le_bytes());

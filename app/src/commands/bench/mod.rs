@@ -179,7 +179,7 @@ fn repetitions(text: &str) -> Result<usize, String> {
     number(text, |times: &usize| *times > 0, "1 repetition or more")
 }
 
-/// The middle one, the upper of two.
+/// The median; of an even number of values the upper one of the two in the middle.
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]

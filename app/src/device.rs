@@ -17,7 +17,7 @@ impl Options {
     /// Opens the device for all that this process computes from now on.
     ///
     /// # Errors
-    /// Those of the driver and its libraries.
+    /// Errors of the driver and its libraries.
     pub fn open(self) -> anyhow::Result<Backend> {
         Ok(self.device.open(ranks::local_number())?)
     }

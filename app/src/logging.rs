@@ -23,7 +23,7 @@ pub fn start(verbose: u8, quiet: bool, warnings_once: bool) {
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        // Of a standard error that nobody reads it would tell on standard error, and panic.
+        // It would report that nobody reads standard error on standard error, and panic.
         .log_internal_errors(false)
         .with_ansi(colour)
         .with_target(false)

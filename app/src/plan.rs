@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words() {
+    fn sizes_rates_and_durations_are_told_in_words() {
         assert_eq!(bytes(1_234_000_000), "1.23 GB");
         assert_eq!(operations(1_310_000_000_000), "1.31 TF");
         assert_eq!(operations(4_260_000_000), "4.3 GF");

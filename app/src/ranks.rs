@@ -180,7 +180,7 @@ fn stalled(stall: CommError) {
 /// The sums of the MPI library itself, by name.
 ///
 /// # Errors
-/// Those of the library.
+/// Errors of the library.
 #[cfg(feature = "mpi")]
 pub fn library_methods(
     world: &Processes,

@@ -39,7 +39,7 @@ impl Saving {
     /// Saves by `act`, and counts from its end.
     ///
     /// # Errors
-    /// Those of `act`; then a state is still due.
+    /// The error of `act`; then a state is still due.
     pub fn save<E>(&mut self, act: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let began = Instant::now();
         act()?;

@@ -26,7 +26,7 @@ impl Skipped {
     /// What was read of a time; nothing if it could not be read and may be left out.
     ///
     /// # Errors
-    /// That of reading, if times may not be left out, or if it is not the file's content that is to blame.
+    /// The error of reading, if times may not be left out or if the file's content is not to blame.
     pub fn or_none<T>(
         &self,
         time: Time,

@@ -99,7 +99,7 @@ fn usual_step(steps: &[i64]) -> Option<(i64, usize)> {
     steps.iter().for_each(|step| {
         *counts.entry(*step).or_default() += 1;
     });
-    // Of steps that come equally often the shorter one: [0, 6, 500] has a gap.
+    // If steps come equally often, the shorter one is the usual: [0, 6, 500] has a gap.
     let (&usual, &often) = counts.iter().rev().max_by_key(|(_, count)| **count)?;
     Some((usual, often))
 }

@@ -296,7 +296,7 @@ pub fn lon_difference_deg(a: f64, b: f64) -> f64 {
 /// `x` in [0, circle), such as a longitude on a circle of 360 degrees, or a column on one of all columns.
 pub(crate) fn wrapped(x: f64, circle: f64) -> f64 {
     let x = x.rem_euclid(circle);
-    // Of a tiny negative number the remainder is `circle` itself.
+    // The remainder of a tiny negative number is `circle` itself.
     if x < circle { x } else { 0.0 }
 }
 

@@ -3,11 +3,9 @@
 use crate::error::{Result, ValidationError};
 use ndarray::ArrayView2;
 use serde::{Deserialize, Serialize};
+use squall_data::label::UNLABELLED;
 use squall_data::snapshot::shape_text;
 use squall_data::{Class, ClassMask, LatLonGrid};
-
-/// The code of pixels in the truth that do not count.
-pub const IGNORED: u8 = 255;
 
 /// Pixels and areas of every pair of true and predicted class: `[true class][predicted class]`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -40,7 +38,7 @@ impl Confusion {
     }
 
     /// The confusion of class codes `(lat, lon)`; `row_areas_km2` is the area of a cell of each row
-    /// ([`LatLonGrid::row_areas_km2`]). Pixels whose true code is [`IGNORED`] do not count.
+    /// ([`LatLonGrid::row_areas_km2`]). Pixels whose true code is [`UNLABELLED`] do not count.
     ///
     /// # Errors
     /// As [`Confusion::of_masks`].
@@ -69,7 +67,7 @@ impl Confusion {
         {
             let mut row = [[0u64; 3]; 3];
             for (&truth, &prediction) in truth.iter().zip(prediction) {
-                if truth == IGNORED {
+                if truth == UNLABELLED {
                     continue;
                 }
                 let slot = row
@@ -172,7 +170,7 @@ mod tests {
 
     #[test]
     fn counts_and_areas_by_hand() {
-        let truth = array![[0, 1, 1], [2, 2, IGNORED]];
+        let truth = array![[0, 1, 1], [2, 2, UNLABELLED]];
         let prediction = array![[0, 1, 0], [1, 2, 2]];
         let confusion = Confusion::of_codes(truth.view(), prediction.view(), &[10.0, 1.0]).unwrap();
         assert_eq!(confusion.pixels, [[1, 0, 0], [1, 1, 0], [0, 1, 1]]);

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn areas_weigh() {
+    fn iou_by_area_goes_by_the_areas_of_rows() {
         // The cyclone is found in the large row and missed in the small one.
         let truth = array![[1, 0], [1, 0]];
         let prediction = array![[1, 0], [0, 0]];

@@ -95,7 +95,7 @@ impl Compare {
     /// Compares, writes, and says what changes.
     pub fn run(self) -> anyhow::Result<()> {
         let comparison = match self.compare() {
-            // Of several ranks one compares; if the others failed, the launcher would end that one, too.
+            // One of the ranks compares; if the others failed, the launcher would end that one, too.
             Err(error) if ranks::of_a_launcher() && is_of_another(&error) => {
                 tracing::warn!("another rank compares into `{}`", self.out.display());
                 return Ok(());

@@ -130,7 +130,7 @@ impl Tune {
         let leaderboard = Leaderboard::new(&self.out, &search, &board.trials, places)?;
         let (recipe, _) = search.plan_of(&best)?;
         atomic::write(&leaderboard.recipe, recipe.to_toml().as_bytes())?;
-        // Of ranks that shared the search one says how it ended.
+        // If ranks shared the search, the first says how it ended.
         match ranks::number() {
             0 => output::result(&leaderboard, self.json),
             _ => Ok(()),
@@ -258,8 +258,9 @@ impl Leaderboard {
         })
     }
 
-    /// The model of a trial is the best that it had on the way, the place goes by what it had at the end.
-    fn say_of_what_the_model_is(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// The score of the best trial's model, if it differs from the score that its place goes by: the model is the best
+    /// that the trial had on the way, the place goes by what it had at the end.
+    fn write_score_of_model(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = &self.places[0];
         match (first.score, first.best_score, first.best_step) {
             (Some(score), Some(best), Some(step)) if step < first.steps => write!(
@@ -348,6 +349,6 @@ impl fmt::Display for Leaderboard {
             self.recipe.display(),
             self.model.display()
         )?;
-        self.say_of_what_the_model_is(f)
+        self.write_score_of_model(f)
     }
 }

@@ -43,7 +43,7 @@ pub enum HyperThreads {
 }
 
 impl HyperThreads {
-    /// Those of a core's hardware threads that compute.
+    /// The hardware threads of a core that compute.
     pub fn of(self, core: &[usize]) -> &[usize] {
         match self {
             Self::All => core,

@@ -17,7 +17,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// That of this process now.
+    /// Where this process is bound now.
     pub fn now() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let allowed =

@@ -32,12 +32,12 @@ impl std::fmt::Display for MemoryNode {
 }
 
 impl Topology {
-    /// That of this machine.
+    /// The topology of this machine.
     pub fn of_this_machine() -> Self {
         Self::at("/sys/devices/system")
     }
 
-    /// That which a folder shows.
+    /// The topology that a folder laid out as `/sys/devices/system` shows.
     pub fn at(root: impl AsRef<Path>) -> Self {
         let root = root.as_ref().to_path_buf();
         Self { root }
@@ -130,7 +130,7 @@ mod tests {
         let folder = machine();
         let topology = Topology::at(folder.path());
         assert_eq!(topology.online(), 5);
-        // Of the last thread the kernel says nothing: it is a core of its own.
+        // The kernel says nothing of the last thread: it is a core of its own.
         let cores = topology.cores(&[0, 1, 2, 3, 4]);
         assert_eq!(cores, [vec![0, 2], vec![1, 3], vec![4]]);
         assert_eq!(topology.cores(&[2, 3]), [[2], [3]]);

@@ -166,7 +166,7 @@ impl Archive {
     /// Nothing if the files of a time have these channels, as such or to be computed; reads none.
     ///
     /// # Errors
-    /// Those that [`Self::read`] would give for the first that is not there.
+    /// The error that [`Self::read`] would give for the first channel that is not there.
     pub fn check_has(&self, index: usize, variables: &[Variable]) -> Result<()> {
         self.check(index)?;
         match variables.iter().find(|v| self.how(index, **v).is_none()) {

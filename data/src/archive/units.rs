@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn values_by_hand() {
+    fn converted_values_agree_with_a_calculation_by_hand() {
         let convert = |target, found, value: f64| {
             conversion(target, found).map(|c| c.factor * value + c.offset)
         };

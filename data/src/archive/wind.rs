@@ -147,7 +147,7 @@ mod tests {
         assert!(!says_speed("eastward_wind_speed", "U10", ""));
     }
 
-    /// Of what lies in a place the direction says nothing.
+    /// A direction in the name of a place says nothing about the wind.
     #[test]
     fn a_place_is_no_direction() {
         for name in [

@@ -13,7 +13,7 @@ const ALL: [Calendar; 6] = [
 ];
 
 #[test]
-fn known_dates() {
+fn offsets_since_an_epoch_give_known_dates() {
     // Unix epoch to 2000-03-01 is 11,017 days (dated external fact: `date -d`).
     let t = Time::from_cf(11_017.0, "days since 1970-01-01", Calendar::Standard).unwrap();
     assert_eq!(t.to_string(), "2000-03-01T00:00:00");

@@ -99,7 +99,8 @@ impl Scan {
     /// Looks at files in their order.
     ///
     /// # Errors
-    /// That of the first file that cannot be used; if such are skipped, [`DataError::NoInput`] where none is left.
+    /// The error of the first file that cannot be used; if such files are skipped, [`DataError::NoInput`] where none
+    /// is left.
     pub fn of(
         input: &str,
         paths: Vec<PathBuf>,
@@ -264,7 +265,8 @@ struct Orientation {
 }
 
 impl Orientation {
-    /// That of a mask with these dimensions, names and lengths, in a file of so many times; or what would be right.
+    /// How a mask with these dimensions (names and lengths) lies, in a file of so many times; if it cannot be told,
+    /// the error says what would be right.
     fn of(
         dimensions: &[(String, usize)],
         axes: &GridAxes,

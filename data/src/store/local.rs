@@ -74,7 +74,7 @@ impl<'a> LocalCopy<'a> {
         }
         let copy = Self::join(source, folder);
         for shard in source.shards() {
-            // Of the right size from the start: what is never written is a hole, which takes no room.
+            // The file has its size from the start: what is never written is a hole, which takes no room.
             copy.open(&shard.file)?
                 .set_len(shard.bytes)
                 .map_err(DataError::io("enlarge", folder.join(&shard.file)))?;

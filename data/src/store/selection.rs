@@ -23,7 +23,7 @@ pub struct Selected {
 /// The times that become samples, and what was done on the way.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Selection {
-    /// In the order of the fields.
+    /// What becomes a sample, in the order of the fields.
     pub samples: Vec<Selected>,
     /// Times with neither mask nor boxes, whether they became samples or not.
     pub unlabelled: usize,

@@ -39,7 +39,7 @@ impl Split {
 pub enum SplitRule {
     /// Each sample alone, as DeepCAM did. Neighbouring times are nearly equal, so scores come out too good.
     Shuffled {
-        /// Of the shuffle.
+        /// Seed of the shuffle.
         seed: u64,
         /// Shares of training and validation; the rest is for the test.
         train: f64,
@@ -48,7 +48,7 @@ pub enum SplitRule {
     },
     /// Whole blocks of days, dealt at random: no storm stands in two splits except at the edges of blocks.
     Blocks {
-        /// Of the shuffle.
+        /// Seed of the shuffle.
         seed: u64,
         /// Share of training.
         train: f64,

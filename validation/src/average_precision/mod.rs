@@ -342,7 +342,7 @@ pub struct DetectionScore {
     pub first: String,
     /// The last of them.
     pub last: String,
-    /// In the order of the codes.
+    /// Each class, in the order of the codes.
     pub classes: Vec<ClassDetection>,
     /// mAP.
     pub mean: MeanPrecision,

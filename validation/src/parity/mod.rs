@@ -42,7 +42,7 @@ pub struct Row {
     pub what: String,
     /// Different geometries that were judged.
     pub cases: usize,
-    /// In the order of [`DTYPES`].
+    /// The worst case of each type, in the order of [`DTYPES`].
     pub worst: [Worst; 3],
     /// The case farthest off in f32.
     pub place: String,

@@ -38,7 +38,7 @@ pub struct DensityComparison {
     pub lon_deg: Vec<f64>,
     /// Tracks per year in each cell of the reference, row by row from the south.
     pub reference: Vec<Vec<f64>>,
-    /// Those of the prediction.
+    /// Tracks per year in the same cells of the prediction.
     pub predicted: Vec<Vec<f64>>,
     /// The prediction against the reference, over the cells that either has tracks in.
     pub taylor: Option<Taylor>,

@@ -51,11 +51,11 @@ pub struct TrackGroup {
     pub name: String,
     /// Storms of the reference.
     pub reference_tracks: u64,
-    /// Those of them that a predicted track is.
+    /// Storms of the reference that a predicted track found.
     pub hits: u64,
     /// Predicted tracks.
     pub predicted_tracks: u64,
-    /// Those of them that are no storm of the reference.
+    /// Predicted tracks that are no storm of the reference.
     pub false_alarms: u64,
     /// Hit rate: hits / reference tracks.
     pub pod: Option<f64>,

@@ -55,7 +55,7 @@ enum Part {
     /// Read one time of a netCDF file.
     Read(fields::FieldOptions),
     /// A training step of a network.
-    // Of `all`, --grid is that of the fields.
+    // In `all`, --grid is the grid of the fields.
     #[command(mut_arg("size", |size| size.visible_alias("grid")))]
     Step(NetworkOptions),
     /// Inference of a network.

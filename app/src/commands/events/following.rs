@@ -55,7 +55,7 @@ impl<'a> Following<'a> {
     /// Reads what is this rank's, takes what is the others', and writes the events of all times.
     ///
     /// # Errors
-    /// Those of reading, writing and communication; a state is saved where a signal ends the run.
+    /// Errors of reading, writing and communication; a state is saved if a signal ends the run.
     pub fn follow(
         &mut self,
         comm: &mut dyn Communicator,

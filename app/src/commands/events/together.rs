@@ -27,7 +27,7 @@ impl Rounds {
     /// The rounds of the first rank, on all ranks; `start` is the first time that is not done.
     ///
     /// # Errors
-    /// Those of communication.
+    /// Errors of communication.
     pub fn begin(
         comm: &mut dyn Communicator,
         objects: &Objects,
@@ -82,7 +82,7 @@ impl Rounds {
 /// What another rank than the first does: reads its stretches and sends what it saw.
 ///
 /// # Errors
-/// Those of reading and of communication.
+/// Errors of reading and of communication.
 pub fn help(
     comm: &mut dyn Communicator,
     arguments: &Events,
@@ -123,7 +123,7 @@ fn send(comm: &mut dyn Communicator, bytes: &[u8]) -> anyhow::Result<()> {
 /// What another rank saw in a round, or in the end how much was missing in its fields.
 ///
 /// # Errors
-/// Those of communication.
+/// Errors of communication.
 pub fn receive(comm: &mut dyn Communicator, from: usize) -> anyhow::Result<Vec<u8>> {
     let mut length = [0; 8];
     comm.receive(from, &mut length)?;

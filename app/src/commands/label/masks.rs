@@ -211,7 +211,7 @@ impl<'a> Masks<'a> {
         if let (Some(input), Some(index)) = (attribute(ORIGIN), index) {
             compare("input", input, &name_of(self.archive.source_of(index).0));
         }
-        // Those of two methods have nothing to do with each other.
+        // Thresholds of two methods have nothing to do with each other.
         if method == Some(self.method.name()) {
             let numbers = attribute(THRESHOLDS).unwrap_or_default();
             changes.extend(changed_numbers(numbers, &self.thresholds));

@@ -210,7 +210,7 @@ pub(super) fn split(argument: &str) -> (&str, Option<&str>) {
     let signs = || argument.match_indices(':');
     let parts = || signs().map(move |(at, _)| (&argument[..at], &argument[at + 1..]));
     let both = parts().find(|(path, tables)| is_there(path) && is_there(tables));
-    // Of two of which one is lacking, or a pattern, that is to be told.
+    // If only one is there, or it is a pattern, the error is to name what lacks.
     let one = both.or_else(|| parts().rfind(|(path, _)| is_there(path)));
     match one.or_else(|| argument.split_once(':')) {
         Some((path, tables)) => (path, Some(tables)),
@@ -232,8 +232,8 @@ fn named(argument: &str) -> (Option<SourceKind>, &str) {
     }
 }
 
-/// Of two heuristics the last of which nobody said that it is one is [`SourceKind::Other`]; both are then called by
-/// their folders' names.
+/// If there are two heuristics, and nobody said of the last that it is one, it becomes [`SourceKind::Other`], and
+/// both are called by the names of their folders.
 fn set_others_apart(masks: &mut [Masks]) {
     let is_other = |one: &Masks| one.kind == SourceKind::Other;
     let is_heuristic = |one: &Masks| one.kind == SourceKind::Heuristic;

@@ -12,7 +12,7 @@ use squall_data::{Archive, Class, DataError, GeoBox, Store, atomic};
 use squall_jobs::JobError;
 use std::path::Path;
 
-/// In the folder of the store.
+/// The file's name, in the folder of the store.
 const FILE: &str = "origin.json";
 const FORMAT: &str = "squall-origin 1";
 
@@ -28,9 +28,9 @@ pub struct Origin {
 /// Files as they were.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Files {
-    /// As they were given, for who reads the file.
+    /// As they were given, for people who read the file.
     input: String,
-    /// Of names, lengths and times of change. Folders do not count: a run that was moved is the same.
+    /// A digest of names, lengths and times of change. Folders do not count: a run that was moved is the same.
     state: String,
 }
 
@@ -60,7 +60,7 @@ impl Files {
 }
 
 impl Origin {
-    /// That of fields and labels as they were given; `tagged` is the class of masks that name none.
+    /// The origin of fields and labels as they were given; `tagged` is the class of masks that name none.
     pub fn of(
         input: &str,
         fields: &Archive,
@@ -88,7 +88,7 @@ impl Origin {
         })
     }
 
-    /// That of a store, if it tells: earlier versions did not, and what cannot be read tells nothing.
+    /// The origin of a store, if it tells: earlier versions did not, and a file that cannot be read tells nothing.
     pub fn read(store: &Path) -> Option<Self> {
         let text = std::fs::read(store.join(FILE)).ok()?;
         let origin: Self = serde_json::from_slice(&text).ok()?;

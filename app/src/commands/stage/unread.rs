@@ -14,7 +14,7 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    /// Those of a store that was begun; none of a new one.
+    /// The times that a store which was begun left out; none if it is new.
     pub(super) fn of(store: &Path) -> Result<Self, DataError> {
         let path = store.join("left_out.txt");
         let text = match std::fs::read_to_string(&path) {

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use turns::take_turns;
 
-/// Of a step: more is a slip of the keyboard.
+/// Most samples of a step: more is a slip of the keyboard.
 const MOST_SAMPLES: u64 = 1 << 24;
 
 /// Which network, and beside what.
@@ -125,7 +125,7 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
     let (config, optimiser, batch) = options.resolve()?;
     let (rows, columns) = options.size;
     let backend = Backend::best();
-    graphs_make_sense(options, work, backend)?;
+    check_graphs(options, work, backend)?;
     let network = Network::build(&config, backend, 1)?;
     let storage = options.storage(&network)?;
     let learning = match work {
@@ -152,7 +152,7 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
     } else {
         ("this process", squall_jobs::available_memory(1))
     };
-    fits(options, batch, needs, place, free)?;
+    check_memory(options, batch, needs, place, free)?;
     // On a GPU before the data are there, beside which its operands may have no room.
     let before = if backend.is_gpu() {
         Some(backend.matrix_rate(storage.dtype)?)
@@ -174,8 +174,8 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
     Ok(line)
 }
 
-/// Refuses to launch as graphs what cannot be, before anything is built.
-fn graphs_make_sense(options: &NetworkOptions, work: Work, backend: Backend) -> anyhow::Result<()> {
+/// Refuses `--graphs` for what cannot be launched as graphs, before anything is built.
+fn check_graphs(options: &NetworkOptions, work: Work, backend: Backend) -> anyhow::Result<()> {
     let obstacle = match work {
         _ if !options.graphs => return Ok(()),
         Work::Infer => "--graphs is of training steps: `squall bench step`",
@@ -187,7 +187,7 @@ fn graphs_make_sense(options: &NetworkOptions, work: Work, backend: Backend) -> 
 }
 
 /// Refuses a batch that needs more than the memory that is free at a place, and names one that fits.
-fn fits(
+fn check_memory(
     options: &NetworkOptions,
     batch: usize,
     needs: impl Fn(usize) -> anyhow::Result<u64>,

@@ -17,8 +17,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(900);
 #[cfg(feature = "mpi")]
 const FOR_THE_OTHER: Duration = Duration::from_secs(2);
 
-/// The environment's word on it, in seconds.
-const LONGEST_WAIT_SECONDS: &str = "SQUALL_STALL_SECONDS";
+/// The variable of the environment that overrides [`LONGEST_WAIT`], in seconds.
+const STALL_VARIABLE: &str = "SQUALL_STALL_SECONDS";
 
 /// What a launcher says in the environment; nothing where there is none.
 pub fn launch() -> Option<Launch> {
@@ -53,14 +53,14 @@ pub fn on_this_node() -> usize {
 pub fn processes() -> anyhow::Result<Option<Processes>> {
     let hint = "start it with the launcher of the MPI library that the program was built with";
     let stalls = Stalls {
-        after: longest_wait(std::env::var(LONGEST_WAIT_SECONDS).ok().as_deref())?,
+        after: longest_wait(std::env::var(STALL_VARIABLE).ok().as_deref())?,
         report: Box::new(|stall| tracing::error!("{stall}: ending the job")),
     };
     comm::processes_watched(|name| std::env::var(name).ok(), stalls)
         .map_err(|error| Advice::usage(error.to_string(), hint))
 }
 
-/// What the environment says, or else the usual.
+/// How long to wait: `told` is what the environment says, if anything.
 fn longest_wait(told: Option<&str>) -> anyhow::Result<Duration> {
     let Some(told) = told else {
         return Ok(LONGEST_WAIT);
@@ -68,7 +68,7 @@ fn longest_wait(told: Option<&str>) -> anyhow::Result<Duration> {
     let seconds = told.trim().parse::<f64>().ok().filter(|s| *s > 0.0);
     let wait = seconds.map(|s| Duration::try_from_secs_f64(s).unwrap_or(Duration::MAX));
     wait.ok_or_else(|| {
-        let message = format!("{LONGEST_WAIT_SECONDS}: expected seconds above 0, found `{told}`");
+        let message = format!("{STALL_VARIABLE}: expected seconds above 0, found `{told}`");
         Advice::usage(message, "for example SQUALL_STALL_SECONDS=120")
     })
 }

@@ -133,7 +133,7 @@ pub fn score_events(
     }
 }
 
-/// The classes of masks, and of the others those that either side has.
+/// The classes of masks, and each other class that either side has.
 pub(crate) fn classes_of(truth: &[Event], predicted: &[Event]) -> impl Iterator<Item = Class> {
     let seen = Class::TRACKED.map(|class| {
         let of_class = |event: &Event| event.class == class;

@@ -108,7 +108,8 @@ impl SegmentationScore {
         }
     }
 
-    /// The same without some classes, which no mean counts then: those that the masks of a side cannot hold.
+    /// The same score without some classes, such as those that the masks of a side cannot hold; the means leave them
+    /// out, too.
     #[must_use]
     pub fn without(self, left_out: &[Class]) -> Self {
         let mut classes = self.classes;

@@ -110,8 +110,8 @@ pub fn score_tracks(truth: &[Event], predicted: &[Event], rules: &TrackRules) ->
     }
 }
 
-/// The same of tables that may be of objects which nobody followed, as the rivers of labels: a class of which a side
-/// has objects and not one track has no score.
+/// The same scores for tables whose objects may not have been joined to tracks, as the rivers of labels: a class has
+/// no score if a side has objects of it, but not one track.
 pub fn score_listed_tracks(
     truth: &[Event],
     predicted: &[Event],

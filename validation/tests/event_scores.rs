@@ -185,7 +185,7 @@ fn intervals_hold_the_value_and_shrink_with_data() {
 }
 
 #[test]
-fn tracks_by_hand() {
+fn scores_of_tracks_by_hand() {
     let mut truth = Vec::new();
     let mut predicted = Vec::new();
     for step in 0..10 {

@@ -387,7 +387,7 @@ fn hurdat_and_ibtracs_tell_of_the_same_storms() {
 }
 
 #[test]
-fn masks_by_hand() {
+fn scores_of_masks_by_hand() {
     let grid = LatLonGrid::global(5, 8).unwrap();
     let mask = |hours: i64, code: fn(usize, usize) -> u8| {
         ClassMask::new(

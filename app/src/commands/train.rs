@@ -37,7 +37,8 @@ pub struct Train {
     pub json: bool,
 }
 
-/// The share of what matrix products on so many ranks like this one reach.
+/// The speed of training as a share of what matrix products reach on so many ranks like this one; `rate` is what they
+/// reach on one.
 fn percent_of_peak(balance: &Balance, ranks: usize, rate: f64) -> f64 {
     100.0 * balance.flops_per_second / (rate * ranks as f64)
 }

@@ -55,7 +55,7 @@ impl Archive {
         self.check(index)?;
         let found = self.level_source(index, name, hpa);
         found
-            .map(|(place, (source, level))| self.plane(place, source, Some(level)))
+            .map(|(place, (source, level))| self.read_plane(place, source, Some(level)))
             .transpose()
     }
 
@@ -88,13 +88,18 @@ impl Archive {
     fn transport_plane(&self, index: usize, part: alias::Transport) -> Result<Option<Array2<f32>>> {
         let found = self.transport_source(index, part);
         found
-            .map(|(place, source)| self.plane(place, source, None))
+            .map(|(place, source)| self.read_plane(place, source, None))
             .transpose()
     }
 
-    fn plane(&self, place: Place, source: &Source, level: Option<usize>) -> Result<Array2<f32>> {
+    fn read_plane(
+        &self,
+        place: Place,
+        source: &Source,
+        level: Option<usize>,
+    ) -> Result<Array2<f32>> {
         let mut plane = Array2::zeros(self.grid.shape());
-        self.copy(place, source, level, plane.view_mut())?;
+        self.read_plane_into(place, source, level, plane.view_mut())?;
         Ok(plane)
     }
 }

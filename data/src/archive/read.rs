@@ -139,7 +139,7 @@ impl Archive {
         let (rows, columns) = self.grid.shape();
         let mut fields = Array3::zeros((variables.len(), rows, columns));
         for (&variable, plane) in variables.iter().zip(fields.axis_iter_mut(Axis(0))) {
-            self.fill(index, variable, plane)?;
+            self.read_channel_into(index, variable, plane)?;
         }
         let (path, at) = self.source_of(index);
         Ok(Snapshot {
@@ -225,7 +225,8 @@ impl Archive {
         )))
     }
 
-    fn fill(
+    /// Reads one channel into grid order, or computes it from others.
+    fn read_channel_into(
         &self,
         index: usize,
         variable: Variable,
@@ -233,7 +234,8 @@ impl Archive {
     ) -> Result<()> {
         let field = |variable| {
             let mut field = Array2::zeros(self.grid.shape());
-            self.fill(index, variable, field.view_mut()).map(|()| field)
+            self.read_channel_into(index, variable, field.view_mut())
+                .map(|()| field)
         };
         let wanted = |variable| {
             self.how(index, variable)
@@ -243,7 +245,7 @@ impl Archive {
         match self.how(index, variable) {
             None => return Err(self.missing(index, variable)),
             Some(How::Direct(place, source)) => {
-                self.copy(place, source, None, plane.view_mut())?;
+                self.read_plane_into(place, source, None, plane.view_mut())?;
             }
             Some(How::Computed(Derivation::ColumnWater(place, levels))) => {
                 let (pressure_pa, q) = self.read_all_levels(place, levels)?;
@@ -255,7 +257,7 @@ impl Archive {
                 plane.assign(&precipitable_water(&pressure_pa, q.view(), ps, qref));
             }
             Some(How::Computed(Derivation::Dewpoint(place, source))) => {
-                self.copy(place, source, None, plane.view_mut())?;
+                self.read_plane_into(place, source, None, plane.view_mut())?;
                 Zip::from(&mut plane)
                     .and(&field(Variable::Ps)?)
                     .for_each(|value, &ps| *value = humidity_of_dewpoint(*value, ps));
@@ -290,13 +292,13 @@ impl Archive {
         let (rows, columns) = self.grid.shape();
         let mut fields = Array3::zeros((order.len(), rows, columns));
         for (&level, plane) in order.iter().zip(fields.axis_iter_mut(Axis(0))) {
-            self.copy(place, &levels.source, Some(level), plane)?;
+            self.read_plane_into(place, &levels.source, Some(level), plane)?;
         }
         Ok((order.iter().map(|&level| pressure[level]).collect(), fields))
     }
 
     /// Reads one plane into grid order.
-    pub(super) fn copy(
+    pub(super) fn read_plane_into(
         &self,
         place: Place,
         source: &Source,

@@ -118,7 +118,7 @@ pub struct SomeTimes {
     pub first: Vec<String>,
 }
 
-/// So many times are named.
+/// How many times are named at most.
 const NAMED: usize = 5;
 
 impl SomeTimes {

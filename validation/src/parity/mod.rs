@@ -242,8 +242,8 @@ fn distance(a: &[f32], b: &[f32]) -> Result<f64> {
     Ok(if off == 0.0 { 0.0 } else { (off / size).sqrt() })
 }
 
-/// After so many numbers they come again: fields of a whole network's extents take longer to draw than to convolve. A
-/// prime, so that no row and no channel sees the same ones.
+/// How many numbers are drawn before they are repeated: fields of a whole network's extents take longer to draw than
+/// to convolve. It is a prime, so that no two rows and no two channels hold the same numbers.
 const DRAWN: usize = 1_000_003;
 
 /// Numbers of eight significant bits and eight magnitudes up to 2, of either sign.

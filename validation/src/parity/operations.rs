@@ -1,4 +1,5 @@
-//! The operations that are no convolutions of a network, on fields of odd extents, more than one share of work large.
+//! The operations of a network other than convolutions, on fields of odd extents that are larger than one share of
+//! work.
 
 use super::{ModelResult, Row, Values, draw, field, values};
 use crate::error::Result;

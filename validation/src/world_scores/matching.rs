@@ -100,7 +100,7 @@ pub struct TrackPair {
     pub distances_km: Vec<f64>,
 }
 
-/// The storm of each predicted track that is one; several tracks may be pieces of one storm.
+/// Finds the storm that each predicted track is, where it is one; several tracks may be pieces of one storm.
 pub fn match_tracks(
     reference: &[ImportedTrack],
     predicted: &[ImportedTrack],

@@ -1,4 +1,4 @@
-//! Input of which no events are made, and what a run would write over, in plain words.
+//! Says in plain words why no events can be made of an input, and what a run would write over.
 
 use crate::failure::Advice;
 use crate::input::{absolute_folder, name_of, same_dates};
@@ -13,8 +13,8 @@ use std::path::Path;
 const TAKES: &str = "give the masks or boxes that it was made from; also read are IBTrACS, tracks of TempestExtremes and TECA, \
                      and events as parquet or geojson. `squall compare` and `squall score` take tables of events as they are";
 
-/// Why masks could not be opened: where the input is a table, or a folder of tables, that and not what its first line
-/// or file lacks.
+/// Why masks could not be opened. If the input is a table, or a folder of tables, the error says so, and not what its
+/// first line or file lacks.
 pub fn explained(error: DataError, input: &str) -> anyhow::Error {
     let path = Path::new(input);
     if path.is_file()

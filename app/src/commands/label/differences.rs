@@ -3,8 +3,9 @@
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many differences are listed, each no longer than this.
+/// How many differences are listed at most.
 const MOST_LISTED: usize = 4;
+/// A longer value is not shown: the list only says that it differs.
 const LONGEST_VALUE: usize = 40;
 
 /// The numbers that differ between two sets of thresholds as JSON.

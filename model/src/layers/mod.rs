@@ -49,6 +49,38 @@ pub(crate) trait Layer {
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow>;
 }
 
+/// Layers one after the other.
+impl<L: Layer> Layer for [L] {
+    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        let mut y = x.clone();
+        for layer in self {
+            y = layer.forward(parameters, pass, &y)?;
+        }
+        Ok(y)
+    }
+
+    fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        mut dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        for layer in self.iter().rev() {
+            dy = layer.backward(parameters, pass, dy, gradients)?;
+        }
+        Ok(dy)
+    }
+
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
+        let mut y = x;
+        for layer in self {
+            y = layer.trace(y, trace)?;
+        }
+        Ok(y)
+    }
+}
+
 /// A layer that reads several tensors whose channels lie side by side, as if they were one.
 pub(crate) trait Joining {
     /// The output; in training the tape keeps the parts, not a copy of all of them.

@@ -57,40 +57,32 @@ impl Stage {
     /// The output of the halving block and that of the last block.
     fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<(Tensor, Tensor)> {
         let first = self.halve.forward(p, pass, x)?;
-        let mut y = first.clone();
-        for block in &self.blocks {
-            y = block.forward(p, pass, &y)?;
-        }
-        Ok((first, y))
+        let last = self.blocks.forward(p, pass, &first)?;
+        Ok((first, last))
     }
 
     fn backward(
         &self,
         p: &Parameters,
         pass: &mut Pass,
-        (dfirst, mut dy): (Tensor, Tensor),
+        (dfirst, dlast): (Tensor, Tensor),
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
-        for block in self.blocks.iter().rev() {
-            dy = block.backward(p, pass, dy, gradients)?;
-        }
+        let dy = self.blocks.backward(p, pass, dlast, gradients)?;
         let dy = pass.backend.add(&dy, &dfirst)?;
         self.halve.backward(p, pass, dy, gradients)
     }
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<(Flow, Flow)> {
         let first = self.halve.trace(x, trace)?;
-        let mut y = first;
-        for block in &self.blocks {
-            y = block.trace(y, trace)?;
-        }
-        Ok((first, y))
+        Ok((first, self.blocks.trace(first, trace)?))
     }
 }
 
 /// Three convolutions at half the resolution, a stage at a quarter, a stage at an eighth, logits enlarged eightfold.
 #[derive(Debug)]
 pub(super) struct CgNet {
+    /// The convolutions at half the resolution.
     stem: Vec<Active>,
     join1: NormPrelu,
     stage2: Stage,
@@ -163,14 +155,6 @@ impl CgNet {
             .avg_pool(&wide, &PoolSpec { padding: 0, ..pool })
     }
 
-    /// The convolutions at half the resolution.
-    fn enter(&self, p: &Parameters, pass: &mut Pass, mut y: Tensor) -> Result<Tensor> {
-        for unit in &self.stem {
-            y = unit.forward(p, pass, &y)?;
-        }
-        Ok(y)
-    }
-
     /// Whether the last enlargement wraps.
     fn wraps_logits(&self) -> bool {
         self.padding == Padding::Longitude
@@ -182,7 +166,7 @@ impl Architecture for CgNet {
         let (_, h, w, _) = x.dims4()?;
         let half = self.shrink(pass, x)?;
         let quarter = self.shrink(pass, &half)?;
-        let mut y = pass.block([x.clone()], |pass, [x]| self.enter(p, pass, x))?;
+        let mut y = pass.block([x.clone()], |pass, [x]| self.stem.forward(p, pass, &x))?;
         let joined = pass.backend.concat(&[&y, &half])?;
         drop(half);
         y = self.join1.forward(p, pass, &joined)?;
@@ -220,21 +204,13 @@ impl Architecture for CgNet {
         dy = self.stage2.backward(p, pass, (dfirst, dlast), gradients)?;
         dy = self.join1.backward(p, pass, dy, gradients)?;
         [dy, _] = split(pass, &dy, [self.stem_channels, self.inputs])?;
-        pass.replay(|pass, [x]| self.enter(p, pass, x))?;
-        for unit in self.stem.iter().rev() {
-            dy = unit.backward(p, pass, dy, gradients)?;
-        }
+        pass.replay(|pass, [x]| self.stem.forward(p, pass, &x))?;
+        self.stem.backward(p, pass, dy, gradients)?;
         Ok(())
     }
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<()> {
-        let mut y = trace.block(&[x], |trace| {
-            let mut y = x;
-            for unit in &self.stem {
-                y = unit.trace(y, trace)?;
-            }
-            Ok(y)
-        })?;
+        let mut y = trace.block(&[x], |trace| self.stem.trace(x, trace))?;
         let pooled = |trace: &mut Trace, from: Flow, [b, h, w, _]: [usize; 4]| {
             trace.op(&[from], [b, h, w, self.inputs])
         };

@@ -259,9 +259,7 @@ impl Xception {
         pass: &mut Pass,
         x: &Tensor,
     ) -> Result<(Tensor, Tensor)> {
-        let stem = self.stem[0].forward(parameters, pass, x)?;
-        let mut y = self.stem[1].forward(parameters, pass, &stem)?;
-        drop(stem);
+        let mut y = self.stem.forward(parameters, pass, x)?;
         let mut low = None;
         for block in &self.blocks {
             y = block.forward(parameters, pass, &y)?;
@@ -304,8 +302,7 @@ impl Xception {
     }
 
     pub(super) fn trace(&self, x: Flow, trace: &mut Trace) -> Result<(Flow, Flow)> {
-        let mut y = self.stem[0].trace(x, trace)?;
-        y = self.stem[1].trace(y, trace)?;
+        let mut y = self.stem.trace(x, trace)?;
         let mut low = None;
         for block in &self.blocks {
             y = block.trace(y, trace)?;

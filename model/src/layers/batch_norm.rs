@@ -1,8 +1,10 @@
 //! Batch normalisation with what follows it: a residual, a ReLU, both or neither.
 
-use super::conv::Fold;
+use super::Layer;
+use super::conv::{Conv, Fold};
 use crate::error::Result;
 use crate::gradients::Gradients;
+use crate::ops::Fuse;
 use crate::ops::norm::{After, fold};
 use crate::parameters::{BufferId, Kind, ParameterId, Parameters};
 use crate::pass::{Normed, Pass, Saved};
@@ -110,6 +112,30 @@ impl BatchNorm {
         }
         pass.push(Saved::Norm(saved));
         Ok(y)
+    }
+
+    /// What [`Self::forward`] makes of `conv` of x; inference folds all of it into the convolution.
+    pub(crate) fn forward_after(
+        &self,
+        conv: &Conv,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        x: &Tensor,
+        (residual, relu): (Option<&Tensor>, bool),
+    ) -> Result<Tensor> {
+        if pass.is_training() {
+            let y = conv.forward(parameters, pass, x)?;
+            return self.forward(parameters, pass, &y, residual, relu);
+        }
+        let fuse = match (residual, relu) {
+            (None, false) => Fuse::None,
+            (None, true) => Fuse::Relu,
+            (Some(residual), false) => Fuse::Add(residual),
+            (Some(residual), true) => Fuse::AddRelu(residual),
+        };
+        let (fold, after) = (|| self.folded(parameters), self.dtype(pass));
+        let x = std::slice::from_ref(x);
+        conv.forward_folded(parameters, pass, x, fold, (fuse, after))
     }
 
     /// The gradients of x and, if there was one, of the residual.

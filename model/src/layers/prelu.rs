@@ -2,14 +2,14 @@
 
 use super::Layer;
 use super::batch_norm::BatchNorm;
-use super::conv::Fold;
+use super::conv::Conv;
 use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::ops::norm::After;
 use crate::parameters::{Kind, ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
-use candle_core::{DType, Tensor};
+use candle_core::Tensor;
 
 /// Slope below zero at the start, as PyTorch's.
 const SLOPE: f32 = 0.25;
@@ -40,35 +40,32 @@ impl NormPrelu {
         })
     }
 
-    /// Inference's normalisation as one multiply and one add per value.
-    pub(crate) fn folded(&self, parameters: &Parameters) -> Result<Fold> {
-        self.norm.folded(parameters)
-    }
-
-    /// What the normalisation computes in.
-    pub(crate) fn dtype(&self, pass: &Pass) -> DType {
-        self.norm.dtype(pass)
-    }
-
-    /// The parametric ReLU of what is already normalised, without a tape.
-    pub(crate) fn activate(
+    /// What [`Layer::forward`] makes of `conv` of x; inference folds the normalisation into the convolution.
+    pub(crate) fn forward_after(
         &self,
+        conv: &Conv,
         parameters: &Parameters,
-        pass: &Pass,
+        pass: &mut Pass,
         x: &Tensor,
     ) -> Result<Tensor> {
-        let x = pass.backend.convert(x, pass.dtype_of(self.slope))?;
-        pass.backend.prelu(&x, parameters.channels(self.slope)?)
+        let normed = (self.norm).forward_after(conv, parameters, pass, x, (None, false))?;
+        self.activate(parameters, pass, &normed)
+    }
+
+    /// The parametric ReLU of what is normalised.
+    fn activate(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        let x = pass.push_input(self.slope, x)?;
+        let slope = parameters.channels(self.slope)?;
+        let y = pass.backend.prelu(&x, &slope)?;
+        pass.follows_by_slope(&y, &x, slope);
+        Ok(y)
     }
 }
 
 impl Layer for NormPrelu {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
-        let x = self.norm.forward(parameters, pass, x, None, false)?;
-        let x = pass.push_input(self.slope, &x)?;
-        let y = self.activate(parameters, pass, &x)?;
-        pass.follows_by_slope(&y, &x, parameters.channels(self.slope)?);
-        Ok(y)
+        let normed = self.norm.forward(parameters, pass, x, None, false)?;
+        self.activate(parameters, pass, &normed)
     }
 
     fn backward(

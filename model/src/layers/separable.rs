@@ -10,7 +10,7 @@ use super::resize::shape_of;
 use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::ops::norm::After;
-use crate::ops::{ConvSpec, Convolution, Fuse};
+use crate::ops::{ConvSpec, Convolution};
 use crate::parameters::{ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
@@ -159,20 +159,12 @@ impl SeparableUnit {
         residual: Option<&Tensor>,
         relu: bool,
     ) -> Result<Tensor> {
-        if pass.is_training() {
-            let y = self.conv.forward(parameters, pass, x)?;
-            return self.norm.forward(parameters, pass, &y, residual, relu);
-        }
-        let y = self.conv.depthwise.forward(parameters, pass, x)?;
-        let fuse = match (residual, relu) {
-            (None, false) => Fuse::None,
-            (None, true) => Fuse::Relu,
-            (Some(residual), false) => Fuse::Add(residual),
-            (Some(residual), true) => Fuse::AddRelu(residual),
-        };
-        let fold = || self.norm.folded(parameters);
-        let after = self.norm.dtype(pass);
-        (self.conv.pointwise).forward_folded(parameters, pass, &[y], fold, (fuse, after))
+        let Separable {
+            depthwise,
+            pointwise,
+        } = &self.conv;
+        let y = depthwise.forward(parameters, pass, x)?;
+        (self.norm).forward_after(pointwise, parameters, pass, &y, (residual, relu))
     }
 
     /// The gradients of x and, if there was one, of the residual.

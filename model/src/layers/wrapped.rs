@@ -55,13 +55,20 @@ pub(crate) struct Wrapped<L> {
     pub(crate) margin: usize,
 }
 
-impl<L: Layer> Layer for Wrapped<L> {
-    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+impl<L> Wrapped<L> {
+    /// x with its margin.
+    pub(crate) fn widen(&self, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         if self.margin == 0 {
-            return self.layer.forward(parameters, pass, x);
+            return Ok(x.clone());
         }
         pass.push(Saved::Shape(shape_of(x)?));
-        let wide = pass.backend.wrap(x, self.margin)?;
+        pass.backend.wrap(x, self.margin)
+    }
+}
+
+impl<L: Layer> Layer for Wrapped<L> {
+    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        let wide = self.widen(pass, x)?;
         self.layer.forward(parameters, pass, &wide)
     }
 

@@ -11,7 +11,7 @@ use crate::layers::prelu::NormPrelu;
 use crate::layers::separable::Depthwise;
 use crate::layers::wrapped::{Padding, Wrapped};
 use crate::layers::{Layer, split};
-use crate::ops::{ConvSpec, Fuse};
+use crate::ops::ConvSpec;
 use crate::parameters::Parameters;
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
@@ -46,18 +46,8 @@ impl Active {
 
 impl Layer for Active {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
-        if pass.is_training() {
-            let y = self.conv.forward(parameters, pass, x)?;
-            return self.act.forward(parameters, pass, &y);
-        }
-        let wide = match self.conv.margin {
-            0 => x.clone(),
-            margin => pass.backend.wrap(x, margin)?,
-        };
-        let (conv, fold) = (&self.conv.layer, || self.act.folded(parameters));
-        let end = (Fuse::None, self.act.dtype(pass));
-        let y = conv.forward_folded(parameters, pass, &[wide], fold, end)?;
-        self.act.activate(parameters, pass, &y)
+        let wide = self.conv.widen(pass, x)?;
+        (self.act).forward_after(&self.conv.layer, parameters, pass, &wide)
     }
 
     fn backward(

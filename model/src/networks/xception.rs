@@ -12,8 +12,8 @@ use crate::layers::conv::Conv;
 use crate::layers::separable::{Separable, SeparableUnit};
 use crate::layers::unit::Unit;
 use crate::layers::{Layer, Style};
+use crate::ops::ConvSpec;
 use crate::ops::norm::After;
-use crate::ops::{ConvSpec, Fuse};
 use crate::parameters::Parameters;
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
@@ -110,18 +110,7 @@ impl Block {
         };
         let Projection { last, conv, norm } = &**projection;
         let y = last.forward(parameters, pass, &y)?;
-        if !pass.is_training() {
-            let fuse = if self.relu {
-                Fuse::AddRelu(&y)
-            } else {
-                Fuse::Add(&y)
-            };
-            let (fold, after) = (|| norm.folded(parameters), norm.dtype(pass));
-            let x = std::slice::from_ref(x);
-            return conv.forward_folded(parameters, pass, x, fold, (fuse, after));
-        }
-        let skip = conv.forward(parameters, pass, x)?;
-        norm.forward(parameters, pass, &skip, Some(&y), self.relu)
+        norm.forward_after(conv, parameters, pass, x, (Some(&y), self.relu))
     }
 }
 

@@ -1,6 +1,6 @@
 //! A convolution or a transposed convolution with its parameters.
 
-use super::{Joining, JoiningParts, Layer};
+use super::Joining;
 use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::ops::{ConvSpec, ConvTransposeSpec, Convolution, Fuse, Landing, Weights, joined};
@@ -16,7 +16,7 @@ pub(crate) struct Conv {
     weight: ParameterId,
     bias: Option<ParameterId>,
     spec: ConvSpec,
-    pub(crate) channels_in: usize,
+    channels_in: usize,
     pub(crate) channels_out: usize,
 }
 
@@ -261,27 +261,9 @@ impl Joining for Conv {
             2 * (b * p * q * taps * self.channels_out) as u64,
         ))
     }
-}
 
-impl Layer for Conv {
-    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
-        self.forward_joined(parameters, pass, std::slice::from_ref(x))
-    }
-
-    fn backward(
-        &self,
-        parameters: &Parameters,
-        pass: &mut Pass,
-        dy: Tensor,
-        gradients: &mut Gradients,
-    ) -> Result<Tensor> {
-        let all = [self.channels_in];
-        let [dx] = self.backward_parts(parameters, pass, dy, all, gradients)?;
-        Ok(dx)
-    }
-
-    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
-        self.trace_joined(&[x], trace)
+    fn channels_in(&self) -> usize {
+        self.channels_in
     }
 }
 

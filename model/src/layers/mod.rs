@@ -7,6 +7,7 @@ pub(crate) mod aspp;
 pub(crate) mod batch_norm;
 pub(crate) mod bottleneck;
 pub(crate) mod conv;
+pub(crate) mod double;
 pub(crate) mod gate;
 pub(crate) mod norm;
 pub(crate) mod prelu;
@@ -110,6 +111,32 @@ pub(crate) trait Joining {
 
     /// The output's shape; costs are added to `trace`, as by [`Layer::trace`].
     fn trace_joined(&self, parts: &[Flow], trace: &mut Trace) -> Result<Flow>;
+
+    /// Channels of all parts together.
+    fn channels_in(&self) -> usize;
+}
+
+/// Of one tensor, which has all channels.
+impl<J: Joining + ?Sized> Layer for J {
+    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
+        self.forward_joined(parameters, pass, std::slice::from_ref(x))
+    }
+
+    fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        dy: Tensor,
+        gradients: &mut Gradients,
+    ) -> Result<Tensor> {
+        let all = [self.channels_in()];
+        let [dx] = self.backward_parts(parameters, pass, dy, all, gradients)?;
+        Ok(dx)
+    }
+
+    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
+        self.trace_joined(&[x], trace)
+    }
 }
 
 /// A [`Joining`] layer whose caller knows how many parts there are.

@@ -2,7 +2,7 @@
 
 use super::conv::Conv;
 use super::norm::Norm;
-use super::{Joining, JoiningParts, Layer, Style};
+use super::{Joining, Layer, Style};
 use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::ops::{ConvSpec, Fuse};
@@ -80,26 +80,41 @@ impl Joining for Unit {
         trace.folds(x, y);
         Ok(y)
     }
+
+    fn channels_in(&self) -> usize {
+        self.conv.channels_in()
+    }
 }
 
-impl Layer for Unit {
-    fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
-        self.forward_joined(parameters, pass, std::slice::from_ref(x))
+/// A unit where batch normalisation is on, else a convolution with a bias and no activation.
+#[derive(Debug)]
+pub(crate) enum MaybeNormed {
+    Normed(Unit),
+    Biased(Conv),
+}
+
+impl MaybeNormed {
+    pub(crate) fn new(
+        parameters: &mut Parameters,
+        name: &str,
+        spec: ConvSpec,
+        channels: (usize, usize),
+        style: Style,
+    ) -> Result<Self> {
+        if style.batch_norm {
+            let unit = Unit::new(parameters, name, spec, channels, style)?;
+            return Ok(Self::Normed(unit));
+        }
+        let spec = spec.periodic(style.periodic);
+        let conv = Conv::new(parameters, name, spec, channels, true)?;
+        Ok(Self::Biased(conv))
     }
 
-    fn backward(
-        &self,
-        parameters: &Parameters,
-        pass: &mut Pass,
-        dy: Tensor,
-        gradients: &mut Gradients,
-    ) -> Result<Tensor> {
-        let all = [self.conv.channels_in];
-        let [dx] = self.backward_parts(parameters, pass, dy, all, gradients)?;
-        Ok(dx)
-    }
-
-    fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
-        self.trace_joined(&[x], trace)
+    /// The one or the other.
+    pub(crate) fn layer(&self) -> &dyn Joining {
+        match self {
+            Self::Normed(unit) => unit,
+            Self::Biased(conv) => conv,
+        }
     }
 }

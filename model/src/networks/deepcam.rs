@@ -11,15 +11,15 @@
 
 use super::NetworkConfig;
 use super::architecture::Architecture;
-use super::decoder::Double;
+use super::join::Join;
 use super::strips::{self, InStrips};
 use super::xception::Xception;
 use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::layers::aspp::{Aspp, Pooling};
 use crate::layers::conv::{Conv, Upsample};
-use crate::layers::unit::Unit;
-use crate::layers::{Joining, JoiningParts, Layer, Style};
+use crate::layers::double::{Double, half};
+use crate::layers::{Layer, Style};
 use crate::ops::ConvSpec;
 use crate::parameters::{ParameterId, Parameters};
 use crate::pass::Pass;
@@ -32,24 +32,20 @@ use std::ops::Range;
 pub(super) struct DeepCam {
     encoder: Xception,
     pyramid: Aspp,
-    low: Unit,
-    /// Doublings from a sixteenth of the input to an eighth, and to a quarter.
-    up: [Double; 2],
-    refine: [Unit; 2],
+    /// From a sixteenth of the input to a quarter.
+    join: Join,
     project: Conv,
     /// The doubling to a half.
     up3: Double,
     /// The doubling to the whole, which gives logits; without bias.
     classify: Upsample,
-    channels: usize,
-    low_channels: usize,
 }
 
 impl DeepCam {
     pub(super) fn new(parameters: &mut Parameters, config: &NetworkConfig) -> Result<Self> {
         let style = Style::of(config);
         let encoder = Xception::new(parameters, config, style)?;
-        let (channels, low_channels) = (config.decoder_channels(256), config.decoder_channels(48));
+        let channels = config.decoder_channels(256);
         let pyramid = Aspp::new(
             parameters,
             "aspp",
@@ -58,19 +54,9 @@ impl DeepCam {
             Pooling::Affine,
             style,
         )?;
-        let (point, kernel) = (ConvSpec::same(1), ConvSpec::same(3));
-        let low = (encoder.low_level_channels, low_channels);
-        let joined = (channels + low_channels, channels);
-        let same = (channels, channels);
-        let low = Unit::new(parameters, "decoder.low_level", point, low, style)?;
-        let up = [
-            Double::new(parameters, "decoder.up1", same, style)?,
-            Double::new(parameters, "decoder.up2", same, style)?,
-        ];
-        let refine = [
-            Unit::new(parameters, "decoder.refine1", kernel, joined, style)?,
-            Unit::new(parameters, "decoder.refine2", kernel, same, style)?,
-        ];
+        let low_level = (encoder.low_level_channels, 2);
+        let join = Join::new(parameters, "decoder", config, low_level, style)?;
+        let (point, same) = (ConvSpec::same(1), (channels, channels));
         let project = Conv::new(parameters, "decoder.project", point, same, true)?;
         let up3 = Double::new(parameters, "decoder.up3", same, style)?;
         let ends = (channels, config.classes);
@@ -79,44 +65,18 @@ impl DeepCam {
         Ok(Self {
             encoder,
             pyramid,
-            low,
-            up,
-            refine,
+            join,
             project,
             up3,
             classify,
-            channels,
-            low_channels,
         })
-    }
-}
-
-/// Half an extent, rounded up, as every strided convolution here leaves it.
-fn half((h, w): (usize, usize)) -> (usize, usize) {
-    (h.div_ceil(2), w.div_ceil(2))
-}
-
-impl DeepCam {
-    /// Pyramid and low-level features at a quarter of the input, refined.
-    fn join(&self, p: &Parameters, pass: &mut Pass, [deep, low]: [Tensor; 2]) -> Result<Tensor> {
-        let (_, h, w, _) = low.dims4()?;
-        let low = self.low.forward(p, pass, &low)?;
-        let y = self.up[0].forward(p, pass, &deep, half((h, w)))?;
-        let y = self.up[1].forward(p, pass, &y, (h, w))?;
-        drop(deep);
-        let y = self.refine[0].forward_joined(p, pass, &{ [y, low] })?;
-        self.refine[1].forward(p, pass, &y)
     }
 }
 
 impl Architecture for DeepCam {
     fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let (_, h, w, _) = x.dims4()?;
-        let (deep, low) = self.encoder.forward(p, pass, x)?;
-        let mut y = self.pyramid.forward(p, pass, &deep)?;
-        drop(deep);
-        y = pass.block([y, low], |pass, inputs| self.join(p, pass, inputs))?;
-        y = self.project.forward(p, pass, &y)?;
+        let mut y = self.before(p, pass, x)?;
         y = self.up3.forward(p, pass, &y, half((h, w)))?;
         self.classify.forward(p, pass, &y, (h, w))
     }
@@ -131,29 +91,16 @@ impl Architecture for DeepCam {
         let mut dy = self.classify.backward(p, pass, dlogits, gradients)?;
         dy = self.up3.backward(p, pass, dy, gradients)?;
         dy = self.project.backward(p, pass, dy, gradients)?;
-        pass.replay(|pass, inputs| self.join(p, pass, inputs))?;
-        dy = self.refine[1].backward(p, pass, dy, gradients)?;
-        let counts = [self.channels, self.low_channels];
-        let [ddeep, dlow] = self.refine[0].backward_parts(p, pass, dy, counts, gradients)?;
-        dy = self.up[1].backward(p, pass, ddeep, gradients)?;
-        dy = self.up[0].backward(p, pass, dy, gradients)?;
-        let dlow = self.low.backward(p, pass, dlow, gradients)?;
-        dy = self.pyramid.backward(p, pass, dy, gradients)?;
-        self.encoder.backward(p, pass, dy, &dlow, gradients)
+        let (ddeep, dlow) = self.join.backward(p, pass, dy, gradients)?;
+        let ddeep = self.pyramid.backward(p, pass, ddeep, gradients)?;
+        self.encoder.backward(p, pass, ddeep, &dlow, gradients)
     }
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<()> {
         let (deep, low) = self.encoder.trace(x, trace)?;
         let [_, h, w, _] = x.shape;
         let deep = self.pyramid.trace(deep, trace)?;
-        let mut y = trace.block_taking(&[deep, low], |trace| {
-            let quarter = (low.shape[1], low.shape[2]);
-            let low = self.low.trace(low, trace)?;
-            let y = self.up[0].trace(deep, half(quarter), trace)?;
-            let y = self.up[1].trace(y, quarter, trace)?;
-            let y = self.refine[0].trace_joined(&[y, low], trace)?;
-            self.refine[1].trace(y, trace)
-        })?;
+        let mut y = self.join.trace(deep, low, trace)?;
         y = self.project.trace(y, trace)?;
         trace.begin_last();
         y = self.up3.trace(y, half((h, w)), trace)?;
@@ -174,7 +121,7 @@ impl InStrips for DeepCam {
     fn before(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let (deep, low) = self.encoder.forward(p, pass, x)?;
         let deep = self.pyramid.forward(p, pass, &{ deep })?;
-        let y = self.join(p, pass, [deep, low])?;
+        let y = self.join.forward(p, pass, [deep, low])?;
         self.project.forward(p, pass, &y)
     }
 

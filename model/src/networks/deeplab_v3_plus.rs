@@ -20,11 +20,64 @@ use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 use std::ops::Range;
 
-/// Encoder, pyramid, decoder.
+/// Encoder and pyramid, on which detectors stand, too.
 #[derive(Debug)]
-pub(super) struct DeepLabV3Plus {
+pub(super) struct Backbone {
     encoder: ResNet,
     pyramid: Aspp,
+}
+
+impl Backbone {
+    pub(super) fn new(
+        parameters: &mut Parameters,
+        config: &NetworkConfig,
+        style: Style,
+    ) -> Result<Self> {
+        let encoder = ResNet::new(parameters, config, style)?;
+        let channels = (encoder.channels_out, config.decoder_channels(256));
+        let (rates, pooling) = (&config.atrous_rates, Pooling::of_deeplab(style.batch_norm));
+        let pyramid = Aspp::new(parameters, "aspp", channels, rates, pooling, style)?;
+        Ok(Self { encoder, pyramid })
+    }
+
+    pub(super) fn low_level_channels(&self) -> usize {
+        self.encoder.low_level_channels
+    }
+
+    /// The pyramid's features at the output stride, and the encoder's low-level ones.
+    pub(super) fn forward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        x: &Tensor,
+    ) -> Result<(Tensor, Tensor)> {
+        let (deep, low) = self.encoder.forward(parameters, pass, x)?;
+        // The encoder's output, the largest field here, goes as soon as it is read; a tape keeps it if it needs it.
+        let deep = self.pyramid.forward(parameters, pass, &{ deep })?;
+        Ok((deep, low))
+    }
+
+    pub(super) fn backward(
+        &self,
+        parameters: &Parameters,
+        pass: &mut Pass,
+        (ddeep, dlow): (Tensor, Tensor),
+        gradients: &mut Gradients,
+    ) -> Result<()> {
+        let ddeep = self.pyramid.backward(parameters, pass, ddeep, gradients)?;
+        (self.encoder).backward(parameters, pass, ddeep, dlow, gradients)
+    }
+
+    pub(super) fn trace(&self, x: Flow, trace: &mut Trace) -> Result<(Flow, Flow)> {
+        let (deep, low) = self.encoder.trace(x, trace)?;
+        Ok((self.pyramid.trace(deep, trace)?, low))
+    }
+}
+
+/// Backbone and decoder.
+#[derive(Debug)]
+pub(super) struct DeepLabV3Plus {
+    backbone: Backbone,
     decoder: Decoder,
     dropout: f32,
 }
@@ -32,14 +85,10 @@ pub(super) struct DeepLabV3Plus {
 impl DeepLabV3Plus {
     pub(super) fn new(parameters: &mut Parameters, config: &NetworkConfig) -> Result<Self> {
         let style = Style::of(config);
-        let encoder = ResNet::new(parameters, config, style)?;
-        let channels = (encoder.channels_out, config.decoder_channels(256));
-        let (rates, pooling) = (&config.atrous_rates, Pooling::of_deeplab(style.batch_norm));
-        let pyramid = Aspp::new(parameters, "aspp", channels, rates, pooling, style)?;
-        let decoder = Decoder::new(parameters, config, encoder.low_level_channels, style)?;
+        let backbone = Backbone::new(parameters, config, style)?;
+        let decoder = Decoder::new(parameters, config, backbone.low_level_channels(), style)?;
         Ok(Self {
-            encoder,
-            pyramid,
+            backbone,
             decoder,
             dropout: config.dropout,
         })
@@ -48,9 +97,7 @@ impl DeepLabV3Plus {
 
 impl Architecture for DeepLabV3Plus {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
-        let (deep, low) = self.encoder.forward(parameters, pass, x)?;
-        // The encoder's output, the largest field here, goes as soon as it is read; a tape keeps it if it needs it.
-        let deep = self.pyramid.forward(parameters, pass, &{ deep })?;
+        let (deep, low) = self.backbone.forward(parameters, pass, x)?;
         let deep = dropout(pass, deep, self.dropout)?;
         self.decoder.forward(parameters, pass, [deep, low], x)
     }
@@ -64,16 +111,12 @@ impl Architecture for DeepLabV3Plus {
     ) -> Result<()> {
         let (ddeep, dlow) = (self.decoder).backward(parameters, pass, dlogits, gradients)?;
         let ddeep = dropout_backward(pass, ddeep, self.dropout)?;
-        let ddeep = self.pyramid.backward(parameters, pass, ddeep, gradients)?;
-        (self.encoder).backward(parameters, pass, ddeep, dlow, gradients)
+        (self.backbone).backward(parameters, pass, (ddeep, dlow), gradients)
     }
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<()> {
-        let (deep, low) = self.encoder.trace(x, trace)?;
-        let mut deep = self.pyramid.trace(deep, trace)?;
-        if self.dropout > 0.0 {
-            deep = trace.dropout(deep);
-        }
+        let (deep, low) = self.backbone.trace(x, trace)?;
+        let deep = trace.dropout(deep, self.dropout);
         self.decoder.trace(deep, low, x, trace)
     }
 
@@ -88,8 +131,7 @@ impl Architecture for DeepLabV3Plus {
 
 impl InStrips for DeepLabV3Plus {
     fn before(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
-        let (deep, low) = self.encoder.forward(p, pass, x)?;
-        let deep = self.pyramid.forward(p, pass, &{ deep })?;
+        let (deep, low) = self.backbone.forward(p, pass, x)?;
         self.decoder.before(p, pass, [deep, low])
     }
 

@@ -10,6 +10,7 @@ mod deepcam;
 pub mod deepcam_names;
 mod deeplab_v3_plus;
 mod detector;
+mod join;
 mod keys;
 mod name;
 mod resnet;

@@ -127,8 +127,11 @@ impl Trace {
         y
     }
 
-    /// x after dropout: in inference x itself.
-    pub fn dropout(&mut self, x: Flow) -> Flow {
+    /// x after dropout of a share of its values: in inference x itself.
+    pub fn dropout(&mut self, x: Flow, share: f32) -> Flow {
+        if share == 0.0 {
+            return x;
+        }
         let y = self.op(&[x], x.shape);
         self.folds(x, y);
         y
@@ -288,8 +291,13 @@ impl Trace {
         inputs: &[Flow],
         inside: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
-        self.events.push(Event::Hold(ids(inputs)));
+        self.hold(inputs);
         self.block_taking(inputs, inside)
+    }
+
+    /// Whoever runs the block that begins next holds these until it ends.
+    pub fn hold(&mut self, inputs: &[Flow]) {
+        self.events.push(Event::Hold(ids(inputs)));
     }
 
     /// The same of a part that drops its inputs once it has read them.

@@ -1,10 +1,10 @@
-//! DeepCAM as an ONNX graph: `networks/{xception,deepcam}.rs` and `layers/separable.rs`, for inference.
+//! DeepCAM as an ONNX graph: `networks/{xception,deepcam,join}.rs` and `layers/separable.rs`, for inference.
 
-use super::fields::half;
 use super::layers::{Layers, SAME, Steps, Value};
 use super::pyramid;
 use crate::error::Result;
 use crate::layers::aspp::Pooling;
+use crate::layers::double::half;
 
 /// The logits of `x`.
 pub(super) fn build(layers: &mut Layers<'_>, x: &Value) -> Result<Value> {

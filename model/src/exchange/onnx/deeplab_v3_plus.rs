@@ -1,11 +1,11 @@
-//! DeepLabV3+ as an ONNX graph: `networks/{resnet,deeplab_v3_plus}.rs`, `networks/decoder/mod.rs` and
+//! DeepLabV3+ as an ONNX graph: `networks/{resnet,deeplab_v3_plus,join}.rs`, `networks/decoder/mod.rs` and
 //! `layers/bottleneck.rs`, for inference.
 
-use super::fields::half;
 use super::layers::{Layers, SAME, Steps, Value};
 use super::pyramid;
 use crate::error::Result;
 use crate::layers::aspp::Pooling;
+use crate::layers::double::half;
 use crate::networks::NetworkName;
 
 /// The logits of `x`.

@@ -3,6 +3,7 @@
 use super::graph::Attribute;
 use super::layers::{Layers, Value, mismatch};
 use crate::error::Result;
+use crate::layers::double::half;
 use crate::layers::wrapped::Padding;
 use crate::ops::resample::Axis;
 
@@ -12,11 +13,6 @@ fn wrapped(extent: usize, before: usize, after: usize) -> Vec<i64> {
     (-(before as i64)..extent + after as i64)
         .map(|at| at.rem_euclid(extent))
         .collect()
-}
-
-/// Half an extent, rounded up: what a stride of 2 leaves.
-pub(super) fn half((h, w): (usize, usize)) -> (usize, usize) {
-    (h.div_ceil(2), w.div_ceil(2))
 }
 
 impl Layers<'_> {

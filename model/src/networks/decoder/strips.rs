@@ -1,8 +1,9 @@
 //! The full-resolution part of a decoder on some rows.
 
-use super::{Beside, Decoder, Deconv, Kind};
+use super::{Beside, Decoder, Deconv};
 use crate::error::Result;
 use crate::layers::Layer;
+use crate::layers::double::half;
 use crate::networks::strips::{cut, doubled, kernel};
 use crate::parameters::Parameters;
 use crate::pass::Pass;
@@ -18,10 +19,10 @@ impl Decoder {
         pass: &mut Pass,
         inputs: [Tensor; 2],
     ) -> Result<Tensor> {
-        let y = self.join(p, pass, inputs)?;
-        match &self.kind {
-            Kind::Bilinear => self.classify.forward(p, pass, &y),
-            Kind::Deconv(_) => Ok(y),
+        let y = self.join.forward(p, pass, inputs)?;
+        match self.deconv {
+            None => self.classify.forward(p, pass, &y),
+            Some(_) => Ok(y),
         }
     }
 
@@ -34,15 +35,13 @@ impl Decoder {
         rows: Range<usize>,
     ) -> Result<Tensor> {
         let (_, h, w, _) = x.dims4()?;
-        let features = match &self.kind {
-            Kind::Bilinear => {
-                let (backend, size) = (pass.backend, (h, w));
-                return backend.resize_bilinear_rows(before, size, rows, self.periodic);
-            }
-            Kind::Deconv(deconv) => match &deconv.beside {
-                None => deconv.enlarge_rows(p, pass, before, (h, w), rows)?,
-                Some(beside) => deconv.join_rows(p, pass, (beside, before, x), rows)?,
-            },
+        let Some(deconv) = &self.deconv else {
+            let (backend, size) = (pass.backend, (h, w));
+            return backend.resize_bilinear_rows(before, size, rows, self.periodic);
+        };
+        let features = match &deconv.beside {
+            None => deconv.enlarge_rows(p, pass, before, (h, w), rows)?,
+            Some(beside) => deconv.join_rows(p, pass, (beside, before, x), rows)?,
         };
         self.classify.forward(p, pass, &features)
     }
@@ -58,14 +57,14 @@ impl Deconv {
         (h, w): (usize, usize),
         rows: Range<usize>,
     ) -> Result<Tensor> {
-        let (quarter_h, half_h, half_w) = (y.dim(1)?, h.div_ceil(2), w.div_ceil(2));
-        let half = |pass: &mut Pass, rows| {
+        let ((half_h, half_w), quarter_h) = (half((h, w)), y.dim(1)?);
+        let second = |pass: &mut Pass, rows| {
             let quarter = |_: &mut Pass, rows| cut(y, 0, &rows);
             doubled(pass, (rows, quarter_h), quarter, |pass, y, rows| {
                 self.second.forward(p, pass, y, (rows, half_w))
             })
         };
-        doubled(pass, (rows, half_h), half, |pass, y, rows| {
+        doubled(pass, (rows, half_h), second, |pass, y, rows| {
             self.third.forward(p, pass, y, (rows, w))
         })
     }
@@ -79,7 +78,7 @@ impl Deconv {
         rows: Range<usize>,
     ) -> Result<Tensor> {
         let (_, h, w, _) = x.dims4()?;
-        let Beside { skip, full } = beside;
+        let Beside { skip, full, .. } = beside;
         let skip = |pass: &mut Pass, rows| {
             let first = |pass: &mut Pass, rows| {
                 let x = |_: &mut Pass, rows| cut(x, 0, &rows);
@@ -97,7 +96,7 @@ impl Deconv {
         };
         let first = |pass: &mut Pass, rows| {
             kernel(pass, (rows, h), parts, |pass, parts| {
-                full[0].joining().forward_joined(p, pass, parts)
+                full[0].layer().forward_joined(p, pass, parts)
             })
         };
         kernel(pass, (rows, h), first, |pass, x| {

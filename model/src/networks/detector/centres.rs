@@ -10,16 +10,15 @@ use super::{Detector, wide};
 use crate::detection::{DetectorGradient, DetectorOutput, Layout, Scheme};
 use crate::error::{ModelError, Result};
 use crate::gradients::Gradients;
-use crate::layers::aspp::{Aspp, Pooling};
 use crate::layers::conv::Conv;
-use crate::layers::resize::{resize, resize_backward};
 use crate::layers::unit::Unit;
-use crate::layers::{Joining, JoiningParts, Layer, Style, split};
+use crate::layers::{Layer, Style, split};
 use crate::networks::NetworkConfig;
 use crate::networks::NetworkName;
 use crate::networks::architecture::Architecture;
 use crate::networks::decoder::Decoder;
-use crate::networks::resnet::ResNet;
+use crate::networks::deeplab_v3_plus::Backbone;
+use crate::networks::join::Join;
 use crate::ops::ConvSpec;
 use crate::parameters::{ParameterId, Parameters};
 use crate::pass::Pass;
@@ -80,18 +79,14 @@ impl Layer for Head {
     }
 }
 
-/// Encoder, pyramid, features, heads, and a decoder of masks.
+/// Backbone, features, heads, and a decoder of masks.
 #[derive(Debug)]
 pub(in crate::networks) struct CentreDetector {
-    encoder: ResNet,
-    pyramid: Aspp,
-    low: Unit,
-    refine: [Unit; 2],
+    backbone: Backbone,
+    join: Join,
     scores: Head,
     sides: Head,
     masks: Option<Decoder>,
-    /// Channels of the pyramid's part and the low-level part of the features.
-    parts: [usize; 2],
     /// The field's extents are not known yet.
     layout: Layout,
 }
@@ -117,33 +112,14 @@ impl CentreDetector {
         config: &NetworkConfig,
     ) -> Result<Self> {
         let style = Style::of(config);
-        let encoder = ResNet::new(parameters, config, style)?;
-        let channels = config.decoder_channels(256);
-        let ends = (encoder.channels_out, channels);
-        let (rates, pooling) = (&config.atrous_rates, Pooling::of_deeplab(style.batch_norm));
-        let pyramid = Aspp::new(parameters, "aspp", ends, rates, pooling, style)?;
-        let low_channels = config.decoder_channels(48);
-        let ends = (encoder.low_level_channels, low_channels);
-        let low = Unit::new(
-            parameters,
-            "heads.low_level",
-            ConvSpec::same(1),
-            ends,
-            style,
-        )?;
-        let mut refine = |name: &str, channels_in: usize| {
-            let ends = (channels_in, channels);
-            Unit::new(parameters, name, ConvSpec::same(3), ends, style)
-        };
-        let refine = [
-            refine("heads.refine1", channels + low_channels)?,
-            refine("heads.refine2", channels)?,
-        ];
+        let backbone = Backbone::new(parameters, config, style)?;
+        let (low_level, channels) = (backbone.low_level_channels(), config.decoder_channels(256));
+        let join = Join::new(parameters, "heads", config, (low_level, 0), style)?;
         let ends = (channels, config.classes);
         let scores = Head::new(parameters, "heads.scores", ends, style)?;
         let sides = Head::new(parameters, "heads.sides", (channels, SIDES), style)?;
         let masks = (config.mask_classes > 0)
-            .then(|| masks(parameters, config, encoder.low_level_channels, style))
+            .then(|| masks(parameters, config, low_level, style))
             .transpose()?;
         parameters.update(|parameter, values| {
             if parameter.name == "heads.scores.values.bias" {
@@ -151,14 +127,11 @@ impl CentreDetector {
             }
         })?;
         Ok(Self {
-            encoder,
-            pyramid,
-            low,
-            refine,
+            backbone,
+            join,
             scores,
             sides,
             masks,
-            parts: [channels, low_channels],
             layout: Layout {
                 scheme: Scheme::Centres,
                 classes: config.classes,
@@ -168,37 +141,6 @@ impl CentreDetector {
                 box_relu: false,
             },
         })
-    }
-
-    /// Pyramid and low-level features side by side at the latter's resolution, refined.
-    fn join(&self, p: &Parameters, pass: &mut Pass, [deep, low]: [Tensor; 2]) -> Result<Tensor> {
-        let (_, h, w, _) = low.dims4()?;
-        let low = self.low.forward(p, pass, &low)?;
-        let deep = resize(pass, &deep, (h, w), self.layout.periodic)?;
-        let y = self.refine[0].forward_joined(p, pass, &{ [deep, low] })?;
-        self.refine[1].forward(p, pass, &y)
-    }
-
-    /// The gradients of pyramid and low-level features.
-    fn join_backward(
-        &self,
-        p: &Parameters,
-        pass: &mut Pass,
-        dy: Tensor,
-        gradients: &mut Gradients,
-    ) -> Result<(Tensor, Tensor)> {
-        pass.replay(|pass, inputs| self.join(p, pass, inputs))?;
-        let dy = self.refine[1].backward(p, pass, dy, gradients)?;
-        let [ddeep, dlow] = self.refine[0].backward_parts(p, pass, dy, self.parts, gradients)?;
-        let ddeep = resize_backward(pass, &ddeep, self.layout.periodic)?;
-        let dlow = self.low.backward(p, pass, dlow, gradients)?;
-        Ok((ddeep, dlow))
-    }
-
-    /// Features at the output stride through the pyramid, and low-level features.
-    fn features(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<[Tensor; 2]> {
-        let (deep, low) = self.encoder.forward(p, pass, x)?;
-        Ok([self.pyramid.forward(p, pass, &{ deep })?, low])
     }
 }
 
@@ -211,9 +153,9 @@ impl Detector for CentreDetector {
         _: bool,
     ) -> Result<DetectorOutput> {
         let (_, h, w, _) = x.dims4()?;
-        let [deep, low] = self.features(p, pass, x)?;
+        let (deep, low) = self.backbone.forward(p, pass, x)?;
         let inputs = [deep.clone(), low.clone()];
-        let joined = pass.block(inputs, |pass, inputs| self.join(p, pass, inputs))?;
+        let joined = self.join.forward(p, pass, inputs)?;
         let scores = self.scores.forward(p, pass, &joined)?;
         let sides = self.sides.forward(p, pass, &joined)?;
         drop(joined);
@@ -253,13 +195,12 @@ impl Detector for CentreDetector {
         let by_scores = self.scores.backward(p, pass, dscores, gradients)?;
         let dy = pass.backend.add(&by_sides, &by_scores)?;
         drop((by_sides, by_scores));
-        let (mut ddeep, mut dlow) = self.join_backward(p, pass, dy, gradients)?;
+        let (mut ddeep, mut dlow) = self.join.backward(p, pass, dy, gradients)?;
         if let Some((deep, low)) = of_masks {
             ddeep = pass.backend.add(&ddeep, &deep)?;
             dlow = pass.backend.add(&dlow, &low)?;
         }
-        let ddeep = self.pyramid.backward(p, pass, ddeep, gradients)?;
-        self.encoder.backward(p, pass, ddeep, dlow, gradients)
+        (self.backbone).backward(p, pass, (ddeep, dlow), gradients)
     }
 
     fn gives_masks(&self) -> bool {
@@ -274,7 +215,7 @@ impl Architecture for CentreDetector {
         let Some(masks) = masks else {
             return Err(task());
         };
-        let [deep, low] = self.features(p, pass, x)?;
+        let (deep, low) = self.backbone.forward(p, pass, x)?;
         masks.forward(p, pass, [deep, low], x)
     }
 
@@ -283,15 +224,10 @@ impl Architecture for CentreDetector {
     }
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<()> {
-        let (deep, low) = self.encoder.trace(x, trace)?;
-        let deep = self.pyramid.trace(deep, trace)?;
-        let joined = trace.block(&[deep, low], |trace| {
-            let [b, h, w, _] = low.shape;
-            let low = self.low.trace(low, trace)?;
-            let deep = trace.op(&[deep], [b, h, w, deep.shape[3]]);
-            let y = self.refine[0].trace_joined(&[deep, low], trace)?;
-            self.refine[1].trace(y, trace)
-        })?;
+        let (deep, low) = self.backbone.trace(x, trace)?;
+        // Masks are made of them, too.
+        trace.hold(&[deep, low]);
+        let joined = self.join.trace(deep, low, trace)?;
         self.scores.trace(joined, trace)?;
         self.sides.trace(joined, trace)?;
         match &self.masks {

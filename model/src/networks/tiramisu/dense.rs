@@ -2,9 +2,8 @@
 
 use crate::error::Result;
 use crate::gradients::Gradients;
-use crate::layers::conv::Conv;
 use crate::layers::resize::{dropout, dropout_backward};
-use crate::layers::unit::Unit;
+use crate::layers::unit::MaybeNormed;
 use crate::layers::{Joining, Style};
 use crate::ops::ConvSpec;
 use crate::parameters::Parameters;
@@ -15,14 +14,8 @@ use candle_core::Tensor;
 /// A convolution, normalisation or in its place a bias, a ReLU, dropout.
 #[derive(Debug)]
 pub(super) struct Step {
-    kernel: Kernel,
+    kernel: MaybeNormed,
     dropout: f32,
-}
-
-#[derive(Debug)]
-enum Kernel {
-    Normed(Unit),
-    Biased(Conv),
 }
 
 /// What the steps of one network share.
@@ -44,15 +37,8 @@ impl Step {
         channels: (usize, usize),
         shared: Shared,
     ) -> Result<Self> {
-        let style = shared.style;
-        let kernel = if style.batch_norm {
-            Kernel::Normed(Unit::new(parameters, name, spec, channels, style)?)
-        } else {
-            let spec = spec.periodic(style.periodic);
-            Kernel::Biased(Conv::new(parameters, name, spec, channels, true)?)
-        };
         Ok(Self {
-            kernel,
+            kernel: MaybeNormed::new(parameters, name, spec, channels, shared.style)?,
             dropout: shared.dropout,
         })
     }
@@ -61,8 +47,8 @@ impl Step {
     fn before_dropout(&self, pass: &mut Pass, dy: Tensor) -> Result<Tensor> {
         let dy = dropout_backward(pass, dy, self.dropout)?;
         match &self.kernel {
-            Kernel::Normed(_) => Ok(dy),
-            Kernel::Biased(_) => {
+            MaybeNormed::Normed(_) => Ok(dy),
+            MaybeNormed::Biased(_) => {
                 let y = pass.pop_tensor()?;
                 pass.backend.relu_backward(&dy, &y)
             }
@@ -79,8 +65,8 @@ impl Step {
     ) -> Result<()> {
         let dy = self.before_dropout(pass, dy)?;
         match &self.kernel {
-            Kernel::Normed(unit) => unit.backward_parameters(p, pass, dy, gradients),
-            Kernel::Biased(conv) => conv.backward_parameters(p, pass, &dy, gradients),
+            MaybeNormed::Normed(unit) => unit.backward_parameters(p, pass, dy, gradients),
+            MaybeNormed::Biased(conv) => conv.backward_parameters(p, pass, &dy, gradients),
         }
     }
 }
@@ -88,8 +74,8 @@ impl Step {
 impl Joining for Step {
     fn forward_joined(&self, p: &Parameters, pass: &mut Pass, parts: &[Tensor]) -> Result<Tensor> {
         let y = match &self.kernel {
-            Kernel::Normed(unit) => unit.forward_joined(p, pass, parts)?,
-            Kernel::Biased(conv) => {
+            MaybeNormed::Normed(unit) => unit.forward_joined(p, pass, parts)?,
+            MaybeNormed::Biased(conv) => {
                 let y = conv.forward_relu(p, pass, parts)?;
                 pass.push_tensor(&y)?;
                 y
@@ -107,26 +93,19 @@ impl Joining for Step {
         gradients: &mut Gradients,
     ) -> Result<Vec<Tensor>> {
         let dy = self.before_dropout(pass, dy)?;
-        match &self.kernel {
-            Kernel::Normed(unit) => unit.backward_joined(p, pass, dy, channels, gradients),
-            Kernel::Biased(conv) => conv.backward_joined(p, pass, dy, channels, gradients),
-        }
+        (self.kernel.layer()).backward_joined(p, pass, dy, channels, gradients)
     }
 
     fn trace_joined(&self, parts: &[Flow], trace: &mut Trace) -> Result<Flow> {
-        let y = match &self.kernel {
-            Kernel::Normed(unit) => unit.trace_joined(parts, trace)?,
-            Kernel::Biased(conv) => {
-                let y = conv.trace_joined(parts, trace)?;
-                trace.keep(y);
-                y
-            }
-        };
-        Ok(if self.dropout > 0.0 {
-            trace.dropout(y)
-        } else {
-            y
-        })
+        let y = self.kernel.layer().trace_joined(parts, trace)?;
+        if let MaybeNormed::Biased(_) = self.kernel {
+            trace.keep(y);
+        }
+        Ok(trace.dropout(y, self.dropout))
+    }
+
+    fn channels_in(&self) -> usize {
+        self.kernel.layer().channels_in()
     }
 }
 

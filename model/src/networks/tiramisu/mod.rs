@@ -18,7 +18,7 @@ use super::architecture::Architecture;
 use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::layers::conv::{Conv, Upsample};
-use crate::layers::{Joining, JoiningParts, Style};
+use crate::layers::{Joining, Layer, Style};
 use crate::ops::ConvSpec;
 use crate::parameters::{ParameterId, Parameters};
 use crate::pass::Pass;
@@ -100,13 +100,13 @@ impl Tiramisu {
 
 impl Architecture for Tiramisu {
     fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
-        let mut y = (self.input).forward_joined(p, pass, std::slice::from_ref(x))?;
+        let mut y = self.input.forward(p, pass, x)?;
         let mut skips = Vec::with_capacity(self.down.len());
         for (block, halve) in &self.down {
             let parts = block.forward(p, pass, [y])?;
             // Once, for the halving and for the way up.
             let skip = pass.backend.concat(&parts)?;
-            y = halve.forward_joined(p, pass, std::slice::from_ref(&skip))?;
+            y = halve.forward(p, pass, &skip)?;
             skips.push(skip);
         }
         let mut parts = self.bottom.forward(p, pass, [y])?;
@@ -142,8 +142,7 @@ impl Architecture for Tiramisu {
         }
         let [mut dy] = self.bottom.backward::<1>(p, pass, dparts, gradients)?;
         for ((block, halve), dskip) in self.down.iter().zip(dskips).rev() {
-            let channels = [block.channels_out()];
-            [dy] = halve.backward_parts(p, pass, dy, channels, gradients)?;
+            dy = halve.backward(p, pass, dy, gradients)?;
             dy = pass.backend.add(&dy, &dskip)?;
             let dparts = pass.backend.split(&dy, &block.outputs())?;
             [dy] = block.backward::<1>(p, pass, dparts, gradients)?;
@@ -152,12 +151,12 @@ impl Architecture for Tiramisu {
     }
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<()> {
-        let mut y = self.input.trace_joined(&[x], trace)?;
+        let mut y = self.input.trace(x, trace)?;
         let mut skips = Vec::new();
         for (block, halve) in &self.down {
             let parts = block.trace(&[y], trace)?;
             let skip = trace.concat(&parts);
-            y = halve.trace_joined(&[skip], trace)?;
+            y = halve.trace(skip, trace)?;
             skips.push(skip);
         }
         let mut parts = self.bottom.trace(&[y], trace)?;

@@ -13,10 +13,10 @@ mod detector;
 mod join;
 mod keys;
 mod name;
-mod resnet;
+pub(crate) mod resnet;
 pub(crate) mod strips;
 mod tiramisu;
-mod xception;
+pub(crate) mod xception;
 
 pub use config::NetworkConfig;
 pub use name::NetworkName;

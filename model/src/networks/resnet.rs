@@ -18,6 +18,38 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
+/// Where a unit of the encoder stands, and the steps of its 3x3 kernel.
+pub(crate) struct UnitPlan {
+    pub name: String,
+    /// Its block, from 0.
+    pub block: usize,
+    pub stride: usize,
+    pub dilation: usize,
+}
+
+/// The units of the encoder in order.
+pub(crate) fn plan(config: &NetworkConfig) -> Vec<UnitPlan> {
+    let mut units = Vec::new();
+    let (mut reached, mut dilation) = (4, 1);
+    let last_block = config.blocks.len() - 1;
+    for (block, &count) in config.blocks.iter().enumerate() {
+        for unit in 0..count {
+            let shrinks = unit + 1 == count && block < last_block;
+            let atrous = shrinks && reached == config.output_stride;
+            let stride = if shrinks && !atrous { 2 } else { 1 };
+            units.push(UnitPlan {
+                name: format!("encoder.block{}.unit{}", block + 1, unit + 1),
+                block,
+                stride,
+                dilation,
+            });
+            reached *= stride;
+            dilation *= if atrous { 2 } else { 1 };
+        }
+    }
+    units
+}
+
 /// Stem, blocks and, with batch normalisation, the activation that ends a pre-activated network.
 #[derive(Debug)]
 pub(super) struct ResNet {
@@ -42,28 +74,17 @@ impl ResNet {
         let channels = (config.inputs(), root);
         let stem = Conv::new(parameters, "encoder.stem", stem, channels, true)?;
         let (mut units, mut channels_in) = (Vec::new(), root);
-        let (mut reached, mut dilation) = (4, 1);
-        let last_block = config.blocks.len() - 1;
-        for (block, &count) in config.blocks.iter().enumerate() {
-            let inner = config.encoder_channels(64 << block);
-            let channels_out = 4 * inner;
-            for unit in 0..count {
-                let shrinks = unit + 1 == count && block < last_block;
-                let atrous = shrinks && reached == config.output_stride;
-                let stride = if shrinks && !atrous { 2 } else { 1 };
-                let name = format!("encoder.block{}.unit{}", block + 1, unit + 1);
-                let spec = BottleneckSpec {
-                    channels_in,
-                    inner,
-                    channels_out,
-                    stride,
-                    dilation,
-                };
-                units.push(Bottleneck::new(parameters, &name, spec, style)?);
-                reached *= stride;
-                dilation *= if atrous { 2 } else { 1 };
-                channels_in = channels_out;
-            }
+        for unit in plan(config) {
+            let inner = config.encoder_channels(64 << unit.block);
+            let spec = BottleneckSpec {
+                channels_in,
+                inner,
+                channels_out: 4 * inner,
+                stride: unit.stride,
+                dilation: unit.dilation,
+            };
+            units.push(Bottleneck::new(parameters, &unit.name, spec, style)?);
+            channels_in = spec.channels_out;
         }
         let post = (style.batch_norm)
             .then(|| Norm::new(parameters, "encoder.post", channels_in, style))

@@ -45,19 +45,41 @@ struct Block {
 }
 
 /// Geometry of one block.
-struct BlockSpec<'a> {
-    name: &'a str,
+pub(crate) struct BlockSpec {
+    pub name: String,
     /// Channels before the first unit and after every unit.
-    channels: &'a [usize],
+    pub channels: Vec<usize>,
     /// Stride of the shortcut's 1x1 convolution and of the last separable one; `None` where the shortcut is the
     /// identity.
-    stride: Option<usize>,
-    relu: bool,
+    pub stride: Option<usize>,
+    pub relu: bool,
+}
+
+/// The blocks of the encoder in order: three that halve the field, the middle ones, the exit block.
+pub(crate) fn plan(config: &NetworkConfig) -> Vec<BlockSpec> {
+    let mut blocks = Vec::new();
+    let mut add = |channels: &[usize], stride: Option<usize>, relu: bool| {
+        let name = format!("encoder.block{}", blocks.len() + 1);
+        let channels = channels.iter().map(|&c| config.encoder_channels(c));
+        blocks.push(BlockSpec {
+            name,
+            channels: channels.collect(),
+            stride,
+            relu,
+        });
+    };
+    add(&[64, 128, 128], Some(2), true);
+    add(&[128, 256, 256], Some(2), true);
+    add(&[256, 728, 728], Some(2), true);
+    (0..config.blocks[0]).for_each(|_| add(&[728; 4], None, true));
+    // It widens in its second unit, and the network goes on without a ReLU.
+    add(&[728, 728, 1024], Some(1), false);
+    blocks
 }
 
 impl Block {
-    fn new(parameters: &mut Parameters, spec: &BlockSpec<'_>, periodic: bool) -> Result<Self> {
-        let BlockSpec { name, channels, .. } = *spec;
+    fn new(parameters: &mut Parameters, spec: &BlockSpec, periodic: bool) -> Result<Self> {
+        let BlockSpec { name, channels, .. } = spec;
         let kernel = ConvSpec::same(3).periodic(periodic);
         let units = channels
             .windows(2)
@@ -197,29 +219,10 @@ impl Xception {
             Unit::new(parameters, "encoder.stem1", halve, ends, style)?,
             Unit::new(parameters, "encoder.stem2", kernel, (c(32), c(64)), style)?,
         ];
-        let middle = config.blocks[0];
-        let wide = [c(728); 4];
-        let entry = [
-            [c(64), c(128), c(128)],
-            [c(128), c(256), c(256)],
-            [c(256), c(728), c(728)],
-        ];
-        // The exit block widens in its second unit, and the network goes on without a ReLU.
-        let last = [c(728), c(728), c(1024)];
-        let mut plan: Vec<(&[usize], Option<usize>)> = Vec::with_capacity(middle + 4);
-        plan.extend(entry.iter().map(|channels| (&channels[..], Some(2))));
-        plan.extend(std::iter::repeat_n((&wide[..], None), middle));
-        plan.push((&last, Some(1)));
-        let mut blocks = Vec::with_capacity(plan.len());
-        for (index, (channels, stride)) in plan.into_iter().enumerate() {
-            let spec = BlockSpec {
-                name: &format!("encoder.block{}", index + 1),
-                channels,
-                stride,
-                relu: index < middle + 3,
-            };
-            blocks.push(Block::new(parameters, &spec, style.periodic)?);
-        }
+        let blocks = plan(config)
+            .iter()
+            .map(|spec| Block::new(parameters, spec, style.periodic))
+            .collect::<Result<Vec<_>>>()?;
         let atrous = kernel.dilation(2).periodic(style.periodic);
         let exit = [c(1024), c(1536), c(1536), c(2048)]
             .windows(2)

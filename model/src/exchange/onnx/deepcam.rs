@@ -5,6 +5,7 @@ use super::pyramid;
 use crate::error::Result;
 use crate::layers::aspp::Pooling;
 use crate::layers::double::half;
+use crate::networks::xception::{self, BlockSpec};
 
 /// The logits of `x`.
 pub(super) fn build(layers: &mut Layers<'_>, x: &Value) -> Result<Value> {
@@ -22,39 +23,13 @@ pub(super) fn build(layers: &mut Layers<'_>, x: &Value) -> Result<Value> {
     layers.upsample("decoder.classify", &y, x.size, None)
 }
 
-/// How a block of the encoder goes from its input to its output.
-#[derive(Clone, Copy)]
-struct Block {
-    units: usize,
-    /// Stride of the projections; without them the input itself is added.
-    stride: Option<usize>,
-    relu: bool,
-}
-
 /// The features at a sixteenth of the input, and the low-level features at a quarter.
 fn encoder(layers: &mut Layers<'_>, x: &Value) -> Result<(Value, Value)> {
     let stem = layers.unit("encoder.stem1", x, Steps::stride(2))?;
     let mut y = layers.unit("encoder.stem2", &stem, SAME)?;
-    let entry = Block {
-        units: 2,
-        stride: Some(2),
-        relu: true,
-    };
-    let middle = Block {
-        units: 3,
-        stride: None,
-        relu: true,
-    };
-    let exit = Block {
-        units: 2,
-        stride: Some(1),
-        relu: false,
-    };
-    let middles = std::iter::repeat_n(middle, layers.config.blocks[0]);
-    let blocks = [entry; 3].into_iter().chain(middles).chain([exit]);
     let mut low = None;
-    for (index, block) in blocks.enumerate() {
-        y = residual(layers, &format!("encoder.block{}", index + 1), &y, block)?;
+    for block in xception::plan(layers.config) {
+        y = residual(layers, &block, &y)?;
         low.get_or_insert_with(|| y.clone());
     }
     for index in 1..=3 {
@@ -66,11 +41,12 @@ fn encoder(layers: &mut Layers<'_>, x: &Value) -> Result<(Value, Value)> {
 }
 
 /// Separable units, a ReLU between two, around a shortcut.
-fn residual(layers: &mut Layers<'_>, name: &str, x: &Value, block: Block) -> Result<Value> {
+fn residual(layers: &mut Layers<'_>, block: &BlockSpec, x: &Value) -> Result<Value> {
+    let (name, units) = (&block.name, block.channels.len() - 1);
     let mut y = x.clone();
-    for unit in 1..=block.units {
+    for unit in 1..=units {
         y = separable_unit(layers, &format!("{name}.sep{unit}"), &y, SAME)?;
-        if unit < block.units {
+        if unit < units {
             y = layers.relu(&y);
         }
     }

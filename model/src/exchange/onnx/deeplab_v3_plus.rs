@@ -6,7 +6,7 @@ use super::pyramid;
 use crate::error::Result;
 use crate::layers::aspp::Pooling;
 use crate::layers::double::half;
-use crate::networks::NetworkName;
+use crate::networks::{NetworkName, resnet};
 
 /// The logits of `x`.
 pub(super) fn build(layers: &mut Layers<'_>, x: &Value) -> Result<Value> {
@@ -22,20 +22,15 @@ fn encoder(layers: &mut Layers<'_>, x: &Value) -> Result<(Value, Value)> {
     let stem = layers.conv("encoder.stem", x, Steps::stride(2), None)?;
     let mut y = layers.pool("MaxPool", &stem);
     let mut low = y.clone();
-    let (mut reached, mut dilation) = (4, 1);
-    for (block, &count) in config.blocks.iter().enumerate() {
-        for unit in 0..count {
-            let shrinks = unit + 1 == count && block + 1 < config.blocks.len();
-            let atrous = shrinks && reached == config.output_stride;
-            let stride = if shrinks && !atrous { 2 } else { 1 };
-            let name = format!("encoder.block{}.unit{}", block + 1, unit + 1);
-            let (next, reduced) = bottleneck(layers, &name, &y, Steps { stride, dilation })?;
-            y = next;
-            if block == 0 {
-                low = reduced;
-            }
-            reached *= stride;
-            dilation *= if atrous { 2 } else { 1 };
+    for unit in resnet::plan(config) {
+        let steps = Steps {
+            stride: unit.stride,
+            dilation: unit.dilation,
+        };
+        let (next, reduced) = bottleneck(layers, &unit.name, &y, steps)?;
+        y = next;
+        if unit.block == 0 {
+            low = reduced;
         }
     }
     if config.batch_norm {

@@ -1,8 +1,7 @@
 //! Namings of weights: where in a foreign file the values of ours are.
 
-use super::{Weights, torchvision};
+use super::{Weights, cgnet, deepcam, torchvision};
 use crate::error::{ModelError, Result};
-use crate::networks::{cgnet_names, deepcam_names};
 
 /// Where the values of one of our weights come from.
 #[derive(Debug, Clone, PartialEq)]
@@ -96,30 +95,6 @@ pub const PYTORCH: Layout = Layout {
     needs_batch_norm: false,
 };
 
-/// The names of MLPerf HPC DeepCAM's reference.
-pub const DEEPCAM: Layout = Layout {
-    name: "deepcam",
-    source: |ours| deepcam_names::pytorch_name(ours).map_or(Source::Absent, Source::Same),
-    tells: |name| name.starts_with("xception_features."),
-    unused: counter,
-    encoder: |name| name.starts_with("xception_features."),
-    differences: &[],
-    needs_batch_norm: false,
-};
-
-/// The names of ClimateNet's CGNet.
-pub const CGNET: Layout = Layout {
-    name: "cgnet",
-    source: |ours| cgnet_names::pytorch_name(ours).map_or(Source::Absent, Source::Same),
-    tells: |name| name.starts_with("level1_0."),
-    unused: counter,
-    encoder: |name| !name.starts_with("classifier."),
-    differences: &[
-        "ClimateNet pads latitude as if it wrapped: set `periodic_latitude` for the same logits",
-    ],
-    needs_batch_norm: false,
-};
-
 /// Parts of our names that are normalisations.
 const NORMS: [&str; 3] = ["norm", "preact", "post"];
 
@@ -139,21 +114,19 @@ pub fn pytorch_name(ours: &str) -> String {
         return ours.to_string();
     };
     let part = parent.rsplit('.').next().unwrap_or(parent);
-    let leaf = if NORMS.contains(&part) {
-        norm_leaf(leaf)
-    } else {
-        leaf
-    };
+    let is_norm = NORMS.contains(&part);
+    let leaf = norm_leaf(leaf).filter(|_| is_norm).unwrap_or(leaf);
     format!("{parent}.{leaf}")
 }
 
 /// PyTorch's name of a leaf of our batch normalisation.
-pub(super) fn norm_leaf(ours: &str) -> &str {
+pub(super) fn norm_leaf(ours: &str) -> Option<&'static str> {
     match ours {
-        "scale" => "weight",
-        "shift" => "bias",
-        "running_variance" => "running_var",
-        leaf => leaf,
+        "scale" => Some("weight"),
+        "shift" => Some("bias"),
+        "running_mean" => Some("running_mean"),
+        "running_variance" => Some("running_var"),
+        _ => None,
     }
 }
 
@@ -165,7 +138,13 @@ pub(super) fn counter(name: &str) -> Option<&'static str> {
 
 impl Layout {
     /// Every naming that is known.
-    pub const ALL: [Self; 5] = [SQUALL, PYTORCH, torchvision::RESNET, DEEPCAM, CGNET];
+    pub const ALL: [Self; 5] = [
+        SQUALL,
+        PYTORCH,
+        torchvision::RESNET,
+        deepcam::DEEPCAM,
+        cgnet::CGNET,
+    ];
 
     /// The naming that a file has, by names that only it has; else [`PYTORCH`].
     pub fn guess(weights: &Weights) -> Self {

@@ -7,14 +7,15 @@
 //! # Not done
 //! Optimiser states, quantised tensors, PyTorch's formats from before version 1.6.
 
+mod cgnet;
+mod deepcam;
 mod import;
 mod layout;
 pub mod onnx;
 pub mod pickle;
 pub mod safetensors;
 pub mod sample;
-pub mod torchvision;
-mod unpickle;
+mod torchvision;
 
 pub use import::{ImportOptions, ImportReport, WeightProblem, import};
 pub use layout::{Layout, PYTORCH, SQUALL, Source, pytorch_name};

@@ -10,7 +10,7 @@
 use super::layout::{Layout, Source, counter, norm_leaf};
 
 /// The naming of `torchvision.models.resnet50` and `resnet101`.
-pub const RESNET: Layout = Layout {
+pub(super) const RESNET: Layout = Layout {
     name: "torchvision-resnet",
     source,
     tells: |name| name == "layer1.0.conv1.weight",
@@ -69,10 +69,10 @@ fn source(ours: &str) -> Source {
         part => match part.split_once('.') {
             Some(("preact", leaf)) => identity(leaf),
             Some((conv @ ("conv1" | "conv2"), leaf)) => match leaf.strip_prefix("norm.") {
-                Some(leaf) => {
+                Some(leaf) => norm_leaf(leaf).map_or(Source::Absent, |leaf| {
                     let norm = conv.replace("conv", "bn");
-                    Source::Same(format!("{unit}.{norm}.{}", norm_leaf(leaf)))
-                }
+                    Source::Same(format!("{unit}.{norm}.{leaf}"))
+                }),
                 None => Source::Absent,
             },
             _ => Source::Absent,

@@ -3,7 +3,7 @@
 //! # Paddings
 //! ClimateNet wraps rows from pole to pole as it wraps columns. Here longitude wraps and latitude does not, and the
 //! last enlargement wraps in longitude as well; `periodic_latitude` gives ClimateNet's paddings exactly, for its
-//! weights, whose names [`super::cgnet_names`] has. The average pooling of the input counts no cells beyond the poles.
+//! weights ([`crate::exchange`] knows their names). The average pooling of the input counts no cells beyond the poles.
 //!
 //! # Source
 //! ClimateNet `climatenet/models.py`, `climatenet/modules.py` (andregraubner/ClimateNet): 494,232 parameters for 4

@@ -1,7 +1,7 @@
 //! MLPerf HPC DeepCAM: an Xception encoder, a pyramid of atrous convolutions, a decoder of transposed convolutions.
 //!
 //! Every layer, padding, stride, bias and ε is that of the PyTorch reference, so that its checkpoints mean the same
-//! here; [`super::deepcam_names`] has their names. Initial values differ: kernels are uniform with the variance of the
+//! here; [`crate::exchange`] knows their names. Initial values differ: kernels are uniform with the variance of the
 //! reference's normal ones.
 //!
 //! # Source

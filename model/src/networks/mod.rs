@@ -3,11 +3,9 @@
 mod architecture;
 mod cgnet;
 pub(crate) mod cgnet_block;
-pub mod cgnet_names;
 mod config;
 mod decoder;
 mod deepcam;
-pub mod deepcam_names;
 mod deeplab_v3_plus;
 mod detector;
 mod join;

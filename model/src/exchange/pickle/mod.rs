@@ -6,15 +6,17 @@
 //! # Not done
 //! Whole pickled modules (`torch.save(model)`), which need the Python classes; sparse and quantised tensors.
 
+mod unpickle;
+
 use super::{Weights, bad_file};
 use crate::error::Result;
 use crate::exchange::safetensors::each;
-use crate::exchange::unpickle::unpickle;
 use crate::parameters::NamedTensors;
 use candle_core::pickle::Object;
 use half::{bf16, f16};
 use std::io::{Cursor, Read};
 use std::path::Path;
+use unpickle::unpickle;
 
 /// The keys under which training scripts keep the weights, the likeliest first.
 const KEYS: [&str; 8] = [

@@ -3,23 +3,27 @@
 //! # Source
 //! ClimateNet `climatenet/models.py` and `climatenet/modules.py`; its `weights.pth` is a plain state dictionary.
 
+use super::layout::{Layout, Source, counter, norm_leaf};
+
+/// The naming of ClimateNet's CGNet.
+pub(super) const CGNET: Layout = Layout {
+    name: "cgnet",
+    source: |ours| pytorch_name(ours).map_or(Source::Absent, Source::Same),
+    tells: |name| name.starts_with("level1_0."),
+    unused: counter,
+    encoder: |name| !name.starts_with("classifier."),
+    differences: &[
+        "ClimateNet pads latitude as if it wrapped: set `periodic_latitude` for the same logits",
+    ],
+    needs_batch_norm: false,
+};
+
 /// The name that ClimateNet's state dictionary has for a parameter or running statistic of our network `cgnet`; `None`
 /// if the name is not one of ours.
 ///
 /// Shapes are equal but for the kernels inside gates, `(n, m, 1, 1)` here and `(n, m)` there. The weights mean the same
 /// only with `periodic_latitude`. PyTorch's `num_batches_tracked` has no counterpart.
-///
-/// # Example
-/// ```
-/// use squall_model::networks::cgnet_names::pytorch_name;
-///
-/// let name = |ours: &str| pytorch_name(ours).unwrap_or_default();
-/// assert_eq!(name("stem1.weight"), "level1_0.conv.weight");
-/// assert_eq!(name("stage3.block2.joint.norm.running_variance"), "level3.1.bn_prelu.bn.running_var");
-/// assert_eq!(name("stage2.halve.gate.expand.bias"), "level2_0.F_glo.fc.2.bias");
-/// assert_eq!(pytorch_name("stage4.halve.local.weight"), None);
-/// ```
-pub fn pytorch_name(ours: &str) -> Option<String> {
+fn pytorch_name(ours: &str) -> Option<String> {
     let parts: Vec<&str> = ours.split('.').collect();
     let (place, rest) = match *parts.as_slice() {
         ["classify", "weight"] => return Some("classifier.0.conv.weight".to_string()),
@@ -71,13 +75,25 @@ fn active(parts: &[&str]) -> Option<String> {
 
 /// ClimateNet's name of a weight of a normalisation with activation.
 fn normed(parts: &[&str]) -> Option<String> {
-    let name = match *parts {
-        ["slope"] => "act.weight",
-        ["norm", "scale"] => "bn.weight",
-        ["norm", "shift"] => "bn.bias",
-        ["norm", "running_mean"] => "bn.running_mean",
-        ["norm", "running_variance"] => "bn.running_var",
-        _ => return None,
-    };
-    Some(name.to_string())
+    match *parts {
+        ["slope"] => Some("act.weight".to_string()),
+        ["norm", leaf] => Some(format!("bn.{}", norm_leaf(leaf)?)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_climatenet() {
+        let name = |ours: &str| pytorch_name(ours).unwrap_or_default();
+        assert_eq!(name("stem1.weight"), "level1_0.conv.weight");
+        let joint = "stage3.block2.joint.norm.running_variance";
+        assert_eq!(name(joint), "level3.1.bn_prelu.bn.running_var");
+        let gate = "level2_0.F_glo.fc.2.bias";
+        assert_eq!(name("stage2.halve.gate.expand.bias"), gate);
+        assert_eq!(pytorch_name("stage4.halve.local.weight"), None);
+    }
 }

@@ -5,24 +5,26 @@
 //! (`.bn`). Checkpoints of `train.py` hold the state dictionary under `model`, every name prefixed with `module.` where
 //! the run was distributed.
 
+use super::layout::{Layout, Source, counter, norm_leaf};
+
+/// The naming of MLPerf HPC DeepCAM's reference.
+pub(super) const DEEPCAM: Layout = Layout {
+    name: "deepcam",
+    source: |ours| pytorch_name(ours).map_or(Source::Absent, Source::Same),
+    tells: |name| name.starts_with("xception_features."),
+    unused: counter,
+    encoder: |name| name.starts_with("xception_features."),
+    differences: &[],
+    needs_batch_norm: false,
+};
+
 /// The name that PyTorch's state dictionary has for a parameter or running statistic of our network `deepcam` (with the
 /// reference's 16 middle blocks or any other number); `None` if the name is not one of ours.
 ///
 /// Shapes are equal but for `aspp.image_pooling.scale` and `.shift`, which are `(n)` here and `(n, 1, 1)` there. Values
 /// are equal without exception: kernels are `(out, in / groups, h, w)`, those of transposed convolutions
 /// `(in, out, h, w)`. PyTorch's `num_batches_tracked` has no counterpart.
-///
-/// # Example
-/// ```
-/// use squall_model::networks::deepcam_names::pytorch_name;
-///
-/// let name = |ours: &str| pytorch_name(ours).unwrap_or_default();
-/// assert_eq!(name("encoder.stem1.weight"), "xception_features.conv1.weight");
-/// assert_eq!(name("encoder.block2.sep2.norm.scale"), "xception_features.block2.rep.4.bn.weight");
-/// assert_eq!(name("aspp.conv_3x3_1.weight"), "bottleneck.aspp2.atrous_convolution.weight");
-/// assert_eq!(pytorch_name("encoder.stem9.weight"), None);
-/// ```
-pub fn pytorch_name(ours: &str) -> Option<String> {
+fn pytorch_name(ours: &str) -> Option<String> {
     let parts: Vec<&str> = ours.split('.').collect();
     match *parts.as_slice() {
         ["encoder", stem, ref rest @ ..] if stem.starts_with("stem") => {
@@ -113,13 +115,19 @@ fn separable(parent: &str, conv: &str, norm: &str, rest: &[&str]) -> Option<Stri
     }
 }
 
-/// The leaf of a PyTorch batch normalisation.
-fn norm_leaf(ours: &str) -> Option<&'static str> {
-    match ours {
-        "scale" => Some("weight"),
-        "shift" => Some("bias"),
-        "running_mean" => Some("running_mean"),
-        "running_variance" => Some("running_var"),
-        _ => None,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_reference() {
+        let name = |ours: &str| pytorch_name(ours).unwrap_or_default();
+        let stem = "xception_features.conv1.weight";
+        assert_eq!(name("encoder.stem1.weight"), stem);
+        let block = "xception_features.block2.rep.4.bn.weight";
+        assert_eq!(name("encoder.block2.sep2.norm.scale"), block);
+        let atrous = "bottleneck.aspp2.atrous_convolution.weight";
+        assert_eq!(name("aspp.conv_3x3_1.weight"), atrous);
+        assert_eq!(pytorch_name("encoder.stem9.weight"), None);
     }
 }

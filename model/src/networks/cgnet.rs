@@ -38,14 +38,14 @@ struct Stage {
 
 impl Stage {
     fn new(parameters: &mut Parameters, name: &str, spec: BlockSpec, count: usize) -> Result<Self> {
-        let halve = Guided::halving(parameters, &format!("{name}.halve"), spec)?;
+        let halve = Guided::new(parameters, &format!("{name}.halve"), spec, true)?;
         let same = BlockSpec {
             channels_in: spec.channels_out,
             ..spec
         };
         let block = |index: usize| {
             let name = format!("{name}.block{index}");
-            Guided::residual(parameters, &name, same)
+            Guided::new(parameters, &name, same, false)
         };
         Ok(Self {
             halve,

@@ -93,32 +93,11 @@ pub(super) struct Guided {
 }
 
 impl Guided {
-    /// A block that halves the field.
-    pub(super) fn halving(
+    /// A block that halves the field, or one that keeps it and adds its input to what it found.
+    pub(super) fn new(
         parameters: &mut Parameters,
         name: &str,
         spec: BlockSpec,
-    ) -> Result<Self> {
-        let enter = ConvSpec::same(3).stride(2);
-        Self::build(parameters, name, spec, enter, spec.channels_out, true)
-    }
-
-    /// A block that keeps the field, and adds its input to what it found.
-    pub(super) fn residual(
-        parameters: &mut Parameters,
-        name: &str,
-        spec: BlockSpec,
-    ) -> Result<Self> {
-        let (enter, inner) = (ConvSpec::same(1), spec.channels_out / 2);
-        Self::build(parameters, name, spec, enter, inner, false)
-    }
-
-    fn build(
-        parameters: &mut Parameters,
-        name: &str,
-        spec: BlockSpec,
-        enter: ConvSpec,
-        inner: usize,
         halves: bool,
     ) -> Result<Self> {
         let at = |part: &str| format!("{name}.{part}");
@@ -128,6 +107,11 @@ impl Guided {
             padding,
             ..
         } = spec;
+        let (enter, inner) = if halves {
+            (ConvSpec::same(3).stride(2), channels_out)
+        } else {
+            (ConvSpec::same(1), channels_out / 2)
+        };
         let ends = (channels_in, inner);
         let enter = Active::new(parameters, &at("enter"), enter, ends, padding)?;
         let mut depthwise = |part: &str, dilation: usize| {

@@ -92,7 +92,10 @@ impl<'a> From<&'a Channels<'_>> for Channels<'a> {
 
 impl Backend {
     /// This many channels of one value, where this backend computes.
-    pub(crate) fn equal_channels(self, value: f32, count: usize) -> Result<Channels<'static>> {
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Gpu`] if a GPU has no memory for them.
+    pub fn equal_channels(self, value: f32, count: usize) -> Result<Channels<'static>> {
         on_gpu!(self, super::cuda::filled(value, count).map(Channels::Gpu));
         Ok(vec![value; count].into())
     }

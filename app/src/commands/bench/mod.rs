@@ -1,9 +1,11 @@
 //! `squall bench`: how fast the parts are on this machine, and how near their ceilings.
 
 mod all_reduce;
+mod ceilings;
 mod fields;
 mod groups;
 mod network;
+mod ops;
 mod optimizer;
 mod parity;
 mod peer;
@@ -54,6 +56,8 @@ enum Part {
     Label(fields::LabelOptions),
     /// Read one time of a netCDF file.
     Read(fields::FieldOptions),
+    /// Every operation of a network by itself (not among all).
+    Ops(ops::OpsOptions),
     /// A training step of a network.
     // In `all`, --grid is the grid of the fields.
     #[command(mut_arg("size", |size| size.visible_alias("grid")))]
@@ -145,6 +149,7 @@ impl Bench {
             Some(Part::Simulate(options)) => fields::simulate(options, self.repeat)?,
             Some(Part::Label(options)) => fields::label(options, self.repeat)?,
             Some(Part::Read(options)) => vec![fields::read(options, self.repeat)?],
+            Some(Part::Ops(options)) => ops::rows(options, self.repeat)?,
             Some(Part::Step(options)) => vec![network::measure(options, self.repeat, Work::Step)?],
             Some(Part::Infer(options)) => {
                 vec![network::measure(options, self.repeat, Work::Infer)?]

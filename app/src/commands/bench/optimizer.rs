@@ -1,15 +1,11 @@
 //! `squall bench optimizer`: a step of every rule on the 43.67-million-parameter network, against the memory's own
 //! rate.
 
+use super::ceilings::Triad;
 use super::{Row, median, row};
-use candle_core::{Device, Tensor};
-use rayon::prelude::*;
 use squall_model::optim::{Mirror, Optimizer, OptimizerConfig, Rounding, Rule, Update};
 use squall_model::{Backend, Gradients, Network, NetworkConfig};
 use std::time::Instant;
-
-/// Values per task of the triad.
-const CHUNK: usize = 1 << 16;
 
 /// One row for each rule; the percent is of a triad that runs before each step, where the step runs, so that both meet
 /// the same load.
@@ -80,46 +76,4 @@ pub(super) fn rows(repeat: usize) -> anyhow::Result<Vec<Row>> {
         ));
     }
     Ok(found)
-}
-
-/// Two arrays read and one written, 12 bytes a value and none hidden.
-enum Triad {
-    /// a ← a + s b on all threads.
-    Host(Vec<f32>, Vec<f32>),
-    /// a + b into memory that was used before, on the GPU.
-    Gpu(Backend, Tensor, Tensor),
-}
-
-impl Triad {
-    fn new(backend: Backend, count: usize) -> anyhow::Result<Self> {
-        let (a, b) = (vec![1f32; count], vec![2f32; count]);
-        if !backend.is_gpu() {
-            return Ok(Self::Host(a, b));
-        }
-        let bring = |values| backend.bring(&Tensor::from_vec(values, count, &Device::Cpu)?);
-        Ok(Self::Gpu(backend, bring(a)?, bring(b)?))
-    }
-
-    fn seconds(&mut self) -> anyhow::Result<f64> {
-        let started = Instant::now();
-        match self {
-            Self::Host(a, b) => {
-                let chunks = a.par_chunks_mut(CHUNK).zip(b.par_chunks(CHUNK));
-                chunks.for_each(|(a, b)| a.iter_mut().zip(b).for_each(|(a, b)| *a += 1e-3 * b));
-                std::hint::black_box(a);
-            }
-            Self::Gpu(backend, a, b) => {
-                backend.add(a, b)?;
-                backend.wait()?;
-            }
-        }
-        Ok(started.elapsed().as_secs_f64())
-    }
-
-    fn words(&self) -> &'static str {
-        match self {
-            Self::Host(..) => "its bytes at the rate of a triad on all threads",
-            Self::Gpu(..) => "its bytes at the rate of a sum of two arrays on the GPU",
-        }
-    }
 }

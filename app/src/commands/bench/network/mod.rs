@@ -67,7 +67,7 @@ pub struct NetworkOptions {
 }
 
 /// A type of activations by its name.
-fn dtype() -> impl TypedValueParser<Value = DType> {
+pub(super) fn dtype() -> impl TypedValueParser<Value = DType> {
     PossibleValuesParser::new(["f32", "bf16", "f16"]).try_map(|name| name.parse::<DType>())
 }
 
@@ -382,7 +382,7 @@ fn print_profile(ours: &mut Ours, work: Work) -> anyhow::Result<()> {
 }
 
 /// Cores that this process may use.
-fn threads() -> usize {
+pub(super) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 

@@ -1,0 +1,282 @@
+//! Operations of a network on fields of its sizes, each in every direction that training runs it in.
+
+use serde::Serialize;
+use squall_model::ops::{ConvSpec, Convolution};
+use std::collections::BTreeMap;
+
+/// What is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Op {
+    Convolution,
+    /// A kernel of its own for every channel.
+    Depthwise,
+    /// By the statistics of the batch, with the ReLU that follows.
+    BatchNorm,
+    Add,
+    MaxPool,
+    GlobalAverage,
+    Resize,
+    Dropout,
+    /// Softmax and weighted cross entropy together with their gradient.
+    Loss,
+    Argmax,
+}
+
+/// Which way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Direction {
+    Forward,
+    /// The gradient of the input.
+    Input,
+    /// The gradient of the kernel.
+    Kernel,
+}
+
+/// One operation of one shape; also what a peer is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Case {
+    pub op: Op,
+    pub direction: Direction,
+    /// Shape of what it reads, `(b, h, w, c)`.
+    pub x: [usize; 4],
+    /// Shape of what it gives.
+    pub y: [usize; 4],
+    pub kernel: (usize, usize),
+    pub stride: usize,
+    pub dilation: usize,
+    pub groups: usize,
+    pub padding: (usize, usize),
+    /// How often a pass of the network has it; 0 of what stands for all of its kind.
+    #[serde(skip)]
+    pub times: usize,
+}
+
+/// Every convolution of a network in its three directions, then the other operations on fields of its sizes.
+pub(super) fn of_network(convolutions: &[Convolution], batch: usize, classes: usize) -> Vec<Case> {
+    let mut counted: BTreeMap<String, (usize, Convolution, usize)> = BTreeMap::new();
+    for (place, convolution) in convolutions.iter().enumerate() {
+        let entry = counted.entry(format!("{convolution:?}"));
+        entry.or_insert((place, *convolution, 0)).2 += 1;
+    }
+    let mut distinct: Vec<_> = counted.into_values().collect();
+    distinct.sort_by_key(|(place, ..)| *place);
+    let mut cases = Vec::new();
+    for (_, convolution, times) in distinct {
+        for direction in [Direction::Forward, Direction::Input, Direction::Kernel] {
+            cases.push(Case::of(&convolution, direction, batch, times));
+        }
+    }
+    if let Some(first) = convolutions.first() {
+        cases.extend(others([batch, first.x[1], first.x[2]], classes));
+    }
+    cases
+}
+
+/// Operations that are no convolutions, for fields of this batch and extent.
+fn others([b, h, w]: [usize; 3], classes: usize) -> Vec<Case> {
+    let (half, quarter) = ([b, h / 2, w / 2, 64], [b, h / 4, w / 4, 256]);
+    let pooled = [b, half[1].div_ceil(2), half[2].div_ceil(2), half[3]];
+    let enlarged = [b, h, w, 256];
+    let logits = [b, h, w, classes];
+    let both = [Direction::Forward, Direction::Input];
+    let forward = [Direction::Forward];
+    let kinds: [(Op, &[Direction], _, _); 8] = [
+        (Op::BatchNorm, &both, quarter, quarter),
+        (Op::Add, &forward, quarter, quarter),
+        (Op::MaxPool, &both, half, pooled),
+        (Op::GlobalAverage, &both, quarter, [b, 1, 1, quarter[3]]),
+        (Op::Resize, &both, quarter, enlarged),
+        (Op::Dropout, &forward, quarter, quarter),
+        (Op::Loss, &forward, logits, logits),
+        (Op::Argmax, &forward, logits, [b, h, w, 1]),
+    ];
+    let mut cases = Vec::new();
+    for (op, directions, x, y) in kinds {
+        for &direction in directions {
+            let (kernel, stride, padding) = match op {
+                Op::MaxPool => ((3, 3), 2, (1, 1)),
+                _ => ((1, 1), 1, (0, 0)),
+            };
+            cases.push(Case {
+                op,
+                direction,
+                x,
+                y,
+                kernel,
+                stride,
+                dilation: 1,
+                groups: 1,
+                padding,
+                times: 0,
+            });
+        }
+    }
+    cases
+}
+
+impl Case {
+    fn of(of: &Convolution, direction: Direction, batch: usize, times: usize) -> Self {
+        let Convolution { spec, x, y } = of;
+        let with_batch = |[b, h, w, c]: [usize; 4]| [b * batch, h, w, c];
+        // Layers run a kernel of each channel by an operation of its own.
+        let depthwise = spec.groups > 1 && spec.groups == x[3] && x[3] == y[3];
+        Self {
+            op: if depthwise {
+                Op::Depthwise
+            } else {
+                Op::Convolution
+            },
+            direction,
+            x: with_batch(*x),
+            y: with_batch(*y),
+            kernel: spec.kernel,
+            stride: spec.stride,
+            dilation: spec.dilation,
+            groups: spec.groups,
+            padding: spec.padding,
+            times,
+        }
+    }
+
+    /// The geometry of a convolution, with zeros around the field: what peers have, too.
+    pub fn spec(&self) -> ConvSpec {
+        ConvSpec {
+            kernel: self.kernel,
+            stride: self.stride,
+            dilation: self.dilation,
+            groups: self.groups,
+            padding: self.padding,
+            periodic: false,
+        }
+    }
+
+    /// Shape of a convolution's kernel.
+    pub fn kernel_shape(&self) -> [usize; 4] {
+        let (kh, kw) = self.kernel;
+        [self.y[3], self.x[3] / self.groups, kh, kw]
+    }
+
+    pub fn is_convolution(&self) -> bool {
+        matches!(self.op, Op::Convolution | Op::Depthwise)
+    }
+
+    /// Floating-point operations of matrix products.
+    pub fn flops(&self) -> f64 {
+        let [_, inner, kh, kw] = self.kernel_shape();
+        match self.is_convolution() {
+            true => 2.0 * count(self.y) * (inner * kh * kw) as f64,
+            false => 0.0,
+        }
+    }
+
+    /// The least that it moves: every operand once, and twice what a sum over it must be known for before it is used.
+    pub fn bytes(&self, size: usize) -> f64 {
+        let (x, y) = (count(self.x) * size as f64, count(self.y) * size as f64);
+        let kernel = self.kernel_shape().iter().product::<usize>() as f64 * 4.0;
+        let backward = self.direction != Direction::Forward;
+        match self.op {
+            // A gradient of a kernel is added to.
+            Op::Convolution | Op::Depthwise if self.direction == Direction::Kernel => {
+                x + y + 2.0 * kernel
+            }
+            Op::Convolution | Op::Depthwise => x + y + kernel,
+            Op::BatchNorm if backward => 2.0 * (x + y) + x,
+            Op::BatchNorm => 2.0 * x + y,
+            Op::Add => 2.0 * x + y,
+            // A byte says which value of a window was the largest.
+            Op::MaxPool => x + y + count(self.y),
+            Op::GlobalAverage | Op::Resize | Op::Dropout => x + y,
+            // Logits and their gradient are f32, labels and classes bytes.
+            Op::Loss => count(self.x) * 8.0 + count(self.x) / self.x[3] as f64,
+            Op::Argmax => count(self.x) * 4.0 + count(self.y),
+        }
+    }
+
+    /// Kind, sizes, direction, and how often a pass has it.
+    pub fn name(&self) -> String {
+        let ([_, h, w, c], [.., o]) = (self.x, self.y);
+        let (kh, kw) = self.kernel;
+        let what = match self.op {
+            Op::Convolution => format!("{kh}x{kw} {c} to {o}"),
+            Op::Depthwise => format!("{kh}x{kw} depthwise {c}"),
+            Op::BatchNorm => format!("batch norm + ReLU {c}"),
+            Op::Add => format!("add {c}"),
+            Op::MaxPool => format!("max pool {kh}x{kw} {c}"),
+            Op::GlobalAverage => format!("global average {c}"),
+            Op::Resize => format!("resize {c} to {} x {}", self.y[1], self.y[2]),
+            Op::Dropout => format!("dropout {c}"),
+            Op::Loss => format!("softmax + cross entropy {c}"),
+            Op::Argmax => format!("argmax {c}"),
+        };
+        let stride = match self.stride {
+            1 => String::new(),
+            stride => format!(" /{stride}"),
+        };
+        let dilation = match self.dilation {
+            1 => String::new(),
+            dilation => format!(" dilated {dilation}"),
+        };
+        let direction = match self.direction {
+            Direction::Forward => "",
+            Direction::Input => ", gradient of input",
+            Direction::Kernel => ", of kernel",
+        };
+        let times = match self.times {
+            0 | 1 => String::new(),
+            times => format!(" ({times} x)"),
+        };
+        format!("{what}{stride}{dilation}, {h} x {w}{direction}{times}")
+    }
+}
+
+fn count(shape: [usize; 4]) -> f64 {
+    shape.iter().product::<usize>() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn convolution(groups: usize) -> Convolution {
+        Convolution {
+            spec: ConvSpec {
+                groups,
+                ..ConvSpec::same(3).stride(2)
+            },
+            x: [1, 8, 12, 4],
+            y: [1, 4, 6, 4],
+        }
+    }
+
+    #[test]
+    fn a_convolution_is_counted_and_timed_in_three_directions() {
+        let all = [convolution(1), convolution(4), convolution(1)];
+        let cases = of_network(&all, 2, 3);
+        let convolutions: Vec<_> = cases.iter().filter(|case| case.is_convolution()).collect();
+        assert_eq!(convolutions.len(), 6);
+        assert_eq!(convolutions[0].name(), "3x3 4 to 4 /2, 8 x 12 (2 x)");
+        assert_eq!(
+            convolutions[5].name(),
+            "3x3 depthwise 4 /2, 8 x 12, of kernel"
+        );
+        // 2 samples of 4 x 6 pixels and 4 channels, each a sum of 9 pixels and 4 channels.
+        assert_eq!(convolutions[0].flops(), (2 * 2 * 24 * 4 * 36) as f64);
+        assert_eq!(convolutions[3].flops(), (2 * 2 * 24 * 4 * 9) as f64);
+    }
+
+    #[test]
+    fn bytes_are_those_of_every_operand_once() {
+        let cases = of_network(&[convolution(1)], 1, 3);
+        let bytes = |name: &str| {
+            let found = cases.iter().find(|case| case.name().starts_with(name));
+            found.expect(name).bytes(2)
+        };
+        // x and y in bf16, the kernel in f32.
+        assert_eq!(bytes("3x3 4 to 4"), (2 * (384 + 96) + 4 * 144) as f64);
+        // Logits and gradient in f32, labels in bytes.
+        assert_eq!(bytes("softmax"), (8 * 96 * 3 + 96) as f64);
+        assert_eq!(bytes("add"), (3 * 2 * 2 * 3 * 256) as f64);
+    }
+}

@@ -1,0 +1,191 @@
+//! `squall bench ops`: every operation of a network by itself, beside what the machine's matrix units and memory would
+//! take for it.
+
+mod cases;
+mod work;
+
+use super::ceilings::Triad;
+use super::network::{dtype, threads};
+use super::peer::Peer;
+use super::{Row, median, row};
+use crate::arguments::grid;
+use crate::failure::Advice;
+use crate::plan::bytes;
+use candle_core::DType;
+use cases::Case;
+use clap::Args;
+use squall_model::networks::NetworkName;
+use squall_model::{Backend, Network, NetworkConfig};
+use std::time::Instant;
+use work::Work;
+
+/// Values of the arrays by which memory is timed: more than a cache holds.
+const TRIAD: usize = 16 << 20;
+/// An operation is repeated until it has taken so long, s: of less, starting and waiting would be most.
+const LEAST_SECONDS: f64 = 0.005;
+/// Times that it is repeated at most.
+const MOST_TIMES: f64 = 1000.0;
+
+/// Of which network, on which fields.
+#[derive(Debug, Args)]
+pub struct OpsOptions {
+    /// The network whose convolutions are timed.
+    #[arg(long, default_value = "deeplabv3plus")]
+    network: NetworkName,
+    /// Latitudes x longitudes of the network's input.
+    #[arg(long, visible_alias = "grid", default_value = "192x288", value_parser = grid)]
+    size: (usize, usize),
+    /// Samples.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    batch: u16,
+    /// The type of fields; kernels are f32, as a training step has them.
+    #[arg(long, value_parser = dtype(), default_value = "f32")]
+    precision: DType,
+    /// Only operations whose name has this text, such as `1x1`, `of kernel`, `batch norm`.
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// A program that runs the same operations in alternation (`validation/peers/ops.py`).
+    #[arg(long, value_name = "COMMAND")]
+    peer: Option<String>,
+}
+
+/// A row for each operation.
+pub(super) fn rows(options: &OpsOptions, repeat: usize) -> anyhow::Result<Vec<Row>> {
+    let backend = Backend::best();
+    let config = NetworkConfig::of(options.network);
+    let (rows, columns) = options.size;
+    let network = Network::build(&config, backend, 1)?;
+    let summary = network.summary(rows, columns)?;
+    drop(network);
+    let batch = usize::from(options.batch);
+    let mut cases = cases::of_network(summary.convolutions(), batch, config.classes);
+    if let Some(text) = &options.only {
+        cases.retain(|case| case.name().contains(text));
+        if cases.is_empty() {
+            return Err(Advice::usage(
+                format!(
+                    "no operation of {} has `{text}` in its name",
+                    options.network.as_str()
+                ),
+                "leave --only out to see all names",
+            ));
+        }
+    }
+    check_memory(&cases, options.precision, backend)?;
+    let peer = options.peer.as_deref();
+    let mut peer = peer.map(|command| start(command, options)).transpose()?;
+    let mut triad = Triad::new(backend, TRIAD)?;
+    let mut found = Vec::new();
+    for (number, case) in cases.iter().enumerate() {
+        let name = case.name();
+        tracing::debug!("{} of {}: {name}", number + 1, cases.len());
+        let mut measured = Measured::default();
+        measured.take_turns(case, options.precision, peer.as_mut(), repeat)?;
+        // Both ceilings under the load that the operation met.
+        let products = case.flops() / backend.matrix_rate(options.precision)?;
+        let passes = case.bytes(options.precision.size_in_bytes()) / triad.rate()?;
+        let (ceiling, what) = match products > passes {
+            true => (products, "its products at the rate of matrix products"),
+            false => (passes, triad.words()),
+        };
+        let mut line = row(name, median(&mut measured.ours), Some(ceiling), what);
+        line.flops_per_second = (products > 0.0).then(|| case.flops() / line.ours);
+        if let Some(seconds) = measured.peer_seconds() {
+            line.peer = Some(seconds);
+            line.ratio = Some(seconds / line.ours);
+            (line.peer_mode, line.peer_peak_mb) = (measured.mode, measured.peer_peak_mb);
+        }
+        found.push(line);
+    }
+    Ok(found)
+}
+
+/// Refuses operations whose operands and result need more memory than is free.
+fn check_memory(cases: &[Case], dtype: DType, backend: Backend) -> anyhow::Result<()> {
+    let free = match backend.is_gpu() {
+        true => backend.available_memory(),
+        false => squall_jobs::available_memory(1),
+    };
+    // Operands are drawn in f32, and an operation may keep one of them in another form.
+    let needs = |case: &Case| 2.0 * (case.bytes(4) + case.bytes(dtype.size_in_bytes()));
+    let most = cases.iter().max_by(|a, b| needs(a).total_cmp(&needs(b)));
+    let (Some(free), Some(most)) = (free, most) else {
+        return Ok(());
+    };
+    let needed = needs(most) as u64;
+    if needed <= free {
+        return Ok(());
+    }
+    Err(Advice::usage(
+        format!(
+            "`{}` needs {}, this process may have {}",
+            most.name(),
+            bytes(needed),
+            bytes(free)
+        ),
+        "give a smaller --batch or --size",
+    ))
+}
+
+fn start(command: &str, options: &OpsOptions) -> anyhow::Result<Peer> {
+    let words = [
+        "--serve".to_string(),
+        "--precision".to_string(),
+        options.precision.as_str().to_string(),
+        "--threads".to_string(),
+        threads().to_string(),
+    ];
+    Peer::start(command, &words)
+}
+
+/// Seconds of one operation and of a peer's.
+#[derive(Default)]
+struct Measured {
+    ours: Vec<f64>,
+    peer: Vec<f64>,
+    mode: Option<String>,
+    peer_peak_mb: Option<f64>,
+}
+
+impl Measured {
+    /// Runs the operation in turn with the peer; the first turn does not count.
+    fn take_turns(
+        &mut self,
+        case: &Case,
+        dtype: DType,
+        mut peer: Option<&mut Peer>,
+        repeat: usize,
+    ) -> anyhow::Result<()> {
+        let backend = Backend::best();
+        let mut work = work::ready(case, backend, dtype)?;
+        // Builds what is kept, then tells how often it must run.
+        seconds_of(&mut work, backend, 1)?;
+        let once = seconds_of(&mut work, backend, 1)?;
+        let times = (LEAST_SECONDS / once).ceil().clamp(1.0, MOST_TIMES) as usize;
+        let question = serde_json::to_string(case)?;
+        for _ in 0..repeat.max(1) {
+            self.ours.push(seconds_of(&mut work, backend, times)?);
+            if let Some(peer) = &mut peer {
+                let answer = peer.time(&question)?;
+                self.peer.push(answer.seconds);
+                (self.mode, self.peer_peak_mb) = (Some(answer.mode), Some(answer.peak_mb));
+            }
+        }
+        Ok(())
+    }
+
+    fn peer_seconds(&mut self) -> Option<f64> {
+        (!self.peer.is_empty()).then(|| median(&mut self.peer))
+    }
+}
+
+/// Seconds of one of so many in a row, all of them done.
+fn seconds_of(work: &mut Work, backend: Backend, times: usize) -> anyhow::Result<f64> {
+    backend.wait()?;
+    let started = Instant::now();
+    for _ in 0..times {
+        work()?;
+    }
+    backend.wait()?;
+    Ok(started.elapsed().as_secs_f64() / times as f64)
+}

@@ -51,6 +51,14 @@ pub fn flag() -> Arc<AtomicBool> {
     stop.clone()
 }
 
+/// Lets the limit of a shell or a batch system on the size of a file (`ulimit -f`) fail the write that passes it, which
+/// is told like a full disk. The system's signal would end the program without a word.
+pub fn outlive_file_size_limit() {
+    let passed = Arc::new(AtomicBool::new(false));
+    // Where the handler cannot be set, all is as without it.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, passed);
+}
+
 /// [`DataError::Interrupted`] if a signal has arrived.
 pub fn check() -> Result<(), DataError> {
     if flag().load(Ordering::Relaxed) {

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
     if let Err(error) = threads::prepare(&options.unwrap_or_default()) {
         return ExitCode::from(failure::report(&error));
     }
+    interrupt::outlive_file_size_limit();
     squall_model::memory::keep_large_buffers();
     device::prepare();
     let arguments = parsed.unwrap_or_else(|error| failure::leave(&error));

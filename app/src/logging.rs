@@ -1,6 +1,7 @@
 //! `tracing` to standard error: warnings always, decisions with -v.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use tracing::{Event, Level, Subscriber};
@@ -19,7 +20,8 @@ pub fn start(verbose: u8, quiet: bool, warnings_once: bool) {
         (false, _) => "debug",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let colour = terminal && !is_uncoloured(|name| std::env::var_os(name));
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -36,6 +38,13 @@ pub fn start(verbose: u8, quiet: bool, warnings_once: bool) {
         .finish();
     // A second start (tests in one process) keeps the first subscriber.
     let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// Whether the environment asks for no colours: by `NO_COLOR` with any value (no-color.org), or by a terminal without
+/// them.
+fn is_uncoloured(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    variable("NO_COLOR").is_some_and(|value| !value.is_empty())
+        || variable("TERM").is_some_and(|name| name == "dumb")
 }
 
 /// A format that leaves out warnings which were told before, but for those with values beside their words, such as a
@@ -90,6 +99,19 @@ mod tests {
 
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    #[test]
+    fn who_wants_no_colours_gets_none() {
+        for (name, value, expected) in [
+            ("NO_COLOR", "1", true),
+            ("NO_COLOR", "", false),
+            ("TERM", "dumb", true),
+            ("TERM", "xterm-256color", false),
+        ] {
+            let found = is_uncoloured(|asked| (asked == name).then(|| value.into()));
+            assert_eq!(found, expected, "{name}={value}");
         }
     }
 

@@ -102,7 +102,7 @@ impl Sampler {
         };
         if ids.len() < needed {
             return Err(DataError::Invalid(format!(
-                "{} samples are too few for {ranks} ranks with batch {batch}: one step needs {needed}",
+                "{} samples are too few: a step needs {needed}, {batch} on each of its ranks ({ranks}); make the batch smaller",
                 ids.len()
             )));
         }

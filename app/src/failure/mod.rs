@@ -8,7 +8,9 @@ use squall_jobs::comm::CommError;
 use squall_model::exchange::WeightProblem;
 use squall_model::{GpuError, ModelError};
 use squall_validation::ValidationError;
+use std::ffi::OsString;
 use std::io::Write;
+use std::path::Path;
 
 /// What was checked is not as it must be.
 pub const CHECK: u8 = 1;
@@ -95,15 +97,24 @@ pub fn report(error: &anyhow::Error) -> u8 {
 pub fn leave(error: &clap::Error) -> ! {
     use clap::error::{ContextKind, ContextValue};
     let _ = error.print();
-    // What a shell made of a pattern.
     if let Some(ContextValue::String(found)) = error.get(ContextKind::InvalidArg)
-        && std::path::Path::new(found).exists()
+        && let Some(hint) = hint_of_argument(found, &Vec::from_iter(std::env::args_os()))
     {
-        say(format_args!(
-            "\nhint: give one folder, or a pattern in quotes so that the shell leaves it alone, such as 'run/*.nc'"
-        ));
+        say(format_args!("\nhint: {hint}"));
     }
     std::process::exit(error.exit_code())
+}
+
+/// What to try where an argument of a command line has no place.
+fn hint_of_argument(found: &str, line: &[OsString]) -> Option<&'static str> {
+    let has = |word: &str| line.iter().any(|given| given == word);
+    if has("supervise") && !has("--") {
+        return Some("the command to run stands after `--`: squall supervise -- COMMAND");
+    }
+    // What a shell made of a pattern.
+    Path::new(found).exists().then_some(
+        "give one folder, or a pattern in quotes so that the shell leaves it alone, such as 'run/*.nc'",
+    )
 }
 
 /// What to do where one of several processes of a launcher finds the folder taken.
@@ -115,8 +126,12 @@ const A_STORE: &str =
     "`squall stage FIELDS --labels MASKS --out STORE` makes a sample store: give its folder";
 
 /// Where models come from.
-const A_MODEL: &str =
-    "give a model file that `squall train` wrote: best.safetensors or last.safetensors of a run";
+const A_MODEL: &str = "give a model file that `squall train` wrote: best.safetensors or last.safetensors of a run; `squall model import` makes one of \
+     weights of PyTorch or safetensors";
+
+/// What to do where no checkpoint of a run can be read.
+const NO_CHECKPOINT: &str = "delete the checkpoints of the run that cannot be read, and the same command begins anew; to begin with what was learnt, give \
+     another --out and `--set training.start_from=RUN/last.safetensors`";
 
 /// What to do about a file that a command of ours wrote.
 const DAMAGED: &str = "delete the damaged file and run the command that wrote it again";
@@ -198,6 +213,12 @@ fn of_io(action: &str, source: &std::io::Error) -> Verdict {
         }
         ErrorKind::IsADirectory if action == "read" || action == "open" => {
             input("it is a folder: give a file in it, of a run of `squall train` best.safetensors")
+        }
+        ErrorKind::AlreadyExists | ErrorKind::NotADirectory if action == "create folder" => {
+            output("a file or a broken link is in the way: choose another folder")
+        }
+        ErrorKind::ReadOnlyFilesystem if action != "read" && action != "open" => {
+            output("nothing can be written there: choose another output with --out")
         }
         ErrorKind::NotFound if action == "read" || action == "open" => input("check the path"),
         _ if action == "read" || action == "open" => (INPUT, None),
@@ -341,17 +362,31 @@ fn of_model(error: &ModelError) -> Verdict {
         {
             input(BROKEN_WEIGHTS)
         }
+        ModelError::Import { problems, .. }
+            if (problems.iter()).all(|p| matches!(p, WeightProblem::Unknown { .. })) =>
+        {
+            input(
+                "leave out what the network has no place for when you save: {k: v for k, v in model.state_dict().items() if not k.startswith('extra.')}",
+            )
+        }
         ModelError::Import { .. } => input(
             "--encoder-only or --allow-missing PATTERN say what may be missing; `squall model show FILE --tensors` lists names and shapes",
         ),
         ModelError::Foreign { .. } => input(
             "give a file of `torch.save(model.state_dict(), FILE)`, a safetensors file or a model file that `squall train` wrote",
         ),
+        ModelError::File { path, .. } if is_checkpoint(path) => input(NO_CHECKPOINT),
         ModelError::File { .. }
         | ModelError::MissingWeight { .. }
         | ModelError::WeightShape { .. } => input(A_MODEL),
         _ => (RUN, None),
     }
+}
+
+/// Whether it is what a training continues from, by its name.
+fn is_checkpoint(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    name == "checkpoint.safetensors" || name == "checkpoint.previous.safetensors"
 }
 
 fn of_validation(error: &ValidationError) -> Verdict {

@@ -138,6 +138,75 @@ fn weights_that_are_no_numbers_are_not_taken_for_missing_ones() {
     assert!(hint.is_some_and(|hint| hint.contains("--allow-missing")));
 }
 
+/// There is no option that lets an import pass over them.
+#[test]
+fn whose_file_has_more_than_the_network_hears_to_leave_it_out() {
+    let unknown = WeightProblem::Unknown {
+        tensor: "auxiliary.weight".into(),
+        found: vec![3],
+    };
+    let error = ModelError::Import {
+        path: "w.pt".into(),
+        layout: "pytorch",
+        problems: vec![unknown],
+    };
+    let (code, hint) = classify(&error.into());
+    assert_eq!(code, INPUT);
+    let hint = hint.expect("a hint");
+    assert!(hint.contains("leave out"), "{hint}");
+    assert!(!hint.contains("--allow-missing"), "{hint}");
+}
+
+#[test]
+fn whose_checkpoints_are_damaged_is_not_asked_for_a_model_file() {
+    let hint = |name: &str| {
+        let error = ModelError::File {
+            path: Path::new("run").join(name),
+            reason: "header too small".into(),
+        };
+        let (code, hint) = classify(&JobError::from(error).into());
+        assert_eq!(code, INPUT);
+        hint.expect("a hint")
+    };
+    for name in ["checkpoint.safetensors", "checkpoint.previous.safetensors"] {
+        let hint = hint(name);
+        assert!(hint.contains("begins anew"), "{hint}");
+        assert!(hint.contains("training.start_from"), "{hint}");
+    }
+    let hint = hint("weights.pt");
+    assert!(hint.contains("squall model import"), "{hint}");
+}
+
+#[test]
+fn where_no_folder_can_be_made_another_is_advised() {
+    for kind in [
+        ErrorKind::AlreadyExists,
+        ErrorKind::NotADirectory,
+        ErrorKind::ReadOnlyFilesystem,
+    ] {
+        let error = DataError::io("create folder", "run")(Error::from(kind));
+        let (code, hint) = classify(&error.into());
+        assert_eq!(code, OUTPUT, "{kind:?}");
+        assert!(
+            hint.is_some_and(|hint| hint.contains("another")),
+            "{kind:?}"
+        );
+    }
+}
+
+#[test]
+fn who_forgets_the_dashes_of_supervise_hears_of_them() {
+    let line = |words: &[&str]| Vec::from_iter(words.iter().map(OsString::from));
+    let hint_of = |found: &str, words: &[&str]| hint_of_argument(found, &line(words));
+    let hint = hint_of("./job.sh", &["squall", "-q", "supervise", "./job.sh"]);
+    assert!(hint.is_some_and(|hint| hint.contains("after `--`")));
+    let hint = hint_of("--triez", &["squall", "supervise", "--triez", "--", "job"]);
+    assert_eq!(hint, None);
+    // A file that is there, as a shell gives it for a pattern.
+    let hint = hint_of("Cargo.toml", &["squall", "infer", "a.nc", "Cargo.toml"]);
+    assert!(hint.is_some_and(|hint| hint.contains("in quotes")));
+}
+
 #[test]
 fn who_imports_weights_is_not_sent_to_squall_train() {
     let error = ModelError::Foreign {

@@ -62,21 +62,23 @@ impl Weights {
         Ok(weights)
     }
 
-    /// Removes the prefixes that wrappers put before every name: data-parallel training, compilation.
+    /// Removes the prefixes that wrappers put before every name: data-parallel training, compilation, in any order.
     fn strip_wrappers(&mut self) {
-        for prefix in ["module.", "_orig_mod.", "model."] {
-            let wrapped = |tensors: &NamedTensors| {
-                !tensors.is_empty() && tensors.keys().all(|name| name.starts_with(prefix))
-            };
-            while wrapped(&self.tensors) {
-                let tensors = std::mem::take(&mut self.tensors).into_iter();
-                self.tensors = tensors
-                    .map(|(name, tensor)| (name[prefix.len()..].to_string(), tensor))
-                    .collect();
-                let note = format!("the prefix `{prefix}` of every name was removed");
-                self.notes.push(note);
-            }
+        while let Some(prefix) = self.wrapper() {
+            let tensors = std::mem::take(&mut self.tensors).into_iter();
+            self.tensors = tensors
+                .map(|(name, tensor)| (name[prefix.len()..].to_string(), tensor))
+                .collect();
+            let note = format!("the prefix `{prefix}` of every name was removed");
+            self.notes.push(note);
         }
+    }
+
+    /// The prefix of a wrapper that every name has.
+    fn wrapper(&self) -> Option<&'static str> {
+        let all_have = |prefix: &&str| self.tensors.keys().all(|name| name.starts_with(*prefix));
+        let prefixes = ["module.", "_orig_mod.", "model."].into_iter();
+        prefixes.filter(|_| !self.tensors.is_empty()).find(all_have)
     }
 }
 

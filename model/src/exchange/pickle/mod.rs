@@ -117,6 +117,11 @@ fn state_dict(root: Object, notes: &mut Vec<String>) -> std::result::Result<Pair
     if pairs.iter().any(|(_, value)| is_tensor(value)) {
         return Ok(pairs);
     }
+    if let Some(kind) = (pairs.iter()).find_map(|(_, value)| other_tensor(value)) {
+        return Err(format!(
+            "its tensors are not plain ones but made by `{kind}` (sparse, quantised or of 8 bits): save them as f32"
+        ));
+    }
     let found: Vec<String> = (pairs.iter().take(12))
         .map(|(key, _)| name_of(key))
         .collect();
@@ -231,6 +236,17 @@ fn is_tensor(object: &Object) -> bool {
             .contains(&name)
         }),
         _ => false,
+    }
+}
+
+/// What makes a tensor of a kind that is not read, the first in an object.
+fn other_tensor(object: &Object) -> Option<&str> {
+    match object {
+        Object::Reduce { callable, .. } if !is_tensor(object) => {
+            class_name(callable).filter(|name| name.starts_with("_rebuild_"))
+        }
+        Object::Dict(pairs) => pairs.iter().find_map(|(_, value)| other_tensor(value)),
+        _ => None,
     }
 }
 

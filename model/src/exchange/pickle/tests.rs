@@ -83,6 +83,24 @@ fn nested_dictionaries_and_any_strides_are_read() {
     assert_eq!(weights.tensors["module.w"].1[5], 6.0);
 }
 
+#[test]
+fn wrappers_are_taken_off_in_any_order() {
+    for name in [
+        "module._orig_mod.w",
+        "_orig_mod.module.w",
+        "model.module.model.w",
+    ] {
+        let named = Pickle::default().raw(b"}(").text(name);
+        let whole = named.tensor("FloatStorage", "0", 0, &[1], &[1]).raw(b"u");
+        let mut weights = parse_bytes(&whole.zip(&[("0", floats(&[7.0]))])).unwrap();
+        weights.strip_wrappers();
+        assert_eq!(weights.tensors["w"].1, [7.0], "{name}");
+    }
+    let mut empty = Weights::default();
+    empty.strip_wrappers();
+    assert!(empty.notes.is_empty());
+}
+
 /// A checkpoint as scripts save it: `{"epoch": 3, "model_state_dict": {"w": 1, 2}, "loss": 0.5}`.
 #[test]
 fn tensors_beside_the_weights_are_no_weights() {
@@ -192,6 +210,23 @@ fn what_cannot_be_read_is_named() {
     check(&nested("FloatStorage", vec![])[..40], "damaged zip");
     let other = Pickle::default().raw(b"}(").text("epoch").raw(b"K\x03u");
     check(&other.zip(&[]), "no tensors under any of state_dict");
+    let quantised = |pickle: Pickle| {
+        let call = pickle.class("torch._utils", "_rebuild_qtensor");
+        call.raw(b"(K\x00tR")
+    };
+    let alone = quantised(Pickle::default().raw(b"}(").text("w")).raw(b"u");
+    check(&alone.zip(&[]), "made by `_rebuild_qtensor`");
+    let inner = Pickle::default().raw(b"}(").text("state_dict").raw(b"}(");
+    let inner = quantised(inner.text("w")).raw(b"uu");
+    check(&inner.zip(&[]), "made by `_rebuild_qtensor`");
+    // Plain ones, under a name that nobody knows.
+    let elsewhere = Pickle::default().raw(b"}(").text("elsewhere").raw(b"}(");
+    let elsewhere = elsewhere.text("w");
+    let elsewhere = elsewhere.tensor("FloatStorage", "0", 0, &[1], &[1]);
+    check(
+        &elsewhere.raw(b"uu").zip(&[]),
+        "no tensors under any of state_dict",
+    );
     check(
         &Pickle::default().raw(b"K\x03").zip(&[]),
         "save `model.state_dict()`",

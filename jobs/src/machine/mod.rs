@@ -301,7 +301,8 @@ impl Machine {
             name: name.to_string(),
             reason,
         };
-        let machine: Self = toml::from_str(text).map_err(|error| bad(explain(text, &error)))?;
+        let machine: Self =
+            toml::from_str(text).map_err(|error| bad(explain(text, &error, |_| Vec::new())))?;
         machine.check().map_err(bad)?;
         Ok(machine)
     }

@@ -1,8 +1,11 @@
 //! From serde's errors to what a person can act on.
 
-/// Line, problem, and the nearest word that would be right.
-pub(crate) fn explain(text: &str, error: &toml::de::Error) -> String {
-    let reason = explain_without_line(error);
+/// Gives the whole keys that may be meant by a word that is none where it stands.
+pub(crate) type Meant = fn(&str) -> Vec<String>;
+
+/// Line, problem, and what would be right: a key that is `meant`, or the nearest word.
+pub(crate) fn explain(text: &str, error: &toml::de::Error, meant: Meant) -> String {
+    let reason = explain_without_line(error, meant);
     let Some(span) = error.span() else {
         return reason;
     };
@@ -12,7 +15,7 @@ pub(crate) fn explain(text: &str, error: &toml::de::Error) -> String {
 }
 
 /// As [`explain`], where the text is not the user's.
-pub(super) fn explain_without_line(error: &toml::de::Error) -> String {
+pub(super) fn explain_without_line(error: &toml::de::Error, meant: Meant) -> String {
     let message = error.message().trim();
     let kinds = [
         ("unknown field ", "unknown key"),
@@ -25,8 +28,17 @@ pub(super) fn explain_without_line(error: &toml::de::Error) -> String {
         {
             let found = found.trim().trim_matches('`');
             let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
-            let hint = nearest(found, &known)
-                .map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+            let mut near = match what {
+                "unknown key" => meant(found),
+                _ => Vec::new(),
+            };
+            if near.is_empty() {
+                near.extend(nearest(found, &known).map(str::to_string));
+            }
+            let hint = match near.is_empty() {
+                true => String::new(),
+                false => format!("; did you mean `{}`?", near.join("` or `")),
+            };
             return format!("{what} `{found}`{hint} (known: {})", known.join(", "));
         }
     }

@@ -8,8 +8,10 @@ mod distributed;
 pub(crate) mod explain;
 mod local_batch;
 mod loss;
+mod meant;
 mod overrides;
 mod training;
+mod without_effect;
 
 pub use built_in::BUILT_IN;
 pub use data::DataSection;
@@ -125,16 +127,16 @@ impl Recipe {
     pub fn parse(text: &str, overrides: &[String]) -> Result<Self> {
         let bad = JobError::recipe;
         let parsed: std::result::Result<Self, _> = toml::from_str(text);
-        let recipe = parsed.map_err(|error| bad(explain::explain(text, &error)))?;
+        let explained = |error| bad(explain::explain(text, &error, meant::keys));
+        let recipe = parsed.map_err(explained)?;
         let recipe = if overrides.is_empty() {
             recipe
         } else {
-            let mut table: toml::Table =
-                toml::from_str(text).map_err(|error| bad(explain::explain(text, &error)))?;
+            let mut table: toml::Table = toml::from_str(text).map_err(explained)?;
             overrides::apply(&mut table, overrides).map_err(bad)?;
             let changed = toml::to_string(&table).map_err(|error| bad(error.to_string()))?;
             toml::from_str(&changed).map_err(|error| {
-                let reason = explain::explain_without_line(&error);
+                let reason = explain::explain_without_line(&error, meant::keys);
                 bad(format!("after {}: {reason}", overrides.join(", ")))
             })?
         };

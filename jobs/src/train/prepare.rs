@@ -62,6 +62,9 @@ impl<'a> Run<'a> {
         let total_steps = recipe.training.total_steps(steps_per_epoch);
         if place.rank == 0 {
             tell_long_warmup(recipe.schedule.warmup_steps, total_steps);
+            for said in recipe.without_effect() {
+                tracing::warn!("{said}");
+            }
         }
         let criterion = recipe.loss.criterion(class_weights.clone());
         let objective = Objective::of(recipe, criterion, labelled);

@@ -1,0 +1,70 @@
+//! Which key is meant by a word that is none where it stands.
+
+use super::{Recipe, flat};
+
+/// Words of PyTorch and of its training scripts, among them the options of MLPerf HPC's DeepCAM, and keys without a
+/// default.
+const WORDS: [(&str, &str); 19] = [
+    ("amp", "precision.compute"),
+    ("batch_size", "training.batch"),
+    ("channels", "data.channels"),
+    ("class_weights", "loss.class_weights"),
+    ("epochs", "training.epochs"),
+    ("eps", "optimiser.epsilon"),
+    ("global_batch", "distributed.global_batch"),
+    ("global_batch_size", "distributed.global_batch"),
+    ("learning_rate", "schedule.rate"),
+    ("local_batch_size", "training.batch"),
+    ("lr", "schedule.rate"),
+    ("lr_warmup_steps", "schedule.warmup_steps"),
+    ("max_epochs", "training.epochs"),
+    ("max_steps", "training.steps"),
+    ("num_workers", "data.threads"),
+    ("save_frequency", "training.checkpoint_every_steps"),
+    ("start_lr", "schedule.rate"),
+    ("steps", "training.steps"),
+    ("validation_frequency", "training.validate_every_steps"),
+];
+
+/// The whole keys that a word may stand for: another program's word for them, or those that end with it.
+pub(super) fn keys(word: &str) -> Vec<String> {
+    if let Some((_, key)) = WORDS.iter().find(|(other, _)| *other == word) {
+        return vec![key.to_string()];
+    }
+    let all = toml::Table::try_from(Recipe::default()).unwrap_or_default();
+    (flat(&all).into_keys())
+        .filter(|key| key.rsplit('.').next() == Some(word))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is told is one that a recipe takes: of a wrong type, not unknown.
+    #[test]
+    fn what_is_meant_is_a_key() {
+        for (_, key) in WORDS {
+            let change = format!("{key}={{ no_such = 1 }}");
+            let error = Recipe::parse("", &[change]).unwrap_err().to_string();
+            let last = key.rsplit('.').next().unwrap_or_default();
+            assert!(!error.contains(&format!("unknown key `{last}`")), "{error}");
+        }
+    }
+
+    #[test]
+    fn words_of_other_places_and_programs_are_understood() {
+        for (change, expected) in [
+            ("batch=4", "did you mean `training.batch`?"),
+            ("steps=10", "did you mean `training.steps`?"),
+            ("optimiser.lr=0.1", "did you mean `schedule.rate`?"),
+            ("training.batch_size=4", "did you mean `training.batch`?"),
+            ("training.rule=sgd", "did you mean `optimiser.rule`?"),
+            ("training.bach=4", "did you mean `batch`?"),
+        ] {
+            let error = Recipe::parse("", &[change.to_string()]).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+        assert_eq!(keys("nonsense"), Vec::<String>::new());
+    }
+}

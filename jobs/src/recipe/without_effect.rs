@@ -1,0 +1,149 @@
+//! Keys that were changed although nothing reads them beside the other keys.
+
+use super::Recipe;
+use squall_model::optim::schedule::Decay;
+use squall_model::optim::{OptimizerConfig, Rule, Schedule};
+
+/// A key, whether it is not as by default, and whether it is read.
+type Use = (&'static str, bool, bool);
+
+impl Recipe {
+    /// The keys of optimiser and schedule that were changed and that the rule or the decay does not read, one sentence
+    /// each.
+    ///
+    /// A recipe may hold them, so that one key changes the rule; who means to change a run by them hears that it is the
+    /// same.
+    pub(crate) fn without_effect(&self) -> Vec<String> {
+        let of = |chosen: &str, uses: &[Use]| -> Vec<String> {
+            let value = self.value_of(chosen).unwrap_or_default();
+            (uses.iter())
+                .filter(|(_, changed, read)| *changed && !read)
+                .map(|(key, ..)| {
+                    format!("`{key}` has no effect: `{chosen}` is {value}, which does not read it")
+                })
+                .collect()
+        };
+        [
+            of("optimiser.rule", &of_rule(&self.optimiser)),
+            of("schedule.decay", &of_decay(&self.schedule)),
+        ]
+        .concat()
+    }
+}
+
+fn of_rule(now: &OptimizerConfig) -> [Use; 7] {
+    let usual = OptimizerConfig::default();
+    let sgd = now.rule == Rule::Sgd;
+    let differs = |a: f32, b: f32| a.to_bits() != b.to_bits();
+    [
+        (
+            "optimiser.momentum",
+            differs(now.momentum, usual.momentum),
+            sgd,
+        ),
+        ("optimiser.nesterov", now.nesterov != usual.nesterov, sgd),
+        ("optimiser.beta1", differs(now.beta1, usual.beta1), !sgd),
+        ("optimiser.beta2", differs(now.beta2, usual.beta2), !sgd),
+        (
+            "optimiser.epsilon",
+            differs(now.epsilon, usual.epsilon),
+            !sgd,
+        ),
+        (
+            "optimiser.bias_correction",
+            now.bias_correction != usual.bias_correction,
+            !sgd,
+        ),
+        (
+            "optimiser.grad_averaging",
+            now.grad_averaging != usual.grad_averaging,
+            now.rule == Rule::Lamb,
+        ),
+    ]
+}
+
+fn of_decay(now: &Schedule) -> [Use; 7] {
+    let usual = Schedule::default();
+    let is = |decays: &[Decay]| decays.contains(&now.decay);
+    let differs = |a: f32, b: f32| a.to_bits() != b.to_bits();
+    [
+        (
+            "schedule.t_max",
+            now.t_max.is_some(),
+            is(&[Decay::Poly, Decay::Cosine]),
+        ),
+        (
+            "schedule.end",
+            differs(now.end, usual.end),
+            is(&[Decay::Poly, Decay::Cosine, Decay::Exponential]),
+        ),
+        (
+            "schedule.power",
+            differs(now.power, usual.power),
+            is(&[Decay::Poly]),
+        ),
+        (
+            "schedule.milestones",
+            !now.milestones.is_empty(),
+            is(&[Decay::Multistep, Decay::Piecewise]),
+        ),
+        (
+            "schedule.shares",
+            !now.shares.is_empty(),
+            is(&[Decay::Piecewise]),
+        ),
+        (
+            "schedule.factor",
+            differs(now.factor, usual.factor),
+            is(&[Decay::Multistep, Decay::Exponential]),
+        ),
+        (
+            "schedule.decay_steps",
+            now.decay_steps.is_some(),
+            is(&[Decay::Exponential]),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::BUILT_IN;
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn keys_that_nothing_reads_are_told() {
+        let told = |changes: &[&str]| {
+            let changes: Vec<String> = changes.iter().map(|change| change.to_string()).collect();
+            Recipe::parse("", &changes).unwrap().without_effect()
+        };
+        assert_eq!(
+            told(&["optimiser.momentum=0.5", "optimiser.rule=adamw"]),
+            [
+                "`optimiser.momentum` has no effect: `optimiser.rule` is adamw, which does not read it"
+            ]
+        );
+        assert_eq!(
+            told(&["schedule.power=2", "schedule.milestones=[3]"]),
+            ["power", "milestones"].map(|key| format!(
+                "`schedule.{key}` has no effect: `schedule.decay` is cosine, which does not read it"
+            ))
+        );
+        let read = [
+            "optimiser.rule=sgd",
+            "optimiser.momentum=0.5",
+            "schedule.decay=multistep",
+            "schedule.milestones=[3]",
+            "schedule.factor=0.5",
+        ];
+        assert_eq!(told(&read), Vec::<String>::new());
+    }
+
+    #[test]
+    fn recipes_that_come_with_the_program_have_none() {
+        for (name, _) in BUILT_IN {
+            let recipe = Recipe::named(Path::new(name), &[]).unwrap();
+            assert_eq!(recipe.without_effect(), Vec::<String>::new(), "{name}");
+        }
+    }
+}

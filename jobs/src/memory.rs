@@ -28,17 +28,24 @@ pub(crate) struct Demand {
     pub state: usize,
     /// Bytes of a sample in all batches that are read ahead.
     pub loaded: u64,
+    /// Whether this rank writes the checkpoints.
+    pub saves: bool,
 }
 
 impl Demand {
-    /// Bytes at the peak of a step of so many samples.
+    /// Bytes at the peak of a step of so many samples, or of a checkpoint.
     pub fn bytes(&self, batch: usize) -> u64 {
         self.bytes_with(batch, &self.storage)
     }
 
     fn bytes_with(&self, batch: usize, storage: &Storage) -> u64 {
         let step = (self.summary).training_bytes(self.backend, batch, storage, self.state);
-        step + batch as u64 * self.loaded
+        // On a GPU the copies that are written lie in the host's memory.
+        let saving = match self.saves && !self.backend.is_gpu() {
+            true => self.summary.saving_bytes(self.state),
+            false => 0,
+        };
+        step.max(saving) + batch as u64 * self.loaded
     }
 
     /// Refuses a run of which this rank needs more than `available` bytes, unless the recipe says to go on.
@@ -212,6 +219,41 @@ mod tests {
             storage: candle_core::DType::F32.into(),
             state: 2 * network.parameters().count(),
             loaded: 0,
+            saves: false,
+        }
+    }
+
+    /// Of a network that is large for its fields the copies for a checkpoint are the most, and no smaller batch helps.
+    #[test]
+    fn a_checkpoint_is_counted_where_it_needs_more_than_a_step() {
+        let text = "[training]\nbatch = 2\n[network]\nname = 'tiramisu'";
+        let recipe = Recipe::parse(text, &[]).unwrap();
+        let network = Network::build(&recipe.network, Backend::Reference, 1).unwrap();
+        let parameters = network.parameters().count();
+        let mut demand = Demand {
+            summary: network.summary(32, 32).unwrap(),
+            backend: Backend::Reference,
+            storage: candle_core::DType::F32.into(),
+            state: 2 * parameters,
+            loaded: 0,
+            saves: false,
+        };
+        let step = demand.bytes(1);
+        demand.saves = true;
+        let saving = demand.bytes(1);
+        // Values, gradients and Adam's moments, and again all but the gradients.
+        assert!(saving >= 4 * 7 * parameters as u64, "{saving}");
+        assert!(saving > step, "{saving} and {step}");
+        let alone = Sharing {
+            batch: 2,
+            step_ranks: 1,
+            memory_ranks: 1,
+        };
+        match demand.check(&recipe, alone, Some(saving - 1)) {
+            Err(JobError::Memory { needed, fits, .. }) => {
+                assert!(needed >= saving && fits.is_empty(), "{needed} {fits:?}");
+            }
+            other => panic!("{other:?}"),
         }
     }
 

@@ -117,6 +117,13 @@ impl Summary {
             + PROGRAM
     }
 
+    /// Bytes that a process needs while it saves a checkpoint: parameters, gradients, the optimiser's `state` values, a
+    /// copy of parameters and state, and what the program itself takes. Of large networks on small fields that is more
+    /// than a step needs; otherwise the copies lie where the step's activations lay.
+    pub fn saving_bytes(&self, state: usize) -> u64 {
+        4 * (3 * self.parameters + 2 * state) as u64 + PROGRAM
+    }
+
     /// Bytes that inference of `batch` samples needs at its peak, with activations stored as `storage` says and the
     /// last part in this many strips ([`crate::Network::infer_in_strips`]): parameters and what is made of them for
     /// speed, the input, the fields that are alive together at any operation, the logits, and what the program itself

@@ -27,7 +27,7 @@ pub struct TrainPlan {
     pub parameters: usize,
     /// Floating-point operations of a step.
     pub step_flops: u64,
-    /// Bytes of parameters, gradients, optimiser state, activations and batches.
+    /// Bytes of parameters, gradients, optimiser state, activations and batches, or of a checkpoint if that needs more.
     pub memory_bytes: u64,
     /// Bytes that will be read from the store.
     pub read_bytes: u64,
@@ -75,6 +75,7 @@ impl Run<'_> {
             storage: self.learner.storage.clone(),
             state,
             loaded,
+            saves: self.run_dir.is_some(),
         };
         // Where the network computes decides.
         let (available, memory_ranks) = match backend.is_gpu() {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, simulate, squall, text};
+use common::{path, simulate, squall, stage, text};
 use std::path::Path;
 
 /// Gives a channel a unit that it cannot have: ZBOT is then computed, PS is not there.
@@ -65,5 +65,40 @@ fn surface_pressure_is_of_use_where_transport_is_summed() {
             is_said,
             "{method}: {said}"
         );
+    }
+}
+
+/// A finished run would name a best model that is not there, and an unfinished one take any recipe.
+#[test]
+fn what_is_gone_from_a_run_is_missed_when_it_goes_on() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 3, 1);
+    let (store, model) = (at("store"), at("model"));
+    let truth = fields.join("truth");
+    stage(&fields, &truth, &store, &["--block-days", "1"]);
+    let trained = || {
+        let mut train = squall();
+        train.args(["train", "--recipe", "small", "--data", path(&store)]);
+        train.args(["--out", path(&model), "--set", "training.steps=1"]);
+        let output = train.args(["--set", "network.width=0.1"]).output();
+        let output = output.expect("starts");
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        said
+    };
+    let files = ["best.safetensors", "recipe.toml"];
+    for warned in [false, false, true] {
+        if warned {
+            for file in files {
+                std::fs::remove_file(model.join(file)).expect("it was there");
+            }
+        }
+        let said = trained();
+        for file in files {
+            let missed =
+                (said.lines()).any(|line| line.contains(file) && line.contains("is not there"));
+            assert_eq!(missed, warned, "{file}: {said}");
+        }
     }
 }

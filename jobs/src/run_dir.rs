@@ -112,7 +112,14 @@ impl RunDir {
     /// [`JobError::Resume`] naming what changed; [`JobError::Recipe`] if the recipe there cannot be read.
     pub(crate) fn check_recipe(&self, recipe: &Recipe) -> Result<()> {
         let path = self.recipe();
-        if !self.has_checkpoint() || !path.exists() {
+        if !self.has_checkpoint() {
+            return Ok(());
+        }
+        if !path.exists() {
+            tracing::warn!(
+                "`{}` is not there: whether the run began with this recipe cannot be checked",
+                path.display()
+            );
             return Ok(());
         }
         let changed = recipe.changes_of_result(&Recipe::read(&path, &[])?);
@@ -121,8 +128,10 @@ impl RunDir {
             false => Err(JobError::Resume {
                 folder: self.folder.clone(),
                 reason: format!(
-                    "its recipe differs ({}); use a new folder for a new recipe",
-                    changed.join("; ")
+                    "its recipe differs ({}); use a new folder for a new recipe, with `--set training.start_from={}` if it is to \
+                     begin with what was learnt",
+                    changed.join("; "),
+                    self.last().display()
                 ),
             }),
         }

@@ -65,6 +65,17 @@ struct PendingFacts {
     bad_field: Option<String>,
 }
 
+/// Says that the best model of a run that goes on is gone, where it is.
+fn tell_lost(run: &RunDir, step: u64) {
+    let path = run.best();
+    if !path.exists() {
+        tracing::warn!(
+            "`{}`, the model of step {step}, is not there: it comes back with the next validation that scores higher, if one does",
+            path.display()
+        );
+    }
+}
+
 /// Renames a checkpoint that cannot be read: otherwise the next save would move it over the previous one, which can be
 /// read.
 fn set_aside(run: &RunDir) -> Result<()> {
@@ -210,6 +221,9 @@ impl Run<'_> {
         if run_dir.has_checkpoint() {
             let (facts, standing) = load_newest(run_dir, &mut self.learner, self.store)?;
             self.check_fits(run_dir, &facts)?;
+            if let Some(best) = &facts.best {
+                tell_lost(run_dir, best.step);
+            }
             tracing::info!(step = facts.progress.step, "continuing from a checkpoint");
             self.best = facts.best;
             self.validation_due = facts.validation_due;

@@ -187,6 +187,7 @@ pub(crate) fn truncate_after(path: &Path, step: u64, again: &[u64]) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::train::evaluate::{BothScores, BoxScores, MaskScores};
 
     fn metric(step: u64) -> Metric {
         Metric::Step {
@@ -219,6 +220,48 @@ mod tests {
         write(&resumed, 5..=9);
         let [whole, resumed] = [whole, resumed].map(|path| std::fs::read(path).unwrap());
         assert_eq!(whole, resumed);
+    }
+
+    /// Who reads a run with other programs has only the page to go by.
+    #[test]
+    fn every_key_of_a_line_is_in_the_docs() {
+        let masks = MaskScores {
+            samples: 1,
+            loss: 0.5,
+            mean_iou: 0.5,
+            sample_mean_iou: 0.5,
+            area_mean_iou: 0.5,
+            iou: [Some(0.5), None, None],
+            area_iou: [None; 3],
+        };
+        let boxes = BoxScores {
+            samples: 1,
+            loss: 0.5,
+            mean_ap_10: 0.5,
+            mean_ap_50: 0.5,
+            ap_10: [None; 4],
+            ap_50: [None; 4],
+            truths: [0; 4],
+        };
+        let validation = Metric::Validation {
+            step: 1,
+            scores: Scores::Both(Box::new(BothScores { boxes, masks })),
+            best: true,
+        };
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/training.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let mut found = 0;
+        let mut objects = [metric(1), validation]
+            .map(|line| serde_json::to_value(line).unwrap())
+            .to_vec();
+        while let Some(object) = objects.pop() {
+            for (key, value) in object.as_object().into_iter().flatten() {
+                assert!(page.contains(&format!("`{key}`")), "no `{key}`");
+                objects.push(value.clone());
+                found += 1;
+            }
+        }
+        assert_eq!(found, 27);
     }
 
     #[test]

@@ -101,4 +101,9 @@ fn what_is_gone_from_a_run_is_missed_when_it_goes_on() {
             assert_eq!(missed, warned, "{file}: {said}");
         }
     }
+    // Whose checkpoint was deleted to save space, the model of the whole run is lost.
+    std::fs::write(model.join("best.safetensors"), "of the run before").expect("written");
+    assert!(!trained().contains("will replace it"));
+    std::fs::remove_file(model.join("checkpoint.safetensors")).expect("it was there");
+    assert!(trained().contains("begins anew and will replace it"));
 }

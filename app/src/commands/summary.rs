@@ -4,8 +4,10 @@ use crate::arguments::grid;
 use crate::failure::Advice;
 use crate::output;
 use clap::Args;
+use squall_jobs::Recipe;
 use squall_model::networks::NetworkName;
 use squall_model::{Backend, Network, NetworkConfig};
+use std::path::Path;
 
 /// Print a network as a tree: shapes, parameters, floating-point operations, memory of activations.
 #[derive(Debug, Args)]
@@ -37,10 +39,7 @@ impl Summary {
             self.network
                 .parse()
                 .map_err(|error: squall_model::ModelError| {
-                    Advice::usage(
-                        error.to_string(),
-                        "the networks of a recipe are named the same way",
-                    )
+                    Advice::usage(error.to_string(), hint(&self.network))
                 })?;
         let published = NetworkConfig::published(name);
         let config = NetworkConfig {
@@ -52,5 +51,27 @@ impl Summary {
         let network = Network::build(&config, Backend::best(), 0)?;
         let summary = network.summary(self.grid.0, self.grid.1)?;
         output::result(&summary, self.json)
+    }
+}
+
+/// What to do with what is no network.
+fn hint(given: &str) -> String {
+    match Recipe::named(Path::new(given), &[]) {
+        Ok(recipe) => format!(
+            "it is a recipe, whose network is `{}`; --width, --channels and --batch-norm stand for the keys beside that",
+            recipe.network.name.as_str()
+        ),
+        Err(_) => "the networks of a recipe are named the same way".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_names_a_recipe_hears_its_network() {
+        assert!(hint("small").contains("`deeplabv3plus`"));
+        assert!(hint("nope").contains("named the same way"));
     }
 }

@@ -229,8 +229,16 @@ impl Run<'_> {
             self.validation_due = facts.validation_due;
             self.pending = facts.pending;
             self.standing = standing;
-        } else if let Some(path) = &self.recipe.training.start_from {
-            start_from(path, &mut self.learner, &self.contract)?;
+        } else {
+            if run_dir.best().exists() {
+                tracing::warn!(
+                    "`{}` is there, but no checkpoint to continue from: training begins anew and will replace it",
+                    run_dir.best().display()
+                );
+            }
+            if let Some(path) = &self.recipe.training.start_from {
+                start_from(path, &mut self.learner, &self.contract)?;
+            }
         }
         run_dir.write_recipe(self.recipe)
     }

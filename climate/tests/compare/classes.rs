@@ -135,6 +135,7 @@ fn a_class_that_only_one_run_tells_is_not_compared_and_named() {
     let note = "Extratropical cyclones are not compared: the tables of second have none of them (tables made of masks never have).";
     assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
     assert!(page.contains(note));
+    assert!(page.contains("<h3>Atmospheric rivers</h3>"));
     // Between two runs of masks nobody asks for them.
     let (found, _) = compared(&masks, &masks);
     assert!(
@@ -142,4 +143,23 @@ fn a_class_that_only_one_run_tells_is_not_compared_and_named() {
         "{:?}",
         found.notes
     );
+}
+
+/// Tracks of other tools are cyclones alone: a heading with nothing below it would look like "none found".
+#[test]
+fn a_class_that_neither_run_tells_has_no_part_on_the_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = [folder.path().join("a"), folder.path().join("b")];
+    let cyclones = Boxes {
+        tracks: vec![("tropical_cyclone", 2, 4)],
+    };
+    for path in &paths {
+        cyclones.write(path);
+        fs::remove_file(path.join("statistics.nc")).unwrap();
+    }
+    let [a, b] = &paths;
+    let found = compare_with(side(a, "first"), side(b, "second"), &options()).unwrap();
+    let page = changes_page(&found, "best tracks", "").unwrap();
+    assert!(page.contains("<h3>Tropical cyclones</h3>"));
+    assert!(!page.contains("<h3>Atmospheric rivers</h3>"));
 }

@@ -135,12 +135,11 @@ fn header(comparison: &Comparison, title: &str) -> String {
     )
 }
 
-/// Classes that have a part on the page: those of masks, and of those that only boxes tell apart the ones that have
-/// rows.
+/// Classes that have a part on the page: those that both runs tell about. Tracks of other tools are cyclones alone,
+/// masks of rivers rivers alone.
 fn classes(comparison: &Comparison) -> impl Iterator<Item = Class> + '_ {
     let has_rows = |class: Class| !rows_of(comparison, class, |_| true).is_empty();
-    (Class::TRACKED.into_iter())
-        .filter(move |class| Class::EVENTS.contains(class) || has_rows(*class))
+    (Class::TRACKED.into_iter()).filter(move |class| has_rows(*class))
 }
 
 /// Rows of a class in some groups.

@@ -54,11 +54,21 @@ struct Axis {
 
 impl Axis {
     fn of(known: &[Whisker<'_>]) -> Self {
-        // One whisker of a rare thing must not squeeze all others.
-        let largest = known.iter().map(|w| w.percent.abs()).fold(4.0, f64::max);
-        let limit = |end: f64| end.clamp(-2.5 * largest, 2.5 * largest);
-        let low = known.iter().map(|w| limit(w.from)).fold(0.0, f64::min);
-        let high = known.iter().map(|w| limit(w.to)).fold(0.0, f64::max);
+        let spans: Vec<[f64; 3]> = known.iter().map(|w| [w.from, w.percent, w.to]).collect();
+        Self::over(&spans)
+    }
+
+    /// An axis for the lower ends, changes and upper ends of whiskers, of which there is at least one.
+    fn over(spans: &[[f64; 3]]) -> Self {
+        // One whisker of a rare thing must not squeeze all others; those of most rows must be seen to their ends.
+        let largest = spans.iter().map(|s| s[1].abs()).fold(4.0, f64::max);
+        let mut reaches: Vec<f64> = spans.iter().map(|s| s[0].abs().max(s[2].abs())).collect();
+        reaches.sort_by(f64::total_cmp);
+        let usual = reaches[reaches.len() / 2];
+        let furthest = f64::max(2.5 * largest, 1.25 * usual);
+        let limit = |end: f64| end.clamp(-furthest, furthest);
+        let low = spans.iter().map(|s| limit(s[0])).fold(0.0, f64::min);
+        let high = spans.iter().map(|s| limit(s[2])).fold(0.0, f64::max);
         let ticks = nice_ticks(low, high, 6);
         Self {
             first: ticks[0],
@@ -338,6 +348,30 @@ mod tests {
             distributions: Vec::new(),
             map_changes: Vec::new(),
         }
+    }
+
+    #[test]
+    fn most_whiskers_end_on_the_axis_and_a_rare_thing_squeezes_none() {
+        let ends = |spans: &[[f64; 3]]| {
+            let axis = Axis::over(spans);
+            (axis.first, axis.last)
+        };
+        // Counts of few years: changes are small, their intervals are not.
+        let counts = [
+            [-46.0, -4.7, 72.0],
+            [-49.0, -5.2, 79.0],
+            [-47.0, 1.9, 105.0],
+            [-46.0, 2.5, 97.0],
+            [-49.0, -4.2, 80.0],
+            [-4.1, -0.3, 3.9],
+        ];
+        let (first, last) = ends(&counts);
+        let inside = |s: &&[f64; 3]| s[0] >= first && s[2] <= last;
+        assert!(counts.iter().filter(inside).count() >= 5, "{first} {last}");
+        // A rare thing goes on beyond the axis.
+        let usual = [-12.0, 3.0, 14.0];
+        let (first, last) = ends(&[usual, usual, usual, usual, [-90.0, 20.0, 900.0]]);
+        assert!(first <= -50.0 && last <= 60.0, "{first} {last}");
     }
 
     #[test]

@@ -223,15 +223,24 @@ fn colours_of(class: Class) -> ColourMap {
     }
 }
 
-/// The colour bar of frequency maps.
-pub(crate) fn frequency_bar(class: Class, top: f64) -> String {
+/// The colour bar of frequency maps, which says so where cells exceed its end.
+pub(crate) fn frequency_bar(class: Class, top: f64, maps: &[&FrequencyMap]) -> String {
+    let shares = maps.iter().flat_map(|map| &map.share);
+    let highest = f64::from(shares.copied().fold(0.0f32, f32::max));
+    let more = match highest > 1.0001 * top / 100.0 {
+        true => format!(
+            "; the last colour also stands for more, up to {}",
+            numbers::percent(highest)
+        ),
+        false => String::new(),
+    };
     let stops = (0..=8)
         .map(|k| colour::hex(colours_of(class).at(f64::from(k) / 8.0)))
         .collect::<Vec<_>>()
         .join(",");
     let labels = bar_labels(0.0, top, " %");
     format!(
-        "<div class=\"bar\" role=\"img\" aria-label=\"Colours from 0 to {} percent of the time\"><i style=\"background:linear-gradient(90deg,{stops})\"></i><div>{labels}</div><p>share of time with {} {}</p></div>\n",
+        "<div class=\"bar\" role=\"img\" aria-label=\"Colours from 0 to {} percent of the time\"><i style=\"background:linear-gradient(90deg,{stops})\"></i><div>{labels}</div><p>share of time with {} {}{more}</p></div>\n",
         grouped(top, 1),
         if class == Class::TropicalCyclone {
             "a"
@@ -373,4 +382,28 @@ pub(crate) fn wind_legend() -> String {
     }
     out.push_str("<li><i class=\"dot\"></i>where it began</li></ul>\n");
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::SourceKind;
+
+    #[test]
+    fn a_colour_bar_says_where_cells_exceed_its_end() {
+        let map = |highest: f32| FrequencyMap {
+            source: SourceKind::Heuristic,
+            class: Class::AtmosphericRiver,
+            share: Array2::from_shape_fn((20, 50), |(row, column)| match (row, column) {
+                (7, 9) => highest,
+                _ => 0.3,
+            }),
+        };
+        for (highest, more) in [(1.0, true), (0.3, false)] {
+            let map = map(highest);
+            let top = common_top(&[&map]);
+            let bar = frequency_bar(map.class, top, &[&map]);
+            assert_eq!(bar.contains("up to 100\u{a0}%"), more, "{bar}");
+        }
+    }
 }

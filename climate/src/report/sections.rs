@@ -69,7 +69,7 @@ fn frequency(page: &Page<'_>) -> Result<Option<Section>> {
             )?;
         }
         html.push_str("</div>\n");
-        html += &maps::frequency_bar(class, top);
+        html += &maps::frequency_bar(class, top, &of_class);
         let shares: Vec<String> = of_class
             .iter()
             .map(|m| format!("{} {}", page.label(m.source), percent(mean_share(page, m))))

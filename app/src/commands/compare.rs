@@ -187,7 +187,8 @@ impl Compare {
                 match (own(&self.a) == own(&self.b), years) {
                     (false, _) => own(folder),
                     (true, Some((from, to))) if self.years_a != self.years_b => {
-                        format!("{from} to {to}")
+                        // Sentences go from one side to the other: "from 1981-1999 to 2001-2023".
+                        format!("{from}-{to}")
                     }
                     (true, _) => format!("{letter} ({})", folder.display()),
                 }
@@ -339,7 +340,7 @@ mod tests {
         let letters = names("A (present/events)", "B (warmer/events)");
         assert_eq!(labels(&[same]), letters);
         let years = |b| ["--years-a", "1-5", "--years-b", b, same];
-        assert_eq!(labels(&years("6-9")), names("1 to 5", "6 to 9"));
+        assert_eq!(labels(&years("6-9")), names("1-5", "6-9"));
         assert_eq!(labels(&years("1-5")), letters);
         for one in [
             &[same, "--label-a", "x", "--label-b", "x"][..],

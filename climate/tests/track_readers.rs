@@ -45,6 +45,25 @@ fn ibtracs_extracts_have_the_rows_and_tracks_of_their_description() {
     }
 }
 
+/// By the category that the file itself gives each point: -4 is post-tropical, -3 another disturbance.
+#[test]
+fn winds_of_jtwc_are_those_of_tropical_and_subtropical_points() {
+    let Some(path) = testdata::real("ibtracs-6h/ibtracs_jtwc.csv") else {
+        return;
+    };
+    let table = read(&path, &ReadOptions::default()).unwrap();
+    let mut csv = csv::Reader::from_path(path).unwrap();
+    let rows = csv
+        .deserialize::<std::collections::HashMap<String, String>>()
+        .map(Result::unwrap);
+    let counting = rows
+        .filter(|row| !row["wind"].is_empty() && !["-4", "-3"].contains(&row["sshs_cat"].as_str()))
+        .count();
+    let points = table.tracks.iter().flat_map(|track| &track.points);
+    let found = points.filter(|point| point.max_wind_m_s.is_some()).count();
+    assert_eq!(found, counting);
+}
+
 #[test]
 fn the_official_netcdf_layout() {
     let Some(table) = table("track-formats/IBTrACS.last3years.v04r00_2_storms.nc") else {

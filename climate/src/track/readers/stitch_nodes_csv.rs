@@ -26,6 +26,7 @@ const DIALECT: Dialect = Dialect {
     basin: &[],
     track_type: &[],
     nature: &[],
+    status: &[],
 };
 
 /// The tracks of a file of `StitchNodes --out_file_format csv`:

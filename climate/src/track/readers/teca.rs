@@ -23,6 +23,7 @@ const DIALECT: Dialect = Dialect {
     basin: &[],
     track_type: &[],
     nature: &[],
+    status: &[],
 };
 
 /// The tracks of `teca_tc_trajectory`, written as CSV.

@@ -1,10 +1,11 @@
 //! Tracks against tracks: best tracks or those of another tracker.
 
 use super::Score;
+use crate::failure::Advice;
 use serde::Serialize;
 use squall_climate::compare::Coverage;
 use squall_climate::track::readers::{ReadOptions, TrackFormat, TrackTable, format_of, read};
-use squall_data::{Class, DataError, Time};
+use squall_data::{Class, Time};
 use squall_validation::bootstrap::Bootstrap;
 use squall_validation::world_scores::Criterion;
 use squall_validation::{WorldRules, WorldScores, score_against_world};
@@ -70,16 +71,41 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
         })
         .collect::<Result<Vec<_>, _>>()?;
     if scores.is_empty() {
-        return Err(DataError::no_input(
-            &arguments.prediction,
-            format!("no tracks of a class that `{}` has too", arguments.truth),
-        )
-        .into());
+        return Err(nothing_in_common(arguments, &predicted, &truth));
     }
     Ok(TrackScores {
         formats: [predicted.format.name(), truth.format.name()],
         tracks: scores,
     })
+}
+
+/// Why no class is scored: a side without tracks, as the labels of a single time, or tracks of different classes.
+fn nothing_in_common(
+    arguments: &Score,
+    predicted: &TrackTable,
+    truth: &TrackTable,
+) -> anyhow::Error {
+    let sides = [
+        (&arguments.prediction, predicted),
+        (&arguments.truth, truth),
+    ];
+    if let Some((name, _)) = sides.iter().find(|(_, table)| table.tracks.is_empty()) {
+        return Advice::input(
+            format!("`{name}` has no tracks"),
+            "`squall events` follows the events of masks and boxes, also those of a single time: give the folder that it writes",
+        );
+    }
+    let classes = sides.map(|(name, table)| {
+        let has = |class: &Class| table.tracks.iter().any(|track| track.class == *class);
+        let found: Vec<&str> = (Class::TRACKED.into_iter().filter(|class| has(class)))
+            .map(|class| class.name())
+            .collect();
+        format!("`{name}` has tracks of {}", found.join(" and "))
+    });
+    Advice::input(
+        format!("no class is tracked by both: {}", classes.join(", ")),
+        "tracks of other tools are cyclones, unless the name of the file has that of another class, such as `atmospheric_river`",
+    )
 }
 
 /// The time that a table of events is of, where the statistics beside it say so: it may end long after its last track.
@@ -130,5 +156,34 @@ mod tests {
         arguments.calendar = Some(squall_data::Calendar::NoLeap);
         let error = score(&arguments, &table, &table).unwrap_err();
         assert!(error.to_string().contains("calendar noleap"), "{error}");
+    }
+
+    #[test]
+    fn sides_without_a_class_in_common_say_what_each_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, class: &str, track: &str| {
+            let path = folder.path().join(name);
+            let rows = format!("{class},2000-02-01T00:00:00,150.0,15.0,{track}\n");
+            std::fs::write(
+                &path,
+                format!("class,time,lon_deg,lat_deg,track_id\n{rows}"),
+            )
+            .unwrap();
+            path
+        };
+        let cyclones = write("cyclones.csv", "tropical_cyclone", "1");
+        let rivers = write("rivers.csv", "atmospheric_river", "1");
+        let single = write("single.csv", "tropical_cyclone", "");
+        for (predicted, words, hint) in [
+            (&rivers, "tracks of atmospheric_river", "name of the file"),
+            (&single, "single.csv` has no tracks", "`squall events`"),
+        ] {
+            let names = [predicted, &cyclones].map(|path| path.display().to_string());
+            let [prediction, truth] = names;
+            let arguments = Score::of_masks(prediction, truth, None);
+            let error = score(&arguments, predicted, &cyclones).unwrap_err();
+            assert!(error.to_string().contains(words), "{error}");
+            assert!(classify(&error).1.unwrap().contains(hint), "{error}");
+        }
     }
 }

@@ -163,6 +163,50 @@ fn tracks_come_back_from_every_format() {
     }
 }
 
+/// Tables of tracks are no archives of fields, and of use all the same.
+#[test]
+fn inspect_says_what_a_file_of_tracks_holds() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str, text: &str| {
+        let file = folder.path().join(name);
+        fs::write(&file, text).expect("a table");
+        file
+    };
+    let nodes = "start\t2\t1999\t9\t10\t0\n\
+                 \t605\t36\t302.5\t18.0\t1.0e+05\t19.2\t1999\t9\t10\t0\n\
+                 \t604\t37\t302.0\t18.5\t1.0e+05\t24.0\t1999\t9\t10\t6\n";
+    let best = "track_id,season,basin,time,lon,lat,wind,slp\n\
+                a,1999,NA,1999-09-10 00:00:00,-57.5,18.0,40,1000\n\
+                b,1999,NA,1999-09-10 06:00:00,-57.5,18.0,40,1000\n";
+    let events = "class,time,lon_deg,lat_deg,track_id\n\
+                  tropical_cyclone,1999-09-10T00:00:00,302.5,18.0,1\n\
+                  tropical_cyclone,1999-09-10T06:00:00,302.0,18.5,1\n";
+    for (file, dialect, tracks) in [
+        (at("nodes.txt", nodes), "StitchNodes gfdl", 1),
+        (at("best.csv", best), "IBTrACS CSV", 2),
+        (at("events.csv", events), "Squall events", 1),
+        // The same table, alone in its folder.
+        (folder.path().to_path_buf(), "Squall events", 1),
+    ] {
+        let said = run(&["inspect", path(&file), "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&said).expect("one JSON document");
+        assert_eq!(json["dialect"], dialect, "{said}");
+        assert_eq!(json["tracks"], serde_json::json!([tracks, 2]), "{said}");
+        let times = serde_json::json!(["1999-09-10T00:00:00", "1999-09-10T06:00:00", 2]);
+        assert_eq!(json["times"], times, "{said}");
+        assert_eq!(json["usable"], true, "{said}");
+    }
+    let Some(best) = real("track-formats/IBTrACS.last3years.v04r00_2_storms.nc") else {
+        return;
+    };
+    let said = run(&["inspect", path(&best)]);
+    assert!(said.contains("tracks    2, of 72 points"), "{said}");
+    assert!(
+        said.contains("usa_wind") && !said.contains("regridded"),
+        "{said}"
+    );
+}
+
 /// The rows of a table, its columns first.
 fn rows(table: &Path) -> Vec<Vec<String>> {
     let text = fs::read_to_string(table).expect("a table");

@@ -64,6 +64,8 @@ pub struct Inspection {
     pub times: Option<(String, String, usize)>,
     /// Hours between times, if even.
     pub step_hours: Option<f64>,
+    /// Number of tracks and of their points, of a file of tracks; who reads them tells.
+    pub tracks: Option<(usize, usize)>,
     /// What was guessed, skipped or is in the way.
     pub problems: Vec<String>,
     /// Whether any of it can be read as fields, masks or boxes; tables beside it are not looked at here.
@@ -101,6 +103,7 @@ pub fn inspect(input: &str) -> Result<Inspection> {
         calendar: None,
         times: None,
         step_hours: None,
+        tracks: None,
         problems: Vec::new(),
         usable: false,
     };
@@ -301,6 +304,9 @@ impl fmt::Display for Inspection {
                 .map(|hours| format!(", every {hours} h"))
                 .unwrap_or_default();
             writeln!(f, "  times     {count}: {first} to {last}{step}")?;
+        }
+        if let Some((tracks, points)) = self.tracks {
+            writeln!(f, "  tracks    {tracks}, of {points} points")?;
         }
         if !self.channels.is_empty() {
             writeln!(

@@ -1,15 +1,20 @@
 //! `squall inspect`: says what a file or folder is.
 
-use crate::commands::score::kind::{Kind, offers};
+use crate::commands::score::kind::{Kind, Offer, offers};
 use crate::failure::Advice;
 use crate::output;
 use clap::Args;
+use squall_climate::track::readers::{ReadOptions, TrackFormat, TrackTable, format_of, read};
+use squall_data::Time;
+use squall_data::boxes::FileKind;
+use squall_data::inspect::{Inspection, inspect};
 use std::path::Path;
 
 /// Say what a file or folder is: dialect, variables, units, grid, calendar, time span, problems.
 #[derive(Debug, Args)]
 pub struct Inspect {
-    /// A file, a folder, a glob in quotes, or a text file that lists paths.
+    /// A file, a folder, a glob in quotes, or a text file that lists paths. Or a file of tracks of Squall, IBTrACS,
+    /// TempestExtremes or TECA.
     path: String,
     /// One JSON document instead of text.
     #[arg(long)]
@@ -19,7 +24,16 @@ pub struct Inspect {
 impl Inspect {
     /// Prints the inspection; an error if nothing of it can be used.
     pub fn run(self) -> anyhow::Result<()> {
-        let mut inspection = squall_data::inspect::inspect(&self.path)?;
+        let found = inspect(&self.path);
+        // Text that is no list of files, and netCDF of tracks, whose axes are none of a grid.
+        let table = match Path::new(&self.path).is_file() || found.is_err() {
+            true => self.table(),
+            false => None,
+        };
+        let mut inspection = match table {
+            Some(table) => self.of_table(&table, found.ok()),
+            None => found?,
+        };
         inspection.usable = inspection.usable || self.has_tables();
         output::result(&inspection, self.json)?;
         if inspection.usable {
@@ -34,10 +48,76 @@ impl Inspect {
         ))
     }
 
+    /// The table of tracks or boxes, where there is nothing else. Boxes in other files than CSV are told by the name
+    /// alone.
+    fn table(&self) -> Option<Offer> {
+        let found = offers(&self.path).ok()?;
+        let [only] = found.as_slice() else {
+            return None;
+        };
+        let is_table = match only.kind {
+            Kind::Tracks => true,
+            Kind::Boxes => matches!(FileKind::of(&only.path), Some(FileKind::Table)),
+            _ => false,
+        };
+        is_table.then(|| only.clone())
+    }
+
+    /// A table as an inspection; what netCDF holds besides is known already.
+    fn of_table(&self, table: &Offer, found: Option<Inspection>) -> Inspection {
+        let bytes = std::fs::metadata(&table.path).map_or(0, |m| m.len());
+        let format = format_of(&table.path).ok().flatten();
+        let mut inspection = Inspection {
+            input: self.path.clone(),
+            files: 1,
+            bytes,
+            dialect: format.map_or("boxes", |format| format.name()),
+            makes: found.map_or_else(Vec::new, |found| found.makes),
+            channels: Vec::new(),
+            grid: None,
+            grid_shape: None,
+            calendar: None,
+            times: None,
+            step_hours: None,
+            tracks: None,
+            problems: Vec::new(),
+            usable: true,
+        };
+        if table.kind == Kind::Tracks {
+            match read(&table.path, &ReadOptions::default()) {
+                Ok(tracks) => set_tracks(&mut inspection, tracks),
+                Err(error) => inspection.problems.push(error.to_string()),
+            }
+        }
+        inspection
+    }
+
     /// Whether there are tracks, or a table of tracks or boxes in a folder; not where they cannot be read.
     fn has_tables(&self) -> bool {
         let is_folder = Path::new(&self.path).is_dir();
         let is_table = |kind: Kind| kind == Kind::Tracks || kind == Kind::Boxes && is_folder;
         offers(&self.path).is_ok_and(|found| found.iter().any(|one| is_table(one.kind)))
     }
+}
+
+/// How many there are, from when to when.
+fn set_tracks(inspection: &mut Inspection, table: TrackTable) {
+    inspection.tracks = Some((table.tracks.len(), table.points()));
+    let points = table.tracks.iter().flat_map(|track| &track.points);
+    let mut times: Vec<Time> = points.map(|point| point.time).collect();
+    if let Some(&zero) = times.first() {
+        times.sort_by_key(|time| time.seconds_since(zero));
+        times.dedup();
+        let last = times[times.len() - 1];
+        inspection.calendar = Some(zero.calendar().cf_name().to_string());
+        inspection.times = Some((times[0].to_string(), last.to_string(), times.len()));
+    }
+    let tells_none = [TrackFormat::StitchNodesGfdl, TrackFormat::StitchNodesCsv];
+    if tells_none.contains(&table.format) {
+        inspection.problems.push(
+            "the file names no calendar: `standard` is assumed, unless --calendar tells another"
+                .into(),
+        );
+    }
+    inspection.problems.extend(table.notes);
 }

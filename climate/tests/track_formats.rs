@@ -242,6 +242,13 @@ fn teca_has_its_columns_and_days() {
         rows[3][15]
     );
     assert_eq!(rows[3][16..], [1998.0, 2.0, 28.0, 18.0, 0.0, 0.0]);
+    // What never had a wind was windy for 0 days.
+    let rivers = fs::read_to_string(folder.path().join("tracks.atmospheric_river.teca.csv"));
+    let rivers = rivers.unwrap();
+    assert!(
+        rivers.contains(", 0, nan,") && !rivers.contains("-0,"),
+        "{rivers}"
+    );
 }
 
 #[test]

@@ -81,7 +81,8 @@ impl TrackSink for Table<'_> {
         let duration = days(first, last);
         let windy = |pair: &[Event]| pair[0].max_wind_m_s.is_some_and(|w| w >= LOW_WIND_M_S);
         let spells = points.windows(2).filter(|pair| windy(pair));
-        let wind_duration: f64 = spells.map(|pair| days(&pair[0], &pair[1])).sum();
+        // The sum of nothing is -0.
+        let wind_duration = spells.map(|pair| days(&pair[0], &pair[1])).sum::<f64>() + 0.0;
         for (k, point) in points.iter().enumerate() {
             let before = k.checked_sub(1).map(|before| &points[before]);
             let speed = before.map_or(0.0, |before| {

@@ -44,6 +44,13 @@ pub(super) fn share_wind(
     notes: &mut Vec<String>,
 ) -> bool {
     let [Some(of_a), Some(of_b)] = coverage.each_ref().map(|c| c.wind.as_ref()) else {
+        // Two periods of one folder have the same winds, whatever they are.
+        if a.folder != b.folder && coverage.iter().any(|c| c.grid.is_none()) {
+            notes.push(
+                "Without statistics.nc on both sides it is not known at what level winds are and over what time they are means: part of every change of wind, category and energy may be theirs (ten-minute means of best tracks are about a tenth below one-minute means)."
+                    .into(),
+            );
+        }
         return true;
     };
     if of_a != of_b {

@@ -132,6 +132,12 @@ fn tables_alone_are_enough_for_counts() {
         "{:?}",
         found.notes
     );
+    let winds = "Without statistics.nc on both sides it is not known at what level winds are";
+    assert!(
+        found.notes.iter().any(|n| n.starts_with(winds)),
+        "{:?}",
+        found.notes
+    );
     let frequency = "There is no map of the change of frequency: b has no statistics.nc, which `squall events` writes of masks.";
     assert!(
         found.notes.iter().any(|n| n == frequency),

@@ -201,8 +201,7 @@ impl Score {
             .filter_map(|(p, time)| Some((p, truth.find(time.in_calendar(calendar).ok()?)?)))
             .collect();
         if shared.is_empty() {
-            let reason = format!("no time of `{}` is in it", self.truth);
-            return Err(DataError::no_input(&self.prediction, reason).into());
+            return Err(self.nothing_shared(&predicted, &truth));
         }
         compare_origins(&predicted, &truth, &shared);
         let one_sided = predicted.times().len() + truth.times().len() - 2 * shared.len();
@@ -216,6 +215,23 @@ impl Score {
             cells,
             shared,
         })
+    }
+
+    /// Why nothing is compared: what times each side has.
+    fn nothing_shared(&self, predicted: &MaskArchive, truth: &MaskArchive) -> anyhow::Error {
+        let span = |name: &str, masks: &MaskArchive| match masks.times() {
+            [] => format!("`{name}` has none"),
+            [only] => format!("`{name}` has {only}"),
+            [first, .., last] => format!("`{name}` has {first} to {last}"),
+        };
+        Advice::input(
+            format!(
+                "the masks have no time in common: {}, {}",
+                span(&self.prediction, predicted),
+                span(&self.truth, truth)
+            ),
+            "masks are compared at equal times; `squall inspect` says which each side has, and how far apart",
+        )
     }
 
     /// How predicted masks come to the grid of the truth; `None` if they are there.
@@ -355,6 +371,25 @@ mod tests {
         file.finish().unwrap();
         std::fs::write(folder.join(table), text).unwrap();
         folder.to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn masks_of_other_times_say_what_each_side_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let august = write(&folder.path().join("august"), "no.csv", &[]);
+        let july = folder.path().join("july.nc");
+        let grid = LatLonGrid::global(36, 72).unwrap();
+        let time = Time::new(Calendar::NoLeap, 2000, 7, 1, 0, 0, 0).unwrap();
+        let options = MaskFileOptions::default();
+        let mut file = MaskWriter::create(&july, &grid, time, &options).unwrap();
+        let codes = Array2::zeros(grid.shape());
+        file.write(&ClassMask { time, codes }, None).unwrap();
+        file.finish().unwrap();
+        let score = Score::of_masks(july.display().to_string(), august, None);
+        let said = score.score().map(|_| ()).unwrap_err().to_string();
+        assert!(said.contains("july.nc` has 2000-07-01T00:00:00,"), "{said}");
+        let span = "has 2000-08-01T00:00:00 to 2000-08-01T18:00:00";
+        assert!(said.ends_with(span), "{said}");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use super::conv_spec::PoolSpec;
 use super::fast;
-use super::host::{Host, bhwc, expect, tensor};
+use super::host::{Host, Typed, bhwc, expect, tensor};
+use super::value::by_dtype;
 use super::{Backend, Cpu, Marks, on_gpu, reference};
 use crate::error::Result;
 use crate::profile;
@@ -77,15 +78,20 @@ impl Backend {
         let shape = bhwc("max_pool", "x", x)?;
         on_gpu!(self, super::cuda::max_pool(x, shape, spec));
         let (out_h, out_w) = spec.output_size((shape[1], shape[2]));
-        let values = Host::of("max_pool", x)?;
+        let y_shape = [shape[0], out_h, out_w, shape[3]];
         let (y, winner) = match self.on_cpu() {
-            Cpu::Reference => reference::resample::max_pool(&values, shape, spec),
-            Cpu::Fast => fast::resample::max_pool(&values, shape, spec),
+            Cpu::Reference => {
+                let values = Host::of("max_pool", x)?;
+                let (y, winner) = reference::resample::max_pool(&values, shape, spec);
+                (tensor(y, &y_shape, x.dtype())?, winner)
+            }
+            Cpu::Fast => by_dtype!(x.dtype(), V => {
+                let values = Typed::<V>::of("max_pool", x)?;
+                let (y, winner) = fast::resample::max_pool(&values, shape, spec);
+                (tensor(y, &y_shape, x.dtype())?, winner)
+            }),
         };
-        Ok((
-            tensor(y, &[shape[0], out_h, out_w, shape[3]], x.dtype())?,
-            winner.into(),
-        ))
+        Ok((y, winner.into()))
     }
 
     /// The gradient of [`Self::max_pool`] with respect to its input.

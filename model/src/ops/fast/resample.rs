@@ -2,7 +2,8 @@
 
 use crate::ops::conv_spec::{PoolSpec, source};
 use crate::ops::resample::Axis;
-use pulp::Arch;
+use crate::ops::value::{PADDING, Value};
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 /// Writes row by row, in the widest vectors of this processor.
@@ -17,50 +18,86 @@ fn by_rows(values: &mut [f32], row_len: usize, write: impl Fn(usize, &mut [f32])
 }
 
 /// Largest value of every window, and which cell of the window it was (the first of equals).
-pub fn max_pool(x: &[f32], x_shape: [usize; 4], spec: &PoolSpec) -> (Vec<f32>, Vec<u8>) {
-    let [batch, height, width, channels] = x_shape;
-    let (out_h, out_w) = spec.output_size((height, width));
-    let mut y = vec![f32::NEG_INFINITY; batch * out_h * out_w * channels];
+pub fn max_pool<V: Value>(x: &[V], x_shape: [usize; 4], spec: &PoolSpec) -> (Vec<V>, Vec<u8>) {
+    let [batch, _, _, channels] = x_shape;
+    let (out_h, out_w) = spec.output_size((x_shape[1], x_shape[2]));
+    let mut y = vec![V::default(); batch * out_h * out_w * channels];
     let mut winner = vec![0u8; y.len()];
     let row_len = out_w * channels;
-    y.par_chunks_mut(row_len)
-        .zip(winner.par_chunks_mut(row_len))
+    let rows = (y.par_chunks_mut(row_len), winner.par_chunks_mut(row_len));
+    rows.into_par_iter()
         .enumerate()
         .for_each(|(row, (y, winner))| {
-            let (b, p) = (row / out_h, row % out_h);
-            Arch::new().dispatch(
-                #[inline(always)]
-                || {
-                    for r in 0..spec.kernel {
-                        let Some(h) = source(p, spec.stride, r, spec.padding, height, false) else {
-                            continue;
-                        };
-                        for (q, (y, winner)) in y
-                            .chunks_exact_mut(channels)
-                            .zip(winner.chunks_exact_mut(channels))
-                            .enumerate()
-                        {
-                            for s in 0..spec.kernel {
-                                let Some(w) =
-                                    source(q, spec.stride, s, spec.padding, width, spec.periodic)
-                                else {
-                                    continue;
-                                };
-                                let x = &x[((b * height + h) * width + w) * channels..][..channels];
-                                let cell = (r * spec.kernel + s) as u8;
-                                for c in 0..channels {
-                                    // The first NaN wins.
-                                    let better = x[c] > y[c] || x[c].is_nan() && !y[c].is_nan();
-                                    y[c] = if better { x[c] } else { y[c] };
-                                    winner[c] = if better { cell } else { winner[c] };
-                                }
-                            }
-                        }
-                    }
-                },
-            );
+            Arch::new().dispatch(LargestOfRow {
+                x,
+                x_shape,
+                spec,
+                place: (row / out_h, row % out_h),
+                y,
+                winner,
+            });
         });
     (y, winner)
+}
+
+/// One row of [`max_pool`].
+struct LargestOfRow<'a, V> {
+    x: &'a [V],
+    x_shape: [usize; 4],
+    spec: &'a PoolSpec,
+    /// The sample, and the row of its output.
+    place: (usize, usize),
+    y: &'a mut [V],
+    winner: &'a mut [u8],
+}
+
+impl<V: Value> WithSimd for LargestOfRow<'_, V> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let (spec, [_, height, width, channels]) = (self.spec, self.x_shape);
+        let (b, p) = self.place;
+        let mut cells = Vec::with_capacity(spec.kernel * spec.kernel);
+        let winners = self.winner.chunks_exact_mut(channels);
+        let pixels = self.y.chunks_exact_mut(channels).zip(winners);
+        for (q, (y, winner)) in pixels.enumerate() {
+            cells.clear();
+            for cell in 0..spec.kernel * spec.kernel {
+                let (r, s) = (cell / spec.kernel, cell % spec.kernel);
+                let h = source(p, spec.stride, r, spec.padding, height, false);
+                let w = source(q, spec.stride, s, spec.padding, width, spec.periodic);
+                if let (Some(h), Some(w)) = (h, w) {
+                    let at = ((b * height + h) * width + w) * channels;
+                    cells.push((cell as f32, &self.x[at..][..channels]));
+                }
+            }
+            largest(simd, &cells, y, winner);
+        }
+    }
+}
+
+/// The largest value of each channel over cells, and the number of its cell; the first NaN wins.
+#[inline(always)]
+fn largest<S: Simd, V: Value>(simd: S, cells: &[(f32, &[V])], y: &mut [V], winner: &mut [u8]) {
+    let always = simd.equal_f32s(simd.splat_f32s(0.0), simd.splat_f32s(0.0));
+    let mut numbers = [0f32; PADDING];
+    for at in (0..y.len()).step_by(S::F32_LANES) {
+        let mut best = simd.splat_f32s(f32::NEG_INFINITY);
+        let mut cell_of = simd.splat_f32s(0.0);
+        for &(cell, x) in cells {
+            let value = V::load(simd, &x[at..]);
+            let is_nan = simd.xor_m32s(always, simd.equal_f32s(value, value));
+            let first_nan = simd.and_m32s(is_nan, simd.equal_f32s(best, best));
+            let better = simd.or_m32s(simd.less_than_f32s(best, value), first_nan);
+            best = simd.select_f32s(better, value, best);
+            cell_of = simd.select_f32s(better, simd.splat_f32s(cell), cell_of);
+        }
+        V::store(simd, &mut y[at..], best);
+        f32::store(simd, &mut numbers, cell_of);
+        let numbers = &numbers[..S::F32_LANES];
+        (winner[at..].iter_mut().zip(numbers)).for_each(|(winner, &cell)| *winner = cell as u8);
+    }
 }
 
 /// Every output's gradient goes to the cell that won: gathered per input row, so that rows are independent.

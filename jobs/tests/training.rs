@@ -6,6 +6,7 @@ use common::learnt::losses;
 use common::tensorboard::read_scalars;
 use common::{CHANNELS, recipe, store, store_of};
 use squall_data::Store;
+use squall_jobs::train::EndedEarly;
 use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport, train};
 use squall_model::ModelFile;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -107,6 +108,62 @@ fn weights_without_a_place_are_refused_by_name() {
         &at("same"),
     )
     .unwrap();
+}
+
+/// Nothing is learnt, so that scores stay as they are once running statistics have settled.
+#[test]
+fn a_run_ends_when_validations_do_not_get_better_and_goes_on_with_more_patience() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 7, 2);
+    let at = |name: &str| folder.path().join(name);
+    let slow = [
+        "training.steps=60",
+        "training.validate_every_steps=2",
+        "schedule.rate=1e-9",
+    ];
+    let patient = recipe(&slow);
+    let impatient = recipe(&[&slow[..], &["training.patience=3"]].concat());
+    let report = run(&impatient, &store, &at("early")).unwrap();
+    assert_eq!(report.outcome, Outcome::Finished);
+    assert_eq!(report.ended_early, Some(EndedEarly::Patience));
+    assert_eq!(report.steps, report.best.as_ref().unwrap().step + 6);
+    assert!(report.steps < 60, "{}", report.steps);
+    let expected = result(&at("early"));
+    // Again: nothing is done.
+    let again = run(&impatient, &store, &at("early")).unwrap();
+    assert_eq!((again.steps, again.last_loss), (report.steps, None));
+    assert_eq!(again.ended_early, report.ended_early);
+    assert_same(&at("early"), &expected, "another call");
+    // Interrupted on the way.
+    let stop = AtomicBool::new(false);
+    let mut interrupt = |event: &TrainEvent| {
+        if let TrainEvent::Step { step: 5, .. } = event {
+            stop.store(true, Ordering::Relaxed);
+        }
+    };
+    let part = train(&impatient, &store, &at("parts"), &mut interrupt, &stop).unwrap();
+    assert_eq!((part.outcome, part.steps), (Outcome::Interrupted, 5));
+    run(&impatient, &store, &at("parts")).unwrap();
+    assert_same(&at("parts"), &expected, "an interruption");
+    // On to the last step, as if it had never ended.
+    let whole = run(&patient, &store, &at("early")).unwrap();
+    assert_eq!((whole.steps, whole.ended_early), (60, None));
+    run(&patient, &store, &at("whole")).unwrap();
+    assert_same(&at("early"), &result(&at("whole")), "an early end");
+}
+
+#[test]
+fn a_run_ends_with_the_score_that_it_was_to_reach() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 4, 1);
+    let score = |target: &str| {
+        let changes = ["training.validate_every_steps=4", target];
+        let report = run(&recipe(&changes), &store, &folder.path().join(target)).unwrap();
+        (report.steps, report.ended_early)
+    };
+    let reached = score("training.target_score=1e-6");
+    assert_eq!(reached, (4, Some(EndedEarly::TargetScore)));
+    assert_eq!(score("training.target_score=1.0"), (12, None));
 }
 
 #[test]

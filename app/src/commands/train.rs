@@ -70,8 +70,12 @@ fn closing(report: &TrainReport, rate: f64) -> Vec<String> {
         .unwrap_or_default();
     let (steps, model) = (report.steps, report.model.display());
     if report.last_loss.is_none() {
+        let all = match report.ended_early {
+            None => "all ",
+            Some(_) => "",
+        };
         return vec![format!(
-            "the run is finished: all {steps} steps were done before{best}: {model}"
+            "the run is finished: {all}{steps} steps were done before{best}: {model}"
         )];
     }
     let spent = &report.spent;
@@ -220,6 +224,7 @@ mod tests {
     fn a_run_that_was_finished_before_has_no_rate() {
         let mut report = TrainReport {
             outcome: Outcome::Finished,
+            ended_early: None,
             steps: 12,
             skipped_steps: 0,
             best: None,

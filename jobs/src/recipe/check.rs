@@ -71,6 +71,7 @@ impl Recipe {
                 "training.checkpoint_every_steps",
                 training.checkpoint_every_steps,
             ),
+            ("training.patience", training.patience),
             ("data.clip_stride", Some(data.clip_stride as u64)),
             ("data.threads", count(data.threads)),
             ("data.prefetch", count(data.prefetch)),
@@ -115,12 +116,35 @@ impl Recipe {
                 return Err(format!("`{key}`: expected above 0, found {value}"));
             }
         }
+        self.check_early_end()?;
         match training.epochs.filter(|passes| *passes > MOST_PASSES) {
             Some(found) => Err(format!(
                 "`training.epochs`: expected at most {MOST_PASSES}, found {found}"
             )),
             None => Ok(()),
         }
+    }
+
+    /// Refuses scores that none can be, and groups, whose servers hear of scores when ranks have long gone on.
+    fn check_early_end(&self) -> Checked {
+        let training = &self.training;
+        let possible = |score: f64| score > 0.0 && score <= 1.0;
+        if let Some(found) = training.target_score.filter(|score| !possible(*score)) {
+            return Err(format!(
+                "`training.target_score`: expected above 0, up to 1, found {found}"
+            ));
+        }
+        for (key, given) in [
+            ("target_score", training.target_score.is_some()),
+            ("patience", training.patience.is_some()),
+        ] {
+            if given && self.distributed.groups.is_some() {
+                return Err(format!(
+                    "`training.{key}`: with `distributed.groups` a run ends with its last step: leave it out"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn check_channels(&self) -> Checked {

@@ -4,12 +4,13 @@ use super::{Recipe, flat};
 
 /// Words of PyTorch and of its training scripts, among them the options of MLPerf HPC's DeepCAM, and keys without a
 /// default.
-const WORDS: [(&str, &str); 19] = [
+const WORDS: [(&str, &str); 21] = [
     ("amp", "precision.compute"),
     ("batch_size", "training.batch"),
     ("channels", "data.channels"),
     ("class_weights", "loss.class_weights"),
     ("epochs", "training.epochs"),
+    ("early_stopping", "training.patience"),
     ("eps", "optimiser.epsilon"),
     ("global_batch", "distributed.global_batch"),
     ("global_batch_size", "distributed.global_batch"),
@@ -23,6 +24,7 @@ const WORDS: [(&str, &str); 19] = [
     ("save_frequency", "training.checkpoint_every_steps"),
     ("start_lr", "schedule.rate"),
     ("steps", "training.steps"),
+    ("target_iou", "training.target_score"),
     ("validation_frequency", "training.validate_every_steps"),
 ];
 

@@ -209,6 +209,12 @@ fn what_mlperf_and_the_paper_run_can_be_written_down() {
             "precision = { kernels = 'stochastic' }\n[distributed]\ngroups = 2",
             "`precision.kernels`",
         ),
+        ("[training]\ntarget_score = 1.5", "`training.target_score`"),
+        ("[training]\npatience = 0", "`training.patience`"),
+        (
+            "[training]\npatience = 3\n[distributed]\ngroups = 2",
+            "`training.patience`: with `distributed.groups`",
+        ),
         ("precision = { keep = [] }", "did you mean `keep_f32`?"),
         ("precision = 'fp32'", "did you mean `f32`?"),
     ] {

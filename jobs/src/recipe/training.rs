@@ -25,6 +25,11 @@ pub struct Training {
     /// Stop with a checkpoint after so many seconds, as if interrupted. Default: no limit. The result is then that of a
     /// part of the run, and how large a part depends on the machine.
     pub max_seconds: Option<f64>,
+    /// End with the validation whose score (mean IoU of masks, mean AP of boxes) reaches this, as MLPerf's runs do.
+    /// Default: none.
+    pub target_score: Option<f64>,
+    /// End after so many validations in a row that were not better than the best one. Default: none.
+    pub patience: Option<u64>,
     /// In half precision, this many steps in a row may be skipped because loss or gradient was not finite. Default 5.
     /// In f32 the first one ends the run. Before the first good step overflows that lower a dynamic loss scale do not
     /// count: they are how it is found.
@@ -61,6 +66,8 @@ impl Default for Training {
             checkpoint_every_steps: None,
             checkpoint_every_seconds: 600.0,
             max_seconds: None,
+            target_score: None,
+            patience: None,
             max_skipped_steps: 5,
             start_from: None,
             recompute: Recompute::default(),

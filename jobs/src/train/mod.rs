@@ -10,6 +10,7 @@
 //! waiting for each other, and servers hold the parameters: `groups`.
 
 pub mod checkpoint;
+mod early;
 pub mod evaluate;
 mod exchange;
 pub(crate) mod feed;
@@ -29,6 +30,7 @@ mod step_shape;
 mod team;
 mod timeline;
 
+pub use early::EndedEarly;
 pub use groups::StalenessSummary;
 pub use plan::TrainPlan;
 use prepare::channels;
@@ -187,6 +189,9 @@ impl Run<'_> {
     ) -> Result<TrainReport> {
         let started = Instant::now();
         self.learner.round_kernels()?;
+        if team.is_first() {
+            self.tell_ends_without_scores();
+        }
         team.begin_timeline(self.recipe.training.trace_steps);
         let done = self.learner.progress.step;
         let left = self.total_steps.saturating_sub(done) as usize;
@@ -203,13 +208,20 @@ impl Run<'_> {
             interrupted = !self.validate(team, progress, stop)?;
             self.save(team, progress)?;
         }
-        while !interrupted && self.learner.progress.step < self.total_steps {
+        let is_over =
+            |run: &Self| run.learner.progress.step >= run.total_steps || run.ends_early().is_some();
+        while !interrupted && !is_over(&self) {
             let (loss, stopping) = self.one_step(team, &mut loader, &clock, progress, stop)?;
             last_loss = Some(loss);
             team.timeline.step(folder)?;
             interrupted = self.after_step(team, stopping, &mut clock, progress, stop)?;
         }
         team.timeline.end(folder)?;
+        let before_last = self.learner.progress.step < self.total_steps && !interrupted;
+        let ended_early = before_last.then(|| self.ends_early()).flatten();
+        if let (Some(why), true) = (ended_early, team.is_first()) {
+            self.tell_ended_early(why);
+        }
         let spent = team.timeline.spent;
         let of_all = team.gather(bytemuck::bytes_of(&spent))?;
         let of_all: Vec<Spent> = bytemuck::pod_collect_to_vec(&of_all);
@@ -220,6 +232,7 @@ impl Run<'_> {
                 true => Outcome::Interrupted,
                 false => Outcome::Finished,
             },
+            ended_early,
             steps: self.learner.progress.step,
             skipped_steps: self.learner.progress.skipped,
             best: self.best.clone(),
@@ -297,11 +310,12 @@ impl Run<'_> {
         }
         self.validation_due = last || step.is_multiple_of(self.validate_every);
         let mut interrupted = self.validation_due && !self.validate(team, progress, stop)?;
+        let over = last || self.ends_early().is_some();
         // A single rank need not wait until all ranks know.
         let alone = team.size() == 1 && self.is_told_to_stop(clock.started, stop);
-        interrupted |= !last && (stopping || alone);
+        interrupted |= !over && (stopping || alone);
         let due = team.is_to_save() || step.is_multiple_of(self.checkpoint_every);
-        if last || interrupted || due {
+        if over || interrupted || due {
             // The next start would continue from a checkpoint of ranks whose parameters differ.
             if !checked {
                 team.check_parameters(self.learner.network.parameters())?;

@@ -1,5 +1,6 @@
 //! What a run tells while it goes and when it ends.
 
+use super::early::EndedEarly;
 use super::evaluate::Scores;
 use super::groups::StalenessSummary;
 use super::plan::TrainPlan;
@@ -67,7 +68,7 @@ pub enum TrainEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// All steps are done.
+    /// All steps are done, or so many that the validations asked for no more.
     Finished,
     /// Told to stop, or out of time; the same call continues.
     Interrupted,
@@ -78,6 +79,9 @@ pub enum Outcome {
 pub struct TrainReport {
     /// How it ended.
     pub outcome: Outcome,
+    /// Why it ended before its last step, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_early: Option<EndedEarly>,
     /// Steps done, those of earlier parts included.
     pub steps: u64,
     /// Steps that were skipped because the loss or the gradient was not finite.

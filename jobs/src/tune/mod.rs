@@ -128,6 +128,7 @@ impl Search<'_> {
         recipe.training.validate_every_steps = halts.first().copied();
         // A search ends when it is told to, not a trial by itself.
         recipe.training.max_seconds = None;
+        (recipe.training.target_score, recipe.training.patience) = (None, None);
         recipe.check()?;
         Ok((recipe, halts))
     }

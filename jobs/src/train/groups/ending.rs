@@ -39,6 +39,7 @@ impl Ending {
         missing_values: u64,
     ) -> TrainReport {
         TrainReport {
+            ended_early: None,
             outcome: match self.finished {
                 true => Outcome::Finished,
                 false => Outcome::Interrupted,

@@ -1,0 +1,66 @@
+//! When a run ends before its last step because its validations say so.
+
+use super::Run;
+use serde::Serialize;
+
+/// Why a run ended before its last step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndedEarly {
+    /// A validation reached `training.target_score`.
+    TargetScore,
+    /// `training.patience` validations in a row were not better than the best one.
+    Patience,
+}
+
+impl Run<'_> {
+    /// Why the run ends with the steps that it has done, if it does.
+    ///
+    /// It follows from the step and the best validation, which a checkpoint has and all ranks know: a run that goes on
+    /// from any point ends at the same step.
+    pub(super) fn ends_early(&self) -> Option<EndedEarly> {
+        let (training, best) = (&self.recipe.training, self.best.as_ref()?);
+        if self.validation_due {
+            return None;
+        }
+        let reached = |target: f64| best.scores.score() >= target;
+        if training.target_score.is_some_and(reached) {
+            return Some(EndedEarly::TargetScore);
+        }
+        let since_best = self.learner.progress.step.saturating_sub(best.step);
+        let in_vain = since_best / self.validate_every;
+        (training.patience.filter(|&patience| in_vain >= patience)).map(|_| EndedEarly::Patience)
+    }
+
+    /// Says that the run ends early, and why.
+    pub(super) fn tell_ended_early(&self, why: EndedEarly) {
+        let Some(best) = &self.best else { return };
+        let (step, total) = (self.learner.progress.step, self.total_steps);
+        let (name, score) = (best.scores.score_name(), best.scores.score());
+        match why {
+            EndedEarly::TargetScore => tracing::info!(
+                "training ends at step {step} of {total}: {name} {score:.4} at step {} reaches `training.target_score`",
+                best.step
+            ),
+            EndedEarly::Patience => tracing::info!(
+                "training ends at step {step} of {total}: no validation since step {} was better than its {name} {score:.4} (`training.patience`)",
+                best.step
+            ),
+        }
+    }
+
+    /// Warns where the recipe wants to end by scores that there will not be.
+    pub(super) fn tell_ends_without_scores(&self) {
+        let training = &self.recipe.training;
+        for (key, given) in [
+            ("target_score", training.target_score.is_some()),
+            ("patience", training.patience.is_some()),
+        ] {
+            if given && self.evaluator.is_none() {
+                tracing::warn!(
+                    "`training.{key}` has no effect: the store has no validation samples with labels"
+                );
+            }
+        }
+    }
+}

@@ -3,7 +3,7 @@
 
 use squall_climate::label::{Labeller, Pass, REQUIRED_CHANNELS, Thresholds};
 use squall_data::grid::lon_difference_deg;
-use squall_data::{Archive, Class, testdata};
+use squall_data::{Archive, BoxClass, Class, GeoBox, testdata};
 
 #[test]
 fn jova_and_irwin_and_the_rivers_are_found_and_nothing_poleward() {
@@ -45,6 +45,14 @@ fn jova_and_irwin_and_the_rivers_are_found_and_nothing_poleward() {
             .iter()
             .all(|e| e.min_psl_pa.unwrap() < 99_700.0 && e.track_id.is_none())
     );
+    // Hurricanes are boxed as such: 34 and 25 m/s in their strongest cells, 10 and 11 m/s around their best circles.
+    let boxed = (labels[0].boxes.iter()).filter(|b| b.geo.class == BoxClass::TropicalCyclone);
+    let boxed: Vec<_> = boxed.map(|b| b.geo).collect();
+    assert_eq!(boxed.len(), 2, "{boxed:?}");
+    for storm in &storms {
+        let holds = |geo: &GeoBox| geo.contains(storm.lat_deg, storm.lon_deg);
+        assert!(boxed.iter().any(holds), "{boxed:?}");
+    }
     let rivers: Vec<_> = of(Class::AtmosphericRiver).collect();
     assert!(rivers.len() >= 4, "{rivers:?}");
     let seam = rivers

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use squall_climate::ClimateError;
 use squall_climate::label::{CycloneCandidate, LabelledSnapshot, Labeller, Pass, Thresholds};
 use squall_data::grid::distance_km;
-use squall_data::{Class, LatLonGrid, Snapshot, Variable};
+use squall_data::{BoxClass, Class, LatLonGrid, Snapshot, Variable};
 use std::sync::Arc;
 
 /// The regional quarter-degree window 0..40N (or S) about a vortex: published thresholds, few cells.
@@ -241,6 +241,35 @@ fn storms_and_rivers_are_masked_and_described() {
             .map(|e| e.area_km2)
             .sum();
         approx::assert_relative_eq!(masked, described, max_relative = 1e-9);
+    }
+}
+
+/// At 2.5 degrees no circle around a storm has the wind that is left of a storm's in its strongest cell.
+#[test]
+fn a_storm_of_a_coarse_grid_is_boxed_as_one() {
+    let grid = Arc::new(LatLonGrid::global(73, 144).unwrap());
+    let labeller = Labeller::new(&Thresholds::default(), grid.clone()).unwrap();
+    let limit = labeller.cyclone_thresholds().min_wind_m_s;
+    for (wind_m_s, class) in [
+        (28.0, BoxClass::TropicalCyclone),
+        (12.0, BoxClass::TropicalDepression),
+    ] {
+        let vortex = Vortex {
+            lat_deg: 16.2,
+            lon_deg: 211.2,
+            wind_m_s,
+            ..Vortex::default()
+        };
+        let snapshot = world(&grid, &[vortex], time(0));
+        let found = labeller.candidates(&snapshot).unwrap();
+        let is_storm = class == BoxClass::TropicalCyclone;
+        assert!(
+            found.len() == 1 && found[0].is_storm(limit) == is_storm,
+            "{found:?}"
+        );
+        let labelled = labeller.masks(&snapshot, &found).unwrap();
+        assert_eq!(labelled.boxes.len(), 1);
+        assert_eq!(labelled.boxes[0].geo.class, class, "{wind_m_s}");
     }
 }
 

@@ -18,16 +18,16 @@ use crate::events::Event;
 use squall_data::grid::KM_PER_DEGREE;
 use squall_data::{BoxClass, Class, GeoBox, TrackedBox};
 
-/// The box of a cyclone of the masks: a depression's while the wind of its vortex is below a storm's.
+/// The box of a cyclone of the masks: a depression's while its wind is below a storm's.
 pub(super) fn cyclone(
     cyclone: &CycloneCandidate,
     half_deg: f64,
-    vortex_wind_m_s: f64,
+    wind_m_s: f64,
     depression: &TdThresholds,
 ) -> TrackedBox {
     let centre = (cyclone.lat_deg, cyclone.lon_deg);
-    let weak = vortex_wind_m_s < depression.max_wind_m_s
-        && cyclone.lat_deg.abs() <= depression.max_latitude_deg;
+    let weak =
+        wind_m_s < depression.max_wind_m_s && cyclone.lat_deg.abs() <= depression.max_latitude_deg;
     let geo = if weak {
         GeoBox::around_equal_sides(
             BoxClass::TropicalDepression,

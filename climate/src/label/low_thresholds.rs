@@ -100,7 +100,8 @@ pub struct TdThresholds {
     /// Wind of the vortex itself, without the flow that carries it, from which it is a depression, m s-1 (own choice)
     /// ...
     pub min_wind_m_s: f64,
-    /// ... and from which it is a storm.
+    /// ... and from which it is a storm. A cyclone of the masks on a grid coarser than 1.25 degrees, where too few cells
+    /// lie around its centre, is one by [`super::CycloneCandidate::max_wind_m_s`], as in its own rule.
     pub max_wind_m_s: f64,
     /// Depressions closer than this to a tropical cyclone are part of it, degrees. Own choice.
     pub merge_radius_deg: f64,

@@ -330,8 +330,12 @@ impl Labeller {
         let mut boxes = Vec::with_capacity(cyclones.len());
         for cyclone in cyclones {
             let half = cyclone_mask::box_half_deg(grid, wind, cyclone, &self.cyclone);
-            let speed =
-                vortex_wind::vortex_wind_m_s(grid, wind, (cyclone.lat_deg, cyclone.lon_deg));
+            // That of the vortex alone, or where circles are too coarse for it what the cyclones' own rule looks at.
+            let speed = if vortex_wind::tells_strength(grid) {
+                vortex_wind::vortex_wind_m_s(grid, wind, (cyclone.lat_deg, cyclone.lon_deg))
+            } else {
+                cyclone.max_wind_m_s
+            };
             boxes.push(boxes::cyclone(cyclone, half, speed, &self.depression));
             let runs = cyclone_mask::cyclone_cells(grid, &channels, half, cyclone, &self.cyclone);
             for (j, i) in runs.iter().flat_map(|run| run.indices()) {

@@ -10,6 +10,18 @@ const SEARCH_DEG: f64 = 4.0;
 const STEP_DEG: f64 = 0.25;
 /// ... at so many places each.
 const PLACES: usize = 16;
+/// Distance between rows up to which circles tell how strong a vortex is, degrees.
+///
+/// A circle is read between the cells, which are nowhere at the radius of the strongest wind all around. Of the
+/// reference vortex of [`super::GridScaling`], whose cells have the wind of their place, circles show by 9 % less than
+/// the factor for wind allows at 1 degree, by 11 % at 1.25, by 15 % at 1.875 and by 27 % at 2.5: hurricanes would be
+/// depressions. The strongest cell shows no less than that factor at any of these.
+const COARSEST_DEG: f64 = 1.25;
+
+/// Whether [`vortex_wind_m_s`] on this grid can be compared with a limit that is scaled for the wind of cells.
+pub(super) fn tells_strength(grid: &LatLonGrid) -> bool {
+    grid.lat_spacing_deg() <= COARSEST_DEG + 1e-6
+}
 
 /// The highest mean of the wind around a circle about a centre, turned with the circle, m s-1: that of the tangential
 /// and radial wind of the vortex. A uniform flow, and so the vortex's motion, has no part in it.
@@ -73,6 +85,20 @@ mod tests {
             let calm = Array2::from_elem(grid.shape(), 12.0f32);
             let wind = vortex_wind_m_s(&grid, [calm.view(), calm.view()], (lat, lon));
             assert!(wind < 1e-5, "{wind}");
+        }
+    }
+
+    #[test]
+    fn circles_tell_strength_up_to_a_grid_of_one_and_a_quarter_degrees() {
+        for (rows, tells) in [
+            (769, true),
+            (192, true),
+            (181, true),
+            (145, true),
+            (96, false),
+        ] {
+            let grid = LatLonGrid::global(rows, 144).unwrap();
+            assert_eq!(tells_strength(&grid), tells, "{rows}");
         }
     }
 }

@@ -96,6 +96,24 @@ fn rules_for_rivers_say_nothing_of_cyclones() {
     assert!(!html.contains("0 tropical cyclone"));
 }
 
+/// Percentiles of a day would be no more than that day, which the times tell before anything is read.
+#[test]
+fn a_method_that_has_too_few_times_is_refused_before_anything_is_written() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 1, 1);
+    let out = folder.path().join("labels");
+    let label = ["label", path(&fields), "--method", "deepcam,percentile"];
+    let output = squall().args(label).arg("--out").arg(&out).output();
+    let output = output.expect("starts");
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("at least 40 times") && said.contains("hint: give a longer series"),
+        "{said}"
+    );
+    assert!(said.contains("min_times") && !out.exists(), "{said}");
+}
+
 /// Who learns from rivers alone is told so before it takes a day.
 #[test]
 fn a_training_says_which_classes_nobody_shows_it() {

@@ -86,6 +86,20 @@ pub enum ClimateError {
         /// What stands there.
         found: String,
     },
+    /// A season has too few times for percentiles.
+    #[error(
+        "percentiles of month {month}: expected at least {least} times within {reach} months of it, found {found}"
+    )]
+    FewTimes {
+        /// The month about which the season is, 1 to 12.
+        month: usize,
+        /// How many times it has.
+        found: u32,
+        /// How many it needs.
+        least: u32,
+        /// How many months on each side belong to it.
+        reach: usize,
+    },
     /// Two runs that are compared are on different grids.
     #[error("grid of `{}`: expected {expected} as in `{}`, found {found}", path.display(), other.display())]
     GridsDiffer {

@@ -220,7 +220,7 @@ fn one_time_is_no_climatology() {
     let transport = fields.transport().unwrap();
     climatology.add(10, transport.magnitude.view()).unwrap();
     let error = climatology.thresholds(detector.thresholds()).unwrap_err();
-    assert!(error.to_string().contains("1 times"), "{error}");
+    assert!(error.to_string().contains("found 1"), "{error}");
     // With a uniform climatology of 250 kg/(m s), as fixed-threshold detectors use, the geometry alone decides.
     let thresholds = PercentileThresholds {
         min_times: 1,

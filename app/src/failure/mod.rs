@@ -279,6 +279,9 @@ fn of_climate(error: &ClimateError) -> Verdict {
         ClimateError::TableDate { .. } => input(
             "a table does not tell its calendar: where it is another one, give it with --calendar (noleap, 360_day, ...)",
         ),
+        ClimateError::FewTimes { .. } => usage(
+            "give a longer series, leave percentile out of --method, or lower `min_times` in [percentile] of a file for --thresholds",
+        ),
         ClimateError::TransportDiffers { .. } => input(
             "give the files of one kind alone, by a glob or a list of paths: `squall inspect FILE` tells what a file has",
         ),

@@ -95,6 +95,17 @@ impl Detector {
         }
     }
 
+    /// Refuses times by which it could not conclude anything, before they are read.
+    ///
+    /// # Errors
+    /// [`ClimateError::FewTimes`].
+    pub fn check_times(&self, times: &[Time]) -> Result<()> {
+        match self {
+            Self::Percentile(detector) => detector.check_times(times),
+            Self::Deepcam(_) | Self::Tempest(_) | Self::Bard(_) => Ok(()),
+        }
+    }
+
     pub(super) fn begin(&self) -> Survey {
         match self {
             Self::Deepcam(labeller) => Survey::Deepcam(labeller.trajectories()),

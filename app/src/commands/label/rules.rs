@@ -30,7 +30,7 @@ impl Rules {
     /// What a command asks for on these fields.
     ///
     /// # Errors
-    /// Wrong thresholds, and fields that lack what a method needs.
+    /// Wrong thresholds, and fields that lack what a method needs, or times.
     pub fn of(command: &Label, archive: &Archive) -> anyhow::Result<Self> {
         let mut methods = command.method.clone();
         methods.sort_unstable();
@@ -41,6 +41,9 @@ impl Rules {
             .iter()
             .map(|method| Detector::new(*method, &thresholds, archive.grid()))
             .collect::<Result<Vec<Detector>, ClimateError>>()?;
+        detectors
+            .iter()
+            .try_for_each(|detector| detector.check_times(archive.times()))?;
         Ok(Self {
             methods,
             thresholds,

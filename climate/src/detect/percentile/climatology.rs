@@ -97,26 +97,17 @@ impl TransportClimatology {
     /// it, but at least the floor.
     ///
     /// # Errors
-    /// [`ClimateError::Invalid`] if a season has too few times.
+    /// [`ClimateError::FewTimes`] if a season has too few times.
     pub fn thresholds(&self, thresholds: &PercentileThresholds) -> Result<MonthlyThresholds> {
         let mut planes: [Option<Array2<f32>>; 12] = Default::default();
         for (month, plane) in planes.iter_mut().enumerate() {
             if self.times[month] == 0 {
                 continue;
             }
-            let reach = thresholds.window_months;
-            let season: Vec<usize> = (12 + month - reach..=12 + month + reach)
-                .map(|m| m % 12)
+            check_season(&self.times, month, thresholds)?;
+            let season: Vec<usize> = season(month, thresholds)
                 .filter(|&m| !self.counts[m].is_empty())
                 .collect();
-            let times: u32 = season.iter().map(|&m| self.times[m]).sum();
-            if times < thresholds.min_times {
-                return Err(ClimateError::Invalid(format!(
-                    "percentiles of month {} would rest on {times} times: expected at least {} within {reach} months of it",
-                    month + 1,
-                    thresholds.min_times
-                )));
-            }
             let (block_rows, block_columns) = self.blocks();
             let share = thresholds.percentile / 100.0;
             let values: Vec<f32> = (0..block_rows * block_columns)
@@ -161,6 +152,43 @@ impl TransportClimatology {
         // Nothing but missing values.
         f32::INFINITY
     }
+}
+
+/// Refuses a series of which a season has too few times; `months` are those of its times, 1 to 12.
+///
+/// # Errors
+/// [`ClimateError::FewTimes`], and [`ClimateError::Invalid`] if there is no such month.
+pub(super) fn check_months(
+    months: impl Iterator<Item = u8>,
+    thresholds: &PercentileThresholds,
+) -> Result<()> {
+    let mut times = [0; 12];
+    for month in months {
+        times[month_index(month)?] += 1;
+    }
+    (0..12)
+        .filter(|&month| times[month] > 0)
+        .try_for_each(|month| check_season(&times, month, thresholds))
+}
+
+/// Refuses the season about a month (0 to 11) if it has too few of these times.
+fn check_season(times: &[u32; 12], month: usize, thresholds: &PercentileThresholds) -> Result<()> {
+    let found: u32 = season(month, thresholds).map(|m| times[m]).sum();
+    if found >= thresholds.min_times {
+        return Ok(());
+    }
+    Err(ClimateError::FewTimes {
+        month: month + 1,
+        found,
+        least: thresholds.min_times,
+        reach: thresholds.window_months,
+    })
+}
+
+/// The months whose times count for the percentiles of a month, all 0 to 11.
+fn season(month: usize, thresholds: &PercentileThresholds) -> impl Iterator<Item = usize> + use<> {
+    let reach = thresholds.window_months;
+    (12 + month - reach..=12 + month + reach).map(|m| m % 12)
 }
 
 /// What moisture must exceed, per month and block of cells.
@@ -256,9 +284,26 @@ mod tests {
         let strict = PercentileThresholds { min_times: 11, ..t };
         let error = climatology.thresholds(&strict).unwrap_err().to_string();
         assert!(
-            error.contains("month 6") && error.contains("10 times"),
+            error.contains("month 6") && error.contains("found 10"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_series_with_too_few_times_is_known_before_it_is_read() {
+        let t = PercentileThresholds {
+            min_times: 11,
+            ..PercentileThresholds::default()
+        };
+        let check = |months: &[u8]| check_months(months.iter().copied(), &t);
+        // November and January are of one season, June is alone.
+        assert!(check(&[1, 1, 1, 1, 11, 11, 11, 11, 12, 12, 12]).is_ok());
+        let error = check(&[6]).unwrap_err().to_string();
+        assert!(
+            error.contains("month 6") && error.contains("found 1"),
+            "{error}"
+        );
+        assert!(check(&[]).is_ok() && check(&[0]).is_err());
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::label::patches::{Touch, patches, row_runs};
 use crate::label::planes;
 use ndarray::{Array2, ArrayView2, CowArray, Ix2};
 use rayon::prelude::*;
-use squall_data::{Class, LatLonGrid, Variable};
+use squall_data::{Class, LatLonGrid, Time, Variable};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -57,6 +57,15 @@ impl PercentileDetector {
     /// An empty climatology.
     pub fn climatology(&self) -> TransportClimatology {
         TransportClimatology::new(&self.thresholds, &self.grid)
+    }
+
+    /// Refuses times of which a season has too few for percentiles.
+    ///
+    /// # Errors
+    /// [`ClimateError::FewTimes`].
+    pub fn check_times(&self, times: &[Time]) -> Result<()> {
+        let months = times.iter().map(|time| month_of(*time));
+        climatology::check_months(months, &self.thresholds)
     }
 
     /// What must be unusual in a river, of one time.
@@ -154,7 +163,7 @@ fn column_water(fields: &DetectFields) -> Result<ArrayView2<'_, f32>> {
 }
 
 /// The month of a time, 1 to 12.
-pub(super) fn month_of(time: squall_data::Time) -> u8 {
+pub(super) fn month_of(time: Time) -> u8 {
     u8::try_from(time.date().1).unwrap_or(0)
 }
 
@@ -164,7 +173,7 @@ mod tests {
     use crate::detect::transport::TransportSource;
     use crate::events::shape::TangentPlane;
     use ndarray::Axis;
-    use squall_data::{Calendar, Snapshot, Time};
+    use squall_data::{Calendar, Snapshot};
 
     /// A straight band of transport 500 along some bearing (degrees anticlockwise from east), the wind turned from it
     /// by `turn_deg`.

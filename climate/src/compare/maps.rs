@@ -27,7 +27,7 @@ pub(crate) struct YearMaps {
 /// What a map shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapQuantity {
-    /// Tracks begun, a year and million km².
+    /// Tracks begun, per year and million km².
     GenesisDensity,
     /// Share of the analysed times of the class.
     Frequency,

@@ -235,6 +235,7 @@ fn files_hold_what_was_found_and_the_page_needs_no_network() {
         "by basin and season",
         "All numbers",
         "class=\"stipple\"",
+        "difference, per year and million km²",
     ] {
         assert!(page.contains(part), "{part}");
     }

@@ -43,7 +43,7 @@ pub(crate) fn section(comparison: &Comparison) -> Result<Option<Section>> {
 /// Factor and unit of the numbers on the page.
 fn shown(quantity: MapQuantity) -> (f64, &'static str) {
     match quantity {
-        MapQuantity::GenesisDensity => (1.0, " a year and million km²"),
+        MapQuantity::GenesisDensity => (1.0, " per year and million km²"),
         MapQuantity::Frequency => (100.0, " % of the time"),
     }
 }

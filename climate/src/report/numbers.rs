@@ -117,14 +117,23 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// The middle value of a sample, and its 10th and 90th percentile, each by the definition of comparisons; `None` if
-/// empty.
+/// The 10th percentile of a sample, its median and its 90th percentile; `None` if empty. The outer two are by the
+/// definition of comparisons, which takes no value between two.
 pub(crate) fn quantiles(values: &[f64]) -> Option<[f64; 3]> {
     let at = |share: f64| {
         let values = values.iter().map(|value| (*value, 0)).collect();
         Statistic::quantile(share, values, 1).value()
     };
-    Some([at(0.1)?, at(0.5)?, at(0.9)?])
+    Some([at(0.1)?, median(values)?, at(0.9)?])
+}
+
+/// The middle one of the numbers among some values, of an even number of them the mean of the two in the middle.
+fn median(values: &[f64]) -> Option<f64> {
+    let mut numbers: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+    numbers.sort_by(f64::total_cmp);
+    let below = numbers.get(numbers.len().checked_sub(1)? / 2)?;
+    let above = numbers.get(numbers.len() / 2)?;
+    Some(0.5 * (below + above))
 }
 
 #[cfg(test)]
@@ -152,9 +161,11 @@ mod tests {
         assert_eq!(years(100.0), "100 years");
         assert_eq!(percent(0.0234), "2.3\u{a0}%");
         assert_eq!(quantiles(&[1.0, 2.0, 3.0]).unwrap()[1], 2.0);
-        // No value between two, as in `squall compare`: of four the fourth is the first that 90 % do not exceed.
+        // As in `squall compare` of four the fourth is the first that 90 % do not exceed; a median may lie between two.
         let four = [4.0, 1.0, 3.0, 2.0];
-        assert_eq!(quantiles(&four), Some([1.0, 2.0, 4.0]));
+        assert_eq!(quantiles(&four), Some([1.0, 2.5, 4.0]));
+        assert_eq!(quantiles(&[34.2, 24.6]).unwrap()[1], 0.5 * (24.6 + 34.2));
+        assert_eq!(quantiles(&[f64::NAN, 7.0]), Some([7.0; 3]));
         assert_eq!(quantiles(&[f64::NAN]), None);
     }
 

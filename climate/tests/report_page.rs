@@ -387,6 +387,25 @@ fn one_time_of_one_source_has_objects_but_no_tracks() {
 }
 
 #[test]
+fn lifetimes_of_what_was_seen_at_one_time_are_not_drawn() {
+    let world = World::new(48, 96, 8);
+    let page = |is_short: bool| {
+        let (events, mut tracks) = world.found_by(SourceKind::Heuristic);
+        if is_short {
+            tracks.iter_mut().for_each(|track| track.end = track.start);
+        }
+        let mut input = ReportInput::new("Short", world.grid.clone());
+        input
+            .sources
+            .push(Source::new(SourceKind::Heuristic, events, tracks));
+        ReportBuilder::new(input).unwrap().html().unwrap()
+    };
+    assert!(page(false).contains("Lifetime</figcaption>"));
+    let short = page(true);
+    assert!(!short.contains("Lifetime</figcaption>") && short.contains("Size</figcaption>"));
+}
+
+#[test]
 fn a_regional_grid_across_the_seam_is_shown_in_its_own_window() {
     let lon: Vec<f64> = (0..40).map(|i| (340.0 + f64::from(i)) % 360.0).collect();
     let lat: Vec<f64> = (20..50).map(f64::from).collect();

@@ -115,7 +115,7 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// A histogram of a quantity, one series per source; empty text if no source knows it.
+/// A histogram of a quantity, one series per source; empty text if no source knows it, or all know of nothing but zeros.
 pub(crate) fn histogram(sources: &[Source], class: Class, quantity: &Quantity) -> String {
     let samples: Vec<Sample<'_>> = sources
         .iter()
@@ -128,6 +128,10 @@ pub(crate) fn histogram(sources: &[Source], class: Class, quantity: &Quantity) -
     let (low, high) = all.fold((f64::INFINITY, f64::NEG_INFINITY), |r, v| {
         (r.0.min(v), r.1.max(v))
     });
+    // Whatever was seen at one time alone has a lifetime of nothing.
+    if low == 0.0 && high == 0.0 {
+        return String::new();
+    }
     let edges = nice_ticks(low, high, 12);
     let counts: Vec<Vec<f64>> = samples.iter().map(|s| s.counts(&edges)).collect();
     let highest = counts.iter().flatten().copied().fold(1.0, f64::max);

@@ -43,6 +43,16 @@ impl fmt::Display for Plan {
     }
 }
 
+/// So many of something in words: 1 track, 12 tracks, 0 boxes.
+pub fn counted<N: fmt::Display + PartialEq + From<u8>>(count: N, word: &str) -> String {
+    let ending = match word.ends_with('x') {
+        _ if count == N::from(1) => "",
+        true => "es",
+        false => "s",
+    };
+    format!("{count} {word}{ending}")
+}
+
 /// A size in words: 1.23 GB.
 pub fn bytes(size: u64) -> String {
     let size = size as f64;
@@ -86,7 +96,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_rates_and_durations_are_told_in_words() {
+    fn counts_sizes_rates_and_durations_are_told_in_words() {
+        assert_eq!(counted(1usize, "track"), "1 track");
+        assert_eq!(counted(0usize, "track"), "0 tracks");
+        assert_eq!(counted(12u64, "box"), "12 boxes");
         assert_eq!(bytes(1_234_000_000), "1.23 GB");
         assert_eq!(operations(1_310_000_000_000), "1.31 TF");
         assert_eq!(operations(4_260_000_000), "4.3 GF");

@@ -96,6 +96,22 @@ fn rules_for_rivers_say_nothing_of_cyclones() {
     assert!(!html.contains("0 tropical cyclone"));
 }
 
+/// Rivers of one rule are counted twice, by the rule and by the mask, and need not be as many.
+#[test]
+fn whose_rivers_touch_at_edges_alone_is_said() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 3, 1);
+    for (method, is_said) in [("tempest", true), ("bard", false)] {
+        let out = folder.path().join(method);
+        let label = ["label", path(&fields), "--method", method, "--out"];
+        let output = squall().args(label).arg(&out).output().expect("starts");
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said.contains("touch at edges"), is_said, "{said}");
+        assert_eq!(said.contains("cyclones on 1 track, "), is_said, "{said}");
+    }
+}
+
 /// Percentiles of a day would be no more than that day, which the times tell before anything is read.
 #[test]
 fn a_method_that_has_too_few_times_is_refused_before_anything_is_written() {

@@ -8,6 +8,7 @@ use super::{Label, NOT_LABELLED, fingerprint};
 use crate::failure::Advice;
 use crate::missing::Missing;
 use crate::own_folder::{self, Holds};
+use crate::plan::counted;
 use crate::progress::Progress;
 use crate::saving::Saving;
 use crate::skipped::{self, Skipped};
@@ -175,7 +176,8 @@ fn begin(rules: &Rules, archive: &Archive, done: [usize; 2]) -> Progress {
     if start > 0 {
         let [seen, labelled] = done;
         tracing::info!(
-            "{seen} times were looked at and {labelled} labelled before: going on from there"
+            "{} looked at and {labelled} labelled before: going on from there",
+            counted(seen, "time")
         );
     }
     let total = rules.passes().len() * archive.times().len();
@@ -364,17 +366,26 @@ impl MethodSummary {
 
     fn say(&self) {
         let cyclones = if self.method.classes().contains(&Class::TropicalCyclone) {
-            format!("{} cyclones on {} tracks, ", self.cyclones, self.tracks)
+            let [cyclones, tracks] = [(self.cyclones, "cyclone"), (self.tracks, "track")]
+                .map(|(count, word)| counted(count, word));
+            format!("{cyclones} on {tracks}, ")
         } else {
             String::new()
         };
         tracing::info!(
-            "{}: {} times: {cyclones}{} rivers; masks and objects.csv in {}",
+            "{}: {}: {cyclones}{}; masks and objects.csv in {}",
             self.method,
-            self.times,
-            self.rivers,
+            counted(self.times, "time"),
+            counted(self.rivers, "river"),
             self.out.display()
         );
+        if self.method == Method::Tempest && self.rivers > 0 {
+            tracing::info!(
+                "{}: cells of one of these rivers touch at edges; agreement.csv and `squall events` also join them at corners, and \
+                 may count fewer",
+                self.method
+            );
+        }
         if self.untracked {
             tracing::warn!(
                 "{}: the series is shorter than a cyclone must last: candidates stand untracked",

@@ -9,7 +9,7 @@ mod scores;
 
 use crate::arguments::{MIN_CONFIDENCE, check_confidence, number};
 use crate::failure::Advice;
-use crate::plan::bytes;
+use crate::plan::{bytes, counted};
 use crate::progress::Progress;
 use crate::tags::Tags;
 use crate::{input, interrupt};
@@ -231,10 +231,11 @@ impl Report {
         for one in &inputs.boxes {
             let (shown, all) = (one.shown.frames.boxes(), one.all.boxes());
             let number = if shown == all {
-                format!("{all} boxes")
+                counted(all, "box")
             } else {
                 format!(
-                    "{shown} of {all} boxes, those of a confidence of {} or more",
+                    "{shown} of {}, those of a confidence of {} or more",
+                    counted(all, "box"),
                     self.min_confidence
                 )
             };
@@ -251,7 +252,11 @@ impl Report {
             let (first, _) = fields.source_of(0);
             page.provenance.push((
                 "fields".into(),
-                format!("{} files, first {}", fields.file_count(), first.display()),
+                format!(
+                    "{}, first {}",
+                    counted(fields.file_count(), "file"),
+                    first.display()
+                ),
             ));
             page.warnings.extend(fields.problems().iter().cloned());
         }

@@ -2,6 +2,7 @@
 
 use super::inputs::Masks;
 use crate::commands::score::{BoxScores, Scores};
+use crate::plan::counted;
 use squall_climate::report::{self, SourceKind};
 use squall_data::Class;
 use squall_validation::bootstrap::Interval;
@@ -77,8 +78,8 @@ pub(super) fn box_lines(group: &str, scores: &BoxScores) -> Vec<report::Score> {
     let score = &scores.boxes.score;
     let mean = &score.mean;
     let over = format!(
-        "mean over the classes that the judge has, {} times",
-        score.times
+        "mean over the classes that the judge has, {}",
+        counted(score.times, "time")
     );
     let mut lines = vec![
         share(
@@ -106,7 +107,11 @@ pub(super) fn box_lines(group: &str, scores: &BoxScores) -> Vec<report::Score> {
         .filter(|c| c.truths > 0 || c.predictions > 0)
     {
         let name = words(class.class.into());
-        let of = format!("{} boxes against {}", class.predictions, class.truths);
+        let of = format!(
+            "{} against {}",
+            counted(class.predictions, "box"),
+            class.truths
+        );
         let found = "found where shared over covered area is";
         for ((level, meaning), value, interval) in [
             (

@@ -1,5 +1,6 @@
 //! How much of the fields that a command reads is missing, told once in the end.
 
+use crate::plan::counted;
 use squall_data::{DataError, Snapshot, Variable, wire};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -70,7 +71,7 @@ impl Missing {
                     p if p >= 10.0 => 0,
                     p if p >= 1.0 => 1,
                     p if p >= 0.005 => 2,
-                    _ => return format!("{missing} values of {}", variable.name()),
+                    _ => return format!("{} of {}", counted(*missing, "value"), variable.name()),
                 };
                 format!("{percent:.digits$} % of {}", variable.name())
             })

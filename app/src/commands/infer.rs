@@ -4,7 +4,7 @@ use crate::arguments::{MIN_CONFIDENCE, check_confidence};
 use crate::box_files::BoxFormats;
 use crate::failure::Advice;
 use crate::own_folder::{self, Holds};
-use crate::plan::{Plan, duration, operations};
+use crate::plan::{Plan, counted, duration, operations};
 use crate::progress::Progress;
 use crate::{device, input, interrupt, output, ranks, skipped};
 use clap::Args;
@@ -367,9 +367,9 @@ fn announce(plan: &InferPlan) {
     }
     Plan {
         work: format!(
-            "infer {} into {} files{} ({} are there; {}; {} each)",
+            "infer {} into {}{} ({} are there; {}; {} each)",
             plan.gives.count(plan.times),
-            plan.files,
+            counted(plan.files, "file"),
             if plan.gives == Gives::Both {
                 " of masks and as many of boxes"
             } else {

@@ -3,7 +3,7 @@
 use crate::arguments::grid;
 use crate::failure::Advice;
 use crate::own_folder::{self, Holds};
-use crate::plan::{Plan, bytes, duration, peak_memory};
+use crate::plan::{Plan, bytes, counted, duration, peak_memory};
 use crate::progress::Progress;
 use crate::{interrupt, output};
 use clap::Args;
@@ -58,12 +58,12 @@ impl Simulate {
             return output::json(&summary);
         }
         tracing::info!(
-            "{} times in {} files ({}), {} tropical cyclones, {} rivers: {} at {:.1} times a second, peak memory {}",
-            summary.times,
-            summary.files,
+            "{} in {} ({}), {}, {}: {} at {:.1} times a second, peak memory {}",
+            counted(summary.times, "time"),
+            counted(summary.files, "file"),
             bytes(summary.bytes),
-            summary.tropical_cyclones,
-            summary.rivers,
+            counted(summary.tropical_cyclones, "tropical cyclone"),
+            counted(summary.rivers, "river"),
             duration(summary.seconds),
             summary.times as f64 / summary.seconds.max(1e-3),
             bytes(peak_memory()),
@@ -84,8 +84,9 @@ impl Simulate {
         let each = started.elapsed().as_secs_f64() + size as f64 / 4e8;
         Plan {
             work: format!(
-                "simulate {} times of {rows} x {columns} ({})",
-                config.steps, self.scenario.name
+                "simulate {} of {rows} x {columns} ({})",
+                counted(config.steps, "time"),
+                self.scenario.name
             ),
             write: size * config.steps as u64,
             memory: 60_000_000 + 8 * size,

@@ -2,6 +2,7 @@
 
 use crate::arguments::number;
 use crate::failure::{Advice, INPUT, INTERRUPTED, RUN, USAGE};
+use crate::plan::counted;
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -73,7 +74,8 @@ impl Supervise {
                 0
             };
             if without_progress >= self.tries {
-                let how = format!("{how}, {without_progress} times without progress ({after})");
+                let tries = counted(without_progress, "time");
+                let how = format!("{how}, {tries} without progress ({after})");
                 return Err(ended(&self.command, &how, code.unwrap_or(RUN)));
             }
             tracing::warn!("the command {how}; {after}: starting it again");
@@ -201,7 +203,9 @@ impl std::fmt::Display for State {
         match self {
             Self::Step(step) => write!(f, "newest valid checkpoint at step {step}"),
             Self::Files(0, _) => f.write_str("nothing there yet"),
-            Self::Files(files, bytes) => write!(f, "{files} files of {bytes} bytes there"),
+            Self::Files(files, bytes) => {
+                write!(f, "{} of {bytes} bytes there", counted(*files, "file"))
+            }
         }
     }
 }

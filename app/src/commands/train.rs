@@ -2,7 +2,7 @@
 
 use crate::failure;
 use crate::own_folder::{self, Holds};
-use crate::plan::{Plan, bytes, duration};
+use crate::plan::{Plan, bytes, counted, duration};
 use crate::progress::Progress;
 use crate::{device, interrupt, output, ranks};
 use clap::Args;
@@ -82,7 +82,8 @@ fn closing(report: &TrainReport, rate: f64) -> Vec<String> {
     let percent = |part: f64| 100.0 * part / report.seconds.max(f64::MIN_POSITIVE);
     vec![
         format!(
-            "{steps} steps in {}{best}: {model}",
+            "{} in {}{best}: {model}",
+            counted(steps, "step"),
             duration(report.seconds)
         ),
         in_words(&report.balance, report.ranks, rate),
@@ -177,10 +178,10 @@ impl Train {
             TrainEvent::Started(plan) => {
                 Plan {
                     work: format!(
-                        "train {:.2} M parameters for {} steps on {} samples ({}, {})",
+                        "train {:.2} M parameters for {} on {} ({}, {})",
                         plan.parameters as f64 / 1e6,
-                        plan.total_steps,
-                        plan.training_samples,
+                        counted(plan.total_steps, "step"),
+                        counted(plan.training_samples, "sample"),
                         plan.dtype,
                         plan.backend
                     ),

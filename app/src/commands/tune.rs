@@ -2,7 +2,7 @@
 
 use crate::failure::Advice;
 use crate::own_folder::{self, Holds};
-use crate::plan::{Plan, duration};
+use crate::plan::{Plan, counted, duration};
 use crate::progress::Progress;
 use crate::{device, interrupt, output, ranks};
 use clap::Args;
@@ -145,8 +145,8 @@ fn announce(ladder: &Ladder, halts: &[u64]) {
     let all = ladder.trials() as u64 * halts.last().copied().unwrap_or(0);
     let work = ladder.work(halts);
     tracing::info!(
-        "{} trials: {}; {work} steps, {:.0} % of all to the end",
-        ladder.trials(),
+        "{}: {}; {work} steps, {:.0} % of all to the end",
+        counted(ladder.trials(), "trial"),
         rungs.collect::<Vec<_>>().join(", "),
         100.0 * work as f64 / all as f64
     );

@@ -193,7 +193,8 @@ impl Plan {
     pub fn words(&self) -> String {
         let [a, b] = self.sides.each_ref().map(|(input, coverage, options)| {
             let years = coverage.years(&options.selection, options.range).used.len();
-            format!("{years} years of {}", input.label)
+            let ending = if years == 1 { "" } else { "s" };
+            format!("{years} year{ending} of {}", input.label)
         });
         format!(
             "compare {a} with {b}, {}",

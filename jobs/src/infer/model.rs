@@ -61,10 +61,11 @@ impl Gives {
 
     /// What is counted by times, for people: 12 masks, boxes of 12 times.
     pub fn count(self, times: usize) -> String {
+        let ending = if times == 1 { "" } else { "s" };
         match self {
-            Self::Masks => format!("{times} masks"),
-            Self::Boxes => format!("boxes of {times} times"),
-            Self::Both => format!("masks and boxes of {times} times"),
+            Self::Masks => format!("{times} mask{ending}"),
+            Self::Boxes => format!("boxes of {times} time{ending}"),
+            Self::Both => format!("masks and boxes of {times} time{ending}"),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::source::Source;
 use super::together::{self, Rounds};
 use super::{Events, EventsSummary, Fields, Objects};
 use crate::interrupt;
+use crate::plan::counted;
 use crate::progress::Progress;
 use crate::saving::Saving;
 use squall_climate::map::LandMask;
@@ -41,7 +42,10 @@ impl<'a> Following<'a> {
         };
         let (folder, stream, start) = RunFolder::open(&arguments.out, fingerprint, new, usable)?;
         if start > 0 {
-            tracing::info!("{start} times were done before: going on from there");
+            tracing::info!(
+                "{} done before: going on from there",
+                counted(start, "time")
+            );
         }
         Ok(Self {
             arguments,
@@ -122,8 +126,8 @@ impl<'a> Following<'a> {
         }
         if arguments.min_wind.is_some() && self.stream.counts().unread_fields > 0 {
             tracing::warn!(
-                "--min-wind: {} times are without their fields, and storms may be missing that had their wind then",
-                self.stream.counts().unread_fields
+                "--min-wind: {} without fields; storms may be missing that had their wind then",
+                counted(self.stream.counts().unread_fields, "time")
             );
         }
         // From here on a failure or a kill costs what follows from the tables, not the run.

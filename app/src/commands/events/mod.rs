@@ -15,7 +15,7 @@ use crate::arguments::{MIN_CONFIDENCE, calendar, number};
 use crate::failure::Advice;
 use crate::input::file_facts;
 use crate::own_folder::{self, Holds};
-use crate::plan::Plan;
+use crate::plan::{Plan, counted};
 use crate::saving::SAVE_EVERY_SECONDS;
 use crate::tags::Tags;
 use crate::{input, output, ranks};
@@ -180,17 +180,17 @@ impl Events {
         let others = match counts.others {
             0 => String::new(),
             found => format!(
-                ", {found} depressions and extratropical cyclones on {} tracks",
-                counts.other_tracks
+                ", {found} depressions and extratropical cyclones on {}",
+                counted(counts.other_tracks, "track")
             ),
         };
         tracing::info!(
-            "{} times: {} cyclones on {} tracks, {} rivers on {} tracks{others}; events.csv and tracks.csv in {}{}",
-            counts.times,
-            counts.cyclones,
-            counts.cyclone_tracks,
-            counts.rivers,
-            counts.river_tracks,
+            "{}: {} on {}, {} on {}{others}; events.csv and tracks.csv in {}{}",
+            counted(counts.times, "time"),
+            counted(counts.cyclones, "cyclone"),
+            counted(counts.cyclone_tracks, "track"),
+            counted(counts.rivers, "river"),
+            counted(counts.river_tracks, "track"),
             self.out.display(),
             summary.left_out()
         );

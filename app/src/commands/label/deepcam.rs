@@ -3,7 +3,7 @@
 use super::masks::{Masks, release};
 use super::{Label, LabelSummary, NOT_LABELLED, fingerprint, warn_of_steps};
 use crate::missing::Missing;
-use crate::plan::Plan;
+use crate::plan::{Plan, counted};
 use crate::progress::Progress;
 use crate::saving::Saving;
 use crate::skipped::{self, Skipped};
@@ -46,7 +46,10 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     masks.claim(&fingerprint)?;
     let start = stream.done();
     if start > 0 {
-        tracing::info!("{start} times were labelled before: going on from there");
+        tracing::info!(
+            "{} labelled before: going on from there",
+            counted(start, "time")
+        );
     }
     let mut progress = Progress::new("label", times);
     progress.start(times, start);
@@ -101,7 +104,11 @@ fn announce(archive: &Archive) {
     let planes = [Pass::First, Pass::Second].map(|pass| pass.channels().len() as u64);
     let channels = REQUIRED_CHANNELS.len() as u64;
     Plan {
-        work: format!("label {times} times of {}", archive.grid().describe()),
+        work: format!(
+            "label {} of {}",
+            counted(times, "time"),
+            archive.grid().describe()
+        ),
         read: planes.iter().sum::<u64>() * plane * times as u64,
         write: plane / 40 * times as u64,
         memory: 80_000_000 + 6 * rayon::current_num_threads() as u64 * plane * channels,

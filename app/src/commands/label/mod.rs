@@ -12,6 +12,7 @@ use crate::failure::Advice;
 use crate::input::{self, files_below};
 use crate::output;
 use crate::own_folder::{self, Holds};
+use crate::plan::counted;
 use crate::saving::SAVE_EVERY_SECONDS;
 use crate::tags::Tags;
 use clap::Args;
@@ -118,13 +119,12 @@ impl Label {
             return output::json(&summary);
         }
         tracing::info!(
-            "{} times: {} cyclones on {} tracks, {} rivers; {} boxes with those of extratropical cyclones and tropical depressions; \
-             masks, objects.csv and boxes.csv in {}",
-            summary.times,
-            summary.cyclones,
-            summary.tracks,
-            summary.rivers,
-            summary.boxes.values().sum::<usize>(),
+            "{}: {} on {}, {}; {} with those of extratropical cyclones and tropical depressions; masks, objects.csv and boxes.csv in {}",
+            counted(summary.times, "time"),
+            counted(summary.cyclones, "cyclone"),
+            counted(summary.tracks, "track"),
+            counted(summary.rivers, "river"),
+            counted(summary.boxes.values().sum::<usize>(), "box"),
             self.out.display()
         );
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::{Label, warn_of_steps};
 use crate::input;
-use crate::plan::Plan;
+use crate::plan::{Plan, counted};
 use squall_climate::ClimateError;
 use squall_climate::detect::bard::read_members;
 use squall_climate::detect::percentile::Moisture;
@@ -114,7 +114,8 @@ impl Rules {
         let channels = self.channels.len() as u64;
         Plan {
             work: format!(
-                "label {times} times of {} by {}",
+                "label {} of {} by {}",
+                counted(times, "time"),
                 archive.grid().describe(),
                 names.join(", ")
             ),

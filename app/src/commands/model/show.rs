@@ -1,6 +1,7 @@
 //! `squall model show`: contract, tensors and norms of a file of weights.
 
 use crate::output;
+use crate::plan::counted;
 use clap::Args;
 use serde::Serialize;
 use squall_jobs::Contract;
@@ -102,10 +103,10 @@ impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{}: {} tensors, {} values",
+            "{}: {}, {}",
             self.path,
-            self.tensors.len(),
-            self.values
+            counted(self.tensors.len(), "tensor"),
+            counted(self.values, "value")
         )?;
         match (&self.contract, &self.no_contract) {
             (Some(contract), _) => write_contract(f, contract)?,
@@ -122,8 +123,8 @@ impl fmt::Display for Shown {
         if self.non_finite > 0 {
             writeln!(
                 f,
-                "warning   {} values are infinite or NaN",
-                self.non_finite
+                "warning   {} infinite or NaN",
+                counted(self.non_finite, "value")
             )?;
         }
         if !self.list {
@@ -184,8 +185,9 @@ fn write_contract(f: &mut fmt::Formatter<'_>, contract: &Contract) -> fmt::Resul
     });
     writeln!(
         f,
-        "trained   {} steps by squall {}, {score}",
-        contract.step, contract.code_version
+        "trained   {} by squall {}, {score}",
+        counted(contract.step, "step"),
+        contract.code_version
     )?;
     writeln!(f, "channels  (x - subtract) / divide")?;
     for (channel, scale) in contract

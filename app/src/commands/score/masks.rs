@@ -5,6 +5,7 @@ use super::left_out::LeftOut;
 use crate::failure::Advice;
 use crate::input::{compare_origins, same_dates};
 use crate::interrupt;
+use crate::plan::counted;
 use crate::progress::Progress;
 use serde::Serialize;
 use squall_climate::events::{EventFields, ExtractOptions, extract};
@@ -206,7 +207,7 @@ impl Score {
         compare_origins(&predicted, &truth, &shared);
         let one_sided = predicted.times().len() + truth.times().len() - 2 * shared.len();
         if one_sided > 0 {
-            tracing::warn!("{one_sided} times stand on one side only and are left out");
+            tracing::warn!("left out: {} on one side only", counted(one_sided, "time"));
         }
         Ok(Sides {
             predicted,

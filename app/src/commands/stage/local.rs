@@ -2,7 +2,7 @@
 
 use super::Stage;
 use crate::own_folder::{self, Holds};
-use crate::plan::{Plan, bytes, duration};
+use crate::plan::{Plan, bytes, counted, duration};
 use crate::progress::Progress;
 use crate::{interrupt, output, ranks};
 use squall_data::Store;
@@ -32,8 +32,8 @@ pub fn run(stage: &Stage, folder: &Path) -> anyhow::Result<()> {
         )
     };
     tracing::info!(
-        "{} samples on every node (nodes: {}) in {}: {} read ({}), {} between nodes, {} written ({}), {} samples were there already; in {}",
-        report.samples_per_node,
+        "{} on every node (nodes: {}) in {}: {} read ({}), {} between nodes, {} written ({}), {} there already; in {}",
+        counted(report.samples_per_node, "sample"),
         report.nodes,
         duration(report.seconds),
         bytes(report.read_bytes),
@@ -41,7 +41,7 @@ pub fn run(stage: &Stage, folder: &Path) -> anyhow::Result<()> {
         bytes(report.sent_bytes),
         bytes(report.written_bytes),
         rate(report.written_bytes),
-        report.already,
+        counted(report.already, "sample"),
         folder.display()
     );
     Ok(())
@@ -70,8 +70,10 @@ fn move_store(
         if done == 0 {
             Plan {
                 work: format!(
-                    "stage {} samples to every node (nodes: {}, ranks: {})",
-                    report.samples_per_node, report.nodes, report.ranks
+                    "stage {} to every node (nodes: {}, ranks: {})",
+                    counted(report.samples_per_node, "sample"),
+                    report.nodes,
+                    report.ranks
                 ),
                 read: report.read_bytes,
                 write: report.written_bytes,

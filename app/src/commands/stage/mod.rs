@@ -13,7 +13,7 @@ use crate::arguments::number;
 use crate::failure::Advice;
 use crate::missing::Missing;
 use crate::own_folder::{self, Holds};
-use crate::plan::{Plan, bytes};
+use crate::plan::{Plan, bytes, counted};
 use crate::skipped::{self, Skipped};
 use crate::tags::{self, Tags};
 use crate::{input, output};
@@ -135,19 +135,22 @@ impl Stage {
         }
         let [train, validation, test] = summary.samples;
         tracing::info!(
-            "{train} samples for training, {validation} for validation, {test} for the test; {} channels; in {}",
-            summary.channels.len(),
+            "{} for training, {validation} for validation, {test} for the test; {}; in {}",
+            counted(train, "sample"),
+            counted(summary.channels.len(), "channel"),
             self.place()?.display()
         );
         match summary.masked {
             0 => tracing::info!("no sample has a mask: the store is for detectors"),
             masked => tracing::info!(
-                "{masked} samples with masks; {}",
+                "{} with masks; {}",
+                counted(masked, "sample"),
                 splits::told(&summary.split_class_shares)
             ),
         }
         if let Some(boxed) = summary.boxed {
-            tracing::info!("{} boxes in {boxed} samples", summary.boxes);
+            let boxes = counted(summary.boxes, "box");
+            tracing::info!("{boxes} in {}", counted(boxed, "sample"));
         }
         Ok(())
     }
@@ -223,14 +226,18 @@ impl Stage {
         } = *selection;
         if unlabelled > 0 && !self.keep_unlabelled {
             tracing::warn!(
-                "{unlabelled} times have neither mask nor boxes and are left out (--keep-unlabelled keeps them)"
+                "left out: {} with neither mask nor boxes (--keep-unlabelled keeps them)",
+                counted(unlabelled, "time")
             );
         }
         if cut > 0 {
-            tracing::warn!("{cut} boxes are cut by the edge of the grid");
+            tracing::warn!("cut by the edge of the grid: {}", counted(cut, "box"));
         }
         if outside > 0 {
-            tracing::warn!("{outside} boxes lie wholly outside the grid and are left out");
+            tracing::warn!(
+                "left out: {} wholly outside the grid",
+                counted(outside, "box")
+            );
         }
     }
 
@@ -321,8 +328,8 @@ impl Stage {
         if differences.is_empty() {
             // Files that were made again or copied may hold the same, and earlier versions remembered nothing.
             tracing::info!(
-                "comparing fields and labels with the {} samples that are there",
-                writer.len()
+                "comparing fields and labels with the {} there already",
+                counted(writer.len(), "sample")
             );
             differences.extend(reading.first_other(&selection.samples, writer)?);
         }
@@ -385,8 +392,9 @@ fn announce(meta: &StoreMeta, samples: usize) {
     let total = meta.record_bytes() * samples as u64;
     Plan {
         work: format!(
-            "stage {samples} samples of {} channels",
-            meta.channels.len()
+            "stage {} of {}",
+            counted(samples, "sample"),
+            counted(meta.channels.len(), "channel")
         ),
         read: total,
         write: total,

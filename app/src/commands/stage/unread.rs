@@ -1,5 +1,6 @@
 //! The times that a store lacks because they could not be read.
 
+use crate::plan::counted;
 use squall_data::{DataError, Time, atomic};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -28,7 +29,8 @@ impl Unread {
     pub(super) fn say(&self) {
         let count = self.times.len();
         if count > 0 {
-            tracing::info!("{count} times that could not be read before stay left out");
+            let times = counted(count, "time");
+            tracing::info!("left out as before: {times} that could not be read");
         }
     }
 

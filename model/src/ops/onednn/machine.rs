@@ -33,7 +33,8 @@ pub(super) fn in_tiles<V: Value>() -> bool {
 /// Library, version and instruction set in words.
 pub fn describe() -> String {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    format!("{}, {threads} threads", kind())
+    let ending = if threads == 1 { "" } else { "s" };
+    format!("{}, {threads} thread{ending}", kind())
 }
 
 /// The library and the instructions that it uses here.

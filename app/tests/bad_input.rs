@@ -174,6 +174,27 @@ fn what_is_of_no_use_is_described_and_refused() {
 }
 
 #[test]
+fn a_file_that_tells_no_time() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("contour.nc");
+    squall_data::archive::on_library_thread(|| {
+        let mut file = netcdf::create(&file).expect("created");
+        for (name, units, count) in [("lat", "degrees_north", 5), ("lon", "degrees_east", 6)] {
+            file.add_dimension(name, count).expect("added");
+            let mut axis = file.add_variable::<f64>(name, &[name]).expect("added");
+            axis.put_attribute("units", units).expect("written");
+            let degrees: Vec<f64> = (0..count).map(|k| 10.0 * k as f64).collect();
+            axis.put_values(&degrees, ..).expect("written");
+        }
+        let mut pressure = (file.add_variable::<f32>("PSL", &["lat", "lon"])).expect("added");
+        pressure.put_attribute("units", "Pa").expect("written");
+    });
+    let out = folder.path().join("labels");
+    let words = ["has no time axis", "hint:", "hours since 2000-01-01"];
+    refuses(&["label", path(&file), "--out", path(&out)], 3, &words);
+}
+
+#[test]
 fn fields_in_another_unit_than_they_say() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let fields = simulate(folder.path(), 1, 3);

@@ -258,6 +258,9 @@ fn of_data(error: &DataError) -> Verdict {
         DataError::Mismatch { .. } => input(
             "what belongs together must come from one run: give another input or another --out; where a command has --skip-bad, that goes on without the file named",
         ),
+        DataError::Time(_) => input(
+            "times are read from a variable with units such as `hours since 2000-01-01`, or from a date in the file's name; `squall inspect` shows what a file has",
+        ),
         DataError::Damaged { .. } => input(DAMAGED),
         DataError::BadBox { .. } => input(
             "correct or remove that box; the classes are tropical_depression, tropical_cyclone, extratropical_cyclone, atmospheric_river",

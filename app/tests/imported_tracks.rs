@@ -196,6 +196,19 @@ fn inspect_says_what_a_file_of_tracks_holds() {
         assert_eq!(json["times"], times, "{said}");
         assert_eq!(json["usable"], true, "{said}");
     }
+    // Without a table of results in the folder every file is told; what is no table is not.
+    fs::remove_file(folder.path().join("events.csv")).expect("removed");
+    at("notes.md", "# Where they come from\n");
+    let said = run(&["inspect", path(folder.path()), "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&said).expect("one JSON document");
+    assert_eq!(json.as_array().map(Vec::len), Some(2), "{said}");
+    assert_eq!(json[0]["dialect"], "IBTrACS CSV", "{said}");
+    assert_eq!(json[1]["tracks"], serde_json::json!([1, 2]), "{said}");
+    let said = run(&["inspect", path(folder.path())]);
+    assert!(
+        said.contains("best.csv: 1 file") && said.contains("nodes.txt: 1 file"),
+        "{said}"
+    );
     let Some(best) = real("track-formats/IBTrACS.last3years.v04r00_2_storms.nc") else {
         return;
     };

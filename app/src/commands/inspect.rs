@@ -5,18 +5,18 @@ use crate::failure::Advice;
 use crate::output;
 use clap::Args;
 use squall_climate::track::readers::{ReadOptions, TrackFormat, TrackTable, format_of, read};
-use squall_data::Time;
 use squall_data::boxes::FileKind;
 use squall_data::inspect::{Inspection, inspect};
+use squall_data::{DataError, Time};
 use std::path::Path;
 
 /// Say what a file or folder is: dialect, variables, units, grid, calendar, time span, problems.
 #[derive(Debug, Args)]
 pub struct Inspect {
     /// A file, a folder, a glob in quotes, or a text file that lists paths. Or a file of tracks of Squall, IBTrACS,
-    /// TempestExtremes or TECA.
+    /// TempestExtremes or TECA, or a folder of such files alone.
     path: String,
-    /// One JSON document instead of text.
+    /// One JSON document instead of text; of a folder of several files of tracks a list, with what one file has.
     #[arg(long)]
     json: bool,
 }
@@ -27,12 +27,13 @@ impl Inspect {
         let found = inspect(&self.path);
         // Text that is no list of files, and netCDF of tracks, whose axes are none of a grid.
         let table = match Path::new(&self.path).is_file() || found.is_err() {
-            true => self.table(),
+            true => table(&self.path),
             false => None,
         };
-        let mut inspection = match table {
-            Some(table) => self.of_table(&table, found.ok()),
-            None => found?,
+        let mut inspection = match (table, found) {
+            (Some(table), found) => of_table(&self.path, &table, found.ok()),
+            (None, Ok(found)) => found,
+            (None, Err(error)) => return self.say_tables(error),
         };
         inspection.usable = inspection.usable || self.has_tables();
         output::result(&inspection, self.json)?;
@@ -48,48 +49,17 @@ impl Inspect {
         ))
     }
 
-    /// The table of tracks or boxes, where there is nothing else. Boxes in other files than CSV are told by the name
-    /// alone.
-    fn table(&self) -> Option<Offer> {
-        let found = offers(&self.path).ok()?;
-        let [only] = found.as_slice() else {
-            return None;
-        };
-        let is_table = match only.kind {
-            Kind::Tracks => true,
-            Kind::Boxes => matches!(FileKind::of(&only.path), Some(FileKind::Table)),
-            _ => false,
-        };
-        is_table.then(|| only.clone())
-    }
-
-    /// A table as an inspection; what netCDF holds besides is known already.
-    fn of_table(&self, table: &Offer, found: Option<Inspection>) -> Inspection {
-        let bytes = std::fs::metadata(&table.path).map_or(0, |m| m.len());
-        let format = format_of(&table.path).ok().flatten();
-        let mut inspection = Inspection {
-            input: self.path.clone(),
-            files: 1,
-            bytes,
-            dialect: format.map_or("boxes", |format| format.name()),
-            makes: found.map_or_else(Vec::new, |found| found.makes),
-            channels: Vec::new(),
-            grid: None,
-            grid_shape: None,
-            calendar: None,
-            times: None,
-            step_hours: None,
-            tracks: None,
-            problems: Vec::new(),
-            usable: true,
-        };
-        if table.kind == Kind::Tracks {
-            match read(&table.path, &ReadOptions::default()) {
-                Ok(tracks) => set_tracks(&mut inspection, tracks),
-                Err(error) => inspection.problems.push(error.to_string()),
-            }
+    /// Prints what each table of tracks or boxes in a folder is; `error` if there is none.
+    fn say_tables(&self, error: DataError) -> anyhow::Result<()> {
+        let tables = tables_in(&self.path);
+        let each = |table: &Offer| of_table(&table.path.to_string_lossy(), table, None);
+        let found: Vec<Inspection> = tables.iter().map(each).collect();
+        match found.as_slice() {
+            [] => Err(error.into()),
+            [only] => output::result(only, self.json),
+            several if self.json => output::json(&several),
+            several => several.iter().try_for_each(output::text),
         }
-        inspection
     }
 
     /// Whether there are tracks, or a table of tracks or boxes in a folder; not where they cannot be read.
@@ -98,6 +68,61 @@ impl Inspect {
         let is_table = |kind: Kind| kind == Kind::Tracks || kind == Kind::Boxes && is_folder;
         offers(&self.path).is_ok_and(|found| found.iter().any(|one| is_table(one.kind)))
     }
+}
+
+/// The table of tracks or boxes at a path, where there is nothing else. Boxes in other files than CSV are told by the
+/// name alone.
+fn table(path: &str) -> Option<Offer> {
+    let found = offers(path).ok()?;
+    let [only] = found.as_slice() else {
+        return None;
+    };
+    let is_table = match only.kind {
+        Kind::Tracks => true,
+        Kind::Boxes => matches!(FileKind::of(&only.path), Some(FileKind::Table)),
+        _ => false,
+    };
+    is_table.then(|| only.clone())
+}
+
+/// The tables of tracks or boxes in a folder, by name; none of what is no folder.
+fn tables_in(folder: &str) -> Vec<Offer> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file());
+    let mut tables: Vec<Offer> = files.filter_map(|path| table(path.to_str()?)).collect();
+    tables.sort_by(|a, b| a.path.cmp(&b.path));
+    tables
+}
+
+/// A table as an inspection; what netCDF holds besides is known already.
+fn of_table(input: &str, table: &Offer, found: Option<Inspection>) -> Inspection {
+    let bytes = std::fs::metadata(&table.path).map_or(0, |m| m.len());
+    let format = format_of(&table.path).ok().flatten();
+    let mut inspection = Inspection {
+        input: input.into(),
+        files: 1,
+        bytes,
+        dialect: format.map_or("boxes", |format| format.name()),
+        makes: found.map_or_else(Vec::new, |found| found.makes),
+        channels: Vec::new(),
+        grid: None,
+        grid_shape: None,
+        calendar: None,
+        times: None,
+        step_hours: None,
+        tracks: None,
+        problems: Vec::new(),
+        usable: true,
+    };
+    if table.kind == Kind::Tracks {
+        match read(&table.path, &ReadOptions::default()) {
+            Ok(tracks) => set_tracks(&mut inspection, tracks),
+            Err(error) => inspection.problems.push(error.to_string()),
+        }
+    }
+    inspection
 }
 
 /// How many there are, from when to when.

@@ -29,7 +29,7 @@ fn every_operation_has_a_row_beside_its_ceiling() {
     };
     for kind in [
         "3x3 depthwise",
-        "of kernel",
+        "gradient of kernel",
         "gradient of input",
         "batch norm",
         "max pool",
@@ -46,6 +46,13 @@ fn every_operation_has_a_row_beside_its_ceiling() {
         assert!(number(row, "ceiling_percent") > 0.0);
         assert!(row["peer"].is_null() && row["ratio"].is_null(), "{row}");
     }
+}
+
+/// A stride in time leaves out frames of what the heads give.
+#[test]
+fn convolutions_of_clips_are_timed_too() {
+    let heads = rows(&["--network", "detector-3d", "--only", "3x3 640 to 4,"]);
+    assert_eq!(heads.len(), 3, "{heads:?}");
 }
 
 #[test]

@@ -110,9 +110,11 @@ struct Table(Vec<Row>);
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.0.iter().map(|row| row.name.chars().count());
+        let wide = names.fold(48, usize::max);
         writeln!(
             f,
-            "{:<48} {:>9} {:>9} {:>6} {:>11} {:>8} {:>9}  ceiling",
+            "{:<wide$} {:>9} {:>9} {:>6} {:>11} {:>8} {:>9}  ceiling",
             "", "seconds", "peer", "ratio", "of ceiling", "peak MB", "predicted"
         )?;
         for row in &self.0 {
@@ -122,12 +124,14 @@ impl fmt::Display for Table {
             let or_dash = |value: Option<f64>, digits: usize| {
                 value.map_or("-".to_string(), |value| format!("{value:.digits$}"))
             };
+            // A convolution takes microseconds or minutes.
+            let digits = |seconds: f64| if seconds < 0.1 { 6 } else { 4 };
             writeln!(
                 f,
-                "{:<48} {:>9.4} {:>9} {:>6} {ceiling:>11} {:>8.0} {:>9}  {}",
+                "{:<wide$} {:>9} {:>9} {:>6} {ceiling:>11} {:>8.0} {:>9}  {}",
                 row.name,
-                row.ours,
-                or_dash(row.peer, 4),
+                or_dash(Some(row.ours), digits(row.ours)),
+                or_dash(row.peer, row.peer.map_or(4, digits)),
                 or_dash(row.ratio, 2),
                 row.peak_mb,
                 or_dash(row.predicted_mb, 0),

@@ -1,4 +1,5 @@
-//! Operations of a network on fields of its sizes, each in every direction that training runs it in.
+//! Operations of a network on fields of its sizes, each in every direction. Training runs convolutions in all three, but
+//! for those that read the fields themselves, whose gradient nobody wants.
 
 use serde::Serialize;
 use squall_model::ops::{ConvSpec, Convolution};
@@ -54,6 +55,9 @@ pub(super) struct Case {
 }
 
 /// Every convolution of a network in its three directions, then the other operations on fields of its sizes.
+///
+/// A transposed convolution is timed as the one that it transposes, which has the same three directions: what a network
+/// runs forward is there the gradient of the input.
 pub(super) fn of_network(convolutions: &[Convolution], batch: usize, classes: usize) -> Vec<Case> {
     let mut counted: BTreeMap<String, (usize, Convolution, usize)> = BTreeMap::new();
     for (place, convolution) in convolutions.iter().enumerate() {
@@ -119,7 +123,9 @@ fn others([b, h, w]: [usize; 3], classes: usize) -> Vec<Case> {
 impl Case {
     fn of(of: &Convolution, direction: Direction, batch: usize, times: usize) -> Self {
         let Convolution { spec, x, y } = of;
-        let with_batch = |[b, h, w, c]: [usize; 4]| [b * batch, h, w, c];
+        // A stride in time leaves out frames: each tap of a kernel over time reads as many of x as there are of y.
+        let frames = batch * x[0].min(y[0]);
+        let with_batch = |[_, h, w, c]: [usize; 4]| [frames, h, w, c];
         // Layers run a kernel of each channel by an operation of its own.
         let depthwise = spec.groups > 1 && spec.groups == x[3] && x[3] == y[3];
         Self {
@@ -221,7 +227,7 @@ impl Case {
         let direction = match self.direction {
             Direction::Forward => "",
             Direction::Input => ", gradient of input",
-            Direction::Kernel => ", of kernel",
+            Direction::Kernel => ", gradient of kernel",
         };
         let times = match self.times {
             0 | 1 => String::new(),
@@ -259,11 +265,23 @@ mod tests {
         assert_eq!(convolutions[0].name(), "3x3 4 to 4 /2, 8 x 12 (2 x)");
         assert_eq!(
             convolutions[5].name(),
-            "3x3 depthwise 4 /2, 8 x 12, of kernel"
+            "3x3 depthwise 4 /2, 8 x 12, gradient of kernel"
         );
         // 2 samples of 4 x 6 pixels and 4 channels, each a sum of 9 pixels and 4 channels.
         assert_eq!(convolutions[0].flops(), (2 * 2 * 24 * 4 * 36) as f64);
         assert_eq!(convolutions[3].flops(), (2 * 2 * 24 * 4 * 9) as f64);
+    }
+
+    #[test]
+    fn of_clips_as_many_frames_are_read_as_a_stride_in_time_leaves() {
+        let plane = Convolution {
+            x: [8, 8, 12, 4],
+            y: [4, 4, 6, 4],
+            ..convolution(1)
+        };
+        for case in &of_network(&[plane], 2, 3)[..3] {
+            assert_eq!((case.x, case.y), ([8, 8, 12, 4], [8, 4, 6, 4]));
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod work;
 use super::ceilings::Triad;
 use super::network::{dtype, threads};
 use super::peer::Peer;
-use super::{Row, median, row};
+use super::{Row, median, peak, row};
 use crate::arguments::grid;
 use crate::failure::Advice;
 use crate::plan::bytes;
@@ -41,7 +41,7 @@ pub struct OpsOptions {
     /// The type of fields; kernels are f32, as a training step has them.
     #[arg(long, value_parser = dtype(), default_value = "f32")]
     precision: DType,
-    /// Only operations whose name has this text, such as `1x1`, `of kernel`, `batch norm`.
+    /// Only operations whose name has this text, such as `1x1`, `gradient of kernel`, `batch norm`.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// A program that runs the same operations in alternation (`validation/peers/ops.py`).
@@ -89,6 +89,7 @@ pub(super) fn rows(options: &OpsOptions, repeat: usize) -> anyhow::Result<Vec<Ro
             false => (passes, triad.words()),
         };
         let mut line = row(name, median(&mut measured.ours), Some(ceiling), what);
+        line.peak_mb = measured.highest as f64 / 1e6;
         line.flops_per_second = (products > 0.0).then(|| case.flops() / line.ours);
         if let Some(seconds) = measured.peer_seconds() {
             line.peer = Some(seconds);
@@ -112,7 +113,8 @@ fn check_memory(cases: &[Case], dtype: DType, backend: Backend) -> anyhow::Resul
     let (Some(free), Some(most)) = (free, most) else {
         return Ok(());
     };
-    let needed = needs(most) as u64;
+    // The triad's arrays are there all the time.
+    let needed = needs(most) as u64 + 12 * TRIAD as u64;
     if needed <= free {
         return Ok(());
     }
@@ -143,6 +145,8 @@ fn start(command: &str, options: &OpsOptions) -> anyhow::Result<Peer> {
 struct Measured {
     ours: Vec<f64>,
     peer: Vec<f64>,
+    /// Bytes of ours at most.
+    highest: u64,
     mode: Option<String>,
     peer_peak_mb: Option<f64>,
 }
@@ -162,6 +166,8 @@ impl Measured {
         seconds_of(&mut work, backend, 1)?;
         let once = seconds_of(&mut work, backend, 1)?;
         let times = (LEAST_SECONDS / once).ceil().clamp(1.0, MOST_TIMES) as usize;
+        // Operands were drawn in f32, and looking for algorithms takes working memory: neither is the operation's.
+        backend.forget_peak();
         let question = serde_json::to_string(case)?;
         for _ in 0..repeat.max(1) {
             self.ours.push(seconds_of(&mut work, backend, times)?);
@@ -171,7 +177,10 @@ impl Measured {
                 (self.mode, self.peer_peak_mb) = (Some(answer.mode), Some(answer.peak_mb));
             }
         }
-        Ok(())
+        self.highest = peak();
+        drop(work);
+        // Where a peer computes on the same GPU it can have what the operands took.
+        Ok(backend.give_back_memory()?)
     }
 
     fn peer_seconds(&mut self) -> Option<f64> {

@@ -1,8 +1,8 @@
 """Seconds of one operation in PyTorch, eager, on random data.
 
 Answers every line on standard input, an operation as JSON (what `squall bench ops` asks for), with one JSON line, so that it
-can be timed in alternation with another program on the same machine. Fields are channels_last; kernels are kept in f32 and
-rounded in every call, as autocast does it in every step.
+can be timed in alternation with another program on the same machine. Fields are channels_last. Kernels are as autocast has
+them: kept in f32, rounded once in a step, which counts as part of the forward pass, and their gradients become f32.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Peer:
         if op == "batch_norm":
             gamma = torch.ones(x[3], device=self.device, requires_grad=True)
             beta = torch.zeros(x[3], device=self.device, requires_grad=True)
-            return self.differentiated(case, lambda x: F.relu(F.batch_norm(x, None, None, gamma, beta, True, 0.1, 1e-5)), [gamma, beta])
+            return self.differentiated(case, lambda x: F.relu(F.batch_norm(x, None, None, gamma, beta, True, 0.1, 1e-5), inplace=True), [gamma, beta])
         if op == "max_pool":
             return self.differentiated(case, lambda x: F.max_pool2d(x, case["kernel"], case["stride"], case["padding"]))
         if op == "global_average":
@@ -104,9 +104,11 @@ class Peer:
                 return torch.ops.aten.convolution(x, kernel.to(self.dtype), None, stride, padding, dilation, False, [0, 0], groups)
             return forward
         wanted = [case["direction"] == "input", case["direction"] == "kernel", False]
+        rounded = kernel.to(self.dtype)
 
-        def backward() -> object:
-            return torch.ops.aten.convolution_backward(dy, x, kernel.to(self.dtype), None, stride, padding, dilation, False, [0, 0], groups, wanted)
+        def backward() -> torch.Tensor:
+            dx, dkernel, _ = torch.ops.aten.convolution_backward(dy, x, rounded, None, stride, padding, dilation, False, [0, 0], groups, wanted)
+            return dx if wanted[0] else dkernel.float()
         return backward
 
     def wait(self) -> None:
@@ -125,6 +127,10 @@ class Peer:
         """The time of the operation of a line; the first time for this one, it runs twice before."""
         if self.last is None or self.last[0] != line:
             self.last = None
+            if self.device.type == "cuda":
+                # The other program works on the same GPU.
+                torch.cuda.empty_cache()
+                torch.cuda.reset_peak_memory_stats()
             act = self.work(json.loads(line))
             self.timed(act, 1)
             times = max(1, min(1000, int(LEAST_SECONDS / self.timed(act, 1)) + 1))

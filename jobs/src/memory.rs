@@ -26,6 +26,8 @@ pub(crate) struct Demand {
     pub storage: Storage,
     /// Values that the optimiser keeps.
     pub state: usize,
+    /// Values that rounded kernels take, counted as f32; no checkpoint has them.
+    pub copies: usize,
     /// Bytes of a sample in all batches that are read ahead.
     pub loaded: u64,
     /// Whether this rank writes the checkpoints.
@@ -39,10 +41,11 @@ impl Demand {
     }
 
     fn bytes_with(&self, batch: usize, storage: &Storage) -> u64 {
-        let step = (self.summary).training_bytes(self.backend, batch, storage, self.state);
+        let held = self.state + self.copies;
+        let step = (self.summary).training_bytes(self.backend, batch, storage, held);
         // On a GPU the copies that are written lie in the host's memory.
         let saving = match self.saves && !self.backend.is_gpu() {
-            true => self.summary.saving_bytes(self.state),
+            true => self.summary.saving_bytes(self.state) + 4 * self.copies as u64,
             false => 0,
         };
         step.max(saving) + batch as u64 * self.loaded
@@ -218,6 +221,7 @@ mod tests {
             backend: network.backend(),
             storage: candle_core::DType::F32.into(),
             state: 2 * network.parameters().count(),
+            copies: 0,
             loaded: 0,
             saves: false,
         }
@@ -235,6 +239,7 @@ mod tests {
             backend: Backend::Reference,
             storage: candle_core::DType::F32.into(),
             state: 2 * parameters,
+            copies: 0,
             loaded: 0,
             saves: false,
         };
@@ -244,6 +249,10 @@ mod tests {
         // Values, gradients and Adam's moments, and again all but the gradients.
         assert!(saving >= 4 * 7 * parameters as u64, "{saving}");
         assert!(saving > step, "{saving} and {step}");
+        // Rounded kernels are there, and are not copied.
+        demand.copies = parameters;
+        assert_eq!(demand.bytes(1), saving + 4 * parameters as u64);
+        demand.copies = 0;
         let alone = Sharing {
             batch: 2,
             step_ranks: 1,

@@ -52,7 +52,7 @@ impl Run<'_> {
         let samples = self.local_batch.samples();
         let batch = samples as u64;
         let parameters = summary.parameters as u64;
-        let state = self.learner.optimizer.state_len() + self.learner.copied_values();
+        let state = self.learner.optimizer.state_len();
         let record = self.store.meta().record_bytes();
         let left = self.total_steps.saturating_sub(self.learner.progress.step);
         let validations = left.div_ceil(self.validate_every);
@@ -74,6 +74,7 @@ impl Run<'_> {
             backend,
             storage: self.learner.storage.clone(),
             state,
+            copies: self.learner.copied_values(),
             loaded,
             saves: self.run_dir.is_some(),
         };

@@ -359,7 +359,7 @@ fn optimisers_step_as_on_the_cpu() {
             (network, optimizer, mirror, norms, state)
         };
         for rounding in [Rounding::Nearest, Rounding::Stochastic { seed: 5 }] {
-            let (theirs, ours) = (run(Backend::best_of_cpu(), rounding), run(gpu, rounding));
+            let (theirs, mut ours) = (run(Backend::best_of_cpu(), rounding), run(gpu, rounding));
             let apart = distance(&flat(&ours.0), &flat(&theirs.0));
             assert!(apart < 1e-6, "{config:?}: {apart}");
             for (a, b) in ours.3.iter().zip(&theirs.3) {
@@ -381,6 +381,11 @@ fn optimisers_step_as_on_the_cpu() {
                 distance(&halves(&ours.2), &halves(&theirs.2)) < 1e-4,
                 "{config:?}"
             );
+            // A run that goes on multiplies by the same kernels as before it stopped.
+            let mut filled = Mirror::new(ours.0.parameters(), rounding).unwrap();
+            let filling = ours.1.fill_mirror(ours.0.parameters_mut(), &mut filled);
+            filling.unwrap();
+            assert!(halves(&filled) == halves(&ours.2), "{config:?}");
         }
         // What was saved goes on with the same bits, on either device.
         let (mut network, mut optimizer, ..) = run(gpu, Rounding::Nearest);

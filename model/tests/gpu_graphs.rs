@@ -254,6 +254,10 @@ fn passes_launched_as_a_whole_learn_the_same_bits() {
         let storage = Storage::from(DType::F32).keeping(recompute, SavedActivations::Bf16);
         agree(&deeplab, &storage, gpu);
     }
+    // What is computed again drops the same values.
+    let tiramisu = &networks[networks.len() - 1];
+    let storage = Storage::from(DType::F32).keeping(Recompute::Blocks, SavedActivations::Same);
+    agree(tiramisu, &storage, gpu);
 }
 
 /// The loss, which decides boxes on the host, lies between the graphs.

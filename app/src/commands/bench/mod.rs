@@ -124,7 +124,7 @@ impl fmt::Display for Table {
             let or_dash = |value: Option<f64>, digits: usize| {
                 value.map_or("-".to_string(), |value| format!("{value:.digits$}"))
             };
-            // A convolution takes microseconds or minutes.
+            // Operations take from microseconds to minutes.
             let digits = |seconds: f64| if seconds < 0.1 { 6 } else { 4 };
             writeln!(
                 f,
@@ -214,4 +214,22 @@ pub(super) fn row(name: String, ours: f64, ceiling: Option<f64>, what: &'static 
 /// Bytes of the highest memory use where it is computed.
 pub(super) fn peak() -> u64 {
     (Backend::best().peak_memory()).unwrap_or_else(peak_memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_times_and_long_names_can_be_read() {
+        let long = "n".repeat(60);
+        let rows = [(&long[..], 0.000_012), ("short", 12.0)];
+        let rows = rows.map(|(name, seconds)| row(name.into(), seconds, None, "-"));
+        let told = Table(rows.into()).to_string();
+        let lines: Vec<&str> = told.lines().collect();
+        let title = "seconds";
+        let end = lines[0].find(title).expect("a title") + title.len();
+        assert!(lines[1][..end].ends_with(" 0.000012"), "{told}");
+        assert!(lines[2][..end].ends_with(" 12.0000"), "{told}");
+    }
 }

@@ -16,7 +16,7 @@ use cases::Case;
 use clap::Args;
 use squall_model::networks::NetworkName;
 use squall_model::{Backend, Network, NetworkConfig};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use work::Work;
 
 /// Values of the arrays by which memory is timed: more than a cache holds.
@@ -25,6 +25,8 @@ const TRIAD: usize = 16 << 20;
 const LEAST_SECONDS: f64 = 0.005;
 /// Times that it is repeated at most.
 const MOST_TIMES: f64 = 1000.0;
+/// Threads spin for a while after their last operation, on the cores of the program whose turn is next.
+const QUIET: Duration = Duration::from_millis(20);
 
 /// Of which network, on which fields.
 #[derive(Debug, Args)]
@@ -152,7 +154,7 @@ struct Measured {
 }
 
 impl Measured {
-    /// Runs the operation in turn with the peer; the first turn does not count.
+    /// Runs the operation in turn with the peer, after runs that do not count.
     fn take_turns(
         &mut self,
         case: &Case,
@@ -162,14 +164,22 @@ impl Measured {
     ) -> anyhow::Result<()> {
         let backend = Backend::best();
         let mut work = work::ready(case, backend, dtype)?;
-        // Builds what is kept, then tells how often it must run.
+        // Builds what is kept. The fastest of three more then tells how often it must run: other work on the machine can
+        // make one a hundred times as long.
         seconds_of(&mut work, backend, 1)?;
-        let once = seconds_of(&mut work, backend, 1)?;
+        let mut once = f64::INFINITY;
+        for _ in 0..3 {
+            once = once.min(seconds_of(&mut work, backend, 1)?);
+        }
         let times = (LEAST_SECONDS / once).ceil().clamp(1.0, MOST_TIMES) as usize;
         // Operands were drawn in f32, and looking for algorithms takes working memory: neither is the operation's.
         backend.forget_peak();
         let question = serde_json::to_string(case)?;
-        for _ in 0..repeat.max(1) {
+        for turn in 0..repeat.max(1) {
+            if turn > 0 && peer.is_some() {
+                std::thread::sleep(QUIET);
+                seconds_of(&mut work, backend, 1)?;
+            }
             self.ours.push(seconds_of(&mut work, backend, times)?);
             if let Some(peer) = &mut peer {
                 let answer = peer.time(&question)?;
@@ -179,6 +189,9 @@ impl Measured {
         }
         self.highest = peak();
         drop(work);
+        if peer.is_some() {
+            std::thread::sleep(QUIET);
+        }
         // Where a peer computes on the same GPU it can have what the operands took.
         Ok(backend.give_back_memory()?)
     }

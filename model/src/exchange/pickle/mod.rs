@@ -1,11 +1,12 @@
 //! PyTorch's files since version 1.6: a zip archive with a pickle of the structure and one entry per storage.
 //!
-//! candle reads the pickle itself; what is in it (which dictionary holds the weights, strides, data types) is decided
-//! here, because candle passes over what it cannot read.
+//! candle reads the pickle itself, `protocols` restating what is later than protocol 2; what is in it (which dictionary
+//! holds the weights, strides, data types) is decided here, because candle passes over what it cannot read.
 //!
 //! # Not done
 //! Whole pickled modules (`torch.save(model)`), which need the Python classes; sparse and quantised tensors.
 
+mod protocols;
 mod unpickle;
 
 use super::{Weights, bad_file};

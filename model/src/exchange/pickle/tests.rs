@@ -41,17 +41,27 @@ impl Pickle {
     }
 
     fn zip(self, storages: &[(&str, Vec<u8>)]) -> Vec<u8> {
-        let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
-        let stored = SimpleFileOptions::default();
-        zip.start_file("made/data.pkl", stored).unwrap();
-        let whole = [&b"\x80\x02"[..], &self.0, b"."].concat();
-        zip.write_all(&whole).unwrap();
-        for (key, data) in storages {
-            zip.start_file(format!("made/data/{key}"), stored).unwrap();
-            zip.write_all(data).unwrap();
-        }
-        zip.finish().unwrap().into_inner()
+        zip_of(&[&b"\x80\x02"[..], &self.0, b"."].concat(), storages)
     }
+
+    /// A text of protocol 4, which is remembered.
+    fn short(self, text: &str) -> Self {
+        let length = u8::try_from(text.len()).unwrap();
+        self.raw(&[0x8c, length]).raw(text.as_bytes()).raw(b"\x94")
+    }
+}
+
+/// A file with this pickle and these storages.
+fn zip_of(pickle: &[u8], storages: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    let stored = SimpleFileOptions::default();
+    zip.start_file("made/data.pkl", stored).unwrap();
+    zip.write_all(pickle).unwrap();
+    for (key, data) in storages {
+        zip.start_file(format!("made/data/{key}"), stored).unwrap();
+        zip.write_all(data).unwrap();
+    }
+    zip.finish().unwrap().into_inner()
 }
 
 fn floats(values: &[f32]) -> Vec<u8> {
@@ -168,13 +178,99 @@ fn weights_that_are_stored_twice_are_read_once() {
 
 #[test]
 fn a_later_protocol_is_named() {
-    let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
-    zip.start_file("made/data.pkl", SimpleFileOptions::default())
-        .unwrap();
-    zip.write_all(b"\x80\x04\x95").unwrap();
-    let error = parse_bytes(&zip.finish().unwrap().into_inner());
-    let error = error.unwrap_err().to_string();
-    assert!(error.contains("protocol 4"), "{error}");
+    let error = parse_bytes(&zip_of(b"\x80\x06\x95", &[])).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("protocol 6"), "{error}");
+}
+
+/// What `torch.save(..., pickle_protocol=4)` writes of `{"epoch": 3, "rng": bytes, "seen": {1}, "far": 2**80, "model":
+/// state}`, with the operations of protocol 5 and the rarer ones of both beside them.
+fn later_pickle() -> Vec<u8> {
+    let frame = b"\x95\x00\x00\x00\x00\x00\x00\x00\x00";
+    let root = Pickle::default().raw(b"\x80\x05").raw(frame).raw(b"}\x94(");
+    let root = root.short("epoch").raw(b"K\x03");
+    let root = root.short("rng").raw(b"C\x02.u\x94");
+    let root = root.short("seen").raw(b"\x8f\x94(K\x01\x90");
+    let root = root
+        .short("far")
+        .raw(b"\x8a\x0b")
+        .raw(&[0; 10])
+        .raw(b"\x01");
+    let root = root
+        .short("model")
+        .short("collections")
+        .short("OrderedDict");
+    let state = root.raw(b"\x93\x94)R\x94(").short("w");
+    let call = state.short("torch._utils").short("_rebuild_tensor_v2");
+    let kind = call.raw(b"\x93\x94((").short("storage").short("torch");
+    let key = kind.short("FloatStorage").raw(b"\x93\x94").short("0");
+    let first = key.short("cpu").raw(b"K\x02t\x94QK\x00K\x02\x85\x94");
+    let first = first.raw(b"K\x01\x85\x94\x89h\x0a)R\x94t\x94R\x94");
+    // The texts, classes and strides of the first once more, and a frame between the names of a class.
+    let second = first.short("b").raw(b"h\x0f((h\x10h\x11").raw(frame);
+    let key = second.short("DoubleStorage").raw(b"\x93\x94").short("1");
+    let second = key.raw(b"h\x15K\x01t\x94QK\x00\x8a\x01\x01\x85\x94");
+    let second = second.raw(b"h\x18\x89h\x0a)R\x94t\x94R\x94u");
+    let others = second
+        .short("bytes")
+        .raw(b"(B\x01\x00\x00\x00x\x96\x01\x00\x00\x00\x00\x00\x00\x00x");
+    let others = others.raw(b"\x8e\x01\x00\x00\x00\x00\x00\x00\x00x\x8b\x01\x00\x00\x00\xfbt");
+    let others = others
+        .raw(b"\x8d\x03\x00\x00\x00\x00\x00\x00\x00new")
+        .raw(b"h\x0a)}\x92");
+    others.short("frozen").raw(b"(K\x01\x91u.").0
+}
+
+#[test]
+fn protocols_4_and_5_are_read() {
+    let storages = [
+        ("0", floats(&[1.0, 2.0])),
+        ("1", 7f64.to_le_bytes().to_vec()),
+    ];
+    let read = parse_bytes(&zip_of(&later_pickle(), &storages)).unwrap();
+    assert_eq!(read.tensors["w"], (vec![2], vec![1.0, 2.0]));
+    assert_eq!(read.tensors["b"], (vec![1], vec![7.0]));
+    assert_eq!(read.tensors.len(), 2);
+    let note = &read.notes[0];
+    assert!(note.contains("weights are those under `model`"), "{note}");
+    for name in ["epoch", "rng", "seen", "far", "bytes", "new", "frozen"] {
+        assert!(note.contains(name), "{name}: {note}");
+    }
+}
+
+/// Nothing ends the program, whatever is cut off or changed.
+#[test]
+fn a_damaged_pickle_of_protocol_5_is_an_error_or_another_pickle() {
+    let whole = later_pickle();
+    for cut in 0..whole.len() {
+        let error = unpickle(&whole[..cut]).unwrap_err();
+        assert!(
+            error.contains("its pickle cannot be read"),
+            "{cut}: {error}"
+        );
+    }
+    for at in 0..whole.len() {
+        for value in 0..=u8::MAX {
+            let mut changed = whole.clone();
+            changed[at] = value;
+            if let Err(error) = unpickle(&changed) {
+                assert!(error.contains("its pickle "), "{at} is {value}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn whole_numbers_of_any_length_keep_their_sign() {
+    let number = |bytes: &[u8]| unpickle(&[&b"\x80\x04"[..], bytes, b"."].concat()).unwrap();
+    assert_eq!(number(b"\x8a\x00"), Object::Long(0));
+    assert_eq!(number(b"\x8a\x01\xfb"), Object::Long(-5));
+    assert_eq!(number(b"\x8a\x02\xfb\x00"), Object::Long(251));
+    assert_eq!(number(b"\x8b\x02\x00\x00\x00\xfb\x00"), Object::Long(251));
+    assert_eq!(
+        number(b"\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00"),
+        Object::None
+    );
 }
 
 #[test]

@@ -1,40 +1,73 @@
 //! A pickle's object by candle's reader, with a bound on how deep objects lie in each other.
 
+use super::protocols::{Restating, unreadable};
 use candle_core::pickle::{Object, Stack};
 use std::collections::HashMap;
-use std::io::Cursor;
 
 /// How deep objects may lie in each other. candle copies and drops them by recursion, which ends the program where the
 /// stack is too small; checkpoints need ten.
 const MOST: usize = 500;
 
-/// The object that a pickle describes.
+/// The latest protocol that there is.
+const LATEST: u8 = 5;
+
+/// The object that a pickle describes. Nothing that it names is called: calls stay descriptions.
 pub(super) fn unpickle(content: &[u8]) -> Result<Object, String> {
-    if let [0x80, protocol @ 4..=u8::MAX, ..] = *content {
+    if let [0x80, protocol, ..] = *content
+        && protocol > LATEST
+    {
         return Err(format!(
             "its pickle is of protocol {protocol}; save it with PyTorch's own, 2"
         ));
     }
-    // The first line: candle adds where in its code it was.
-    let unreadable = |error: candle_core::Error| {
-        let told = error.to_string();
-        format!(
-            "its pickle cannot be read: {}",
-            told.lines().next().unwrap_or_default()
-        )
+    let mut reader = Reader {
+        stack: Stack::empty(),
+        nesting: Nesting::default(),
     };
-    let (mut stack, mut nesting) = (Stack::empty(), Nesting::default());
-    let mut reader = Cursor::new(content);
+    let (mut restating, mut rest) = (Restating::default(), content);
     loop {
-        let operation = &content[reader.position() as usize..];
-        if stack.read(&mut reader).map_err(unreadable)? {
-            return stack.finalize().map_err(unreadable);
+        match restating.restate(&mut rest)? {
+            Some(operations) => {
+                let mut operations = &operations[..];
+                while !operations.is_empty() {
+                    reader.read(&mut operations)?;
+                }
+            }
+            None => {
+                if reader.read(&mut rest)? {
+                    return reader.stack.finalize().map_err(told);
+                }
+            }
         }
-        if nesting.after(operation, stack.stack().len()) > MOST {
+    }
+}
+
+/// What candle says.
+fn told(error: candle_core::Error) -> String {
+    let told = error.to_string();
+    // The first line: candle adds where in its code it was.
+    unreadable(told.lines().next().unwrap_or_default())
+}
+
+/// candle's reader of protocol 2.
+struct Reader {
+    stack: Stack,
+    nesting: Nesting,
+}
+
+impl Reader {
+    /// Reads the operation that `rest` begins with and takes it off; returns whether it was the last.
+    fn read(&mut self, rest: &mut &[u8]) -> Result<bool, String> {
+        let operation = *rest;
+        if self.stack.read(rest).map_err(told)? {
+            return Ok(true);
+        }
+        if self.nesting.after(operation, self.stack.stack().len()) > MOST {
             return Err(format!(
                 "its pickle is nested too deeply: more than {MOST} objects lie in each other"
             ));
         }
+        Ok(false)
     }
 }
 
@@ -100,7 +133,16 @@ mod tests {
         let calls = |n: usize| [b"N".repeat(n + 1), b"R".repeat(n)].concat();
         // Each tuple is remembered and brought back into the next.
         let remembered = |n: usize| [b"Nq\x00".to_vec(), b"h\x00\x85q\x00".repeat(n)].concat();
-        let shapes: [&dyn Fn(usize) -> Vec<u8>; 7] = [
+        // Arguments of new objects, frozen sets, sets (which only hold each other in no file of Python's).
+        let objects = |n: usize| [b"N".to_vec(), b"N}\x92".repeat(n)].concat();
+        let frozen = |n: usize| [b"(".repeat(n), b"\x91".repeat(n)].concat();
+        let sets = |n: usize| [b"\x8f(".repeat(n), b"\x90".repeat(n)].concat();
+        // Each tuple is remembered under the next number and brought back.
+        let numbered = |n: usize| {
+            let tuple = |at: usize| [&b"\x85\x94j"[..], &(at as u32).to_le_bytes()[..]].concat();
+            [b"N".to_vec(), (0..n).flat_map(tuple).collect()].concat()
+        };
+        let shapes: [&dyn Fn(usize) -> Vec<u8>; 11] = [
             &tuples,
             &lists,
             &dictionaries,
@@ -108,6 +150,10 @@ mod tests {
             &ids,
             &calls,
             &remembered,
+            &objects,
+            &frozen,
+            &sets,
+            &numbered,
         ];
         for (at, pickle) in shapes.into_iter().enumerate() {
             let whole = |n: usize| [&b"\x80\x02"[..], &pickle(n), b"."].concat();
@@ -130,7 +176,33 @@ mod tests {
 
     #[test]
     fn what_is_cut_short_is_unreadable() {
-        for content in [&b""[..], b"N", b"h", b"q\x00", b"a.", b"."] {
+        for content in [
+            &b""[..],
+            b"N",
+            b"h",
+            b"q\x00",
+            b"a.",
+            b".",
+            // Texts, frames, bytes and numbers that end early or say that they are very long.
+            b"\x8c\x05abc",
+            b"X\xff\xff\xff\xffabc",
+            b"\x8c\x01a",
+            b"\x8d\xff\xff\xff\xff\xff\xff\xff\xffa",
+            b"\x95\x01\x00",
+            b"C\x02a.",
+            b"B\xff\xff\xff\xffa.",
+            b"\x8a\x02a.",
+            b"\x8b\xff\xff\xff\xffa.",
+            // A class of fewer than two names or of several lines, a remembered nothing, a mark that is not there.
+            b"\x93.",
+            b"\x8c\x01a\x93.",
+            b"\x8c\x01a\x8c\x01\n\x93.",
+            b"\x94.",
+            b"\x8f\x90.",
+            b"\x91.",
+            // What lies outside of the file.
+            b"\x97.",
+        ] {
             let error = unpickle(content).unwrap_err();
             assert!(error.contains("its pickle cannot be read"), "{error}");
         }

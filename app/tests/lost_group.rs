@@ -199,6 +199,20 @@ fn a_job_without_groups_fails_and_goes_on_when_called_again() {
     assert_eq!(prepared.steps("all"), STEPS);
 }
 
+/// The first ranks of both groups and the servers know the same of the recipe.
+#[test]
+fn what_is_amiss_with_the_recipe_of_groups_is_told_once() {
+    let prepared = prepare();
+    let settings = ["training.steps=2", "schedule.warmup_steps=2"];
+    let Some(output) = prepared.train("warned", &settings, &[], &prepared.bad) else {
+        return;
+    };
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    let warning = "`schedule.warmup_steps` is 2 and the run has 2 steps";
+    assert_eq!(said.matches(warning).count(), 1, "{said}");
+}
+
 /// The processes of a run under the launcher, of this rank.
 #[cfg(target_os = "linux")]
 fn process_of(rank: usize, out: &Path) -> Option<u32> {

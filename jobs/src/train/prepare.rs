@@ -52,7 +52,7 @@ impl<'a> Run<'a> {
         let (channels, normalisation) = inputs(recipe, store)?;
         let network = network_of(recipe, channels.len());
         let class_weights = class_weights_of(recipe, store)?;
-        if recipe.task == Task::Segment && place.rank == 0 {
+        if recipe.task == Task::Segment && share.tells {
             tell_missing_classes(store);
         }
         let local_batch = local_batch(recipe, place)?;
@@ -60,7 +60,7 @@ impl<'a> Run<'a> {
         let (samples, labelled) = teaching(recipe, store, share.ids, shuffled, local_batch)?;
         let steps_per_epoch = samples.steps_per_epoch();
         let total_steps = recipe.training.total_steps(steps_per_epoch);
-        if place.rank == 0 {
+        if share.tells {
             tell_long_warmup(recipe.schedule.warmup_steps, total_steps);
             for said in recipe.without_effect() {
                 tracing::warn!("{said}");
@@ -82,7 +82,8 @@ impl<'a> Run<'a> {
             objective,
             storage: learner.storage.clone(),
         };
-        let (evaluator, validation_samples) = evaluator_of(recipe, store, judging, place)?;
+        let (evaluator, validation_samples) =
+            evaluator_of(recipe, store, judging, (place, share.tells))?;
         let (training, epoch) = (&recipe.training, steps_per_epoch as u64);
         Ok(Self {
             recipe,
@@ -240,26 +241,28 @@ fn tell_long_warmup(warmup: u64, steps: u64) {
     }
 }
 
-/// What validates, and on how many samples; nothing if the store has none with labels.
+/// What validates at a place, and on how many samples; nothing if the store has none with labels, which one rank tells.
 fn evaluator_of(
     recipe: &Recipe,
     store: &Arc<Store>,
     judging: Judging,
-    place: Place,
+    (place, tells): (Place, bool),
 ) -> Result<(Option<Evaluator>, usize)> {
     let asked = Asked::of(recipe, store);
     let samples = match recipe.task {
         Task::Segment => asked.samples(),
         // A mask is enough where the network gives masks, too.
-        Task::Detect => match labelled_for_validation(store, &asked, place.rank) {
+        Task::Detect => match labelled_for_validation(store, &asked, tells) {
             0 if recipe.network.mask_classes > 0 => asked.samples(),
             labelled => labelled,
         },
     };
     if samples == 0 {
-        tracing::warn!(
-            "the store has no validation samples with labels: the last model will be the best"
-        );
+        if tells {
+            tracing::warn!(
+                "the store has no validation samples with labels: the last model will be the best"
+            );
+        }
         return Ok((None, 0));
     }
     let evaluator = Evaluator::new(store, asked, judging, place)?;
@@ -278,12 +281,12 @@ fn with_boxes(deal: String, recipe: &Recipe, store: &Store) -> String {
     }
 }
 
-/// How many samples a validation judges boxes of. The first rank says if there is none to be found.
-fn labelled_for_validation(store: &Store, asked: &Asked, rank: usize) -> usize {
+/// How many samples a validation judges boxes of. The rank that tells says if there is none to be found.
+fn labelled_for_validation(store: &Store, asked: &Asked, tells: bool) -> usize {
     let ids = asked.places().into_keys();
     let labelled: Vec<usize> = ids.filter(|&id| store.boxes(id).is_some()).collect();
     let holds = |&id: &usize| store.boxes(id).is_some_and(|boxes| !boxes.is_empty());
-    if rank == 0 && !labelled.is_empty() && !labelled.iter().any(holds) {
+    if tells && !labelled.is_empty() && !labelled.iter().any(holds) {
         tracing::warn!(
             "none of the {} validation samples has a box: average precision has no value, and the last model will be the best",
             labelled.len()

@@ -28,6 +28,8 @@ pub(super) struct Share {
     pub place: Place,
     /// This rank among those that do steps together, which may have other samples.
     pub step_place: Place,
+    /// Whether this rank says, for all ranks, what is amiss with recipe and store. The first ranks of groups are several.
+    pub tells: bool,
     /// What decides which samples come when, besides the seed: the same when a run goes on.
     pub deal: String,
 }
@@ -50,6 +52,7 @@ impl Share {
             shuffle_seed: seed,
             place,
             step_place: place,
+            tells: team.is_first(),
             deal: String::new(),
         })
     }
@@ -64,6 +67,7 @@ impl Share {
                 shuffle_seed: seed,
                 place: step_place,
                 step_place,
+                tells: team.is_first(),
                 deal: String::new(),
             });
         }
@@ -94,6 +98,7 @@ impl Share {
             shuffle_seed,
             place,
             step_place,
+            tells: team.is_first(),
             deal: format!("{:016x}", xxh3_64(&all)),
         })
     }

@@ -46,6 +46,14 @@ pub enum JobError {
         /// One sentence for each disagreement.
         reasons: Vec<String>,
     },
+    /// Models whose answers cannot be averaged.
+    #[error("the models {} do not go together: {reason}", quoted(models))]
+    Ensemble {
+        /// The model files.
+        models: Vec<PathBuf>,
+        /// Why their answers have no mean.
+        reason: String,
+    },
     /// A model file without a usable contract.
     #[error("`{}` is no model file of Squall: {reason}", path.display())]
     NoContract {
@@ -140,6 +148,14 @@ pub enum JobError {
     /// The network failed.
     #[error(transparent)]
     Model(#[from] ModelError),
+}
+
+/// Paths in a sentence.
+fn quoted(paths: &[PathBuf]) -> String {
+    let paths: Vec<String> = (paths.iter())
+        .map(|path| format!("`{}`", path.display()))
+        .collect();
+    paths.join(" and ")
 }
 
 impl JobError {

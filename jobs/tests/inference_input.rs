@@ -256,7 +256,20 @@ fn a_detector_writes_a_table_of_boxes() {
     assert_eq!(listed, times);
     // Nor is there a mean of boxes and masks.
     let error = Ensemble::new(vec![&model, &detector], &[], false).unwrap_err();
-    assert!(error.to_string().contains("have no mean"), "{error}");
+    assert!(matches!(error, JobError::Ensemble { .. }), "{error}");
+    let error = error.to_string();
+    for words in ["do not go together", "the second boxes of", "have no mean"] {
+        assert!(error.contains(words), "{error}");
+    }
+    // Nor of the boxes of two.
+    let two = Ensemble::new(vec![&detector, &detector], &[], false).unwrap();
+    let refused = run(
+        Input::archive(&archive),
+        two,
+        (&folder.path().join("two"), &options),
+    );
+    let error = refused.unwrap_err();
+    assert!(matches!(error, JobError::Ensemble { .. }), "{error}");
 }
 
 #[test]

@@ -321,6 +321,9 @@ fn of_jobs(error: &JobError) -> Verdict {
         JobError::Contract { .. } => input(
             "`squall inspect` shows what the input has; the model needs the channels and grid it was trained on",
         ),
+        JobError::Ensemble { .. } => input(
+            "several --model are averaged: give models of the same classes that give masks, or run `squall infer` once for each model, each with an --out of its own",
+        ),
         JobError::NoContract { .. } => input(A_MODEL),
         JobError::Weights { .. } => input(BROKEN_WEIGHTS),
         JobError::Locked { .. } => {

@@ -46,7 +46,7 @@ impl<'m> Ensemble<'m> {
     /// too if asked for.
     ///
     /// # Errors
-    /// [`JobError::Contract`] if models differ in their classes; [`JobError::Data`] without a model.
+    /// [`JobError::Ensemble`] if models differ in their classes; [`JobError::Data`] without a model.
     pub fn new(models: Vec<&'m Model>, rolls: &[usize], mirror: bool) -> Result<Self> {
         let Some(first) = models.first() else {
             let reason = "an ensemble needs a model".to_string();
@@ -54,14 +54,17 @@ impl<'m> Ensemble<'m> {
         };
         let classes = &first.contract().classes;
         if let Some(other) = models.iter().find(|m| m.contract().classes != *classes) {
-            return Err(JobError::Contract {
-                model: other.path().to_path_buf(),
-                reasons: vec![format!(
-                    "its classes are {}, those of `{}` are {}: their probabilities have no mean",
-                    other.contract().classes.join(", "),
-                    first.path().display(),
-                    classes.join(", ")
-                )],
+            let answers = |model: &Model| {
+                let classes = model.contract().classes.join(", ");
+                format!("{} of {classes}", model.gives().in_words())
+            };
+            return Err(JobError::Ensemble {
+                models: vec![first.path().to_path_buf(), other.path().to_path_buf()],
+                reason: format!(
+                    "the first gives {}, the second {}, which have no mean",
+                    answers(first),
+                    answers(other)
+                ),
             });
         }
         // One rule for all members: what one of them must not, none does.
@@ -147,18 +150,24 @@ impl<'m> Ensemble<'m> {
     /// Refuses an input that a model or a view was not made for; gives what differs without harm.
     ///
     /// # Errors
-    /// [`JobError::Contract`] with every reason.
+    /// [`JobError::Ensemble`] if they are several that give boxes; [`JobError::Contract`] with every reason.
     pub fn check(&self, grid: &LatLonGrid, available: &[Variable]) -> Result<Vec<String>> {
+        let boxes = self.gives().boxes();
+        if boxes && self.models.len() > 1 {
+            return Err(JobError::Ensemble {
+                models: self.models.iter().map(|m| m.path().to_path_buf()).collect(),
+                reason: "boxes have no mean: a detector is asked alone".into(),
+            });
+        }
         let mut notes = Vec::new();
         for model in &self.models {
             notes.extend(model.notes().iter().cloned());
             notes.extend(model.check(grid, available)?);
         }
         let mut reasons = Vec::new();
-        if self.gives().boxes() && self.members() > 1 {
+        if boxes && self.members() > 1 {
             reasons.push(
-                "boxes have no mean: a detector is asked alone, about fields as they are"
-                    .to_string(),
+                "boxes have no mean: a detector is asked about fields as they are".to_string(),
             );
         }
         let turned = Augmentation {

@@ -59,6 +59,15 @@ impl Gives {
         self != Self::Masks
     }
 
+    /// What it is, for people.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Masks => "masks",
+            Self::Boxes => "boxes",
+            Self::Both => "masks and boxes",
+        }
+    }
+
     /// What is counted by times, for people: 12 masks, boxes of 12 times.
     pub fn count(self, times: usize) -> String {
         let ending = if times == 1 { "" } else { "s" };

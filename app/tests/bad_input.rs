@@ -45,6 +45,21 @@ fn batches_that_no_memory_holds() {
     }
 }
 
+/// Networks and recipes are both named where both are taken.
+#[test]
+fn what_is_neither_network_nor_recipe() {
+    let words = [
+        "deeplabv3plus-bilinear",
+        "found `nope`",
+        "hint:",
+        "small, full",
+    ];
+    refuses(&["summary", "nope"], 2, &words);
+    for work in ["step", "infer"] {
+        refuses(&["bench", work, "--network", "nope"], 2, &words);
+    }
+}
+
 /// The exit code and signal of a program whose standard output or error is a pipe that nobody reads.
 fn unread(arguments: &[&str], errors: bool) -> std::process::ExitStatus {
     let (reader, writer) = std::io::pipe().expect("a pipe");

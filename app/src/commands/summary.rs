@@ -61,7 +61,10 @@ fn hint(given: &str) -> String {
             "it is a recipe, whose network is `{}`; --width, --channels and --batch-norm stand for the keys beside that",
             recipe.network.name.as_str()
         ),
-        Err(_) => "the networks of a recipe are named the same way".into(),
+        Err(_) => format!(
+            "the networks of a recipe are named the same way; of these recipes it tells the network: {}",
+            Recipe::built_in_names()
+        ),
     }
 }
 
@@ -72,6 +75,8 @@ mod tests {
     #[test]
     fn who_names_a_recipe_hears_its_network() {
         assert!(hint("small").contains("`deeplabv3plus`"));
-        assert!(hint("nope").contains("named the same way"));
+        let hint = hint("nope");
+        assert!(hint.contains("named the same way"), "{hint}");
+        assert!(hint.contains("small, full, "), "{hint}");
     }
 }

@@ -56,15 +56,17 @@ impl Recipe {
             .find(|(known, _)| name.as_os_str() == *known);
         match built_in {
             Some((_, text)) if !name.is_file() => Self::parse(text, overrides),
-            _ if !name.exists() => {
-                let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-                Err(JobError::recipe(format!(
-                    "there is no recipe `{}`: expected a TOML file, or one of {}",
-                    name.display(),
-                    known.join(", ")
-                )))
-            }
+            _ if !name.exists() => Err(JobError::recipe(format!(
+                "there is no recipe `{}`: expected a TOML file, or one of {}",
+                name.display(),
+                Self::built_in_names()
+            ))),
             _ => Self::read(name, overrides),
         }
+    }
+
+    /// The names of the recipes that come with the program, for people.
+    pub fn built_in_names() -> String {
+        BUILT_IN.map(|(name, _)| name).join(", ")
     }
 }

@@ -13,11 +13,12 @@ use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser
 use squall_jobs::Recipe;
 use squall_jobs::recipe::BUILT_IN;
 use squall_model::detection::{BoxTarget, DetectionLossConfig, DetectionTargets, MaskTargets};
+use squall_model::networks::NetworkName;
 use squall_model::ops::loss::Criterion;
 use squall_model::optim::{Optimizer, OptimizerConfig};
 use squall_model::{
-    Backend, Captured, Gradients, Network, NetworkConfig, Pass, PrecisionPolicy, Recompute,
-    SavedActivations, Storage, profile,
+    Backend, Captured, Gradients, ModelError, Network, NetworkConfig, Pass, PrecisionPolicy,
+    Recompute, SavedActivations, Storage, profile,
 };
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -96,7 +97,12 @@ impl NetworkOptions {
             let batch = self.batch.unwrap_or(recipe.training.batch);
             return Ok((recipe.network, recipe.optimiser, batch));
         }
-        let config = NetworkConfig::of(self.network.parse()?);
+        let name: NetworkName = self.network.parse().map_err(|error: ModelError| {
+            let recipes = Recipe::built_in_names();
+            let hint = format!("it may be a recipe, too: a TOML file, or one of {recipes}");
+            Advice::usage(error.to_string(), hint)
+        })?;
+        let config = NetworkConfig::of(name);
         Ok((config, OptimizerConfig::default(), self.batch.unwrap_or(1)))
     }
 }

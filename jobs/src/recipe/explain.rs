@@ -1,5 +1,7 @@
 //! From serde's errors to what a person can act on.
 
+use std::num::IntErrorKind;
+
 /// Gives the whole keys that may be meant by a word that is none where it stands.
 pub(crate) type Meant = fn(&str) -> Vec<String>;
 
@@ -47,16 +49,26 @@ pub(super) fn explain_without_line(error: &toml::de::Error, meant: Meant) -> Str
 
 /// A value of another type than a key's, in words of TOML and not of Rust.
 fn of_type(message: &str) -> Option<String> {
+    if message == "u64 value was too large" {
+        return Some(format!("expected at most {} as in all TOML", i64::MAX));
+    }
     let kinds = ["invalid type: ", "invalid value: "];
     let rest = kinds
         .into_iter()
         .find_map(|kind| message.strip_prefix(kind))?;
     let (found, expected) = rest.rsplit_once(", expected ")?;
-    Some(format!(
-        "expected {}, found {}",
-        expected_in_words(expected),
-        found_in_words(found)
-    ))
+    let (expected, found) = (expected_in_words(expected), found_in_words(found));
+    let limit = match expected.starts_with("a whole number") && is_past_toml(found) {
+        true => format!(", at most {} as in all TOML", i64::MAX),
+        false => String::new(),
+    };
+    Some(format!("expected {expected}{limit}, found {found}"))
+}
+
+/// Whether it is a whole number that TOML has no room for, which `--set` takes for a word.
+fn is_past_toml(found: &str) -> bool {
+    let parsed = found.trim_matches('"').parse::<i64>();
+    parsed.is_err_and(|error| *error.kind() == IntErrorKind::PosOverflow)
 }
 
 /// What a key takes.
@@ -129,6 +141,14 @@ mod tests {
             (
                 "invalid type: boolean `true`, expected struct Augmentation",
                 "expected a table, found true",
+            ),
+            (
+                "invalid type: string \"18446744073709551615\", expected u64",
+                "expected a whole number of 0 or more, at most 9223372036854775807 as in all TOML, found \"18446744073709551615\"",
+            ),
+            (
+                "invalid type: string \"99999999999999999999\", expected a string list",
+                "expected a string list, found \"99999999999999999999\"",
             ),
             (
                 "invalid type: map, expected a sequence",

@@ -129,10 +129,11 @@ impl Recipe {
         let parsed: std::result::Result<Self, _> = toml::from_str(text);
         let explained = |error| bad(explain::explain(text, &error, meant::keys));
         let recipe = parsed.map_err(explained)?;
+        // A number that has room in the recipe but not in TOML could not be written down again.
+        let mut table: toml::Table = toml::from_str(text).map_err(explained)?;
         let recipe = if overrides.is_empty() {
             recipe
         } else {
-            let mut table: toml::Table = toml::from_str(text).map_err(explained)?;
             overrides::apply(&mut table, overrides).map_err(bad)?;
             let changed = toml::to_string(&table).map_err(|error| bad(error.to_string()))?;
             toml::from_str(&changed).map_err(|error| {

@@ -309,12 +309,19 @@ fn values_of_another_type_are_told_in_words() {
             "training.batch=many",
             "expected a whole number of 0 or more, found \"many\"",
         ),
+        (
+            "seed=9223372036854775808",
+            "at most 9223372036854775807 as in all TOML, found",
+        ),
         ("data.augmentation=true", "expected a table, found true"),
         ("data.channels=3", "expected a list, found 3"),
     ] {
         let said = error("", &[change]);
         assert!(said.contains(words), "{said}");
     }
+    let said = error("seed = 9223372036854775808", &[]);
+    let words = "line 1: expected at most 9223372036854775807 as in all TOML";
+    assert!(said.contains(words), "{said}");
 }
 
 #[test]

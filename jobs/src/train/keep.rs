@@ -82,8 +82,8 @@ impl Run<'_> {
         let Some(run_dir) = &self.run_dir else {
             return Ok(());
         };
-        if let Some(recorder) = &self.recorder {
-            recorder.sync()?;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.sync(step)?;
         }
         self.write_model(RunDir::last, step, None)?;
         self.write_checkpoint(run_dir)?;

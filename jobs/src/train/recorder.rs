@@ -11,7 +11,7 @@ use crate::tensorboard::EventWriter;
 use squall_data::Store;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Seconds between lines of `timing.jsonl`.
+/// Most seconds of training of a line of `timing.jsonl`, beside those of its last step; a checkpoint ends one, too.
 const TIMING_SECONDS: f64 = 10.0;
 
 /// Metrics, times and TensorBoard.
@@ -118,7 +118,16 @@ impl Recorder {
         since.samples += samples as f64;
         since.seconds += seconds;
         since.wait_seconds += wait_seconds;
-        if since.seconds < TIMING_SECONDS {
+        match since.seconds < TIMING_SECONDS {
+            true => Ok(()),
+            false => self.end_line(step),
+        }
+    }
+
+    /// Writes a line of `timing.jsonl` about the steps since the last one, if there are any.
+    fn end_line(&mut self, step: u64) -> Result<()> {
+        let since = std::mem::take(&mut self.since);
+        if since.steps == 0.0 {
             return Ok(());
         }
         self.timing.push(&Timing {
@@ -126,12 +135,12 @@ impl Recorder {
             step_seconds: since.seconds / since.steps,
             wait_seconds: since.wait_seconds / since.steps,
             samples_per_second: since.samples / since.seconds,
-        })?;
-        self.since = Since::default();
-        Ok(())
+        })
     }
 
-    pub(super) fn sync(&self) -> Result<()> {
+    /// Before a checkpoint of this step: what was measured until then, and all metrics on the disk.
+    pub(super) fn sync(&mut self, step: u64) -> Result<()> {
+        self.end_line(step)?;
         self.metrics.sync()
     }
 }
@@ -145,6 +154,26 @@ fn now() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A run of less than ten seconds, with two checkpoints after the same step.
+    #[test]
+    fn a_checkpoint_ends_a_line_of_times() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::open(folder.path()).unwrap();
+        let mut recorder = Recorder::open(&run, 0, &[]).unwrap();
+        for step in 1..=4 {
+            recorder.timing(step, 0.5, 0.125, 2).unwrap();
+        }
+        recorder.sync(4).unwrap();
+        recorder.sync(4).unwrap();
+        let lines = std::fs::read_to_string(run.timing()).unwrap();
+        assert_eq!(lines.lines().count(), 1, "{lines}");
+        let line: serde_json::Value = serde_json::from_str(&lines).unwrap();
+        assert_eq!(line["step"], 4);
+        assert_eq!(line["step_seconds"], 0.5);
+        assert_eq!(line["wait_seconds"], 0.125);
+        assert_eq!(line["samples_per_second"], 4.0);
+    }
 
     /// TensorBoard forgets what an event file before had from the step of the session's start on.
     #[test]

@@ -213,4 +213,11 @@ fn a_script_takes_the_place_of_a_script_alone() {
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
     assert!(text(&refused).contains("is no script"));
     assert_eq!(std::fs::read(&table).expect("readable"), b"class,time\n");
+    // No folder is made for a slip of the keyboard.
+    let nowhere = folder.path().join("no/such");
+    let refused = write(&nowhere.join("job.sh"));
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
+    let hint = format!("mkdir -p {}", nowhere.display());
+    assert!(text(&refused).contains(&hint), "{}", text(&refused));
+    assert!(!folder.path().join("no").exists());
 }

@@ -236,8 +236,17 @@ fn send(sender: Option<Sender>, path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Refuses a place where something lies that is no script: a table that was meant to be read, say.
+/// Refuses a folder that is not there, which is a slip of the keyboard, and a place where something lies that is no
+/// script: a table that was meant to be read, say.
 fn refuse_other(path: &Path) -> anyhow::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    if !folder.as_os_str().is_empty() && !folder.is_dir() {
+        let folder = folder.display();
+        return Err(Advice::usage(
+            format!("--script {}: there is no folder `{folder}`", path.display()),
+            format!("make it first: mkdir -p {folder}"),
+        ));
+    }
     if !path.is_file() {
         return Ok(());
     }

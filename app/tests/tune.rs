@@ -262,6 +262,26 @@ fn a_network_of_no_numbers_is_out() {
     }
 }
 
+/// Whether a search goes on its results decide, not the text of what it began with.
+#[test]
+fn a_folder_of_another_search_says_what_differs() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (store, out) = (store(folder.path()), folder.path().join("tuned"));
+    let command = search(&store, &out, "1", "training.steps=1");
+    let with = |change: &str| {
+        let more = ["--set".to_string(), change.to_string()];
+        [&command[..], &more[..]].concat()
+    };
+    let (_, rows) = outcome(&run(&words(&command)));
+    let again = with("training.checkpoint_every_seconds=7");
+    assert_eq!(outcome(&run(&words(&again))).1, rows);
+    let output = squall().args(with("seed=5")).output().expect("it starts");
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("another search (`seed` was "), "{said}");
+    assert!(said.contains("is 5"), "{said}");
+}
+
 /// The first trial is the run that `squall train` makes, also where its length is in epochs.
 #[test]
 fn trials_are_as_long_as_trainings() {

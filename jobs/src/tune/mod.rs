@@ -12,6 +12,7 @@
 //! Jamieson & Talwalkar 2016, arXiv:1502.07943 (successive halving); Li et al. 2018, arXiv:1603.06560.
 
 mod board;
+mod described;
 mod ladder;
 mod space;
 
@@ -27,6 +28,7 @@ use crate::recipe::Recipe;
 use crate::run_dir::RunDir;
 use crate::train::evaluate::Scores;
 use crate::train::{Team, TrainEvent, steps_alone, train_together};
+use described::Described;
 use squall_data::{DataError, Store, atomic};
 use squall_model::Backend;
 use std::collections::HashSet;
@@ -330,11 +332,12 @@ impl Search<'_> {
         };
         if path.exists() {
             let there = std::fs::read_to_string(&path).map_err(DataError::io("read", &path))?;
-            if there != described {
+            let there = Described::parse(&path, &there)?;
+            let changes = Described::parse(&path, &described)?.changes_of_result(&there)?;
+            if !changes.is_empty() {
                 return Err(JobError::Resume {
                     folder: self.folder.to_path_buf(),
-                    reason: "it has another search: another recipe, other values, trials or data"
-                        .into(),
+                    reason: format!("it has another search ({})", changes.join("; ")),
                 });
             }
         } else {

@@ -1,0 +1,160 @@
+//! What the results of a search follow from, as its folder keeps it (`search.json`): whether it may go on.
+
+use super::Values;
+use crate::error::{JobError, Result};
+use crate::recipe::Recipe;
+use serde::Deserialize;
+use std::path::Path;
+
+/// What `search.json` holds.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Described {
+    /// The text of the recipe that is varied.
+    recipe: String,
+    /// The hash of the data.
+    data: String,
+    /// What each trial changes in the recipe.
+    trials: Vec<Values>,
+    halts: usize,
+    keep_one_of: usize,
+}
+
+impl Described {
+    /// What a text says that was read from `path`, or would be written there.
+    ///
+    /// # Errors
+    /// [`JobError::Damaged`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self> {
+        serde_json::from_str(text).map_err(|error| JobError::damaged(path, error))
+    }
+
+    /// What is different in the search that is `there` and changes results, a phrase each.
+    ///
+    /// # Errors
+    /// [`JobError::Recipe`] if the recipe of this one cannot be read.
+    pub fn changes_of_result(&self, there: &Self) -> Result<Vec<String>> {
+        let new = Recipe::parse(&self.recipe, &[])?;
+        let mut changes = match Recipe::parse(&there.recipe, &[]) {
+            Ok(old) => {
+                let mut changes = new.changes_of_result(&old);
+                // To a run that goes on it means nothing, but to trials that have not begun.
+                let [is, was] = [&new, &old].map(start_of);
+                push_if_changed(&mut changes, "training.start_from", was, is);
+                changes
+            }
+            // Of another version of the program.
+            Err(error) => vec![format!("its recipe cannot be read ({error})")],
+        };
+        if self.data != there.data {
+            changes.push(format!(
+                "its data have the hash {}, those of --data {}",
+                there.data, self.data
+            ));
+        }
+        changes.extend(self.other_trials(there));
+        push_if_changed(&mut changes, "--halts", there.halts, self.halts);
+        let (was, is) = (there.keep_one_of, self.keep_one_of);
+        push_if_changed(&mut changes, "--keep-one-of", was, is);
+        Ok(changes)
+    }
+
+    /// How the trials differ, if they do.
+    fn other_trials(&self, there: &Self) -> Option<String> {
+        let (was, is) = (there.trials.len(), self.trials.len());
+        if was != is {
+            return Some(format!("it has {was} trials, here are {is}"));
+        }
+        let mut pairs = there.trials.iter().zip(&self.trials).enumerate();
+        let (number, (was, is)) = pairs.find(|(_, (was, is))| was != is)?;
+        let (was, is) = (in_words(was), in_words(is));
+        Some(format!("trial {number} was {was}, is {is}"))
+    }
+}
+
+/// The model that trials begin with.
+fn start_of(recipe: &Recipe) -> String {
+    match &recipe.training.start_from {
+        Some(path) => format!("\"{}\"", path.display()),
+        None => "nothing".into(),
+    }
+}
+
+fn push_if_changed<T: PartialEq + std::fmt::Display>(
+    changes: &mut Vec<String>,
+    key: &str,
+    was: T,
+    is: T,
+) {
+    if was != is {
+        changes.push(format!("`{key}` was {was}, is {is}"));
+    }
+}
+
+/// What a trial changes.
+fn in_words(values: &Values) -> String {
+    let pairs = values.iter().map(|(key, value)| format!("{key}={value}"));
+    match values.is_empty() {
+        true => "the recipe as it is".into(),
+        false => pairs.collect::<Vec<_>>().join(" "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described(overrides: &[&str]) -> Described {
+        let overrides: Vec<String> = overrides.iter().map(|change| change.to_string()).collect();
+        let trial = |rate: &str| vec![("schedule.rate".to_string(), rate.to_string())];
+        Described {
+            recipe: Recipe::parse("", &overrides).unwrap().to_toml(),
+            data: "abc".into(),
+            trials: vec![trial("1e-3"), trial("2e-3")],
+            halts: 2,
+            keep_one_of: 3,
+        }
+    }
+
+    #[test]
+    fn keys_that_change_no_result_let_a_search_go_on() {
+        let there = described(&[]);
+        let same = |new: &Described| new.changes_of_result(&there).unwrap().is_empty();
+        assert!(same(&there));
+        for change in [
+            "training.checkpoint_every_seconds=7",
+            "training.ignore_memory=true",
+            "data.threads=3",
+        ] {
+            assert!(same(&described(&[change])), "{change}");
+        }
+    }
+
+    #[test]
+    fn what_differs_in_a_search_is_named() {
+        let there = described(&[]);
+        let check = |new: Described, expected: &[&str]| {
+            let changes = new.changes_of_result(&there).unwrap();
+            assert_eq!(changes.len(), expected.len(), "{changes:?}");
+            for (change, words) in changes.iter().zip(expected) {
+                assert!(change.contains(words), "{changes:?}");
+            }
+        };
+        let changes = ["seed=5", "training.start_from='a.safetensors'"];
+        let start = "`training.start_from` was nothing, is \"a.safetensors\"";
+        check(described(&changes), &["`seed` was ", start]);
+        let mut new = described(&[]);
+        (new.data, new.halts, new.keep_one_of) = ("def".into(), 1, 2);
+        let halts = ["`--halts` was 2, is 1", "`--keep-one-of` was 3, is 2"];
+        check(new, &["hash abc, those of --data def", halts[0], halts[1]]);
+        let mut new = described(&[]);
+        new.trials[1][0].1 = "3e-3".into();
+        let trial = "trial 1 was schedule.rate=2e-3, is schedule.rate=3e-3";
+        check(new.clone(), &[trial]);
+        new.trials.truncate(1);
+        check(new, &["it has 2 trials, here are 1"]);
+        let mut old = there.clone();
+        old.recipe = "no_such_key = 1".into();
+        let changes = there.changes_of_result(&old).unwrap();
+        assert!(changes[0].contains("no_such_key"), "{changes:?}");
+    }
+}

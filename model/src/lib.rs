@@ -27,6 +27,7 @@ mod captured;
 pub mod detection;
 pub mod error;
 pub mod exchange;
+pub mod file_contents;
 pub mod gpu;
 pub mod gradients;
 pub mod input;
@@ -47,6 +48,7 @@ mod trace;
 
 pub use captured::Captured;
 pub use error::ModelError;
+pub use file_contents::FileContents;
 pub use gpu::{DeviceChoice, GpuError};
 pub use gradients::Gradients;
 pub use model_file::ModelFile;

@@ -1,16 +1,15 @@
 //! Tensors and facts in one safetensors file, written whole or not at all.
 
 use crate::error::{ModelError, Result};
+use crate::file_contents::FileContents;
 use crate::parameters::NamedTensors;
-use safetensors::tensor::{Dtype, SafeTensors, View, serialize};
+use safetensors::tensor::{Dtype, SafeTensors};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hasher};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
-use xxhash_rust::xxh3::Xxh3;
 
 /// Named f32 tensors and named facts.
 #[derive(Debug, Clone, Default)]
@@ -26,18 +25,11 @@ pub(crate) const CHECKSUM: &str = "checksum";
 
 impl ModelFile {
     /// Writes the file under a temporary name, syncs it and renames it: a crash leaves the old file or the new one.
-    /// Values go to the file as they are, without a copy of all of them.
     ///
     /// # Errors
     /// [`ModelError::Io`] naming the file, [`ModelError::File`] if a tensor's shape and values disagree.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let header = self.encode_with(path, |_| &[])?;
-        write_whole(path, |file| {
-            file.write_all(&header)?;
-            // safetensors orders tensors of one type by name, as they are here.
-            let mut tensors = self.tensors.values();
-            tensors.try_for_each(|(_, values)| file.write_all(&little_endian(values)))
-        })
+        self.contents().write(path)
     }
 
     /// The bytes of the file.
@@ -45,51 +37,17 @@ impl ModelFile {
     /// # Errors
     /// [`ModelError::File`] naming the file if a tensor's shape and values disagree.
     pub fn encode(&self, path: &Path) -> Result<Vec<u8>> {
-        self.encode_with(path, |values| values)
+        self.contents().encode(path)
     }
 
-    /// The bytes of the file, with what `content` leaves of every tensor's values; the header tells of all of them.
-    fn encode_with(&self, path: &Path, content: fn(&[f32]) -> &[f32]) -> Result<Vec<u8>> {
-        let views = self.tensors.iter().map(|(name, (shape, values))| {
-            let expected = shape.iter().product::<usize>();
-            if expected == values.len() {
-                let (length, values) = (size_of_val(&values[..]), content(values));
-                return Ok((
-                    name,
-                    Values {
-                        shape,
-                        length,
-                        values,
-                    },
-                ));
-            }
-            let found = values.len();
-            let reason = format!("tensor `{name}`: {shape:?} is {expected} values, found {found}");
-            Err(bad(path, reason))
-        });
-        let views = views.collect::<Result<Vec<_>>>()?;
-        serialize(views, Some(self.metadata(path)?)).map_err(|error| bad(path, error.to_string()))
-    }
-
-    /// safetensors takes a hash map, whose order changes from run to run: one JSON string keeps files byte-identical.
-    fn metadata(&self, path: &Path) -> Result<HashMap<String, String>> {
-        let mut facts = self.facts.clone();
-        facts.insert(CHECKSUM.into(), format!("{:032x}", self.checksum()));
-        let facts = serde_json::to_string(&facts).map_err(|e| bad(path, e.to_string()))?;
-        Ok(HashMap::from([("squall".to_string(), facts)]))
-    }
-
-    /// XXH3 of facts, names, shapes and values: safetensors itself notices what is cut short, not what is changed.
-    fn checksum(&self) -> u128 {
-        let mut hash = Xxh3::new();
-        for (name, fact) in self.facts.iter().filter(|(name, _)| *name != CHECKSUM) {
-            hash.update(format!("{name}\n{fact}\n").as_bytes());
-        }
+    /// All that it holds, where it lies.
+    fn contents(&self) -> FileContents<'_> {
+        let mut contents = FileContents::default();
         for (name, (shape, values)) in &self.tensors {
-            hash.update(format!("{name} {shape:?}").as_bytes());
-            hash.update(&little_endian(values));
+            contents.lend(name, shape, values);
         }
-        hash.digest128()
+        contents.facts = self.facts.clone();
+        contents
     }
 
     /// Reads a file that [`Self::write`] wrote.
@@ -134,7 +92,9 @@ impl ModelFile {
             tensors.insert(name, (view.shape().to_vec(), values));
         }
         let file = Self { tensors, facts };
-        if checksum.is_some_and(|checksum| checksum != format!("{:032x}", file.checksum())) {
+        if let Some(checksum) = checksum
+            && checksum != format!("{:032x}", file.contents().checksum()?)
+        {
             return Err(bad(
                 "its contents do not have the checksum it was written with".into(),
             ));
@@ -163,41 +123,15 @@ impl ModelFile {
     }
 }
 
-fn bad(path: &Path, reason: String) -> ModelError {
+pub(crate) fn bad(path: &Path, reason: String) -> ModelError {
     ModelError::File {
         path: path.into(),
         reason,
     }
 }
 
-/// A tensor as safetensors wants to see it.
-struct Values<'a> {
-    shape: &'a [usize],
-    /// Bytes of all values.
-    length: usize,
-    values: &'a [f32],
-}
-
-impl View for Values<'_> {
-    fn dtype(&self) -> Dtype {
-        Dtype::F32
-    }
-
-    fn shape(&self) -> &[usize] {
-        self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        little_endian(self.values)
-    }
-
-    fn data_len(&self) -> usize {
-        self.length
-    }
-}
-
 /// The bytes of values in the file's order: on most machines those in memory.
-fn little_endian(values: &[f32]) -> Cow<'_, [u8]> {
+pub(crate) fn little_endian(values: &[f32]) -> Cow<'_, [u8]> {
     match cfg!(target_endian = "little") {
         true => bytemuck::cast_slice(values).into(),
         false => (values.iter().flat_map(|value| value.to_le_bytes())).collect(),

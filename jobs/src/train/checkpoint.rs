@@ -11,8 +11,8 @@ use crate::metrics::to_json;
 use crate::run_dir::RunDir;
 use serde::{Deserialize, Serialize};
 use squall_data::{DataError, Store};
-use squall_model::ModelFile;
 use squall_model::optim::LossScale;
+use squall_model::{FileContents, ModelFile};
 use std::path::{Path, PathBuf};
 
 /// The fact under which a checkpoint keeps its counters.
@@ -267,12 +267,12 @@ impl Run<'_> {
     /// [`JobError::Model`] naming the file.
     pub(super) fn write_checkpoint(&self, run_dir: &RunDir) -> Result<()> {
         let (path, previous) = (&run_dir.checkpoint(), &run_dir.previous_checkpoint());
-        let file = self.state(path)?;
+        let contents = self.state(path)?;
         // The newest is never missing without the previous one being there: a crash between the two loses no state.
         if path.exists() {
             std::fs::rename(path, previous).map_err(DataError::io("rename", path))?;
         }
-        file.write(path)?;
+        contents.write(path)?;
         Ok(())
     }
 
@@ -297,14 +297,11 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Everything that training continues from, as tensors and facts.
-    fn state(&self, path: &Path) -> Result<ModelFile> {
+    /// Everything that training continues from, as tensors, which stay where they are, and facts.
+    fn state(&self, path: &Path) -> Result<FileContents<'_>> {
         let learner = &self.learner;
-        let mut file = ModelFile {
-            tensors: learner.network.parameters().to_named()?,
-            ..ModelFile::default()
-        };
-        learner.optimizer.save_into(&mut file)?;
+        let mut contents = learner.network.parameters().lend();
+        learner.optimizer.lend_to(&mut contents)?;
         let mut pending = Vec::new();
         for (at, step) in learner.pending_steps.iter().enumerate() {
             let (Some(sums), Some(gradients)) = (step.sums, &step.gradients) else {
@@ -317,24 +314,26 @@ impl Run<'_> {
                 fault: step.fault.clone(),
                 bad_field: step.bad_field.clone(),
             });
-            let mut put = |what: &str, values: &[f32]| {
+            for (what, values) in [
+                ("gradients", gradients),
+                ("statistics", &step.statistics.values),
+            ] {
                 let name = format!("{PENDING}.{at}.{what}");
-                file.tensors
-                    .insert(name, (vec![values.len()], values.to_vec()));
-            };
-            put("gradients", gradients);
-            put("statistics", &step.statistics.values);
+                contents.lend(name, &[values.len()], values);
+            }
         }
         if !pending.is_empty() {
             let pending = to_json(&pending, path)?;
-            file.facts.insert(PENDING.to_string(), pending);
+            contents.facts.insert(PENDING.to_string(), pending);
         }
         let facts = to_json(&self.facts(), path)?;
-        file.facts.insert(FACT.to_string(), facts);
+        contents.facts.insert(FACT.to_string(), facts);
         if let Some(standing) = &self.standing {
-            standing.save_into(&mut file, path)?;
+            let mut copied = ModelFile::default();
+            standing.save_into(&mut copied, path)?;
+            contents.take(copied);
         }
-        Ok(file)
+        Ok(contents)
     }
 
     /// The counters now.

@@ -102,17 +102,16 @@ impl Run<'_> {
         let Some(run_dir) = &self.run_dir else {
             return Ok(());
         };
-        let mut file = ModelFile {
-            tensors: self.learner.network.parameters().to_named()?,
-            ..ModelFile::default()
-        };
         let contract = Contract {
             step,
             score,
             ..self.contract.clone()
         };
-        contract.put(&mut file)?;
-        file.write(&path(run_dir))?;
+        let mut facts = ModelFile::default();
+        contract.put(&mut facts)?;
+        let mut contents = self.learner.network.parameters().lend();
+        contents.take(facts);
+        contents.write(&path(run_dir))?;
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Optimizer, Rule};
 use crate::error::{ModelError, Result};
+use crate::file_contents::FileContents;
 use crate::model_file::ModelFile;
 use std::borrow::Cow;
 use std::path::Path;
@@ -31,21 +32,34 @@ impl Optimizer {
         moments * self.count()
     }
 
-    /// Puts the whole state into a model file, beside the parameters: a tensor of each moment for each of them.
+    /// Lends the whole state to a model file, beside the parameters: a tensor of each moment for each of them.
+    ///
+    /// # Errors
+    /// As [`Self::state`].
+    pub fn lend_to<'a>(&'a self, contents: &mut FileContents<'a>) -> Result<()> {
+        for (prefix, values) in MOMENTS.iter().zip(self.state()?) {
+            for place in self.places.iter().filter(|_| !values.is_empty()) {
+                let range = place.range.clone();
+                let values: Cow<'a, [f32]> = match values {
+                    Cow::Borrowed(all) => Cow::Borrowed(&all[range]),
+                    Cow::Owned(ref all) => Cow::Owned(all[range].to_vec()),
+                };
+                contents.lend(format!("{prefix}{}", place.name), &place.shape, values);
+            }
+        }
+        let steps = self.step.to_string();
+        contents.facts.insert(STEPS.to_string(), steps);
+        Ok(())
+    }
+
+    /// Puts a copy of the whole state into a model file, as [`Self::lend_to`] does.
     ///
     /// # Errors
     /// As [`Self::state`].
     pub fn save_into(&self, file: &mut ModelFile) -> Result<()> {
-        for (prefix, values) in MOMENTS.iter().zip(self.state()?) {
-            for place in self.places.iter().filter(|_| !values.is_empty()) {
-                let values = values[place.range.clone()].to_vec();
-                let name = format!("{prefix}{}", place.name);
-                (file.tensors).insert(name, (place.shape.clone(), values));
-            }
-        }
-        let steps = self.step.to_string();
-        file.facts.insert(STEPS.to_string(), steps);
-        Ok(())
+        let mut contents = FileContents::default();
+        self.lend_to(&mut contents)?;
+        contents.copy_into(file)
     }
 
     /// Takes up the state that [`Self::save_into`] put into `file`, which was read from `path`.

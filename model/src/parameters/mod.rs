@@ -7,6 +7,7 @@ pub(crate) use parameter::fits;
 pub use parameter::{Kind, Parameter};
 
 use crate::error::{ModelError, Result};
+use crate::file_contents::FileContents;
 use crate::lock::locked;
 use crate::ops::{Backend, Channels, Weights};
 use crate::pass::Pass;
@@ -273,6 +274,18 @@ impl Parameters {
             named.insert(name.clone(), (vec![values.len()], values.clone()));
         }
         Ok(named)
+    }
+
+    /// As [`Self::to_named`], for a file, without copies.
+    pub fn lend(&self) -> FileContents<'_> {
+        let mut contents = FileContents::default();
+        for entry in &self.entries {
+            contents.lend_parameter(&entry.shape, entry);
+        }
+        for Buffer { name, values } in &self.buffers {
+            contents.lend(name, &[values.len()], values);
+        }
+        contents
     }
 
     /// A copy of the parameters that lie in these ranges of the flat order, in that order and without running

@@ -1,0 +1,232 @@
+//! What a model file is to hold, with tensors that stay where they lie until they are written, one after the other.
+
+use crate::error::Result;
+use crate::model_file::{CHECKSUM, ModelFile, bad, little_endian, write_whole};
+use crate::parameters::Parameter;
+use safetensors::tensor::{Dtype, View, serialize};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+use std::path::Path;
+use xxhash_rust::xxh3::Xxh3;
+
+/// Named f32 tensors, lent by those who have them, and named facts.
+#[derive(Debug, Default)]
+pub struct FileContents<'a> {
+    /// Shape and place by name.
+    tensors: BTreeMap<String, (Vec<usize>, Source<'a>)>,
+    /// As those of a [`ModelFile`].
+    pub facts: BTreeMap<String, String>,
+}
+
+/// Where the values of a tensor lie.
+#[derive(Debug)]
+enum Source<'a> {
+    Memory(Cow<'a, [f32]>),
+    /// On a GPU, perhaps; read when they are needed.
+    Parameter(&'a Parameter),
+}
+
+impl Source<'_> {
+    fn values(&self) -> Result<Cow<'_, [f32]>> {
+        match self {
+            Self::Memory(values) => Ok(Cow::Borrowed(&values[..])),
+            Self::Parameter(parameter) => Ok(Cow::Owned(parameter.values()?)),
+        }
+    }
+}
+
+impl<'a> FileContents<'a> {
+    /// Adds a tensor.
+    pub fn lend(
+        &mut self,
+        name: impl Into<String>,
+        shape: &[usize],
+        values: impl Into<Cow<'a, [f32]>>,
+    ) {
+        let source = Source::Memory(values.into());
+        self.tensors.insert(name.into(), (shape.into(), source));
+    }
+
+    /// Adds a parameter of this shape.
+    pub(crate) fn lend_parameter(&mut self, shape: &[usize], parameter: &'a Parameter) {
+        let source = Source::Parameter(parameter);
+        (self.tensors).insert(parameter.name.clone(), (shape.into(), source));
+    }
+
+    /// Adds all that a file has.
+    pub fn take(&mut self, file: ModelFile) {
+        for (name, (shape, values)) in file.tensors {
+            self.lend(name, &shape, values);
+        }
+        self.facts.extend(file.facts);
+    }
+
+    /// Copies everything into a file in memory.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Candle`] or [`crate::ModelError::Gpu`] if a parameter cannot be read.
+    pub fn copy_into(&self, file: &mut ModelFile) -> Result<()> {
+        for (name, (shape, source)) in &self.tensors {
+            let values = source.values()?.into_owned();
+            file.tensors.insert(name.clone(), (shape.clone(), values));
+        }
+        file.facts.extend(self.facts.clone());
+        Ok(())
+    }
+
+    /// Writes the file under a temporary name, syncs it and renames it: a crash leaves the old file or the new one.
+    /// Values go to the file as they are; no more than one tensor is copied at a time.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Io`] naming the file, [`crate::ModelError::File`] if a tensor's shape and values disagree; as
+    /// [`Self::copy_into`].
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let header = self.header(path)?;
+        write_whole(path, |file| {
+            file.write_all(&header)?;
+            // safetensors orders tensors of one type by name, as they are here.
+            for (_, source) in self.tensors.values() {
+                let values = source.values().map_err(std::io::Error::other)?;
+                file.write_all(&little_endian(&values))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The bytes of the file.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::File`] naming the file if a tensor's shape and values disagree; as [`Self::copy_into`].
+    pub fn encode(&self, path: &Path) -> Result<Vec<u8>> {
+        // Has room for the values, too.
+        let mut bytes = self.header(path)?;
+        for (_, source) in self.tensors.values() {
+            bytes.extend_from_slice(&little_endian(&source.values()?));
+        }
+        Ok(bytes)
+    }
+
+    /// The bytes before the values.
+    fn header(&self, path: &Path) -> Result<Vec<u8>> {
+        let mut outlines = Vec::with_capacity(self.tensors.len());
+        for (name, (shape, source)) in &self.tensors {
+            let expected = shape.iter().product::<usize>();
+            let found = match source {
+                Source::Memory(values) => values.len(),
+                Source::Parameter(parameter) => parameter.range.len(),
+            };
+            if expected != found {
+                let reason =
+                    format!("tensor `{name}`: {shape:?} is {expected} values, found {found}");
+                return Err(bad(path, reason));
+            }
+            outlines.push((name, Outline { shape }));
+        }
+        // safetensors takes a hash map, whose order changes from run to run: one JSON string keeps files byte-identical.
+        let mut facts = self.facts.clone();
+        facts.insert(CHECKSUM.into(), format!("{:032x}", self.checksum()?));
+        let facts = serde_json::to_string(&facts).map_err(|e| bad(path, e.to_string()))?;
+        let metadata = HashMap::from([("squall".to_string(), facts)]);
+        serialize(outlines, Some(metadata)).map_err(|error| bad(path, error.to_string()))
+    }
+
+    /// XXH3 of facts, names, shapes and values: safetensors itself notices what is cut short, not what is changed.
+    pub(crate) fn checksum(&self) -> Result<u128> {
+        let mut hash = Xxh3::new();
+        for (name, fact) in self.facts.iter().filter(|(name, _)| *name != CHECKSUM) {
+            hash.update(format!("{name}\n{fact}\n").as_bytes());
+        }
+        for (name, (shape, source)) in &self.tensors {
+            hash.update(format!("{name} {shape:?}").as_bytes());
+            hash.update(&little_endian(&source.values()?));
+        }
+        Ok(hash.digest128())
+    }
+}
+
+/// A tensor as safetensors wants to see it for the header, which tells of values that come later.
+struct Outline<'a> {
+    shape: &'a [usize],
+}
+
+impl View for Outline<'_> {
+    fn dtype(&self) -> Dtype {
+        Dtype::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&[])
+    }
+
+    fn data_len(&self) -> usize {
+        self.shape.iter().product::<usize>() * size_of::<f32>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::Backend;
+    use crate::{Network, NetworkConfig};
+    use safetensors::tensor::TensorView;
+
+    /// What lies in a network is written as the file in memory that holds copies of it is.
+    #[test]
+    fn lent_tensors_are_written_as_copied_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let [lent, copied] = ["lent", "copied"].map(|name| folder.path().join(name));
+        let config = NetworkConfig {
+            width: 0.1,
+            blocks: vec![1, 1],
+            ..NetworkConfig::of("deeplabv3plus".parse().unwrap())
+        };
+        let network = Network::build(&config, Backend::Reference, 1).unwrap();
+        let parameters = network.parameters();
+        let mut file = ModelFile {
+            tensors: parameters.to_named().unwrap(),
+            ..ModelFile::default()
+        };
+        file.facts.insert("step".into(), "3".into());
+        file.write(&copied).unwrap();
+        let mut contents = parameters.lend();
+        contents.facts.insert("step".into(), "3".into());
+        contents.write(&lent).unwrap();
+        let bytes = std::fs::read(&lent).unwrap();
+        assert!(bytes == std::fs::read(&copied).unwrap());
+        assert!(bytes == contents.encode(&lent).unwrap());
+        let back = ModelFile::read(&lent).unwrap();
+        assert_eq!(back.tensors, file.tensors);
+        assert_eq!(back.facts, file.facts);
+    }
+
+    /// The file is the one that safetensors itself would write.
+    #[test]
+    fn the_bytes_are_those_of_safetensors() {
+        let path = Path::new("here");
+        let [a, b] = [vec![1.5f32, -0.0, 3.0], vec![7.0]];
+        let mut contents = FileContents::default();
+        contents.lend("b", &[1], &b[..]);
+        contents.lend("a.weight", &[3, 1], &a[..]);
+        contents.facts.insert("fact".into(), "\"quoted\"\n".into());
+        let bytes = contents.encode(path).unwrap();
+        let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+        let [data_a, data_b] = [&a, &b].map(|values| little_endian(values).into_owned());
+        let view = |shape: Vec<usize>, data| TensorView::new(Dtype::F32, shape, data).unwrap();
+        let views = [
+            ("a.weight", view(vec![3, 1], &data_a[..])),
+            ("b", view(vec![1], &data_b[..])),
+        ];
+        assert!(bytes == serialize(views, header.metadata().clone()).unwrap());
+        contents.lend("b", &[2], &b[..]);
+        let error = contents.encode(path).unwrap_err().to_string();
+        assert!(
+            error.contains("tensor `b`: [2] is 2 values, found 1"),
+            "{error}"
+        );
+    }
+}

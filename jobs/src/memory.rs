@@ -30,12 +30,13 @@ pub(crate) struct Demand {
     pub copies: usize,
     /// Bytes of a sample in all batches that are read ahead.
     pub loaded: u64,
-    /// Whether this rank writes the checkpoints.
+    /// Whether this rank writes the checkpoints, and reads them when the run goes on.
     pub saves: bool,
 }
 
 impl Demand {
-    /// Bytes at the peak of a step of so many samples, or of a checkpoint.
+    /// Bytes at the peak of a step of so many samples, or of going on from a checkpoint: what cannot do that should not
+    /// begin.
     pub fn bytes(&self, batch: usize) -> u64 {
         self.bytes_with(batch, &self.storage)
     }
@@ -43,12 +44,12 @@ impl Demand {
     fn bytes_with(&self, batch: usize, storage: &Storage) -> u64 {
         let held = self.state + self.copies;
         let step = (self.summary).training_bytes(self.backend, batch, storage, held);
-        // On a GPU the copies that are written lie in the host's memory.
-        let saving = match self.saves && !self.backend.is_gpu() {
-            true => self.summary.saving_bytes(self.state) + 4 * self.copies as u64,
+        // On a GPU what is read lies in the host's memory.
+        let resuming = match self.saves && !self.backend.is_gpu() {
+            true => self.summary.resuming_bytes(self.state) + 4 * self.copies as u64,
             false => 0,
         };
-        step.max(saving) + batch as u64 * self.loaded
+        step.max(resuming) + batch as u64 * self.loaded
     }
 
     /// Refuses a run of which this rank needs more than `available` bytes, unless the recipe says to go on.
@@ -227,7 +228,7 @@ mod tests {
         }
     }
 
-    /// Of a network that is large for its fields the copies for a checkpoint are the most, and no smaller batch helps.
+    /// Of a network that is large for its fields the checkpoint that is read is the most, and no smaller batch helps.
     #[test]
     fn a_checkpoint_is_counted_where_it_needs_more_than_a_step() {
         let text = "[training]\nbatch = 2\n[network]\nname = 'tiramisu'";
@@ -245,22 +246,22 @@ mod tests {
         };
         let step = demand.bytes(1);
         demand.saves = true;
-        let saving = demand.bytes(1);
-        // Values, gradients and Adam's moments, and again all but the gradients.
-        assert!(saving >= 4 * 7 * parameters as u64, "{saving}");
-        assert!(saving > step, "{saving} and {step}");
-        // Rounded kernels are there, and are not copied.
+        let resuming = demand.bytes(1);
+        // Values, and those with Adam's moments twice: the file and its tensors.
+        assert!(resuming >= 4 * 7 * parameters as u64, "{resuming}");
+        assert!(resuming > step, "{resuming} and {step}");
+        // Rounded kernels are there, and are not read.
         demand.copies = parameters;
-        assert_eq!(demand.bytes(1), saving + 4 * parameters as u64);
+        assert_eq!(demand.bytes(1), resuming + 4 * parameters as u64);
         demand.copies = 0;
         let alone = Sharing {
             batch: 2,
             step_ranks: 1,
             memory_ranks: 1,
         };
-        match demand.check(&recipe, alone, Some(saving - 1)) {
+        match demand.check(&recipe, alone, Some(resuming - 1)) {
             Err(JobError::Memory { needed, fits, .. }) => {
-                assert!(needed >= saving && fits.is_empty(), "{needed} {fits:?}");
+                assert!(needed >= resuming && fits.is_empty(), "{needed} {fits:?}");
             }
             other => panic!("{other:?}"),
         }

@@ -117,10 +117,10 @@ impl Summary {
             + PROGRAM
     }
 
-    /// Bytes that a process needs while it saves a checkpoint: parameters, gradients, the optimiser's `state` values, a
-    /// copy of parameters and state, and what the program itself takes. Of large networks on small fields that is more
-    /// than a step needs; otherwise the copies lie where the step's activations lay.
-    pub fn saving_bytes(&self, state: usize) -> u64 {
+    /// Bytes that a process needs while it reads a checkpoint to go on from: parameters, the file of parameters and the
+    /// optimiser's `state` values, the tensors that it becomes, and what the program itself takes. Of large networks on
+    /// small fields that is more than a step needs.
+    pub fn resuming_bytes(&self, state: usize) -> u64 {
         4 * (3 * self.parameters + 2 * state) as u64 + PROGRAM
     }
 

@@ -27,7 +27,8 @@ pub struct TrainPlan {
     pub parameters: usize,
     /// Floating-point operations of a step.
     pub step_flops: u64,
-    /// Bytes of parameters, gradients, optimiser state, activations and batches, or of a checkpoint if that needs more.
+    /// Bytes of parameters, gradients, optimiser state, activations and batches, or of going on from a checkpoint if that
+    /// needs more.
     pub memory_bytes: u64,
     /// Bytes that will be read from the store.
     pub read_bytes: u64,

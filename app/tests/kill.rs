@@ -199,6 +199,38 @@ fn several_methods_killed_anywhere_give_the_same_labels() {
     }
 }
 
+/// A state of another version, of whichever pass, is not passed over in silence.
+#[test]
+fn labelling_that_cannot_go_on_from_its_state_says_so() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 2, 1);
+    for (method, state) in [
+        ("deepcam", ".label.partial/state.cbor"),
+        ("tempest", ".methods.partial/first.cbor"),
+        ("tempest", ".methods.partial/second.cbor"),
+    ] {
+        let out = tempfile::tempdir_in(folder.path()).expect("a temporary folder");
+        let file = out.path().join(state);
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("created");
+        std::fs::write(&file, "of another version").expect("written");
+        let call = [
+            "label",
+            path(&fields),
+            "--method",
+            method,
+            "--out",
+            path(out.path()),
+        ];
+        let output = squall().args(call).output().expect("starts");
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        assert!(
+            said.contains(&format!("{state}` is of other input")),
+            "{said}"
+        );
+    }
+}
+
 /// Names of mask files tell their times only: what another run wrote under them meanwhile is not taken for this run's,
 /// and one with other rules is refused.
 #[test]

@@ -71,6 +71,9 @@ impl MethodsFolder {
                     .all(|((method, _), bytes)| is_as_long(&partial, &name_of(*method), *bytes))
                 && whole(&drawn.pass)
         });
+        if saved_first.is_none() {
+            forget(&partial.join(FIRST))?;
+        }
         if drawn.is_none() {
             // Before its tables are cut: nobody may go on from it with the rows of another run.
             forget(&partial.join(SECOND))?;

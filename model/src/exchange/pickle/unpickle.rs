@@ -1,4 +1,4 @@
-//! A pickle's object by candle's reader, with a bound on how deep objects lie in each other.
+//! A pickle's object by candle's reader, with bounds on how deep objects lie in each other and how much is copied.
 
 use super::protocols::{Restating, unreadable};
 use candle_core::pickle::{Object, Stack};
@@ -7,6 +7,12 @@ use std::collections::HashMap;
 /// How deep objects may lie in each other. candle copies and drops them by recursion, which ends the program where the
 /// stack is too small; checkpoints need ten.
 const MOST: usize = 500;
+
+/// How many bytes may be read for each of the file, those of objects that are remembered or brought back counted again:
+/// candle copies them, and 200 bytes can double a pair until no memory is left. Checkpoints need ten.
+const COPIES: usize = 150;
+/// How many more, for small files.
+const MORE: usize = 1 << 20;
 
 /// The latest protocol that there is.
 const LATEST: u8 = 5;
@@ -23,6 +29,7 @@ pub(super) fn unpickle(content: &[u8]) -> Result<Object, String> {
     let mut reader = Reader {
         stack: Stack::empty(),
         nesting: Nesting::default(),
+        room: content.len().saturating_mul(COPIES).saturating_add(MORE),
     };
     let (mut restating, mut rest) = (Restating::default(), content);
     loop {
@@ -53,35 +60,53 @@ fn told(error: candle_core::Error) -> String {
 struct Reader {
     stack: Stack,
     nesting: Nesting,
+    /// How many bytes may be read, with those of copies.
+    room: usize,
 }
 
 impl Reader {
     /// Reads the operation that `rest` begins with and takes it off; returns whether it was the last.
     fn read(&mut self, rest: &mut &[u8]) -> Result<bool, String> {
-        let operation = *rest;
+        let before = *rest;
         if self.stack.read(rest).map_err(told)? {
             return Ok(true);
         }
+        let operation = &before[..before.len() - rest.len()];
         if self.nesting.after(operation, self.stack.stack().len()) > MOST {
             return Err(format!(
                 "its pickle is nested too deeply: more than {MOST} objects lie in each other"
+            ));
+        }
+        if self.nesting.read > self.room {
+            return Err(format!(
+                "its pickle has the same objects too often: with them it is more than {COPIES} times as long"
             ));
         }
         Ok(false)
     }
 }
 
-/// How deep the objects on the stack nest, and those that are remembered.
+/// How deep the objects on the stack nest, and those that are remembered; how long they are.
 #[derive(Default)]
 struct Nesting {
-    stack: Vec<usize>,
-    memo: HashMap<u32, usize>,
+    stack: Vec<Extent>,
+    memo: HashMap<u32, Extent>,
+    /// Bytes of all operations, and again those of each object that was copied.
+    read: usize,
+}
+
+/// How deep an object is, and how many bytes of operations made it.
+#[derive(Clone, Copy, Default)]
+struct Extent {
+    depth: usize,
+    bytes: usize,
 }
 
 impl Nesting {
-    /// How deep the last object is after an operation, whose bytes come first; then there are so many objects.
+    /// How deep the last object is after an operation; then there are so many objects.
     fn after(&mut self, operation: &[u8], objects: usize) -> usize {
-        let last = self.stack.last().copied().unwrap_or(0);
+        self.read += operation.len();
+        let last = self.stack.last().copied().unwrap_or_default();
         match *operation {
             // The protocol's version.
             [0x80, ..] => {}
@@ -90,31 +115,41 @@ impl Nesting {
             [b'r', a, b, c, d, ..] => self.remember(u32::from_le_bytes([a, b, c, d]), last),
             [b'h', id, ..] => self.bring(id.into()),
             [b'j', a, b, c, d, ..] => self.bring(u32::from_le_bytes([a, b, c, d])),
-            _ if objects > self.stack.len() => self.stack.push(0),
+            _ if objects > self.stack.len() => self.stack.push(Extent {
+                depth: 0,
+                bytes: operation.len(),
+            }),
             // Puts what was taken from the stack into the object below it.
             [b'a' | b'e' | b's' | b'u', ..] => self.gather(objects, true),
             // Makes an object of them.
             _ => self.gather(objects, false),
         }
-        self.stack.last().copied().unwrap_or(0)
+        self.stack.last().map_or(0, |last| last.depth)
     }
 
-    fn remember(&mut self, id: u32, depth: usize) {
-        self.memo.insert(id, depth);
+    fn remember(&mut self, id: u32, object: Extent) {
+        self.read += object.bytes;
+        self.memo.insert(id, object);
     }
 
     fn bring(&mut self, id: u32) {
-        let remembered = self.memo.get(&id).copied();
-        self.stack.push(remembered.unwrap_or(0));
+        let remembered = self.memo.get(&id).copied().unwrap_or_default();
+        self.read += remembered.bytes;
+        self.stack.push(remembered);
     }
 
     /// Leaves so many objects, the last of which holds those that were above it; its own depth counts if it was there.
     fn gather(&mut self, objects: usize, was_there: bool) {
         let kept = objects.saturating_sub(1).min(self.stack.len());
-        let mut taken = self.stack.split_off(kept).into_iter();
-        let own = if was_there { taken.next() } else { None };
-        let inside = taken.max().map_or(0, |depth| depth + 1);
-        self.stack.push(inside.max(own.unwrap_or(0)));
+        let taken = self.stack.split_off(kept);
+        let (own, inner) = taken.split_at(usize::from(was_there).min(taken.len()));
+        let inside = inner.iter().map(|object| object.depth + 1).max();
+        let own = own.iter().map(|object| object.depth).max();
+        self.stack.push(Extent {
+            depth: inside.max(own).unwrap_or(0),
+            // The operation itself is a byte.
+            bytes: 1 + taken.iter().map(|object| object.bytes).sum::<usize>(),
+        });
     }
 }
 
@@ -171,6 +206,39 @@ mod tests {
         for content in [list, dictionary] {
             let whole = [&content[..], b"."].concat();
             assert!(unpickle(&whole).is_ok());
+        }
+    }
+
+    #[test]
+    fn what_is_copied_too_often_is_refused_before_memory_is_full() {
+        // Each pair holds the one before twice, remembered by number and by how many there are.
+        let pairs = |n: usize| [b"Nq\x00".to_vec(), b"h\x00h\x00\x86q\x00".repeat(n)].concat();
+        let numbered = |n: usize| {
+            let pair = |at: usize| [b'h', at as u8, b'h', at as u8, 0x86, 0x94];
+            [b"N\x94".to_vec(), (0..n).flat_map(pair).collect()].concat()
+        };
+        // A long text, which candle has or is given again and again, and a list that is remembered as often.
+        let text = |code: &[u8], n: usize| {
+            let text = [code, &b"a".repeat(1000), b"q\x00"].concat();
+            [&b"]("[..], &text, &b"h\x00".repeat(n), b"e"].concat()
+        };
+        let texts = |n: usize| text(b"X\xe8\x03\x00\x00", n * n);
+        let held = |n: usize| text(b"\x8d\xe8\x03\x00\x00\x00\x00\x00\x00", n * n);
+        let list = |n: usize| {
+            [
+                &b"]("[..],
+                &b"N".repeat(1000),
+                b"e",
+                &b"q\x00".repeat(n * n),
+            ]
+            .concat()
+        };
+        let shapes: [&dyn Fn(usize) -> Vec<u8>; 5] = [&pairs, &numbered, &texts, &held, &list];
+        for (at, pickle) in shapes.into_iter().enumerate() {
+            let whole = |n: usize| [&b"\x80\x04"[..], &pickle(n), b"."].concat();
+            assert!(unpickle(&whole(12)).is_ok(), "shape {at}");
+            let error = unpickle(&whole(60)).unwrap_err();
+            assert!(error.contains("too often"), "shape {at}: {error}");
         }
     }
 

@@ -147,11 +147,13 @@ impl Contract {
             all_layers: recipe.precision.all_layers,
             tf32: recipe.precision.tf32,
             network: network.clone(),
-            // When a part of the training had to stop says nothing of the model: those of a job in turns are those of one
-            // that was never stopped, byte for byte.
+            // When a training, or a part of it, had to stop says nothing of the model: those of a job in turns, or of a run
+            // that goes on with more patience, are those of one that was never stopped, byte for byte.
             recipe: Recipe {
                 training: Training {
                     max_seconds: None,
+                    target_score: None,
+                    patience: None,
                     ..recipe.training.clone()
                 },
                 ..recipe.clone()

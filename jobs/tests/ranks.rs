@@ -8,7 +8,7 @@ use squall_data::Store;
 use squall_data::staging::Share;
 use squall_jobs::comm::threads::{self, Fault, Ranks, Threads};
 use squall_jobs::staging::{LocalReport, stage_local};
-use squall_jobs::train::{Team, train_together};
+use squall_jobs::train::{EndedEarly, Team, train_together};
 use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport};
 use std::path::Path;
 use std::sync::Arc;
@@ -184,10 +184,27 @@ fn an_interrupted_run_ends_with_the_same_bits() {
             "rounded",
             &["precision={compute=\"bf16\",kernels=\"stochastic\"}"],
         ),
+        // With a gradient that is still to be used, between two checkpoints.
+        (
+            "early",
+            &[
+                "distributed.gradient_lag=1",
+                "training.steps=40",
+                "training.validate_every_steps=19",
+                "training.target_score=1e-6",
+            ],
+        ),
     ] {
         let recipe = with(&[&["training.steps=20"], changes].concat());
         let (whole, parts) = (at(&format!("{name} whole")), at(&format!("{name} parts")));
-        all_finished(train_on(threads::ranks(2), &recipe, &store, &whole, None));
+        let reports = all_finished(train_on(threads::ranks(2), &recipe, &store, &whole, None));
+        let (steps, why) = match name {
+            "early" => (19, Some(EndedEarly::TargetScore)),
+            _ => (20, None),
+        };
+        for report in &reports {
+            assert_eq!((report.steps, report.ended_early), (steps, why), "{name}");
+        }
         let mut interruptions = 0;
         loop {
             let stop = Some(interruptions % 3);

@@ -164,6 +164,17 @@ fn a_run_ends_with_the_score_that_it_was_to_reach() {
     let reached = score("training.target_score=1e-6");
     assert_eq!(reached, (4, Some(EndedEarly::TargetScore)));
     assert_eq!(score("training.target_score=1.0"), (12, None));
+    // What ended nothing leaves no trace in the models.
+    let at = |name: &str| folder.path().join(name);
+    let whole = recipe(&["training.validate_every_steps=4"]);
+    run(&whole, &store, &at("whole")).unwrap();
+    for name in ["best.safetensors", "last.safetensors"] {
+        let bytes = |run: &str| std::fs::read(at(run).join(name)).unwrap();
+        assert!(
+            bytes("whole") == bytes("training.target_score=1.0"),
+            "{name}"
+        );
+    }
 }
 
 #[test]

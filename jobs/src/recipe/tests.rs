@@ -119,6 +119,8 @@ fn only_what_changes_results_keeps_a_run_from_going_on() {
     let mut new = old.clone();
     new.training.checkpoint_every_steps = Some(3);
     new.training.max_seconds = Some(10.0);
+    new.training.target_score = Some(0.8);
+    new.training.patience = Some(3);
     new.data.threads = Some(7);
     new.training.recompute = Recompute::Blocks;
     new.training.ignore_memory = true;

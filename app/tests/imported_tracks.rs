@@ -209,6 +209,13 @@ fn inspect_says_what_a_file_of_tracks_holds() {
         said.contains("best.csv: 1 file") && said.contains("nodes.txt: 1 file"),
         "{said}"
     );
+    // Tables do not hide fields that are damaged.
+    let damaged = at("fields.nc", "cut short");
+    let refused = squall().args(["inspect", path(folder.path())]).output();
+    let refused = refused.expect("starts");
+    assert_eq!(refused.status.code(), Some(3), "{}", text(&refused));
+    assert!(text(&refused).contains("fields.nc"), "{}", text(&refused));
+    fs::remove_file(damaged).expect("removed");
     let Some(best) = real("track-formats/IBTrACS.last3years.v04r00_2_storms.nc") else {
         return;
     };

@@ -49,9 +49,13 @@ impl Inspect {
         ))
     }
 
-    /// Prints what each table of tracks or boxes in a folder is; `error` if there is none.
+    /// Prints what each table of tracks or boxes is in a folder that has nothing else; `error` if there is none, or if it
+    /// is about netCDF that cannot be read.
     fn say_tables(&self, error: DataError) -> anyhow::Result<()> {
-        let tables = tables_in(&self.path);
+        let tables = match error {
+            DataError::NoInput { .. } => tables_in(&self.path),
+            _ => Vec::new(),
+        };
         let each = |table: &Offer| of_table(&table.path.to_string_lossy(), table, None);
         let found: Vec<Inspection> = tables.iter().map(each).collect();
         match found.as_slice() {

@@ -381,8 +381,8 @@ impl MethodSummary {
         );
         if self.method == Method::Tempest && self.rivers > 0 {
             tracing::info!(
-                "{}: cells of one of these rivers touch at edges; agreement.csv and `squall events` also join them at corners, and \
-                 may count fewer",
+                "{}: cells of one of these rivers touch at edges; `squall events`, and agreement.csv where there is one, also join \
+                 them at corners, and may count fewer",
                 self.method
             );
         }

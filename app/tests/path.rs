@@ -167,7 +167,9 @@ fn hurricanes_and_rivers_of_a_real_forecast() {
 
 #[test]
 fn published_network_counts() {
+    let normed = json(&["summary", "deeplabv3plus", "--batch-norm", "--json"]);
     let summary = json(&["summary", "deeplabv3plus", "--json"]);
+    assert!(normed["parameters"].as_u64() > summary["parameters"].as_u64());
     assert_eq!(summary["parameters"], 43_669_251);
     let training = summary["training_flops"].as_f64().expect("a number");
     assert!((training - 13.02e12).abs() < 0.01e12, "{training}");

@@ -46,6 +46,8 @@ impl Summary {
             channels_in: self.channels.unwrap_or(published.channels_in),
             width: self.width,
             batch_norm: self.batch_norm || published.batch_norm,
+            // Its normalisations have a ReLU of their own there.
+            preactivation_relu: self.batch_norm || published.preactivation_relu,
             ..published
         };
         let network = Network::build(&config, Backend::best(), 0)?;

@@ -90,7 +90,7 @@ impl EventWriter {
     /// interrupted run wrote from that step on.
     ///
     /// # Errors
-    /// [`JobError::Data`].
+    /// [`crate::JobError::Data`].
     pub fn create(folder: &Path, now: f64, first_step: u64) -> Result<Self> {
         // Two runs within a second must not share a file.
         let name =
@@ -131,7 +131,7 @@ impl EventWriter {
     /// Writes scalars of one step.
     ///
     /// # Errors
-    /// [`JobError::Data`].
+    /// [`crate::JobError::Data`].
     pub fn scalars(&mut self, now: f64, step: u64, scalars: &[(&str, f64)]) -> Result<()> {
         let mut summary = Vec::new();
         for (tag, value) in scalars {

@@ -72,6 +72,28 @@ pub struct Inspection {
     pub usable: bool,
 }
 
+impl Inspection {
+    /// An input of which no more is known yet than whose habits it shows.
+    pub fn new(input: &str, dialect: &'static str) -> Self {
+        Self {
+            input: input.to_string(),
+            files: 0,
+            bytes: 0,
+            dialect,
+            makes: Vec::new(),
+            channels: Vec::new(),
+            grid: None,
+            grid_shape: None,
+            calendar: None,
+            times: None,
+            step_hours: None,
+            tracks: None,
+            problems: Vec::new(),
+            usable: false,
+        }
+    }
+}
+
 /// Looks at a file, folder, glob or list of files.
 ///
 /// # Errors
@@ -87,25 +109,16 @@ pub fn inspect(input: &str) -> Result<Inspection> {
         found => found,
     })?;
     let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |m| m.len());
+    let dialect = dialect(&shown, &first.iter().collect::<Vec<_>>());
     let mut inspection = Inspection {
-        input: input.to_string(),
         files: files.len(),
         bytes: files.iter().map(size).sum(),
-        dialect: dialect(&shown, &first.iter().collect::<Vec<_>>()),
         makes: vec![Make {
             file: shown.clone(),
             files: files.len(),
             variables: first,
         }],
-        channels: Vec::new(),
-        grid: None,
-        grid_shape: None,
-        calendar: None,
-        times: None,
-        step_hours: None,
-        tracks: None,
-        problems: Vec::new(),
-        usable: false,
+        ..Inspection::new(input, dialect)
     };
     match Archive::open_with(input, BadFiles::Skip) {
         Err(error) => {

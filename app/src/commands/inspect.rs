@@ -105,20 +105,11 @@ fn of_table(input: &str, table: &Offer, found: Option<Inspection>) -> Inspection
     let bytes = std::fs::metadata(&table.path).map_or(0, |m| m.len());
     let format = format_of(&table.path).ok().flatten();
     let mut inspection = Inspection {
-        input: input.into(),
         files: 1,
         bytes,
-        dialect: format.map_or("boxes", |format| format.name()),
         makes: found.map_or_else(Vec::new, |found| found.makes),
-        channels: Vec::new(),
-        grid: None,
-        grid_shape: None,
-        calendar: None,
-        times: None,
-        step_hours: None,
-        tracks: None,
-        problems: Vec::new(),
         usable: true,
+        ..Inspection::new(input, format.map_or("boxes", |format| format.name()))
     };
     if table.kind == Kind::Tracks {
         match read(&table.path, &ReadOptions::default()) {

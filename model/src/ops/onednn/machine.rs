@@ -5,14 +5,15 @@ use candle_core::DType;
 use squall_onednn_sys as sys;
 use std::sync::LazyLock;
 
-/// Instructions by which oneDNN multiplies bf16, in the bits that it gives them.
+/// Instructions by which oneDNN multiplies bf16, in the bits that it gives them on x86.
 const AVX512_CORE_BF16: u32 = 0xe7;
 const AVX512_CORE_AMX: u32 = 0x2e7;
 
+/// Whether oneDNN uses these instructions of x86; on other processors its bits have another meaning.
 fn has(instructions: u32) -> bool {
     // SAFETY: only reads what the library knows of the processor.
     static ISA: LazyLock<u32> = LazyLock::new(|| unsafe { sys::squall_dnnl_isa() });
-    *ISA & instructions == instructions
+    cfg!(target_arch = "x86_64") && *ISA & instructions == instructions
 }
 
 /// Whether the processor multiplies bf16. Where it does not, oneDNN's bf16 is slower than its f32, or missing.
@@ -41,7 +42,9 @@ pub fn describe() -> String {
 pub fn kind() -> String {
     // SAFETY: only reads a constant of the library.
     let version = unsafe { sys::squall_dnnl_version() };
-    let isa = if multiplies_tiles() {
+    let isa = if cfg!(not(target_arch = "x86_64")) {
+        std::env::consts::ARCH
+    } else if multiplies_tiles() {
         "AMX"
     } else if computes_bf16() {
         "AVX-512 with bf16"

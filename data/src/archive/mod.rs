@@ -27,6 +27,7 @@ pub use extra::StoredTransport;
 pub use input::files_of;
 pub use nc::on_library_thread;
 pub use survey::Survey;
+pub use units::unit_factor;
 pub(crate) use units::{Conversion, conversion};
 
 use crate::error::{DataError, Result};

@@ -81,6 +81,21 @@ pub(crate) fn conversion(target: &str, found: &str) -> Option<Conversion> {
     }
 }
 
+/// What values of the unit `found`, as files spell it, are multiplied by to be in `target`, a unit of the table of
+/// variables such as `Pa` or `m s-1`; `None` if a factor is not all, or is not known.
+///
+/// # Example
+/// ```
+/// use squall_data::archive::unit_factor;
+/// assert_eq!(unit_factor("Pa", "hPa"), Some(100.0));
+/// assert_eq!(unit_factor("m s-1", "m s**-1"), Some(1.0));
+/// assert_eq!(unit_factor("m s-1", "furlongs"), None);
+/// ```
+pub fn unit_factor(target: &str, found: &str) -> Option<f64> {
+    let conversion = conversion(target, found)?;
+    (conversion.offset == 0.0).then_some(conversion.factor)
+}
+
 /// The factor from a depth of water (also as mass per area) to m.
 pub(super) fn water_depth(found: &str) -> Option<f64> {
     match tidy(found).as_str() {

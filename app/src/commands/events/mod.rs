@@ -53,8 +53,9 @@ const MOST_TIMES: usize = 8;
 pub struct Events {
     /// Masks: ours, ClimateNet's LABELS, ar_binary_tag, binary_tag or object_id of other tools. Or boxes: boxes.csv (of
     /// `squall infer` or `squall label`) or a folder with it, ExtremeWeather's .h5, COCO's .json. Or tracks of others:
-    /// IBTrACS (CSV, netCDF), TempestExtremes' StitchNodes (gfdl, csv), TECA's table, or events that --format wrote as
-    /// parquet or geojson; without fields and statistics, for `squall compare` and --format.
+    /// IBTrACS (CSV, netCDF), TempestExtremes' StitchNodes (gfdl, csv), TECA's table, TRACK (text, netCDF), trajectories
+    /// as netCDF, CSV with track_id, time, lon and lat, or events that --format wrote as parquet or geojson; without
+    /// fields and statistics, for `squall compare` and --format.
     pub masks: String,
     #[command(flatten)]
     pub tags: Tags,
@@ -87,7 +88,8 @@ pub struct Events {
     /// without fields standard. Files that tell another one are refused.
     #[arg(long, value_name = "NAME", value_parser = calendar)]
     pub calendar: Option<Calendar>,
-    /// Tracks: columns of StitchNodes text, as its --in_fmt.
+    /// Tracks: columns of StitchNodes text, as its --in_fmt; of TRACK's text the names of its added fields, such as
+    /// mslp,wind10, in their order.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub columns: Vec<String>,
     /// Also write tracks as gfdl or csv (TempestExtremes), teca, ibtracs, geojson, parquet; several with commas.

@@ -318,8 +318,17 @@ fn tracks_of_a_layout_that_is_not_read_say_what_they_lack() {
     )
     .unwrap();
     let mut inputs = vec![(table, "lacks `track_id`, `lon` of StitchNodes csv")];
-    let real = squall_data::testdata::real("track-formats/ERA20C_TRACK_NATL_tcident.nc");
-    inputs.extend(real.map(|path| (path, "lacks `sid`, `iso_time` of IBTrACS netCDF")));
+    let timeless = folder.path().join("storms.nc");
+    let write = || -> Result<(), netcdf::Error> {
+        let mut file = netcdf::create(&timeless)?;
+        file.add_dimension("record", 2)?;
+        for name in ["TRACK_ID", "lat", "lon"] {
+            file.add_variable::<f32>(name, &["record"])?;
+        }
+        Ok(())
+    };
+    squall_data::archive::on_library_thread(write).unwrap();
+    inputs.push((timeless, "lacks `time` of trajectories as netCDF"));
     for (input, lacks) in inputs {
         let call = parsed(&[text(&input), "--out", text(&folder.path().join("out"))]);
         let error = call.extract().unwrap_err();

@@ -27,7 +27,7 @@ use std::path::Path;
 /// What is compared follows from what the two sides are: masks by pixel, event and track (IoU, POD, FAR); boxes
 /// (boxes.csv, ExtremeWeather's .h5, COCO's .json; on the grid that the file says, else CAM5's of 0.25 degrees) by
 /// average precision, and by event and track at one confidence, all over the same times; tracks (events.csv,
-/// TempestExtremes, TECA, IBTrACS) by hit rate, false alarms and distance. Where both sides hold masks and boxes, both
+/// TempestExtremes, TECA, TRACK, IBTrACS and others) by hit rate, false alarms and distance. Where both sides hold masks and boxes, both
 /// are scored. A class that the masks of a side cannot hold, such as cyclones of `ar_binary_tag`, is left out.
 #[derive(Debug, Args)]
 pub struct Score {
@@ -56,7 +56,8 @@ pub struct Score {
     /// Tracks: a predicted track is a storm by its mean distance (Hodges et al. 2017) and not by its nearest points.
     #[arg(long)]
     pub by_mean_distance: bool,
-    /// Tracks: columns of StitchNodes text, as its --in_fmt.
+    /// Tracks: columns of StitchNodes text, as its --in_fmt; of TRACK's text the names of its added fields, such as
+    /// mslp,wind10, in their order.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub columns: Vec<String>,
     /// One JSON document instead of text.

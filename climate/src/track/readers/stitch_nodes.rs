@@ -1,10 +1,11 @@
 //! Text of TempestExtremes' `StitchNodes` in the layout `gfdl`.
 
 use super::ReadOptions;
-use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable, eastern_longitude};
+use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
 use super::plausible::{PRESSURE_PA, WIND_M_S};
 use super::stitch_nodes_csv::{PRESSURES, WINDS};
 use crate::error::{ClimateError, Result};
+use crate::table::lines::eastern_longitude;
 use squall_data::{Class, DataError, Time};
 use std::fs::File;
 use std::io::{BufRead, BufReader};

@@ -1,0 +1,242 @@
+//! CSV with a row for each point, as data frames of tracks are saved.
+
+use super::delimited::{self, Dialect, Source, plain_name};
+use super::imported::{TrackFormat, TrackTable};
+use super::units::{self, PRESSURES, TELLING_WIND, WINDS};
+use crate::error::{ClimateError, Result};
+use crate::table::lines::Table;
+use squall_data::Calendar;
+use std::path::Path;
+
+/// Names of what a row must tell: track, longitude, latitude.
+const IDENTITIES: [&str; 6] = [
+    "track_id",
+    "trajectory_id",
+    "storm_id",
+    "stormid",
+    "sid",
+    "track",
+];
+const LONGITUDES: [&str; 4] = ["lon", "longitude", "long", "lon_deg"];
+const LATITUDES: [&str; 3] = ["lat", "latitude", "lat_deg"];
+/// Names of its time as one text.
+const TIMES: [&str; 5] = ["time", "iso_time", "isotime", "datetime", "valid_time"];
+/// Its date in parts; the hour and so on may be there too.
+const DATE: [&str; 3] = ["year", "month", "day"];
+
+/// Whether a table with such columns, in lower case, is one of points.
+pub(super) fn has_columns(names: &[String]) -> bool {
+    let has = |wanted: &str| names.iter().any(|name| name == wanted);
+    let any = |wanted: &[&str]| wanted.iter().any(|name| has(name));
+    let when = any(&TIMES) || DATE.iter().all(|name| has(name));
+    any(&IDENTITIES) && any(&LONGITUDES) && any(&LATITUDES) && when
+}
+
+/// The tracks of a table with a track, a time (a date as text, or its parts) and a position in every row.
+///
+/// Winds and pressures are those of the first column with a usual name; their units are those that [`units`] finds in
+/// the names and the values. Winds at points that `status` or `nature` call extratropical or a disturbance are left out,
+/// as those of IBTrACS. The file does not tell its calendar.
+///
+/// # Errors
+/// As [`super::read`].
+pub(super) fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
+    let columns = Columns::of(path)?;
+    let mut dialect = Dialect {
+        format: TrackFormat::PointsCsv,
+        identity: &IDENTITIES,
+        time: &TIMES,
+        date_parts: true,
+        lon: &LONGITUDES,
+        lat: &LATITUDES,
+        wind: &[],
+        wind_m_s: 1.0,
+        pressure: &[],
+        pressure_pa: 1.0,
+        season: &["season"],
+        basin: &["basin"],
+        track_type: &["track_type"],
+        nature: &["nature"],
+        status: &["status", "usa_status"],
+    };
+    let mut note = None;
+    if let Some((place, name)) = &columns.wind {
+        let known = units::wind_m_s(name, None, &columns.winds);
+        let (factor, guess) = known.map_err(|found| ClimateError::WindUnit {
+            path: path.into(),
+            column: name.clone(),
+            expected: TELLING_WIND,
+            found,
+        })?;
+        (dialect.wind, dialect.wind_m_s) = (&WINDS[*place..=*place], factor);
+        note = guess;
+    }
+    if let Some((place, _)) = &columns.pressure {
+        let factor = units::pressure_pa(None, &columns.pressures).unwrap_or(1.0);
+        (dialect.pressure, dialect.pressure_pa) = (&PRESSURES[*place..=*place], factor);
+    }
+    let source = Source {
+        path,
+        calendar,
+        time_units: None,
+    };
+    let mut table = delimited::read(&source, &dialect)?;
+    table.notes.extend(note);
+    Ok(table)
+}
+
+/// The columns of winds and pressures, and all their values: a single one does not tell a unit.
+#[derive(Default)]
+struct Columns {
+    /// Place among the usual names, and how the file spells it.
+    wind: Option<(usize, String)>,
+    pressure: Option<(usize, String)>,
+    winds: Vec<f64>,
+    pressures: Vec<f64>,
+}
+
+impl Columns {
+    fn of(path: &Path) -> Result<Self> {
+        let mut table = Table::open(path, &[])?;
+        let find = |wanted: &[&str]| -> Option<(usize, String)> {
+            wanted.iter().enumerate().find_map(|(place, wanted)| {
+                let mut names = table.names().iter();
+                let spelt = names.find(|name| plain_name(name) == *wanted)?;
+                Some((place, spelt.clone()))
+            })
+        };
+        let mut columns = Self {
+            wind: find(&WINDS),
+            pressure: find(&PRESSURES),
+            ..Self::default()
+        };
+        while let Some(line) = table.next()? {
+            // What is no number is told by its line when the rows become points.
+            let value = |column: &Option<(usize, String)>| {
+                let (_, name) = column.as_ref()?;
+                line.number(name).ok().flatten()
+            };
+            columns.winds.extend(value(&columns.wind));
+            columns.pressures.extend(value(&columns.pressure));
+        }
+        Ok(columns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::category::KNOT_M_S;
+    use crate::track::readers::{ReadOptions, read as read_any};
+    use proptest::prelude::*;
+
+    fn parse(text: &str) -> Result<TrackTable> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tracks.txt");
+        std::fs::write(&path, text).unwrap();
+        read_any(&path, &ReadOptions::default())
+    }
+
+    /// HURDAT2 as pandas saves it: knots, hPa, longitudes to the west.
+    const BEST: &str = "track_id,time,lat,lon,status,wind,pressure\n\
+        AL092011,2011-08-21 00:00:00,15.0,-59.0,TS,45,1006\n\
+        AL092011,2011-08-21 06:00:00,16.0,-60.6,TS,50,1006.0\n\
+        AL092011,2011-08-29 00:00:00,46.5,-69.5,EX,40,983\n\
+        AL102011,2011-08-25 00:00:00,12.1,-27.1,TD,30,\n";
+
+    #[test]
+    fn best_tracks_of_a_data_frame() {
+        let table = parse(BEST).unwrap();
+        assert_eq!(
+            (table.format, table.tracks.len()),
+            (TrackFormat::PointsCsv, 2)
+        );
+        let track = &table.tracks[0];
+        assert_eq!((track.name.as_str(), track.points.len()), ("AL092011", 3));
+        let [first, _, last] = track.points[..] else {
+            panic!("{track:?}")
+        };
+        assert_eq!((first.lon_deg, first.min_psl_pa), (301.0, Some(100_600.0)));
+        assert!((first.max_wind_m_s.unwrap() - 45.0 * KNOT_M_S).abs() < 1e-9);
+        assert_eq!((last.max_wind_m_s, last.other_wind), (None, true));
+        assert_eq!(table.tracks[1].points[0].min_psl_pa, None);
+        assert!(
+            table.notes[0].contains("taken as knots"),
+            "{:?}",
+            table.notes
+        );
+    }
+
+    #[test]
+    fn a_model_s_table_and_other_names() {
+        let text = "Storm_ID,year,month,day,hour,Latitude,Longitude,wind10,slp\n\
+                    3.0,1996.0,2,29,18,-15.5,-0.25,20.5,100500\n";
+        let table = parse(text).unwrap();
+        let point = table.tracks[0].points[0];
+        assert_eq!(
+            (table.format, table.tracks[0].name.as_str()),
+            (TrackFormat::PointsCsv, "3")
+        );
+        assert_eq!((point.lon_deg, point.max_wind_m_s), (359.75, Some(20.5)));
+        assert_eq!(point.min_psl_pa, Some(100_500.0));
+        assert_eq!(point.time.to_string(), "1996-02-29T18:00:00");
+        assert!(table.notes.is_empty(), "{:?}", table.notes);
+        // Without winds and pressures it is one of tracks all the same.
+        let table = parse("track_id,time,lat,lon\n7,1996-02-29,1,-1e-30\n").unwrap();
+        let point = table.tracks[0].points[0];
+        // A hair west of Greenwich is no longitude of 360.
+        assert_eq!((point.max_wind_m_s, point.lon_deg), (None, 0.0));
+    }
+
+    #[test]
+    fn winds_without_a_unit_are_refused() {
+        let text = BEST.replace(",45,", ",45.5,");
+        let error = parse(&text).unwrap_err();
+        assert!(matches!(error, ClimateError::WindUnit { .. }));
+        let message = error.to_string();
+        for part in ["tracks.txt", "`wind`", "m/s or knots", "from 30 to 50"] {
+            assert!(message.contains(part), "{message} lacks {part}");
+        }
+        let told = text.replace(",wind,", ",wind_m_s,");
+        let point = parse(&told).unwrap().tracks[0].points[0];
+        assert_eq!(point.max_wind_m_s, Some(45.5));
+    }
+
+    #[test]
+    fn faults_are_located() {
+        for (old, new, parts) in [
+            ("-59.0", "59W", ["line 2", "`lon`", "`59W`"]),
+            ("15.0", "95.0", ["line 2", "`lat`", "`95.0`"]),
+            ("15.0", "", ["line 2", "`lat`", "-90 to 90"]),
+            (
+                "2011-08-21 06",
+                "2011-02-30 06",
+                ["line 3", "`time`", "2011-02-30"],
+            ),
+            (",50,", ",fast,", ["line 3", "`wind`", "`fast`"]),
+            ("\nAL102011", "\n", ["line 5", "`track_id`", "identity"]),
+        ] {
+            let message = parse(&BEST.replacen(old, new, 1)).unwrap_err().to_string();
+            for part in parts {
+                assert!(message.contains(part), "{message} lacks {part}");
+            }
+        }
+    }
+
+    proptest! {
+        /// Whatever stands in the cells, a table is read or refused, and what is read is a place on the globe.
+        #[test]
+        fn no_cells_are_taken_for_others(
+            cells in prop::collection::vec("[-0-9.eNa,: T]{0,12}", 1..12),
+        ) {
+            let rows: Vec<String> = cells.iter().map(|cell| format!("1,2000-01-01,{cell}")).collect();
+            let text = format!("track_id,time,lat,lon,wind_kt,slp\n{}\n", rows.join("\n"));
+            if let Ok(table) = parse(&text) {
+                for point in table.tracks.iter().flat_map(|track| &track.points) {
+                    prop_assert!(point.lat_deg.abs() <= 90.0);
+                    prop_assert!((0.0..360.0).contains(&point.lon_deg));
+                }
+            }
+        }
+    }
+}

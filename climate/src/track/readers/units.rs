@@ -1,0 +1,204 @@
+//! Names and units of winds and pressures in files that any tool may have written.
+
+use super::plausible::PRESSURE_PA;
+use crate::statistics::category::KNOT_M_S;
+use squall_data::archive::unit_factor;
+use std::collections::BTreeSet;
+
+/// Names of the highest wind near the surface, in lower case; of several that a file has the first counts.
+pub(super) static WINDS: [&str; 28] = [
+    "wind_m_s",
+    "wind_kt",
+    "wind_kts",
+    "wind_knots",
+    "max_wind_m_s",
+    "max_wind_kt",
+    "vmax_m_s",
+    "vmax_kt",
+    "wind_speed_m_s",
+    "wind_speed_kt",
+    "wind10",
+    "wind10m",
+    "wind_10m",
+    "wind10_max",
+    "wind_speed_10m",
+    "ws10",
+    "sfcwind",
+    "sfcwind_max",
+    "max_wind_speed",
+    "max_sustained_wind",
+    "max_wind",
+    "wind_speed",
+    "wspd",
+    "vmax",
+    "wind",
+    "wmo_wind",
+    "usa_wind",
+    "10m_wind_speed",
+];
+
+/// The same of the lowest sea-level pressure.
+pub(super) static PRESSURES: [&str; 23] = [
+    "slp",
+    "psl",
+    "msl",
+    "mslp",
+    "slp_min",
+    "psl_min",
+    "mslp_min",
+    "min_slp",
+    "min_psl",
+    "min_mslp",
+    "pslmin",
+    "air_pressure_at_mean_sea_level",
+    "air_pressure_at_sea_level",
+    "mean_sea_level_pressure",
+    "sea_level_pressure",
+    "minimum_pressure",
+    "min_pressure",
+    "central_pressure",
+    "pressure",
+    "pres",
+    "wmo_pres",
+    "usa_pres",
+    "pmin",
+];
+
+/// Names by which trackers call the wind of a model at 10 m, which is in m/s.
+const OF_MODELS: [&str; 9] = [
+    "wind10",
+    "wind10m",
+    "wind_10m",
+    "wind10_max",
+    "wind_speed_10m",
+    "ws10",
+    "sfcwind",
+    "sfcwind_max",
+    "10m_wind_speed",
+];
+
+/// Names of winds of agencies in IBTrACS, which are in knots.
+const OF_AGENCIES: [&str; 2] = ["wmo_wind", "usa_wind"];
+
+/// From so many different winds on, all of them whole fives, they are an agency's: those are told to the nearest five
+/// knots, and no model gives whole numbers.
+const FEWEST_FIVES: usize = 3;
+
+/// What would tell the unit of a wind.
+pub(super) const TELLING_WIND: &str = "a unit that is told, m/s or knots";
+
+/// Metres per second of the unit that a name ends with, such as `wind_kt` or `wind (m/s)`; or that its tool has.
+pub(super) fn wind_of_name(name: &str) -> Option<f64> {
+    let lower = name.trim().to_ascii_lowercase();
+    if OF_MODELS.contains(&lower.as_str()) {
+        return Some(1.0);
+    }
+    if OF_AGENCIES.contains(&lower.as_str()) {
+        return Some(KNOT_M_S);
+    }
+    let is_between = |c: char| !c.is_ascii_alphanumeric() && c != '/';
+    let words: Vec<&str> = lower.split(is_between).filter(|w| !w.is_empty()).collect();
+    match words.as_slice() {
+        [_, .., "kt" | "kts" | "knot" | "knots"] => Some(KNOT_M_S),
+        [_, .., "m", "s"] | [_, .., "m/s" | "ms" | "mps"] => Some(1.0),
+        _ => None,
+    }
+}
+
+/// Metres per second of the winds of a column, and a note where they were guessed: by the unit that the file tells of
+/// it, by its name, or because best tracks alone have whole fives.
+///
+/// # Errors
+/// What was found, if that is no unit of a wind, or nothing tells one: knots and m/s look alike.
+pub(super) fn wind_m_s(
+    name: &str,
+    unit: Option<&str>,
+    values: &[f64],
+) -> Result<(f64, Option<String>), String> {
+    if let Some(unit) = unit {
+        let factor = unit_factor("m s-1", unit);
+        return factor
+            .map(|factor| (factor, None))
+            .ok_or_else(|| format!("`{unit}`"));
+    }
+    if let Some(factor) = wind_of_name(name) {
+        return Ok((factor, None));
+    }
+    let known = || values.iter().copied().filter(|value| *value > 0.0);
+    if known().next().is_none() {
+        return Ok((1.0, None));
+    }
+    let fives: Option<BTreeSet<i64>> = known()
+        .map(|value| (value % 5.0 == 0.0).then_some(value as i64))
+        .collect();
+    if fives.is_some_and(|different| different.len() >= FEWEST_FIVES) {
+        let note = format!("no unit of `{name}` is told; all are whole fives, and taken as knots");
+        return Ok((KNOT_M_S, Some(note)));
+    }
+    let (low, high) = known().fold((f64::INFINITY, 0.0_f64), |(low, high), value| {
+        (low.min(value), high.max(value))
+    });
+    Err(format!("none, of winds from {low} to {high}"))
+}
+
+/// Pascal of the pressures of a column by the unit that the file tells of it, or by their size: no pressure of a storm
+/// in hPa could be one in Pa.
+///
+/// # Errors
+/// The unit, if it is none of a pressure.
+pub(super) fn pressure_pa(unit: Option<&str>, values: &[f64]) -> Result<f64, String> {
+    if let Some(unit) = unit {
+        return unit_factor("Pa", unit).ok_or_else(|| format!("`{unit}`"));
+    }
+    let in_unit = |pa: f64| pressures(values, pa);
+    Ok(if in_unit(1.0) > in_unit(100.0) {
+        1.0
+    } else {
+        100.0
+    })
+}
+
+/// How many values are pressures in a unit of so many pascal.
+pub(super) fn pressures(values: &[f64], pa: f64) -> usize {
+    let are = values
+        .iter()
+        .filter(|value| PRESSURE_PA.contains(&(**value * pa)));
+    are.count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tells_a_unit_comes_before_a_guess() {
+        let fives = [35.0, 40.0, f64::NAN, 65.0];
+        let factor = |name: &str, unit: Option<&str>, values: &[f64]| {
+            wind_m_s(name, unit, values).map(|(factor, _)| factor)
+        };
+        assert_eq!(factor("wind", Some("m s**-1"), &fives), Ok(1.0));
+        assert_eq!(factor("wind10", None, &fives), Ok(1.0));
+        assert_eq!(factor("wind (m/s)", None, &fives), Ok(1.0));
+        assert_eq!(factor("Wind_kt", None, &[17.3]), Ok(KNOT_M_S));
+        assert_eq!(factor("wind", Some("knots"), &[17.3]), Ok(KNOT_M_S));
+        let (guessed, note) = wind_m_s("wind", None, &fives).unwrap();
+        assert_eq!(guessed, KNOT_M_S);
+        assert!(note.unwrap().contains("taken as knots"));
+        assert_eq!(factor("wind", None, &[f64::NAN]), Ok(1.0));
+        // Two fives may be rounded m/s, and others say nothing.
+        assert!(factor("wind", None, &[35.0, 40.0]).is_err());
+        let found = factor("wind", None, &[35.0, 40.0, 41.5]).unwrap_err();
+        assert!(found.contains("from 35 to 41.5"), "{found}");
+        assert_eq!(factor("wind", Some("K"), &fives), Err("`K`".into()));
+        // A name that is a unit alone is none of a wind with one.
+        assert_eq!(wind_of_name("kt"), None);
+    }
+
+    #[test]
+    fn pressures_tell_their_unit_by_their_size() {
+        assert_eq!(pressure_pa(None, &[980.0, f64::NAN, -999.0]), Ok(100.0));
+        assert_eq!(pressure_pa(None, &[98_000.0, 0.0]), Ok(1.0));
+        assert_eq!(pressure_pa(Some("mb"), &[98_000.0]), Ok(100.0));
+        assert_eq!(pressure_pa(Some("m"), &[980.0]), Err("`m`".into()));
+    }
+}

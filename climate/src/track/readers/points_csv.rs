@@ -188,6 +188,20 @@ mod tests {
         assert_eq!((point.max_wind_m_s, point.lon_deg), (None, 0.0));
     }
 
+    /// With dates in parts they look like StitchNodes', whose winds are in m/s.
+    #[test]
+    fn best_tracks_are_none_of_stitch_nodes() {
+        let text = "track_id,year,month,day,hour,lat,lon,status,wind,pressure\n\
+                    AL,2011,8,21,0,15.0,-59.0,TS,45,1006\n\
+                    AL,2011,8,21,6,16.0,-60.6,TS,50,1006\n\
+                    AL,2011,8,21,12,16.0,-60.6,TS,55,1005\n";
+        let table = parse(text).unwrap();
+        let point = table.tracks[0].points[0];
+        assert_eq!(table.format, TrackFormat::PointsCsv);
+        assert!((point.max_wind_m_s.unwrap() - 45.0 * KNOT_M_S).abs() < 1e-9);
+        assert_eq!(point.min_psl_pa, Some(100_600.0));
+    }
+
     #[test]
     fn winds_without_a_unit_are_refused() {
         let text = BEST.replace(",45,", ",45.5,");

@@ -103,7 +103,12 @@ fn of_header(line: &str) -> Option<TrackFormat> {
     let has = |wanted: &[&str]| missing(wanted, &names).is_empty();
     let of_tool =
         (HEADERS.into_iter()).find_map(|(format, columns)| has(columns).then_some(format));
-    of_tool.or_else(|| points_csv::has_columns(&names).then_some(TrackFormat::PointsCsv))
+    let of_points = || points_csv::has_columns(&names).then_some(TrackFormat::PointsCsv);
+    match of_tool {
+        // StitchNodes writes indices of the grid; best tracks with dates in parts have none, and winds in knots.
+        Some(TrackFormat::StitchNodesCsv) if !has(&["i"]) => of_points(),
+        found => found.or_else(of_points),
+    }
 }
 
 /// Which of some names are not there.
@@ -223,6 +228,10 @@ mod tests {
             ),
             (
                 "Storm_ID,Datetime,Latitude,Longitude,vmax_kt",
+                Some(TrackFormat::PointsCsv),
+            ),
+            (
+                "track_id,year,month,day,hour,lat,lon,status,wind,pressure",
                 Some(TrackFormat::PointsCsv),
             ),
             // Neither a track nor a time.

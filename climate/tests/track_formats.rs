@@ -367,6 +367,126 @@ fn parquet_has_the_tables() {
     assert_eq!(metadata[0].value.as_deref(), Some("noleap"));
 }
 
+/// Exports these events, of which the first is also the start of a track and the last its end and landfall; gives the
+/// folder.
+fn exported_events(times: &[&str], calendar: Calendar) -> Result<tempfile::TempDir, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut events = String::from("class,time,lon_deg,lat_deg,track_id\n");
+    for time in times {
+        events += &format!("tropical_cyclone,{time},300.0000,15.5000,1\n");
+    }
+    fs::write(folder.path().join("events.csv"), events).unwrap();
+    let (first, last) = (times[0], times[times.len() - 1]);
+    let tracks = format!(
+        "track_id,class,start_time,end_time,genesis_lon_deg,genesis_lat_deg,\
+         landfall_time,landfall_lon_deg,landfall_lat_deg\n\
+         1,tropical_cyclone,{first},{last},300.0,15.5,{last},301.0,16.5\n\
+         2,tropical_cyclone,{first},{last},300.0,15.5,,,\n"
+    );
+    fs::write(folder.path().join("tracks.csv"), tracks).unwrap();
+    let setting = Setting {
+        grid: &LatLonGrid::global(91, 180).unwrap(),
+        times: &[],
+        calendar,
+        source: "a test",
+    };
+    export(folder.path(), &[Format::Parquet], &setting).map_err(|error| error.to_string())?;
+    Ok(folder)
+}
+
+fn rows_of(path: &Path) -> Vec<parquet::record::Row> {
+    let file = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    let rows = file.get_row_iter(None).unwrap();
+    rows.map(|row| row.unwrap()).collect()
+}
+
+/// What pandas, Polars and DuckDB take for times, and what comes back from it.
+#[test]
+fn parquet_times_are_timestamps_in_gregorian_calendars() {
+    // 15 October 1582; the mixed calendar has 4 October the day before.
+    let (reform, day): (i64, i64) = (-12_219_292_800, 86_400);
+    for (calendar, julian) in [
+        (Calendar::Standard, reform - day),
+        (Calendar::ProlepticGregorian, reform - 11 * day),
+    ] {
+        let times = [
+            ("1582-10-04T00:00:00", julian),
+            ("1969-12-31T18:00:00", -21_600),
+            ("2000-02-29T06:00:00", 951_804_000),
+        ];
+        let folder = exported_events(&times.map(|(text, _)| text), calendar).unwrap();
+        let path = folder.path().join("events.parquet");
+        let rows = rows_of(&path);
+        assert_eq!(rows.len(), times.len());
+        for (row, (text, seconds)) in rows.iter().zip(times) {
+            let found = row.get_timestamp_micros(1).unwrap();
+            assert_eq!(found, seconds * 1_000_000, "{calendar}: {text}");
+        }
+        let tracks = rows_of(&folder.path().join("tracks.parquet"));
+        assert_eq!(
+            tracks[0].get_timestamp_micros(2).unwrap(),
+            julian * 1_000_000
+        );
+        for column in [3, 6] {
+            let found = tracks[0].get_timestamp_micros(column).unwrap();
+            assert_eq!(found, 951_804_000_000_000);
+        }
+        assert!(
+            tracks[1].get_timestamp_micros(6).is_err(),
+            "no landfall: null"
+        );
+        // The file's calendar counts, not the one asked for.
+        let back = read_events(&path, Calendar::NoLeap).unwrap();
+        for (event, (text, _)) in back.iter().zip(times) {
+            assert_eq!(
+                (event.time.calendar(), event.time.to_string()),
+                (calendar, text.to_string())
+            );
+        }
+        let tracks = folder.path().join("tracks.parquet");
+        let back = read_tracks(&tracks, Calendar::NoLeap).unwrap();
+        let landfall = back[0].details.landfall.as_ref().unwrap();
+        assert_eq!(back[0].start.to_string(), times[0].0);
+        assert_eq!(landfall.time.to_string(), times[2].0);
+    }
+}
+
+#[test]
+fn parquet_times_are_texts_where_a_timestamp_cannot_hold_them() {
+    let times = ["1999-02-30T06:00:00", "1999-03-01T00:00:00"];
+    let folder = exported_events(&times, Calendar::Day360).unwrap();
+    let path = folder.path().join("events.parquet");
+    for (row, time) in rows_of(&path).iter().zip(times) {
+        assert_eq!(row.get_string(1).unwrap(), time);
+    }
+    let file = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+    let metadata = file.metadata().file_metadata().key_value_metadata();
+    let said = metadata.unwrap().iter().find(|pair| pair.key == "times");
+    let said = said.unwrap().value.as_deref().unwrap();
+    assert!(said.contains("texts") && said.contains("360_day"), "{said}");
+    let back = read_events(&path, Calendar::Standard).unwrap();
+    assert_eq!(back[0].time.to_string(), times[0]);
+}
+
+#[test]
+fn a_cell_that_is_no_date_is_named_when_tables_become_parquet() {
+    // The reader of tracks would refuse a date that it needs.
+    let message = exported_events(
+        &["2001-02-28", "2001-02-30", "2001-03-01"],
+        Calendar::Standard,
+    );
+    let message = message.unwrap_err();
+    for part in [
+        "events.csv",
+        "line 3",
+        "`time`",
+        "a date such as",
+        "2001-02-30",
+    ] {
+        assert!(message.contains(part), "{message} lacks {part}");
+    }
+}
+
 #[test]
 fn what_a_format_cannot_say_and_tables_that_do_not_agree_are_named() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 //! Parquet: the columns of ours that a file has, whichever numeric types a data-frame library chose for them.
 //!
-//! Snappy and gzip are understood. Times may be texts or timestamps, which are of the Gregorian calendar.
+//! Snappy and gzip are understood. Times may be texts or timestamps, which are of a Gregorian calendar: the one that the
+//! file names.
 
 use super::{Opened, Rows, calendar_of, is_known, placed};
 use crate::error::{ClimateError, Result};
@@ -9,6 +10,7 @@ use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::record::reader::RowIter;
 use ::parquet::record::{Field, Row};
 use ::parquet::schema::types::Type;
+use squall_data::calendar::DAY_SECONDS;
 use squall_data::caught::caught;
 use squall_data::{Calendar, DataError, Time};
 use std::fs::File;
@@ -52,6 +54,7 @@ pub(super) fn open(path: &Path) -> Result<Opened> {
             path: path.into(),
             rows: rows.map_err(refused)?,
             nanoseconds,
+            epoch: epoch(calendar),
             row: 0,
         }),
     })
@@ -62,6 +65,8 @@ struct Columns {
     rows: RowIter<'static>,
     /// Columns that count nanoseconds, which the library gives as plain numbers.
     nanoseconds: Vec<bool>,
+    /// What timestamps count from.
+    epoch: Option<Time>,
     row: u64,
 }
 
@@ -85,11 +90,30 @@ impl Columns {
     fn texts(&self, row: &Row) -> csv::StringRecord {
         let columns = row.get_column_iter().zip(&self.nanoseconds);
         let text = |((_, field), nanoseconds): ((_, &Field), &bool)| match (field, nanoseconds) {
-            (Field::Long(value), true) => date(value.div_euclid(1_000_000_000)),
+            (Field::Long(value), true) => self.date(value.div_euclid(1_000_000_000)),
+            (Field::Date(days), _) => self.date(i64::from(*days) * DAY_SECONDS),
+            (Field::TimestampMillis(value), _) => self.date(value.div_euclid(1000)),
+            (Field::TimestampMicros(value), _) => self.date(value.div_euclid(1_000_000)),
             (field, _) => text_of(field),
         };
         columns.map(text).collect()
     }
+
+    /// A date so many seconds after the beginning of 1970.
+    fn date(&self, seconds: i64) -> String {
+        self.epoch
+            .map_or_else(String::new, |epoch| epoch.add_seconds(seconds).to_string())
+    }
+}
+
+/// The beginning of 1970 as a file of this calendar counts from it. Dates before 1582 differ between the two Gregorian
+/// calendars.
+fn epoch(calendar: Option<Calendar>) -> Option<Time> {
+    let calendar = match calendar {
+        Some(Calendar::ProlepticGregorian) => Calendar::ProlepticGregorian,
+        _ => Calendar::Standard,
+    };
+    Time::new(calendar, 1970, 1, 1, 0, 0, 0).ok()
 }
 
 /// Runs what the library does: it gives up on some damaged files by panicking.
@@ -152,18 +176,6 @@ fn text_of(field: &Field) -> String {
         Field::Double(value) => value.to_string(),
         Field::Str(text) => text.clone(),
         Field::Bytes(bytes) => String::from_utf8_lossy(bytes.data()).into_owned(),
-        Field::Date(days) => date(i64::from(*days) * 86_400),
-        Field::TimestampMillis(value) => date(value.div_euclid(1000)),
-        Field::TimestampMicros(value) => date(value.div_euclid(1_000_000)),
         other => other.to_string(),
     }
-}
-
-/// A date so many seconds after the beginning of 1970.
-fn date(seconds: i64) -> String {
-    let start = Time::new(Calendar::Standard, 1970, 1, 1, 0, 0, 0);
-    start.map_or_else(
-        |_| String::new(),
-        |start| start.add_seconds(seconds).to_string(),
-    )
 }

@@ -1,11 +1,14 @@
 //! Both tables by column, as Parquet: the same columns, numbers as doubles, identities and counts as 64-bit integers,
 //! what is blank as null.
 //!
-//! Times are texts, because Parquet's timestamps know one calendar only; the calendar is in the metadata of the file.
+//! Times are timestamps where the calendar is a Gregorian one: microseconds since 1970, of no time zone. In other
+//! calendars they are texts, because a timestamp cannot hold 30 February and has 29 February where noleap has none. The
+//! metadata of the file have the calendar and say which of the two it is.
+//!
 //! Written by the crate `parquet` without Arrow and without compressors: repeated texts shrink by dictionary.
 
 use crate::error::{ClimateError, Result};
-use ::parquet::basic::{LogicalType, Repetition, Type as Physical};
+use ::parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
 use ::parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::KeyValue;
@@ -13,7 +16,7 @@ use ::parquet::file::properties::WriterProperties;
 use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::types::Type;
 use squall_data::atomic::Pending;
-use squall_data::{Calendar, DataError};
+use squall_data::{Calendar, DataError, Time};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,18 +24,15 @@ use std::sync::Arc;
 /// Rows of a group; a group is what is in memory at once.
 const GROUP_ROWS: usize = 65_536;
 
-const TEXTS: [&str; 11] = [
+const TIMES: [&str; 4] = ["time", "start_time", "end_time", "landfall_time"];
+const TEXTS: [&str; 7] = [
     "class",
-    "time",
-    "start_time",
-    "end_time",
     "origin",
     "fate",
     "category",
     "basin",
     "split_tracks",
     "merged_tracks",
-    "landfall_time",
 ];
 const WHOLE: [&str; 8] = [
     "track_id",
@@ -55,11 +55,75 @@ pub(super) fn write_tables(folder: &Path, calendar: Calendar) -> Result<[PathBuf
     Ok([write("events.csv")?, write("tracks.csv")?])
 }
 
+/// What timestamps count from, in a calendar whose instants they can hold; none in others.
+fn epoch(calendar: Calendar) -> Option<Time> {
+    match calendar.has_dates_of(Calendar::Standard) {
+        true => Time::new(calendar, 1970, 1, 1, 0, 0, 0).ok(),
+        false => None,
+    }
+}
+
+/// Microseconds from an epoch to the date of a cell; none if it is no date, or too far away to count.
+fn microseconds(text: &str, epoch: Time) -> Option<i64> {
+    let time = Time::parse(text, epoch.calendar()).ok()?;
+    time.seconds_since(epoch).checked_mul(1_000_000)
+}
+
+/// What the metadata of a file say beside its columns.
+fn notes(calendar: Calendar) -> Vec<KeyValue> {
+    let times = match epoch(calendar) {
+        Some(_) => "timestamps of no time zone".to_string(),
+        None => format!("texts (ISO 8601): a timestamp cannot hold the calendar {calendar}"),
+    };
+    vec![
+        KeyValue::new("calendar".into(), calendar.cf_name().to_string()),
+        KeyValue::new("times".into(), times),
+    ]
+}
+
 /// Values of a column of one group.
 enum Column {
     Text(Vec<ByteArray>),
     Whole(Vec<i64>),
     Number(Vec<f64>),
+    /// Microseconds since an epoch.
+    Time(Vec<i64>, Time),
+}
+
+impl Column {
+    /// An empty column of a table, by its name.
+    fn named(name: &str, epoch: Option<Time>) -> Self {
+        match (name, epoch) {
+            (name, Some(epoch)) if TIMES.contains(&name) => Self::Time(Vec::new(), epoch),
+            (name, _) if TIMES.contains(&name) || TEXTS.contains(&name) => Self::Text(Vec::new()),
+            (name, _) if WHOLE.contains(&name) => Self::Whole(Vec::new()),
+            _ => Self::Number(Vec::new()),
+        }
+    }
+
+    /// Adds the value of a cell; whether it is one.
+    fn push(&mut self, text: &str) -> bool {
+        fn kept<T>(values: &mut Vec<T>, value: Option<T>) -> bool {
+            let there = value.is_some();
+            values.extend(value);
+            there
+        }
+        match self {
+            Self::Text(values) => kept(values, Some(text.into())),
+            Self::Whole(values) => kept(values, text.parse().ok()),
+            Self::Number(values) => kept(values, text.parse().ok()),
+            Self::Time(values, epoch) => kept(values, microseconds(text, *epoch)),
+        }
+    }
+
+    /// What a cell must be.
+    fn expected(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "a text",
+            Self::Whole(_) | Self::Number(_) => "a number",
+            Self::Time(..) => "a date such as 1996-08-26T03:00:00",
+        }
+    }
 }
 
 struct Group {
@@ -70,14 +134,12 @@ struct Group {
 }
 
 impl Group {
-    fn new(header: &csv::StringRecord) -> Self {
-        let column = |name: &str| match name {
-            name if TEXTS.contains(&name) => Column::Text(Vec::new()),
-            name if WHOLE.contains(&name) => Column::Whole(Vec::new()),
-            _ => Column::Number(Vec::new()),
-        };
+    fn new(header: &csv::StringRecord, calendar: Calendar) -> Self {
+        let epoch = epoch(calendar);
         Self {
-            columns: header.iter().map(column).collect(),
+            columns: (header.iter())
+                .map(|name| Column::named(name, epoch))
+                .collect(),
             known: vec![Vec::new(); header.len()],
             rows: 0,
         }
@@ -89,13 +151,8 @@ impl Group {
         for (at, (column, known)) in places {
             let text = cells.get(at).unwrap_or("");
             known.push(i16::from(!text.is_empty()));
-            if text.is_empty() {
-                continue;
-            }
-            match column {
-                Column::Text(values) => values.push(text.into()),
-                Column::Whole(values) => values.push(text.parse().map_err(|_| at)?),
-                Column::Number(values) => values.push(text.parse().map_err(|_| at)?),
+            if !text.is_empty() && !column.push(text) {
+                return Err(at);
             }
         }
         self.rows += 1;
@@ -116,7 +173,7 @@ impl Group {
                 Column::Text(values) => place
                     .typed::<ByteArrayType>()
                     .write_batch(values, levels, None)?,
-                Column::Whole(values) => place
+                Column::Whole(values) | Column::Time(values, _) => place
                     .typed::<Int64Type>()
                     .write_batch(values, levels, None)?,
                 Column::Number(values) => place
@@ -135,6 +192,10 @@ impl Group {
                 Column::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
                 Column::Whole(_) => (Physical::INT64, None),
                 Column::Number(_) => (Physical::DOUBLE, None),
+                Column::Time(..) => {
+                    let logical = LogicalType::timestamp(false, TimeUnit::MICROS);
+                    (Physical::INT64, Some(logical))
+                }
             };
             Type::primitive_type_builder(name, physical)
                 .with_repetition(Repetition::OPTIONAL)
@@ -168,13 +229,10 @@ fn convert(from: &Path, to: &Path, calendar: Calendar) -> Result<()> {
         path: to.into(),
         source: std::io::Error::other(error.to_string()),
     };
-    let mut group = Group::new(&header);
+    let mut group = Group::new(&header, calendar);
     let properties = WriterProperties::builder()
         .set_created_by("squall".into())
-        .set_key_value_metadata(Some(vec![KeyValue::new(
-            "calendar".into(),
-            calendar.cf_name().to_string(),
-        )]))
+        .set_key_value_metadata(Some(notes(calendar)))
         .build();
     let schema = group.schema(&header).map_err(refused)?;
     let mut writer =
@@ -191,13 +249,13 @@ fn convert(from: &Path, to: &Path, calendar: Calendar) -> Result<()> {
                 unit: "line",
                 line: cells.position().map_or(0, csv::Position::line),
                 column: header.get(at).unwrap_or("").into(),
-                expected: "a number",
+                expected: group.columns[at].expected(),
                 found: cells.get(at).unwrap_or("").into(),
             })?;
         }
         if group.rows == GROUP_ROWS || (!more && group.rows > 0) {
             group.write(&mut writer).map_err(refused)?;
-            group = Group::new(&header);
+            group = Group::new(&header, calendar);
         }
     }
     writer.close().map_err(refused)?;

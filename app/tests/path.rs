@@ -468,8 +468,20 @@ fn masks_and_boxes_of_one_network() {
         "training.validate_every_steps=6",
         "--set",
         "network.width=0.1",
+        "--mllog",
+        path(&at("result_0.txt")),
         "-q",
     ]);
+    let log = fs::read_to_string(at("result_0.txt")).expect("a log");
+    let all_of_mlperf = log
+        .lines()
+        .all(|line| line.starts_with(":::MLLOG {\"namespace\": \"\", "));
+    assert!(all_of_mlperf, "{log}");
+    let accuracies = log.matches("\"key\": \"eval_accuracy\"").count();
+    assert_eq!(
+        (accuracies, log.matches("\"status\": \"success\"").count()),
+        (2, 1)
+    );
     let metrics = fs::read_to_string(model.join("metrics.jsonl")).expect("metrics");
     let of_both = |line: &&str| {
         let line: Value = serde_json::from_str(line).expect("a JSON line");

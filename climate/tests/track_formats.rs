@@ -470,7 +470,7 @@ fn parquet_times_are_texts_where_a_timestamp_cannot_hold_them() {
 
 #[test]
 fn a_cell_that_is_no_date_is_named_when_tables_become_parquet() {
-    // The reader of tracks would refuse a date that it needs.
+    // Not of a track: the reader of those would refuse it first.
     let message = exported_events(
         &["2001-02-28", "2001-02-30", "2001-03-01"],
         Calendar::Standard,

@@ -124,6 +124,7 @@ impl Demo {
             data: self.at("store"),
             out: self.at("run"),
             overrides: self.overrides.clone(),
+            mllog: None,
             device: self.device,
             json: false,
         }

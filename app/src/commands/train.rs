@@ -7,7 +7,7 @@ use crate::progress::Progress;
 use crate::{device, interrupt, output, ranks};
 use clap::Args;
 use squall_data::Store;
-use squall_jobs::train::{Balance, Team};
+use squall_jobs::train::{Balance, Hardware, MlLog, Team};
 use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport, train_together};
 use squall_model::Backend;
 use std::path::PathBuf;
@@ -30,6 +30,10 @@ pub struct Train {
     /// Change a key of the recipe, such as training.batch=2; may be given again. docs/recipe.md has every key.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub overrides: Vec<String>,
+    /// Also write a log as MLPerf HPC's DeepCAM benchmark keeps it (`:::MLLOG` lines), a file for each run; a run that
+    /// goes on appends. docs/training.md says what is in it.
+    #[arg(long, value_name = "FILE")]
+    pub mllog: Option<PathBuf>,
     #[command(flatten)]
     pub device: device::Options,
     /// Print a summary as one JSON document.
@@ -157,8 +161,30 @@ impl Train {
         }
     }
 
+    /// The log in MLPerf's form, on the first rank, where one is asked for. All ranks call it.
+    fn open_mllog(&self, recipe: &Recipe, team: &mut Team) -> anyhow::Result<Option<MlLog>> {
+        let Some(path) = &self.mllog else {
+            return Ok(None);
+        };
+        let (ranks, nodes) = (team.size(), team.nodes()?);
+        if !team.is_first() {
+            return Ok(None);
+        }
+        let hardware = Hardware {
+            ranks,
+            nodes,
+            // Each rank has a GPU of its own.
+            accelerators_per_node: match Backend::best().is_gpu() {
+                true => ranks.div_ceil(nodes),
+                false => 0,
+            },
+        };
+        Ok(Some(MlLog::open(path, recipe, hardware)?))
+    }
+
     fn train_with(&self, team: &mut Team) -> anyhow::Result<TrainReport> {
         let recipe = self.read_recipe()?;
+        let mut log = self.open_mllog(&recipe, team)?;
         let data = self.data.to_string_lossy();
         let data = if data.contains("{node}") {
             data.replace("{node}", &team.node_number()?.to_string())
@@ -203,7 +229,15 @@ impl Train {
             }
             _ => {}
         };
-        let report = train_together(&recipe, &store, &self.out, &mut tell, &stop, team)?;
+        let mut hear = |event: &TrainEvent| {
+            log.iter_mut().for_each(|log| log.observe(event));
+            tell(event);
+        };
+        let report = train_together(&recipe, &store, &self.out, &mut hear, &stop, team);
+        let report = match log {
+            Some(log) => log.end(report),
+            None => report,
+        }?;
         progress.finish();
         if report.missing_values > 0 {
             tracing::warn!(

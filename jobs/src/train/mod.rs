@@ -16,6 +16,7 @@ mod exchange;
 pub(crate) mod feed;
 mod groups;
 mod keep;
+mod mllog;
 mod objective;
 mod plan;
 mod prepare;
@@ -32,6 +33,7 @@ mod timeline;
 
 pub use early::EndedEarly;
 pub use groups::StalenessSummary;
+pub use mllog::{Hardware, MlLog};
 pub use plan::TrainPlan;
 use prepare::channels;
 pub(crate) use prepare::steps_alone;

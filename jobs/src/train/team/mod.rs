@@ -214,6 +214,17 @@ impl Team {
         staging::node_number(&mut *self.control)
     }
 
+    /// How many nodes the ranks are on. All ranks call it.
+    ///
+    /// # Errors
+    /// [`JobError::Comm`].
+    pub fn nodes(&mut self) -> Result<usize> {
+        let number = self.node_number()? as u64;
+        let all = self.gather(bytemuck::bytes_of(&number))?;
+        let all: Vec<u64> = bytemuck::pod_collect_to_vec(&all);
+        Ok(all.into_iter().max().map_or(1, |last| last as usize + 1))
+    }
+
     /// Whether this rank writes the run's files and tells what happens.
     pub fn is_first(&self) -> bool {
         self.rank == 0

@@ -1,0 +1,178 @@
+//! A line of MLPerf's logs: `:::MLLOG` and a JSON object.
+//!
+//! # Source
+//! mlcommons/logging `mlperf_logging/mllog/mllog.py`: the keys of the object and their order.
+
+use crate::error::Result;
+use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
+use serde_json::{Value, from_str};
+use squall_data::DataError;
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::panic::Location;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const PREFIX: &str = ":::MLLOG ";
+
+/// What a line tells of: a moment, or an end of a span of time.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+enum EventType {
+    PointInTime,
+    IntervalStart,
+    IntervalEnd,
+}
+
+/// One line.
+#[derive(Debug, Serialize)]
+pub(super) struct Line {
+    namespace: &'static str,
+    time_ms: u64,
+    event_type: EventType,
+    key: &'static str,
+    value: Value,
+    metadata: BTreeMap<&'static str, Value>,
+}
+
+impl Line {
+    /// A value that is so now.
+    #[track_caller]
+    pub fn point(key: &'static str, value: impl Into<Value>) -> Self {
+        Self::new(EventType::PointInTime, key, value.into())
+    }
+
+    /// A span of time that begins now.
+    #[track_caller]
+    pub fn start(key: &'static str) -> Self {
+        Self::new(EventType::IntervalStart, key, Value::Null)
+    }
+
+    /// A span of time that ends now.
+    #[track_caller]
+    pub fn end(key: &'static str) -> Self {
+        Self::new(EventType::IntervalEnd, key, Value::Null)
+    }
+
+    #[track_caller]
+    fn new(event_type: EventType, key: &'static str, value: Value) -> Self {
+        let place = Location::caller();
+        let metadata: [(&'static str, Value); 2] = [
+            ("file", place.file().into()),
+            ("lineno", place.line().into()),
+        ];
+        Self {
+            namespace: "",
+            time_ms: now_ms(),
+            event_type,
+            key,
+            value,
+            metadata: metadata.into(),
+        }
+    }
+
+    /// The same of another time.
+    pub fn at(self, time_ms: u64) -> Self {
+        Self { time_ms, ..self }
+    }
+
+    /// The same with a value beside the usual ones.
+    pub fn with(mut self, name: &'static str, value: impl Into<Value>) -> Self {
+        self.metadata.insert(name, value.into());
+        self
+    }
+
+    /// The same of an epoch, which MLPerf counts from 1, after so many steps.
+    pub fn of(self, epoch: u64, step: u64) -> Self {
+        self.with("epoch_num", epoch + 1).with("step_num", step)
+    }
+
+    fn bytes(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = PREFIX.as_bytes().to_vec();
+        self.serialize(&mut Serializer::with_formatter(&mut bytes, Spaced))?;
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
+}
+
+/// JSON as Python's library writes it, with a blank after commas and colons: people search logs for
+/// `"key": "run_stop"`.
+struct Spaced;
+
+impl Formatter for Spaced {
+    fn begin_array_value<W: ?Sized + Write>(&mut self, to: &mut W, first: bool) -> io::Result<()> {
+        separate(to, first)
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, to: &mut W, first: bool) -> io::Result<()> {
+        separate(to, first)
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, to: &mut W) -> io::Result<()> {
+        to.write_all(b": ")
+    }
+}
+
+fn separate<W: ?Sized + Write>(to: &mut W, first: bool) -> io::Result<()> {
+    match first {
+        true => Ok(()),
+        false => to.write_all(b", "),
+    }
+}
+
+/// A file to append lines to; each is written whole at once.
+#[derive(Debug)]
+pub(super) struct Lines {
+    path: PathBuf,
+    file: File,
+}
+
+impl Lines {
+    /// Opens a file, creating it and its folder if needed; gives also whether a run has begun in it.
+    ///
+    /// # Errors
+    /// [`crate::JobError::Data`].
+    pub fn open(path: &Path) -> Result<(Self, bool)> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(DataError::io("create", folder))?;
+        }
+        // Pipes and terminals take lines, too, and have nothing to be read.
+        let text = match path.is_file() {
+            true => fs::read_to_string(path),
+            false => Ok(String::new()),
+        };
+        let text = text.map_err(DataError::io("read", path))?;
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let file = file.map_err(DataError::io("open", path))?;
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        if text[whole..].starts_with(PREFIX) {
+            // The process before ended while it wrote, or the disk was full.
+            let cut = file.set_len(whole as u64);
+            cut.map_err(DataError::io("shorten", path))?;
+        }
+        let begins = |line: &str| {
+            let object = line.strip_prefix(PREFIX).map(from_str::<Value>);
+            object.is_some_and(|object| object.is_ok_and(|object| object["key"] == "run_start"))
+        };
+        let begun = text.lines().any(begins);
+        let path = path.to_path_buf();
+        Ok((Self { path, file }, begun))
+    }
+
+    /// Appends a line.
+    ///
+    /// # Errors
+    /// [`crate::JobError::Data`].
+    pub fn push(&mut self, line: &Line) -> Result<()> {
+        let written = line.bytes().and_then(|bytes| self.file.write_all(&bytes));
+        Ok(written.map_err(DataError::io("append to", &self.path))?)
+    }
+}
+
+/// Milliseconds since 1970.
+pub(super) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}

@@ -1,0 +1,275 @@
+//! The log of a training in the form of MLPerf HPC's DeepCAM benchmark, for its checkers and summaries.
+//!
+//! It is written from what a run tells ([`TrainEvent`]) and knows nothing else of it. A run that goes on continues its
+//! log: submission, settings and the start of the run are there once, as the checkers want them.
+//!
+//! # Source
+//! mlcommons/logging `compliance_checker/hpc_3.0.0` (which keys there are, in which order) and mlcommons/hpc
+//! `deepcam/src/deepCam` (`train.py`, `driver`: when each is written).
+
+mod facts;
+mod line;
+#[cfg(test)]
+mod tests;
+
+use super::evaluate::Scores;
+use super::step::StepResult;
+use super::{Outcome, TrainEvent, TrainPlan, TrainReport};
+use crate::error::{JobError, Result};
+use crate::recipe::Recipe;
+use facts::{SUBMISSION, short};
+use line::{Line, Lines, now_ms};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// What trains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hardware {
+    /// Ranks of the job.
+    pub ranks: usize,
+    /// Nodes that they are on.
+    pub nodes: usize,
+    /// GPUs of a node; 0 where processors compute.
+    pub accelerators_per_node: usize,
+}
+
+/// A log under way, on the first rank.
+#[derive(Debug)]
+pub struct MlLog {
+    lines: Lines,
+    recipe: Recipe,
+    hardware: Hardware,
+    opened_ms: u64,
+    /// Whether an earlier part of the run has begun the log.
+    continues: bool,
+    /// Known once the run has started.
+    rhythm: Option<Rhythm>,
+    /// When the epoch began whose first step is under way.
+    epoch_began_ms: u64,
+    /// The epoch of the steps so far, from 0; none between two epochs.
+    epoch: Option<u64>,
+    /// Steps after which there are validations under way. Groups of ranks may have several.
+    validating: BTreeSet<u64>,
+    /// Whether this part of the run has done anything.
+    worked: bool,
+    /// What ended the log before the run.
+    failed: Option<JobError>,
+}
+
+/// Which steps end an epoch, and which are followed by a validation.
+#[derive(Debug, Clone, Copy)]
+struct Rhythm {
+    steps_per_epoch: u64,
+    total_steps: u64,
+    /// None where nothing validates.
+    validate_every: Option<u64>,
+}
+
+impl Rhythm {
+    fn of(plan: &TrainPlan) -> Self {
+        Self {
+            steps_per_epoch: (plan.steps_per_epoch as u64).max(1),
+            total_steps: plan.total_steps,
+            validate_every: (plan.validation_samples > 0).then_some(plan.validate_every_steps),
+        }
+    }
+
+    /// The epoch, from 0, of the last of so many steps.
+    fn epoch_of(self, step: u64) -> u64 {
+        step.saturating_sub(1) / self.steps_per_epoch
+    }
+
+    fn ends_epoch(self, step: u64) -> bool {
+        step == self.total_steps || step.is_multiple_of(self.steps_per_epoch)
+    }
+
+    fn validates(self, step: u64) -> bool {
+        let due = |every| step == self.total_steps || step.is_multiple_of(every);
+        self.validate_every.is_some_and(due)
+    }
+}
+
+impl MlLog {
+    /// Opens the log of a run that is about to begin or to go on; its first lines come with [`TrainEvent::Started`].
+    ///
+    /// # Errors
+    /// [`JobError::Data`] if the file cannot be read or written.
+    pub fn open(path: &Path, recipe: &Recipe, hardware: Hardware) -> Result<Self> {
+        let (lines, continues) = Lines::open(path)?;
+        Ok(Self {
+            lines,
+            recipe: recipe.clone(),
+            hardware,
+            opened_ms: now_ms(),
+            continues,
+            rhythm: None,
+            epoch_began_ms: 0,
+            epoch: None,
+            validating: BTreeSet::new(),
+            worked: false,
+            failed: None,
+        })
+    }
+
+    /// Writes down what a run tells. Where that cannot be done the log ends, and [`Self::end`] says why: a training is
+    /// worth more than its log.
+    pub fn observe(&mut self, event: &TrainEvent) {
+        if self.failed.is_some() {
+            return;
+        }
+        let written = match event {
+            TrainEvent::Started(plan) => self.started(plan),
+            TrainEvent::Step { step, result, .. } => self.step(*step, result),
+            TrainEvent::Validated { step, scores, .. } => self.validated(*step, scores),
+            _ => Ok(()),
+        };
+        if let Err(error) = written {
+            tracing::warn!("{error}: the training goes on without its MLPerf log");
+            self.failed = Some(error);
+        }
+    }
+
+    /// Ends the log of a run, or of a part of it, and gives the run's report back.
+    ///
+    /// # Errors
+    /// The run's own, or what ended the log before the run.
+    pub fn end(mut self, report: Result<TrainReport>) -> Result<TrainReport> {
+        if self.failed.is_none() {
+            self.failed = self.ended(report.as_ref().ok()).err();
+        }
+        let report = report?;
+        self.failed.map_or(Ok(report), Err)
+    }
+
+    fn started(&mut self, plan: &TrainPlan) -> Result<()> {
+        if !self.continues {
+            self.begin(plan)?;
+        }
+        self.rhythm = Some(Rhythm::of(plan));
+        self.epoch_began_ms = now_ms();
+        Ok(())
+    }
+
+    fn begin(&mut self, plan: &TrainPlan) -> Result<()> {
+        let facts = facts::of_run(&self.recipe, plan, self.hardware)?;
+        for (key, value) in SUBMISSION {
+            let line = Line::point(key, value).at(self.opened_ms);
+            self.lines.push(&line)?;
+        }
+        let line = Line::start("init_start").at(self.opened_ms);
+        self.lines.push(&line)?;
+        // What the system keeps of files in memory is left as it is.
+        self.lines.push(&Line::point("cache_clear", false))?;
+        for (key, value) in facts {
+            self.lines.push(&Line::point(key, value))?;
+        }
+        self.lines.push(&Line::end("init_stop"))?;
+        self.lines.push(&Line::start("run_start"))
+    }
+
+    fn step(&mut self, step: u64, result: &StepResult) -> Result<()> {
+        let Some(rhythm) = self.rhythm else {
+            return Ok(());
+        };
+        self.worked = true;
+        let epoch = rhythm.epoch_of(step);
+        if self.epoch != Some(epoch) {
+            // Groups of ranks go on while one of them validates.
+            self.end_epoch(step - 1)?;
+            let line = Line::start("epoch_start").of(epoch, step - 1);
+            self.lines.push(&line.at(self.epoch_began_ms))?;
+            self.epoch = Some(epoch);
+        }
+        let (ends, validates) = (rhythm.ends_epoch(step), rhythm.validates(step));
+        if ends {
+            let rate = Line::point("learning_rate", short(result.learning_rate));
+            self.lines.push(&rate.of(epoch, step))?;
+            let loss = Line::point("train_loss", result.loss);
+            self.lines.push(&loss.of(epoch, step))?;
+        }
+        if validates {
+            let line = Line::start("eval_start").of(epoch, step);
+            self.lines.push(&line)?;
+            self.validating.insert(step);
+        } else if ends {
+            self.end_epoch(step)?;
+        }
+        Ok(())
+    }
+
+    fn validated(&mut self, step: u64, scores: &Scores) -> Result<()> {
+        let Some(rhythm) = self.rhythm else {
+            return Ok(());
+        };
+        self.worked = true;
+        let epoch = rhythm.epoch_of(step);
+        if !self.validating.remove(&step) {
+            // The run was left before or in it: it is the first that a part of the run does, in an epoch of the part
+            // before.
+            let line = Line::start("eval_start").of(epoch, step);
+            self.lines.push(&line.at(self.epoch_began_ms))?;
+            self.epoch.get_or_insert(epoch);
+        }
+        let (name, accuracy) = accuracy_of(scores);
+        let line = Line::point("eval_accuracy", accuracy).with("score", name);
+        self.lines.push(&line.of(epoch, step))?;
+        let line = Line::point("eval_loss", scores.loss());
+        self.lines.push(&line.of(epoch, step))?;
+        let target = self.recipe.training.target_score;
+        if let Some(target) = target.filter(|&target| scores.score() >= target) {
+            let line = Line::point("target_accuracy_reached", target);
+            let line = line.with("score", scores.score_name());
+            self.lines.push(&line.of(epoch, step))?;
+        }
+        self.lines.push(&Line::end("eval_stop").of(epoch, step))?;
+        if self.epoch == Some(epoch) && rhythm.ends_epoch(step) {
+            self.end_epoch(step)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the epoch under way, if there is one, after so many steps.
+    fn end_epoch(&mut self, step: u64) -> Result<()> {
+        let Some(epoch) = self.epoch.take() else {
+            return Ok(());
+        };
+        self.lines.push(&Line::end("epoch_stop").of(epoch, step))?;
+        self.epoch_began_ms = now_ms();
+        Ok(())
+    }
+
+    /// Writes how a run with this report ended; without one it failed.
+    fn ended(&mut self, report: Option<&TrainReport>) -> Result<()> {
+        // A run that was finished and is called once more has no second end.
+        let tells = self.rhythm.is_some() && (self.worked || !self.continues);
+        if !tells {
+            return Ok(());
+        }
+        let finished = report.filter(|report| report.outcome == Outcome::Finished);
+        if let Some(report) = finished {
+            self.end_epoch(report.steps)?;
+        }
+        // A run that misses its target is no success, and neither is a log without its steps.
+        let reaches = |report: &TrainReport| {
+            let best = report.best.as_ref().map(|best| best.scores.score());
+            let target = self.recipe.training.target_score;
+            target.is_none_or(|target| best.is_some_and(|best| best >= target))
+        };
+        let status = match self.worked && finished.is_some_and(reaches) {
+            true => "success",
+            false => "aborted",
+        };
+        let line = Line::end("run_stop").with("status", status);
+        self.lines.push(&line)
+    }
+}
+
+/// What MLPerf calls accuracy: the IoU of masks by DeepCAM's rule, and the score of boxes, which has none; its name
+/// first.
+fn accuracy_of(scores: &Scores) -> (&'static str, f64) {
+    match scores {
+        Scores::Masks(masks) => ("sample mean IoU", masks.sample_mean_iou),
+        Scores::Both(both) => ("sample mean IoU", both.masks.sample_mean_iou),
+        Scores::Boxes(_) => (scores.score_name(), scores.score()),
+    }
+}

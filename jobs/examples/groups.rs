@@ -15,7 +15,7 @@ use squall_jobs::comm::{Communicator, processes, threads};
 use squall_jobs::metrics::{Metric, read_metrics};
 use squall_jobs::train::{Team, train_together};
 use squall_jobs::{Contract, JobError, Outcome, Recipe, TrainReport};
-use squall_model::ModelFile;
+use squall_model::StoredFile;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -61,7 +61,7 @@ fn check(report: &TrainReport, folder: Option<&Path>) -> Result<(), JobError> {
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
     assert!(mean(&losses[30..]) < mean(&losses[..10]), "{losses:?}");
     let model = folder.join("run/best.safetensors");
-    Contract::of(&ModelFile::read(&model)?, &model)?;
+    Contract::of(&StoredFile::open(&model)?.facts, &model)?;
     Ok(())
 }
 

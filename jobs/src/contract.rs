@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use squall_data::grid::LatLonGrid;
 use squall_data::{BoxClass, Class, Normalisation, Variable};
 use squall_model::{ModelFile, NetworkConfig, Precision};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The version of the contract's layout.
@@ -189,17 +190,16 @@ impl Contract {
         Ok(())
     }
 
-    /// Reads it from a model file and checks it against itself.
+    /// Reads it from the facts of a model file and checks it against itself.
     ///
     /// # Errors
     /// [`JobError::NoContract`] saying what is missing, of another version or contradictory.
-    pub fn of(file: &ModelFile, path: &Path) -> Result<Self> {
+    pub fn of(facts: &BTreeMap<String, String>, path: &Path) -> Result<Self> {
         let bad = |reason: String| JobError::NoContract {
             path: path.to_path_buf(),
             reason,
         };
-        let json = file
-            .facts
+        let json = facts
             .get(FACT)
             .ok_or_else(|| bad("it has weights but no contract".into()))?;
         let contract: Self = serde_json::from_str(json).map_err(|e| bad(e.to_string()))?;
@@ -334,17 +334,17 @@ mod tests {
         let (path, contract) = (Path::new("m.safetensors"), contract());
         let mut file = ModelFile::default();
         assert!(
-            Contract::of(&file, path)
+            Contract::of(&file.facts, path)
                 .unwrap_err()
                 .to_string()
                 .contains("no contract")
         );
         contract.put(&mut file).unwrap();
-        assert_eq!(Contract::of(&file, path).unwrap(), contract);
+        assert_eq!(Contract::of(&file.facts, path).unwrap(), contract);
         let mut changed = contract.clone();
         changed.normalisation.channels[0].divide = 2.0;
         changed.put(&mut file).unwrap();
-        let error = Contract::of(&file, path).unwrap_err().to_string();
+        let error = Contract::of(&file.facts, path).unwrap_err().to_string();
         assert!(error.contains("changed after training"), "{error}");
     }
 

@@ -122,7 +122,7 @@ fn one_group_is_synchronous_training() {
                 assert!(same || !exact, "{file} with {rule:?} and {servers} servers");
             }
             let model = at(&name).join("best.safetensors");
-            Contract::of(&ModelFile::read(&model).unwrap(), &model).unwrap();
+            Contract::of(&ModelFile::read(&model).unwrap().facts, &model).unwrap();
         }
     }
 }

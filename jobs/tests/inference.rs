@@ -314,7 +314,7 @@ fn a_model_infers_in_the_types_of_its_training() {
     let folder = tempfile::tempdir().unwrap();
     let (model, _) = prepared(folder.path());
     let mut file = ModelFile::read(model.path()).unwrap();
-    let mut contract = Contract::of(&file, model.path()).unwrap();
+    let mut contract = Contract::of(&file.facts, model.path()).unwrap();
     contract.all_layers = true;
     contract.put(&mut file).unwrap();
     let path = folder.path().join("all.safetensors");

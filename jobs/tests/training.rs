@@ -319,6 +319,31 @@ fn a_checkpoint_that_cannot_be_read_does_not_replace_one_that_can() {
     assert!(previous.is_ok(), "the readable one is kept");
 }
 
+/// Of a value of the last tensor, when a reader that takes up one after the other has taken up all others.
+#[test]
+fn a_changed_value_is_found_before_anything_is_taken_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 4, 1);
+    let (turns, whole) = (folder.path().join("turns"), folder.path().join("whole"));
+    let turn = recipe(&["training.steps=3", "training.max_seconds=1e-6"]);
+    for steps in 1..=2 {
+        assert_eq!(run(&turn, &store, &turns).unwrap().steps, steps);
+    }
+    let newest = turns.join("checkpoint.safetensors");
+    let mut bytes = std::fs::read(&newest).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&newest, bytes).unwrap();
+    assert_eq!(train::checkpoint::newest_step(&turns), Some(1));
+    let to_the_end = recipe(&["training.steps=3"]);
+    run(&to_the_end, &store, &turns).unwrap();
+    run(&to_the_end, &store, &whole).unwrap();
+    for name in ["best.safetensors", "last.safetensors"] {
+        let bytes = |run: &Path| std::fs::read(run.join(name)).unwrap();
+        assert!(bytes(&turns) == bytes(&whole), "{name}");
+    }
+    assert!(turns.join("checkpoint.damaged.safetensors").exists());
+}
+
 #[test]
 fn a_time_limit_stops_like_an_interruption() {
     let folder = tempfile::tempdir().unwrap();
@@ -519,7 +544,7 @@ fn the_model_file_holds_the_contract() {
     )
     .unwrap();
     let file = ModelFile::read(&report.model).unwrap();
-    let contract = squall_jobs::Contract::of(&file, &report.model).unwrap();
+    let contract = squall_jobs::Contract::of(&file.facts, &report.model).unwrap();
     assert_eq!(contract.variables(), CHANNELS);
     assert_eq!(contract.data_hash, store.data_hash());
     assert_eq!(contract.step, 2);

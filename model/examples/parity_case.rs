@@ -70,10 +70,8 @@ fn load(network: &mut Network, change: impl Fn(&str, &mut Vec<f32>)) -> Result<(
     for (name, (_, values)) in &mut named {
         change(name, values);
     }
-    let find = |name: &str| {
-        let (shape, values) = named.get(name)?;
-        Some((&shape[..], &values[..]))
-    };
-    network.parameters_mut().load(Path::new("prepared"), find)?;
+    network
+        .parameters_mut()
+        .load(Path::new("prepared"), &named)?;
     Ok(())
 }

@@ -1,14 +1,15 @@
 //! What a model file is to hold, with tensors that stay where they lie until they are written, one after the other.
 
+use crate::checksum::{CHECKSUM, Checksum};
 use crate::error::Result;
-use crate::model_file::{CHECKSUM, ModelFile, bad, little_endian, write_whole};
+use crate::model_file::{ModelFile, bad, little_endian, write_whole};
 use crate::parameters::Parameter;
+use crate::tensors::{Tensors, expect_count};
 use safetensors::tensor::{Dtype, View, serialize};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::Path;
-use xxhash_rust::xxh3::Xxh3;
 
 /// Named f32 tensors, lent by those who have them, and named facts.
 #[derive(Debug, Default)]
@@ -125,23 +126,39 @@ impl<'a> FileContents<'a> {
         }
         // safetensors takes a hash map, whose order changes from run to run: one JSON string keeps files byte-identical.
         let mut facts = self.facts.clone();
-        facts.insert(CHECKSUM.into(), format!("{:032x}", self.checksum()?));
+        facts.insert(CHECKSUM.into(), self.checksum()?);
         let facts = serde_json::to_string(&facts).map_err(|e| bad(path, e.to_string()))?;
         let metadata = HashMap::from([("squall".to_string(), facts)]);
         serialize(outlines, Some(metadata)).map_err(|error| bad(path, error.to_string()))
     }
 
-    /// XXH3 of facts, names, shapes and values: safetensors itself notices what is cut short, not what is changed.
-    pub(crate) fn checksum(&self) -> Result<u128> {
-        let mut hash = Xxh3::new();
-        for (name, fact) in self.facts.iter().filter(|(name, _)| *name != CHECKSUM) {
-            hash.update(format!("{name}\n{fact}\n").as_bytes());
-        }
+    /// The checksum of all this.
+    fn checksum(&self) -> Result<String> {
+        let mut checksum = Checksum::of_facts(&self.facts);
         for (name, (shape, source)) in &self.tensors {
-            hash.update(format!("{name} {shape:?}").as_bytes());
-            hash.update(&little_endian(&source.values()?));
+            checksum.begin(name, shape);
+            checksum.add(&little_endian(&source.values()?));
         }
-        Ok(hash.digest128())
+        Ok(checksum.text())
+    }
+}
+
+impl Tensors for FileContents<'_> {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.tensors.get(name).map(|(shape, _)| &shape[..])
+    }
+
+    fn read_into(&self, name: &str, values: &mut [f32]) -> Result<()> {
+        let found = self.tensors.get(name);
+        let found = found.map(|(_, source)| source.values()).transpose()?;
+        let found = found.unwrap_or_default();
+        expect_count(values.len(), found.len())?;
+        values.copy_from_slice(&found);
+        Ok(())
     }
 }
 
@@ -202,6 +219,10 @@ mod tests {
         let back = ModelFile::read(&lent).unwrap();
         assert_eq!(back.tensors, file.tensors);
         assert_eq!(back.facts, file.facts);
+        // Another network takes them from where they lie.
+        let mut other = Network::build(&config, Backend::Reference, 2).unwrap();
+        other.parameters_mut().load(&lent, &contents).unwrap();
+        assert!(other.parameters().to_named().unwrap() == file.tensors);
     }
 
     /// The file is the one that safetensors itself would write.

@@ -5,7 +5,8 @@
 //! - Learning: [`parameters`], [`gradients`], [`optim`].
 //! - Operations: [`ops`], on the CPU or a GPU; [`gpu`] (which device), [`input`] (fields on their way to it),
 //!   [`memory`] (kept alive between steps).
-//! - Files: [`model_file`], [`exchange`] (PyTorch, safetensors, ONNX).
+//! - Files: [`model_file`], written from [`file_contents`] and read through [`stored_file`]; [`exchange`] (PyTorch,
+//!   safetensors, ONNX).
 //!
 //! # Example
 //! A network with random weights says something about every pixel; [`Network`] shows a training step.
@@ -24,6 +25,7 @@
 //! ```
 
 mod captured;
+mod checksum;
 pub mod detection;
 pub mod error;
 pub mod exchange;
@@ -43,7 +45,9 @@ pub mod pass;
 pub mod precision;
 pub mod profile;
 pub mod storage;
+pub mod stored_file;
 pub mod summary;
+pub mod tensors;
 mod trace;
 
 pub use captured::Captured;
@@ -58,3 +62,5 @@ pub use parameters::Parameters;
 pub use pass::{BatchStatistics, Pass};
 pub use precision::{KernelRounding, Precision, PrecisionPolicy};
 pub use storage::{Recompute, SavedActivations, Storage};
+pub use stored_file::StoredFile;
+pub use tensors::Tensors;

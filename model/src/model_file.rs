@@ -3,7 +3,7 @@
 use crate::error::{ModelError, Result};
 use crate::file_contents::FileContents;
 use crate::parameters::NamedTensors;
-use safetensors::tensor::{Dtype, SafeTensors};
+use crate::stored_file::StoredFile;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
@@ -19,9 +19,6 @@ pub struct ModelFile {
     /// The contract: whatever the tensors mean nothing without.
     pub facts: BTreeMap<String, String>,
 }
-
-/// The fact that holds the checksum of a file; nobody else sees it.
-pub(crate) const CHECKSUM: &str = "checksum";
 
 impl ModelFile {
     /// Writes the file under a temporary name, syncs it and renames it: a crash leaves the old file or the new one.
@@ -50,62 +47,20 @@ impl ModelFile {
         contents
     }
 
-    /// Reads a file that [`Self::write`] wrote.
+    /// Reads a file that [`Self::write`] wrote into memory; [`StoredFile`] leaves it where it is.
     ///
     /// # Errors
-    /// [`ModelError::Io`] if it cannot be read, [`ModelError::File`] if it is damaged or something else.
+    /// As [`StoredFile::open`].
     pub fn read(path: &Path) -> Result<Self> {
-        let source = |source| ModelError::Io {
-            action: "read",
-            path: path.into(),
-            source,
-        };
-        Self::decode(path, &std::fs::read(path).map_err(source)?)
+        StoredFile::open(path)?.to_memory()
     }
 
     /// The file whose bytes [`Self::encode`] gave; `path` is for errors.
     ///
     /// # Errors
-    /// [`ModelError::File`] if they are damaged or something else.
+    /// As [`StoredFile::of_bytes`].
     pub fn decode(path: &Path, bytes: &[u8]) -> Result<Self> {
-        let bad = |reason: String| bad(path, reason);
-        let (_, header) = SafeTensors::read_metadata(bytes)
-            .map_err(|error| bad(format!("no valid safetensors file ({error})")))?;
-        let facts = header.metadata().as_ref().and_then(|all| all.get("squall"));
-        let facts = facts.ok_or_else(|| bad("it has no Squall facts: import it first".into()))?;
-        let mut facts: BTreeMap<String, String> =
-            serde_json::from_str(facts).map_err(|error| bad(error.to_string()))?;
-        // Files from before there was a checksum have none.
-        let checksum = facts.remove(CHECKSUM);
-        let parsed = SafeTensors::deserialize(bytes).map_err(|error| bad(error.to_string()))?;
-        let mut tensors = BTreeMap::new();
-        for (name, view) in parsed.tensors() {
-            if view.dtype() != Dtype::F32 {
-                return Err(bad(format!(
-                    "tensor `{name}`: expected F32, found {:?}",
-                    view.dtype()
-                )));
-            }
-            let values = (view.data().chunks_exact(4))
-                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-                .collect();
-            tensors.insert(name, (view.shape().to_vec(), values));
-        }
-        let file = Self { tensors, facts };
-        if let Some(checksum) = checksum
-            && checksum != format!("{:032x}", file.contents().checksum()?)
-        {
-            return Err(bad(
-                "its contents do not have the checksum it was written with".into(),
-            ));
-        }
-        Ok(file)
-    }
-
-    /// A tensor's shape and values.
-    pub fn tensor(&self, name: &str) -> Option<(&[usize], &[f32])> {
-        let (shape, values) = self.tensors.get(name)?;
-        Some((shape, values))
+        StoredFile::of_bytes(path, bytes)?.to_memory()
     }
 
     /// A fact that must be there.
@@ -113,14 +68,18 @@ impl ModelFile {
     /// # Errors
     /// [`ModelError::File`] naming the fact.
     pub fn fact(&self, path: &Path, name: &str) -> Result<&str> {
-        self.facts
-            .get(name)
-            .map(String::as_str)
-            .ok_or_else(|| ModelError::File {
-                path: path.into(),
-                reason: format!("the fact `{name}` is missing"),
-            })
+        fact(path, &self.facts, name)
     }
+}
+
+/// A fact that must be among those of a file.
+pub(crate) fn fact<'a>(
+    path: &Path,
+    facts: &'a BTreeMap<String, String>,
+    name: &str,
+) -> Result<&'a str> {
+    let found = facts.get(name).map(String::as_str);
+    found.ok_or_else(|| bad(path, format!("the fact `{name}` is missing")))
 }
 
 pub(crate) fn bad(path: &Path, reason: String) -> ModelError {
@@ -223,7 +182,7 @@ mod tests {
         let back = ModelFile::read(&a).unwrap();
         assert_eq!(back.facts, file.facts);
         let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-        assert_eq!(bits(back.tensor("layer.weight").unwrap().1), bits(&odd));
+        assert_eq!(bits(&back.tensors["layer.weight"].1), bits(&odd));
         assert_eq!(
             std::fs::read_dir(folder.path()).unwrap().count(),
             2,

@@ -40,11 +40,7 @@ fn filled(config: &NetworkConfig, backend: Backend) -> Network {
             (name, (shape, values))
         })
         .collect();
-    let find = |name: &str| {
-        let (shape, values) = all.get(name)?;
-        Some((&shape[..], &values[..]))
-    };
-    (network.parameters_mut().load(Path::new("filled"), find)).unwrap();
+    (network.parameters_mut().load(Path::new("filled"), &all)).unwrap();
     network
 }
 

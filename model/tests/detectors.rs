@@ -585,7 +585,7 @@ fn two_boxes_are_learnt_found_and_found_again_after_saving() {
         file.write(&path).unwrap();
         let back = ModelFile::read(&path).unwrap();
         let mut other = Network::build(&config, Backend::best(), 4).unwrap();
-        (other.parameters_mut().load(&path, |name| back.tensor(name))).unwrap();
+        (other.parameters_mut().load(&path, &back.tensors)).unwrap();
         assert_eq!(other.find_boxes(&x, DType::F32, 0.5).unwrap(), found);
     }
 }

@@ -394,14 +394,9 @@ fn optimisers_step_as_on_the_cpu() {
         let mut other = Network::build(&small(), gpu, 9).unwrap();
         let named = network.parameters().to_named().unwrap();
         let path = Path::new("memory");
-        let find = |name: &str| {
-            named
-                .get(name)
-                .map(|(shape, values)| (&shape[..], &values[..]))
-        };
-        other.parameters_mut().load(path, find).unwrap();
+        other.parameters_mut().load(path, &named).unwrap();
         let mut restored = Optimizer::new(&config, other.parameters()).unwrap();
-        restored.load_from(path, &file).unwrap();
+        (restored.load_from(path, &file.facts, &file.tensors)).unwrap();
         let last = gradients(&network, 9);
         let a = optimizer
             .step(network.parameters_mut(), &last, 0.01)

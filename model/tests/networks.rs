@@ -220,10 +220,7 @@ fn one_batch_is_learnt_saved_and_found_again() {
     file.write(&path).unwrap();
     let back = ModelFile::read(&path).unwrap();
     let mut other = Network::build(&config, Backend::best(), 4).unwrap();
-    other
-        .parameters_mut()
-        .load(&path, |name| back.tensor(name))
-        .unwrap();
+    other.parameters_mut().load(&path, &back.tensors).unwrap();
     assert_eq!(
         values(&other.infer(&x, DType::F32).unwrap()),
         values(&logits),
@@ -240,7 +237,7 @@ fn one_batch_is_learnt_saved_and_found_again() {
     .unwrap();
     let error = wider
         .parameters_mut()
-        .load(&path, |name| back.tensor(name))
+        .load(&path, &back.tensors)
         .unwrap_err()
         .to_string();
     assert!(error.contains("encoder.stem.weight"), "{error}");

@@ -97,12 +97,8 @@ fn shaken(config: &NetworkConfig) -> Network {
             *value += spread * ((index * 7 + name.len()) as f32).sin();
         }
     }
-    let find = |name: &str| {
-        let (shape, values) = named.get(name)?;
-        Some((&shape[..], &values[..]))
-    };
     (network.parameters_mut())
-        .load(Path::new("shaken"), find)
+        .load(Path::new("shaken"), &named)
         .unwrap();
     network
 }

@@ -178,9 +178,7 @@ fn a_batch_is_learnt_saved_and_found_again() {
         file.write(&path).unwrap();
         let back = ModelFile::read(&path).unwrap();
         let mut other = Network::build(&config, Backend::best(), 4).unwrap();
-        (other.parameters_mut())
-            .load(&path, |name| back.tensor(name))
-            .unwrap();
+        (other.parameters_mut()).load(&path, &back.tensors).unwrap();
         let again = values(&other.infer(&x, DType::F32).unwrap());
         assert_eq!(again, logits, "{config:?}");
     }

@@ -79,10 +79,7 @@ fn check(name: NetworkName, inference: f64) {
     assert!(left.is_empty(), "PyTorch has more: {left:?}");
     network
         .parameters_mut()
-        .load(&PathBuf::from(label), |name| {
-            let (shape, values) = filled.get(name)?;
-            Some((shape, values))
-        })
+        .load(&PathBuf::from(label), &filled)
         .unwrap();
 
     let size: Vec<usize> = (expected["size"].as_array().unwrap().iter())

@@ -129,12 +129,11 @@ fn a_resumed_run_gives_the_same_bits() {
 
         let file = ModelFile::read(&path).unwrap();
         let mut resumed = Network::build(&config, Backend::best(), 99).unwrap();
-        resumed
-            .parameters_mut()
-            .load(&path, |name| file.tensor(name))
-            .unwrap();
+        resumed.parameters_mut().load(&path, &file.tensors).unwrap();
         let mut restored = Optimizer::new(&rule, resumed.parameters()).unwrap();
-        restored.load_from(&path, &file).unwrap();
+        restored
+            .load_from(&path, &file.facts, &file.tensors)
+            .unwrap();
         assert_eq!(restored.steps(), 3);
         advance(&mut resumed, &mut restored, 3..6);
         let (a, b) = (
@@ -157,7 +156,7 @@ fn a_resumed_run_gives_the_same_bits() {
             ..OptimizerConfig::default()
         };
         let mut other = Optimizer::new(&other, resumed.parameters()).unwrap();
-        assert!(other.load_from(&path, &file).is_err());
+        assert!(other.load_from(&path, &file.facts, &file.tensors).is_err());
     }
 }
 

@@ -12,7 +12,8 @@ use crate::run_dir::RunDir;
 use serde::{Deserialize, Serialize};
 use squall_data::{DataError, Store};
 use squall_model::optim::LossScale;
-use squall_model::{FileContents, ModelFile};
+use squall_model::{FileContents, ModelFile, StoredFile, Tensors};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 /// The fact under which a checkpoint keeps its counters.
@@ -91,7 +92,7 @@ fn set_aside(run: &RunDir) -> Result<()> {
 /// The steps of the newest checkpoint of a run that can be read; none if there is none. What a supervisor watches.
 pub fn newest_step(folder: &Path) -> Option<u64> {
     let step = |path: PathBuf| {
-        let file = ModelFile::read(&path).ok()?;
+        let file = StoredFile::open(&path).ok()?;
         Some(facts_of(&path, &file).ok()?.progress.step)
     };
     RunDir::checkpoints_of(folder).into_iter().find_map(step)
@@ -107,24 +108,26 @@ fn load(
     learner: &mut Learner,
     fits: impl Fn(&CheckpointFacts) -> Result<()>,
 ) -> Result<(CheckpointFacts, Option<Standing>)> {
-    let file = ModelFile::read(path)?;
+    // Damage is found here, before anything changes.
+    let file = StoredFile::open(path)?;
     let facts = facts_of(path, &file)?;
     fits(&facts)?;
-    let standing = Standing::load_from(path, &file)?;
+    let standing = Standing::load_from(path, &file.facts, &file)?;
     restore(path, &file, &facts, learner)?;
     Ok((facts, standing))
 }
 
 /// The counters of a checkpoint.
-fn facts_of(path: &Path, file: &ModelFile) -> Result<CheckpointFacts> {
-    serde_json::from_str(file.fact(path, FACT)?)
+fn facts_of(path: &Path, file: &StoredFile<'_>) -> Result<CheckpointFacts> {
+    serde_json::from_str(file.fact(FACT)?)
         .map_err(|error| JobError::damaged(path, format!("checkpoint facts: {error}")))
 }
 
-/// Gives a learner the state of a checkpoint with these counters.
+/// Gives a learner the state of a checkpoint with these counters. Tensors go from the file to where they belong, so that
+/// there is no second copy of them.
 fn restore(
     path: &Path,
-    file: &ModelFile,
+    file: &StoredFile<'_>,
     facts: &CheckpointFacts,
     learner: &mut Learner,
 ) -> Result<()> {
@@ -134,19 +137,14 @@ fn restore(
             .map_err(|error| damaged(format!("waiting gradients: {error}")))?,
         None => Vec::new(),
     };
-    let parameters = learner.network.parameters_mut();
-    parameters.load(path, |name| file.tensor(name))?;
-    learner.optimizer.load_from(path, file)?;
-    learner.go_on_from(facts.progress);
-    if let Some(scale) = facts.loss_scale {
-        learner.loss_scale = scale;
-    }
+    learner.network.parameters_mut().load(path, file)?;
+    learner.optimizer.load_from(path, &file.facts, file)?;
     let count = learner.network.parameters().count();
-    learner.pending_steps.clear();
+    let mut pending_steps = VecDeque::new();
     for (at, facts) in pending.into_iter().enumerate() {
-        let get = |what: &str| {
+        let get = |what: &str| -> Result<Vec<f32>> {
             let name = format!("{PENDING}.{at}.{what}");
-            let found = file.tensor(&name).map(|(_, values)| values.to_vec());
+            let found = file.values_of(&name)?;
             found.ok_or_else(|| damaged(format!("tensor `{name}` is missing")))
         };
         let (gradients, statistics) = (get("gradients")?, get("statistics")?);
@@ -156,7 +154,7 @@ fn restore(
                 gradients.len()
             )));
         }
-        learner.pending_steps.push_back(PendingStep {
+        pending_steps.push_back(PendingStep {
             step: facts.step,
             scale: facts.scale,
             count: 0.0,
@@ -166,6 +164,11 @@ fn restore(
             fault: facts.fault,
             bad_field: facts.bad_field,
         });
+    }
+    learner.pending_steps = pending_steps;
+    learner.go_on_from(facts.progress);
+    if let Some(scale) = facts.loss_scale {
+        learner.loss_scale = scale;
     }
     Ok(())
 }
@@ -288,11 +291,11 @@ impl Run<'_> {
         }
         team.broadcast(&mut bytes)?;
         if !team.is_first() {
-            let file = ModelFile::decode(path, &bytes)?;
+            let file = StoredFile::of_bytes(path, &bytes)?;
             let facts = facts_of(path, &file)?;
             restore(path, &file, &facts, &mut self.learner)?;
             (self.best, self.validation_due) = (facts.best, facts.validation_due);
-            self.standing = Standing::load_from(path, &file)?;
+            self.standing = Standing::load_from(path, &file.facts, &file)?;
         }
         Ok(())
     }

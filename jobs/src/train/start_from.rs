@@ -4,16 +4,16 @@ use super::step::Learner;
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
 use crate::infer::check_finite;
-use squall_model::{ModelFile, NetworkConfig};
+use squall_model::{NetworkConfig, StoredFile, Tensors};
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 /// Takes the weights of a model file as initial values.
 pub(super) fn start_from(path: &Path, learner: &mut Learner, contract: &Contract) -> Result<()> {
-    let file = ModelFile::read(path)?;
+    let file = StoredFile::open(path)?;
     // A training from them diverges at once, and nobody would look for the reason here.
     check_finite(path, &file)?;
-    let theirs = Contract::of(&file, path)?;
+    let theirs = Contract::of(&file.facts, path)?;
     let names = |contract: &Contract| {
         let variables = contract.variables();
         let names: Vec<&str> = variables.iter().map(|v| v.name()).collect();
@@ -56,8 +56,7 @@ pub(super) fn start_from(path: &Path, learner: &mut Learner, contract: &Contract
             changed.join(", ")
         );
     }
-    let parameters = learner.network.parameters_mut();
-    parameters.load(path, |name| file.tensor(name))?;
+    learner.network.parameters_mut().load(path, &file)?;
     tracing::info!(path = %path.display(), "starting from the weights of a model file");
     Ok(())
 }
@@ -66,16 +65,13 @@ pub(super) fn start_from(path: &Path, learner: &mut Learner, contract: &Contract
 const NAMED: usize = 3;
 
 /// The tensors of a model file that a network has no place for.
-fn leftover(file: &ModelFile, learner: &Learner) -> Vec<String> {
+fn leftover(file: &StoredFile<'_>, learner: &Learner) -> Vec<String> {
     let parameters = learner.network.parameters();
     let places: HashSet<&str> = (parameters.iter().map(|p| p.name.as_str()))
         .chain(parameters.buffers().iter().map(|b| b.name.as_str()))
         .collect();
-    let names = file
-        .tensors
-        .keys()
-        .filter(|name| !places.contains(name.as_str()));
-    names.cloned().collect()
+    let names = file.names().filter(|name| !places.contains(name));
+    names.map(str::to_string).collect()
 }
 
 /// The keys in which two networks differ, with both values: those that change no shape, where the weights of one fit

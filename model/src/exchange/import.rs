@@ -251,11 +251,7 @@ pub fn import(
             problems,
         });
     }
-    let find = |name: &str| {
-        let (shape, values) = named.get(name)?;
-        Some((&shape[..], &values[..]))
-    };
-    network.parameters_mut().load(&weights.path, find)?;
+    network.parameters_mut().load(&weights.path, &named)?;
     report
         .notes
         .extend(layout.differences.iter().map(|text| text.to_string()));

@@ -1,8 +1,9 @@
 //! Weights from and to safetensors files of other programs.
 
 use super::{Layout, Source, Weights, bad_file};
+use crate::checksum::CHECKSUM;
 use crate::error::{ModelError, Result};
-use crate::model_file::{CHECKSUM, write_whole};
+use crate::model_file::write_whole;
 use crate::parameters::NamedTensors;
 use ::safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use half::{bf16, f16};

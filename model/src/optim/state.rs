@@ -1,22 +1,24 @@
 //! What a checkpoint keeps of an optimiser: its moments and the number of steps taken.
 
 use super::{Optimizer, Rule};
-use crate::error::{ModelError, Result};
+use crate::error::Result;
 use crate::file_contents::FileContents;
-use crate::model_file::ModelFile;
+use crate::model_file::{ModelFile, bad, fact};
+use crate::tensors::{Tensors, expect_shape};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The fact that keeps the number of steps taken.
 const STEPS: &str = "optimizer.steps";
 /// What the names of saved moments begin with.
-const MOMENTS: [&str; 2] = ["optimizer.first.", "optimizer.second."];
+static MOMENTS: [&str; 2] = ["optimizer.first.", "optimizer.second."];
 
 impl Optimizer {
     /// The moments, in the order of [`crate::parameters::Parameter::range`]; the second is empty for SGD.
     ///
     /// # Errors
-    /// [`ModelError::Gpu`] if they cannot be read.
+    /// [`crate::ModelError::Gpu`] if they cannot be read.
     pub fn state(&self) -> Result<[Cow<'_, [f32]>; 2]> {
         #[cfg(feature = "cuda")]
         if let Some(state) = &self.on_gpu {
@@ -62,68 +64,74 @@ impl Optimizer {
         contents.copy_into(file)
     }
 
-    /// Takes up the state that [`Self::save_into`] put into `file`, which was read from `path`.
+    /// Takes up the state that [`Self::lend_to`] or [`Self::save_into`] put into the file at `path` with these facts and
+    /// tensors. Moments go straight to where they lie; on a GPU those of one parameter at a time pass through the host's
+    /// memory.
     ///
     /// # Errors
-    /// [`ModelError::File`] if it is another rule's; [`ModelError::MissingWeight`] or [`ModelError::WeightShape`]
-    /// naming the first moment that is missing or differs in shape from its parameter.
-    pub fn load_from(&mut self, path: &Path, file: &ModelFile) -> Result<()> {
-        let bad = |reason: String| ModelError::File {
-            path: path.into(),
-            reason,
-        };
-        let steps = file.fact(path, STEPS)?;
-        let steps = (steps.parse()).map_err(|_| bad(format!("`{STEPS}` is `{steps}`")))?;
-        let [first, second] = MOMENTS;
-        let has_second = file.tensors.keys().any(|name| name.starts_with(second));
-        let wants_second = self.config.rule != Rule::Sgd;
-        if has_second != wants_second {
-            let of = |second| if second { "Adam or LAMB" } else { "SGD" };
-            return Err(bad(format!(
-                "it holds the optimiser's state of {}, this run's rule is {}",
-                of(has_second),
-                of(!has_second)
-            )));
+    /// [`crate::ModelError::File`] if it is another rule's; [`crate::ModelError::MissingWeight`] or
+    /// [`crate::ModelError::WeightShape`] naming the first moment that is missing or differs in shape from its parameter:
+    /// all are as they were. [`crate::ModelError::Io`] if a tensor cannot be read, and then some are new.
+    pub fn load_from(
+        &mut self,
+        path: &Path,
+        facts: &BTreeMap<String, String>,
+        tensors: &impl Tensors,
+    ) -> Result<()> {
+        let steps = fact(path, facts, STEPS)?;
+        let steps = (steps.parse()).map_err(|_| bad(path, format!("`{STEPS}` is `{steps}`")))?;
+        let prefixes = self.prefixes(path, tensors)?;
+        for prefix in prefixes {
+            for place in &self.places {
+                let name = format!("{prefix}{}", place.name);
+                expect_shape(path, tensors, &name, &place.shape)?;
+            }
         }
-        let new_first = self.moment(path, file, first)?;
-        let new_second = match wants_second {
-            true => self.moment(path, file, second)?,
-            false => Vec::new(),
-        };
-        #[cfg(feature = "cuda")]
-        if let Some(state) = &mut self.on_gpu {
-            state.write(&new_first, &new_second)?;
-            self.step = steps;
-            return Ok(());
-        }
-        (self.step, self.first, self.second) = (steps, new_first, new_second);
+        self.read_moments(prefixes, tensors)?;
+        self.step = steps;
         Ok(())
     }
 
-    /// The values of a moment, whose names in `file` begin with `prefix`.
-    fn moment(&self, path: &Path, file: &ModelFile, prefix: &str) -> Result<Vec<f32>> {
-        let mut values = vec![0.0; self.count()];
-        for place in &self.places {
-            let name = format!("{prefix}{}", place.name);
-            match file.tensor(&name) {
-                None => {
-                    return Err(ModelError::MissingWeight {
-                        path: path.into(),
-                        name,
-                        expected: place.shape.clone(),
-                    });
+    /// What the names of the moments of this rule begin with, if the tensors are those of such a rule.
+    fn prefixes(&self, path: &Path, tensors: &impl Tensors) -> Result<&'static [&'static str]> {
+        let [_, second] = MOMENTS;
+        let has_second = tensors.names().any(|name| name.starts_with(second));
+        let wants_second = self.config.rule != Rule::Sgd;
+        if has_second != wants_second {
+            let of = |second| if second { "Adam or LAMB" } else { "SGD" };
+            let reason = format!(
+                "it holds the optimiser's state of {}, this run's rule is {}",
+                of(has_second),
+                of(!has_second)
+            );
+            return Err(bad(path, reason));
+        }
+        Ok(match wants_second {
+            true => &MOMENTS[..],
+            false => &MOMENTS[..1],
+        })
+    }
+
+    /// Replaces the moments whose names begin with each of `prefixes`.
+    fn read_moments(&mut self, prefixes: &[&str], tensors: &impl Tensors) -> Result<()> {
+        #[cfg(feature = "cuda")]
+        if let Some(state) = &mut self.on_gpu {
+            let mut values = Vec::new();
+            for (moment, prefix) in prefixes.iter().enumerate() {
+                for place in &self.places {
+                    values.resize(place.range.len(), 0.0);
+                    tensors.read_into(&format!("{prefix}{}", place.name), &mut values)?;
+                    state.write(moment, place.range.clone(), &values)?;
                 }
-                Some((found, _)) if found != place.shape => {
-                    return Err(ModelError::WeightShape {
-                        path: path.into(),
-                        name,
-                        expected: place.shape.clone(),
-                        found: found.into(),
-                    });
-                }
-                Some((_, saved)) => values[place.range.clone()].copy_from_slice(saved),
+            }
+            return Ok(());
+        }
+        for (prefix, moment) in (prefixes.iter()).zip([&mut self.first, &mut self.second]) {
+            for place in &self.places {
+                let values = &mut moment[place.range.clone()];
+                tensors.read_into(&format!("{prefix}{}", place.name), values)?;
             }
         }
-        Ok(values)
+        Ok(())
     }
 }

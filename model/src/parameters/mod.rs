@@ -6,16 +6,18 @@ mod update;
 pub(crate) use parameter::fits;
 pub use parameter::{Kind, Parameter};
 
-use crate::error::{ModelError, Result};
+use crate::error::Result;
 use crate::file_contents::FileContents;
 use crate::lock::locked;
 use crate::ops::{Backend, Channels, Weights};
 use crate::pass::Pass;
+use crate::tensors::{Tensors, expect_shape};
 use candle_core::{DType, Device, Tensor};
 use parameter::Initial;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -249,7 +251,7 @@ impl Parameters {
     /// The first parameter with a value that is infinite or NaN.
     ///
     /// # Errors
-    /// [`ModelError::Candle`] if a tensor cannot be read.
+    /// [`crate::ModelError::Candle`] if a tensor cannot be read.
     pub fn first_not_finite(&self) -> Result<Option<&Parameter>> {
         for entry in &self.entries {
             let values = entry.values()?;
@@ -263,7 +265,7 @@ impl Parameters {
     /// Parameters and running statistics by name.
     ///
     /// # Errors
-    /// [`ModelError::Candle`] if a tensor cannot be read.
+    /// [`crate::ModelError::Candle`] if a tensor cannot be read.
     pub fn to_named(&self) -> Result<NamedTensors> {
         let mut named = NamedTensors::new();
         for entry in &self.entries {
@@ -292,7 +294,7 @@ impl Parameters {
     /// statistics: what one of several owners of a network's parameters holds.
     ///
     /// # Errors
-    /// [`ModelError::Candle`] if a tensor cannot be read.
+    /// [`crate::ModelError::Candle`] if a tensor cannot be read.
     pub fn part(&self, ranges: &[Range<usize>]) -> Result<Self> {
         let mut part = Self::new(self.seed);
         let lies_there = |p: &Parameter| ranges.iter().any(|r| r.contains(&p.range.start));
@@ -309,7 +311,7 @@ impl Parameters {
     /// Replaces the running statistics by these values, in the order of [`Parameters::buffers`].
     ///
     /// # Errors
-    /// [`ModelError::Shape`] if there are more or fewer of them.
+    /// [`crate::ModelError::Shape`] if there are more or fewer of them.
     pub fn set_buffers(&mut self, values: &[f32]) -> Result<()> {
         let expected = self.buffers.iter().map(|b| b.values.len()).sum();
         crate::ops::host::expect("running statistics", "values", expected, values.len())?;
@@ -323,44 +325,28 @@ impl Parameters {
         Ok(())
     }
 
-    /// Replaces all values by those that `find` gives for a name.
+    /// Replaces all values by those of the tensors of their names, which go straight to where values lie; on a GPU one of
+    /// them at a time passes through the host's memory. `path` is for errors.
     ///
     /// # Errors
-    /// [`ModelError::MissingWeight`] or [`ModelError::WeightShape`] naming the first that does not fit.
-    pub fn load<'a>(
-        &mut self,
-        path: &std::path::Path,
-        find: impl Fn(&str) -> Option<(&'a [usize], &'a [f32])>,
-    ) -> Result<()> {
-        let fitting = |name: &str, expected: &[usize]| match find(name) {
-            None => Err(ModelError::MissingWeight {
-                path: path.into(),
-                name: name.into(),
-                expected: expected.into(),
-            }),
-            Some((found, _)) if found != expected => Err(ModelError::WeightShape {
-                path: path.into(),
-                name: name.into(),
-                expected: expected.into(),
-                found: found.into(),
-            }),
-            Some((_, values)) => Ok(values),
-        };
-        // All or none: what was there stays if anything does not fit.
-        let mut values = Vec::with_capacity(self.total);
+    /// [`crate::ModelError::MissingWeight`] or [`crate::ModelError::WeightShape`] naming the first that does not fit, and
+    /// all values are as they were; [`crate::ModelError::Io`] if a tensor cannot be read, and then some are new.
+    pub fn load(&mut self, path: &Path, tensors: &impl Tensors) -> Result<()> {
         for entry in &self.entries {
-            values.extend_from_slice(fitting(&entry.name, &entry.shape)?);
+            expect_shape(path, tensors, &entry.name, &entry.shape)?;
         }
-        let mut buffers = Vec::with_capacity(self.buffers.len());
         for buffer in &self.buffers {
-            buffers.push(fitting(&buffer.name, &[buffer.values.len()])?.to_vec());
+            expect_shape(path, tensors, &buffer.name, &[buffer.values.len()])?;
         }
-        for (buffer, values) in self.buffers.iter_mut().zip(buffers) {
-            buffer.values = values;
+        for Buffer { name, values } in &mut self.buffers {
+            tensors.read_into(name, values)?;
         }
-        self.changes();
-        self.version = next_version();
-        self.flat = Some(self.lay_out(values, self.on_gpu)?);
-        Ok(())
+        let mut read = Ok(());
+        self.update(|entry, values| {
+            if read.is_ok() {
+                read = tensors.read_into(&entry.name, values);
+            }
+        })?;
+        read
     }
 }

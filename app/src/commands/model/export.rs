@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use squall_jobs::infer::check_finite;
 use squall_jobs::{Contract, Recipe};
 use squall_model::exchange::{Layout, onnx, safetensors, sample};
-use squall_model::{Backend, ModelFile, Network};
+use squall_model::{Backend, Network, StoredFile};
 use std::path::{Path, PathBuf};
 
 /// Write a model's weights for PyTorch (safetensors) or its network for any ONNX runtime.
@@ -64,7 +64,8 @@ impl Export {
         match format {
             Format::Safetensors => {
                 let layout = Layout::named(&self.layout)?;
-                safetensors::write(&self.out, &file.tensors, &layout, &file.facts)?;
+                let tensors = file.to_memory()?.tensors;
+                safetensors::write(&self.out, &tensors, &layout, &file.facts)?;
             }
             Format::Onnx => {
                 let options = onnx::OnnxOptions {
@@ -123,12 +124,10 @@ fn format_of(path: &Path) -> anyhow::Result<Format> {
 }
 
 /// A model file, its contract, and its network with the weights.
-pub(super) fn open(path: &Path) -> anyhow::Result<(ModelFile, Contract, Network)> {
-    let file = ModelFile::read(path)?;
-    let contract = Contract::of(&file, path)?;
+pub(super) fn open(path: &Path) -> anyhow::Result<(StoredFile<'static>, Contract, Network)> {
+    let file = StoredFile::open(path)?;
+    let contract = Contract::of(&file.facts, path)?;
     let mut network = Network::build(&contract.network, Backend::best(), 0)?;
-    network
-        .parameters_mut()
-        .load(path, |name| file.tensor(name))?;
+    network.parameters_mut().load(path, &file)?;
     Ok((file, contract, network))
 }

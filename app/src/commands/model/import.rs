@@ -101,7 +101,7 @@ impl Import {
             facts: facts.clone(),
             ..ModelFile::default()
         };
-        let contract = Contract::of(&file, &self.weights)?;
+        let contract = Contract::of(facts, &self.weights)?;
         let network = Network::build(&contract.network, Backend::best(), 0)?;
         Ok((file, network))
     }

@@ -5,7 +5,6 @@ use crate::plan::counted;
 use clap::Args;
 use serde::Serialize;
 use squall_jobs::Contract;
-use squall_model::ModelFile;
 use squall_model::exchange::Weights;
 use std::fmt;
 use std::path::PathBuf;
@@ -57,11 +56,8 @@ impl Show {
     /// Prints the file's content.
     pub fn run(self) -> anyhow::Result<()> {
         let weights = Weights::read(&self.model)?;
-        let file = ModelFile {
-            facts: weights.facts.clone().unwrap_or_default(),
-            ..ModelFile::default()
-        };
-        let (contract, no_contract) = match Contract::of(&file, &self.model) {
+        let facts = weights.facts.clone().unwrap_or_default();
+        let (contract, no_contract) = match Contract::of(&facts, &self.model) {
             Ok(contract) => (Some(contract), None),
             Err(error) => (None, Some(error.to_string())),
         };
@@ -74,7 +70,7 @@ impl Show {
             path: self.model.display().to_string(),
             contract,
             no_contract,
-            facts: (file.facts.into_keys())
+            facts: (facts.into_keys())
                 .filter(|name| name != "contract")
                 .collect(),
             notes: weights.notes,

@@ -3,7 +3,7 @@
 use super::plan;
 use crate::error::Result;
 use squall_model::optim::{Optimizer, OptimizerConfig, Update};
-use squall_model::{Gradients, ModelFile, Parameters};
+use squall_model::{FileContents, Gradients, ModelFile, Parameters};
 use std::ops::Range;
 use std::path::Path;
 
@@ -31,9 +31,10 @@ impl Part {
         let part = parameters.part(ranges)?;
         let mut own = Optimizer::new(&config, &part)?;
         if optimizer.steps() > 0 {
-            let mut state = ModelFile::default();
-            optimizer.save_into(&mut state)?;
-            own.load_from(Path::new("the state of the run"), &state)?;
+            let mut state = FileContents::default();
+            optimizer.lend_to(&mut state)?;
+            let path = Path::new("the state of the run");
+            own.load_from(path, &state.facts, &state)?;
         }
         Ok(Self {
             gradients: Gradients::new(&part),

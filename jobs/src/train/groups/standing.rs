@@ -9,7 +9,8 @@ use super::plan::{self, Layout};
 use super::staleness::StalenessSummary;
 use crate::error::{JobError, Result};
 use serde::{Deserialize, Serialize};
-use squall_model::ModelFile;
+use squall_model::{ModelFile, Tensors};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
@@ -71,21 +72,24 @@ impl Standing {
         Ok(())
     }
 
-    /// That of a checkpoint, if it has one.
+    /// That of a checkpoint with these facts and tensors, if it has one.
     ///
     /// # Errors
-    /// [`JobError::Damaged`] if a part of it is missing.
-    pub fn load_from(path: &Path, file: &ModelFile) -> Result<Option<Self>> {
+    /// [`JobError::Damaged`] if a part of it is missing; [`JobError::Model`] if a tensor cannot be read.
+    pub fn load_from(
+        path: &Path,
+        facts: &BTreeMap<String, String>,
+        tensors: &impl Tensors,
+    ) -> Result<Option<Self>> {
         let damaged = |reason: String| JobError::damaged(path, reason);
-        let Some(fact) = file.facts.get(FACT) else {
+        let Some(fact) = facts.get(FACT) else {
             return Ok(None);
         };
         let mut standing: Self = serde_json::from_str(fact)
             .map_err(|error| damaged(format!("where groups stood: {error}")))?;
         let get = |what: &str, count: usize| -> Result<Vec<Vec<f32>>> {
-            let one = |at: usize| {
-                let found = file.tensor(&name(what, at));
-                let found = found.map(|(_, values)| values.to_vec());
+            let one = |at: usize| -> Result<Vec<f32>> {
+                let found = tensors.values_of(&name(what, at))?;
                 found.ok_or_else(|| damaged(format!("tensor `{}` is missing", name(what, at))))
             };
             (0..count).map(one).collect()
@@ -187,9 +191,10 @@ mod tests {
     #[test]
     fn it_comes_back_and_fits_the_same_groups_only() {
         let (mut file, path) = (ModelFile::default(), Path::new("here"));
-        assert_eq!(Standing::load_from(path, &file).unwrap(), None);
+        let load = |file: &ModelFile| Standing::load_from(path, &file.facts, &file.tensors);
+        assert_eq!(load(&file).unwrap(), None);
         standing().save_into(&mut file, path).unwrap();
-        let back = Standing::load_from(path, &file).unwrap().unwrap();
+        let back = load(&file).unwrap().unwrap();
         assert_eq!(back, standing());
         assert_eq!(
             (back.running_of(1), back.running_of(0)),
@@ -205,7 +210,7 @@ mod tests {
             assert!(!back.fits(layout, parameters));
         }
         file.tensors.remove("groups.view.1");
-        let error = Standing::load_from(path, &file).unwrap_err().to_string();
+        let error = load(&file).unwrap_err().to_string();
         assert!(error.contains("groups.view.1"), "{error}");
     }
 

@@ -98,12 +98,16 @@ impl State {
         Ok([super::read(&self.first)?, second.unwrap_or_default()])
     }
 
-    /// Replaces the moments.
-    pub(crate) fn write(&mut self, first: &[f32], second: &[f32]) -> Result<()> {
+    /// Replaces a part of a moment: 0 is the first, 1 the second.
+    pub(crate) fn write(
+        &mut self,
+        moment: usize,
+        range: Range<usize>,
+        values: &[f32],
+    ) -> Result<()> {
         self.weights = None;
-        super::write(&self.first, first)?;
-        match &self.second {
-            Some(tensor) => super::write(tensor, second),
+        match [Some(&self.first), self.second.as_ref()][moment] {
+            Some(tensor) => super::write(&tensor.narrow(0, range.start, range.len())?, values),
             None => Ok(()),
         }
     }

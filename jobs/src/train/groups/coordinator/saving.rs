@@ -72,8 +72,9 @@ impl Coordinator<'_, '_> {
         }
         let path = Path::new("the servers' parts");
         let parameters = learner.network.parameters_mut();
-        parameters.load(path, |name| file.tensor(name))?;
-        learner.optimizer.load_from(path, &file)?;
+        parameters.load(path, &file.tensors)?;
+        let (facts, tensors) = (&file.facts, &file.tensors);
+        learner.optimizer.load_from(path, facts, tensors)?;
         Ok(())
     }
 

@@ -1,0 +1,267 @@
+//! A model file that stays where it is: checked as a whole when it is opened, then read one tensor after the other into
+//! the memory that its values belong in.
+
+use crate::checksum::{CHECKSUM, Checksum};
+use crate::error::{ModelError, Result};
+use crate::model_file::{ModelFile, bad, fact};
+use crate::parameters::NamedTensors;
+use crate::tensors::{Tensors, expect_count};
+use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes before the header, which say how long it is.
+const PREFIX: usize = 8;
+/// The longest header that safetensors takes.
+const MAX_HEADER: u64 = 100_000_000;
+/// Bytes that are looked at together: a multiple of a value's, so that none is cut.
+const PIECE: usize = 1 << 20;
+
+/// Tensors and facts of a file that is not in memory, or is there as bytes.
+///
+/// What was checked is what is read later: Squall's files are never changed in place, and one that takes this one's name
+/// is another file.
+#[derive(Debug)]
+pub struct StoredFile<'a> {
+    path: PathBuf,
+    source: Source<'a>,
+    tensors: BTreeMap<String, Stored>,
+    /// As those of a [`ModelFile`].
+    pub facts: BTreeMap<String, String>,
+}
+
+/// Where the bytes are.
+#[derive(Debug)]
+enum Source<'a> {
+    File(File),
+    Memory(Cow<'a, [u8]>),
+}
+
+/// A tensor's shape and its bytes among those of the file.
+#[derive(Debug)]
+struct Stored {
+    shape: Vec<usize>,
+    bytes: Range<u64>,
+}
+
+impl StoredFile<'static> {
+    /// Opens a file that [`ModelFile::write`] or [`crate::FileContents::write`] wrote, and reads it once to check it.
+    ///
+    /// # Errors
+    /// [`ModelError::Io`] if it cannot be read, [`ModelError::File`] if it is damaged or something else.
+    pub fn open(path: &Path) -> Result<Self> {
+        let unreadable = |source| unreadable(path, source);
+        let mut file = File::open(path).map_err(unreadable)?;
+        let found = file.metadata().map_err(unreadable)?;
+        if found.is_file() {
+            return Self::check(path, Source::File(file), found.len());
+        }
+        // A pipe gives its bytes once. A folder gives an error.
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(unreadable)?;
+        let length = bytes.len() as u64;
+        Self::check(path, Source::Memory(bytes.into()), length)
+    }
+}
+
+impl<'a> StoredFile<'a> {
+    /// The file whose bytes these are; `path` is for errors.
+    ///
+    /// # Errors
+    /// [`ModelError::File`] if they are damaged or something else.
+    pub fn of_bytes(path: &Path, bytes: &'a [u8]) -> Result<Self> {
+        Self::check(path, Source::Memory(bytes.into()), bytes.len() as u64)
+    }
+
+    /// A file of so many bytes, if it is whole.
+    fn check(path: &Path, source: Source<'a>, length: u64) -> Result<Self> {
+        let (header, start) = source.header(path, length)?;
+        let facts = header.metadata().as_ref().and_then(|all| all.get("squall"));
+        let facts =
+            facts.ok_or_else(|| bad(path, "it has no Squall facts: import it first".into()))?;
+        let mut facts: BTreeMap<String, String> =
+            serde_json::from_str(facts).map_err(|error| bad(path, error.to_string()))?;
+        // Files from before there was a checksum have none.
+        let checksum = facts.remove(CHECKSUM);
+        // By name, so that the same one is named of several that are of another type.
+        let infos: BTreeMap<_, _> = header.tensors().into_iter().collect();
+        let mut tensors = BTreeMap::new();
+        for (name, info) in infos {
+            if info.dtype != Dtype::F32 {
+                let reason = format!("tensor `{name}`: expected F32, found {:?}", info.dtype);
+                return Err(bad(path, reason));
+            }
+            // The header was found to tell of no byte outside the file.
+            let (first, end) = info.data_offsets;
+            let bytes = start + first as u64..start + end as u64;
+            let shape = info.shape.clone();
+            tensors.insert(name, Stored { shape, bytes });
+        }
+        let path = path.to_path_buf();
+        let file = Self {
+            path,
+            source,
+            tensors,
+            facts,
+        };
+        if let Some(checksum) = checksum
+            && checksum != file.checksum()?
+        {
+            let reason = "its contents do not have the checksum it was written with";
+            return Err(bad(&file.path, reason.into()));
+        }
+        Ok(file)
+    }
+
+    /// The checksum of what it holds.
+    fn checksum(&self) -> Result<String> {
+        let mut checksum = Checksum::of_facts(&self.facts);
+        for (name, stored) in &self.tensors {
+            checksum.begin(name, &stored.shape);
+            self.each_piece(stored, |bytes| checksum.add(bytes))?;
+        }
+        Ok(checksum.text())
+    }
+
+    /// Shows a tensor's bytes, some of them at a time.
+    fn each_piece(&self, stored: &Stored, mut see: impl FnMut(&[u8])) -> Result<()> {
+        let Range { start, end } = stored.bytes;
+        let mut piece = vec![0; (end - start).min(PIECE as u64) as usize];
+        let mut at = start;
+        while at < end {
+            let size = (end - at).min(PIECE as u64) as usize;
+            self.source.read(&self.path, &mut piece[..size], at)?;
+            see(&piece[..size]);
+            at += size as u64;
+        }
+        Ok(())
+    }
+
+    /// A fact that must be there.
+    ///
+    /// # Errors
+    /// [`ModelError::File`] naming the fact.
+    pub fn fact(&self, name: &str) -> Result<&str> {
+        fact(&self.path, &self.facts, name)
+    }
+
+    /// The first tensor with values that are infinite or NaN, and how many it has.
+    ///
+    /// # Errors
+    /// [`ModelError::Io`] if the file cannot be read.
+    pub fn first_not_finite(&self) -> Result<Option<(&str, usize)>> {
+        for (name, stored) in &self.tensors {
+            let mut count = 0;
+            self.each_piece(stored, |bytes| {
+                let (values, _) = bytes.as_chunks::<4>();
+                let odd = |value: &&[u8; 4]| !f32::from_le_bytes(**value).is_finite();
+                count += values.iter().filter(odd).count();
+            })?;
+            if count > 0 {
+                return Ok(Some((name.as_str(), count)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// All of it in memory.
+    ///
+    /// # Errors
+    /// [`ModelError::Io`] if the file cannot be read.
+    pub fn to_memory(&self) -> Result<ModelFile> {
+        let mut tensors = NamedTensors::new();
+        for (name, Stored { shape, .. }) in &self.tensors {
+            let mut values = vec![0.0; shape.iter().product()];
+            self.read_into(name, &mut values)?;
+            tensors.insert(name.clone(), (shape.clone(), values));
+        }
+        let facts = self.facts.clone();
+        Ok(ModelFile { tensors, facts })
+    }
+}
+
+impl Tensors for StoredFile<'_> {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.tensors.get(name).map(|stored| &stored.shape[..])
+    }
+
+    fn read_into(&self, name: &str, values: &mut [f32]) -> Result<()> {
+        let stored = self.tensors.get(name);
+        let Range { start, end } = stored.map_or(0..0, |stored| stored.bytes.clone());
+        expect_count(values.len(), (end - start) as usize / size_of::<f32>())?;
+        let bytes = bytemuck::cast_slice_mut(values);
+        self.source.read(&self.path, bytes, start)?;
+        if cfg!(target_endian = "big") {
+            let turn = |value: &mut f32| *value = f32::from_bits(u32::from_le(value.to_bits()));
+            values.iter_mut().for_each(turn);
+        }
+        Ok(())
+    }
+}
+
+impl Source<'_> {
+    /// What a file of so many bytes says of the values in it, and where they begin.
+    fn header(&self, path: &Path, length: u64) -> Result<(Metadata, u64)> {
+        let invalid =
+            |error: &dyn Display| bad(path, format!("no valid safetensors file ({error})"));
+        let mut head = vec![0; length.min(PREFIX as u64) as usize];
+        self.read(path, &mut head, 0)?;
+        // A header that the file has no room for, or that is too long, is not read: safetensors refuses it unread.
+        let count = head
+            .first_chunk::<PREFIX>()
+            .map(|count| u64::from_le_bytes(*count));
+        let fits = |count: &u64| *count <= MAX_HEADER.min(length - PREFIX as u64);
+        if let Some(count) = count.filter(fits) {
+            head.resize(PREFIX + count as usize, 0);
+            self.read(path, &mut head[PREFIX..], PREFIX as u64)?;
+        }
+        let header: Metadata = match SafeTensors::read_metadata(&head) {
+            Ok((_, header)) => header,
+            // What it says is sound in itself; only the values that safetensors looks for after it are not in `head`.
+            Err(SafeTensorError::MetadataIncompleteBuffer) => {
+                serde_json::from_slice(&head[PREFIX..]).map_err(|error| invalid(&error))?
+            }
+            Err(error) => return Err(invalid(&error)),
+        };
+        let start = head.len() as u64;
+        if start.checked_add(header.data_len() as u64) != Some(length) {
+            return Err(invalid(&SafeTensorError::MetadataIncompleteBuffer));
+        }
+        Ok((header, start))
+    }
+
+    /// Reads bytes of the file, from `at` on.
+    fn read(&self, path: &Path, into: &mut [u8], at: u64) -> Result<()> {
+        match self {
+            Self::File(file) => {
+                (file.read_exact_at(into, at)).map_err(|source| unreadable(path, source))
+            }
+            Self::Memory(bytes) => {
+                let from = at as usize;
+                into.copy_from_slice(&bytes[from..from + into.len()]);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn unreadable(path: &Path, source: std::io::Error) -> ModelError {
+    ModelError::Io {
+        action: "read",
+        path: path.into(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! Named tensors that go one after the other to where they belong, from memory or from a file.
+
+use crate::error::{ModelError, Result};
+use crate::ops::host;
+use crate::parameters::NamedTensors;
+use std::path::Path;
+
+/// Named f32 tensors.
+pub trait Tensors {
+    /// All names, in order.
+    fn names(&self) -> impl Iterator<Item = &str>;
+
+    /// The shape of a tensor; nothing if it is not there.
+    fn shape(&self, name: &str) -> Option<&[usize]>;
+
+    /// Reads a tensor into memory for as many values.
+    ///
+    /// # Errors
+    /// [`ModelError::Shape`] if it has more or fewer, or is not there; [`ModelError::Io`] if its file cannot be read, and
+    /// then some of the values may be new.
+    fn read_into(&self, name: &str, values: &mut [f32]) -> Result<()>;
+
+    /// A copy of a tensor's values; nothing if it is not there.
+    ///
+    /// # Errors
+    /// [`ModelError::Io`] if its file cannot be read.
+    fn values_of(&self, name: &str) -> Result<Option<Vec<f32>>> {
+        let Some(shape) = self.shape(name) else {
+            return Ok(None);
+        };
+        let mut values = vec![0.0; shape.iter().product()];
+        self.read_into(name, &mut values)?;
+        Ok(Some(values))
+    }
+}
+
+impl Tensors for NamedTensors {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.keys().map(String::as_str)
+    }
+
+    fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.get(name).map(|(shape, _)| &shape[..])
+    }
+
+    fn read_into(&self, name: &str, values: &mut [f32]) -> Result<()> {
+        let found: &[f32] = match self.get(name) {
+            Some((_, found)) => found,
+            None => &[],
+        };
+        expect_count(values.len(), found.len())?;
+        values.copy_from_slice(found);
+        Ok(())
+    }
+}
+
+/// Refuses memory for another number of values than a tensor has.
+pub(crate) fn expect_count(expected: usize, found: usize) -> Result<()> {
+    host::expect("reading a tensor", "values", expected, found)
+}
+
+/// Refuses tensors, those of `path`, among which one is missing or has another shape than that expected of it.
+///
+/// # Errors
+/// [`ModelError::MissingWeight`], [`ModelError::WeightShape`].
+pub(crate) fn expect_shape(
+    path: &Path,
+    tensors: &impl Tensors,
+    name: &str,
+    expected: &[usize],
+) -> Result<()> {
+    match tensors.shape(name) {
+        None => Err(ModelError::MissingWeight {
+            path: path.into(),
+            name: name.into(),
+            expected: expected.into(),
+        }),
+        Some(found) if found != expected => Err(ModelError::WeightShape {
+            path: path.into(),
+            name: name.into(),
+            expected: expected.into(),
+            found: found.into(),
+        }),
+        Some(_) => Ok(()),
+    }
+}

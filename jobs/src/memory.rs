@@ -26,17 +26,16 @@ pub(crate) struct Demand {
     pub storage: Storage,
     /// Values that the optimiser keeps.
     pub state: usize,
-    /// Values that rounded kernels take, counted as f32; no checkpoint has them.
+    /// Values that rounded kernels take, counted as f32; they are not sent to other ranks.
     pub copies: usize,
     /// Bytes of a sample in all batches that are read ahead.
     pub loaded: u64,
-    /// Whether this rank writes the checkpoints, and reads them when the run goes on.
-    pub saves: bool,
+    /// Whether the first rank's state goes to others before the first step.
+    pub spreads: bool,
 }
 
 impl Demand {
-    /// Bytes at the peak of a step of so many samples, or of going on from a checkpoint: what cannot do that should not
-    /// begin.
+    /// Bytes at the peak of a step of so many samples, or before it, while all ranks get the first one's state.
     pub fn bytes(&self, batch: usize) -> u64 {
         self.bytes_with(batch, &self.storage)
     }
@@ -44,12 +43,12 @@ impl Demand {
     fn bytes_with(&self, batch: usize, storage: &Storage) -> u64 {
         let held = self.state + self.copies;
         let step = (self.summary).training_bytes(self.backend, batch, storage, held);
-        // On a GPU what is read lies in the host's memory.
-        let resuming = match self.saves && !self.backend.is_gpu() {
-            true => self.summary.resuming_bytes(self.state) + 4 * self.copies as u64,
+        // With a GPU the message lies in the host's memory.
+        let spreading = match self.spreads && !self.backend.is_gpu() {
+            true => self.summary.spreading_bytes(self.state) + 4 * self.copies as u64,
             false => 0,
         };
-        step.max(resuming) + batch as u64 * self.loaded
+        step.max(spreading) + batch as u64 * self.loaded
     }
 
     /// Refuses a run of which this rank needs more than `available` bytes, unless the recipe says to go on.
@@ -224,13 +223,13 @@ mod tests {
             state: 2 * network.parameters().count(),
             copies: 0,
             loaded: 0,
-            saves: false,
+            spreads: false,
         }
     }
 
-    /// Of a network that is large for its fields the checkpoint that is read is the most, and no smaller batch helps.
+    /// Of a network that is large for its fields the state that all ranks get is the most, and no smaller batch helps.
     #[test]
-    fn a_checkpoint_is_counted_where_it_needs_more_than_a_step() {
+    fn the_state_of_all_ranks_is_counted_where_it_needs_more_than_a_step() {
         let text = "[training]\nbatch = 2\n[network]\nname = 'tiramisu'";
         let recipe = Recipe::parse(text, &[]).unwrap();
         let network = Network::build(&recipe.network, Backend::Reference, 1).unwrap();
@@ -242,26 +241,30 @@ mod tests {
             state: 2 * parameters,
             copies: 0,
             loaded: 0,
-            saves: false,
+            spreads: false,
         };
+        // A rank alone reads a checkpoint to where it belongs, which a step needs too.
         let step = demand.bytes(1);
-        demand.saves = true;
-        let resuming = demand.bytes(1);
-        // Values, and those with Adam's moments twice: the file and its tensors.
-        assert!(resuming >= 4 * 7 * parameters as u64, "{resuming}");
-        assert!(resuming > step, "{resuming} and {step}");
-        // Rounded kernels are there, and are not read.
+        let (of_step, state) = (&demand.summary, 2 * parameters);
+        let of_step = of_step.training_bytes(Backend::Reference, 1, &demand.storage, state);
+        assert_eq!(step, of_step);
+        demand.spreads = true;
+        let spreading = demand.bytes(1);
+        // Values with Adam's moments twice: where they belong, and the message.
+        assert!(spreading >= 4 * 6 * parameters as u64, "{spreading}");
+        assert!(spreading > step, "{spreading} and {step}");
+        // Rounded kernels are there, and are not sent.
         demand.copies = parameters;
-        assert_eq!(demand.bytes(1), resuming + 4 * parameters as u64);
+        assert_eq!(demand.bytes(1), spreading + 4 * parameters as u64);
         demand.copies = 0;
-        let alone = Sharing {
+        let two = Sharing {
             batch: 2,
-            step_ranks: 1,
+            step_ranks: 2,
             memory_ranks: 1,
         };
-        match demand.check(&recipe, alone, Some(resuming - 1)) {
+        match demand.check(&recipe, two, Some(spreading - 1)) {
             Err(JobError::Memory { needed, fits, .. }) => {
-                assert!(needed >= resuming && fits.is_empty(), "{needed} {fits:?}");
+                assert!(needed >= spreading && fits.is_empty(), "{needed} {fits:?}");
             }
             other => panic!("{other:?}"),
         }

@@ -117,11 +117,12 @@ impl Summary {
             + PROGRAM
     }
 
-    /// Bytes that a process needs while it reads a checkpoint to go on from: parameters, the file of parameters and the
-    /// optimiser's `state` values, the tensors that it becomes, and what the program itself takes. Of large networks on
-    /// small fields that is more than a step needs.
-    pub fn resuming_bytes(&self, state: usize) -> u64 {
-        4 * (3 * self.parameters + 2 * state) as u64 + PROGRAM
+    /// Bytes that a process needs while the state of the first of several goes to the others, before their first step:
+    /// parameters and the optimiser's `state` values where they belong and in one message, and what the program itself
+    /// takes. Of large networks on small fields that is more than a step needs; reading a checkpoint, into where it
+    /// belongs, never is.
+    pub fn spreading_bytes(&self, state: usize) -> u64 {
+        4 * 2 * (self.parameters + state) as u64 + PROGRAM
     }
 
     /// Bytes that inference of `batch` samples needs at its peak, with activations stored as `storage` says and the

@@ -27,8 +27,8 @@ pub struct TrainPlan {
     pub parameters: usize,
     /// Floating-point operations of a step.
     pub step_flops: u64,
-    /// Bytes of parameters, gradients, optimiser state, activations and batches, or of going on from a checkpoint if that
-    /// needs more.
+    /// Bytes of parameters, gradients, optimiser state, activations and batches, or of getting the first rank's state if
+    /// that needs more.
     pub memory_bytes: u64,
     /// Bytes that will be read from the store.
     pub read_bytes: u64,
@@ -77,7 +77,7 @@ impl Run<'_> {
             state,
             copies: self.learner.copied_values(),
             loaded,
-            saves: self.run_dir.is_some(),
+            spreads: team.size() > 1,
         };
         // Where the network computes decides.
         let (available, memory_ranks) = match backend.is_gpu() {

@@ -56,10 +56,19 @@ pub(crate) struct Normed {
 /// Variances are unbiased (n / (n − 1)), as in PyTorch.
 #[derive(Debug, Clone, Default)]
 pub struct BatchStatistics {
-    /// Means, then variances of one layer after the other; ranks average them before they are used.
+    /// Means, then variances of one layer after the other, of one pass after the other; ranks average them before they
+    /// are used.
     pub values: Vec<f32>,
     /// The running means and variances that [`Self::values`] belong to, in that order.
     pub(crate) buffers: Vec<BufferId>,
+}
+
+impl BatchStatistics {
+    /// Adds those of a later pass: running statistics move towards those of one pass after the other.
+    pub fn append(&mut self, mut later: Self) {
+        self.values.append(&mut later.values);
+        self.buffers.append(&mut later.buffers);
+    }
 }
 
 /// The state of one forward pass and, in training, of its backward pass.

@@ -4,7 +4,7 @@ use candle_core::{DType, Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use squall_model::optim::{Larc, Optimizer, OptimizerConfig, Rule};
-use squall_model::{Backend, Gradients, ModelFile, Network, NetworkConfig, Pass};
+use squall_model::{Backend, BatchStatistics, Gradients, ModelFile, Network, NetworkConfig, Pass};
 
 const SIZE: [usize; 4] = [2, 16, 24, 4];
 
@@ -190,6 +190,31 @@ fn inference_with_a_batchs_own_statistics_is_training() {
         .map(|(a, b)| (a - b) * (a - b))
         .sum::<f32>();
     assert!((far / spread).sqrt() > 3.0 * off);
+}
+
+/// Of passes that share a step, also when their values were away, as in a checkpoint.
+#[test]
+fn statistics_of_several_passes_follow_one_another() {
+    let build = || Network::build(&tiny(), Backend::best(), 1).unwrap();
+    let (mut each, mut together, mut restored) = (build(), build(), build());
+    let mut all = BatchStatistics::default();
+    for seed in [3, 4, 5] {
+        let mut pass = Pass::train(each.backend(), DType::F32, 0);
+        each.forward(&batch(seed).0, &mut pass).unwrap();
+        let statistics = pass.batch_statistics().unwrap();
+        each.blend_statistics(&statistics);
+        all.append(statistics);
+    }
+    together.blend_statistics(&all);
+    let again = restored.statistics_of(all.values);
+    restored.blend_statistics(&again);
+    let running = |network: &Network| {
+        let buffers = network.parameters().buffers().iter();
+        buffers.flat_map(|b| bits(&b.values)).collect::<Vec<_>>()
+    };
+    assert!(!running(&each).is_empty() && running(&each) != running(&build()));
+    assert_eq!(running(&together), running(&each));
+    assert_eq!(running(&restored), running(&each));
 }
 
 #[test]

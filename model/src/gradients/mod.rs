@@ -39,6 +39,8 @@ pub type Borrower = Box<dyn FnMut(usize, Result<Lent>) + Send>;
 pub struct Gradients {
     host: Host,
     watch: Option<Watch>,
+    /// Another backward pass adds to what this one leaves, so that no bucket is complete yet.
+    unfinished: bool,
     /// The buffer on the GPU; that in host memory is then not used.
     #[cfg(feature = "cuda")]
     on_gpu: Option<on_gpu::Buffer>,
@@ -50,6 +52,7 @@ impl Clone for Gradients {
         Self {
             host: Host::of(self.as_slice().into_owned()),
             watch: None,
+            unfinished: false,
             #[cfg(feature = "cuda")]
             on_gpu: None,
         }
@@ -63,6 +66,7 @@ impl Gradients {
         Self {
             host: Host::new(if parameters.is_on_gpu() { 0 } else { count }),
             watch: None,
+            unfinished: false,
             #[cfg(feature = "cuda")]
             on_gpu: (parameters.is_on_gpu()).then(|| on_gpu::Buffer::new(count)),
         }
@@ -124,9 +128,16 @@ impl Gradients {
         }
     }
 
+    /// Whether the next backward pass is followed by another one that adds to the same gradients: it then gives no
+    /// bucket away, and only the last pass does.
+    pub fn more_follows(&mut self, more: bool) {
+        self.unfinished = more;
+    }
+
     /// From now on every backward pass gives away each bucket when it is complete, in the order of `buckets`
     /// ([`Gradients::buckets`]), all of them by its end. Passes begin with [`Gradients::clear`], which allocates
-    /// again what is still away: with gradients that lag one step behind, two sets of buckets take turns.
+    /// again what is still away: with gradients that lag one step behind, two sets of buckets take turns. Of several
+    /// passes that add up, [`Gradients::more_follows`] says which is the last.
     pub fn give(&mut self, buckets: Vec<Range<usize>>, taker: Taker) {
         self.watch_with(buckets, Hearing::Given(taker));
     }
@@ -184,7 +195,7 @@ impl Gradients {
 
     /// The backward pass is over: what it did not reach is complete as it is.
     pub(crate) fn complete(&mut self) {
-        if let Some(mut watch) = self.watch.take() {
+        if let Some(mut watch) = self.take_watch() {
             let mut values = self.place();
             watch.settle(&mut values);
             while watch.next < watch.buckets.len() {
@@ -194,8 +205,16 @@ impl Gradients {
         }
     }
 
+    /// Who is told of buckets, to be put back; nobody while more is to be added to all of them.
+    fn take_watch(&mut self) -> Option<Watch> {
+        match self.unfinished {
+            true => None,
+            false => self.watch.take(),
+        }
+    }
+
     fn hand_out(&mut self, ranges: [&Range<usize>; 2]) {
-        if let Some(mut watch) = self.watch.take() {
+        if let Some(mut watch) = self.take_watch() {
             watch.settle(&mut self.place());
             let some = ranges.into_iter().filter(|range| !range.is_empty());
             some.for_each(|range| watch.give(range));

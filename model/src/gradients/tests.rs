@@ -24,6 +24,42 @@ fn a_place_is_given_out_once() {
     gradients.of(0..3);
 }
 
+/// Of passes that add up the last one gives buckets away, with what all of them added.
+#[test]
+fn buckets_leave_with_the_last_of_several_passes() {
+    let mut parameters = Parameters::new(1);
+    for (name, length) in [("a", 3), ("b", 2)] {
+        parameters
+            .vector(name.into(), Kind::Bias, length, 0.0)
+            .unwrap();
+    }
+    let (tell, told) = std::sync::mpsc::channel();
+    let mut gradients = Gradients::new(&parameters);
+    let buckets = Gradients::buckets(&parameters, 1);
+    let taker = move |bucket: usize, values: Vec<f32>| tell.send((bucket, values)).unwrap();
+    gradients.give(buckets.clone(), Box::new(taker));
+    for round in 0..2 {
+        gradients.clear();
+        for (pass, more) in [true, true, false].into_iter().enumerate() {
+            gradients.more_follows(more);
+            for (at, range) in [3..5, 0..3].into_iter().enumerate() {
+                let place = gradients.of(range).host().unwrap();
+                place.iter_mut().for_each(|g| *g += (1 + at) as f32);
+            }
+            gradients.complete();
+            let left: Vec<(usize, Vec<f32>)> = told.try_iter().collect();
+            let expected = match more {
+                true => Vec::new(),
+                false => vec![(0, vec![3.0; 2]), (1, vec![6.0; 3])],
+            };
+            assert_eq!(left, expected, "pass {pass} of round {round}");
+            for (bucket, values) in left {
+                gradients.put(&buckets[bucket], values).unwrap();
+            }
+        }
+    }
+}
+
 #[test]
 fn the_norm_has_the_same_bits_in_any_pieces() {
     let mut parameters = Parameters::new(1);

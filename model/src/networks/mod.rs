@@ -190,13 +190,13 @@ impl Network {
         Ok(())
     }
 
-    /// Batch statistics of this network again from their values; none where there are none.
+    /// Batch statistics of this network again from their values, of as many passes as these are of; none where there
+    /// are none.
     pub fn statistics_of(&self, values: Vec<f32>) -> BatchStatistics {
-        let buffers = if values.is_empty() {
-            Vec::new()
-        } else {
-            self.parameters.buffer_ids()
-        };
+        let running = self.parameters.buffers().iter();
+        let of_pass: usize = running.map(|statistics| statistics.values.len()).sum();
+        let passes = values.len().div_ceil(of_pass.max(1));
+        let buffers = self.parameters.buffer_ids().repeat(passes);
         BatchStatistics { values, buffers }
     }
 

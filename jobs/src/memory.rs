@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 /// Who trains together, as far as memory asks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sharing {
-    /// Samples of a step on this rank.
+    /// Samples of a batch on this rank.
     pub batch: usize,
-    /// Ranks that do a step together.
-    pub step_ranks: usize,
+    /// Batches of a step: those of all ranks that do it together.
+    pub step_batches: usize,
     /// Ranks that this memory is to hold: those of the node, or one of a GPU.
     pub memory_ranks: u64,
 }
@@ -72,18 +72,18 @@ impl Demand {
             tracing::warn!("{}", too_little(Vec::new()));
             return Ok(());
         }
-        // Of ranks that share a global batch each takes its part, of both kinds of samples.
-        let (key, ranks) = match recipe.distributed.global_batch {
+        // Of those that share a global batch each has its part, of both kinds of samples.
+        let (key, batches) = match recipe.distributed.global_batch {
             None => ("training.batch", 1),
-            Some(_) => ("distributed.global_batch", sharing.step_ranks),
+            Some(_) => ("distributed.global_batch", sharing.step_batches),
         };
         let detection = &recipe.detection;
-        let unlabelled = detection.unlabelled_per_batch / ranks.max(1);
+        let unlabelled = detection.unlabelled_per_batch / batches.max(1);
         let smaller = |batch: usize| {
-            let mut words = format!("--set {key}={}", batch * ranks);
+            let mut words = format!("--set {key}={}", batch * batches);
             // One with a label must be left.
             if unlabelled >= batch {
-                let beside = (batch - 1) * ranks;
+                let beside = (batch - 1) * batches;
                 words += &format!(" --set detection.unlabelled_per_batch={beside}");
             }
             words
@@ -259,7 +259,7 @@ mod tests {
         demand.copies = 0;
         let two = Sharing {
             batch: 2,
-            step_ranks: 2,
+            step_batches: 2,
             memory_ranks: 1,
         };
         match demand.check(&recipe, two, Some(spreading - 1)) {
@@ -280,7 +280,7 @@ mod tests {
         let (same, bf16) = (SavedActivations::Same, SavedActivations::Bf16);
         let alone = Sharing {
             batch: 4,
-            step_ranks: 1,
+            step_batches: 1,
             memory_ranks: 1,
         };
         let fits = |available: u64| match demand.check(&recipe, alone, Some(available)) {
@@ -327,7 +327,7 @@ mod tests {
         let demand = demand(&recipe);
         let four = Sharing {
             batch: 3,
-            step_ranks: 4,
+            step_batches: 4,
             memory_ranks: 2,
         };
         demand.check(&recipe, four, Some(demand.bytes(3))).unwrap();
@@ -366,7 +366,7 @@ mod tests {
         let mut each = recipe("[training]\nbatch = 5\n[network]\nwidth = 0.25");
         let alone = Sharing {
             batch: 5,
-            step_ranks: 1,
+            step_batches: 1,
             memory_ranks: 1,
         };
         let three = fits(&each, alone, 3);
@@ -383,7 +383,7 @@ mod tests {
             "[training]\nbatch = 1\n[network]\nwidth = 0.25\n[distributed]\nglobal_batch = 6";
         let two_ranks = Sharing {
             batch: 3,
-            step_ranks: 2,
+            step_batches: 2,
             memory_ranks: 1,
         };
         let both = "--set distributed.global_batch=2 --set detection.unlabelled_per_batch=0";

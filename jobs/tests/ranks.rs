@@ -134,6 +134,50 @@ fn ranks_learn_what_one_learns() {
     }
 }
 
+/// A step has the same samples, dealt to ranks or one batch after the other, and dropout clears the same of them. Without
+/// batch normalisation: ranks average the statistics that batches of a step move one after the other.
+#[test]
+fn batches_of_a_step_are_learnt_from_like_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 3);
+    let at = |name: &str| folder.path().join(name);
+    let alike = [
+        "network.batch_norm=false",
+        "network.dropout=0.1",
+        "distributed.rate_scaling=linear",
+    ];
+    let train = |name: &str, ranks: usize, changes: &[&str]| {
+        let recipe = with(&[&alike[..], changes].concat());
+        let answers = train_on(threads::ranks(ranks), &recipe, &store, &at(name), None);
+        all_finished(answers);
+    };
+    for lag in ["distributed.gradient_lag=0", "distributed.gradient_lag=1"] {
+        let named = |name: &str| format!("{name}, {lag}");
+        train(&named("four"), 4, &[lag]);
+        let (expected, wanted) = (losses(&at(&named("four"))), weights(&at(&named("four"))));
+        let small = "distributed.bucket_mb=0.001";
+        let cases: [(&str, usize, &[&str]); 3] = [
+            ("one", 1, &["training.accumulate=4", lag]),
+            ("two", 2, &["training.accumulate=2", lag]),
+            ("small", 2, &["training.accumulate=2", lag, small]),
+        ];
+        for (name, ranks, changes) in cases {
+            let name = named(name);
+            train(&name, ranks, changes);
+            let ours = losses(&at(&name));
+            assert_eq!(ours.len(), expected.len(), "{name}");
+            for (step, (loss, expected)) in ours.iter().zip(&expected).enumerate() {
+                assert!(
+                    (loss / expected - 1.0).abs() < 1e-4,
+                    "{name}, step {step}: {loss} instead of {expected}"
+                );
+            }
+            let off = distance(&weights(&at(&name)), &wanted);
+            assert!(off < 1e-4, "{name}: {off}");
+        }
+    }
+}
+
 #[test]
 fn a_half_wire_and_a_lag_learn_too() {
     let folder = tempfile::tempdir().unwrap();

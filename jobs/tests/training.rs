@@ -253,6 +253,57 @@ fn told_to_stop_it_saves_and_goes_on() {
     assert_same(&part, &result(&whole), "one call too many");
 }
 
+/// A step is whole or not there: with a lag its gradients wait with the statistics of all its batches.
+#[test]
+fn steps_of_several_batches_go_on_with_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 7, 2);
+    for lag in ["distributed.gradient_lag=0", "distributed.gradient_lag=1"] {
+        let two = ["training.batch=1", "training.accumulate=2", lag];
+        let recipe_of_two = recipe(&two);
+        let at = |name: &str| folder.path().join(format!("{name}, {lag}"));
+        let mut plan = None;
+        let mut planned = |event: &TrainEvent| {
+            if let TrainEvent::Started(told) = event {
+                plan = Some(told.clone());
+            }
+        };
+        let never = AtomicBool::new(false);
+        train(&recipe_of_two, &store, &at("whole"), &mut planned, &never).unwrap();
+        let plan = plan.unwrap();
+        // Three steps of two samples, of seven samples.
+        assert_eq!((plan.steps_per_epoch, plan.total_steps), (3, 12));
+        let stop = AtomicBool::new(false);
+        let mut steps = 0;
+        let mut stopper = |event: &TrainEvent| {
+            if let TrainEvent::Step { .. } = event {
+                steps += 1;
+                stop.store(steps == 5, Ordering::Relaxed);
+            }
+        };
+        let report = train(&recipe_of_two, &store, &at("part"), &mut stopper, &stop).unwrap();
+        assert_eq!((report.outcome, report.steps), (Outcome::Interrupted, 5));
+        // Other steps are another run.
+        let refused = run(&recipe(&["training.batch=1", lag]), &store, &at("part")).unwrap_err();
+        let text = refused.to_string();
+        assert!(text.contains("`training.accumulate` was 2"), "{text}");
+        run(&recipe_of_two, &store, &at("part")).unwrap();
+        assert_same(&at("part"), &result(&at("whole")), lag);
+        // As many samples at once are learnt from otherwise: batch normalisation sees them together.
+        let once = ["training.batch=2", lag];
+        let mut planned = |event: &TrainEvent| {
+            if let TrainEvent::Started(told) = event {
+                assert_eq!(told.step_flops, plan.step_flops);
+                assert_eq!(told.read_bytes, plan.read_bytes);
+                assert_eq!(told.steps_per_epoch, plan.steps_per_epoch);
+                assert!(told.memory_bytes > plan.memory_bytes);
+            }
+        };
+        train(&recipe(&once), &store, &at("once"), &mut planned, &never).unwrap();
+        assert!(losses(&at("once")) != losses(&at("whole")));
+    }
+}
+
 /// What the scripts of batch jobs take for the step of the newest checkpoint.
 fn step_for_a_script(run: &Path) -> String {
     let functions = concat!(env!("CARGO_MANIFEST_DIR"), "/src/launch/functions.sh");

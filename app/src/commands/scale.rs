@@ -117,6 +117,7 @@ impl Scale {
             workload: &workload,
             distributed: &recipe.distributed,
             batch,
+            accumulate: recipe.training.accumulate,
             unlabelled: recipe.detection.unlabelled_per_batch,
             machine: &machine,
             rate: &rate,
@@ -242,7 +243,7 @@ struct Answer {
     network: String,
     precision: String,
     parameters: usize,
-    /// Samples of a step on each rank, without a global batch.
+    /// Samples of a batch on each rank, without a global batch.
     batch: usize,
     /// Where the rate of a device comes from.
     rate: String,

@@ -31,8 +31,10 @@ pub struct Question<'a> {
     pub workload: &'a Workload,
     /// How ranks work together.
     pub distributed: &'a Distributed,
-    /// `training.batch`: samples of a step on each rank, where no global batch says otherwise.
+    /// `training.batch`: samples of a batch on each rank, where no global batch says otherwise.
     pub batch: usize,
+    /// `training.accumulate`: batches of a step on each rank.
+    pub accumulate: usize,
     /// `detection.unlabelled_per_batch`: so many of the global batch, or else of a rank's, have no labels.
     pub unlabelled: usize,
     /// The machine that it is asked about.
@@ -165,14 +167,15 @@ impl Question<'_> {
         // Refused for the same reasons as by training, here and below.
         let group = self.distributed.step_ranks(ranks).map_err(bad)?;
         let workers = group * groups;
-        let local = LocalBatch::of(self.distributed, (self.batch, self.unlabelled), group);
+        let dealt = (group, self.accumulate);
+        let local = LocalBatch::of(self.distributed, (self.batch, self.unlabelled), dealt);
         let local = local.map_err(bad)?;
-        let batch = local.samples();
+        let samples = local.times(self.accumulate).samples();
         if group > 1 {
             sums::check(&sums::Shape::of(self.machine, group), self.distributed).map_err(bad)?;
         }
-        let steps = self.length.steps(batch * group).map_err(bad)?;
-        let step = self.step(nodes, group, batch);
+        let steps = self.length.steps(samples * group).map_err(bad)?;
+        let step = self.step(nodes, group, samples);
         let servers = (servers > 0).then(|| self.servers(groups, servers, group));
         let whole = self.times(&step, servers.as_ref());
         // What would be gained without each: the same steps, the same draws.
@@ -186,7 +189,7 @@ impl Question<'_> {
             false => whole.mean,
         };
         let compute = step.compute;
-        let global_batch = batch * workers;
+        let global_batch = samples * workers;
         let samples_per_second = global_batch as f64 / whole.mean;
         let alone = self.rate.samples_s(self.workload);
         // Steps are shared by the groups.
@@ -197,7 +200,7 @@ impl Question<'_> {
             nodes,
             ranks,
             global_batch,
-            memory_bytes: self.workload.memory_bytes(batch),
+            memory_bytes: self.workload.memory_bytes(local.samples()),
             step_seconds: whole.mean,
             step_seconds_p10: whole.p10,
             step_seconds_p90: whole.p90,
@@ -225,9 +228,10 @@ impl Question<'_> {
         Times::of((0..DRAWS).flat_map(draw).collect())
     }
 
-    fn step(&self, nodes: usize, group: usize, batch: usize) -> Step {
+    /// A step of so many samples on each rank.
+    fn step(&self, nodes: usize, group: usize, samples: usize) -> Step {
         let machine = self.machine;
-        let compute = batch as f64 / self.rate.samples_s(self.workload);
+        let compute = samples as f64 / self.rate.samples_s(self.workload);
         let shape = sums::Shape::of(machine, group);
         let buckets = self.workload.buckets(self.distributed.bucket_values());
         let alone = group == 1;
@@ -242,9 +246,10 @@ impl Question<'_> {
         let sums = gradients.chain([facts]).filter(|_| !alone);
         Step {
             compute,
-            backward: BACKWARD,
+            // Gradients leave with the last batch.
+            backward: BACKWARD / self.accumulate as f64,
             sums: sums.collect(),
-            input: self.input_seconds(nodes, batch),
+            input: self.input_seconds(nodes, samples),
             lag: self.distributed.gradient_lag,
             ranks: group,
             // A single device is one of mean pace, and nobody is in its way.
@@ -258,9 +263,9 @@ impl Question<'_> {
     }
 
     /// What reading the samples of a step takes.
-    fn input_seconds(&self, nodes: usize, batch: usize) -> f64 {
+    fn input_seconds(&self, nodes: usize, samples: usize) -> f64 {
         let machine = self.machine;
-        let of_node = (batch * machine.node.ranks) as f64 * self.workload.sample_bytes;
+        let of_node = (samples * machine.node.ranks) as f64 * self.workload.sample_bytes;
         let disk = (machine.node.local_disk.as_ref()).filter(|_| self.staged);
         let rate = match (disk, &machine.file_system) {
             (Some(disk), _) => disk.read_gb_s,

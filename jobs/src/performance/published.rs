@@ -72,6 +72,7 @@ impl Run {
             workload: &self.workload,
             distributed: &self.distributed,
             batch: self.batch,
+            accumulate: 1,
             unlabelled: 0,
             machine: &machine,
             rate: &rate,

@@ -33,6 +33,7 @@ impl Lab {
             workload: &workload,
             distributed: &recipe.distributed,
             batch: recipe.training.batch,
+            accumulate: 1,
             unlabelled: 0,
             machine: &machine,
             rate: &Rate::given(8.0 / self.compute, &workload),
@@ -70,6 +71,38 @@ fn measured_steps_of_two_hosts_are_predicted() {
     }
 }
 
+/// Gradients are sent once for all batches of a step.
+#[test]
+fn several_batches_of_a_step_share_its_sums() {
+    let lab = |accumulate: usize| {
+        let recipe = Recipe::named("small".as_ref(), &[]).unwrap();
+        let workload = Workload::of(&recipe, (96, 144), 33, "f32").unwrap();
+        let mut machine = Machine::named("workstation").unwrap();
+        machine.nodes = 2;
+        machine.network.gb_s = 0.005;
+        let question = Question {
+            workload: &workload,
+            distributed: &recipe.distributed,
+            batch: 2,
+            accumulate,
+            unlabelled: 0,
+            machine: &machine,
+            rate: &Rate::given(40.0, &workload),
+            length: Length::default(),
+            staged: false,
+            seed: 1,
+        };
+        question.predict(2).unwrap()
+    };
+    let (one, four) = (lab(1), lab(4));
+    assert!(one.efficiency < 0.8, "{one:?}");
+    assert!(four.efficiency > one.efficiency + 0.05, "{four:?}");
+    assert_eq!(four.global_batch, 4 * one.global_batch);
+    assert_eq!(four.memory_bytes, one.memory_bytes);
+    let same = one.communication_seconds - four.communication_seconds;
+    assert!(same.abs() < 1e-12, "{one:?} {four:?}");
+}
+
 #[test]
 fn one_rank_is_as_fast_as_one_rank() {
     let workload = Workload {
@@ -90,6 +123,7 @@ fn one_rank_is_as_fast_as_one_rank() {
         workload: &workload,
         distributed: &Distributed::default(),
         batch: 3,
+        accumulate: 1,
         unlabelled: 0,
         machine: &machine,
         rate: &Rate::given(5.0, &workload),
@@ -106,6 +140,13 @@ fn one_rank_is_as_fast_as_one_rank() {
     assert!((alone.samples_per_second - 5.0).abs() < 1e-9, "{alone:?}");
     // 333 whole steps of three an epoch.
     assert_eq!((alone.steps, alone.global_batch), (Some(833), 3));
+    let twice = Question {
+        accumulate: 2,
+        ..question
+    };
+    let twice = twice.predict(1).unwrap();
+    assert_eq!((twice.steps, twice.global_batch), (Some(415), 6));
+    assert!((twice.step_seconds / alone.step_seconds - 2.0).abs() < 1e-9);
     let refused = |nodes| question.predict(nodes).unwrap_err().to_string();
     assert!(refused(4609).contains("`--nodes`: expected 1 to 4608"));
     let few = refused(400);

@@ -37,6 +37,7 @@ impl Recipe {
     fn check_all(&self) -> Checked {
         self.check_counts()?;
         self.check_lengths()?;
+        self.check_accumulation()?;
         self.distributed.check()?;
         self.check_channels()?;
         self.check_class_weights()?;
@@ -58,6 +59,7 @@ impl Recipe {
         let count = |number: Option<usize>| number.map(|number| number as u64);
         let counts = [
             ("training.batch", Some(training.batch as u64)),
+            ("training.accumulate", Some(training.accumulate as u64)),
             ("training.steps", training.steps),
             (
                 "training.validate_every_steps",
@@ -82,6 +84,11 @@ impl Recipe {
         let global_batch = count(self.distributed.global_batch);
         let most = [
             ("training.batch", Some(training.batch as u64), MOST_SAMPLES),
+            (
+                "training.accumulate",
+                Some(training.accumulate as u64),
+                MOST_SAMPLES,
+            ),
             ("distributed.global_batch", global_batch, MOST_SAMPLES),
             ("training.steps", training.steps, MOST_STEPS),
             ("data.threads", count(data.threads), MOST_AHEAD),
@@ -143,6 +150,18 @@ impl Recipe {
                     "`training.{key}`: with `distributed.groups` a run ends with its last step: leave it out"
                 ));
             }
+        }
+        Ok(())
+    }
+
+    /// Refuses groups, whose gradients go to the servers batch by batch.
+    fn check_accumulation(&self) -> Checked {
+        let found = self.training.accumulate;
+        if found > 1 && self.distributed.groups.is_some() {
+            return Err(format!(
+                "`training.accumulate`: expected 1 with `distributed.groups`, found {found}: give a group more ranks, or `training.batch` \
+                 more samples"
+            ));
         }
         Ok(())
     }

@@ -21,7 +21,8 @@ pub struct Detection {
     pub labelled_seed: u64,
     /// Samples of every batch that come from those without labels (or whose labels are not used), which teach by their
     /// reconstruction, or by `pseudo_labels`. They are part of each rank's batch; with `distributed.global_batch` part
-    /// of that one, and the number of ranks must divide them, too. Default 0: these are not read.
+    /// of that one, and the number of ranks (times `training.accumulate`) must divide them, too. Default 0: these are not
+    /// read.
     pub unlabelled_per_batch: usize,
     /// A file of boxes that a network found in the samples whose labels are not used
     /// (`squall infer STORE --split train` writes boxes.csv): these samples teach them as if they were labels. Default

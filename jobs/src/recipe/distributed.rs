@@ -96,11 +96,12 @@ pub struct Distributed {
     /// optimiser's after that of asynchrony, 1 - 1 / groups, and a rate that makes up for what was taken away (SGD).
     /// Default: the optimiser's.
     pub momentum: Option<Momentum>,
-    /// Samples of a step over all ranks (of a group), instead of `training.batch` for each; the number of ranks must
-    /// divide it, and `detection.unlabelled_per_batch`, which counts samples of it. Any number of ranks then takes the
-    /// same samples in the same steps, and a run may be continued on another number. What is learnt is the same up to
-    /// rounding, unless dropout or batch normalisation with `norm_ranks` below the number of ranks depend on who has
-    /// which sample. Default none.
+    /// Samples of a step over all ranks (of a group), and over all batches of `training.accumulate`, instead of
+    /// `training.batch` for each; the number of ranks (times that of batches) must divide it, and
+    /// `detection.unlabelled_per_batch`, which counts samples of it. Any number of ranks then takes the same samples in
+    /// the same steps, and a run may be continued on another number. What is learnt is the same up to rounding, unless
+    /// dropout or batch normalisation with `norm_ranks` below the number of ranks depend on who has which sample. Default
+    /// none.
     pub global_batch: Option<usize>,
     /// How gradients are summed. Default `"auto"`.
     pub algorithm: Algorithm,
@@ -204,22 +205,28 @@ impl Distributed {
         Ok(())
     }
 
-    /// Samples that each of `ranks` ranks takes in a step.
+    /// Samples of each batch of a step, of which each of `ranks` ranks takes `accumulate`.
     ///
     /// # Errors
     /// Key, expected and found, if the global batch cannot be dealt evenly or the groups of normalisation do not fit.
-    pub fn local_batch(&self, batch: usize, ranks: usize) -> Result<usize, String> {
+    pub fn local_batch(
+        &self,
+        batch: usize,
+        (ranks, accumulate): (usize, usize),
+    ) -> Result<usize, String> {
         if !ranks.is_multiple_of(self.norm_ranks(ranks)) {
             return Err(format!(
                 "`distributed.norm_ranks`: expected a divisor of {ranks} ranks, found {}",
                 self.norm_ranks
             ));
         }
+        let batches = ranks.saturating_mul(accumulate);
         match self.global_batch {
             None => Ok(batch),
-            Some(global) if global.is_multiple_of(ranks) => Ok(global / ranks),
+            Some(global) if global.is_multiple_of(batches) => Ok(global / batches),
             Some(global) => Err(format!(
-                "`distributed.global_batch`: expected a multiple of {ranks} ranks, found {global}"
+                "`distributed.global_batch`: expected a multiple of {}, found {global}",
+                dealt_to(ranks, accumulate)
             )),
         }
     }
@@ -243,11 +250,12 @@ impl Distributed {
         }
     }
 
-    /// How many times `training.batch` samples a step of `ranks` takes.
-    pub fn batches(&self, batch: usize, ranks: usize) -> f32 {
+    /// How many times `training.batch` samples a step takes: as many as it has batches, on all ranks, unless the global
+    /// batch says otherwise.
+    pub fn batches(&self, batch: usize, batches: usize) -> f32 {
         match self.global_batch {
             Some(global) => global as f32 / batch as f32,
-            None => ranks as f32,
+            None => batches as f32,
         }
     }
 
@@ -259,6 +267,14 @@ impl Distributed {
     /// Values of a bucket.
     pub fn bucket_values(&self) -> usize {
         ((self.bucket_mb * 1e6 / 4.0) as usize).max(1)
+    }
+}
+
+/// What the samples of a step are dealt to, in words.
+pub(super) fn dealt_to(ranks: usize, accumulate: usize) -> String {
+    match accumulate {
+        1 => format!("{ranks} ranks"),
+        _ => format!("{ranks} ranks times {accumulate}, `training.accumulate`"),
     }
 }
 
@@ -287,29 +303,36 @@ mod tests {
     #[test]
     fn batches_are_dealt_evenly_or_not_at_all() {
         let plain = Distributed::default();
-        assert_eq!(plain.local_batch(2, 5), Ok(2));
+        assert_eq!(plain.local_batch(2, (5, 1)), Ok(2));
         let global = Distributed {
             global_batch: Some(12),
             ..Distributed::default()
         };
-        assert_eq!(global.local_batch(2, 4), Ok(3));
-        assert!(global.local_batch(2, 5).unwrap_err().contains("5 ranks"));
+        assert_eq!(global.local_batch(2, (4, 1)), Ok(3));
+        let uneven = global.local_batch(2, (5, 1)).unwrap_err();
+        assert!(uneven.contains("5 ranks, found 12"), "{uneven}");
+        // Of several batches each has its part.
+        assert_eq!(plain.local_batch(2, (5, 4)), Ok(2));
+        assert_eq!(global.local_batch(2, (2, 3)), Ok(2));
+        let uneven = global.local_batch(2, (3, 8)).unwrap_err();
+        let words = "a multiple of 3 ranks times 8, `training.accumulate`, found 12";
+        assert!(uneven.contains(words), "{uneven}");
         let grouped = Distributed {
             norm_ranks: 3,
             ..Distributed::default()
         };
         assert!(
             grouped
-                .local_batch(1, 4)
+                .local_batch(1, (4, 1))
                 .unwrap_err()
                 .contains("norm_ranks")
         );
-        assert_eq!(grouped.local_batch(1, 6), Ok(1));
+        assert_eq!(grouped.local_batch(1, (6, 1)), Ok(1));
         let together = Distributed {
             norm_ranks: 0,
             ..Distributed::default()
         };
-        assert_eq!(together.local_batch(1, 5), Ok(1));
+        assert_eq!(together.local_batch(1, (5, 1)), Ok(1));
         assert_eq!((together.norm_ranks(5), grouped.norm_ranks(6)), (5, 3));
     }
 

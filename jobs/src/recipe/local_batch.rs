@@ -1,8 +1,10 @@
 //! Which part of a step's samples each rank takes.
 
+use super::distributed::dealt_to;
 use super::{Distributed, Recipe};
 
-/// Samples of a step on each of the ranks that do it together.
+/// Samples of a batch, of which each of the ranks that do a step together takes one or, with `training.accumulate`,
+/// several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalBatch {
     /// Those that teach directly.
@@ -17,8 +19,18 @@ impl LocalBatch {
         self.labelled + self.unlabelled
     }
 
-    /// What each of `ranks` ranks takes in a step: of a global batch its part of both kinds of samples, so that a step
-    /// is the same on any number of ranks; else `training.batch` samples each, of which `unlabelled` have no labels.
+    /// Of as many batches.
+    #[must_use]
+    pub fn times(self, batches: usize) -> Self {
+        Self {
+            labelled: self.labelled.saturating_mul(batches),
+            unlabelled: self.unlabelled.saturating_mul(batches),
+        }
+    }
+
+    /// The batches of a step, of which each of `ranks` ranks takes `accumulate`: of a global batch their part of both
+    /// kinds of samples, so that a step is the same on any number of ranks; else `training.batch` samples each, of which
+    /// `unlabelled` have no labels.
     ///
     /// # Errors
     /// Key, expected and found, if a kind cannot be dealt evenly, none with labels is left, or the groups of
@@ -26,17 +38,19 @@ impl LocalBatch {
     pub fn of(
         distributed: &Distributed,
         (batch, unlabelled): (usize, usize),
-        ranks: usize,
+        (ranks, accumulate): (usize, usize),
     ) -> Result<Self, String> {
         check_unlabelled(distributed, batch, unlabelled)?;
-        let samples = distributed.local_batch(batch, ranks)?;
+        let samples = distributed.local_batch(batch, (ranks, accumulate))?;
+        let batches = ranks.saturating_mul(accumulate);
         let unlabelled = match distributed.global_batch {
             None => unlabelled,
-            Some(_) if unlabelled.is_multiple_of(ranks) => unlabelled / ranks,
+            Some(_) if unlabelled.is_multiple_of(batches) => unlabelled / batches,
             Some(_) => {
                 return Err(format!(
-                    "`detection.unlabelled_per_batch`: expected a multiple of {ranks} ranks, as of `distributed.global_batch`, whose samples \
-                     it counts, found {unlabelled}"
+                    "`detection.unlabelled_per_batch`: expected a multiple of {}, as of `distributed.global_batch`, whose samples it counts, \
+                     found {unlabelled}",
+                    dealt_to(ranks, accumulate)
                 ));
             }
         };
@@ -48,13 +62,14 @@ impl LocalBatch {
 }
 
 impl Recipe {
-    /// What each of `ranks` ranks takes in a step: [`LocalBatch::of`] this recipe.
+    /// Each batch of a step of `ranks` ranks: [`LocalBatch::of`] this recipe.
     ///
     /// # Errors
     /// Those of [`LocalBatch::of`].
     pub fn local_batch(&self, ranks: usize) -> Result<LocalBatch, String> {
         let batch = (self.training.batch, self.detection.unlabelled_per_batch);
-        LocalBatch::of(&self.distributed, batch, ranks)
+        let dealt = (ranks, self.training.accumulate);
+        LocalBatch::of(&self.distributed, batch, dealt)
     }
 }
 
@@ -127,6 +142,27 @@ mod tests {
             assert_eq!((local.labelled, local.unlabelled), (3, 1));
             assert_eq!(local.samples(), 4);
         }
+    }
+
+    #[test]
+    fn batches_of_a_step_are_dealt_like_ranks() {
+        for (global, unlabelled) in [(None, 1), (Some(12), 4), (Some(24), 0)] {
+            let of = |ranks: usize, accumulate: usize| {
+                let mut recipe = recipe(4, global, unlabelled);
+                recipe.training.accumulate = accumulate;
+                recipe.local_batch(ranks)
+            };
+            for (ranks, accumulate) in [(1, 2), (1, 4), (2, 2)] {
+                let each = of(ranks, accumulate).unwrap();
+                assert_eq!(Ok(each), of(ranks * accumulate, 1), "{global:?}");
+                let step = each.times(ranks * accumulate);
+                assert_eq!(step.samples(), global.unwrap_or(4 * ranks * accumulate));
+            }
+        }
+        let mut uneven = recipe(4, Some(12), 2);
+        uneven.training.accumulate = 2;
+        let error = uneven.local_batch(2).unwrap_err();
+        assert!(error.contains("2 ranks times 2, `training.acc"), "{error}");
     }
 
     #[test]

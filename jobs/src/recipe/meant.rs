@@ -4,7 +4,10 @@ use super::{Recipe, flat};
 
 /// Words of PyTorch and of its training scripts, among them the options of MLPerf HPC's DeepCAM, and keys without a
 /// default.
-const WORDS: [(&str, &str); 21] = [
+const WORDS: [(&str, &str); 26] = [
+    ("accumulate", "training.accumulate"),
+    ("accumulate_grad_batches", "training.accumulate"),
+    ("accumulation_steps", "training.accumulate"),
     ("amp", "precision.compute"),
     ("batch_size", "training.batch"),
     ("channels", "data.channels"),
@@ -14,6 +17,8 @@ const WORDS: [(&str, &str); 21] = [
     ("eps", "optimiser.epsilon"),
     ("global_batch", "distributed.global_batch"),
     ("global_batch_size", "distributed.global_batch"),
+    ("gradient_accumulation_frequency", "training.accumulate"),
+    ("gradient_accumulation_steps", "training.accumulate"),
     ("learning_rate", "schedule.rate"),
     ("local_batch_size", "training.batch"),
     ("lr", "schedule.rate"),
@@ -61,6 +66,11 @@ mod tests {
             ("steps=10", "did you mean `training.steps`?"),
             ("optimiser.lr=0.1", "did you mean `schedule.rate`?"),
             ("training.batch_size=4", "did you mean `training.batch`?"),
+            ("accumulate=4", "did you mean `training.accumulate`?"),
+            (
+                "training.gradient_accumulation_steps=4",
+                "did you mean `training.accumulate`?",
+            ),
             ("training.rule=sgd", "did you mean `optimiser.rule`?"),
             ("training.bach=4", "did you mean `batch`?"),
         ] {

@@ -196,6 +196,7 @@ impl Recipe {
             let kept = recipe.training.clone();
             recipe.training = Training {
                 batch: kept.batch,
+                accumulate: kept.accumulate,
                 validate_every_steps: kept.validate_every_steps,
                 validation_samples: kept.validation_samples,
                 // Every schedule but a constant one depends on the length of the run.

@@ -35,6 +35,8 @@ fn absurd_numbers_are_refused_by_key() {
     for (key, value) in [
         ("training.batch", "1000000000000000000"),
         ("training.batch", "0"),
+        ("training.accumulate", "0"),
+        ("training.accumulate", "1000000000"),
         ("distributed.global_batch", "9223372036854775807"),
         ("training.steps", "9000000000000000000"),
         ("training.steps", "-3"),
@@ -147,6 +149,25 @@ fn only_what_changes_results_keeps_a_run_from_going_on() {
             "`seed` was 1, is 2"
         ]
     );
+}
+
+/// Runs from before there was the key go on, and model files stay as they were.
+#[test]
+fn a_step_of_one_batch_is_written_down_as_before() {
+    let one = Recipe::default();
+    assert!(!one.to_toml().contains("accumulate"));
+    assert!(!one.lines().contains("accumulate"));
+    let given = Recipe::parse("", &["training.accumulate=1".into()]).unwrap();
+    assert_eq!(given.to_toml(), one.to_toml());
+    let two = Recipe::parse("", &["training.accumulate=2".into()]).unwrap();
+    assert_eq!(Recipe::parse(&two.to_toml(), &[]).unwrap(), two);
+    assert_eq!(
+        two.changes_of_result(&one),
+        ["`training.accumulate` was nothing, is 2"]
+    );
+    let groups = error("", &["training.accumulate=2", "distributed.groups=2"]);
+    let words = "`training.accumulate`: expected 1 with `distributed.groups`, found 2";
+    assert!(groups.contains(words), "{groups}");
 }
 
 #[test]

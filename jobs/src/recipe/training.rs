@@ -8,8 +8,13 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Training {
-    /// Samples per step and rank. Default 2.
+    /// Samples that a rank computes at once; with `accumulate` 1 those of a step. Default 2.
     pub batch: usize,
+    /// Batches of a step on each rank: their gradients are added up before the optimiser's step, so that a step has this
+    /// many times the samples of a batch in the memory of one. The loss is that of all samples of the step. Batch
+    /// normalisation sees one batch at a time. Default 1.
+    #[serde(skip_serializing_if = "is_one")]
+    pub accumulate: usize,
     /// Passes over the training samples; give this or `steps`.
     pub epochs: Option<f64>,
     /// Steps; give this or `epochs`. Default, if neither is given: 20 epochs.
@@ -55,10 +60,17 @@ pub struct Training {
     pub ignore_memory: bool,
 }
 
+/// Recipes from before `accumulate` are written down as they were.
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_one(batches: &usize) -> bool {
+    *batches == 1
+}
+
 impl Default for Training {
     fn default() -> Self {
         Self {
             batch: 2,
+            accumulate: 1,
             epochs: None,
             steps: None,
             validate_every_steps: None,

@@ -35,7 +35,7 @@ pub(super) struct CheckpointFacts {
     pub validation_due: bool,
     /// SHA-256 of the data.
     pub data_hash: String,
-    /// Ranks and samples per rank.
+    /// Ranks and samples of a step on each.
     pub ranks: (usize, usize),
     /// Those of a rank's samples that have no labels; none in checkpoints from before this was kept.
     #[serde(default)]
@@ -255,7 +255,7 @@ impl Run<'_> {
         }
         let shape = StepShape {
             ranks: self.step_ranks,
-            batch: self.local_batch,
+            batch: self.step_batch(),
             steps_per_epoch: self.samples.steps_per_epoch(),
         };
         match shape.differs(facts, self.recipe.detection.unlabelled_per_batch) {
@@ -341,14 +341,15 @@ impl Run<'_> {
 
     /// The counters now.
     fn facts(&self) -> CheckpointFacts {
+        let batch = self.step_batch();
         CheckpointFacts {
             progress: self.learner.progress,
             loss_scale: Some(self.learner.loss_scale),
             best: self.best.clone(),
             validation_due: self.validation_due,
             data_hash: self.store.data_hash().to_string(),
-            ranks: (self.step_ranks, self.local_batch.samples()),
-            unlabelled: Some(self.local_batch.unlabelled),
+            ranks: (self.step_ranks, batch.samples()),
+            unlabelled: Some(batch.unlabelled),
             steps_per_epoch: Some(self.samples.steps_per_epoch()),
             deal: self.deal.clone(),
             pending: self.pending.clone(),

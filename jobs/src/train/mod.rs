@@ -5,6 +5,8 @@
 //! ends with the same bytes as one that never was: everything random is a pure function of seed and step, and files are
 //! written whole.
 //!
+//! A step is a batch, or several whose gradients are added up (`training.accumulate`).
+//!
 //! Several ranks, a [`Team`], run the same loop: each learns from its share of the samples, gradients are averaged
 //! while the backward pass runs, and the first rank writes the files. Or several groups of ranks do that without
 //! waiting for each other, and servers hold the parameters: `groups`.
@@ -47,7 +49,7 @@ use crate::error::{JobError, Result};
 use crate::recipe::{LocalBatch, Recipe};
 use crate::run_dir::RunDir;
 use evaluate::Evaluator;
-use feed::Feed;
+use feed::{Batch, Feed};
 use recorder::Recorder;
 use samples::Samples;
 use share::Share;
@@ -145,7 +147,7 @@ struct Run<'a> {
     checkpoint_every: u64,
     class_weights: Vec<f32>,
     validation_samples: usize,
-    /// Samples of a step on this rank.
+    /// Samples of a batch on this rank.
     local_batch: LocalBatch,
     /// Ranks that do a step together.
     step_ranks: usize,
@@ -157,6 +159,18 @@ struct Run<'a> {
     standing: Option<groups::Standing>,
     /// The step under way still needs its validation.
     validation_due: bool,
+}
+
+/// Waits for the next batch; how many seconds, too.
+fn next_batch(team: &mut Team, loader: &mut Feed) -> Result<(Batch, f64)> {
+    let before = Instant::now();
+    let batch = loader.next().ok_or(JobError::Thread("loader"))??;
+    let seconds = before.elapsed().as_secs_f64();
+    team.timeline.note(StepPhase::Input, before);
+    if let Some(read) = &batch.read {
+        team.timeline.read(read);
+    }
+    Ok((batch, seconds))
 }
 
 /// When this rank began to train, and when it saved last.
@@ -197,7 +211,8 @@ impl Run<'_> {
         team.begin_timeline(self.recipe.training.trace_steps);
         let done = self.learner.progress.step;
         let left = self.total_steps.saturating_sub(done) as usize;
-        let plans = self.samples.starting_at(done).take(left);
+        let batches = left.saturating_mul(self.recipe.training.accumulate);
+        let plans = self.samples.starting_at(done).take(batches);
         let backend = self.learner.network.backend();
         let mut loader = Feed::new(self.store, plans, &self.loader, backend)?;
         let mut clock = Clock {
@@ -248,8 +263,8 @@ impl Run<'_> {
         })
     }
 
-    /// Trains on the next batch, records and reports the step; returns its loss, and whether all ranks know that one of
-    /// them was told to stop.
+    /// Trains on the batches of the next step, records and reports it; returns its loss, and whether all ranks know that
+    /// one of them was told to stop.
     fn one_step(
         &mut self,
         team: &mut Team,
@@ -259,17 +274,21 @@ impl Run<'_> {
         stop: &AtomicBool,
     ) -> Result<(f64, bool)> {
         let before = Instant::now();
-        let batch = loader.next().ok_or(JobError::Thread("loader"))??;
-        let wait_seconds = before.elapsed().as_secs_f64();
-        team.timeline.note(StepPhase::Input, before);
-        if let Some(read) = &batch.read {
-            team.timeline.read(read);
+        let accumulate = self.recipe.training.accumulate;
+        let mut wait_seconds = 0.0;
+        for _ in 1..accumulate {
+            let (batch, waited) = next_batch(team, loader)?;
+            wait_seconds += waited;
+            self.learner.accumulate(&batch, team)?;
+            loader.give_back(batch);
         }
+        let (batch, waited) = next_batch(team, loader)?;
+        wait_seconds += waited;
         let stopping = team.agree_to_stop(self.is_told_to_stop(clock.started, stop));
         let every = self.recipe.training.checkpoint_every_seconds;
         team.ask_to_save(clock.saved.elapsed().as_secs_f64() >= every);
         let result = self.learner.step(&batch, team)?;
-        let samples = batch.host.len() / self.loader.frames;
+        let samples = accumulate * batch.host.len() / self.loader.frames;
         loader.give_back(batch);
         let step = self.learner.progress.step;
         let epoch = self.samples.cursor(step - 1).epoch;
@@ -328,9 +347,14 @@ impl Run<'_> {
         Ok(interrupted)
     }
 
+    /// Samples of a step on this rank.
+    fn step_batch(&self) -> LocalBatch {
+        self.local_batch.times(self.recipe.training.accumulate)
+    }
+
     /// How ranks that spent their time so shared so many steps.
     fn balance(&self, spent: &[Spent], steps: u64) -> Result<Balance> {
-        let samples = steps * (self.local_batch.samples() * self.step_ranks) as u64;
+        let samples = steps * (self.step_batch().samples() * self.step_ranks) as u64;
         let flops = self.training_summary()?.training_flops;
         Ok(Balance::of(spent, samples as f64, flops as f64))
     }

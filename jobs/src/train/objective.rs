@@ -46,9 +46,9 @@ pub(super) struct LossInput<'b> {
     pub batch: &'b HostBatch,
     /// What the gradient is multiplied by.
     pub scale: f32,
-    /// With several ranks the gradient is first divided by a count equal on all ranks; the true divisor is known only
-    /// after the sum.
-    pub several_ranks: bool,
+    /// Of a step in several batches, on several ranks or one after the other, the gradient is first divided by a count
+    /// equal for all of them; the true divisor is known only after the sum.
+    pub in_parts: bool,
     /// The share of the run that is done.
     pub progress: f64,
 }
@@ -62,12 +62,12 @@ pub(super) struct LossOutput {
 /// The loss of a batch on this rank.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BatchLoss {
-    /// The recipe's loss.
+    /// The recipe's loss, of a step that is one batch.
     pub value: f64,
-    /// What ranks add up, and what they divide it by, unless the loss is a plain sum.
+    /// What batches add up, and what they divide it by, unless the loss is a plain sum.
     pub weighted_sum: f64,
     pub divisor: Option<f64>,
-    /// What the gradient was divided by instead, with several ranks.
+    /// What the gradient was divided by instead, of a step in several batches.
     pub count: f64,
 }
 
@@ -75,6 +75,16 @@ impl BatchLoss {
     /// Whether the update may use it, and its gradient.
     pub(super) fn is_finite(&self) -> bool {
         self.weighted_sum.is_finite()
+    }
+
+    /// With a later batch of the same step.
+    pub(super) fn and(self, later: Self) -> Self {
+        let divisors = self.divisor.zip(later.divisor);
+        Self {
+            weighted_sum: self.weighted_sum + later.weighted_sum,
+            divisor: divisors.map(|(one, other)| one + other),
+            ..self
+        }
     }
 }
 
@@ -149,14 +159,14 @@ impl Objective {
             x,
             batch,
             scale,
-            several_ranks,
+            in_parts,
             progress,
         } = input;
         match self {
             Self::Masks(criterion) => {
                 let logits = network.forward(x, pass)?;
                 let count = batch.labels.len() as f64;
-                let common = (several_ranks && criterion.is_mean()).then_some(count);
+                let common = (in_parts && criterion.is_mean()).then_some(count);
                 let loss = network.backend().segmentation_loss_within(
                     &logits,
                     &batch.labels,

@@ -51,14 +51,14 @@ impl Run<'_> {
         let [rows, columns, _] = self.store.shape();
         let summary = self.training_summary()?;
         let samples = self.local_batch.samples();
-        let batch = samples as u64;
+        let step_samples = self.step_batch().samples() as u64;
         let parameters = summary.parameters as u64;
         let state = self.learner.optimizer.state_len();
         let record = self.store.meta().record_bytes();
         let left = self.total_steps.saturating_sub(self.learner.progress.step);
         let validations = left.div_ceil(self.validate_every);
         // A run without an end is told to stop some time.
-        let samples_read = (left.saturating_mul(batch))
+        let samples_read = (left.saturating_mul(step_samples))
             .saturating_add(validations.saturating_mul(self.validation_samples as u64));
         let in_memory = (rows * columns * self.loader.channels.len() * 4) as u64;
         let backend = self.learner.network.backend();
@@ -90,7 +90,7 @@ impl Run<'_> {
         };
         let sharing = Sharing {
             batch: samples,
-            step_ranks: self.step_ranks,
+            step_batches: self.step_ranks * self.recipe.training.accumulate,
             memory_ranks,
         };
         demand.check(self.recipe, sharing, available)?;
@@ -103,7 +103,7 @@ impl Run<'_> {
             validate_every_steps: self.validate_every,
             checkpoint_every_steps: self.checkpoint_every,
             parameters: summary.parameters,
-            step_flops: batch.saturating_mul(summary.training_flops),
+            step_flops: step_samples.saturating_mul(summary.training_flops),
             memory_bytes: demand.bytes(samples),
             read_bytes: record.saturating_mul(samples_read),
             write_bytes: 4 * (3 * parameters + state as u64),

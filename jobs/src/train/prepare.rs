@@ -153,7 +153,7 @@ pub fn steps_alone(recipe: &Recipe, store: &Store) -> Result<u64> {
     Ok(recipe.training.total_steps(samples.steps_per_epoch()))
 }
 
-/// Samples of a step on each of the ranks that do it together.
+/// Each batch of a step of the ranks that do it together.
 fn local_batch(recipe: &Recipe, place: Place) -> Result<LocalBatch> {
     recipe.local_batch(place.ranks).map_err(JobError::recipe)
 }
@@ -167,14 +167,17 @@ fn teaching(
     (seed, place): (u64, Place),
     batch: LocalBatch,
 ) -> Result<(Samples, Option<Labelled>)> {
-    let config = samples::shuffled(seed, place, batch.samples());
-    match recipe.task {
-        Task::Segment => Ok((Samples::for_masks(store, ids, config)?, None)),
+    let accumulate = recipe.training.accumulate;
+    let step = batch.times(accumulate);
+    let config = samples::shuffled(seed, place, step.samples());
+    let (samples, labelled) = match recipe.task {
+        Task::Segment => (Samples::for_masks(store, ids, config)?, None),
         Task::Detect => {
-            let (samples, labelled) = Samples::for_boxes(recipe, store, ids, config, batch)?;
-            Ok((samples, Some(labelled)))
+            let (samples, labelled) = Samples::for_boxes(recipe, store, ids, config, step)?;
+            (samples, Some(labelled))
         }
-    }
+    };
+    Ok((samples.in_batches(accumulate), labelled))
 }
 
 /// The recipe's network, with as many inputs and outputs as its data and its task have.

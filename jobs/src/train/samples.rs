@@ -28,9 +28,16 @@ pub(super) struct Samples {
     beside: Option<Sampler>,
     /// Of a network over time, the samplers deal clips: these are their frames.
     clips: Option<Arc<Vec<Vec<usize>>>>,
+    /// Batches that this rank learns a step's samples in, one after the other.
+    accumulate: usize,
 }
 
 impl Samples {
+    /// The same samples in so many batches a step: those that as many ranks would have.
+    pub(super) fn in_batches(self, accumulate: usize) -> Self {
+        Self { accumulate, ..self }
+    }
+
     /// Those that have masks: of the others nobody knows the class of any pixel.
     ///
     /// # Errors
@@ -49,12 +56,13 @@ impl Samples {
             main,
             beside: None,
             clips: None,
+            accumulate: 1,
         })
     }
 
     /// Those whose boxes are used (of clips, those with such a frame among the ones that the network has boxes for),
     /// and beside them in every batch some of the others, as `recipe.detection` says; also which have boxes that are
-    /// used. Of every `batch` some have labels and some do not.
+    /// used. Of the samples of every step, `batch`, some have labels and some do not.
     ///
     /// # Errors
     /// [`JobError::Recipe`] if no sample has boxes, none that is used holds one, none is left to learn without labels,
@@ -123,6 +131,7 @@ impl Samples {
             main,
             beside: beside.transpose()?,
             clips: clips.map(Arc::new),
+            accumulate: 1,
         };
         let withheld = with_boxes.iter().filter(|id| !labelled.contains(id));
         let withheld = Arc::new(withheld.copied().collect());
@@ -150,7 +159,7 @@ impl Samples {
         self.main.cursor(step)
     }
 
-    /// This rank's batches from a step on, without end.
+    /// This rank's batches from the first one of a step on, without end.
     pub(super) fn starting_at(&self, step: u64) -> Box<dyn Iterator<Item = BatchPlan> + Send> {
         let clips = self.clips.clone();
         let in_frames = move |plan: BatchPlan| match &clips {
@@ -167,11 +176,15 @@ impl Samples {
                 }
             }
         };
+        let accumulate = self.accumulate;
+        let batches = move |plan| split(plan, accumulate);
         let main = self.main.endless(self.main.cursor(step));
+        let main = main.flat_map(batches);
         let Some(beside) = &self.beside else {
             return Box::new(main.map(in_frames));
         };
         let beside = beside.endless(beside.cursor(step));
+        let beside = beside.flat_map(batches);
         let both = main.zip(beside).map(|(main, beside)| BatchPlan {
             at: main.at,
             ids: [main.ids, beside.ids].concat(),
@@ -180,6 +193,20 @@ impl Samples {
         });
         Box::new(both.map(in_frames))
     }
+}
+
+/// The samples of a step in as many batches as long as each other.
+fn split(plan: BatchPlan, batches: usize) -> Vec<BatchPlan> {
+    if batches == 1 {
+        return vec![plan];
+    }
+    let each = plan.ids.len() / batches;
+    let of_batch = |first: usize| BatchPlan {
+        at: plan.at,
+        ids: plan.ids[first..first + each].to_vec(),
+        epochs: plan.epochs[first..first + each].to_vec(),
+    };
+    (0..batches).map(|batch| of_batch(batch * each)).collect()
 }
 
 /// Deals samples without labels, in orders that those with labels do not have: of as many of each, a labelled one would
@@ -290,6 +317,7 @@ mod tests {
             main: Sampler::new((0..labelled).collect(), config(1)).unwrap(),
             beside: Some(sampler_beside((100..100 + others).collect(), config(2)).unwrap()),
             clips: None,
+            accumulate: 1,
         }
     }
 
@@ -314,6 +342,35 @@ mod tests {
             assert_eq!(plan.epochs[0], plan.at.epoch);
             for seen in plan.ids.into_iter().zip(plan.epochs) {
                 assert!(turned.insert(seen), "{seen:?} twice");
+            }
+        }
+    }
+
+    /// As on twice as many ranks: whoever has a batch there has it here, as the first or as the second one.
+    #[test]
+    fn batches_of_a_step_are_those_of_as_many_ranks() {
+        // Samples of a step on each rank, of both kinds.
+        let dealt = |ranks: usize, rank: usize, [labelled, others]: [usize; 2]| {
+            let config = |batch| shuffled(3, Place { rank, ranks }, batch);
+            Samples {
+                main: Sampler::new((0..17).collect(), config(labelled)).unwrap(),
+                beside: Some(sampler_beside((100..111).collect(), config(others)).unwrap()),
+                clips: None,
+                accumulate: 1,
+            }
+        };
+        let four = [0, 1, 2, 3].map(|rank| dealt(4, rank, [2, 1]));
+        let two = [0, 1].map(|rank| dealt(2, rank, [4, 2]).in_batches(2));
+        assert_eq!(two[0].steps_per_epoch(), four[0].steps_per_epoch());
+        for from in [0, 1, 5] {
+            let of = |samples: &Samples, batches: usize| -> Vec<BatchPlan> {
+                samples.starting_at(from).take(batches).collect()
+            };
+            for (rank, samples) in two.iter().enumerate() {
+                let (first, second) = (of(&four[2 * rank], 6), of(&four[2 * rank + 1], 6));
+                let expected = first.into_iter().zip(second);
+                let expected: Vec<BatchPlan> = expected.flat_map(|(a, b)| [a, b]).collect();
+                assert_eq!(of(samples, 12), expected, "from step {from}");
             }
         }
     }

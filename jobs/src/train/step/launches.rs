@@ -5,7 +5,7 @@ use candle_core::Tensor;
 use squall_model::{Backend, Captured, Gradients, Network, Storage};
 use std::sync::Arc;
 
-/// Steps before passes are captured: kernels are loaded and algorithms chosen by then.
+/// Batches before passes are captured: kernels are loaded and algorithms chosen by then.
 const BEFORE: u32 = 2;
 
 /// Captured passes have memory of their own beside that of single operations; the peak of a step times this is enough
@@ -25,7 +25,7 @@ enum How {
     /// Every operation is started when its turn comes.
     #[default]
     OneByOne,
-    /// As a whole after so many more steps.
+    /// As a whole after so many more batches.
     AsWhole { after: u32 },
     /// They were captured.
     Written(Arc<Captured>),

@@ -1,4 +1,4 @@
-//! One training step: forward, loss, backward, exchange between ranks, update.
+//! One training step: forward, loss and backward of each of its batches, exchange between ranks, update.
 
 mod fault;
 mod finite;
@@ -25,6 +25,7 @@ use std::time::Instant;
 
 use fault::bad_field;
 use launches::{Launches, graph_obstacle};
+use pending::Begun;
 pub(super) use pending::{PendingStep, StepSums};
 use without_gradient::WithoutGradient;
 
@@ -47,6 +48,10 @@ pub struct Learner {
     pub(super) network: Network,
     pub(super) optimizer: Optimizer,
     gradients: Gradients,
+    /// Batches of a step.
+    accumulate: usize,
+    /// The step whose first batches have been learnt from.
+    begun: Option<Begun>,
     schedule: Schedule,
     objective: Objective,
     pub(super) loss_scale: LossScale,
@@ -107,13 +112,17 @@ impl Learner {
         let copies = policy.copies(network.parameters(), dtype, recipe.seed)?;
         let loss_scale = policy.loss_scale(dtype);
         let mut schedule = recipe.schedule.clone();
-        let batches = recipe.distributed.batches(recipe.training.batch, ranks);
+        let accumulate = recipe.training.accumulate;
+        let batches = ranks * accumulate;
+        let batches = recipe.distributed.batches(recipe.training.batch, batches);
         schedule.rate *= recipe.distributed.rate_scaling.factor(batches);
         let lag = recipe.distributed.gradient_lag;
         let obstacle = graph_obstacle(backend, ranks, lag);
         Ok(Self {
             optimizer: Optimizer::new(&recipe.optimiser, network.parameters())?,
             gradients: Gradients::new(network.parameters()),
+            accumulate,
+            begun: None,
             schedule,
             objective,
             loss_scale: LossScale::new(loss_scale)?,
@@ -146,11 +155,21 @@ impl Learner {
             );
         }
         let statistics: usize = parameters.buffers().iter().map(|b| b.values.len()).sum();
-        let facts = FACTS + statistics + Signals::FACTS;
+        let facts = FACTS + self.accumulate * statistics + Signals::FACTS;
         team.begin(options, parameters, &mut self.gradients, facts)
     }
 
-    /// One training step on a batch, together with the other ranks of a team.
+    /// Adds the gradients of a batch to those of the step under way, which other batches follow in.
+    ///
+    /// # Errors
+    /// [`crate::JobError::Model`].
+    pub(super) fn accumulate(&mut self, batch: &Batch, team: &mut Team) -> Result<()> {
+        let begun = self.forward_backward(batch, team)?;
+        self.begun = Some(begun);
+        Ok(())
+    }
+
+    /// One training step, whose last batch is this one, together with the other ranks of a team.
     ///
     /// With a lag, the result describes the gradients that were used, those of an earlier step; the first steps use
     /// none. A loss or gradient that is not finite on any rank leaves parameters and optimiser as they were on all.
@@ -159,7 +178,10 @@ impl Learner {
     /// [`crate::JobError::Diverged`] after more such steps in a row than allowed, naming the first tensor that is not
     /// finite; [`crate::JobError::Model`]; [`crate::JobError::Comm`].
     pub fn step(&mut self, batch: &Batch, team: &mut Team) -> Result<StepResult> {
-        let pending = self.forward_backward(batch, team)?;
+        let Begun {
+            mut pending, loss, ..
+        } = self.forward_backward(batch, team)?;
+        self.hand_over(&mut pending, loss, team)?;
         self.pending_steps.push_back(pending);
         if self.pending_steps.len() <= self.lag {
             self.progress.step += 1;
@@ -218,14 +240,17 @@ impl Learner {
         Ok(())
     }
 
-    /// Forward and backward pass of a batch; gradients go to the other ranks while the backward pass runs.
-    fn forward_backward(&mut self, batch: &Batch, team: &mut Team) -> Result<PendingStep> {
+    /// Forward and backward pass of the next batch of a step; gradients go to the other ranks while the backward pass of
+    /// the last one runs.
+    fn forward_backward(&mut self, batch: &Batch, team: &mut Team) -> Result<Begun> {
         let step = self.progress.step;
         let backend = self.network.backend();
-        // Ranks drop different values of different samples.
-        let place: &[u64] = match team.rank() {
+        let earlier = self.begun.take();
+        let done = earlier.as_ref().map_or(0, |step| step.batches);
+        // Batches drop different values of different samples, whichever rank has them.
+        let place: &[u64] = match team.rank() * self.accumulate + done {
             0 => &[step],
-            rank => &[step, rank as u64],
+            place => &[step, place as u64],
         };
         let key = stream(self.seed, "dropout", place).random();
         let began = Instant::now();
@@ -246,40 +271,41 @@ impl Learner {
             x: &x,
             batch: &batch.host,
             scale,
-            several_ranks: team.size() > 1,
+            in_parts: team.size() > 1 || self.accumulate > 1,
             progress,
         };
         let output = self.objective.loss(&self.network, input, &mut pass)?;
         drop(x);
         let began = team.timeline.note(StepPhase::Forward, began);
         let loss = output.loss;
-        let mut pending = PendingStep {
-            step,
-            scale,
-            count: loss.count,
-            sums: None,
-            gradients: None,
-            statistics: pass.batch_statistics()?,
-            fault: None,
-            bad_field: None,
+        let statistics = pass.batch_statistics()?;
+        let mut begun = match earlier {
+            Some(earlier) => earlier.and(loss, statistics),
+            None => {
+                self.gradients.clear();
+                team.set_step(step);
+                Begun::with((step, scale), loss, statistics)
+            }
         };
-        if !loss.is_finite() {
+        let pending = &mut begun.pending;
+        if !loss.is_finite() && pending.fault.is_none() {
             pending.fault = Some(self.why_the_loss(&batch.host)?);
         }
-        if self.lag > 0 {
-            // This batch is gone when its gradients are used.
+        if (self.lag > 0 || self.accumulate > 1) && pending.bad_field.is_none() {
+            // This batch may be gone when its gradients are used.
             pending.bad_field = bad_field(&batch.host);
         }
-        self.gradients.clear();
-        team.set_step(step);
+        let more = begun.batches < self.accumulate;
+        self.gradients.more_follows(more);
         if loss.is_finite() || team.size() > 1 {
             // The others wait for this rank's gradients, whatever they are.
             output.backward(&self.network, pass, &mut self.gradients)?;
         }
-        team.delay_step();
+        if !more {
+            team.delay_step();
+        }
         team.timeline.note(StepPhase::Backward, began);
-        self.hand_over(&mut pending, loss, team)?;
-        Ok(pending)
+        Ok(begun)
     }
 
     /// Ends a step's backward pass: gives the loss and the batch statistics to the other ranks, whose sums come with
@@ -295,11 +321,22 @@ impl Learner {
             let statistics = &pending.statistics.values;
             return team.submit_facts([&facts, &statistics[..]].concat());
         }
-        pending.sums = Some(StepSums {
-            loss: loss.value,
-            factor: 1.0,
-            not_finite: usize::from(not_finite),
-            signals: Signals::default(),
+        let not_finite = usize::from(not_finite);
+        pending.sums = Some(match self.accumulate {
+            1 => StepSums {
+                loss: loss.value,
+                factor: 1.0,
+                not_finite,
+                signals: Signals::default(),
+            },
+            _ => StepSums {
+                not_finite,
+                ..self.sums_of(
+                    loss.weighted_sum,
+                    loss.divisor.unwrap_or(0.0),
+                    pending.count,
+                )
+            },
         });
         if self.lag > 0 {
             pending.gradients = Some(self.gradients.as_slice().into_owned());
@@ -324,25 +361,35 @@ impl Learner {
         let [divisor, weighted, not_finite] = facts[..] else {
             unreachable!("as many facts as were sent")
         };
-        let (divisor, count) = (f64::from(divisor), pending.count);
-        let mean = self.objective.is_mean();
+        let sums = self.sums_of(weighted.into(), divisor.into(), pending.count);
         let sums = StepSums {
-            loss: match mean {
-                true => f64::from(weighted) / divisor.max(f64::MIN_POSITIVE),
-                false => f64::from(weighted) * self.objective.constant_factor(),
-            },
             // Gradients came as averages over ranks.
-            factor: f64::from(ranks)
-                * match mean {
-                    true if divisor > 0.0 => count / divisor,
-                    true => 0.0,
-                    false => 1.0,
-                },
+            factor: f64::from(ranks) * sums.factor,
             not_finite: not_finite.round() as usize,
             signals,
+            ..sums
         };
         pending.sums = Some(sums);
         Ok(sums)
+    }
+
+    /// The loss of all batches of a step from the sums over them, and what the sum of their gradients, each divided by
+    /// `count`, is to be multiplied by.
+    fn sums_of(&self, weighted_sum: f64, divisor: f64, count: f64) -> StepSums {
+        let mean = self.objective.is_mean();
+        StepSums {
+            loss: match mean {
+                true => weighted_sum / divisor.max(f64::MIN_POSITIVE),
+                false => weighted_sum * self.objective.constant_factor(),
+            },
+            factor: match mean {
+                true if divisor > 0.0 => count / divisor,
+                true => 0.0,
+                false => 1.0,
+            },
+            not_finite: 0,
+            signals: Signals::default(),
+        }
     }
 
     /// Waits for the exchange of all pending steps, so that they can be saved.
@@ -389,8 +436,8 @@ impl Learner {
                 // A field that is not finite can hide behind a ReLU and show in the gradient only. Gradients are the
                 // same on all ranks, so all come here.
                 Err(error @ ModelError::NotFinite { .. }) => {
-                    let field = match self.lag {
-                        0 => bad_field(&batch.host),
+                    let field = match (self.lag, self.accumulate) {
+                        (0, 1) => bad_field(&batch.host),
                         _ => pending.bad_field,
                     };
                     let field = team.first_to_say(field)?;

@@ -1,7 +1,46 @@
 //! Gradients between their backward pass and their use.
 
+use crate::train::objective::BatchLoss;
 use crate::train::team::Signals;
 use squall_model::BatchStatistics;
+
+/// A step some of whose batches have been learnt from, or all of them.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub pending: PendingStep,
+    /// The sum over these batches.
+    pub loss: BatchLoss,
+    /// How many they are.
+    pub batches: usize,
+}
+
+impl Begun {
+    /// The first batch of the step after `step` others, with what its loss was multiplied by.
+    pub fn with((step, scale): (u64, f32), loss: BatchLoss, statistics: BatchStatistics) -> Self {
+        Self {
+            pending: PendingStep {
+                step,
+                scale,
+                count: loss.count,
+                sums: None,
+                gradients: None,
+                statistics,
+                fault: None,
+                bad_field: None,
+            },
+            loss,
+            batches: 1,
+        }
+    }
+
+    /// One more batch.
+    pub fn and(mut self, loss: BatchLoss, statistics: BatchStatistics) -> Self {
+        self.loss = self.loss.and(loss);
+        self.pending.statistics.append(statistics);
+        self.batches += 1;
+        self
+    }
+}
 
 /// A step between its backward pass and its update.
 #[derive(Debug, Clone)]
@@ -10,17 +49,17 @@ pub(crate) struct PendingStep {
     pub step: u64,
     /// What the loss was multiplied by.
     pub scale: f32,
-    /// What a rank divided its gradients by: pixels or samples of its batch, the same on all.
+    /// What a rank divided its gradients by: pixels or samples of a batch, the same on all.
     pub count: f64,
     /// What follows from the sums over ranks; none while they are still exchanged.
     pub sums: Option<StepSums>,
     /// The gradients; none while they are exchanged, or where they lie in the learner's buffer.
     pub gradients: Option<Vec<f32>>,
-    /// Batch statistics, which travel between ranks with the facts of the step.
+    /// Batch statistics of one batch after the other, which travel between ranks with the facts of the step.
     pub statistics: BatchStatistics,
     /// Why the loss of this rank is not finite.
     pub fault: Option<String>,
-    /// The first value of its batch that is not finite, of a batch that is gone when the gradients are used.
+    /// The first value of its batches that is not finite, of batches that are gone when the gradients are used.
     pub bad_field: Option<String>,
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use squall_data::HostBatch;
+use std::ops::Range;
 
 fn recipe(settings: &[&str]) -> Recipe {
     let text = "precision = 'f32'\n[optimiser]\nrule = 'sgd'\n[network]\nwidth = 0.05\nblocks = [1, 1]\natrous_rates = [2]\nchannels_in = 3";
@@ -16,23 +17,47 @@ fn learner(settings: &[&str]) -> Learner {
 }
 
 fn batch() -> Batch {
-    let shape = [2, 16, 24, 3];
-    let count: usize = shape.iter().product();
+    batch_of(0..2)
+}
+
+/// These samples, of which the first two have all classes and the others two of them.
+fn batch_of(samples: Range<usize>) -> Batch {
+    const PIXELS: usize = 16 * 24;
+    let of = |values: usize| values * samples.start..values * samples.end;
+    let label = |i: usize| i / 5 % if i < 2 * PIXELS { 3 } else { 2 };
     let host = HostBatch {
-        x: (0..count)
+        x: of(3 * PIXELS)
             .map(|i| (i * i % 101) as f32 / 50.0 - 1.0)
             .collect(),
-        shape,
-        labels: (0..count / 3).map(|i| (i / 5 % 3) as u8).collect(),
-        ids: vec![0, 1],
+        shape: [samples.len(), 16, 24, 3],
+        labels: of(PIXELS).map(|i| label(i) as u8).collect(),
+        ids: samples.clone().collect(),
         ..HostBatch::default()
     };
     host.into()
 }
 
+/// A step of these samples in so many batches.
+fn step_in_batches(learner: &mut Learner, samples: usize, batches: usize) -> StepResult {
+    let (each, team) = (samples / batches, &mut Team::solo());
+    let batch = |at: usize| batch_of(at * each..(at + 1) * each);
+    for at in 0..batches - 1 {
+        learner.accumulate(&batch(at), team).unwrap();
+    }
+    learner.step(&batch(batches - 1), team).unwrap()
+}
+
 fn values(learner: &Learner) -> Vec<Vec<f32>> {
     let named = learner.network.parameters().to_named().unwrap();
     named.into_values().map(|(_, values)| values).collect()
+}
+
+/// All parameters, and the running statistics of batch normalisation.
+fn state(learner: &Learner) -> Vec<Vec<f32>> {
+    let parameters = learner.network.parameters();
+    let values = parameters.iter().map(|p| p.values().unwrap());
+    let statistics = parameters.buffers().iter().map(|b| b.values.clone());
+    values.chain(statistics).collect()
 }
 
 fn fill(learner: &mut Learner, name: &str, value: f32) {
@@ -84,19 +109,114 @@ fn all_layers_may_compute_in_half_precision() {
     }
 }
 
+/// Whatever the loss is divided by: not each batch by its own weights, but all by those of the step.
+#[test]
+fn batches_of_a_step_learn_what_one_larger_batch_does() {
+    let cases: [&[&str]; 4] = [
+        &[],
+        &["loss.normalisation=pixels"],
+        &["loss.normalisation={ sum = 1e-3 }"],
+        &["distributed.gradient_lag=1"],
+    ];
+    for changes in cases {
+        let run = |accumulate: usize| {
+            let batches = format!("training.accumulate={accumulate}");
+            let alike = [
+                "network.batch_norm=false",
+                "schedule.rate=0.01",
+                batches.as_str(),
+            ];
+            let mut learner = learner(&[&alike[..], changes].concat());
+            let before = state(&learner).concat();
+            let steps = (0..3).map(|_| step_in_batches(&mut learner, 4, accumulate));
+            let steps: Vec<StepResult> = steps.collect();
+            let after = state(&learner).concat();
+            let moves = after.iter().zip(&before).map(|(a, b)| a - b);
+            (steps, moves.collect::<Vec<f32>>())
+        };
+        let (whole, expected) = run(1);
+        for accumulate in [2, 4] {
+            let (steps, moves) = run(accumulate);
+            for (step, one) in steps.iter().zip(&whole) {
+                assert_eq!(step.skipped, one.skipped, "{changes:?}");
+                let off = |a: f64, b: f64| (a / b - 1.0).abs();
+                let loss = off(step.loss, one.loss);
+                let norm = off(step.gradient_norm, one.gradient_norm);
+                // The first step with a lag has none.
+                let fine = one.skipped || loss < 1e-5 && norm < 1e-4;
+                assert!(fine, "{changes:?}, {accumulate}: {step:?} {one:?}");
+            }
+            let square = |values: &mut dyn Iterator<Item = f32>| values.map(|v| v * v).sum::<f32>();
+            let apart = square(&mut moves.iter().zip(&expected).map(|(a, b)| a - b));
+            let off = (apart / square(&mut expected.iter().copied())).sqrt();
+            assert!(off < 0.05, "{changes:?}, {accumulate}: {off}");
+        }
+    }
+}
+
+/// Also what dropout clears, and what batch normalisation sees. Only running statistics follow the batches one by one,
+/// where ranks average them.
+#[test]
+fn one_rank_learns_in_two_batches_what_two_ranks_learn() {
+    use crate::comm::threads;
+    let settings = ["network.dropout=0.5", "schedule.rate=0.01"];
+    let parameters = |learner: &Learner| -> Vec<f32> {
+        let parameters = learner.network.parameters().iter();
+        parameters.flat_map(|p| p.values().unwrap()).collect()
+    };
+    let ranks = threads::run(threads::ranks(2), |rank| {
+        let (recipe, first) = (recipe(&settings), 2 * rank.member());
+        let objective = Objective::Masks(recipe.loss.criterion(vec![0.3, 1.0, 0.7]));
+        let mut learner = Learner::new(&recipe, &recipe.network, objective, 10, 2).unwrap();
+        let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
+        learner.join(&recipe.distributed, &mut team).unwrap();
+        let mine = batch_of(first..first + 2);
+        let steps = (0..3).map(|_| learner.step(&mine, &mut team).unwrap().loss);
+        (steps.collect::<Vec<f64>>(), parameters(&learner))
+    });
+    let (expected, wanted) = &ranks[0];
+    let mut alone = learner(&[&settings[..], &["training.accumulate=2"]].concat());
+    let losses = (0..3).map(|_| step_in_batches(&mut alone, 4, 2).loss);
+    for (loss, expected) in losses.collect::<Vec<f64>>().iter().zip(expected) {
+        assert!((loss / expected - 1.0).abs() < 1e-4, "{loss} {expected}");
+    }
+    for (value, wanted) in parameters(&alone).iter().zip(wanted) {
+        assert!((value - wanted).abs() < 1e-4, "{value} {wanted}");
+    }
+}
+
+#[test]
+fn one_batch_that_is_not_finite_skips_the_whole_step() {
+    let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 4.0, growth_interval = 1000 } }";
+    let two = "training.accumulate=2";
+    let mut learner = learner(&[dynamic, two, "training.max_skipped_steps=2"]);
+    // The search for the loss scale is over then.
+    assert!(!step_in_batches(&mut learner, 4, 2).skipped);
+    let before = state(&learner);
+    let mut broken = batch();
+    broken.host.x[77] = f32::NAN;
+    let team = &mut Team::solo();
+    for (first, last) in [(&broken, &batch()), (&batch(), &broken)] {
+        learner.accumulate(first, team).unwrap();
+        assert!(state(&learner) == before);
+        assert!(learner.step(last, team).unwrap().skipped);
+        assert!(state(&learner) == before && learner.optimizer.steps() == 1);
+    }
+    assert_eq!((learner.progress.step, learner.progress.skipped), (3, 2));
+    learner.accumulate(&broken, team).unwrap();
+    let error = learner.step(&batch(), team).unwrap_err().to_string();
+    assert!(error.contains("value 77"), "{error}");
+    // Nothing of it is left.
+    let fine = step_in_batches(&mut learner, 4, 2);
+    assert!(!fine.skipped && fine.loss.is_finite());
+    assert!(state(&learner) != before);
+}
+
 #[test]
 fn overflows_find_the_scale_of_the_loss_and_change_nothing() {
     let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 1e38, growth_interval = 1000 } }";
     let huge = "loss.normalisation={ sum = 1e10 }";
     let mut learner = learner(&[dynamic, huge, "training.max_skipped_steps=2"]);
-    // Running statistics of batch norm too.
-    let state = |learner: &Learner| {
-        let parameters = learner.network.parameters();
-        let all = parameters.iter();
-        let values = all.map(|p| p.tensor().flatten_all().unwrap().to_vec1::<f32>().unwrap());
-        let buffers = parameters.buffers().iter().map(|b| b.values.clone());
-        values.chain(buffers).collect::<Vec<_>>()
-    };
     let before = state(&learner);
     let mut halved = 0;
     while learner.step(&batch(), &mut Team::solo()).unwrap().skipped {
@@ -210,7 +330,8 @@ fn a_late_gradient_names_its_own_batch() {
     // The loss of such a batch is finite: the field shows in the gradient only.
     let pending = learner
         .forward_backward(&broken, &mut Team::solo())
-        .unwrap();
+        .unwrap()
+        .pending;
     assert!(pending.bad_field.as_ref().unwrap().contains("value 77"));
     let gradients = vec![f32::NAN; learner.gradients.len()];
     learner.pending_steps.push_back(PendingStep {

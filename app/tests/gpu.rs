@@ -350,6 +350,23 @@ fn training_and_inference_give_what_the_cpu_gives() {
     let again = at("again");
     works(train("cuda:0", &again, &[]));
     assert_eq!(losses(&again), got);
+    // Batches of a step add up, also where the passes become graphs between two of them.
+    let three = [
+        "--set",
+        "training.batch=1",
+        "--set",
+        "training.accumulate=3",
+    ];
+    let learnt = |name: &str, device: &'static str, more: &[&str]| {
+        works(train(device, &at(name), &[&three[..], more].concat()));
+        losses(&at(name))
+    };
+    let singly = learnt("singly", "cuda", &["--set", "training.cuda_graphs=false"]);
+    let whole = learnt("whole", "cuda", &["--set", "training.cuda_graphs=true"]);
+    assert_eq!(whole, singly);
+    for (got, expected) in whole.iter().zip(learnt("batches", "cpu", &[])) {
+        assert!((got - expected).abs() < 2e-3 * expected, "{whole:?}");
+    }
 
     let model = gpu.join("best.safetensors");
     let masks = |device, out: &Path| {

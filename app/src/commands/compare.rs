@@ -45,7 +45,8 @@ pub struct Compare {
     /// Months to compare, such as `6-11`, `12-2` or `1,2,3`; those that both runs have if left out.
     #[arg(long, value_name = "MONTHS", value_parser = months)]
     pub months: Option<Months>,
-    /// Month that years begin with: 7 keeps the southern season whole.
+    /// Month that years begin with: 7 keeps the southern season whole. A year is called after the calendar year of
+    /// this month: 2001 is then July 2001 to June 2002.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=12))]
     pub year_start: i64,
     /// Probability inside the intervals; a change is significant below the rest.
@@ -240,8 +241,14 @@ impl Compare {
         if self.interval == Ends::Bca {
             add("--interval bca".into());
         }
+        if let Some(calendar) = self.calendar {
+            add(format!("--calendar {}", calendar.cf_name()));
+        }
         if self.any_grid {
             add("--any-grid".into());
+        }
+        if let Some(title) = &self.title {
+            add(format!("--title '{title}'"));
         }
         add(format!("--out {}", self.out.display()));
         command
@@ -348,6 +355,31 @@ mod tests {
         ] {
             let said = labels(one).unwrap_err();
             assert!(said.contains("both sides are called"), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_command_on_the_page_makes_the_same_page() {
+        let words = [
+            "ibtracs",
+            "model",
+            "--out",
+            "changes",
+            "--calendar",
+            "365_day",
+            "--year-start",
+            "7",
+            "--title",
+            "Two seasons",
+        ];
+        let call: Compare = parsed(words).unwrap();
+        let command = call.command();
+        for part in [
+            "--calendar noleap",
+            "--year-start 7",
+            "--title 'Two seasons'",
+        ] {
+            assert!(command.contains(part), "{command}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! What two runs have in common: grid, months and whole years before their tables are read, classes after.
 
-use super::{Coverage, Quantity, Side, SideInput, SideOptions, words};
+use super::{Coverage, Quantity, Selection, Side, SideInput, SideOptions, words};
 use crate::error::{ClimateError, Result};
 use squall_data::Class;
 use std::collections::BTreeSet;
@@ -149,6 +149,24 @@ pub(super) fn common_months(
         ));
     }
     Ok(months)
+}
+
+/// Notes what a year is called that does not begin with January, and that years part a season where the compared months
+/// go on from the end of one year into the next.
+pub(super) fn note_year(selection: &Selection, notes: &mut Vec<String>) {
+    let first = words::month_name(selection.year_start);
+    if selection.year_start != 1 {
+        notes.push(format!(
+            "Years begin with {first} and are called after the calendar year of that month: 2001 is {first} 2001 to {} 2002.",
+            words::month_name(selection.year_start - 1)
+        ));
+    }
+    if let Some(start) = selection.parted_season() {
+        notes.push(format!(
+            "Years begin with {first}: {} of one of them are the end of one season and the beginning of the next, also for annual extremes. `squall compare --year-start {start}` keeps seasons whole.",
+            words::months(&selection.months)
+        ));
+    }
 }
 
 /// Notes which years are not used; a side without any is refused.

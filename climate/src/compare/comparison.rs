@@ -85,6 +85,9 @@ pub struct Comparison {
     pub draws: DrawOptions,
     /// Months that are compared.
     pub months: Vec<i64>,
+    /// The month that years begin with; where it is January, and in comparisons of earlier versions, not in the file.
+    #[serde(default = "january", skip_serializing_if = "is_january")]
+    pub year_start: i64,
     /// What a reader must know: years left out, months restricted, columns that are not there.
     pub notes: Vec<String>,
     /// Sentences, the most important first.
@@ -101,6 +104,14 @@ pub struct Comparison {
     /// The maps themselves.
     #[serde(skip)]
     pub map_changes: Vec<MapChange>,
+}
+
+fn january() -> i64 {
+    1
+}
+
+fn is_january(month: &i64) -> bool {
+    *month == january()
 }
 
 pub(super) fn summary(input: &SideInput, side: &Side) -> SideSummary {

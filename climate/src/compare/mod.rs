@@ -44,13 +44,13 @@ pub use return_level::{Gev, MIN_MAXIMA};
 pub use side::{Side, SideOptions};
 pub use statistic::Statistic;
 pub use words::statement;
-pub(crate) use words::{capital, months as words_of_months, of_level, trimmed};
+pub(crate) use words::{capital, month_name, months as words_of_months, of_level, trimmed};
 
 use crate::error::{ClimateError, Result};
 use changes::changes;
 use common::{
     check_apart, check_grids, check_years, common_months, note_classes, note_continued, note_rules,
-    note_unknown_years, share_wind,
+    note_unknown_years, note_year, share_wind,
 };
 use comparison::{map_summary, summary};
 use side::shared_transport;
@@ -134,6 +134,7 @@ pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan
         months,
         year_start: options.year_start,
     };
+    note_year(&selection, &mut notes);
     let days = coverage.each_ref().map(|c| c.calendar.mean_year_days());
     let year_days = (coverage[0].calendar != coverage[1].calendar).then_some(365.2425);
     if let (Some(common), false) = (year_days, days[0] == days[1]) {
@@ -227,6 +228,7 @@ impl Plan {
             (input_b, coverage_b, options_b),
         ] = self.sides;
         let months = options_a.selection.months.clone();
+        let year_start = options_a.selection.year_start;
         let counted = [(&input_a, &coverage_a), (&input_b, &coverage_b)]
             .map(|(input, coverage)| (input.label.clone(), coverage.counted));
         let whole_year = options_a.selection.whole_year();
@@ -264,6 +266,7 @@ impl Plan {
             b: summary(&input_b, &b),
             draws,
             months,
+            year_start,
             notes,
             statements: Vec::new(),
             changes,

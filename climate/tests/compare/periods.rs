@@ -40,6 +40,49 @@ fn seasons_are_restricted_to_the_common_months_or_refused() {
     };
     let found = compare(&winter, &winter, &kept).unwrap();
     assert_eq!(found.a.years.len(), 11);
+    let parted = |found: &Comparison| {
+        let keeps = |note: &String| note.contains("`squall compare --year-start 12` keeps");
+        found.notes.iter().any(keeps)
+    };
+    assert!(!parted(&found), "{:?}", found.notes);
+    let found = compare(&winter, &winter, &options()).unwrap();
+    assert!(parted(&found), "{:?}", found.notes);
+}
+
+#[test]
+fn it_is_said_what_years_are_that_do_not_begin_with_january() {
+    let pages = [1, 7, 12].map(|year_start| {
+        let wanted = CompareOptions {
+            year_start,
+            ..options()
+        };
+        let found = compare(&Run::default(), &Run::default(), &wanted).unwrap();
+        // The comparison that a report reads back says so too.
+        let text = serde_json::to_string(&found).unwrap();
+        assert_eq!(text.contains("year_start"), year_start != 1);
+        let read: Comparison = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.year_start, year_start);
+        changes_page(&read, "years", "").unwrap()
+    });
+    let says = |text: &str| pages.each_ref().map(|page| page.contains(text));
+    let one_year = "December, January and February of one calendar year make one season.";
+    assert_eq!(says(one_year), [true, false, false]);
+    assert_eq!(
+        says("July, August and June of one such year, in this order, make one season."),
+        [false, true, false]
+    );
+    assert_eq!(
+        says("Years begin with December, so that each season is in one piece."),
+        [false, false, true]
+    );
+    assert_eq!(
+        says("11 years (2001 to 2011, each from July on)"),
+        [false, true, false]
+    );
+    assert_eq!(
+        says("2001 is July 2001 to June 2002."),
+        [false, true, false]
+    );
 }
 
 #[test]

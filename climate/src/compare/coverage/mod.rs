@@ -75,6 +75,17 @@ impl Selection {
         }
     }
 
+    /// The month with which the compared months begin that go on from the end of one year into the next; nothing if none
+    /// do, or if all months are compared.
+    pub(crate) fn parted_season(&self) -> Option<i64> {
+        let month = |back: i64| (self.year_start - back - 1).rem_euclid(12) + 1;
+        let compared = |back: &i64| self.months.contains(&month(*back));
+        if self.whole_year() || !compared(&0) {
+            return None;
+        }
+        (1..12).take_while(compared).last().map(month)
+    }
+
     /// Whether all months of the year are compared.
     pub fn whole_year(&self) -> bool {
         self.months.len() == 12
@@ -291,12 +302,18 @@ impl Coverage {
         let mut years = Years::default();
         for year in first..=last {
             let lacking = (selection.months.iter())
-                .find(|&&month| !self.is_whole(selection.calendar_year(year, month), month));
+                .map(|&month| (selection.calendar_year(year, month), month))
+                .find(|&(calendar_year, month)| !self.is_whole(calendar_year, month));
             match lacking {
                 None => years.used.push(year),
-                Some(&month) => {
-                    let share = 100.0 * self.share(selection.calendar_year(year, month), month);
-                    let reason = format!("month {month} has {share:.0} % of its times");
+                Some((calendar_year, month)) => {
+                    let share = 100.0 * self.share(calendar_year, month);
+                    // Of a year from July on January is in the next calendar year.
+                    let of = match calendar_year == year {
+                        true => String::new(),
+                        false => format!(" of {calendar_year}"),
+                    };
+                    let reason = format!("month {month}{of} has {share:.0} % of its times");
                     years.left_out.push((year, reason));
                 }
             }

@@ -100,6 +100,9 @@ fn incomplete_years_and_gaps_are_left_out_with_their_reason() {
     // Years from June on: one more at the beginning, none at the end.
     let june = run.years(&selection(&YEAR, 6), None);
     assert_eq!(june.used, [2000, 2001, 2002, 2004]);
+    // January of the year from June 2005 on would be that of 2006.
+    let last = (2005, "month 1 of 2006 has 0 % of its times".into());
+    assert_eq!(june.left_out.last(), Some(&last));
     assert_eq!(
         run.years(&selection(&YEAR, 1), Some((2002, 2004))).used,
         [2002, 2004]
@@ -109,6 +112,22 @@ fn incomplete_years_and_gaps_are_left_out_with_their_reason() {
         run.times(&selection(&YEAR, 6), 2001, |m| m == 2),
         4.0 * 28.0
     );
+}
+
+#[test]
+fn years_part_seasons_that_go_on_into_the_next() {
+    let from = |months: &[i64], year_start| selection(months, year_start).parted_season();
+    assert_eq!(from(&[1, 2, 12], 1), Some(12));
+    assert_eq!(from(&[1, 2, 3, 4, 11, 12], 1), Some(11));
+    assert_eq!(from(&[1, 2, 12], 2), Some(12));
+    assert_eq!(from(&[6, 7, 8], 8), Some(6));
+    for year_start in [3, 7, 12] {
+        assert_eq!(from(&[1, 2, 12], year_start), None);
+    }
+    // Two seasons, each whole; a month of its own; whole years.
+    assert_eq!(from(&[6, 7, 8, 12], 1), None);
+    assert_eq!(from(&[1], 1), None);
+    assert_eq!(from(&YEAR, 7), None);
 }
 
 #[test]

@@ -25,9 +25,14 @@ const MONTHS: [&str; 12] = [
 /// The return level that sentences speak of: that of 20 years.
 const SPOKEN_LEVEL: usize = 3;
 
+/// The name of a month: 1 to 12, and on from there and back.
+pub(crate) fn month_name(month: i64) -> &'static str {
+    MONTHS[(month - 1).rem_euclid(12) as usize]
+}
+
 /// Months as people say them: `June to November`, `all months`, `January, March`.
 pub(crate) fn months(months: &[i64]) -> String {
-    let name = |month: i64| MONTHS[(month - 1).rem_euclid(12) as usize];
+    let name = month_name;
     let has = |month: i64| months.contains(&((month - 1).rem_euclid(12) + 1));
     match months {
         [] => return "no months".into(),

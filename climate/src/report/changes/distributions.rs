@@ -152,6 +152,7 @@ mod tests {
             b: side("then"),
             draws: Default::default(),
             months: (1..=12).collect(),
+            year_start: 1,
             notes: Vec::new(),
             statements: Vec::new(),
             changes: Vec::new(),

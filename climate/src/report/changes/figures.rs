@@ -340,6 +340,7 @@ mod tests {
             b: side("b"),
             draws: Default::default(),
             months: (1..=12).collect(),
+            year_start: 1,
             notes: Vec::new(),
             statements: Vec::new(),
             changes: Vec::new(),

@@ -5,7 +5,9 @@ mod figures;
 mod maps;
 mod seasons;
 
-use crate::compare::{ChangeRow, Comparison, Group, SideSummary, capital, statement, trimmed};
+use crate::compare::{
+    ChangeRow, Comparison, Group, SideSummary, capital, month_name, statement, trimmed,
+};
 use crate::error::Result;
 use crate::report::html::{Table, escape};
 use crate::report::numbers::{counted, grouped, significant};
@@ -87,9 +89,13 @@ fn legend(comparison: &Comparison) -> String {
 
 /// Both runs with their colours and years.
 fn sides(comparison: &Comparison) -> String {
+    let from = match comparison.year_start {
+        1 => String::new(),
+        month => format!(", each from {} on", month_name(month)),
+    };
     let side = |key: &str, side: &SideSummary| {
         format!(
-            "<p><i class=\"key {key}\"></i> <strong>{}</strong>: {} ({})</p>",
+            "<p><i class=\"key {key}\"></i> <strong>{}</strong>: {} ({}{from})</p>",
             escape(&side.label),
             escape(&counted(side.years.len(), "year")),
             escape(&span(side))
@@ -341,6 +347,28 @@ fn cells_of(row: &ChangeRow) -> Vec<String> {
     ]
 }
 
+/// Which months make the seasons of years that begin with a month.
+fn seasons_of_years(start: i64) -> String {
+    // How many months of the season of this month are before it.
+    let before = start % 3;
+    let first = month_name(start);
+    if start == 1 {
+        "December, January and February of one calendar year make one season.".into()
+    } else if before == 0 {
+        format!("Years begin with {first}, so that each season is in one piece.")
+    } else {
+        let [second, third] = match before {
+            1 => [start + 1, start - 1],
+            _ => [start - 2, start - 1],
+        };
+        format!(
+            "Years begin with {first}: {first}, {} and {} of one such year, in this order, make one season.",
+            month_name(second),
+            month_name(third)
+        )
+    }
+}
+
 fn method(comparison: &Comparison, command: &str) -> Section {
     let confidence = trimmed(100.0 * comparison.draws.confidence);
     let draws = grouped(comparison.draws.draws as f64, 0);
@@ -353,7 +381,10 @@ fn method(comparison: &Comparison, command: &str) -> Section {
             "Whole years are the units of chance, because storms of one season are not independent. {draws} times, as many years as there are were drawn with replacement on both sides ({method} of the draws, widened for the number of years after Hesterberg 2015): the {confidence} % intervals. {draws} times, the years of both sides were mixed and dealt anew: p is the share of deals that differ at least as much."
         ),
         "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of basins, those of seasons, those of seasons of basins, the bins of each distribution, and the cells of each map. Significant is what has an adjusted p below one minus the confidence.".into(),
-        "A track counts for the month and the basin in which it begins, an object for those in which it is. December, January and February of one calendar year make one season. Return levels come from generalised extreme value distributions fitted to annual extremes by L-moments.".into(),
+        format!(
+            "A track counts for the month and the basin in which it begins, an object for those in which it is. {} Return levels come from generalised extreme value distributions fitted to annual extremes by L-moments.",
+            seasons_of_years(comparison.year_start)
+        ),
         "Intervals hold chance from year to year within each run. They do not hold errors of the model or of the detection, which may differ between climates.".into(),
     ];
     let mut html = String::from("<div class=\"prose\">\n");

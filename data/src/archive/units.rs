@@ -45,7 +45,8 @@ pub(crate) fn conversion(target: &str, found: &str) -> Option<Conversion> {
         (
             "K",
             "c" | "deg c" | "degree c" | "degrees c" | "degc" | "deg_c" | "celsius"
-            | "degree_celsius" | "degrees_celsius" | "degreec" | "degreesc" | "°c",
+            | "degree_celsius" | "degrees_celsius" | "degreec" | "degreesc" | "degree_c"
+            | "degrees_c" | "°c",
         ) => Some(Conversion {
             factor: 1.0,
             offset: 273.15,
@@ -162,7 +163,9 @@ mod tests {
             conversion(target, found).map(|c| c.factor * value + c.offset)
         };
         assert_eq!(convert("Pa", "hPa", 1013.25), Some(101_325.0));
-        assert_eq!(convert("K", "degC", 0.0), Some(273.15));
+        for celsius in ["degC", "degrees_C", "Celsius"] {
+            assert_eq!(convert("K", celsius, 0.0), Some(273.15), "{celsius}");
+        }
         assert_eq!(convert("m", "m**2 s**-2", 9806.65), Some(1000.0));
         assert!((convert("m s-1", "mm/day", 86.4).unwrap() - 1e-6).abs() < 1e-18);
         assert_eq!(convert("m s-1", "K", 1.0), None);

@@ -402,10 +402,12 @@ impl fmt::Display for Time {
 /// Seconds per unit and the reference instant of CF time units.
 fn parse_units(units: &str, calendar: Calendar) -> Result<(f64, Time)> {
     let bad = |why: &str| DataError::Time(format!("time units `{units}`: {why}"));
-    let (unit, reference) = units
+    let lower = units.to_ascii_lowercase();
+    let (unit, reference) = lower
         .split_once(" since ")
+        .map(|(unit, after)| (unit, &units[units.len() - after.len()..]))
         .ok_or_else(|| bad("expected `<unit> since <date>`"))?;
-    let seconds = match unit.trim().to_ascii_lowercase().as_str() {
+    let seconds = match unit.trim() {
         "seconds" | "second" | "secs" | "sec" | "s" => 1.0,
         "minutes" | "minute" | "mins" | "min" => 60.0,
         "hours" | "hour" | "hrs" | "hr" | "h" => 3600.0,

@@ -15,6 +15,10 @@ const ALL: [Calendar; 6] = [
 #[test]
 fn offsets_since_an_epoch_give_known_dates() {
     // Unix epoch to 2000-03-01 is 11,017 days (dated external fact: `date -d`).
+    for spelling in ["Days Since 1970-01-01", "DAYS SINCE 1970-01-01T00:00:00Z"] {
+        let capital = Time::from_cf(11_017.0, spelling, Calendar::Standard).unwrap();
+        assert_eq!(capital.to_string(), "2000-03-01T00:00:00", "{spelling}");
+    }
     let t = Time::from_cf(11_017.0, "days since 1970-01-01", Calendar::Standard).unwrap();
     assert_eq!(t.to_string(), "2000-03-01T00:00:00");
     // The Gregorian change: the day after 1582-10-04 is 1582-10-15.

@@ -227,6 +227,8 @@ pub fn require(
     let files = archive.files_at(index).map(|path| path.display());
     let files: Vec<String> = files.map(|path| format!("`{path}`")).collect();
     let at_times = missing.iter().any(|v| with(v) > 0);
+    let has_all = |index: usize| needed.iter().all(|v| archive.offers(index, *v));
+    let never_together = needed.iter().all(|v| with(v) > 0) && !(0..all).any(has_all);
     Err(Advice::input(
         format!(
             "{purpose} needs {}; the first time without is {}, in {} (found at every time: {})",
@@ -235,7 +237,9 @@ pub fn require(
             files.join(" and "),
             names(archive.available())
         ),
-        if at_times {
+        if never_together {
+            "no time has all of them, because files of some have other times than those of others: means stand at the middle of their intervals where other fields stand at full hours (CMIP's 3-hourly `pr`); `cdo shifttime` moves times"
+        } else if at_times {
             "`squall inspect` lists what each make of file has; --skip-bad leaves out times that are incomplete"
         } else {
             "`squall inspect` lists every variable and what it serves as"

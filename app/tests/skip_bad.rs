@@ -42,6 +42,11 @@ fn fill_with_nonsense(path: &Path) {
 
 /// Takes the column water out of a file.
 fn take_water(path: &Path) {
+    take(path, "TMQ");
+}
+
+/// Takes a channel out of a file.
+fn take(path: &Path, channel: &str) {
     let whole = path.with_extension("whole");
     fs::rename(path, &whole).expect("renamed");
     let from = netcdf::open(&whole).expect("opened");
@@ -50,7 +55,10 @@ fn take_water(path: &Path) {
         let made = to.add_dimension(&dimension.name(), dimension.len());
         made.expect("a dimension");
     }
-    for variable in from.variables().filter(|variable| variable.name() != "TMQ") {
+    for variable in from
+        .variables()
+        .filter(|variable| variable.name() != channel)
+    {
         let dimensions = variable
             .dimensions()
             .iter()
@@ -95,6 +103,27 @@ fn labels_are_those_of_the_times_that_can_be_read() {
 #[test]
 fn labels_are_those_of_the_times_that_have_all_channels() {
     labels_are_those_of_the_others(take_water);
+}
+
+#[test]
+fn channels_that_are_never_together_are_told_as_such() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = simulate(folder.path(), 4, 3);
+    let entries = fs::read_dir(&run).expect("a folder").flatten();
+    let files = (entries.map(|entry| entry.path()))
+        .filter(|file| file.extension().is_some_and(|kind| kind == "nc"));
+    let mut files: Vec<PathBuf> = files.collect();
+    files.sort();
+    for (index, file) in files.iter().enumerate() {
+        take(file, ["TMQ", "PSL"][index % 2]);
+    }
+    let out = folder.path().join("labels");
+    let call = ["label", path(&run), "--out", path(&out)];
+    let output = squall().args(call).output().expect("it starts");
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("no time has all of them"), "{said}");
+    assert!(files.len() > 1 && !said.contains("--skip-bad"), "{said}");
 }
 
 /// Labels of a run one of whose files is spoilt are refused, and with `--skip-bad` those of the run without that file.

@@ -101,7 +101,10 @@ fn a_level_alone_serves_and_versions_beside_each_other_are_refused() {
             Variable::T500,
             "expected a level at 500 hPa, found one at 850 hPa",
         ),
-        (Variable::Vbot, "dimensions (time, expver, lat, lon)"),
+        (
+            Variable::Vbot,
+            "dimensions (time, expver, lat, lon); `expver` is neither time nor levels of pressure: a file may have one of its 2 entries",
+        ),
     ] {
         let error = archive.read(0, &[variable]).unwrap_err().to_string();
         assert!(error.contains(said), "{variable}: {error}");

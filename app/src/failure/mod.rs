@@ -229,6 +229,10 @@ fn of_io(action: &str, source: &std::io::Error) -> Verdict {
 fn of_data(error: &DataError) -> Verdict {
     match error {
         DataError::Io { action, source, .. } => of_io(action, source),
+        // What the netCDF library says where a file needs a plugin that it does not find.
+        DataError::Unreadable { reason, .. } if reason.contains("Filter error") => input(
+            "it is compressed (zstd, blosc, bzip2, ...) by a filter that the netCDF library has no plugin for: HDF5_PLUGIN_PATH names the folder of plugins (Python's netCDF4 brings some, in netCDF4/plugins), or `nccopy -F none IN OUT` where there are some writes it anew",
+        ),
         DataError::Unreadable { .. } => input(
             "if it is cut short, copy or download it again; where a command has --skip-bad, that goes on without it",
         ),

@@ -23,6 +23,23 @@ fn where_masks_are_looked_for_no_recipe_is_spoken_of() {
 }
 
 #[test]
+fn whose_file_needs_a_filter_is_not_sent_to_download_it_again() {
+    let hint = |reason: &str| {
+        let error = DataError::Unreadable {
+            path: "a.nc".into(),
+            reason: reason.into(),
+        };
+        classify(&anyhow::Error::from(error)).1.unwrap()
+    };
+    let filter = hint(
+        "variable `U850`: netcdf error(-136): NetCDF: Filter error: undefined filter encountered",
+    );
+    assert!(filter.contains("HDF5_PLUGIN_PATH"), "{filter}");
+    assert!(!filter.contains("download"), "{filter}");
+    assert!(hint("NetCDF: HDF error").contains("download"));
+}
+
+#[test]
 fn who_lets_a_store_grow_hears_of_a_new_folder() {
     let differs = |what: &'static str| {
         let error = DataError::Mismatch {

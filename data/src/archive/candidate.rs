@@ -326,13 +326,28 @@ pub(super) fn refuse_no_field(
     let name = variable.name();
     let dimensions: Vec<String> = variable.dimensions().iter().map(|d| d.name()).collect();
     let is_on_grid = dimensions.contains(&shape.lat) && dimensions.contains(&shape.lon);
+    let mut found = format!("dimensions ({})", dimensions.join(", "));
+    // Members of an ensemble, or `expver` of a reanalysis.
+    let is_axis = |name: &String| {
+        [&shape.lat, &shape.lon].contains(&name)
+            || shape.time.as_ref() == Some(name)
+            || shape.levels.iter().any(|level| level.dimension == *name)
+    };
+    let several = (variable.dimensions().iter())
+        .find(|dimension| dimension.len() > 1 && !is_axis(&dimension.name()));
+    if let (true, Some(dimension)) = (is_on_grid, several) {
+        let (name, length) = (dimension.name(), dimension.len());
+        found += &format!(
+            "; `{name}` is neither time nor levels of pressure: a file may have one of its {length} entries"
+        );
+    }
     for (channel, kind) in alias::matches(&name) {
         if kind == Match::Same || is_on_grid {
             layout.refused.push(Refusal {
                 channel,
                 name: name.clone(),
                 expected: "a field of time, latitude and longitude".into(),
-                found: format!("dimensions ({})", dimensions.join(", ")),
+                found: found.clone(),
             });
         }
     }

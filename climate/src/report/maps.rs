@@ -229,8 +229,8 @@ pub(crate) fn frequency_bar(class: Class, top: f64, maps: &[&FrequencyMap]) -> S
     let highest = f64::from(shares.copied().fold(0.0f32, f32::max));
     let more = match highest > 1.0001 * top / 100.0 {
         true => format!(
-            "; the last colour also stands for more, up to {}",
-            numbers::percent(highest)
+            "; the last colour also stands for more, up to {}\u{a0}%",
+            numbers::told_apart(100.0 * highest, top)
         ),
         false => String::new(),
     };
@@ -405,5 +405,8 @@ mod tests {
             let bar = frequency_bar(map.class, top, &[&map]);
             assert_eq!(bar.contains("up to 100\u{a0}%"), more, "{bar}");
         }
+        let map = map(0.3049);
+        let bar = frequency_bar(map.class, 30.0, &[&map]);
+        assert!(bar.contains("up to 30.5\u{a0}%"), "{bar}");
     }
 }

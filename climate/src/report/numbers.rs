@@ -40,6 +40,12 @@ pub(crate) fn significant(value: f64, digits: i32) -> String {
     grouped((value / scale).round() * scale, decimals as usize)
 }
 
+/// A number to two significant digits, to more where these are those of another number: 20.4 beside 20.
+pub(crate) fn told_apart(value: f64, other: f64) -> String {
+    let digits = (2..6).find(|&digits| significant(value, digits) != significant(other, digits));
+    significant(value, digits.unwrap_or(2))
+}
+
 /// `1 cyclone`, `14 cyclones`, `no cyclones`.
 pub(crate) fn counted(count: usize, word: &str) -> String {
     match count {

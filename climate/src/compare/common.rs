@@ -65,11 +65,18 @@ pub(super) fn share_wind(
 /// Notes which numbers of the rules by which events and tracks were chosen differ, where both runs tell theirs.
 pub(super) fn note_rules(coverage: &[Coverage; 2], notes: &mut Vec<String>) {
     const MOST: usize = 5;
+    // How names of what made the masks begin.
+    const MASKS: &str = "masks.";
     let [a, b] = coverage.each_ref().map(|c| &c.rules);
     if a.is_empty() || b.is_empty() {
         return;
     }
-    let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    let is_of_masks = |name: &String| name.starts_with(MASKS);
+    // Statistics of earlier versions say nothing about them, and masks of other tools do not say how they were made.
+    let both_tell_masks = [a, b].iter().all(|rules| rules.keys().any(is_of_masks));
+    let names: BTreeSet<&String> = (a.keys().chain(b.keys()))
+        .filter(|name| both_tell_masks || !is_of_masks(name))
+        .collect();
     let differing: Vec<String> = (names.into_iter())
         .filter(|name| a.get(*name) != b.get(*name))
         .map(|name| {

@@ -49,6 +49,8 @@ struct Run {
     wind: Option<&'static str>,
     /// The least wind of its storms, a rule.
     min_wind: f64,
+    /// What its masks were made by.
+    masks: Option<&'static str>,
     seed: u64,
 }
 
@@ -67,6 +69,7 @@ impl Default for Run {
             times_per_day: 1,
             wind: None,
             min_wind: 0.0,
+            masks: None,
             seed: 1,
         }
     }
@@ -114,9 +117,12 @@ impl Run {
         fs::write(folder.join("tracks.csv"), tracks.join("\n") + "\n").unwrap();
         let mut tracking = TrackerOptions::default();
         tracking.tropical_cyclone.min_peak_wind_m_s = self.min_wind;
+        let mut rules = tracking.rules();
+        let percentile = |value: &str| ("masks.percentile".to_string(), value.to_string());
+        rules.extend(self.masks.map(percentile));
         statistics
             .of_wind(self.wind)
-            .of_rules(tracking.rules())
+            .of_rules(rules)
             .write_netcdf(folder.join("statistics.nc"), &grid, self.calendar)
             .unwrap();
     }

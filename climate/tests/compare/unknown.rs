@@ -189,6 +189,22 @@ fn other_rules_are_said() {
     assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
     let found = compare(&strong, &strong, &options()).unwrap();
     assert!(!found.notes.iter().any(|n| n.contains("different rules")));
+    // Also those of the masks, where both tell them: earlier versions and other tools do not.
+    let masks = |percentile| Run {
+        masks: percentile,
+        ..Run::default()
+    };
+    let said = |a, b| {
+        let found = compare(&masks(a), &masks(b), &options()).unwrap();
+        let mut notes = found.notes.into_iter();
+        notes.find(|note| note.contains("different rules"))
+    };
+    let note = said(Some("85.0"), Some("90.0")).unwrap();
+    assert!(
+        note.ends_with("theirs: masks.percentile (85.0 against 90.0)."),
+        "{note}"
+    );
+    assert_eq!(said(Some("85.0"), None), None);
 }
 
 /// A hole of a few times leaves its month whole, and cuts what lives through it into two tracks: both count, and it is

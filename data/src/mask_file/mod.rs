@@ -400,6 +400,9 @@ mod tests {
         written_by(at("c.nc"), (8, 3), "{\"river\": 21}");
         let said = mixed().unwrap();
         assert!(said.contains("c.nc") && said.contains("a.nc"), "{said}");
+        let other = MaskArchive::open(at("c.nc").to_str().unwrap()).unwrap();
+        let rules = ("thresholds", "{\"river\": 21}".to_string());
+        assert_eq!(other.made_by(), [rules]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Masks of any of the layouts in use, as one time axis.
 
 use super::flags::described;
-use super::scan::{Layout, MaskFile, Scan};
+use super::scan::{Layout, MADE_BY, MaskFile, Scan};
 use super::{CERTAIN, event_variable};
 use crate::archive::nc::{self, on_library_thread};
 use crate::archive::{BadFiles, Place, files_of};
@@ -24,6 +24,7 @@ pub struct MaskArchive {
     notes: Vec<String>,
     skipped: Vec<String>,
     mixed: Option<String>,
+    made_by: Vec<(&'static str, String)>,
     open: nc::FileCache,
 }
 
@@ -59,6 +60,7 @@ impl MaskArchive {
             notes,
             skipped,
             mixed,
+            made_by,
             ..
         } = scan;
         let (Some((grid, calendar)), Some(&(origin, _))) = (common, all.first()) else {
@@ -66,6 +68,7 @@ impl MaskArchive {
         };
         all.sort_by_key(|(time, place)| (time.seconds_since(origin), place.file));
         let (times, places) = all.into_iter().unzip();
+        let said = MADE_BY.into_iter().zip(made_by.unwrap_or_default());
         Ok(Self {
             files,
             grid: Arc::new(grid),
@@ -76,6 +79,9 @@ impl MaskArchive {
             notes,
             skipped,
             mixed,
+            made_by: said
+                .filter_map(|(name, text)| Some((name, text?)))
+                .collect(),
             open: nc::FileCache::default(),
         })
     }
@@ -120,6 +126,12 @@ impl MaskArchive {
     /// A sentence if the files are of different rules or networks, as far as they say.
     pub fn mixed(&self) -> Option<&str> {
         self.mixed.as_deref()
+    }
+
+    /// By which rules or network the masks were made, as the first file says: the names and texts of its attributes
+    /// about that, none of masks that are not ours.
+    pub fn made_by(&self) -> &[(&'static str, String)] {
+        &self.made_by
     }
 
     /// The file that holds a time.

@@ -33,7 +33,7 @@ const LAYOUTS: [(&str, Layout); 5] = [
 const ON_GRID: &str = "a mask of (time, lat, lon) or (lat, lon)";
 
 /// Attributes that say by which rules or network our own masks were made.
-const MADE_BY: [&str; 2] = ["thresholds", "squall_model_hash"];
+pub(super) const MADE_BY: [&str; 2] = ["thresholds", "squall_model_hash"];
 
 pub(super) struct MaskFile {
     pub path: PathBuf,
@@ -91,7 +91,8 @@ pub(super) struct Scan {
     pub skipped: Vec<String>,
     /// A sentence if files were made by different rules or networks.
     pub mixed: Option<String>,
-    made_by: Option<[Option<String>; 2]>,
+    /// What the first file says in [`MADE_BY`].
+    pub made_by: Option<[Option<String>; 2]>,
     taken: HashSet<i64>,
 }
 

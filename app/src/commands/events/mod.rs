@@ -354,6 +354,7 @@ impl Events {
         let named = |(name, value): (&str, String)| (name.to_string(), value);
         (of_objects.into_iter().map(named))
             .chain(tracking.rules())
+            .chain(objects.made_by())
             .collect()
     }
 

@@ -10,6 +10,7 @@ mod failure;
 mod input;
 mod interrupt;
 mod logging;
+mod made_by;
 mod missing;
 mod output;
 mod own_folder;

@@ -5,8 +5,8 @@ use crate::arguments::check_confidence;
 use crate::commands::score::box_grid;
 use crate::commands::score::kind::{Kind, offers};
 use crate::input::bad_files;
+use crate::made_by;
 use crate::tags;
-use serde_json::Value;
 use squall_climate::track::TrackerOptions;
 use squall_data::boxes::{self, BoxSeries};
 use squall_data::gaps::Gaps;
@@ -101,8 +101,12 @@ impl Objects {
 
     /// The numbers of the rules that made the masks, or their network, as far as their files say; nothing of boxes.
     pub fn made_by(&self) -> Vec<(String, String)> {
+        let named = |(name, value): (String, String)| (format!("masks.{name}"), value);
         match self {
-            Self::Masks(masks) => told_by(masks.made_by()),
+            Self::Masks(masks) => {
+                let numbers = made_by::numbers(masks.made_by());
+                numbers.into_iter().map(named).collect()
+            }
             Self::Boxes { .. } => Vec::new(),
         }
     }
@@ -170,62 +174,4 @@ fn boxes_in(input: &str) -> anyhow::Result<Option<PathBuf>> {
     }
     let boxes = offers.into_iter().find(|offer| offer.kind == Kind::Boxes);
     Ok(boxes.map(|offer| offer.path))
-}
-
-/// What attributes of masks say, one number after the other where they hold a table of numbers.
-fn told_by(attributes: &[(&str, String)]) -> Vec<(String, String)> {
-    let mut told = Vec::new();
-    for (name, text) in attributes {
-        match serde_json::from_str(text) {
-            Ok(table @ Value::Object(_)) => add_numbers("masks".into(), &table, &mut told),
-            // In `statistics.nc` each has a line.
-            _ => told.push((format!("masks.{name}"), text.replace('\n', " "))),
-        }
-    }
-    told
-}
-
-fn add_numbers(name: String, value: &Value, told: &mut Vec<(String, String)>) {
-    match value {
-        Value::Object(table) => {
-            for (key, part) in table {
-                add_numbers(format!("{name}.{key}"), part, told);
-            }
-        }
-        number => told.push((name, number.to_string())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn masks_tell_the_numbers_of_their_rules_one_by_one() {
-        let told = |name, text: &str| {
-            let told = told_by(&[(name, text.to_string())]).into_iter();
-            told.map(|(name, value)| format!("{name} = {value}"))
-                .collect::<Vec<_>>()
-        };
-        let rules = r#"{"river": {"min_length_km": 1500.0, "on": [1, 2]}, "adapt_to_grid": true}"#;
-        let mut numbers = told("thresholds", rules);
-        numbers.sort();
-        assert_eq!(
-            numbers,
-            [
-                "masks.adapt_to_grid = true",
-                "masks.river.min_length_km = 1500.0",
-                "masks.river.on = [1,2]",
-            ]
-        );
-        // A hash may look like a number.
-        for hash in ["3f2a", "1234"] {
-            let line = format!("masks.squall_model_hash = {hash}");
-            assert_eq!(told("squall_model_hash", hash), [line]);
-        }
-        assert_eq!(
-            told("thresholds", "two\nlines"),
-            ["masks.thresholds = two lines"]
-        );
-    }
 }

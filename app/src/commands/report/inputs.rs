@@ -304,7 +304,7 @@ pub(super) struct Masks {
     /// What the page calls them.
     pub(super) label: String,
     pub(super) folder: String,
-    tables: String,
+    pub(super) tables: String,
     pub(super) archive: MaskArchive,
 }
 

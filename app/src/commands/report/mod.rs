@@ -5,6 +5,7 @@ mod command;
 mod inputs;
 mod movies;
 mod places;
+mod rules;
 mod scores;
 
 use crate::arguments::{MIN_CONFIDENCE, check_confidence, number};
@@ -227,6 +228,9 @@ impl Report {
                 format!("masks: {}", one.label),
                 format!("{} ({})", one.folder, one.archive.source()),
             ));
+            let rules = rules::of(one).into_iter();
+            let named = rules.map(|(what, rules)| (format!("{what}: {}", one.label), rules));
+            page.provenance.extend(named);
         }
         for one in &inputs.boxes {
             let (shown, all) = (one.shown.frames.boxes(), one.all.boxes());

@@ -176,6 +176,30 @@ pub(super) fn note_year(selection: &Selection, notes: &mut Vec<String>) {
     }
 }
 
+/// A sentence on the month that years must begin with so that more than `used` of them are whole, if there is one: many
+/// runs begin with December.
+fn better_start(coverage: &Coverage, options: &SideOptions, used: usize) -> String {
+    if !options.selection.whole_year() {
+        return String::new();
+    }
+    let whole = |year_start: i64| {
+        let selection = Selection {
+            year_start,
+            ..options.selection.clone()
+        };
+        coverage.years(&selection, options.range).used.len()
+    };
+    // Of equally good months the first.
+    let best = (1..=12).map(|start| (whole(start), start)).rev();
+    match best.max_by_key(|(years, _)| *years) {
+        Some((years, start)) if years > used => format!(
+            " {years} are whole if they begin with {} (`squall compare --year-start {start}`).",
+            words::month_name(start)
+        ),
+        _ => String::new(),
+    }
+}
+
 /// Notes which years are not used; a side without any is refused.
 pub(super) fn check_years(
     input: &SideInput,
@@ -206,9 +230,10 @@ pub(super) fn check_years(
             String::new()
         };
         notes.push(format!(
-            "Years of {} that are not whole are left out: {}{more}.",
+            "Years of {} that are not whole are left out: {}{more}.{}",
             input.label,
-            listed.join(", ")
+            listed.join(", "),
+            better_start(coverage, options, years.used.len())
         ));
     }
     if !coverage.counted {

@@ -34,6 +34,8 @@ struct Run {
     grid: (usize, usize),
     years: std::ops::RangeInclusive<i64>,
     months: Vec<i64>,
+    /// Year and month before which there are no times.
+    from: (i64, i64),
     /// Cyclones in each month.
     storms: usize,
     wind_m_s: f64,
@@ -61,6 +63,7 @@ impl Default for Run {
             grid: (19, 36),
             years: 2001..=2012,
             months: (1..=12).collect(),
+            from: (0, 1),
             storms: 5,
             wind_m_s: 40.0,
             river_chance: 0.2,
@@ -92,7 +95,8 @@ impl Run {
         let river = grid.nearest(42.0, 202.0);
         let mut id = 0;
         for year in self.years.clone() {
-            for &month in self.months.iter().filter(|m| self.gap != Some((year, **m))) {
+            let has = |month: i64| (year, month) >= self.from && self.gap != Some((year, month));
+            for &month in self.months.iter().filter(|month| has(**month)) {
                 let days = self.calendar.days_in_month(year, month).min(self.last_day);
                 for step in 0..days * self.times_per_day {
                     let mut codes = Array2::zeros(self.grid);

@@ -224,6 +224,29 @@ fn gaps_leave_their_year_out_by_name() {
 }
 
 #[test]
+fn whoever_loses_years_hears_of_a_month_to_begin_with_that_keeps_them() {
+    // As of a model that is started on the first of December: that of 2000 and eleven months of 2012.
+    let late = Run {
+        from: (2000, 12),
+        years: 2000..=2012,
+        gap: Some((2012, 12)),
+        ..Run::default()
+    };
+    let found = compare(&Run::default(), &late, &options()).unwrap();
+    assert_eq!(found.b.years.len(), 11);
+    let note = "Years of second that are not whole are left out: 2000 (month 1 has 0 % of its times), 2012 (month 12 has 0 % of \
+                its times). 12 are whole if they begin with December (`squall compare --year-start 12`).";
+    assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
+    let winters = CompareOptions {
+        year_start: 12,
+        ..options()
+    };
+    let found = compare(&late, &late, &winters).unwrap();
+    assert_eq!(found.b.years, Vec::from_iter(2000..=2011));
+    assert!(!found.notes.iter().any(|n| n.contains("are whole if")));
+}
+
+#[test]
 fn two_periods_of_one_run_are_compared() {
     let folder = tempfile::tempdir().unwrap();
     Run::default().write(folder.path());

@@ -63,6 +63,25 @@ impl Holds {
         }
     }
 
+    /// Which commands take such a folder.
+    fn taken_by(self) -> &'static str {
+        match self {
+            Self::Fields => "`squall label` and `squall infer` take it",
+            Self::Truth | Self::Labels | Self::Masks => {
+                "`squall events` and `squall report` take its masks or boxes"
+            }
+            Self::Store => "`squall train --data` and `squall infer` take it",
+            Self::Training => {
+                "`squall model show` tells of the models in it, `squall report --training` shows its losses"
+            }
+            Self::Search => "`squall tune` goes on with it",
+            Self::Events => {
+                "`squall compare` and `squall score` take it, `squall report` behind its masks (MASKS:DIR)"
+            }
+            Self::Changes => "`squall report` and the page changes.html in it show it",
+        }
+    }
+
     /// What a file of this name tells of its folder, if it is not one of the command's own.
     fn stranger(self, name: &str, beside: &BTreeSet<String>) -> Option<&'static str> {
         // Events of boxes may lie beside them: `squall report` and `squall score` take such a folder.
@@ -80,6 +99,13 @@ impl Holds {
         let known = KNOWN.iter().find(|(known, ..)| *known == name);
         known.and_then(|(_, whose, what)| (*whose != self).then_some(*what))
     }
+}
+
+/// What a folder holds that a command of ours wrote, and which commands take it; nothing of other folders.
+pub fn told(folder: &Path) -> Option<String> {
+    let is_there = |name: &str| folder.join(name).is_file();
+    let (_, holds, what) = KNOWN.iter().find(|(name, ..)| is_there(name))?;
+    Some(format!("it holds {what}: {}", holds.taken_by()))
 }
 
 /// Refuses a folder that holds what another command wrote; what this one left there is gone on with or replaced.
@@ -132,6 +158,16 @@ mod tests {
                 assert_eq!(refused.is_err(), command != holds, "{command:?} {names:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_folder_of_ours_is_told_with_who_takes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(told(folder.path()), None);
+        std::fs::write(folder.path().join(INDEX_FILE), "text").unwrap();
+        let said = told(folder.path()).unwrap();
+        let store = "it holds a sample store: `squall train --data` and `squall infer` take it";
+        assert_eq!(said, store);
     }
 
     /// Boxes and their events may share a folder, in which both commands go on.

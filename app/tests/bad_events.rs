@@ -163,6 +163,13 @@ fn masks_without_any_event_give_tables_without_rows() {
     writer.write(&mask, None).expect("written");
     writer.finish().expect("written");
     let said = run(&["events", path(&file), "--out", path(&out), "--json"]);
+    // Whose netCDF has neither fields nor masks, but who wrote it is known.
+    let inspected = squall().args(["inspect", path(&out)]).output();
+    let inspected = text(&inspected.expect("starts"));
+    assert!(
+        inspected.contains("it holds tables of `squall events`"),
+        "{inspected}"
+    );
     assert!(
         said.contains("\"cyclones\":0") || said.contains("\"cyclones\": 0"),
         "{said}"

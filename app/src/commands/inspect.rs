@@ -2,7 +2,7 @@
 
 use crate::commands::score::kind::{Kind, Offer, offers};
 use crate::failure::Advice;
-use crate::output;
+use crate::{output, own_folder};
 use clap::Args;
 use squall_climate::track::readers::{ReadOptions, TrackFormat, TrackTable, format_of, read};
 use squall_data::boxes::FileKind;
@@ -35,7 +35,15 @@ impl Inspect {
             (None, Ok(found)) => found,
             (None, Err(error)) => return self.say_tables(error),
         };
+        // Of what has no fields or masks: tables, a comparison.
+        let told = match inspection.usable {
+            true => None,
+            false => own_folder::told(Path::new(&self.path)),
+        };
         inspection.usable = inspection.usable || self.has_tables();
+        if let Some(told) = &told {
+            inspection.problems.insert(0, told.clone());
+        }
         output::result(&inspection, self.json)?;
         if inspection.usable {
             return Ok(());
@@ -45,21 +53,27 @@ impl Inspect {
                 "`{}` has no fields, masks, boxes or tracks that can be used",
                 self.path
             ),
-            "its notes (`problems` of --json) say what is in the way",
+            told.unwrap_or_else(|| {
+                "its notes (`problems` of --json) say what is in the way".into()
+            }),
         ))
     }
 
     /// Prints what each table of tracks or boxes is in a folder that has nothing else; `error` if there is none, or if it
     /// is about netCDF that cannot be read.
     fn say_tables(&self, error: DataError) -> anyhow::Result<()> {
-        let tables = match error {
-            DataError::NoInput { .. } => tables_in(&self.path),
-            _ => Vec::new(),
+        let is_none = matches!(error, DataError::NoInput { .. });
+        let tables = match is_none {
+            true => tables_in(&self.path),
+            false => Vec::new(),
         };
         let each = |table: &Offer| of_table(&table.path.to_string_lossy(), table, None);
         let found: Vec<Inspection> = tables.iter().map(each).collect();
         match found.as_slice() {
-            [] => Err(error.into()),
+            [] => match own_folder::told(Path::new(&self.path)) {
+                Some(told) if is_none => Err(Advice::input(error.to_string(), told)),
+                _ => Err(error.into()),
+            },
             [only] => output::result(only, self.json),
             several if self.json => output::json(&several),
             several => several.iter().try_for_each(output::text),

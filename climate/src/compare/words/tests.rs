@@ -21,6 +21,7 @@ fn comparison(years: (i64, i64)) -> Comparison {
         b: side("plus2k", years.1),
         draws: DrawOptions::default(),
         months: (1..=12).collect(),
+        year_start: 1,
         notes: Vec::new(),
         statements: Vec::new(),
         changes: Vec::new(),

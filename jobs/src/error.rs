@@ -80,6 +80,16 @@ pub enum JobError {
         /// Process and machine, if the lock file says so.
         holder: Option<String>,
     },
+    /// A folder that all ranks write to is not one and the same for them.
+    #[error("rank {rank} cannot write into `{}`, which the first rank made for all: {source}", folder.display())]
+    NotShared {
+        /// The rank.
+        rank: usize,
+        /// The output's folder.
+        folder: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// A run cannot be continued with these settings.
     #[error("cannot continue the run in `{}`: {reason}", folder.display())]
     Resume {

@@ -75,22 +75,31 @@ fn say(line: std::fmt::Arguments<'_>) {
 }
 
 /// Prints the error, its causes and a hint to standard error, and gives the exit code.
+///
+/// All lines are written at once: those of ranks that fail together would mix.
 pub fn report(error: &anyhow::Error) -> u8 {
+    let (code, text) = describe(error);
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    code
+}
+
+/// The exit code of an error, and the lines that say what it is, what caused it and what to try.
+fn describe(error: &anyhow::Error) -> (u8, String) {
     let (code, hint) = classify(error);
-    let mut shown = String::new();
+    let (mut shown, mut lines) = (String::new(), String::new());
     for (depth, cause) in error.chain().enumerate() {
         let text = cause.to_string();
         // Transparent wrappers repeat their cause: say it once.
         if !shown.contains(&text) {
             let lead = if depth == 0 { "error: " } else { "  because: " };
-            say(format_args!("{lead}{text}"));
+            lines += &format!("{lead}{text}\n");
             shown.push_str(&text);
         }
     }
     if let Some(hint) = hint {
-        say(format_args!("hint: {hint}"));
+        lines += &format!("hint: {hint}\n");
     }
-    code
+    (code, lines)
 }
 
 /// Prints what is wrong with a command line, and leaves.
@@ -340,6 +349,9 @@ fn of_jobs(error: &JobError) -> Verdict {
         JobError::Locked { .. } => {
             output("wait for the other process, or choose another output with --out")
         }
+        JobError::NotShared { .. } => output(
+            "give all ranks the same --out, a folder on a file system that all nodes share and may write to, not a disk of each node",
+        ),
         JobError::Resume { .. } => {
             usage("choose another output with --out, or go back to the settings the run began with")
         }

@@ -89,6 +89,26 @@ fn whose_training_diverged_gets_one_advice() {
 }
 
 #[test]
+fn ranks_that_do_not_share_a_folder_hear_of_shared_file_systems() {
+    let error = JobError::NotShared {
+        rank: 1,
+        folder: "masks".into(),
+        source: Error::from(ErrorKind::NotFound),
+    };
+    let (code, text) = describe(&error.into());
+    assert_eq!(code, OUTPUT);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert!(
+        lines[0].starts_with("error: rank 1 cannot write into `masks`"),
+        "{text}"
+    );
+    assert!(lines[1].starts_with("hint: "), "{text}");
+    assert!(lines[1].contains("all nodes share"), "{text}");
+    assert!(text.ends_with('\n'));
+}
+
+#[test]
 fn what_a_comparison_or_a_date_lacks_is_told_whatever_the_words() {
     let (expected, found) = (String::new(), String::new());
     let grids = ClimateError::GridsDiffer {

@@ -22,7 +22,8 @@ pub(super) const DEAD_AFTER: Duration = Duration::from_secs(300);
 /// What a rank writes in the end.
 const DONE: &str = "done";
 
-fn file_of(folder: &Path, rank: usize) -> PathBuf {
+/// The file in which a rank counts.
+pub(super) fn file_of(folder: &Path, rank: usize) -> PathBuf {
     folder.join(format!("rank{rank}"))
 }
 

@@ -9,6 +9,7 @@
 //! doubling and halving. An answer about it that a network file system remembered too long is only too low: the claim
 //! itself then says that somebody was first.
 
+use super::alive;
 use crate::comm::Communicator;
 use crate::comm::collectives::tree;
 use crate::error::{JobError, Result, all_or_none};
@@ -23,6 +24,9 @@ const FOLDER: &str = ".claims-";
 const STOP: &str = "stop";
 /// Time between two looks for it.
 const LOOK: Duration = Duration::from_secs(1);
+/// Time after which a folder that one rank made must be there for the others: a network file system may remember for a
+/// while that it was not.
+const SEEN_WITHIN: Duration = Duration::from_secs(10);
 
 /// The claims of one call, as one of its ranks sees them.
 #[derive(Debug)]
@@ -36,7 +40,19 @@ pub(super) struct Claims {
 
 impl Claims {
     /// The claims of so many mask files, for all ranks of a communicator. All of them call it.
+    ///
+    /// # Errors
+    /// [`JobError::NotShared`] on a rank that cannot write where the first one made a folder.
     pub fn begin(out: &Path, count: usize, comm: &mut dyn Communicator) -> Result<Self> {
+        Self::begin_within(SEEN_WITHIN, out, count, comm)
+    }
+
+    fn begin_within(
+        patience: Duration,
+        out: &Path,
+        count: usize,
+        comm: &mut dyn Communicator,
+    ) -> Result<Self> {
         let mut folder = None;
         if comm.size() > 1 {
             let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -50,6 +66,15 @@ impl Claims {
             };
             // Nobody may look before it is there.
             all_or_none(comm, made.map_err(JobError::from))?;
+            // Who cannot write there could neither claim files nor tell the others that it failed.
+            let rank = comm.rank();
+            let written = first_sign(&path, rank, patience);
+            let written = written.map_err(|source| JobError::NotShared {
+                rank,
+                folder: out.to_path_buf(),
+                source,
+            });
+            all_or_none(comm, written)?;
             folder = Some(path);
         }
         Ok(Self {
@@ -157,13 +182,16 @@ impl Bell {
         self.ring_when_dropped = false;
     }
 
-    /// Tells the others, who notice within a second.
-    pub fn ring(&self) {
-        if let Some(path) = &self.path
-            && let Err(error) = std::fs::write(path, b"")
-        {
-            tracing::warn!(%error, "the other ranks cannot be told to stop: they go on to the end");
+    /// Tells the others, who notice within a second; whether they can.
+    pub fn ring(&self) -> bool {
+        let Some(path) = &self.path else {
+            return true;
+        };
+        let rung = std::fs::write(path, b"");
+        if let Err(error) = &rung {
+            tracing::warn!(%error, "the other ranks cannot be told to stop");
         }
+        rung.is_ok()
     }
 
     /// Whether somebody rang; looks at the file system once a second.
@@ -183,6 +211,21 @@ impl Drop for Bell {
     fn drop(&mut self) {
         if self.ring_when_dropped {
             self.ring();
+        }
+    }
+}
+
+/// Writes a rank's file into a folder that the first rank made; waits if it is not there yet.
+fn first_sign(folder: &Path, rank: usize, patience: Duration) -> std::io::Result<()> {
+    let start = Instant::now();
+    loop {
+        match std::fs::write(alive::file_of(folder, rank), b"") {
+            Err(error)
+                if error.kind() == std::io::ErrorKind::NotFound && start.elapsed() < patience =>
+            {
+                std::thread::sleep(LOOK / 10);
+            }
+            written => return written,
         }
     }
 }
@@ -233,6 +276,42 @@ mod tests {
             assert_eq!(all, (0..count).collect::<Vec<_>>(), "{ranks} ranks");
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn ranks_that_see_another_folder_are_named_before_any_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let errors = threads::run(threads::ranks(3), |mut comm| {
+            let rank = comm.rank();
+            // As where `--out` lies on a disk of each node.
+            let out = folder.path().join(format!("node{}", rank / 2));
+            let claims = Claims::begin_within(2 * LOOK / 10, &out, 1, &mut comm);
+            claims.unwrap_err()
+        });
+        assert!(matches!(errors[0], JobError::Elsewhere));
+        assert!(matches!(errors[1], JobError::Elsewhere));
+        let said = errors[2].to_string();
+        let expected = format!(
+            "rank 2 cannot write into `{}`, which the first rank made for all: ",
+            folder.path().join("node1").display()
+        );
+        assert!(said.starts_with(&expected), "{said}");
+    }
+
+    #[test]
+    fn a_bell_that_cannot_ring_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        threads::run(threads::ranks(2), |mut comm| {
+            let claims = Claims::begin(folder.path(), 1, &mut comm).unwrap();
+            comm.barrier().unwrap();
+            if comm.rank() == 0 {
+                assert!(claims.bell().ring());
+                claims.end().unwrap();
+                assert!(!claims.bell().ring());
+            }
+        });
+        let alone = Claims::begin(folder.path(), 1, &mut Solo::new()).unwrap();
+        assert!(alone.bell().ring());
     }
 
     #[test]

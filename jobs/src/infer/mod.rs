@@ -111,12 +111,14 @@ impl Inference<'_> {
     /// # Errors
     /// [`Contract`] if a model does not fit the input; [`Strips`](crate::JobError::Strips) if it does not fit the memory
     /// that [`InferOptions::strips`] gives; [`Resume`] if the folder holds masks of another model or other options;
-    /// [`Locked`]; [`Comm`] if ranks disagree about what to do, or one is gone; [`Elsewhere`] if another rank failed;
-    /// whatever reading, computing and writing may cause.
+    /// [`Locked`]; [`NotShared`] if a rank cannot write into `out` as the first one sees it; [`Comm`] if ranks disagree
+    /// about what to do, or one is gone; [`Elsewhere`] if another rank failed; whatever reading, computing and writing
+    /// may cause.
     ///
     /// [`Contract`]: crate::JobError::Contract
     /// [`Resume`]: crate::JobError::Resume
     /// [`Locked`]: crate::JobError::Locked
+    /// [`NotShared`]: crate::JobError::NotShared
     /// [`Comm`]: crate::JobError::Comm
     /// [`Elsewhere`]: crate::JobError::Elsewhere
     pub fn run(

@@ -76,8 +76,8 @@ impl Neighbours {
 /// it.
 ///
 /// # Errors
-/// This rank's own; [`Comm`](crate::JobError::Comm) if another one is dead, [`Elsewhere`](crate::JobError::Elsewhere)
-/// if it failed.
+/// This rank's own, at once where the others cannot be told; [`Comm`](crate::JobError::Comm) if another one is dead,
+/// [`Elsewhere`](crate::JobError::Elsewhere) if it failed.
 pub(super) fn work(
     job: &Job<'_, '_>,
     neighbours: &mut Neighbours,
@@ -109,6 +109,12 @@ pub(super) fn work(
         alarm.disarm();
     } else {
         pulse.into_iter().for_each(Pulse::done);
+        // Others would only come to the meeting below when they take this rank for dead, and end the job with words that
+        // do not say why.
+        if ran.is_err() && !alarm.ring() {
+            alarm.disarm();
+            return ran;
+        }
     }
     drop(alarm);
     all_or_none(comm, ran)

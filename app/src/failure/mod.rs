@@ -364,6 +364,10 @@ fn of_jobs(error: &JobError) -> Verdict {
         JobError::Comm(CommError::Differs { .. }) => usage(
             "start all ranks with the same program, recipe and data, on processors of one kind",
         ),
+        // What one rank sends another did not wait for: most often a rank that runs something else.
+        JobError::Comm(CommError::Size { .. }) => run(
+            "start all ranks with the same program and the same command; where they are, `squall supervise -- COMMAND` starts it again from the newest checkpoint",
+        ),
         JobError::Comm(CommError::Layout(_)) => {
             usage("change the number of ranks, or `distributed` in the recipe")
         }

@@ -109,6 +109,23 @@ fn ranks_that_do_not_share_a_folder_hear_of_shared_file_systems() {
 }
 
 #[test]
+fn ranks_that_run_different_commands_are_not_just_started_again() {
+    let error = JobError::from(CommError::Size {
+        rank: 1,
+        what: "message from rank 0".into(),
+        expected: 8,
+        got: 61_440,
+    });
+    let (code, hint) = classify(&error.into());
+    assert_eq!(code, RUN);
+    let hint = hint.expect("a hint");
+    assert!(
+        hint.starts_with("start all ranks with the same program and the same command"),
+        "{hint}"
+    );
+}
+
+#[test]
 fn what_a_comparison_or_a_date_lacks_is_told_whatever_the_words() {
     let (expected, found) = (String::new(), String::new());
     let grids = ClimateError::GridsDiffer {

@@ -233,6 +233,7 @@ mod tests {
             area_mean_iou: 0.5,
             iou: [Some(0.5), None, None],
             area_iou: [None; 3],
+            best_by: crate::recipe::BestBy::AreaMeanIou,
         };
         let boxes = BoxScores {
             samples: 1,

@@ -178,6 +178,29 @@ fn a_run_ends_with_the_score_that_it_was_to_reach() {
 }
 
 #[test]
+fn the_best_model_is_chosen_by_the_score_that_the_recipe_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 4, 1);
+    for best_by in ["mean_iou", "sample_mean_iou", "area_mean_iou"] {
+        let key = format!("training.best_by={best_by}");
+        let recipe = recipe(&["training.validate_every_steps=1", &key]);
+        let mut highest = 0.0;
+        let mut judge = |event: &TrainEvent| {
+            if let TrainEvent::Validated { scores, best, .. } = event {
+                let scores = serde_json::to_value(scores).unwrap();
+                let score = scores[best_by].as_f64().unwrap();
+                assert_eq!(*best, score > highest, "{best_by}");
+                highest = score.max(highest);
+            }
+        };
+        let at = folder.path().join(best_by);
+        let report = train(&recipe, &store, &at, &mut judge, &AtomicBool::new(false)).unwrap();
+        let best = report.best.unwrap().scores.score();
+        assert_eq!(best.to_bits(), highest.to_bits(), "{best_by}");
+    }
+}
+
+#[test]
 fn killed_anywhere_it_ends_with_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(&folder.path().join("store"), 7, 2);

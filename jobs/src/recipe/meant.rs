@@ -4,7 +4,7 @@ use super::{Recipe, flat};
 
 /// Words of PyTorch and of its training scripts, among them the options of MLPerf HPC's DeepCAM, and keys without a
 /// default.
-const WORDS: [(&str, &str); 26] = [
+const WORDS: [(&str, &str); 27] = [
     ("accumulate", "training.accumulate"),
     ("accumulate_grad_batches", "training.accumulate"),
     ("accumulation_steps", "training.accumulate"),
@@ -25,6 +25,7 @@ const WORDS: [(&str, &str); 26] = [
     ("lr_warmup_steps", "schedule.warmup_steps"),
     ("max_epochs", "training.epochs"),
     ("max_steps", "training.steps"),
+    ("monitor", "training.best_by"),
     ("num_workers", "data.threads"),
     ("save_frequency", "training.checkpoint_every_steps"),
     ("start_lr", "schedule.rate"),

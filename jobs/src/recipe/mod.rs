@@ -20,7 +20,7 @@ pub(crate) use distributed::ranks_per_group;
 pub use distributed::{Algorithm, Distributed, Momentum, MomentumRule, Order, RateScaling};
 pub use local_batch::LocalBatch;
 pub use loss::Loss;
-pub use training::Training;
+pub use training::{BestBy, Training};
 
 use crate::clips::ClipShape;
 use crate::error::{JobError, Result};

@@ -4,6 +4,25 @@ use serde::{Deserialize, Serialize};
 use squall_model::{Recompute, SavedActivations};
 use std::path::PathBuf;
 
+/// The score of masks by which the best model is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BestBy {
+    /// The mean over classes of the IoU over all pixels.
+    #[default]
+    MeanIou,
+    /// The mean over samples of the mean over classes, as MLPerf HPC's DeepCAM is judged.
+    SampleMeanIou,
+    /// As the first, with pixels weighted by their area.
+    AreaMeanIou,
+}
+
+impl BestBy {
+    pub(crate) fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// How long, in which portions, and what is saved when.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -30,8 +49,13 @@ pub struct Training {
     /// Stop with a checkpoint after so many seconds, as if interrupted. Default: no limit. The result is then that of a
     /// part of the run, and how large a part depends on the machine.
     pub max_seconds: Option<f64>,
-    /// End with the validation whose score (mean IoU of masks, mean AP of boxes) reaches this, as MLPerf's runs do.
-    /// Default: none.
+    /// The score of masks by which the best model is chosen, and by which `target_score` and `patience` end a run:
+    /// `"mean_iou"` over all pixels, `"sample_mean_iou"` (MLPerf's, sample by sample) or `"area_mean_iou"` (pixels
+    /// weighted by their area). Default `"mean_iou"`.
+    #[serde(skip_serializing_if = "BestBy::is_usual")]
+    pub best_by: BestBy,
+    /// End with the validation whose score (that of `best_by` of masks, mean AP of boxes) reaches this, as MLPerf's
+    /// runs do. Default: none.
     pub target_score: Option<f64>,
     /// End after so many validations in a row that were not better than the best one. Default: none.
     pub patience: Option<u64>,
@@ -78,6 +102,7 @@ impl Default for Training {
             checkpoint_every_steps: None,
             checkpoint_every_seconds: 600.0,
             max_seconds: None,
+            best_by: BestBy::default(),
             target_score: None,
             patience: None,
             max_skipped_steps: 5,

@@ -1,6 +1,6 @@
 //! Keys that were changed although nothing reads them beside the other keys.
 
-use super::Recipe;
+use super::{Recipe, Task};
 use squall_model::optim::schedule::Decay;
 use squall_model::optim::{OptimizerConfig, Rule, Schedule};
 
@@ -8,8 +8,8 @@ use squall_model::optim::{OptimizerConfig, Rule, Schedule};
 type Use = (&'static str, bool, bool);
 
 impl Recipe {
-    /// The keys of optimiser and schedule that were changed and that the rule or the decay does not read, one sentence
-    /// each.
+    /// The keys that were changed and that the task, the optimiser's rule or the schedule's decay does not read, one
+    /// sentence each.
     ///
     /// A recipe may hold them, so that one key changes the rule; who means to change a run by them hears that it is the
     /// same.
@@ -23,7 +23,10 @@ impl Recipe {
                 })
                 .collect()
         };
+        let masks = self.task == Task::Segment || self.network.mask_classes > 0;
+        let best_by = !self.training.best_by.is_usual();
         [
+            of("task", &[("training.best_by", best_by, masks)]),
             of("optimiser.rule", &of_rule(&self.optimiser)),
             of("schedule.decay", &of_decay(&self.schedule)),
         ]
@@ -129,7 +132,12 @@ mod tests {
                 "`schedule.{key}` has no effect: `schedule.decay` is cosine, which does not read it"
             ))
         );
+        let best_by = "training.best_by=area_mean_iou";
+        let detector = ["task=detect", "network.name=detector-2d", best_by];
+        let boxes = "`training.best_by` has no effect: `task` is detect, which does not read it";
+        assert_eq!(told(&detector), [boxes]);
         let read = [
+            best_by,
             "optimiser.rule=sgd",
             "optimiser.momentum=0.5",
             "schedule.decay=multistep",

@@ -81,6 +81,7 @@ impl<'a> Run<'a> {
             },
             objective,
             storage: learner.storage.clone(),
+            best_by: recipe.training.best_by,
         };
         let (evaluator, validation_samples) =
             evaluator_of(recipe, store, judging, (place, share.tells))?;

@@ -139,11 +139,18 @@ impl<'a> BoxJudge<'a> {
     pub(super) fn scores(mut self, team: &mut Team) -> Result<Option<Scores>> {
         self.boxes.share(team)?;
         self.masks.share(team)?;
-        Ok(match (self.boxes.scores(), self.masks.scores()) {
-            (Some(boxes), Some(masks)) => Some(Scores::Both(Box::new(BothScores { boxes, masks }))),
-            (Some(boxes), None) => Some(Scores::Boxes(boxes)),
-            (None, Some(masks)) => Some(Scores::Masks(masks)),
-            (None, None) => None,
-        })
+        Ok(
+            match (
+                self.boxes.scores(),
+                self.masks.scores(self.evaluator.best_by),
+            ) {
+                (Some(boxes), Some(masks)) => {
+                    Some(Scores::Both(Box::new(BothScores { boxes, masks })))
+                }
+                (Some(boxes), None) => Some(Scores::Boxes(boxes)),
+                (None, Some(masks)) => Some(Scores::Masks(masks)),
+                (None, None) => None,
+            },
+        )
     }
 }

@@ -6,6 +6,7 @@
 
 use super::mean_of_known;
 use crate::error::Result;
+use crate::recipe::BestBy;
 use crate::train::team::Team;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -21,7 +22,7 @@ pub struct MaskScores {
     /// The recipe's loss over all of them.
     #[serde(deserialize_with = "crate::metrics::number_or_nan")]
     pub loss: f64,
-    /// Mean over the classes that the truth has of the IoU over all pixels; the best model is chosen by it.
+    /// Mean over the classes that the truth has of the IoU over all pixels.
     pub mean_iou: f64,
     /// MLPerf HPC DeepCAM's rule: mean over samples of the mean over classes, a class absent from both masks
     /// counting 1.
@@ -32,9 +33,29 @@ pub struct MaskScores {
     pub iou: [Option<f64>; CLASSES],
     /// IoU of each class with pixels weighted by their area; none if it is nowhere.
     pub area_iou: [Option<f64>; CLASSES],
+    /// Which of the means the best model is chosen by.
+    #[serde(default, skip_serializing_if = "BestBy::is_usual")]
+    pub best_by: BestBy,
 }
 
 impl MaskScores {
+    /// The mean by which the best model is chosen.
+    pub(super) fn score(&self) -> f64 {
+        match self.best_by {
+            BestBy::MeanIou => self.mean_iou,
+            BestBy::SampleMeanIou => self.sample_mean_iou,
+            BestBy::AreaMeanIou => self.area_mean_iou,
+        }
+    }
+
+    pub(super) fn score_name(&self) -> &'static str {
+        match self.best_by {
+            BestBy::MeanIou => "mean IoU",
+            BestBy::SampleMeanIou => "sample mean IoU",
+            BestBy::AreaMeanIou => "area mean IoU",
+        }
+    }
+
     pub(super) fn scalars(&self) -> Vec<(&'static str, f64)> {
         let mut scalars = vec![
             ("validation/loss", self.loss),
@@ -125,8 +146,8 @@ impl MaskTally {
         Ok(())
     }
 
-    /// The scores; none without samples.
-    pub fn scores(&self) -> Option<MaskScores> {
+    /// The scores, of which `best_by` chooses the best model; none without samples.
+    pub fn scores(&self, best_by: BestBy) -> Option<MaskScores> {
         if self.samples.is_empty() {
             return None;
         }
@@ -152,6 +173,7 @@ impl MaskTally {
             area_mean_iou: mean_of_true(&area_ious, is_there),
             iou: ious,
             area_iou: area_ious,
+            best_by,
         })
     }
 }
@@ -188,12 +210,12 @@ mod tests {
     #[test]
     fn scores_by_hand() {
         let mut tally = MaskTally::new(&[1.0]);
-        assert_eq!(tally.scores(), None);
+        assert_eq!(tally.scores(BestBy::default()), None);
         // Background 3 of 4 pixels, cyclone 1 of 2, no river anywhere: (3/4 + 1/2 + 1) / 3.
         tally.add(0, &[0, 0, 0, 1, 1], &[0, 0, 0, 0, 1], (2.0, 4.0));
         // A river that was invented counts 0 in its sample; a pixel that does not count is left out.
         tally.add(1, &[0, 0, 0, 0, 0, 255], &[0, 0, 0, 0, 2, 1], (1.0, 2.0));
-        let scores = tally.scores().unwrap();
+        let scores = tally.scores(BestBy::default()).unwrap();
         let (a, b) = ((0.75 + 0.5 + 1.0) / 3.0, (0.8 + 1.0 + 0.0) / 3.0);
         assert_relative_eq!(scores.sample_mean_iou, (a + b) / 2.0);
         assert_relative_eq!(scores.mean_iou, (7.0 / 9.0 + 0.5) / 2.0);
@@ -206,7 +228,7 @@ mod tests {
         // The cyclone is found in the large row and missed in the small one.
         let mut tally = MaskTally::new(&[9.0, 1.0]);
         tally.add(0, &[1, 0, 1, 0], &[1, 0, 0, 0], (0.0, 1.0));
-        let scores = tally.scores().unwrap();
+        let scores = tally.scores(BestBy::default()).unwrap();
         assert_eq!(scores.iou, [Some(2.0 / 3.0), Some(0.5), None]);
         assert_relative_eq!(scores.area_iou[1].unwrap(), 0.9);
         assert_relative_eq!(scores.area_mean_iou, (0.9 + 10.0 / 11.0) / 2.0);
@@ -219,7 +241,7 @@ mod tests {
         let score = |predicted: &[u8]| {
             let mut tally = MaskTally::new(&[1.0]);
             tally.add(0, &truth, predicted, (0.0, 1.0));
-            tally.scores().unwrap()
+            tally.scores(BestBy::default()).unwrap()
         };
         let nothing = score(&[0; 8]);
         let good = score(&[1, 0, 0, 0, 0, 2, 2, 2]);
@@ -241,7 +263,7 @@ mod tests {
         for (place, (truth, predicted)) in samples.iter().enumerate() {
             all.add(place, truth, predicted, (0.0, 1.0));
         }
-        let expected = all.scores().unwrap();
+        let expected = all.scores(BestBy::default()).unwrap();
         assert!(expected.iou[2] == Some(0.0) && expected.mean_iou > 0.3);
         let shared = threads::run(threads::ranks(2), |rank| {
             let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
@@ -249,7 +271,7 @@ mod tests {
             let mut own = MaskTally::new(&[1.0]);
             own.add(team.rank(), truth, predicted, (0.0, 1.0));
             own.share(&mut team).unwrap();
-            own.scores().unwrap()
+            own.scores(BestBy::default()).unwrap()
         });
         assert!(
             shared.iter().all(|scores| *scores == expected),

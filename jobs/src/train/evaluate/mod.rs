@@ -15,6 +15,7 @@ use super::share::Place;
 use super::team::Team;
 use crate::comm::doing;
 use crate::error::{JobError, Result};
+use crate::recipe::BestBy;
 use box_judge::BoxJudge;
 use masks::MaskTally;
 use serde::{Deserialize, Serialize};
@@ -45,7 +46,7 @@ impl Scores {
     /// The number by which the best model is chosen, the larger the better.
     pub fn score(&self) -> f64 {
         match self {
-            Self::Masks(scores) => scores.mean_iou,
+            Self::Masks(scores) => scores.score(),
             Self::Boxes(scores) => scores.score(),
             Self::Both(scores) => scores.score(),
         }
@@ -63,9 +64,13 @@ impl Scores {
     /// What [`Self::score`] is.
     pub fn score_name(&self) -> &'static str {
         match self {
-            Self::Masks(_) => "mean IoU",
+            Self::Masks(scores) => scores.score_name(),
             Self::Boxes(_) => "mAP",
-            Self::Both(_) => "mean of mAP and mean IoU",
+            Self::Both(both) => match both.masks.best_by {
+                BestBy::MeanIou => "mean of mAP and mean IoU",
+                BestBy::SampleMeanIou => "mean of mAP and sample mean IoU",
+                BestBy::AreaMeanIou => "mean of mAP and area mean IoU",
+            },
         }
     }
 
@@ -100,7 +105,7 @@ pub struct BothScores {
 impl BothScores {
     /// The mean of the two scores: neither task is given up for the other.
     fn score(&self) -> f64 {
-        (self.boxes.score() + self.masks.mean_iou) / 2.0
+        (self.boxes.score() + self.masks.score()) / 2.0
     }
 
     fn scalars(&self) -> Vec<(&'static str, f64)> {
@@ -128,6 +133,7 @@ pub(super) struct Judging {
     pub objective: Objective,
     /// What activations are kept as.
     pub storage: Storage,
+    pub best_by: BestBy,
 }
 
 /// What a validation reads, and how it scores.
@@ -141,6 +147,7 @@ pub(super) struct Evaluator {
     loader: LoaderConfig,
     objective: Objective,
     storage: Storage,
+    best_by: BestBy,
     row_areas_km2: Vec<f64>,
 }
 
@@ -160,6 +167,7 @@ impl Evaluator {
             loader,
             objective,
             storage,
+            best_by,
         } = judging;
         let config = SamplerConfig {
             shuffle: None,
@@ -177,6 +185,7 @@ impl Evaluator {
             loader,
             objective,
             storage,
+            best_by,
         })
     }
 
@@ -262,9 +271,9 @@ impl<'a> Judge<'a> {
     /// The scores over the samples of all ranks. All ranks call it.
     fn scores(self, team: &mut Team) -> Result<Option<Scores>> {
         match self {
-            Self::Masks(_, _, mut tally) => {
+            Self::Masks(evaluator, _, mut tally) => {
                 tally.share(team)?;
-                Ok(tally.scores().map(Scores::Masks))
+                Ok(tally.scores(evaluator.best_by).map(Scores::Masks))
             }
             Self::Boxes(judge) => judge.scores(team),
         }

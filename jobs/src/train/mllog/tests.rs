@@ -1,6 +1,7 @@
 //! The lines of runs that are told by hand.
 
 use super::*;
+use crate::recipe::BestBy;
 use crate::train::evaluate::MaskScores;
 use crate::train::{Balance, Best, EndedEarly, Spent};
 use serde_json::{Value, json};
@@ -66,6 +67,7 @@ fn scores(loss: f64, mean_iou: f64, sample_mean_iou: f64) -> Scores {
         area_mean_iou: 0.0,
         iou: [None; 3],
         area_iou: [None; 3],
+        best_by: BestBy::default(),
     })
 }
 

@@ -13,7 +13,9 @@ use squall_jobs::infer::{
 };
 use squall_jobs::{Contract, InferEvent, JobError, Outcome};
 use squall_model::{ModelFile, Precision};
+use std::io::Write;
 use std::num::NonZeroUsize;
+use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -290,6 +292,20 @@ fn a_model_is_refused_where_it_does_not_fit() {
     std::fs::write(&checkpoint, b"no model").unwrap();
     let error = Model::load(&checkpoint, None).unwrap_err().to_string();
     assert!(error.contains("checkpoint.safetensors"), "{error}");
+}
+
+/// It is read once, so that its hash, which masks keep, is that of the weights that were taken up.
+#[test]
+fn a_model_may_come_through_a_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, _) = prepared(folder.path());
+    let bytes = std::fs::read(model.path()).unwrap();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let writing = std::thread::spawn(move || writer.write_all(&bytes));
+    let pipe = format!("/dev/fd/{}", reader.as_raw_fd());
+    let piped = Model::load(Path::new(&pipe), None).unwrap();
+    writing.join().unwrap().unwrap();
+    assert_eq!(piped.hash(), model.hash());
 }
 
 #[test]

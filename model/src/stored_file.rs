@@ -15,6 +15,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::Xxh3;
 
 /// Bytes before the header, which say how long it is.
 const PREFIX: usize = 8;
@@ -34,6 +35,18 @@ pub struct StoredFile<'a> {
     tensors: BTreeMap<String, Stored>,
     /// As those of a [`ModelFile`].
     pub facts: BTreeMap<String, String>,
+    seen: Seen,
+}
+
+/// What is known of all bytes since they were looked at.
+#[derive(Debug, Default)]
+struct Seen {
+    /// XXH3-128 of the file (hexadecimal).
+    hash: String,
+    /// Squall's own checksum, of facts and tensors.
+    checksum: String,
+    /// The first tensor with values that are infinite or NaN, and how many it has.
+    not_finite: Option<(String, usize)>,
 }
 
 /// Where the bytes are.
@@ -81,7 +94,8 @@ impl<'a> StoredFile<'a> {
 
     /// A file of so many bytes, if it is whole.
     fn check(path: &Path, source: Source<'a>, length: u64) -> Result<Self> {
-        let (header, start) = source.header(path, length)?;
+        let (header, head) = source.header(path, length)?;
+        let start = head.len() as u64;
         let facts = header.metadata().as_ref().and_then(|all| all.get("squall"));
         let facts =
             facts.ok_or_else(|| bad(path, "it has no Squall facts: import it first".into()))?;
@@ -103,35 +117,55 @@ impl<'a> StoredFile<'a> {
             let shape = info.shape.clone();
             tensors.insert(name, Stored { shape, bytes });
         }
-        let path = path.to_path_buf();
-        let file = Self {
-            path,
+        let mut file = Self {
+            path: path.to_path_buf(),
             source,
             tensors,
             facts,
+            seen: Seen::default(),
         };
-        if let Some(checksum) = checksum
-            && checksum != file.checksum()?
-        {
+        file.seen = file.look_through(&head, length)?;
+        if checksum.is_some_and(|checksum| checksum != file.seen.checksum) {
             let reason = "its contents do not have the checksum it was written with";
-            return Err(bad(&file.path, reason.into()));
+            return Err(bad(path, reason.into()));
         }
         Ok(file)
     }
 
-    /// The checksum of what it holds.
-    fn checksum(&self) -> Result<String> {
-        let mut checksum = Checksum::of_facts(&self.facts);
+    /// Looks at all of a file of so many bytes, once: those before the values are `head`.
+    fn look_through(&self, head: &[u8], length: u64) -> Result<Seen> {
+        let (mut hash, mut checksum) = (Xxh3::new(), Checksum::of_facts(&self.facts));
+        let mut not_finite = None;
+        hash.update(head);
         for (name, stored) in &self.tensors {
             checksum.begin(name, &stored.shape);
-            self.each_piece(stored, |bytes| checksum.add(bytes))?;
+            let mut count = 0;
+            self.each_piece(&stored.bytes, |bytes| {
+                hash.update(bytes);
+                checksum.add(bytes);
+                count += not_finite_in(bytes);
+            })?;
+            if count > 0 {
+                not_finite.get_or_insert_with(|| (name.clone(), count));
+            }
         }
-        Ok(checksum.text())
+        // Squall writes tensors in the order of their names. Other programs may not: their files are read once more.
+        let places = self.tensors.values().map(|stored| stored.bytes.start);
+        if !places.is_sorted() {
+            hash.reset();
+            hash.update(head);
+            self.each_piece(&(head.len() as u64..length), |bytes| hash.update(bytes))?;
+        }
+        Ok(Seen {
+            hash: format!("{:032x}", hash.digest128()),
+            checksum: checksum.text(),
+            not_finite,
+        })
     }
 
-    /// Shows a tensor's bytes, some of them at a time.
-    fn each_piece(&self, stored: &Stored, mut see: impl FnMut(&[u8])) -> Result<()> {
-        let Range { start, end } = stored.bytes;
+    /// Shows bytes of the file, some of them at a time.
+    fn each_piece(&self, bytes: &Range<u64>, mut see: impl FnMut(&[u8])) -> Result<()> {
+        let Range { start, end } = *bytes;
         let mut piece = vec![0; (end - start).min(PIECE as u64) as usize];
         let mut at = start;
         while at < end {
@@ -151,23 +185,15 @@ impl<'a> StoredFile<'a> {
         fact(&self.path, &self.facts, name)
     }
 
-    /// The first tensor with values that are infinite or NaN, and how many it has.
-    ///
-    /// # Errors
-    /// [`ModelError::Io`] if the file cannot be read.
-    pub fn first_not_finite(&self) -> Result<Option<(&str, usize)>> {
-        for (name, stored) in &self.tensors {
-            let mut count = 0;
-            self.each_piece(stored, |bytes| {
-                let (values, _) = bytes.as_chunks::<4>();
-                let odd = |value: &&[u8; 4]| !f32::from_le_bytes(**value).is_finite();
-                count += values.iter().filter(odd).count();
-            })?;
-            if count > 0 {
-                return Ok(Some((name.as_str(), count)));
-            }
-        }
-        Ok(None)
+    /// XXH3-128 of the file (hexadecimal), of the bytes that were checked and are read later.
+    pub fn hash(&self) -> &str {
+        &self.seen.hash
+    }
+
+    /// The first tensor, by name, with values that are infinite or NaN, and how many it has.
+    pub fn first_not_finite(&self) -> Option<(&str, usize)> {
+        let found = self.seen.not_finite.as_ref();
+        found.map(|(name, count)| (name.as_str(), *count))
     }
 
     /// All of it in memory.
@@ -210,8 +236,8 @@ impl Tensors for StoredFile<'_> {
 }
 
 impl Source<'_> {
-    /// What a file of so many bytes says of the values in it, and where they begin.
-    fn header(&self, path: &Path, length: u64) -> Result<(Metadata, u64)> {
+    /// What a file of so many bytes says of the values in it, and all bytes before them.
+    fn header(&self, path: &Path, length: u64) -> Result<(Metadata, Vec<u8>)> {
         let invalid =
             |error: &dyn Display| bad(path, format!("no valid safetensors file ({error})"));
         let mut head = vec![0; length.min(PREFIX as u64) as usize];
@@ -237,7 +263,7 @@ impl Source<'_> {
         if start.checked_add(header.data_len() as u64) != Some(length) {
             return Err(invalid(&SafeTensorError::MetadataIncompleteBuffer));
         }
-        Ok((header, start))
+        Ok((header, head))
     }
 
     /// Reads bytes of the file, from `at` on.
@@ -253,6 +279,13 @@ impl Source<'_> {
             }
         }
     }
+}
+
+/// How many of the values in these bytes are infinite or NaN.
+fn not_finite_in(bytes: &[u8]) -> usize {
+    let (values, _) = bytes.as_chunks::<4>();
+    let odd = |value: &&[u8; 4]| !f32::from_le_bytes(**value).is_finite();
+    values.iter().filter(odd).count()
 }
 
 fn unreadable(path: &Path, source: std::io::Error) -> ModelError {

@@ -14,11 +14,8 @@ use squall_data::{ClassMask, DataError, GeoBox, Snapshot, Time, Variable};
 use squall_model::detection::ScoredBox;
 use squall_model::gpu::allow_tf32;
 use squall_model::{Backend, Network, Precision, PrecisionPolicy, Storage, StoredFile};
-use std::fs::File;
-use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use xxhash_rust::xxh3::Xxh3;
 
 /// A network with its weights and its contract.
 #[derive(Debug)]
@@ -94,10 +91,9 @@ impl Model {
     /// Reads a model file; `precision` replaces that of training.
     ///
     /// # Errors
-    /// [`JobError::NoContract`] if it is no model of ours; [`JobError::Model`] if it is damaged or its weights do not
-    /// fit; [`JobError::Weights`] if some are no finite numbers.
+    /// [`JobError::NoContract`] if it is no model of ours; [`JobError::Model`] if it cannot be read, is damaged or its
+    /// weights do not fit; [`JobError::Weights`] if some are no finite numbers.
     pub fn load(path: &Path, precision: Option<Precision>) -> Result<Self> {
-        let hash = hash_of(path).map_err(DataError::io("read", path))?;
         let file = StoredFile::open(path)?;
         let contract = Contract::of(&file.facts, path)?;
         let (suppression, clips) = match contract.task() {
@@ -127,7 +123,7 @@ impl Model {
             path: path.to_path_buf(),
             contract,
             network,
-            hash,
+            hash: file.hash().to_string(),
             storage,
             tf32,
             suppression,
@@ -286,28 +282,15 @@ impl Model {
 /// Refuses weights that are NaN or infinite: the masks that they give look like others.
 ///
 /// # Errors
-/// [`JobError::Weights`] naming the first tensor that has some, and how many; [`JobError::Model`] if the file cannot be
-/// read.
+/// [`JobError::Weights`] naming the first tensor that has some, and how many.
 pub fn check_finite(path: &Path, file: &StoredFile<'_>) -> Result<()> {
-    match file.first_not_finite()? {
+    match file.first_not_finite() {
         None => Ok(()),
         Some((tensor, count)) => Err(JobError::Weights {
             model: path.to_path_buf(),
             tensor: tensor.to_string(),
             count,
         }),
-    }
-}
-
-/// XXH3-128 of a file (hexadecimal).
-fn hash_of(path: &Path) -> std::io::Result<String> {
-    let (mut file, mut hash) = (File::open(path)?, Xxh3::new());
-    let mut piece = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut piece)? {
-            0 => return Ok(format!("{:032x}", hash.digest128())),
-            size => hash.update(&piece[..size]),
-        }
     }
 }
 
@@ -339,23 +322,4 @@ fn prediction(
         masks,
         probabilities,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use xxhash_rust::xxh3::xxh3_128;
-
-    /// Masks keep it: it must not depend on how the file was read.
-    #[test]
-    fn the_hash_of_a_file_is_that_of_its_bytes() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        for count in [0, 100, 1 << 20, (5 << 19) + 1] {
-            let bytes: Vec<u8> = (0..count).map(|i: usize| (i * i / 7) as u8).collect();
-            std::fs::write(&path, &bytes).unwrap();
-            let expected = format!("{:032x}", xxh3_128(&bytes));
-            assert_eq!(hash_of(&path).unwrap(), expected, "{count} bytes");
-        }
-    }
 }

@@ -188,6 +188,15 @@ impl Recipe {
         ClipShape::of(&self.network, self.data.clip_stride)
     }
 
+    /// The schedule of steps of `ranks` ranks, at the rate that `distributed.rate_scaling` gives for their samples.
+    pub(crate) fn scaled_schedule(&self, ranks: usize) -> Schedule {
+        let batches = ranks.saturating_mul(self.training.accumulate);
+        let batches = self.distributed.batches(self.training.batch, batches);
+        let mut schedule = self.schedule.clone();
+        schedule.rate *= self.distributed.rate_scaling.factor(batches);
+        schedule
+    }
+
     /// The keys whose values differ from another recipe's and change results: all but the seconds that a part of a run may
     /// take, savings, threads and how long ranks wait for each other.
     pub(crate) fn changes_of_result(&self, other: &Self) -> Vec<String> {

@@ -34,9 +34,9 @@ pub(super) fn of_run(recipe: &Recipe, plan: &TrainPlan, hardware: Hardware) -> R
     let ranks = distributed.step_ranks(hardware.ranks);
     let ranks = ranks.map_err(JobError::recipe)?;
     let batch = recipe.local_batch(ranks).map_err(JobError::recipe)?;
-    let mut schedule = recipe.schedule.clone();
-    let batches = distributed.batches(recipe.training.batch, ranks);
-    schedule.rate *= distributed.rate_scaling.factor(batches);
+    let accumulate = recipe.training.accumulate;
+    let step_samples = batch.times(ranks * accumulate).samples();
+    let schedule = recipe.scaled_schedule(ranks);
     let mut facts: Vec<Fact> = vec![
         ("seed", recipe.seed.into()),
         ("number_of_ranks", hardware.ranks.into()),
@@ -45,9 +45,9 @@ pub(super) fn of_run(recipe: &Recipe, plan: &TrainPlan, hardware: Hardware) -> R
             "accelerators_per_node",
             hardware.accelerators_per_node.into(),
         ),
-        ("global_batch_size", (batch.samples() * ranks).into()),
+        ("global_batch_size", step_samples.into()),
         ("batchnorm_group_size", distributed.norm_ranks(ranks).into()),
-        ("gradient_accumulation_frequency", 1_u64.into()),
+        ("gradient_accumulation_frequency", accumulate.into()),
     ];
     facts.extend(of_optimiser(&recipe.optimiser, &schedule));
     facts.extend(of_schedule(&schedule, plan.total_steps));

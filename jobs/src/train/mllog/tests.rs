@@ -306,6 +306,35 @@ fn numbers_mean_what_they_mean_in_the_reference() {
         &["distributed.rate_scaling=sqrt", "schedule.rate=0.25"],
         &[("opt_lr", json!(2.0))],
     );
+    // The global batch is that of a step, in however many batches.
+    check(
+        &["training.accumulate=2"],
+        &[
+            ("global_batch_size", json!(128)),
+            ("gradient_accumulation_frequency", json!(2)),
+        ],
+    );
+}
+
+/// Without a global batch a step has more samples for it, and the rate follows.
+#[test]
+fn batches_of_a_step_count() {
+    let changes = [
+        "training.batch=2",
+        "training.accumulate=4",
+        "distributed.rate_scaling=linear",
+        "schedule.rate=0.001",
+    ];
+    let changes = changes.map(str::to_string);
+    let recipe = Recipe::named(Path::new("deepcam"), &changes).unwrap();
+    let facts = facts::of_run(&recipe, &plan(), HARDWARE).unwrap();
+    for expected in [
+        ("global_batch_size", json!(512)),
+        ("gradient_accumulation_frequency", json!(4)),
+        ("opt_lr", json!(0.256)),
+    ] {
+        assert!(facts.contains(&expected), "{expected:?} of {facts:?}");
+    }
 }
 
 /// A training is worth more than its log, which says at the end what it lacks.

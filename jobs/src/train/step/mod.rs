@@ -111,19 +111,14 @@ impl Learner {
         let storage = storage.keeping(recompute, saved);
         let copies = policy.copies(network.parameters(), dtype, recipe.seed)?;
         let loss_scale = policy.loss_scale(dtype);
-        let mut schedule = recipe.schedule.clone();
-        let accumulate = recipe.training.accumulate;
-        let batches = ranks * accumulate;
-        let batches = recipe.distributed.batches(recipe.training.batch, batches);
-        schedule.rate *= recipe.distributed.rate_scaling.factor(batches);
         let lag = recipe.distributed.gradient_lag;
         let obstacle = graph_obstacle(backend, ranks, lag);
         Ok(Self {
             optimizer: Optimizer::new(&recipe.optimiser, network.parameters())?,
             gradients: Gradients::new(network.parameters()),
-            accumulate,
+            accumulate: recipe.training.accumulate,
             begun: None,
-            schedule,
+            schedule: recipe.scaled_schedule(ranks),
             objective,
             loss_scale: LossScale::new(loss_scale)?,
             storage,

@@ -282,19 +282,19 @@ impl Learner {
                 Begun::with((step, scale), loss, statistics)
             }
         };
+        let more = begun.batches < self.accumulate;
         let pending = &mut begun.pending;
         if !loss.is_finite() && pending.fault.is_none() {
             pending.fault = Some(self.why_the_loss(&batch.host)?);
         }
-        if (self.lag > 0 || self.accumulate > 1) && pending.bad_field.is_none() {
-            // This batch may be gone when its gradients are used.
-            pending.bad_field = bad_field(&batch.host);
-        }
-        let more = begun.batches < self.accumulate;
         self.gradients.more_follows(more);
         if loss.is_finite() || team.size() > 1 {
             // The others wait for this rank's gradients, whatever they are.
             output.backward(&self.network, pass, &mut self.gradients)?;
+        }
+        if (more || self.lag > 0) && pending.bad_field.is_none() {
+            // This batch is gone when its gradients are used. A GPU is busy with the backward pass meanwhile.
+            pending.bad_field = bad_field(&batch.host);
         }
         if !more {
             team.delay_step();
@@ -431,8 +431,8 @@ impl Learner {
                 // A field that is not finite can hide behind a ReLU and show in the gradient only. Gradients are the
                 // same on all ranks, so all come here.
                 Err(error @ ModelError::NotFinite { .. }) => {
-                    let field = match (self.lag, self.accumulate) {
-                        (0, 1) => bad_field(&batch.host),
+                    let field = match self.lag {
+                        0 => pending.bad_field.or_else(|| bad_field(&batch.host)),
                         _ => pending.bad_field,
                     };
                     let field = team.first_to_say(field)?;

@@ -203,9 +203,11 @@ fn one_batch_that_is_not_finite_skips_the_whole_step() {
         assert!(state(&learner) == before && learner.optimizer.steps() == 1);
     }
     assert_eq!((learner.progress.step, learner.progress.skipped), (3, 2));
-    learner.accumulate(&broken, team).unwrap();
-    let error = learner.step(&batch(), team).unwrap_err().to_string();
-    assert!(error.contains("value 77"), "{error}");
+    for (first, last) in [(&broken, &batch()), (&batch(), &broken)] {
+        learner.accumulate(first, team).unwrap();
+        let error = learner.step(last, team).unwrap_err().to_string();
+        assert!(error.contains("value 77"), "{error}");
+    }
     // Nothing of it is left.
     let fine = step_in_batches(&mut learner, 4, 2);
     assert!(!fine.skipped && fine.loss.is_finite());
@@ -352,34 +354,41 @@ fn a_late_gradient_names_its_own_batch() {
     );
 }
 
-/// The rank with the fault ends the job as soon as it can, and its own words may be lost: the others know them.
+/// The rank with the fault ends the job as soon as it can, and its own words may be lost: the others know them, also of
+/// a batch that others of the same step followed.
 #[test]
 fn every_rank_names_the_fault_of_one() {
     use crate::comm::threads;
-    let errors = |broken: bool| {
+    let errors = |broken: bool, batches: usize| {
         threads::run(threads::ranks(3), |rank| {
-            let recipe = recipe(&[]);
+            let recipe = recipe(&[&format!("training.accumulate={batches}")]);
             let criterion = recipe.loss.criterion(vec![0.3, 1.0, 0.7]);
             let objective = Objective::Masks(criterion);
             let mut learner = Learner::new(&recipe, &recipe.network, objective, 10, 3).unwrap();
-            let mut mine = batch();
+            let mut mine: Vec<Batch> = (0..batches).map(|_| batch()).collect();
             match rank.member() {
                 1 if broken => fill(&mut learner, "decoder.classify.weight", f32::INFINITY),
-                1 => mine.host.x[77] = f32::NAN,
+                1 => mine[0].host.x[77] = f32::NAN,
                 _ => {}
             }
             let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
             learner.join(&recipe.distributed, &mut team).unwrap();
-            learner.step(&mine, &mut team).unwrap_err().to_string()
+            let (last, others) = mine.split_last().unwrap();
+            for batch in others {
+                learner.accumulate(batch, &mut team).unwrap();
+            }
+            learner.step(last, &mut team).unwrap_err().to_string()
         })
     };
-    for error in errors(false) {
-        let told = "rank 1: value 77 of the batch's fields is NaN";
-        assert!(error.contains(told), "{error}");
-    }
-    for error in errors(true) {
-        let told = "on 1 of 3 ranks: rank 1: parameter `decoder.classify.weight`";
-        assert!(error.contains(told), "{error}");
+    for batches in [1, 2] {
+        for error in errors(false, batches) {
+            let told = "rank 1: value 77 of the batch's fields is NaN";
+            assert!(error.contains(told), "{error}");
+        }
+        for error in errors(true, batches) {
+            let told = "on 1 of 3 ranks: rank 1: parameter `decoder.classify.weight`";
+            assert!(error.contains(told), "{error}");
+        }
     }
 }
 

@@ -4,11 +4,12 @@ mod fault;
 mod finite;
 mod launches;
 mod pending;
+mod sums;
 mod without_gradient;
 
 use super::feed::Batch;
 use super::groups::Contribution;
-use super::objective::{BatchLoss, LossInput, Objective};
+use super::objective::{LossInput, Objective};
 use super::team::{Signals, Team};
 use super::timeline::StepPhase;
 use crate::comm::Wire;
@@ -27,6 +28,7 @@ use fault::bad_field;
 use launches::{Launches, graph_obstacle};
 use pending::Begun;
 pub(super) use pending::{PendingStep, StepSums};
+use sums::FACTS;
 use without_gradient::WithoutGradient;
 
 /// What a step did.
@@ -303,103 +305,6 @@ impl Learner {
         Ok(begun)
     }
 
-    /// Ends a step's backward pass: gives the loss and the batch statistics to the other ranks, whose sums come with
-    /// [`Self::receive`]; a single rank has them already.
-    fn hand_over(&self, pending: &mut PendingStep, loss: BatchLoss, team: &mut Team) -> Result<()> {
-        let not_finite = !loss.is_finite();
-        if team.size() > 1 {
-            let facts = [
-                loss.divisor.unwrap_or(0.0) as f32,
-                loss.weighted_sum as f32,
-                f32::from(u8::from(not_finite)),
-            ];
-            let statistics = &pending.statistics.values;
-            return team.submit_facts([&facts, &statistics[..]].concat());
-        }
-        let not_finite = usize::from(not_finite);
-        pending.sums = Some(match self.accumulate {
-            1 => StepSums {
-                loss: loss.value,
-                factor: 1.0,
-                not_finite,
-                signals: Signals::default(),
-            },
-            _ => StepSums {
-                not_finite,
-                ..self.sums_of(
-                    loss.weighted_sum,
-                    loss.divisor.unwrap_or(0.0),
-                    pending.count,
-                )
-            },
-        });
-        if self.lag > 0 {
-            pending.gradients = Some(self.gradients.as_slice().into_owned());
-        }
-        Ok(())
-    }
-
-    /// Waits until the gradients of a step are exchanged and puts them into the learner's buffer.
-    fn receive(&mut self, pending: &mut PendingStep, team: &mut Team) -> Result<StepSums> {
-        if let Some(gradients) = pending.gradients.take() {
-            self.gradients.put(&(0..gradients.len()), gradients)?;
-        }
-        if let Some(sums) = pending.sums {
-            return Ok(sums);
-        }
-        let began = Instant::now();
-        let (mut facts, signals) = team.collect(&mut self.gradients)?;
-        team.timeline.note(StepPhase::Exchange, began);
-        let ranks = team.size() as f32;
-        let statistics = facts.split_off(FACTS.min(facts.len()));
-        pending.statistics.values = statistics.into_iter().map(|v| v / ranks).collect();
-        let [divisor, weighted, not_finite] = facts[..] else {
-            unreachable!("as many facts as were sent")
-        };
-        let sums = self.sums_of(weighted.into(), divisor.into(), pending.count);
-        let sums = StepSums {
-            // Gradients came as averages over ranks.
-            factor: f64::from(ranks) * sums.factor,
-            not_finite: not_finite.round() as usize,
-            signals,
-            ..sums
-        };
-        pending.sums = Some(sums);
-        Ok(sums)
-    }
-
-    /// The loss of all batches of a step from the sums over them, and what the sum of their gradients, each divided by
-    /// `count`, is to be multiplied by.
-    fn sums_of(&self, weighted_sum: f64, divisor: f64, count: f64) -> StepSums {
-        let mean = self.objective.is_mean();
-        StepSums {
-            loss: match mean {
-                true => weighted_sum / divisor.max(f64::MIN_POSITIVE),
-                false => weighted_sum * self.objective.constant_factor(),
-            },
-            factor: match mean {
-                true if divisor > 0.0 => count / divisor,
-                true => 0.0,
-                false => 1.0,
-            },
-            not_finite: 0,
-            signals: Signals::default(),
-        }
-    }
-
-    /// Waits for the exchange of all pending steps, so that they can be saved.
-    pub(super) fn finish_exchange(&mut self, team: &mut Team) -> Result<()> {
-        let mut all = std::mem::take(&mut self.pending_steps);
-        for pending in &mut all {
-            if pending.sums.is_none() {
-                self.receive(pending, team)?;
-                pending.gradients = Some(self.gradients.as_slice().into_owned());
-            }
-        }
-        self.pending_steps = all;
-        Ok(())
-    }
-
     /// Waits for the exchange of a step's gradients and hands them to the optimiser, unless they or the loss are not
     /// finite.
     fn apply_gradients(
@@ -506,9 +411,6 @@ impl Learner {
         Ok(answer)
     }
 }
-
-/// Numbers that ranks exchange beside gradients and batch statistics.
-const FACTS: usize = 3;
 
 #[cfg(test)]
 mod tests;

@@ -93,8 +93,25 @@ impl Demand {
             true => 2,
             false => 1,
         };
-        let fits = self.fits(least..sharing.batch, available, &smaller);
+        let mut fits = self.fits(least..sharing.batch, available, &smaller);
+        fits.extend(self.in_parts(recipe, sharing.batch, available));
         Err(too_little(fits))
+    }
+
+    /// The setting that computes the same step in several batches, each the largest part of this one that fits.
+    fn in_parts(&self, recipe: &Recipe, batch: usize, available: u64) -> Option<String> {
+        // Groups take one batch a step, and every batch needs its part of the samples without labels.
+        if recipe.distributed.groups.is_some() || recipe.detection.unlabelled_per_batch > 0 {
+            return None;
+        }
+        let fits = |part: &usize| batch.is_multiple_of(*part) && self.bytes(*part) <= available;
+        let part = (1..batch).rev().find(fits)?;
+        let accumulate = recipe.training.accumulate * (batch / part);
+        let batches = format!("--set training.accumulate={accumulate}");
+        Some(match recipe.distributed.global_batch {
+            None => format!("--set training.batch={part} {batches}"),
+            Some(_) => batches,
+        })
     }
 
     /// Settings that fit, the one that changes least first: how activations are kept for the same batch, which is the
@@ -292,7 +309,11 @@ mod tests {
         demand.check(&recipe, alone, None).unwrap();
         assert_eq!(
             fits(all - 1),
-            ["--set training.recompute=norms", "--set training.batch=3"]
+            [
+                "--set training.recompute=norms",
+                "--set training.batch=3",
+                "--set training.batch=2 --set training.accumulate=2"
+            ]
         );
         let three = needs(3, Recompute::None, same);
         assert_eq!(
@@ -303,7 +324,8 @@ mod tests {
                 } else {
                     "--set training.recompute=blocks"
                 },
-                "--set training.batch=3"
+                "--set training.batch=3",
+                "--set training.batch=2 --set training.accumulate=2"
             ]
         );
         let least = needs(1, Recompute::Blocks, bf16);
@@ -342,10 +364,9 @@ mod tests {
             panic!("{told}")
         };
         assert_eq!(needed, demand.bytes(3));
-        assert!(
-            fits.contains(&"--set distributed.global_batch=8".to_string()),
-            "{fits:?}"
-        );
+        for setting in ["distributed.global_batch=8", "training.accumulate=3"] {
+            assert!(fits.contains(&format!("--set {setting}")), "{fits:?}");
+        }
     }
 
     /// A batch that training would refuse, because samples without labels fill it, is no way out.

@@ -363,6 +363,35 @@ fn a_run_goes_on_with_another_number_of_ranks() {
     assert!(refused.iter().all(Result::is_err));
 }
 
+/// With half the ranks a step is done in twice as many batches.
+#[test]
+fn a_run_goes_on_with_other_ranks_that_take_more_batches() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 2);
+    let at = |name: &str| folder.path().join(name);
+    for lag in ["distributed.gradient_lag=0", "distributed.gradient_lag=1"] {
+        let in_batches = |accumulate: usize| {
+            let accumulate = format!("training.accumulate={accumulate}");
+            with(&["network.batch_norm=false", lag, &accumulate])
+        };
+        let train = |ranks: usize, accumulate: usize, name: &str, until: Option<u64>| {
+            let recipe = in_batches(accumulate);
+            train_on(threads::ranks(ranks), &recipe, &store, &at(name), until)
+        };
+        let (whole, parts) = (format!("whole {lag}"), format!("parts {lag}"));
+        all_finished(train(4, 1, &whole, None));
+        train(4, 1, &parts, Some(2));
+        train(1, 4, &parts, Some(4));
+        all_finished(train(2, 2, &parts, None));
+        let (ours, expected) = (losses(&at(&parts)), losses(&at(&whole)));
+        assert_eq!(ours.len(), expected.len());
+        for (step, (loss, expected)) in ours.iter().zip(&expected).enumerate() {
+            let differ = (loss / expected - 1.0).abs() >= 1e-4;
+            assert!(!differ, "{lag}, step {step}: {loss} {expected}");
+        }
+    }
+}
+
 #[test]
 fn ranks_that_disagree_or_fail_end_in_errors() {
     let folder = tempfile::tempdir().unwrap();

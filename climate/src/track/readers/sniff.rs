@@ -2,7 +2,8 @@
 
 use super::delimited::plain_name;
 use super::imported::TrackFormat;
-use super::{points_csv, trajectories};
+use super::units::WINDS;
+use super::{ibtracs, points_csv, trajectories};
 use crate::error::Result;
 use crate::table::sources::{Layout, layout_of};
 use squall_data::DataError;
@@ -107,6 +108,11 @@ fn of_header(line: &str) -> Option<TrackFormat> {
     match of_tool {
         // StitchNodes writes indices of the grid; best tracks with dates in parts have none, and winds in knots.
         Some(TrackFormat::StitchNodesCsv) if !has(&["i"]) => of_points(),
+        // Tracks of a model to which season and basin were added; best tracks call their winds otherwise.
+        Some(TrackFormat::IbtracsCsv) if !ibtracs::WINDS.iter().any(|name| has(&[*name])) => {
+            let has_wind = WINDS.iter().any(|name| has(&[*name]));
+            of_points().filter(|_| has_wind).or(of_tool)
+        }
         found => found.or_else(of_points),
     }
 }
@@ -232,6 +238,19 @@ mod tests {
             ),
             (
                 "track_id,year,month,day,hour,lat,lon,status,wind,pressure",
+                Some(TrackFormat::PointsCsv),
+            ),
+            (
+                "track_id,season,basin,time,lon,lat,wind,slp",
+                Some(TrackFormat::IbtracsCsv),
+            ),
+            (
+                "track_id,season,basin,time,lon,lat,slp",
+                Some(TrackFormat::IbtracsCsv),
+            ),
+            // Its wind is in m/s.
+            (
+                "track_id,season,basin,time,lon,lat,wind10,slp",
                 Some(TrackFormat::PointsCsv),
             ),
             // Neither a track nor a time.

@@ -215,9 +215,14 @@ fn time_of(line: &Line<'_>, when: &When, source: &Source<'_>) -> Result<Time> {
                 whole(day, "a day of the month")?,
             );
             let mut hms = [0i64; 3];
-            for (slot, column) in hms.iter_mut().zip(clock) {
-                let value = column.as_ref().map(|name| line.number(name)).transpose()?;
-                *slot = value.flatten().unwrap_or(0.0).floor() as i64;
+            for (place, (slot, column)) in hms.iter_mut().zip(clock).enumerate() {
+                let Some(column) = column else { continue };
+                let value = line.number(column)?.unwrap_or(0.0);
+                // Parts of a second are cut off; of an hour or a minute that would give another time.
+                if place < 2 && value.fract() != 0.0 {
+                    return Err(line.bad(column, "a whole number"));
+                }
+                *slot = value.floor() as i64;
             }
             let [hour, minute, second] = hms;
             let time = Time::new(source.calendar, years, months, days, hour, minute, second);

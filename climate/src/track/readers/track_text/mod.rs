@@ -346,6 +346,13 @@ impl Reader<'_> {
         }
         let mut table = rows.finish(TrackFormat::TrackText);
         table.notes.extend(plausible.notes(TrackFormat::TrackText));
+        let columns = || self.options.columns.iter().map(String::as_str);
+        if header.wind.is_none() {
+            table.notes.extend(units::unread_wind(columns()));
+        }
+        if header.pressure.is_none() {
+            table.notes.extend(units::unread_pressure(columns()));
+        }
         if self.options.columns.is_empty() {
             table.notes.push(format!(
                 "the file does not name its {} added fields, so that no wind and no pressure is known: name the columns",

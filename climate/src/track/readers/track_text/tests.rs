@@ -55,6 +55,16 @@ fn added_fields_that_are_named() {
         "{:?}",
         plain.notes
     );
+    // Names that are no wind's and no pressure's are told.
+    let aloft = parse(TWO, &["pres850", "wind850"]).unwrap();
+    assert_eq!(aloft.tracks[0].points[0].max_wind_m_s, None);
+    let [wind, pressure] = aloft.notes.as_slice() else {
+        panic!("{:?}", aloft.notes)
+    };
+    assert!(
+        wind.contains("`wind850`") && pressure.contains("`pres850`"),
+        "{wind} {pressure}"
+    );
     let error = parse(TWO, &["wind10"]).unwrap_err().to_string();
     assert!(
         error.contains("expected 2 names") && error.contains("found 1"),

@@ -276,10 +276,21 @@ impl<'a, 's> Reader<'a, 's> {
         })
     }
 
+    /// Names of the variables with such dimensions.
+    fn names_along(&self, along: &[String]) -> Vec<String> {
+        let variables = self.source.file.variables();
+        let fitting = variables.filter(|variable| dimensions(variable) == along);
+        fitting.map(|variable| variable.name()).collect()
+    }
+
     /// The winds in m/s, if the file has any.
     fn winds(&self, notes: &mut Vec<String>) -> Result<Option<Vec<f64>>> {
         let along = dimensions(&self.latitude);
-        let Some(variable) = self.source.find(&WIND, |other| other == along) else {
+        let found = self.source.find(&WIND, |other| other == along);
+        // A standard name does not tell the level.
+        let Some(variable) = found.filter(|found| !units::is_aloft(&found.name())) else {
+            let names = self.names_along(&along);
+            notes.extend(units::unread_wind(names.iter().map(String::as_str)));
             return Ok(None);
         };
         let mut values = self.source.values(&variable)?;
@@ -300,6 +311,8 @@ impl<'a, 's> Reader<'a, 's> {
     fn pressures(&self, notes: &mut Vec<String>) -> Result<Option<Vec<f64>>> {
         let along = dimensions(&self.latitude);
         let Some(variable) = self.source.find(&PRESSURE, |other| other == along) else {
+            let names = self.names_along(&along);
+            notes.extend(units::unread_pressure(names.iter().map(String::as_str)));
             return Ok(None);
         };
         let mut values = self.source.stored(&variable)?;

@@ -420,6 +420,50 @@ fn faults_are_located() {
     assert!((wind - 40.0 * KNOT_M_S).abs() < 1e-9 && table.notes.len() == 1);
 }
 
+/// A standard name tells no level, and a variable's own name does.
+#[test]
+fn a_wind_aloft_is_none_of_a_track() {
+    let with = |name: &'static str| {
+        parse(move |file| {
+            file.add_dimension("record", 2)?;
+            let along = ["record"];
+            numbers(file, "lat", &along, &[10.0, 10.5], &[])?;
+            numbers(file, "lon", &along, &[1.0, 2.0], &[])?;
+            numbers(file, "time", &along, &[0.0, 6.0], &[HOURS])?;
+            numbers(file, "track_id", &along, &[1.0, 1.0], &[])?;
+            let told = [("units", "m s-1"), ("standard_name", "wind_speed")];
+            numbers(file, name, &along, &[20.0, 30.0], &told)
+        })
+        .unwrap()
+    };
+    let near = with("speed");
+    assert_eq!(near.tracks[0].points[1].max_wind_m_s, Some(30.0));
+    assert!(near.notes.is_empty(), "{:?}", near.notes);
+    let aloft = with("wind925");
+    assert_eq!(aloft.tracks[0].points[1].max_wind_m_s, None);
+    let note = &aloft.notes[0];
+    assert!(
+        note.contains("no wind is read") && note.contains("`wind925`"),
+        "{note}"
+    );
+}
+
+/// A length alone takes no memory.
+#[test]
+fn more_tracks_than_points_could_have_are_refused() {
+    let error = parse(|file| {
+        file.add_dimension("record", 4)?;
+        file.add_dimension("trajectory", 100_000_000)?;
+        points(file, &["record"])?;
+        let of = [("instance_dimension", "trajectory")];
+        numbers(file, "index", &["record"], &[0.0, 0.0, 1.0, 1.0], &of)
+    });
+    contains(
+        &error.unwrap_err(),
+        &["at most 1048576 tracks", "100000000"],
+    );
+}
+
 #[test]
 fn other_files_are_none_and_empty_ones_have_no_tracks() {
     let table = parse(|file| {

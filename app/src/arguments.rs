@@ -49,6 +49,16 @@ pub fn grid(text: &str) -> Result<(usize, usize), String> {
     }
 }
 
+/// A word that a shell takes as it is: in quotes if it has signs that mean something to it.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_string()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
 /// Parses the name of a calendar.
 pub fn calendar(name: &str) -> Result<Calendar, String> {
     Calendar::from_cf(name).ok_or_else(|| {

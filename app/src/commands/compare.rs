@@ -1,6 +1,6 @@
 //! `squall compare`: what changes between two runs or periods, with intervals and significance.
 
-use crate::arguments::calendar;
+use crate::arguments::{calendar, quoted};
 use crate::failure::Advice;
 use crate::own_folder::{self, Holds};
 use crate::plan::Plan;
@@ -215,14 +215,15 @@ impl Compare {
 
     /// The command that makes the same again.
     fn command(&self) -> String {
-        let mut command = format!("squall compare {} {}", self.a.display(), self.b.display());
+        let path = |path: &Path| quoted(&path.to_string_lossy());
+        let mut command = format!("squall compare {} {}", path(&self.a), path(&self.b));
         let mut add = |text: String| {
             command.push(' ');
             command.push_str(&text);
         };
         for (name, label) in [("label-a", &self.label_a), ("label-b", &self.label_b)] {
             if let Some(label) = label {
-                add(format!("--{name} '{label}'"));
+                add(format!("--{name} {}", quoted(label)));
             }
         }
         for (name, range) in [("years-a", self.years_a), ("years-b", self.years_b)] {
@@ -248,9 +249,9 @@ impl Compare {
             add("--any-grid".into());
         }
         if let Some(title) = &self.title {
-            add(format!("--title '{title}'"));
+            add(format!("--title {}", quoted(title)));
         }
-        add(format!("--out {}", self.out.display()));
+        add(format!("--out {}", path(&self.out)));
         command
     }
 }
@@ -362,9 +363,11 @@ mod tests {
     fn the_command_on_the_page_makes_the_same_page() {
         let words = [
             "ibtracs",
-            "model",
+            "my model",
             "--out",
             "changes",
+            "--label-b",
+            "a model's",
             "--calendar",
             "365_day",
             "--year-start",
@@ -378,6 +381,7 @@ mod tests {
             "--calendar noleap",
             "--year-start 7",
             "--title 'Two seasons'",
+            "squall compare ibtracs 'my model' --label-b 'a model'\\''s' ",
         ] {
             assert!(command.contains(part), "{command}");
         }

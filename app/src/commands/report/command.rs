@@ -1,7 +1,7 @@
 //! The command line that makes a page again.
 
 use super::{Report, TITLE};
-use crate::arguments::MIN_CONFIDENCE;
+use crate::arguments::{MIN_CONFIDENCE, quoted};
 use squall_climate::report::{MovieOptions, ReportOptions};
 
 impl Report {
@@ -44,16 +44,6 @@ impl Report {
         }
         add("--out", &self.out.to_string_lossy());
         words.join(" ")
-    }
-}
-
-/// A word that a shell takes as it is: in quotes if it has signs that mean something to it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_string()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 

@@ -127,6 +127,8 @@ fn separate<W: ?Sized + Write>(to: &mut W, first: bool) -> io::Result<()> {
 pub(super) struct Lines {
     path: PathBuf,
     file: File,
+    /// Where the line stands by which a part of the run before was stopped: the next one takes its place.
+    stopped: Option<u64>,
 }
 
 impl Lines {
@@ -147,18 +149,24 @@ impl Lines {
         let file = OpenOptions::new().create(true).append(true).open(path);
         let file = file.map_err(DataError::io("open", path))?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        let mut left = text.as_str();
         if text[whole..].starts_with(PREFIX) {
             // The process before ended while it wrote, or the disk was full.
+            left = &text[..whole];
             let cut = file.set_len(whole as u64);
             cut.map_err(DataError::io("shorten", path))?;
         }
-        let begins = |line: &str| {
-            let object = line.strip_prefix(PREFIX).map(from_str::<Value>);
-            object.is_some_and(|object| object.is_ok_and(|object| object["key"] == "run_start"))
-        };
-        let begun = text.lines().any(begins);
+        let begun = left.lines().any(|line| is_of(line, "run_start").is_some());
         let path = path.to_path_buf();
-        Ok((Self { path, file }, begun))
+        let stopped = end_of_part(left).map(|place| place as u64);
+        Ok((
+            Self {
+                path,
+                file,
+                stopped,
+            },
+            begun,
+        ))
     }
 
     /// Appends a line.
@@ -166,9 +174,27 @@ impl Lines {
     /// # Errors
     /// [`crate::JobError::Data`].
     pub fn push(&mut self, line: &Line) -> Result<()> {
+        if let Some(place) = self.stopped.take() {
+            let cut = self.file.set_len(place);
+            cut.map_err(DataError::io("shorten", &self.path))?;
+        }
         let written = line.bytes().and_then(|bytes| self.file.write_all(&bytes));
         Ok(written.map_err(DataError::io("append to", &self.path))?)
     }
+}
+
+/// What a line holds, if it is one of a key.
+fn is_of(line: &str, key: &str) -> Option<Value> {
+    let object: Value = from_str(line.strip_prefix(PREFIX)?).ok()?;
+    (object["key"] == key).then_some(object)
+}
+
+/// Where the last line stands, if it says that the run was stopped: of its whole there is one end.
+fn end_of_part(text: &str) -> Option<usize> {
+    let lines = text.strip_suffix('\n')?;
+    let place = lines.rfind('\n').map_or(0, |end| end + 1);
+    let end = is_of(&lines[place..], "run_stop")?;
+    (end["metadata"]["status"] == "aborted").then_some(place)
 }
 
 /// Milliseconds since 1970.

@@ -1,7 +1,7 @@
 //! The log of a training in the form of MLPerf HPC's DeepCAM benchmark, for its checkers and summaries.
 //!
 //! It is written from what a run tells ([`TrainEvent`]) and knows nothing else of it. A run that goes on continues its
-//! log: submission, settings and the start of the run are there once, as the checkers want them.
+//! log: submission, settings, start and end of the run are there once, as the checkers want them.
 //!
 //! # Source
 //! mlcommons/logging `compliance_checker/hpc_3.0.0` (which keys there are, in which order) and mlcommons/hpc

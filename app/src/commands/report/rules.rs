@@ -11,14 +11,19 @@ use std::path::Path;
 pub(super) fn of(masks: &Masks) -> Vec<(&'static str, String)> {
     let first = masks.archive.paths().next();
     let title = first.and_then(|path| About::read(path).ok()?.attributes.remove("title"));
-    let mut of_masks = Vec::from_iter(title.filter(|title| !title.is_empty()));
-    of_masks.extend(lines(made_by::numbers(masks.archive.made_by())));
     let all = [
-        ("rules of masks", of_masks),
+        ("rules of masks", of_masks(title, masks.archive.made_by())),
         ("rules of events and tracks", of_events(&masks.tables)),
     ];
     let told = all.into_iter().filter(|(_, lines)| !lines.is_empty());
     told.map(|(what, lines)| (what, lines.join("; "))).collect()
+}
+
+/// Those of masks that tell theirs. The title of others may say anything.
+fn of_masks(title: Option<String>, made_by: &[(&str, String)]) -> Vec<String> {
+    let numbers = lines(made_by::numbers(made_by));
+    let title = title.filter(|title| !title.is_empty() && !numbers.is_empty());
+    title.into_iter().chain(numbers).collect()
 }
 
 /// Those of the statistics in a folder, without the masks' own and those of classes that masks do not have.
@@ -46,4 +51,17 @@ fn lines(numbers: impl IntoIterator<Item = (String, String)>) -> Vec<String> {
     numbers
         .map(|(name, value)| format!("{name} = {value}"))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_a_rule_only_of_masks_that_tell_their_rules() {
+        let title = || Some("rivers by some rules".to_string());
+        let told = of_masks(title(), &[("thresholds", r#"{"a": 1}"#.to_string())]);
+        assert_eq!(told, ["rivers by some rules", "a = 1"]);
+        assert!(of_masks(title(), &[]).is_empty());
+    }
 }

@@ -108,10 +108,10 @@ impl Line<'_> {
         }
     }
 
-    /// A number; `None` if blank or NaN.
+    /// A number; `None` if blank, NaN, or NA as R writes what is missing.
     pub fn number(&self, column: &str) -> Result<Option<f64>> {
         let text = self.cell(column);
-        if text.is_empty() || text.eq_ignore_ascii_case("nan") {
+        if text.is_empty() || text.eq_ignore_ascii_case("nan") || text == "NA" {
             return Ok(None);
         }
         match text.parse::<f64>() {

@@ -269,6 +269,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_missing_may_be_na() {
+        let table = parse(&BEST.replace(",45,1006\n", ",NA,NA\n")).unwrap();
+        let [first, second, _] = table.tracks[0].points[..] else {
+            panic!("{table:?}")
+        };
+        assert_eq!((first.max_wind_m_s, first.min_psl_pa), (None, None));
+        assert!(second.max_wind_m_s.is_some());
+        let message = parse(&BEST.replace("-59.0", "NA")).unwrap_err().to_string();
+        assert!(message.contains("line 2, column `lon`"), "{message}");
+    }
+
+    /// Names that are used again after a year are no storm of a year.
+    #[test]
+    fn tracks_with_long_gaps_are_told() {
+        let again = BEST.replace("AL102011,2011-08-25", "AL092011,2012-08-25");
+        let table = parse(&again).unwrap();
+        let told = |note: &String| note.contains("1 tracks") && note.contains("`AL092011`");
+        assert!(table.notes.iter().any(told), "{:?}", table.notes);
+        let none = parse(BEST).unwrap();
+        assert!(!none.notes.iter().any(|note| note.contains("days")));
+    }
+
+    #[test]
     fn faults_are_located() {
         for (old, new, parts) in [
             ("-59.0", "59W", ["line 2", "`lon`", "`59W`"]),

@@ -5,6 +5,7 @@ use crate::events::Event;
 use crate::statistics::Basin;
 use crate::track::{self, Track};
 use serde::{Deserialize, Serialize};
+use squall_data::calendar::DAY_SECONDS;
 use squall_data::{Class, Time};
 use std::collections::{HashMap, HashSet};
 
@@ -186,6 +187,9 @@ impl Names {
     }
 }
 
+/// Seconds between two points of a track that are likely to be of two storms: no tracker bridges ten days.
+const MOST_APART: i64 = 10 * DAY_SECONDS;
+
 /// Gathers rows to tracks, in the order in which identities appear.
 #[derive(Default)]
 pub(super) struct Rows {
@@ -231,7 +235,7 @@ impl Rows {
 
     /// The tracks, the points of each by time. Of two points at one time the first is kept; a note counts the others.
     pub fn finish(mut self, format: TrackFormat) -> TrackTable {
-        let mut repeated = 0;
+        let (mut repeated, mut parted) = (0, Vec::new());
         for track in &mut self.tracks {
             let Some(zero) = track.points.first().map(|point| point.time) else {
                 continue;
@@ -242,13 +246,25 @@ impl Rows {
             let before = track.points.len();
             track.points.dedup_by_key(|point| point.time);
             repeated += before - track.points.len();
+            let mut steps = track.points.windows(2);
+            if steps.any(|pair| pair[1].time.seconds_since(pair[0].time) > MOST_APART) {
+                parted.push(track.name.as_str());
+            }
         }
-        let notes = (repeated > 0)
+        let of_times = (repeated > 0)
             .then(|| format!("{repeated} points repeat a time of their track and are left out"));
+        let of_gaps = parted.first().map(|first| {
+            format!(
+                "{} tracks have points more than 10 days apart, such as `{first}`: if names are used again, as in tables of \
+                 several years one after the other, give each storm a name of its own",
+                parted.len()
+            )
+        });
+        let notes = of_times.into_iter().chain(of_gaps).collect();
         TrackTable {
             format,
             tracks: self.tracks,
-            notes: notes.into_iter().collect(),
+            notes,
             covers: None,
         }
     }

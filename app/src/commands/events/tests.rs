@@ -317,7 +317,7 @@ fn tracks_of_a_layout_that_is_not_read_say_what_they_lack() {
         format!("{header}\nAmy,1975,6,27,0,27.5,-79,,,25,1013\n"),
     )
     .unwrap();
-    let mut inputs = vec![(table, "lacks `track_id`, `lon` of StitchNodes csv")];
+    let mut inputs = vec![(table, "lacks `track_id` of CSV of points")];
     let timeless = folder.path().join("storms.nc");
     let write = || -> Result<(), netcdf::Error> {
         let mut file = netcdf::create(&timeless)?;

@@ -24,12 +24,19 @@ const TIMES: [&str; 5] = ["time", "iso_time", "isotime", "datetime", "valid_time
 /// Its date in parts; the hour and so on may be there too.
 const DATE: [&str; 3] = ["year", "month", "day"];
 
-/// Whether a table with such columns, in lower case, is one of points.
-pub(super) fn has_columns(names: &[String]) -> bool {
+/// What a table with such columns, in lower case, lacks to be one of points.
+pub(super) fn lacks(names: &[String]) -> Vec<&'static str> {
     let has = |wanted: &str| names.iter().any(|name| name == wanted);
     let any = |wanted: &[&str]| wanted.iter().any(|name| has(name));
     let when = any(&TIMES) || DATE.iter().all(|name| has(name));
-    any(&IDENTITIES) && any(&LONGITUDES) && any(&LATITUDES) && when
+    let there = [
+        ("track_id", any(&IDENTITIES)),
+        ("time", when),
+        ("lon", any(&LONGITUDES)),
+        ("lat", any(&LATITUDES)),
+    ];
+    let lacking = there.into_iter().filter(|(_, is_there)| !is_there);
+    lacking.map(|(name, _)| name).collect()
 }
 
 /// The tracks of a table with a track, a time (a date as text, or its parts) and a position in every row.

@@ -104,7 +104,8 @@ fn of_header(line: &str) -> Option<TrackFormat> {
     let has = |wanted: &[&str]| missing(wanted, &names).is_empty();
     let of_tool =
         (HEADERS.into_iter()).find_map(|(format, columns)| has(columns).then_some(format));
-    let of_points = || points_csv::has_columns(&names).then_some(TrackFormat::PointsCsv);
+    let is_of_points = points_csv::lacks(&names).is_empty();
+    let of_points = || is_of_points.then_some(TrackFormat::PointsCsv);
     match of_tool {
         // StitchNodes writes indices of the grid; best tracks with dates in parts have none, and winds in knots.
         Some(TrackFormat::StitchNodesCsv) if !has(&["i"]) => of_points(),
@@ -135,7 +136,7 @@ fn missing<'a>(wanted: &[&'a str], names: &[String]) -> Vec<&'a str> {
 /// let path = std::env::temp_dir().join(format!("squall-lacking-{}.csv", std::process::id()));
 /// std::fs::write(&path, "name,year,month,day,hour,lat,long,wind\n").unwrap();
 /// let said = squall_climate::track::readers::lacking(&path).unwrap();
-/// assert!(said.starts_with("lacks `track_id`, `lon` of StitchNodes csv"), "{said}");
+/// assert!(said.starts_with("lacks `track_id` of CSV of points"), "{said}");
 /// std::fs::remove_file(&path).unwrap();
 /// ```
 pub fn lacking(path: &Path) -> Option<String> {
@@ -154,10 +155,18 @@ pub fn lacking(path: &Path) -> Option<String> {
         return None;
     }
     let nearest = HEADERS.into_iter().map(|(format, columns)| {
-        let lacking = missing(columns, &names);
+        let lacking = match format {
+            // Their columns have several names.
+            TrackFormat::PointsCsv => points_csv::lacks(&names),
+            _ => missing(columns, &names),
+        };
         (2 * lacking.len() <= columns.len()).then_some((format, lacking))
     });
-    let (format, lacking) = nearest.flatten().min_by_key(|(_, lacking)| lacking.len())?;
+    // Of equally near ones the one that any table can become.
+    let distance = |(format, lacking): &(TrackFormat, Vec<&str>)| {
+        (lacking.len(), *format != TrackFormat::PointsCsv)
+    };
+    let (format, lacking) = nearest.flatten().min_by_key(distance)?;
     Some(words(&lacking, format, &names))
 }
 
@@ -275,8 +284,13 @@ mod tests {
         };
         let hurdat = said("name,year,month,day,hour,lat,long,status,wind,pressure").unwrap();
         assert!(
-            hurdat.starts_with("lacks `track_id`, `lon` of StitchNodes csv; found name, year"),
+            hurdat.starts_with("lacks `track_id` of CSV of points; found name, year"),
             "{hurdat}"
+        );
+        let storms = said("id,date,lat,lon,wind").unwrap();
+        assert!(
+            storms.starts_with("lacks `track_id`, `time` of CSV of points"),
+            "{storms}"
         );
         assert_eq!(said("sid,iso_time,lat,lon"), None);
         assert_eq!(said("name,wind"), None);

@@ -129,6 +129,8 @@ pub(super) struct Lines {
     file: File,
     /// Where the line stands by which a part of the run before was stopped: the next one takes its place.
     stopped: Option<u64>,
+    /// Whether its run has succeeded.
+    succeeded: bool,
 }
 
 impl Lines {
@@ -158,15 +160,28 @@ impl Lines {
         }
         let begun = left.lines().any(|line| is_of(line, "run_start").is_some());
         let path = path.to_path_buf();
-        let stopped = end_of_part(left).map(|place| place as u64);
-        Ok((
-            Self {
-                path,
-                file,
-                stopped,
-            },
-            begun,
-        ))
+        let end = last_end(left);
+        let of_status = |status: &str| end.as_ref().filter(|(_, told)| told == status);
+        let lines = Self {
+            path,
+            file,
+            stopped: of_status("aborted").map(|(place, _)| *place as u64),
+            succeeded: of_status("success").is_some(),
+        };
+        Ok((lines, begun))
+    }
+
+    /// Refuses the lines of a run that begins in the log of one that has succeeded.
+    ///
+    /// # Errors
+    /// [`crate::JobError::Data`].
+    pub fn check_new_run(&self) -> Result<()> {
+        if !self.succeeded {
+            return Ok(());
+        }
+        let reason = "it is the log of a run that has ended, and every run needs a file of its own";
+        let refused = io::Error::new(io::ErrorKind::AlreadyExists, reason);
+        Err(DataError::io("append to", &self.path)(refused).into())
     }
 
     /// Appends a line.
@@ -189,12 +204,13 @@ fn is_of(line: &str, key: &str) -> Option<Value> {
     (object["key"] == key).then_some(object)
 }
 
-/// Where the last line stands, if it says that the run was stopped: of its whole there is one end.
-fn end_of_part(text: &str) -> Option<usize> {
+/// Where the last line stands, and its status, if it is the end of a run or of a part of one.
+fn last_end(text: &str) -> Option<(usize, String)> {
     let lines = text.strip_suffix('\n')?;
     let place = lines.rfind('\n').map_or(0, |end| end + 1);
     let end = is_of(&lines[place..], "run_stop")?;
-    (end["metadata"]["status"] == "aborted").then_some(place)
+    let status = end["metadata"]["status"].as_str()?;
+    Some((place, status.to_string()))
 }
 
 /// Milliseconds since 1970.

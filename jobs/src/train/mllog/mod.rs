@@ -144,6 +144,8 @@ impl MlLog {
     fn started(&mut self, plan: &TrainPlan) -> Result<()> {
         if !self.continues {
             self.begin(plan)?;
+        } else if plan.done_steps == 0 {
+            self.lines.check_new_run()?;
         }
         self.rhythm = Some(Rhythm::of(plan));
         self.epoch_began_ms = now_ms();

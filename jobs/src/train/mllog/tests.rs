@@ -224,6 +224,25 @@ fn a_run_that_goes_on_continues_its_log() {
     );
 }
 
+/// Two runs in one file would be one that took the time of both.
+#[test]
+fn another_run_has_no_place_in_the_log_of_one_that_succeeded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("result_0.txt");
+    let run = || {
+        let mut log = MlLog::open(&path, &deepcam(&[]), HARDWARE).unwrap();
+        log.observe(&TrainEvent::Started(plan()));
+        log.observe(&step(1, 1.0, 1e-6));
+        let reached = scores(0.125, 0.81, 0.83);
+        log.end(Ok(report(Outcome::Finished, 2844, reached)))
+    };
+    run().unwrap();
+    let before = fs::read(&path).unwrap();
+    let message = run().unwrap_err().to_string();
+    assert!(message.contains("result_0.txt"), "{message}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
 #[test]
 fn groups_go_on_while_one_validates() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@
 #![cfg(feature = "mpi")]
 #![allow(clippy::print_stdout)] // that nothing was judged, and what a rank saw, is said nowhere else
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use squall_jobs::comm::launch::Launch;
 use squall_jobs::comm::mpi::{Mpi, MpiAllReduce, PANIC_CODE, STALL_CODE, abort_on_panic};
 use squall_jobs::comm::{AllReduce, Arrival, CommError, Communicator, Letter, doing};
@@ -449,6 +450,24 @@ fn a_window_without_room_is_none() {
         let window = mpi.window(1 << 40).expect("no failure");
         assert!(window.is_none());
         let window = mpi.window(1000).expect("no failure");
+        assert!(window.is_some());
+        mpi.barrier().expect("all come");
+    });
+}
+
+/// Shared memory is a file, which the limit of one rank may not let grow: all of them go on without.
+#[test]
+fn a_window_beyond_the_limit_is_none() {
+    on_ranks("a_window_beyond_the_limit_is_none", 3, |mut mpi| {
+        let usual = getrlimit(Resource::Fsize);
+        if mpi.rank() == 0 {
+            let current = Some(2 << 20);
+            setrlimit(Resource::Fsize, Rlimit { current, ..usual }).expect("a lower limit");
+        }
+        let window = mpi.window(1 << 20).expect("no failure");
+        assert!(window.is_none());
+        setrlimit(Resource::Fsize, usual).expect("the limit from before");
+        let window = mpi.window(1 << 20).expect("no failure");
         assert!(window.is_some());
         mpi.barrier().expect("all come");
     });

@@ -177,8 +177,9 @@ impl Communicator for Mpi {
         if node.size != self.group.size {
             return Ok(None);
         }
-        // Too little room is seen before it is asked for: where the first rank of a node cannot make the memory, Open
-        // MPI lets the others wait for it, and pages that no longer fit end the process when they are touched.
+        // Too little room, on any rank, is seen before it is asked for: where the first rank of a node cannot make the
+        // memory, Open MPI lets the others wait for it, and pages that no longer fit end the process when they are
+        // touched.
         let needed = (node.size * size_of::<f32>()).saturating_mul(floats);
         if agree::any(self, !window::has_room(needed))? {
             return Ok(None);

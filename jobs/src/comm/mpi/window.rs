@@ -4,6 +4,7 @@ use super::ffi::Segments;
 use super::library::Library;
 use crate::comm::collectives::values::add_in_order;
 use crate::comm::{Result, Window};
+use rustix::process::{Resource, getrlimit};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,11 +15,19 @@ const BLOCK: usize = 2048;
 /// Where MPI libraries keep memory that processes share.
 const SHARED_MEMORY: &str = "/dev/shm";
 
+/// What the library adds to a file of shared memory at most, besides an eighth: its own state, and what fills the pages
+/// of each rank.
+const OWN_BYTES: u64 = 1 << 20;
+
 /// Whether so many bytes of shared memory are to be had, and some besides for the library's own.
 ///
-/// A container may have as little as 64 MB of it. Where the system does not say, there is room.
+/// A container may have as little as 64 MB of it. Where the system does not say, there is room. The memory is a file,
+/// which the limit of this process may not let grow so large (`ulimit -f`).
 pub(super) fn has_room(bytes: usize) -> bool {
-    room_in(Path::new(SHARED_MEMORY)).is_none_or(|free| free >= bytes as u64 / 8 * 9)
+    let needed = (bytes as u64 / 8).saturating_mul(9);
+    let largest = getrlimit(Resource::Fsize).current;
+    room_in(Path::new(SHARED_MEMORY)).is_none_or(|free| free >= needed)
+        && largest.is_none_or(|largest| largest >= needed.saturating_add(OWN_BYTES))
 }
 
 fn room_in(folder: &Path) -> Option<u64> {

@@ -14,7 +14,7 @@ pub(super) fn start(machine: &Machine, plan: &Plan, per_node: usize) -> Vec<Stri
         Starter::Jsrun => vec![jsrun(machine, plan, per_node)],
         Starter::Mpirun => mpirun(machine, plan, per_node),
         Starter::Mpiexec => {
-            let hosts = hosts(machine, plan, "-f");
+            let hosts = hosts(machine, plan);
             vec![format!("mpiexec -n {ranks} -ppn {per_node}{hosts}")]
         }
     }
@@ -54,7 +54,7 @@ fn jsrun(machine: &Machine, plan: &Plan, per_node: usize) -> String {
 /// Not bound: the program takes its share of a node's cores itself, and Open MPI has as many slots as ranks.
 fn mpirun(machine: &Machine, plan: &Plan, per_node: usize) -> Vec<String> {
     let ranks = plan.nodes * per_node;
-    let hosts = hosts(machine, plan, "--hostfile");
+    let hosts = hosts(machine, plan);
     let mut lines = vec![format!(
         "mpirun -n {ranks} --map-by ppr:{per_node}:node --bind-to none{hosts}"
     )];
@@ -69,10 +69,11 @@ fn mpirun(machine: &Machine, plan: &Plan, per_node: usize) -> Vec<String> {
     lines
 }
 
-/// Where nodes are listed if no batch system lists them.
-fn hosts(machine: &Machine, plan: &Plan, option: &str) -> String {
+/// Where nodes are listed if no batch system lists them. The option that Open MPI, MPICH's Hydra and Cray's PALS have in
+/// common: `-f` is Hydra's alone.
+fn hosts(machine: &Machine, plan: &Plan) -> String {
     match machine.scheduler.kind {
-        Batch::None if plan.nodes > 1 => format!(" {option} \"$hosts\""),
+        Batch::None if plan.nodes > 1 => " --hostfile \"$hosts\"".into(),
         _ => String::new(),
     }
 }

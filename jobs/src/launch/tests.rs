@@ -1,7 +1,7 @@
 //! What scripts say, and what is refused.
 
 use super::{Job, script};
-use crate::machine::Machine;
+use crate::machine::{Machine, Starter};
 use std::process::Command;
 
 /// A job for this machine, as large and as special as it allows.
@@ -181,7 +181,7 @@ fn nodes_may_get_a_part_of_the_store() {
 #[test]
 fn a_launcher_of_another_batch_system_is_refused() {
     let mut machine = Machine::named("perlmutter").unwrap();
-    machine.scheduler.launcher = crate::machine::Starter::Jsrun;
+    machine.scheduler.launcher = Starter::Jsrun;
     let job = Job::new("century", "small", "store", "run");
     let text = script(&job, &machine).unwrap_err().to_string();
     assert!(text.contains("`scheduler.launcher`"), "{text}");
@@ -189,6 +189,23 @@ fn a_launcher_of_another_batch_system_is_refused() {
     machine.scheduler.environment = [("A B".to_string(), "1".to_string())].into();
     let text = script(&job, &machine).unwrap_err().to_string();
     assert!(text.contains("`scheduler.environment`"), "{text}");
+}
+
+#[test]
+fn hosts_are_given_by_an_option_that_every_launcher_has() {
+    let mut machine = Machine::named("roce-p100").unwrap();
+    let job = Job {
+        nodes: 2,
+        ..Job::new("century", "small", "store", "run")
+    };
+    for launcher in [Starter::Mpirun, Starter::Mpiexec] {
+        machine.scheduler.launcher = launcher;
+        let text = script(&job, &machine).unwrap();
+        accepts(&text);
+        let starts = format!("{} -n ", launcher.name());
+        let line = text.lines().find(|line| line.contains(&starts)).unwrap();
+        assert!(line.contains(" --hostfile \"$hosts\""), "{line}");
+    }
 }
 
 #[test]

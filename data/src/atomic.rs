@@ -58,7 +58,7 @@ impl Pending {
     /// # Errors
     /// [`DataError::Io`] if the file cannot be synced or renamed.
     pub fn commit(mut self) -> Result<()> {
-        let file = File::open(&self.temporary).map_err(DataError::io("open", &self.temporary))?;
+        let file = File::open(&self.temporary).map_err(DataError::io("sync", &self.temporary))?;
         file.sync_all()
             .map_err(DataError::io("sync", &self.temporary))?;
         fs::rename(&self.temporary, &self.target)

@@ -100,7 +100,7 @@ impl JsonLines {
         let file = OpenOptions::new().create(true).append(true).open(path);
         Ok(Self {
             path: path.to_path_buf(),
-            file: file.map_err(DataError::io("open", path))?,
+            file: file.map_err(DataError::io("append to", path))?,
         })
     }
 

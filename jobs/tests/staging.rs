@@ -7,7 +7,7 @@ use squall_data::Store;
 use squall_data::staging::Share;
 use squall_data::store::{Split, View};
 use squall_jobs::JobError;
-use squall_jobs::comm::threads;
+use squall_jobs::comm::{Communicator, threads};
 use squall_jobs::staging::{LocalReport, stage_local};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -202,6 +202,33 @@ fn what_cannot_be_staged_is_refused_on_all_ranks() {
     };
     let few = errors(&folder.path().join("few{node}"), share, &[1, 1]);
     assert!(few.iter().all(|e| e.contains("of 6 in all")), "{few:?}");
+}
+
+/// A rank that was told another folder than the first of its node finds nothing there, where it would write.
+#[test]
+fn ranks_of_a_node_need_one_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = store(&folder.path().join("store"), 5, 1);
+    let errors = threads::run(threads::nodes(&[2]), |rank| {
+        let local = folder.path().join(format!("disk{}", rank.rank()));
+        let never = AtomicBool::new(false);
+        let comm = Box::new(rank);
+        stage_local(
+            &source,
+            &local,
+            Share::Whole,
+            comm,
+            &never,
+            &mut |_, _, _| (),
+        )
+        .unwrap_err()
+    });
+    assert!(matches!(errors[0], JobError::Elsewhere), "{}", errors[0]);
+    let said = errors[1].to_string();
+    assert!(
+        said.contains("cannot reopen") && said.contains("disk1"),
+        "{said}"
+    );
 }
 
 #[test]

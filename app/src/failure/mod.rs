@@ -226,6 +226,12 @@ fn of_io(action: &str, source: &std::io::Error) -> Verdict {
         ErrorKind::AlreadyExists | ErrorKind::NotADirectory if action == "create folder" => {
             output("a file or a broken link is in the way: choose another folder")
         }
+        ErrorKind::NotFound | ErrorKind::NotADirectory if action == "reopen" => output(
+            "the first rank of the node has made it: give all ranks of a node the same folder, on a disk that they share",
+        ),
+        ErrorKind::IsADirectory if action == "append to" => {
+            output("a folder is in the way: move it, or choose another output")
+        }
         ErrorKind::ReadOnlyFilesystem if action != "read" && action != "open" => {
             output("nothing can be written there: choose another output with --out")
         }

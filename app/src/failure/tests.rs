@@ -262,6 +262,20 @@ fn where_no_folder_can_be_made_another_is_advised() {
 }
 
 #[test]
+fn what_is_in_the_way_of_output_is_not_taken_for_input() {
+    for (action, kind, word) in [
+        ("reopen", ErrorKind::NotFound, "all ranks of a node"),
+        ("reopen", ErrorKind::NotADirectory, "all ranks of a node"),
+        ("append to", ErrorKind::IsADirectory, "another output"),
+    ] {
+        let error = DataError::io(action, "disk/shard-00000.bin")(Error::from(kind));
+        let (code, hint) = classify(&error.into());
+        assert_eq!(code, OUTPUT, "{action} {kind:?}");
+        assert!(hint.is_some_and(|hint| hint.contains(word)), "{action}");
+    }
+}
+
+#[test]
 fn who_forgets_the_dashes_of_supervise_hears_of_them() {
     let line = |words: &[&str]| Vec::from_iter(words.iter().map(OsString::from));
     let hint_of = |found: &str, words: &[&str]| hint_of_argument(found, &line(words));

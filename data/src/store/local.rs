@@ -18,6 +18,9 @@ use xxhash_rust::xxh3::xxh3_64;
 pub const STAGED_FILE: &str = "staged.json";
 const FORMAT: &str = "squall-staged 1";
 
+/// What is done to a file that [`LocalCopy::begin`] made, in errors: it is output, not input.
+const REOPEN: &str = "reopen";
+
 /// `staged.json`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Staged {
@@ -105,7 +108,7 @@ impl<'a> LocalCopy<'a> {
         let check = |&id: &usize| {
             let mut record = vec![0; self.record_bytes()];
             let (path, start) = self.place(id);
-            let file = File::open(&path).map_err(DataError::io("open", &path))?;
+            let file = File::open(&path).map_err(DataError::io(REOPEN, &path))?;
             file.read_exact_at(&mut record, start)
                 .map_err(DataError::io("read", &path))?;
             Ok(self.source.compare(id, &path, xxh3_64(&record)).is_ok())
@@ -122,7 +125,7 @@ impl<'a> LocalCopy<'a> {
         for id in (0..self.source.len()).filter(|id| !samples.contains(id)) {
             let (path, start) = self.place(id);
             let file = OpenOptions::new().write(true).open(&path);
-            let file = file.map_err(DataError::io("open", &path))?;
+            let file = file.map_err(DataError::io(REOPEN, &path))?;
             match fallocate(&file, flags, start, self.source.meta.record_bytes()) {
                 // Then it stays, which costs room and nothing else.
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),

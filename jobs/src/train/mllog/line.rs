@@ -149,7 +149,7 @@ impl Lines {
         };
         let text = text.map_err(DataError::io("read", path))?;
         let file = OpenOptions::new().create(true).append(true).open(path);
-        let file = file.map_err(DataError::io("open", path))?;
+        let file = file.map_err(DataError::io("append to", path))?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let mut left = text.as_str();
         if text[whole..].starts_with(PREFIX) {

@@ -1,8 +1,10 @@
 //! The ranks that this process is one of: by MPI where a launcher started several.
 
 use crate::failure::Advice;
+#[cfg(any(feature = "mpi", test))]
+use crate::failure::{INPUT, USAGE, classify};
 use crate::threads::{self, Placement};
-#[cfg(feature = "mpi")]
+#[cfg(any(feature = "mpi", test))]
 use squall_jobs::JobError;
 use squall_jobs::comm::launch::Launch;
 use squall_jobs::comm::{self, AllReduce, CommError, Communicator, Processes, Stalls};
@@ -14,8 +16,12 @@ use std::time::Duration;
 const LONGEST_WAIT: Duration = Duration::from_secs(900);
 
 /// How long a rank leaves it to another, which failed, to say why and to end the job.
-#[cfg(feature = "mpi")]
+#[cfg(any(feature = "mpi", test))]
 const FOR_THE_OTHER: Duration = Duration::from_secs(2);
+
+/// How long a rank leaves it to the first to say what most likely all of them found wrong, and to end the job.
+#[cfg(any(feature = "mpi", test))]
+const FOR_THE_FIRST: Duration = Duration::from_secs(1);
 
 /// The variable of the environment that overrides [`LONGEST_WAIT`], in seconds.
 const STALL_VARIABLE: &str = "SQUALL_STALL_SECONDS";
@@ -204,6 +210,20 @@ pub fn library_methods(_: &Processes) -> anyhow::Result<Vec<(&'static str, Box<d
     Ok(Vec::new())
 }
 
+/// How long a rank keeps an error to itself: one that knows less than another, or no more than the first, may be silent.
+#[cfg(any(feature = "mpi", test))]
+fn patience(rank: usize, error: &anyhow::Error) -> Duration {
+    if matches!(error.downcast_ref(), Some(JobError::Elsewhere)) {
+        return FOR_THE_OTHER;
+    }
+    // All ranks read the same recipe and the same input.
+    let (code, _) = classify(error);
+    match rank > 0 && matches!(code, USAGE | INPUT) {
+        true => FOR_THE_FIRST,
+        false => Duration::ZERO,
+    }
+}
+
 /// What a rank's work gave; after an error of one of several ranks the whole job ends here, because the others would
 /// wait for it for ever.
 pub fn finish<T>(ranks: usize, result: anyhow::Result<T>) -> anyhow::Result<T> {
@@ -211,11 +231,9 @@ pub fn finish<T>(ranks: usize, result: anyhow::Result<T>) -> anyhow::Result<T> {
     if let Err(error) = &result
         && ranks > 1
     {
-        if matches!(error.downcast_ref(), Some(JobError::Elsewhere)) {
-            // The job ends with the words and the code of whoever is first: the rank that knows why.
-            std::thread::sleep(FOR_THE_OTHER);
-        }
-        let (code, _) = crate::failure::classify(error);
+        // The job ends with the words and the code of whoever is first.
+        std::thread::sleep(patience(number(), error));
+        let (code, _) = classify(error);
         crate::failure::report(error);
         comm::mpi::abort(i32::from(code));
     }
@@ -235,6 +253,19 @@ mod tests {
         for nonsense in ["", "0", "-1", "NaN", "ten"] {
             let error = longest_wait(Some(nonsense)).unwrap_err().to_string();
             assert!(error.contains("above 0"), "{nonsense}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_rank_that_knows_most_speaks_first() {
+        let recipe = Advice::usage("unknown key", "see docs/recipe.md");
+        assert_eq!(patience(0, &recipe), Duration::ZERO);
+        assert_eq!(patience(3, &recipe), FOR_THE_FIRST);
+        let full_disk = Advice::with_code(crate::failure::OUTPUT, "no space", "free some");
+        assert_eq!(patience(3, &full_disk), Duration::ZERO);
+        for rank in [0, 3] {
+            let elsewhere = JobError::Elsewhere.into();
+            assert!(patience(rank, &elsewhere) > FOR_THE_FIRST);
         }
     }
 

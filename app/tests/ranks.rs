@@ -194,6 +194,24 @@ fn a_file_that_cannot_be_read_is_named_first() {
     assert!(others.is_none_or(|others| why < others), "{said}");
 }
 
+/// What is wrong for all ranks is said once.
+#[test]
+fn an_error_of_all_ranks_is_said_by_the_first() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let out = folder.path().join("run");
+    let mut command = mpirun();
+    command.args(["-n", "3", env!("CARGO_BIN_EXE_squall"), "train"]);
+    command.args(["--recipe", "small", "--data", "store", "--out", path(&out)]);
+    command.args(["--set", "training.btch=2"]);
+    let Ok(output) = command.output() else {
+        println!("nothing judged, there is no mpirun");
+        return;
+    };
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(said.matches("unknown key `btch`").count(), 1, "{said}");
+}
+
 /// A command that works in one process: one of two that a launcher starts takes the folder, the other says what to do.
 #[test]
 fn a_command_of_one_process_says_so_where_several_are_started() {

@@ -1,20 +1,16 @@
 #!/usr/bin/env bash
-# The whole path, and convolutions against plain loops, on a processor that this machine does not have: the program is
-# cross-compiled against a Debian of that processor and run by QEMU.
-# usage: validation/emulated.sh arm64|ppc64el OUT
+# The whole path, and convolutions against plain loops, on 64-bit ARM where there is none: the program is cross-compiled
+# against a Debian of that processor and run by QEMU.
+# usage: validation/arm64.sh OUT
 #   OUT  a folder for that Debian (1.5 GB) and a run; CARGO_TARGET_DIR as usual; what is there already is used again
-# Needs root, Debian or Ubuntu with apt-get, rustup, and twenty minutes on two cores.
+# Needs root, Debian or Ubuntu with apt-get, rustup, and eleven minutes on two cores.
 set -euo pipefail
-case "${1:-}" in
-  arm64) triple=aarch64-unknown-linux-gnu gnu=aarch64-linux-gnu qemu=aarch64 ;;
-  ppc64el) triple=powerpc64le-unknown-linux-gnu gnu=powerpc64le-linux-gnu qemu=ppc64le ;;
-  *) sed -n '/^# usage/,/^#   OUT/s/^# *//p' "$0" >&2; exit 2 ;;
-esac
-debian=$1 out=$(realpath -m "$2")
+triple=aarch64-unknown-linux-gnu gnu=aarch64-linux-gnu qemu=qemu-aarch64
+out=$(realpath -m "$1")
 root=$out/debian libraries=$out/debian/usr/lib/$gnu
 cd "$(dirname "$0")/.."
 
-for tool in "$gnu-g++" debootstrap "qemu-$qemu-static"; do
+for tool in "$gnu-g++" debootstrap "$qemu-static"; do
   command -v "$tool" >/dev/null || missing=1
 done
 [ -z "${missing:-}" ] ||
@@ -23,12 +19,12 @@ rustup target add "$triple"
 
 # The program starts itself anew, so the kernel must know whom to ask.
 [ -e /proc/sys/fs/binfmt_misc/register ] || mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc
-[ -e "/proc/sys/fs/binfmt_misc/qemu-$qemu" ] || cat "/usr/lib/binfmt.d/qemu-$qemu.conf" >/proc/sys/fs/binfmt_misc/register
+[ -e "/proc/sys/fs/binfmt_misc/$qemu" ] || cat "/usr/lib/binfmt.d/$qemu.conf" >/proc/sys/fs/binfmt_misc/register
 
 if [ ! -e "$out/unpacked" ]; then
   rm -rf "$root"
   mkdir -p "$out"
-  debootstrap --foreign --arch="$debian" --variant=minbase \
+  debootstrap --foreign --arch=arm64 --variant=minbase \
     --include=libdnnl-dev,libnetcdf-dev,libopenmpi-dev,openmpi-bin trixie "$root"
   # Its packages need not be set up, only be there.
   for package in "$root"/var/cache/apt/archives/*.deb; do dpkg-deb -x "$package" "$root"; done
@@ -62,4 +58,4 @@ cd "$run"
 "$squall" -q events masks --fields fields --out events
 "$squall" -q report masks:events --fields fields --out report.html
 "$squall" -q bench parity --judge shapes
-echo "the path and the convolutions of every kind: passed on $debian"
+echo "the path and the convolutions of every kind: passed on ARM"

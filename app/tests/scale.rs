@@ -139,6 +139,23 @@ fn a_machine_of_cpus_is_estimated_by_its_matrix_rate() {
     }
 }
 
+/// Of a global batch each of more ranks has fewer samples: what does not fit on some nodes does on more.
+#[test]
+fn the_nodes_are_named_on_which_a_global_batch_fits() {
+    let full = ["scale", "--recipe", "full", "--machine", "perlmutter"];
+    let batch = ["--set", "distributed.global_batch=2048"];
+    let on = |nodes: &str| run(&[&full[..], &batch, &["--nodes", nodes]].concat());
+    let table = on("64,512");
+    assert!(table.contains("on 64 nodes a rank needs about"), "{table}");
+    assert!(
+        table.contains(": take 512 nodes, where it needs"),
+        "{table}"
+    );
+    // Where it fits on none of those asked for.
+    assert!(on("16,64").contains(": take a smaller batch, or training.recompute"));
+    assert!(!on("512").contains("take 512 nodes"));
+}
+
 #[test]
 fn a_store_says_grid_and_samples() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -3,7 +3,7 @@
 use crate::arguments::grid;
 use crate::failure::Advice;
 use crate::output;
-use crate::plan::{bytes, duration};
+use crate::plan::{bytes, counted, duration};
 use clap::Args;
 use serde::Serialize;
 use squall_data::store::{Encoding, Split};
@@ -267,6 +267,32 @@ struct Answer {
     rows: Vec<Prediction>,
 }
 
+impl Answer {
+    /// What a rank needs of the memory that it has. Of a global batch it gets fewer samples where there are more nodes.
+    fn memory_in_words(&self) -> String {
+        let needed = format!("a rank needs about {}", bytes(self.memory));
+        let Some(room) = self.room else {
+            return format!("{needed} of memory");
+        };
+        let has = bytes(room);
+        if self.memory <= room {
+            return format!("{needed} of its {has} of memory");
+        }
+        let most = self.rows.iter().max_by_key(|row| row.memory_bytes);
+        let fitting = self.rows.iter().filter(|row| row.memory_bytes <= room);
+        let advice = "a smaller batch, or training.recompute";
+        match most.zip(fitting.min_by_key(|row| row.nodes)) {
+            Some((most, fitting)) => format!(
+                "on {} {needed} of memory and has {has}: take {}, where it needs about {}, {advice}",
+                counted(most.nodes, "node"),
+                counted(fitting.nodes, "node"),
+                bytes(fitting.memory_bytes)
+            ),
+            None => format!("{needed} of memory and has {has}: take {advice}"),
+        }
+    }
+}
+
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
@@ -278,22 +304,7 @@ impl fmt::Display for Answer {
             self.machine
         )?;
         writeln!(f, "one device: {}", self.rate)?;
-        match self.room {
-            Some(room) if self.memory > room => writeln!(
-                f,
-                "a rank needs about {} of memory and has {}: take a smaller batch, or training.recompute",
-                bytes(self.memory),
-                bytes(room)
-            )?,
-            Some(room) => writeln!(
-                f,
-                "a rank needs about {} of its {} of memory",
-                bytes(self.memory),
-                bytes(room)
-            )?,
-            None => writeln!(f, "a rank needs about {} of memory", bytes(self.memory))?,
-        }
-        writeln!(f)?;
+        writeln!(f, "{}\n", self.memory_in_words())?;
         writeln!(
             f,
             "{:>6} {:>7} {:>7} {:>10} {:>11} {:>10}   of a step, waiting for",

@@ -41,7 +41,10 @@ fn main() -> ExitCode {
     logging::start(arguments.verbose, quiet, arguments.repeats_itself());
     let code = match arguments.command.run() {
         Ok(()) => 0,
-        Err(error) => failure::report(&error),
+        Err(error) => {
+            std::thread::sleep(ranks::patience(ranks::number(), &error));
+            failure::report(&error)
+        }
     };
     if squall_data::netcdf_file::has_failed() {
         // What Rust does at the end; no library is asked for its own end, in which HDF5's would crash.

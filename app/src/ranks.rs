@@ -1,10 +1,7 @@
 //! The ranks that this process is one of: by MPI where a launcher started several.
 
-use crate::failure::Advice;
-#[cfg(any(feature = "mpi", test))]
-use crate::failure::{INPUT, USAGE, classify};
+use crate::failure::{Advice, INPUT, USAGE, classify};
 use crate::threads::{self, Placement};
-#[cfg(any(feature = "mpi", test))]
 use squall_jobs::JobError;
 use squall_jobs::comm::launch::Launch;
 use squall_jobs::comm::{self, AllReduce, CommError, Communicator, Processes, Stalls};
@@ -16,11 +13,9 @@ use std::time::Duration;
 const LONGEST_WAIT: Duration = Duration::from_secs(900);
 
 /// How long a rank leaves it to another, which failed, to say why and to end the job.
-#[cfg(any(feature = "mpi", test))]
 const FOR_THE_OTHER: Duration = Duration::from_secs(2);
 
 /// How long a rank leaves it to the first to say what most likely all of them found wrong, and to end the job.
-#[cfg(any(feature = "mpi", test))]
 const FOR_THE_FIRST: Duration = Duration::from_secs(1);
 
 /// The variable of the environment that overrides [`LONGEST_WAIT`], in seconds.
@@ -211,8 +206,7 @@ pub fn library_methods(_: &Processes) -> anyhow::Result<Vec<(&'static str, Box<d
 }
 
 /// How long a rank keeps an error to itself: one that knows less than another, or no more than the first, may be silent.
-#[cfg(any(feature = "mpi", test))]
-fn patience(rank: usize, error: &anyhow::Error) -> Duration {
+pub fn patience(rank: usize, error: &anyhow::Error) -> Duration {
     if matches!(error.downcast_ref(), Some(JobError::Elsewhere)) {
         return FOR_THE_OTHER;
     }

@@ -199,17 +199,40 @@ fn a_file_that_cannot_be_read_is_named_first() {
 fn an_error_of_all_ranks_is_said_by_the_first() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let out = folder.path().join("run");
-    let mut command = mpirun();
-    command.args(["-n", "3", env!("CARGO_BIN_EXE_squall"), "train"]);
-    command.args(["--recipe", "small", "--data", "store", "--out", path(&out)]);
-    command.args(["--set", "training.btch=2"]);
-    let Ok(output) = command.output() else {
-        println!("nothing judged, there is no mpirun");
-        return;
-    };
-    let said = text(&output);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert_eq!(said.matches("unknown key `btch`").count(), 1, "{said}");
+    // The ranks of a training talk to each other, those of a search do not.
+    for (name, change, code, words) in [
+        (
+            "train",
+            ["--set", "training.btch=2"],
+            2,
+            "unknown key `btch`",
+        ),
+        (
+            "tune",
+            ["--vary", "schedule.rate=1e-4,1e-3"],
+            3,
+            "is no sample store",
+        ),
+    ] {
+        let mut command = mpirun();
+        command.args(["-n", "3", env!("CARGO_BIN_EXE_squall"), name]);
+        command.args([
+            "--recipe",
+            "small",
+            "--data",
+            "no store",
+            "--out",
+            path(&out),
+        ]);
+        command.args(change);
+        let Ok(output) = command.output() else {
+            println!("nothing judged, there is no mpirun");
+            return;
+        };
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(code), "{name}: {said}");
+        assert_eq!(said.matches(words).count(), 1, "{name}: {said}");
+    }
 }
 
 /// A command that works in one process: one of two that a launcher starts takes the folder, the other says what to do.

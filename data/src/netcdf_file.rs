@@ -81,11 +81,28 @@ impl NetcdfFile {
     }
 }
 
-/// A variable that a file was begun with.
-pub(crate) fn variable_mut<'f>(
-    file: &'f mut FileMut,
+/// Adds the coordinate variable of a dimension, which has the dimension's name.
+///
+/// # Errors
+/// The library's, for [`NetcdfFile::with`] to explain.
+pub fn put_axis(
+    file: &mut FileMut,
     name: &str,
-) -> netcdf::Result<VariableMut<'f>> {
+    values: &[f64],
+    attributes: &[(&str, &str)],
+) -> netcdf::Result<()> {
+    let mut axis = file.add_variable::<f64>(name, &[name])?;
+    for &(attribute, text) in attributes {
+        axis.put_attribute(attribute, text)?;
+    }
+    axis.put_values(values, ..)
+}
+
+/// A variable that a file was begun with.
+///
+/// # Errors
+/// The library's, for [`NetcdfFile::with`] to explain.
+pub fn variable_mut<'f>(file: &'f mut FileMut, name: &str) -> netcdf::Result<VariableMut<'f>> {
     file.variable_mut(name)
         .ok_or_else(|| netcdf::Error::Str(format!("`{name}` is not in the file")))
 }

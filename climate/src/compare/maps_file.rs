@@ -4,7 +4,7 @@ use crate::compare::{Comparison, MapChange};
 use crate::error::Result;
 use crate::statistics::coarse::{COARSE_CELL_DEG, COARSE_COLUMNS, COARSE_ROWS, coarse_grid};
 use netcdf::FileMut;
-use squall_data::netcdf_file::NetcdfFile;
+use squall_data::netcdf_file::{NetcdfFile, put_axis, variable_mut};
 use squall_data::{Class, LatLonGrid};
 use std::path::Path;
 
@@ -81,11 +81,12 @@ fn put_axes(file: &mut FileMut, grid: &LatLonGrid) -> netcdf::Result<()> {
         ("lon", grid.lon_deg(), "longitude", "degrees_east"),
     ] {
         let bounds_name = format!("{name}_bounds");
-        let mut axis = file.add_variable::<f64>(name, &[name])?;
-        axis.put_attribute("standard_name", standard)?;
-        axis.put_attribute("units", units)?;
-        axis.put_attribute("bounds", bounds_name.as_str())?;
-        axis.put_values(values, ..)?;
+        let attributes = [
+            ("standard_name", standard),
+            ("units", units),
+            ("bounds", bounds_name.as_str()),
+        ];
+        put_axis(file, name, values, &attributes)?;
         let half = COARSE_CELL_DEG / 2.0;
         let ends: Vec<f64> = values.iter().flat_map(|v| [v - half, v + half]).collect();
         file.add_variable::<f64>(&bounds_name, &[name, "bounds"])?
@@ -122,10 +123,7 @@ fn put_part(
         };
         variable.put_attribute("units", unit)?;
     }
-    match file.variable_mut(&full) {
-        Some(mut variable) => variable.put_values(values(map), (class, .., ..)),
-        None => Ok(()),
-    }
+    variable_mut(file, &full)?.put_values(values(map), (class, .., ..))
 }
 
 /// The same of the flag of significance at a false discovery rate.
@@ -147,8 +145,5 @@ fn put_significant(
         variable.put_attribute("flag_meanings", "not_significant significant")?;
     }
     let flags: Vec<i8> = map.significant(rate).map(i8::from).collect();
-    match file.variable_mut(&full) {
-        Some(mut variable) => variable.put_values(&flags, (class, .., ..)),
-        None => Ok(()),
-    }
+    variable_mut(file, &full)?.put_values(&flags, (class, .., ..))
 }

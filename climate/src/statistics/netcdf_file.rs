@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::statistics::coarse::{COARSE_CELL_DEG, COARSE_CELLS, COARSE_COLUMNS, COARSE_ROWS};
 use crate::statistics::{Basin, MonthCounts, Statistics};
 use netcdf::FileMut;
-use squall_data::netcdf_file::NetcdfFile;
+use squall_data::netcdf_file::{NetcdfFile, put_axis};
 use squall_data::{Calendar, Class, LatLonGrid};
 use std::path::Path;
 
@@ -14,6 +14,12 @@ pub const COVERAGE: [&str; 2] = ["time_coverage_start", "time_coverage_end"];
 pub const WIND: &str = "wind_of_cyclones";
 /// Attribute of the numbers by which events and tracks were chosen: a line `name = value` for each.
 pub const RULES: &str = "rules_of_events";
+
+/// Attributes of an axis of latitudes.
+pub const LATITUDE: [(&str, &str); 2] = [("standard_name", "latitude"), ("units", "degrees_north")];
+/// Attributes of an axis of longitudes.
+pub const LONGITUDE: [(&str, &str); 2] =
+    [("standard_name", "longitude"), ("units", "degrees_east")];
 
 impl Statistics {
     /// Writes frequency maps and monthly counts as CF netCDF.
@@ -58,8 +64,8 @@ impl Statistics {
     ) -> netcdf::Result<()> {
         self.put_attributes(file, calendar)?;
         put_dimensions(file, grid, self.months().len())?;
-        put_axis(file, "lat", grid.lat_deg(), ("latitude", "degrees_north"))?;
-        put_axis(file, "lon", grid.lon_deg(), ("longitude", "degrees_east"))?;
+        put_axis(file, "lat", grid.lat_deg(), &LATITUDE)?;
+        put_axis(file, "lon", grid.lon_deg(), &LONGITUDE)?;
         let classes = Class::EVENTS.map(|class| (class.code() as i8, class.name()));
         put_flags(file, "class", "kind of event", &classes)?;
         let basins = Basin::ALL.map(|basin| (basin as i8, basin.code()));
@@ -135,9 +141,9 @@ impl Statistics {
             (0..count).map(centre).collect()
         };
         let lat_deg = centres(COARSE_ROWS, -90.0);
-        put_axis(file, "coarse_lat", &lat_deg, ("latitude", "degrees_north"))?;
+        put_axis(file, "coarse_lat", &lat_deg, &LATITUDE)?;
         let lon_deg = centres(COARSE_COLUMNS, 0.0);
-        put_axis(file, "coarse_lon", &lon_deg, ("longitude", "degrees_east"))?;
+        put_axis(file, "coarse_lon", &lon_deg, &LONGITUDE)?;
         let mut cells = file.add_variable::<i32>("grid_cells", &["coarse_lat", "coarse_lon"])?;
         cells.put_attribute("long_name", "cells of the grid in each coarse cell")?;
         cells.put_attribute("units", "1")?;
@@ -177,19 +183,6 @@ fn put_dimensions(file: &mut FileMut, grid: &LatLonGrid, months: usize) -> netcd
         file.add_dimension(name, length)?;
     }
     Ok(())
-}
-
-/// A coordinate variable of the dimension of the same name.
-pub fn put_axis(
-    file: &mut FileMut,
-    name: &str,
-    values: &[f64],
-    (standard, units): (&str, &str),
-) -> netcdf::Result<()> {
-    let mut axis = file.add_variable::<f64>(name, &[name])?;
-    axis.put_attribute("standard_name", standard)?;
-    axis.put_attribute("units", units)?;
-    axis.put_values(values, ..)
 }
 
 /// A coordinate variable of codes, each with its word.

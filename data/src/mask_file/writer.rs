@@ -2,7 +2,7 @@
 
 use super::{CERTAIN, event_variable};
 use crate::error::{DataError, Result};
-use crate::netcdf_file::{NetcdfFile, variable_mut};
+use crate::netcdf_file::{NetcdfFile, put_axis, variable_mut};
 use crate::{Class, ClassMask, LatLonGrid, Time};
 use ndarray::ArrayView3;
 use netcdf::{Extent, FileMut};
@@ -263,13 +263,14 @@ fn add_axes(file: &mut FileMut, grid: &LatLonGrid, first: Time) -> Outcome<()> {
     ];
     for (name, values, bounds, [standard_name, units, axis]) in axes {
         let bounds_name = format!("{name}_bnds");
-        let mut variable = file.add_variable::<f64>(name, &[name])?;
-        variable.put_attribute("standard_name", standard_name)?;
-        variable.put_attribute("long_name", standard_name)?;
-        variable.put_attribute("units", units)?;
-        variable.put_attribute("axis", axis)?;
-        variable.put_attribute("bounds", bounds_name.as_str())?;
-        variable.put_values(values, ..)?;
+        let attributes = [
+            ("standard_name", standard_name),
+            ("long_name", standard_name),
+            ("units", units),
+            ("axis", axis),
+            ("bounds", bounds_name.as_str()),
+        ];
+        put_axis(file, name, values, &attributes)?;
         file.add_variable::<f64>(&bounds_name, &[name, "bnds"])?
             .put_values(bounds, ..)?;
     }

@@ -1,7 +1,7 @@
 //! CAM history files: the layout that CESM writes and every CAM tool opens.
 
 use crate::error::Result;
-use crate::netcdf_file::{NetcdfFile, variable_mut};
+use crate::netcdf_file::{NetcdfFile, put_axis, variable_mut};
 use crate::{LatLonGrid, Snapshot, Time, Variable};
 use ndarray::Axis;
 use netcdf::{Extent, FileMut};
@@ -77,10 +77,8 @@ fn begin(
         ("lat", grid.lat_deg(), "latitude", "degrees_north"),
         ("lon", grid.lon_deg(), "longitude", "degrees_east"),
     ] {
-        let mut variable = file.add_variable::<f64>(name, &[name])?;
-        variable.put_attribute("long_name", long_name)?;
-        variable.put_attribute("units", units)?;
-        variable.put_values(values, ..)?;
+        let attributes = [("long_name", long_name), ("units", units)];
+        put_axis(file, name, values, &attributes)?;
     }
     // Weights of the rows: they sum to 2, as those of a Gaussian grid.
     let areas = grid.row_areas_km2();

@@ -8,7 +8,7 @@
 //! # Source
 //! Knapp et al. 2010, doi:10.1175/2009BAMS2755.1; column documentation of IBTrACS v04r00.
 
-use super::{Setting, TrackSink, variable};
+use super::{Setting, TrackSink};
 use crate::error::Result;
 use crate::events::Event;
 use crate::map::projection::signed_longitude;
@@ -16,7 +16,7 @@ use crate::statistics::category::KNOT_M_S;
 use crate::statistics::{Basin, Category};
 use crate::track::Track;
 use netcdf::FileMut;
-use squall_data::netcdf_file::NetcdfFile;
+use squall_data::netcdf_file::{NetcdfFile, variable_mut};
 use squall_data::{Calendar, Time};
 use std::path::Path;
 
@@ -125,15 +125,15 @@ fn put(
     origin: Time,
 ) -> netcdf::Result<()> {
     let count = points.len();
-    variable(file, "sid")?.put_string(&track.track_id.to_string(), [storm])?;
+    variable_mut(file, "sid")?.put_string(&track.track_id.to_string(), [storm])?;
     for (name, value) in [
         ("season", season(track.start, track.genesis_lat_deg)),
         ("numobs", count as i32),
     ] {
-        variable(file, name)?.put_value(value, [storm])?;
+        variable_mut(file, name)?.put_value(value, [storm])?;
     }
     let days: Vec<f64> = points.iter().map(|p| p.time.days_since(origin)).collect();
-    variable(file, "time")?.put_values(&days, (storm, 0..count))?;
+    variable_mut(file, "time")?.put_values(&days, (storm, 0..count))?;
     for (name, _, _) in POINTS {
         let values: Vec<f32> = points
             .iter()
@@ -146,19 +146,19 @@ fn put(
                 _ => point.min_psl_pa.map_or(MISSING, |p| (p / 100.0) as f32),
             })
             .collect();
-        variable(file, name)?.put_values(&values, (storm, 0..count))?;
+        variable_mut(file, name)?.put_values(&values, (storm, 0..count))?;
     }
     let category = |point: &Event| {
         let category = point.max_wind_m_s.and_then(Category::saffir_simpson);
         category.map_or(-15, |category| category as i16 - 1)
     };
     let categories: Vec<i16> = points.iter().map(category).collect();
-    variable(file, "usa_sshs")?.put_values(&categories, (storm, 0..count))?;
+    variable_mut(file, "usa_sshs")?.put_values(&categories, (storm, 0..count))?;
     for (name, text) in [
         ("iso_time", iso_time as fn(&Event) -> String),
         ("basin", basin),
     ] {
-        let mut texts = variable(file, name)?;
+        let mut texts = variable_mut(file, name)?;
         for (k, point) in points.iter().enumerate() {
             texts.put_string(&text(point), [storm, k])?;
         }

@@ -28,7 +28,6 @@ use crate::error::{ClimateError, Result};
 use crate::events::Event;
 use crate::table::TrackReader;
 use crate::track::Track;
-use netcdf::{FileMut, VariableMut};
 use squall_data::atomic::TextFile;
 use squall_data::{Calendar, Class, LatLonGrid, Time};
 use std::path::{Path, PathBuf};
@@ -129,12 +128,6 @@ pub struct Setting<'a> {
     pub calendar: Calendar,
     /// What made the masks (CF `source`).
     pub source: &'a str,
-}
-
-/// A variable that a file was begun with.
-fn variable<'f>(file: &'f mut FileMut, name: &str) -> netcdf::Result<VariableMut<'f>> {
-    let absent = || netcdf::Error::from(format!("variable `{name}` has gone"));
-    file.variable_mut(name).ok_or_else(absent)
 }
 
 /// What takes tracks, one after the other, ascending by identity.

@@ -1,15 +1,14 @@
 //! Masks with the track of every cell, as TempestExtremes' StitchBlobs writes them.
 
-use super::variable;
 use crate::error::{ClimateError, Result};
 use crate::events::{EventFields, ExtractOptions, extract};
-use crate::statistics::put_axis;
+use crate::statistics::{LATITUDE, LONGITUDE};
 use crate::table::EventReader;
 use ndarray::Array2;
 use netcdf::{Extent, FileMut};
 use squall_data::Time;
 use squall_data::mask_file::MaskArchive;
-use squall_data::netcdf_file::NetcdfFile;
+use squall_data::netcdf_file::{NetcdfFile, put_axis, variable_mut};
 use std::path::{Path, PathBuf};
 
 /// Writes `object_id.nc` into a run's folder: `object_id(time, lat, lon)`, the `track_id` of `events.csv` in the cells
@@ -26,10 +25,7 @@ pub fn write_object_ids(
 ) -> Result<PathBuf> {
     let path = folder.join("object_id.nc");
     let table = folder.join("events.csv");
-    let origin = masks
-        .times()
-        .first()
-        .map(|t| t.add_seconds(-t.second_of_day()));
+    let origin = masks.times().first().map(|first| first.midnight());
     let origin = origin.unwrap_or(Time::new(masks.calendar(), 2000, 1, 1, 0, 0, 0)?);
     let mut file = NetcdfFile::create(&path, |file| begin(file, masks, origin))?;
     let mut rows = EventReader::open(&table, masks.calendar())?;
@@ -67,15 +63,13 @@ fn begin(file: &mut FileMut, masks: &MaskArchive, origin: Time) -> netcdf::Resul
     file.add_attribute("source", masks.source())?;
     file.add_unlimited_dimension("time")?;
     let mut time = file.add_variable::<f64>("time", &["time"])?;
-    let (year, month, day) = origin.date();
-    let units = format!("days since {year:04}-{month:02}-{day:02} 00:00:00");
     time.put_attribute("standard_name", "time")?;
-    time.put_attribute("units", units)?;
+    time.put_attribute("units", origin.cf_units())?;
     time.put_attribute("calendar", origin.calendar().cf_name())?;
     file.add_dimension("lat", rows)?;
-    put_axis(file, "lat", grid.lat_deg(), ("latitude", "degrees_north"))?;
+    put_axis(file, "lat", grid.lat_deg(), &LATITUDE)?;
     file.add_dimension("lon", columns)?;
-    put_axis(file, "lon", grid.lon_deg(), ("longitude", "degrees_east"))?;
+    put_axis(file, "lon", grid.lon_deg(), &LONGITUDE)?;
     let mut ids = file.add_variable::<i32>("object_id", &["time", "lat", "lon"])?;
     ids.set_chunking(&[1, rows, columns])?;
     ids.set_compression(1, true)?;
@@ -85,7 +79,7 @@ fn begin(file: &mut FileMut, masks: &MaskArchive, origin: Time) -> netcdf::Resul
 }
 
 fn put(file: &mut FileMut, index: usize, days: f64, cells: &[i32]) -> netcdf::Result<()> {
-    variable(file, "time")?.put_value(days, [index])?;
+    variable_mut(file, "time")?.put_value(days, [index])?;
     let places = [Extent::from(index), (..).into(), (..).into()];
-    variable(file, "object_id")?.put_values(cells, places)
+    variable_mut(file, "object_id")?.put_values(cells, places)
 }

@@ -23,7 +23,7 @@ use crate::archive::coordinates::time_axis;
 use crate::archive::nc::{self, on_library_thread};
 use crate::calendar::DAY_SECONDS;
 use crate::error::{DataError, Result};
-use crate::netcdf_file::{NetcdfFile, variable_mut};
+use crate::netcdf_file::{NetcdfFile, put_axis, variable_mut};
 use crate::{Calendar, LatLonGrid, Time};
 use netcdf::{Extent, FileMut};
 use order::{COORDINATES, Reading, UNUSED};
@@ -125,14 +125,8 @@ fn begin(file: &mut FileMut, grid: &LatLonGrid, origin: Time) -> netcdf::Result<
     file.add_dimension("coordinate", COORDINATES)?;
     file.add_dimension("lat", rows)?;
     file.add_dimension("lon", columns)?;
-    for (name, values, units) in [
-        ("lat", grid.lat_deg(), "degrees_north"),
-        ("lon", grid.lon_deg(), "degrees_east"),
-    ] {
-        let mut axis = file.add_variable::<f64>(name, &[name])?;
-        axis.put_attribute("units", units)?;
-        axis.put_values(values, ..)?;
-    }
+    put_axis(file, "lat", grid.lat_deg(), &[("units", "degrees_north")])?;
+    put_axis(file, "lon", grid.lon_deg(), &[("units", "degrees_east")])?;
     let mut time = file.add_variable::<f64>("time", &["time"])?;
     time.put_attribute("units", origin.cf_units())?;
     time.put_attribute("calendar", origin.calendar().cf_name())?;

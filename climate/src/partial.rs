@@ -4,11 +4,66 @@ use crate::error::{ClimateError, Result};
 use crate::events::Event;
 use crate::stream::is_result;
 use crate::table::Row;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use squall_data::{DataError, atomic, wire};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+
+/// The folder of a run that is under way, in that of its results: parts of tables, and the states to go on from.
+pub(crate) struct PartialFolder {
+    path: PathBuf,
+}
+
+impl PartialFolder {
+    /// Makes the folder, if it is not there, and removes what killed runs have begun, in it and among the results.
+    pub fn open(out: &Path, name: &str) -> Result<Self> {
+        let path = out.join(name);
+        fs::create_dir_all(&path).map_err(DataError::io("create folder", &path))?;
+        sweep(out, &path)?;
+        Ok(Self { path })
+    }
+
+    /// Where a file of it lies.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Whether a file is there with so many bytes or more.
+    pub fn is_as_long(&self, name: &str, bytes: u64) -> bool {
+        fs::metadata(self.file(name)).is_ok_and(|meta| meta.len() >= bytes)
+    }
+
+    /// The state to go on from, if it is there, can be understood and is `usable`. Any other is removed, which must be
+    /// done before tables are cut: nobody may go on from it with the rows of another run.
+    pub fn state<S: DeserializeOwned>(
+        &self,
+        name: &str,
+        usable: impl FnOnce(&S) -> bool,
+    ) -> Result<Option<S>> {
+        let path = self.file(name);
+        let state: Option<S> = wire::read_file(&path).ok().filter(usable);
+        if state.is_none() && atomic::remove(&path)? {
+            tracing::warn!(
+                "`{}` is of other input, other options or another version: the run begins anew",
+                path.display()
+            );
+        }
+        Ok(state)
+    }
+
+    /// Fixes a state on disk.
+    pub fn save<S: Serialize>(&self, name: &str, state: &S) -> Result<()> {
+        Ok(wire::write_file(self.file(name), state)?)
+    }
+
+    /// Removes the folder and all that is in it.
+    pub fn remove(&self) -> Result<()> {
+        let removed = fs::remove_dir_all(&self.path);
+        Ok(removed.map_err(DataError::io("remove", &self.path))?)
+    }
+}
 
 /// A table of events that grows until the run ends; the run's state says how much of it counts.
 pub(crate) struct EventPart {
@@ -72,36 +127,6 @@ pub(crate) fn cut(path: &Path, bytes: u64) -> Result<File> {
     Ok(open().map_err(DataError::io("write", path))?)
 }
 
-/// Whether a file of a folder is there with so many bytes or more.
-pub(crate) fn is_as_long(folder: &Path, name: &str, bytes: u64) -> bool {
-    fs::metadata(folder.join(name)).is_ok_and(|meta| meta.len() >= bytes)
-}
-
-/// The state of a file, if it is there and can be understood.
-pub(crate) fn read_state<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    wire::read_file(path).ok()
-}
-
-/// Removes a state that a run cannot go on from, if there is one, and says so.
-pub(crate) fn forget(state: &Path) -> Result<()> {
-    if remove_if_there(state)? {
-        tracing::warn!(
-            "`{}` is of other input, other options or another version: the run begins anew",
-            state.display()
-        );
-    }
-    Ok(())
-}
-
-/// Removes a file, if it is there; whether it was.
-pub(crate) fn remove_if_there(path: &Path) -> Result<bool> {
-    match fs::remove_file(path) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(DataError::io("remove", path)(error).into()),
-    }
-}
-
 /// Syncs a folder, so that names given in it stay; nothing depends on it where that is not possible.
 pub(crate) fn sync_folder(folder: &Path) {
     if let Ok(folder) = File::open(folder) {
@@ -115,7 +140,7 @@ const OF_LABELS: [&str; 3] = ["objects.csv", "boxes.csv", "agreement.csv"];
 
 /// Removes what killed runs have begun: all of the folder of parts, and among the results tables and what else follows
 /// from them.
-pub(crate) fn sweep(out: &Path, partial: &Path) -> Result<()> {
+fn sweep(out: &Path, partial: &Path) -> Result<()> {
     atomic::sweep(partial, |_| true)?;
     atomic::sweep(out, |name| {
         is_result(name)

@@ -2,10 +2,9 @@
 
 use super::{Agreement, FirstPass, Method, MethodLabels, SecondPass};
 use crate::error::Result;
-use crate::partial::{EventPart, forget, is_as_long, read_state, sweep, sync_folder};
-use serde::de::DeserializeOwned;
+use crate::partial::{EventPart, PartialFolder, sync_folder};
 use serde::{Deserialize, Serialize};
-use squall_data::{DataError, wire};
+use squall_data::DataError;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +18,7 @@ const SECOND: &str = "second.cbor";
 /// A saved state is what a run goes on from: rows written after it are cut off and made again, so that the tables are
 /// those of a run that nothing interrupted. A run of other inputs or options (another fingerprint) begins anew.
 pub struct MethodsFolder {
-    partial: PathBuf,
+    partial: PartialFolder,
     fingerprint: String,
     /// The objects of each method, and the table that they become.
     tables: Vec<(EventPart, PathBuf)>,
@@ -56,36 +55,30 @@ impl MethodsFolder {
         (first, second, agreement): (FirstPass, SecondPass, Agreement),
         whole: impl Fn(&SecondPass) -> bool,
     ) -> Result<(Self, FirstPass, SecondPass, Agreement)> {
-        let partial = out.as_ref().join(".methods.partial");
-        fs::create_dir_all(&partial).map_err(DataError::io("create folder", &partial))?;
-        sweep(out.as_ref(), &partial)?;
+        let partial = PartialFolder::open(out.as_ref(), ".methods.partial")?;
         let name_of = |method: Method| format!("objects.{}.csv", method.name());
-        let saved_first: Option<FirstPass> = read(&partial.join(FIRST), fingerprint);
-        let drawn: Option<Drawn<SecondPass, Agreement>> = read(&partial.join(SECOND), fingerprint);
-        // Masks follow from the first pass over all times.
-        let drawn = drawn.filter(|drawn| {
+        let seen = partial.state(FIRST, |saved: &Saved<FirstPass>| {
+            saved.fingerprint == fingerprint
+        })?;
+        let drawn = partial.state(SECOND, |saved: &Saved<Drawn<SecondPass, Agreement>>| {
+            let drawn = &saved.state;
             let mut tables = methods.iter().zip(&drawn.objects_bytes);
-            (saved_first.is_some() || !first.is_needed())
+            saved.fingerprint == fingerprint
+                // Masks follow from the first pass over all times.
+                && (seen.is_some() || !first.is_needed())
                 && drawn.objects_bytes.len() == methods.len()
-                && tables
-                    .all(|((method, _), bytes)| is_as_long(&partial, &name_of(*method), *bytes))
+                && tables.all(|((method, _), bytes)| partial.is_as_long(&name_of(*method), *bytes))
                 && whole(&drawn.pass)
-        });
-        if saved_first.is_none() {
-            forget(&partial.join(FIRST))?;
-        }
-        if drawn.is_none() {
-            // Before its tables are cut: nobody may go on from it with the rows of another run.
-            forget(&partial.join(SECOND))?;
-        }
-        let (second, agreement, lengths) = match drawn {
+        })?;
+        let first = seen.map_or(first, |saved| saved.state);
+        let (second, agreement, lengths) = match drawn.map(|saved| saved.state) {
             Some(drawn) => (drawn.pass, drawn.agreement, drawn.objects_bytes),
             None => (second, agreement, vec![0; methods.len()]),
         };
         let mut tables = Vec::with_capacity(methods.len());
         for ((method, folder), bytes) in methods.iter().zip(lengths) {
             fs::create_dir_all(folder).map_err(DataError::io("create folder", folder))?;
-            let part = EventPart::open(partial.join(name_of(*method)), bytes)?;
+            let part = EventPart::open(partial.file(&name_of(*method)), bytes)?;
             tables.push((part, folder.join("objects.csv")));
         }
         let folder = Self {
@@ -93,7 +86,7 @@ impl MethodsFolder {
             fingerprint: fingerprint.into(),
             tables,
         };
-        Ok((folder, saved_first.unwrap_or(first), second, agreement))
+        Ok((folder, first, second, agreement))
     }
 
     /// Fixes the state of the first pass.
@@ -141,8 +134,7 @@ impl MethodsFolder {
             part.rename(table)?;
             table.parent().into_iter().for_each(sync_folder);
         }
-        let removed = fs::remove_dir_all(&self.partial);
-        Ok(removed.map_err(DataError::io("remove", &self.partial))?)
+        self.partial.remove()
     }
 
     fn save<S: Serialize>(&self, name: &str, state: &S) -> Result<()> {
@@ -150,12 +142,6 @@ impl MethodsFolder {
             fingerprint: self.fingerprint.clone(),
             state,
         };
-        Ok(wire::write_file(self.partial.join(name), &saved)?)
+        self.partial.save(name, &saved)
     }
-}
-
-/// A state of this run, if there is one.
-fn read<S: DeserializeOwned>(path: &Path, fingerprint: &str) -> Option<S> {
-    let saved: Saved<S> = read_state(path)?;
-    (saved.fingerprint == fingerprint).then_some(saved.state)
 }

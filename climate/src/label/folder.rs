@@ -2,10 +2,10 @@
 
 use super::{LabelStream, LabelledSnapshot};
 use crate::error::Result;
-use crate::partial::{EventPart, cut, forget, is_as_long, length, read_state, sweep, sync_folder};
+use crate::partial::{EventPart, PartialFolder, cut, length, sync_folder};
 use serde::{Deserialize, Serialize};
+use squall_data::DataError;
 use squall_data::boxes::table::{append_rows, header};
-use squall_data::{DataError, wire};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const STATE: &str = "state.cbor";
 /// (another fingerprint) begins anew.
 pub struct LabelFolder {
     out: PathBuf,
-    partial: PathBuf,
+    partial: PartialFolder,
     fingerprint: String,
     objects: EventPart,
     boxes: BufWriter<File>,
@@ -54,27 +54,20 @@ impl LabelFolder {
         whole: impl Fn(&LabelStream) -> bool,
     ) -> Result<(Self, LabelStream)> {
         let out = out.as_ref().to_path_buf();
-        let partial = out.join(".label.partial");
-        fs::create_dir_all(&partial).map_err(DataError::io("create folder", &partial))?;
-        sweep(&out, &partial)?;
-        let saved: Option<Saved<LabelStream>> = read_state(&partial.join(STATE));
-        let saved = saved.filter(|saved| {
+        let partial = PartialFolder::open(&out, ".label.partial")?;
+        let saved = partial.state(STATE, |saved: &Saved<LabelStream>| {
             saved.fingerprint == fingerprint
-                && is_as_long(&partial, OBJECTS, saved.objects_bytes)
-                && is_as_long(&partial, BOXES, saved.boxes_bytes)
+                && partial.is_as_long(OBJECTS, saved.objects_bytes)
+                && partial.is_as_long(BOXES, saved.boxes_bytes)
                 && whole(&saved.stream)
-        });
-        if saved.is_none() {
-            // Before its tables are cut: nobody may go on from it with the rows of another run.
-            forget(&partial.join(STATE))?;
-        }
+        })?;
         let (stream, [objects_bytes, boxes_bytes]) = match saved {
             Some(saved) => (saved.stream, [saved.objects_bytes, saved.boxes_bytes]),
             None => (new, [0; 2]),
         };
         let folder = Self {
-            objects: EventPart::open(partial.join(OBJECTS), objects_bytes)?,
-            boxes: BufWriter::new(cut(&partial.join(BOXES), boxes_bytes)?),
+            objects: EventPart::open(partial.file(OBJECTS), objects_bytes)?,
+            boxes: BufWriter::new(cut(&partial.file(BOXES), boxes_bytes)?),
             out,
             partial,
             fingerprint: fingerprint.into(),
@@ -99,7 +92,7 @@ impl LabelFolder {
         }
         append_rows(labelled.mask.time, &labelled.boxes, &mut self.text);
         let written = self.boxes.write_all(self.text.as_bytes());
-        written.map_err(DataError::io("write", self.partial.join(BOXES)))?;
+        written.map_err(DataError::io("write", self.partial.file(BOXES)))?;
         self.text.clear();
         Ok(())
     }
@@ -116,7 +109,7 @@ impl LabelFolder {
             boxes_bytes,
             stream,
         };
-        Ok(wire::write_file(self.partial.join(STATE), &saved)?)
+        self.partial.save(STATE, &saved)
     }
 
     /// The table of boxes as far as it is written, which is still a part.
@@ -125,7 +118,7 @@ impl LabelFolder {
     /// [`crate::ClimateError::Data`] if writing fails.
     pub fn boxes(&mut self) -> Result<PathBuf> {
         self.flush()?;
-        Ok(self.partial.join(BOXES))
+        Ok(self.partial.file(BOXES))
     }
 
     /// Ends the run: both tables take their names.
@@ -135,17 +128,16 @@ impl LabelFolder {
     pub fn finish(mut self) -> Result<()> {
         self.flush()?;
         let boxes = self.out.join(BOXES);
-        fs::rename(self.partial.join(BOXES), &boxes).map_err(DataError::io("rename to", &boxes))?;
+        fs::rename(self.partial.file(BOXES), &boxes).map_err(DataError::io("rename to", &boxes))?;
         self.objects.rename(&self.out.join(OBJECTS))?;
         sync_folder(&self.out);
-        let removed = fs::remove_dir_all(&self.partial);
-        Ok(removed.map_err(DataError::io("remove", &self.partial))?)
+        self.partial.remove()
     }
 
     /// Brings all rows to the disk and says how long the files are.
     fn flush(&mut self) -> Result<[u64; 2]> {
         let text = std::mem::take(&mut self.text);
-        let boxes = self.partial.join(BOXES);
+        let boxes = self.partial.file(BOXES);
         let written = (self.boxes.write_all(text.as_bytes())).and_then(|()| self.boxes.flush());
         written.map_err(DataError::io("write", &boxes))?;
         Ok([self.objects.flush()?, length(&boxes, self.boxes.get_ref())?])

@@ -1,19 +1,24 @@
 //! Where a run writes, and where it goes on after a kill.
 
 use crate::error::{ClimateError, Result};
-use crate::partial::{
-    EventPart, cut, forget, is_as_long, length, read_state, remove_if_there, sweep, sync_folder,
-};
+use crate::partial::{EventPart, PartialFolder, cut, length, sync_folder};
 use crate::statistics::{PastMonth, Statistics};
 use crate::stream::{Decided, EventCounts, EventStream, clear_results};
 use crate::table::{Spill, TableWriter};
 use crate::track::Track;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use squall_data::{DataError, wire};
+use squall_data::{DataError, atomic};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
+
+/// Where the state of a run lies in its folder, and the files there.
+const PARTIAL: &str = ".events.partial";
+const EVENTS: &str = "events.csv";
+const TRACKS: &str = "tracks.jsonl";
+const MONTHS: &str = "months.jsonl";
+const STATE: &str = "state.cbor";
 
 /// Tracks held in memory while they are sorted: some two megabytes.
 const MOST_HELD: usize = 2048;
@@ -27,7 +32,7 @@ const MOST_HELD: usize = 2048;
 /// ([`clear_results`]).
 pub struct RunFolder {
     out: PathBuf,
-    partial: PathBuf,
+    partial: PartialFolder,
     fingerprint: String,
     events: EventPart,
     tracks: BufWriter<File>,
@@ -74,20 +79,16 @@ impl RunFolder {
         usable: impl Fn(&EventStream, usize) -> bool,
     ) -> Result<(Self, EventStream, usize)> {
         let out = out.as_ref().to_path_buf();
-        let partial = out.join(PARTIAL);
-        fs::create_dir_all(&partial).map_err(DataError::io("create folder", &partial))?;
-        sweep(&out, &partial)?;
+        let partial = PartialFolder::open(&out, PARTIAL)?;
         bring_back(&out, &partial)?;
-        let saved = read_state(&partial.join(STATE)).filter(|saved: &Saved<EventStream>| {
+        let saved = partial.state(STATE, |saved: &Saved<EventStream>| {
             saved.fingerprint == fingerprint
-                && is_as_long(&partial, EVENTS, saved.events_bytes)
-                && is_as_long(&partial, TRACKS, saved.tracks_bytes)
-                && is_as_long(&partial, MONTHS, saved.months_bytes)
+                && partial.is_as_long(EVENTS, saved.events_bytes)
+                && partial.is_as_long(TRACKS, saved.tracks_bytes)
+                && partial.is_as_long(MONTHS, saved.months_bytes)
                 && usable(&saved.stream, saved.next)
-        });
+        })?;
         if saved.is_none() {
-            // Before its tables are cut: nobody may go on from it with the rows of another run.
-            forget(&partial.join(STATE))?;
             clear_results(&out)?;
         }
         let (stream, next, lengths) = match saved {
@@ -99,10 +100,10 @@ impl RunFolder {
             None => (new, 0, [0; 3]),
         };
         let open = |name: &str, bytes| {
-            Ok::<_, ClimateError>(BufWriter::new(cut(&partial.join(name), bytes)?))
+            Ok::<_, ClimateError>(BufWriter::new(cut(&partial.file(name), bytes)?))
         };
         let folder = Self {
-            events: EventPart::open(partial.join(EVENTS), lengths[0])?,
+            events: EventPart::open(partial.file(EVENTS), lengths[0])?,
             tracks: open(TRACKS, lengths[1])?,
             months: open(MONTHS, lengths[2])?,
             out,
@@ -122,11 +123,11 @@ impl RunFolder {
         }
         for track in &decided.tracks {
             line(&mut self.tracks, track)
-                .map_err(DataError::io("write", self.partial.join(TRACKS)))?;
+                .map_err(DataError::io("write", self.partial.file(TRACKS)))?;
         }
         for month in &decided.months {
             line(&mut self.months, month)
-                .map_err(DataError::io("write", self.partial.join(MONTHS)))?;
+                .map_err(DataError::io("write", self.partial.file(MONTHS)))?;
         }
         Ok(())
     }
@@ -145,7 +146,7 @@ impl RunFolder {
             months_bytes,
             stream,
         };
-        Ok(wire::write_file(self.partial.join(STATE), &saved)?)
+        self.partial.save(STATE, &saved)
     }
 
     /// Ends the run ([`Self::conclude`]), after which nothing is left to be done ([`Self::close`]).
@@ -185,9 +186,8 @@ impl RunFolder {
     /// [`ClimateError::Data`] if it cannot be removed.
     pub fn close(self) -> Result<()> {
         // The state first: without it the folder is that of a finished run.
-        remove_if_there(&self.partial.join(STATE))?;
-        fs::remove_dir_all(&self.partial).map_err(DataError::io("remove", &self.partial))?;
-        Ok(())
+        atomic::remove(self.partial.file(STATE))?;
+        self.partial.remove()
     }
 
     /// Calls `each` for every line of a part.
@@ -196,7 +196,7 @@ impl RunFolder {
         name: &str,
         mut each: impl FnMut(T) -> Result<()>,
     ) -> Result<()> {
-        let path = self.partial.join(name);
+        let path = self.partial.file(name);
         let failed =
             |error: std::io::Error| ClimateError::Data(DataError::io("read", &path)(error));
         for line in BufReader::new(File::open(&path).map_err(failed)?).lines() {
@@ -207,7 +207,7 @@ impl RunFolder {
     }
 
     fn sort_tracks(&self) -> Result<()> {
-        let mut spill = Spill::<Track>::new(self.partial.join("sorting"), MOST_HELD);
+        let mut spill = Spill::<Track>::new(self.partial.file("sorting"), MOST_HELD);
         self.each_line(TRACKS, |track: Track| spill.push(track.track_id, 0, track))?;
         let mut table = TableWriter::create(self.out.join("tracks.csv"))?;
         for track in spill.sorted()? {
@@ -221,7 +221,7 @@ impl RunFolder {
         let mut lines = [0; 2];
         let files = [(TRACKS, &mut self.tracks), (MONTHS, &mut self.months)];
         for (bytes, (name, file)) in lines.iter_mut().zip(files) {
-            let path = self.partial.join(name);
+            let path = self.partial.file(name);
             let flushed = file.flush();
             flushed.map_err(DataError::io("write", &path))?;
             *bytes = length(&path, file.get_ref())?;
@@ -237,19 +237,11 @@ fn line<T: Serialize>(file: &mut BufWriter<File>, row: &T) -> std::io::Result<()
     file.write_all(b"\n")
 }
 
-const EVENTS: &str = "events.csv";
-const TRACKS: &str = "tracks.jsonl";
-const MONTHS: &str = "months.jsonl";
-const STATE: &str = "state.cbor";
-
-/// Where the state of a run lies in its folder.
-const PARTIAL: &str = ".events.partial";
-
 /// Takes a finished table of events for a part again where the run had not ended: what a run goes on from removes all
 /// results that are not its own before it writes, so a state without its part left the table.
-fn bring_back(out: &Path, partial: &Path) -> Result<()> {
-    let (table, part) = (out.join(EVENTS), partial.join(EVENTS));
-    if partial.join(STATE).exists() && !part.exists() && table.exists() {
+fn bring_back(out: &Path, partial: &PartialFolder) -> Result<()> {
+    let (table, part) = (out.join(EVENTS), partial.file(EVENTS));
+    if partial.file(STATE).exists() && !part.exists() && table.exists() {
         fs::rename(&table, &part).map_err(DataError::io("rename", &table))?;
     }
     Ok(())

@@ -1,8 +1,7 @@
 //! What a run of events leaves in its folder, by name, and clearing it away before another run writes there.
 
 use crate::error::Result;
-use crate::partial::remove_if_there;
-use squall_data::Class;
+use squall_data::{Class, atomic};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -65,7 +64,7 @@ pub fn clear_results(out: &Path) -> Result<()> {
     );
     let names = OTHERS.map(String::from).into_iter().chain(of_classes());
     for name in names.chain([EVENTS.to_string()]) {
-        remove_if_there(&out.join(name))?;
+        atomic::remove(out.join(name))?;
     }
     Ok(())
 }

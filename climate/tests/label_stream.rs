@@ -45,9 +45,10 @@ fn part(
         assert_eq!(stream.done(), index + 1);
         labels.extend(labelled);
         state = serde_json::to_string(stream).unwrap();
-        match index + 1 == until {
-            true => Err(ClimateError::Invalid("left".into())),
-            false => Ok(()),
+        if index + 1 == until {
+            Err(ClimateError::Invalid("left".into()))
+        } else {
+            Ok(())
         }
     });
     (labels, state, summary.ok())
@@ -123,9 +124,12 @@ fn times_that_cannot_be_read_are_gaps() {
         summary.times == good.len() && summary.tracks > 2,
         "{summary:?}"
     );
-    let read = |index: usize, _: Pass| match bad.contains(&index) {
-        true => Ok(None),
-        false => snapshot(&run.1, index),
+    let read = |index: usize, _: Pass| {
+        if bad.contains(&index) {
+            Ok(None)
+        } else {
+            snapshot(&run.1, index)
+        }
     };
     for left in [1, 38, 39, 71, usize::MAX] {
         let (mut labels, mut stream) = (Vec::new(), run.0.stream());
@@ -137,9 +141,10 @@ fn times_that_cannot_be_read_are_gaps() {
                     assert_eq!(labelled.is_none(), bad.contains(&index), "{index}");
                     labels.extend(labelled);
                     state = now.clone();
-                    match index + 1 == until {
-                        true => Err(ClimateError::Invalid("left".into())),
-                        false => Ok(()),
+                    if index + 1 == until {
+                        Err(ClimateError::Invalid("left".into()))
+                    } else {
+                        Ok(())
                     }
                 });
             stream = state;
@@ -223,10 +228,7 @@ fn a_folder_goes_on_from_its_own_state_alone() {
                     return Err(ClimateError::Invalid("left".into()));
                 }
                 tables.write(labelled.as_ref().expect("all can be read"))?;
-                match saves {
-                    true => tables.save(stream),
-                    false => Ok(()),
-                }
+                if saves { tables.save(stream) } else { Ok(()) }
             });
         if labelled.is_ok() {
             tables.finish().unwrap();

@@ -266,9 +266,10 @@ pub(super) fn note_classes(labels: [&str; 2], sides: [&Side; 2], notes: &mut Vec
     }
     for (class, words, lacking) in one {
         let words = words[..1].to_uppercase() + &words[1..];
-        let why = match Class::EVENTS.contains(&class) {
-            true => ", and nothing says that they were looked for",
-            false => " (tables made of masks never have)",
+        let why = if Class::EVENTS.contains(&class) {
+            ", and nothing says that they were looked for"
+        } else {
+            " (tables made of masks never have)"
         };
         notes.push(format!(
             "{words} are not compared: the tables of {lacking} have none of them{why}."

@@ -162,13 +162,17 @@ impl DetectFields {
         wanted: &Wanted,
     ) -> std::result::Result<Self, DataError> {
         let snapshot = archive.read_plausible(index, &wanted.channels)?;
-        let transport = match wanted.transport {
-            true => stored_transport(archive, index, &snapshot)?,
-            false => None,
+        let transport = if wanted.transport {
+            stored_transport(archive, index, &snapshot)?
+        } else {
+            None
         };
-        let height = |hpa| match wanted.upper_thickness {
-            true => archive.read_level(index, "Z", hpa),
-            false => Ok(None),
+        let height = |hpa| {
+            if wanted.upper_thickness {
+                archive.read_level(index, "Z", hpa)
+            } else {
+                Ok(None)
+            }
         };
         let (upper, lower) = (height(300.0)?, height(500.0)?);
         Ok(Self {
@@ -250,9 +254,10 @@ fn from_levels(
     let Some((pressure, [q, u, v])) = common_levels([q, u, v]) else {
         return Ok(None);
     };
-    let surface = match archive.available().contains(&Variable::Ps) {
-        true => Some(archive.read(index, &[Variable::Ps])?),
-        false => None,
+    let surface = if archive.available().contains(&Variable::Ps) {
+        Some(archive.read(index, &[Variable::Ps])?)
+    } else {
+        None
     };
     let surface = surface.as_ref().and_then(|s| s.field(Variable::Ps));
     let parts = transport_components(&pressure, &q, &u, &v, surface).ok();
@@ -273,9 +278,10 @@ fn common_levels(fields: [(Vec<f64>, Array3<f32>); 3]) -> Option<(Vec<f64>, [Arr
     }
     let chosen = fields.map(|field| {
         let places: Vec<usize> = common.iter().filter_map(|p| place(&field, *p)).collect();
-        match places.iter().copied().eq(0..field.0.len()) {
-            true => field.1,
-            false => field.1.select(Axis(0), &places),
+        if places.iter().copied().eq(0..field.0.len()) {
+            field.1
+        } else {
+            field.1.select(Axis(0), &places)
         }
     });
     Some((common, chosen))

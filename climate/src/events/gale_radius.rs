@@ -69,9 +69,10 @@ pub fn gale_radius_km(
 fn half_width_deg(lat_deg: f64) -> f64 {
     let angle = SEARCH_KM / EARTH_RADIUS_KM;
     let ratio = angle.sin() / lat_deg.to_radians().cos().max(1e-9);
-    match ratio < 1.0 && lat_deg.abs() + angle.to_degrees() < 90.0 {
-        true => ratio.asin().to_degrees(),
-        false => 180.0,
+    if ratio < 1.0 && lat_deg.abs() + angle.to_degrees() < 90.0 {
+        ratio.asin().to_degrees()
+    } else {
+        180.0
     }
 }
 

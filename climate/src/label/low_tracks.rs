@@ -179,9 +179,12 @@ mod tests {
             ..RULES
         };
         let daily = |rules: LowRules, missing: Option<usize>| {
-            let lows = |k: usize| match Some(k) == missing {
-                true => vec![],
-                false => vec![low(50.0, 100.0 + 12.0 * k as f64)],
+            let lows = |k: usize| {
+                if Some(k) == missing {
+                    vec![]
+                } else {
+                    vec![low(50.0, 100.0 + 12.0 * k as f64)]
+                }
             };
             track_every(24, rules, 8, lows).tracks
         };

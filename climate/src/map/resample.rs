@@ -95,9 +95,12 @@ impl Resampler {
 /// Values as 8-bit levels, of which 0 is for what is missing (NaN): `low` is 1, `high` is 255, values outside are clipped.
 pub fn levels_or_none(field: &Array2<f32>, low: f32, high: f32) -> Array2<u8> {
     let scale = 254.0 / (high - low).max(f32::MIN_POSITIVE);
-    field.mapv(|v| match v.is_nan() {
-        true => 0,
-        false => (1.0 + (v - low) * scale).round().clamp(1.0, 255.0) as u8,
+    field.mapv(|v| {
+        if v.is_nan() {
+            0
+        } else {
+            (1.0 + (v - low) * scale).round().clamp(1.0, 255.0) as u8
+        }
     })
 }
 

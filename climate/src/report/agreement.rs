@@ -88,11 +88,13 @@ impl MaskCounter {
             for (second, b) in &masks[k + 1..] {
                 let blind =
                     |kind: &SourceKind, class| self.not_looked_for.contains(&(*kind, class));
-                let now =
-                    Class::EVENTS.map(|class| match blind(first, class) || blind(second, class) {
-                        true => PairAgreement::default(),
-                        false => self.compare(a, b, class),
-                    });
+                let now = Class::EVENTS.map(|class| {
+                    if blind(first, class) || blind(second, class) {
+                        PairAgreement::default()
+                    } else {
+                        self.compare(a, b, class)
+                    }
+                });
                 let position = self
                     .pairs
                     .iter()

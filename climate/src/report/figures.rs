@@ -154,9 +154,10 @@ pub(crate) fn basin_calendar(source: &Source, class: Class, days: &[f64; 12]) ->
             } else {
                 0.07 + 0.93 * (n as f64 / highest as f64).sqrt()
             };
-            let (class_name, tip) = match unknown {
-                true => ("nodata", "no data".to_string()),
-                false => (class_css(class), n.to_string()),
+            let (class_name, tip) = if unknown {
+                ("nodata", "no data".to_string())
+            } else {
+                (class_css(class), n.to_string())
             };
             let _ = write!(
                 svg,

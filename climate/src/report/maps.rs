@@ -227,12 +227,13 @@ fn colours_of(class: Class) -> ColourMap {
 pub(crate) fn frequency_bar(class: Class, top: f64, maps: &[&FrequencyMap]) -> String {
     let shares = maps.iter().flat_map(|map| &map.share);
     let highest = f64::from(shares.copied().fold(0.0f32, f32::max));
-    let more = match highest > 1.0001 * top / 100.0 {
-        true => format!(
+    let more = if highest > 1.0001 * top / 100.0 {
+        format!(
             "; the last colour also stands for more, up to {}\u{a0}%",
             numbers::told_apart(100.0 * highest, top)
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     };
     let stops = (0..=8)
         .map(|k| colour::hex(colours_of(class).at(f64::from(k) / 8.0)))

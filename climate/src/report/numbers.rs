@@ -107,9 +107,10 @@ pub(crate) fn duration(hours: f64) -> String {
 /// Some years: `2.54 years`, `6 years`.
 pub(crate) fn years(number: f64) -> String {
     let text = significant(number, 3);
-    let short = match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.'),
-        false => &text,
+    let short = if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &text
     };
     format!("{short} years")
 }

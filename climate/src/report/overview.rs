@@ -16,14 +16,15 @@ pub(crate) fn header(page: &Page<'_>) -> String {
     let input = page.input;
     let mut facts = Vec::new();
     if let Some(period) = page.period {
-        facts.push(match period.is_moment() {
-            true => moment(period.first),
-            false => format!(
+        facts.push(if period.is_moment() {
+            moment(period.first)
+        } else {
+            format!(
                 "{} to {} ({})",
                 day(period.first),
                 day(period.last),
                 period.words()
-            ),
+            )
         });
         facts.push(format!("calendar {}", period.first.calendar()));
     }

@@ -34,10 +34,11 @@ impl Period {
         let mut span = Span::default();
         known.chain(ends).for_each(|time| span.add(time));
         let (first, last) = input.period.or(span.ends())?;
-        let step_seconds = match first == last {
-            true => 0,
+        let step_seconds = if first == last {
+            0
+        } else {
             // Events stand for no longer than a day.
-            false => median_step_seconds(&times).unwrap_or(0).min(DAY_SECONDS),
+            median_step_seconds(&times).unwrap_or(0).min(DAY_SECONDS)
         };
         let mut months: Vec<_> = seen.iter().map(|time| month(*time)).collect();
         months.sort_unstable();

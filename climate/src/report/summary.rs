@@ -92,10 +92,11 @@ pub(crate) fn strays(source: &Source, class: Class) -> Vec<Object<'_>> {
     let followed: BTreeSet<u64> = tracks.map(|t| t.track_id).collect();
     let stray =
         |e: &&Event| e.class == class && e.track_id.is_none_or(|id| !followed.contains(&id));
-    match followed.is_empty() {
+    if followed.is_empty() {
         // Then they all are objects already.
-        true => Vec::new(),
-        false => source.events.iter().filter(stray).map(of_event).collect(),
+        Vec::new()
+    } else {
+        source.events.iter().filter(stray).map(of_event).collect()
     }
 }
 

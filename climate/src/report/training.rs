@@ -44,9 +44,12 @@ pub(crate) fn section(page: &Page<'_>) -> Option<Section> {
         // Runs with another score have no line here, but keep their colours.
         let score: Vec<_> = curves
             .iter()
-            .map(|c| match c.score_name == name {
-                true => c.score.clone(),
-                false => Vec::new(),
+            .map(|c| {
+                if c.score_name == name {
+                    c.score.clone()
+                } else {
+                    Vec::new()
+                }
             })
             .collect();
         let axis = format!("{name} of validation");

@@ -295,8 +295,9 @@ fn numbers(counts: &[[u64; Basin::ALL.len()]; 2]) -> Vec<f64> {
 
 /// Water of a month, NaN where nothing fell anywhere: then precipitation is not known.
 fn known_water(month: &MonthCounts, km3: Vec<f64>) -> Vec<f64> {
-    match month.all_precipitation_km3 > 0.0 {
-        true => km3,
-        false => vec![f64::NAN; km3.len()],
+    if month.all_precipitation_km3 > 0.0 {
+        km3
+    } else {
+        vec![f64::NAN; km3.len()]
     }
 }

@@ -140,9 +140,10 @@ impl Statistics {
 
     /// Numbers of a class, blank where nobody looked for it: a 0 would say that there was none.
     fn told<const N: usize>(&self, class: Class, cells: [String; N]) -> [String; N] {
-        match self.classes().contains(&class) {
-            true => cells,
-            false => cells.map(|_| String::new()),
+        if self.classes().contains(&class) {
+            cells
+        } else {
+            cells.map(|_| String::new())
         }
     }
 }

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 /// A file that cannot be read tells nothing here: what needs it says what is wrong with it.
 pub fn calendar_beside(folder: &Path) -> Option<Calendar> {
     // The folder of a bare file name has no name.
-    let folder = match folder.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => folder,
+    let folder = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
     };
     let entries = std::fs::read_dir(folder).ok()?.filter_map(Result::ok);
     let mut files: Vec<PathBuf> = entries

@@ -176,9 +176,10 @@ fn path_km(line: &Line<'_>, seconds: f64) -> Result<f64> {
     };
     let km = |speed: f64| speed * seconds / 1000.0;
     let by_speed = told.max(km(speed - HALF_M_S)).min(km(speed + HALF_M_S));
-    Ok(match (by_speed - told).abs() < HALF_KM {
-        true => by_speed,
-        false => told,
+    Ok(if (by_speed - told).abs() < HALF_KM {
+        by_speed
+    } else {
+        told
     })
 }
 

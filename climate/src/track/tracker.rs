@@ -254,9 +254,10 @@ impl Tracker {
         let hole = self.last_time.is_none_or(|last| {
             time.hours_since(last) > self.options.max_step_hours.max(linking.max_gap_hours)
         });
-        let alone = match hole {
-            true => Origin::StartOfData,
-            false => Origin::Genesis,
+        let alone = if hole {
+            Origin::StartOfData
+        } else {
+            Origin::Genesis
         };
         let mut born = self.births(&matching, &mut tracks, events, alone);
         // Ends by merging need the identities of the tracks that go on: find them before anything moves.

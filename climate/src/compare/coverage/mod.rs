@@ -309,9 +309,10 @@ impl Coverage {
                 Some((calendar_year, month)) => {
                     let share = 100.0 * self.share(calendar_year, month);
                     // Of a year from July on January is in the next calendar year.
-                    let of = match calendar_year == year {
-                        true => String::new(),
-                        false => format!(" of {calendar_year}"),
+                    let of = if calendar_year == year {
+                        String::new()
+                    } else {
+                        format!(" of {calendar_year}")
                     };
                     let reason = format!("month {month}{of} has {share:.0} % of its times");
                     years.left_out.push((year, reason));

@@ -80,11 +80,10 @@ impl Side {
                 self.maps.add_genesis(place.year, class, lat_deg, lon_deg);
             }
             let is_cut = origin == Some(Origin::StartOfData) || fate == Some(Fate::EndOfData);
-            let days = match self.known[Q::CycloneLifetime as usize] && !is_cut {
-                true => {
-                    Some(line.time("end_time", calendar)?.seconds_since(start) as f64 / 86_400.0)
-                }
-                false => None,
+            let days = if self.known[Q::CycloneLifetime as usize] && !is_cut {
+                Some(line.time("end_time", calendar)?.seconds_since(start) as f64 / 86_400.0)
+            } else {
+                None
             };
             let continues = origin == Some(Origin::StartOfData) && !self.coverage.begins_at(start);
             self.continued += usize::from(continues);
@@ -289,9 +288,10 @@ fn has_transports(folder: &Path) -> Result<[bool; 2]> {
 
 /// The highest wind of a track or event, if winds are compared.
 fn wind_of(line: &Line<'_>, options: &SideOptions) -> Result<Option<f64>> {
-    match options.wind {
-        true => line.number(WIND),
-        false => Ok(None),
+    if options.wind {
+        line.number(WIND)
+    } else {
+        Ok(None)
     }
 }
 

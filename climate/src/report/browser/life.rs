@@ -94,9 +94,10 @@ pub(super) fn of_source(source: &Source, finder: usize, boxes: bool) -> Vec<Life
         .collect();
     let found = Class::TRACKED.into_iter().flat_map(|class| {
         // Of masks the map shows all that is marked, of boxes only what is an event.
-        let strays = match boxes {
-            true => strays(source, class),
-            false => Vec::new(),
+        let strays = if boxes {
+            strays(source, class)
+        } else {
+            Vec::new()
         };
         objects(source, class).into_iter().chain(strays)
     });
@@ -151,9 +152,12 @@ fn of_object(object: &Object<'_>, track: Option<&Track>, finder: usize, boxes: b
         merged_into: details.and_then(|d| d.merged_into),
         by_confidence: false,
         points: (object.points.iter())
-            .map(|e| match boxes {
-                true => of_event_of_box(e, cyclone),
-                false => of_event(e, cyclone),
+            .map(|e| {
+                if boxes {
+                    of_event_of_box(e, cyclone)
+                } else {
+                    of_event(e, cyclone)
+                }
             })
             .collect(),
     }

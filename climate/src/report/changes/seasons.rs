@@ -63,8 +63,9 @@ fn cell(row: &ChangeRow) -> String {
     let title = interval.map_or(String::new(), |interval| {
         format!(" title=\"{}\"", escape(&format!("difference {interval}")))
     });
-    match row.significant {
-        true => format!("<strong{title}>{numbers}</strong>"),
-        false => format!("<span{title}>{numbers}</span>"),
+    if row.significant {
+        format!("<strong{title}>{numbers}</strong>")
+    } else {
+        format!("<span{title}>{numbers}</span>")
     }
 }

@@ -178,11 +178,12 @@ impl<'de> Visitor<'de> for Collection<'_> {
                 }
             }
         }
-        match found {
-            true => Ok(()),
-            false => Err(A::Error::custom(
+        if found {
+            Ok(())
+        } else {
+            Err(A::Error::custom(
                 "expected a FeatureCollection of GeoJSON, found no `features`",
-            )),
+            ))
         }
     }
 }

@@ -57,9 +57,10 @@ pub(super) fn write_tables(folder: &Path, calendar: Calendar) -> Result<[PathBuf
 
 /// What timestamps count from, in a calendar whose instants they can hold; none in others.
 fn epoch(calendar: Calendar) -> Option<Time> {
-    match calendar.has_dates_of(Calendar::Standard) {
-        true => Time::new(calendar, 1970, 1, 1, 0, 0, 0).ok(),
-        false => None,
+    if calendar.has_dates_of(Calendar::Standard) {
+        Time::new(calendar, 1970, 1, 1, 0, 0, 0).ok()
+    } else {
+        None
     }
 }
 

@@ -39,15 +39,28 @@ const FIRST_COCO: usize = 1;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DetectionScorer {
     calendar: Option<Calendar>,
-    /// By seconds from the start of year 1 of the calendar.
-    times: BTreeMap<i64, Counted>,
+    /// By seconds from the start of year 1 of the calendar; of each class, by its code.
+    times: BTreeMap<i64, [Counted; 4]>,
 }
 
-/// What one time adds, by class code.
+/// What one time adds to a class.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Counted {
-    truths: [u32; 4],
-    boxes: [Vec<Judged>; 4],
+    /// True boxes.
+    truths: u32,
+    /// Predicted boxes.
+    boxes: Vec<Judged>,
+}
+
+/// The numbers by which a class, or the mean of all, is told: average precisions, or their intervals.
+#[derive(Debug, Clone, Copy)]
+struct Headline<T> {
+    /// At an overlap of 0.1, nothing interpolated.
+    at_10: Option<T>,
+    /// At an overlap of 0.5, nothing interpolated.
+    at_50: Option<T>,
+    /// COCO's mean.
+    coco: Option<T>,
 }
 
 impl DetectionScorer {
@@ -83,9 +96,9 @@ impl DetectionScorer {
                 boxes.iter().filter(|b| b.class == class).copied().collect()
             };
             let (truth, predicted) = (of_class(truth), of_class(predicted));
-            let code = usize::from(class.code());
-            counted.truths[code] += truth.len() as u32;
-            counted.boxes[code].extend(judge(&truth, &predicted));
+            let counted = &mut counted[usize::from(class.code())];
+            counted.truths += truth.len() as u32;
+            counted.boxes.extend(judge(&truth, &predicted));
         }
         Ok(())
     }
@@ -105,11 +118,18 @@ impl DetectionScorer {
         let once = vec![1; blocks.len()];
         let drawn = bootstrap.intervals_of_draws(4, blocks.len(), |drawn| {
             let classes = sorted.each_ref().map(|class| class.headline(drawn));
-            let mean = mean_of(&classes);
-            classes.into_iter().chain([mean]).flatten().collect()
+            let all = classes.into_iter().chain([mean_of(&classes)]);
+            all.flat_map(|of| [of.at_10, of.at_50, of.coco]).collect()
         });
-        let interval = |group: usize, which: usize| drawn.get(group * 3 + which).copied().flatten();
-        let intervals = |group: usize| [0, 1, 2].map(|which| interval(group, which));
+        // The mean comes after the classes; without enough blocks there is no interval at all.
+        let intervals = |group: usize| {
+            let at = |which: usize| drawn.get(3 * group + which).copied().flatten();
+            Headline {
+                at_10: at(0),
+                at_50: at(1),
+                coco: at(2),
+            }
+        };
         let headlines = sorted.each_ref().map(|class| class.headline(&once));
         let classes: Vec<ClassDetection> = BoxClass::ALL
             .into_iter()
@@ -118,8 +138,7 @@ impl DetectionScorer {
                 boxes.class_score(class, &once, intervals(usize::from(class.code())))
             })
             .collect();
-        let [at_10, at_50, coco] = mean_of(&headlines);
-        let [at_10_interval, at_50_interval, coco_interval] = intervals(4);
+        let (mean, intervals) = (mean_of(&headlines), intervals(BoxClass::ALL.len()));
         let without = classes.iter().filter(|c| c.truths == 0);
         Some(DetectionScore {
             times: self.times.len() as u64,
@@ -128,12 +147,12 @@ impl DetectionScorer {
             classes_without_truth: without.map(|c| c.class).collect(),
             classes,
             mean: MeanPrecision {
-                at_10,
-                at_50,
-                coco,
-                at_10_interval,
-                at_50_interval,
-                coco_interval,
+                at_10: mean.at_10,
+                at_50: mean.at_50,
+                coco: mean.coco,
+                at_10_interval: intervals.at_10,
+                at_50_interval: intervals.at_50,
+                coco_interval: intervals.coco,
             },
         })
     }
@@ -185,12 +204,17 @@ pub fn score_boxes(
     })
 }
 
-/// Mean over the classes with truth of each of three numbers.
-fn mean_of(classes: &[[Option<f64>; 3]; 4]) -> [Option<f64>; 3] {
-    [0, 1, 2].map(|which| {
-        let known: Vec<f64> = classes.iter().filter_map(|class| class[which]).collect();
+/// The means over the classes with truth.
+fn mean_of(classes: &[Headline<f64>; 4]) -> Headline<f64> {
+    let mean = |of: fn(&Headline<f64>) -> Option<f64>| {
+        let known: Vec<f64> = classes.iter().filter_map(of).collect();
         (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
-    })
+    };
+    Headline {
+        at_10: mean(|class| class.at_10),
+        at_50: mean(|class| class.at_50),
+        coco: mean(|class| class.coco),
+    }
 }
 
 /// All boxes of one class, the surest first, each with the block of its time.
@@ -207,8 +231,9 @@ impl Sorted {
         for (&key, counted) in &scorer.times {
             let block = block(key);
             truths.resize(truths.len().max(block as usize + 1), 0.0);
-            truths[block as usize] += f64::from(counted.truths[code]);
-            boxes.extend(counted.boxes[code].iter().map(|&judged| (judged, block)));
+            let counted = &counted[code];
+            truths[block as usize] += f64::from(counted.truths);
+            boxes.extend(counted.boxes.iter().map(|&judged| (judged, block)));
         }
         boxes.sort_by(|a, b| b.0.confidence.total_cmp(&a.0.confidence));
         Self { boxes, truths }
@@ -235,21 +260,23 @@ impl Sorted {
         AveragePrecision::of(&curve(self.at(overlap, drawn), truths), truths)
     }
 
-    /// AP at 0.1 and 0.5 (without interpolation) and COCO's mean.
-    fn headline(&self, drawn: &[u32]) -> [Option<f64>; 3] {
+    fn headline(&self, drawn: &[u32]) -> Headline<f64> {
         let step = |overlap| self.average(overlap, drawn).map(|ap| ap.step);
         let coco: Option<Vec<f64>> = (FIRST_COCO..OVERLAPS.len())
             .map(|overlap| self.average(overlap, drawn).map(|ap| ap.coco))
             .collect();
-        let mean = coco.map(|values| values.iter().sum::<f64>() / values.len() as f64);
-        [step(0), step(FIRST_COCO), mean]
+        Headline {
+            at_10: step(0),
+            at_50: step(FIRST_COCO),
+            coco: coco.map(|values| values.iter().sum::<f64>() / values.len() as f64),
+        }
     }
 
     fn class_score(
         &self,
         class: BoxClass,
         once: &[u32],
-        [at_10_interval, at_50_interval, coco_interval]: [Option<Interval>; 3],
+        intervals: Headline<Interval>,
     ) -> ClassDetection {
         let truths = self.truths(once);
         let at = |overlap: usize, interval: Option<Interval>| {
@@ -269,10 +296,10 @@ impl Sorted {
             class,
             truths: truths as u64,
             predictions: self.boxes.len() as u64,
-            at_10: at(0, at_10_interval),
-            at_50: at(FIRST_COCO, at_50_interval),
-            coco: self.headline(once)[2],
-            coco_interval,
+            at_10: at(0, intervals.at_10),
+            at_50: at(FIRST_COCO, intervals.at_50),
+            coco: self.headline(once).coco,
+            coco_interval: intervals.coco,
         }
     }
 }

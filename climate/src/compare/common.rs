@@ -1,6 +1,6 @@
 //! What two runs have in common: grid, months and whole years before their tables are read, classes after.
 
-use super::{Coverage, Quantity, Selection, Side, SideInput, SideOptions, words};
+use super::{Coverage, PlannedSide, Quantity, Selection, Side, SideInput, words};
 use crate::error::{ClimateError, Result};
 use squall_data::Class;
 use std::collections::BTreeSet;
@@ -178,7 +178,8 @@ pub(super) fn note_year(selection: &Selection, notes: &mut Vec<String>) {
 
 /// A sentence on the month that years must begin with so that more than `used` of them are whole, if there is one: many
 /// runs begin with December.
-fn better_start(coverage: &Coverage, options: &SideOptions, used: usize) -> String {
+fn better_start(side: &PlannedSide, used: usize) -> String {
+    let options = &side.options;
     if !options.selection.whole_year() {
         return String::new();
     }
@@ -187,7 +188,7 @@ fn better_start(coverage: &Coverage, options: &SideOptions, used: usize) -> Stri
             year_start,
             ..options.selection.clone()
         };
-        coverage.years(&selection, options.range).used.len()
+        side.coverage.years(&selection, options.range).used.len()
     };
     // Of equally good months the first.
     let best = (1..=12).map(|start| (whole(start), start)).rev();
@@ -201,15 +202,13 @@ fn better_start(coverage: &Coverage, options: &SideOptions, used: usize) -> Stri
 }
 
 /// Notes which years are not used; a side without any is refused.
-pub(super) fn check_years(
-    input: &SideInput,
-    coverage: &Coverage,
-    options: &SideOptions,
-    notes: &mut Vec<String>,
-) -> Result<()> {
-    let years = coverage.years(&options.selection, options.range);
+pub(super) fn check_years(side: &PlannedSide, notes: &mut Vec<String>) -> Result<()> {
+    let PlannedSide {
+        input, coverage, ..
+    } = side;
+    let years = side.years();
     if years.used.is_empty() {
-        let reason = match (&options.range, years.left_out.first()) {
+        let reason = match (&side.options.range, years.left_out.first()) {
             (_, Some((year, reason))) => format!("no year is whole; {year}: {reason}"),
             (Some((from, to)), None) => format!("it has no year from {from} to {to}"),
             (None, None) => "no year is whole".into(),
@@ -233,7 +232,7 @@ pub(super) fn check_years(
             "Years of {} that are not whole are left out: {}{more}.{}",
             input.label,
             listed.join(", "),
-            better_start(coverage, options, years.used.len())
+            better_start(side, years.used.len())
         ));
     }
     if !coverage.counted {
@@ -355,22 +354,17 @@ fn note_partly_known(
 }
 
 /// One run's years on both sides would be taken for different weather: no interval and no p would hold.
-pub(super) fn check_apart(sides: &[(SideInput, Coverage, SideOptions); 2]) -> Result<()> {
-    let [a, b] = sides.each_ref().map(|(input, coverage, options)| {
-        let folder = input.folder.canonicalize().unwrap_or(input.folder.clone());
-        (
-            folder,
-            coverage.years(&options.selection, options.range).used,
-        )
+pub(super) fn check_apart(sides: &[PlannedSide; 2]) -> Result<()> {
+    let [a, b] = sides.each_ref().map(|side| {
+        let folder = &side.input.folder;
+        folder.canonicalize().unwrap_or(folder.clone())
     });
-    let shared: Vec<i64> =
-        a.1.iter()
-            .copied()
-            .filter(|year| b.1.contains(year))
-            .collect();
-    match (a.0 == b.0, shared.first(), shared.last()) {
+    let [years_a, years_b] = sides.each_ref().map(|side| side.years().used);
+    let both = |year: &&i64| years_b.contains(year);
+    let shared: Vec<i64> = years_a.iter().filter(both).copied().collect();
+    match (a == b, shared.first(), shared.last()) {
         (true, Some(first), Some(last)) => Err(ClimateError::SharedYears {
-            path: sides[0].0.folder.clone(),
+            path: sides[0].input.folder.clone(),
             first: *first,
             last: *last,
         }),

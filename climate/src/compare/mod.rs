@@ -102,8 +102,23 @@ impl Default for CompareOptions {
 /// What is known before the tables are read: which months and years will be compared.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    sides: [(SideInput, Coverage, SideOptions); 2],
+    sides: [PlannedSide; 2],
     notes: Vec<String>,
+}
+
+/// A run of which it is known when it was analysed and which of its months and years will be compared.
+#[derive(Debug, Clone)]
+struct PlannedSide {
+    input: SideInput,
+    coverage: Coverage,
+    options: SideOptions,
+}
+
+impl PlannedSide {
+    fn years(&self) -> Years {
+        let options = &self.options;
+        self.coverage.years(&options.selection, options.range)
+    }
 }
 
 /// Finds which months and years of two runs can be compared.
@@ -148,7 +163,7 @@ pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan
     note_rules(&coverage, &mut notes);
     let [of_a, of_b] = coverage;
     let side = |input: SideInput, coverage: Coverage, notes: &mut Vec<String>| {
-        let side_options = SideOptions {
+        let options = SideOptions {
             selection: selection.clone(),
             range: input.years,
             block_years: options.block_years,
@@ -156,13 +171,19 @@ pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan
             transport,
             wind,
         };
-        check_years(&input, &coverage, &side_options, notes)?;
-        Ok::<_, ClimateError>((input, coverage, side_options))
+        let side = PlannedSide {
+            input,
+            coverage,
+            options,
+        };
+        check_years(&side, notes)?;
+        Ok::<_, ClimateError>(side)
     };
     let sides = [side(a, of_a, &mut notes)?, side(b, of_b, &mut notes)?];
     check_apart(&sides)?;
-    let rates = sides.each_ref().map(|(_, c, _)| c.times_per_day);
-    if sides.iter().all(|(_, c, _)| c.counted) && (rates[0] / rates[1] - 1.0).abs() > 0.02 {
+    let rates = sides.each_ref().map(|side| side.coverage.times_per_day);
+    let counted = sides.iter().all(|side| side.coverage.counted);
+    if counted && (rates[0] / rates[1] - 1.0).abs() > 0.02 {
         notes.push(format!(
             "There are {:.0} times a day against {:.0}: shorter steps find more short-lived tracks and higher extremes.",
             rates[0], rates[1]
@@ -171,12 +192,11 @@ pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan
     Ok(Plan { sides, notes })
 }
 
-/// Why there is no map of frequency, of sides of these names with or without counted times.
-fn without_frequency(sides: &[(String, bool); 2]) -> String {
-    let without: Vec<&str> = sides
-        .iter()
-        .filter(|(_, counted)| !counted)
-        .map(|(label, _)| label.as_str())
+/// Why there is no map of frequency.
+fn without_frequency(labels: [&str; 2], sides: [&Side; 2]) -> String {
+    let without: Vec<&str> = (labels.into_iter().zip(sides))
+        .filter(|(_, side)| !side.coverage.counted)
+        .map(|(label, _)| label)
         .collect();
     let why = match &without[..] {
         [] => "a run's statistics.nc has no marked_cells; `squall events` of this version writes them of masks".to_string(),
@@ -192,22 +212,22 @@ type GoesOn<'a> = &'a (dyn Fn() -> Result<()> + Sync);
 impl Plan {
     /// What is read, in words: folders, years, months.
     pub fn words(&self) -> String {
-        let [a, b] = self.sides.each_ref().map(|(input, coverage, options)| {
-            let years = coverage.years(&options.selection, options.range).used.len();
+        let [a, b] = self.sides.each_ref().map(|side| {
+            let years = side.years().used.len();
             let ending = if years == 1 { "" } else { "s" };
-            format!("{years} year{ending} of {}", input.label)
+            format!("{years} year{ending} of {}", side.input.label)
         });
         format!(
             "compare {a} with {b}, {}",
-            words::months(&self.sides[0].2.selection.months)
+            words::months(&self.sides[0].options.selection.months)
         )
     }
 
     /// Whether both sides have so many blocks of years that there will be intervals.
     pub fn has_intervals(&self) -> bool {
-        self.sides.iter().all(|(_, coverage, options)| {
-            let years = coverage.years(&options.selection, options.range).used.len();
-            years.div_ceil(options.block_years) >= MIN_BLOCKS
+        self.sides.iter().all(|side| {
+            let years = side.years().used.len();
+            years.div_ceil(side.options.block_years) >= MIN_BLOCKS
         })
     }
 
@@ -223,25 +243,20 @@ impl Plan {
         goes_on: &(dyn Fn() -> Result<()> + Sync),
         mut progress: impl FnMut(usize) -> Result<()>,
     ) -> Result<Comparison> {
-        let [
-            (input_a, coverage_a, options_a),
-            (input_b, coverage_b, options_b),
-        ] = self.sides;
-        let months = options_a.selection.months.clone();
-        let year_start = options_a.selection.year_start;
-        let counted = [(&input_a, &coverage_a), (&input_b, &coverage_b)]
-            .map(|(input, coverage)| (input.label.clone(), coverage.counted));
-        let whole_year = options_a.selection.whole_year();
-        let a = Side::read(coverage_a, &options_a)?;
+        let [of_a, of_b] = self.sides;
+        let a = Side::read(of_a.coverage, &of_a.options)?;
         progress(1)?;
-        let b = Side::read(coverage_b, &options_b)?;
+        let b = Side::read(of_b.coverage, &of_b.options)?;
         progress(2)?;
+        // That of the other run is the same.
+        let selection = of_a.options.selection;
         let design = Design::new((a.blocks(), b.blocks()), draws)?;
         let mut notes = self.notes;
-        let labels = [input_a.label.as_str(), input_b.label.as_str()];
+        let labels = [of_a.input.label.as_str(), of_b.input.label.as_str()];
         note_classes(labels, [&a, &b], &mut notes);
         note_unknown_years(labels, [&a, &b], &mut notes);
         note_continued(labels, [&a, &b], &mut notes);
+        let whole_year = selection.whole_year();
         let changes = changes(labels, [&a, &b], (&design, goes_on), whole_year, &mut notes)?;
         progress(3)?;
         let map_changes = maps::map_changes(&a, &b, &design, goes_on)?;
@@ -249,7 +264,7 @@ impl Plan {
             .iter()
             .any(|m| m.quantity == MapQuantity::Frequency)
         {
-            notes.push(without_frequency(&counted));
+            notes.push(without_frequency(labels, [&a, &b]));
         }
         progress(4)?;
         let return_levels = levels::return_levels(&a, &b, &design);
@@ -262,11 +277,11 @@ impl Plan {
         let blocks = (a.blocks(), b.blocks());
         notes.extend(reach::note(blocks, &draws, &changes, &map_summaries));
         let mut comparison = Comparison {
-            a: summary(&input_a, &a),
-            b: summary(&input_b, &b),
+            a: summary(&of_a.input, &a),
+            b: summary(&of_b.input, &b),
             draws,
-            months,
-            year_start,
+            months: selection.months,
+            year_start: selection.year_start,
             notes,
             statements: Vec::new(),
             changes,

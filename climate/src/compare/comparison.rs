@@ -140,3 +140,33 @@ pub(super) fn map_summary(map: &MapChange, rate: f64) -> MapSummary {
         decreases: significant().filter(|(_, d)| **d < 0.0).count(),
     }
 }
+
+#[cfg(test)]
+impl Comparison {
+    /// A comparison of two runs of so many years, in which nothing is compared yet.
+    pub(crate) fn of_runs(runs: [(&str, usize); 2]) -> Self {
+        let [a, b] = runs.map(|(label, years)| SideSummary {
+            label: label.into(),
+            folder: label.into(),
+            calendar: "noleap".into(),
+            grid: None,
+            years: (1..).take(years).collect(),
+            left_out: Vec::new(),
+            blocks: years,
+        });
+        Self {
+            a,
+            b,
+            draws: DrawOptions::default(),
+            months: (1..=12).collect(),
+            year_start: january(),
+            notes: Vec::new(),
+            statements: Vec::new(),
+            changes: Vec::new(),
+            maps: Vec::new(),
+            return_levels: Vec::new(),
+            distributions: Vec::new(),
+            map_changes: Vec::new(),
+        }
+    }
+}

@@ -1,35 +1,10 @@
 //! Sentences as people read them.
 
 use super::*;
-use crate::compare::{DrawOptions, Quantity, SideSummary};
+use crate::compare::Quantity;
 
-fn side(label: &str, years: i64) -> SideSummary {
-    SideSummary {
-        label: label.into(),
-        folder: label.into(),
-        calendar: "noleap".into(),
-        grid: None,
-        years: (2000..2000 + years).collect(),
-        left_out: Vec::new(),
-        blocks: years as usize,
-    }
-}
-
-fn comparison(years: (i64, i64)) -> Comparison {
-    Comparison {
-        a: side("present", years.0),
-        b: side("plus2k", years.1),
-        draws: DrawOptions::default(),
-        months: (1..=12).collect(),
-        year_start: 1,
-        notes: Vec::new(),
-        statements: Vec::new(),
-        changes: Vec::new(),
-        maps: Vec::new(),
-        return_levels: Vec::new(),
-        distributions: Vec::new(),
-        map_changes: Vec::new(),
-    }
+fn comparison([present, plus2k]: [usize; 2]) -> Comparison {
+    Comparison::of_runs([("present", present), ("plus2k", plus2k)])
 }
 
 fn row(quantity: Quantity, group: Group, (a, b): (f64, f64), p: f64) -> ChangeRow {
@@ -60,7 +35,7 @@ fn row(quantity: Quantity, group: Group, (a, b): (f64, f64), p: f64) -> ChangeRo
 
 #[test]
 fn changes_read_as_sentences() {
-    let of = comparison((30, 30));
+    let of = comparison([30, 30]);
     let say = |row: &ChangeRow| statement(row, &of).unwrap();
     assert_eq!(
         say(&row(
@@ -102,7 +77,7 @@ fn changes_read_as_sentences() {
 
 #[test]
 fn without_interval_the_text_says_why() {
-    let of = comparison((3, 30));
+    let of = comparison([3, 30]);
     let mut few = row(Quantity::CycloneTracks, Group::ALL, (87.0, 80.0), 0.5);
     (
         few.change.interval,
@@ -115,7 +90,7 @@ fn without_interval_the_text_says_why() {
         statement(&few, &of).unwrap(),
         "Tropical cyclones: 87.0 against 80.0 a year (-8.0 %); no interval, because present has only 3 whole years and at least 5 are needed; 3 years against 30."
     );
-    let mut winter = comparison((1, 1));
+    let mut winter = comparison([1, 1]);
     winter.months = vec![1, 2, 12];
     assert_eq!(
         statement(&few, &winter).unwrap(),
@@ -154,7 +129,7 @@ fn where_nothing_can_be_significant_the_text_says_so() {
         ..unsure
     };
     let say = |blocks, confidence, draws| {
-        let mut of = comparison((blocks, blocks));
+        let mut of = comparison([blocks; 2]);
         (of.draws.confidence, of.draws.draws) = (confidence, draws);
         statement(&unsure, &of).unwrap()
     };
@@ -175,7 +150,7 @@ fn where_nothing_can_be_significant_the_text_says_so() {
         increases: 0,
         decreases: 0,
     };
-    let mut of = comparison((5, 5));
+    let mut of = comparison([5, 5]);
     of.draws.confidence = 0.995;
     assert!(of_map(&map, &of).contains("cannot have a significant change"));
 }

@@ -121,7 +121,7 @@ fn note(found: &Distribution, comparison: &Comparison) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::{Change, Interval, SideSummary};
+    use crate::compare::{Change, Interval};
 
     fn found(difference: f64, significant: bool) -> Bin {
         let mut change = Change::of_values(Some(4.0), Some(4.0 + difference));
@@ -138,29 +138,7 @@ mod tests {
 
     #[test]
     fn bins_that_differ_have_a_dot_and_words() {
-        let side = |label: &str| SideSummary {
-            label: label.into(),
-            folder: "x".into(),
-            calendar: "noleap".into(),
-            grid: None,
-            years: (1..=20).collect(),
-            left_out: Vec::new(),
-            blocks: 20,
-        };
-        let mut comparison = Comparison {
-            a: side("now"),
-            b: side("then"),
-            draws: Default::default(),
-            months: (1..=12).collect(),
-            year_start: 1,
-            notes: Vec::new(),
-            statements: Vec::new(),
-            changes: Vec::new(),
-            maps: Vec::new(),
-            return_levels: Vec::new(),
-            distributions: Vec::new(),
-            map_changes: Vec::new(),
-        };
+        let mut comparison = Comparison::of_runs([("now", 20), ("then", 20)]);
         assert!(section(&comparison).is_none());
         comparison.distributions.push(Distribution {
             name: "max_wind".into(),

@@ -301,7 +301,7 @@ fn dots(fit: &Fit) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::{Change, Gev, SideSummary};
+    use crate::compare::{Change, Gev};
 
     /// Two runs with rivers of so many years, each with its largest.
     fn compared(years: u32) -> Comparison {
@@ -326,29 +326,9 @@ mod tests {
             fits: [fit.clone(), fit],
             changes: vec![Change::of_values(Some(1e7), Some(1e7)); 6],
         };
-        let side = |label: &str| SideSummary {
-            label: label.into(),
-            folder: "x".into(),
-            calendar: "noleap".into(),
-            grid: None,
-            years: (1..=i64::from(years)).collect(),
-            left_out: Vec::new(),
-            blocks: years as usize,
-        };
-        Comparison {
-            a: side("a"),
-            b: side("b"),
-            draws: Default::default(),
-            months: (1..=12).collect(),
-            year_start: 1,
-            notes: Vec::new(),
-            statements: Vec::new(),
-            changes: Vec::new(),
-            maps: Vec::new(),
-            return_levels: vec![levels],
-            distributions: Vec::new(),
-            map_changes: Vec::new(),
-        }
+        let mut comparison = Comparison::of_runs([("a", years as usize), ("b", years as usize)]);
+        comparison.return_levels.push(levels);
+        comparison
     }
 
     #[test]

@@ -44,7 +44,9 @@ pub use return_level::{Gev, MIN_MAXIMA};
 pub use side::{Side, SideOptions};
 pub use statistic::Statistic;
 pub use words::statement;
-pub(crate) use words::{capital, month_name, months as words_of_months, of_level, trimmed};
+pub(crate) use words::{
+    SPOKEN_LEVEL, capital, month_name, months as words_of_months, of_level, trimmed,
+};
 
 use crate::error::{ClimateError, Result};
 use changes::changes;

@@ -96,33 +96,44 @@ impl Side {
             if let Some(pressure) = of.pressure {
                 self.add_mean(pressure, place, pressure_hpa);
             }
-            match class {
-                Class::Background | Class::TropicalDepression => continue,
-                Class::AtmosphericRiver => {
-                    self.add_extreme(Extreme::RiverArea, place, line.number("max_area_km2")?);
-                    let transport = transport_of(&line, options)?;
-                    self.add_extreme(Extreme::RiverTransport, place, transport);
-                    continue;
-                }
-                Class::ExtratropicalCyclone => {
-                    self.add_mean(Q::ExtratropicalWind, place, wind_of(&line, options)?);
-                    continue;
-                }
-                Class::TropicalCyclone => {}
+            self.add_own_of_track(class, place, &line, options)?;
+            if class == Class::TropicalCyclone {
+                self.add_extreme(Extreme::CyclonePressure, place, pressure_hpa);
+                let id = line.whole("track_id")?;
+                let id = id.ok_or_else(|| line.bad("track_id", "a whole number"))?;
+                let storm = Storm {
+                    place,
+                    wind_m_s: f64::NEG_INFINITY,
+                    lat_deg: lat_deg.abs(),
+                    energy_1e4_kt2: 0.0,
+                };
+                storms.insert(id, storm);
             }
-            self.add_extreme(Extreme::CyclonePressure, place, pressure_hpa);
-            self.add_wind(place, wind_of(&line, options)?);
-            let id = line.whole("track_id")?;
-            let id = id.ok_or_else(|| line.bad("track_id", "a whole number"))?;
-            let storm = Storm {
-                place,
-                wind_m_s: f64::NEG_INFINITY,
-                lat_deg: lat_deg.abs(),
-                energy_1e4_kt2: 0.0,
-            };
-            storms.insert(id, storm);
         }
         Ok(storms)
+    }
+
+    /// Adds what of a track is compared for its class alone.
+    fn add_own_of_track(
+        &mut self,
+        class: Class,
+        place: Place,
+        line: &Line<'_>,
+        options: &SideOptions,
+    ) -> Result<()> {
+        match class {
+            Class::Background | Class::TropicalDepression => {}
+            Class::TropicalCyclone => self.add_wind(place, wind_of(line, options)?),
+            Class::ExtratropicalCyclone => {
+                self.add_mean(Quantity::ExtratropicalWind, place, wind_of(line, options)?);
+            }
+            Class::AtmosphericRiver => {
+                self.add_extreme(Extreme::RiverArea, place, line.number("max_area_km2")?);
+                let transport = transport_of(line, options)?;
+                self.add_extreme(Extreme::RiverTransport, place, transport);
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn read_events(

@@ -22,8 +22,8 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// The return level that sentences speak of: that of 20 years.
-const SPOKEN_LEVEL: usize = 3;
+/// The place in [`RETURN_YEARS`] of the level that sentences speak of: that of 20 years.
+pub(crate) const SPOKEN_LEVEL: usize = 3;
 
 /// The name of a month: 1 to 12, and on from there and back.
 pub(crate) fn month_name(month: i64) -> &'static str {

@@ -1,7 +1,8 @@
 //! Intervals as dots and whiskers, and return levels.
 
 use crate::compare::{
-    ChangeRow, Comparison, Fit, RETURN_YEARS, ReturnLevels, capital, of_level, spoken_unit, trimmed,
+    ChangeRow, Comparison, Fit, RETURN_YEARS, ReturnLevels, SPOKEN_LEVEL, capital, of_level,
+    spoken_unit, trimmed,
 };
 use crate::report::class_css;
 use crate::report::figures::figure;
@@ -205,24 +206,8 @@ fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
     let sides = ["side-a", "side-b"];
     let (factor, unit) = spoken_unit(&levels.unit);
     let sign = if levels.lowest { -factor } else { factor };
-    let mut values: Vec<f64> = Vec::new();
-    for fit in &levels.fits {
-        values.extend(&fit.extremes);
-        values.extend(fit.levels.iter().flatten());
-        values.extend(
-            fit.bands
-                .iter()
-                .flatten()
-                .flat_map(|band| [band.low, band.high]),
-        );
-    }
-    let (low, high) = values
-        .iter()
-        .filter(|v| v.is_finite())
-        .map(|v| factor * v)
-        .fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| {
-            (l.min(v), h.max(v))
-        });
+    let (low, high) = range(levels);
+    let (low, high) = (factor * low, factor * high);
     let ticks = nice_ticks(low, high, 5);
     let (first, last) = (ticks[0], ticks[ticks.len() - 1]);
     let dots = levels.fits.each_ref().map(dots);
@@ -261,22 +246,31 @@ fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
             plot.line(&[(at, Some(factor * value))], class);
         }
     }
-    let of = |side: usize| {
-        levels.fits[side]
-            .levels
-            .get(3)
-            .copied()
-            .flatten()
-            .map_or("unknown".into(), |v| significant(factor * v, 3))
-    };
+    let [a, b] = levels.fits.each_ref().map(|fit| {
+        let level = fit.levels.get(SPOKEN_LEVEL).copied().flatten();
+        level.map_or("unknown".into(), |v| significant(factor * v, 3))
+    });
     plot.finish(&format!(
-        "{} once in 20 years: {} {unit} in {}, {} {unit} in {}",
+        "{} once in {} years: {a} {unit} in {}, {b} {unit} in {}",
         capital(&levels.subject),
-        of(0),
+        RETURN_YEARS[SPOKEN_LEVEL],
         comparison.a.label,
-        of(1),
         comparison.b.label,
     ))
+}
+
+/// The least and the greatest of the extremes, levels and bands of both runs.
+fn range(levels: &ReturnLevels) -> (f64, f64) {
+    let values = levels.fits.iter().flat_map(|fit| {
+        let bands = fit.bands.iter().flatten();
+        (fit.extremes.iter().copied())
+            .chain(fit.levels.iter().flatten().copied())
+            .chain(bands.flat_map(|band| [band.low, band.high]))
+    });
+    let finite = values.filter(|value| value.is_finite());
+    finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+        (low.min(value), high.max(value))
+    })
 }
 
 /// The Gumbel variate of a number of years: over it a distribution without curvature is a straight line.

@@ -16,32 +16,9 @@ pub(super) fn changes(
     whole_year: bool,
     notes: &mut Vec<String>,
 ) -> Result<Vec<ChangeRow>> {
-    let told = |q: &Quantity| [a, b].iter().all(|side| side.tells(q.about().class));
-    let known = |q: &Quantity| told(q) && a.knows(*q) && b.knows(*q);
-    let [of_a, of_b] = labels;
-    for (knows, lack) in [
-        (
-            [true, false],
-            format!("the tables of {of_b} lack their columns or values"),
-        ),
-        (
-            [false, true],
-            format!("the tables of {of_a} lack their columns or values"),
-        ),
-        (
-            [false, false],
-            format!("the tables of {of_a} and {of_b} have no columns or values to compare"),
-        ),
-    ] {
-        let absent: Vec<String> = Quantity::all()
-            .filter(|q| told(q) && [a.knows(*q), b.knows(*q)] == knows)
-            .map(|q| format!("{} {}", q.about().class.name(), q.about().name))
-            .collect();
-        if !absent.is_empty() {
-            notes.push(format!("Left out, because {lack}: {}.", absent.join(", ")));
-        }
-    }
-    let wanted: Vec<(Quantity, Group)> = (Quantity::all().filter(known))
+    note_unknown(labels, [a, b], notes);
+    let wanted: Vec<(Quantity, Group)> = told([a, b])
+        .filter(|&quantity| a.knows(quantity) && b.knows(quantity))
         .flat_map(|quantity| Group::all().map(move |group| (quantity, group)))
         // Parts of seasons would be called by the seasons' names.
         .filter(|(_, group)| whole_year || group.season.is_none())
@@ -84,4 +61,39 @@ pub(super) fn changes(
         }
     }
     Ok(rows)
+}
+
+/// The quantities of the classes that both sides tell.
+fn told(sides: [&Side; 2]) -> impl Iterator<Item = Quantity> {
+    Quantity::all().filter(move |quantity| {
+        let class = quantity.about().class;
+        sides.iter().all(|side| side.tells(class))
+    })
+}
+
+/// Says which quantities are left out, and which side's tables lack what they need.
+fn note_unknown([of_a, of_b]: [&str; 2], [a, b]: [&Side; 2], notes: &mut Vec<String>) {
+    for (knows, lack) in [
+        (
+            [true, false],
+            format!("the tables of {of_b} lack their columns or values"),
+        ),
+        (
+            [false, true],
+            format!("the tables of {of_a} lack their columns or values"),
+        ),
+        (
+            [false, false],
+            format!("the tables of {of_a} and {of_b} have no columns or values to compare"),
+        ),
+    ] {
+        let absent: Vec<String> = told([a, b])
+            .filter(|&quantity| [a.knows(quantity), b.knows(quantity)] == knows)
+            .map(|quantity| quantity.about())
+            .map(|about| format!("{} {}", about.class.name(), about.name))
+            .collect();
+        if !absent.is_empty() {
+            notes.push(format!("Left out, because {lack}: {}.", absent.join(", ")));
+        }
+    }
 }

@@ -8,7 +8,7 @@
 //! Trends inside a side, and persistence from year to year beyond blocks of years, are not modelled.
 
 mod changes;
-mod common;
+mod comparable;
 mod comparison;
 mod coverage;
 mod design;
@@ -50,7 +50,7 @@ pub(crate) use words::{
 
 use crate::error::{ClimateError, Result};
 use changes::changes;
-use common::{
+use comparable::{
     check_apart, check_grids, check_years, common_months, note_classes, note_continued, note_rules,
     note_unknown_years, note_year, share_wind,
 };

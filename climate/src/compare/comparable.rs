@@ -1,4 +1,5 @@
-//! What two runs have in common: grid, months and whole years before their tables are read, classes after.
+//! Whether two runs can be compared, and where they differ in more than their climate: grid, winds, rules, months and
+//! years before their tables are read, classes and missing values after.
 
 use super::{Coverage, PlannedSide, Quantity, Selection, Side, SideInput, words};
 use crate::error::{ClimateError, Result};

@@ -118,19 +118,19 @@ impl Detector {
     /// What the first pass takes from one time.
     pub(super) fn look(&self, fields: &DetectFields) -> Result<Seen> {
         Ok(match self {
-            Self::Deepcam(labeller) => Seen::Candidates(labeller.candidates(&fields.snapshot)?),
-            Self::Tempest(detector) => Seen::Nodes(detector.nodes(fields)?),
-            Self::Percentile(detector) => Seen::Moisture(detector.moisture(fields)?.into_owned()),
+            Self::Deepcam(labeller) => Seen::Deepcam(labeller.candidates(&fields.snapshot)?),
+            Self::Tempest(detector) => Seen::Tempest(detector.nodes(fields)?),
+            Self::Percentile(detector) => Seen::Percentile(detector.moisture(fields)?.into_owned()),
             Self::Bard(_) => Seen::Nothing,
         })
     }
 
     pub(super) fn conclude(&self, survey: Survey) -> Result<Conclusion> {
         Ok(match (self, survey) {
-            (_, Survey::Deepcam(tracks)) => Conclusion::Cyclones(tracks.finish()),
-            (_, Survey::Tempest(tracks)) => Conclusion::Nodes(tracks.finish()),
+            (_, Survey::Deepcam(tracks)) => Conclusion::Deepcam(tracks.finish()),
+            (_, Survey::Tempest(tracks)) => Conclusion::Tempest(tracks.finish()),
             (Self::Percentile(detector), Survey::Percentile(climatology)) => {
-                Conclusion::Usual(Box::new(climatology.thresholds(detector.thresholds())?))
+                Conclusion::Percentile(Box::new(climatology.thresholds(detector.thresholds())?))
             }
             _ => Conclusion::Nothing,
         })
@@ -143,13 +143,15 @@ impl Detector {
         known: &Conclusion,
     ) -> Result<LabelledSnapshot> {
         match (self, known) {
-            (Self::Deepcam(labeller), Conclusion::Cyclones(accepted)) => {
+            (Self::Deepcam(labeller), Conclusion::Deepcam(accepted)) => {
                 labeller.masks(&fields.snapshot, accepted.at(index))
             }
-            (Self::Tempest(detector), Conclusion::Nodes(accepted)) => {
+            (Self::Tempest(detector), Conclusion::Tempest(accepted)) => {
                 detector.masks(fields, accepted.at(index))
             }
-            (Self::Percentile(detector), Conclusion::Usual(usual)) => detector.masks(fields, usual),
+            (Self::Percentile(detector), Conclusion::Percentile(usual)) => {
+                detector.masks(fields, usual)
+            }
             (Self::Bard(detector), _) => detector.masks(fields),
             _ => Err(ClimateError::Invalid(format!(
                 "{}: the masks need its own first pass",
@@ -159,44 +161,53 @@ impl Detector {
     }
 }
 
+// A first pass takes what it has `Seen` at each time into its `Survey`, which ends in a `Conclusion` for the second. Each
+// has a variant for every method, named after it, but for those that need no first pass.
+
 /// The state of a first pass.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum Survey {
     Nothing,
+    /// Tracks of cyclones.
     Deepcam(Trajectories),
+    /// Tracks of nodes.
     Tempest(Stitcher),
+    /// Histograms of moisture, or its transport.
     Percentile(TransportClimatology),
 }
 
 /// What a first pass takes from one time.
 pub(super) enum Seen {
     Nothing,
-    Candidates(Vec<CycloneCandidate>),
-    Nodes(Vec<Node>),
-    Moisture(Array2<f32>),
+    Deepcam(Vec<CycloneCandidate>),
+    Tempest(Vec<Node>),
+    Percentile(Array2<f32>),
 }
 
 /// What the first pass came to.
 pub(super) enum Conclusion {
     Nothing,
-    Cyclones(Accepted<CycloneCandidate>),
-    Nodes(Accepted<Node>),
-    Usual(Box<MonthlyThresholds>),
+    /// The candidates that stand as cyclones.
+    Deepcam(Accepted<CycloneCandidate>),
+    /// The nodes that stand as cyclones.
+    Tempest(Accepted<Node>),
+    /// What is exceeded by rivers in each month and place.
+    Percentile(Box<MonthlyThresholds>),
 }
 
 impl Survey {
     /// Takes one time; the number of candidates.
     pub(super) fn push(&mut self, index: usize, time: Time, seen: Seen) -> Result<usize> {
         match (self, seen) {
-            (Self::Deepcam(tracks), Seen::Candidates(candidates)) => {
+            (Self::Deepcam(tracks), Seen::Deepcam(candidates)) => {
                 let count = candidates.len();
                 tracks.push(index, time, &candidates).map(|()| count)
             }
-            (Self::Tempest(tracks), Seen::Nodes(nodes)) => {
+            (Self::Tempest(tracks), Seen::Tempest(nodes)) => {
                 let count = nodes.len();
                 tracks.push(index, time, nodes).map(|()| count)
             }
-            (Self::Percentile(climatology), Seen::Moisture(plane)) => {
+            (Self::Percentile(climatology), Seen::Percentile(plane)) => {
                 climatology.add(month_of(time), plane.view()).map(|()| 0)
             }
             _ => Ok(0),

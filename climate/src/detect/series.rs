@@ -3,7 +3,7 @@
 use super::detector::{Conclusion, Detector, MethodLabels, Seen, Survey};
 use super::transport::DetectFields;
 use crate::error::{ClimateError, Result};
-use crate::label::{Pass, SeriesSummary};
+use crate::label::{Pass, SeriesSummary, times_at_once};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, Time};
@@ -215,9 +215,9 @@ impl SecondPass {
         each.zip(&self.rivers)
             .map(|((known, &candidates), &rivers)| {
                 let (cyclones, tracks, untracked) = match known {
-                    Conclusion::Cyclones(found) => (found.points(), found.tracks, found.untracked),
-                    Conclusion::Nodes(found) => (found.points(), found.tracks, found.untracked),
-                    Conclusion::Nothing | Conclusion::Usual(_) => (0, 0, false),
+                    Conclusion::Deepcam(found) => (found.points(), found.tracks, found.untracked),
+                    Conclusion::Tempest(found) => (found.points(), found.tracks, found.untracked),
+                    Conclusion::Nothing | Conclusion::Percentile(_) => (0, 0, false),
                 };
                 SeriesSummary {
                     times: self.done - self.left_out.len(),
@@ -235,7 +235,7 @@ impl SecondPass {
 
 /// Stretches of the series that are worked on at once.
 fn blocks(times: Range<usize>) -> impl Iterator<Item = Range<usize>> {
-    let size = 2 * rayon::current_num_threads().max(1);
+    let size = times_at_once();
     let end = times.end;
     times
         .step_by(size)

@@ -40,6 +40,7 @@ pub use folder::LabelFolder;
 pub use low_thresholds::{EtcThresholds, TdThresholds};
 pub use lows::{LowCandidate, Lows};
 pub use scaling::GridScaling;
+pub(crate) use series::times_at_once;
 pub use series::{LabelStream, SeriesSummary};
 pub use thresholds::{ArThresholds, TcThresholds, Thresholds};
 

@@ -169,7 +169,7 @@ impl Labeller {
     where
         ClimateError: From<E>,
     {
-        let block = block();
+        let block = times_at_once();
         let mut ended = false;
         while stream.done < count {
             while stream.ready() < (stream.done + block).min(count) && stream.seen < count {
@@ -227,7 +227,7 @@ impl Labeller {
     }
 }
 
-/// So many times are worked on at once.
-fn block() -> usize {
+/// How many times of a series are worked on at once, by any method.
+pub(crate) fn times_at_once() -> usize {
     2 * rayon::current_num_threads().max(1)
 }

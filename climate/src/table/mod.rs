@@ -29,83 +29,13 @@ pub(crate) use spill::Spill;
 /// What follows `mean_probability` came later and may be absent in tables of other programs. `hours`: the time that a
 /// row stands for; `touches_edge`: 1 where a regional domain cuts the event; `ar_scale`: 0 to 5, rivers only; the rest
 /// as in [`crate::events::EventDetails`].
-pub const EVENT_COLUMNS: [&str; 28] = [
-    "class",
-    "time",
-    "lon_deg",
-    "lat_deg",
-    "area_km2",
-    "track_id",
-    "west_deg",
-    "south_deg",
-    "east_deg",
-    "north_deg",
-    "length_km",
-    "width_km",
-    "orientation_deg",
-    "min_psl_pa",
-    "max_wind_m_s",
-    "max_tmq_kg_m2",
-    "mean_prect_m_s",
-    "mean_probability",
-    "hours",
-    "touches_edge",
-    "max_ivt_proxy_kg_m_s",
-    "ar_scale",
-    "precipitation_km3",
-    "land_share",
-    "land_lon_deg",
-    "land_lat_deg",
-    "max_ivt_kg_m_s",
-    "gale_radius_km",
-];
+pub const EVENT_COLUMNS: [&str; 28] = rows::names(&rows::EVENT);
 
 /// Header of `tracks.csv`.
 ///
 /// What follows `basin` came later and may be absent in tables of other programs; see [`crate::track::TrackDetails`]
 /// and [`crate::track::Landfall`]. `split_tracks` and `merged_tracks` are identities with blanks between them.
-pub const TRACK_COLUMNS: [&str; 40] = [
-    "track_id",
-    "class",
-    "start_time",
-    "end_time",
-    "duration_hours",
-    "points",
-    "origin",
-    "fate",
-    "related_track",
-    "genesis_lon_deg",
-    "genesis_lat_deg",
-    "end_lon_deg",
-    "end_lat_deg",
-    "distance_km",
-    "mean_speed_m_s",
-    "max_area_km2",
-    "mean_area_km2",
-    "min_psl_pa",
-    "max_wind_m_s",
-    "max_tmq_kg_m2",
-    "category",
-    "basin",
-    "parent_track",
-    "merged_into",
-    "split_tracks",
-    "merged_tracks",
-    "max_speed_m_s",
-    "ace_1e4_kt2",
-    "pdi_m3_s2",
-    "max_ivt_proxy_kg_m_s",
-    "ar_scale",
-    "precipitation_km3",
-    "landfalls",
-    "landfall_time",
-    "landfall_lon_deg",
-    "landfall_lat_deg",
-    "landfall_wind_m_s",
-    "landfall_psl_pa",
-    "touches_edge",
-    "max_ivt_kg_m_s",
-];
+pub const TRACK_COLUMNS: [&str; 40] = rows::names(&rows::TRACK);
 
 /// Writes a table row by row; it takes its name when it is whole.
 ///

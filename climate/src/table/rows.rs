@@ -1,4 +1,4 @@
-//! Cells of the tables.
+//! The columns of the tables: their names, and the cells of a row.
 
 use super::{EVENT_COLUMNS, Row, TRACK_COLUMNS};
 use crate::events::Event;
@@ -6,43 +6,126 @@ use crate::statistics::{Basin, Category};
 use crate::track::{Landfall, Track};
 use squall_data::Class;
 
+/// A column: its name, and its cell in a row.
+type Column<T> = (&'static str, fn(&T) -> String);
+
+/// The columns of `events.csv` and `objects.csv`, in their order.
+pub(super) const EVENT: [Column<Event>; 28] = [
+    ("class", |e| e.class.name().into()),
+    ("time", |e| e.time.to_string()),
+    ("lon_deg", |e| longitude(e.lon_deg)),
+    ("lat_deg", |e| fixed(e.lat_deg, 4)),
+    ("area_km2", |e| fixed(e.area_km2, 1)),
+    ("track_id", |e| whole(e.track_id)),
+    ("west_deg", |e| longitude(e.west_deg)),
+    ("south_deg", |e| fixed(e.south_deg, 4)),
+    ("east_deg", |e| longitude(e.east_deg)),
+    ("north_deg", |e| fixed(e.north_deg, 4)),
+    ("length_km", |e| fixed(e.length_km, 1)),
+    ("width_km", |e| fixed(e.width_km, 1)),
+    ("orientation_deg", |e| fixed(e.orientation_deg, 2)),
+    ("min_psl_pa", |e| optional(e.min_psl_pa, 1)),
+    ("max_wind_m_s", |e| optional(e.max_wind_m_s, 3)),
+    ("max_tmq_kg_m2", |e| optional(e.max_tmq_kg_m2, 3)),
+    ("mean_prect_m_s", |e| scientific(e.mean_prect_m_s)),
+    ("mean_probability", |e| optional(e.mean_probability, 5)),
+    ("hours", |e| optional(e.details.hours, 2)),
+    ("touches_edge", |e| flag(e.details.touches_edge)),
+    ("max_ivt_proxy_kg_m_s", |e| {
+        optional(e.details.max_ivt_proxy_kg_m_s, 1)
+    }),
+    ("ar_scale", |e| whole(e.details.river_scale)),
+    ("precipitation_km3", |e| {
+        optional(e.details.precipitation_km3, 6)
+    }),
+    ("land_share", |e| optional(e.details.land_share, 5)),
+    ("land_lon_deg", |e| {
+        e.details.land_lon_deg.map_or_else(String::new, longitude)
+    }),
+    ("land_lat_deg", |e| optional(e.details.land_lat_deg, 4)),
+    ("max_ivt_kg_m_s", |e| optional(e.details.max_ivt_kg_m_s, 1)),
+    ("gale_radius_km", |e| optional(e.details.gale_radius_km, 1)),
+];
+
+/// The columns of `tracks.csv`, in their order.
+pub(super) const TRACK: [Column<Track>; 40] = [
+    ("track_id", |t| t.track_id.to_string()),
+    ("class", |t| t.class.name().into()),
+    ("start_time", |t| t.start.to_string()),
+    ("end_time", |t| t.end.to_string()),
+    ("duration_hours", |t| fixed(t.duration_hours(), 2)),
+    ("points", |t| t.points.to_string()),
+    ("origin", |t| t.origin.name().into()),
+    ("fate", |t| t.fate.name().into()),
+    ("related_track", |t| whole(t.related_track)),
+    ("genesis_lon_deg", |t| longitude(t.genesis_lon_deg)),
+    ("genesis_lat_deg", |t| fixed(t.genesis_lat_deg, 4)),
+    ("end_lon_deg", |t| longitude(t.end_lon_deg)),
+    ("end_lat_deg", |t| fixed(t.end_lat_deg, 4)),
+    ("distance_km", |t| fixed(t.distance_km, 1)),
+    ("mean_speed_m_s", |t| optional(t.mean_speed_m_s(), 3)),
+    ("max_area_km2", |t| fixed(t.max_area_km2, 1)),
+    ("mean_area_km2", |t| fixed(t.mean_area_km2, 1)),
+    ("min_psl_pa", |t| optional(t.min_psl_pa, 1)),
+    ("max_wind_m_s", |t| optional(t.max_wind_m_s, 3)),
+    ("max_tmq_kg_m2", |t| optional(t.max_tmq_kg_m2, 3)),
+    ("category", |t| category(t).into()),
+    ("basin", |t| {
+        let basin = Basin::of(t.genesis_lat_deg, t.genesis_lon_deg);
+        basin.code().into()
+    }),
+    ("parent_track", |t| whole(t.details.parent_track)),
+    ("merged_into", |t| whole(t.details.merged_into)),
+    ("split_tracks", |t| list(&t.details.split_tracks)),
+    ("merged_tracks", |t| list(&t.details.merged_tracks)),
+    ("max_speed_m_s", |t| optional(t.details.max_speed_m_s, 3)),
+    ("ace_1e4_kt2", |t| optional(t.details.ace_1e4_kt2, 4)),
+    ("pdi_m3_s2", |t| scientific(t.details.pdi_m3_s2)),
+    ("max_ivt_proxy_kg_m_s", |t| {
+        optional(t.details.max_ivt_proxy_kg_m_s, 1)
+    }),
+    ("ar_scale", |t| whole(t.details.river_scale)),
+    ("precipitation_km3", |t| {
+        optional(t.details.precipitation_km3, 6)
+    }),
+    ("landfalls", |t| whole(t.details.landfalls)),
+    ("landfall_time", |t| {
+        at_landfall(t, |at| at.time.to_string())
+    }),
+    ("landfall_lon_deg", |t| {
+        at_landfall(t, |at| longitude(at.lon_deg))
+    }),
+    ("landfall_lat_deg", |t| {
+        at_landfall(t, |at| fixed(at.lat_deg, 4))
+    }),
+    ("landfall_wind_m_s", |t| {
+        at_landfall(t, |at| optional(at.max_wind_m_s, 3))
+    }),
+    ("landfall_psl_pa", |t| {
+        at_landfall(t, |at| optional(at.min_psl_pa, 1))
+    }),
+    ("touches_edge", |t| flag(t.details.touches_edge)),
+    ("max_ivt_kg_m_s", |t| optional(t.details.max_ivt_kg_m_s, 1)),
+];
+
+/// The names of columns.
+pub(super) const fn names<T, const N: usize>(columns: &[Column<T>; N]) -> [&'static str; N] {
+    let mut names = [""; N];
+    let mut place = 0;
+    while place < N {
+        names[place] = columns[place].0;
+        place += 1;
+    }
+    names
+}
+
 impl Row for Event {
     fn columns() -> Vec<&'static str> {
         EVENT_COLUMNS.to_vec()
     }
 
     fn cells(&self) -> Vec<String> {
-        let details = &self.details;
-        vec![
-            self.class.name().into(),
-            self.time.to_string(),
-            longitude(self.lon_deg),
-            fixed(self.lat_deg, 4),
-            fixed(self.area_km2, 1),
-            whole(self.track_id),
-            longitude(self.west_deg),
-            fixed(self.south_deg, 4),
-            longitude(self.east_deg),
-            fixed(self.north_deg, 4),
-            fixed(self.length_km, 1),
-            fixed(self.width_km, 1),
-            fixed(self.orientation_deg, 2),
-            optional(self.min_psl_pa, 1),
-            optional(self.max_wind_m_s, 3),
-            optional(self.max_tmq_kg_m2, 3),
-            scientific(self.mean_prect_m_s),
-            optional(self.mean_probability, 5),
-            optional(details.hours, 2),
-            flag(details.touches_edge),
-            optional(details.max_ivt_proxy_kg_m_s, 1),
-            whole(details.river_scale),
-            optional(details.precipitation_km3, 6),
-            optional(details.land_share, 5),
-            details.land_lon_deg.map_or_else(String::new, longitude),
-            optional(details.land_lat_deg, 4),
-            optional(details.max_ivt_kg_m_s, 1),
-            optional(details.gale_radius_km, 1),
-        ]
+        EVENT.iter().map(|(_, cell)| cell(self)).collect()
     }
 }
 
@@ -52,58 +135,20 @@ impl Row for Track {
     }
 
     fn cells(&self) -> Vec<String> {
-        let category = (self.class == Class::TropicalCyclone)
-            .then_some(self.max_wind_m_s)
-            .flatten()
-            .and_then(Category::saffir_simpson);
-        let details = &self.details;
-        let landfall = details.landfall.as_ref();
-        let at_landfall = |of: fn(&Landfall) -> String| landfall.map_or_else(String::new, of);
-        vec![
-            self.track_id.to_string(),
-            self.class.name().into(),
-            self.start.to_string(),
-            self.end.to_string(),
-            fixed(self.duration_hours(), 2),
-            self.points.to_string(),
-            self.origin.name().into(),
-            self.fate.name().into(),
-            whole(self.related_track),
-            longitude(self.genesis_lon_deg),
-            fixed(self.genesis_lat_deg, 4),
-            longitude(self.end_lon_deg),
-            fixed(self.end_lat_deg, 4),
-            fixed(self.distance_km, 1),
-            optional(self.mean_speed_m_s(), 3),
-            fixed(self.max_area_km2, 1),
-            fixed(self.mean_area_km2, 1),
-            optional(self.min_psl_pa, 1),
-            optional(self.max_wind_m_s, 3),
-            optional(self.max_tmq_kg_m2, 3),
-            category.map_or("", Category::name).into(),
-            Basin::of(self.genesis_lat_deg, self.genesis_lon_deg)
-                .code()
-                .into(),
-            whole(details.parent_track),
-            whole(details.merged_into),
-            list(&details.split_tracks),
-            list(&details.merged_tracks),
-            optional(details.max_speed_m_s, 3),
-            optional(details.ace_1e4_kt2, 4),
-            scientific(details.pdi_m3_s2),
-            optional(details.max_ivt_proxy_kg_m_s, 1),
-            whole(details.river_scale),
-            optional(details.precipitation_km3, 6),
-            whole(details.landfalls),
-            at_landfall(|at| at.time.to_string()),
-            at_landfall(|at| longitude(at.lon_deg)),
-            at_landfall(|at| fixed(at.lat_deg, 4)),
-            at_landfall(|at| optional(at.max_wind_m_s, 3)),
-            at_landfall(|at| optional(at.min_psl_pa, 1)),
-            flag(details.touches_edge),
-            optional(details.max_ivt_kg_m_s, 1),
-        ]
+        TRACK.iter().map(|(_, cell)| cell(self)).collect()
     }
+}
+
+/// The category of a tropical cyclone whose wind is known; empty of others.
+fn category(track: &Track) -> &'static str {
+    let wind_m_s = (track.max_wind_m_s).filter(|_| track.class == Class::TropicalCyclone);
+    let category = wind_m_s.and_then(Category::saffir_simpson);
+    category.map_or("", Category::name)
+}
+
+fn at_landfall(track: &Track, cell: fn(&Landfall) -> String) -> String {
+    let landfall = track.details.landfall.as_ref();
+    landfall.map_or_else(String::new, cell)
 }
 
 fn fixed(value: f64, decimals: usize) -> String {

@@ -119,12 +119,6 @@ pub fn score_against_world(
             .iter()
             .any(|p| first <= p.time && p.time <= last)
     };
-    let strong = |track: &ImportedTrack| {
-        rules.min_reference_wind_m_s.is_none_or(|least| {
-            let winds = track.points.iter().filter_map(|p| p.max_wind_m_s);
-            winds.fold(f64::NEG_INFINITY, f64::max) >= least
-        })
-    };
     let [all_reference, all_predicted] = [reference.len(), predicted.len()];
     reference.retain(inside);
     predicted.retain(inside);
@@ -133,21 +127,7 @@ pub fn score_against_world(
             "the reference covers {first_real} to {last_real}, the prediction {first_found} to {last_found}: no track to compare"
         )));
     }
-    let is_weak: Vec<bool> = reference.iter().map(|track| !strong(track)).collect();
-    let pairs = match_tracks(&reference, &predicted, &rules.criterion);
-    let of_weak = pairs.iter().filter(|pair| is_weak[pair.reference]);
-    let of_weak: HashSet<usize> = of_weak.map(|pair| pair.predicted).collect();
-    let numbered = predicted.into_iter().enumerate();
-    let predicted: Vec<ImportedTrack> = numbered
-        .filter_map(|(place, track)| (!of_weak.contains(&place)).then_some(track))
-        .collect();
-    reference.retain(strong);
-    let pairs = if is_weak.contains(&true) {
-        // The places of tracks have changed.
-        match_tracks(&reference, &predicted, &rules.criterion)
-    } else {
-        pairs
-    };
+    let pairs = match_strong(&mut reference, &mut predicted, rules);
     let kinds = Kinds::of(&reference, &predicted, &pairs, bootstrap);
     let years = last.seconds_since(first) as f64 / DAY_SECONDS as f64 / 365.25;
     Ok(WorldScores {
@@ -163,6 +143,36 @@ pub fn score_against_world(
         years: kinds.years,
         density: compare_density(&reference, &predicted, rules.density_cell_deg, years)?,
     })
+}
+
+/// Which predicted track is which storm, after storms that are too weak, and the tracks that are one of those, were
+/// left out.
+fn match_strong(
+    reference: &mut Vec<ImportedTrack>,
+    predicted: &mut Vec<ImportedTrack>,
+    rules: &WorldRules,
+) -> Vec<TrackPair> {
+    let is_strong = |track: &ImportedTrack| {
+        rules.min_reference_wind_m_s.is_none_or(|least| {
+            let winds = track.points.iter().filter_map(|p| p.max_wind_m_s);
+            winds.fold(f64::NEG_INFINITY, f64::max) >= least
+        })
+    };
+    let pairs = match_tracks(reference, predicted, &rules.criterion);
+    if reference.iter().all(is_strong) {
+        return pairs;
+    }
+    let of_weak: HashSet<usize> = (pairs.iter())
+        .filter(|pair| !is_strong(&reference[pair.reference]))
+        .map(|pair| pair.predicted)
+        .collect();
+    let numbered = std::mem::take(predicted).into_iter().enumerate();
+    *predicted = numbered
+        .filter_map(|(place, track)| (!of_weak.contains(&place)).then_some(track))
+        .collect();
+    reference.retain(is_strong);
+    // The places of tracks have changed.
+    match_tracks(reference, predicted, &rules.criterion)
 }
 
 /// The tracks of a side, and the time that was searched for them.

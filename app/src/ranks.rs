@@ -13,10 +13,11 @@ use std::time::Duration;
 const LONGEST_WAIT: Duration = Duration::from_secs(900);
 
 /// How long a rank leaves it to another, which failed, to say why and to end the job.
-const FOR_THE_OTHER: Duration = Duration::from_secs(2);
+const FOR_THE_OTHER: Duration = Duration::from_secs(6);
 
-/// How long a rank leaves it to the first to say what most likely all of them found wrong, and to end the job.
-const FOR_THE_FIRST: Duration = Duration::from_secs(1);
+/// How long a rank leaves it to the first to say what most likely all of them found wrong, and to end the job, which
+/// takes a busy machine a second or two.
+const FOR_THE_FIRST: Duration = Duration::from_secs(4);
 
 /// The variable of the environment that overrides [`LONGEST_WAIT`], in seconds.
 const STALL_VARIABLE: &str = "SQUALL_STALL_SECONDS";

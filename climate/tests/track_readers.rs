@@ -180,7 +180,13 @@ fn trajectories_of_track_as_netcdf() {
     );
     assert!((winds.fold(0.0, f64::max) - 33.46).abs() < 0.01);
     assert!((pressures.fold(f64::INFINITY, f64::min) - 94_161.0).abs() < 1.0);
-    assert!(table.notes.is_empty(), "{:?}", table.notes);
+    let [apart] = &table.notes[..] else {
+        panic!("{:?}", table.notes)
+    };
+    assert!(
+        apart.contains("more than 10 days apart: 1, such as `1974-10`"),
+        "{apart}"
+    );
 }
 
 /// The same points as CSV and as netCDF without units.

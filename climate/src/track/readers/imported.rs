@@ -255,7 +255,7 @@ impl Rows {
             .then(|| format!("{repeated} points repeat a time of their track and are left out"));
         let of_gaps = parted.first().map(|first| {
             format!(
-                "{} tracks have points more than 10 days apart, such as `{first}`: if names are used again, as in tables of \
+                "tracks with points more than 10 days apart: {}, such as `{first}`; if names are used again, as in tables of \
                  several years one after the other, give each storm a name of its own",
                 parted.len()
             )

@@ -330,11 +330,12 @@ fn faults_are_located() {
             parse(move |file| {
                 file.add_dimension("record", 4)?;
                 let along = ["record"];
-                let usual: [(&str, [f64; 4], &[(&str, &str)]); 4] = [
-                    ("lat", [10.0, 10.5, -20.0, -21.0], &[]),
-                    ("lon", [1.0, 2.0, 3.0, 4.0], &[]),
+                let none: &[_] = &[];
+                let usual = [
+                    ("lat", [10.0, 10.5, -20.0, -21.0], none),
+                    ("lon", [1.0, 2.0, 3.0, 4.0], none),
                     ("time", [12.0, 0.0, 6.0, 12.0], &[HOURS]),
-                    ("track_id", [1.0, 1.0, 2.0, 2.0], &[]),
+                    ("track_id", [1.0, 1.0, 2.0, 2.0], none),
                 ];
                 for (other, values, attributes) in usual {
                     if other != name {

@@ -292,7 +292,7 @@ mod tests {
     fn tracks_with_long_gaps_are_told() {
         let again = BEST.replace("AL102011,2011-08-25", "AL092011,2012-08-25");
         let table = parse(&again).unwrap();
-        let told = |note: &String| note.contains("1 tracks") && note.contains("`AL092011`");
+        let told = |note: &String| note.contains("apart: 1") && note.contains("`AL092011`");
         assert!(table.notes.iter().any(told), "{:?}", table.notes);
         let none = parse(BEST).unwrap();
         assert!(!none.notes.iter().any(|note| note.contains("days")));

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # The log of `squall train --mllog` under MLPerf's own checker: a small network on synthetic fields, stopped once on its
-# way to a low target. Everything must pass but the one rule that this network is too small for: a mean IoU of 0.82.
+# way to a low target. The benchmark's own, a mean IoU of 0.82, is more than this network reaches: the checker gets a copy
+# of the log in which scores, numbers of samples and the division are those of the benchmark, so that it judges all the
+# rest by its strict rules.
 # usage: validation/mllog.sh VENV
 #   VENV  a folder for a Python environment with the checker (PyPI: mlperf-logging), and for the run; made if not there
 set -euo pipefail
@@ -18,19 +20,17 @@ cd run
 "$squall" -q stage fields --labels labels --out store
 train() {
   "$squall" -q train --recipe small --data store --out model --mllog result_0.txt --set training.epochs=20 \
-    --set training.best_by=sample_mean_iou --set training.target_score=0.55 "$@"
+    --set training.best_by=sample_mean_iou --set training.target_score=0.55 --set optimiser.epsilon=1e-6 "$@"
 }
 code=0
 train --set training.max_seconds=1 || code=$?
 [ "$code" -eq 75 ] || { echo "mllog: the first part ended with $code, not stopped (75)" >&2; exit 1; }
 train
+grep -q '"key": "run_stop".*"status": "success"' result_0.txt
+replaced=()
+for key_value in eval_accuracy=0.82 train_samples=121266 eval_samples=15158 'submission_division="closed"'; do
+  replaced+=(-e "/\"key\": \"${key_value%%=*}\"/s/\"value\": [^,]+/\"value\": ${key_value#*=}/")
+done
+sed -E "${replaced[@]}" result_0.txt >at_target.txt
 cd "$venv" # where the checker leaves a log of its own
-found=$(bin/python -m mlperf_logging.compliance_checker --usage hpc --ruleset 3.0.0 run/result_0.txt 2>&1 || true)
-echo "$found"
-grep -q 'hpc_3.0.0/open_deepcam.yaml' <<<"$found"
-grep -q '"key": "run_stop".*"status": "success"' run/result_0.txt
-if grep -E 'WARNING|ERROR|Traceback' <<<"$found" | grep -vE 'Failed checks for eval_accuracy|ERROR - FAILED$'; then
-  echo "mllog: the checker found the above" >&2
-  exit 1
-fi
-echo "mllog: passed"
+bin/python -m mlperf_logging.compliance_checker --usage hpc --ruleset 3.0.0 --werror run/at_target.txt

@@ -181,7 +181,7 @@ fn a_page_shows_two_heuristics_and_what_is_said_to_be_the_truth() {
         "masks: Truth",
         // For who describes it in a paper.
         "rules of masks: tempest",
-        "tropical cyclones and atmospheric rivers by the TempestExtremes rules; ",
+        "tropical cyclones and atmospheric rivers by the TempestExtremes rules: ",
         "node.contour_rise_pa = 200.0",
         "member_count = 128",
     ] {

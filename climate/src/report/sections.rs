@@ -276,6 +276,23 @@ fn scores(page: &Page<'_>) -> Option<Section> {
     })
 }
 
+/// A value as it is; of several lines the first, if it is a sentence, and the others, for who looks them up, behind it.
+fn folded(value: &str) -> String {
+    let Some((first, others)) = value.split_once('\n') else {
+        return escape(value);
+    };
+    let numbers = |lines: &str| counted(lines.lines().count(), "value");
+    let (summary, lines) = match first.contains(" = ") {
+        true => (numbers(value), value),
+        false => (format!("{first}: {}", numbers(others)), others),
+    };
+    format!(
+        "<details><summary>{}</summary><pre tabindex=\"0\">{}</pre></details>",
+        escape(&summary),
+        escape(lines)
+    )
+}
+
 fn method(page: &Page<'_>) -> Section {
     let input = page.input;
     let mut html = String::new();
@@ -286,7 +303,7 @@ fn method(page: &Page<'_>) -> Section {
                 html,
                 "<div><dt>{}</dt><dd>{}</dd></div>",
                 escape(name),
-                escape(value)
+                folded(value)
             );
         }
         html.push_str("</dl>\n");
@@ -316,5 +333,27 @@ fn method(page: &Page<'_>) -> Section {
         heading: "Data and method".into(),
         lead: String::new(),
         html,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_values_are_folded_behind_what_they_are() {
+        assert_eq!(folded("noleap & more"), "noleap &amp; more");
+        let behind = |summary: &str, lines: &str| {
+            format!(
+                "<details><summary>{summary}</summary><pre tabindex=\"0\">{lines}</pre></details>"
+            )
+        };
+        let title = folded("by these rules\na = 1\nb = <2");
+        assert_eq!(
+            title,
+            behind("by these rules: 2 values", "a = 1\nb = &lt;2")
+        );
+        assert_eq!(folded("a = 1\nb = 2"), behind("2 values", "a = 1\nb = 2"));
+        assert_eq!(folded("rules\na = 1"), behind("rules: 1 value", "a = 1"));
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn of(masks: &Masks) -> Vec<(&'static str, String)> {
         ("rules of events and tracks", of_events(&masks.tables)),
     ];
     let told = all.into_iter().filter(|(_, lines)| !lines.is_empty());
-    told.map(|(what, lines)| (what, lines.join("; "))).collect()
+    told.map(|(what, lines)| (what, lines.join("\n"))).collect()
 }
 
 /// Those of masks that tell theirs. The title of others may say anything.

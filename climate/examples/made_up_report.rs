@@ -4,7 +4,9 @@
 mod made_up;
 
 use made_up::World;
-use squall_climate::report::{Frame, ReportBuilder, ReportInput, Score, Source, SourceKind};
+use squall_climate::report::{
+    Frame, Provenance, ReportBuilder, ReportInput, Score, Source, SourceKind,
+};
 use std::error::Error;
 use std::path::Path;
 
@@ -89,15 +91,9 @@ fn write(path: &Path, times: usize, kinds: &[SourceKind]) -> Result<(), Box<dyn 
         ];
     }
     input.provenance = vec![
-        (
-            "Fields".into(),
-            "made up by tests/made_up (no simulation)".into(),
-        ),
-        ("Calendar".into(), "noleap, every 3 hours".into()),
-        (
-            "Model".into(),
-            "deeplabv3plus, width 0.25, seed 1, 3000 steps".into(),
-        ),
+        Provenance::new("Fields", "made up by tests/made_up (no simulation)"),
+        Provenance::new("Calendar", "noleap, every 3 hours"),
+        Provenance::new("Model", "deeplabv3plus, width 0.25, seed 1, 3000 steps"),
     ];
     input.recipe = Some("min_vorticity_850_per_s = 1.6e-4   # GFDL/TECA\nmax_pressure_distance_km = 350\nwarm_core_k = 0.8\ntmq_excess_kg_m2 = 20.0           # damped TMQ, DeepCAM recipe\nmin_length_km = 2000".into());
     input.commands = vec!["cargo run -p squall-climate --example made_up_report -- out".into()];

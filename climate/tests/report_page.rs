@@ -5,8 +5,8 @@ mod made_up;
 use made_up::World;
 use ndarray::Array2;
 use squall_climate::report::{
-    FieldInfo, Frame, FrequencyMap, ReportBuilder, ReportInput, ReportOptions, Score, Source,
-    SourceKind, SourceWind, select_frames,
+    FieldInfo, Frame, FrequencyMap, Provenance, ReportBuilder, ReportInput, ReportOptions, Score,
+    Source, SourceKind, SourceWind, select_frames,
 };
 use squall_data::{Calendar, Class, LatLonGrid, Time};
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ fn report(times: usize, kinds: &[SourceKind], options: ReportOptions) -> ReportB
             .push(Source::new(*kind, events, tracks).labelled(format!("{}</script>", kind.name())));
     }
     input.scores = vec![Score::fraction("Group", "IoU", 0.5, "Half of it.")];
-    input.provenance = vec![("Fields".into(), "<made up>".into())];
+    input.provenance = vec![Provenance::new("Fields", "<made up>")];
     input.recipe = Some("threshold = 1 # < 2".into());
     input.commands = vec!["squall report 'a b' > c".into()];
     let mut builder = ReportBuilder::with_options(input, options).unwrap();

@@ -348,8 +348,8 @@ pub struct ReportInput {
     pub comparisons: Vec<Comparison>,
     /// Training runs, on one chart.
     pub training: Vec<TrainingCurve>,
-    /// Where the data come from: name and value.
-    pub provenance: Vec<(String, String)>,
+    /// Where the data come from.
+    pub provenance: Vec<Provenance>,
     /// The thresholds or the recipe, as text.
     pub recipe: Option<String>,
     /// Commands that make the page again.
@@ -359,6 +359,28 @@ pub struct ReportInput {
     pub warnings: Vec<String>,
     /// What wrote the page, for instance `squall 0.1.0`.
     pub generator: String,
+}
+
+/// What a page says of where its data come from, or by which rules they were made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provenance {
+    /// What it is about, for instance `calendar`.
+    pub name: String,
+    /// What is said of it; may be empty if there are numbers.
+    pub value: String,
+    /// Numbers, one a line, that a reader looks up rather than reads: the page folds them behind the value.
+    pub numbers: Vec<String>,
+}
+
+impl Provenance {
+    /// A value without numbers.
+    pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            value: value.into(),
+            numbers: Vec::new(),
+        }
+    }
 }
 
 impl ReportInput {

@@ -9,7 +9,7 @@ use crate::report::numbers::{counted, percent};
 use crate::report::page::{Page, Section};
 use crate::report::summary::objects;
 use crate::report::{
-    FrequencyMap, Source, changes, class_word, histograms, maps, overview, tables,
+    FrequencyMap, Provenance, Source, changes, class_word, histograms, maps, overview, tables,
 };
 use squall_data::Class;
 use std::fmt::Write as _;
@@ -276,20 +276,20 @@ fn scores(page: &Page<'_>) -> Option<Section> {
     })
 }
 
-/// A value as it is; of several lines the first, if it is a sentence, and the others, for who looks them up, behind it.
-fn folded(value: &str) -> String {
-    let Some((first, others)) = value.split_once('\n') else {
-        return escape(value);
-    };
-    let numbers = |lines: &str| counted(lines.lines().count(), "value");
-    let (summary, lines) = match first.contains(" = ") {
-        true => (numbers(value), value),
-        false => (format!("{first}: {}", numbers(others)), others),
+/// What is said, with its numbers folded behind it.
+fn folded(said: &Provenance) -> String {
+    let value = escape(&said.value);
+    if said.numbers.is_empty() {
+        return value;
+    }
+    let numbers = counted(said.numbers.len(), "value");
+    let summary = match &*value {
+        "" => numbers,
+        value => format!("{value}: {numbers}"),
     };
     format!(
-        "<details><summary>{}</summary><pre tabindex=\"0\">{}</pre></details>",
-        escape(&summary),
-        escape(lines)
+        "<details><summary>{summary}</summary><pre tabindex=\"0\">{}</pre></details>",
+        escape(&said.numbers.join("\n"))
     )
 }
 
@@ -298,12 +298,12 @@ fn method(page: &Page<'_>) -> Section {
     let mut html = String::new();
     if !input.provenance.is_empty() {
         html.push_str("<dl class=\"provenance\">");
-        for (name, value) in &input.provenance {
+        for said in &input.provenance {
             let _ = write!(
                 html,
                 "<div><dt>{}</dt><dd>{}</dd></div>",
-                escape(name),
-                folded(value)
+                escape(&said.name),
+                folded(said)
             );
         }
         html.push_str("</dl>\n");
@@ -341,19 +341,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_values_are_folded_behind_what_they_are() {
-        assert_eq!(folded("noleap & more"), "noleap &amp; more");
+    fn numbers_are_folded_behind_what_they_are() {
+        let said = |value: &str, numbers: &[&str]| {
+            folded(&Provenance {
+                numbers: numbers.iter().map(ToString::to_string).collect(),
+                ..Provenance::new("rules", value)
+            })
+        };
+        assert_eq!(said("noleap &\nmore", &[]), "noleap &amp;\nmore");
         let behind = |summary: &str, lines: &str| {
             format!(
                 "<details><summary>{summary}</summary><pre tabindex=\"0\">{lines}</pre></details>"
             )
         };
-        let title = folded("by these rules\na = 1\nb = <2");
         assert_eq!(
-            title,
-            behind("by these rules: 2 values", "a = 1\nb = &lt;2")
+            said("by <these> rules", &["a = 1", "b = <2"]),
+            behind("by &lt;these&gt; rules: 2 values", "a = 1\nb = &lt;2")
         );
-        assert_eq!(folded("a = 1\nb = 2"), behind("2 values", "a = 1\nb = 2"));
-        assert_eq!(folded("rules\na = 1"), behind("rules: 1 value", "a = 1"));
+        assert_eq!(said("", &["a = 1"]), behind("1 value", "a = 1"));
     }
 }

@@ -19,7 +19,7 @@ use inputs::{Inputs, Masks};
 use movies::Movies;
 use places::movie_place;
 use squall_climate::report::{
-    self, Frame, MovieOptions, ReportBuilder, ReportInput, ReportOptions,
+    self, Frame, MovieOptions, Provenance, ReportBuilder, ReportInput, ReportOptions,
 };
 use squall_data::{Archive, Class, DataError, Snapshot, Time, Variable};
 use squall_jobs::RunDir;
@@ -219,18 +219,16 @@ impl Report {
     /// Where everything on the page comes from, and what is to be said of it.
     fn say_origins(&self, inputs: &Inputs, fields: Option<&Archive>, page: &mut ReportInput) {
         page.provenance = vec![
-            ("grid".into(), inputs.grid.describe()),
-            ("calendar".into(), inputs.calendar.cf_name().into()),
-            ("times".into(), inputs.times.len().to_string()),
+            Provenance::new("grid", inputs.grid.describe()),
+            Provenance::new("calendar", inputs.calendar.cf_name()),
+            Provenance::new("times", inputs.times.len().to_string()),
         ];
         for one in &inputs.masks {
-            page.provenance.push((
+            page.provenance.push(Provenance::new(
                 format!("masks: {}", one.label),
                 format!("{} ({})", one.folder, one.archive.source()),
             ));
-            let rules = rules::of(one).into_iter();
-            let named = rules.map(|(what, rules)| (format!("{what}: {}", one.label), rules));
-            page.provenance.extend(named);
+            page.provenance.extend(rules::of(one));
         }
         for one in &inputs.boxes {
             let (shown, all) = (one.shown.frames.boxes(), one.all.boxes());
@@ -243,24 +241,21 @@ impl Report {
                     self.min_confidence
                 )
             };
-            page.provenance.push((
+            page.provenance.push(Provenance::new(
                 format!("boxes: {}", one.shown.label),
                 format!("{} ({number})", one.file.display()),
             ));
             page.warnings.extend(one.all.notes.iter().cloned());
         }
-        for folder in &inputs.comparison_folders {
-            page.provenance.push(("comparison".into(), folder.clone()));
-        }
+        let compared = inputs.comparison_folders.iter();
+        let compared = compared.map(|folder| Provenance::new("comparison", folder));
+        page.provenance.extend(compared);
         if let Some(fields) = fields {
             let (first, _) = fields.source_of(0);
-            page.provenance.push((
-                "fields".into(),
-                format!(
-                    "{}, first {}",
-                    counted(fields.file_count(), "file"),
-                    first.display()
-                ),
+            let files = counted(fields.file_count(), "file");
+            page.provenance.push(Provenance::new(
+                "fields",
+                format!("{files}, first {}", first.display()),
             ));
             page.warnings.extend(fields.problems().iter().cloned());
         }

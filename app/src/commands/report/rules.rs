@@ -3,27 +3,28 @@
 use super::inputs::Masks;
 use crate::made_by;
 use squall_climate::compare::Coverage;
+use squall_climate::report::Provenance;
 use squall_data::Class;
 use squall_data::mask_file::About;
 use std::path::Path;
 
 /// By which rules or network masks were made, and events and tracks chosen, as far as their files say it.
-pub(super) fn of(masks: &Masks) -> Vec<(&'static str, String)> {
+pub(super) fn of(masks: &Masks) -> Vec<Provenance> {
     let first = masks.archive.paths().next();
     let title = first.and_then(|path| About::read(path).ok()?.attributes.remove("title"));
+    let of_masks = lines(made_by::numbers(masks.archive.made_by()));
     let all = [
-        ("rules of masks", of_masks(title, masks.archive.made_by())),
-        ("rules of events and tracks", of_events(&masks.tables)),
+        ("rules of masks", title, of_masks),
+        ("rules of events and tracks", None, of_events(&masks.tables)),
     ];
-    let told = all.into_iter().filter(|(_, lines)| !lines.is_empty());
-    told.map(|(what, lines)| (what, lines.join("\n"))).collect()
+    let told = |(what, title, numbers)| told(format!("{what}: {}", masks.label), title, numbers);
+    all.into_iter().filter_map(told).collect()
 }
 
-/// Those of masks that tell theirs. The title of others may say anything.
-fn of_masks(title: Option<String>, made_by: &[(&str, String)]) -> Vec<String> {
-    let numbers = lines(made_by::numbers(made_by));
-    let title = title.filter(|title| !title.is_empty() && !numbers.is_empty());
-    title.into_iter().chain(numbers).collect()
+/// What is said where numbers are known. Without them a title may say anything.
+fn told(name: String, title: Option<String>, numbers: Vec<String>) -> Option<Provenance> {
+    let said = Provenance::new(name, title.unwrap_or_default());
+    (!numbers.is_empty()).then_some(Provenance { numbers, ..said })
 }
 
 /// Those of the statistics in a folder, without the masks' own and those of classes that masks do not have.
@@ -59,9 +60,13 @@ mod tests {
 
     #[test]
     fn a_title_is_a_rule_only_of_masks_that_tell_their_rules() {
-        let title = || Some("rivers by some rules".to_string());
-        let told = of_masks(title(), &[("thresholds", r#"{"a": 1}"#.to_string())]);
-        assert_eq!(told, ["rivers by some rules", "a = 1"]);
-        assert!(of_masks(title(), &[]).is_empty());
+        let told = |numbers: &[&str]| {
+            let numbers = numbers.iter().map(ToString::to_string).collect();
+            told("rules".into(), Some("rivers by some rules".into()), numbers)
+        };
+        let said = told(&["a = 1"]).unwrap();
+        assert_eq!(said.value, "rivers by some rules");
+        assert_eq!(said.numbers, ["a = 1"]);
+        assert!(told(&[]).is_none());
     }
 }

@@ -198,7 +198,6 @@ mod tests {
         assert_eq!(point.min_psl_pa, Some(100_500.0));
         assert_eq!(point.time.to_string(), "1996-02-29T18:00:00");
         assert!(table.notes.is_empty(), "{:?}", table.notes);
-        // Without winds and pressures it is one of tracks all the same.
         // Half an hour is no hour.
         let message = parse(&text.replace(",18,", ",18.5,")).unwrap_err();
         let message = message.to_string();
@@ -206,6 +205,7 @@ mod tests {
             message.contains("`hour`") && message.contains("18.5"),
             "{message}"
         );
+        // Without winds and pressures it is one of tracks all the same.
         let table = parse("track_id,time,lat,lon\n7,1996-02-29,1,-1e-30\n").unwrap();
         let point = table.tracks[0].points[0];
         // A hair west of Greenwich is no longitude of 360.

@@ -4,7 +4,7 @@ use crate::error::{ModelError, Result};
 use crate::networks::Network;
 use crate::ops::Backend;
 use crate::optim::{LossScaleConfig, Mirror, Rounding};
-use crate::parameters::{Kind, ParameterId, Parameters, fits};
+use crate::parameters::{Kind, ParameterId, Parameters, layer_of, lies_under, near};
 use crate::storage::Storage;
 use candle_core::DType;
 use serde::de::{MapAccess, Visitor, value::MapAccessDeserializer};
@@ -160,22 +160,15 @@ impl PrecisionPolicy {
             .collect();
         for prefix in &self.keep_f32 {
             let mut any = false;
-            for (_, kept) in layers.iter_mut().filter(|(name, _)| names(prefix, name)) {
+            for (_, kept) in layers
+                .iter_mut()
+                .filter(|(name, _)| lies_under(prefix, name))
+            {
                 (*kept, any) = (DType::F32, true);
             }
             if !any {
-                let parts = |name: &str| name.split('.').next().unwrap_or("").to_string();
-                let mut near: Vec<&String> = (layers.keys())
-                    .filter(|name| parts(name) == parts(prefix))
-                    .collect();
-                if near.is_empty() {
-                    near = layers.keys().collect();
-                }
-                let near: Vec<&str> = near.into_iter().map(String::as_str).collect();
-                let reason = format!(
-                    "no layer is or begins with `{prefix}` (layers: {})",
-                    near.join(", ")
-                );
+                let near = near(prefix, layers.keys().map(String::as_str));
+                let reason = format!("no layer is or begins with `{prefix}` (layers: {near})");
                 return Err(ModelError::Config {
                     key: "precision.keep_f32",
                     reason,
@@ -213,21 +206,6 @@ fn stored(parameters: &Parameters, layers: &BTreeMap<String, DType>, dtype: DTyp
         layers: differ.then(|| parameters.iter().map(|p| own(&p.name)).collect()),
         ..dtype.into()
     }
-}
-
-/// A parameter's layer: its name without the last part.
-fn layer_of(parameter: &str) -> &str {
-    parameter
-        .rsplit_once('.')
-        .map_or(parameter, |(layer, _)| layer)
-}
-
-/// Whether a layer is what `pattern` says or lies under it; `block1` is not the beginning of `block10`.
-fn names(pattern: &str, layer: &str) -> bool {
-    let pattern = pattern.trim_end_matches('.');
-    let dots = layer.match_indices('.').map(|(at, _)| at);
-    let mut ends = dots.chain([layer.len()]);
-    ends.any(|end| fits(pattern, &layer[..end]))
 }
 
 impl Serialize for PrecisionPolicy {

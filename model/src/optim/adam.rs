@@ -16,10 +16,10 @@ pub(super) struct Adam {
     pub(super) epsilon: f32,
     /// 1 / (1 − β₁ᵗ) and 1 / (1 − β₂ᵗ), or ones without bias correction.
     pub(super) unbias: (f32, f32),
-    pub(super) rate: f32,
     /// Whether the rule is AdamW.
     pub(super) decoupled: bool,
-    /// Per parameter: weight decay, and what the gradient is multiplied by.
+    /// Per parameter: learning rate, weight decay, and what the gradient is multiplied by.
+    pub(super) rates: Vec<f32>,
     pub(super) decay: Vec<f32>,
     pub(super) factor: Vec<f32>,
     /// Whether Σ θ² of the new values is wanted.
@@ -31,10 +31,11 @@ impl Kernel for Adam {
     fn run(&self, piece: Piece<'_>) -> [f64; 2] {
         let (beta1, beta2, epsilon) = (self.beta1, self.beta2, self.epsilon);
         // One division a value: with more, the divider and not the memory sets the pace.
-        let (step_size, root) = (self.rate * self.unbias.0, self.unbias.1.sqrt());
+        let rate = self.rates[piece.parameter];
+        let (step_size, root) = (rate * self.unbias.0, self.unbias.1.sqrt());
         let (decay, factor) = (self.decay[piece.parameter], self.factor[piece.parameter]);
         let (l2, shrink) = if self.decoupled {
-            (0.0, 1.0 - self.rate * decay)
+            (0.0, 1.0 - rate * decay)
         } else {
             (decay, 1.0)
         };

@@ -2,8 +2,9 @@
 
 use super::Larc;
 use crate::error::{ModelError, Result};
-use crate::parameters::Kind;
+use crate::parameters::{Kind, Parameters, layer_of, lies_under, near};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The rule by which gradients change parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +48,11 @@ pub struct OptimizerConfig {
     pub clip_norm: Option<f64>,
     /// Layer-wise adaptive rate control, with SGD, Adam or AdamW. Default none.
     pub larc: Option<Larc>,
+    /// What the learning rate is multiplied by for some parameters, by the start of their names (`encoder`), or a
+    /// pattern in which `*` is any text (`*.bias`); of several the longest decides. 0 leaves them as they are. Default
+    /// none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub rates: BTreeMap<String, f32>,
 }
 
 impl Default for OptimizerConfig {
@@ -64,6 +70,7 @@ impl Default for OptimizerConfig {
             decay_all: false,
             clip_norm: None,
             larc: None,
+            rates: BTreeMap::new(),
         }
     }
 }
@@ -122,6 +129,33 @@ impl OptimizerConfig {
         }
     }
 
+    /// What the learning rate of a parameter is multiplied by.
+    pub(crate) fn rate_of(&self, name: &str) -> f32 {
+        let fitting = self.rates.iter().filter(|(of, _)| lies_under(of, name));
+        let longest = fitting.max_by_key(|(of, _)| of.len());
+        longest.map_or(1.0, |(_, factor)| *factor)
+    }
+
+    /// Refuses rates of parameters that a network does not have.
+    ///
+    /// # Errors
+    /// [`ModelError::Config`] with the names that could have been meant.
+    pub fn check_rates(&self, parameters: &Parameters) -> Result<()> {
+        let names = || parameters.iter().map(|p| p.name.as_str());
+        let unknown = |of: &&String| !names().any(|name| lies_under(of, name));
+        let Some(unknown) = self.rates.keys().find(unknown) else {
+            return Ok(());
+        };
+        let layers: BTreeSet<&str> = names().map(layer_of).collect();
+        Err(ModelError::Config {
+            key: "optimiser.rates",
+            reason: format!(
+                "no parameter is or begins with `{unknown}` (layers: {})",
+                near(unknown, layers.iter().copied())
+            ),
+        })
+    }
+
     /// Refuses what makes no sense.
     ///
     /// # Errors
@@ -144,6 +178,14 @@ impl OptimizerConfig {
         ] {
             if !(value >= 0.0 && value.is_finite()) {
                 return refuse(key, format!("expected 0 or more, found {value}"));
+            }
+        }
+        for (of, factor) in &self.rates {
+            if !(*factor >= 0.0 && factor.is_finite()) {
+                return refuse(
+                    "rates",
+                    format!("expected 0 or more for `{of}`, found {factor}"),
+                );
             }
         }
         if let Some(norm) = self.clip_norm.filter(|norm| norm.is_nan() || *norm <= 0.0) {

@@ -26,8 +26,8 @@ pub(super) struct Lamb {
     pub(super) epsilon: f32,
     /// 1 / (1 − β₁ᵗ) and 1 / (1 − β₂ᵗ), or ones without bias correction.
     pub(super) unbias: (f32, f32),
-    pub(super) rate: f32,
-    /// Per parameter: weight decay, and what the gradient is multiplied by.
+    /// Per parameter: learning rate, weight decay, and what the gradient is multiplied by.
+    pub(super) rates: Vec<f32>,
     pub(super) decay: Vec<f32>,
     pub(super) factor: Vec<f32>,
 }
@@ -91,7 +91,8 @@ impl Lamb {
             );
             let sums = per_parameter(places, sums);
             for parameter in group {
-                rates[parameter] = self.rate * trust(sums[parameter], self.decay[parameter]);
+                let trust = trust(sums[parameter], self.decay[parameter]);
+                rates[parameter] = self.rates[parameter] * trust;
             }
             sweep(places, memory, &Apply(&rates), Order::Backward);
         }

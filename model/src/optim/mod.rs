@@ -57,6 +57,8 @@ impl Update<'_> {
 pub struct Optimizer {
     config: OptimizerConfig,
     places: Vec<Place>,
+    /// What the learning rate of each parameter is multiplied by.
+    rates: Vec<f32>,
     step: u64,
     /// Momentum, or Adam's first moment.
     first: Vec<f32>,
@@ -79,6 +81,9 @@ impl Optimizer {
     pub fn new(config: &OptimizerConfig, parameters: &Parameters) -> Result<Self> {
         config.check()?;
         let places = Place::all(parameters);
+        let rates: Vec<f32> = (places.iter())
+            .map(|place| config.rate_of(&place.name))
+            .collect();
         #[cfg(feature = "cuda")]
         let on_gpu = match parameters.is_on_gpu() {
             false => None,
@@ -87,7 +92,7 @@ impl Optimizer {
                 let decay: Vec<f32> =
                     (places.iter().map(|place| config.decay_of(place.kind))).collect();
                 Some(crate::ops::cuda::optimizer::State::new(
-                    config, &ranges, &decay,
+                    config, &ranges, &decay, &rates,
                 )?)
             }
         };
@@ -104,6 +109,7 @@ impl Optimizer {
         Ok(Self {
             config: config.clone(),
             places,
+            rates,
             step: 0,
             first: vec![0.0; count],
             second: vec![0.0; second],
@@ -186,10 +192,11 @@ impl Optimizer {
                 mirror: mirror.map(Mirror::whole),
             };
             let larc = self.config.larc.zip(sums);
+            let rates: Vec<f32> = self.rates.iter().map(|factor| rate * factor).collect();
             let step = Step {
                 number: self.step,
-                rate,
-                factor: factors(larc, &self.places, (rate, scale)),
+                factor: factors(larc, &rates, scale),
+                rates,
             };
             apply(&self.config, &self.places, memory, step)
         })?;
@@ -289,27 +296,23 @@ impl Optimizer {
 }
 
 /// What the gradient of each parameter is multiplied by, from Σ w² and Σ g² of each with LARC.
-fn factors(
-    larc: Option<(Larc, Vec<(f64, f64)>)>,
-    places: &[Place],
-    (rate, scale): (f32, f32),
-) -> Vec<f32> {
+fn factors(larc: Option<(Larc, Vec<(f64, f64)>)>, rates: &[f32], scale: f32) -> Vec<f32> {
     let Some((larc, sums)) = larc else {
-        return vec![scale; places.len()];
+        return vec![scale; rates.len()];
     };
-    let factor = |(w, g): (f64, f64)| {
+    let factor = |((w, g), &rate): ((f64, f64), &f32)| {
         let gradient_norm = g.sqrt() * f64::from(scale);
         scale * larc.factor(w.sqrt(), gradient_norm, rate)
     };
-    sums.into_iter().map(factor).collect()
+    sums.into_iter().zip(rates).map(factor).collect()
 }
 
 /// A step as the rules take it.
 struct Step {
     /// Counted from 1.
     number: u64,
-    rate: f32,
-    /// What the gradient of each parameter is multiplied by.
+    /// The learning rate of each parameter, and what its gradient is multiplied by.
+    rates: Vec<f32>,
     factor: Vec<f32>,
 }
 
@@ -322,7 +325,7 @@ fn apply(
 ) -> Option<Vec<f64>> {
     let Step {
         number,
-        rate,
+        rates,
         factor,
     } = step;
     let norms = config.larc.is_some();
@@ -337,7 +340,7 @@ fn apply(
             let sgd = Sgd {
                 momentum: config.momentum,
                 nesterov: config.nesterov,
-                rate,
+                rates,
                 decay,
                 factor,
                 norms,
@@ -350,7 +353,7 @@ fn apply(
                 beta2,
                 epsilon,
                 unbias,
-                rate,
+                rates,
                 decoupled: config.rule == Rule::AdamW,
                 decay,
                 factor,
@@ -369,7 +372,7 @@ fn apply(
                 beta2,
                 epsilon,
                 unbias,
-                rate,
+                rates,
                 decay,
                 factor,
             };

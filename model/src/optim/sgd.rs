@@ -13,8 +13,8 @@ use crate::gradients::squares;
 pub(super) struct Sgd {
     pub(super) momentum: f32,
     pub(super) nesterov: bool,
-    pub(super) rate: f32,
-    /// Per parameter: weight decay, and what the gradient is multiplied by.
+    /// Per parameter: learning rate, weight decay, and what the gradient is multiplied by.
+    pub(super) rates: Vec<f32>,
     pub(super) decay: Vec<f32>,
     pub(super) factor: Vec<f32>,
     /// Whether Σ θ² of the new values is wanted.
@@ -24,7 +24,7 @@ pub(super) struct Sgd {
 impl Kernel for Sgd {
     #[inline(always)]
     fn run(&self, piece: Piece<'_>) -> [f64; 2] {
-        let (momentum, rate) = (self.momentum, self.rate);
+        let (momentum, rate) = (self.momentum, self.rates[piece.parameter]);
         let (decay, factor) = (self.decay[piece.parameter], self.factor[piece.parameter]);
         let velocity = piece.first.iter_mut();
         let all = piece.values.iter_mut().zip(piece.gradient).zip(velocity);

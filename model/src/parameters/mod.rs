@@ -3,8 +3,8 @@
 mod parameter;
 mod update;
 
-pub(crate) use parameter::fits;
 pub use parameter::{Kind, Parameter};
+pub(crate) use parameter::{fits, layer_of, lies_under, near};
 
 use crate::error::Result;
 use crate::file_contents::FileContents;

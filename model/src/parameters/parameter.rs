@@ -88,9 +88,48 @@ pub(crate) fn fits(pattern: &str, name: &str) -> bool {
     ends.any(|at| fits(rest, &tail[at..]))
 }
 
+/// A parameter's layer: its name without the last part.
+pub(crate) fn layer_of(parameter: &str) -> &str {
+    parameter
+        .rsplit_once('.')
+        .map_or(parameter, |(layer, _)| layer)
+}
+
+/// Whether a name, of a layer or a parameter, is what a pattern says or lies under it; `block1` is not the beginning of
+/// `block10`.
+pub(crate) fn lies_under(pattern: &str, name: &str) -> bool {
+    let pattern = pattern.trim_end_matches('.');
+    let dots = name.match_indices('.').map(|(at, _)| at);
+    let mut ends = dots.chain([name.len()]);
+    ends.any(|end| fits(pattern, &name[..end]))
+}
+
+/// Which of these names a pattern may have meant that fits none: those with the same first part, or the first parts that
+/// there are.
+pub(crate) fn near<'a>(pattern: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
+    let part = |name: &'a str| name.split('.').next().unwrap_or(name);
+    let first = pattern.split('.').next();
+    let near = names.clone().filter(|name| Some(part(name)) == first);
+    let mut near: Vec<&str> = near.collect();
+    if near.is_empty() {
+        near = names.map(part).collect();
+        near.sort_unstable();
+        near.dedup();
+    }
+    near.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_told_of_its_own_part_or_of_the_parts_that_there_are() {
+        let names = ["encoder.stem", "decoder.up1", "encoder.block1"];
+        let near = |pattern| near(pattern, names.into_iter());
+        assert_eq!(near("encoder.stm"), "encoder.stem, encoder.block1");
+        assert_eq!(near("encodr"), "decoder, encoder");
+    }
 
     #[test]
     fn patterns_are_of_whole_names() {

@@ -102,6 +102,16 @@ fn run(config: &OptimizerConfig, scale: f32) {
 
     let tables = Tables::of(&gpu, &ends);
     let (there, decay) = (gpu.f32s(&start), gpu.f32s(&decay));
+    let rates: Vec<f32> = (network.parameters().iter())
+        .map(|p| {
+            let of_encoder = config
+                .rates
+                .get("encoder")
+                .filter(|_| p.name.starts_with("encoder."));
+            of_encoder.copied().unwrap_or(1.0)
+        })
+        .collect();
+    let rates = gpu.f32s(&rates);
     let state: Vec<Memory> = (0..2).map(|_| gpu.f32s(&vec![0.0; count])).collect();
     let direction = gpu.room(count, Storage::F32);
     let copies = gpu.room(count, Storage::F32);
@@ -140,7 +150,8 @@ fn run(config: &OptimizerConfig, scale: f32) {
             larc.eta,
             larc.epsilon,
             larc.clip,
-            RATE
+            RATE,
+            &rates
         ];
         gpu.run(FILE, "step_factors", [1; 3], all);
         assert_eq!(gpu.download_bytes(&skip), [0; 4]);
@@ -155,7 +166,7 @@ fn run(config: &OptimizerConfig, scale: f32) {
             config,
             step,
             memory: [&there, &slopes, &state[0], &state[1], &direction],
-            tables_of: [&decay, &factor],
+            tables_of: [&decay, &factor, &rates],
             skip: &skip,
             mirror: (copies.at(0), 1, 0),
         };
@@ -193,8 +204,8 @@ struct OnGpu<'a> {
     step: u64,
     /// Values, gradient, both moments, LAMB's direction.
     memory: [&'a Memory; 5],
-    /// Decay and factor of each tensor.
-    tables_of: [&'a Memory; 2],
+    /// Of each tensor: decay, factor, what the rate is multiplied by.
+    tables_of: [&'a Memory; 3],
     skip: &'a Memory,
     /// Copies, their kind, key.
     mirror: (Arg<'a>, i32, u64),
@@ -205,7 +216,7 @@ impl OnGpu<'_> {
     fn step(&self) -> Option<Memory> {
         let (gpu, config) = (self.gpu, self.config);
         let [values, slopes, first, second, direction] = self.memory;
-        let [decay, factor] = self.tables_of;
+        let [decay, factor, rates] = self.tables_of;
         let t4 = self.tables.args();
         let (copies, kind, key) = self.mirror;
         let unbias = |beta: f32| (1.0 / (1.0 - f64::from(beta).powf(self.step as f64))) as f32;
@@ -215,7 +226,7 @@ impl OnGpu<'_> {
         let end = args![self.skip, copies, kind, key, &squares];
         match config.rule {
             Rule::Sgd => {
-                let more = args![decay, factor, config.momentum, config.nesterov, RATE];
+                let more = args![decay, factor, config.momentum, config.nesterov, RATE, rates];
                 let all = [args![values, slopes, first], &t4[..], more, end].concat();
                 gpu.run(FILE, "sgd_step", self.tables.grid(), &all);
             }
@@ -229,6 +240,7 @@ impl OnGpu<'_> {
                     unbias1,
                     unbias2,
                     RATE,
+                    rates,
                     config.rule == Rule::AdamW
                 ];
                 let all = [args![values, slopes, first, second], &t4[..], more, end].concat();
@@ -241,7 +253,7 @@ impl OnGpu<'_> {
                     1.0
                 };
                 let partial = gpu.sums(2 * self.tables.chunks);
-                let rates = gpu.room(self.tables.tensors, Storage::F32);
+                let own_rates = gpu.room(self.tables.tensors, Storage::F32);
                 let begin = args![direction, &partial, values, slopes, first, second];
                 let more = args![
                     decay,
@@ -258,15 +270,16 @@ impl OnGpu<'_> {
                 gpu.run(FILE, "lamb_moments", self.tables.grid(), &all);
                 let tensors = self.tables.tensors as i32;
                 let all = args![
-                    &rates,
+                    &own_rates,
                     &partial,
                     &self.tables.tensor_first,
                     decay,
                     RATE,
+                    rates,
                     tensors
                 ];
                 gpu.run(FILE, "lamb_rates", self.tables.per_tensor(), all);
-                let more = args![&rates, self.skip, copies, kind, key];
+                let more = args![&own_rates, self.skip, copies, kind, key];
                 let all = [args![values, direction], &t4[..], more].concat();
                 gpu.run(FILE, "lamb_apply", self.tables.grid(), &all);
                 return None;
@@ -331,19 +344,41 @@ fn lamb_is_the_hosts() {
 }
 
 #[test]
+fn rates_of_some_tensors_are_the_hosts() {
+    let slower = |config: OptimizerConfig, factor| OptimizerConfig {
+        rates: [("encoder".to_string(), factor)].into(),
+        ..config
+    };
+    let sgd = OptimizerConfig {
+        rule: Rule::Sgd,
+        ..OptimizerConfig::default()
+    };
+    let decaying = OptimizerConfig {
+        weight_decay: 0.1,
+        ..OptimizerConfig::default()
+    };
+    run(&slower(sgd, 0.1), 1.0);
+    run(&slower(decaying, 0.0), 1.0);
+    run(&slower(OptimizerConfig::larc_adam(), 0.25), 1.0);
+    run(&slower(OptimizerConfig::mlperf_deepcam(), 3.0), 1.0);
+}
+
+#[test]
 fn tensors_that_begin_anywhere() {
     let Some(gpu) = Gpu::open() else { return };
     let (ends, count) = ([4099, 5000, 5001, 13_007, 13_009], 13_009);
     let tables = Tables::of(&gpu, &ends);
     let (start, slopes, speed) = (draw(1, count), draw(2, count), draw(3, count));
     let (decay, factor) = (draw(4, ends.len()), draw(5, ends.len()));
+    let of_rate = draw(6, ends.len());
     let config = OptimizerConfig {
         rule: Rule::Sgd,
         momentum: 0.5,
         ..OptimizerConfig::default()
     };
     let [values, velocity] = [&start, &speed].map(|v| gpu.f32s(v));
-    let [gradient, decays, factors] = [&slopes, &decay, &factor].map(|v| gpu.f32s(v));
+    let [gradient, decays, factors, rates] =
+        [&slopes, &decay, &factor, &of_rate].map(|v| gpu.f32s(v));
     let skip = gpu.upload_bytes(&[0; 4]);
     let copies = gpu.room(count, Storage::F32);
     let on_gpu = OnGpu {
@@ -352,7 +387,7 @@ fn tensors_that_begin_anywhere() {
         config: &config,
         step: 1,
         memory: [&values, &gradient, &velocity, &velocity, &velocity],
-        tables_of: [&decays, &factors],
+        tables_of: [&decays, &factors, &rates],
         skip: &skip,
         mirror: (copies.at(0), 1, 0),
     };
@@ -360,7 +395,7 @@ fn tensors_that_begin_anywhere() {
     let step = |at: usize| {
         let tensor = ends.partition_point(|&end| end <= at);
         let slope = factor[tensor] * slopes[at] + decay[tensor] * start[at];
-        start[at] - RATE * (0.5 * speed[at] + slope)
+        start[at] - RATE * of_rate[tensor] * (0.5 * speed[at] + slope)
     };
     let want: Vec<f32> = (0..count).map(step).collect();
     let got = gpu.download(&values, Storage::F32);
@@ -388,6 +423,7 @@ fn a_step_whose_gradient_overflowed_changes_nothing() {
         let slopes = gpu.f32s(&slopes);
         let of_gradient = tables.squares(&gpu, &slopes);
         let (factor, norm) = (gpu.room(3, Storage::F32), gpu.sums(1));
+        let rates = gpu.f32s(&[1.0; 3]);
         let skip = gpu.upload_bytes(&[0; 4]);
         let all = args![
             &factor,
@@ -401,7 +437,8 @@ fn a_step_whose_gradient_overflowed_changes_nothing() {
             0.0f32,
             0.0f32,
             0,
-            RATE
+            RATE,
+            &rates
         ];
         gpu.run(FILE, "step_factors", [1; 3], all);
         assert_eq!(gpu.download_bytes(&skip), 1u32.to_le_bytes());
@@ -418,7 +455,7 @@ fn a_step_whose_gradient_overflowed_changes_nothing() {
                 config: &config,
                 step: 1,
                 memory: [&memory[0], &slopes, &memory[1], &memory[2], &memory[3]],
-                tables_of: [&decay, &factor],
+                tables_of: [&decay, &factor, &rates],
                 skip: &skip,
                 mirror: (Arg::NONE, 0, 0),
             };

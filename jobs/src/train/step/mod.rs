@@ -106,6 +106,7 @@ impl Learner {
             tracing::info!("{note}");
         }
         let network = Network::build(network, backend, recipe.seed)?;
+        recipe.optimiser.check_rates(network.parameters())?;
         let policy = &recipe.precision;
         allow_tf32(policy.tf32);
         let (recompute, saved) = (recipe.training.recompute, recipe.training.saved_activations);

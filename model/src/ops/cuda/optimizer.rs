@@ -21,6 +21,7 @@ pub(crate) struct State {
     tensor_first: Tensor,
     tensor_end: Tensor,
     decay: Tensor,
+    rates: Tensor,
     chunks: usize,
     tensors: usize,
     /// Σ w² of each tensor as the last step left them, and the parameters' version since.
@@ -56,11 +57,13 @@ impl Copies<'_> {
 }
 
 impl State {
-    /// At rest. `places` are the tensors' in the flat order, `decay` is the weight decay of each.
+    /// At rest. `places` are the tensors' in the flat order, `decay` is the weight decay of each, `rates` what the
+    /// learning rate of each is multiplied by.
     pub(crate) fn new(
         config: &OptimizerConfig,
         places: &[Range<usize>],
         decay: &[f32],
+        rates: &[f32],
     ) -> Result<Self> {
         let gpu = gpu()?;
         let (mut chunk_tensor, mut chunk_start, mut tensor_first) =
@@ -86,6 +89,7 @@ impl State {
             tensor_first: gpu.give(&tensor_first, &[places.len() + 1])?,
             tensor_end: gpu.give(&ends, &[places.len()])?,
             decay: gpu.give(decay, &[places.len()])?,
+            rates: gpu.give(rates, &[places.len()])?,
             chunks,
             tensors: places.len(),
             weights: None,
@@ -187,6 +191,7 @@ impl State {
             larc.epsilon.into(),
             larc.clip.into(),
             step.rate.into(),
+            (&self.rates).into(),
         ];
         gpu.launch_named(OPTIMIZER, "step_factors", Grid::blocks(1), &arguments)?;
         let squares = match config.larc {
@@ -236,6 +241,7 @@ impl State {
                 config.momentum.into(),
                 config.nesterov.into(),
                 step.rate.into(),
+                (&self.rates).into(),
             ],
             &of.mirror()[..],
             &[of.squares.into()],
@@ -261,6 +267,7 @@ impl State {
                 unbias.0.into(),
                 unbias.1.into(),
                 step.rate.into(),
+                (&self.rates).into(),
                 (config.rule == Rule::AdamW).into(),
             ],
             &of.mirror()[..],
@@ -307,6 +314,7 @@ impl State {
             (&self.tensor_first).into(),
             (&self.decay).into(),
             step.rate.into(),
+            (&self.rates).into(),
             int(self.tensors),
         ];
         let grid = Grid::blocks(self.tensors);

@@ -53,8 +53,20 @@ fn configs() -> Vec<OptimizerConfig> {
         clip: false,
         ..Larc::default()
     };
+    let slower = |config: OptimizerConfig| OptimizerConfig {
+        rates: [("p3".to_string(), 0.25)].into(),
+        ..config
+    };
     vec![
         base.clone(),
+        slower(base.clone()),
+        slower(OptimizerConfig::larc_adam()),
+        slower(OptimizerConfig::mlperf_deepcam()),
+        slower(OptimizerConfig {
+            rule: Rule::Sgd,
+            nesterov: true,
+            ..base.clone()
+        }),
         OptimizerConfig {
             rule: Rule::Adam,
             bias_correction: false,
@@ -464,5 +476,64 @@ proptest! {
             values(&mut parameters).iter().map(|v| v.to_bits()).collect::<Vec<_>>()
         };
         prop_assert_eq!(run(1.0), run(2f32.powi(exponent)));
+    }
+}
+
+#[test]
+fn the_longest_name_that_fits_decides_the_rate() {
+    let rates = [("encoder", 0.1), ("encoder.block1", 0.0), ("*.bias", 2.0)];
+    let config = OptimizerConfig {
+        rates: rates.map(|(of, factor)| (of.to_string(), factor)).into(),
+        ..OptimizerConfig::default()
+    };
+    config.check().unwrap();
+    for (name, factor) in [
+        ("encoder.stem.weight", 0.1),
+        ("encoder.block1.conv.weight", 0.0),
+        ("encoder.block10.conv.weight", 0.1),
+        ("encoder.block10.conv.bias", 0.1),
+        ("decoder.classify.bias", 2.0),
+        ("decoder.classify.weight", 1.0),
+    ] {
+        assert_eq!(config.rate_of(name), factor, "{name}");
+    }
+}
+
+#[test]
+fn a_rate_of_nothing_leaves_a_parameter_as_it_is_and_needs_one_that_is_there() {
+    for rule in [Rule::Sgd, Rule::Adam, Rule::AdamW, Rule::Lamb] {
+        let config = OptimizerConfig {
+            rule,
+            weight_decay: 0.1,
+            decay_all: true,
+            rates: [("p1".to_string(), 0.0)].into(),
+            ..OptimizerConfig::default()
+        };
+        let mut parameters = network(&SIZES, 3);
+        config.check_rates(&parameters).unwrap();
+        let ranges: Vec<_> = parameters.iter().map(|p| p.range.clone()).collect();
+        let start = values(&mut parameters);
+        let mut optimizer = Optimizer::new(&config, &parameters).unwrap();
+        let slopes = gradients(&parameters, 1);
+        optimizer.step(&mut parameters, &slopes, 0.01).unwrap();
+        let end = values(&mut parameters);
+        for (index, range) in ranges.into_iter().enumerate() {
+            let same = start[range.clone()] == end[range];
+            assert_eq!(same, index == 1, "{rule:?}: parameter {index}");
+        }
+    }
+    let of = |name: &str, factor| OptimizerConfig {
+        rates: [(name.to_string(), factor)].into(),
+        ..OptimizerConfig::default()
+    };
+    let parameters = network(&SIZES, 3);
+    let error = of("p11", 0.1).check_rates(&parameters).unwrap_err();
+    let error = error.to_string();
+    for part in ["optimiser.rates", "`p11`", "p0, p1, p2"] {
+        assert!(error.contains(part), "{error}");
+    }
+    for wrong in [-0.1, f32::NAN, f32::INFINITY] {
+        let error = of("p1", wrong).check().unwrap_err().to_string();
+        assert!(error.contains("rates") && error.contains("`p1`"), "{error}");
     }
 }

@@ -2,13 +2,14 @@
 
 use super::*;
 
-/// One tensor of the reference: values, gradient, moments, weight decay.
+/// One tensor of the reference: values, moments, weight decay, and what its rate is multiplied by.
 #[derive(Clone)]
 struct Tensor {
     w: Vec<f64>,
     m: Vec<f64>,
     v: Vec<f64>,
     decay: f64,
+    slower: f64,
 }
 
 fn norm(values: &[f64]) -> f64 {
@@ -64,6 +65,7 @@ fn reference(
         }
     };
     for (tensor, gradient) in tensors.iter_mut().zip(gradients) {
+        let rate = rate * tensor.slower;
         let mut g: Vec<f64> = gradient.iter().map(|g| g * clip).collect();
         if let Some(larc) = &config.larc {
             let factor = larc_factor(larc, norm(&tensor.w), norm(&g), rate);
@@ -129,7 +131,9 @@ fn every_rule_is_what_plain_loops_say() {
             .map(|p| {
                 let w: Vec<f32> = p.tensor().flatten_all().unwrap().to_vec1().unwrap();
                 let decays = config.decay_all || p.kind == Kind::Weight;
+                let slower = (config.rates.get("p3")).filter(|_| p.name == "p3.weight");
                 Tensor {
+                    slower: slower.map_or(1.0, |factor| f64::from(*factor)),
                     m: vec![0.0; w.len()],
                     v: vec![0.0; w.len()],
                     w: w.into_iter().map(f64::from).collect(),

@@ -94,7 +94,7 @@ GLOBAL sums_by_tensor(f64 *out, const f64 *partial, const i32 *tensor_first, i32
 EXPORT_KERNEL_WITH_BARRIERS(sums_by_tensor)
 
 GLOBAL step_factors(f32 *factor, f64 *norm, u32 *skip, const f64 *gradient_squares, const f64 *weight_squares, i32 tensors, f32 gradient_scale,
-                    f32 clip_norm, f32 eta, f32 epsilon, i32 clip, f32 rate) {
+                    f32 clip_norm, f32 eta, f32 epsilon, i32 clip, f32 rate, const f32 *rate_factor) {
   f64 sum = 0.0;
   for (i32 i = threadIdx.x; i < tensors; i += THREADS) sum += gradient_squares[i];
   const f64 whole = sqrt(block_sum(sum)) * (f64)gradient_scale;
@@ -111,7 +111,8 @@ GLOBAL step_factors(f32 *factor, f64 *norm, u32 *skip, const f64 *gradient_squar
       // LARC: optim::larc.
       const f64 w = sqrt(weight_squares[i]), g = sqrt(gradient_squares[i]) * (f64)scale;
       f32 local = w > 0.0 && g > 0.0 ? eta * (f32)(w / g) : epsilon;
-      if (clip) local = rate > 0.0f ? fminf(local, rate) / rate : 0.0f;
+      const f32 own_rate = rate * rate_factor[i];
+      if (clip) local = own_rate > 0.0f ? fminf(local, own_rate) / own_rate : 0.0f;
       by *= local;
     }
     factor[i] = by;
@@ -120,10 +121,10 @@ GLOBAL step_factors(f32 *factor, f64 *norm, u32 *skip, const f64 *gradient_squar
 EXPORT_KERNEL_WITH_BARRIERS(step_factors)
 
 GLOBAL sgd_step(f32 *values, const f32 *gradient, f32 *first, CHUNKS, const f32 *decay, const f32 *factor, f32 momentum, i32 nesterov, f32 rate,
-                const u32 *skip, f32 *mirror, i32 mirror_kind, u64 key, f64 *squares) {
+                const f32 *rate_factor, const u32 *skip, f32 *mirror, i32 mirror_kind, u64 key, f64 *squares) {
   if (skip && *skip) return;
   const Chunk chunk = chunk_of(chunk_tensor, chunk_start, tensor_end);
-  const f32 shrink = decay[chunk.tensor], by = factor[chunk.tensor];
+  const f32 shrink = decay[chunk.tensor], by = factor[chunk.tensor], own_rate = rate * rate_factor[chunk.tensor];
   f64 sum = 0.0;
   walk(chunk, aligned(values, gradient, first, mirror), [&](i64 at, i32 count) {
     f32 value[4], g[4], v[4];
@@ -133,7 +134,7 @@ GLOBAL sgd_step(f32 *values, const f32 *gradient, f32 *first, CHUNKS, const f32 
     for (i32 k = 0; k < 4; k++) {
       const f32 slope = by * g[k] + shrink * value[k];
       v[k] = momentum * v[k] + slope;
-      value[k] -= rate * (nesterov ? slope + momentum * v[k] : v[k]);
+      value[k] -= own_rate * (nesterov ? slope + momentum * v[k] : v[k]);
     }
     put(values + at, value, count);
     put(first + at, v, count);
@@ -147,11 +148,13 @@ GLOBAL sgd_step(f32 *values, const f32 *gradient, f32 *first, CHUNKS, const f32 
 EXPORT_KERNEL_WITH_BARRIERS(sgd_step)
 
 GLOBAL adam_step(f32 *values, const f32 *gradient, f32 *first, f32 *second, CHUNKS, const f32 *decay, const f32 *factor, f32 beta1, f32 beta2,
-                 f32 epsilon, f32 unbias1, f32 unbias2, f32 rate, i32 decoupled, const u32 *skip, f32 *mirror, i32 mirror_kind, u64 key, f64 *squares) {
+                 f32 epsilon, f32 unbias1, f32 unbias2, f32 rate, const f32 *rate_factor, i32 decoupled, const u32 *skip, f32 *mirror, i32 mirror_kind,
+                 u64 key, f64 *squares) {
   if (skip && *skip) return;
   const Chunk chunk = chunk_of(chunk_tensor, chunk_start, tensor_end);
-  const f32 by = factor[chunk.tensor], step_size = rate * unbias1, root = sqrtf(unbias2);
-  const f32 l2 = decoupled ? 0.0f : decay[chunk.tensor], shrink = decoupled ? 1.0f - rate * decay[chunk.tensor] : 1.0f;
+  const f32 own_rate = rate * rate_factor[chunk.tensor];
+  const f32 by = factor[chunk.tensor], step_size = own_rate * unbias1, root = sqrtf(unbias2);
+  const f32 l2 = decoupled ? 0.0f : decay[chunk.tensor], shrink = decoupled ? 1.0f - own_rate * decay[chunk.tensor] : 1.0f;
   f64 sum = 0.0;
   walk(chunk, aligned(values, gradient, first, second) && aligned(mirror), [&](i64 at, i32 count) {
     f32 value[4], g[4], m[4], v[4];
@@ -210,11 +213,12 @@ GLOBAL lamb_moments(f32 *direction, f64 *partial, const f32 *values, const f32 *
 }
 EXPORT_KERNEL_WITH_BARRIERS(lamb_moments)
 
-GLOBAL lamb_rates(f32 *rates, const f64 *partial, const i32 *tensor_first, const f32 *decay, f32 rate, i32 tensors) {
+GLOBAL lamb_rates(f32 *rates, const f64 *partial, const i32 *tensor_first, const f32 *decay, f32 rate, const f32 *rate_factor,
+                  i32 tensors) {
   if ((i32)blockIdx.x >= tensors) return;
   const f64 of_values = tensor_sum(partial, tensor_first, 2, 0), of_direction = tensor_sum(partial, tensor_first, 2, 1);
   const bool trusts = decay[blockIdx.x] != 0.0f && of_values > 0.0 && of_direction > 0.0;
-  if (threadIdx.x == 0) rates[blockIdx.x] = rate * (trusts ? (f32)(sqrt(of_values) / sqrt(of_direction)) : 1.0f);
+  if (threadIdx.x == 0) rates[blockIdx.x] = rate * rate_factor[blockIdx.x] * (trusts ? (f32)(sqrt(of_values) / sqrt(of_direction)) : 1.0f);
 }
 EXPORT_KERNEL_WITH_BARRIERS(lamb_rates)
 

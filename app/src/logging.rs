@@ -10,16 +10,23 @@ use tracing_subscriber::fmt::format::{FmtSpan, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Starts logging. `RUST_LOG` overrides the flags. `warnings_once`: what is warned of in the same words again is not
-/// said again.
-pub fn start(verbose: u8, quiet: bool, warnings_once: bool) {
-    let level = match (quiet, verbose) {
+/// Starts logging, of the rank of this number. `RUST_LOG` overrides the flags. `warnings_once`: what is warned of in the
+/// same words again is not said again.
+pub fn start(rank: usize, (verbose, quiet): (u8, bool), warnings_once: bool) {
+    // If there are several ranks, the first tells what all do.
+    let level = match (quiet || rank > 0, verbose) {
         (true, _) => "warn",
         (false, 0) => "warn,squall=info",
         (false, 1) => "info",
         (false, _) => "debug",
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let (filter, fault) = match std::env::var(EnvFilter::DEFAULT_ENV).as_deref() {
+        Err(_) | Ok("") => (EnvFilter::new(level), None),
+        Ok(asked) => match EnvFilter::try_new(asked) {
+            Ok(filter) => (filter, None),
+            Err(error) => (EnvFilter::new(level), Some(error)),
+        },
+    };
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let colour = terminal && !is_uncoloured(|name| std::env::var_os(name));
     let subscriber = tracing_subscriber::fmt()
@@ -31,13 +38,17 @@ pub fn start(verbose: u8, quiet: bool, warnings_once: bool) {
         .with_target(false)
         .without_time()
         .with_span_events(FmtSpan::NONE)
-        .map_event_format(|format| Once {
+        .map_event_format(|format| Lines {
             format,
+            rank,
             told: warnings_once.then(Mutex::default),
         })
         .finish();
     // A second start (tests in one process) keeps the first subscriber.
     let _ = tracing::subscriber::set_global_default(subscriber);
+    if let Some(fault) = fault {
+        tracing::warn!("{}: {fault}; it is ignored", EnvFilter::DEFAULT_ENV);
+    }
 }
 
 /// Whether the environment asks for no colours: by `NO_COLOR` with any value (no-color.org), or by a terminal without
@@ -47,15 +58,16 @@ fn is_uncoloured(variable: impl Fn(&str) -> Option<OsString>) -> bool {
         || variable("TERM").is_some_and(|name| name == "dumb")
 }
 
-/// A format that leaves out warnings which were told before, but for those with values beside their words, such as a
-/// step: these are of one trial, and others may have the same.
-struct Once<F> {
+/// A format that says which rank a line is of, unless it is the first, and leaves out warnings which were told before,
+/// but for those with values beside their words, such as a step: these are of one trial, and others may have the same.
+struct Lines<F> {
     format: F,
+    rank: usize,
     /// The warnings so far; none where each is told as often as it comes.
     told: Option<Mutex<HashSet<String>>>,
 }
 
-impl<S, N, F> FormatEvent<S, N> for Once<F>
+impl<S, N, F> FormatEvent<S, N> for Lines<F>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -64,7 +76,7 @@ where
     fn format_event(
         &self,
         context: &FmtContext<'_, S, N>,
-        writer: Writer<'_>,
+        mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
         if let Some(told) = &self.told
@@ -77,6 +89,9 @@ where
             if !told.insert(line) {
                 return Ok(());
             }
+        }
+        if self.rank > 0 {
+            write!(writer, "rank {} ", self.rank)?;
         }
         self.format.format_event(context, writer, event)
     }
@@ -115,16 +130,18 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_is_of_a_step_is_told_of_every_trial() {
+    /// What a rank logs of two rounds of warnings.
+    fn said(rank: usize) -> String {
         let log = Log::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_writer(move || writer.clone())
             .with_ansi(false)
+            .with_target(false)
             .without_time()
-            .map_event_format(|format| Once {
+            .map_event_format(|format| Lines {
                 format,
+                rank,
                 told: Some(Mutex::default()),
             })
             .finish();
@@ -134,8 +151,24 @@ mod tests {
                 tracing::warn!(step = 3, "the loss is not finite");
             }
         });
-        let said = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        String::from_utf8(log.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn what_is_of_a_step_is_told_of_every_trial() {
+        let said = said(0);
         assert_eq!(said.matches("the recipe is odd").count(), 1, "{said}");
         assert_eq!(said.matches("the loss is not finite").count(), 2, "{said}");
+        assert!(!said.contains("rank"), "{said}");
+    }
+
+    #[test]
+    fn lines_say_which_rank_they_are_of() {
+        let said = said(3);
+        assert!(
+            said.starts_with("rank 3  WARN the recipe is odd\n"),
+            "{said}"
+        );
+        assert_eq!(said.matches("rank 3 ").count(), 3, "{said}");
     }
 }

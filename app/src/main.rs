@@ -36,9 +36,8 @@ fn main() -> ExitCode {
     squall_model::memory::keep_large_buffers();
     device::prepare();
     let arguments = parsed.unwrap_or_else(|error| failure::leave(&error));
-    // If there are several ranks, the first tells what all do.
-    let quiet = arguments.quiet || ranks::number() > 0;
-    logging::start(arguments.verbose, quiet, arguments.repeats_itself());
+    let wanted = (arguments.verbose, arguments.quiet);
+    logging::start(ranks::number(), wanted, arguments.repeats_itself());
     let code = match arguments.command.run() {
         Ok(()) => 0,
         Err(error) => {

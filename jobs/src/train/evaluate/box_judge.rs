@@ -139,18 +139,10 @@ impl<'a> BoxJudge<'a> {
     pub(super) fn scores(mut self, team: &mut Team) -> Result<Option<Scores>> {
         self.boxes.share(team)?;
         self.masks.share(team)?;
-        Ok(
-            match (
-                self.boxes.scores(),
-                self.masks.scores(self.evaluator.best_by),
-            ) {
-                (Some(boxes), Some(masks)) => {
-                    Some(Scores::Both(Box::new(BothScores { boxes, masks })))
-                }
-                (Some(boxes), None) => Some(Scores::Boxes(boxes)),
-                (None, Some(masks)) => Some(Scores::Masks(masks)),
-                (None, None) => None,
-            },
-        )
+        let masks = self.masks.scores(self.evaluator.best_by);
+        Ok(match (self.boxes.scores(), masks) {
+            (Some(boxes), Some(masks)) => Some(Scores::Both(Box::new(BothScores { boxes, masks }))),
+            (boxes, masks) => boxes.map(Scores::Boxes).or(masks.map(Scores::Masks)),
+        })
     }
 }

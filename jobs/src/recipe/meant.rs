@@ -4,8 +4,7 @@ use super::{Recipe, flat};
 
 /// Words of PyTorch and of its training scripts, among them the options of MLPerf HPC's DeepCAM, and keys without a
 /// default.
-const WORDS: [(&str, &str); 27] = [
-    ("accumulate", "training.accumulate"),
+const WORDS: [(&str, &str); 26] = [
     ("accumulate_grad_batches", "training.accumulate"),
     ("accumulation_steps", "training.accumulate"),
     ("amp", "precision.compute"),
@@ -39,8 +38,7 @@ pub(super) fn keys(word: &str) -> Vec<String> {
     if let Some((_, key)) = WORDS.iter().find(|(other, _)| *other == word) {
         return vec![key.to_string()];
     }
-    let all = toml::Table::try_from(Recipe::default()).unwrap_or_default();
-    (flat(&all).into_keys())
+    (flat(&Recipe::default().table()).into_keys())
         .filter(|key| key.rsplit('.').next() == Some(word))
         .collect()
 }
@@ -68,6 +66,7 @@ mod tests {
             ("optimiser.lr=0.1", "did you mean `schedule.rate`?"),
             ("training.batch_size=4", "did you mean `training.batch`?"),
             ("accumulate=4", "did you mean `training.accumulate`?"),
+            ("best_by=mean_iou", "did you mean `training.best_by`?"),
             (
                 "training.gradient_accumulation_steps=4",
                 "did you mean `training.accumulate`?",

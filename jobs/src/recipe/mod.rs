@@ -152,7 +152,7 @@ impl Recipe {
 
     /// The value of a key such as `schedule.rate`, as `--set` takes it; none if it has neither a value nor a default.
     pub(crate) fn value_of(&self, key: &str) -> Option<String> {
-        let table = toml::Table::try_from(self).ok()?;
+        let table = self.table();
         let mut keys = key.split('.').map(str::trim);
         let first = table.get(keys.next()?)?;
         let value = keys.try_fold(first, |value, key| value.get(key))?;
@@ -164,12 +164,40 @@ impl Recipe {
 
     /// Every key with its value, a line each.
     pub(crate) fn lines(&self) -> String {
-        match toml::Table::try_from(self) {
-            Ok(table) => (flat(&table).into_iter())
-                .map(|(key, value)| format!("{key} = {value}\n"))
-                .collect(),
-            Err(_) => self.to_toml(),
+        (flat(&self.table()).into_iter())
+            .map(|(key, value)| format!("{key} = {value}\n"))
+            .collect()
+    }
+
+    /// Every key with its value, but for those that have neither a value nor a default. A file leaves out those among
+    /// them that are younger than the first runs, where they are as by default.
+    fn table(&self) -> toml::Table {
+        let (training, precision) = (&self.training, &self.precision);
+        let young = [
+            (
+                "training",
+                "accumulate",
+                toml::Value::try_from(training.accumulate),
+            ),
+            (
+                "training",
+                "best_by",
+                toml::Value::try_from(training.best_by),
+            ),
+            (
+                "precision",
+                "all_layers",
+                toml::Value::try_from(precision.all_layers),
+            ),
+            ("precision", "tf32", toml::Value::try_from(precision.tf32)),
+        ];
+        let mut table = toml::Table::try_from(self).unwrap_or_default();
+        for (section, key, value) in young {
+            if let (Some(toml::Value::Table(keys)), Ok(value)) = (table.get_mut(section), value) {
+                keys.insert(key.to_string(), value);
+            }
         }
+        table
     }
 
     /// The same with as many channels of its network's input as the data have.
@@ -233,7 +261,7 @@ impl Recipe {
             recipe.distributed.check_every_steps = usual.check_every_steps;
             // It follows from the data, which are compared by their hash.
             recipe.network.channels_in = NetworkConfig::of(recipe.network.name).channels_in;
-            flat(&toml::Table::try_from(&recipe).unwrap_or_default())
+            flat(&recipe.table())
         };
         let (new, old) = (neutral(self), neutral(other));
         let keys: std::collections::BTreeSet<&String> = new.keys().chain(old.keys()).collect();

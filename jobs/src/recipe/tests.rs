@@ -149,8 +149,8 @@ fn only_what_changes_results_keeps_a_run_from_going_on() {
         [
             "`data.augmentation.roll` was false, is true",
             "`seed` was 1, is 2",
-            "`training.accumulate` was nothing, is 2",
-            "`training.best_by` was nothing, is \"area_mean_iou\"",
+            "`training.accumulate` was 1, is 2",
+            "`training.best_by` was \"mean_iou\", is \"area_mean_iou\"",
         ]
     );
     // A step of as many samples, in twice as many batches.
@@ -168,15 +168,10 @@ fn only_what_changes_results_keeps_a_run_from_going_on() {
 fn a_step_of_one_batch_is_written_down_as_before() {
     let one = Recipe::default();
     assert!(!one.to_toml().contains("accumulate"));
-    assert!(!one.lines().contains("accumulate"));
     let given = Recipe::parse("", &["training.accumulate=1".into()]).unwrap();
     assert_eq!(given.to_toml(), one.to_toml());
     let two = Recipe::parse("", &["training.accumulate=2".into()]).unwrap();
     assert_eq!(Recipe::parse(&two.to_toml(), &[]).unwrap(), two);
-    assert_eq!(
-        two.changes_of_result(&one),
-        ["`training.accumulate` was nothing, is 2"]
-    );
     let groups = error("", &["training.accumulate=2", "distributed.groups=2"]);
     let words = "`training.accumulate`: expected 1 with `distributed.groups`, found 2";
     assert!(groups.contains(words), "{groups}");
@@ -398,6 +393,25 @@ fn changes_are_told_as_they_were_written() {
     );
 }
 
+/// A file does not have them where they are as by default, but they have a value all the same.
+#[test]
+fn keys_that_files_leave_out_are_told_with_their_default() {
+    let usual = Recipe::default();
+    for (key, was, is) in [
+        ("training.accumulate", "1", "2"),
+        ("training.best_by", "\"mean_iou\"", "\"area_mean_iou\""),
+        ("precision.all_layers", "false", "true"),
+        ("precision.tf32", "false", "true"),
+    ] {
+        let (section, last) = key.split_once('.').unwrap();
+        let file: toml::Table = toml::from_str(&usual.to_toml()).unwrap();
+        assert!(file[section].get(last).is_none(), "{key}");
+        let changed = Recipe::parse("", &[format!("{key}={is}")]).unwrap();
+        let expected = format!("`{key}` was {was}, is {is}");
+        assert_eq!(changed.changes_of_result(&usual), [expected]);
+    }
+}
+
 #[test]
 fn a_value_is_told_as_set_takes_it() {
     let changes = ["schedule.rate=2e-3", "optimiser.rule=sgd"].map(String::from);
@@ -408,6 +422,8 @@ fn a_value_is_told_as_set_takes_it() {
     check("training.batch", Some("4"));
     check("schedule.rate", Some("0.002"));
     check("optimiser.rule", Some("sgd"));
+    check("training.accumulate", Some("1"));
+    check("training.best_by", Some("mean_iou"));
     check("training.max_seconds", None);
     check("training.batch.size", None);
 }

@@ -4,8 +4,9 @@ use super::step::Learner;
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
 use crate::infer::check_finite;
+use crate::recipe::Recipe;
 use squall_model::{NetworkConfig, StoredFile, Tensors};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::path::Path;
 
 /// Takes the weights of a model file as initial values.
@@ -49,7 +50,11 @@ pub(super) fn start_from(path: &Path, learner: &mut Learner, contract: &Contract
             )],
         });
     }
-    let changed = network_changes(&theirs.network, mine);
+    let of_network = |network: &NetworkConfig| Recipe {
+        network: network.clone(),
+        ..Recipe::default()
+    };
+    let changed = of_network(mine).changes_of_result(&of_network(&theirs.network));
     if !changed.is_empty() {
         tracing::warn!(
             "the weights to start from fit, but their network was another: {}",
@@ -72,20 +77,4 @@ fn leftover(file: &StoredFile<'_>, learner: &Learner) -> Vec<String> {
         .collect();
     let names = file.names().filter(|name| !places.contains(name));
     names.map(str::to_string).collect()
-}
-
-/// The keys in which two networks differ, with both values: those that change no shape, where the weights of one fit
-/// the other.
-fn network_changes(theirs: &NetworkConfig, mine: &NetworkConfig) -> Vec<String> {
-    let table = |config: &NetworkConfig| toml::Table::try_from(config).unwrap_or_default();
-    let (theirs, mine) = (table(theirs), table(mine));
-    let keys: BTreeSet<&String> = theirs.keys().chain(mine.keys()).collect();
-    let text = |value: Option<&toml::Value>| value.map_or("nothing".into(), |v| v.to_string());
-    keys.into_iter()
-        .filter(|key| theirs.get(*key) != mine.get(*key))
-        .map(|key| {
-            let (was, is) = (text(theirs.get(key)), text(mine.get(key)));
-            format!("`network.{key}` was {was}, is {is}")
-        })
-        .collect()
 }

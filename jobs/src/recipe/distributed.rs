@@ -205,32 +205,6 @@ impl Distributed {
         Ok(())
     }
 
-    /// Samples of each batch of a step, of which each of `ranks` ranks takes `accumulate`.
-    ///
-    /// # Errors
-    /// Key, expected and found, if the global batch cannot be dealt evenly or the groups of normalisation do not fit.
-    pub fn local_batch(
-        &self,
-        batch: usize,
-        (ranks, accumulate): (usize, usize),
-    ) -> Result<usize, String> {
-        if !ranks.is_multiple_of(self.norm_ranks(ranks)) {
-            return Err(format!(
-                "`distributed.norm_ranks`: expected a divisor of {ranks} ranks, found {}",
-                self.norm_ranks
-            ));
-        }
-        let batches = ranks.saturating_mul(accumulate);
-        match self.global_batch {
-            None => Ok(batch),
-            Some(global) if global.is_multiple_of(batches) => Ok(global / batches),
-            Some(global) => Err(format!(
-                "`distributed.global_batch`: expected a multiple of {}, found {global}",
-                dealt_to(ranks, accumulate)
-            )),
-        }
-    }
-
     /// Ranks that do a step together, of so many: those of a group, or all. One rank alone has no groups.
     ///
     /// # Errors
@@ -270,14 +244,6 @@ impl Distributed {
     }
 }
 
-/// What the samples of a step are dealt to, in words.
-pub(super) fn dealt_to(ranks: usize, accumulate: usize) -> String {
-    match accumulate {
-        1 => format!("{ranks} ranks"),
-        _ => format!("{ranks} ranks times {accumulate}, `training.accumulate`"),
-    }
-}
-
 /// Ranks of a group, where so many of a world hold the parameters and the others compute.
 ///
 /// # Errors
@@ -299,42 +265,6 @@ pub(crate) fn ranks_per_group(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn batches_are_dealt_evenly_or_not_at_all() {
-        let plain = Distributed::default();
-        assert_eq!(plain.local_batch(2, (5, 1)), Ok(2));
-        let global = Distributed {
-            global_batch: Some(12),
-            ..Distributed::default()
-        };
-        assert_eq!(global.local_batch(2, (4, 1)), Ok(3));
-        let uneven = global.local_batch(2, (5, 1)).unwrap_err();
-        assert!(uneven.contains("5 ranks, found 12"), "{uneven}");
-        // Of several batches each has its part.
-        assert_eq!(plain.local_batch(2, (5, 4)), Ok(2));
-        assert_eq!(global.local_batch(2, (2, 3)), Ok(2));
-        let uneven = global.local_batch(2, (3, 8)).unwrap_err();
-        let words = "a multiple of 3 ranks times 8, `training.accumulate`, found 12";
-        assert!(uneven.contains(words), "{uneven}");
-        let grouped = Distributed {
-            norm_ranks: 3,
-            ..Distributed::default()
-        };
-        assert!(
-            grouped
-                .local_batch(1, (4, 1))
-                .unwrap_err()
-                .contains("norm_ranks")
-        );
-        assert_eq!(grouped.local_batch(1, (6, 1)), Ok(1));
-        let together = Distributed {
-            norm_ranks: 0,
-            ..Distributed::default()
-        };
-        assert_eq!(together.local_batch(1, (5, 1)), Ok(1));
-        assert_eq!((together.norm_ranks(5), grouped.norm_ranks(6)), (5, 3));
-    }
 
     #[test]
     fn groups_are_of_the_ranks_that_do_not_serve() {

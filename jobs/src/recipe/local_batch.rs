@@ -1,6 +1,5 @@
 //! Which part of a step's samples each rank takes.
 
-use super::distributed::dealt_to;
 use super::{Distributed, Recipe};
 
 /// Samples of a batch, of which each of the ranks that do a step together takes one or, with `training.accumulate`,
@@ -41,19 +40,29 @@ impl LocalBatch {
         (ranks, accumulate): (usize, usize),
     ) -> Result<Self, String> {
         check_unlabelled(distributed, batch, unlabelled)?;
-        let samples = distributed.local_batch(batch, (ranks, accumulate))?;
-        let batches = ranks.saturating_mul(accumulate);
-        let unlabelled = match distributed.global_batch {
-            None => unlabelled,
-            Some(_) if unlabelled.is_multiple_of(batches) => unlabelled / batches,
-            Some(_) => {
-                return Err(format!(
-                    "`detection.unlabelled_per_batch`: expected a multiple of {}, as of `distributed.global_batch`, whose samples it counts, \
-                     found {unlabelled}",
-                    dealt_to(ranks, accumulate)
-                ));
-            }
+        if !ranks.is_multiple_of(distributed.norm_ranks(ranks)) {
+            return Err(format!(
+                "`distributed.norm_ranks`: expected a divisor of {ranks} ranks, found {}",
+                distributed.norm_ranks
+            ));
+        }
+        let Some(global) = distributed.global_batch else {
+            return Ok(Self {
+                labelled: batch - unlabelled,
+                unlabelled,
+            });
         };
+        let batches = ranks.saturating_mul(accumulate);
+        let part = |key: &str, samples: usize, why: &str| match samples.is_multiple_of(batches) {
+            true => Ok(samples / batches),
+            false => Err(format!(
+                "`{key}`: expected a multiple of {}{why}, found {samples}",
+                dealt_to(ranks, accumulate)
+            )),
+        };
+        let samples = part("distributed.global_batch", global, "")?;
+        let why = ", as of `distributed.global_batch`, whose samples it counts";
+        let unlabelled = part("detection.unlabelled_per_batch", unlabelled, why)?;
         Ok(Self {
             labelled: samples - unlabelled,
             unlabelled,
@@ -70,6 +79,14 @@ impl Recipe {
         let batch = (self.training.batch, self.detection.unlabelled_per_batch);
         let dealt = (ranks, self.training.accumulate);
         LocalBatch::of(&self.distributed, batch, dealt)
+    }
+}
+
+/// What the samples of a step are dealt to, in words.
+fn dealt_to(ranks: usize, accumulate: usize) -> String {
+    match accumulate {
+        1 => format!("{ranks} ranks"),
+        _ => format!("{ranks} ranks times {accumulate}, `training.accumulate`"),
     }
 }
 
@@ -112,6 +129,41 @@ mod tests {
             },
             ..Recipe::default()
         }
+    }
+
+    #[test]
+    fn batches_are_dealt_evenly_or_not_at_all() {
+        let samples = |distributed: &Distributed, batch: usize, dealt: (usize, usize)| {
+            LocalBatch::of(distributed, (batch, 0), dealt).map(LocalBatch::samples)
+        };
+        let plain = Distributed::default();
+        assert_eq!(samples(&plain, 2, (5, 1)), Ok(2));
+        let global = Distributed {
+            global_batch: Some(12),
+            ..Distributed::default()
+        };
+        assert_eq!(samples(&global, 2, (4, 1)), Ok(3));
+        let uneven = samples(&global, 2, (5, 1)).unwrap_err();
+        assert!(uneven.contains("5 ranks, found 12"), "{uneven}");
+        // Of several batches each has its part.
+        assert_eq!(samples(&plain, 2, (5, 4)), Ok(2));
+        assert_eq!(samples(&global, 2, (2, 3)), Ok(2));
+        let uneven = samples(&global, 2, (3, 8)).unwrap_err();
+        let words = "a multiple of 3 ranks times 8, `training.accumulate`, found 12";
+        assert!(uneven.contains(words), "{uneven}");
+        let normalised_by = |norm_ranks| Distributed {
+            norm_ranks,
+            ..Distributed::default()
+        };
+        let uneven = samples(&normalised_by(3), 1, (4, 1)).unwrap_err();
+        assert!(uneven.contains("norm_ranks"), "{uneven}");
+        assert_eq!(samples(&normalised_by(3), 1, (6, 1)), Ok(1));
+        assert_eq!(samples(&normalised_by(0), 1, (5, 1)), Ok(1));
+        let shared = [
+            normalised_by(0).norm_ranks(5),
+            normalised_by(3).norm_ranks(6),
+        ];
+        assert_eq!(shared, [5, 3]);
     }
 
     #[test]
@@ -172,11 +224,6 @@ mod tests {
                 recipe(4, Some(8), 2),
                 4,
                 ["`detection.unlabelled_per_batch`", "4 ranks", "found 2"],
-            ),
-            (
-                recipe(4, Some(8), 3),
-                4,
-                ["`detection.unlabelled_per_batch`", "4 ranks", "found 3"],
             ),
             (
                 recipe(4, Some(8), 2),

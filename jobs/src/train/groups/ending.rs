@@ -1,7 +1,7 @@
 //! How a run ends: the last state, its scores, and goodbye to everybody.
 
 use super::LOOK;
-use super::coordinator::{Coordinator, send_errand};
+use super::coordinator::Coordinator;
 use super::link::json;
 use super::message::{Orders, Reply, Request, errand, raw};
 use super::staleness::StalenessSummary;
@@ -76,7 +76,7 @@ impl Coordinator<'_, '_> {
         let ending = self.ending(finished)?;
         let mut groups = self.server.turns.left();
         let mut asks = scored;
-        while asks && let Some(at) = groups.iter().position(|g| !self.server.is_silent(*g)) {
+        while asks && let Some(at) = groups.iter().position(|g| !self.server.mail.is_silent(*g)) {
             let judge = groups.remove(at);
             self.dismiss(judge, &ending, true)?;
             self.server.run.validation_due = false;
@@ -92,17 +92,17 @@ impl Coordinator<'_, '_> {
         let ending = self.ending(finished && !self.server.run.validation_due)?;
         let text = json(&ending)?;
         for other in 1..self.server.layout.servers {
-            send_errand(&mut self.server, other, errand::END, &text)?;
+            (self.server.mail).send_errand(other, errand::END, &text)?;
         }
         let layout = self.server.layout;
-        let missing = |group: usize| self.server.pulse.is_missing(layout.leader(group));
+        let missing = |group: usize| self.server.mail.pulse.is_missing(layout.leader(group));
         if (0..layout.groups).any(missing) {
             tracing::warn!(
                 "ranks of a lost group will not come to the end of the job, which then ends by force; nothing of the run is lost"
             );
-            self.server.between.limit_waits(FOR_THE_MISSING);
+            self.server.mail.between.limit_waits(FOR_THE_MISSING);
         }
-        self.server.pulse.end();
+        self.server.mail.pulse.end();
         let told = self.ledger.is_closed() || stop.load(Ordering::Relaxed);
         let (done, total) = (self.ledger.done(), self.server.run.total_steps);
         // The next call does the rest.
@@ -135,12 +135,12 @@ impl Coordinator<'_, '_> {
             parameters.update_all(|all| values.extend_from_slice(all))?;
         }
         let running = self.server.running_statistics();
-        let server = &mut self.server;
-        let mut there = server.say(group, raw(&reply))? && server.say(group, &text)?;
+        let mail = &mut self.server.mail;
+        let mut there = mail.say(group, raw(&reply))? && mail.say(group, &text)?;
         if there && validate {
             let running = Letter::Values(running);
-            there = server.send(group, Letter::Values(values))?.is_some()
-                && server.send(group, running)?.is_some();
+            there = mail.send(group, Letter::Values(values))?.is_some()
+                && mail.send(group, running)?.is_some();
         }
         if !there {
             tracing::warn!("group {group} went before the run was over");
@@ -151,17 +151,17 @@ impl Coordinator<'_, '_> {
     /// Waits for the scores of a group that was dismissed, or, if it was told to stop, for its answer that there are
     /// none; returns whether it answered.
     fn wait_for_scores(&mut self, group: usize) -> Result<bool> {
-        let leader = self.server.leader_between(group);
+        let leader = self.server.mail.leader_between(group);
         let mut request = Request::of(0, 0);
         let bytes = bytemuck::bytes_of_mut(&mut request);
         // However long it takes, as long as the group is alive.
         loop {
-            match self.server.between.wait_any(&[leader], LOOK)? {
-                Arrival::Message(_) if self.server.take(group, bytes)? => {
+            match self.server.mail.between.wait_any(&[leader], LOOK)? {
+                Arrival::Message(_) if self.server.mail.take(group, bytes)? => {
                     self.scores(group, &request)?;
                     return Ok(!self.server.turns.is_lost(group));
                 }
-                Arrival::Nothing if !self.server.is_silent(group) => {}
+                Arrival::Nothing if !self.server.mail.is_silent(group) => {}
                 _ => break,
             }
         }

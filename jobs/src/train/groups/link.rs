@@ -30,7 +30,7 @@ pub(in crate::train) struct Link {
     /// The recipe's, which says how gradients are clipped.
     pub(super) optimiser: OptimizerConfig,
     pub(super) exchange: State,
-    /// The last field, as in `Server`: ranks free what they share in the same order.
+    /// The last field, as in `Mail`: ranks free what they share in the same order.
     pub(super) pulse: Pulse,
 }
 

@@ -4,10 +4,7 @@
 //! server answers one request before it receives the next. So nobody ever waits in a circle, however small the buffers
 //! of the library are: a rank that sends to a server waits only for servers that come after it.
 
-use crate::comm::{Arrival, Communicator};
-use crate::error::Result;
 use bytemuck::{Pod, Zeroable};
-use std::time::{Duration, Instant};
 
 /// What a leader wants.
 pub(super) mod kind {
@@ -126,26 +123,6 @@ pub(super) struct Reply {
     pub orders: Orders,
     /// Of what follows, where the receiver cannot know.
     pub bytes: u64,
-}
-
-/// Receives from a rank that may go at any moment, as `there` says; gives whether it could. Nothing that moves within
-/// `limit` counts as gone.
-pub(super) fn take(
-    comm: &mut dyn Communicator,
-    from: usize,
-    bytes: &mut [u8],
-    limit: Duration,
-    there: &dyn Fn() -> bool,
-) -> Result<bool> {
-    let start = Instant::now();
-    loop {
-        match comm.wait_any(&[from], limit.min(Duration::from_millis(100)))? {
-            Arrival::Message(_) => return Ok(comm.receive_while(from, bytes, there)?),
-            Arrival::Gone(_) => return Ok(false),
-            Arrival::Nothing if start.elapsed() >= limit || !there() => return Ok(false),
-            Arrival::Nothing => {}
-        }
-    }
 }
 
 /// The bytes of a value.

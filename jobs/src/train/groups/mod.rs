@@ -28,6 +28,7 @@ mod kept;
 mod ledger;
 mod link;
 mod liveness;
+mod mail;
 mod message;
 mod momentum;
 mod part;
@@ -53,6 +54,7 @@ use crate::run_dir::RunDir;
 use coordinator::Coordinator;
 use ending::Ending;
 use heartbeat_peers::Peer;
+use mail::Mail;
 use part::Part;
 use plan::{Layout, Role};
 use pulse::{Pulse, PulseOrder};
@@ -153,11 +155,16 @@ impl Post<'_> {
         );
         let part = world.all_or_none(part)?;
         run.announce(world, progress)?;
-        let between = ends.between.ok_or_else(nobody)?;
-        let mut server = Server::new(run, between, layout, (part, self.slices))?;
+        let mail = Mail {
+            between: ends.between.ok_or_else(nobody)?,
+            layout,
+            limit: recipe.distributed.longest_wait(),
+            pulse: Pulse::default(),
+        };
+        let mut server = Server::new(run, mail, part, self.slices)?;
         let peers = Peer::of(layout, self.role);
         let on_stall = world.on_stall_shared();
-        server.pulse = begin_pulse(ends.pulse, peers, recipe, channel(), on_stall)?;
+        server.mail.pulse = begin_pulse(ends.pulse, peers, recipe, channel(), on_stall)?;
         serve(server, job, progress)
     }
 

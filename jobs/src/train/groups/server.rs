@@ -3,14 +3,14 @@
 use super::LOOK;
 use super::kept::Kept;
 use super::link::json;
-use super::message::{Orders, Reply, Request, errand, kind, raw, take};
+use super::mail::Mail;
+use super::message::{Orders, Reply, Request, errand, kind, raw};
 use super::part::Part;
 use super::plan::Layout;
-use super::pulse::Pulse;
 use super::staleness::StalenessSummary;
 use super::standing::{ServerStanding, Standing, Views};
 use super::turns::Turns;
-use crate::comm::{Arrival, CommError, Communicator, Letter};
+use crate::comm::{Arrival, CommError, Letter};
 use crate::error::Result;
 use crate::recipe::Order;
 use crate::train::Run;
@@ -33,8 +33,6 @@ const LIVING_WAIT: u32 = 10;
 /// A parameter server.
 pub(super) struct Server<'a> {
     pub run: Run<'a>,
-    /// To the other servers, then to the leaders of all groups.
-    pub between: Box<dyn Communicator>,
     pub layout: Layout,
     pub part: Part,
     /// What each server holds.
@@ -55,13 +53,10 @@ pub(super) struct Server<'a> {
     /// Steps of each group since then, skipped ones included.
     pub steps_of: Vec<u64>,
     pub staleness: StalenessSummary,
-    /// A group that sends nothing for this long is given up.
-    pub limit: Duration,
     /// Batch statistics of the last update, on the first server.
     pub statistics: Vec<f32>,
     pub heard: Instant,
-    /// Exchanges heartbeats with the leaders.
-    pub pulse: Pulse,
+    pub mail: Mail,
 }
 
 /// What a server received.
@@ -90,12 +85,13 @@ pub(super) enum ServerEvent {
 impl<'a> Server<'a> {
     pub fn new(
         mut run: Run<'a>,
-        between: Box<dyn Communicator>,
-        layout: Layout,
-        (mut part, slices): (Part, Vec<Vec<Range<usize>>>),
+        mail: Mail,
+        mut part: Part,
+        slices: Vec<Vec<Range<usize>>>,
     ) -> Result<Self> {
-        let options = &run.recipe.distributed;
-        let (in_turns, own) = (options.order == Order::RoundRobin, between.rank());
+        let order = run.recipe.distributed.order;
+        let (in_turns, own) = (order == Order::RoundRobin, mail.between.rank());
+        let layout = mail.layout;
         let count = run.learner.network.parameters().count();
         let standing = run.standing.take();
         let standing = standing.filter(|found| in_turns && found.fits(layout, count));
@@ -114,12 +110,10 @@ impl<'a> Server<'a> {
         let next = standing.as_ref().map_or(0, |standing| standing.next);
         let buffers = run.learner.network.parameters().buffers();
         Ok(Self {
-            turns: Turns::new(options.order, layout.groups, next),
-            limit: options.longest_wait(),
+            turns: Turns::new(order, layout.groups, next),
             statistics: vec![0.0; buffers.iter().map(|b| b.values.len()).sum()],
             done_before: run.learner.progress.step,
             run,
-            between,
             layout,
             part,
             slices,
@@ -131,58 +125,19 @@ impl<'a> Server<'a> {
             steps_of: vec![0; layout.groups],
             staleness: counted.staleness,
             heard: Instant::now(),
-            pulse: Pulse::default(),
+            mail,
         })
     }
 
-    /// A group's leader among the ranks of [`Self::between`].
-    pub fn leader_between(&self, group: usize) -> usize {
-        self.layout.servers + group
-    }
-
-    /// Whether a group's leader has shown no sign of life for longer than the recipe allows, or has said its last word.
-    pub fn is_silent(&self, group: usize) -> bool {
-        self.pulse.is_silent(self.layout.leader(group))
-    }
-
-    /// Receives from a group; returns whether it was there.
-    pub fn take(&mut self, group: usize, bytes: &mut [u8]) -> Result<bool> {
-        let (from, there) = (self.leader_between(group), self.layout.leader(group));
-        let there = || !self.pulse.is_silent(there);
-        take(&mut *self.between, from, bytes, self.limit, &there)
-    }
-
-    /// A whole message of a group, if it comes.
-    pub fn take_bytes(&mut self, group: usize, bytes: u64) -> Result<Option<Vec<u8>>> {
-        let mut found = vec![0; bytes as usize];
-        let came = self.take(group, &mut found)?;
-        Ok(came.then_some(found))
-    }
-
-    /// Sends to a group; returns the letter if the group was there.
-    pub fn send(&mut self, group: usize, letter: Letter) -> Result<Option<Letter>> {
-        let (to, there) = (self.leader_between(group), self.layout.leader(group));
-        let there = || !self.pulse.is_silent(there);
-        if !there() {
-            return Ok(None);
-        }
-        Ok(self.between.send_while(to, letter, &there)?)
-    }
-
-    /// Sends bytes to a group; returns whether it was there.
-    pub fn say(&mut self, group: usize, bytes: &[u8]) -> Result<bool> {
-        let sent = self.send(group, Letter::Bytes(bytes.to_vec()))?;
-        Ok(sent.is_some())
-    }
-
     fn is_first(&self) -> bool {
-        self.between.rank() == 0
+        self.mail.between.rank() == 0
     }
 
     /// Waits a moment for the next event.
     pub fn next(&mut self) -> Result<ServerEvent> {
         let groups = self.turns.listened();
-        let mut from: Vec<usize> = groups.iter().map(|&g| self.leader_between(g)).collect();
+        let leaders = groups.iter().map(|&g| self.mail.leader_between(g));
+        let mut from: Vec<usize> = leaders.collect();
         if !self.is_first() {
             // The first server comes first, so that its messages are not starved by busy groups.
             from.insert(0, 0);
@@ -190,22 +145,21 @@ impl<'a> Server<'a> {
         // What a group sent before it was lost still counts. In turns a silent group is passed over, but may come back.
         let in_turns = self.run.recipe.distributed.order == Order::RoundRobin;
         let gone = |group: &&usize| match in_turns {
-            true => self.pulse.is_gone(self.layout.leader(**group)),
-            false => self.is_silent(**group),
+            true => self.mail.pulse.is_gone(self.layout.leader(**group)),
+            false => self.mail.is_silent(**group),
         };
         if let Some(&group) = groups.iter().find(gone) {
-            let said = self
-                .between
-                .wait_any(&[self.leader_between(group)], Duration::ZERO)?;
+            let leader = self.mail.leader_between(group);
+            let said = self.mail.between.wait_any(&[leader], Duration::ZERO)?;
             if said == Arrival::Nothing {
                 return Ok(self.loses(group));
             }
         }
-        match self.between.wait_any(&from, LOOK)? {
+        match self.mail.between.wait_any(&from, LOOK)? {
             Arrival::Nothing => Ok(ServerEvent::Nothing),
             Arrival::Message(0) => Ok(ServerEvent::Errand),
             Arrival::Gone(0) => Err(CommError::Gone {
-                rank: self.between.rank(),
+                rank: self.mail.between.rank(),
                 peer: 0,
                 doing: "a wait for groups".into(),
             }
@@ -224,15 +178,15 @@ impl<'a> Server<'a> {
             tracing::warn!("group {group} is lost: the others go on without it");
         }
         self.turns.loses(group);
-        self.pulse.dismiss(self.layout.leader(group));
+        self.mail.pulse.dismiss(self.layout.leader(group));
         ServerEvent::Lost(group)
     }
 
     /// Whether a group that has sent nothing for long still has a heartbeat: it is waited for, but not for ever, since
     /// its process may be alive while its work hangs.
     pub fn takes_its_time(&self, group: usize) -> bool {
-        let patience = LIVING_WAIT * self.limit;
-        self.pulse.is_felt() && !self.is_silent(group) && self.heard.elapsed() <= patience
+        let patience = LIVING_WAIT * self.mail.limit;
+        self.mail.pulse.is_felt() && !self.mail.is_silent(group) && self.heard.elapsed() <= patience
     }
 
     /// After a long silence: stops waiting for the group whose turn it is.
@@ -245,7 +199,7 @@ impl<'a> Server<'a> {
         if let Some(group) = late {
             tracing::warn!(
                 "group {group} has not come to its turn in {:?}: the others go on",
-                self.limit
+                self.mail.limit
             );
             self.heard = Instant::now();
         }
@@ -254,7 +208,8 @@ impl<'a> Server<'a> {
 
     fn hear(&mut self, group: usize) -> Result<ServerEvent> {
         let mut request = Request::zeroed();
-        if !self.take(group, bytemuck::bytes_of_mut(&mut request))? {
+        let bytes = bytemuck::bytes_of_mut(&mut request);
+        if !self.mail.take(group, bytes)? {
             return Ok(self.loses(group));
         }
         if request.kind == kind::SCORES {
@@ -286,16 +241,13 @@ impl<'a> Server<'a> {
     }
 
     fn take_gradient(&mut self, group: usize) -> Result<bool> {
-        let (from, there) = (self.leader_between(group), self.layout.leader(group));
-        let there = || !self.pulse.is_silent(there);
-        let comm = &mut *self.between;
         let gradient = bytemuck::cast_slice_mut(self.part.gradient_mut());
-        let came = take(comm, from, gradient, self.limit, &there)?;
-        if !came || comm.rank() > 0 {
+        let came = self.mail.take(group, gradient)?;
+        if !came || !self.is_first() {
             return Ok(came);
         }
         let statistics = bytemuck::cast_slice_mut(&mut self.statistics);
-        take(comm, from, statistics, self.limit, &there)
+        self.mail.take(group, statistics)
     }
 
     /// Answers a group, with the parameters if it has sent a gradient; gives whether it was there.
@@ -305,13 +257,13 @@ impl<'a> Server<'a> {
             orders,
             bytes: 0,
         };
-        let mut there = self.say(group, raw(&reply))?;
+        let mut there = self.mail.say(group, raw(&reply))?;
         if there && values {
             let values = self.part.take_values()?;
             if let Some(views) = &mut self.views {
                 views.read(group, self.version, &values);
             }
-            let sent = self.send(group, Letter::Values(values))?;
+            let sent = self.mail.send(group, Letter::Values(values))?;
             there = sent.is_some();
             if let Some(Letter::Values(values)) = sent {
                 self.part.give_back(values);
@@ -319,7 +271,7 @@ impl<'a> Server<'a> {
         }
         if there && orders.validates() {
             let running = self.running_statistics();
-            there = self.send(group, Letter::Values(running))?.is_some();
+            there = self.mail.send(group, Letter::Values(running))?.is_some();
         }
         if !there {
             self.loses(group);
@@ -379,10 +331,10 @@ impl<'a> Server<'a> {
                 }
                 ServerEvent::Skip { .. } => self.keep()?,
                 ServerEvent::Errand => {
-                    let (errand, bytes) = self.errand()?;
+                    let (errand, bytes) = self.mail.receive_errand()?;
                     match errand {
                         errand::END => {
-                            self.pulse.end();
+                            self.mail.pulse.end();
                             return Ok(bytes);
                         }
                         errand::CUT => {
@@ -393,7 +345,7 @@ impl<'a> Server<'a> {
                     }
                 }
                 // A group that is late because of the first server is waited for.
-                ServerEvent::Nothing if self.heard.elapsed() > self.limit => {
+                ServerEvent::Nothing if self.heard.elapsed() > self.mail.limit => {
                     self.gives_up();
                 }
                 _ => {}
@@ -406,19 +358,11 @@ impl<'a> Server<'a> {
                     None => self.part_file()?.encode(Path::new(PART))?,
                 };
                 wanted = None;
-                self.between.send(0, &(bytes.len() as u64).to_le_bytes())?;
-                self.between.send(0, &bytes)?;
+                let between = &mut self.mail.between;
+                between.send(0, &(bytes.len() as u64).to_le_bytes())?;
+                between.send(0, &bytes)?;
             }
         }
-    }
-
-    fn errand(&mut self) -> Result<(u64, Vec<u8>)> {
-        let mut head = [0u64; 2];
-        let comm = &mut *self.between;
-        comm.receive(0, bytemuck::cast_slice_mut(&mut head))?;
-        let mut bytes = vec![0; head[1] as usize];
-        comm.receive(0, &mut bytes)?;
-        Ok((head[0], bytes))
     }
 
     /// Whether it has done so many steps of each group; what was under way from a group that is lost will not come.

@@ -12,7 +12,6 @@ use crate::error::Result;
 use crate::recipe::Order;
 use crate::train::step::StepResult;
 use crate::train::{Spent, TrainEvent, TrainReport};
-pub(super) use saving::send_errand;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -115,7 +114,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
                 orders,
                 bytes: 0,
             };
-            if !self.server.say(group, raw(&reply))? {
+            if !self.server.mail.say(group, raw(&reply))? {
                 self.server.loses(group);
                 self.lost(group);
             }
@@ -270,7 +269,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
         if request.stop != 0 {
             self.ledger.close();
         }
-        match self.server.take_bytes(group, request.bytes)? {
+        match self.server.mail.take_bytes(group, request.bytes)? {
             Some(spent) => self
                 .spent
                 .extend(bytemuck::pod_collect_to_vec::<u8, Spent>(&spent)),
@@ -289,12 +288,12 @@ impl<'a, 'b> Coordinator<'a, 'b> {
     /// Nothing has come for a moment. If it has been long, groups that are still expected count as lost, unless they
     /// score the network and are alive.
     fn silence(&mut self) {
-        if self.server.heard.elapsed() <= self.server.limit {
+        if self.server.heard.elapsed() <= self.server.mail.limit {
             return;
         }
         let judges: Vec<usize> = self.validating.iter().map(|v| v.group).collect();
         for group in judges {
-            if self.server.is_silent(group) {
+            if self.server.mail.is_silent(group) {
                 self.server.loses(group);
                 self.lost(group);
             }

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::train::Team;
 use crate::train::groups::link::parsed;
 use crate::train::groups::message::errand;
-use crate::train::groups::server::{COUNTED, PART, Server};
+use crate::train::groups::server::{COUNTED, PART};
 use crate::train::groups::staleness::StalenessSummary;
 use crate::train::groups::standing::{ServerStanding, Standing, Views};
 use squall_model::ModelFile;
@@ -37,13 +37,14 @@ impl Coordinator<'_, '_> {
         Views::scatter(&mut file, &server.slices[0], &mut views);
         let others = 1..server.layout.servers;
         for other in others.clone() {
-            send_errand(server, other, errand::PART, bytemuck::cast_slice(&counts))?;
+            (server.mail).send_errand(other, errand::PART, bytemuck::cast_slice(&counts))?;
         }
         for other in others {
             let mut length = [0; 8];
-            server.between.receive(other, &mut length)?;
+            let between = &mut server.mail.between;
+            between.receive(other, &mut length)?;
             let mut bytes = vec![0; u64::from_le_bytes(length) as usize];
-            server.between.receive(other, &mut bytes)?;
+            between.receive(other, &mut bytes)?;
             let mut part = ModelFile::decode(path, &bytes)?;
             counted.push(parsed(part.fact(path, COUNTED)?.as_bytes())?);
             Views::scatter(&mut part, &server.slices[other], &mut views);
@@ -81,21 +82,16 @@ impl Coordinator<'_, '_> {
     /// Writes the last model and the checkpoint now; in turns with several servers after the next step that none of
     /// them can have passed.
     pub(super) fn save_soon(&mut self) -> Result<()> {
-        let Server { layout, turns, .. } = &self.server;
-        let (servers, groups) = (layout.servers, layout.groups as u64);
-        if servers == 1 || turns.in_turns().is_none() {
+        let layout = self.server.layout;
+        if layout.servers == 1 || self.server.turns.in_turns().is_none() {
             return self.save();
         }
         if self.cut.is_none() {
             // Another server is ahead by one step of each group at most.
-            let cut = self.ledger.done() + 2 * groups;
-            for other in 1..servers {
-                send_errand(
-                    &mut self.server,
-                    other,
-                    errand::CUT,
-                    bytemuck::bytes_of(&cut),
-                )?;
+            let cut = self.ledger.done() + 2 * layout.groups as u64;
+            let mail = &mut self.server.mail;
+            for other in 1..layout.servers {
+                mail.send_errand(other, errand::CUT, bytemuck::bytes_of(&cut))?;
             }
             self.cut = Some(cut);
         }
@@ -121,17 +117,4 @@ impl Coordinator<'_, '_> {
         self.cut = None;
         saved
     }
-}
-
-/// Asks another server for something.
-pub(in crate::train::groups) fn send_errand(
-    server: &mut Server<'_>,
-    other: usize,
-    errand: u64,
-    bytes: &[u8],
-) -> Result<()> {
-    let head = [errand, bytes.len() as u64];
-    server.between.send(other, bytemuck::cast_slice(&head))?;
-    server.between.send(other, bytes)?;
-    Ok(())
 }

@@ -39,11 +39,11 @@ impl Coordinator<'_, '_> {
         let count = self.server.run.learner.network.parameters().count();
         let (mut values, running) = (vec![0f32; count], self.server.running_statistics());
         let mut theirs = vec![0f32; running.len()];
-        let server = &mut self.server;
-        let text = server.take_bytes(group, request.bytes)?;
+        let mail = &mut self.server.mail;
+        let text = mail.take_bytes(group, request.bytes)?;
         let whole = text.is_some()
-            && server.take(group, bytemuck::cast_slice_mut(&mut values))?
-            && server.take(group, bytemuck::cast_slice_mut(&mut theirs))?;
+            && mail.take(group, bytemuck::cast_slice_mut(&mut values))?
+            && mail.take(group, bytemuck::cast_slice_mut(&mut theirs))?;
         let (Some(text), true) = (text, whole) else {
             self.server.run.validation_due = true;
             self.server.loses(group);

@@ -1,0 +1,89 @@
+//! A server's mail: with the other servers, and with the leaders of groups, who may go at any moment.
+
+use super::LOOK;
+use super::plan::Layout;
+use super::pulse::Pulse;
+use crate::comm::{Arrival, Communicator, Letter};
+use crate::error::Result;
+use std::time::{Duration, Instant};
+
+/// How a server reaches others.
+pub(super) struct Mail {
+    /// To the other servers, then to the leaders of all groups.
+    pub between: Box<dyn Communicator>,
+    pub layout: Layout,
+    /// A group that sends nothing for this long is given up.
+    pub limit: Duration,
+    /// Exchanges heartbeats with the leaders. The last field, as in `Link`: ranks free what they share in the same order.
+    pub pulse: Pulse,
+}
+
+impl Mail {
+    /// A group's leader among the ranks of [`Self::between`].
+    pub fn leader_between(&self, group: usize) -> usize {
+        self.layout.servers + group
+    }
+
+    /// Whether a group's leader has shown no sign of life for longer than the recipe allows, or has said its last word.
+    pub fn is_silent(&self, group: usize) -> bool {
+        self.pulse.is_silent(self.layout.leader(group))
+    }
+
+    /// Receives from a group; returns whether it was there. Nothing that moves within the limit counts as gone.
+    pub fn take(&mut self, group: usize, bytes: &mut [u8]) -> Result<bool> {
+        let (from, leader) = (self.leader_between(group), self.layout.leader(group));
+        let (limit, pulse) = (self.limit, &self.pulse);
+        let there = || !pulse.is_silent(leader);
+        let start = Instant::now();
+        loop {
+            match self.between.wait_any(&[from], limit.min(LOOK))? {
+                Arrival::Message(_) => {
+                    return Ok(self.between.receive_while(from, bytes, &there)?);
+                }
+                Arrival::Gone(_) => return Ok(false),
+                Arrival::Nothing if start.elapsed() >= limit || !there() => return Ok(false),
+                Arrival::Nothing => {}
+            }
+        }
+    }
+
+    /// A whole message of a group, if it comes.
+    pub fn take_bytes(&mut self, group: usize, bytes: u64) -> Result<Option<Vec<u8>>> {
+        let mut found = vec![0; bytes as usize];
+        let came = self.take(group, &mut found)?;
+        Ok(came.then_some(found))
+    }
+
+    /// Sends to a group; returns the letter if the group was there.
+    pub fn send(&mut self, group: usize, letter: Letter) -> Result<Option<Letter>> {
+        let (to, leader) = (self.leader_between(group), self.layout.leader(group));
+        let there = || !self.pulse.is_silent(leader);
+        if !there() {
+            return Ok(None);
+        }
+        Ok(self.between.send_while(to, letter, &there)?)
+    }
+
+    /// Sends bytes to a group; returns whether it was there.
+    pub fn say(&mut self, group: usize, bytes: &[u8]) -> Result<bool> {
+        let sent = self.send(group, Letter::Bytes(bytes.to_vec()))?;
+        Ok(sent.is_some())
+    }
+
+    /// Asks another server for something.
+    pub fn send_errand(&mut self, other: usize, errand: u64, bytes: &[u8]) -> Result<()> {
+        let head = [errand, bytes.len() as u64];
+        self.between.send(other, bytemuck::cast_slice(&head))?;
+        self.between.send(other, bytes)?;
+        Ok(())
+    }
+
+    /// What the first server asks for.
+    pub fn receive_errand(&mut self) -> Result<(u64, Vec<u8>)> {
+        let mut head = [0u64; 2];
+        (self.between).receive(0, bytemuck::cast_slice_mut(&mut head))?;
+        let mut bytes = vec![0; head[1] as usize];
+        self.between.receive(0, &mut bytes)?;
+        Ok((head[0], bytes))
+    }
+}

@@ -78,47 +78,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
 
     /// Serves until the run is over, and writes its files.
     pub fn serve(mut self, folder: &Path, stop: &AtomicBool) -> Result<TrainReport> {
-        let due = std::mem::take(&mut self.server.run.validation_due);
-        let standing = self.server.standing.take();
-        let groups = self.server.layout.groups;
-        // In turns: those come first whose turn it is, as if the run had not been left.
-        let next = standing.as_ref().map_or(0, |standing| standing.next);
-        let order: Vec<usize> = (0..groups).map(|at| (next + at) % groups).collect();
-        let mut steps = self.ledger.held();
-        for ahead in 1..=AHEAD {
-            for &group in &order {
-                if steps[group].len() < ahead {
-                    steps[group].extend(self.ledger.issue(group));
-                }
-            }
-        }
-        let before = standing.as_ref().map_or(&[][..], |s| &s.validating);
-        for (group, steps) in steps.into_iter().enumerate() {
-            let left = before.iter().find(|(who, _)| *who == group);
-            let validate = due
-                && self.server.run.evaluator.is_some()
-                && (left.is_some() || before.is_empty() && group == 0);
-            let orders = Orders::steps(steps).validating(validate);
-            if validate {
-                let running = standing.as_ref().and_then(|s| s.running_of(group));
-                self.validating.push(Validating {
-                    group,
-                    step: left.map_or(self.ledger.done(), |(_, step)| *step),
-                    running: running
-                        .map_or_else(|| self.server.running_statistics(), <[f32]>::to_vec),
-                });
-            }
-            // Everybody has the running statistics of the start.
-            let reply = Reply {
-                version: 0,
-                orders,
-                bytes: 0,
-            };
-            if !self.server.mail.say(group, raw(&reply))? {
-                self.server.loses(group);
-                self.lost(group);
-            }
-        }
+        self.begin()?;
         while !self.server.turns.over() {
             if self.server.run.is_told_to_stop(self.start, stop) {
                 self.ledger.close();
@@ -143,6 +103,52 @@ impl<'a, 'b> Coordinator<'a, 'b> {
             }
         }
         self.conclude(folder, stop)
+    }
+
+    /// Gives every group its first steps, and validations that an earlier part of the run left to those that had them.
+    fn begin(&mut self) -> Result<()> {
+        let due = std::mem::take(&mut self.server.run.validation_due);
+        let standing = self.server.standing.take().unwrap_or_default();
+        let before = &standing.validating;
+        for (group, steps) in self.first_steps(standing.next).into_iter().enumerate() {
+            let left = before.iter().find(|(who, _)| *who == group);
+            let validate = due
+                && self.server.run.evaluator.is_some()
+                && (left.is_some() || before.is_empty() && group == 0);
+            let orders = Orders::steps(steps).validating(validate);
+            if validate {
+                let running = standing.running_of(group).map(<[f32]>::to_vec);
+                self.validating.push(Validating {
+                    group,
+                    step: left.map_or(self.ledger.done(), |(_, step)| *step),
+                    running: running.unwrap_or_else(|| self.server.running_statistics()),
+                });
+            }
+            // Everybody has the running statistics of the start.
+            let reply = Reply {
+                version: 0,
+                orders,
+                bytes: 0,
+            };
+            if !self.server.mail.say(group, raw(&reply))? {
+                self.loses(group);
+            }
+        }
+        Ok(())
+    }
+
+    /// The steps that each group begins with. In turns the group `next` comes first, as if the run had not been left.
+    fn first_steps(&mut self, next: usize) -> Vec<Vec<u64>> {
+        let mut steps = self.ledger.held();
+        let groups = steps.len();
+        for ahead in 1..=AHEAD {
+            for group in (0..groups).map(|at| (next + at) % groups) {
+                if steps[group].len() < ahead {
+                    steps[group].extend(self.ledger.issue(group));
+                }
+            }
+        }
+        steps
     }
 
     fn update(&mut self, group: usize, request: &Request, staleness: u64) -> Result<()> {
@@ -279,6 +285,13 @@ impl<'a, 'b> Coordinator<'a, 'b> {
         Ok(())
     }
 
+    /// Goes on without a group.
+    fn loses(&mut self, group: usize) {
+        self.server.loses(group);
+        self.lost(group);
+    }
+
+    /// The server goes on without a group: others have its steps.
     fn lost(&mut self, group: usize) {
         self.ledger.give_back(group);
         self.parked.retain(|(parked, _)| *parked != group);
@@ -294,8 +307,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
         let judges: Vec<usize> = self.validating.iter().map(|v| v.group).collect();
         for group in judges {
             if self.server.mail.is_silent(group) {
-                self.server.loses(group);
-                self.lost(group);
+                self.loses(group);
             }
         }
         if !self.validating.is_empty() {
@@ -306,8 +318,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
                 // A group that waits for this server cannot send anything.
                 let waits = self.parked.iter().any(|(parked, _)| *parked == group);
                 if !waits && !self.server.takes_its_time(group) {
-                    self.server.loses(group);
-                    self.lost(group);
+                    self.loses(group);
                 }
             }
         }

@@ -46,8 +46,7 @@ impl Coordinator<'_, '_> {
             && mail.take(group, bytemuck::cast_slice_mut(&mut theirs))?;
         let (Some(text), true) = (text, whole) else {
             self.server.run.validation_due = true;
-            self.server.loses(group);
-            self.lost(group);
+            self.loses(group);
             return Ok(());
         };
         let scores: Scores = parsed(&text)?;

@@ -1,8 +1,8 @@
 //! What the network makes of what is read: batches and clips in, masks and boxes out.
 
-use super::claims::Bell;
 use super::input::Fields;
-use super::log::{FinishedFile, Others, SkippedTime};
+use super::log::{FinishedFile, SkippedTime};
+use super::neighbours::Neighbours;
 use super::output::{Found, FoundMask};
 use super::pipeline::{Job, Ran, Read, Write, finish};
 use super::read_from::ReadFrom;
@@ -23,8 +23,7 @@ pub(super) struct Computer<'c, 'j, 'a> {
     pub to_writer: SyncSender<Write>,
     pub from_writer: &'c Receiver<FinishedFile>,
     pub progress: &'c mut dyn FnMut(&InferEvent<'_>),
-    pub bell: &'c mut Bell,
-    pub others: &'c mut Option<Others>,
+    pub neighbours: &'c mut Neighbours,
 }
 
 /// What has come so far of the file under way.
@@ -51,7 +50,7 @@ impl Computer<'_, '_, '_> {
                 return Ok(());
             };
             self.ran.wait_seconds += before.elapsed().as_secs_f64();
-            if stop.load(Ordering::Relaxed) || self.bell.rings() {
+            if stop.load(Ordering::Relaxed) || self.neighbours.bell.rings() {
                 self.ran.stopped = true;
                 return Ok(());
             }
@@ -134,15 +133,11 @@ impl Computer<'_, '_, '_> {
         let every = (self.job.sliding).map_or(1, |sliding| sliding.shape().every);
         let mut found = ensemble.find_in_clip(frames, input.grid())?;
         self.ran.compute_seconds += before.elapsed().as_secs_f64();
-        let others = self.others.as_mut().map_or(0, Others::times);
         for &(answer, index) in takes {
-            let time = input.times()[index];
             let boxes = std::mem::take(&mut found[answer]);
             file.missing += frames[answer * every].missing as u64;
-            self.own += 1;
-            let done = self.job.done + self.own + others;
-            let found = Found::boxes(time, boxes);
-            self.tell(done, &found);
+            let found = Found::boxes(input.times()[index], boxes);
+            self.tell(&found);
             file.found.insert(index, found);
         }
         Ok(())
@@ -155,8 +150,10 @@ impl Computer<'_, '_, '_> {
         (found.into_values()).all(|found| self.send(Write::Found(file.number, found)))
     }
 
-    /// Says what was found.
-    fn tell(&mut self, done: usize, found: &Found) {
+    /// Counts a time as done, and says what was found at it.
+    fn tell(&mut self, found: &Found) {
+        self.own += 1;
+        let done = self.job.done + self.own + self.neighbours.times();
         let total = self.job.total;
         if let Some(FoundMask { mask, .. }) = &found.mask {
             (self.progress)(&InferEvent::Mask { done, total, mask });
@@ -180,11 +177,9 @@ impl Computer<'_, '_, '_> {
             let batch = std::mem::take(&mut file.batch);
             let found = ensemble.predict(batch, input.grid(), probabilities, strips)?;
             self.ran.compute_seconds += before.elapsed().as_secs_f64();
-            let others = self.others.as_mut().map_or(0, Others::times);
             for found in found {
-                self.own += 1;
                 file.masks += 1;
-                self.tell(self.job.done + self.own + others, &found);
+                self.tell(&found);
                 if !self.send(Write::Found(file.number, found)) {
                     return Ok(false);
                 }

@@ -55,7 +55,7 @@ pub use strips::Strips;
 
 use crate::comm::{Communicator, Solo, agree, doing};
 use crate::error::{Result, all_or_none};
-use neighbours::Neighbours;
+use claims::Claims;
 use pipeline::Job;
 use plan::Demand;
 use sliding::Sliding;
@@ -158,9 +158,9 @@ impl Inference<'_> {
         let planned = job.plan(&demand, all.len(), comm.size(), notes);
         let plan = all_or_none(comm, planned)?;
         progress(&InferEvent::Started(plan));
-        let mut neighbours = Neighbours::of(&job, comm)?;
-        let ran = neighbours::work(&job, &mut neighbours, comm, progress, stop)?;
-        self.conclude(comm, &all, &neighbours.claims, &ran, start)
+        let mut claims = Claims::begin(self.out, left.len(), comm)?;
+        let ran = neighbours::work(&job, &mut claims, comm, progress, stop)?;
+        self.conclude(comm, &all, &claims, &ran, start)
     }
 
     /// What can be known before a file is touched: the memory that is needed, the batch, and what may surprise.

@@ -15,25 +15,14 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// What tells a rank of others, and others of it.
 pub(super) struct Neighbours {
-    pub claims: Claims,
     pub bell: Bell,
     /// On the rank that tells of the work of all.
-    pub others: Option<Others>,
+    others: Option<Others>,
 }
 
 impl Neighbours {
-    /// Those with whom a job's files are shared. All ranks call it.
-    pub fn of(job: &Job<'_, '_>, comm: &mut dyn Communicator) -> Result<Self> {
-        let claims = Claims::begin(job.inference.out, job.chunks.len(), comm)?;
-        let (rank, size) = (comm.rank(), comm.size());
-        Ok(Self {
-            bell: claims.bell(),
-            claims,
-            others: (rank == 0 && size > 1).then(|| Others::of(job.inference.out, size)),
-        })
-    }
-
-    fn done(&mut self) -> usize {
+    /// Times that they have done, where this rank tells of the work of all.
+    pub fn times(&mut self) -> usize {
         self.others.as_mut().map_or(0, Others::times)
     }
 
@@ -59,7 +48,7 @@ impl Neighbours {
                 self.bell.ring();
                 return Ok(());
             }
-            let done = job.done + own + self.done();
+            let done = job.done + own + self.times();
             if self.others.is_some() && done != told {
                 told = done;
                 progress(&InferEvent::Others {
@@ -80,22 +69,26 @@ impl Neighbours {
 /// [`Elsewhere`](crate::JobError::Elsewhere) if it failed.
 pub(super) fn work(
     job: &Job<'_, '_>,
-    neighbours: &mut Neighbours,
+    claims: &mut Claims,
     comm: &mut dyn Communicator,
     progress: &mut dyn FnMut(&InferEvent<'_>),
     stop: &AtomicBool,
 ) -> Result<Ran> {
-    let (rank, size) = (comm.rank(), comm.size());
-    let pulse = Pulse::start(&neighbours.claims, rank)?;
+    let (rank, size, out) = (comm.rank(), comm.size(), job.inference.out);
+    let mut neighbours = Neighbours {
+        bell: claims.bell(),
+        others: (rank == 0 && size > 1).then(|| Others::of(out, size)),
+    };
+    let pulse = Pulse::start(claims, rank)?;
     // Whatever ends this rank early, a panic included, ends the others too.
-    let mut alarm = neighbours.claims.bell().armed();
+    let mut alarm = claims.bell().armed();
     let ran =
-        log::open(job.inference.out, rank).and_then(|log| job.run(neighbours, log, progress, stop));
+        log::open(out, rank).and_then(|log| job.run(claims, &mut neighbours, log, progress, stop));
     if let Ok(done) = &ran
         && !done.stopped
     {
         let own = done.finished.iter().map(FinishedFile::times).sum();
-        let others = Watched::of(&neighbours.claims, rank, size);
+        let others = Watched::of(claims, rank, size);
         // The first rank sees when all others are done, and they wait for it: nobody comes to the meeting below while a
         // rank still computes, because there patience ends.
         let (at_once, later) = match rank {

@@ -18,7 +18,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
@@ -74,6 +74,7 @@ impl Job<'_, '_> {
     /// Makes mask files as long as some can be claimed. Finished ones are appended to `log`.
     pub fn run(
         &self,
+        claims: &mut Claims,
         neighbours: &mut Neighbours,
         log: JsonLines,
         progress: &mut dyn FnMut(&InferEvent<'_>),
@@ -84,18 +85,9 @@ impl Job<'_, '_> {
         let (to_writer, from_network) = sync_channel(ahead);
         let (finished, from_writer) = channel();
         let start = Instant::now();
-        let Neighbours {
-            claims,
-            bell,
-            others,
-        } = neighbours;
         std::thread::scope(|scope| {
             let reader = scope.spawn(move || self.read(claims, &to_network));
-            let writer = scope.spawn(move || {
-                self.write(&from_network, log, |entry| {
-                    let _ = finished.send(entry);
-                })
-            });
+            let writer = scope.spawn(move || self.write(&from_network, log, &finished));
             let mut ran = Ran::default();
             let mut network = Computer {
                 job: self,
@@ -104,8 +96,7 @@ impl Job<'_, '_> {
                 to_writer,
                 from_writer: &from_writer,
                 progress,
-                bell,
-                others,
+                neighbours,
             };
             let computed = network.run(from_reader, stop);
             // Closes the writer's channel: it ends after what it already has.
@@ -231,7 +222,7 @@ impl Job<'_, '_> {
         &self,
         from_network: &Receiver<Write>,
         mut log: JsonLines,
-        finished: impl Fn(FinishedFile),
+        finished: &Sender<FinishedFile>,
     ) -> Result<()> {
         let mut open: Option<OutputFile> = None;
         for item in from_network {
@@ -255,7 +246,8 @@ impl Job<'_, '_> {
                     }
                     log.push(&entry)?;
                     log.sync()?;
-                    finished(entry);
+                    // Somebody listens until this thread has ended.
+                    let _ = finished.send(entry);
                 }
             }
         }

@@ -4,6 +4,7 @@
 //! step (what its loss is to be divided by, whether somebody was told to stop) with the batch statistics, always as
 //! f32. What ranks agree on outside of a step goes through a communicator of its own, so that it never meets a bucket.
 
+mod agreement;
 mod engine;
 mod signals;
 
@@ -11,13 +12,12 @@ use super::exchange::{Exchange, Setup};
 use super::groups::Link;
 use super::share::Place;
 use super::timeline::Timeline;
-use crate::comm::collectives::{Choice, tree};
+use crate::comm::collectives::Choice;
 use crate::comm::{
     AllReduce, CommError, Communicator, Flat, Solo, Wire, agree, doing, lock, reducer,
 };
-use crate::error::{JobError, Result, all_or_none};
+use crate::error::Result;
 use crate::recipe::Distributed;
-use crate::staging;
 use engine::{Group, WithFacts, engine};
 pub(super) use signals::Signals;
 use squall_model::ops::norm::BatchNormRanks;
@@ -173,7 +173,7 @@ impl Team {
     }
 
     /// Ends this process in order when the job ends, and does nothing until then: for a rank that gave up
-    /// ([`JobError::GaveUp`]).
+    /// ([`crate::JobError::GaveUp`]).
     pub fn retire(&self) -> ! {
         self.control.retire()
     }
@@ -204,25 +204,6 @@ impl Team {
     /// How many ranks there are.
     pub fn size(&self) -> usize {
         self.size
-    }
-
-    /// The number of this rank's node, as [`crate::staging::node_number`] counts. All ranks call it.
-    ///
-    /// # Errors
-    /// [`JobError::Comm`].
-    pub fn node_number(&mut self) -> Result<usize> {
-        staging::node_number(&mut *self.control)
-    }
-
-    /// How many nodes the ranks are on. All ranks call it.
-    ///
-    /// # Errors
-    /// [`JobError::Comm`].
-    pub fn nodes(&mut self) -> Result<usize> {
-        let number = self.node_number()? as u64;
-        let all = self.gather(bytemuck::bytes_of(&number))?;
-        let all: Vec<u64> = bytemuck::pod_collect_to_vec(&all);
-        Ok(all.into_iter().max().map_or(1, |last| last as usize + 1))
     }
 
     /// Whether this rank writes the run's files and tells what happens.
@@ -363,87 +344,11 @@ impl Team {
         self.known.save |= signals.save;
     }
 
-    /// What this rank got, if no rank failed. All ranks call it.
-    pub(super) fn all_or_none<T>(&mut self, got: Result<T>) -> Result<T> {
-        all_or_none(&mut *self.control, got)
-    }
-
-    /// Whether any rank says yes. All ranks call it.
-    pub(super) fn any(&mut self, flag: bool) -> Result<bool> {
-        Ok(agree::any(&mut *self.control, flag)?)
-    }
-
     /// This rank among all.
     pub(super) fn place(&self) -> Place {
         Place {
             rank: self.rank,
             ranks: self.size,
         }
-    }
-
-    /// This rank among those of its node. All ranks call it.
-    pub(super) fn place_on_node(&mut self) -> Result<Place> {
-        let node = self.control.split_by_node()?;
-        Ok(Place {
-            rank: node.rank(),
-            ranks: node.size(),
-        })
-    }
-
-    /// The bytes of every rank, in rank order. All ranks call it with the same number of bytes.
-    pub(super) fn gather(&mut self, mine: &[u8]) -> Result<Vec<u8>> {
-        Ok(tree::all_gather(&mut *self.control, mine)?)
-    }
-
-    /// The bytes of every rank, in rank order, of any number each. All ranks call it.
-    pub(super) fn gather_any(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
-        Ok(tree::all_gather_any(&mut *self.control, mine)?)
-    }
-
-    /// The text of the lowest rank that has one, preceded by its rank number if there are several ranks. All ranks call
-    /// it.
-    pub(super) fn first_to_say(&mut self, mine: Option<String>) -> Result<Option<String>> {
-        if self.size == 1 {
-            return Ok(mine);
-        }
-        let _doing = doing::begin("what a rank has to say of a step");
-        let all = self.gather_any(mine.unwrap_or_default().as_bytes())?;
-        let first = all.iter().enumerate().find(|(_, text)| !text.is_empty());
-        Ok(first.map(|(rank, text)| format!("rank {rank}: {}", String::from_utf8_lossy(text))))
-    }
-
-    /// Replaces counts by their sums over ranks. All ranks call it.
-    pub(super) fn sum_counts(&mut self, counts: &mut [u64]) -> Result<()> {
-        Ok(agree::sum_counts(&mut *self.control, counts)?)
-    }
-
-    /// Sends the bytes of the first rank to all. All ranks call it.
-    pub(super) fn broadcast(&mut self, bytes: &mut Vec<u8>) -> Result<()> {
-        let _doing = doing::begin("the first rank's state");
-        *bytes = tree::broadcast_any(&mut *self.control, std::mem::take(bytes), 0)?;
-        Ok(())
-    }
-
-    /// An error if any of these facts differs between ranks, naming it. All ranks call it.
-    pub(super) fn check_facts(&mut self, facts: &agree::Facts) -> Result<()> {
-        let _doing = doing::begin("the comparison of recipes, data and programs");
-        Ok(facts.check(&mut *self.control)?)
-    }
-
-    /// An error if ranks do not hold the same bits, naming the first tensor. All ranks call it.
-    pub(super) fn check_parameters(&mut self, parameters: &Parameters) -> Result<()> {
-        // Not to copy and hash all parameters for nobody.
-        if self.size == 1 {
-            return Ok(());
-        }
-        let _doing = doing::begin("the check that all ranks hold the same parameters");
-        let named = parameters.to_named()?;
-        let tensors = named
-            .iter()
-            .map(|(name, (_, values))| (name.as_str(), values.as_slice()));
-        agree::same_parameters(&mut *self.control, tensors).map_err(|error| match error {
-            CommError::Differs { .. } => JobError::Apart(error),
-            other => other.into(),
-        })
     }
 }

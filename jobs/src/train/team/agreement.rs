@@ -1,0 +1,109 @@
+//! What all ranks of a team agree on outside of steps.
+
+use super::Team;
+use crate::comm::collectives::tree;
+use crate::comm::{CommError, agree, doing};
+use crate::error::{JobError, Result, all_or_none};
+use crate::staging;
+use crate::train::share::Place;
+use squall_model::Parameters;
+
+impl Team {
+    /// What this rank got, if no rank failed. All ranks call it.
+    pub(in crate::train) fn all_or_none<T>(&mut self, got: Result<T>) -> Result<T> {
+        all_or_none(&mut *self.control, got)
+    }
+
+    /// Whether any rank says yes. All ranks call it.
+    pub(in crate::train) fn any(&mut self, flag: bool) -> Result<bool> {
+        Ok(agree::any(&mut *self.control, flag)?)
+    }
+
+    /// The number of this rank's node, as [`crate::staging::node_number`] counts. All ranks call it.
+    ///
+    /// # Errors
+    /// [`JobError::Comm`].
+    pub fn node_number(&mut self) -> Result<usize> {
+        staging::node_number(&mut *self.control)
+    }
+
+    /// How many nodes the ranks are on. All ranks call it.
+    ///
+    /// # Errors
+    /// [`JobError::Comm`].
+    pub fn nodes(&mut self) -> Result<usize> {
+        let number = self.node_number()? as u64;
+        let all = self.gather(bytemuck::bytes_of(&number))?;
+        let all: Vec<u64> = bytemuck::pod_collect_to_vec(&all);
+        Ok(all.into_iter().max().map_or(1, |last| last as usize + 1))
+    }
+
+    /// This rank among those of its node. All ranks call it.
+    pub(in crate::train) fn place_on_node(&mut self) -> Result<Place> {
+        let node = self.control.split_by_node()?;
+        Ok(Place {
+            rank: node.rank(),
+            ranks: node.size(),
+        })
+    }
+
+    /// The bytes of every rank, in rank order. All ranks call it with the same number of bytes.
+    pub(in crate::train) fn gather(&mut self, mine: &[u8]) -> Result<Vec<u8>> {
+        Ok(tree::all_gather(&mut *self.control, mine)?)
+    }
+
+    /// The bytes of every rank, in rank order, of any number each. All ranks call it.
+    pub(in crate::train) fn gather_any(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        Ok(tree::all_gather_any(&mut *self.control, mine)?)
+    }
+
+    /// The text of the lowest rank that has one, preceded by its rank number if there are several ranks. All ranks call
+    /// it.
+    pub(in crate::train) fn first_to_say(
+        &mut self,
+        mine: Option<String>,
+    ) -> Result<Option<String>> {
+        if self.size == 1 {
+            return Ok(mine);
+        }
+        let _doing = doing::begin("what a rank has to say of a step");
+        let all = self.gather_any(mine.unwrap_or_default().as_bytes())?;
+        let first = all.iter().enumerate().find(|(_, text)| !text.is_empty());
+        Ok(first.map(|(rank, text)| format!("rank {rank}: {}", String::from_utf8_lossy(text))))
+    }
+
+    /// Replaces counts by their sums over ranks. All ranks call it.
+    pub(in crate::train) fn sum_counts(&mut self, counts: &mut [u64]) -> Result<()> {
+        Ok(agree::sum_counts(&mut *self.control, counts)?)
+    }
+
+    /// Sends the bytes of the first rank to all. All ranks call it.
+    pub(in crate::train) fn broadcast(&mut self, bytes: &mut Vec<u8>) -> Result<()> {
+        let _doing = doing::begin("the first rank's state");
+        *bytes = tree::broadcast_any(&mut *self.control, std::mem::take(bytes), 0)?;
+        Ok(())
+    }
+
+    /// An error if any of these facts differs between ranks, naming it. All ranks call it.
+    pub(in crate::train) fn check_facts(&mut self, facts: &agree::Facts) -> Result<()> {
+        let _doing = doing::begin("the comparison of recipes, data and programs");
+        Ok(facts.check(&mut *self.control)?)
+    }
+
+    /// An error if ranks do not hold the same bits, naming the first tensor. All ranks call it.
+    pub(in crate::train) fn check_parameters(&mut self, parameters: &Parameters) -> Result<()> {
+        // Not to copy and hash all parameters for nobody.
+        if self.size == 1 {
+            return Ok(());
+        }
+        let _doing = doing::begin("the check that all ranks hold the same parameters");
+        let named = parameters.to_named()?;
+        let tensors = named
+            .iter()
+            .map(|(name, (_, values))| (name.as_str(), values.as_slice()));
+        agree::same_parameters(&mut *self.control, tensors).map_err(|error| match error {
+            CommError::Differs { .. } => JobError::Apart(error),
+            other => other.into(),
+        })
+    }
+}

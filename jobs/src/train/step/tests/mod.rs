@@ -1,6 +1,10 @@
-//! One rank's steps: scaling, skipping, naming what is wrong.
+//! One rank's steps: what several batches learn, skipping, naming what is wrong.
+
+mod scale;
 
 use super::*;
+use crate::comm::Communicator;
+use crate::comm::threads::{self, Threads};
 use squall_data::HostBatch;
 use std::ops::Range;
 
@@ -11,13 +15,33 @@ fn recipe(settings: &[&str]) -> Recipe {
 }
 
 fn learner(settings: &[&str]) -> Learner {
+    learner_of(&recipe(settings), 1)
+}
+
+/// That of one of so many ranks.
+fn learner_of(recipe: &Recipe, ranks: usize) -> Learner {
+    let objective = Objective::Masks(recipe.loss.criterion(vec![0.3, 1.0, 0.7]));
+    Learner::new(recipe, &recipe.network, objective, 10, ranks).unwrap()
+}
+
+/// Learner and team of one of two or more ranks.
+fn joined(settings: &[&str], rank: Threads) -> (Learner, Team) {
     let recipe = recipe(settings);
-    let criterion = recipe.loss.criterion(vec![0.3, 1.0, 0.7]);
-    Learner::new(&recipe, &recipe.network, Objective::Masks(criterion), 10, 1).unwrap()
+    let mut learner = learner_of(&recipe, rank.size());
+    let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
+    learner.join(&recipe.distributed, &mut team).unwrap();
+    (learner, team)
 }
 
 fn batch() -> Batch {
     batch_of(0..2)
+}
+
+/// One whose fields have a value that is none.
+fn broken_batch() -> Batch {
+    let mut broken = batch();
+    broken.host.x[77] = f32::NAN;
+    broken
 }
 
 /// These samples, of which the first two have all classes and the others two of them.
@@ -47,17 +71,23 @@ fn step_in_batches(learner: &mut Learner, samples: usize, batches: usize) -> Ste
     learner.step(&batch(batches - 1), team).unwrap()
 }
 
-fn values(learner: &Learner) -> Vec<Vec<f32>> {
-    let named = learner.network.parameters().to_named().unwrap();
-    named.into_values().map(|(_, values)| values).collect()
+/// Why a step of a single rank fails.
+fn failure(learner: &mut Learner, batch: &Batch) -> String {
+    let error = learner.step(batch, &mut Team::solo()).unwrap_err();
+    error.to_string()
+}
+
+/// All parameters.
+fn values(learner: &Learner) -> Vec<f32> {
+    let parameters = learner.network.parameters().iter();
+    parameters.flat_map(|p| p.values().unwrap()).collect()
 }
 
 /// All parameters, and the running statistics of batch normalisation.
-fn state(learner: &Learner) -> Vec<Vec<f32>> {
-    let parameters = learner.network.parameters();
-    let values = parameters.iter().map(|p| p.values().unwrap());
-    let statistics = parameters.buffers().iter().map(|b| b.values.clone());
-    values.chain(statistics).collect()
+fn state(learner: &Learner) -> Vec<f32> {
+    let statistics = learner.network.parameters().buffers().iter();
+    let statistics = statistics.flat_map(|b| b.values.iter().copied());
+    values(learner).into_iter().chain(statistics).collect()
 }
 
 fn fill(learner: &mut Learner, name: &str, value: f32) {
@@ -69,23 +99,6 @@ fn fill(learner: &mut Learner, name: &str, value: f32) {
             }
         })
         .unwrap();
-}
-
-#[test]
-fn a_power_of_two_loss_scale_changes_no_bit() {
-    let run = |settings: &[&str]| {
-        let mut learner = learner(settings);
-        let losses: Vec<f64> = (0..3)
-            .map(|_| learner.step(&batch(), &mut Team::solo()).unwrap().loss)
-            .collect();
-        (losses, values(&learner))
-    };
-    let plain = run(&[]);
-    let scaled = "precision={ compute = 'f32', loss_scale = { kind = 'static', scale = 1024.0 } }";
-    assert!(run(&[scaled]) == plain);
-    // Doubled after each step: the factor does not matter, so how it changes does not either.
-    let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 4.0, growth_interval = 1 } }";
-    assert!(run(&[dynamic]) == plain);
 }
 
 /// As with PyTorch's autocast; what goes into the loss is rounded then, so that losses differ a little.
@@ -127,10 +140,10 @@ fn batches_of_a_step_learn_what_one_larger_batch_does() {
                 batches.as_str(),
             ];
             let mut learner = learner(&[&alike[..], changes].concat());
-            let before = state(&learner).concat();
+            let before = state(&learner);
             let steps = (0..3).map(|_| step_in_batches(&mut learner, 4, accumulate));
             let steps: Vec<StepResult> = steps.collect();
-            let after = state(&learner).concat();
+            let after = state(&learner);
             let moves = after.iter().zip(&before).map(|(a, b)| a - b);
             (steps, moves.collect::<Vec<f32>>())
         };
@@ -158,21 +171,13 @@ fn batches_of_a_step_learn_what_one_larger_batch_does() {
 /// where ranks average them.
 #[test]
 fn one_rank_learns_in_two_batches_what_two_ranks_learn() {
-    use crate::comm::threads;
     let settings = ["network.dropout=0.5", "schedule.rate=0.01"];
-    let parameters = |learner: &Learner| -> Vec<f32> {
-        let parameters = learner.network.parameters().iter();
-        parameters.flat_map(|p| p.values().unwrap()).collect()
-    };
     let ranks = threads::run(threads::ranks(2), |rank| {
-        let (recipe, first) = (recipe(&settings), 2 * rank.member());
-        let objective = Objective::Masks(recipe.loss.criterion(vec![0.3, 1.0, 0.7]));
-        let mut learner = Learner::new(&recipe, &recipe.network, objective, 10, 2).unwrap();
-        let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
-        learner.join(&recipe.distributed, &mut team).unwrap();
+        let (mut learner, mut team) = joined(&settings, rank);
+        let first = 2 * team.rank();
         let mine = batch_of(first..first + 2);
         let steps = (0..3).map(|_| learner.step(&mine, &mut team).unwrap().loss);
-        (steps.collect::<Vec<f64>>(), parameters(&learner))
+        (steps.collect::<Vec<f64>>(), values(&learner))
     });
     let (expected, wanted) = &ranks[0];
     let mut alone = learner(&[&settings[..], &["training.accumulate=2"]].concat());
@@ -180,7 +185,7 @@ fn one_rank_learns_in_two_batches_what_two_ranks_learn() {
     for (loss, expected) in losses.collect::<Vec<f64>>().iter().zip(expected) {
         assert!((loss / expected - 1.0).abs() < 1e-4, "{loss} {expected}");
     }
-    for (value, wanted) in parameters(&alone).iter().zip(wanted) {
+    for (value, wanted) in values(&alone).iter().zip(wanted) {
         assert!((value - wanted).abs() < 1e-4, "{value} {wanted}");
     }
 }
@@ -193,8 +198,7 @@ fn one_batch_that_is_not_finite_skips_the_whole_step() {
     // The search for the loss scale is over then.
     assert!(!step_in_batches(&mut learner, 4, 2).skipped);
     let before = state(&learner);
-    let mut broken = batch();
-    broken.host.x[77] = f32::NAN;
+    let broken = broken_batch();
     let team = &mut Team::solo();
     for (first, last) in [(&broken, &batch()), (&batch(), &broken)] {
         learner.accumulate(first, team).unwrap();
@@ -215,110 +219,16 @@ fn one_batch_that_is_not_finite_skips_the_whole_step() {
 }
 
 #[test]
-fn overflows_find_the_scale_of_the_loss_and_change_nothing() {
-    let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 1e38, growth_interval = 1000 } }";
-    let huge = "loss.normalisation={ sum = 1e10 }";
-    let mut learner = learner(&[dynamic, huge, "training.max_skipped_steps=2"]);
-    let before = state(&learner);
-    let mut halved = 0;
-    while learner.step(&batch(), &mut Team::solo()).unwrap().skipped {
-        halved += 1;
-        assert_eq!(learner.loss_scale.scale(), 1e38 / 2f32.powi(halved));
-        assert!(state(&learner) == before && learner.optimizer.steps() == 0);
-    }
-    assert!(halved > 3, "more often than steps may be skipped: {halved}");
-    assert!(state(&learner) != before);
-    // From now on as many in a row mean that training has diverged, though the scale could still fall.
-    let mut broken = batch();
-    broken.host.x[77] = f32::NAN;
-    for _ in 0..2 {
-        assert!(learner.step(&broken, &mut Team::solo()).unwrap().skipped);
-    }
-    let error = learner
-        .step(&broken, &mut Team::solo())
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("3 steps in a row"), "{error}");
-    assert!(learner.loss_scale.can_fall());
-}
-
-#[test]
-fn overflows_of_late_gradients_find_the_scale_too() {
-    let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 1e38, growth_interval = 1000 } }";
-    let huge = "loss.normalisation={ sum = 1e10 }";
-    let late = "distributed.gradient_lag=1";
-    let mut learner = learner(&[dynamic, huge, late, "training.max_skipped_steps=2"]);
-    let mut step = || learner.step(&batch(), &mut Team::solo()).unwrap();
-    // No gradient yet.
-    assert!(step().skipped);
-    let mut overflows = 0;
-    while step().skipped {
-        overflows += 1;
-    }
-    assert!(overflows > 3, "{overflows}");
-    assert_eq!(learner.loss_scale.scale(), 1e38 / 2f32.powi(overflows));
-}
-
-/// Of several groups each does some of the steps, and its scale is not kept when the run is left.
-#[test]
-fn a_group_finds_its_scale_from_any_step_on() {
-    let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 1e38, growth_interval = 1000 } }";
-    let huge = "loss.normalisation={ sum = 1e10 }";
-    let mut learner = learner(&[dynamic, huge, "training.max_skipped_steps=2"]);
-    learner.go_on_from(LearnerProgress {
-        step: 6,
-        ..LearnerProgress::default()
-    });
-    learner.find_scale_anew();
-    let mut overflows = 0;
-    loop {
-        learner.progress.step = 6 + 2 * overflows;
-        if !learner.step(&batch(), &mut Team::solo()).unwrap().skipped {
-            break;
-        }
-        overflows += 1;
-    }
-    assert!(overflows > 3, "{overflows}");
-}
-
-#[test]
-fn f16_scales_its_loss_unless_told_not_to() {
-    // Without normalisation over a few pixels, which makes much of any rounding.
-    let mut half = learner(&["precision='f16'", "network.batch_norm=false"]);
-    assert_eq!(half.storage.dtype, DType::F16);
-    assert_eq!(half.loss_scale.scale(), 65_536.0);
-    let mut plain = learner(&["network.batch_norm=false"]);
-    for _ in 0..3 {
-        let (half, plain) = (
-            half.step(&batch(), &mut Team::solo()).unwrap(),
-            plain.step(&batch(), &mut Team::solo()).unwrap(),
-        );
-        assert!((half.loss / plain.loss - 1.0).abs() < 0.01 && !half.skipped);
-        assert!((half.gradient_norm / plain.gradient_norm - 1.0).abs() < 0.05);
-    }
-    let off = "precision={ compute = 'f16', loss_scale = { kind = 'static', scale = 1.0 } }";
-    assert_eq!(learner(&[off]).loss_scale.scale(), 1.0);
-    assert_eq!(learner(&["precision='bf16'"]).loss_scale.scale(), 1.0);
-}
-
-#[test]
 fn a_loss_that_is_not_finite_names_its_cause() {
     let mut learner = learner(&[]);
-    let mut broken = batch();
-    broken.host.x[77] = f32::NAN;
-    let error = learner
-        .step(&broken, &mut Team::solo())
-        .unwrap_err()
-        .to_string();
+    let broken = broken_batch();
+    let error = failure(&mut learner, &broken);
     assert!(
         error.contains("step 0") && error.contains("value 77"),
         "{error}"
     );
     fill(&mut learner, "decoder.classify.weight", f32::INFINITY);
-    let error = learner
-        .step(&batch(), &mut Team::solo())
-        .unwrap_err()
-        .to_string();
+    let error = failure(&mut learner, &batch());
     assert!(error.contains("decoder.classify.weight"), "{error}");
 }
 
@@ -327,8 +237,7 @@ fn a_loss_that_is_not_finite_names_its_cause() {
 fn a_late_gradient_names_its_own_batch() {
     let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'static', scale = 1.0 } }";
     let mut learner = learner(&[dynamic, "distributed.gradient_lag=1"]);
-    let mut broken = batch();
-    broken.host.x[77] = f32::NAN;
+    let broken = broken_batch();
     // The loss of such a batch is finite: the field shows in the gradient only.
     let pending = learner
         .forward_backward(&broken, &mut Team::solo())
@@ -346,8 +255,7 @@ fn a_late_gradient_names_its_own_batch() {
         gradients: Some(gradients),
         ..pending
     });
-    let error = learner.step(&batch(), &mut Team::solo()).unwrap_err();
-    let text = error.to_string();
+    let text = failure(&mut learner, &batch());
     assert!(
         text.contains("the gradient of `") && text.contains("value 77"),
         "{text}"
@@ -358,21 +266,16 @@ fn a_late_gradient_names_its_own_batch() {
 /// a batch that others of the same step followed.
 #[test]
 fn every_rank_names_the_fault_of_one() {
-    use crate::comm::threads;
     let errors = |broken: bool, batches: usize| {
         threads::run(threads::ranks(3), |rank| {
-            let recipe = recipe(&[&format!("training.accumulate={batches}")]);
-            let criterion = recipe.loss.criterion(vec![0.3, 1.0, 0.7]);
-            let objective = Objective::Masks(criterion);
-            let mut learner = Learner::new(&recipe, &recipe.network, objective, 10, 3).unwrap();
+            let accumulate = format!("training.accumulate={batches}");
+            let (mut learner, mut team) = joined(&[&accumulate], rank);
             let mut mine: Vec<Batch> = (0..batches).map(|_| batch()).collect();
-            match rank.member() {
+            match team.rank() {
                 1 if broken => fill(&mut learner, "decoder.classify.weight", f32::INFINITY),
-                1 => mine[0].host.x[77] = f32::NAN,
+                1 => mine[0] = broken_batch(),
                 _ => {}
             }
-            let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
-            learner.join(&recipe.distributed, &mut team).unwrap();
             let (last, others) = mine.split_last().unwrap();
             for batch in others {
                 learner.accumulate(batch, &mut team).unwrap();
@@ -420,15 +323,11 @@ fn kernels_rounded_by_chance_move_where_the_nearest_do_not() {
         let precision = format!("precision={{ compute = 'bf16', kernels = '{kernels}' }}");
         let mut learner = learner(&[&precision, "schedule.rate=1e-12"]);
         learner.round_kernels().unwrap();
-        let masters = |learner: &Learner| -> Vec<f32> {
-            let parameters = learner.network.parameters().iter();
-            parameters.flat_map(|p| p.values().unwrap()).collect()
-        };
-        let before = masters(&learner);
+        let before = values(&learner);
         let losses: Vec<f64> = (0..3)
             .map(|_| learner.step(&batch(), &mut Team::solo()).unwrap().loss)
             .collect();
-        let moved = (masters(&learner).iter().zip(&before))
+        let moved = (values(&learner).iter().zip(&before))
             .map(|(a, b)| (a - b).abs())
             .fold(0.0, f32::max);
         (losses, moved)

@@ -1,0 +1,101 @@
+//! What the loss is multiplied by before the backward pass, and how that is found.
+
+use super::*;
+
+/// A loss, and a scale of it, that overflow until the scale is found.
+const HUGE: &str = "loss.normalisation={ sum = 1e10 }";
+const TOO_LARGE: &str = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 1e38, growth_interval = 1000 } }";
+
+#[test]
+fn a_power_of_two_loss_scale_changes_no_bit() {
+    let run = |settings: &[&str]| {
+        let mut learner = learner(settings);
+        let losses: Vec<f64> = (0..3)
+            .map(|_| learner.step(&batch(), &mut Team::solo()).unwrap().loss)
+            .collect();
+        (losses, state(&learner))
+    };
+    let plain = run(&[]);
+    let scaled = "precision={ compute = 'f32', loss_scale = { kind = 'static', scale = 1024.0 } }";
+    assert!(run(&[scaled]) == plain);
+    // Doubled after each step: the factor does not matter, so how it changes does not either.
+    let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 4.0, growth_interval = 1 } }";
+    assert!(run(&[dynamic]) == plain);
+}
+
+#[test]
+fn overflows_find_the_scale_of_the_loss_and_change_nothing() {
+    let mut learner = learner(&[TOO_LARGE, HUGE, "training.max_skipped_steps=2"]);
+    let before = state(&learner);
+    let mut halved = 0;
+    while learner.step(&batch(), &mut Team::solo()).unwrap().skipped {
+        halved += 1;
+        assert_eq!(learner.loss_scale.scale(), 1e38 / 2f32.powi(halved));
+        assert!(state(&learner) == before && learner.optimizer.steps() == 0);
+    }
+    assert!(halved > 3, "more often than steps may be skipped: {halved}");
+    assert!(state(&learner) != before);
+    // From now on as many in a row mean that training has diverged, though the scale could still fall.
+    let broken = broken_batch();
+    for _ in 0..2 {
+        assert!(learner.step(&broken, &mut Team::solo()).unwrap().skipped);
+    }
+    let error = failure(&mut learner, &broken);
+    assert!(error.contains("3 steps in a row"), "{error}");
+    assert!(learner.loss_scale.can_fall());
+}
+
+#[test]
+fn overflows_of_late_gradients_find_the_scale_too() {
+    let late = "distributed.gradient_lag=1";
+    let mut learner = learner(&[TOO_LARGE, HUGE, late, "training.max_skipped_steps=2"]);
+    let mut step = || learner.step(&batch(), &mut Team::solo()).unwrap();
+    // No gradient yet.
+    assert!(step().skipped);
+    let mut overflows = 0;
+    while step().skipped {
+        overflows += 1;
+    }
+    assert!(overflows > 3, "{overflows}");
+    assert_eq!(learner.loss_scale.scale(), 1e38 / 2f32.powi(overflows));
+}
+
+/// Of several groups each does some of the steps, and its scale is not kept when the run is left.
+#[test]
+fn a_group_finds_its_scale_from_any_step_on() {
+    let mut learner = learner(&[TOO_LARGE, HUGE, "training.max_skipped_steps=2"]);
+    learner.go_on_from(LearnerProgress {
+        step: 6,
+        ..LearnerProgress::default()
+    });
+    learner.find_scale_anew();
+    let mut overflows = 0;
+    loop {
+        learner.progress.step = 6 + 2 * overflows;
+        if !learner.step(&batch(), &mut Team::solo()).unwrap().skipped {
+            break;
+        }
+        overflows += 1;
+    }
+    assert!(overflows > 3, "{overflows}");
+}
+
+#[test]
+fn f16_scales_its_loss_unless_told_not_to() {
+    // Without normalisation over a few pixels, which makes much of any rounding.
+    let mut half = learner(&["precision='f16'", "network.batch_norm=false"]);
+    assert_eq!(half.storage.dtype, DType::F16);
+    assert_eq!(half.loss_scale.scale(), 65_536.0);
+    let mut plain = learner(&["network.batch_norm=false"]);
+    for _ in 0..3 {
+        let (half, plain) = (
+            half.step(&batch(), &mut Team::solo()).unwrap(),
+            plain.step(&batch(), &mut Team::solo()).unwrap(),
+        );
+        assert!((half.loss / plain.loss - 1.0).abs() < 0.01 && !half.skipped);
+        assert!((half.gradient_norm / plain.gradient_norm - 1.0).abs() < 0.05);
+    }
+    let off = "precision={ compute = 'f16', loss_scale = { kind = 'static', scale = 1.0 } }";
+    assert_eq!(learner(&[off]).loss_scale.scale(), 1.0);
+    assert_eq!(learner(&["precision='bf16'"]).loss_scale.scale(), 1.0);
+}

@@ -2,22 +2,19 @@
 
 mod common;
 
+use common::alone::{run, run_for, run_telling};
 use common::boxes::{CELLS, CELLS_15PF, CENTRES, Known, recipe, store};
 use common::learnt::{distance, losses, weights};
 use squall_data::Store;
 use squall_jobs::comm::threads::{self, Ranks, Threads};
 use squall_jobs::train::evaluate::Scores;
 use squall_jobs::train::{Team, train_together};
-use squall_jobs::{Outcome, Recipe, TrainEvent, TrainReport, train};
+use squall_jobs::{Outcome, Recipe, TrainEvent, TrainReport};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-
-fn run(recipe: &Recipe, store: &Arc<Store>, folder: &Path) -> TrainReport {
-    train(recipe, store, folder, &mut |_| {}, &AtomicBool::new(false)).unwrap()
-}
 
 fn train_on(
     ranks: Vec<Threads>,
@@ -65,7 +62,7 @@ fn every_kind_of_detector_learns() {
     for (name, network) in [("cells", CELLS), ("15pf", CELLS_15PF), ("centres", CENTRES)] {
         let recipe = recipe(network, &["training.steps=48"]);
         let out = folder.path().join(name);
-        let report = run(&recipe, &store, &out);
+        let report = run(&recipe, &store, &out).unwrap();
         let fallen = fallen(&losses(&out));
         assert!(fallen < 0.7, "{name}: {fallen}");
         let Scores::Boxes(scores) = report.best.unwrap().scores else {
@@ -93,7 +90,7 @@ fn few_labels_and_many_fields_teach_together() {
     );
     let with = |name: &str, changes: &[&str]| {
         let out = folder.path().join(name);
-        run(&recipe(CELLS, &[&SEMI[..], changes].concat()), &store, &out);
+        run(&recipe(CELLS, &[&SEMI[..], changes].concat()), &store, &out).unwrap();
         out
     };
     // The weight stays, so that only learning makes the loss fall.
@@ -125,7 +122,7 @@ fn killed_anywhere_it_ends_with_the_same_bytes() {
     );
     let recipe = recipe(CELLS, &SEMI);
     let whole = folder.path().join("whole");
-    run(&recipe, &store, &whole);
+    run(&recipe, &store, &whole).unwrap();
     let expected = written(&whole);
     std::panic::set_hook(Box::new(|_| {}));
     for kill in [1, 4, 7] {
@@ -133,10 +130,9 @@ fn killed_anywhere_it_ends_with_the_same_bytes() {
         let mut killer = |event: &TrainEvent| {
             assert!(!matches!(event, TrainEvent::Step { step, .. } if *step == kill));
         };
-        let never = AtomicBool::new(false);
-        let killed = AssertUnwindSafe(|| train(&recipe, &store, &part, &mut killer, &never));
+        let killed = AssertUnwindSafe(|| run_telling(&mut killer, &recipe, &store, &part));
         assert!(catch_unwind(killed).is_err());
-        assert_eq!(run(&recipe, &store, &part).steps, 8);
+        assert_eq!(run(&recipe, &store, &part).unwrap().steps, 8);
         for ((name, bytes), (_, expected)) in written(&part).iter().zip(&expected) {
             assert!(bytes == expected, "{name} differs after a kill at {kill}");
         }
@@ -199,13 +195,7 @@ fn few_labels_teach_the_same_on_any_number_of_ranks() {
     let at = |name: &str| folder.path().join(name);
     train_on(threads::ranks(1), &recipe, &store, &at("one"));
     train_on(threads::ranks(2), &recipe, &store, &at("two"));
-    let stop = AtomicBool::new(false);
-    let mut tell = |event: &TrainEvent| {
-        if matches!(event, TrainEvent::Step { .. }) {
-            stop.store(true, Ordering::Relaxed);
-        }
-    };
-    let begun = train(&recipe, &store, &at("both"), &mut tell, &stop).unwrap();
+    let begun = run_for(1, &recipe, &store, &at("both"));
     assert_eq!(begun.outcome, Outcome::Interrupted);
     train_on(threads::ranks(2), &recipe, &store, &at("both"));
     let expected = losses(&at("one"));

@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::learnt::losses;
 use common::{recipe, store};
 use squall_data::Store;
 use squall_jobs::comm::threads::{self, Fault, Ranks, Threads};
@@ -76,14 +77,6 @@ fn updates(folder: &Path) -> Vec<(usize, u64)> {
         _ => None,
     };
     metrics(folder).into_iter().filter_map(update).collect()
-}
-
-fn losses(folder: &Path) -> Vec<f64> {
-    let loss = |metric| match metric {
-        Metric::Step { loss, .. } => loss,
-        _ => None,
-    };
-    metrics(folder).into_iter().filter_map(loss).collect()
 }
 
 #[test]

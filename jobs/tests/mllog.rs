@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::alone::run;
 use common::{recipe, store};
 use serde_json::{Value, json};
 use squall_data::Store;
@@ -123,14 +124,7 @@ fn a_log_has_its_lines_in_order_and_changes_nothing_else() {
     assert_eq!(accuracies, expected);
     // The run is what it is without a log.
     let plain = folder.path().join("plain");
-    train(
-        &recipe,
-        &store,
-        &plain,
-        &mut |_| {},
-        &AtomicBool::new(false),
-    )
-    .unwrap();
+    run(&recipe, &store, &plain).unwrap();
     for name in [
         "metrics.jsonl",
         "last.safetensors",

@@ -2,21 +2,17 @@
 
 mod common;
 
+use common::alone::run;
 use common::boxes::{CELLS, CENTRES, Known, low, recipe, store};
 use common::learnt::weights;
 use squall_data::Store;
 use squall_data::boxes::LabelledShare;
-use squall_jobs::{JobError, Recipe, TrainReport, train};
+use squall_jobs::{JobError, Recipe};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 const SAMPLES: usize = 12;
-
-fn run(recipe: &Recipe, store: &Arc<Store>, folder: &Path) -> Result<TrainReport, JobError> {
-    train(recipe, store, folder, &mut |_| {}, &AtomicBool::new(false))
-}
 
 /// A table of what was found: each sample's low with this confidence, and something elsewhere with that one.
 fn table(path: PathBuf, store: &Store, low_is: f32, other_is: Option<f32>) -> PathBuf {

@@ -2,21 +2,16 @@
 
 mod common;
 
+use common::alone::{run, run_for, run_telling};
 use common::learnt::losses;
 use common::tensorboard::read_scalars;
 use common::{CHANNELS, recipe, store, store_of};
-use squall_data::Store;
 use squall_jobs::train::EndedEarly;
-use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport, train};
+use squall_jobs::train::checkpoint::newest_step;
+use squall_jobs::{JobError, Outcome, Recipe, TrainEvent};
 use squall_model::ModelFile;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-fn run(recipe: &Recipe, store: &Arc<Store>, folder: &Path) -> Result<TrainReport, JobError> {
-    train(recipe, store, folder, &mut |_| {}, &AtomicBool::new(false))
-}
 
 /// Everything that must not depend on interruptions.
 fn result(folder: &Path) -> Vec<(&'static str, Vec<u8>)> {
@@ -135,13 +130,7 @@ fn a_run_ends_when_validations_do_not_get_better_and_goes_on_with_more_patience(
     assert_eq!(again.ended_early, report.ended_early);
     assert_same(&at("early"), &expected, "another call");
     // Interrupted on the way.
-    let stop = AtomicBool::new(false);
-    let mut interrupt = |event: &TrainEvent| {
-        if let TrainEvent::Step { step: 5, .. } = event {
-            stop.store(true, Ordering::Relaxed);
-        }
-    };
-    let part = train(&impatient, &store, &at("parts"), &mut interrupt, &stop).unwrap();
+    let part = run_for(5, &impatient, &store, &at("parts"));
     assert_eq!((part.outcome, part.steps), (Outcome::Interrupted, 5));
     run(&impatient, &store, &at("parts")).unwrap();
     assert_same(&at("parts"), &expected, "an interruption");
@@ -194,7 +183,7 @@ fn the_best_model_is_chosen_by_the_score_that_the_recipe_names() {
             }
         };
         let at = folder.path().join(best_by);
-        let report = train(&recipe, &store, &at, &mut judge, &AtomicBool::new(false)).unwrap();
+        let report = run_telling(&mut judge, &recipe, &store, &at).unwrap();
         let best = report.best.unwrap().scores.score();
         assert_eq!(best.to_bits(), highest.to_bits(), "{best_by}");
     }
@@ -229,8 +218,7 @@ fn killed_anywhere_it_ends_with_the_same_bytes() {
             };
             assert!(now != kill, "killed");
         };
-        let never = AtomicBool::new(false);
-        let killed = AssertUnwindSafe(|| train(&recipe, &store, &part, &mut killer, &never));
+        let killed = AssertUnwindSafe(|| run_telling(&mut killer, &recipe, &store, &part));
         assert!(catch_unwind(killed).is_err());
         let report = run(&recipe, &store, &part).unwrap();
         assert_eq!(report.steps, 12);
@@ -248,16 +236,8 @@ fn told_to_stop_it_saves_and_goes_on() {
     let part = folder.path().join("part");
     let mut parts = 0;
     loop {
-        let stop = AtomicBool::new(false);
-        let mut steps = 0;
         // Step 4 of the run is followed by a validation, which the flag then interrupts.
-        let mut stopper = |event: &TrainEvent| {
-            if let TrainEvent::Step { .. } = event {
-                steps += 1;
-                stop.store(steps == 2, Ordering::Relaxed);
-            }
-        };
-        let report = train(&recipe, &store, &part, &mut stopper, &stop).unwrap();
+        let report = run_for(2, &recipe, &store, &part);
         parts += 1;
         if report.outcome == Outcome::Finished {
             break;
@@ -291,20 +271,11 @@ fn steps_of_several_batches_go_on_with_the_same_bytes() {
                 plan = Some(told.clone());
             }
         };
-        let never = AtomicBool::new(false);
-        train(&recipe_of_two, &store, &at("whole"), &mut planned, &never).unwrap();
+        run_telling(&mut planned, &recipe_of_two, &store, &at("whole")).unwrap();
         let plan = plan.unwrap();
         // Three steps of two samples, of seven samples.
         assert_eq!((plan.steps_per_epoch, plan.total_steps), (3, 12));
-        let stop = AtomicBool::new(false);
-        let mut steps = 0;
-        let mut stopper = |event: &TrainEvent| {
-            if let TrainEvent::Step { .. } = event {
-                steps += 1;
-                stop.store(steps == 5, Ordering::Relaxed);
-            }
-        };
-        let report = train(&recipe_of_two, &store, &at("part"), &mut stopper, &stop).unwrap();
+        let report = run_for(5, &recipe_of_two, &store, &at("part"));
         assert_eq!((report.outcome, report.steps), (Outcome::Interrupted, 5));
         // Other steps are another run.
         let refused = run(&recipe(&["training.batch=1", lag]), &store, &at("part")).unwrap_err();
@@ -322,7 +293,7 @@ fn steps_of_several_batches_go_on_with_the_same_bytes() {
                 assert!(told.memory_bytes > plan.memory_bytes);
             }
         };
-        train(&recipe(&once), &store, &at("once"), &mut planned, &never).unwrap();
+        run_telling(&mut planned, &recipe(&once), &store, &at("once")).unwrap();
         assert!(losses(&at("once")) != losses(&at("whole")));
     }
 }
@@ -349,25 +320,13 @@ fn a_checkpoint_that_cannot_be_read_does_not_replace_one_that_can() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(&folder.path().join("store"), 7, 2);
     let (recipe, part) = (recipe(&[]), folder.path().join("part"));
-    let step = |part: &Path| train::checkpoint::newest_step(part);
-    let stop_after = |steps: usize| {
-        let stop = AtomicBool::new(false);
-        let mut done = 0;
-        let mut stopper = |event: &TrainEvent| {
-            if let TrainEvent::Step { .. } = event {
-                done += 1;
-                stop.store(done >= steps, Ordering::Relaxed);
-            }
-        };
-        train(&recipe, &store, &part, &mut stopper, &stop).unwrap()
-    };
-    stop_after(7);
-    assert_eq!(step(&part), Some(7));
+    run_for(7, &recipe, &store, &part);
+    assert_eq!(newest_step(&part), Some(7));
     assert_eq!(step_for_a_script(&part), "7");
     let newest = part.join("checkpoint.safetensors");
     let bytes = std::fs::read(&newest).unwrap();
     std::fs::write(&newest, &bytes[..bytes.len() / 2]).unwrap();
-    let before = step(&part).unwrap();
+    let before = newest_step(&part).unwrap();
     assert!(before < 7, "{before}");
     // It goes on from the one before and is killed in the midst of writing the next.
     let killed = catch_unwind(AssertUnwindSafe(|| {
@@ -376,19 +335,13 @@ fn a_checkpoint_that_cannot_be_read_does_not_replace_one_that_can() {
                 panic!("killed");
             }
         };
-        train(
-            &recipe,
-            &store,
-            &part,
-            &mut at_once,
-            &AtomicBool::new(false),
-        )
+        run_telling(&mut at_once, &recipe, &store, &part)
     }));
     assert!(killed.is_err());
     assert!(!newest.exists() && part.join("checkpoint.damaged.safetensors").exists());
-    assert_eq!(step(&part), Some(before));
-    stop_after(1);
-    assert_eq!(step(&part), Some(before + 1));
+    assert_eq!(newest_step(&part), Some(before));
+    run_for(1, &recipe, &store, &part);
+    assert_eq!(newest_step(&part), Some(before + 1));
     let previous = ModelFile::read(&part.join("checkpoint.previous.safetensors"));
     assert!(previous.is_ok(), "the readable one is kept");
 }
@@ -407,7 +360,7 @@ fn a_changed_value_is_found_before_anything_is_taken_up() {
     let mut bytes = std::fs::read(&newest).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&newest, bytes).unwrap();
-    assert_eq!(train::checkpoint::newest_step(&turns), Some(1));
+    assert_eq!(newest_step(&turns), Some(1));
     let to_the_end = recipe(&["training.steps=3"]);
     run(&to_the_end, &store, &turns).unwrap();
     run(&to_the_end, &store, &whole).unwrap();
@@ -596,14 +549,7 @@ fn only_one_process_trains_in_a_folder() {
             refused += usize::from(matches!(error, JobError::Locked { .. }));
         }
     };
-    train(
-        &small,
-        &store,
-        &run_folder,
-        &mut second,
-        &AtomicBool::new(false),
-    )
-    .unwrap();
+    run_telling(&mut second, &small, &store, &run_folder).unwrap();
     assert_eq!(refused, 1);
 }
 

@@ -1,15 +1,14 @@
 //! History files of the samples, a model for them, and what comes out of it.
 
+use super::alone::run;
 use super::{CHANNELS, COLUMNS, ROWS, grid, recipe, sample, store};
 use ndarray::{Array2, Axis};
 use squall_data::Variable;
 use squall_data::archive::on_library_thread;
 use squall_data::mask_file::MaskArchive;
 use squall_jobs::infer::Model;
-use squall_jobs::train;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 /// A history file of samples; `without` leaves a variable out, `gap` makes half of a field missing at one index.
 pub fn history(
@@ -69,8 +68,7 @@ fn write_history(
 pub fn prepared(folder: &Path) -> (Model, String) {
     let store = store(&folder.join("store"), 6, 1);
     let recipe = recipe(&["training.steps=6"]);
-    let run = folder.join("run");
-    let report = train(&recipe, &store, &run, &mut |_| {}, &AtomicBool::new(false)).unwrap();
+    let report = run(&recipe, &store, &folder.join("run")).unwrap();
     let input = folder.join("input");
     std::fs::create_dir_all(&input).unwrap();
     history(&input.join("h2.a.nc"), 0..11, None, None).unwrap();

@@ -1,6 +1,7 @@
 //! A small store and a small recipe that train in a second.
 #![allow(dead_code)] // each test binary uses its part
 
+pub mod alone;
 pub mod boxes;
 pub mod fields;
 pub mod learnt;

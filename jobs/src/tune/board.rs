@@ -258,19 +258,11 @@ impl Board {
 /// one with the higher score, of equals the one with the lower number.
 fn ahead(a: &Trial, b: &Trial, rung: usize) -> Ordering {
     let skipped = |trial: &Trial| trial.skipped_at(rung) > 0;
+    let score = |trial: &Trial| trial.score_at(rung).unwrap_or(f64::NEG_INFINITY);
     skipped(a)
         .cmp(&skipped(b))
-        .then(better(a.score_at(rung), b.score_at(rung)))
+        .then(score(b).total_cmp(&score(a)))
         .then(a.number.cmp(&b.number))
-}
-
-/// The higher score first, and NaN last.
-fn better(a: Option<f64>, b: Option<f64>) -> Ordering {
-    let known = |score: Option<f64>| match score {
-        Some(score) if !score.is_nan() => score,
-        _ => f64::NEG_INFINITY,
-    };
-    known(b).total_cmp(&known(a))
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ pub(crate) struct PendingStep {
 }
 
 /// What follows from the sums of a step's facts over ranks, the same on all.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct StepSums {
     /// The recipe's loss.
     #[serde(deserialize_with = "crate::metrics::number_or_nan")]

@@ -3,7 +3,7 @@
 use super::{Learner, PendingStep, StepSums};
 use crate::error::Result;
 use crate::train::objective::BatchLoss;
-use crate::train::team::{Signals, Team};
+use crate::train::team::Team;
 use crate::train::timeline::StepPhase;
 use std::time::Instant;
 
@@ -29,22 +29,21 @@ impl Learner {
             let statistics = &pending.statistics.values;
             return team.submit_facts([&facts, &statistics[..]].concat());
         }
-        let not_finite = usize::from(not_finite);
-        pending.sums = Some(match self.accumulate {
+        let sums = match self.accumulate {
             1 => StepSums {
                 loss: loss.value,
                 factor: 1.0,
-                not_finite,
-                signals: Signals::default(),
+                ..StepSums::default()
             },
-            _ => StepSums {
-                not_finite,
-                ..self.sums_of(
-                    loss.weighted_sum,
-                    loss.divisor.unwrap_or(0.0),
-                    pending.count,
-                )
-            },
+            _ => self.sums_of(
+                loss.weighted_sum,
+                loss.divisor.unwrap_or(0.0),
+                pending.count,
+            ),
+        };
+        pending.sums = Some(StepSums {
+            not_finite: usize::from(not_finite),
+            ..sums
         });
         if self.lag > 0 {
             pending.gradients = Some(self.gradients.as_slice().into_owned());
@@ -99,8 +98,7 @@ impl Learner {
                 true => 0.0,
                 false => 1.0,
             },
-            not_finite: 0,
-            signals: Signals::default(),
+            ..StepSums::default()
         }
     }
 

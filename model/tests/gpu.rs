@@ -10,10 +10,12 @@ use common::{distance, draw, field, values};
 use squall_model::detection::{BoxTarget, DetectionLossConfig, DetectionTargets};
 use squall_model::networks::NetworkName;
 use squall_model::ops::{ConvSpec, Fuse, cuda};
-use squall_model::optim::{Larc, Mirror, Optimizer, OptimizerConfig, Rounding, Rule, Update};
+use squall_model::optim::{
+    Average, Larc, Mirror, Optimizer, OptimizerConfig, Rounding, Rule, Update,
+};
 use squall_model::{
-    Backend, Gradients, ModelError, ModelFile, Network, NetworkConfig, Pass, Recompute,
-    SavedActivations, Storage,
+    Backend, FileContents, Gradients, ModelError, ModelFile, Network, NetworkConfig, Pass,
+    Recompute, SavedActivations, Storage,
 };
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -404,6 +406,63 @@ fn optimisers_step_as_on_the_cpu() {
         let b = restored.step(other.parameters_mut(), &last, 0.01).unwrap();
         assert_eq!((a, flat(&network)), (b, flat(&other)), "{config:?}");
     }
+}
+
+#[test]
+fn averages_are_those_of_the_cpu() {
+    let Some(gpu) = gpu() else { return };
+    let run = |backend: Backend| {
+        let mut network = Network::build(&small(), backend, 3).unwrap();
+        let config = OptimizerConfig::default();
+        let mut optimizer = Optimizer::new(&config, network.parameters()).unwrap();
+        let mut average = Average::new(0.2, network.parameters()).unwrap();
+        for step in 0..3 {
+            let gradients = gradients(&network, step);
+            (optimizer.step(network.parameters_mut(), &gradients, 0.01)).unwrap();
+            average.update(network.parameters()).unwrap();
+        }
+        (network, average)
+    };
+    let saved = |network: &Network, average: &Average| {
+        let (mut contents, mut file) = (FileContents::default(), ModelFile::default());
+        average
+            .lend_to(network.parameters(), &mut contents)
+            .unwrap();
+        contents.copy_into(&mut file).unwrap();
+        file
+    };
+    let all = |file: &ModelFile| -> Vec<f32> {
+        let values = file.tensors.values().flat_map(|(_, values)| values);
+        values.copied().collect()
+    };
+    let (theirs, their_average) = run(Backend::best_of_cpu());
+    let (mut ours, mut average) = run(gpu);
+    let (expected, found) = (saved(&theirs, &their_average), saved(&ours, &average));
+    assert_eq!(found.facts, expected.facts);
+    assert!(found.tensors.keys().eq(expected.tensors.keys()));
+    let apart = distance(&all(&found), &all(&expected));
+    assert!(apart < 1e-6, "{apart}");
+
+    // In the network's place, and back.
+    let own = ours.parameters().to_named().unwrap();
+    average.exchange(ours.parameters_mut()).unwrap();
+    let averaged = ours.parameters().to_named().unwrap();
+    assert!(averaged != own && averaged.len() == found.tensors.len());
+    for (name, values) in &averaged {
+        assert!(
+            found.tensors[&format!("average.{name}")] == *values,
+            "{name}"
+        );
+    }
+    average.exchange(ours.parameters_mut()).unwrap();
+    assert!(ours.parameters().to_named().unwrap() == own);
+
+    // What was saved is taken up.
+    let mut restored = Average::new(0.2, ours.parameters()).unwrap();
+    let (facts, tensors) = (&found.facts, &found.tensors);
+    (restored.load_from(ours.parameters(), Path::new("memory"), facts, tensors)).unwrap();
+    let again = saved(&ours, &restored);
+    assert!(again.tensors == found.tensors && again.facts == found.facts);
 }
 
 /// LARC keeps the norms of the weights from the step before, and a step that was skipped has none.

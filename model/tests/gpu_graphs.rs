@@ -15,7 +15,7 @@ use squall_model::detection::{
 use squall_model::input::{Scaling, Stored, Uploader};
 use squall_model::networks::NetworkName;
 use squall_model::ops::loss::Criterion;
-use squall_model::optim::{Mirror, Optimizer, OptimizerConfig, Rounding, Update};
+use squall_model::optim::{Average, Mirror, Optimizer, OptimizerConfig, Rounding, Update};
 use squall_model::{
     Backend, Captured, Gradients, Network, NetworkConfig, Pass, Recompute, SavedActivations,
     Storage,
@@ -318,6 +318,34 @@ fn passes_launched_as_a_whole_see_kernels_as_each_step_rounds_them() {
     nearest.round_kernels();
     let captured = nearest.captured.take().unwrap();
     assert!(!nearest.fits(&captured));
+}
+
+/// Averages take the place of parameters where those lie, and leave it again.
+#[test]
+fn passes_launched_as_a_whole_go_on_after_the_average_was_judged() {
+    let Some(device) = Device::open() else { return };
+    let config = thin(NetworkName::DeepLabV3Plus, &[1, 1]);
+    let storage = Storage::from(DType::F32);
+    let learner = || Learner::new(&config, &storage, device.backend);
+    let (mut plain, mut whole) = (learner(), learner());
+    let mut average = Average::new(0.5, whole.network.parameters()).unwrap();
+    let judge = |network: &Network| {
+        let logits = network.infer(&field(77, EXTENTS), DType::F32).unwrap();
+        values(&device.backend.to_host(&logits).unwrap())
+    };
+    for number in 0..5 {
+        if number == 2 {
+            whole.capture().unwrap();
+        }
+        assert_eq!(plain.step(number), whole.step(number));
+        average.update(whole.network.parameters()).unwrap();
+        let own = judge(&whole.network);
+        average.exchange(whole.network.parameters_mut()).unwrap();
+        assert!(judge(&whole.network) != own);
+        average.exchange(whole.network.parameters_mut()).unwrap();
+        assert!(judge(&whole.network) == own);
+    }
+    assert!(plain.values() == whole.values());
 }
 
 /// Nothing rests on the GPU having done what was put on its stream.

@@ -2,8 +2,10 @@
 //!
 //! One file per rule (`sgd`, `adam`, `lamb`; LARC in `larc` scales the gradients of the first two); `sweep` is the loop
 //! that they share, `mirror` the bf16 copies it writes on the way, `state` what a checkpoint keeps of all this.
+//! `average` is the average of what the steps leave.
 
 mod adam;
+mod average;
 mod config;
 mod lamb;
 mod larc;
@@ -14,6 +16,7 @@ mod sgd;
 mod state;
 mod sweep;
 
+pub use average::Average;
 pub use config::{OptimizerConfig, Rule};
 pub use larc::Larc;
 pub use loss_scale::{LossScale, LossScaleConfig};

@@ -68,6 +68,15 @@ impl Parameters {
         })
     }
 
+    /// One tensor of all values, in the order of [`Parameter::range`], where they lie: to be read.
+    ///
+    /// # Errors
+    /// [`ModelError::Candle`] if parameters have been added since they had values.
+    pub(crate) fn flat(&self) -> Result<Tensor> {
+        let none = || candle_core::Error::msg("parameters have no values yet").bt();
+        Ok(self.flat.clone().ok_or_else(none)?)
+    }
+
     /// Gives all values at once, on the GPU, to `change`.
     #[cfg(feature = "cuda")]
     pub(crate) fn update_on_gpu<R>(

@@ -518,3 +518,24 @@ fn half_copies_are_the_hosts() {
 fn ends_of(network: &Network) -> usize {
     network.parameters().iter().next().unwrap().range.len()
 }
+
+#[test]
+fn averages_go_a_share_of_the_way_and_exchanges_move_bits() {
+    let Some(gpu) = Gpu::open() else { return };
+    // One value, whole packs, packs and a rest in several blocks.
+    for count in [1, 8, 4099] {
+        let (start, values) = (draw(1, count), draw(2, count));
+        let (average, there) = (gpu.f32s(&start), gpu.f32s(&values));
+        let share = 0.3f32;
+        let all = args![&average, &there, count as i64, share];
+        gpu.run(FILE, "average_step", grid::flat(count), all);
+        let moved = |(start, value): (&f32, &f32)| start + share * (value - start);
+        let want: Vec<f32> = start.iter().zip(&values).map(moved).collect();
+        assert_eq!(gpu.download(&average, Storage::F32), want);
+        assert_eq!(gpu.download(&there, Storage::F32), values);
+        let all = args![&average, &there, count as i64];
+        gpu.run(FILE, "exchange_values", grid::flat(count), all);
+        assert_eq!(gpu.download(&average, Storage::F32), values);
+        assert_eq!(gpu.download(&there, Storage::F32), want);
+    }
+}

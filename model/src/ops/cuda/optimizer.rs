@@ -363,3 +363,17 @@ pub(crate) fn fill(values: &Tensor, copies: Copies<'_>) -> Result<()> {
     ];
     gpu()?.launch_named(OPTIMIZER, "mirror_fill", Grid::flat(n), &arguments)
 }
+
+/// Moves averages this share of the way to the values.
+pub(crate) fn average(average: &Tensor, values: &Tensor, share: f32) -> Result<()> {
+    let n = average.elem_count();
+    let arguments = [average.into(), values.into(), long(n), share.into()];
+    gpu()?.launch_named(OPTIMIZER, "average_step", Grid::flat(n), &arguments)
+}
+
+/// Exchanges the values of two tensors of one size, which stay where they are.
+pub(crate) fn exchange(a: &Tensor, b: &Tensor) -> Result<()> {
+    let n = a.elem_count();
+    let arguments = [a.into(), b.into(), long(n)];
+    gpu()?.launch_named(OPTIMIZER, "exchange_values", Grid::flat(n), &arguments)
+}

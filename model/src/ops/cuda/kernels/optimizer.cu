@@ -250,3 +250,27 @@ GLOBAL mirror_fill(f32 *mirror, const f32 *values, i64 n, i32 mirror_kind, u64 k
   }
 }
 EXPORT_KERNEL(mirror_fill)
+
+// optim::average: a share of the way from averages to values.
+GLOBAL average_step(f32 *average, const f32 *values, i64 n, f32 share) {
+  zip(average, average, values, n, [share](f32 mean, f32 value) { return mean + share * (value - mean); });
+}
+EXPORT_KERNEL(average_step)
+
+GLOBAL exchange_values(f32 *a, f32 *b, i64 n) {
+  const i64 packs = aligned(a, b) ? n / 4 : 0;
+  FOR_EACH(i, packs) {
+    f32 of_a[4], of_b[4];
+    load(of_a, a + 4 * i);
+    load(of_b, b + 4 * i);
+    store(a + 4 * i, of_b);
+    store(b + 4 * i, of_a);
+  }
+  FOR_EACH(i, n - 4 * packs) {
+    const i64 at = 4 * packs + i;
+    const f32 of_a = a[at];
+    a[at] = b[at];
+    b[at] = of_a;
+  }
+}
+EXPORT_KERNEL(exchange_values)

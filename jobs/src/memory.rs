@@ -24,7 +24,7 @@ pub(crate) struct Demand {
     pub summary: Summary,
     pub backend: Backend,
     pub storage: Storage,
-    /// Values that the optimiser keeps.
+    /// Values that the optimiser keeps, and those of an average.
     pub state: usize,
     /// Values that rounded kernels take, counted as f32; they are not sent to other ranks.
     pub copies: usize,

@@ -134,6 +134,30 @@ fn ranks_learn_what_one_learns() {
     }
 }
 
+/// Every rank averages for itself.
+#[test]
+fn ranks_keep_the_average_that_one_keeps() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 3);
+    let at = |name: &str| folder.path().join(name);
+    let averaged = ["training.average=0.5", "distributed.norm_ranks=0"];
+    let run = |name: &str, ranks: usize, changes: &[&str]| {
+        let (recipe, ranks) = (with(changes), threads::ranks(ranks));
+        all_finished(train_on(ranks, &recipe, &store, &at(name), None))
+    };
+    let one = run("one", 1, &averaged);
+    let two = run("two", 2, &averaged);
+    run("plain", 1, &averaged[1..]);
+    let expected = weights(&at("one"));
+    let off = distance(&weights(&at("two")), &expected);
+    assert!(off < 1e-4, "{off}");
+    let apart = distance(&weights(&at("plain")), &expected);
+    assert!(apart > 1e-4, "{apart}");
+    let loss = |report: &TrainReport| report.best.clone().unwrap().scores.loss();
+    assert_eq!(loss(&two[0]), loss(&two[1]));
+    assert!((loss(&two[0]) / loss(&one[0]) - 1.0).abs() < 1e-4);
+}
+
 /// A step has the same samples, dealt to ranks or one batch after the other, and dropout clears the same of them. Without
 /// batch normalisation: ranks average the statistics that batches of a step move one after the other.
 #[test]
@@ -223,6 +247,10 @@ fn an_interrupted_run_ends_with_the_same_bits() {
                 "distributed.bucket_mb=0.001",
                 "optimiser.clip_norm=0.1",
             ],
+        ),
+        (
+            "averaged",
+            &["training.average=0.9", "distributed.gradient_lag=1"],
         ),
         (
             "rounded",

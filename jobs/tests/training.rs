@@ -6,12 +6,15 @@ use common::alone::{run, run_for, run_telling};
 use common::learnt::losses;
 use common::tensorboard::read_scalars;
 use common::{CHANNELS, recipe, store, store_of};
-use squall_jobs::train::EndedEarly;
+use squall_data::Store;
 use squall_jobs::train::checkpoint::newest_step;
-use squall_jobs::{JobError, Outcome, Recipe, TrainEvent};
+use squall_jobs::train::{EndedEarly, TrainPlan};
+use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport};
 use squall_model::ModelFile;
+use squall_model::parameters::NamedTensors;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Everything that must not depend on interruptions.
 fn result(folder: &Path) -> Vec<(&'static str, Vec<u8>)> {
@@ -189,25 +192,17 @@ fn the_best_model_is_chosen_by_the_score_that_the_recipe_names() {
     }
 }
 
-#[test]
-fn killed_anywhere_it_ends_with_the_same_bytes() {
+/// Runs that are killed after a step, a validation or a checkpoint: there is a validation after 4, 8, 12 and a
+/// checkpoint after 3, 6, 9, 12.
+fn killed(recipe: &Recipe, kills: &[(&str, u64)]) {
     let folder = tempfile::tempdir().unwrap();
     let store = store(&folder.path().join("store"), 7, 2);
-    let (recipe, whole) = (recipe(&[]), folder.path().join("whole"));
-    run(&recipe, &store, &whole).unwrap();
+    let whole = folder.path().join("whole");
+    run(recipe, &store, &whole).unwrap();
     let expected = result(&whole);
     // A panic in the middle drops everything as it is, like a kill: nothing is saved on the way out.
     std::panic::set_hook(Box::new(|_| {}));
-    // After a step, a validation, a checkpoint: there is a validation after 4, 8, 12 and a checkpoint after 3, 6,
-    // 9, 12.
-    let steps = [1, 4, 5, 11].map(|step| ("step", step));
-    let others = [
-        ("validation", 8),
-        ("checkpoint", 6),
-        ("validation", 12),
-        ("checkpoint", 12),
-    ];
-    for kill in steps.into_iter().chain(others) {
+    for &kill in kills {
         let part = folder.path().join(format!("killed{kill:?}"));
         let mut killer = |event: &TrainEvent| {
             let now = match event {
@@ -218,9 +213,9 @@ fn killed_anywhere_it_ends_with_the_same_bytes() {
             };
             assert!(now != kill, "killed");
         };
-        let killed = AssertUnwindSafe(|| run_telling(&mut killer, &recipe, &store, &part));
+        let killed = AssertUnwindSafe(|| run_telling(&mut killer, recipe, &store, &part));
         assert!(catch_unwind(killed).is_err());
-        let report = run(&recipe, &store, &part).unwrap();
+        let report = run(recipe, &store, &part).unwrap();
         assert_eq!(report.steps, 12);
         assert_same(&part, &expected, &format!("a kill after {kill:?}"));
     }
@@ -228,16 +223,51 @@ fn killed_anywhere_it_ends_with_the_same_bytes() {
 }
 
 #[test]
+fn killed_anywhere_it_ends_with_the_same_bytes() {
+    let kills = [
+        ("step", 1),
+        ("step", 4),
+        ("step", 5),
+        ("step", 11),
+        ("validation", 8),
+        ("checkpoint", 6),
+        ("validation", 12),
+        ("checkpoint", 12),
+    ];
+    killed(&recipe(&[]), &kills);
+}
+
+#[test]
+fn killed_with_an_average_it_ends_with_the_same_bytes() {
+    let kills = [("step", 5), ("validation", 8), ("checkpoint", 9)];
+    killed(&recipe(&["training.average=0.8"]), &kills);
+}
+
+#[test]
 fn told_to_stop_it_saves_and_goes_on() {
+    stopped_every_two_steps(&recipe(&[]));
+}
+
+/// Gradients wait beside the average, and LARC finds other norms after every exchange with it.
+#[test]
+fn told_to_stop_with_an_average_it_goes_on_with_the_same_bytes() {
+    stopped_every_two_steps(&recipe(&[
+        "training.average=0.8",
+        "distributed.gradient_lag=1",
+        "optimiser.larc={}",
+    ]));
+}
+
+fn stopped_every_two_steps(recipe: &Recipe) {
     let folder = tempfile::tempdir().unwrap();
     let store = store(&folder.path().join("store"), 7, 2);
-    let (recipe, whole) = (recipe(&[]), folder.path().join("whole"));
-    run(&recipe, &store, &whole).unwrap();
+    let whole = folder.path().join("whole");
+    run(recipe, &store, &whole).unwrap();
     let part = folder.path().join("part");
     let mut parts = 0;
     loop {
         // Step 4 of the run is followed by a validation, which the flag then interrupts.
-        let report = run_for(2, &recipe, &store, &part);
+        let report = run_for(2, recipe, &store, &part);
         parts += 1;
         if report.outcome == Outcome::Finished {
             break;
@@ -248,7 +278,7 @@ fn told_to_stop_it_saves_and_goes_on() {
     assert!(parts >= 6, "only {parts} parts");
     assert_same(&part, &result(&whole), "stops every two steps");
     // A finished run is left as it is.
-    let again = run(&recipe, &store, &part).unwrap();
+    let again = run(recipe, &store, &part).unwrap();
     assert_eq!(
         (again.outcome, again.steps, again.last_loss),
         (Outcome::Finished, 12, None)
@@ -296,6 +326,72 @@ fn steps_of_several_batches_go_on_with_the_same_bytes() {
         run_telling(&mut planned, &recipe(&once), &store, &at("once")).unwrap();
         assert!(losses(&at("once")) != losses(&at("whole")));
     }
+}
+
+/// Trains four steps from the weights of a model file; gives the tensors of the checkpoint after every step, the plan
+/// and the report.
+fn four_steps(
+    changes: &[&str],
+    store: &Arc<Store>,
+    folder: &Path,
+) -> (Vec<NamedTensors>, TrainPlan, TrainReport) {
+    let every_step = ["training.steps=4", "training.checkpoint_every_steps=1"];
+    let recipe = recipe(&[&every_step[..], changes].concat());
+    let (mut seen, mut plan) = (Vec::new(), None);
+    let mut look = |event: &TrainEvent| match event {
+        TrainEvent::Started(told) => plan = Some(told.clone()),
+        TrainEvent::CheckpointSaved { path, .. } => {
+            seen.push(ModelFile::read(path).unwrap().tensors);
+        }
+        _ => {}
+    };
+    let report = run_telling(&mut look, &recipe, store, folder).unwrap();
+    assert_eq!(seen.len(), 4);
+    (seen, plan.unwrap(), report)
+}
+
+/// Worked out from the weights after every step: decays are 1/10, 2/11, and then that of the recipe.
+#[test]
+fn model_files_hold_the_average_of_the_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 8, 2);
+    let at = |name: &str| folder.path().join(name);
+    let tensors = |run: &str, file: &str| ModelFile::read(&at(run).join(file)).unwrap();
+    run(&recipe(&["training.steps=1"]), &store, &at("start")).unwrap();
+    let start = at("start").join("last.safetensors");
+    let start = format!("training.start_from='{}'", start.display());
+    let changes = ["training.average=0.2", &start];
+    let (seen, plan, report) = four_steps(&changes, &store, &at("averaged"));
+    let mut expected = tensors("start", "last.safetensors").tensors;
+    for (values, decay) in seen.iter().zip([0.1, 2.0 / 11.0, 0.2, 0.2]) {
+        let share = (1.0 - decay) as f32;
+        for (name, (_, average)) in &mut expected {
+            for (average, value) in average.iter_mut().zip(&values[name].1) {
+                *average += share * (value - *average);
+            }
+        }
+    }
+    for file in ["best.safetensors", "last.safetensors"] {
+        let model = tensors("averaged", file);
+        assert!(model.tensors == expected, "{file}");
+        assert!(model.facts["contract"].contains("average = 0.2"), "{file}");
+    }
+
+    // The network that learns is the same, and without an average it is what is judged and kept.
+    let (plain_seen, plain_plan, plain_report) = four_steps(&[&start], &store, &at("plain"));
+    assert_eq!(losses(&at("averaged")), losses(&at("plain")));
+    let last = tensors("plain", "last.safetensors").tensors;
+    for (name, values) in &last {
+        assert!(seen[3][name] == *values && plain_seen[3][name] == *values);
+    }
+    assert!(last != expected);
+    let loss = |report: &TrainReport| report.best.clone().unwrap().scores.loss();
+    assert_ne!(loss(&report), loss(&plain_report));
+    assert!(!plain_seen[3].keys().any(|name| name.contains("average")));
+    let values: usize = expected.values().map(|(_, values)| values.len()).sum();
+    let more = 4 * values as u64;
+    assert_eq!(plan.memory_bytes - plain_plan.memory_bytes, more);
+    assert_eq!(plan.write_bytes - plain_plan.write_bytes, more);
 }
 
 /// What the scripts of batch jobs take for the step of the newest checkpoint.

@@ -74,7 +74,8 @@ impl Workload {
         } else {
             2
         };
-        let state = moments * summary.parameters;
+        let averages = usize::from(recipe.training.average.is_some());
+        let state = (moments + averages) * summary.parameters;
         // Of plain operations: what libraries take beside is not known from here.
         let bytes = |batch| summary.training_bytes(Backend::Reference, batch, &storage, state);
         let (one, two) = (bytes(1), bytes(2));
@@ -147,6 +148,18 @@ impl Workload {
 mod tests {
     use super::*;
     use squall_model::gradients::Gradients;
+
+    #[test]
+    fn an_average_takes_four_bytes_for_each_parameter() {
+        let of = |changes: &[String]| {
+            let text = "[network]\nname = 'deeplabv3plus'\nwidth = 0.25";
+            let recipe = Recipe::parse(text, changes).unwrap();
+            Workload::of(&recipe, (192, 288), 33, "f32").unwrap()
+        };
+        let (plain, averaged) = (of(&[]), of(&["training.average=0.9".to_string()]));
+        let more = averaged.memory_bytes(2) - plain.memory_bytes(2);
+        assert_eq!(more, 4 * plain.values() as u64);
+    }
 
     /// The plan of the model is the plan of the training.
     #[test]

@@ -38,6 +38,7 @@ impl Recipe {
         self.check_counts()?;
         self.check_lengths()?;
         self.check_accumulation()?;
+        self.check_average()?;
         self.distributed.check()?;
         self.check_channels()?;
         self.check_class_weights()?;
@@ -162,6 +163,26 @@ impl Recipe {
                 "`training.accumulate`: expected 1 with `distributed.groups`, found {found}: give a group more ranks, or `training.batch` \
                  more samples"
             ));
+        }
+        Ok(())
+    }
+
+    /// Refuses decays that make no average, and groups, whose servers keep none.
+    fn check_average(&self) -> Checked {
+        let Some(decay) = self.training.average else {
+            return Ok(());
+        };
+        let possible = decay > 0.0 && decay < 1.0;
+        if !possible {
+            return Err(format!(
+                "`training.average`: expected above 0 and below 1, such as 0.999, found {decay}"
+            ));
+        }
+        if self.distributed.groups.is_some() {
+            return Err(
+                "`training.average`: with `distributed.groups` servers change the parameters, which keep no average: leave it out"
+                    .into(),
+            );
         }
         Ok(())
     }

@@ -4,15 +4,17 @@ use super::{Recipe, flat};
 
 /// Words of PyTorch and of its training scripts, among them the options of MLPerf HPC's DeepCAM, and keys without a
 /// default.
-const WORDS: [(&str, &str); 26] = [
+const WORDS: [(&str, &str); 30] = [
     ("accumulate_grad_batches", "training.accumulate"),
     ("accumulation_steps", "training.accumulate"),
     ("amp", "precision.compute"),
+    ("average", "training.average"),
     ("batch_size", "training.batch"),
     ("channels", "data.channels"),
     ("class_weights", "loss.class_weights"),
     ("epochs", "training.epochs"),
     ("early_stopping", "training.patience"),
+    ("ema_decay", "training.average"),
     ("eps", "optimiser.epsilon"),
     ("global_batch", "distributed.global_batch"),
     ("global_batch_size", "distributed.global_batch"),
@@ -24,6 +26,8 @@ const WORDS: [(&str, &str); 26] = [
     ("lr_warmup_steps", "schedule.warmup_steps"),
     ("max_epochs", "training.epochs"),
     ("max_steps", "training.steps"),
+    ("model_ema", "training.average"),
+    ("model_ema_decay", "training.average"),
     ("monitor", "training.best_by"),
     ("num_workers", "data.threads"),
     ("save_frequency", "training.checkpoint_every_steps"),
@@ -71,6 +75,7 @@ mod tests {
                 "training.gradient_accumulation_steps=4",
                 "did you mean `training.accumulate`?",
             ),
+            ("training.ema_decay=0.9", "did you mean `training.average`?"),
             ("training.rule=sgd", "did you mean `optimiser.rule`?"),
             ("training.bach=4", "did you mean `batch`?"),
         ] {

@@ -240,6 +240,7 @@ impl Recipe {
                 },
                 validate_every_steps: kept.validate_every_steps,
                 validation_samples: kept.validation_samples,
+                average: kept.average,
                 best_by: kept.best_by,
                 // Every schedule but a constant one depends on the length of the run.
                 epochs: kept.epochs,

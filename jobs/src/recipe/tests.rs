@@ -37,6 +37,9 @@ fn absurd_numbers_are_refused_by_key() {
         ("training.batch", "0"),
         ("training.accumulate", "0"),
         ("training.accumulate", "1000000000"),
+        ("training.average", "0"),
+        ("training.average", "1"),
+        ("training.average", "nan"),
         ("distributed.global_batch", "9223372036854775807"),
         ("training.steps", "9000000000000000000"),
         ("training.steps", "-3"),
@@ -174,6 +177,25 @@ fn a_step_of_one_batch_is_written_down_as_before() {
     assert_eq!(Recipe::parse(&two.to_toml(), &[]).unwrap(), two);
     let groups = error("", &["training.accumulate=2", "distributed.groups=2"]);
     let words = "`training.accumulate`: expected 1 with `distributed.groups`, found 2";
+    assert!(groups.contains(words), "{groups}");
+}
+
+/// Model files of runs without it stay as they were, and what they would hold with it is another result.
+#[test]
+fn an_average_is_written_down_where_there_is_one() {
+    let none = Recipe::default();
+    assert!(!none.to_toml().contains("average") && !none.lines().contains("average"));
+    let averaged = Recipe::parse("", &["training.average=0.999".into()]).unwrap();
+    assert_eq!(Recipe::parse(&averaged.to_toml(), &[]).unwrap(), averaged);
+    assert_eq!(
+        averaged.changes_of_result(&none),
+        ["`training.average` was nothing, is 0.999"]
+    );
+    let said = error("", &["training.average=1.5"]);
+    let words = "`training.average`: expected above 0 and below 1, such as 0.999, found 1.5";
+    assert!(said.contains(words), "{said}");
+    let groups = error("", &["training.average=0.9", "distributed.groups=2"]);
+    let words = "`training.average`: with `distributed.groups`";
     assert!(groups.contains(words), "{groups}");
 }
 

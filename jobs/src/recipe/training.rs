@@ -49,6 +49,9 @@ pub struct Training {
     /// Stop with a checkpoint after so many seconds, as if interrupted. Default: no limit. The result is then that of a
     /// part of the run, and how large a part depends on the machine.
     pub max_seconds: Option<f64>,
+    /// Decay, such as 0.999, of an exponential moving average of the weights and of the running statistics of batch
+    /// normalisation, which validations judge and model files hold. Default: none, they are those of the last step.
+    pub average: Option<f64>,
     /// The score of masks by which the best model is chosen, and by which `target_score` and `patience` end a run:
     /// `"mean_iou"` over all pixels, `"sample_mean_iou"` (MLPerf's, sample by sample) or `"area_mean_iou"` (pixels
     /// weighted by their area). Default `"mean_iou"`.
@@ -102,6 +105,7 @@ impl Default for Training {
             checkpoint_every_steps: None,
             checkpoint_every_seconds: 600.0,
             max_seconds: None,
+            average: None,
             best_by: BestBy::default(),
             target_score: None,
             patience: None,

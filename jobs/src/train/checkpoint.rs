@@ -139,6 +139,9 @@ fn restore(
     };
     learner.network.parameters_mut().load(path, file)?;
     learner.optimizer.load_from(path, &file.facts, file)?;
+    if let Some(average) = &mut learner.average {
+        average.load_from(learner.network.parameters(), path, &file.facts, file)?;
+    }
     let count = learner.network.parameters().count();
     let mut pending_steps = VecDeque::new();
     for (at, facts) in pending.into_iter().enumerate() {
@@ -305,6 +308,9 @@ impl Run<'_> {
         let learner = &self.learner;
         let mut contents = learner.network.parameters().lend();
         learner.optimizer.lend_to(&mut contents)?;
+        if let Some(average) = &learner.average {
+            average.lend_to(learner.network.parameters(), &mut contents)?;
+        }
         let mut pending = Vec::new();
         for (at, step) in learner.pending_steps.iter().enumerate() {
             let (Some(sums), Some(gradients)) = (step.sums, &step.gradients) else {

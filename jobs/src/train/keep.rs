@@ -11,8 +11,26 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 impl Run<'_> {
-    /// Scores the network and keeps it if it is the best; false if told to stop on the way.
+    /// Scores the network, or its average where the recipe wants one, and keeps it if it is the best; false if told to
+    /// stop on the way.
     pub(super) fn validate(
+        &mut self,
+        team: &mut Team,
+        progress: &mut dyn FnMut(&TrainEvent),
+        stop: &AtomicBool,
+    ) -> Result<bool> {
+        self.averaged(|run| run.validate_as_it_is(team, progress, stop))
+    }
+
+    /// What `with` gives while the average, if there is one, stands in the network's place.
+    fn averaged<T>(&mut self, with: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.learner.exchange_average()?;
+        let answer = with(self);
+        self.learner.exchange_average()?;
+        answer
+    }
+
+    fn validate_as_it_is(
         &mut self,
         team: &mut Team,
         progress: &mut dyn FnMut(&TrainEvent),
@@ -79,13 +97,15 @@ impl Run<'_> {
         // Pending steps belong to the state, on every rank.
         self.learner.finish_exchange(team)?;
         self.learner.check_finite()?;
-        let Some(run_dir) = &self.run_dir else {
-            return Ok(());
-        };
         if let Some(recorder) = &mut self.recorder {
             recorder.sync(step)?;
         }
-        self.write_model(RunDir::last, step, None)?;
+        if self.run_dir.is_some() {
+            self.averaged(|run| run.write_model(RunDir::last, step, None))?;
+        }
+        let Some(run_dir) = &self.run_dir else {
+            return Ok(());
+        };
         self.write_checkpoint(run_dir)?;
         let path = run_dir.checkpoint();
         progress(&TrainEvent::CheckpointSaved { step, path });

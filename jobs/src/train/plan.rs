@@ -27,8 +27,8 @@ pub struct TrainPlan {
     pub parameters: usize,
     /// Floating-point operations of a step.
     pub step_flops: u64,
-    /// Bytes of parameters, gradients, optimiser state, activations and batches, or of getting the first rank's state if
-    /// that needs more.
+    /// Bytes of parameters, gradients, optimiser state, average, activations and batches, or of getting the first
+    /// rank's state if that needs more.
     pub memory_bytes: u64,
     /// Bytes that will be read from the store.
     pub read_bytes: u64,
@@ -53,7 +53,7 @@ impl Run<'_> {
         let samples = self.local_batch.samples();
         let step_samples = self.step_batch().samples() as u64;
         let parameters = summary.parameters as u64;
-        let state = self.learner.optimizer.state_len();
+        let state = self.learner.state_len();
         let record = self.store.meta().record_bytes();
         let left = self.total_steps.saturating_sub(self.learner.progress.step);
         let validations = left.div_ceil(self.validate_every);

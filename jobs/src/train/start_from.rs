@@ -62,6 +62,7 @@ pub(super) fn start_from(path: &Path, learner: &mut Learner, contract: &Contract
         );
     }
     learner.network.parameters_mut().load(path, &file)?;
+    learner.begin_average()?;
     tracing::info!(path = %path.display(), "starting from the weights of a model file");
     Ok(())
 }

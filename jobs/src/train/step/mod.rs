@@ -1,5 +1,6 @@
 //! One training step: forward, loss and backward of each of its batches, exchange between ranks, update.
 
+mod average;
 mod fault;
 mod finite;
 mod launches;
@@ -19,7 +20,7 @@ use candle_core::DType;
 use rand::Rng;
 use squall_data::random::stream;
 use squall_model::gpu::allow_tf32;
-use squall_model::optim::{LossScale, Mirror, Optimizer, Schedule, Update};
+use squall_model::optim::{Average, LossScale, Mirror, Optimizer, Schedule, Update};
 use squall_model::{Backend, Gradients, ModelError, Network, NetworkConfig, Pass, Storage};
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -60,6 +61,8 @@ pub struct Learner {
     pub(super) storage: Storage,
     /// The kernels that training multiplies by, if the optimiser rounds them.
     copies: Option<Mirror>,
+    /// The average of the network over its steps, which is judged and kept as a model.
+    pub(super) average: Option<Average>,
     seed: u64,
     total_steps: u64,
     /// Steps in a row that may be skipped.
@@ -113,6 +116,8 @@ impl Learner {
         let storage = policy.storage(&network, dtype)?;
         let storage = storage.keeping(recompute, saved);
         let copies = policy.copies(network.parameters(), dtype, recipe.seed)?;
+        let average = recipe.training.average;
+        let average = average.map(|decay| Average::new(decay, network.parameters()));
         let loss_scale = policy.loss_scale(dtype);
         let lag = recipe.distributed.gradient_lag;
         let obstacle = graph_obstacle(backend, ranks, lag);
@@ -126,6 +131,7 @@ impl Learner {
             loss_scale: LossScale::new(loss_scale)?,
             storage,
             copies,
+            average: average.transpose()?,
             seed: recipe.seed,
             total_steps,
             max_skipped: if dtype == DType::F32 && !loss_scale.is_dynamic() {
@@ -399,10 +405,14 @@ impl Learner {
             None => StepPhase::Update,
             Some(_) => StepPhase::Exchange,
         };
-        team.timeline.note(phase, began);
+        let began = team.timeline.note(phase, began);
         if answer.is_ok() {
             if team.link.is_none() {
                 self.network.blend_statistics(&pending.statistics);
+            }
+            if let Some(average) = &mut self.average {
+                average.update(self.network.parameters())?;
+                team.timeline.note(StepPhase::Update, began);
             }
             if let Some(copies) = &self.copies {
                 let parameters = self.network.parameters_mut();

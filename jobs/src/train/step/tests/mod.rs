@@ -218,6 +218,57 @@ fn one_batch_that_is_not_finite_skips_the_whole_step() {
     assert!(state(&learner) != before);
 }
 
+/// All averages, where the network is.
+fn averages(learner: &mut Learner) -> Vec<Vec<f32>> {
+    learner.exchange_average().unwrap();
+    let averages = state(learner);
+    learner.exchange_average().unwrap();
+    averages
+}
+
+#[test]
+fn the_average_follows_steps_that_were_not_skipped() {
+    let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 4.0, growth_interval = 1000 } }";
+    let mut learner = learner(&["training.average=0.5", dynamic]);
+    let (team, mut expected) = (&mut Team::solo(), state(&learner));
+    assert!(averages(&mut learner) == expected);
+    // The first decay is 1/10.
+    assert!(!learner.step(&batch(), team).unwrap().skipped);
+    let after = state(&learner);
+    for (average, value) in expected.iter_mut().flatten().zip(after.iter().flatten()) {
+        *average += 0.9 * (value - *average);
+    }
+    assert!(after != expected);
+    assert!(averages(&mut learner) == expected && state(&learner) == after);
+    let mut broken = batch();
+    broken.host.x[77] = f32::NAN;
+    assert!(learner.step(&broken, team).unwrap().skipped);
+    assert!(averages(&mut learner) == expected);
+    assert!(!learner.step(&batch(), team).unwrap().skipped);
+    assert!(averages(&mut learner) != expected);
+}
+
+/// Also where the optimiser rounds kernels, and where it knows norms of what it left.
+#[test]
+fn what_learns_is_the_same_with_an_average() {
+    let rounded = "precision={ compute = 'bf16', kernels = 'stochastic' }";
+    for setting in [rounded, "optimiser.larc={}"] {
+        let run = |average: &[&str]| {
+            let mut learner = learner(&[&[setting][..], average].concat());
+            learner.round_kernels().unwrap();
+            for _ in 0..3 {
+                let step = learner.step(&batch(), &mut Team::solo()).unwrap();
+                assert!(!step.skipped);
+                for _ in 0..2 {
+                    learner.exchange_average().unwrap();
+                }
+            }
+            state(&learner)
+        };
+        assert!(run(&["training.average=0.9"]) == run(&[]), "{setting}");
+    }
+}
+
 #[test]
 fn a_loss_that_is_not_finite_names_its_cause() {
     let mut learner = learner(&[]);

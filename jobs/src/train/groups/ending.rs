@@ -91,10 +91,10 @@ impl Coordinator<'_, '_> {
         }
         let ending = self.ending(finished && !self.server.run.validation_due)?;
         let text = json(&ending)?;
-        for other in 1..self.server.layout.servers {
+        for other in 1..self.server.mail.layout.servers {
             (self.server.mail).send_errand(other, errand::END, &text)?;
         }
-        let layout = self.server.layout;
+        let layout = self.server.mail.layout;
         let missing = |group: usize| self.server.mail.pulse.is_missing(layout.leader(group));
         if (0..layout.groups).any(missing) {
             tracing::warn!(
@@ -173,7 +173,7 @@ impl Coordinator<'_, '_> {
 
     fn ending(&self, finished: bool) -> Result<Ending> {
         let run = &self.server.run;
-        let layout = self.server.layout;
+        let layout = self.server.mail.layout;
         let steps = self.ledger.done() - self.done_before;
         Ok(Ending {
             finished,

@@ -6,7 +6,6 @@ use super::link::json;
 use super::mail::Mail;
 use super::message::{Orders, Reply, Request, errand, kind, raw};
 use super::part::Part;
-use super::plan::Layout;
 use super::staleness::StalenessSummary;
 use super::standing::{ServerStanding, Standing, Views};
 use super::turns::Turns;
@@ -33,7 +32,6 @@ const LIVING_WAIT: u32 = 10;
 /// A parameter server.
 pub(super) struct Server<'a> {
     pub run: Run<'a>,
-    pub layout: Layout,
     pub part: Part,
     /// What each server holds.
     pub slices: Vec<Vec<Range<usize>>>,
@@ -114,7 +112,6 @@ impl<'a> Server<'a> {
             statistics: vec![0.0; buffers.iter().map(|b| b.values.len()).sum()],
             done_before: run.learner.progress.step,
             run,
-            layout,
             part,
             slices,
             views,
@@ -145,7 +142,7 @@ impl<'a> Server<'a> {
         // What a group sent before it was lost still counts. In turns a silent group is passed over, but may come back.
         let in_turns = self.run.recipe.distributed.order == Order::RoundRobin;
         let gone = |group: &&usize| match in_turns {
-            true => self.mail.pulse.is_gone(self.layout.leader(**group)),
+            true => self.mail.pulse.is_gone(self.mail.layout.leader(**group)),
             false => self.mail.is_silent(**group),
         };
         if let Some(&group) = groups.iter().find(gone) {
@@ -164,10 +161,10 @@ impl<'a> Server<'a> {
                 doing: "a wait for groups".into(),
             }
             .into()),
-            Arrival::Gone(leader) => Ok(self.loses(leader - self.layout.servers)),
+            Arrival::Gone(leader) => Ok(self.loses(leader - self.mail.layout.servers)),
             Arrival::Message(leader) => {
                 self.heard = Instant::now();
-                self.hear(leader - self.layout.servers)
+                self.hear(leader - self.mail.layout.servers)
             }
         }
     }
@@ -178,7 +175,7 @@ impl<'a> Server<'a> {
             tracing::warn!("group {group} is lost: the others go on without it");
         }
         self.turns.loses(group);
-        self.mail.pulse.dismiss(self.layout.leader(group));
+        self.mail.pulse.dismiss(self.mail.layout.leader(group));
         ServerEvent::Lost(group)
     }
 

@@ -52,7 +52,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
         progress: &'b mut dyn FnMut(&TrainEvent),
     ) -> Self {
         let done = server.run.learner.progress.step;
-        let (total, groups) = (server.run.total_steps, server.layout.groups);
+        let (total, groups) = (server.run.total_steps, server.mail.layout.groups);
         let now = Instant::now();
         let mut ledger = Ledger::new(total, groups, done, pending);
         if let Some(standing) = &server.standing {
@@ -200,7 +200,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
             if let Some(staleness) = staleness {
                 recorder.update(step, group, staleness)?;
             }
-            let samples = run.local_batch.samples() * self.server.layout.ranks_per_group;
+            let samples = run.local_batch.samples() * self.server.mail.layout.ranks_per_group;
             recorder.timing(step, seconds, 0.0, samples)?;
         }
         (self.progress)(&TrainEvent::Step {

@@ -31,11 +31,11 @@ impl Coordinator<'_, '_> {
         let mut counted: Vec<ServerStanding> = vec![parsed(file.fact(path, COUNTED)?.as_bytes())?];
         let count = server.run.learner.network.parameters().count();
         let mut views = match server.turns.in_turns() {
-            Some(_) => vec![vec![0.0; count]; server.layout.groups],
+            Some(_) => vec![vec![0.0; count]; server.mail.layout.groups],
             None => Vec::new(),
         };
         Views::scatter(&mut file, &server.slices[0], &mut views);
-        let others = 1..server.layout.servers;
+        let others = 1..server.mail.layout.servers;
         for other in others.clone() {
             (server.mail).send_errand(other, errand::PART, bytemuck::cast_slice(&counts))?;
         }
@@ -82,7 +82,7 @@ impl Coordinator<'_, '_> {
     /// Writes the last model and the checkpoint now; in turns with several servers after the next step that none of
     /// them can have passed.
     pub(super) fn save_soon(&mut self) -> Result<()> {
-        let layout = self.server.layout;
+        let layout = self.server.mail.layout;
         if layout.servers == 1 || self.server.turns.in_turns().is_none() {
             return self.save();
         }

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A value as bytes.
 ///
@@ -36,6 +37,22 @@ pub fn to_bytes<T: Serialize>(value: &T) -> Result<Vec<u8>> {
 pub fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     ciborium::from_reader(bytes)
         .map_err(|error| DataError::Invalid(format!("cannot understand another process: {error}")))
+}
+
+/// A short name for a value, 16 digits, which tells it from others.
+///
+/// # Errors
+/// [`DataError::Invalid`] as [`to_bytes`].
+///
+/// # Example
+/// ```
+/// use squall_data::wire;
+/// let hash = |values: [f64; 2]| wire::hash(&values).unwrap();
+/// assert_eq!(hash([1.0, 2.0]), hash([1.0, 2.0]));
+/// assert_ne!(hash([1.0, 2.0]), hash([2.0, 1.0]));
+/// ```
+pub fn hash<T: Serialize>(value: &T) -> Result<String> {
+    Ok(format!("{:016x}", xxh3_64(&to_bytes(value)?)))
 }
 
 /// Writes a value to a file, whole or not at all. Its bytes are never all in memory.

@@ -33,7 +33,7 @@ const LAYOUTS: [(&str, Layout); 5] = [
 const ON_GRID: &str = "a mask of (time, lat, lon) or (lat, lon)";
 
 /// Attributes that say by which rules or network our own masks were made.
-pub(super) const MADE_BY: [&str; 2] = ["thresholds", "squall_model_hash"];
+pub(super) const MADE_BY: [&str; 3] = ["thresholds", "percentile_climatology", "squall_model_hash"];
 
 pub(super) struct MaskFile {
     pub path: PathBuf,
@@ -71,7 +71,7 @@ struct Found {
     calendar: Calendar,
     times: Vec<Time>,
     source: String,
-    made_by: [Option<String>; 2],
+    made_by: [Option<String>; MADE_BY.len()],
     names_a_class: bool,
 }
 
@@ -92,7 +92,7 @@ pub(super) struct Scan {
     /// A sentence if files were made by different rules or networks.
     pub mixed: Option<String>,
     /// What the first file says in [`MADE_BY`].
-    pub made_by: Option<[Option<String>; 2]>,
+    pub made_by: Option<[Option<String>; MADE_BY.len()]>,
     taken: HashSet<i64>,
 }
 

@@ -122,6 +122,18 @@ pub enum ClimateError {
         /// How many months on each side belong to it.
         reach: usize,
     },
+    /// A saved climatology of moisture cannot be used, or not for these fields.
+    #[error("cannot use the climatology `{}`: {what}: expected {expected}, found {found}", path.display())]
+    Climatology {
+        /// The file.
+        path: PathBuf,
+        /// What of it is not as it must be.
+        what: String,
+        /// What would be right.
+        expected: String,
+        /// What the file has.
+        found: String,
+    },
     /// Two runs that are compared are on different grids.
     #[error("grid of `{}`: expected {expected} as in `{}`, found {found}", path.display(), other.display())]
     GridsDiffer {

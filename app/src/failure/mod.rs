@@ -311,6 +311,9 @@ fn of_climate(error: &ClimateError) -> Verdict {
         ClimateError::FewTimes { .. } => usage(
             "give a longer series, leave percentile out of --method, or lower `min_times` in [percentile] of a file for --thresholds",
         ),
+        ClimateError::Climatology { .. } => input(
+            "--climatology takes what `squall label --method percentile` made of another run on the same grid, of the same moisture and with these months: its folder, or the percentile_thresholds.nc in it",
+        ),
         ClimateError::TransportDiffers { .. } => input(
             "give the files of one kind alone, by a glob or a list of paths: `squall inspect FILE` tells what a file has",
         ),

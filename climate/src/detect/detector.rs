@@ -3,7 +3,8 @@
 use super::Method;
 use super::bard::{BardDetector, BardThresholds};
 use super::percentile::{
-    MonthlyThresholds, PercentileDetector, PercentileThresholds, TransportClimatology, month_of,
+    MonthlyThresholds, PercentileDetector, PercentileThresholds, SavedClimatology,
+    TransportClimatology, month_of,
 };
 use super::tempest::{Node, Stitcher, TempestDetector, TempestThresholds};
 use super::transport::DetectFields;
@@ -74,6 +75,26 @@ impl Detector {
         })
     }
 
+    /// The same by the percentiles of a known climate, if it goes by percentiles.
+    #[must_use]
+    pub fn of_climate(self, climatology: &SavedClimatology) -> Self {
+        match self {
+            Self::Percentile(detector) => {
+                Self::Percentile(detector.of_climate(climatology.thresholds().clone()))
+            }
+            other => other,
+        }
+    }
+
+    /// Whether it must see all times before it can draw a mask.
+    pub fn needs_first_pass(&self) -> bool {
+        match self {
+            Self::Deepcam(_) | Self::Tempest(_) => true,
+            Self::Percentile(detector) => detector.known().is_none(),
+            Self::Bard(_) => false,
+        }
+    }
+
     /// The method that it is.
     pub fn method(&self) -> Method {
         match self {
@@ -110,8 +131,10 @@ impl Detector {
         match self {
             Self::Deepcam(labeller) => Survey::Deepcam(labeller.trajectories()),
             Self::Tempest(detector) => Survey::Tempest(detector.stitcher()),
-            Self::Percentile(detector) => Survey::Percentile(detector.climatology()),
-            Self::Bard(_) => Survey::Nothing,
+            Self::Percentile(detector) if detector.known().is_none() => {
+                Survey::Percentile(detector.climatology())
+            }
+            Self::Percentile(_) | Self::Bard(_) => Survey::Nothing,
         }
     }
 
@@ -120,8 +143,10 @@ impl Detector {
         Ok(match self {
             Self::Deepcam(labeller) => Seen::Deepcam(labeller.candidates(&fields.snapshot)?),
             Self::Tempest(detector) => Seen::Tempest(detector.nodes(fields)?),
-            Self::Percentile(detector) => Seen::Percentile(detector.moisture(fields)?.into_owned()),
-            Self::Bard(_) => Seen::Nothing,
+            Self::Percentile(detector) if detector.known().is_none() => {
+                Seen::Percentile(detector.moisture(fields)?.into_owned())
+            }
+            Self::Percentile(_) | Self::Bard(_) => Seen::Nothing,
         })
     }
 
@@ -130,8 +155,12 @@ impl Detector {
             (_, Survey::Deepcam(tracks)) => Conclusion::Deepcam(tracks.finish()),
             (_, Survey::Tempest(tracks)) => Conclusion::Tempest(tracks.finish()),
             (Self::Percentile(detector), Survey::Percentile(climatology)) => {
-                Conclusion::Percentile(Box::new(climatology.thresholds(detector.thresholds())?))
+                Conclusion::Percentile(Arc::new(climatology.thresholds(detector.thresholds())?))
             }
+            (Self::Percentile(detector), _) => match detector.known() {
+                Some(known) => Conclusion::Percentile(known.clone()),
+                None => Conclusion::Nothing,
+            },
             _ => Conclusion::Nothing,
         })
     }
@@ -192,7 +221,7 @@ pub(super) enum Conclusion {
     /// The nodes that stand as cyclones.
     Tempest(Accepted<Node>),
     /// What is exceeded by rivers in each month and place.
-    Percentile(Box<MonthlyThresholds>),
+    Percentile(Arc<MonthlyThresholds>),
 }
 
 impl Survey {

@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | [`Method::Deepcam`] | GFDL/TECA candidates and tracks | damped precipitable water | tracks, masks |
 //! | [`Method::Tempest`] | closed contours, warm core, tracks with gaps | Laplacian of vapour transport | tracks, masks |
-//! | [`Method::Percentile`] | - | percentile of transport by month and place, geometry | climatology, masks |
+//! | [`Method::Percentile`] | - | percentile of transport by month and place, geometry | climatology (or one that is given), masks |
 //! | [`Method::Bard`] | - | ensemble of thresholds, probability | masks |
 //!
 //! [`FirstPass`] and [`SecondPass`] run any of them together, reading each time once; [`Agreement`] says how far they

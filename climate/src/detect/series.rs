@@ -1,6 +1,7 @@
 //! Any methods over a series: all first passes in one reading, all masks in another.
 
 use super::detector::{Conclusion, Detector, MethodLabels, Seen, Survey};
+use super::percentile::MonthlyThresholds;
 use super::transport::DetectFields;
 use crate::error::{ClimateError, Result};
 use crate::label::{Pass, SeriesSummary, times_at_once};
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use squall_data::{Class, Time};
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The first passes of methods over a series, as far as they have come. Written down (it can be serialised) it is where
 /// they go on.
@@ -129,6 +131,16 @@ impl FirstPass {
             known: known.collect::<Result<_>>()?,
             candidates: self.candidates,
             left_out: self.left_out,
+        })
+    }
+}
+
+impl Conclusions {
+    /// What moisture must exceed in rivers of [`super::Method::Percentile`], if that is among the methods.
+    pub fn percentiles(&self) -> Option<&Arc<MonthlyThresholds>> {
+        self.known.iter().find_map(|known| match known {
+            Conclusion::Percentile(usual) => Some(usual),
+            _ => None,
         })
     }
 }

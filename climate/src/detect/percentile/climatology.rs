@@ -120,6 +120,7 @@ impl TransportClimatology {
         Ok(MonthlyThresholds {
             planes,
             block: self.block,
+            times: self.times,
         })
     }
 
@@ -194,11 +195,21 @@ fn season(month: usize, thresholds: &PercentileThresholds) -> impl Iterator<Item
 /// What moisture must exceed, per month and block of cells.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MonthlyThresholds {
-    planes: [Option<Array2<f32>>; 12],
-    block: (usize, usize),
+    pub(super) planes: [Option<Array2<f32>>; 12],
+    /// Rows and columns of a block, in cells.
+    pub(super) block: (usize, usize),
+    /// How many times of each month there were.
+    pub(super) times: [u32; 12],
 }
 
 impl MonthlyThresholds {
+    /// The months with times (1 to 12) and the thresholds of their blocks.
+    pub(super) fn months(&self) -> impl Iterator<Item = (u8, &Array2<f32>)> {
+        (1..=12)
+            .zip(&self.planes)
+            .filter_map(|(month, plane)| Some((month, plane.as_ref()?)))
+    }
+
     /// The threshold of a cell in a month (1 to 12), in the unit of the moisture; `None` for a month without times.
     pub fn at(&self, month: u8, (j, i): (usize, usize)) -> Option<f32> {
         let plane = self.planes[month_index(month).ok()?].as_ref()?;

@@ -1,16 +1,20 @@
 //! Rivers by percentiles of vapour transport, or of column water, and by geometry.
 //!
 //! Two passes: [`TransportClimatology::add`] every time of the series (or of another one: the climatology decides what
-//! is usual), then [`TransportClimatology::thresholds`], then [`PercentileDetector::masks`] of every time.
+//! is usual), then [`TransportClimatology::thresholds`], then [`PercentileDetector::masks`] of every time. A
+//! [`SavedClimatology`] takes the thresholds of one run to another: [`PercentileDetector::of_climate`].
 //!
 //! # Source
 //! Guan and Waliser 2015; see [`PercentileThresholds`].
 
 mod climatology;
 mod geometry;
+mod netcdf_file;
+mod saved;
 mod thresholds;
 
 pub use climatology::{MonthlyThresholds, TransportClimatology};
+pub use saved::{ClimateOrigin, SavedClimatology};
 pub use thresholds::{Moisture, PercentileThresholds};
 
 use super::transport::{DetectFields, VapourTransport};
@@ -33,6 +37,8 @@ pub struct PercentileDetector {
     grid: Arc<LatLonGrid>,
     thresholds: PercentileThresholds,
     row_areas_km2: Vec<f64>,
+    /// The thresholds of a climate, where they are known without a first pass.
+    known: Option<Arc<MonthlyThresholds>>,
 }
 
 impl PercentileDetector {
@@ -46,7 +52,22 @@ impl PercentileDetector {
             thresholds: thresholds.clone(),
             row_areas_km2: grid.row_areas_km2(),
             grid,
+            known: None,
         })
+    }
+
+    /// The same by the thresholds of a known climate: it needs no first pass, and does with any times of its months.
+    #[must_use]
+    pub fn of_climate(self, known: Arc<MonthlyThresholds>) -> Self {
+        Self {
+            known: Some(known),
+            ..self
+        }
+    }
+
+    /// The thresholds of the climate that it was given, if any.
+    pub fn known(&self) -> Option<&Arc<MonthlyThresholds>> {
+        self.known.as_ref()
     }
 
     /// The numbers in use.
@@ -59,11 +80,14 @@ impl PercentileDetector {
         TransportClimatology::new(&self.thresholds, &self.grid)
     }
 
-    /// Refuses times of which a season has too few for percentiles.
+    /// Refuses times of which a season has too few for percentiles, if these are to be taken from them.
     ///
     /// # Errors
     /// [`ClimateError::FewTimes`].
     pub fn check_times(&self, times: &[Time]) -> Result<()> {
+        if self.known.is_some() {
+            return Ok(());
+        }
         let months = times.iter().map(|time| month_of(*time));
         climatology::check_months(months, &self.thresholds)
     }
@@ -265,6 +289,55 @@ mod tests {
         assert_eq!(count(torn), 0, "incoherent");
         assert!(rivers(&band(&grid, place, long, 40.0, 0.0), 2).is_err());
     }
+
+    /// By its own percentiles a run that is a fifth moister everywhere has the cells of before; by those of before also
+    /// the flanks of each river.
+    #[test]
+    fn percentiles_of_the_run_itself_hide_that_it_is_moister() {
+        let grid = Arc::new(LatLonGrid::global(91, 180).unwrap());
+        let t = PercentileThresholds {
+            min_times: 1,
+            ..PercentileThresholds::default()
+        };
+        let detector = PercentileDetector::new(&t, grid.clone()).unwrap();
+        // The 85th percentile of 100, 104, ..., 296, interpolated in its bin: 267, and 320 where all is moister.
+        let usual = |moister: f32| {
+            let mut climatology = detector.climatology();
+            for k in 0..50 {
+                let plane = Array2::from_elem(grid.shape(), moister * (100.0 + 4.0 * k as f32));
+                climatology.add(1, plane.view()).unwrap();
+            }
+            climatology.thresholds(&t).unwrap()
+        };
+        let (present, warmer) = (usual(1.0), usual(1.2));
+        let of_width = |width_km| {
+            let river = band(&grid, (40.0, 200.0), (3000.0, width_km), 40.0, 0.0);
+            river.magnitude
+        };
+        let (core, all) = (of_width(500.0), of_width(900.0));
+        let cells = |moister: f32, usual: &MonthlyThresholds| {
+            let size = Array2::from_shape_fn(grid.shape(), |cell| {
+                let size = match (core[cell] > 100.0, all[cell] > 100.0) {
+                    (true, _) => 300.0,
+                    (_, true) => 250.0,
+                    _ => 20.0,
+                };
+                moister * size
+            });
+            let (north, east) = f32::to_radians(40.0).sin_cos();
+            let parts = [size.mapv(|s| s * east), size.mapv(|s| s * north)];
+            let transport = VapourTransport::from_components(parts, TransportSource::File).unwrap();
+            let moisture = transport.magnitude.view();
+            let rivers = detector.rivers(moisture, &transport, 1, usual).unwrap();
+            rivers.iter().flat_map(Region::indices).count()
+        };
+        let count = |plane: &Array2<f32>| plane.iter().filter(|size| **size > 100.0).count();
+        assert_eq!(cells(1.0, &present), count(&core));
+        assert_eq!(cells(1.2, &warmer), count(&core));
+        assert_eq!(cells(1.2, &present), count(&all));
+        assert!(count(&all) > 3 * count(&core) / 2);
+    }
+
     /// Dry air that moves fast is a river of transport only, moist air that moves slowly one of column water only.
     #[test]
     fn column_water_may_take_the_place_of_transport() {

@@ -15,6 +15,39 @@ pub enum Moisture {
     ColumnWater,
 }
 
+impl Moisture {
+    const ALL: [Self; 2] = [Self::Transport, Self::ColumnWater];
+
+    /// The name in files.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Transport => "transport",
+            Self::ColumnWater => "column_water",
+        }
+    }
+
+    /// That of a name, if there is one.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.name() == name)
+    }
+
+    /// The unit.
+    pub(super) fn units(self) -> &'static str {
+        match self {
+            Self::Transport => "kg m-1 s-1",
+            Self::ColumnWater => "kg m-2",
+        }
+    }
+
+    /// The key of what it must exceed whatever is usual.
+    pub(super) fn floor_key(self) -> &'static str {
+        match self {
+            Self::Transport => "min_transport_kg_m_s",
+            Self::ColumnWater => "min_column_water_kg_m2",
+        }
+    }
+}
+
 /// Criteria for atmospheric rivers by percentile and geometry.
 ///
 /// # Source
@@ -77,6 +110,14 @@ impl PercentileThresholds {
         match self.moisture {
             Moisture::Transport => self.min_transport_kg_m_s,
             Moisture::ColumnWater => self.min_column_water_kg_m2,
+        }
+    }
+
+    /// What moisture must exceed whatever is usual, to be changed.
+    pub(super) fn floor_mut(&mut self) -> &mut f64 {
+        match self.moisture {
+            Moisture::Transport => &mut self.min_transport_kg_m_s,
+            Moisture::ColumnWater => &mut self.min_column_water_kg_m2,
         }
     }
 

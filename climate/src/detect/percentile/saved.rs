@@ -1,0 +1,330 @@
+//! The thresholds of a climate, kept for other runs: two climates are compared by the thresholds of one.
+//!
+//! # Source
+//! Payne et al. 2020 (Nat. Rev. Earth Environ. 1, 143-157) and O'Brien et al. 2022 (J. Geophys. Res. Atmos. 127,
+//! e2021JD036013) on what thresholds of the present and of each climate do to changes of rivers.
+
+use super::climatology::MonthlyThresholds;
+use super::month_of;
+use super::thresholds::{Moisture, PercentileThresholds};
+use crate::compare::words_of_months;
+use crate::detect::transport::TransportSource;
+use crate::error::{ClimateError, Result};
+use squall_data::{LatLonGrid, Time, wire};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Of what a climatology is, in words for files and people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClimateOrigin {
+    /// The files.
+    pub input: String,
+    /// The first and the last time.
+    pub span: [String; 2],
+    /// The calendar, by its CF name.
+    pub calendar: String,
+    /// Where the transport comes from, as [`TransportSource::describe`] says it; `None` of column water.
+    pub transport: Option<String>,
+}
+
+/// What moisture must exceed in rivers of a climate, with all that tells whether other runs can be judged by it.
+///
+/// It is applied on its own grid alone: then a run that is judged by its own climatology, saved and read back, has the
+/// masks of the run that made it, bit for bit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SavedClimatology {
+    thresholds: Arc<MonthlyThresholds>,
+    /// Of these the [`numbers`] are the climatology's, all others are not in use.
+    rules: PercentileThresholds,
+    grid: Arc<LatLonGrid>,
+    origin: ClimateOrigin,
+    hash: String,
+}
+
+impl SavedClimatology {
+    /// The climatology of these thresholds, which were made by these rules on this grid.
+    ///
+    /// # Errors
+    /// [`ClimateError::Data`] if the thresholds have no bytes, which would be a bug.
+    pub fn new(
+        thresholds: Arc<MonthlyThresholds>,
+        rules: &PercentileThresholds,
+        grid: Arc<LatLonGrid>,
+        origin: ClimateOrigin,
+    ) -> Result<Self> {
+        let planes: Vec<(u8, Vec<f32>)> = thresholds
+            .months()
+            .map(|(month, plane)| (month, plane.iter().copied().collect()))
+            .collect();
+        let hash = wire::hash(&(numbers(rules), thresholds.block, planes))?;
+        let mut its = PercentileThresholds::default();
+        give_numbers(rules, &mut its);
+        Ok(Self {
+            thresholds,
+            rules: its,
+            grid,
+            origin,
+            hash,
+        })
+    }
+
+    /// What moisture must exceed.
+    pub fn thresholds(&self) -> &Arc<MonthlyThresholds> {
+        &self.thresholds
+    }
+
+    /// The rules that made it.
+    pub(super) fn rules(&self) -> &PercentileThresholds {
+        &self.rules
+    }
+
+    /// Its grid.
+    pub(super) fn grid(&self) -> &LatLonGrid {
+        &self.grid
+    }
+
+    /// Of what it is.
+    pub(super) fn origin(&self) -> &ClimateOrigin {
+        &self.origin
+    }
+
+    /// A line that tells it from all others: a hash of the thresholds, and of what they are.
+    pub fn describe(&self) -> String {
+        let ClimateOrigin {
+            input,
+            span: [first, last],
+            calendar,
+            ..
+        } = &self.origin;
+        let times: u32 = self.thresholds.times.iter().sum();
+        format!(
+            "{}: {times} times from {first} to {last} ({calendar}) of {input}",
+            self.hash
+        )
+    }
+
+    /// The first number of its own for which `is_set` says that a user has set it, and which is another with the user:
+    /// its key, the climatology's and the user's.
+    pub fn contradiction(
+        &self,
+        own: &PercentileThresholds,
+        is_set: impl Fn(&str) -> bool,
+    ) -> Option<(&'static str, String, String)> {
+        let its = numbers(&self.rules).into_iter();
+        let differing = its.zip(numbers_for(own, self.rules.moisture));
+        differing
+            .map(|((key, its), (_, own))| (key, its, own))
+            .find(|(key, its, own)| its != own && is_set(key))
+    }
+
+    /// Gives rules its own numbers: moisture, percentile, floor, months about each month, and size of blocks.
+    pub fn rule(&self, rules: &mut PercentileThresholds) {
+        give_numbers(&self.rules, rules);
+    }
+
+    /// Refuses fields on another grid, or at times of months of which it, read from `path`, has no thresholds.
+    ///
+    /// # Errors
+    /// [`ClimateError::Climatology`].
+    pub fn check(&self, path: &Path, grid: &LatLonGrid, times: &[Time]) -> Result<()> {
+        if !self.grid.same_as(grid) {
+            let expected = format!("{}, as the fields have", grid.describe());
+            return Err(refused(path, "grid", expected, self.grid.describe()));
+        }
+        let has: Vec<i64> = (self.thresholds.months().map(|(month, _)| i64::from(month))).collect();
+        let mut lacking: Vec<i64> = (times.iter().map(|time| i64::from(month_of(*time))))
+            .filter(|month| !has.contains(month))
+            .collect();
+        lacking.sort_unstable();
+        lacking.dedup();
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        let expected = format!("{}, as the fields have", words_of_months(&lacking));
+        Err(refused(path, "months", expected, words_of_months(&has)))
+    }
+
+    /// Refuses fields whose moisture moves by another source: no threshold is that of two.
+    ///
+    /// # Errors
+    /// [`ClimateError::Climatology`].
+    pub fn check_transport(&self, path: &Path, source: TransportSource) -> Result<()> {
+        match &self.origin.transport {
+            Some(found) if found != source.describe() => {
+                let expected = format!("{}, as the fields have", source.describe());
+                Err(refused(path, "the moisture that moves", expected, found))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The error of a climatology that cannot be used.
+pub(super) fn refused(
+    path: &Path,
+    what: impl Into<String>,
+    expected: impl Into<String>,
+    found: impl ToString,
+) -> ClimateError {
+    ClimateError::Climatology {
+        path: path.into(),
+        what: what.into(),
+        expected: expected.into(),
+        found: found.to_string(),
+    }
+}
+
+/// Makes the [`numbers`] of the second those of the first.
+fn give_numbers(from: &PercentileThresholds, to: &mut PercentileThresholds) {
+    to.moisture = from.moisture;
+    to.percentile = from.percentile;
+    *to.floor_mut() = from.floor();
+    to.window_months = from.window_months;
+    to.climatology_spacing_deg = from.climatology_spacing_deg;
+}
+
+/// The numbers that thresholds of a climate follow from, by their keys.
+fn numbers(rules: &PercentileThresholds) -> [(&'static str, String); 5] {
+    numbers_for(rules, rules.moisture)
+}
+
+/// The same with the floor of this moisture.
+fn numbers_for(rules: &PercentileThresholds, moisture: Moisture) -> [(&'static str, String); 5] {
+    let of_moisture = PercentileThresholds {
+        moisture,
+        ..rules.clone()
+    };
+    [
+        ("moisture", rules.moisture.name().into()),
+        ("percentile", rules.percentile.to_string()),
+        (moisture.floor_key(), of_moisture.floor().to_string()),
+        ("window_months", rules.window_months.to_string()),
+        (
+            "climatology_spacing_deg",
+            rules.climatology_spacing_deg.to_string(),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::percentile::TransportClimatology;
+    use ndarray::Array2;
+    use squall_data::Calendar;
+
+    /// A climatology of August in which everything is 300.
+    fn august(rules: &PercentileThresholds, grid: &Arc<LatLonGrid>) -> SavedClimatology {
+        let mut climatology = TransportClimatology::new(rules, grid);
+        let plane = Array2::from_elem(grid.shape(), 300.0f32);
+        climatology.add(8, plane.view()).unwrap();
+        let origin = ClimateOrigin {
+            input: "a.nc".into(),
+            span: ["2000-08-01T00:00:00", "2000-08-02T00:00:00"].map(String::from),
+            calendar: "noleap".into(),
+            transport: Some(TransportSource::Proxy.describe().into()),
+        };
+        let thresholds = Arc::new(climatology.thresholds(rules).unwrap());
+        SavedClimatology::new(thresholds, rules, grid.clone(), origin).unwrap()
+    }
+
+    fn rules() -> PercentileThresholds {
+        PercentileThresholds {
+            min_times: 1,
+            ..PercentileThresholds::default()
+        }
+    }
+
+    #[test]
+    fn fields_that_do_not_fit_are_told_what_does() {
+        let grid = Arc::new(LatLonGrid::global(19, 36).unwrap());
+        let climatology = august(&rules(), &grid);
+        let path = Path::new("d/percentile_thresholds.nc");
+        let time = |month| Time::new(Calendar::NoLeap, 2000, month, 1, 0, 0, 0).unwrap();
+        assert!(climatology.check(path, &grid, &[time(8), time(8)]).is_ok());
+        let error = climatology.check(path, &grid, &[time(8), time(10), time(9)]);
+        let error = error.unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "cannot use the climatology `d/percentile_thresholds.nc`: months: expected September to October, as the \
+             fields have, found August"
+        );
+        let finer = LatLonGrid::global(37, 72).unwrap();
+        let error = climatology.check(path, &finer, &[]).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("37 x 72") && error.contains("19 x 36"),
+            "{error}"
+        );
+        assert!(
+            climatology
+                .check_transport(path, TransportSource::Proxy)
+                .is_ok()
+        );
+        let error = climatology.check_transport(path, TransportSource::File);
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("as the files have it") && error.contains("850 hPa"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn its_numbers_rule_unless_a_user_has_set_others() {
+        let grid = Arc::new(LatLonGrid::global(19, 36).unwrap());
+        let its = PercentileThresholds {
+            moisture: Moisture::ColumnWater,
+            percentile: 90.0,
+            min_column_water_kg_m2: 25.0,
+            window_months: 1,
+            climatology_spacing_deg: 20.0,
+            ..rules()
+        };
+        let climatology = august(&its, &grid);
+        let own = PercentileThresholds {
+            min_length_km: 1500.0,
+            ..PercentileThresholds::default()
+        };
+        let said = |own: &PercentileThresholds, set: &[&str]| {
+            climatology.contradiction(own, |key| set.contains(&key))
+        };
+        assert_eq!(said(&own, &[]), None);
+        // Other numbers are not its own.
+        assert_eq!(said(&own, &["min_length_km", "min_transport_kg_m_s"]), None);
+        for (key, its, own_number) in [
+            ("moisture", "column_water", "transport"),
+            ("percentile", "90", "85"),
+            ("min_column_water_kg_m2", "25", "20"),
+            ("window_months", "1", "2"),
+            ("climatology_spacing_deg", "20", "1"),
+        ] {
+            let expected = Some((key, its.to_string(), own_number.to_string()));
+            assert_eq!(said(&own, &[key]), expected);
+        }
+        let mut ruled = own.clone();
+        climatology.rule(&mut ruled);
+        assert_eq!(ruled.min_length_km, 1500.0);
+        let all = ["moisture", "percentile", "window_months"];
+        assert_eq!(said(&ruled, &all), None);
+        assert_eq!(numbers(&ruled), numbers(&its));
+    }
+
+    #[test]
+    fn two_climates_have_two_names() {
+        let grid = Arc::new(LatLonGrid::global(19, 36).unwrap());
+        let name = |rules: &PercentileThresholds| august(rules, &grid).describe();
+        let first = name(&rules());
+        assert_eq!(first, name(&rules()));
+        assert!(
+            first.ends_with(
+                ": 1 times from 2000-08-01T00:00:00 to 2000-08-02T00:00:00 (noleap) of a.nc"
+            ),
+            "{first}"
+        );
+        let stricter = PercentileThresholds {
+            percentile: 90.0,
+            ..rules()
+        };
+        assert_ne!(first, name(&stricter));
+    }
+}

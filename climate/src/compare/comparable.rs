@@ -64,19 +64,36 @@ pub(super) fn share_wind(
 }
 
 /// Notes which numbers of the rules by which events and tracks were chosen differ, where both runs tell theirs.
-pub(super) fn note_rules(coverage: &[Coverage; 2], notes: &mut Vec<String>) {
+pub(super) fn note_rules(
+    inputs: [&SideInput; 2],
+    coverage: &[Coverage; 2],
+    notes: &mut Vec<String>,
+) {
     const MOST: usize = 5;
     // How names of what made the masks begin.
     const MASKS: &str = "masks.";
+    // Of which climate percentiles are.
+    const CLIMATE: &str = "masks.percentile_climatology";
     let [a, b] = coverage.each_ref().map(|c| &c.rules);
     if a.is_empty() || b.is_empty() {
         return;
     }
+    let climates = [a, b].map(|rules| rules.get(CLIMATE));
+    if let [Some(of_a), Some(of_b)] = climates
+        && of_a != of_b
+    {
+        let [a, b] = inputs.map(|input| &input.label);
+        notes.push(format!(
+            "Rivers are those by percentiles of two climates ({a}: {of_a}; {b}: {of_b}). Those of a warmer climate are higher, which hides a part of the change: `squall label --method percentile --climatology` takes those of one run for both."
+        ));
+    }
+    let both_tell_climates = climates.iter().all(Option::is_some);
     let is_of_masks = |name: &String| name.starts_with(MASKS);
     // Statistics of earlier versions say nothing about them, and masks of other tools do not say how they were made.
     let both_tell_masks = [a, b].iter().all(|rules| rules.keys().any(is_of_masks));
     let names: BTreeSet<&String> = (a.keys().chain(b.keys()))
         .filter(|name| both_tell_masks || !is_of_masks(name))
+        .filter(|name| !both_tell_climates || *name != CLIMATE)
         .collect();
     let differing: Vec<String> = (names.into_iter())
         .filter(|name| a.get(*name) != b.get(*name))

@@ -162,7 +162,7 @@ pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan
     }
     let transport = shared_transport([&a, &b], &mut notes)?;
     let wind = share_wind([&a, &b], &coverage, &mut notes);
-    note_rules(&coverage, &mut notes);
+    note_rules([&a, &b], &coverage, &mut notes);
     let [of_a, of_b] = coverage;
     let side = |input: SideInput, coverage: Coverage, notes: &mut Vec<String>| {
         let options = SideOptions {

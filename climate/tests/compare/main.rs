@@ -53,6 +53,8 @@ struct Run {
     min_wind: f64,
     /// What its masks were made by.
     masks: Option<&'static str>,
+    /// Of which climate the percentiles of its rivers are.
+    climate: Option<&'static str>,
     seed: u64,
 }
 
@@ -73,6 +75,7 @@ impl Default for Run {
             wind: None,
             min_wind: 0.0,
             masks: None,
+            climate: None,
             seed: 1,
         }
     }
@@ -124,6 +127,8 @@ impl Run {
         let mut rules = tracking.rules();
         let percentile = |value: &str| ("masks.percentile".to_string(), value.to_string());
         rules.extend(self.masks.map(percentile));
+        let climate = |of: &str| ("masks.percentile_climatology".to_string(), of.to_string());
+        rules.extend(self.climate.map(climate));
         statistics
             .of_wind(self.wind)
             .of_rules(rules)

@@ -207,6 +207,41 @@ fn other_rules_are_said() {
     assert_eq!(said(Some("85.0"), None), None);
 }
 
+/// Percentiles of each run's own climate hide a part of the change; those of one climate hide nothing, whosoever it is.
+#[test]
+fn percentiles_of_two_climates_are_said() {
+    let said = |a, b| {
+        let [a, b] = [a, b].map(|climate| Run {
+            masks: Some("85.0"),
+            climate,
+            ..Run::default()
+        });
+        compare(&a, &b, &options()).unwrap().notes
+    };
+    let notes = said(Some("3f2a: 2000 of a"), Some("77b1: 2090 of b"));
+    let note = notes.iter().find(|note| note.contains("two climates"));
+    let note = note.unwrap();
+    assert!(
+        note.contains("3f2a: 2000 of a; ")
+            && note.contains("77b1: 2090 of b)")
+            && note.contains("--climatology"),
+        "{note}"
+    );
+    // It is said once.
+    assert!(!notes.iter().any(|note| note.contains("different rules")));
+    let is_of_climates =
+        |note: &String| note.contains("two climates") || note.contains("different rules");
+    let one = said(Some("3f2a: 2000 of a"), Some("3f2a: 2000 of a"));
+    assert!(!one.iter().any(is_of_climates), "{one:?}");
+    // What one run does not tell may be anything.
+    let unknown = said(Some("3f2a: 2000 of a"), None);
+    let note = unknown.iter().find(|note| note.contains("different rules"));
+    assert!(
+        note.is_some_and(|note| note.contains("(3f2a: 2000 of a against none)")),
+        "{unknown:?}"
+    );
+}
+
 /// A hole of a few times leaves its month whole, and cuts what lives through it into two tracks: both count, and it is
 /// said.
 #[test]

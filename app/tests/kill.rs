@@ -199,6 +199,29 @@ fn several_methods_killed_anywhere_give_the_same_labels() {
     }
 }
 
+/// Masks by the climate of another run need no first pass: there is one state to go on from.
+#[test]
+fn labels_by_a_given_climatology_killed_anywhere_are_the_same() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 12, 1);
+    let (own, whole) = (at("own"), at("whole"));
+    let label = ["label", path(&fields), "--method", "percentile", "--quiet"];
+    run(&[&label[..], &["--out", path(&own)]].concat());
+    let given = ["--climatology", path(&own)];
+    run(&[&label[..], &given, &["--out", path(&whole)]].concat());
+    let more = [&label[2..4], &given].concat();
+    assert!(
+        (0..20).any(|try_| {
+            let out = at(&format!("killed{try_}"));
+            let went_on = goes_on(&fields, &out, &more, ".methods.partial/second.cbor");
+            assert_same("labels by a climatology", &whole, &out, |_| false);
+            went_on
+        }),
+        "labelling never went on"
+    );
+}
+
 /// A state of another version, of whichever pass, is not passed over in silence.
 #[test]
 fn labelling_that_cannot_go_on_from_its_state_says_so() {

@@ -1,5 +1,6 @@
 //! The mask files of a labelling: which there are, whose they are, and writing them.
 
+use super::climate::{CLIMATE, OWN, WHOSE};
 use super::differences::{changed_numbers, listed};
 use crate::failure::Advice;
 use crate::input::{ORIGIN, name_of};
@@ -41,8 +42,32 @@ impl<'a> Masks<'a> {
     /// These masks, in files that also have this attribute.
     #[must_use]
     pub fn saying(mut self, name: &str, value: &str) -> Self {
-        self.options.attributes.push((name.into(), value.into()));
+        self.say(name, value);
         self
+    }
+
+    /// Files that are begun from now on have this attribute, too, or with this value.
+    pub fn say(&mut self, name: &str, value: &str) {
+        let attributes = &mut self.options.attributes;
+        attributes.retain(|(said, _)| said != name);
+        attributes.push((name.into(), value.into()));
+    }
+
+    /// What files will have in an attribute, as far as it is known.
+    fn said(&self, name: &str) -> Option<&str> {
+        let mut attributes = self.options.attributes.iter();
+        let found = attributes.find(|(said, _)| said == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Where the files are.
+    pub fn folder(&self) -> &Path {
+        &self.out
+    }
+
+    /// The method that makes them.
+    pub fn method(&self) -> Method {
+        self.method
     }
 
     /// Masks of which no file is written yet; `thresholds` go to the files' attributes.
@@ -213,6 +238,12 @@ impl<'a> Masks<'a> {
         }
         // Thresholds of two methods have nothing to do with each other.
         if method == Some(self.method.name()) {
+            // Percentiles of earlier versions are of the run itself.
+            for (name, without) in [(WHOSE, OWN), (CLIMATE, "unknown")] {
+                if let Some(is) = self.said(name) {
+                    compare(name, attribute(name).unwrap_or(without), is);
+                }
+            }
             let numbers = attribute(THRESHOLDS).unwrap_or_default();
             changes.extend(changed_numbers(numbers, &self.thresholds));
         }

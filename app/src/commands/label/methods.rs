@@ -2,6 +2,7 @@
 //! masks.
 
 use super::against::Against;
+use super::climate;
 use super::masks::{Masks, release};
 use super::rules::Rules;
 use super::{Label, NOT_LABELLED, fingerprint};
@@ -151,7 +152,10 @@ fn open_masks<'a>(
     archive: &'a Archive,
 ) -> anyhow::Result<Vec<Masks<'a>>> {
     let open = |(method, folder): &(Method, PathBuf)| -> anyhow::Result<Masks<'a>> {
-        let masks = Masks::new(folder.clone(), archive, *method, rules.numbers(*method)?);
+        let mut masks = Masks::new(folder.clone(), archive, *method, rules.numbers(*method)?);
+        if *method == Method::Percentile {
+            masks = climate::said_of(masks, rules.climate.as_ref());
+        }
         Ok(match transport {
             Some(source) if *method != Method::Deepcam => {
                 masks.saying("moisture_transport", source.describe())
@@ -165,7 +169,10 @@ fn open_masks<'a>(
 /// A name for whatever would change the masks or their comparison.
 fn fingerprint_of(rules: &Rules, against: &Against, archive: &Archive) -> anyhow::Result<String> {
     let (thresholds, channels) = (&rules.thresholds, &rules.channels);
-    let what = (&rules.methods, thresholds, channels, against.fingerprint());
+    let climate = rules.climate.as_ref();
+    let climate = climate.map(|given| given.climatology.describe());
+    let against = against.fingerprint();
+    let what = (&rules.methods, thresholds, channels, against, climate);
     fingerprint(archive, &format!("{what:?}"))
 }
 
@@ -199,7 +206,7 @@ impl Reader<'_> {
     /// The fields of a time; none if they cannot be read and may be left out.
     fn read(&self, index: usize, pass: Pass) -> Result<Option<DetectFields>, ClimateError> {
         interrupt::check()?;
-        let wanted = Wanted::by(&self.rules.methods, pass, &self.rules.channels);
+        let wanted = Wanted::by(&self.rules.methods_in(pass), pass, &self.rules.channels);
         // A time that is left out is so in both passes.
         let fields = (self.archive.check_has(index, &self.rules.channels))
             .and_then(|()| DetectFields::read(self.archive, index, &wanted));
@@ -268,7 +275,23 @@ impl Labelling<'_> {
         if is_news && first.is_needed() {
             self.saving.save(|| self.folder.save_first(&first))?;
         }
-        first.conclude(&rules.detectors)
+        let conclusions = first.conclude(&rules.detectors)?;
+        self.keep_climate(&conclusions)?;
+        Ok(conclusions)
+    }
+
+    /// Saves the thresholds of percentile beside its masks, which say of which climate they are.
+    fn keep_climate(&mut self, conclusions: &Conclusions) -> Result<(), ClimateError> {
+        let Some(usual) = conclusions.percentiles() else {
+            return Ok(());
+        };
+        let Reader {
+            archive, transport, ..
+        } = self.reader;
+        let climatology = climate::in_force(self.rules, archive, *transport, usual)?;
+        let mut masks = self.masks.iter_mut();
+        let own = masks.find(|masks| masks.method() == Method::Percentile);
+        own.map_or(Ok(()), |masks| climate::keep(&climatology, masks))
     }
 
     /// Draws the masks of all times; `before` are the steps of the pass before.

@@ -1,6 +1,7 @@
 //! `squall label`: heuristics on fields to masks, objects and tracks.
 
 mod against;
+mod climate;
 mod deepcam;
 pub(super) mod differences;
 pub(super) mod masks;
@@ -50,6 +51,11 @@ pub struct Label {
     /// Members of the bard ensemble: a CSV with hwhm_latitude, min_water_vapor, min_component_area, as TECA's table.
     #[arg(long, value_name = "FILE")]
     pub bard_members: Option<PathBuf>,
+    /// Thresholds of percentile from the climate of another run instead of this one's own, so that both are judged
+    /// alike: the folder of that run's labels by percentile (or its climatology/percentile_thresholds.nc), on the same
+    /// grid. A series of any length will do.
+    #[arg(long, value_name = "PATH")]
+    pub climatology: Option<PathBuf>,
     /// Strictness of deepcam for cyclones: default, medium, relaxed or super_relaxed.
     #[arg(long, default_value = PRESET, value_name = "PRESET")]
     pub cyclones: String,
@@ -143,6 +149,12 @@ impl Label {
             return Err(Advice::usage(
                 "--bard-members are those of `--method bard`",
                 "add bard to --method, or leave --bard-members out",
+            ));
+        }
+        if self.climatology.is_some() && !self.method.contains(&Method::Percentile) {
+            return Err(Advice::usage(
+                "--climatology has the thresholds of `--method percentile`",
+                "add percentile to --method, or leave --climatology out",
             ));
         }
         Ok(())

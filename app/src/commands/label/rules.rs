@@ -1,5 +1,6 @@
 //! The methods that are asked for, and what they need: thresholds, channels, passes over the fields.
 
+use super::climate::Given;
 use super::{Label, warn_of_steps};
 use crate::input;
 use crate::plan::{Plan, counted};
@@ -11,7 +12,7 @@ use squall_climate::label::Pass;
 use squall_data::{Archive, Class, DataError, Variable};
 
 /// Where a file of thresholds for other methods than deepcam alone has its keys.
-const TABLES: &str =
+pub const TABLES: &str =
     "they are under the method, as [deepcam.cyclone], [tempest.node], [percentile] and [bard]";
 
 /// Methods in their order, ready for a grid.
@@ -20,6 +21,8 @@ pub struct Rules {
     pub methods: Vec<Method>,
     /// The numbers of all of them.
     pub thresholds: DetectorThresholds,
+    /// The climatology that percentile goes by, if it is not to make its own.
+    pub climate: Option<Given>,
     /// What to read of a time.
     pub channels: Vec<Variable>,
     /// One of each method.
@@ -35,11 +38,22 @@ impl Rules {
         let mut methods = command.method.clone();
         methods.sort_unstable();
         methods.dedup();
-        let thresholds = thresholds(command)?;
+        let mut thresholds = thresholds(command)?;
+        let climate = Given::open(command)?;
+        if let Some(climate) = &climate {
+            climate.rule(command, &mut thresholds.percentile)?;
+            climate.check(archive)?;
+        }
         let channels = channels(&methods, &thresholds, archive, command.skip_bad)?;
         let detectors = methods
             .iter()
-            .map(|method| Detector::new(*method, &thresholds, archive.grid()))
+            .map(|method| {
+                let detector = Detector::new(*method, &thresholds, archive.grid())?;
+                Ok(match &climate {
+                    Some(given) => detector.of_climate(&given.climatology),
+                    None => detector,
+                })
+            })
             .collect::<Result<Vec<Detector>, ClimateError>>()?;
         detectors
             .iter()
@@ -47,6 +61,7 @@ impl Rules {
         Ok(Self {
             methods,
             thresholds,
+            climate,
             channels,
             detectors,
         })
@@ -69,6 +84,9 @@ impl Rules {
         let source = first_known(archive, skip_bad, |index| {
             TransportSource::of(archive, index)
         })?;
+        if let Some(climate) = &self.climate {
+            climate.check_transport(source)?;
+        }
         tracing::info!("rivers are found by {}", source.describe());
         Ok(Some(source))
     }
@@ -86,11 +104,18 @@ impl Rules {
 
     /// The passes in which each time is read.
     pub fn passes(&self) -> &'static [Pass] {
-        if self.methods == [Method::Bard] {
-            &[Pass::Second]
-        } else {
+        if self.detectors.iter().any(Detector::needs_first_pass) {
             &[Pass::First, Pass::Second]
+        } else {
+            &[Pass::Second]
         }
+    }
+
+    /// The methods that look at a pass.
+    pub fn methods_in(&self, pass: Pass) -> Vec<Method> {
+        let detectors = self.detectors.iter();
+        let looking = detectors.filter(|d| pass == Pass::Second || d.needs_first_pass());
+        looking.map(Detector::method).collect()
     }
 
     /// Says what will be read and written, and what cannot be found.
@@ -103,12 +128,13 @@ impl Rules {
         let (rows, columns) = archive.grid().shape();
         let plane = (rows * columns * 4) as u64;
         let names: Vec<&str> = self.methods.iter().map(|m| m.name()).collect();
-        let climatology = if self.methods.contains(&Method::Percentile) {
+        let counts = self.methods_in(Pass::First);
+        let climatology = if counts.contains(&Method::Percentile) {
             230_000_000
         } else {
             0
         };
-        let wanted = |pass: &Pass| Wanted::by(&self.methods, *pass, &self.channels);
+        let wanted = |pass: &Pass| Wanted::by(&self.methods_in(*pass), *pass, &self.channels);
         let planes = self.passes().iter().map(wanted);
         let planes = planes.map(|wanted| wanted.channels.len() as u64);
         let channels = self.channels.len() as u64;

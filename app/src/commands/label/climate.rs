@@ -1,0 +1,179 @@
+//! The climate whose percentiles are thresholds: that of another run, or the run's own, saved for other runs.
+
+use super::Label;
+use super::masks::Masks;
+use super::rules::{Rules, TABLES};
+use crate::failure::Advice;
+use crate::input::name_of;
+use squall_climate::ClimateError;
+use squall_climate::detect::percentile::{
+    ClimateOrigin, Moisture, MonthlyThresholds, PercentileThresholds, SavedClimatology,
+};
+use squall_climate::detect::{Method, TransportSource};
+use squall_data::{Archive, DataError, atomic};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where a climatology lies, in a folder of its own beside the masks: all netCDF files beside them would be read as
+/// masks.
+const FOLDER: &str = "climatology";
+const FILE: &str = "percentile_thresholds.nc";
+
+/// Attributes of masks: whose climate, and a line that tells it from others ([`squall_data::mask_file`] knows it by this
+/// name, too).
+pub const WHOSE: &str = "percentile_climatology_of";
+pub const CLIMATE: &str = "percentile_climatology";
+
+/// What [`WHOSE`] says.
+pub const OWN: &str = "the run itself";
+const GIVEN: &str = "another run";
+
+/// The climatology of another run (`--climatology`).
+pub struct Given {
+    path: PathBuf,
+    /// What was read.
+    pub climatology: SavedClimatology,
+}
+
+impl Given {
+    /// What a command names, if anything.
+    ///
+    /// # Errors
+    /// What cannot be found, or is no climatology.
+    pub fn open(command: &Label) -> anyhow::Result<Option<Self>> {
+        let Some(named) = &command.climatology else {
+            return Ok(None);
+        };
+        let path = find(named)?;
+        let climatology = SavedClimatology::read(&path)?;
+        tracing::info!(
+            "percentile goes by `{}`: {}",
+            path.display(),
+            climatology.describe()
+        );
+        Ok(Some(Self { path, climatology }))
+    }
+
+    /// Gives thresholds the numbers that the climatology was made by.
+    ///
+    /// # Errors
+    /// A number of the command's own file of thresholds that is another.
+    pub fn rule(&self, command: &Label, own: &mut PercentileThresholds) -> anyhow::Result<()> {
+        let all = command.read_thresholds::<toml::Table>(TABLES)?;
+        let table = all
+            .as_ref()
+            .and_then(|all| all.get(Method::Percentile.name()));
+        let table = table.and_then(toml::Value::as_table);
+        let is_set = |key: &str| table.is_some_and(|table| table.contains_key(key));
+        if let Some((key, its, own)) = self.climatology.contradiction(own, is_set) {
+            let thresholds = command.thresholds.as_deref().unwrap_or(Path::new(""));
+            return Err(Advice::usage(
+                format!(
+                    "`{key}` of [percentile] is {own} in `{}`, and the climatology `{}` was made by {its}",
+                    thresholds.display(),
+                    self.path.display()
+                ),
+                format!(
+                    "leave `{key}` out, or make the climatology anew by these thresholds: a percentile cannot be changed \
+                     once it is taken"
+                ),
+            ));
+        }
+        self.climatology.rule(own);
+        Ok(())
+    }
+
+    /// Refuses fields that it is not for, before any is read.
+    ///
+    /// # Errors
+    /// [`ClimateError::Climatology`].
+    pub fn check(&self, archive: &Archive) -> Result<(), ClimateError> {
+        self.climatology
+            .check(&self.path, archive.grid(), archive.times())
+    }
+
+    /// Refuses moisture that moves by another source.
+    ///
+    /// # Errors
+    /// [`ClimateError::Climatology`].
+    pub fn check_transport(&self, source: TransportSource) -> Result<(), ClimateError> {
+        self.climatology.check_transport(&self.path, source)
+    }
+}
+
+/// The file of a climatology: the path itself, or in a folder of labels or beside one.
+fn find(named: &Path) -> anyhow::Result<PathBuf> {
+    if !named.is_dir() {
+        return Ok(named.to_path_buf());
+    }
+    let within = [
+        PathBuf::from(FILE),
+        Path::new(FOLDER).join(FILE),
+        // With several methods each has a folder.
+        Path::new(Method::Percentile.name()).join(FOLDER).join(FILE),
+    ];
+    let mut files = within.iter().map(|file| named.join(file));
+    files.find(|file| file.is_file()).ok_or_else(|| {
+        Advice::input(
+            format!("`{}` has no {FOLDER}/{FILE}", named.display()),
+            "label the run whose climate counts by `squall label --method percentile` first: that is where it saves its thresholds",
+        )
+    })
+}
+
+/// The climatology that a run goes by: the one that it was given, or its own of these thresholds.
+pub fn in_force(
+    rules: &Rules,
+    archive: &Archive,
+    transport: Option<TransportSource>,
+    usual: &Arc<MonthlyThresholds>,
+) -> Result<SavedClimatology, ClimateError> {
+    if let Some(given) = &rules.climate {
+        return Ok(given.climatology.clone());
+    }
+    let numbers = &rules.thresholds.percentile;
+    let first = archive.paths().next().map(name_of).unwrap_or_default();
+    let input = match archive.paths().count() {
+        0 | 1 => first,
+        2 => format!("{first} and 1 more file"),
+        count => format!("{first} and {} more files", count - 1),
+    };
+    let times = archive.times();
+    let span = [times.first(), times.last()];
+    let moves = numbers.moisture == Moisture::Transport;
+    let origin = ClimateOrigin {
+        input,
+        span: span.map(|time| time.map(ToString::to_string).unwrap_or_default()),
+        calendar: archive.calendar().cf_name().into(),
+        transport: transport
+            .filter(|_| moves)
+            .map(|source| source.describe().into()),
+    };
+    SavedClimatology::new(usual.clone(), numbers, archive.grid().clone(), origin)
+}
+
+/// Masks by percentiles that say of whose climate, and of which if that is known by now.
+pub fn said_of<'a>(masks: Masks<'a>, given: Option<&Given>) -> Masks<'a> {
+    match given {
+        Some(given) => masks
+            .saying(WHOSE, GIVEN)
+            .saying(CLIMATE, &given.climatology.describe()),
+        None => masks.saying(WHOSE, OWN),
+    }
+}
+
+/// Saves a climatology beside masks, and has these say which it is.
+pub fn keep(climatology: &SavedClimatology, masks: &mut Masks<'_>) -> Result<(), ClimateError> {
+    let folder = masks.folder().join(FOLDER);
+    std::fs::create_dir_all(&folder).map_err(DataError::io("create folder", &folder))?;
+    // What a killed run has begun.
+    atomic::sweep(&folder, |name| name == FILE)?;
+    let path = folder.join(FILE);
+    climatology.write(&path)?;
+    tracing::info!(
+        "the thresholds of percentile are in `{}`: --climatology applies them to other runs",
+        path.display()
+    );
+    masks.say(CLIMATE, &climatology.describe());
+    Ok(())
+}

@@ -309,7 +309,7 @@ fn of_climate(error: &ClimateError) -> Verdict {
              the time of step 1 and the hours of a step, save it as netCDF, and give that",
         ),
         ClimateError::FewTimes { .. } => usage(
-            "give a longer series, leave percentile out of --method, or lower `min_times` in [percentile] of a file for --thresholds",
+            "give a longer series, the thresholds of another run's climate with --climatology, leave percentile out of --method, or lower `min_times` in [percentile] of a file for --thresholds",
         ),
         ClimateError::Climatology { .. } => input(
             "--climatology takes what `squall label --method percentile` made of another run on the same grid, of the same moisture and with these months: its folder, or the percentile_thresholds.nc in it",

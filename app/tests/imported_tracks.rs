@@ -503,3 +503,60 @@ fn statistics_beside_a_table_tell_its_calendar() {
     let done = score();
     assert!(done.status.success(), "{}", text(&done));
 }
+
+/// Best tracks of NHC are inspected, made to tables and scored; decks of several forecasts are refused with a way out.
+#[test]
+fn best_tracks_of_nhc_are_read_and_forecasts_of_several_techniques_are_not() {
+    let best = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../climate/tests/best_tracks/al122005.hurdat2.txt");
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let said = run(&[arguments, &["--json"]].concat());
+        serde_json::from_str(&said).expect("one JSON document")
+    };
+    let inspected = json(&["inspect", path(&best)]);
+    assert_eq!(inspected["dialect"], "HURDAT2", "{inspected}");
+    assert_eq!(
+        inspected["tracks"],
+        serde_json::json!([1, 34]),
+        "{inspected}"
+    );
+
+    let out = at("katrina");
+    run(&["events", path(&best), "--out", path(&out), "--quiet"]);
+    assert_eq!(column(&out.join("events.csv"), "time").len(), 34);
+    let landfalls = column(&out.join("tracks.csv"), "landfalls");
+    assert!(landfalls[0].parse::<u32>().expect("a number") > 0);
+
+    let deck = at("bal122005.dat");
+    let line = |technique: &str, hour: u32, lead: u32, place: &str| {
+        format!("AL, 12, 20050828{hour},   , {technique}, {lead:3}, {place}, 145,  909, HU,\n")
+    };
+    let lines = [
+        line("BEST", 12, 0, "257N,  877W"),
+        line("BEST", 18, 0, "263N,  886W"),
+    ];
+    fs::write(&deck, lines.concat()).expect("a deck");
+    let scores = json(&["score", "--prediction", path(&deck), "--truth", path(&best)]);
+    let formats = serde_json::json!(["ATCF", "HURDAT2"]);
+    assert_eq!(scores["formats"], formats, "{scores}");
+    let total = &scores["tracks"][0]["total"];
+    assert_eq!(total["hits"], 1, "{scores}");
+    let median = total["distance"]["median_km"].as_f64().expect("a number");
+    assert!(median < 0.1, "{scores}");
+
+    let lines = [
+        line("AVNO", 12, 6, "263N,  887W"),
+        line("OFCL", 12, 6, "263N,  886W"),
+    ];
+    fs::write(&deck, lines.concat()).expect("a deck");
+    let refused = squall()
+        .args(["events", path(&deck), "--out", path(&at("none"))])
+        .output()
+        .expect("starts");
+    let said = text(&refused);
+    assert_eq!(refused.status.code(), Some(3), "{said}");
+    assert!(said.contains("AVNO, OFCL from 2005082812"), "{said}");
+    assert!(said.contains("hint") && said.contains("grep"), "{said}");
+}

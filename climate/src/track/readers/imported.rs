@@ -17,6 +17,10 @@ pub enum TrackFormat {
     IbtracsCsv,
     /// IBTrACS as netCDF.
     IbtracsNetcdf,
+    /// HURDAT2, text.
+    Hurdat2,
+    /// Decks of ATCF.
+    Atcf,
     /// TempestExtremes' text with `start` lines.
     StitchNodesGfdl,
     /// TempestExtremes' CSV.
@@ -41,6 +45,8 @@ impl TrackFormat {
         match self {
             Self::IbtracsCsv => "IBTrACS CSV",
             Self::IbtracsNetcdf => "IBTrACS netCDF",
+            Self::Hurdat2 => "HURDAT2",
+            Self::Atcf => "ATCF",
             Self::StitchNodesGfdl => "StitchNodes gfdl",
             Self::StitchNodesCsv => "StitchNodes csv",
             Self::TecaCsv => "TECA tracks",
@@ -188,7 +194,7 @@ impl Names {
 }
 
 /// Seconds between two points of a track that are likely to be of two storms: no tracker bridges ten days.
-const MOST_APART: i64 = 10 * DAY_SECONDS;
+pub(super) const MOST_APART: i64 = 10 * DAY_SECONDS;
 
 /// Gathers rows to tracks, in the order in which identities appear.
 #[derive(Default)]

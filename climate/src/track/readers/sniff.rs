@@ -3,7 +3,7 @@
 use super::delimited::plain_name;
 use super::imported::TrackFormat;
 use super::units::WINDS;
-use super::{ibtracs, points_csv, trajectories};
+use super::{atcf, hurdat2, ibtracs, points_csv, trajectories};
 use crate::error::Result;
 use crate::table::sources::{Layout, layout_of};
 use squall_data::DataError;
@@ -99,6 +99,12 @@ const MASKS: [&str; 4] = ["LABELS", "ar_binary_tag", "binary_tag", "object_id"];
 fn of_header(line: &str) -> Option<TrackFormat> {
     if line.split_whitespace().next() == Some("start") {
         return Some(TrackFormat::StitchNodesGfdl);
+    }
+    if hurdat2::is_header(line) {
+        return Some(TrackFormat::Hurdat2);
+    }
+    if atcf::is_line(line) {
+        return Some(TrackFormat::Atcf);
     }
     let names: Vec<String> = line.split(',').map(plain_name).collect();
     let has = |wanted: &[&str]| missing(wanted, &names).is_empty();
@@ -225,6 +231,25 @@ mod tests {
                 "start\t33\t1999\t9\t10\t0",
                 Some(TrackFormat::StitchNodesGfdl),
             ),
+            (
+                "AL092021,                IDA,     40,",
+                Some(TrackFormat::Hurdat2),
+            ),
+            (
+                "AL, 09, 2021082612,   , BEST,   0, 165N,  789W,  30, 1006, TD,  34, NEQ,    0,",
+                Some(TrackFormat::Atcf),
+            ),
+            (
+                "HC, 0001, 2021082612, 03, GFSO, 00600, 165N,  789W,  30, 1006, XX,  34, NEQ",
+                Some(TrackFormat::Atcf),
+            ),
+            // Rows of HURDAT2 without their header, and files of the GFDL tracker with other identities.
+            ("20210826, 1200,  , TD, 16.5N,  78.9W,  30, 1006", None),
+            (
+                "TG, 0001, 2021082612_F000_165N_0789W_FOF, 2021082612, 03, GFSO, 000",
+                None,
+            ),
+            ("AL, 09, 2021082612, 03, GFSO", None),
             (
                 "class,time,lon_deg,lat_deg,area_km2,track_id",
                 Some(TrackFormat::SquallEvents),

@@ -14,7 +14,7 @@ use std::path::Path;
 #[derive(Debug, Args)]
 pub struct Inspect {
     /// A file, a folder, a glob in quotes, or a text file that lists paths. Or a file of tracks of Squall, IBTrACS,
-    /// TempestExtremes, TECA, TRACK or as others save them, or a folder of such files alone.
+    /// HURDAT2, ATCF, TempestExtremes, TECA, TRACK or as others save them, or a folder of such files alone.
     path: String,
     /// One JSON document instead of text; of a folder of several files of tracks a list, with what one file has.
     #[arg(long)]

@@ -53,9 +53,9 @@ const MOST_TIMES: usize = 8;
 pub struct Events {
     /// Masks: ours, ClimateNet's LABELS, ar_binary_tag, binary_tag or object_id of other tools. Or boxes: boxes.csv (of
     /// `squall infer` or `squall label`) or a folder with it, ExtremeWeather's .h5, COCO's .json. Or tracks of others:
-    /// IBTrACS (CSV, netCDF), TempestExtremes' StitchNodes (gfdl, csv), TECA's table, TRACK (text, netCDF), trajectories
-    /// as netCDF, CSV with track_id, time, lon and lat, or events that --format wrote as parquet or geojson; without
-    /// fields and statistics, for `squall compare` and --format.
+    /// IBTrACS (CSV, netCDF), HURDAT2, ATCF's b-decks or one forecast, TempestExtremes' StitchNodes (gfdl, csv), TECA's
+    /// table, TRACK (text, netCDF), trajectories as netCDF, CSV with track_id, time, lon and lat, or events that --format
+    /// wrote as parquet or geojson; without fields and statistics, for `squall compare` and --format.
     pub masks: String,
     #[command(flatten)]
     pub tags: Tags,

@@ -73,7 +73,7 @@ impl Offer {
                     ),
                     None => format!("`{name}` is a table, but none of boxes or tracks"),
                 },
-                "tables that are scored are boxes.csv, events.csv, objects.csv, tracks of TempestExtremes, TECA, TRACK and IBTrACS, trajectories as netCDF and CSV with track_id, time, lon and lat; all by their header",
+                "tables that are scored are boxes.csv, events.csv, objects.csv, tracks of IBTrACS, HURDAT2, ATCF, TempestExtremes, TECA and TRACK, trajectories as netCDF and CSV with track_id, time, lon and lat; all by their header",
             )),
         }
     }

@@ -27,14 +27,15 @@ use std::path::Path;
 /// What is compared follows from what the two sides are: masks by pixel, event and track (IoU, POD, FAR); boxes
 /// (boxes.csv, ExtremeWeather's .h5, COCO's .json; on the grid that the file says, else CAM5's of 0.25 degrees) by
 /// average precision, and by event and track at one confidence, all over the same times; tracks (events.csv,
-/// TempestExtremes, TECA, TRACK, IBTrACS and others) by hit rate, false alarms and distance. Where both sides hold masks and boxes, both
-/// are scored. A class that the masks of a side cannot hold, such as cyclones of `ar_binary_tag`, is left out.
+/// TempestExtremes, TECA, TRACK, IBTrACS, HURDAT2, ATCF and others) by hit rate, false alarms and distance. Where both
+/// sides hold masks and boxes, both are scored. A class that the masks of a side cannot hold, such as cyclones of
+/// `ar_binary_tag`, is left out.
 #[derive(Debug, Args)]
 pub struct Score {
     /// What is judged: masks (a folder may also hold events.csv or objects.csv), boxes.csv, or a file of tracks.
     #[arg(long, value_name = "PATH")]
     pub prediction: String,
-    /// What judges: masks such as ARTMIP's, boxes.csv, or tracks such as IBTrACS.
+    /// What judges: masks such as ARTMIP's, boxes.csv, or tracks such as IBTrACS or HURDAT2.
     #[arg(long, value_name = "PATH")]
     pub truth: String,
     #[command(flatten)]

@@ -66,7 +66,8 @@ pub struct ReadOptions {
 /// [`ClimateError::Table`] if it is no file of tracks or lacks a column, [`ClimateError::TableCell`] or
 /// [`ClimateError::TableDate`] with line, column, what was expected and what was found, [`ClimateError::WindUnit`] if
 /// nothing tells the unit of its winds, [`ClimateError::TimeStep`] if it has time steps instead of dates,
-/// [`ClimateError::ManyForecasts`] if it has several forecasts of the same storms, [`ClimateError::Data`] if it cannot be opened, or naming the variable of netCDF.
+/// [`ClimateError::ManyForecasts`] if it has several forecasts of the same storms, [`ClimateError::Data`] if it cannot
+/// be opened, or naming the variable of netCDF.
 pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<TrackTable> {
     let path = path.as_ref();
     let format = format_of(path)?.ok_or_else(|| ClimateError::Table {

@@ -6,9 +6,8 @@ use squall_data::atomic::Pending;
 use squall_data::boxes::coco::CocoWriter;
 use squall_data::boxes::extreme_weather::{ExtremeWeatherWriter, SLOTS};
 use squall_data::boxes::geojson::GeoJsonWriter;
-use squall_data::boxes::{BoxSeries, BoxSink, SinkSummary};
-use squall_data::{Calendar, DataError, LatLonGrid, TrackedBox};
-use std::fs::File;
+use squall_data::boxes::{BoxSeries, BoxSink};
+use squall_data::{Calendar, LatLonGrid, TrackedBox};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,20 +26,23 @@ pub struct BoxFormats {
 }
 
 impl BoxFormats {
+    /// The files that are asked for.
+    fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        let all = [&self.boxes_hdf5, &self.boxes_coco, &self.boxes_geojson];
+        all.into_iter().flatten()
+    }
+
     /// Whether no format is asked for.
     pub fn is_empty(&self) -> bool {
-        let all = [&self.boxes_hdf5, &self.boxes_coco, &self.boxes_geojson];
-        all.iter().all(|path| path.is_none())
+        self.paths().next().is_none()
     }
 
     /// Refuses files that cannot be written, or are among those that are read, before much is done for them.
     pub fn check(&self, inputs: &[&Path]) -> anyhow::Result<()> {
-        let all = [&self.boxes_hdf5, &self.boxes_coco, &self.boxes_geojson];
-        for path in all.into_iter().flatten() {
+        for path in self.paths() {
             input::keep_inputs(inputs, path)?;
             // Dropped, it is removed.
-            let pending = Pending::new(path)?;
-            File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;
+            Pending::new(path)?.create()?;
         }
         Ok(())
     }
@@ -74,18 +76,15 @@ impl BoxFormats {
         }
         let mut left_out = 0;
         for sink in sinks {
-            let SinkSummary {
-                path,
-                left_out: here,
-                ..
-            } = sink.finish()?;
-            if here > 0 {
+            let done = sink.finish()?;
+            if done.left_out > 0 {
                 tracing::warn!(
-                    "`{}` has room for {SLOTS} boxes at a time: {here} smaller ones are left out",
-                    path.display()
+                    "`{}` has room for {SLOTS} boxes at a time: {} smaller ones are left out",
+                    done.path.display(),
+                    done.left_out
                 );
             }
-            left_out += here;
+            left_out += done.left_out;
         }
         Ok(left_out)
     }

@@ -53,6 +53,14 @@ impl Pending {
         &self.temporary
     }
 
+    /// The file under its temporary name, still empty.
+    ///
+    /// # Errors
+    /// [`DataError::Io`] if it cannot be created.
+    pub fn create(&self) -> Result<File> {
+        File::create(&self.temporary).map_err(DataError::io("create", &self.temporary))
+    }
+
     /// Syncs what was written and gives it its real name.
     ///
     /// # Errors
@@ -108,7 +116,7 @@ impl TextFile {
     /// [`DataError::Io`] if it cannot be created.
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
         let pending = Pending::new(path)?;
-        let file = File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;
+        let file = pending.create()?;
         Ok(Self {
             file: BufWriter::new(file),
             pending,

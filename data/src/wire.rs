@@ -61,7 +61,7 @@ pub fn hash<T: Serialize>(value: &T) -> Result<String> {
 /// [`DataError::Io`] if the file cannot be written; [`DataError::Invalid`] as [`to_bytes`].
 pub fn write_file<T: Serialize>(path: impl Into<PathBuf>, value: &T) -> Result<()> {
     let pending = Pending::new(path)?;
-    let file = File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;
+    let file = pending.create()?;
     let mut file = BufWriter::new(file);
     ciborium::into_writer(value, &mut file).map_err(|error| match error {
         ciborium::ser::Error::Io(error) => DataError::io("write", pending.path())(error),

@@ -62,7 +62,7 @@ impl<T: Row> TableWriter<T> {
     /// [`ClimateError::Data`] if the file cannot be created.
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
         let pending = Pending::new(path)?;
-        let file = File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;
+        let file = pending.create()?;
         let mut writer = Self {
             csv: csv::Writer::from_writer(BufWriter::new(file)),
             pending,

@@ -46,7 +46,7 @@ impl ShardWriter {
     pub fn create(folder: &Path, index: usize, meta: &StoreMeta) -> Result<Self> {
         let name = shard_name(index);
         let pending = Pending::new(folder.join(&name))?;
-        let file = File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;
+        let file = pending.create()?;
         Ok(Self {
             out: BufWriter::with_capacity(1 << 20, file),
             footer: Footer {

@@ -80,7 +80,7 @@ impl MovieFile {
         }
         let size = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let pending = Pending::new(&path)?;
-        let file = File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;
+        let file = pending.create()?;
         let mut encoder = png::Encoder::new(BufWriter::new(file), size(dim.1), size(dim.0));
         encoder.set_color(png::ColorType::Indexed);
         encoder.set_depth(png::BitDepth::Eight);

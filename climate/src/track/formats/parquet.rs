@@ -224,7 +224,7 @@ fn convert(from: &Path, to: &Path, calendar: Calendar) -> Result<()> {
         .map_err(|e| not_a_table(e.to_string()))?
         .clone();
     let pending = Pending::new(to)?;
-    let file = File::create(pending.path()).map_err(DataError::io("create", pending.path()))?;
+    let file = pending.create()?;
     let refused = |error: ParquetError| DataError::Io {
         action: "write",
         path: to.into(),

@@ -11,6 +11,8 @@ use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::sync::Arc;
 
+const FORMAT: &str = "squall-store";
+
 /// `store.json`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct IndexFile {
@@ -44,7 +46,7 @@ impl IndexFile {
         statistics: Statistics,
     ) -> Self {
         Self {
-            format: "squall-store".to_string(),
+            format: FORMAT.to_string(),
             version: STORE_VERSION,
             lat_deg: meta.grid.lat_deg().to_vec(),
             lon_deg: meta.grid.lon_deg().to_vec(),
@@ -86,17 +88,18 @@ pub fn read(folder: &Path) -> Result<(IndexFile, StoreMeta, Vec<usize>)> {
     let text = std::fs::read(&path).map_err(DataError::io("read", &path))?;
     let head: IndexHead =
         serde_json::from_slice(&text).map_err(|e| DataError::damaged(&path, e))?;
-    if head.format != "squall-store" || head.version != STORE_VERSION {
+    if head.format != FORMAT || head.version != STORE_VERSION {
         return Err(DataError::mismatch(
             "store version",
             path,
-            format!("squall-store {STORE_VERSION}"),
+            format!("{FORMAT} {STORE_VERSION}"),
             format!("{} {}", head.format, head.version),
         ));
     }
     let index: IndexFile =
         serde_json::from_slice(&text).map_err(|e| DataError::damaged(&path, e))?;
-    let (grid, _) = LatLonGrid::from_axes(index.lat_deg.clone(), index.lon_deg.clone())?;
+    let (grid, _) = LatLonGrid::from_axes(index.lat_deg.clone(), index.lon_deg.clone())
+        .map_err(|e| DataError::damaged(&path, e))?;
     let meta = StoreMeta {
         grid: Arc::new(grid),
         calendar: index.calendar,

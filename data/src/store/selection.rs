@@ -103,11 +103,8 @@ impl Selection {
 
     /// Lets go of the samples at some places, and of their splits.
     pub fn leave_out(&mut self, places: &BTreeSet<usize>, splits: &mut Vec<Split>) {
-        let mut place = 0..;
-        let mut stays = || place.next().is_some_and(|place| !places.contains(&place));
-        self.samples.retain(|_| stays());
-        let mut place = 0..;
-        splits.retain(|_| place.next().is_some_and(|place| !places.contains(&place)));
+        remove_at(places, &mut self.samples);
+        remove_at(places, splits);
     }
 
     /// Samples with a mask.
@@ -154,4 +151,10 @@ impl Selection {
         }
         Ok(())
     }
+}
+
+/// Removes what stands at some places of a list.
+fn remove_at<T>(places: &BTreeSet<usize>, list: &mut Vec<T>) {
+    let mut place = 0..;
+    list.retain(|_| place.next().is_some_and(|place| !places.contains(&place)));
 }

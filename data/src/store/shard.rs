@@ -90,9 +90,8 @@ impl ShardWriter {
 
     /// Writes the footer and gives the shard its name.
     pub fn seal(mut self) -> Result<()> {
-        let footer = serde_json::to_vec(&self.footer)
+        let mut tail = serde_json::to_vec(&self.footer)
             .map_err(|e| DataError::Invalid(format!("footer of {}: {e}", self.name)))?;
-        let mut tail = footer;
         let (length, checksum) = (tail.len() as u64, xxh3_64(&tail));
         tail.extend_from_slice(&length.to_le_bytes());
         tail.extend_from_slice(&checksum.to_le_bytes());

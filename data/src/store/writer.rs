@@ -23,6 +23,8 @@ pub struct StoreWriter {
     meta: StoreMeta,
     shards: Vec<ShardEntry>,
     samples: Vec<SampleEntry>,
+    /// Over the training samples of finished shards.
+    statistics: Statistics,
     current: Option<ShardWriter>,
     encoder: RecordEncoder,
     fields: Array3<f32>,
@@ -54,15 +56,13 @@ impl StoreWriter {
             fields: Array3::zeros((0, 0, 0)),
             shards: Vec::new(),
             samples: Vec::new(),
+            statistics: Statistics::empty(&meta.channels),
             current: None,
             folder,
             meta,
         };
-        while writer.folder.join(shard_name(writer.shards.len())).exists() {
-            let path = writer.folder.join(shard_name(writer.shards.len()));
-            let (shard, footer) = read_footer(&path, &writer.meta)?;
-            writer.shards.push(shard);
-            writer.samples.extend(footer.samples);
+        while writer.next_shard().exists() {
+            writer.take_in()?;
         }
         if !writer.is_empty() || removed > 0 {
             tracing::info!(
@@ -237,16 +237,30 @@ impl StoreWriter {
         }
     }
 
+    /// Where the shard behind the finished ones is, or will be.
+    fn next_shard(&self) -> PathBuf {
+        self.folder.join(shard_name(self.shards.len()))
+    }
+
+    /// Counts that shard among the finished ones, by what it says itself: so an interrupted and an uninterrupted run end
+    /// with the same bits.
+    fn take_in(&mut self) -> Result<()> {
+        let (shard, footer) = read_footer(&self.next_shard(), &self.meta)?;
+        self.shards.push(shard);
+        self.samples.extend(footer.samples);
+        self.statistics.merge(&footer.statistics);
+        Ok(())
+    }
+
     /// Ends the current shard; what is in it can no longer be lost.
     fn seal(&mut self) -> Result<()> {
-        if let Some(shard) = self.current.take() {
-            shard.seal()?;
-            let path = self.folder.join(shard_name(self.shards.len()));
-            let (shard, footer) = read_footer(&path, &self.meta)?;
-            self.shards.push(shard);
-            self.samples.extend(footer.samples);
+        match self.current.take() {
+            Some(shard) => {
+                shard.seal()?;
+                self.take_in()
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Writes the index and opens the finished store.
@@ -279,13 +293,7 @@ impl StoreWriter {
                 boxes.len()
             )));
         }
-        // Read back from the shards, so that an interrupted and an uninterrupted run end with the same bits.
-        let mut statistics = Statistics::empty(&self.meta.channels);
-        for index in 0..self.shards.len() {
-            let path = self.folder.join(shard_name(index));
-            statistics.merge(&read_footer(&path, &self.meta)?.1.statistics);
-        }
-        let index = IndexFile::new(&self.meta, self.shards, self.samples, statistics);
+        let index = IndexFile::new(&self.meta, self.shards, self.samples, self.statistics);
         let text = serde_json::to_vec(&index)
             .map_err(|e| DataError::Invalid(format!("index of the store: {e}")))?;
         // Before the index: with it the store is finished.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -128,6 +128,7 @@ pub struct Loader {
 
 struct Plans {
     plans: Box<dyn Iterator<Item = BatchPlan> + Send>,
+    /// How many were taken, be it one that panicked.
     taken: u64,
 }
 
@@ -135,7 +136,6 @@ struct Plans {
 struct Shared {
     plans: Mutex<Plans>,
     missing: AtomicU64,
-    taken: AtomicU64,
     reader: SampleReader,
     /// Where boxes are, if there are any.
     boxes: Option<Arc<Store>>,
@@ -186,7 +186,6 @@ impl Loader {
                 taken: 0,
             }),
             missing: AtomicU64::new(0),
-            taken: AtomicU64::new(0),
             reader: store.reader(&config.channels, config.normalisation.as_ref())?,
             boxes: (store.has_boxes() || store.found_boxes_hash().is_some())
                 .then(|| Arc::clone(store)),
@@ -264,12 +263,12 @@ impl Shared {
                 let Ok(mut plans) = self.plans.lock() else {
                     return;
                 };
-                self.taken.store(plans.taken + 1, Ordering::Release);
+                // Counted before it is asked for: one that panics leaves a batch out.
+                plans.taken += 1;
                 let Some(plan) = plans.plans.next() else {
-                    self.taken.store(plans.taken, Ordering::Release);
+                    plans.taken -= 1;
                     return;
                 };
-                plans.taken += 1;
                 (plans.taken - 1, plan)
             };
             let began = Instant::now();
@@ -285,6 +284,12 @@ impl Shared {
                 return;
             }
         }
+    }
+
+    /// [`Plans::taken`], also after a panic.
+    fn taken(&self) -> u64 {
+        let plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        plans.taken
     }
 
     fn read(&self, plan: BatchPlan, mut batch: HostBatch) -> Result<HostBatch> {
@@ -336,8 +341,7 @@ impl Iterator for Loader {
                 Ok((number, batch, read)) => {
                     self.early.insert(number, (batch, read));
                 }
-                Err(_) if self.next < self.shared.taken.load(Ordering::Acquire) => {
-                    // Only a plan that panics leaves a batch out.
+                Err(_) if self.next < self.shared.taken() => {
                     self.next += 1;
                     return Some(Err(DataError::Invalid(format!(
                         "batch {} of the loader was lost: its plan panicked",

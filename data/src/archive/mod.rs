@@ -4,6 +4,7 @@
 //! order, in any convertible unit; what was decided on the way is said in [`Archive::problems`].
 
 mod alias;
+mod build;
 mod candidate;
 mod classic;
 pub(crate) mod coordinates;
@@ -30,12 +31,11 @@ pub use survey::Survey;
 pub use units::unit_factor;
 pub(crate) use units::{Conversion, conversion};
 
-use crate::error::{DataError, Result};
+use crate::error::Result;
 use crate::grid::LatLonGrid;
 use crate::{Calendar, Time, Variable};
-use read::How;
-use scan::{FileInfo, Layout};
-use std::collections::BTreeMap;
+use build::Build;
+use scan::Layout;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -84,7 +84,7 @@ impl Archive {
     /// Opens a file, a folder, a glob or a text file that lists paths.
     ///
     /// # Errors
-    /// [`DataError`] naming the first file that cannot be used, and why.
+    /// [`crate::DataError`] naming the first file that cannot be used, and why.
     pub fn open(input: &str) -> Result<Self> {
         Self::open_with(input, BadFiles::Fail)
     }
@@ -92,7 +92,8 @@ impl Archive {
     /// As [`Self::open`], with a choice about files that cannot be used.
     ///
     /// # Errors
-    /// [`DataError::NoInput`] if nothing usable is left; [`DataError::Mismatch`] if files differ in grid or calendar.
+    /// [`crate::DataError::NoInput`] if nothing usable is left; [`crate::DataError::Mismatch`] if files differ in grid or
+    /// calendar.
     pub fn open_with(input: &str, bad_files: BadFiles) -> Result<Self> {
         let paths = files_of(input)?;
         let found = (paths.iter()).map(|path| on_library_thread(|| scan::scan(path)));
@@ -233,178 +234,4 @@ fn channel_of(problem: &str) -> Option<Variable> {
     let told = problem.split_once("` cannot serve as ");
     let told = told.map_or(problem, |(_, told)| told);
     Variable::from_name(told.split([' ', ':']).next()?)
-}
-
-/// An archive being put together.
-#[derive(Default)]
-struct Build {
-    files: Vec<(PathBuf, usize)>,
-    layouts: Vec<Layout>,
-    calendar: Option<Calendar>,
-    /// By seconds since the first time of the first file.
-    axis: BTreeMap<i64, (Time, Vec<Place>)>,
-    origin: Option<Time>,
-    skipped: Vec<String>,
-    translated: bool,
-}
-
-impl Build {
-    /// The archive of files in their order.
-    fn of(
-        input: &str,
-        candidates: usize,
-        found: impl Iterator<Item = Result<FileInfo>>,
-        bad_files: BadFiles,
-    ) -> Result<Archive> {
-        let mut build = Self::default();
-        for file in found {
-            match file.and_then(|info| build.add(info)) {
-                Ok(()) => {}
-                Err(error) if bad_files == BadFiles::Skip => {
-                    build.skipped.push(format!("skipped: {error}"));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        build.finish(input, candidates)
-    }
-
-    fn add(&mut self, info: FileInfo) -> Result<()> {
-        let differs = |what, expected: String, found: String| {
-            Err(DataError::mismatch(what, &info.path, expected, found))
-        };
-        let first = self.layouts.first().map(|layout| &layout.grid);
-        if let Some(grid) = first.filter(|grid| !grid.same_as(&info.layout.grid)) {
-            return differs("grid", grid.describe(), info.layout.grid.describe());
-        }
-        let calendar = *self.calendar.get_or_insert(info.calendar);
-        let times = info.times.iter().map(|time| time.instant_in(calendar));
-        let Some(times) = times.collect::<Option<Vec<Time>>>() else {
-            let (expected, found) = (calendar.cf_name(), info.calendar.cf_name());
-            return differs("calendar", expected.into(), found.into());
-        };
-        self.translated |= info.calendar != calendar;
-        let origin = *self.origin.get_or_insert(times[0]);
-        let file = self.files.len();
-        for (at, time) in times.into_iter().enumerate() {
-            let entry = self.axis.entry(time.seconds_since(origin));
-            let (_, places) = entry.or_insert_with(|| (time, Vec::new()));
-            places.push(Place { file, at });
-        }
-        let layout = info.layout.place_in(&mut self.layouts);
-        self.files.push((info.path, layout));
-        Ok(())
-    }
-
-    fn finish(self, input: &str, candidates: usize) -> Result<Archive> {
-        let (Some(first), Some(calendar)) = (self.layouts.first(), self.calendar) else {
-            let why = self.skipped.first().map_or("", String::as_str);
-            return Err(DataError::no_input(
-                input,
-                format!("none of {candidates} files can be used; first {why}"),
-            ));
-        };
-        let grid = first.grid.clone();
-        let skipped_files = self.skipped.len();
-        let mut problems = self.skipped;
-        if self.translated {
-            problems.push(format!(
-                "files use standard and proleptic_gregorian calendars: all times are read as {calendar}"
-            ));
-        }
-        let (times, places) = self.axis.into_values().unzip();
-        let mut archive = Archive {
-            files: self.files,
-            layouts: self.layouts,
-            grid,
-            calendar,
-            times,
-            places,
-            available: Vec::new(),
-            problems,
-            skipped_files,
-            open: nc::FileCache::default(),
-        };
-        let repeated = archive.repeated();
-        archive.problems.extend(repeated);
-        let said = archive.said_by_files();
-        archive.problems.extend(said);
-        archive.find_channels();
-        Ok(archive)
-    }
-}
-
-impl Archive {
-    /// Fills `available`, and says what is computed and what only some times have.
-    fn find_channels(&mut self) {
-        // Times that come from files of the same makes have the same channels.
-        let mut makes: BTreeMap<Vec<usize>, (usize, usize)> = BTreeMap::new();
-        for (index, places) in self.places.iter().enumerate() {
-            let make = places.iter().map(|place| self.files[place.file].1);
-            let make = make.collect();
-            makes.entry(make).or_insert((index, 0)).1 += 1;
-        }
-        for variable in Variable::CHANNELS {
-            let (mut without, mut first, mut computed) = (0, usize::MAX, None);
-            for &(index, count) in makes.values() {
-                match self.how(index, variable) {
-                    None => {
-                        without += count;
-                        first = first.min(index);
-                    }
-                    Some(How::Computed(derivation)) => {
-                        let has_ps = self.how(index, Variable::Ps).is_some();
-                        computed = Some(derivation.sentence(has_ps));
-                    }
-                    Some(How::Direct(..)) => {}
-                }
-            }
-            if without == 0 {
-                self.available.push(variable);
-                self.problems.extend(computed.map(str::to_string));
-            } else if without < self.times.len() {
-                self.problems.push(format!(
-                    "{variable} is missing at {without} of {} times, first in `{}`",
-                    self.times.len(),
-                    self.source_of(first).0.display()
-                ));
-            }
-        }
-    }
-
-    /// A sentence if a channel stands at one time in two files: the first by name is read.
-    fn repeated(&self) -> Option<String> {
-        let twice = |places: &&Vec<Place>| {
-            let serves = |v| move |place: &&Place| self.layout(**place).channel(v).is_some();
-            let repeats = |&v: &Variable| places.iter().filter(serves(v)).count() > 1;
-            places.len() > 1 && Variable::CHANNELS.iter().any(repeats)
-        };
-        let first = self.places.iter().position(|places| twice(&places))?;
-        let count = self.places.iter().filter(twice).count();
-        let names = self.files_at(first).map(|path| path.display().to_string());
-        let names = names.collect::<Vec<_>>().join("`, `");
-        Some(format!(
-            "{count} times stand in more than one file, first {} in `{names}`: the first file is read",
-            self.times[first]
-        ))
-    }
-
-    /// The problems of all files, each said once.
-    fn said_by_files(&self) -> Vec<String> {
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for &(_, layout) in &self.files {
-            for problem in &self.layouts[layout].problems {
-                *counts.entry(problem).or_default() += 1;
-            }
-        }
-        let all = self.files.len();
-        let say = |(problem, count): (&str, usize)| {
-            if count == all {
-                problem.to_string()
-            } else {
-                format!("{problem} ({count} of {all} files)")
-            }
-        };
-        counts.into_iter().map(say).collect()
-    }
 }

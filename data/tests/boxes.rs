@@ -623,9 +623,14 @@ fn wrong_coco_files_are_named() {
     );
     let error = read(r#""width": 96, "height": 144"#, good).unwrap_err();
     assert!(matches!(error, DataError::Mismatch { .. }), "{error}");
-    let named = r#""width": 144, "height": 96, "file_name": "data-1996-08-26-03-1.png""#;
-    let back = read(named, good).unwrap();
-    assert_eq!(back.frames()[0].time.to_string(), "1996-08-26T09:00:00");
+    for (name, time) in [
+        ("data-1996-08-26-03-1.png", "1996-08-26T09:00:00"),
+        ("1996-08-26-10800.png", "1996-08-26T03:00:00"),
+    ] {
+        let named = format!(r#""width": 144, "height": 96, "file_name": "{name}""#);
+        let back = read(&named, good).unwrap();
+        assert_eq!(back.frames()[0].time.to_string(), time);
+    }
     fs::write(&path, "{}").unwrap();
     let error = boxes::read(&path, &grid(), Calendar::NoLeap).unwrap_err();
     assert!(matches!(error, DataError::Unreadable { .. }), "{error}");

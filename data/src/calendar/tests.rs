@@ -73,6 +73,10 @@ fn impossible_dates_are_refused() {
     assert!(Time::new(Calendar::Standard, 1582, 10, 10, 0, 0, 0).is_err());
     assert!(Time::from_cf(f64::NAN, "days since 2000-01-01", Calendar::Standard).is_err());
     assert!(Time::from_cf(1.0, "fortnights since 2000-01-01", Calendar::Standard).is_err());
+    // What follows a date or a time of day must not be passed over.
+    for text in ["1996-08-26-10800", "1996-08-26T03:00:00:30"] {
+        assert!(Time::parse(text, Calendar::NoLeap).is_err(), "{text}");
+    }
 }
 
 proptest! {

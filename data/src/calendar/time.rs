@@ -208,14 +208,14 @@ impl Time {
         let negative = trimmed.starts_with('-');
         let body = trimmed.trim_start_matches('-');
         let (date, clock) = body.split_once(['T', ' ']).unwrap_or((body, ""));
-        let mut parts = date.split('-').map(|p| p.trim().parse::<i64>());
+        let mut parts = date.splitn(3, '-').map(|p| p.trim().parse::<i64>());
         let mut next = || parts.next().ok_or_else(bad)?.map_err(|_| bad());
         let (year, month, day) = (next()?, next()?, next()?);
         let (clock, ahead_seconds) = clock_and_zone(clock).ok_or_else(bad)?;
         let mut hms = [0i64; 3];
         for (slot, part) in hms
             .iter_mut()
-            .zip(clock.split(':').filter(|p| !p.is_empty()))
+            .zip(clock.splitn(3, ':').filter(|p| !p.is_empty()))
         {
             *slot = part.parse::<f64>().map_err(|_| bad())?.floor() as i64;
         }

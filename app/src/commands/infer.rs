@@ -333,9 +333,7 @@ impl Infer {
         let report = inference.run(comm, &mut tell, &stop)?;
         progress.finish();
         if first && report.outcome == Outcome::Finished && !self.formats.is_empty() {
-            let is_sure = |found: &TrackedBox| {
-                (found.geo.confidence).is_none_or(|confidence| confidence >= self.confidence())
-            };
+            let is_sure = |found: &TrackedBox| found.geo.is_sure(self.confidence());
             let table = self.out.join("boxes.csv");
             self.formats.write(&table, &grid, calendar, is_sure)?;
         }

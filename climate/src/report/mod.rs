@@ -183,7 +183,7 @@ impl BoxSource {
     /// Only the boxes that are at least this sure, and those without a confidence.
     #[must_use]
     pub fn at_least(mut self, min_confidence: f32) -> Self {
-        let sure = |found: &TrackedBox| found.geo.confidence.is_none_or(|c| c >= min_confidence);
+        let sure = |found: &TrackedBox| found.geo.is_sure(min_confidence);
         let removed = self.frames.retain(sure);
         self.left_out = Some((min_confidence, removed));
         self

@@ -156,6 +156,11 @@ impl GeoBox {
         if either > 0.0 { shared / either } else { 0.0 }
     }
 
+    /// Whether who found it is at least so sure; labels, which have no confidence, are.
+    pub fn is_sure(&self, least: f32) -> bool {
+        self.confidence.is_none_or(|confidence| confidence >= least)
+    }
+
     /// # Errors
     /// [`DataError::Invalid`] if the box has no extent or is no box of the globe.
     pub fn check(&self) -> Result<()> {

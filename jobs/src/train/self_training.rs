@@ -63,7 +63,7 @@ fn found_in(
     let (_, used) = used_labels(recipe, store, &ids)?;
     let used: HashSet<usize> = used.into_iter().collect();
     let least = recipe.detection.pseudo_min_confidence;
-    let sure = |found: &&TrackedBox| found.geo.confidence.is_none_or(|c| c >= least);
+    let sure = |found: &&TrackedBox| found.geo.is_sure(least);
     let of_sample = |id: usize| {
         let boxes = frames.at(store.times()[id])?;
         let boxes = boxes.iter().filter(sure).map(|found| found.geo).collect();

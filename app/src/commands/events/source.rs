@@ -165,7 +165,7 @@ impl<'a> Source<'a> {
                         format!("expected {} times, found {index}", series.times().len()),
                     )
                 })??;
-                boxes.retain(|found| found.geo.confidence.is_none_or(|c| c >= *min_confidence));
+                boxes.retain(|found| found.geo.is_sure(*min_confidence));
                 (time, Shown::Boxes(boxes))
             }
         };

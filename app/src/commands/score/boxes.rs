@@ -100,7 +100,7 @@ pub fn judge(
     let boxes = score_boxes(&truths, &predictions, &bootstrap)?;
     let compared = compared_times(&truths, &predictions)?.times.into_iter();
     let times: Vec<Time> = compared.map(|(time, _)| time).collect();
-    let sure = |found: &TrackedBox| found.geo.confidence.is_none_or(|c| c >= min_confidence);
+    let sure = |found: &TrackedBox| found.geo.is_sure(min_confidence);
     let found = followed(predicted, &times, sure)?;
     let real = followed(truth, &times, |_| true)?;
     Ok(Scores {

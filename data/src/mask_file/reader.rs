@@ -214,10 +214,6 @@ impl MaskArchive {
         self.unpacked(index, &event_variable(class, "probability_spread"))
     }
 
-    fn has(&self, index: usize, name: &str) -> Result<bool> {
-        self.with_file(index, |netcdf| Ok(netcdf.variable(name).is_some()))
-    }
-
     /// Runs `act` with the open file of a time, on the library's thread.
     fn with_file<T: Send>(
         &self,
@@ -230,23 +226,19 @@ impl MaskArchive {
 
     /// A packed variable by its own scale and offset; NaN where nothing is known.
     fn unpacked(&self, index: usize, name: &str) -> Result<Option<Array2<f32>>> {
-        if !self.has(index, name)? {
-            return Ok(None);
-        }
         let packing = |netcdf: &netcdf::File| {
-            let numbers = |key: &str| {
-                let variable = netcdf.variable(name);
-                variable.map_or_else(Vec::new, |variable| nc::numbers(&variable, key))
+            let Some(variable) = netcdf.variable(name) else {
+                return Ok(None);
             };
+            let numbers = |key: &str| nc::numbers(&variable, key);
             let number = |key: &str, without: f64| numbers(key).first().copied().unwrap_or(without);
             let missing = ["_FillValue", "missing_value"].map(numbers).concat();
-            Ok((
-                number("scale_factor", 1.0),
-                number("add_offset", 0.0),
-                missing,
-            ))
+            let (scale, offset) = (number("scale_factor", 1.0), number("add_offset", 0.0));
+            Ok(Some((scale, offset, missing)))
         };
-        let (scale, offset, missing) = self.with_file(index, packing)?;
+        let Some((scale, offset, missing)) = self.with_file(index, packing)? else {
+            return Ok(None);
+        };
         let stored = self.stored(index, name, &[])?.into_iter();
         let values = stored
             .map(|value| {
@@ -262,7 +254,8 @@ impl MaskArchive {
 
     /// From files of earlier versions, which kept all classes in one variable.
     fn joint_probability(&self, index: usize, class: Class) -> Result<Option<Array2<f32>>> {
-        if !self.has(index, "probability")? {
+        let has = |netcdf: &netcdf::File| Ok(netcdf.variable("probability").is_some());
+        if !self.with_file(index, has)? {
             return Ok(None);
         }
         let stored = self.stored(index, "probability", &[usize::from(class.code())])?;

@@ -61,8 +61,6 @@ pub struct MaskWriter {
     river_tag: bool,
 }
 
-type Outcome<T> = netcdf::Result<T>;
-
 impl MaskWriter {
     /// Starts a file; `first` gives the calendar and the origin of the time axis.
     ///
@@ -168,7 +166,7 @@ fn put(
     days: f64,
     planes: &[(String, Vec<i8>)],
     (rows, columns): (usize, usize),
-) -> Outcome<()> {
+) -> netcdf::Result<()> {
     variable_mut(file, "time")?.put_values(&[days], [Extent::from(at..at + 1)])?;
     for (name, values) in planes {
         let plane = [
@@ -186,7 +184,7 @@ fn begin(
     grid: &LatLonGrid,
     first: Time,
     options: &MaskFileOptions,
-) -> Outcome<()> {
+) -> netcdf::Result<()> {
     file.add_attribute("Conventions", "CF-1.8")?;
     file.add_attribute("title", options.title.as_str())?;
     file.add_attribute("source", options.source.as_str())?;
@@ -235,7 +233,7 @@ fn begin(
 }
 
 /// Latitude and longitude with the edges of their cells, and time.
-fn add_axes(file: &mut FileMut, grid: &LatLonGrid, first: Time) -> Outcome<()> {
+fn add_axes(file: &mut FileMut, grid: &LatLonGrid, first: Time) -> netcdf::Result<()> {
     let (rows, columns) = grid.shape();
     file.add_unlimited_dimension("time")?;
     file.add_dimension("lat", rows)?;
@@ -289,7 +287,7 @@ fn add_plane<'f>(
     grid: &LatLonGrid,
     name: &str,
     long_name: &str,
-) -> Outcome<netcdf::VariableMut<'f>> {
+) -> netcdf::Result<netcdf::VariableMut<'f>> {
     let (rows, columns) = grid.shape();
     let mut variable = file.add_variable::<i8>(name, &["time", "lat", "lon"])?;
     variable.set_chunking(&[1, rows, columns])?;
@@ -306,7 +304,7 @@ fn add_packed(
     name: &str,
     long_name: &str,
     steps: f32,
-) -> Outcome<()> {
+) -> netcdf::Result<()> {
     let mut variable = add_plane(file, grid, name, long_name)?;
     variable.set_fill_value(NOTHING)?;
     variable.put_attribute("units", "1")?;

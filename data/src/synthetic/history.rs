@@ -15,8 +15,6 @@ pub(super) struct HistoryWriter {
     written: usize,
 }
 
-type Outcome<T> = netcdf::Result<T>;
-
 impl HistoryWriter {
     /// Starts a file of the sixteen channels; `origin` is the origin of the time axis of all files of a run.
     ///
@@ -64,7 +62,7 @@ fn begin(
     first: Time,
     origin: Time,
     source: &str,
-) -> Outcome<()> {
+) -> netcdf::Result<()> {
     let (rows, columns) = grid.shape();
     file.add_attribute("Conventions", "CF-1.0")?;
     file.add_attribute("source", source)?;
@@ -122,7 +120,7 @@ fn put(
     snapshot: &Snapshot,
     origin: Time,
     step_hours: f64,
-) -> Outcome<()> {
+) -> netcdf::Result<()> {
     let day = snapshot.time.days_since(origin);
     let (year, month, of_month) = snapshot.time.date();
     let date = (year * 10_000 + month * 100 + of_month) as i32;

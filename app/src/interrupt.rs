@@ -3,9 +3,8 @@
 
 use crate::failure::{Advice, INTERRUPTED};
 use squall_data::DataError;
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
@@ -70,15 +69,10 @@ pub fn check() -> Result<(), DataError> {
 
 /// The same for work that begins anew the next time, which the hint says.
 pub fn check_whole() -> anyhow::Result<()> {
-    if flag().load(Ordering::Relaxed) {
-        Err(Advice::with_code(
-            INTERRUPTED,
-            DataError::Interrupted.to_string(),
-            "run the same command again: it begins anew",
-        ))
-    } else {
-        Ok(())
-    }
+    check().map_err(|interrupted| {
+        let hint = "run the same command again: it begins anew";
+        Advice::with_code(INTERRUPTED, interrupted.to_string(), hint)
+    })
 }
 
 /// The error of a run that a signal ended.

@@ -216,7 +216,8 @@ fn send(sender: Option<Sender>, path: &Path) -> anyhow::Result<()> {
     };
     let mut command = Command::new(program);
     if by_input {
-        command.stdin(std::fs::File::open(path)?);
+        let script = std::fs::File::open(path).map_err(DataError::io("open", path))?;
+        command.stdin(script);
     } else {
         command.arg(path);
     }
@@ -261,8 +262,8 @@ fn refuse_other(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-fn make_executable(path: &Path) -> anyhow::Result<()> {
+fn make_executable(path: &Path) -> Result<(), DataError> {
     use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?;
-    Ok(())
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(path, executable).map_err(DataError::io("make executable", path))
 }

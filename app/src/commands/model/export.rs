@@ -51,10 +51,7 @@ impl Export {
     /// Writes the file.
     pub fn run(self) -> anyhow::Result<()> {
         let format = self.format.map_or_else(|| format_of(&self.out), Ok)?;
-        for out in [Some(&self.out), self.sample.as_ref()]
-            .into_iter()
-            .flatten()
-        {
+        for out in std::iter::once(&self.out).chain(&self.sample) {
             input::keep_inputs(&[&self.model], out)?;
         }
         let (file, contract, network) = open(&self.model)?;

@@ -27,6 +27,16 @@ const BOX_COLUMNS: [&str; 8] = [
     "confidence",
     "track_id",
 ];
+/// Places in [`BOX_COLUMNS`].
+const CLASS: usize = 0;
+const TIME: usize = 1;
+const WEST: usize = 2;
+const SOUTH: usize = 3;
+const EAST: usize = 4;
+const NORTH: usize = 5;
+/// From here on columns may be missing.
+const CONFIDENCE: usize = 6;
+const TRACK_ID: usize = 7;
 
 /// Writes a table of boxes.
 #[derive(Debug)]
@@ -134,7 +144,7 @@ pub(super) struct BoxRows {
     calendar: Calendar,
     csv: csv::Reader<File>,
     record: csv::StringRecord,
-    columns: [Option<usize>; 8],
+    columns: [Option<usize>; BOX_COLUMNS.len()],
 }
 
 impl BoxRows {
@@ -153,7 +163,7 @@ impl BoxRows {
         for (place, name) in columns.iter_mut().zip(BOX_COLUMNS) {
             *place = names.iter().position(|column| column == name);
         }
-        if let Some(missing) = (0..6).find(|&k| columns[k].is_none()) {
+        if let Some(missing) = (0..CONFIDENCE).find(|&k| columns[k].is_none()) {
             return Err(DataError::MissingVariable {
                 path: path.into(),
                 variable: format!("column {}", BOX_COLUMNS[missing]),
@@ -197,7 +207,7 @@ struct Line<'a> {
     path: &'a Path,
     record: &'a csv::StringRecord,
     /// Where each of [`BOX_COLUMNS`] stands.
-    columns: [Option<usize>; 8],
+    columns: [Option<usize>; BOX_COLUMNS.len()],
 }
 
 impl Line<'_> {
@@ -222,23 +232,25 @@ impl Line<'_> {
     }
 
     fn parse(&self, calendar: Calendar) -> Result<(Time, Option<TrackedBox>)> {
-        let time = Time::parse(self.cell(1), calendar).map_err(|_| {
+        let date = self.cell(TIME);
+        let time = Time::parse(date, calendar).map_err(|_| {
             let expected = format!("a date of the calendar {calendar} such as 1996-08-26T03:00:00");
-            self.bad(BoxFault::NoTime, &expected, &format!("`{}`", self.cell(1)))
+            self.bad(BoxFault::NoTime, &expected, &format!("`{date}`"))
         })?;
-        if (0..8).all(|column| column == 1 || self.cell(column).is_empty()) {
+        let mut others = (0..BOX_COLUMNS.len()).filter(|&column| column != TIME);
+        if others.all(|column| self.cell(column).is_empty()) {
             return Ok((time, None));
         }
-        let name = self.cell(0);
+        let name = self.cell(CLASS);
         let class = BoxClass::from_name(name).ok_or_else(|| {
             let all = BoxClass::ALL.map(BoxClass::name).join(", ");
             self.bad(BoxFault::UnknownClass, &all, &format!("`{name}`"))
         })?;
-        let (west_deg, east_deg) = GeoBox::turned_deg(self.number(2)?, self.number(4)?);
-        let confidence = match self.cell(6) {
+        let (west_deg, east_deg) = GeoBox::turned_deg(self.number(WEST)?, self.number(EAST)?);
+        let confidence = match self.cell(CONFIDENCE) {
             "" => None,
             text => {
-                let share = self.number(6)? as f32;
+                let share = self.number(CONFIDENCE)? as f32;
                 if !(0.0..=1.0).contains(&share) {
                     return Err(self.bad(BoxFault::NoConfidence, "a confidence from 0 to 1", text));
                 }
@@ -248,15 +260,15 @@ impl Line<'_> {
         let geo = GeoBox {
             class,
             west_deg,
-            south_deg: self.number(3)?,
+            south_deg: self.number(SOUTH)?,
             east_deg,
-            north_deg: self.number(5)?,
+            north_deg: self.number(NORTH)?,
             confidence,
         };
         if let Some((fault, expected)) = BoxFault::of(&geo) {
             return Err(self.bad(fault, expected, &edges(&geo)));
         }
-        let track_id = match self.cell(7) {
+        let track_id = match self.cell(TRACK_ID) {
             "" => None,
             text => Some(text.parse().map_err(|_| {
                 let found = format!("track_id `{text}`");

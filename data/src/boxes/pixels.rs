@@ -133,7 +133,7 @@ impl PixelBox {
             bounds[j] + (y - j as f64) * (bounds[j + 1] - bounds[j])
         };
         let west_edge = grid.lon_deg()[0] - grid.lon_spacing_deg() / 2.0;
-        let lon = |x: f64| (west_edge + x * grid.lon_spacing_deg()).rem_euclid(360.0);
+        let lon = |x: f64| wrapped(west_edge + x * grid.lon_spacing_deg(), 360.0);
         // Both edges of the whole circle are one meridian.
         let width_deg = (self.x_max - self.x_min) * grid.lon_spacing_deg();
         let circle = width_deg >= 360.0 * (1.0 - NARROWER);
@@ -186,6 +186,21 @@ mod tests {
         let lat = (0..20).map(|j| -9.75 + f64::from(j)).collect();
         let lon = (0..columns).map(|i| first_lon + i as f64).collect();
         LatLonGrid::from_axes(lat, lon).unwrap().0
+    }
+
+    /// -1.25 + 2.5 x is then -2.2e-16, whose remainder of 360 is 360 itself.
+    #[test]
+    fn an_edge_a_hair_west_of_the_meridian_stands_on_it() {
+        let found = PixelBox {
+            class: BoxClass::TropicalCyclone,
+            y_min: 10.0,
+            x_min: 0.5 - f64::EPSILON / 4.0,
+            y_max: 12.0,
+            x_max: 3.0,
+            confidence: None,
+        };
+        let placed = found.to_degrees(&LatLonGrid::global(96, 144).unwrap());
+        assert_eq!((placed.west_deg, placed.east_deg), (0.0, 6.25));
     }
 
     #[test]

@@ -10,7 +10,6 @@ mod protocols;
 mod unpickle;
 
 use super::{Weights, bad_file};
-use crate::error::Result;
 use crate::exchange::safetensors::each;
 use crate::parameters::NamedTensors;
 use candle_core::pickle::Object;
@@ -34,7 +33,7 @@ const KEYS: [&str; 8] = [
 type Archive<'a> = zip::ZipArchive<Cursor<&'a [u8]>>;
 
 /// The weights of a PyTorch file in memory, converted to f32.
-pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Weights> {
+pub(super) fn parse(path: &Path, bytes: &[u8]) -> crate::error::Result<Weights> {
     let bad = |reason: String| bad_file(path, reason);
     let mut archive =
         Archive::new(Cursor::new(bytes)).map_err(|error| bad(format!("damaged zip: {error}")))?;
@@ -83,7 +82,7 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Weights> {
     })
 }
 
-fn entry(archive: &mut Archive<'_>, name: &str) -> std::result::Result<Vec<u8>, String> {
+fn entry(archive: &mut Archive<'_>, name: &str) -> Result<Vec<u8>, String> {
     let mut file = (archive.by_name(name)).map_err(|error| format!("entry `{name}`: {error}"))?;
     let mut content = Vec::new();
     file.read_to_end(&mut content)
@@ -94,7 +93,7 @@ fn entry(archive: &mut Archive<'_>, name: &str) -> std::result::Result<Vec<u8>, 
 type Pairs = Vec<(Object, Object)>;
 
 /// The dictionary that holds tensors: the likeliest one inside the root, or the root itself.
-fn state_dict(root: Object, notes: &mut Vec<String>) -> std::result::Result<Pairs, String> {
+fn state_dict(root: Object, notes: &mut Vec<String>) -> Result<Pairs, String> {
     let Object::Dict(mut pairs) = root else {
         return Err(
             "expected a dictionary of weights, found another object; save `model.state_dict()`, not the model".into(),
@@ -134,7 +133,7 @@ fn state_dict(root: Object, notes: &mut Vec<String>) -> std::result::Result<Pair
 }
 
 /// Where a dictionary is that holds the weights, if these pairs are not the weights.
-fn weights_in(pairs: &[(Object, Object)]) -> std::result::Result<Option<usize>, String> {
+fn weights_in(pairs: &[(Object, Object)]) -> Result<Option<usize>, String> {
     match likeliest(pairs) {
         Some(at) => Ok(Some(at)),
         None => stored_before(pairs),
@@ -152,7 +151,7 @@ fn likeliest(pairs: &[(Object, Object)]) -> Option<usize> {
 
 /// Where the weights are for which an empty dictionary under a likely name stands: where a file has one dictionary twice,
 /// candle gives the second as it was before it was filled.
-fn stored_before(pairs: &[(Object, Object)]) -> std::result::Result<Option<usize>, String> {
+fn stored_before(pairs: &[(Object, Object)]) -> Result<Option<usize>, String> {
     let is_empty = |(key, value): &&(Object, Object)| {
         KEYS.contains(&name_of(key).as_str())
             && matches!(value, Object::Dict(pairs) if pairs.is_empty())
@@ -271,7 +270,7 @@ struct Rebuilt {
 }
 
 /// What `torch._utils._rebuild_tensor_v2(storage, offset, size, stride, ...)` would build.
-fn rebuild(object: Object) -> std::result::Result<Rebuilt, String> {
+fn rebuild(object: Object) -> Result<Rebuilt, String> {
     let unreadable = |what: &str| format!("expected a plain tensor, found {what}");
     let Object::Reduce { callable, args } = object else {
         return Err(unreadable("no tensor"));
@@ -310,7 +309,7 @@ fn rebuild(object: Object) -> std::result::Result<Rebuilt, String> {
     })
 }
 
-fn whole(object: &Object) -> std::result::Result<usize, String> {
+fn whole(object: &Object) -> Result<usize, String> {
     let number = match object {
         Object::Int(i) => i64::from(*i),
         Object::Long(i) => *i,
@@ -319,7 +318,7 @@ fn whole(object: &Object) -> std::result::Result<usize, String> {
     usize::try_from(number).map_err(|_| format!("expected a whole number, found {number}"))
 }
 
-fn wholes(object: Object) -> std::result::Result<Vec<usize>, String> {
+fn wholes(object: Object) -> Result<Vec<usize>, String> {
     match object {
         Object::Tuple(items) => items.iter().map(whole).collect(),
         other => Err(format!("expected extents, found {other:?}")),
@@ -328,7 +327,7 @@ fn wholes(object: Object) -> std::result::Result<Vec<usize>, String> {
 
 impl Storage {
     /// Its values as f32.
-    fn numbers(&self, data: &[u8]) -> std::result::Result<Vec<f32>, String> {
+    fn numbers(&self, data: &[u8]) -> Result<Vec<f32>, String> {
         let all = match self.kind.as_str() {
             "FloatStorage" => each(data, f32::from_le_bytes),
             "DoubleStorage" => each(data, |b| f64::from_le_bytes(b) as f32),
@@ -345,7 +344,7 @@ impl Storage {
 
 impl Rebuilt {
     /// Its values in order among those of its storage, whatever the strides (channels_last weights are not contiguous).
-    fn gather(&self, all: &[f32]) -> std::result::Result<Vec<f32>, String> {
+    fn gather(&self, all: &[f32]) -> Result<Vec<f32>, String> {
         if self.strides.len() != self.shape.len() {
             return Err("as many strides as extents are needed".into());
         }

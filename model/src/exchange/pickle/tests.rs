@@ -4,7 +4,7 @@ use super::*;
 use std::io::Write;
 use zip::write::SimpleFileOptions;
 
-fn parse_bytes(bytes: &[u8]) -> Result<Weights> {
+fn parse_bytes(bytes: &[u8]) -> crate::error::Result<Weights> {
     parse(Path::new("made.pt"), bytes)
 }
 

@@ -1,7 +1,7 @@
 //! A doubling of the resolution.
 
-use super::conv::Upsample;
 use super::norm::Norm;
+use super::upsample::Upsample;
 use super::{Layer, Style};
 use crate::error::Result;
 use crate::gradients::Gradients;

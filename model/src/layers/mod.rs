@@ -15,6 +15,7 @@ pub(crate) mod resize;
 pub(crate) mod separable;
 pub(crate) mod timed_conv;
 pub(crate) mod unit;
+pub(crate) mod upsample;
 pub(crate) mod wrapped;
 
 use crate::error::Result;

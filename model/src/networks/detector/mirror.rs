@@ -7,9 +7,9 @@
 use super::SLOPE;
 use crate::error::Result;
 use crate::gradients::Gradients;
-use crate::layers::conv::Upsample;
 use crate::layers::resize::shape_of;
 use crate::layers::timed_conv::TimedConv;
+use crate::layers::upsample::Upsample;
 use crate::networks::NetworkConfig;
 use crate::parameters::{ParameterId, Parameters};
 use crate::pass::Pass;

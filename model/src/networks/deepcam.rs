@@ -45,7 +45,7 @@ pub(super) struct DeepCam {
 impl DeepCam {
     pub(super) fn new(parameters: &mut Parameters, config: &NetworkConfig) -> Result<Self> {
         let style = Style::of(config);
-        let encoder = Xception::new(parameters, config, style)?;
+        let encoder = Xception::new(parameters, config)?;
         let channels = config.decoder_channels(256);
         let pyramid = Aspp::new(
             parameters,
@@ -56,7 +56,7 @@ impl DeepCam {
             style,
         )?;
         let low_level = (encoder.low_level_channels, 2);
-        let join = Join::new(parameters, "decoder", config, low_level, style)?;
+        let join = Join::new(parameters, "decoder", config, low_level)?;
         let (point, same) = (ConvSpec::same(1), (channels, channels));
         let project = Conv::new(parameters, "decoder.project", point, same, true)?;
         let up3 = Double::new(parameters, "decoder.up3", same, style)?;

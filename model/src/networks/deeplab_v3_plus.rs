@@ -28,12 +28,9 @@ pub(super) struct Backbone {
 }
 
 impl Backbone {
-    pub(super) fn new(
-        parameters: &mut Parameters,
-        config: &NetworkConfig,
-        style: Style,
-    ) -> Result<Self> {
-        let encoder = ResNet::new(parameters, config, style)?;
+    pub(super) fn new(parameters: &mut Parameters, config: &NetworkConfig) -> Result<Self> {
+        let style = Style::of(config);
+        let encoder = ResNet::new(parameters, config)?;
         let channels = (encoder.channels_out, config.decoder_channels(256));
         let (rates, pooling) = (&config.atrous_rates, Pooling::of_deeplab(style.batch_norm));
         let pyramid = Aspp::new(parameters, "aspp", channels, rates, pooling, style)?;
@@ -84,9 +81,8 @@ pub(super) struct DeepLabV3Plus {
 
 impl DeepLabV3Plus {
     pub(super) fn new(parameters: &mut Parameters, config: &NetworkConfig) -> Result<Self> {
-        let style = Style::of(config);
-        let backbone = Backbone::new(parameters, config, style)?;
-        let decoder = Decoder::new(parameters, config, backbone.low_level_channels(), style)?;
+        let backbone = Backbone::new(parameters, config)?;
+        let decoder = Decoder::new(parameters, config, backbone.low_level_channels())?;
         Ok(Self {
             backbone,
             decoder,

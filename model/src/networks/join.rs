@@ -32,8 +32,8 @@ impl Join {
         name: &str,
         config: &NetworkConfig,
         (low_level, doublings): (usize, usize),
-        style: Style,
     ) -> Result<Self> {
+        let style = Style::of(config);
         let at = |part: &str| format!("{name}.{part}");
         let (point, kernel) = (ConvSpec::same(1), ConvSpec::same(3));
         let parts = [256, 48].map(|channels| config.decoder_channels(channels));

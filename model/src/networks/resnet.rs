@@ -64,12 +64,8 @@ pub(super) struct ResNet {
 }
 
 impl ResNet {
-    pub(super) fn new(
-        parameters: &mut Parameters,
-        config: &NetworkConfig,
-        style: Style,
-    ) -> Result<Self> {
-        let root = config.encoder_channels(64);
+    pub(super) fn new(parameters: &mut Parameters, config: &NetworkConfig) -> Result<Self> {
+        let (style, root) = (Style::of(config), config.encoder_channels(64));
         let stem = ConvSpec::same(7).stride(2).periodic(style.periodic);
         let channels = (config.inputs(), root);
         let stem = Conv::new(parameters, "encoder.stem", stem, channels, true)?;

@@ -206,11 +206,8 @@ pub(super) struct Xception {
 }
 
 impl Xception {
-    pub(super) fn new(
-        parameters: &mut Parameters,
-        config: &NetworkConfig,
-        style: Style,
-    ) -> Result<Self> {
+    pub(super) fn new(parameters: &mut Parameters, config: &NetworkConfig) -> Result<Self> {
+        let style = Style::of(config);
         let c = |channels: usize| config.encoder_channels(channels);
         let kernel = ConvSpec::same(3);
         let ends = (config.inputs(), c(32));

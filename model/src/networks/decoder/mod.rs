@@ -30,12 +30,12 @@ struct Deconv {
 }
 
 impl Deconv {
-    fn new(parameters: &mut Parameters, config: &NetworkConfig, style: Style) -> Result<Self> {
-        let channels = config.decoder_channels(256);
+    fn new(parameters: &mut Parameters, config: &NetworkConfig) -> Result<Self> {
+        let (style, channels) = (Style::of(config), config.decoder_channels(256));
         let mut double = |name: &str| Double::new(parameters, name, (channels, channels), style);
         let (second, third) = (double("decoder.up2")?, double("decoder.up3")?);
         let beside = (config.name == NetworkName::DeepLabV3Plus)
-            .then(|| Beside::new(parameters, config, style))
+            .then(|| Beside::new(parameters, config))
             .transpose()?;
         Ok(Self {
             second,
@@ -106,7 +106,8 @@ struct Beside {
 }
 
 impl Beside {
-    fn new(parameters: &mut Parameters, config: &NetworkConfig, style: Style) -> Result<Self> {
+    fn new(parameters: &mut Parameters, config: &NetworkConfig) -> Result<Self> {
+        let style = Style::of(config);
         let [c64, c128, c256] = [64, 128, 256].map(|channels| config.decoder_channels(channels));
         let mut layer = |name: &str, ends: (usize, usize)| {
             MaybeNormed::new(parameters, name, ConvSpec::same(3), ends, style)
@@ -181,13 +182,12 @@ impl Decoder {
         parameters: &mut Parameters,
         config: &NetworkConfig,
         low_level: usize,
-        style: Style,
     ) -> Result<Self> {
         let doubles = config.name != NetworkName::DeepLabV3PlusBilinear;
         let low_level = (low_level, usize::from(doubles));
-        let join = Join::new(parameters, "decoder", config, low_level, style)?;
+        let join = Join::new(parameters, "decoder", config, low_level)?;
         let deconv = doubles
-            .then(|| Deconv::new(parameters, config, style))
+            .then(|| Deconv::new(parameters, config))
             .transpose()?;
         let (point, channels) = (ConvSpec::same(1), config.decoder_channels(256));
         let ends = (channels, config.classes);
@@ -195,7 +195,7 @@ impl Decoder {
             join,
             deconv,
             classify: Conv::new(parameters, "decoder.classify", point, ends, true)?,
-            periodic: style.periodic,
+            periodic: config.periodic_longitude,
         })
     }
 

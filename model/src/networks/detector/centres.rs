@@ -92,18 +92,13 @@ pub(in crate::networks) struct CentreDetector {
 }
 
 /// The decoder of DeepLabV3+ for masks.
-fn masks(
-    parameters: &mut Parameters,
-    config: &NetworkConfig,
-    low_level: usize,
-    style: Style,
-) -> Result<Decoder> {
+fn masks(parameters: &mut Parameters, config: &NetworkConfig, low_level: usize) -> Result<Decoder> {
     let config = NetworkConfig {
         name: NetworkName::DeepLabV3Plus,
         classes: config.mask_classes,
         ..config.clone()
     };
-    Decoder::new(parameters, &config, low_level, style)
+    Decoder::new(parameters, &config, low_level)
 }
 
 impl CentreDetector {
@@ -112,14 +107,14 @@ impl CentreDetector {
         config: &NetworkConfig,
     ) -> Result<Self> {
         let style = Style::of(config);
-        let backbone = Backbone::new(parameters, config, style)?;
+        let backbone = Backbone::new(parameters, config)?;
         let (low_level, channels) = (backbone.low_level_channels(), config.decoder_channels(256));
-        let join = Join::new(parameters, "heads", config, (low_level, 0), style)?;
+        let join = Join::new(parameters, "heads", config, (low_level, 0))?;
         let ends = (channels, config.classes);
         let scores = Head::new(parameters, "heads.scores", ends, style)?;
         let sides = Head::new(parameters, "heads.sides", (channels, SIDES), style)?;
         let masks = (config.mask_classes > 0)
-            .then(|| masks(parameters, config, low_level, style))
+            .then(|| masks(parameters, config, low_level))
             .transpose()?;
         parameters.update(|parameter, values| {
             if parameter.name == "heads.scores.values.bias" {

@@ -1,5 +1,6 @@
 //! LAMB: Adam's direction, with a step of each tensor that is a share of the tensor's own norm.
 
+use super::Step;
 use super::sweep::{Kernel, Memory, Order, Piece, Place, per_parameter, sweep};
 use crate::gradients::squares;
 use std::ops::Range;
@@ -7,41 +8,19 @@ use std::ops::Range;
 /// Values of which two arrays fit into most last-level caches between the two passes.
 const GROUP: usize = 1 << 20;
 
-/// u = m̂ / (√v̂ + ε) + λ θ, θ ← θ − η r u with r = ‖θ‖ / ‖u‖ of each tensor.
-///
-/// r is 1 where a norm is zero and for tensors without weight decay (Apex's `use_nvlamb = False`). The gradient was
-/// clipped before. Two passes over each tensor: the first moves the moments, sums both norms and keeps u, the second
-/// steps along it. Tensors are taken in groups, so that the second pass finds u and θ in cache: one pass over memory
-/// but for tensors that are larger than the cache.
-///
-/// # Source
-/// You et al. 2020 (arXiv:1904.00962) algorithm 2, as Apex's `multi_tensor_lamb.cu` has it, which MLPerf HPC DeepCAM
-/// uses.
-#[derive(Debug)]
-pub(super) struct Lamb {
-    pub(super) beta1: f32,
-    /// What the gradient enters the first moment with: 1 − β₁ with gradient averaging, else 1.
-    pub(super) beta3: f32,
-    pub(super) beta2: f32,
-    pub(super) epsilon: f32,
-    /// 1 / (1 − β₁ᵗ) and 1 / (1 − β₂ᵗ), or ones without bias correction.
-    pub(super) unbias: (f32, f32),
-    /// Per parameter: learning rate, weight decay, and what the gradient is multiplied by.
-    pub(super) rates: Vec<f32>,
-    pub(super) decay: Vec<f32>,
-    pub(super) factor: Vec<f32>,
-}
-
 /// The first pass: moments, Σ θ² and Σ u².
-struct Moments<'a>(&'a Lamb);
+struct Moments<'a>(&'a Step<'a>);
 
 impl Kernel for Moments<'_> {
     #[inline(always)]
     fn run(&self, piece: Piece<'_>) -> [f64; 2] {
-        let lamb = self.0;
-        let (beta1, beta2, beta3) = (lamb.beta1, lamb.beta2, lamb.beta3);
-        let (epsilon, unbias) = (lamb.epsilon, lamb.unbias);
-        let (decay, factor) = (lamb.decay[piece.parameter], lamb.factor[piece.parameter]);
+        let &Step { config, unbias, .. } = self.0;
+        let (beta1, beta2, epsilon) = (config.beta1, config.beta2, config.epsilon);
+        let beta3 = match config.grad_averaging {
+            true => 1.0 - beta1,
+            false => 1.0,
+        };
+        let (_, decay, factor) = self.0.of(piece.parameter);
         let moments = piece.first.iter_mut().zip(piece.second);
         let values = piece.values.iter().zip(piece.gradient);
         let all = values.zip(moments).zip(piece.direction.iter_mut());
@@ -69,37 +48,46 @@ impl Kernel for Apply<'_> {
     }
 }
 
-impl Lamb {
-    /// One step of all parameters, a group of whole tensors after the other.
-    pub(super) fn step(&self, places: &[Place], mut memory: Memory<'_>) {
-        let direction = std::mem::take(&mut memory.direction);
-        let mut rates = vec![0.0; places.len()];
-        let mut left = memory;
-        for group in groups(places) {
-            let length = length(&places[group.clone()]);
-            let (memory, rest) = left.split_at(length);
-            left = rest;
-            let mut memory = Memory {
-                direction: &mut direction[..length],
-                ..memory
-            };
-            let sums = sweep(
-                places,
-                memory.without_mirror(),
-                &Moments(self),
-                Order::Forward,
-            );
-            let sums = per_parameter(places, sums);
-            for parameter in group {
-                let trust = trust(sums[parameter], self.decay[parameter]);
-                rates[parameter] = self.rates[parameter] * trust;
-            }
-            sweep(places, memory, &Apply(&rates), Order::Backward);
+/// Takes one step of all parameters, a group of whole tensors after the other.
+///
+/// u = m̂ / (√v̂ + ε) + λ θ, θ ← θ − η r u with r = ‖θ‖ / ‖u‖ of each tensor.
+///
+/// r is 1 where a norm is zero and for tensors without weight decay (Apex's `use_nvlamb = False`). The gradient was
+/// clipped before. Two passes over each tensor: the first moves the moments, sums both norms and keeps u, the second
+/// steps along it. Tensors are taken in groups, so that the second pass finds u and θ in cache: one pass over memory
+/// but for tensors that are larger than the cache.
+///
+/// # Source
+/// You et al. 2020 (arXiv:1904.00962) algorithm 2, as Apex's `multi_tensor_lamb.cu` has it, which MLPerf HPC DeepCAM
+/// uses.
+pub(super) fn take(step: &Step<'_>, places: &[Place], mut memory: Memory<'_>) {
+    let direction = std::mem::take(&mut memory.direction);
+    let mut rates = vec![0.0; places.len()];
+    let mut left = memory;
+    for group in groups(places) {
+        let length = length(&places[group.clone()]);
+        let (memory, rest) = left.split_at(length);
+        left = rest;
+        let mut memory = Memory {
+            direction: &mut direction[..length],
+            ..memory
+        };
+        let sums = sweep(
+            places,
+            memory.without_mirror(),
+            &Moments(step),
+            Order::Forward,
+        );
+        let sums = per_parameter(places, sums);
+        for parameter in group {
+            let trust = trust(sums[parameter], step.decay[parameter]);
+            rates[parameter] = step.rates[parameter] * trust;
         }
+        sweep(places, memory, &Apply(&rates), Order::Backward);
     }
 }
 
-/// Values of the largest group: what [`Lamb::step`] needs to keep directions in.
+/// Values of the largest group: what [`take`] needs to keep directions in.
 pub(super) fn direction_len(places: &[Place]) -> usize {
     let lengths = groups(places)
         .into_iter()

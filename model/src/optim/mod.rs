@@ -24,12 +24,10 @@ pub use mirror::{Mirror, Rounding};
 pub use schedule::Schedule;
 
 use crate::error::Result;
-use crate::gradients::Gradients;
-use crate::gradients::Slices;
+use crate::gradients::{Gradients, Slices, squares};
 use crate::parameters::Parameters;
 use crate::profile;
 use adam::Adam;
-use lamb::Lamb;
 use sgd::Sgd;
 use sweep::{Memory, Order, Place, per_parameter, squares_of, sweep};
 
@@ -92,8 +90,7 @@ impl Optimizer {
             false => None,
             true => {
                 let ranges: Vec<_> = places.iter().map(|place| place.range.clone()).collect();
-                let decay: Vec<f32> =
-                    (places.iter().map(|place| config.decay_of(place.kind))).collect();
+                let decay = decay_of_all(config, &places);
                 Some(crate::ops::cuda::optimizer::State::new(
                     config, &ranges, &decay, &rates,
                 )?)
@@ -197,11 +194,13 @@ impl Optimizer {
             let larc = self.config.larc.zip(sums);
             let rates: Vec<f32> = self.rates.iter().map(|factor| rate * factor).collect();
             let step = Step {
-                number: self.step,
+                config: &self.config,
+                unbias: self.config.unbias(self.step),
                 factor: factors(larc, &rates, scale),
                 rates,
+                decay: decay_of_all(&self.config, &self.places),
             };
-            apply(&self.config, &self.places, memory, step)
+            step.take(&self.places, memory)
         })?;
         self.weights = weights.map(|weights| (parameters.version(), weights));
         Ok(norm)
@@ -310,81 +309,57 @@ fn factors(larc: Option<(Larc, Vec<(f64, f64)>)>, rates: &[f32], scale: f32) -> 
     sums.into_iter().zip(rates).map(factor).collect()
 }
 
+/// The weight decay of each parameter.
+fn decay_of_all(config: &OptimizerConfig, places: &[Place]) -> Vec<f32> {
+    let kinds = places.iter().map(|place| place.kind);
+    kinds.map(|kind| config.decay_of(kind)).collect()
+}
+
 /// A step as the rules take it.
-struct Step {
-    /// Counted from 1.
-    number: u64,
-    /// The learning rate of each parameter, and what its gradient is multiplied by.
+#[derive(Debug)]
+struct Step<'a> {
+    config: &'a OptimizerConfig,
+    /// 1 / (1 − β₁ᵗ) and 1 / (1 − β₂ᵗ), or ones without bias correction.
+    unbias: (f32, f32),
+    /// Of each parameter: learning rate, weight decay, and what the gradient is multiplied by.
     rates: Vec<f32>,
+    decay: Vec<f32>,
     factor: Vec<f32>,
 }
 
-/// Takes one step of the configured rule; gives Σ w² of each parameter after it, for the next step of LARC.
-fn apply(
-    config: &OptimizerConfig,
-    places: &[Place],
-    memory: Memory<'_>,
-    step: Step,
-) -> Option<Vec<f64>> {
-    let Step {
-        number,
-        rates,
-        factor,
-    } = step;
-    let norms = config.larc.is_some();
-    let decay = places
-        .iter()
-        .map(|place| config.decay_of(place.kind))
-        .collect();
-    let unbias = config.unbias(number);
-    let (beta1, beta2, epsilon) = (config.beta1, config.beta2, config.epsilon);
-    let sums = match config.rule {
-        Rule::Sgd => {
-            let sgd = Sgd {
-                momentum: config.momentum,
-                nesterov: config.nesterov,
-                rates,
-                decay,
-                factor,
-                norms,
-            };
-            sweep(places, memory, &sgd, Order::Backward)
+impl Step<'_> {
+    /// Takes the step by the configured rule; gives Σ θ² of each parameter after it, for the next step of LARC.
+    fn take(&self, places: &[Place], memory: Memory<'_>) -> Option<Vec<f64>> {
+        let sums = match self.config.rule {
+            Rule::Sgd => sweep(places, memory, &Sgd(self), Order::Backward),
+            Rule::Adam | Rule::AdamW => sweep(places, memory, &Adam(self), Order::Backward),
+            Rule::Lamb => {
+                lamb::take(self, places, memory);
+                return None;
+            }
+        };
+        let squares = |sums: Vec<[f64; 2]>| sums.into_iter().map(|[w, _]| w).collect();
+        (self.config.larc.is_some()).then(|| squares(per_parameter(places, sums)))
+    }
+
+    /// Learning rate, weight decay and what the gradient is multiplied by, of a parameter.
+    #[inline(always)]
+    fn of(&self, parameter: usize) -> (f32, f32, f32) {
+        (
+            self.rates[parameter],
+            self.decay[parameter],
+            self.factor[parameter],
+        )
+    }
+
+    /// Σ θ² of a piece's new values, if the next step of LARC needs it, as a kernel gives it.
+    #[inline(always)]
+    fn squares(&self, values: &[f32]) -> [f64; 2] {
+        match self.config.larc {
+            Some(_) => [squares(values), 0.0],
+            None => [0.0; 2],
         }
-        Rule::Adam | Rule::AdamW => {
-            let adam = Adam {
-                beta1,
-                beta2,
-                epsilon,
-                unbias,
-                rates,
-                decoupled: config.rule == Rule::AdamW,
-                decay,
-                factor,
-                norms,
-            };
-            sweep(places, memory, &adam, Order::Backward)
-        }
-        Rule::Lamb => {
-            let lamb = Lamb {
-                beta1,
-                beta3: if config.grad_averaging {
-                    1.0 - beta1
-                } else {
-                    1.0
-                },
-                beta2,
-                epsilon,
-                unbias,
-                rates,
-                decay,
-                factor,
-            };
-            lamb.step(places, memory);
-            return None;
-        }
-    };
-    let squares = |sums: Vec<[f64; 2]>| sums.into_iter().map(|[w, _]| w).collect();
-    norms.then(|| squares(per_parameter(places, sums)))
+    }
 }
 
 #[cfg(test)]

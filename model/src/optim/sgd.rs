@@ -1,7 +1,7 @@
 //! Stochastic gradient descent with momentum.
 
+use super::Step;
 use super::sweep::{Kernel, Piece};
-use crate::gradients::squares;
 
 /// v ← μ v + g, θ ← θ − η v; Nesterov's form takes g + μ v instead of v.
 ///
@@ -10,25 +10,16 @@ use crate::gradients::squares;
 /// # Source
 /// Sutskever et al. 2013, in PyTorch's form, where the rate multiplies the velocity and not the gradient.
 #[derive(Debug)]
-pub(super) struct Sgd {
-    pub(super) momentum: f32,
-    pub(super) nesterov: bool,
-    /// Per parameter: learning rate, weight decay, and what the gradient is multiplied by.
-    pub(super) rates: Vec<f32>,
-    pub(super) decay: Vec<f32>,
-    pub(super) factor: Vec<f32>,
-    /// Whether Σ θ² of the new values is wanted.
-    pub(super) norms: bool,
-}
+pub(super) struct Sgd<'a>(pub(super) &'a Step<'a>);
 
-impl Kernel for Sgd {
+impl Kernel for Sgd<'_> {
     #[inline(always)]
     fn run(&self, piece: Piece<'_>) -> [f64; 2] {
-        let (momentum, rate) = (self.momentum, self.rates[piece.parameter]);
-        let (decay, factor) = (self.decay[piece.parameter], self.factor[piece.parameter]);
+        let momentum = self.0.config.momentum;
+        let (rate, decay, factor) = self.0.of(piece.parameter);
         let velocity = piece.first.iter_mut();
         let all = piece.values.iter_mut().zip(piece.gradient).zip(velocity);
-        if self.nesterov {
+        if self.0.config.nesterov {
             for ((value, &g), v) in all {
                 let g = factor * g + decay * *value;
                 *v = momentum * *v + g;
@@ -40,11 +31,6 @@ impl Kernel for Sgd {
                 *value -= rate * *v;
             }
         }
-        let sum = if self.norms {
-            squares(piece.values)
-        } else {
-            0.0
-        };
-        [sum, 0.0]
+        self.0.squares(piece.values)
     }
 }

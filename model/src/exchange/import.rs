@@ -1,13 +1,11 @@
 //! From a foreign file's tensors to a network's parameters, by a layout.
 
 use super::layout::ENCODER;
-use super::{EPSILON, Layout, Source, Weights};
+use super::{EPSILON, ImportReport, Layout, Source, WeightProblem, Weights};
 use crate::error::{ModelError, Result};
 use crate::networks::Network;
 use crate::parameters::{NamedTensors, fits};
-use serde::Serialize;
 use std::collections::BTreeSet;
-use std::fmt;
 
 /// What may stay as it is in the network.
 #[derive(Debug, Clone, Default)]
@@ -16,142 +14,6 @@ pub struct ImportOptions {
     pub encoder_only: bool,
     /// Weights of ours that the file may lack; `*` stands for anything.
     pub allow_missing: Vec<String>,
-}
-
-/// Why a weight cannot be imported.
-#[derive(Debug, Clone, PartialEq)]
-pub enum WeightProblem {
-    /// The file lacks what a weight of ours needs.
-    Missing {
-        /// Our weight.
-        name: String,
-        /// Its shape.
-        expected: Vec<usize>,
-        /// The tensor that the file lacks; none if its network has nothing of the kind.
-        wanted: Option<String>,
-    },
-    /// A tensor has a different shape from our weight.
-    Shape {
-        /// Our weight.
-        name: String,
-        /// The file's tensor.
-        tensor: String,
-        /// Our shape.
-        expected: Vec<usize>,
-        /// The file's shape.
-        found: Vec<usize>,
-    },
-    /// A tensor of the file has no place in the network.
-    Unknown {
-        /// The file's tensor.
-        tensor: String,
-        /// Its shape.
-        found: Vec<usize>,
-    },
-    /// Values for a weight of ours are NaN or infinite, or too large for f32.
-    NotFinite {
-        /// Our weight.
-        name: String,
-        /// The file's tensor that has them; none if they come of several.
-        tensor: Option<String>,
-        /// How many values of ours.
-        count: usize,
-    },
-}
-
-impl fmt::Display for WeightProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing {
-                name,
-                expected,
-                wanted: Some(tensor),
-            } if tensor != name => {
-                write!(f, "missing `{tensor}`, for `{name}` of shape {expected:?}")
-            }
-            Self::Missing { name, expected, .. } => {
-                write!(f, "missing `{name}` of shape {expected:?}")
-            }
-            Self::Shape {
-                name,
-                tensor,
-                expected,
-                found,
-            } => write!(
-                f,
-                "`{tensor}` has shape {found:?}, `{name}` needs {expected:?}"
-            ),
-            Self::Unknown { tensor, found } => {
-                write!(
-                    f,
-                    "`{tensor}` of shape {found:?} has no place in the network"
-                )
-            }
-            Self::NotFinite {
-                name,
-                tensor,
-                count,
-            } => {
-                let from = match tensor {
-                    Some(tensor) if tensor != name => format!(", from `{tensor}`"),
-                    _ => String::new(),
-                };
-                write!(
-                    f,
-                    "{count} values of `{name}` are NaN or infinite in f32{from}"
-                )
-            }
-        }
-    }
-}
-
-/// What an import did.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct ImportReport {
-    /// The naming that the file was read by.
-    pub layout: String,
-    /// Weights of ours whose values came from the file.
-    pub taken: usize,
-    /// Values that came from the file.
-    pub values: usize,
-    /// Weights that the file's network lacks, set to what has no effect.
-    pub constant: Vec<String>,
-    /// Weights that stayed as they were.
-    pub kept: Vec<String>,
-    /// Tensors of the file that were not needed, and why.
-    pub unused: Vec<(String, String)>,
-    /// How the original network differs, and what else is worth knowing.
-    pub notes: Vec<String>,
-}
-
-impl fmt::Display for ImportReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{} weights ({} values) taken by the layout {}",
-            self.taken, self.values, self.layout
-        )?;
-        if !self.constant.is_empty() {
-            let count = self.constant.len();
-            let first = &self.constant[0];
-            writeln!(
-                f,
-                "{count} weights that it has not act as absent ({first}, ...)"
-            )?;
-        }
-        if !self.kept.is_empty() {
-            let (count, first) = (self.kept.len(), &self.kept[0]);
-            writeln!(f, "{count} weights stay as they were ({first}, ...)")?;
-        }
-        for (name, why) in &self.unused {
-            if !name.ends_with(".num_batches_tracked") {
-                writeln!(f, "not used: {name}, {why}")?;
-            }
-        }
-        self.notes
-            .iter()
-            .try_for_each(|note| writeln!(f, "note: {note}"))
-    }
 }
 
 /// Replaces the network's weights by those of a file; all of them or, after an error, none.

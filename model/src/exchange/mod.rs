@@ -13,12 +13,14 @@ mod import;
 mod layout;
 pub mod onnx;
 pub mod pickle;
+mod report;
 pub mod safetensors;
 pub mod sample;
 mod torchvision;
 
-pub use import::{ImportOptions, ImportReport, WeightProblem, import};
+pub use import::{ImportOptions, import};
 pub use layout::{Layout, PYTORCH, SQUALL, Source, pytorch_name};
+pub use report::{ImportReport, WeightProblem};
 
 use crate::error::{ModelError, Result};
 use crate::parameters::NamedTensors;

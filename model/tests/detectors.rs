@@ -3,15 +3,14 @@
 mod common;
 
 use candle_core::{DType, Tensor};
-use common::{distance, dot, draw, field, values};
+use common::{distance, dot, draw, field, reloaded, values};
 use squall_model::detection::{BoxTarget, DetectionLossConfig, DetectionTargets, MaskTargets};
 use squall_model::networks::NetworkName;
 use squall_model::ops::loss::Criterion;
 use squall_model::optim::{Optimizer, OptimizerConfig, Rule};
 use squall_model::parameters::{Kind, Parameter};
 use squall_model::{
-    Backend, Gradients, ModelFile, Network, NetworkConfig, Pass, Recompute, SavedActivations,
-    Storage,
+    Backend, Gradients, Network, NetworkConfig, Pass, Recompute, SavedActivations, Storage,
 };
 use std::sync::{Arc, Mutex};
 
@@ -576,17 +575,8 @@ fn two_boxes_are_learnt_found_and_found_again_after_saving() {
             }
             assert_eq!(found.len(), 2, "{name:?}: {found:?}");
         }
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("model.safetensors");
-        let file = ModelFile {
-            tensors: network.parameters().to_named().unwrap(),
-            ..ModelFile::default()
-        };
-        file.write(&path).unwrap();
-        let back = ModelFile::read(&path).unwrap();
-        let mut other = Network::build(&config, Backend::best(), 4).unwrap();
-        (other.parameters_mut().load(&path, &back.tensors)).unwrap();
-        assert_eq!(other.find_boxes(&x, DType::F32, 0.5).unwrap(), found);
+        let again = reloaded(&network).find_boxes(&x, DType::F32, 0.5);
+        assert_eq!(again.unwrap(), found);
     }
 }
 

@@ -3,9 +3,9 @@
 mod common;
 
 use candle_core::{DType, Tensor};
-use common::{draw, field, learn, shake, values, wrong_gradients};
+use common::{draw, field, learn, reloaded, shake, values, wrong_gradients};
 use squall_model::networks::NetworkName;
-use squall_model::{Backend, Gradients, ModelFile, Network, NetworkConfig, Pass};
+use squall_model::{Backend, Gradients, Network, NetworkConfig, Pass};
 use std::collections::BTreeMap;
 
 /// Small versions in every variant.
@@ -169,17 +169,7 @@ fn a_batch_is_learnt_saved_and_found_again() {
         assert!(last < first / 2.0, "{config:?}: loss {first} -> {last}");
 
         let logits = values(&network.infer(&x, DType::F32).unwrap());
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("model.safetensors");
-        let file = ModelFile {
-            tensors: network.parameters().to_named().unwrap(),
-            ..ModelFile::default()
-        };
-        file.write(&path).unwrap();
-        let back = ModelFile::read(&path).unwrap();
-        let mut other = Network::build(&config, Backend::best(), 4).unwrap();
-        (other.parameters_mut()).load(&path, &back.tensors).unwrap();
-        let again = values(&other.infer(&x, DType::F32).unwrap());
+        let again = values(&reloaded(&network).infer(&x, DType::F32).unwrap());
         assert_eq!(again, logits, "{config:?}");
     }
 }

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
 use squall_model::optim::{Optimizer, OptimizerConfig};
 use squall_model::parameters::{Kind, Parameter};
-use squall_model::{Gradients, Network, Pass, Storage};
+use squall_model::{Gradients, ModelFile, Network, Pass, Storage};
 
 /// `count` numbers in [-1, 1), the same for the same seed.
 pub fn draw(seed: u64, count: usize) -> Vec<f32> {
@@ -130,6 +130,21 @@ pub fn wrong_gradients(
         }
     }
     (wrong, judged)
+}
+
+/// A network like this one, with the weights that this one wrote to a file.
+pub fn reloaded(network: &Network) -> Network {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    let file = ModelFile {
+        tensors: network.parameters().to_named().unwrap(),
+        ..ModelFile::default()
+    };
+    file.write(&path).unwrap();
+    let back = ModelFile::read(&path).unwrap();
+    let mut other = Network::build(network.config(), network.backend(), 4).unwrap();
+    (other.parameters_mut().load(&path, &back.tensors)).unwrap();
+    other
 }
 
 /// The loss of each of so many steps of Adam on one batch, in f32.

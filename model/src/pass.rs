@@ -4,6 +4,11 @@
 //! another one by a normalisation. A block of layers can leave only its inputs; its forward pass then runs again before
 //! its backward pass, with the same dropout keys and without recording batch statistics twice.
 
+mod statistics;
+
+pub use statistics::BatchStatistics;
+pub(crate) use statistics::Recorded;
+
 use crate::captured::Captured;
 use crate::error::Result;
 use crate::ops::conv_spec::Rows;
@@ -51,26 +56,6 @@ pub(crate) struct Normed {
     pub relu: bool,
 }
 
-/// Means and variances of a training pass's batch normalisations.
-///
-/// Variances are unbiased (n / (n − 1)), as in PyTorch.
-#[derive(Debug, Clone, Default)]
-pub struct BatchStatistics {
-    /// Means, then variances of one layer after the other, of one pass after the other; ranks average them before they
-    /// are used.
-    pub values: Vec<f32>,
-    /// The running means and variances that [`Self::values`] belong to, in that order.
-    pub(crate) buffers: Vec<BufferId>,
-}
-
-impl BatchStatistics {
-    /// Adds those of a later pass: running statistics move towards those of one pass after the other.
-    pub fn append(&mut self, mut later: Self) {
-        self.values.append(&mut later.values);
-        self.buffers.append(&mut later.buffers);
-    }
-}
-
 /// The state of one forward pass and, in training, of its backward pass.
 ///
 /// Layers push what they need on the way forward and pop it on the way back, so memory is freed as the backward pass
@@ -89,7 +74,7 @@ pub struct Pass {
     tape: Vec<Saved>,
     /// How tensors that are not kept whole are kept.
     kept: HashMap<TensorId, Kept>,
-    statistics: Vec<(BufferId, BufferId, BatchNormSaved)>,
+    statistics: Vec<Recorded>,
     /// The ranks that normalise with this one.
     norm_ranks: Option<Arc<dyn BatchNormRanks>>,
     /// The passes, if they were captured before, and the number of the launch.
@@ -412,13 +397,13 @@ impl Pass {
 
     /// The statistics that the batch normalisations have recorded, left where they lie; the pass has none afterwards.
     #[cfg(feature = "cuda")]
-    pub(crate) fn take_statistics(&mut self) -> Vec<(BufferId, BufferId, BatchNormSaved)> {
+    pub(crate) fn take_statistics(&mut self) -> Vec<Recorded> {
         std::mem::take(&mut self.statistics)
     }
 
     /// Sets the statistics of the batch normalisations: those of a launch of the graphs, which ran no layer.
     #[cfg(feature = "cuda")]
-    pub(crate) fn give_statistics(&mut self, seen: Vec<(BufferId, BufferId, BatchNormSaved)>) {
+    pub(crate) fn give_statistics(&mut self, seen: Vec<Recorded>) {
         self.statistics = seen;
     }
 
@@ -430,7 +415,12 @@ impl Pass {
         saved: &BatchNormSaved,
     ) {
         if !self.replaying {
-            self.statistics.push((mean, variance, saved.clone()));
+            let batch = saved.clone();
+            self.statistics.push(Recorded {
+                mean,
+                variance,
+                batch,
+            });
         }
     }
 
@@ -439,44 +429,11 @@ impl Pass {
     /// # Errors
     /// [`crate::ModelError::Gpu`] if it cannot be read.
     pub fn batch_statistics(&mut self) -> Result<BatchStatistics> {
-        let mut statistics = BatchStatistics::default();
-        let all = std::mem::take(&mut self.statistics);
-        #[cfg(feature = "cuda")]
-        let mut read = read_moments(&all)?.into_iter();
-        for (mean, variance, batch) in all {
-            let unbiased = batch.count as f32 / (batch.count as f32 - 1.0).max(1.0);
-            statistics.buffers.extend([mean, variance]);
-            #[cfg(feature = "cuda")]
-            if batch.on_gpu.is_some() {
-                statistics.values.extend(read.next().unwrap_or_default());
-                let variances = read.next().unwrap_or_default();
-                statistics
-                    .values
-                    .extend(variances.iter().map(|v| unbiased * v));
-                continue;
-            }
-            statistics.values.extend(&batch.mean);
-            let variances = batch.variance.iter().map(|v| unbiased * v);
-            statistics.values.extend(variances);
-        }
-        Ok(statistics)
+        BatchStatistics::of(std::mem::take(&mut self.statistics))
     }
 
     /// Whether every layer has taken back what it left.
     pub(crate) fn is_spent(&self) -> bool {
         self.tape.is_empty()
     }
-}
-
-/// Of each layer whose statistics lie on the GPU, its means, then its variances; waited for once.
-#[cfg(feature = "cuda")]
-fn read_moments(all: &[(BufferId, BufferId, BatchNormSaved)]) -> Result<Vec<Vec<f32>>> {
-    let mut tensors = Vec::new();
-    for moments in all.iter().filter_map(|(_, _, saved)| saved.on_gpu.as_ref()) {
-        tensors.extend(moments.mean_and_variance()?);
-    }
-    if tensors.is_empty() {
-        return Ok(Vec::new());
-    }
-    crate::ops::cuda::read_all(&tensors.iter().collect::<Vec<_>>())
 }

@@ -3,10 +3,8 @@
 use crate::detection::{DetectorGradient, DetectorOutput};
 use crate::error::{ModelError, Result};
 use crate::gpu::GpuError;
-use crate::ops::BatchNormSaved;
 use crate::ops::cuda::{self, Graph};
-use crate::parameters::BufferId;
-use crate::pass::Pass;
+use crate::pass::{Pass, Recorded};
 use crate::storage::Storage;
 use crate::{Gradients, Network};
 use candle_core::{DType, Tensor};
@@ -41,7 +39,7 @@ pub struct Captured {
 
 struct Left {
     output: Output,
-    statistics: Vec<(BufferId, BufferId, BatchNormSaved)>,
+    statistics: Vec<Recorded>,
 }
 
 /// What a forward pass gives.

@@ -1,0 +1,71 @@
+//! What the batch normalisations of a training pass saw.
+
+use crate::error::Result;
+use crate::ops::BatchNormSaved;
+use crate::parameters::BufferId;
+
+/// Means and variances of a training pass's batch normalisations.
+///
+/// Variances are unbiased (n / (n − 1)), as in PyTorch.
+#[derive(Debug, Clone, Default)]
+pub struct BatchStatistics {
+    /// Means, then variances of one layer after the other, of one pass after the other; ranks average them before they
+    /// are used.
+    pub values: Vec<f32>,
+    /// The running means and variances that [`Self::values`] belong to, in that order.
+    pub(crate) buffers: Vec<BufferId>,
+}
+
+impl BatchStatistics {
+    /// Adds those of a later pass: running statistics move towards those of one pass after the other.
+    pub fn append(&mut self, mut later: Self) {
+        self.values.append(&mut later.values);
+        self.buffers.append(&mut later.buffers);
+    }
+
+    /// Those that layers have recorded.
+    pub(super) fn of(all: Vec<Recorded>) -> Result<Self> {
+        let mut statistics = Self::default();
+        #[cfg(feature = "cuda")]
+        let mut read = read_moments(&all)?.into_iter();
+        for layer in all {
+            let batch = layer.batch;
+            let count = batch.count as f32;
+            let unbiased = count / (count - 1.0).max(1.0);
+            statistics.buffers.extend([layer.mean, layer.variance]);
+            #[cfg(feature = "cuda")]
+            if batch.on_gpu.is_some() {
+                statistics.values.extend(read.next().unwrap_or_default());
+                let variances = read.next().unwrap_or_default();
+                let variances = variances.iter().map(|v| unbiased * v);
+                statistics.values.extend(variances);
+                continue;
+            }
+            statistics.values.extend(&batch.mean);
+            let variances = batch.variance.iter().map(|v| unbiased * v);
+            statistics.values.extend(variances);
+        }
+        Ok(statistics)
+    }
+}
+
+/// What one batch normalisation saw of a batch, and the running mean and variance that belong to it.
+#[derive(Debug, Clone)]
+pub(crate) struct Recorded {
+    pub mean: BufferId,
+    pub variance: BufferId,
+    pub batch: BatchNormSaved,
+}
+
+/// Of each layer whose statistics lie on the GPU, its means, then its variances; waited for once.
+#[cfg(feature = "cuda")]
+fn read_moments(all: &[Recorded]) -> Result<Vec<Vec<f32>>> {
+    let mut tensors = Vec::new();
+    for moments in all.iter().filter_map(|layer| layer.batch.on_gpu.as_ref()) {
+        tensors.extend(moments.mean_and_variance()?);
+    }
+    if tensors.is_empty() {
+        return Ok(Vec::new());
+    }
+    crate::ops::cuda::read_all(&tensors.iter().collect::<Vec<_>>())
+}

@@ -288,7 +288,7 @@ fn not_finite_in(bytes: &[u8]) -> usize {
     values.iter().filter(odd).count()
 }
 
-fn unreadable(path: &Path, source: std::io::Error) -> ModelError {
+pub(crate) fn unreadable(path: &Path, source: std::io::Error) -> ModelError {
     ModelError::Io {
         action: "read",
         path: path.into(),

@@ -24,6 +24,7 @@ pub use report::{ImportReport, WeightProblem};
 
 use crate::error::{ModelError, Result};
 use crate::parameters::NamedTensors;
+use crate::stored_file::unreadable;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -49,11 +50,7 @@ impl Weights {
     /// [`ModelError::Io`] if it cannot be read; [`ModelError::Foreign`] if it is neither, damaged, or holds no
     /// tensors.
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|source| ModelError::Io {
-            action: "read",
-            path: path.into(),
-            source,
-        })?;
+        let bytes = std::fs::read(path).map_err(|source| unreadable(path, source))?;
         let zip = bytes.starts_with(b"PK\x03\x04");
         let mut weights = if zip {
             pickle::parse(path, &bytes)?

@@ -6,7 +6,7 @@ mod common;
 mod stand_in_gpu;
 
 use candle_core::{DType, Device, Tensor};
-use common::{distance, draw, field, values};
+use common::{distance, draw, field, first_step, labels, values};
 use squall_model::detection::{BoxTarget, DetectionLossConfig, DetectionTargets};
 use squall_model::networks::NetworkName;
 use squall_model::ops::{ConvSpec, Fuse, cuda};
@@ -76,8 +76,7 @@ fn learn(config: &NetworkConfig, backend: Backend, storage: &Storage) -> Vec<[f6
     let mut optimizer = Optimizer::new(&optimiser, network.parameters()).unwrap();
     let mut gradients = Gradients::new(network.parameters());
     let [b, h, w, _] = EXTENTS;
-    let labels = draw(4, b * h * w);
-    let labels: Vec<u8> = labels.iter().map(|v| ((v + 1.0) * 1.4) as u8).collect();
+    let labels = labels(b * h * w);
     let mut seen = Vec::new();
     for step in 0..2 {
         let mut pass = Pass::train(backend, storage, step);
@@ -109,19 +108,8 @@ fn close(a: &[[f64; 2]], b: &[[f64; 2]], tolerance: f64) -> bool {
 /// The gradient of a network's first step.
 fn gradient(config: &NetworkConfig, backend: Backend) -> (f64, Vec<f32>) {
     let network = Network::build(config, backend, 3).unwrap();
-    let [b, h, w, _] = EXTENTS;
-    let labels = draw(4, b * h * w);
-    let labels: Vec<u8> = labels.iter().map(|v| ((v + 1.0) * 1.4) as u8).collect();
-    let mut pass = Pass::train(backend, DType::F32, 5);
-    let logits = network.forward(&field(1, EXTENTS), &mut pass).unwrap();
-    let loss = backend
-        .softmax_cross_entropy(&logits, &labels, &[0.2, 1.0, 0.5], 1.0)
-        .unwrap();
-    let mut gradients = Gradients::new(network.parameters());
-    network
-        .backward(&loss.gradient, pass, &mut gradients)
-        .unwrap();
-    (loss.value(), gradients.as_slice().to_vec())
+    let (loss, gradients) = first_step(&network, &field(1, EXTENTS));
+    (loss, gradients.as_slice().to_vec())
 }
 
 /// ReLUs make much of rounding where a network is small: how far the CPU's own loops are apart is the measure.

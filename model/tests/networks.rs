@@ -3,9 +3,9 @@
 mod common;
 
 use candle_core::{DType, Tensor};
-use common::{draw, field, learn, reloaded, shake, values, wrong_gradients};
+use common::{distance, field, first_step, learn, reloaded, shake, values, wrong_gradients};
 use squall_model::networks::NetworkName;
-use squall_model::{Backend, Gradients, Network, NetworkConfig, Pass};
+use squall_model::{Backend, Network, NetworkConfig};
 use std::path::Path;
 
 /// The other networks have `published_networks.rs`.
@@ -144,22 +144,9 @@ fn without_its_relu_a_unit_reads_what_lies_below_zero() {
 fn backends_agree_on_whole_networks() {
     for name in DEEPLABS {
         let x = field(1, [2, 24, 32, 4]);
-        let labels: Vec<u8> = draw(4, 2 * 24 * 32)
-            .iter()
-            .map(|v| ((v + 1.0) * 1.4) as u8)
-            .collect();
         let run = |backend: Backend| {
             let network = Network::build(&tiny(name), backend, 3).unwrap();
-            let mut pass = Pass::train(backend, DType::F32, 5);
-            let logits = network.forward(&x, &mut pass).unwrap();
-            let loss = backend
-                .softmax_cross_entropy(&logits, &labels, &[0.2, 1.0, 0.5], 1.0)
-                .unwrap();
-            let mut gradients = Gradients::new(network.parameters());
-            network
-                .backward(&loss.gradient, pass, &mut gradients)
-                .unwrap();
-            (loss.mean(), gradients)
+            first_step(&network, &x)
         };
         let (reference, expected) = run(Backend::Reference);
         let (loss, gradients) = run(Backend::best());
@@ -167,18 +154,8 @@ fn backends_agree_on_whole_networks() {
             (loss - reference).abs() < 1e-4 * reference,
             "{loss} {reference}"
         );
-        let off: f64 = gradients
-            .as_slice()
-            .iter()
-            .zip(expected.as_slice().iter())
-            .map(|(a, b)| f64::from(a - b).powi(2))
-            .sum::<f64>()
-            .sqrt();
-        assert!(
-            off < 2e-3 * expected.norm(),
-            "{name:?}: {off} of {}",
-            expected.norm()
-        );
+        let off = distance(&gradients.as_slice(), &expected.as_slice());
+        assert!(off < 2e-3, "{name:?}: {off}");
     }
 }
 

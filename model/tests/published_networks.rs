@@ -3,9 +3,9 @@
 mod common;
 
 use candle_core::{DType, Tensor};
-use common::{draw, field, learn, reloaded, shake, values, wrong_gradients};
+use common::{distance, field, first_step, learn, reloaded, shake, values, wrong_gradients};
 use squall_model::networks::NetworkName;
-use squall_model::{Backend, Gradients, Network, NetworkConfig, Pass};
+use squall_model::{Backend, Network, NetworkConfig};
 use std::collections::BTreeMap;
 
 /// Small versions in every variant.
@@ -98,41 +98,20 @@ fn backends_agree_on_odd_sizes() {
     for config in tiny() {
         let (h, w) = (45, 61);
         let x = field(1, [1, h, w, 4]);
-        let labels: Vec<u8> = (draw(4, h * w).iter())
-            .map(|v| ((v + 1.0) * 1.4) as u8)
-            .collect();
         let run = |backend: Backend| {
             let network = Network::build(&config, backend, 3).unwrap();
-            let mut pass = Pass::train(backend, DType::F32, 5);
-            let logits = network.forward(&x, &mut pass).unwrap();
-            assert_eq!(logits.dims(), [1, h, w, 3]);
-            let loss = backend
-                .softmax_cross_entropy(&logits, &labels, &[0.2, 1.0, 0.5], 1.0)
-                .unwrap();
-            let mut gradients = Gradients::new(network.parameters());
-            network
-                .backward(&loss.gradient, pass, &mut gradients)
-                .unwrap();
+            let (loss, gradients) = first_step(&network, &x);
             let inferred = values(&network.infer(&x, DType::F32).unwrap());
-            (loss.mean(), gradients, inferred)
+            (loss, gradients, inferred)
         };
         let (expected, ours) = (run(Backend::Reference), run(Backend::best()));
         assert!(
             (ours.0 - expected.0).abs() < 1e-4 * expected.0,
             "{config:?}"
         );
-        let off = |a: &[f32], b: &[f32]| -> f64 {
-            let squares = a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2));
-            squares.sum::<f64>().sqrt()
-        };
-        let distance = off(&ours.1.as_slice(), &expected.1.as_slice());
-        assert!(
-            distance < 3e-3 * expected.1.norm(),
-            "{config:?}: {distance} of {}",
-            expected.1.norm()
-        );
-        let size = off(&expected.2, &vec![0.0; expected.2.len()]);
-        assert!(off(&ours.2, &expected.2) < 1e-4 * size, "{config:?}");
+        let off = distance(&ours.1.as_slice(), &expected.1.as_slice());
+        assert!(off < 3e-3, "{config:?}: {off}");
+        assert!(distance(&ours.2, &expected.2) < 1e-4, "{config:?}");
     }
 }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use candle_core::DType;
-use common::{distance, draw, field, shake, values, wrong_gradients};
+use common::{distance, field, labels, shake, values, wrong_gradients};
 use squall_model::gradients::Taker;
 use squall_model::networks::NetworkName;
 use squall_model::parameters::Kind;
@@ -93,11 +93,8 @@ fn learn_heard(
     let mut pass = Pass::train(backend, storage, 5);
     let logits = network.forward(&field(1, EXTENTS), &mut pass).unwrap();
     let [b, h, w, _] = EXTENTS;
-    let labels: Vec<u8> = (draw(4, b * h * w).iter())
-        .map(|v| ((v + 1.0) * 1.4) as u8)
-        .collect();
     let loss = backend
-        .softmax_cross_entropy(&logits, &labels, &[0.2, 1.0, 0.5], scale)
+        .softmax_cross_entropy(&logits, &labels(b * h * w), &[0.2, 1.0, 0.5], scale)
         .unwrap();
     network.update_running_statistics(&mut pass).unwrap();
     let mut gradients = Gradients::new(network.parameters());

@@ -132,6 +132,28 @@ pub fn wrong_gradients(
     (wrong, judged)
 }
 
+/// Made-up labels of three classes for this many pixels.
+pub fn labels(pixels: usize) -> Vec<u8> {
+    let values = draw(4, pixels);
+    values.iter().map(|v| ((v + 1.0) * 1.4) as u8).collect()
+}
+
+/// The loss of a training pass in f32 with [`labels`], and the gradients.
+pub fn first_step(network: &Network, x: &Tensor) -> (f64, Gradients) {
+    let mut pass = Pass::train(network.backend(), DType::F32, 5);
+    let logits = network.forward(x, &mut pass).unwrap();
+    let (b, h, w, _) = x.dims4().unwrap();
+    assert_eq!(logits.dims(), [b, h, w, 3]);
+    let loss = (network.backend())
+        .softmax_cross_entropy(&logits, &labels(b * h * w), &[0.2, 1.0, 0.5], 1.0)
+        .unwrap();
+    let mut gradients = Gradients::new(network.parameters());
+    network
+        .backward(&loss.gradient, pass, &mut gradients)
+        .unwrap();
+    (loss.mean(), gradients)
+}
+
 /// A network like this one, with the weights that this one wrote to a file.
 pub fn reloaded(network: &Network) -> Network {
     let folder = tempfile::tempdir().unwrap();

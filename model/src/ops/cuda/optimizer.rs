@@ -199,6 +199,8 @@ impl State {
             None => None,
         };
         let of = Operands {
+            config,
+            step,
             values,
             gradient,
             factor: &factor,
@@ -207,9 +209,9 @@ impl State {
             squares: squares.as_ref(),
         };
         match config.rule {
-            Rule::Sgd => self.sgd(gpu, config, step, &of)?,
-            Rule::Adam | Rule::AdamW => self.adam(gpu, config, step, &of)?,
-            Rule::Lamb => self.lamb(gpu, config, step, &of)?,
+            Rule::Sgd => self.sgd(gpu, &of)?,
+            Rule::Adam | Rule::AdamW => self.adam(gpu, &of)?,
+            Rule::Lamb => self.lamb(gpu, &of)?,
         }
         let norm: Vec<f64> = gpu.take(&norm)?;
         // A step that was skipped wrote no sums: those from before still hold.
@@ -228,13 +230,8 @@ impl State {
         }
     }
 
-    fn sgd(
-        &self,
-        gpu: &Gpu,
-        config: &OptimizerConfig,
-        step: Step,
-        of: &Operands<'_>,
-    ) -> Result<()> {
+    fn sgd(&self, gpu: &Gpu, of: &Operands<'_>) -> Result<()> {
+        let (config, step) = (of.config, of.step);
         let arguments = [
             &self.operands(of)[..],
             &[
@@ -250,13 +247,8 @@ impl State {
         gpu.launch_named(OPTIMIZER, "sgd_step", grid, &arguments.concat())
     }
 
-    fn adam(
-        &self,
-        gpu: &Gpu,
-        config: &OptimizerConfig,
-        step: Step,
-        of: &Operands<'_>,
-    ) -> Result<()> {
+    fn adam(&self, gpu: &Gpu, of: &Operands<'_>) -> Result<()> {
+        let (config, step) = (of.config, of.step);
         let unbias = config.unbias(step.number);
         let arguments = [
             &self.operands(of)[..],
@@ -277,13 +269,8 @@ impl State {
         gpu.launch_named(OPTIMIZER, "adam_step", grid, &arguments.concat())
     }
 
-    fn lamb(
-        &self,
-        gpu: &Gpu,
-        config: &OptimizerConfig,
-        step: Step,
-        of: &Operands<'_>,
-    ) -> Result<()> {
+    fn lamb(&self, gpu: &Gpu, of: &Operands<'_>) -> Result<()> {
+        let (config, step) = (of.config, of.step);
         let unbias = config.unbias(step.number);
         let direction: Arg<'_> = self.direction.as_ref().into();
         let partial = gpu.empty(&[2 * self.chunks], DType::F64)?;
@@ -330,8 +317,10 @@ impl State {
     }
 }
 
-/// What all rules read and write.
+/// What all rules go by, read and write.
 struct Operands<'a> {
+    config: &'a OptimizerConfig,
+    step: Step,
     values: &'a Tensor,
     gradient: &'a Tensor,
     factor: &'a Tensor,

@@ -3,6 +3,7 @@
 
 mod host;
 mod lent;
+mod norm;
 #[cfg(feature = "cuda")]
 mod on_gpu;
 #[cfg(test)]
@@ -11,20 +12,16 @@ mod watch;
 
 pub(crate) use host::Slices;
 pub use lent::Lent;
+pub(crate) use norm::squares;
 
 use crate::error::{ModelError, Result};
 use crate::ops::Landing;
 use crate::parameters::{Parameter, Parameters};
 use crate::profile;
 use host::Host;
-use pulp::{Arch, Simd, WithSimd};
-use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
 use watch::{Hearing, Values, Watch};
-
-/// Values whose squares are summed at once for the norm.
-const NORM_CHUNK: usize = 1 << 14;
 
 /// Gets a bucket of gradients as soon as the backward pass has written all of it: its number and the values
 /// themselves, not a copy of them, until [`Gradients::put`].
@@ -363,51 +360,8 @@ impl Gradients {
         parameters.iter().filter(zero).collect()
     }
 
-    /// √Σ g², the same bits on any number of threads and in any pieces: a run that goes on has in one piece what it had
-    /// in buckets before.
-    ///
-    /// It is finite exactly if every value is: squares of f32 cannot overflow a sum in f64.
-    pub fn norm(&self) -> f64 {
-        let (slices, count) = (self.slices(), self.len());
-        let starts = (0..count).into_par_iter().step_by(NORM_CHUNK);
-        let parts: Vec<f64> = starts
-            .map(|start| {
-                let chunk = slices.at(start..count.min(start + NORM_CHUNK));
-                Arch::new().dispatch(Squares(&chunk))
-            })
-            .collect();
-        parts.iter().sum::<f64>().sqrt()
-    }
-
     /// Multiplies every value.
     pub fn scale(&mut self, factor: f32) {
         self.as_mut_slice().iter_mut().for_each(|g| *g *= factor);
     }
-}
-
-/// [`squares`] with the processor's widest vectors; the same bits with any.
-struct Squares<'a>(&'a [f32]);
-
-impl WithSimd for Squares<'_> {
-    type Output = f64;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> f64 {
-        squares(self.0)
-    }
-}
-
-/// Σ v² in f64. With this many partial sums no vector waits for the addition before it.
-#[inline(always)]
-pub(crate) fn squares(values: &[f32]) -> f64 {
-    let mut lanes = [0.0f64; 32];
-    let groups = values.chunks_exact(32);
-    let rest = groups.remainder().iter();
-    for group in groups {
-        for (lane, &value) in lanes.iter_mut().zip(group) {
-            *lane += f64::from(value) * f64::from(value);
-        }
-    }
-    let rest: f64 = rest.map(|&v| f64::from(v) * f64::from(v)).sum();
-    lanes.iter().sum::<f64>() + rest
 }

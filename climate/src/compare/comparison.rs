@@ -6,7 +6,7 @@ use super::{
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The change of one quantity in one basin or season.
+/// The change of one quantity in one hemisphere, basin or season.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChangeRow {
     /// What is compared.
@@ -15,7 +15,7 @@ pub struct ChangeRow {
     pub name: String,
     /// The class in tables.
     pub class: String,
-    /// `all`, or the code of a basin.
+    /// `all`, `NH` or `SH`, or the code of a basin.
     pub basin: String,
     /// `all`, or a season.
     pub season: String,
@@ -24,8 +24,8 @@ pub struct ChangeRow {
     /// The numbers of both runs and how they differ.
     #[serde(flatten)]
     pub change: Change,
-    /// p adjusted for the rows of the same family: all rows of the whole, of basins, of seasons, or of seasons of
-    /// basins.
+    /// p adjusted for the rows of the same family: all rows of the whole, of hemispheres and basins, of seasons, or of
+    /// seasons of hemispheres and basins.
     pub adjusted_p: Option<f64>,
     /// Whether the adjusted p is below 1 - confidence.
     pub significant: bool,

@@ -1,4 +1,4 @@
-//! Where and when: the whole, each basin, each season, each season of each basin.
+//! Where and when: the whole, each hemisphere, each basin, each season, each season of each of these places.
 
 use crate::statistics::Basin;
 
@@ -10,11 +10,86 @@ pub const SEASONS: [(&str, &str); 4] = [
     ("SON", "September to November"),
 ];
 
+/// A part of the Earth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Region {
+    /// From the equator northward.
+    Northern,
+    /// South of the equator.
+    Southern,
+    /// One basin.
+    Basin(Basin),
+}
+
+impl Region {
+    /// Hemispheres.
+    const HEMISPHERES: [Self; 2] = [Self::Northern, Self::Southern];
+
+    /// Number of regions.
+    const COUNT: usize = Self::HEMISPHERES.len() + Basin::ALL.len();
+
+    /// All regions, in the order of tables.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let basins = Basin::ALL.into_iter().map(Self::Basin);
+        Self::HEMISPHERES.into_iter().chain(basins)
+    }
+
+    /// The hemisphere in which a basin lies.
+    pub fn hemisphere_of(basin: Basin) -> Self {
+        if basin.is_southern() {
+            Self::Southern
+        } else {
+            Self::Northern
+        }
+    }
+
+    /// Whether what counts in a basin counts here.
+    pub fn holds(self, basin: Basin) -> bool {
+        match self {
+            Self::Basin(own) => own == basin,
+            hemisphere => hemisphere == Self::hemisphere_of(basin),
+        }
+    }
+
+    /// Two letters: `NH`, `SH`, those of the basin.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Northern => "NH",
+            Self::Southern => "SH",
+            Self::Basin(basin) => basin.code(),
+        }
+    }
+
+    /// The name, as it stands in a sentence.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Northern => "northern hemisphere",
+            Self::Southern => "southern hemisphere",
+            Self::Basin(basin) => basin.name(),
+        }
+    }
+
+    /// Place in [`Self::all`].
+    fn index(self) -> usize {
+        match self {
+            Self::Northern => 0,
+            Self::Southern => 1,
+            Self::Basin(basin) => Self::HEMISPHERES.len() + basin as usize,
+        }
+    }
+}
+
+impl From<Basin> for Region {
+    fn from(basin: Basin) -> Self {
+        Self::Basin(basin)
+    }
+}
+
 /// A part of the events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group {
-    /// The basin; everywhere if `None`.
-    pub basin: Option<Basin>,
+    /// The hemisphere or basin; everywhere if `None`.
+    pub region: Option<Region>,
     /// The season, by its place in [`SEASONS`]; all selected months if `None`. December is of the same year as the
     /// January before it, unless years of the comparison begin in December.
     pub season: Option<usize>,
@@ -23,19 +98,24 @@ pub struct Group {
 impl Group {
     /// Everywhere, in all selected months.
     pub const ALL: Self = Self {
-        basin: None,
+        region: None,
         season: None,
     };
 
     /// Number of groups.
-    pub const COUNT: usize = (1 + Basin::ALL.len()) * (1 + SEASONS.len());
+    pub const COUNT: usize = (1 + Region::COUNT) * (1 + SEASONS.len());
+
+    /// One hemisphere or basin, in all selected months.
+    pub fn of_region(region: Region) -> Self {
+        Self {
+            region: Some(region),
+            ..Self::ALL
+        }
+    }
 
     /// One basin, in all selected months.
     pub fn of_basin(basin: Basin) -> Self {
-        Self {
-            basin: Some(basin),
-            ..Self::ALL
-        }
+        Self::of_region(basin.into())
     }
 
     /// One season, everywhere.
@@ -46,63 +126,87 @@ impl Group {
         }
     }
 
-    /// One season of one basin.
-    pub fn of_both(basin: Basin, season: usize) -> Self {
+    /// One season of one hemisphere or basin.
+    pub fn of_both(region: impl Into<Region>, season: usize) -> Self {
         Self {
-            basin: Some(basin),
+            region: Some(region.into()),
             season: Some(season),
         }
     }
 
     /// All groups, in the order of tables.
     pub fn all() -> impl Iterator<Item = Self> {
-        let basins = Basin::ALL.into_iter();
         let seasons = 0..SEASONS.len();
         let each = seasons.clone();
-        let both = (basins.clone())
-            .flat_map(move |basin| each.clone().map(move |season| Self::of_both(basin, season)));
+        let both = Region::all().flat_map(move |region| {
+            each.clone()
+                .map(move |season| Self::of_both(region, season))
+        });
         std::iter::once(Self::ALL)
-            .chain(basins.map(Self::of_basin))
+            .chain(Region::all().map(Self::of_region))
             .chain(seasons.map(Self::of_season))
             .chain(both)
     }
 
+    /// All groups that hold what counts in a basin and season.
+    pub(crate) fn around(basin: Basin, season: usize) -> impl Iterator<Item = Self> {
+        let regions = [
+            None,
+            Some(Region::hemisphere_of(basin)),
+            Some(Region::Basin(basin)),
+        ];
+        regions.into_iter().flat_map(move |region| {
+            [None, Some(season)]
+                .into_iter()
+                .map(move |season| Self { region, season })
+        })
+    }
+
+    /// Whether it holds what counts in a basin and season.
+    pub(crate) fn holds(self, basin: Basin, season: usize) -> bool {
+        self.region.is_none_or(|region| region.holds(basin))
+            && self.season.is_none_or(|own| own == season)
+    }
+
     /// Place in [`Self::all`].
     pub fn index(self) -> usize {
-        let (basins, seasons) = (Basin::ALL.len(), SEASONS.len());
-        match (self.basin, self.season) {
+        let (regions, seasons) = (Region::COUNT, SEASONS.len());
+        match (self.region, self.season) {
             (None, None) => 0,
-            (Some(basin), None) => 1 + basin as usize,
-            (None, Some(season)) => 1 + basins + season,
-            (Some(basin), Some(season)) => 1 + basins + seasons * (1 + basin as usize) + season,
+            (Some(region), None) => 1 + region.index(),
+            (None, Some(season)) => 1 + regions + season,
+            (Some(region), Some(season)) => 1 + regions + seasons * (1 + region.index()) + season,
         }
     }
 
     /// The words in the columns `basin` and `season` of tables.
     pub fn columns(self) -> (&'static str, &'static str) {
         (
-            self.basin.map_or("all", Basin::code),
+            self.region.map_or("all", Region::code),
             self.season.map_or("all", |season| SEASONS[season].0),
         )
     }
 
     /// The end of a sentence about it.
     pub fn words(self) -> String {
-        let place = self.basin.map(|basin| format!(" in the {}", basin.name()));
+        let place = self
+            .region
+            .map(|region| format!(" in the {}", region.name()));
         let months = self
             .season
             .map(|season| format!(" in {}", SEASONS[season].1));
         place.into_iter().chain(months).collect()
     }
 
-    /// Whether it is one basin or one season, but not one season of one basin.
-    pub(crate) fn is_basin_or_season(self) -> bool {
-        self.basin.is_some() != self.season.is_some()
+    /// Whether it is one region or one season, but not one season of one region.
+    pub(crate) fn is_region_or_season(self) -> bool {
+        self.region.is_some() != self.season.is_some()
     }
 
-    /// Which rows p is adjusted for together: those of the whole, of basins, of seasons, of seasons of basins.
+    /// Which rows p is adjusted for together: those of the whole, of hemispheres and basins, of seasons, of seasons of
+    /// hemispheres and basins.
     pub(crate) fn family(self) -> usize {
-        2 * usize::from(self.season.is_some()) + usize::from(self.basin.is_some())
+        2 * usize::from(self.season.is_some()) + usize::from(self.region.is_some())
     }
 
     /// Number of families.
@@ -117,6 +221,7 @@ pub fn season_of(month: i64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn every_group_has_its_place() {
@@ -124,9 +229,37 @@ mod tests {
             assert_eq!(group.index(), index);
         }
         assert_eq!(Group::all().count(), Group::COUNT);
+        let words: BTreeSet<_> = Group::all().map(Group::columns).collect();
+        assert_eq!(words.len(), Group::COUNT);
         assert_eq!(
             [12, 1, 2, 3, 5, 8, 11].map(season_of),
             [0, 0, 0, 1, 1, 2, 3]
         );
+    }
+
+    #[test]
+    fn each_basin_is_of_the_hemisphere_in_which_it_lies() {
+        let of = |hemisphere: Region| -> Vec<&str> {
+            let basins = Basin::ALL.into_iter();
+            let held = basins.filter(|basin| hemisphere.holds(*basin));
+            held.map(Basin::code).collect()
+        };
+        assert_eq!(of(Region::Northern), ["NA", "EP", "WP", "NI"]);
+        assert_eq!(of(Region::Southern), ["SI", "SP", "SA"]);
+        assert!(Region::Northern.holds(Basin::of(0.0, 200.0)));
+        assert!(Region::Southern.holds(Basin::of(-0.1, 200.0)));
+    }
+
+    #[test]
+    fn the_groups_around_a_place_are_those_that_hold_it() {
+        for basin in Basin::ALL {
+            for season in 0..SEASONS.len() {
+                let around: BTreeSet<usize> =
+                    Group::around(basin, season).map(Group::index).collect();
+                let holding = Group::all().filter(|group| group.holds(basin, season));
+                assert_eq!(around, holding.map(Group::index).collect());
+                assert_eq!(around.len(), 6);
+            }
+        }
     }
 }

@@ -34,7 +34,7 @@ pub use coverage::{Coverage, Selection, Years};
 pub use design::{Change, Design, DrawOptions, Interval, IntervalMethod, MIN_BLOCKS, NoInterval};
 pub use discovery::adjusted_p;
 pub use distribution::{Bin, Distribution};
-pub use group::{Group, SEASONS};
+pub use group::{Group, Region, SEASONS};
 pub(crate) use levels::spoken_unit;
 pub use levels::{Fit, RETURN_YEARS, ReturnLevels};
 pub use maps::{MapChange, MapQuantity};

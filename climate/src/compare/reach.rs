@@ -5,9 +5,9 @@ use crate::compare::{ChangeRow, Comparison, DrawOptions, Group, MapSummary};
 /// Where the rows of each family are from, by [`Group::family`].
 const FAMILIES: [&str; Group::FAMILIES] = [
     "rows of the whole",
-    "rows of basins",
+    "rows of hemispheres and basins",
     "rows of seasons",
-    "rows of seasons of basins",
+    "rows of seasons of hemispheres and basins",
 ];
 
 /// The smallest p of a test that deals so many blocks to two sides: that of the one deal as it is, and of its mirror

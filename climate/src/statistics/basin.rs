@@ -93,6 +93,14 @@ impl Basin {
         Self::ALL.into_iter().find(|basin| basin.code() == code)
     }
 
+    /// Whether it lies south of the equator.
+    pub fn is_southern(self) -> bool {
+        matches!(
+            self,
+            Self::SouthIndian | Self::SouthPacific | Self::SouthAtlantic
+        )
+    }
+
     /// The name.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]

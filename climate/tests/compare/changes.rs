@@ -120,6 +120,90 @@ fn imposed_changes_are_found_where_they_are() {
     assert!(found.return_levels[0].changes[3].interval.unwrap().low > 0.0);
 }
 
+/// Moves two of three storms of a run: to the South Indian Ocean, and to the North Atlantic.
+fn spread_out(folder: &Path) {
+    for (name, id, lon, lat) in [("tracks.csv", 0, 4, 5), ("events.csv", 5, 2, 3)] {
+        let file = folder.join(name);
+        let table = fs::read_to_string(&file).unwrap();
+        let rows = table.lines().map(|row| {
+            let mut cells: Vec<String> = row.split(',').map(str::to_string).collect();
+            match cells[id].parse::<usize>().map(|id| id % 3) {
+                Ok(0) => {
+                    cells[lon] = "60.0".into();
+                    cells[lat] = format!("-{}", cells[lat]);
+                }
+                Ok(1) => cells[lon] = "310.0".into(),
+                _ => {}
+            }
+            cells.join(",") + "\n"
+        });
+        let rows: String = rows.collect();
+        fs::write(&file, rows).unwrap();
+    }
+}
+
+#[test]
+fn hemispheres_are_the_sums_of_their_basins() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for (name, storms) in [("a", 5), ("b", 3)] {
+        Run {
+            storms,
+            ..Run::default()
+        }
+        .write(&path(name));
+        spread_out(&path(name));
+    }
+    let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
+    let seasons = || std::iter::once(None).chain((0..4).map(Some));
+    let of = |quantity, region: Option<Region>, season: Option<usize>| {
+        let change = row(&found, quantity, Group { region, season }).change;
+        (change.a.unwrap(), change.b.unwrap())
+    };
+    for quantity in [
+        Quantity::CycloneTracks,
+        Quantity::Hurricanes,
+        Quantity::CycloneEnergy,
+        Quantity::CyclonesPresent,
+    ] {
+        for season in seasons() {
+            let mut whole = (0.0, 0.0);
+            for hemisphere in [Region::Northern, Region::Southern] {
+                let (a, b) = of(quantity, Some(hemisphere), season);
+                assert!(a > 0.0 && b > 0.0, "{quantity:?} {hemisphere:?} {season:?}");
+                let basins = Basin::ALL
+                    .into_iter()
+                    .filter(|basin| hemisphere.holds(*basin));
+                let parts = basins.map(|basin| of(quantity, Some(basin.into()), season));
+                let sum = parts.fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+                assert!((sum.0 - a).abs() < 1e-9 && (sum.1 - b).abs() < 1e-9);
+                whole = (whole.0 + a, whole.1 + b);
+            }
+            let (a, b) = of(quantity, None, season);
+            assert!((whole.0 - a).abs() < 1e-9 && (whole.1 - b).abs() < 1e-9);
+        }
+    }
+    // A mean of a hemisphere is that of its only basin here.
+    let south = of(Quantity::CycloneWind, Some(Region::Southern), None);
+    let indian = of(Quantity::CycloneWind, Some(Basin::SouthIndian.into()), None);
+    assert_eq!(south, indian);
+    let table = {
+        found.write(path("changes")).unwrap();
+        fs::read_to_string(path("changes/changes.csv")).unwrap()
+    };
+    for begin in ["all,all", "NH,all", "SH,JJA"] {
+        let begin = format!("\ntracks,tropical_cyclone,{begin},");
+        assert_eq!(table.matches(&begin).count(), 1, "{begin}");
+    }
+    assert!(
+        found.text().contains(" in the southern hemisphere "),
+        "{}",
+        found.text()
+    );
+    let page = changes_page(&found, "hemispheres", "").unwrap();
+    assert!(page.contains(">Southern hemisphere</th>"));
+}
+
 #[test]
 fn a_run_does_not_differ_from_itself() {
     let a = Run::default();
@@ -232,7 +316,7 @@ fn files_hold_what_was_found_and_the_page_needs_no_network() {
         "Where it changes",
         "Extremes",
         "How many of each strength",
-        "by basin and season",
+        "by hemisphere, basin and season",
         "All numbers",
         "class=\"stipple\"",
         "difference, per year and million km²",

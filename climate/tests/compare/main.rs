@@ -14,7 +14,7 @@ use rand_chacha::ChaCha8Rng;
 use squall_climate::ClimateError;
 use squall_climate::compare::{
     self, CompareOptions, Comparison, DrawOptions, Group, MapQuantity, NoInterval, Quantity,
-    SideInput,
+    Region, SideInput,
 };
 use squall_climate::report::changes::changes_page;
 use squall_climate::report::{ReportBuilder, ReportInput};

@@ -37,8 +37,7 @@ struct Place {
 
 impl Place {
     fn is_in(&self, group: Group) -> bool {
-        group.basin.is_none_or(|basin| basin == self.basin)
-            && group.season.is_none_or(|season| season == self.season)
+        group.holds(self.basin, self.season)
     }
 }
 
@@ -292,13 +291,7 @@ impl Side {
 
     /// Adds to a sum, and `count` to what it is divided by, in all groups of a place.
     fn add(&mut self, quantity: Quantity, place: Place, total: f64, count: f64) {
-        let groups = [
-            Group::ALL,
-            Group::of_basin(place.basin),
-            Group::of_season(place.season),
-            Group::of_both(place.basin, place.season),
-        ];
-        for group in groups {
+        for group in Group::around(place.basin, place.season) {
             let sum = &mut self.sums[quantity as usize][place.year][group.index()];
             sum.total += total;
             sum.count += count;

@@ -68,7 +68,7 @@ pub(super) fn years_in_words(years: &[i64]) -> String {
     }
 }
 
-/// All sentences: the whole first, then basins and seasons where they changed, maps, return levels.
+/// All sentences: the whole first, then hemispheres, basins and seasons where they changed, maps, return levels.
 pub(crate) fn statements(comparison: &Comparison) -> Vec<String> {
     let of = |wanted: &dyn Fn(&ChangeRow) -> bool| -> Vec<String> {
         (comparison.changes.iter())
@@ -77,9 +77,9 @@ pub(crate) fn statements(comparison: &Comparison) -> Vec<String> {
             .collect()
     };
     let mut all = of(&|row| row.group() == Group::ALL);
-    // Seasons of basins would be hundreds of sentences.
+    // Seasons of hemispheres and basins would be hundreds of sentences.
     all.extend(of(&|row| {
-        row.group().is_basin_or_season() && row.significant
+        row.group().is_region_or_season() && row.significant
     }));
     all.extend(comparison.maps.iter().map(|map| of_map(map, comparison)));
     all.extend(

@@ -73,6 +73,12 @@ fn changes_read_as_sentences() {
         say(&row(Quantity::CycloneTracks, basin, (12.0, 11.7), 0.61)),
         "No significant change of the number of tropical cyclones in the North Atlantic: -2.5 % (95 % interval -12.5 to +7.5 %, p = 0.61); 30 years against 30."
     );
+    let south = Group::of_region(crate::compare::Region::Southern);
+    let said = say(&row(Quantity::CycloneTracks, south, (20.0, 16.0), 0.001));
+    assert!(
+        said.starts_with("Tropical cyclones in the southern hemisphere become 20 % fewer"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -127,10 +127,10 @@ impl<'a> Whisker<'a> {
 
     fn label(&self, by_part: bool) -> String {
         let group = self.row.group();
-        match (group.basin, group.season) {
-            (Some(basin), None) if by_part => basin.name().into(),
+        match (group.region, group.season) {
+            (Some(region), None) if by_part => capital(region.name()),
             (None, Some(_)) if by_part => self.row.season.clone(),
-            // Also those of seasons of basins, which have a table.
+            // Also those of seasons of hemispheres and basins, which have a table.
             _ => self.row.quantity.about().label.to_string(),
         }
     }

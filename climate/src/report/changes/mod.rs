@@ -180,7 +180,7 @@ fn summary(comparison: &Comparison) -> Section {
             &rows_of(comparison, class, |group| group == Group::ALL),
             comparison,
         );
-        let parts: Vec<&ChangeRow> = rows_of(comparison, class, Group::is_basin_or_season)
+        let parts: Vec<&ChangeRow> = rows_of(comparison, class, Group::is_region_or_season)
             .into_iter()
             .filter(|row| row.significant)
             .collect();
@@ -188,7 +188,7 @@ fn summary(comparison: &Comparison) -> Section {
             let what = counted(parts.len(), "significant change");
             let _ = write!(
                 html,
-                "<details><summary>{what} in basins and seasons</summary>\n{}</details>\n",
+                "<details><summary>{what} in hemispheres, basins and seasons</summary>\n{}</details>\n",
                 said(&parts, comparison)
             );
         }
@@ -220,19 +220,19 @@ fn intervals(comparison: &Comparison) -> Option<Section> {
         let name = capital(class_word(class));
         let tracks = |row: &&ChangeRow| row.name == "tracks";
         let all = rows_of(comparison, class, |group| group == Group::ALL);
-        let basins = rows_of(comparison, class, |g| {
-            g.basin.is_some() && g.season.is_none()
+        let regions = rows_of(comparison, class, |g| {
+            g.region.is_some() && g.season.is_none()
         });
         let seasons = rows_of(comparison, class, |g| {
-            g.basin.is_none() && g.season.is_some()
+            g.region.is_none() && g.season.is_some()
         });
-        let parts = seasons.into_iter().chain(basins);
+        let parts = seasons.into_iter().chain(regions);
         let parts: Vec<&ChangeRow> = parts.filter(tracks).collect();
         for (rows, title, by_part) in [
             (all, format!("{name}s: change in percent"), false),
             (
                 parts,
-                format!("{name}s: number of tracks by season and basin of origin"),
+                format!("{name}s: number of tracks by season, hemisphere and basin of origin"),
                 true,
             ),
         ] {
@@ -275,8 +275,8 @@ fn numbers(comparison: &Comparison) -> Section {
     ];
     let mut html = String::new();
     for class in classes(comparison) {
-        // Seasons of basins are in the files: here they would be four rows of five.
-        let whole = |group: Group| group.basin.is_none() || group.season.is_none();
+        // Seasons of hemispheres and basins are in the files: here they would be most rows.
+        let whole = |group: Group| group.region.is_none() || group.season.is_none();
         let cells: Vec<Vec<String>> = rows_of(comparison, class, whole)
             .iter()
             .filter(|row| row.change.a.is_some() || row.change.b.is_some())
@@ -306,7 +306,7 @@ fn numbers(comparison: &Comparison) -> Section {
         id: "numbers".into(),
         nav: "Numbers".into(),
         heading: "All numbers".into(),
-        lead: "The same as changes.csv and changes.json, which have more digits, and every season of every basin.".into(),
+        lead: "The same as changes.csv and changes.json, which have more digits, and every season of every hemisphere and basin.".into(),
         html,
     }
 }
@@ -316,9 +316,9 @@ fn cells_of(row: &ChangeRow) -> Vec<String> {
     let text = |value: Option<f64>| value.map_or("–".to_string(), |v| significant(v, 3));
     let change = &row.change;
     let group = row.group();
-    let place = match (group.basin, group.season) {
+    let place = match (group.region, group.season) {
         (None, None) => "all",
-        (Some(basin), None) => basin.name(),
+        (Some(region), None) => region.name(),
         (_, Some(_)) => row.season.as_str(),
     };
     let difference = text(change.difference);
@@ -380,9 +380,9 @@ fn method(comparison: &Comparison, command: &str) -> Section {
         format!(
             "Whole years are the units of chance, because storms of one season are not independent. {draws} times, as many years as there are were drawn with replacement on both sides ({method} of the draws, widened for the number of years after Hesterberg 2015): the {confidence} % intervals. {draws} times, the years of both sides were mixed and dealt anew: p is the share of deals that differ at least as much."
         ),
-        "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of basins, those of seasons, those of seasons of basins, the bins of each distribution, and the cells of each map. Significant is what has an adjusted p below one minus the confidence.".into(),
+        "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of hemispheres and basins, those of seasons, those of seasons of hemispheres and basins, the bins of each distribution, and the cells of each map. Significant is what has an adjusted p below one minus the confidence.".into(),
         format!(
-            "A track counts for the month and the basin in which it begins, an object for those in which it is. {} Return levels come from generalised extreme value distributions fitted to annual extremes by L-moments.",
+            "A track counts for the month, the basin and the hemisphere in which it begins, an object for those in which it is. {} Return levels come from generalised extreme value distributions fitted to annual extremes by L-moments.",
             seasons_of_years(comparison.year_start)
         ),
         "Intervals hold chance from year to year within each run. They do not hold errors of the model or of the detection, which may differ between climates.".into(),

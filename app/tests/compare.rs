@@ -105,6 +105,18 @@ fn a_warmer_world_is_told_apart_and_a_single_year_says_nothing() {
     // Of one year nothing is claimed.
     let short = ["present", "plus2k"].map(|scenario| events(folder.path(), scenario, "1"));
     let (said, table) = compare(&short[0], &short[1]);
+    // A pattern and a list of folders are ensembles: the years of all members count.
+    let list = folder.path().join("warmer.txt");
+    fs::write(&list, "events-plus2k-5\nevents-plus2k-1\n").expect("a list");
+    let (several, _) = compare(&folder.path().join("events-present-*"), &list);
+    assert!(
+        several.contains("6 years of 2 members against 6 of 2 members"),
+        "{several}"
+    );
+    let page = fs::read_to_string(out.join("changes.html")).expect("a page");
+    let quoted = "/events-present-*&#39; ";
+    assert!(page.contains(quoted) && page.contains("6 years (2 members, "));
+
     let rivers = |column| value(&table, "tracks", "atmospheric_river", column);
     assert_eq!((rivers("low"), rivers("p")), ("", ""), "{table}");
     assert_eq!(rivers("no_interval"), "too_few_years");

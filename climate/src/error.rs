@@ -182,6 +182,14 @@ pub enum ClimateError {
         /// Last one.
         last: i64,
     },
+    /// A side of a comparison has a run twice.
+    #[error("`{}` is twice among the runs of {side}: its years would count twice", path.display())]
+    MemberTwice {
+        /// The folder.
+        path: PathBuf,
+        /// What the side is called.
+        side: String,
+    },
     /// A request that no input could satisfy.
     #[error("{0}")]
     Invalid(String),

@@ -1,4 +1,4 @@
-//! `squall compare`: what changes between two runs or periods, with intervals and significance.
+//! `squall compare`: what changes between two runs, ensembles or periods, with intervals and significance.
 
 use crate::arguments::{calendar, quoted};
 use crate::failure::Advice;
@@ -9,28 +9,31 @@ use crate::{interrupt, output, ranks};
 use clap::{Args, ValueEnum};
 use squall_climate::ClimateError;
 use squall_climate::compare::{
-    self, CompareOptions, Comparison, DrawOptions, IntervalMethod, MIN_BLOCKS, SideInput,
+    self, CompareOptions, Comparison, DrawOptions, IntervalMethod, MIN_BLOCKS, SideInput, Unit,
 };
 use squall_climate::report::changes::changes_page;
+use squall_data::archive::folders_of;
 use squall_data::{Calendar, DataError, atomic};
 use squall_jobs::JobError;
 use squall_jobs::lock::FolderLock;
 use std::path::{Path, PathBuf};
 
-/// Compare two runs or periods: changes of counts, intensity, maps and extremes, with intervals and significance.
+/// Compare two runs, ensembles or periods: changes of counts, intensity, maps and extremes, with intervals and
+/// significance.
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// Folder that `squall events` wrote for the first run.
+    /// Folder that `squall events` wrote for the first run; for the members of an ensemble a pattern in quotes, such as
+    /// 'present/m*/events', or a text file that lists their folders.
     #[arg(value_name = "A")]
     pub a: PathBuf,
-    /// Folder of the second run; the same folder for two periods of one run (--years-a, --years-b).
+    /// The same of the second run; the same folder for two periods of one run (--years-a, --years-b).
     #[arg(value_name = "B")]
     pub b: PathBuf,
     /// Folder for changes.csv, changes.json, return_levels.csv, distributions.csv, maps.nc, statements.txt and
     /// changes.html.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// What the first run is called; its folder's name if left out.
+    /// What the first run is called; its folder's name if left out, of a pattern the last folder before a wildcard.
     #[arg(long, value_name = "NAME")]
     pub label_a: Option<String>,
     /// What the second run is called.
@@ -58,7 +61,10 @@ pub struct Compare {
     /// How intervals follow from the draws.
     #[arg(long, value_enum, default_value_t = Ends::Percentile)]
     pub interval: Ends,
-    /// Consecutive years that are drawn together, where years depend on those before.
+    /// What is drawn and dealt: years, members with all their years, or pairs of them.
+    #[arg(long, value_enum, default_value_t = Drawn::Year, value_name = "UNIT")]
+    pub unit: Drawn,
+    /// Consecutive years of a run that are drawn together, where years depend on those before.
     #[arg(long, default_value_t = 1)]
     pub block_years: usize,
     /// All draws follow from this number.
@@ -85,6 +91,17 @@ pub enum Ends {
     Percentile,
     /// Bias corrected and accelerated.
     Bca,
+}
+
+/// What is drawn and dealt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Drawn {
+    /// Years: members differ in their weather alone.
+    Year,
+    /// Members: they differ in more, as models do.
+    Member,
+    /// Pairs of members, the first of A with the first of B and so on: the same models on both sides.
+    Pair,
 }
 
 /// Whether another process has the folder.
@@ -129,25 +146,38 @@ impl Compare {
             draws,
             months: self.months.clone().unwrap_or_default().0,
             year_start: self.year_start,
+            unit: match self.unit {
+                Drawn::Year => Unit::Year,
+                Drawn::Member => Unit::Member,
+                Drawn::Pair => Unit::Pair,
+            },
             block_years: self.block_years,
             calendar: self.calendar,
             any_grid: self.any_grid,
         };
-        let [a, b] = self.inputs()?;
+        let [a, b] = self.inputs([folders_of(&self.a)?, folders_of(&self.b)?])?;
         let (label_a, label_b) = (a.label.clone(), b.label.clone());
-        let read = table_bytes(&self.a)? + table_bytes(&self.b)?;
+        let folders = a.folders.iter().chain(&b.folders);
+        let read = folders
+            .map(|folder| table_bytes(folder))
+            .sum::<anyhow::Result<u64>>()?;
         let work = compare::plan(a, b, &options).map_err(with_advice)?;
         Plan {
             work: work.words(),
             read,
             write: 3_000_000,
-            memory: 80_000_000 + 100 * self.resamples as u64 * 60,
+            // 20 bytes for each draw of each block.
+            memory: 80_000_000 + self.resamples as u64 * (20 * work.blocks() as u64).max(6000),
             seconds: Some(read as f64 / 4e7 + self.resamples as f64 * 5e-4),
         }
         .announce();
         if !work.has_intervals() {
             tracing::warn!(
-                "there will be no intervals: a side has fewer than {MIN_BLOCKS} blocks of whole years"
+                "there will be no intervals: a side has fewer than {MIN_BLOCKS} {}",
+                match self.unit {
+                    Drawn::Year => "blocks of whole years",
+                    Drawn::Member | Drawn::Pair => "members",
+                }
             );
         }
         let mut progress = Progress::new("compare", compare::Plan::STEPS);
@@ -172,36 +202,33 @@ impl Compare {
         Ok(comparison)
     }
 
-    /// Both sides with names that tell them apart; refuses one name for both.
-    fn inputs(&self) -> anyhow::Result<[SideInput; 2]> {
-        let own = |folder: &Path| {
-            let name = folder
-                .file_name()
-                .map(|name| name.to_string_lossy().into_owned());
-            name.unwrap_or_else(|| folder.display().to_string())
-        };
+    /// Both sides, of these folders, with names that tell them apart; refuses one name for both.
+    fn inputs(&self, [of_a, of_b]: [Vec<PathBuf>; 2]) -> anyhow::Result<[SideInput; 2]> {
         let label =
-            |given: &Option<String>, folder: &Path, years: Option<(i64, i64)>, letter: &str| {
+            |given: &Option<String>, input: &Path, years: Option<(i64, i64)>, letter: &str| {
                 if let Some(label) = given {
                     return label.clone();
                 }
-                match (own(&self.a) == own(&self.b), years) {
-                    (false, _) => own(folder),
+                match (own_name(&self.a) == own_name(&self.b), years) {
+                    (false, _) => own_name(input),
                     (true, Some((from, to))) if self.years_a != self.years_b => {
                         // Sentences go from one side to the other: "from 1981-1999 to 2001-2023".
                         format!("{from}-{to}")
                     }
-                    (true, _) => format!("{letter} ({})", folder.display()),
+                    (true, _) => format!("{letter} ({})", input.display()),
                 }
             };
-        let side = |folder: &PathBuf, given, years, letter| SideInput {
-            folder: folder.clone(),
-            label: label(given, folder, years, letter),
-            years,
-        };
         let sides = [
-            side(&self.a, &self.label_a, self.years_a, "A"),
-            side(&self.b, &self.label_b, self.years_b, "B"),
+            SideInput {
+                folders: of_a,
+                label: label(&self.label_a, &self.a, self.years_a, "A"),
+                years: self.years_a,
+            },
+            SideInput {
+                folders: of_b,
+                label: label(&self.label_b, &self.b, self.years_b, "B"),
+                years: self.years_b,
+            },
         ];
         if sides[0].label == sides[1].label {
             Err(Advice::usage(
@@ -235,9 +262,14 @@ impl Compare {
             let list: Vec<String> = months.iter().map(i64::to_string).collect();
             add(format!("--months {}", list.join(",")));
         }
+        let unit = match self.unit {
+            Drawn::Year => format!("--block-years {}", self.block_years),
+            Drawn::Member => "--unit member".into(),
+            Drawn::Pair => "--unit pair".into(),
+        };
         add(format!(
-            "--year-start {} --block-years {} --confidence {} --resamples {} --seed {}",
-            self.year_start, self.block_years, self.confidence, self.resamples, self.seed
+            "--year-start {} {unit} --confidence {} --resamples {} --seed {}",
+            self.year_start, self.confidence, self.resamples, self.seed
         ));
         if self.interval == Ends::Bca {
             add("--interval bca".into());
@@ -253,6 +285,28 @@ impl Compare {
         }
         add(format!("--out {}", path(&self.out)));
         command
+    }
+}
+
+/// What a side is called if nobody says it: its folder, the last folder of a pattern before a wildcard, or the list.
+fn own_name(input: &Path) -> String {
+    let is_fixed = |part: &std::path::Component<'_>| {
+        let part = part.as_os_str().to_string_lossy();
+        !part.contains(['*', '?', '['])
+    };
+    let fixed: PathBuf = if input.is_dir() {
+        input.into()
+    } else {
+        input.components().take_while(is_fixed).collect()
+    };
+    let name = if input.is_file() {
+        fixed.file_stem()
+    } else {
+        fixed.file_name()
+    };
+    match name {
+        Some(name) => name.to_string_lossy().into_owned(),
+        None => input.display().to_string(),
     }
 }
 
@@ -332,9 +386,14 @@ mod tests {
 
     /// What sides are called, or why they are not.
     fn labels(more: &[&str]) -> Result<[String; 2], String> {
-        let words = ["present/events", "--out", "changes"];
+        labels_of("present/events", more)
+    }
+
+    fn labels_of(a: &str, more: &[&str]) -> Result<[String; 2], String> {
+        let words = [a, "--out", "changes"];
         let call: Compare = parsed(words.iter().chain(more)).unwrap();
-        let sides = call.inputs().map_err(|error| error.to_string())?;
+        let sides = call.inputs([vec![], vec![]]);
+        let sides = sides.map_err(|error| error.to_string())?;
         Ok(sides.map(|side| side.label))
     }
 
@@ -350,6 +409,20 @@ mod tests {
         let years = |b| ["--years-a", "1-5", "--years-b", b, same];
         assert_eq!(labels(&years("6-9")), names("1-5", "6-9"));
         assert_eq!(labels(&years("1-5")), letters);
+        // Of patterns the folder that holds all members, of lists their own names.
+        let ensembles = labels_of("runs/present/m*/events", &["runs/warmer/m*/events"]);
+        assert_eq!(ensembles, names("present", "warmer"));
+        let [one, two] = ["runs/hist-*", "runs/ssp-[0-9]/events"];
+        let letters = names("A (runs/hist-*)", "B (runs/ssp-[0-9]/events)");
+        assert_eq!(labels_of(one, &[two]), letters);
+        assert_eq!(labels_of("m*", &["warmer"]), names("m*", "warmer"));
+        let folder = tempfile::tempdir().unwrap();
+        let lists = ["present.txt", "warmer.txt"].map(|name| folder.path().join(name));
+        lists
+            .iter()
+            .for_each(|list| std::fs::write(list, "").unwrap());
+        let [one, two] = lists.each_ref().map(|list| list.to_str().unwrap());
+        assert_eq!(labels_of(one, &[two]), names("present", "warmer"));
         for one in [
             &[same, "--label-a", "x", "--label-b", "x"][..],
             &[other, "--label-b", "events"],
@@ -384,6 +457,34 @@ mod tests {
             "squall compare ibtracs 'my model' --label-b 'a model'\\''s' ",
         ] {
             assert!(command.contains(part), "{command}");
+        }
+    }
+
+    #[test]
+    fn the_command_on_the_page_names_members_and_units() {
+        let words = ["present/m*/events", "list of runs.txt", "--out", "changes"];
+        let unit = |unit: &[&str]| -> String {
+            let call: Compare = parsed(words.iter().chain(unit)).unwrap();
+            call.command()
+        };
+        let command = unit(&["--unit", "pair"]);
+        let inputs = "squall compare 'present/m*/events' 'list of runs.txt' ";
+        assert!(command.starts_with(inputs), "{command}");
+        assert!(
+            command.contains("--year-start 1 --unit pair --conf"),
+            "{command}"
+        );
+        assert!(unit(&[]).contains("--year-start 1 --block-years 1 --conf"));
+    }
+
+    #[test]
+    fn the_program_takes_the_command_on_the_page() {
+        for unit in ["year", "member", "pair"] {
+            let words = ["a", "b", "--unit", unit, "--out", "changes"];
+            let call: Compare = parsed(words).unwrap();
+            let command = call.command();
+            let again: Compare = parsed(command.split(' ').skip(2)).unwrap();
+            assert_eq!((again.unit, again.command()), (call.unit, command));
         }
     }
 

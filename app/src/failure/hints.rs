@@ -198,13 +198,16 @@ fn of_climate(error: &ClimateError) -> Verdict {
             "give the files of one kind alone, by a glob or a list of paths: `squall inspect FILE` tells what a file has",
         ),
         ClimateError::GridsDiffer { .. } => {
-            input("detect both runs on one grid, or go on with --any-grid")
+            input("detect all runs on one grid, or go on with --any-grid")
         }
         ClimateError::NoCommonMonths { .. } => {
             input("the runs have no month in common; --months chooses among those that both have")
         }
         ClimateError::Period { .. } => {
             input("a comparison needs whole months of several years on both sides")
+        }
+        ClimateError::MemberTwice { .. } => {
+            input("give each run once: two paths, or a pattern and a link, may lead to one folder")
         }
         ClimateError::SharedYears { .. } => {
             input("--years-a and --years-b take two periods of one run that have no year in common")

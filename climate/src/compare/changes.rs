@@ -1,22 +1,26 @@
 //! The change of every quantity in every group, with what is significant among many.
 
-use super::{ChangeRow, Design, GoesOn, Group, Quantity, Side, adjusted_p};
+use super::names::{Names, grouped};
+use super::side::Ensemble;
+use super::unequal::{lacking, quantity_names};
+use super::{ChangeRow, Design, GoesOn, Group, Quantity, adjusted_p};
 use crate::error::{ClimateError, Result};
 use rayon::prelude::*;
+use std::cmp::Reverse;
 
 /// The changes of all quantities that both sides know, in all groups, with p adjusted family by family. A note says
-/// which side lacks what of the others.
+/// which runs lack what of the others.
 ///
 /// # Errors
 /// What `goes_on` gives.
 pub(super) fn changes(
-    labels: [&str; 2],
-    [a, b]: [&Side; 2],
+    names: &Names,
+    [a, b]: [&Ensemble; 2],
     (design, goes_on): (&Design, GoesOn<'_>),
     whole_year: bool,
     notes: &mut Vec<String>,
 ) -> Result<Vec<ChangeRow>> {
-    note_unknown(labels, [a, b], notes);
+    note_unknown(names, [a, b], notes);
     let wanted: Vec<(Quantity, Group)> = told([a, b])
         .filter(|&quantity| a.knows(quantity) && b.knows(quantity))
         .flat_map(|quantity| Group::all().map(move |group| (quantity, group)))
@@ -64,36 +68,32 @@ pub(super) fn changes(
 }
 
 /// The quantities of the classes that both sides tell.
-fn told(sides: [&Side; 2]) -> impl Iterator<Item = Quantity> {
+fn told(sides: [&Ensemble; 2]) -> impl Iterator<Item = Quantity> {
     Quantity::all().filter(move |quantity| {
         let class = quantity.about().class;
         sides.iter().all(|side| side.tells(class))
     })
 }
 
-/// Says which quantities are left out, and which side's tables lack what they need.
-fn note_unknown([of_a, of_b]: [&str; 2], [a, b]: [&Side; 2], notes: &mut Vec<String>) {
-    for (knows, lack) in [
-        (
-            [true, false],
-            format!("the tables of {of_b} lack their columns or values"),
-        ),
-        (
-            [false, true],
-            format!("the tables of {of_a} lack their columns or values"),
-        ),
-        (
-            [false, false],
-            format!("the tables of {of_a} and {of_b} have no columns or values to compare"),
-        ),
-    ] {
-        let absent: Vec<String> = told([a, b])
-            .filter(|&quantity| [a.knows(quantity), b.knows(quantity)] == knows)
-            .map(|quantity| quantity.about())
-            .map(|about| format!("{} {}", about.class.name(), about.name))
-            .collect();
-        if !absent.is_empty() {
-            notes.push(format!("Left out, because {lack}: {}.", absent.join(", ")));
-        }
+/// Says which quantities are left out, and which runs' tables lack what they need.
+fn note_unknown(names: &Names, sides: [&Ensemble; 2], notes: &mut Vec<String>) {
+    let unknown = told(sides).filter_map(|quantity| {
+        let without = lacking(sides, |run| run.knows(quantity));
+        (!without.is_empty()).then_some((quantity as usize, without))
+    });
+    let mut groups = grouped(unknown, |a, b| a == b);
+    let all: usize = sides.iter().map(|side| side.members().len()).sum();
+    groups.sort_by_key(|(without, _)| (without.len(), Reverse(without.first().copied())));
+    for (without, quantities) in groups {
+        let who = names.who(&without);
+        let lack = if without.len() == all {
+            format!("the tables of {who} have no columns or values to compare")
+        } else {
+            format!("the tables of {who} lack their columns or values")
+        };
+        notes.push(format!(
+            "Left out, because {lack}: {}.",
+            quantity_names(&quantities)
+        ));
     }
 }

@@ -1,107 +1,200 @@
-//! Whether two runs can be compared, and where they differ in more than their climate: grid, winds, rules, months and
-//! years before their tables are read, classes and missing values after.
+//! Whether runs can be compared, and where they differ in more than their climate, before their tables are read: grid,
+//! calendar, time step, winds, rules, months and years.
+//!
+//! All runs are looked at together, the members of a side like the sides: what two sides must share members must, too.
 
-use super::{Coverage, PlannedSide, Quantity, Selection, Side, SideInput, words};
+use super::names::{Names, grouped, listed};
+use super::{Coverage, PlannedSide, Selection, Unit, Years, words};
 use crate::error::{ClimateError, Result};
-use squall_data::Class;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// A year that calendars of other lengths are scaled to, days: that of the Gregorian calendar.
+const COMMON_YEAR_DAYS: f64 = 365.2425;
+
+/// The same folder, however its path is spelled.
+fn whole(folder: &Path) -> PathBuf {
+    folder.canonicalize().unwrap_or_else(|_| folder.into())
+}
+
+/// No side may have a folder twice: its years would count twice. Pairs need as many runs on both sides.
+pub(super) fn check_members(folders: [&[PathBuf]; 2], names: &Names, unit: Unit) -> Result<()> {
+    let labels = names.labels();
+    for (own, label) in folders.iter().zip(labels) {
+        if own.is_empty() {
+            return Err(ClimateError::Invalid(format!("{label} has no run")));
+        }
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = own.iter().find(|folder| !seen.insert(whole(folder))) {
+            return Err(ClimateError::MemberTwice {
+                path: twice.clone(),
+                side: label.into(),
+            });
+        }
+    }
+    let [a, b] = folders.map(<[_]>::len);
+    if unit == Unit::Pair && a != b {
+        return Err(ClimateError::Mismatch {
+            what: format!(
+                "members of {}, each of which has one of {}",
+                labels[1], labels[0]
+            ),
+            expected: a.to_string(),
+            found: b.to_string(),
+        });
+    }
+    Ok(())
+}
 
 /// Grids must be the same, unless asked otherwise; then a note says that they are not.
 pub(super) fn check_grids(
-    coverage: &[Coverage; 2],
+    runs: &[&Coverage],
+    names: &Names,
     any_grid: bool,
     notes: &mut Vec<String>,
 ) -> Result<()> {
-    let [Some(a), Some(b)] = coverage.each_ref().map(|c| c.grid.as_ref()) else {
-        notes.push(
-            "Without statistics.nc on both sides the grids are not known and taken to be the same."
-                .into(),
-        );
+    let grids = (runs.iter().enumerate()).filter_map(|(run, c)| Some((run, c.grid.as_ref()?)));
+    let groups = grouped(grids, |a, b| a.same_as(b));
+    if runs.iter().any(|run| run.grid.is_none()) {
+        notes.push(format!(
+            "Without statistics.nc {} the grids are not known and taken to be the same.",
+            names.everywhere()
+        ));
+    }
+    let [(first, of_first), (other, of_other), ..] = &groups[..] else {
         return Ok(());
     };
-    if a.same_as(b) {
-        return Ok(());
-    }
     if any_grid {
+        let described: Vec<(String, Vec<usize>)> = (groups.iter())
+            .map(|(grid, runs)| (grid.describe(), runs.clone()))
+            .collect();
         notes.push(format!(
-            "The grids differ ({} against {}): part of every change may be the resolution's.",
-            a.describe(),
-            b.describe()
+            "The grids differ ({}): part of every change may be the resolution's.",
+            names.each(&described).join(" against ")
         ));
         return Ok(());
     }
     Err(ClimateError::GridsDiffer {
-        path: coverage[1].path.clone(),
-        expected: a.describe(),
-        other: coverage[0].path.clone(),
-        found: b.describe(),
+        path: runs[of_other[0]].path.clone(),
+        expected: first.describe(),
+        other: runs[of_first[0]].path.clone(),
+        found: other.describe(),
     })
 }
 
-/// Whether the winds of both runs are of one level, as far as their statistics say it; where they are not a note says so.
-pub(super) fn share_wind(
-    [a, b]: [&SideInput; 2],
-    coverage: &[Coverage; 2],
+/// The length of a year that numbers by year are scaled to where calendars differ; a note says so where their years are
+/// not equally long.
+pub(super) fn common_year_days(
+    runs: &[&Coverage],
+    names: &Names,
     notes: &mut Vec<String>,
-) -> bool {
-    let [Some(of_a), Some(of_b)] = coverage.each_ref().map(|c| c.wind.as_ref()) else {
-        // Two periods of one folder have the same winds, whatever they are.
-        if a.folder != b.folder && coverage.iter().any(|c| c.grid.is_none()) {
-            notes.push(
-                "Without statistics.nc on both sides it is not known at what level winds are and over what time they are means: part of every change of wind, category and energy may be theirs (ten-minute means of best tracks are about a tenth below one-minute means)."
-                    .into(),
-            );
-        }
-        return true;
-    };
-    if of_a != of_b {
+) -> Option<f64> {
+    let calendars = runs.iter().map(|run| run.calendar);
+    let groups = grouped(calendars.enumerate(), |a, b| a == b);
+    if groups.len() < 2 {
+        return None;
+    }
+    let lengths = groups.iter().map(|(calendar, _)| calendar.mean_year_days());
+    if grouped(lengths.enumerate(), |a, b| a == b).len() > 1 {
         notes.push(format!(
-            "Winds are not compared, nor what follows from them (hurricanes, cyclone energy, the latitude when strongest), because they are of different levels ({}: {of_a}; {}: {of_b}).",
-            a.label, b.label
+            "The calendars are {}: numbers by year are scaled to years of {COMMON_YEAR_DAYS} days.",
+            listed(&names.each(&groups))
         ));
     }
-    of_a == of_b
+    Some(COMMON_YEAR_DAYS)
 }
 
-/// Notes which numbers of the rules by which events and tracks were chosen differ, where both runs tell theirs.
-pub(super) fn note_rules(
-    inputs: [&SideInput; 2],
-    coverage: &[Coverage; 2],
-    notes: &mut Vec<String>,
-) {
+/// Notes where runs have other numbers of times a day, if all are known.
+pub(super) fn note_steps(runs: &[&Coverage], names: &Names, notes: &mut Vec<String>) {
+    if runs.iter().any(|run| !run.counted) {
+        return;
+    }
+    let rates = runs.iter().map(|run| run.times_per_day).enumerate();
+    let groups = grouped(rates, |known, rate| (known / rate - 1.0).abs() <= 0.02);
+    if groups.len() < 2 {
+        return;
+    }
+    let mut unit = " times a day";
+    let rates: Vec<(String, Vec<usize>)> = (groups.into_iter())
+        .map(|(rate, runs)| (format!("{rate:.0}{}", std::mem::take(&mut unit)), runs))
+        .collect();
+    notes.push(format!(
+        "There are {}: shorter steps find more short-lived tracks and higher extremes.",
+        names.each(&rates).join(" against ")
+    ));
+}
+
+/// Whether the winds of all runs are of one level, as far as their statistics say it; where they are not a note says so.
+pub(super) fn share_wind(runs: &[&Coverage], names: &Names, notes: &mut Vec<String>) -> bool {
+    let told = (runs.iter().enumerate()).filter_map(|(run, c)| Some((run, c.wind.as_ref()?)));
+    let levels = grouped(told, |a, b| a == b);
+    if levels.len() > 1 {
+        let levels: Vec<String> = (levels.iter())
+            .map(|(level, runs)| format!("{}: {level}", names.who(runs)))
+            .collect();
+        notes.push(format!(
+            "Winds are not compared, nor what follows from them (hurricanes, cyclone energy, the latitude when strongest), because they are of different levels ({}).",
+            levels.join("; ")
+        ));
+        return false;
+    }
+    // Two periods of one folder have the same winds, whatever they are.
+    let is_one_folder = runs.windows(2).all(|pair| pair[0].path == pair[1].path);
+    let is_unknown = runs.iter().any(|run| run.wind.is_none());
+    if is_unknown && !is_one_folder && runs.iter().any(|run| run.grid.is_none()) {
+        notes.push(format!(
+            "Without statistics.nc {} it is not known at what level winds are and over what time they are means: part of every change of wind, category and energy may be theirs (ten-minute means of best tracks are about a tenth below one-minute means).",
+            names.everywhere()
+        ));
+    }
+    true
+}
+
+/// Notes which numbers of the rules by which events and tracks were chosen differ, among the runs that tell theirs.
+pub(super) fn note_rules(runs: &[&Coverage], names: &Names, notes: &mut Vec<String>) {
     const MOST: usize = 5;
     // How names of what made the masks begin.
     const MASKS: &str = "masks.";
     // Of which climate percentiles are.
     const CLIMATE: &str = "masks.percentile_climatology";
-    let [a, b] = coverage.each_ref().map(|c| &c.rules);
-    if a.is_empty() || b.is_empty() {
-        return;
-    }
-    let climates = [a, b].map(|rules| rules.get(CLIMATE));
-    if let [Some(of_a), Some(of_b)] = climates
-        && of_a != of_b
-    {
-        let [a, b] = inputs.map(|input| &input.label);
+    let told: Vec<(usize, &BTreeMap<String, String>)> = (runs.iter().enumerate())
+        .map(|(run, coverage)| (run, &coverage.rules))
+        .filter(|(_, rules)| !rules.is_empty())
+        .collect();
+    let climates = told.iter().map(|(run, rules)| (*run, rules.get(CLIMATE)));
+    let climates: Vec<(usize, Option<&String>)> = climates.collect();
+    let all_tell_climates = climates.iter().all(|(_, climate)| climate.is_some());
+    let climates = climates.into_iter();
+    let climates = climates.filter_map(|(run, climate)| Some((run, climate?)));
+    let climates = grouped(climates, |a, b| a == b);
+    if climates.len() > 1 {
+        let each: Vec<String> = (climates.iter())
+            .map(|(climate, runs)| format!("{}: {climate}", names.who(runs)))
+            .collect();
         notes.push(format!(
-            "Rivers are those by percentiles of two climates ({a}: {of_a}; {b}: {of_b}). Those of a warmer climate are higher, which hides a part of the change: `squall label --method percentile --climatology` takes those of one run for both."
+            "Rivers are those by percentiles of {} climates ({}). Those of a warmer climate are higher, which hides a part of the change: `squall label --method percentile --climatology` takes those of one run for all.",
+            if each.len() == 2 { "two" } else { "several" },
+            each.join("; ")
         ));
     }
-    let both_tell_climates = climates.iter().all(Option::is_some);
     let is_of_masks = |name: &String| name.starts_with(MASKS);
     // Statistics of earlier versions say nothing about them, and masks of other tools do not say how they were made.
-    let both_tell_masks = [a, b].iter().all(|rules| rules.keys().any(is_of_masks));
-    let names: BTreeSet<&String> = (a.keys().chain(b.keys()))
-        .filter(|name| both_tell_masks || !is_of_masks(name))
-        .filter(|name| !both_tell_climates || *name != CLIMATE)
+    let all_tell_masks = (told.iter()).all(|(_, rules)| rules.keys().any(is_of_masks));
+    let rules: BTreeSet<&String> = (told.iter())
+        .flat_map(|(_, rules)| rules.keys())
+        .filter(|name| all_tell_masks || !is_of_masks(name))
+        .filter(|name| !all_tell_climates || *name != CLIMATE)
         .collect();
-    let differing: Vec<String> = (names.into_iter())
-        .filter(|name| a.get(*name) != b.get(*name))
-        .map(|name| {
-            let [a, b] = [a, b].map(|rules| rules.get(name).map_or("none", String::as_str));
-            format!("{name} ({a} against {b})")
-        })
-        .collect();
+    let apart = |name: &String| -> Option<String> {
+        let value = |rules: &BTreeMap<String, String>| {
+            rules.get(name).map_or_else(|| "none".into(), String::clone)
+        };
+        let values = told.iter().map(|(run, rules)| (*run, value(rules)));
+        let groups = grouped(values, |a, b| a == b);
+        let values = names.each(&groups).join(" against ");
+        (groups.len() > 1).then(|| format!("{name} ({values})"))
+    };
+    let differing: Vec<String> = rules.into_iter().filter_map(apart).collect();
     if differing.is_empty() {
         return;
     }
@@ -115,15 +208,15 @@ pub(super) fn note_rules(
     ));
 }
 
-/// The months that are compared: those asked for, or those that both runs have.
+/// The months that are compared: those asked for, or those that all runs have.
 pub(super) fn common_months(
-    inputs: [&SideInput; 2],
-    coverage: &[Coverage; 2],
+    runs: &[&Coverage],
+    names: &Names,
     wanted: &[i64],
     notes: &mut Vec<String>,
 ) -> Result<Vec<i64>> {
-    let seasons = coverage.each_ref().map(Coverage::seasons);
-    for (input, found) in inputs.iter().zip(&seasons) {
+    let seasons: Vec<Vec<i64>> = runs.iter().map(|run| run.seasons()).collect();
+    for (run, found) in runs.iter().zip(&seasons) {
         let lacking: Vec<i64> = wanted
             .iter()
             .copied()
@@ -141,35 +234,37 @@ pub(super) fn common_months(
                 )
             };
             return Err(ClimateError::Period {
-                path: input.folder.clone(),
+                path: run.path.clone(),
                 reason,
             });
         }
     }
-    let mut months: Vec<i64> = match wanted {
-        [] => seasons[0]
-            .iter()
-            .copied()
-            .filter(|m| seasons[1].contains(m))
-            .collect(),
-        chosen => chosen.to_vec(),
-    };
-    months.sort_unstable();
-    months.dedup();
-    if months.is_empty() {
-        return Err(ClimateError::NoCommonMonths {
-            path: inputs[1].folder.clone(),
-            expected: words::months(&seasons[0]),
-            found: words::months(&seasons[1]),
-        });
+    if !wanted.is_empty() {
+        let chosen: BTreeSet<i64> = wanted.iter().copied().collect();
+        return Ok(chosen.into_iter().collect());
     }
-    if wanted.is_empty() && seasons[0] != seasons[1] {
+    let mut months: Vec<i64> = (1..=12).collect();
+    for (run, found) in runs.iter().zip(&seasons) {
+        let shared = |month: &i64| found.contains(month);
+        let common: Vec<i64> = months.iter().copied().filter(shared).collect();
+        if common.is_empty() {
+            return Err(ClimateError::NoCommonMonths {
+                path: run.path.clone(),
+                expected: words::months(&months),
+                found: words::months(found),
+            });
+        }
+        months = common;
+    }
+    let groups = grouped(seasons.iter().enumerate(), |a, b| a == b);
+    if groups.len() > 1 {
+        let said = groups.iter().map(|(found, runs)| {
+            let has = if runs.len() == 1 { "has" } else { "have" };
+            format!("{} {has} {}", names.who(runs), words::months(found))
+        });
         notes.push(format!(
-            "{} has {}, {} has {}: only {} are compared.",
-            inputs[0].label,
-            words::months(&seasons[0]),
-            inputs[1].label,
-            words::months(&seasons[1]),
+            "{}: only {} are compared.",
+            said.collect::<Vec<_>>().join(", "),
             words::months(&months)
         ));
     }
@@ -196,7 +291,7 @@ pub(super) fn note_year(selection: &Selection, notes: &mut Vec<String>) {
 
 /// A sentence on the month that years must begin with so that more than `used` of them are whole, if there is one: many
 /// runs begin with December.
-fn better_start(side: &PlannedSide, used: usize) -> String {
+fn better_start(side: &PlannedSide, run: &Coverage, used: usize) -> String {
     let options = &side.options;
     if !options.selection.whole_year() {
         return String::new();
@@ -206,7 +301,7 @@ fn better_start(side: &PlannedSide, used: usize) -> String {
             year_start,
             ..options.selection.clone()
         };
-        side.coverage.years(&selection, options.range).used.len()
+        run.years(&selection, options.range).used.len()
     };
     // Of equally good months the first.
     let best = (1..=12).map(|start| (whole(start), start)).rev();
@@ -219,173 +314,92 @@ fn better_start(side: &PlannedSide, used: usize) -> String {
     }
 }
 
-/// Notes which years are not used; a side without any is refused.
-pub(super) fn check_years(side: &PlannedSide, notes: &mut Vec<String>) -> Result<()> {
-    let PlannedSide {
-        input, coverage, ..
-    } = side;
-    let years = side.years();
-    if years.used.is_empty() {
-        let reason = match (&side.options.range, years.left_out.first()) {
-            (_, Some((year, reason))) => format!("no year is whole; {year}: {reason}"),
-            (Some((from, to)), None) => format!("it has no year from {from} to {to}"),
-            (None, None) => "no year is whole".into(),
-        };
-        return Err(ClimateError::Period {
-            path: input.folder.clone(),
-            reason,
-        });
+/// Notes which years of a side are not used; a run without any is refused. `before` runs are of the side before it.
+pub(super) fn check_years(
+    side: &PlannedSide,
+    before: usize,
+    names: &Names,
+    notes: &mut Vec<String>,
+) -> Result<()> {
+    let (mut left_out, mut uncounted) = (Vec::new(), Vec::new());
+    for (place, run) in side.members.iter().enumerate() {
+        let years = side.years(run);
+        if years.used.is_empty() {
+            return Err(ClimateError::Period {
+                path: run.path.clone(),
+                reason: without_years(side, &years),
+            });
+        }
+        if !years.left_out.is_empty() {
+            left_out.push((before + place, years_left_out(side, run, &years)));
+        }
+        if !run.counted {
+            uncounted.push((before + place, run.calendar));
+        }
     }
-    if !years.left_out.is_empty() {
-        let listed: Vec<String> = (years.left_out.iter().take(5))
-            .map(|(year, reason)| format!("{year} ({reason})"))
-            .collect();
-        let more = years.left_out.len().saturating_sub(5);
-        let more = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
-        };
+    for (which, runs) in grouped(left_out, |a, b| a == b) {
         notes.push(format!(
-            "Years of {} that are not whole are left out: {}{more}.{}",
-            input.label,
-            listed.join(", "),
-            better_start(side, years.used.len())
+            "Years of {} that are not whole are left out: {which}",
+            names.who(&runs)
         ));
     }
-    if !coverage.counted {
+    for (calendar, runs) in grouped(uncounted, |a, b| a == b) {
+        let (has, its) = if runs.len() == 1 {
+            ("has", "its")
+        } else {
+            ("have", "their")
+        };
         notes.push(format!(
-            "{} has no statistics.nc: its analysed times are taken to run from the first to the last event ({}), and numbers by time are left out.",
-            input.label, coverage.calendar
+            "{} {has} no statistics.nc: {its} analysed times are taken to run from the first to the last event ({calendar}), and numbers by time are left out.",
+            names.who(&runs)
         ));
     }
     Ok(())
 }
 
-/// Notes which classes that only boxes tell apart are compared, and which classes are not because one run's tables have
-/// no row of them.
-pub(super) fn note_classes(labels: [&str; 2], sides: [&Side; 2], notes: &mut Vec<String>) {
-    let (mut both, mut one) = (Vec::new(), Vec::new());
-    for class in Class::TRACKED {
-        let words = format!("{}s", class.name().replace('_', " "));
-        match sides.map(|side| side.tells(class)) {
-            [true, true] if !Class::EVENTS.contains(&class) => both.push(words),
-            [true, false] => one.push((class, words, labels[1])),
-            [false, true] => one.push((class, words, labels[0])),
-            _ => {}
-        }
-    }
-    if !both.is_empty() {
-        notes.push(format!(
-            "Maps and return levels are of tropical cyclones and atmospheric rivers only, not of {}.",
-            both.join(" and ")
-        ));
-    }
-    for (class, words, lacking) in one {
-        let words = words[..1].to_uppercase() + &words[1..];
-        let why = if Class::EVENTS.contains(&class) {
-            ", and nothing says that they were looked for"
-        } else {
-            " (tables made of masks never have)"
-        };
-        notes.push(format!(
-            "{words} are not compared: the tables of {lacking} have none of them{why}."
-        ));
+/// Why no year of a run is used.
+fn without_years(side: &PlannedSide, years: &Years) -> String {
+    match (&side.options.range, years.left_out.first()) {
+        (_, Some((year, reason))) => format!("no year is whole; {year}: {reason}"),
+        (Some((from, to)), None) => format!("it has no year from {from} to {to}"),
+        (None, None) => "no year is whole".into(),
     }
 }
 
-/// Notes how many tracks begin after a hole in the data.
-pub(super) fn note_continued(labels: [&str; 2], sides: [&Side; 2], notes: &mut Vec<String>) {
-    for (label, side) in labels.into_iter().zip(sides) {
-        let tracks = match side.continued {
-            0 => continue,
-            1 => "1 track is".to_string(),
-            more => format!("{more} tracks are"),
-        };
-        notes.push(format!(
-            "In the compared years of {label} {tracks} there after a hole in the data: a storm that a hole cuts counts twice."
-        ));
-    }
-}
-
-/// Notes in which years numbers by year are unknown, because tracks or events lack the value that they are a sum of.
-pub(super) fn note_unknown_years(labels: [&str; 2], sides: [&Side; 2], notes: &mut Vec<String>) {
-    let compared = |q: &Quantity| {
-        let mut sides = sides.iter();
-        sides.all(|side| side.tells(q.about().class) && side.knows(*q))
+/// Which years of a run are not used, and why.
+fn years_left_out(side: &PlannedSide, run: &Coverage, years: &Years) -> String {
+    let listed: Vec<String> = (years.left_out.iter().take(5))
+        .map(|(year, reason)| format!("{year} ({reason})"))
+        .collect();
+    let more = years.left_out.len().saturating_sub(5);
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
     };
-    for (label, side) in labels.into_iter().zip(sides) {
-        // Those of one cause are unknown in the same years.
-        let mut by_years: Vec<(Vec<i64>, Vec<String>)> = Vec::new();
-        for quantity in Quantity::all().filter(compared) {
-            let years = side.unknown_years(quantity);
-            if years.is_empty() {
-                continue;
-            }
-            let about = quantity.about();
-            let name = format!("{} {}", about.class.name(), about.name);
-            match by_years.iter_mut().find(|(known, _)| *known == years) {
-                Some((_, names)) => names.push(name),
-                None => by_years.push((years, vec![name])),
-            }
-        }
-        note_partly_known(label, side, Quantity::all().filter(compared), notes);
-        for (years, names) in by_years {
-            notes.push(format!(
-                "Of {label} {} of {} years are not counted for {}, because more than half of their tracks or events have no value: {}.",
-                years.len(),
-                side.years.used.len(),
-                names.join(", "),
-                words::years_in_words(&years)
-            ));
-        }
-    }
-}
-
-/// Says which numbers by year count tracks or events without a value as none.
-fn note_partly_known(
-    label: &str,
-    side: &Side,
-    compared: impl Iterator<Item = Quantity>,
-    notes: &mut Vec<String>,
-) {
-    // Those of one cause lack the same share.
-    let mut by_share: Vec<(String, Vec<String>)> = Vec::new();
-    for quantity in compared {
-        let Some(share) = side.share_without(quantity) else {
-            continue;
-        };
-        let about = quantity.about();
-        let share = format!("{:.0} %", 100.0 * share);
-        let name = format!("{} {}", about.class.name(), about.name);
-        match by_share.iter_mut().find(|(known, _)| *known == share) {
-            Some((_, names)) => names.push(name),
-            None => by_share.push((share, vec![name])),
-        }
-    }
-    for (share, names) in by_share {
-        notes.push(format!(
-            "Of {label} {share} of the tracks or events have no value for {}: they count as none.",
-            names.join(", ")
-        ));
-    }
+    let better = better_start(side, run, years.used.len());
+    format!("{}{more}.{better}", listed.join(", "))
 }
 
 /// One run's years on both sides would be taken for different weather: no interval and no p would hold.
-pub(super) fn check_apart(sides: &[PlannedSide; 2]) -> Result<()> {
-    let [a, b] = sides.each_ref().map(|side| {
-        let folder = &side.input.folder;
-        folder.canonicalize().unwrap_or(folder.clone())
-    });
-    let [years_a, years_b] = sides.each_ref().map(|side| side.years().used);
-    let both = |year: &&i64| years_b.contains(year);
-    let shared: Vec<i64> = years_a.iter().filter(both).copied().collect();
-    match (a == b, shared.first(), shared.last()) {
-        (true, Some(first), Some(last)) => Err(ClimateError::SharedYears {
-            path: sides[0].input.folder.clone(),
-            first: *first,
-            last: *last,
-        }),
-        _ => Ok(()),
+pub(super) fn check_apart([a, b]: &[PlannedSide; 2]) -> Result<()> {
+    let others: Vec<(PathBuf, &Coverage)> = (b.members.iter())
+        .map(|run| (whole(&run.path), run))
+        .collect();
+    for run in &a.members {
+        let folder = whole(&run.path);
+        for (_, other) in others.iter().filter(|(path, _)| *path == folder) {
+            let years = b.years(other).used;
+            let both = |year: &i64| years.contains(year);
+            let shared: Vec<i64> = a.years(run).used.into_iter().filter(both).collect();
+            if let (Some(first), Some(last)) = (shared.first(), shared.last()) {
+                return Err(ClimateError::SharedYears {
+                    path: run.path.clone(),
+                    first: *first,
+                    last: *last,
+                });
+            }
+        }
     }
+    Ok(())
 }

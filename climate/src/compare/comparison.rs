@@ -1,10 +1,13 @@
 //! What a comparison gives: numbers, sentences, maps, and who was compared.
 
+use super::names::folder_of_all;
+use super::side::Ensemble;
 use super::{
     Change, Distribution, DrawOptions, Group, MapChange, Quantity, ReturnLevels, Side, SideInput,
+    Unit,
 };
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The change of one quantity in one hemisphere, basin or season.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,18 +48,21 @@ impl ChangeRow {
 pub struct SideSummary {
     /// What it is called.
     pub label: String,
-    /// The folder.
+    /// The folder; that which holds all of them where there are several.
     pub folder: PathBuf,
-    /// Calendar of the data.
+    /// Calendar of the data; all where members have several.
     pub calendar: String,
-    /// Grid of the masks, if known.
+    /// Grid of the masks, if known; all where members have several.
     pub grid: Option<String>,
-    /// Years that are compared.
+    /// Years that are compared, those of one member after those of the other.
     pub years: Vec<i64>,
     /// Years that are not, with the reason.
     pub left_out: Vec<(i64, String)>,
-    /// Blocks of years that are drawn.
+    /// Blocks of years that are drawn; members, where those are.
     pub blocks: usize,
+    /// The members, each as a side of its own; none for a side of one run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<SideSummary>,
 }
 
 /// How many cells of a map changed.
@@ -88,6 +94,9 @@ pub struct Comparison {
     /// The month that years begin with; where it is January, and in comparisons of earlier versions, not in the file.
     #[serde(default = "january", skip_serializing_if = "is_january")]
     pub year_start: i64,
+    /// What is drawn and dealt; where it is the year, and in comparisons of earlier versions, not in the file.
+    #[serde(default, skip_serializing_if = "Unit::is_year")]
+    pub unit: Unit,
     /// What a reader must know: years left out, months restricted, columns that are not there.
     pub notes: Vec<String>,
     /// Sentences, the most important first.
@@ -114,15 +123,64 @@ fn is_january(month: &i64) -> bool {
     *month == january()
 }
 
-pub(super) fn summary(input: &SideInput, side: &Side) -> SideSummary {
+/// The summary of a side whose runs have these names.
+pub(super) fn summary(input: &SideInput, names: &[String], side: &Ensemble) -> SideSummary {
+    if let ([folder], [run]) = (&input.folders[..], side.members()) {
+        return of_run(&input.label, folder, run);
+    }
+    let runs = names.iter().zip(&input.folders).zip(side.members());
+    let members: Vec<SideSummary> = runs
+        .map(|((name, folder), run)| of_run(name, folder, run))
+        .collect();
+    let left_out = members.iter().flat_map(|run| {
+        let years = run.left_out.iter();
+        years.map(move |(year, reason)| (*year, format!("{}: {reason}", run.label)))
+    });
+    let grids = members.iter().filter_map(|run| run.grid.as_deref());
     SideSummary {
         label: input.label.clone(),
-        folder: input.folder.clone(),
-        calendar: side.coverage.calendar.cf_name().into(),
-        grid: side.coverage.grid.as_ref().map(|grid| grid.describe()),
-        years: side.years.used.clone(),
-        left_out: side.years.left_out.clone(),
+        folder: folder_of_all(&input.folders),
+        calendar: different(members.iter().map(|run| run.calendar.as_str())).unwrap_or_default(),
+        grid: different(grids),
+        years: members.iter().flat_map(|run| run.years.clone()).collect(),
+        left_out: left_out.collect(),
         blocks: side.blocks(),
+        members,
+    }
+}
+
+fn of_run(label: &str, folder: &Path, run: &Side) -> SideSummary {
+    SideSummary {
+        label: label.into(),
+        folder: folder.into(),
+        calendar: run.coverage.calendar.cf_name().into(),
+        grid: run.coverage.grid.as_ref().map(|grid| grid.describe()),
+        years: run.years.used.clone(),
+        left_out: run.years.left_out.clone(),
+        blocks: run.blocks(),
+        members: Vec::new(),
+    }
+}
+
+/// Words that differ, each once; `None` without any.
+fn different<'w>(words: impl Iterator<Item = &'w str>) -> Option<String> {
+    let mut found: Vec<&str> = Vec::new();
+    for word in words {
+        if !found.contains(&word) {
+            found.push(word);
+        }
+    }
+    (!found.is_empty()).then(|| found.join(", "))
+}
+
+impl SideSummary {
+    /// Its runs: the members, or itself.
+    pub(crate) fn runs(&self) -> &[Self] {
+        if self.members.is_empty() {
+            std::slice::from_ref(self)
+        } else {
+            &self.members
+        }
     }
 }
 
@@ -153,6 +211,7 @@ impl Comparison {
             years: (1..).take(years).collect(),
             left_out: Vec::new(),
             blocks: years,
+            members: Vec::new(),
         });
         Self {
             a,
@@ -160,6 +219,7 @@ impl Comparison {
             draws: DrawOptions::default(),
             months: (1..=12).collect(),
             year_start: january(),
+            unit: Unit::Year,
             notes: Vec::new(),
             statements: Vec::new(),
             changes: Vec::new(),

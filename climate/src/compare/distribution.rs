@@ -2,7 +2,7 @@
 
 use crate::compare::design::{Change, Design};
 use crate::compare::discovery::adjusted_p;
-use crate::compare::side::{Extreme, Side};
+use crate::compare::side::{Ensemble, Extreme, Side, joined};
 use crate::compare::statistic::Statistic;
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +41,7 @@ pub struct Bin {
 /// The distributions of lifetime-maximum wind and lifetime-minimum pressure of cyclones and of lifetime-maximum
 /// transport and area of rivers, of those that both runs know: without any value a run has no tracks, or nobody knows
 /// how strong they were.
-pub(crate) fn distributions(a: &Side, b: &Side, design: &Design) -> Vec<Distribution> {
+pub(crate) fn distributions(a: &Ensemble, b: &Ensemble, design: &Design) -> Vec<Distribution> {
     // Widths of bins: that of about ten knots; the rest round.
     let all = [
         (
@@ -71,19 +71,18 @@ pub(crate) fn distributions(a: &Side, b: &Side, design: &Design) -> Vec<Distribu
     ];
     all.into_iter()
         .filter_map(|(of, name, subject, width)| {
-            let known = [a, b].map(|side| side.extremes_of_tracks(of));
             let tracks = of.tracks();
             let class = tracks.about().class;
-            let unknown = |(side, (values, _)): (&Side, &Known)| {
-                !side.tells(class) || values.is_empty() && side.has_any(tracks)
+            let known = [a, b].map(|side| known_of(side, of));
+            let unknown = |(run, (values, _)): &(&Side, Known)| {
+                !run.tells(class) || values.is_empty() && run.has_any(tracks)
             };
-            if [a, b].into_iter().zip(&known).any(unknown) {
+            if known.iter().flatten().any(unknown) {
                 return None;
             }
-            let values = known.iter().flat_map(|(values, _)| values);
+            let values = known.iter().flatten().flat_map(|(_, (values, _))| values);
             let edges = edges(values.map(|(value, _)| *value), width)?;
-            let [before, after] =
-                [(a, &known[0]), (b, &known[1])].map(|(side, known)| counts(known, &edges, side));
+            let [before, after] = known.each_ref().map(|side| counts(side, &edges));
             let changes: Vec<Change> = before
                 .iter()
                 .zip(&after)
@@ -127,13 +126,31 @@ fn edges(values: impl Iterator<Item = f64>, width: f64) -> Option<Vec<f64>> {
 /// Values with their block, and by block the years in which they are known.
 type Known = (Vec<(f64, u32)>, Vec<f64>);
 
-/// Tracks a year in each bin, by blocks of years.
-fn counts((values, years): &Known, edges: &[f64], side: &Side) -> Vec<Statistic> {
+/// Those of each run of a side.
+fn known_of(side: &Ensemble, of: Extreme) -> Vec<(&Side, Known)> {
+    let members = side.members().iter();
+    members
+        .map(|run| (run, run.extremes_of_tracks(of)))
+        .collect()
+}
+
+/// Tracks a year in each bin, by the blocks of years of all runs.
+fn counts(runs: &[(&Side, Known)], edges: &[f64]) -> Vec<Statistic> {
+    let of_runs: Vec<Vec<Statistic>> = (runs.iter())
+        .map(|(run, known)| counts_of(run, known, edges))
+        .collect();
+    (0..edges.len() - 1)
+        .map(|bin| joined(of_runs.iter().map(|bins| bins[bin].clone())))
+        .collect()
+}
+
+/// The same of one run.
+fn counts_of(run: &Side, (values, years): &Known, edges: &[f64]) -> Vec<Statistic> {
     let mut sums = vec![vec![0.0; years.len()]; edges.len() - 1];
     for (value, block) in values {
         let above = edges.partition_point(|edge| edge <= value);
         let bin = above.saturating_sub(1).min(sums.len() - 1);
-        sums[bin][*block as usize] += side.year_scale();
+        sums[bin][*block as usize] += run.year_scale();
     }
     sums.into_iter()
         .map(|sums| Statistic::ratio(sums, years.clone()))

@@ -2,7 +2,7 @@
 
 use crate::compare::design::{Change, Design, Interval, NoInterval};
 use crate::compare::return_level::{Gev, MIN_MAXIMA};
-use crate::compare::side::{Extreme, Extremes, Side};
+use crate::compare::side::{Ensemble, Extreme, Extremes};
 use crate::compare::weights::Weights;
 use serde::{Deserialize, Serialize};
 
@@ -48,7 +48,7 @@ pub struct Fit {
 }
 
 /// Return levels of wind and pressure of cyclones and of the area of rivers, of those that both runs know.
-pub(crate) fn return_levels(a: &Side, b: &Side, design: &Design) -> Vec<ReturnLevels> {
+pub(crate) fn return_levels(a: &Ensemble, b: &Ensemble, design: &Design) -> Vec<ReturnLevels> {
     let all = [
         (
             Extreme::CycloneWind,
@@ -68,10 +68,7 @@ pub(crate) fn return_levels(a: &Side, b: &Side, design: &Design) -> Vec<ReturnLe
     ];
     all.into_iter()
         .filter_map(|(of, name, subject)| {
-            let sides = [a, b].map(|side| side.extremes(of));
-            if sides.iter().any(|side| side.values.is_empty()) {
-                return None;
-            }
+            let sides = [a.extremes(of)?, b.extremes(of)?];
             let lowest = of.is_lowest();
             let (fits, changes) = levels(sides, lowest, design);
             Some(ReturnLevels {

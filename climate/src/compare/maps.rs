@@ -4,7 +4,7 @@ use crate::compare::GoesOn;
 use crate::compare::coverage::{Coverage, Selection, Years};
 use crate::compare::design::Design;
 use crate::compare::discovery::adjusted_p;
-use crate::compare::side::Side;
+use crate::compare::side::{Ensemble, Side};
 use crate::error::Result;
 use crate::statistics::coarse::{COARSE_CELLS, COARSE_COLUMNS, coarse_cell, coarse_grid};
 use rayon::prelude::*;
@@ -180,6 +180,13 @@ impl YearMaps {
 
 /// One side of a map: sums by cell and block, and what they are divided by.
 struct SideMap<'a> {
+    runs: Vec<RunMap<'a>>,
+    /// By block of all runs.
+    exposure: Vec<f64>,
+}
+
+/// The part of a run.
+struct RunMap<'a> {
     years: Vec<&'a [f32]>,
     blocks: &'a [usize],
     /// By block.
@@ -188,7 +195,7 @@ struct SideMap<'a> {
     factor: Vec<f64>,
 }
 
-impl<'a> SideMap<'a> {
+impl<'a> RunMap<'a> {
     fn new(side: &'a Side, quantity: MapQuantity, class: usize, areas_km2: &[f64]) -> Self {
         let maps = &side.maps;
         let (years, factor): (&Vec<[Vec<f32>; 2]>, Vec<f64>) = match quantity {
@@ -220,15 +227,44 @@ impl<'a> SideMap<'a> {
             factor,
         }
     }
+}
+
+impl<'a> SideMap<'a> {
+    fn new(side: &'a Ensemble, quantity: MapQuantity, class: usize, areas_km2: &[f64]) -> Self {
+        let members = side.members().iter();
+        let runs: Vec<RunMap<'a>> = members
+            .map(|run| RunMap::new(run, quantity, class, areas_km2))
+            .collect();
+        let exposure = runs.iter().flat_map(|run| run.exposure.iter().copied());
+        Self {
+            exposure: exposure.collect(),
+            runs,
+        }
+    }
+
+    /// Whether all runs have a value in a cell.
+    fn knows(&self, cell: usize) -> bool {
+        self.runs.iter().all(|run| run.factor[cell] > 0.0)
+    }
 
     /// Values of a cell by block, before division.
     fn cell(&self, cell: usize) -> Vec<f64> {
         let mut sums = vec![0.0; self.exposure.len()];
-        for (year, &block) in self.years.iter().zip(self.blocks) {
-            sums[block] += f64::from(year[cell]) * self.factor[cell];
+        let mut before = 0;
+        for run in &self.runs {
+            for (year, &block) in run.years.iter().zip(run.blocks) {
+                sums[before + block] += f64::from(year[cell]) * run.factor[cell];
+            }
+            before += run.exposure.len();
         }
         sums
     }
+}
+
+/// Whether all runs of both sides have a map.
+fn is_known([a, b]: [&Ensemble; 2], quantity: MapQuantity) -> bool {
+    let mut runs = a.members().iter().chain(b.members());
+    runs.all(|run| run.maps.knows(quantity))
 }
 
 /// The changes of all maps that both sides know, tested cell by cell and adjusted for the number of cells of each map.
@@ -236,8 +272,8 @@ impl<'a> SideMap<'a> {
 /// # Errors
 /// Only if the coarse grid cannot be made, and what `goes_on` gives.
 pub(crate) fn map_changes(
-    a: &Side,
-    b: &Side,
+    a: &Ensemble,
+    b: &Ensemble,
     design: &Design,
     goes_on: GoesOn<'_>,
 ) -> Result<Vec<MapChange>> {
@@ -247,7 +283,7 @@ pub(crate) fn map_changes(
         .collect();
     let mut changes = Vec::new();
     for quantity in MapQuantity::ALL {
-        if !(a.maps.knows(quantity) && b.maps.knows(quantity)) {
+        if !is_known([a, b], quantity) {
             continue;
         }
         for (index, class) in Class::EVENTS.into_iter().enumerate() {
@@ -288,7 +324,7 @@ fn change_of_cells(
     let [first, rest] = [0, 1].map(|k: usize| dealt[k].sums(&joined));
     let (total_a, total_b) = (below(a), below(b));
     let of_cell = |buffers: &mut [Vec<f64>; 3], cell: usize| {
-        let known = a.factor[cell] > 0.0 && b.factor[cell] > 0.0 && total_a > 0.0 && total_b > 0.0;
+        let known = a.knows(cell) && b.knows(cell) && total_a > 0.0 && total_b > 0.0;
         if !known {
             return [f64::NAN; 5];
         }

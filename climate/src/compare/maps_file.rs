@@ -62,6 +62,11 @@ impl Comparison {
         file.add_attribute("seed", self.draws.seed as f64)?;
         file.add_attribute("years_a", self.a.years.len() as f64)?;
         file.add_attribute("years_b", self.b.years.len() as f64)?;
+        for (name, side) in [("members_a", &self.a), ("members_b", &self.b)] {
+            if !side.members.is_empty() {
+                file.add_attribute(name, side.members.len() as f64)?;
+            }
+        }
         Ok(())
     }
 }

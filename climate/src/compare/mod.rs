@@ -1,8 +1,9 @@
 //! What changes between two runs or two periods, with honest uncertainty.
 //!
-//! Both sides are read once into sums by year ([`side::Side`]). Whole years are the units of chance: intervals come
-//! from drawing years of both sides with replacement, p-values from dealing the years of both sides anew, and maps are
-//! corrected for the number of their cells. The same draws serve every quantity and every cell ([`Design`]).
+//! Every run of both sides is read once into sums by year ([`side::Side`]); a side is one run, or the members of an
+//! ensemble. Whole years are the units of chance ([`Unit`] has others): intervals come from drawing years of both sides
+//! with replacement, p-values from dealing the years of both sides anew, and maps are corrected for the number of their
+//! cells. The same draws serve every quantity and every cell ([`Design`]).
 //!
 //! # Not done
 //! Trends inside a side, and persistence from year to year beyond blocks of years, are not modelled.
@@ -19,6 +20,7 @@ mod group;
 mod levels;
 mod maps;
 mod maps_file;
+mod names;
 mod normal;
 mod quantity;
 mod reach;
@@ -26,6 +28,8 @@ mod read;
 mod return_level;
 mod side;
 mod statistic;
+mod unequal;
+mod unit;
 mod weights;
 mod words;
 
@@ -43,6 +47,7 @@ pub use quantity::{About, Kind, Quantity};
 pub use return_level::{Gev, MIN_MAXIMA};
 pub use side::{Side, SideOptions};
 pub use statistic::Statistic;
+pub use unit::Unit;
 pub use words::statement;
 pub(crate) use words::{
     SPOKEN_LEVEL, capital, month_name, months as words_of_months, of_level, trimmed,
@@ -51,35 +56,39 @@ pub(crate) use words::{
 use crate::error::{ClimateError, Result};
 use changes::changes;
 use comparable::{
-    check_apart, check_grids, check_years, common_months, note_classes, note_continued, note_rules,
-    note_unknown_years, note_year, share_wind,
+    check_apart, check_grids, check_members, check_years, common_months, common_year_days,
+    note_rules, note_steps, note_year, share_wind,
 };
 use comparison::{map_summary, summary};
-use side::shared_transport;
+use names::Names;
+use side::{Ensemble, shared_transport};
 use squall_data::Calendar;
 use std::path::PathBuf;
+use unequal::{lacking, note_classes, note_continued, note_unknown_years};
 
-/// One run and which of its years are compared.
+/// One run, or the members of an ensemble, and which of their years are compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SideInput {
-    /// Folder that `squall events` wrote.
-    pub folder: PathBuf,
+    /// Folders that `squall events` wrote, one for each run.
+    pub folders: Vec<PathBuf>,
     /// What it is called.
     pub label: String,
     /// First and last year, if not all.
     pub years: Option<(i64, i64)>,
 }
 
-/// How two runs are compared.
+/// How two sides are compared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompareOptions {
     /// Bootstrap and test.
     pub draws: DrawOptions,
-    /// Months, 1 to 12; those that both runs have if empty.
+    /// Months, 1 to 12; those that all runs have if empty.
     pub months: Vec<i64>,
     /// The month that years begin with.
     pub year_start: i64,
-    /// Consecutive years that are drawn together.
+    /// What is drawn and dealt.
+    pub unit: Unit,
+    /// Consecutive years of a run that are drawn together, where years are the unit.
     pub block_years: usize,
     /// Calendar of tables without `statistics.nc`; by default that of what lies beside them
     /// ([`crate::table::calendar_beside`]), else the standard one.
@@ -94,6 +103,7 @@ impl Default for CompareOptions {
             draws: DrawOptions::default(),
             months: Vec::new(),
             year_start: 1,
+            unit: Unit::Year,
             block_years: 1,
             calendar: None,
             any_grid: false,
@@ -105,31 +115,40 @@ impl Default for CompareOptions {
 #[derive(Debug, Clone)]
 pub struct Plan {
     sides: [PlannedSide; 2],
+    names: Names,
+    unit: Unit,
     notes: Vec<String>,
 }
 
-/// A run of which it is known when it was analysed and which of its months and years will be compared.
+/// A side of which it is known when its runs were analysed and which of their months and years will be compared.
 #[derive(Debug, Clone)]
 struct PlannedSide {
     input: SideInput,
-    coverage: Coverage,
+    /// Of each folder.
+    members: Vec<Coverage>,
     options: SideOptions,
 }
 
 impl PlannedSide {
-    fn years(&self) -> Years {
-        let options = &self.options;
-        self.coverage.years(&options.selection, options.range)
+    fn years(&self, run: &Coverage) -> Years {
+        run.years(&self.options.selection, self.options.range)
+    }
+
+    /// Number of used years of each run.
+    fn used(&self) -> Vec<usize> {
+        let runs = self.members.iter();
+        runs.map(|run| self.years(run).used.len()).collect()
+    }
+
+    /// Number of blocks that will be drawn.
+    fn blocks(&self) -> usize {
+        let of_run = |years: usize| years.div_ceil(self.options.block_years);
+        self.used().into_iter().map(of_run).sum()
     }
 }
 
-/// Finds which months and years of two runs can be compared.
-///
-/// # Errors
-/// [`ClimateError::GridsDiffer`], [`ClimateError::NoCommonMonths`], [`ClimateError::Period`] if a run lacks the months
-/// asked for or has no whole year, [`ClimateError::SharedYears`] if both sides have a year of one folder,
-/// [`ClimateError::Invalid`] for options without meaning, and what [`Coverage::read`] gives.
-pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan> {
+/// Refuses options without meaning.
+fn check_options(options: &CompareOptions) -> Result<()> {
     let valid = |month: &i64| (1..=12).contains(month);
     if !valid(&options.year_start) || !options.months.iter().all(valid) || options.block_years == 0
     {
@@ -138,72 +157,94 @@ pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan
             options.months, options.year_start, options.block_years
         )));
     }
+    if !options.unit.is_year() && options.block_years != 1 {
+        return Err(ClimateError::Invalid(format!(
+            "blocks of {} years: where {} are drawn a block is all years of a run",
+            options.block_years,
+            options.unit.plural()
+        )));
+    }
     // Wrong numbers of draws must not be found after a century was read.
     Design::new((0, 0), options.draws)?;
-    let coverage = [
-        Coverage::read(&a.folder, options.calendar)?,
-        Coverage::read(&b.folder, options.calendar)?,
-    ];
+    Ok(())
+}
+
+/// Finds which months and years of two sides can be compared.
+///
+/// # Errors
+/// [`ClimateError::GridsDiffer`], [`ClimateError::NoCommonMonths`], [`ClimateError::Period`] if a run lacks the months
+/// asked for or has no whole year, [`ClimateError::SharedYears`] if both sides have a year of one folder,
+/// [`ClimateError::MemberTwice`], [`ClimateError::Mismatch`] where pairs need as many runs on both sides,
+/// [`ClimateError::Invalid`] for options without meaning, and what [`Coverage::read`] gives.
+pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan> {
+    check_options(options)?;
+    let names = Names::of([&a, &b]);
+    check_members([&a.folders, &b.folders], &names, options.unit)?;
+    let read = |input: &SideInput| -> Result<Vec<Coverage>> {
+        let folders = input.folders.iter();
+        folders
+            .map(|folder| Coverage::read(folder, options.calendar))
+            .collect()
+    };
+    let members = [read(&a)?, read(&b)?];
+    let runs: Vec<&Coverage> = members.iter().flatten().collect();
     let mut notes = Vec::new();
-    check_grids(&coverage, options.any_grid, &mut notes)?;
-    let months = common_months([&a, &b], &coverage, &options.months, &mut notes)?;
+    check_grids(&runs, &names, options.any_grid, &mut notes)?;
+    let months = common_months(&runs, &names, &options.months, &mut notes)?;
     let selection = Selection {
         months,
         year_start: options.year_start,
     };
     note_year(&selection, &mut notes);
-    let days = coverage.each_ref().map(|c| c.calendar.mean_year_days());
-    let year_days = (coverage[0].calendar != coverage[1].calendar).then_some(365.2425);
-    if let (Some(common), false) = (year_days, days[0] == days[1]) {
-        notes.push(format!(
-            "The calendars are {} and {}: numbers by year are scaled to years of {common} days.",
-            coverage[0].calendar, coverage[1].calendar
-        ));
-    }
-    let transport = shared_transport([&a, &b], &mut notes)?;
-    let wind = share_wind([&a, &b], &coverage, &mut notes);
-    note_rules([&a, &b], &coverage, &mut notes);
-    let [of_a, of_b] = coverage;
-    let side = |input: SideInput, coverage: Coverage, notes: &mut Vec<String>| {
-        let options = SideOptions {
-            selection: selection.clone(),
-            range: input.years,
-            block_years: options.block_years,
-            year_days,
-            transport,
-            wind,
-        };
-        let side = PlannedSide {
-            input,
-            coverage,
-            options,
-        };
-        check_years(&side, notes)?;
-        Ok::<_, ClimateError>(side)
+    let side_options = SideOptions {
+        selection,
+        range: None,
+        block_years: match options.unit {
+            Unit::Year => options.block_years,
+            // Then all years of a run are one block.
+            Unit::Member | Unit::Pair => usize::MAX,
+        },
+        year_days: common_year_days(&runs, &names, &mut notes),
+        transport: shared_transport(&runs, &names, &mut notes)?,
+        wind: share_wind(&runs, &names, &mut notes),
     };
-    let sides = [side(a, of_a, &mut notes)?, side(b, of_b, &mut notes)?];
+    note_rules(&runs, &names, &mut notes);
+    let side = |input: SideInput, members: Vec<Coverage>| PlannedSide {
+        options: SideOptions {
+            range: input.years,
+            ..side_options.clone()
+        },
+        input,
+        members,
+    };
+    let [of_a, of_b] = members;
+    let sides = [side(a, of_a), side(b, of_b)];
+    check_years(&sides[0], 0, &names, &mut notes)?;
+    let before = sides[0].members.len();
+    check_years(&sides[1], before, &names, &mut notes)?;
     check_apart(&sides)?;
-    let rates = sides.each_ref().map(|side| side.coverage.times_per_day);
-    let counted = sides.iter().all(|side| side.coverage.counted);
-    if counted && (rates[0] / rates[1] - 1.0).abs() > 0.02 {
-        notes.push(format!(
-            "There are {:.0} times a day against {:.0}: shorter steps find more short-lived tracks and higher extremes.",
-            rates[0], rates[1]
-        ));
+    let runs: Vec<&Coverage> = sides.iter().flat_map(|side| &side.members).collect();
+    note_steps(&runs, &names, &mut notes);
+    let used = sides.each_ref().map(PlannedSide::used);
+    if let Some(note) = options.unit.note(&names, used) {
+        notes.insert(0, note);
     }
-    Ok(Plan { sides, notes })
+    Ok(Plan {
+        sides,
+        names,
+        unit: options.unit,
+        notes,
+    })
 }
 
 /// Why there is no map of frequency.
-fn without_frequency(labels: [&str; 2], sides: [&Side; 2]) -> String {
-    let without: Vec<&str> = (labels.into_iter().zip(sides))
-        .filter(|(_, side)| !side.coverage.counted)
-        .map(|(label, _)| label)
-        .collect();
-    let why = match &without[..] {
-        [] => "a run's statistics.nc has no marked_cells; `squall events` of this version writes them of masks".to_string(),
-        [one] => format!("{one} has no statistics.nc, which `squall events` writes of masks"),
-        _ => format!("{} have no statistics.nc, which `squall events` writes of masks", without.join(" and ")),
+fn without_frequency(names: &Names, sides: [&Ensemble; 2]) -> String {
+    let without = lacking(sides, |run| run.coverage.counted);
+    let who = names.who(&without);
+    let why = match without.len() {
+        0 => "a run's statistics.nc has no marked_cells; `squall events` of this version writes them of masks".to_string(),
+        1 => format!("{who} has no statistics.nc, which `squall events` writes of masks"),
+        _ => format!("{who} have no statistics.nc, which `squall events` writes of masks"),
     };
     format!("There is no map of the change of frequency: {why}.")
 }
@@ -215,9 +256,13 @@ impl Plan {
     /// What is read, in words: folders, years, months.
     pub fn words(&self) -> String {
         let [a, b] = self.sides.each_ref().map(|side| {
-            let years = side.years().used.len();
+            let years: usize = side.used().iter().sum();
             let ending = if years == 1 { "" } else { "s" };
-            format!("{years} year{ending} of {}", side.input.label)
+            let members = match side.members.len() {
+                1 => String::new(),
+                members => format!("{members} members of "),
+            };
+            format!("{years} year{ending} of {members}{}", side.input.label)
         });
         format!(
             "compare {a} with {b}, {}",
@@ -225,17 +270,19 @@ impl Plan {
         )
     }
 
+    /// Number of blocks of years of both sides, which draws are made of.
+    pub fn blocks(&self) -> usize {
+        self.sides.iter().map(PlannedSide::blocks).sum()
+    }
+
     /// Whether both sides have so many blocks of years that there will be intervals.
     pub fn has_intervals(&self) -> bool {
-        self.sides.iter().all(|side| {
-            let years = side.years().used.len();
-            years.div_ceil(side.options.block_years) >= MIN_BLOCKS
-        })
+        self.sides.iter().all(|side| side.blocks() >= MIN_BLOCKS)
     }
 
     /// Reads both sides and compares them. `progress` is told how many of [`Plan::STEPS`] steps are done, and may stop
-    /// the work with an error. So may `goes_on` inside of a step: it is asked before every number and every cell of a
-    /// map, from any thread.
+    /// the work with an error. So may `goes_on` inside of a step: it is asked before every run, every number and every
+    /// cell of a map, from any thread.
     ///
     /// # Errors
     /// As [`Side::read`], and what `goes_on` and `progress` give.
@@ -245,28 +292,33 @@ impl Plan {
         goes_on: &(dyn Fn() -> Result<()> + Sync),
         mut progress: impl FnMut(usize) -> Result<()>,
     ) -> Result<Comparison> {
+        let (names, unit) = (&self.names, self.unit);
         let [of_a, of_b] = self.sides;
-        let a = Side::read(of_a.coverage, &of_a.options)?;
+        let a = Ensemble::read(of_a.members, &of_a.options, goes_on)?;
         progress(1)?;
-        let b = Side::read(of_b.coverage, &of_b.options)?;
+        let b = Ensemble::read(of_b.members, &of_b.options, goes_on)?;
         progress(2)?;
-        // That of the other run is the same.
+        let sides = [&a, &b];
+        // That of the other side is the same.
         let selection = of_a.options.selection;
-        let design = Design::new((a.blocks(), b.blocks()), draws)?;
+        let blocks = (a.blocks(), b.blocks());
+        let design = match unit {
+            Unit::Pair => Design::of_pairs(a.blocks(), draws)?,
+            Unit::Year | Unit::Member => Design::new(blocks, draws)?,
+        };
         let mut notes = self.notes;
-        let labels = [of_a.input.label.as_str(), of_b.input.label.as_str()];
-        note_classes(labels, [&a, &b], &mut notes);
-        note_unknown_years(labels, [&a, &b], &mut notes);
-        note_continued(labels, [&a, &b], &mut notes);
+        note_classes(names, sides, &mut notes);
+        note_unknown_years(names, sides, &mut notes);
+        note_continued(names, sides, &mut notes);
         let whole_year = selection.whole_year();
-        let changes = changes(labels, [&a, &b], (&design, goes_on), whole_year, &mut notes)?;
+        let changes = changes(names, sides, (&design, goes_on), whole_year, &mut notes)?;
         progress(3)?;
         let map_changes = maps::map_changes(&a, &b, &design, goes_on)?;
         if !map_changes
             .iter()
             .any(|m| m.quantity == MapQuantity::Frequency)
         {
-            notes.push(without_frequency(labels, [&a, &b]));
+            notes.push(without_frequency(names, sides));
         }
         progress(4)?;
         let return_levels = levels::return_levels(&a, &b, &design);
@@ -276,14 +328,15 @@ impl Plan {
             .iter()
             .map(|map| map_summary(map, rate))
             .collect();
-        let blocks = (a.blocks(), b.blocks());
-        notes.extend(reach::note(blocks, &draws, &changes, &map_summaries));
+        notes.extend(reach::note(unit, blocks, &draws, &changes, &map_summaries));
+        let [names_a, names_b] = names.members();
         let mut comparison = Comparison {
-            a: summary(&of_a.input, &a),
-            b: summary(&of_b.input, &b),
+            a: summary(&of_a.input, names_a, &a),
+            b: summary(&of_b.input, names_b, &b),
             draws,
             months: selection.months,
             year_start: selection.year_start,
+            unit,
             notes,
             statements: Vec::new(),
             changes,

@@ -1,6 +1,6 @@
 //! What tests of so few years can find at all.
 
-use crate::compare::{ChangeRow, Comparison, DrawOptions, Group, MapSummary};
+use crate::compare::{ChangeRow, Comparison, DrawOptions, Group, MapSummary, Unit};
 
 /// Where the rows of each family are from, by [`Group::family`].
 const FAMILIES: [&str; Group::FAMILIES] = [
@@ -10,10 +10,13 @@ const FAMILIES: [&str; Group::FAMILIES] = [
     "rows of seasons of hemispheres and basins",
 ];
 
-/// The smallest p of a test that deals so many blocks to two sides: that of the one deal as it is, and of its mirror
-/// image where the sides are of one size; at least one of the deals that are made.
-pub(crate) fn least_p((a, b): (usize, usize), draws: usize) -> f64 {
-    let deals: f64 = (1..=a).map(|k| (b + k) as f64 / k as f64).product();
+/// The smallest p of a test that deals so many blocks to two sides, or the two of each pair: that of the one deal as it
+/// is, and of its mirror image where the sides are of one size; at least one of the deals that are made.
+pub(crate) fn least_p(unit: Unit, (a, b): (usize, usize), draws: usize) -> f64 {
+    let deals: f64 = match unit {
+        Unit::Pair => 2f64.powi(a as i32),
+        Unit::Year | Unit::Member => (1..=a).map(|k| (b + k) as f64 / k as f64).product(),
+    };
     let as_far = if a == b { 2.0 } else { 1.0 };
     (as_far / deals).max(1.0 / (draws as f64 + 1.0))
 }
@@ -28,7 +31,7 @@ fn needed(least: f64, tests: usize, rate: f64) -> Option<usize> {
 impl Comparison {
     /// The smallest p that any row can have.
     pub(crate) fn least_p(&self) -> f64 {
-        least_p((self.a.blocks, self.b.blocks), self.draws.draws)
+        least_p(self.unit, (self.a.blocks, self.b.blocks), self.draws.draws)
     }
 
     /// Whether no change can be significant, however large it is.
@@ -36,13 +39,13 @@ impl Comparison {
         self.least_p() >= rate(&self.draws)
     }
 
-    /// What there are too few of where no change can be significant: `years` or `resamples`.
+    /// What there are too few of where no change can be significant: units, such as `years`, or `resamples`.
     pub(crate) fn too_few(&self) -> &'static str {
-        let with_all = least_p((self.a.blocks, self.b.blocks), usize::MAX);
+        let with_all = least_p(self.unit, (self.a.blocks, self.b.blocks), usize::MAX);
         if with_all < rate(&self.draws) {
             "resamples"
         } else {
-            "years"
+            self.unit.plural()
         }
     }
 }
@@ -54,12 +57,13 @@ fn rate(draws: &DrawOptions) -> f64 {
 
 /// What a reader must know where a change in one row alone cannot be significant.
 pub(super) fn note(
+    unit: Unit,
     blocks: (usize, usize),
     draws: &DrawOptions,
     rows: &[ChangeRow],
     maps: &[MapSummary],
 ) -> Option<String> {
-    let least = least_p(blocks, draws.draws);
+    let least = least_p(unit, blocks, draws.draws);
     let of_rows = FAMILIES.iter().enumerate().map(|(family, name)| {
         let tested = |row: &&ChangeRow| row.change.p.is_some() && row.group().family() == family;
         (rows.iter().filter(tested).count(), *name)
@@ -73,8 +77,13 @@ pub(super) fn note(
         return None;
     }
     let (a, b) = blocks;
+    let units = match unit {
+        Unit::Year => format!("{a} against {b} years or blocks of years"),
+        Unit::Member => format!("{a} against {b} members"),
+        Unit::Pair => format!("{a} pairs of members"),
+    };
     let why = format!(
-        "With {a} against {b} years or blocks of years and {} resamples no p can be below {least:.2e}",
+        "With {units} and {} resamples no p can be below {least:.2e}",
         draws.draws
     );
     let needed = |tests: usize| needed(least, tests, rate(draws));
@@ -102,10 +111,14 @@ mod tests {
     #[test]
     fn the_smallest_p_is_that_of_the_deal_itself() {
         // 252 ways to deal ten years to two fives, 462 to deal eleven.
-        assert!((least_p((5, 5), 10_000) - 2.0 / 252.0).abs() < 1e-15);
-        assert!((least_p((5, 6), 10_000) - 1.0 / 462.0).abs() < 1e-15);
-        assert!((least_p((6, 5), 10_000) - 1.0 / 462.0).abs() < 1e-15);
-        assert_eq!(least_p((30, 30), 10_000), 1.0 / 10_001.0);
+        let of_years = |blocks| least_p(Unit::Year, blocks, 10_000);
+        assert!((of_years((5, 5)) - 2.0 / 252.0).abs() < 1e-15);
+        assert!((of_years((5, 6)) - 1.0 / 462.0).abs() < 1e-15);
+        assert!((of_years((6, 5)) - 1.0 / 462.0).abs() < 1e-15);
+        assert_eq!(of_years((30, 30)), 1.0 / 10_001.0);
+        // Six pairs can each be swapped or not.
+        assert_eq!(least_p(Unit::Pair, (6, 6), 10_000), 2.0 / 64.0);
+        assert_eq!(least_p(Unit::Pair, (30, 30), 10_000), 1.0 / 10_001.0);
     }
 
     #[test]
@@ -145,7 +158,7 @@ mod tests {
                 confidence,
                 ..DrawOptions::default()
             };
-            note(blocks, &draws, &rows, &[])
+            note(Unit::Year, blocks, &draws, &rows, &[])
         };
         let said = of((5, 5), 0.95).unwrap();
         assert!(

@@ -98,38 +98,50 @@ impl Statistic {
 
     /// Both samples as one, the blocks of `other` after those of `self`; `None` if they are of different kinds.
     pub(crate) fn joined(&self, other: &Self) -> Option<Self> {
-        match (self, other) {
-            (
-                Self::Ratio {
-                    numerator: n,
-                    denominator: d,
-                },
-                Self::Ratio {
-                    numerator,
-                    denominator,
-                },
-            ) => Some(Self::ratio(
-                [n.as_slice(), numerator].concat(),
-                [d.as_slice(), denominator].concat(),
-            )),
-            (
-                Self::Quantile {
-                    share,
-                    values: v,
-                    blocks: b,
-                },
-                Self::Quantile { values, blocks, .. },
-            ) => {
-                let moved = values
-                    .iter()
-                    .map(|(value, block)| (*value, block + *b as u32));
-                Some(Self::quantile(
-                    *share,
-                    v.iter().copied().chain(moved).collect(),
-                    b + blocks,
-                ))
+        Self::concat([self, other])
+    }
+
+    /// Samples of one kind as one, their blocks one after the other; `None` without any, or if their kinds differ.
+    pub(crate) fn concat<'a>(samples: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
+        let mut samples = samples.into_iter();
+        let mut whole = samples.next()?.clone();
+        for sample in samples {
+            match (&mut whole, sample) {
+                (
+                    Self::Ratio {
+                        numerator,
+                        denominator,
+                    },
+                    Self::Ratio {
+                        numerator: n,
+                        denominator: d,
+                    },
+                ) => {
+                    numerator.extend(n);
+                    denominator.extend(d);
+                }
+                (
+                    Self::Quantile { values, blocks, .. },
+                    Self::Quantile {
+                        values: v,
+                        blocks: b,
+                        ..
+                    },
+                ) => {
+                    let before = *blocks as u32;
+                    values.extend(v.iter().map(|(value, block)| (*value, before + block)));
+                    *blocks += b;
+                }
+                _ => return None,
             }
-            _ => None,
+        }
+        match whole {
+            Self::Quantile {
+                share,
+                values,
+                blocks,
+            } => Some(Self::quantile(share, values, blocks)),
+            ratio => Some(ratio),
         }
     }
 }
@@ -173,5 +185,14 @@ mod tests {
         let both = a.joined(&b).unwrap();
         assert_eq!((both.blocks(), both.value()), (3, Some(5.0)));
         assert!(a.joined(&Statistic::ratio(vec![1.0], vec![1.0])).is_none());
+        let rates =
+            [[3.0, 5.0], [4.0, 8.0], [1.0, 9.0]].map(|n| Statistic::ratio(n.into(), vec![1.0; 2]));
+        let all = Statistic::concat(&rates).unwrap();
+        assert_eq!((all.blocks(), all.value()), (6, Some(5.0)));
+        let medians = [&both, &a];
+        let all = Statistic::concat(medians).unwrap();
+        assert_eq!((all.blocks(), all.value()), (5, Some(5.0)));
+        assert_eq!(Statistic::concat([&a]).unwrap(), a);
+        assert_eq!(Statistic::concat(std::iter::empty()), None);
     }
 }

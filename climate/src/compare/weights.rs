@@ -54,6 +54,24 @@ impl Weights {
         [Self::of(all, draws, first), Self::of(all, draws, rest)]
     }
 
+    /// Pairs of blocks, one of each side, dealt again within each pair: those of the first side, and the rest. The blocks
+    /// of both sides follow each other, as in [`Self::permutation`].
+    pub(crate) fn swapped(pairs: usize, draws: usize, seed: u64) -> [Self; 2] {
+        let mut random = stream(seed, "compare pairs", &[]);
+        let mut first = vec![0u16; 2 * pairs * draws];
+        for draw in first.chunks_exact_mut((2 * pairs).max(1)) {
+            for pair in 0..pairs {
+                let other = random.random_bool(0.5);
+                draw[pair + if other { pairs } else { 0 }] = 1;
+            }
+        }
+        let rest = first.iter().map(|w| 1 - w).collect();
+        [
+            Self::of(2 * pairs, draws, first),
+            Self::of(2 * pairs, draws, rest),
+        ]
+    }
+
     fn of(blocks: usize, draws: usize, by_draw: Vec<u16>) -> Self {
         let by_block = (0..blocks)
             .flat_map(|k| {
@@ -109,6 +127,7 @@ impl Weights {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn draws_have_as_many_blocks_as_the_sample() {
@@ -126,6 +145,30 @@ mod tests {
         );
         assert!(
             Weights::bootstrap(0, 5, 1, 0)
+                .sums(&[])
+                .iter()
+                .all(|sum| *sum == 0.0)
+        );
+    }
+
+    #[test]
+    fn of_each_pair_one_block_is_dealt_to_each_side() {
+        let [first, rest] = Weights::swapped(4, 600, 3);
+        let (mut stayed, mut ways) = (0, BTreeSet::new());
+        for draw in 0..600 {
+            let (a, b) = (first.draw(draw), rest.draw(draw));
+            for pair in 0..4 {
+                assert_eq!((a[pair] + a[pair + 4], b[pair] + b[pair + 4]), (1, 1));
+                assert_eq!(a[pair] + b[pair], 1);
+                stayed += usize::from(a[pair]);
+            }
+            ways.insert(a.to_vec());
+        }
+        // Half of 2400, standard error 24.5; all 16 ways.
+        assert!((1100..1300).contains(&stayed), "{stayed}");
+        assert_eq!(ways.len(), 16);
+        assert!(
+            Weights::swapped(0, 5, 1)[0]
                 .sums(&[])
                 .iter()
                 .all(|sum| *sum == 0.0)

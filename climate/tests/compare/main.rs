@@ -2,9 +2,12 @@
 
 mod changes;
 mod classes;
+mod ensembles;
 mod inputs;
+mod members;
 mod periods;
 mod tables;
+mod units;
 mod unknown;
 
 use ndarray::Array2;
@@ -24,7 +27,7 @@ use squall_data::random::stream;
 use squall_data::{Calendar, ClassMask, LatLonGrid, Time};
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A run whose storms all follow one rule.
@@ -88,15 +91,14 @@ impl Run {
 
     /// Writes events.csv, tracks.csv and statistics.nc.
     fn write(&self, folder: &Path) {
+        write_together(&[self], folder);
+    }
+
+    /// Adds its times, events and tracks to those of others.
+    fn add(&self, statistics: &mut Statistics, events: &mut Vec<String>, tracks: &mut Vec<String>) {
         let grid = LatLonGrid::global(self.grid.0, self.grid.1).unwrap();
-        let mut statistics = Statistics::new(&grid);
         let mut random = stream(self.seed, "compare test", &[]);
-        let mut events = vec![
-            "class,time,lon_deg,lat_deg,area_km2,track_id,max_wind_m_s,mean_prect_m_s".to_string(),
-        ];
-        let mut tracks = vec!["track_id,class,start_time,end_time,genesis_lon_deg,genesis_lat_deg,min_psl_pa,max_wind_m_s".to_string()];
         let river = grid.nearest(42.0, 202.0);
-        let mut id = 0;
         for year in self.years.clone() {
             let has = |month: i64| (year, month) >= self.from && self.gap != Some((year, month));
             for &month in self.months.iter().filter(|month| has(**month)) {
@@ -114,26 +116,12 @@ impl Run {
                 let count = self.storms.saturating_sub(2)
                     + random.random_range(0..5usize.min(2 * self.storms + 1));
                 for _ in 0..if self.storms == 0 { 0 } else { count } {
-                    id += 1;
-                    self.storm(id, (year, month), &mut random, &mut events, &mut tracks);
+                    // The first row is the header.
+                    let id = tracks.len();
+                    self.storm(id, (year, month), &mut random, events, tracks);
                 }
             }
         }
-        fs::create_dir_all(folder).unwrap();
-        fs::write(folder.join("events.csv"), events.join("\n") + "\n").unwrap();
-        fs::write(folder.join("tracks.csv"), tracks.join("\n") + "\n").unwrap();
-        let mut tracking = TrackerOptions::default();
-        tracking.tropical_cyclone.min_peak_wind_m_s = self.min_wind;
-        let mut rules = tracking.rules();
-        let percentile = |value: &str| ("masks.percentile".to_string(), value.to_string());
-        rules.extend(self.masks.map(percentile));
-        let climate = |of: &str| ("masks.percentile_climatology".to_string(), of.to_string());
-        rules.extend(self.climate.map(climate));
-        statistics
-            .of_wind(self.wind)
-            .of_rules(rules)
-            .write_netcdf(folder.join("statistics.nc"), &grid, self.calendar)
-            .unwrap();
     }
 
     fn storm(
@@ -163,12 +151,71 @@ impl Run {
     }
 }
 
+/// Writes runs of other years each as if they were one.
+fn write_together(runs: &[&Run], folder: &Path) {
+    let first = runs[0];
+    let grid = LatLonGrid::global(first.grid.0, first.grid.1).unwrap();
+    let mut statistics = Statistics::new(&grid);
+    let mut events = vec![
+        "class,time,lon_deg,lat_deg,area_km2,track_id,max_wind_m_s,mean_prect_m_s".to_string(),
+    ];
+    let mut tracks = vec!["track_id,class,start_time,end_time,genesis_lon_deg,genesis_lat_deg,min_psl_pa,max_wind_m_s".to_string()];
+    for run in runs {
+        run.add(&mut statistics, &mut events, &mut tracks);
+    }
+    fs::create_dir_all(folder).unwrap();
+    fs::write(folder.join("events.csv"), events.join("\n") + "\n").unwrap();
+    fs::write(folder.join("tracks.csv"), tracks.join("\n") + "\n").unwrap();
+    let mut tracking = TrackerOptions::default();
+    tracking.tropical_cyclone.min_peak_wind_m_s = first.min_wind;
+    let mut rules = tracking.rules();
+    let percentile = |value: &str| ("masks.percentile".to_string(), value.to_string());
+    rules.extend(first.masks.map(percentile));
+    let climate = |of: &str| ("masks.percentile_climatology".to_string(), of.to_string());
+    rules.extend(first.climate.map(climate));
+    statistics
+        .of_wind(first.wind)
+        .of_rules(rules)
+        .write_netcdf(folder.join("statistics.nc"), &grid, first.calendar)
+        .unwrap();
+}
+
 fn side(folder: &Path, label: &str) -> SideInput {
     SideInput {
-        folder: folder.into(),
+        folders: vec![folder.into()],
         label: label.into(),
         years: None,
     }
+}
+
+/// Writes runs as the members `m1`, `m2`, ... of a side: into the folders `LABEL/m1/events` and so on.
+fn ensemble(folder: &Path, label: &str, runs: &[Run]) -> SideInput {
+    let of = |k: usize| folder.join(label).join(format!("m{k}")).join("events");
+    let folders: Vec<PathBuf> = (1..=runs.len()).map(of).collect();
+    (runs.iter().zip(&folders)).for_each(|(run, path)| run.write(path));
+    SideInput {
+        folders,
+        label: label.into(),
+        years: None,
+    }
+}
+
+/// The usual run of other years and other weather.
+fn years(years: std::ops::RangeInclusive<i64>, seed: u64) -> Run {
+    Run {
+        years,
+        seed,
+        ..Run::default()
+    }
+}
+
+/// Everything that is found, but who was compared and what is said of it. As text: what is not known is not equal to
+/// itself.
+fn numbers(found: &Comparison) -> String {
+    format!(
+        "{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
+        found.changes, found.maps, found.map_changes, found.return_levels, found.distributions
+    )
 }
 
 fn options() -> CompareOptions {

@@ -11,6 +11,30 @@ const ENDINGS: [&str; 6] = ["nc", "nc4", "cdf", "h5", "hdf5", "netcdf"];
 /// Characters that are shown of a line that is no path.
 const SHOWN: usize = 60;
 
+/// Characters that make a glob.
+const WILD: [char; 3] = ['*', '?', '['];
+
+/// What the lines of a list name.
+#[derive(Clone, Copy)]
+struct Wanted {
+    is_one: fn(&Path) -> bool,
+    name: &'static str,
+    /// What a text is that is no such list.
+    other: &'static str,
+}
+
+const FILES: Wanted = Wanted {
+    is_one: Path::is_file,
+    name: "file",
+    other: "neither netCDF nor a list of paths",
+};
+
+const FOLDERS: Wanted = Wanted {
+    is_one: Path::is_dir,
+    name: "folder",
+    other: "no list of folders",
+};
+
 /// The files of a path, a folder, a glob or a list file, sorted by name.
 ///
 /// # Errors
@@ -24,20 +48,12 @@ pub fn files_of(input: &str) -> Result<Vec<PathBuf>> {
         if looks_like_data(path) || has_magic(path)? {
             vec![path.to_path_buf()]
         } else {
-            listed_in(path)?
+            listed_in(path, FILES)?
         }
-    } else if input.contains(['*', '?', '[']) {
-        let pattern = glob::glob(input).map_err(|error| none(&format!("bad pattern: {error}")))?;
-        let found = pattern.filter_map(|found| match found {
-            Ok(path) => Some(path),
-            Err(error) => {
-                // No reason to stop: a pattern may meet `lost+found`.
-                let (path, why) = (error.path().display(), error.error());
-                tracing::warn!("`{path}` cannot be looked into, so nothing of it is read: {why}");
-                None
-            }
-        });
-        found.filter(|path| !path.is_dir()).collect()
+    } else if input.contains(WILD) {
+        let mut found = matching(input)?;
+        found.retain(|path| !path.is_dir());
+        found
     } else {
         return Err(match fs::metadata(path) {
             Ok(_) => {
@@ -61,6 +77,55 @@ pub fn files_of(input: &str) -> Result<Vec<PathBuf>> {
     files.sort();
     files.dedup();
     Ok(files)
+}
+
+/// The folders that an input names: a folder itself, those of a glob sorted by name, those of a text file with one a
+/// line in its order.
+///
+/// # Errors
+/// [`DataError::NoInput`] or [`DataError::Io`] saying what was looked for.
+pub fn folders_of(input: &Path) -> Result<Vec<PathBuf>> {
+    if input.is_dir() {
+        return Ok(vec![input.into()]);
+    }
+    let text = input.to_string_lossy();
+    let none = |reason: &str| DataError::no_input(&text, reason);
+    if input.is_file() {
+        if looks_like_data(input) || has_magic(input)? {
+            return Err(none("it is a file of data; expected a folder"));
+        }
+        let folders = listed_in(input, FOLDERS)?;
+        if folders.is_empty() {
+            return Err(none("it lists no folder"));
+        }
+        return Ok(folders);
+    }
+    if !text.contains(WILD) {
+        return Err(none("there is no such folder"));
+    }
+    let mut folders = matching(&text)?;
+    folders.retain(|path| path.is_dir());
+    if folders.is_empty() {
+        return Err(none("there are no such folders"));
+    }
+    folders.sort();
+    Ok(folders)
+}
+
+/// What matches a glob.
+fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
+    let found = glob::glob(pattern)
+        .map_err(|error| DataError::no_input(pattern, format!("bad pattern: {error}")))?;
+    let found = found.filter_map(|found| match found {
+        Ok(path) => Some(path),
+        Err(error) => {
+            // No reason to stop: a pattern may meet `lost+found`.
+            let (path, why) = (error.path().display(), error.error());
+            tracing::warn!("`{path}` cannot be looked into, so nothing of it is read: {why}");
+            None
+        }
+    });
+    Ok(found.collect())
 }
 
 fn looks_like_data(path: &Path) -> bool {
@@ -96,10 +161,14 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn listed_in(list: &Path) -> Result<Vec<PathBuf>> {
+fn listed_in(list: &Path, wanted: Wanted) -> Result<Vec<PathBuf>> {
+    let Wanted {
+        is_one,
+        name,
+        other,
+    } = wanted;
     let text = fs::read(list).map_err(DataError::io("read", list))?;
-    let text = String::from_utf8(text)
-        .map_err(|_| DataError::unreadable(list, "neither netCDF nor a list of paths"))?;
+    let text = String::from_utf8(text).map_err(|_| DataError::unreadable(list, other))?;
     let folder = list.parent().unwrap_or(Path::new("."));
     let lines = text
         .lines()
@@ -108,23 +177,20 @@ fn listed_in(list: &Path) -> Result<Vec<PathBuf>> {
     let path_of = |line: &str| {
         // Paths count from the list's folder, or else from where the command runs.
         let (in_folder, as_it_is) = (folder.join(line), PathBuf::from(line));
-        if in_folder.is_file() {
+        if is_one(&in_folder) {
             return Ok(in_folder);
         }
-        if as_it_is.is_file() {
+        if is_one(&as_it_is) {
             return Ok(as_it_is);
         }
         let reason = if line.contains(',') {
             // The header of a table may have hundreds of letters.
             format!(
-                "it is a table or another text, neither netCDF nor a list of paths (`{}`)",
+                "it is a table or another text, {other} (`{}`)",
                 beginning(line)
             )
         } else {
-            format!(
-                "neither netCDF nor a list of paths: there is no file `{}`",
-                in_folder.display()
-            )
+            format!("{other}: there is no {name} `{}`", in_folder.display())
         };
         Err(DataError::no_input(list.display(), reason))
     };
@@ -148,6 +214,41 @@ mod tests {
         let said = |input: &str| files_of(input).unwrap_err().to_string();
         assert!(said("/dev/null").contains("neither a file nor a folder"));
         assert!(said("/dev/nothing").contains("no such file"));
+    }
+
+    #[test]
+    fn folders_are_named_by_one_of_them_a_glob_or_a_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["m2/events", "m1/events", "m10/events"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        fs::write(at("m3"), "").unwrap();
+        let named = |input: &str| folders_of(&at(input));
+        assert_eq!(named("m1/events").unwrap(), [at("m1/events")]);
+        let sorted = ["m1/events", "m10/events", "m2/events"].map(at);
+        assert_eq!(named("m*/events").unwrap(), sorted);
+        assert_eq!(named("m?").unwrap(), ["m1", "m2"].map(at));
+        // In the order of the list, from its folder.
+        let list = "# members\nm2/events\n\nm1/events\n";
+        fs::write(at("list.txt"), list).unwrap();
+        let listed = ["m2/events", "m1/events"].map(at);
+        assert_eq!(named("list.txt").unwrap(), listed);
+        fs::write(at("wrong.txt"), "m2/events\nm9/events\n").unwrap();
+        fs::write(at("events.csv"), "class,time,lon_deg\n").unwrap();
+        fs::write(at("fields.nc"), "").unwrap();
+        for (input, word) in [
+            ("m9", "no such folder"),
+            ("x*", "no such folders"),
+            ("m[", "bad pattern"),
+            ("m3", "lists no folder"),
+            ("wrong.txt", "m9/events"),
+            ("events.csv", "it is a table"),
+            ("fields.nc", "expected a folder"),
+        ] {
+            let said = named(input).unwrap_err().to_string();
+            assert!(said.contains(word), "{input}: {said}");
+        }
     }
 
     #[test]

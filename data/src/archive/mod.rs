@@ -25,7 +25,7 @@ mod wind;
 pub(crate) use alias::{Match, matches};
 pub use derive::precipitable_water;
 pub use extra::StoredTransport;
-pub use input::files_of;
+pub use input::{files_of, folders_of};
 pub use nc::on_library_thread;
 pub use survey::Survey;
 pub use units::unit_factor;

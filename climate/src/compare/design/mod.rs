@@ -3,6 +3,7 @@
 use crate::compare::normal::{normal_cdf, normal_quantile, student_limit};
 use crate::compare::reach::least_p;
 use crate::compare::statistic::Statistic;
+use crate::compare::unit::Unit;
 use crate::compare::weights::Weights;
 use crate::error::{ClimateError, Result};
 use serde::{Deserialize, Serialize};
@@ -113,6 +114,8 @@ pub struct Design {
     limit: f64,
     /// The smallest p that there is.
     least_p: f64,
+    /// Whether each block has one of the other side, with which it is drawn and dealt.
+    of_pairs: bool,
 }
 
 impl Design {
@@ -127,14 +130,7 @@ impl Design {
     /// # Source
     /// Hesterberg 2015, "What Teachers Should Know About the Bootstrap", Am. Stat. 69, 371-386, section 5.3.
     pub fn new((blocks_a, blocks_b): (usize, usize), options: DrawOptions) -> Result<Self> {
-        if !(options.confidence > 0.5 && options.confidence < 1.0) || options.draws < 100 {
-            return Err(ClimateError::Invalid(format!(
-                "expected a confidence between 0.5 and 1 and at least 100 resamples, found {} and {}",
-                options.confidence, options.draws
-            )));
-        }
-        let enough = blocks_a >= MIN_BLOCKS && blocks_b >= MIN_BLOCKS;
-        let draws = if enough { options.draws } else { 0 };
+        let draws = possible_draws(blocks_a.min(blocks_b), &options)?;
         let (n, m) = (blocks_a.max(2) as f64, blocks_b.max(2) as f64);
         let narrow = ((n - 1.0) / (n * n) + (m - 1.0) / (m * m)) / (1.0 / n + 1.0 / m);
         let degrees = (blocks_a + blocks_b).saturating_sub(2);
@@ -144,7 +140,32 @@ impl Design {
             b: Weights::bootstrap(blocks_b, draws, options.seed, 1),
             dealt: Weights::permutation((blocks_a, blocks_b), draws, options.seed),
             limit: student_limit(options.confidence, degrees) / narrow.sqrt(),
-            least_p: least_p((blocks_a, blocks_b), options.draws),
+            least_p: least_p(Unit::Year, (blocks_a, blocks_b), options.draws),
+            of_pairs: false,
+        })
+    }
+
+    /// The draws for so many pairs of blocks, one of each side: what is drawn of one side is drawn of the other, and
+    /// blocks are dealt anew within their pairs. What the blocks of a pair have in common, as two runs of one model,
+    /// neither widens intervals nor hides a change.
+    ///
+    /// Draws are widened as for [`Self::new`], for the t interval of the mean difference of so many pairs.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn of_pairs(pairs: usize, options: DrawOptions) -> Result<Self> {
+        let draws = possible_draws(pairs, &options)?;
+        let n = pairs.max(2) as f64;
+        let drawn = Weights::bootstrap(pairs, draws, options.seed, 0);
+        Ok(Self {
+            options,
+            a: drawn.clone(),
+            b: drawn,
+            dealt: Weights::swapped(pairs, draws, options.seed),
+            limit: student_limit(options.confidence, pairs.saturating_sub(1))
+                / ((n - 1.0) / n).sqrt(),
+            least_p: least_p(Unit::Pair, (pairs, pairs), options.draws),
+            of_pairs: true,
         })
     }
 
@@ -196,12 +217,17 @@ impl Design {
         }
         let (drawn_a, drawn_b) = (a.of_draws(&self.a), b.of_draws(&self.b));
         let (base, other) = (change.a.unwrap_or(f64::NAN), change.b.unwrap_or(f64::NAN));
-        // How a function of both numbers moves as the blocks of each side are left out.
+        // How a function of both numbers moves as the blocks of each side are left out, or pairs of them.
         let influences = |of: &dyn Fn(f64, f64) -> f64| {
             let without = |side: &Statistic| side.of_draws(&Weights::each_left_out(side.blocks()));
-            [
-                influence(without(a).iter().map(|a| of(*a, other))),
-                influence(without(b).iter().map(|b| of(base, *b))),
+            let (without_a, without_b) = (without(a), without(b));
+            if self.of_pairs {
+                let pairs = without_a.iter().zip(&without_b);
+                return vec![influence(pairs.map(|(a, b)| of(*a, *b)))];
+            }
+            vec![
+                influence(without_a.iter().map(|a| of(*a, other))),
+                influence(without_b.iter().map(|b| of(base, *b))),
             ]
         };
         let pairs = || drawn_a.iter().copied().zip(drawn_b.iter().copied());
@@ -224,12 +250,12 @@ impl Design {
     }
 
     /// The interval of a value by its draws; `None` as for [`Self::percentile_interval`]. `influences` of the blocks of
-    /// both sides are asked for only where the method needs them.
+    /// each side, or of pairs, are asked for only where the method needs them.
     fn interval(
         &self,
         value: f64,
         mut draws: Vec<f64>,
-        influences: impl FnOnce() -> [Vec<f64>; 2],
+        influences: impl FnOnce() -> Vec<Vec<f64>>,
     ) -> Option<Interval> {
         if self.options.method == IntervalMethod::Percentile {
             return self.percentile_interval(&mut draws);
@@ -237,7 +263,7 @@ impl Design {
         if !keep_defined(&mut draws) {
             return None;
         }
-        let (low, high) = self.bca_shares(value, &draws, influences());
+        let (low, high) = self.bca_shares(value, &draws, &influences());
         let ends = Interval {
             low: nearest_rank(&mut draws, low),
             high: nearest_rank(&mut draws, high),
@@ -270,14 +296,14 @@ impl Design {
     /// # Source
     /// Efron 1987, J. Am. Stat. Assoc. 82, 171-185; acceleration of several samples: Davison and Hinkley 1997, equation
     /// 5.27.
-    fn bca_shares(&self, value: f64, draws: &[f64], influences: [Vec<f64>; 2]) -> (f64, f64) {
+    fn bca_shares(&self, value: f64, draws: &[f64], influences: &[Vec<f64>]) -> (f64, f64) {
         let below = draws.iter().filter(|v| **v < value).count() as f64;
         let equal = draws.iter().filter(|v| **v == value).count() as f64;
         let share = (below + 0.5 * equal) / draws.len() as f64;
         // All draws on one side: no correction is known.
         let bias = normal_quantile(share.clamp(1e-4, 1.0 - 1e-4));
         let (mut cubes, mut squares) = (0.0, 0.0);
-        for side in &influences {
+        for side in influences {
             let n = side.len() as f64;
             cubes += side.iter().map(|l| l.powi(3)).sum::<f64>() / n.powi(3);
             squares += side.iter().map(|l| l * l).sum::<f64>() / n.powi(2);
@@ -310,6 +336,21 @@ impl Change {
             no_interval: None,
         }
     }
+}
+
+/// The draws that are made of so many blocks: none where they are too few.
+///
+/// # Errors
+/// [`ClimateError::Invalid`] for options without meaning.
+fn possible_draws(blocks: usize, options: &DrawOptions) -> Result<usize> {
+    if !(options.confidence > 0.5 && options.confidence < 1.0) || options.draws < 100 {
+        return Err(ClimateError::Invalid(format!(
+            "expected a confidence between 0.5 and 1 and at least 100 resamples, found {} and {}",
+            options.confidence, options.draws
+        )));
+    }
+    let enough = blocks >= MIN_BLOCKS;
+    Ok(if enough { options.draws } else { 0 })
 }
 
 /// The relative change b / a - 1: infinite where there is something instead of nothing, NaN where there is nothing at all.

@@ -120,6 +120,40 @@ fn p_is_never_below_that_of_all_deals() {
     }
 }
 
+/// Two runs of one model have its climate in common: pairs see what all models do alike.
+#[test]
+fn pairs_hold_what_they_say_whatever_their_runs_have_in_common() {
+    for method in [IntervalMethod::Percentile, IntervalMethod::Bca] {
+        let (mut held, mut significant) = (0, 0);
+        for repetition in 0..REPETITIONS {
+            let mut random = stream(37, "pairs", &[repetition]);
+            let models = (0..12).map(|_| 100.0 + 20.0 * normal(&mut random));
+            let models: Vec<f64> = models.collect();
+            let mut side = |shift: f64| {
+                let runs = models.iter().map(|m| m + shift + normal(&mut random));
+                rate(runs.collect())
+            };
+            let (a, b, same) = (side(0.0), side(1.0), side(0.0));
+            let design = Design::of_pairs(12, options(method, repetition)).unwrap();
+            let change = design.change(&a, &b);
+            assert!(change.relative_interval.is_some());
+            held += usize::from(change.interval.unwrap().holds(1.0));
+            significant += usize::from(design.change(&a, &same).p.unwrap() < 0.05);
+        }
+        // As above: 570 with a standard error of 5.3, and 30 with the same.
+        assert!((546..=592).contains(&held), "{method:?}: {held}");
+        assert!((12..=48).contains(&significant), "{significant}");
+    }
+    // Of five pairs that all change alike one deal of sixteen is as far apart.
+    let five = |shift: f64| rate((0..5).map(|k| 10.0 * f64::from(k) + shift).collect());
+    let design = |pairs| Design::of_pairs(pairs, options(IntervalMethod::Percentile, 1)).unwrap();
+    let change = design(5).change(&five(0.0), &five(2.0));
+    assert!((change.p.unwrap() - 1.0 / 16.0).abs() < 0.03, "{change:?}");
+    assert!(change.p.unwrap() >= 1.0 / 16.0);
+    let few = design(4).change(&rate(vec![1.0; 4]), &rate(vec![2.0; 4]));
+    assert_eq!(few.no_interval, Some(NoInterval::TooFewYears));
+}
+
 #[test]
 fn medians_have_intervals_too() {
     let mut held = 0;

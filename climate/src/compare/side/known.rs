@@ -30,6 +30,11 @@ fn is_known(seen: f64, valued: f64) -> bool {
     valued >= KNOWN_SHARE * seen
 }
 
+/// The share that has no value, where it is not small.
+pub(super) fn share_without((seen, valued): (f64, f64)) -> Option<f64> {
+    (valued < NEARLY_ALL * seen).then(|| 1.0 - valued / seen)
+}
+
 impl Side {
     /// Whether each used year has a number by year: those without a track (or event) are known to have none.
     pub(super) fn known_years(&self, quantity: Quantity) -> Vec<bool> {
@@ -63,8 +68,9 @@ impl Side {
             .collect()
     }
 
-    /// The share of tracks or events of the known years that have no value, where it is not small.
-    pub(crate) fn share_without(&self, quantity: Quantity) -> Option<f64> {
+    /// How many tracks or events the known years have that a number by year is a sum over, and how many of those have a
+    /// value; `None` of numbers that every table tells.
+    pub(super) fn seen_and_valued(&self, quantity: Quantity) -> Option<(f64, f64)> {
         let (seen, valued) = seen_and_valued(quantity)?;
         let known = self.known_years(quantity);
         let years = || (0..self.blocks.len()).filter(|&year| known[year]);
@@ -72,8 +78,7 @@ impl Side {
             let sums = &self.sums[quantity as usize];
             years().map(|year| sums[year][0].count).sum()
         };
-        let (seen, valued) = (count(seen), count(valued));
-        (valued < NEARLY_ALL * seen).then(|| 1.0 - valued / seen)
+        Some((count(seen), count(valued)))
     }
 
     /// Number of known years of each block.
@@ -96,5 +101,8 @@ mod tests {
         assert!(!is_known(20.0, 9.0) && !is_known(1.0, 0.0));
         // Where fields are coarser than masks a row with rain counts for those between.
         assert!(is_known(20.0, 21.0));
+        assert_eq!(share_without((20.0, 15.0)), Some(0.25));
+        assert_eq!(share_without((20.0, 19.0)), None);
+        assert_eq!(share_without((0.0, 0.0)), None);
     }
 }

@@ -1,9 +1,11 @@
 //! One run as sums by year: what is left of a century of events when they have been read once.
 
+mod ensemble;
 mod known;
 mod of_class;
 mod tables;
 
+pub(crate) use ensemble::{Ensemble, joined};
 pub(super) use tables::shared_transport;
 
 use crate::compare::coverage::{Coverage, Selection, Years};

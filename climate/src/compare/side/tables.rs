@@ -2,8 +2,8 @@
 
 use super::of_class::quantities;
 use super::{Extreme, HPA, MM_PER_DAY, Place, Side, SideOptions};
-use crate::compare::SideInput;
-use crate::compare::coverage::events_table;
+use crate::compare::coverage::{Coverage, events_table};
+use crate::compare::names::{Names, grouped};
 use crate::compare::quantity::{ANY, About, Quantity, WIND};
 use crate::error::{ClimateError, Result};
 use crate::statistics::ace_of_point;
@@ -247,32 +247,36 @@ fn note_storm(
 /// The columns in which a table of events may have the transport in rivers: that of vapour, and a stand-in for it.
 const TRANSPORTS: [&str; 2] = ["max_ivt_kg_m_s", "max_ivt_proxy_kg_m_s"];
 
-/// The column in which rivers of both folders have a transport, so that like is compared with like; none if there is
-/// none. Where they have but not the same, a note says so.
+/// The column in which rivers of all runs have a transport, so that like is compared with like; none if there is none.
+/// Where they have but not the same, a note says so.
 ///
 /// # Errors
 /// [`crate::ClimateError`] of a table that cannot be read.
 pub(in crate::compare) fn shared_transport(
-    [a, b]: [&SideInput; 2],
+    runs: &[&Coverage],
+    names: &Names,
     notes: &mut Vec<String>,
 ) -> Result<Option<&'static str>> {
-    let has = [has_transports(&a.folder)?, has_transports(&b.folder)?];
-    // A side without rivers is like any other.
-    let has = match has {
-        [[false, false], other] | [other, [false, false]] => [other; 2],
-        both => both,
-    };
-    let shared = (0..TRANSPORTS.len()).find(|&column| has[0][column] && has[1][column]);
-    // Without a river neither column tells more than the other.
-    let shared = shared.or((has == [[false; 2]; 2]).then_some(1));
-    if shared.is_none() && has[0].contains(&true) {
-        let column = |has: [bool; 2]| TRANSPORTS[usize::from(!has[0])];
+    let mut having = Vec::new();
+    for (run, coverage) in runs.iter().enumerate() {
+        let has = has_transports(&coverage.path)?;
+        // A run without rivers is like any other.
+        if has.contains(&true) {
+            having.push((run, has));
+        }
+    }
+    if having.is_empty() {
+        // Without a river neither column tells more than the other.
+        return Ok(Some(TRANSPORTS[1]));
+    }
+    let shared = (0..TRANSPORTS.len()).find(|&column| having.iter().all(|(_, has)| has[column]));
+    let told = |(run, has): (usize, [bool; 2])| (run, TRANSPORTS[usize::from(!has[0])]);
+    let groups = grouped(having.into_iter().map(told), |a, b| a == b);
+    if let (None, [(one, of_one), (other, of_other)]) = (shared, &groups[..]) {
         notes.push(format!(
-            "The transport in rivers is not compared: the rivers of {} have {}, those of {} {}; one is a stand-in for the other.",
-            a.label,
-            column(has[0]),
-            b.label,
-            column(has[1])
+            "The transport in rivers is not compared: the rivers of {} have {one}, those of {} {other}; one is a stand-in for the other.",
+            names.who(of_one),
+            names.who(of_other)
         ));
     }
     Ok(shared.map(|column| TRANSPORTS[column]))

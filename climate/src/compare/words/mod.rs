@@ -4,7 +4,7 @@ use crate::compare::design::{Change, Interval, MIN_BLOCKS, NoInterval};
 use crate::compare::group::Group;
 use crate::compare::levels::{RETURN_YEARS, ReturnLevels, spoken_unit};
 use crate::compare::quantity::About;
-use crate::compare::{ChangeRow, Comparison, MapQuantity, MapSummary};
+use crate::compare::{ChangeRow, Comparison, MapQuantity, MapSummary, SideSummary, Unit};
 use squall_data::Class;
 
 const MONTHS: [&str; 12] = [
@@ -175,11 +175,14 @@ pub(crate) fn reason(reason: Option<NoInterval>, comparison: &Comparison) -> Str
         Some(NoInterval::TooFewYears) | None => {
             let (a, b) = (&comparison.a, &comparison.b);
             let few = if a.blocks < MIN_BLOCKS { a } else { b };
-            let blocks = match (few.blocks == few.years.len(), few.blocks) {
-                (true, 1) => "whole year",
-                (true, _) => "whole years",
-                (false, 1) => "block of whole years",
-                (false, _) => "blocks of whole years",
+            let are_years = few.blocks == few.years.len();
+            let blocks = match (comparison.unit, are_years, few.blocks) {
+                (Unit::Member | Unit::Pair, _, 1) => "member",
+                (Unit::Member | Unit::Pair, _, _) => "members",
+                (Unit::Year, true, 1) => "whole year",
+                (Unit::Year, true, _) => "whole years",
+                (Unit::Year, false, 1) => "block of whole years",
+                (Unit::Year, false, _) => "blocks of whole years",
             };
             format!(
                 "{} has only {} {blocks} and at least {MIN_BLOCKS} are needed",
@@ -191,16 +194,26 @@ pub(crate) fn reason(reason: Option<NoInterval>, comparison: &Comparison) -> Str
     }
 }
 
-/// The words that say how many years are compared, and which of their months.
+/// The words that say how many years are compared, of how many members, and which of their months.
 fn years(comparison: &Comparison) -> String {
-    let [a, b] = [&comparison.a, &comparison.b].map(|side| side.years.len());
+    let sides = [&comparison.a, &comparison.b];
+    let [a, b] = sides.map(|side| side.years.len());
+    let [of_a, of_b] = sides.map(of_members);
     let s = if a == 1 { "" } else { "s" };
     let only = match comparison.months.as_slice() {
         [] => String::new(),
         all if all.len() == 12 => String::new(),
         some => format!(", {} only", months(some)),
     };
-    format!("{a} year{s} against {b}{only}")
+    format!("{a} year{s}{of_a} against {b}{of_b}{only}")
+}
+
+/// ` of 4 members`, or nothing of a side of one run.
+fn of_members(side: &SideSummary) -> String {
+    match side.members.len() {
+        0 => String::new(),
+        members => format!(" of {members} members"),
+    }
 }
 
 /// The interval that the sentence gives: of the relative change where percent mean something. Where that has no upper

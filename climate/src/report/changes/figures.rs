@@ -195,8 +195,13 @@ pub(crate) fn extremes(comparison: &Comparison) -> Option<Section> {
         nav: "Extremes".into(),
         heading: "Extremes and how often they return".into(),
         lead: format!(
-            "Dots are the extreme of each year at its place among the years; lines the fitted distributions, areas their {} % bands. Beyond twice the length of a run a band is a guess about the shape of the tail.",
-            trimmed(100.0 * comparison.draws.confidence)
+            "Dots are the extreme of each year at its place among the years; lines the fitted distributions, areas their {} % bands. Beyond twice the {} a band is a guess about the shape of the tail.",
+            trimmed(100.0 * comparison.draws.confidence),
+            if comparison.a.members.len() + comparison.b.members.len() > 0 {
+                "number of years"
+            } else {
+                "length of a run"
+            }
         ),
         html,
     })

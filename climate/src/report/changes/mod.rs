@@ -3,10 +3,11 @@
 mod distributions;
 mod figures;
 mod maps;
+mod method;
 mod seasons;
 
 use crate::compare::{
-    ChangeRow, Comparison, Group, SideSummary, capital, month_name, statement, trimmed,
+    ChangeRow, Comparison, Group, SideSummary, Unit, capital, month_name, statement, trimmed,
 };
 use crate::error::Result;
 use crate::report::html::{Table, escape};
@@ -45,7 +46,7 @@ fn parts(comparison: &Comparison, command: &str) -> Result<Vec<Section>> {
         distributions::section(comparison),
         figures::extremes(comparison),
         Some(numbers(comparison)),
-        Some(method(comparison, command)),
+        Some(method::section(comparison, command)),
     ];
     Ok(parts.into_iter().flatten().collect())
 }
@@ -104,14 +105,23 @@ fn sides(comparison: &Comparison) -> String {
     side("side-a", &comparison.a) + &side("side-b", &comparison.b)
 }
 
-/// `1979 to 2008`, or the years one by one where some are missing.
+/// `1979 to 2008`, and whether some between are missing; of how many members.
 fn span(side: &SideSummary) -> String {
-    let (Some(first), Some(last)) = (side.years.first(), side.years.last()) else {
+    let (Some(first), Some(last)) = (side.years.iter().min(), side.years.iter().max()) else {
         return "no years".into();
     };
-    let whole = last - first + 1 == side.years.len() as i64;
-    let gaps = if whole { "" } else { ", with gaps" };
-    format!("{first} to {last}{gaps}")
+    let runs = side.runs();
+    let is_whole = |run: &SideSummary| last - first + 1 == run.years.len() as i64;
+    let gaps = match (runs.iter().all(is_whole), runs.len()) {
+        (true, _) => "",
+        (false, 1) => ", with gaps",
+        (false, _) => ", not all of them in each",
+    };
+    let members = match side.members.len() {
+        0 => String::new(),
+        members => format!("{members} members, "),
+    };
+    format!("{members}{first} to {last}{gaps}")
 }
 
 fn header(comparison: &Comparison, title: &str) -> String {
@@ -206,8 +216,13 @@ fn summary(comparison: &Comparison) -> Section {
         nav: "In short".into(),
         heading: "What changes".into(),
         lead: format!(
-            "From {} to {}. A change is called significant where years dealt to the two sides by chance would seldom differ as much, counted for all rows together.",
-            comparison.a.label, comparison.b.label
+            "From {} to {}. A change is called significant where {} dealt to the two sides by chance would seldom differ as much, counted for all rows together.",
+            comparison.a.label,
+            comparison.b.label,
+            match comparison.unit {
+                Unit::Year => "years",
+                Unit::Member | Unit::Pair => "members",
+            }
         ),
         html,
     }
@@ -345,79 +360,4 @@ fn cells_of(row: &ChangeRow) -> Vec<String> {
         change.p.map_or("–".into(), |p| significant(p, 2)),
         row.adjusted_p.map_or("–".into(), |p| significant(p, 2)),
     ]
-}
-
-/// Which months make the seasons of years that begin with a month.
-fn seasons_of_years(start: i64) -> String {
-    // How many months of the season of this month are before it.
-    let before = start % 3;
-    let first = month_name(start);
-    if start == 1 {
-        "December, January and February of one calendar year make one season.".into()
-    } else if before == 0 {
-        format!("Years begin with {first}, so that each season is in one piece.")
-    } else {
-        let [second, third] = match before {
-            1 => [start + 1, start - 1],
-            _ => [start - 2, start - 1],
-        };
-        format!(
-            "Years begin with {first}: {first}, {} and {} of one such year, in this order, make one season.",
-            month_name(second),
-            month_name(third)
-        )
-    }
-}
-
-fn method(comparison: &Comparison, command: &str) -> Section {
-    let confidence = trimmed(100.0 * comparison.draws.confidence);
-    let draws = grouped(comparison.draws.draws as f64, 0);
-    let method = match comparison.draws.method {
-        crate::compare::IntervalMethod::Percentile => "percentiles",
-        crate::compare::IntervalMethod::Bca => "BCa percentiles",
-    };
-    let paragraphs = [
-        format!(
-            "Whole years are the units of chance, because storms of one season are not independent. {draws} times, as many years as there are were drawn with replacement on both sides ({method} of the draws, widened for the number of years after Hesterberg 2015): the {confidence} % intervals. {draws} times, the years of both sides were mixed and dealt anew: p is the share of deals that differ at least as much."
-        ),
-        "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of hemispheres and basins, those of seasons, those of seasons of hemispheres and basins, the bins of each distribution, and the cells of each map. Significant is what has an adjusted p below one minus the confidence.".into(),
-        format!(
-            "A track counts for the month, the basin and the hemisphere in which it begins, an object for those in which it is. {} Return levels come from generalised extreme value distributions fitted to annual extremes by L-moments.",
-            seasons_of_years(comparison.year_start)
-        ),
-        "Intervals hold chance from year to year within each run. They do not hold errors of the model or of the detection, which may differ between climates.".into(),
-    ];
-    let mut html = String::from("<div class=\"prose\">\n");
-    for paragraph in paragraphs {
-        let _ = writeln!(html, "<p>{}</p>", escape(&paragraph));
-    }
-    html.push_str("</div>\n<dl class=\"provenance\">\n");
-    for (key, side) in [("First run", &comparison.a), ("Second run", &comparison.b)] {
-        let _ = writeln!(
-            html,
-            "<div><dt>{key}</dt><dd>{}: {}, calendar {}</dd></div>",
-            escape(&side.label),
-            escape(&side.folder.display().to_string()),
-            escape(&side.calendar)
-        );
-    }
-    let _ = writeln!(
-        html,
-        "<div><dt>Seed</dt><dd>{}</dd></div>\n</dl>",
-        comparison.draws.seed
-    );
-    if !command.is_empty() {
-        let _ = writeln!(
-            html,
-            "<h3>The command</h3>\n<pre tabindex=\"0\">{}</pre>",
-            escape(command)
-        );
-    }
-    Section {
-        id: "method".into(),
-        nav: "Method".into(),
-        heading: "How it was found".into(),
-        lead: String::new(),
-        html,
-    }
 }

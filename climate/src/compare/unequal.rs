@@ -1,0 +1,142 @@
+//! What the tables of some runs tell and those of others do not: classes, values, tracks that a hole in the data cuts.
+
+use super::names::{Names, grouped};
+use super::side::Ensemble;
+use super::{Quantity, Side, words};
+use squall_data::Class;
+
+/// Members whose years are listed.
+const MOST: usize = 5;
+
+/// All runs, those of the first side first.
+fn runs(sides: [&Ensemble; 2]) -> impl Iterator<Item = (usize, &Side)> {
+    let runs = sides.into_iter().flat_map(|side| side.members());
+    runs.enumerate()
+}
+
+/// The runs of which something does not hold.
+pub(super) fn lacking(sides: [&Ensemble; 2], holds: impl Fn(&Side) -> bool) -> Vec<usize> {
+    let without = runs(sides).filter(|(_, run)| !holds(run));
+    without.map(|(run, _)| run).collect()
+}
+
+/// Notes which classes that only boxes tell apart are compared, and which classes are not because a run's tables have no
+/// row of them.
+pub(super) fn note_classes(names: &Names, sides: [&Ensemble; 2], notes: &mut Vec<String>) {
+    let all = runs(sides).count();
+    let (mut both, mut some) = (Vec::new(), Vec::new());
+    for class in Class::TRACKED {
+        let plural = format!("{}s", class.name().replace('_', " "));
+        let without = lacking(sides, |run| run.tells(class));
+        match without.len() {
+            0 if !Class::EVENTS.contains(&class) => both.push(plural),
+            0 => {}
+            few if few < all => some.push((class, plural, names.who(&without))),
+            _ => {}
+        }
+    }
+    if !both.is_empty() {
+        notes.push(format!(
+            "Maps and return levels are of tropical cyclones and atmospheric rivers only, not of {}.",
+            both.join(" and ")
+        ));
+    }
+    for (class, plural, without) in some {
+        let plural = words::capital(&plural);
+        let why = if Class::EVENTS.contains(&class) {
+            ", and nothing says that they were looked for"
+        } else {
+            " (tables made of masks never have)"
+        };
+        notes.push(format!(
+            "{plural} are not compared: the tables of {without} have none of them{why}."
+        ));
+    }
+}
+
+/// Notes how many tracks begin after a hole in the data.
+pub(super) fn note_continued(names: &Names, sides: [&Ensemble; 2], notes: &mut Vec<String>) {
+    for (label, side) in names.labels().into_iter().zip(sides) {
+        let continued = side.members().iter().map(|run| run.continued);
+        let tracks = match continued.sum::<usize>() {
+            0 => continue,
+            1 => "1 track is".to_string(),
+            more => format!("{more} tracks are"),
+        };
+        notes.push(format!(
+            "In the compared years of {label} {tracks} there after a hole in the data: a storm that a hole cuts counts twice."
+        ));
+    }
+}
+
+/// Notes in which years numbers by year are unknown, because tracks or events lack the value that they are a sum of.
+pub(super) fn note_unknown_years(names: &Names, sides: [&Ensemble; 2], notes: &mut Vec<String>) {
+    let compared = |quantity: &Quantity| {
+        let mut sides = sides.iter();
+        sides.all(|side| side.tells(quantity.about().class) && side.knows(*quantity))
+    };
+    for ((label, members), side) in names.labels().into_iter().zip(names.members()).zip(sides) {
+        note_partly_known(label, side, Quantity::all().filter(compared), notes);
+        let unknown = Quantity::all().filter(compared).filter_map(|quantity| {
+            let runs = side.members().iter();
+            let years: Vec<Vec<i64>> = runs.map(|run| run.unknown_years(quantity)).collect();
+            let some = years.iter().any(|years| !years.is_empty());
+            some.then_some((quantity as usize, years))
+        });
+        // Those of one cause are unknown in the same years.
+        for (years, quantities) in grouped(unknown, |a, b| a == b) {
+            notes.push(format!(
+                "Of {label} {} of {} years are not counted for {}, because more than half of their tracks or events have no value: {}.",
+                years.iter().map(Vec::len).sum::<usize>(),
+                side.years(),
+                quantity_names(&quantities),
+                years_of_members(&years, members)
+            ));
+        }
+    }
+}
+
+/// Quantities by their places in [`Quantity::all`], as tables have them.
+pub(super) fn quantity_names(places: &[usize]) -> String {
+    let all = Quantity::all().filter(|quantity| places.contains(&(*quantity as usize)));
+    let names = all.map(|quantity| {
+        let about = quantity.about();
+        format!("{} {}", about.class.name(), about.name)
+    });
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// Years of the runs of a side: of its only run alone, or with the members that they are of.
+fn years_of_members(years: &[Vec<i64>], members: &[String]) -> String {
+    if let [only] = years {
+        return words::years_in_words(only);
+    }
+    let some: Vec<String> = (years.iter().zip(members))
+        .filter(|(years, _)| !years.is_empty())
+        .map(|(years, member)| format!("{} of {member}", words::years_in_words(years)))
+        .collect();
+    match some.len().saturating_sub(MOST) {
+        0 => some.join("; "),
+        more => format!("{}; and of {more} more members", some[..MOST].join("; ")),
+    }
+}
+
+/// Says which numbers by year count tracks or events without a value as none.
+fn note_partly_known(
+    label: &str,
+    side: &Ensemble,
+    compared: impl Iterator<Item = Quantity>,
+    notes: &mut Vec<String>,
+) {
+    let without = compared.filter_map(|quantity| {
+        let share = side.share_without(quantity)?;
+        Some((quantity as usize, format!("{:.0} %", 100.0 * share)))
+    });
+    // Those of one cause lack the same share.
+    for (share, quantities) in grouped(without, |a, b| a == b) {
+        notes.push(format!(
+            "Of {label} {share} of the tracks or events have no value for {}: they count as none.",
+            quantity_names(&quantities)
+        ));
+    }
+}

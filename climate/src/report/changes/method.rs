@@ -1,0 +1,106 @@
+//! How a comparison was made: units of chance, corrections, folders, the command.
+
+use crate::compare::{Comparison, IntervalMethod, SideSummary, Unit, month_name, trimmed};
+use crate::report::html::escape;
+use crate::report::numbers::grouped;
+use crate::report::page::Section;
+use std::fmt::Write as _;
+
+/// The section; `command` is what made the comparison, if that is known.
+pub(crate) fn section(comparison: &Comparison, command: &str) -> Section {
+    let confidence = trimmed(100.0 * comparison.draws.confidence);
+    let draws = grouped(comparison.draws.draws as f64, 0);
+    let method = match comparison.draws.method {
+        IntervalMethod::Percentile => "percentiles",
+        IntervalMethod::Bca => "BCa percentiles",
+    };
+    let paragraphs = [
+        match comparison.unit {
+            Unit::Year => format!(
+                "Whole years are the units of chance, because storms of one season are not independent. {draws} times, as many years as there are were drawn with replacement on both sides ({method} of the draws, widened for the number of years after Hesterberg 2015): the {confidence} % intervals. {draws} times, the years of both sides were mixed and dealt anew: p is the share of deals that differ at least as much."
+            ),
+            Unit::Member => format!(
+                "Members with all their years are the units of chance, because they differ in more than their weather. {draws} times, as many members as there are were drawn with replacement on both sides ({method} of the draws, widened for the number of members after Hesterberg 2015): the {confidence} % intervals. {draws} times, the members of both sides were mixed and dealt anew: p is the share of deals that differ at least as much."
+            ),
+            Unit::Pair => format!(
+                "Pairs of members, one of each side with all their years, are the units of chance: what both have in common is no part of their difference. {draws} times, as many pairs as there are were drawn with replacement ({method} of the draws, widened for the number of pairs after Hesterberg 2015): the {confidence} % intervals. {draws} times, chance dealt the two of each pair to the sides: p is the share of deals that differ at least as much."
+            ),
+        },
+        "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of hemispheres and basins, those of seasons, those of seasons of hemispheres and basins, the bins of each distribution, and the cells of each map. Significant is what has an adjusted p below one minus the confidence.".into(),
+        format!(
+            "A track counts for the month, the basin and the hemisphere in which it begins, an object for those in which it is. {} Return levels come from generalised extreme value distributions fitted to annual extremes by L-moments.",
+            seasons_of_years(comparison.year_start)
+        ),
+        match comparison.unit {
+            Unit::Year => "Intervals hold chance from year to year within each run. They do not hold errors of the model or of the detection, which may differ between climates.".into(),
+            Unit::Member | Unit::Pair => "Intervals hold chance from year to year and how much members differ. They do not hold errors that all members share, nor those of the detection, which may differ between climates.".into(),
+        },
+    ];
+    let mut html = String::from("<div class=\"prose\">\n");
+    for paragraph in paragraphs {
+        let _ = writeln!(html, "<p>{}</p>", escape(&paragraph));
+    }
+    html.push_str("</div>\n<dl class=\"provenance\">\n");
+    for (key, side) in [("First run", &comparison.a), ("Second run", &comparison.b)] {
+        let s = if side.members.is_empty() { "" } else { "s" };
+        let _ = writeln!(
+            html,
+            "<div><dt>{key}{s}</dt><dd>{}: {}, calendar {}</dd></div>",
+            escape(&side.label),
+            escape(&folders(side)),
+            escape(&side.calendar)
+        );
+    }
+    let _ = writeln!(
+        html,
+        "<div><dt>Seed</dt><dd>{}</dd></div>\n</dl>",
+        comparison.draws.seed
+    );
+    if !command.is_empty() {
+        let _ = writeln!(
+            html,
+            "<h3>The command</h3>\n<pre tabindex=\"0\">{}</pre>",
+            escape(command)
+        );
+    }
+    Section {
+        id: "method".into(),
+        nav: "Method".into(),
+        heading: "How it was found".into(),
+        lead: String::new(),
+        html,
+    }
+}
+
+/// The folder of a run, or those of members: the first of many.
+fn folders(side: &SideSummary) -> String {
+    const MOST: usize = 20;
+    let runs = side.runs().iter().take(MOST);
+    let named: Vec<String> = runs.map(|run| run.folder.display().to_string()).collect();
+    match side.runs().len().saturating_sub(MOST) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
+}
+
+/// Which months make the seasons of years that begin with a month.
+fn seasons_of_years(start: i64) -> String {
+    // How many months of the season of this month are before it.
+    let before = start % 3;
+    let first = month_name(start);
+    if start == 1 {
+        "December, January and February of one calendar year make one season.".into()
+    } else if before == 0 {
+        format!("Years begin with {first}, so that each season is in one piece.")
+    } else {
+        let [second, third] = match before {
+            1 => [start + 1, start - 1],
+            _ => [start - 2, start - 1],
+        };
+        format!(
+            "Years begin with {first}: {first}, {} and {} of one such year, in this order, make one season.",
+            month_name(second),
+            month_name(third)
+        )
+    }
+}

@@ -1,0 +1,124 @@
+//! What else than years may be drawn: members with all their years, and pairs of them.
+
+use super::*;
+use squall_climate::compare::Unit;
+
+fn with_unit(unit: Unit) -> CompareOptions {
+    CompareOptions { unit, ..options() }
+}
+
+#[test]
+fn members_of_a_year_are_drawn_like_years() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = |label: &str, storms: usize, seed: u64| {
+        let runs: Vec<Run> = (0..6)
+            .map(|k| Run {
+                storms,
+                ..years(2001..=2001, seed + k)
+            })
+            .collect();
+        ensemble(folder.path(), label, &runs)
+    };
+    let (a, b) = (one("a", 5, 10), one("b", 3, 20));
+    let of = |unit| compare_with(a.clone(), b.clone(), &with_unit(unit)).unwrap();
+    assert_eq!(numbers(&of(Unit::Year)), numbers(&of(Unit::Member)));
+}
+
+#[test]
+fn a_member_is_one_unit_where_members_differ_in_more_than_weather() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |label: &str, count: u64, storms: usize| {
+        let runs: Vec<Run> = (0..count)
+            .map(|k| Run {
+                storms,
+                ..years(2001..=2003, 30 + k)
+            })
+            .collect();
+        ensemble(folder.path(), label, &runs)
+    };
+    let (a, b) = (of("a", 5, 5), of("b", 5, 3));
+    let found = compare_with(a.clone(), b.clone(), &with_unit(Unit::Member)).unwrap();
+    assert_eq!((found.a.blocks, found.a.years.len()), (5, 15));
+    let tracks = row(&found, Quantity::CycloneTracks, Group::ALL).change;
+    // Members of one model, all of which have more storms on one side: only the deal itself is as far apart.
+    assert!(tracks.interval.is_some_and(|i| i.high < 0.0), "{tracks:?}");
+    assert!(tracks.p.unwrap() >= 2.0 / 252.0, "{tracks:?}");
+    let text = found.text();
+    assert!(
+        text.contains("members are drawn and dealt as a whole")
+            && text.contains("With 5 against 5 members and 1000 resamples"),
+        "{text}"
+    );
+    assert!(
+        text.contains("15 years of 5 members against 15 of 5 members"),
+        "{text}"
+    );
+    let page = changes_page(&found, "members", "").unwrap();
+    assert!(page.contains("Members with all their years are the units of chance"));
+    let json = serde_json::to_string(&found).unwrap();
+    let back: Comparison = serde_json::from_str(&json).unwrap();
+    assert_eq!(back.unit, Unit::Member);
+
+    let few = of("few", 4, 5);
+    let found = compare_with(few, b.clone(), &with_unit(Unit::Member)).unwrap();
+    assert!(
+        found
+            .text()
+            .contains("few has only 4 members and at least 5 are needed"),
+        "{}",
+        found.text()
+    );
+    let blocks = CompareOptions {
+        block_years: 2,
+        ..with_unit(Unit::Member)
+    };
+    let error = compare_with(a, b, &blocks).unwrap_err();
+    assert!(matches!(error, ClimateError::Invalid(_)), "{error}");
+}
+
+/// Models that have many storms have many on both sides: their change is what they have in common.
+#[test]
+fn pairs_of_members_tell_a_change_that_models_hide() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |label: &str, fewer: usize, seed: u64| {
+        let runs: Vec<Run> = (0..6)
+            .map(|k| Run {
+                storms: 3 + 3 * k as usize - fewer,
+                ..years(2001..=2003, seed + k)
+            })
+            .collect();
+        ensemble(folder.path(), label, &runs)
+    };
+    let (a, b) = (of("a", 0, 40), of("b", 1, 60));
+    let tracks = |unit| {
+        let found = compare_with(a.clone(), b.clone(), &with_unit(unit)).unwrap();
+        let change = row(&found, Quantity::CycloneTracks, Group::ALL).change;
+        (change, found)
+    };
+    let (apart, _) = tracks(Unit::Member);
+    let (paired, found) = tracks(Unit::Pair);
+    assert_eq!(apart.difference, paired.difference);
+    assert!(
+        apart.interval.unwrap().holds(0.0) && apart.p.unwrap() > 0.3,
+        "{apart:?}"
+    );
+    // One storm a month fewer in each, with a standard error of 1.6.
+    assert!(
+        (paired.difference.unwrap() + 12.0).abs() < 6.0,
+        "{paired:?}"
+    );
+    assert!(paired.interval.unwrap().high < 0.0, "{paired:?}");
+    let least = 2.0 / 64.0;
+    assert!((least..0.06).contains(&paired.p.unwrap()), "{paired:?}");
+    let note = "a has 6 members with 3 whole years each, b has 6 members with 3 whole years each. Members of both sides are \
+                drawn and dealt in pairs, in this order: m1 with m1, m2 with m2, m3 with m3, m4 with m4, m5 with m5 and 1 \
+                more.";
+    assert_eq!(found.notes[0], note);
+    let page = changes_page(&found, "pairs", "").unwrap();
+    assert!(page.contains("Pairs of members, one of each side"));
+    let mut odd = b.clone();
+    odd.folders.pop();
+    let error = compare_with(a, odd, &with_unit(Unit::Pair)).unwrap_err();
+    let message = "members of b, each of which has one of a: expected 6, found 5";
+    assert_eq!(error.to_string(), message);
+}

@@ -164,8 +164,8 @@ pub enum ClimateError {
         /// The months of the second.
         found: String,
     },
-    /// A run does not have the months or years that a comparison needs.
-    #[error("cannot compare `{}`: {reason}", path.display())]
+    /// A run does not have the months or years that a comparison or trends need.
+    #[error("cannot use `{}`: {reason}", path.display())]
     Period {
         /// The folder.
         path: PathBuf,

@@ -4,7 +4,7 @@
 //!   (the fields they need).
 //! - Events and tracks: [`events`] (at one time), [`track`] (through time), [`stream`] (both, over a century).
 //! - Tables: [`table`], and [`track`] for the formats of other tools.
-//! - Statements: [`statistics`], [`compare`] (two runs or periods).
+//! - Statements: [`statistics`], [`compare`] (two runs or periods), [`trends`] (within one).
 //! - Pictures: [`map`], [`report`].
 //!
 //! # Example
@@ -52,6 +52,7 @@ pub mod statistics;
 pub mod stream;
 pub mod table;
 pub mod track;
+pub mod trends;
 
 pub use error::ClimateError;
 pub use events::Event;

@@ -46,13 +46,7 @@ impl Comparison {
 
     /// The sentences and what a reader must know, as text.
     pub fn text(&self) -> String {
-        let mut text = self.statements.join("\n");
-        if !self.notes.is_empty() {
-            text.push_str("\n\nTo know:\n");
-            text.push_str(&self.notes.join("\n"));
-        }
-        text.push('\n');
-        text
+        text_of(&self.statements, &self.notes)
     }
 
     fn change_rows(&self) -> Vec<Vec<String>> {
@@ -140,13 +134,24 @@ impl Comparison {
     }
 }
 
-fn yes_or_no(adjusted_p: Option<f64>, significant: bool) -> String {
+/// Sentences and what a reader must know, as text.
+pub(crate) fn text_of(statements: &[String], notes: &[String]) -> String {
+    let mut text = statements.join("\n");
+    if !notes.is_empty() {
+        text.push_str("\n\nTo know:\n");
+        text.push_str(&notes.join("\n"));
+    }
+    text.push('\n');
+    text
+}
+
+pub(crate) fn yes_or_no(adjusted_p: Option<f64>, significant: bool) -> String {
     let word = if significant { "yes" } else { "no" };
     adjusted_p.map_or("", |_| word).into()
 }
 
 /// Six significant digits: sums in another order of rows give the same text.
-fn cell(value: Option<f64>) -> String {
+pub(crate) fn cell(value: Option<f64>) -> String {
     let Some(value) = value.filter(|v| v.is_finite()) else {
         return String::new();
     };
@@ -157,7 +162,7 @@ fn cell(value: Option<f64>) -> String {
     format!("{value:.*}", (5 - exponent).clamp(0, 12) as usize)
 }
 
-fn ends(interval: Option<Interval>) -> [String; 2] {
+pub(crate) fn ends(interval: Option<Interval>) -> [String; 2] {
     [
         cell(interval.map(|i| i.low)),
         cell(interval.map(|i| i.high)),

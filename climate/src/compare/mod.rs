@@ -6,7 +6,8 @@
 //! cells. The same draws serve every quantity and every cell ([`Design`]).
 //!
 //! # Not done
-//! Trends inside a side, and persistence from year to year beyond blocks of years, are not modelled.
+//! Trends inside a side ([`crate::trends`] has those of one run), and persistence from year to year beyond blocks of
+//! years, are not modelled.
 
 mod changes;
 mod comparable;
@@ -15,7 +16,7 @@ mod coverage;
 mod design;
 mod discovery;
 mod distribution;
-mod files;
+pub(crate) mod files;
 mod group;
 mod levels;
 mod maps;
@@ -31,7 +32,7 @@ mod statistic;
 mod unequal;
 mod unit;
 mod weights;
-mod words;
+pub(crate) mod words;
 
 pub use comparison::{ChangeRow, Comparison, MapSummary, SideSummary};
 pub use coverage::{Coverage, Selection, Years};
@@ -43,6 +44,7 @@ pub(crate) use levels::spoken_unit;
 pub use levels::{Fit, RETURN_YEARS, ReturnLevels};
 pub use maps::{MapChange, MapQuantity};
 pub use normal::student_limit;
+pub(crate) use normal::{normal_cdf, normal_quantile};
 pub use quantity::{About, Kind, Quantity};
 pub use return_level::{Gev, MIN_MAXIMA};
 pub use side::{Side, SideOptions};

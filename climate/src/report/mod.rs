@@ -48,6 +48,7 @@ mod svg;
 mod tables;
 mod ticks;
 mod training;
+pub mod trends;
 mod viewer;
 
 pub use agreement::{Agreement, PairAgreement};

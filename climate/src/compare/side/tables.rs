@@ -301,6 +301,18 @@ fn has_transports(folder: &Path) -> Result<[bool; 2]> {
     Ok([false; 2])
 }
 
+impl Side {
+    /// The column in which rivers of one run have a transport: that of vapour, if any has it.
+    ///
+    /// # Errors
+    /// [`ClimateError`] of a table that cannot be read.
+    pub(crate) fn transport_column(folder: &Path) -> Result<&'static str> {
+        let [of_vapour, of_stand_in] = TRANSPORTS;
+        let [has_vapour, _] = has_transports(folder)?;
+        Ok(if has_vapour { of_vapour } else { of_stand_in })
+    }
+}
+
 /// The highest wind of a track or event, if winds are compared.
 fn wind_of(line: &Line<'_>, options: &SideOptions) -> Result<Option<f64>> {
     if options.wind {

@@ -53,7 +53,7 @@ pub(crate) fn months(months: &[i64]) -> String {
 }
 
 /// Ascending years as people say them, the first of many: `1952 to 1975, 1980`.
-pub(super) fn years_in_words(years: &[i64]) -> String {
+pub(crate) fn years_in_words(years: &[i64]) -> String {
     const MOST: usize = 5;
     let stretches: Vec<&[i64]> = years.chunk_by(|a, b| a + 1 == *b).collect();
     let words = |stretch: &&[i64]| match stretch {
@@ -161,7 +161,7 @@ pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
 }
 
 /// Plural subjects have no s at the verb.
-fn verb(about: &About, word: &str) -> String {
+pub(crate) fn verb(about: &About, word: &str) -> String {
     if about.counted {
         word.into()
     } else {
@@ -379,7 +379,7 @@ fn decimals(share: f64) -> usize {
 }
 
 /// A share in percent.
-fn percent(share: f64, decimals: usize, signed: bool) -> String {
+pub(crate) fn percent(share: f64, decimals: usize, signed: bool) -> String {
     let percent = 100.0 * if signed { share } else { share.abs() };
     if signed {
         format!("{percent:+.decimals$} %")
@@ -402,7 +402,7 @@ pub(crate) fn value(number: f64) -> String {
     format!("{number:.decimals$}")
 }
 
-fn signed_value(number: f64) -> String {
+pub(crate) fn signed_value(number: f64) -> String {
     let sign = if number > 0.0 { "+" } else { "" };
     format!("{sign}{}", value(number))
 }

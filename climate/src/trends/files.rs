@@ -1,0 +1,86 @@
+//! Trends as files.
+
+use super::{NoTrend, TrendRow, Trends};
+use crate::compare::files::{cell, ends, text_of, yes_or_no};
+use crate::error::Result;
+use crate::statistics::write_rows;
+use squall_data::{DataError, atomic};
+use std::fmt::Write as _;
+use std::path::Path;
+
+const TREND_COLUMNS: &str = "quantity,class,basin,season,unit,years,first_year,last_year,mean,sd,\
+    slope,low,high,relative_slope,relative_low,relative_high,tau,persistence,p,adjusted_p,significant,no_trend";
+const YEARLY_COLUMNS: &str = "quantity,class,basin,season,unit,year,value";
+
+impl Trends {
+    /// Writes `yearly.csv`, `trends.csv`, `trends.json` and `statements.txt` into a folder.
+    ///
+    /// - `yearly.csv`: one row for each quantity, class, basin, season and year; a value that is not known is blank,
+    ///   and what no year has any event of is not there
+    /// - `trends.csv`: one row for each quantity, class, basin and season; slope, low and high per decade,
+    ///   relative_slope and its ends by the mean; what is not known is blank, and `no_trend` says why
+    ///
+    /// # Errors
+    /// [`crate::ClimateError::Data`] if writing fails; files already written stay.
+    pub fn write(&self, folder: impl AsRef<Path>) -> Result<()> {
+        let folder = folder.as_ref();
+        atomic::write(folder.join("yearly.csv"), self.yearly().as_bytes())?;
+        write_rows(&folder.join("trends.csv"), TREND_COLUMNS, &self.rows())?;
+        let path = folder.join("trends.json");
+        let json = serde_json::to_vec_pretty(self)
+            .map_err(|error| DataError::io("write", &path)(error.into()))?;
+        atomic::write(&path, &json)?;
+        Ok(atomic::write(
+            folder.join("statements.txt"),
+            self.text().as_bytes(),
+        )?)
+    }
+
+    /// The sentences and what a reader must know, as text.
+    pub fn text(&self) -> String {
+        text_of(&self.statements, &self.notes)
+    }
+
+    /// All values of all years. A century has hundreds of thousands; no word in them needs quotes.
+    fn yearly(&self) -> String {
+        let mut table = format!("{YEARLY_COLUMNS}\n");
+        let seen = |no_trend: Option<NoTrend>| no_trend != Some(NoTrend::NoEvents);
+        for row in self.trends.iter().filter(|row| seen(row.trend.no_trend)) {
+            let begin = [&row.name, &row.class, &row.basin, &row.season, &row.unit]
+                .map(String::as_str)
+                .join(",");
+            for (year, value) in self.run.years.iter().zip(&row.values) {
+                let _ = writeln!(table, "{begin},{year},{}", cell(*value));
+            }
+        }
+        table
+    }
+
+    fn rows(&self) -> Vec<Vec<String>> {
+        let whole = |year: Option<i64>| year.map_or(String::new(), |year| year.to_string());
+        let of_row = |row: &TrendRow| {
+            let trend = &row.trend;
+            let mut cells = vec![
+                row.name.clone(),
+                row.class.clone(),
+                row.basin.clone(),
+                row.season.clone(),
+                row.unit.clone(),
+                trend.years.to_string(),
+                whole(trend.first_year),
+                whole(trend.last_year),
+                cell(trend.mean),
+                cell(trend.sd),
+                cell(trend.slope),
+            ];
+            cells.extend(ends(trend.interval));
+            cells.push(cell(row.relative));
+            cells.extend(ends(row.relative_interval));
+            cells.extend([trend.tau, trend.persistence, trend.p, row.adjusted_p].map(cell));
+            cells.push(yes_or_no(row.adjusted_p, row.significant));
+            cells.push(trend.no_trend.map_or("", NoTrend::word).into());
+            cells
+        };
+        self.trends.iter().map(of_row).collect()
+    }
+}

@@ -1,0 +1,172 @@
+//! What is found: a run, its yearly values and their trends.
+
+use super::{Trend, TrendInput};
+use crate::compare::{Group, Interval, Quantity, Side};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// What is said about the run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunSummary {
+    /// What it is called.
+    pub label: String,
+    /// The folder.
+    pub folder: PathBuf,
+    /// Calendar of the data.
+    pub calendar: String,
+    /// Grid of the masks, if known.
+    pub grid: Option<String>,
+    /// Years that count.
+    pub years: Vec<i64>,
+    /// Years that do not, with the reason.
+    pub left_out: Vec<(i64, String)>,
+}
+
+impl RunSummary {
+    pub(super) fn of(input: &TrendInput, side: &Side) -> Self {
+        Self {
+            label: input.label.clone(),
+            folder: input.folder.clone(),
+            calendar: side.coverage.calendar.cf_name().into(),
+            grid: side.coverage.grid.as_ref().map(|grid| grid.describe()),
+            years: side.years.used.clone(),
+            left_out: side.years.left_out.clone(),
+        }
+    }
+}
+
+/// The values and the trend of one quantity in one basin or season.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TrendRow {
+    /// Whose trend it is.
+    pub quantity: Quantity,
+    /// Its word in tables.
+    pub name: String,
+    /// The class in tables.
+    pub class: String,
+    /// `all`, or the code of a basin.
+    pub basin: String,
+    /// `all`, or a season.
+    pub season: String,
+    /// The unit of values and mean; slope and interval are in this unit per decade.
+    pub unit: String,
+    /// Slope, interval and p.
+    #[serde(flatten)]
+    pub trend: Trend,
+    /// The slope by the mean of the values, per decade, where percent mean something.
+    pub relative: Option<f64>,
+    /// Confidence interval of this.
+    pub relative_interval: Option<Interval>,
+    /// p adjusted for the rows of the same family, as in a comparison.
+    pub adjusted_p: Option<f64>,
+    /// Whether the adjusted p is below 1 - confidence.
+    pub significant: bool,
+    /// Which part of the events it is about.
+    #[serde(skip)]
+    pub group: Group,
+    /// The value of each year of the run that counts, where it is known.
+    #[serde(skip)]
+    pub values: Vec<Option<f64>>,
+}
+
+impl TrendRow {
+    /// The trend of the values of some years; p is not adjusted yet.
+    pub(super) fn of(
+        (quantity, group): (Quantity, Group),
+        years: &[i64],
+        values: Vec<Option<f64>>,
+        confidence: f64,
+    ) -> Self {
+        let about = quantity.about();
+        let (basin, season) = group.columns();
+        let known: Vec<(i64, f64)> = (years.iter().zip(&values))
+            .filter_map(|(year, value)| Some((*year, (*value)?)))
+            .collect();
+        let trend = Trend::of(&known, confidence);
+        let mean = trend.mean.filter(|mean| about.relative && *mean > 0.0);
+        Self {
+            quantity,
+            name: about.name.into(),
+            class: about.class.name().into(),
+            basin: basin.into(),
+            season: season.into(),
+            unit: about.unit.into(),
+            relative: (trend.slope.zip(mean)).map(|(slope, mean)| slope / mean),
+            relative_interval: (trend.interval.zip(mean)).map(|(interval, mean)| Interval {
+                low: interval.low / mean,
+                high: interval.high / mean,
+            }),
+            trend,
+            adjusted_p: None,
+            significant: false,
+            group,
+            values,
+        }
+    }
+
+    /// Whether it is about everything: the whole Earth, all months.
+    pub(crate) fn is_of_all(&self) -> bool {
+        self.group == Group::ALL
+    }
+
+    /// Whether it is about one region or one season, but not about one season of one region.
+    pub(crate) fn is_of_part(&self) -> bool {
+        (self.basin == "all") != (self.season == "all")
+    }
+}
+
+/// Everything that is found in a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Trends {
+    /// The run.
+    pub run: RunSummary,
+    /// Probability inside an interval.
+    pub confidence: f64,
+    /// Months that count.
+    pub months: Vec<i64>,
+    /// The month that years begin with.
+    pub year_start: i64,
+    /// What a reader must know: years left out, columns that are not there.
+    pub notes: Vec<String>,
+    /// Sentences, the most important first.
+    pub statements: Vec<String>,
+    /// All trends; their yearly values are in `yearly.csv`.
+    pub trends: Vec<TrendRow>,
+}
+
+#[cfg(test)]
+impl Trends {
+    /// A run of so many years from 1951 on, of which nothing is found yet.
+    pub(crate) fn of_years(years: usize) -> Self {
+        Self {
+            run: RunSummary {
+                label: "run".into(),
+                folder: "run".into(),
+                calendar: "noleap".into(),
+                grid: None,
+                years: (1951..).take(years).collect(),
+                left_out: Vec::new(),
+            },
+            confidence: 0.95,
+            months: (1..=12).collect(),
+            year_start: 1,
+            notes: Vec::new(),
+            statements: Vec::new(),
+            trends: Vec::new(),
+        }
+    }
+
+    /// A row of this run's first years, of which p is not adjusted for others.
+    pub(crate) fn row(
+        &self,
+        quantity: Quantity,
+        group: Group,
+        values: impl IntoIterator<Item = Option<f64>>,
+    ) -> TrendRow {
+        let values = values.into_iter().collect();
+        let mut row = TrendRow::of((quantity, group), &self.run.years, values, self.confidence);
+        row.adjusted_p = row.trend.p;
+        row.significant = row.trend.p.is_some_and(|p| p < 1.0 - self.confidence);
+        row
+    }
+}

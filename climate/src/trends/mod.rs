@@ -1,0 +1,221 @@
+//! Yearly series and trends within one run: a historical run that goes on into a scenario, or a reanalysis.
+//!
+//! The run is read once into sums by year ([`Side`]), as a comparison reads each of its two. Every quantity has a value
+//! for each whole year, everywhere, in each basin and season, and a trend of these values ([`Trend`]): Sen's slope with
+//! its interval, and the p of a Mann-Kendall test that regards persistence from year to year.
+//!
+//! # Not done
+//! Maps of trends; trends of extremes of a year; several runs at once.
+
+mod files;
+mod found;
+mod kendall;
+mod months;
+mod notes;
+mod persistence;
+mod words;
+mod yearly;
+
+pub use found::{RunSummary, TrendRow, Trends};
+pub use kendall::{MIN_YEARS, NoTrend, Trend};
+pub(crate) use words::in_short;
+pub use words::statement;
+
+use crate::compare::{
+    Coverage, Group, Quantity, Selection, Side, SideOptions, adjusted_p, words_of_months,
+};
+use crate::error::{ClimateError, Result};
+use rayon::prelude::*;
+use squall_data::Calendar;
+use std::path::PathBuf;
+
+/// A run and which of its years count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrendInput {
+    /// Folder that `squall events` wrote.
+    pub folder: PathBuf,
+    /// What it is called.
+    pub label: String,
+    /// First and last year, if not all.
+    pub years: Option<(i64, i64)>,
+}
+
+/// How trends are found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrendOptions {
+    /// Months, 1 to 12; those that the run has if empty.
+    pub months: Vec<i64>,
+    /// The month that years begin with.
+    pub year_start: i64,
+    /// Probability inside an interval; a trend is significant where its adjusted p is below the rest.
+    pub confidence: f64,
+    /// Calendar of tables without `statistics.nc`; by default that of what lies beside them
+    /// ([`crate::table::calendar_beside`]), else the standard one.
+    pub calendar: Option<Calendar>,
+}
+
+impl Default for TrendOptions {
+    fn default() -> Self {
+        Self {
+            months: Vec::new(),
+            year_start: 1,
+            confidence: 0.95,
+            calendar: None,
+        }
+    }
+}
+
+/// What is known before the tables are read: which months and years count.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    input: TrendInput,
+    coverage: Coverage,
+    options: SideOptions,
+    confidence: f64,
+    notes: Vec<String>,
+}
+
+/// Finds which months and years of a run count.
+///
+/// # Errors
+/// [`ClimateError::Period`] if the run lacks the months asked for or has no whole year, [`ClimateError::Invalid`] for
+/// options without meaning, and what [`Coverage::read`] gives.
+pub fn plan(input: TrendInput, options: &TrendOptions) -> Result<Plan> {
+    check(options)?;
+    let coverage = Coverage::read(&input.folder, options.calendar)?;
+    let selection = Selection {
+        months: months::of(&coverage, &options.months)?,
+        year_start: options.year_start,
+    };
+    let mut notes = Vec::new();
+    months::note_year(&selection, &mut notes);
+    months::check_years(&input, &coverage, &selection, &mut notes)?;
+    let options_of_side = SideOptions {
+        selection,
+        range: input.years,
+        block_years: 1,
+        year_days: None,
+        transport: Some(Side::transport_column(&input.folder)?),
+        wind: true,
+    };
+    Ok(Plan {
+        input,
+        coverage,
+        options: options_of_side,
+        confidence: options.confidence,
+        notes,
+    })
+}
+
+fn check(options: &TrendOptions) -> Result<()> {
+    let valid = |month: &i64| (1..=12).contains(month);
+    let months = valid(&options.year_start) && options.months.iter().all(valid);
+    if months && options.confidence > 0.5 && options.confidence < 1.0 {
+        return Ok(());
+    }
+    Err(ClimateError::Invalid(format!(
+        "expected months from 1 to 12 and a confidence between 0.5 and 1, found months {:?}, years from month {}, {}",
+        options.months, options.year_start, options.confidence
+    )))
+}
+
+/// Asked now and then from any thread: an error ends the work.
+type GoesOn<'a> = &'a (dyn Fn() -> Result<()> + Sync);
+
+impl Plan {
+    /// What is read, in words: folder, years, months.
+    pub fn words(&self) -> String {
+        let years = self.years();
+        let ending = if years == 1 { "" } else { "s" };
+        format!(
+            "trends of {years} year{ending} of {}, {}",
+            self.input.label,
+            words_of_months(&self.options.selection.months)
+        )
+    }
+
+    /// Number of whole years.
+    pub fn years(&self) -> usize {
+        let options = &self.options;
+        let years = self.coverage.years(&options.selection, options.range);
+        years.used.len()
+    }
+
+    /// Reads the run and finds its trends. `progress` is told how many of [`Plan::STEPS`] steps are done, and may stop
+    /// the work with an error. So may `goes_on`, which is asked before every trend, from any thread.
+    ///
+    /// # Errors
+    /// As [`Side::read`], and what `goes_on` and `progress` give.
+    pub fn run(
+        self,
+        goes_on: &(dyn Fn() -> Result<()> + Sync),
+        mut progress: impl FnMut(usize) -> Result<()>,
+    ) -> Result<Trends> {
+        let side = Side::read(self.coverage, &self.options)?;
+        progress(1)?;
+        let mut notes = self.notes;
+        notes::add(&self.input.label, &side, &mut notes);
+        let selection = self.options.selection;
+        let mut trends = rows(&side, selection.whole_year(), self.confidence, goes_on)?;
+        adjust(&mut trends, self.confidence);
+        let mut found = Trends {
+            run: RunSummary::of(&self.input, &side),
+            confidence: self.confidence,
+            months: selection.months,
+            year_start: selection.year_start,
+            notes,
+            statements: Vec::new(),
+            trends,
+        };
+        found.statements = words::statements(&found);
+        progress(Self::STEPS)?;
+        Ok(found)
+    }
+
+    /// Steps that [`Plan::run`] tells.
+    pub const STEPS: usize = 2;
+}
+
+/// The trend of every quantity that the run tells, in every group.
+fn rows(
+    side: &Side,
+    whole_year: bool,
+    confidence: f64,
+    goes_on: GoesOn<'_>,
+) -> Result<Vec<TrendRow>> {
+    let wanted: Vec<(Quantity, Group)> = notes::told(side)
+        .filter(|quantity| side.knows(*quantity))
+        .flat_map(|quantity| Group::all().map(move |group| (quantity, group)))
+        // Parts of seasons would be called by the seasons' names.
+        .filter(|(_, group)| whole_year || group.season.is_none())
+        .collect();
+    wanted
+        .par_iter()
+        .map(|&(quantity, group)| {
+            goes_on()?;
+            let values = yearly::by_year(&side.statistic(quantity, group));
+            Ok::<_, ClimateError>(TrendRow::of(
+                (quantity, group),
+                &side.years.used,
+                values,
+                confidence,
+            ))
+        })
+        .collect()
+}
+
+/// Adjusts p for the rows of the same family, as in a comparison.
+fn adjust(rows: &mut [TrendRow], confidence: f64) {
+    for family in 0..Group::FAMILIES {
+        let members: Vec<usize> = (0..rows.len())
+            .filter(|&k| rows[k].group.family() == family)
+            .collect();
+        let p: Vec<f64> = (members.iter())
+            .map(|&k| rows[k].trend.p.unwrap_or(f64::NAN))
+            .collect();
+        for (&k, adjusted) in members.iter().zip(adjusted_p(&p)) {
+            rows[k].adjusted_p = (!adjusted.is_nan()).then_some(adjusted);
+            rows[k].significant = adjusted < 1.0 - confidence;
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Trends in sentences.
+
+use super::{MIN_YEARS, NoTrend, Trend, TrendRow, Trends};
+use crate::compare::words::{months, p_text, percent, signed_value, value, verb};
+use crate::compare::{capital, trimmed};
+
+/// All sentences: the whole first, then regions and seasons with a significant trend.
+pub(super) fn statements(trends: &Trends) -> Vec<String> {
+    let of = |wanted: fn(&TrendRow) -> bool| -> Vec<String> {
+        (trends.trends.iter())
+            .filter(|row| wanted(row))
+            .filter_map(|row| statement(row, trends))
+            .collect()
+    };
+    let mut all = of(TrendRow::is_of_all);
+    // Seasons of regions would be hundreds of sentences.
+    all.extend(of(|row| row.is_of_part() && row.significant));
+    all
+}
+
+/// The sentence of a row; `None` where no year has any event.
+pub fn statement(row: &TrendRow, trends: &Trends) -> Option<String> {
+    let about = row.quantity.about();
+    let trend = &row.trend;
+    if trend.no_trend == Some(NoTrend::NoEvents) {
+        return None;
+    }
+    let subject = format!("{}{}", about.subject, row.group.words());
+    let years = years(trend, &trends.months);
+    let Some(slope) = trend.slope else {
+        let mean = value(trend.mean.unwrap_or(f64::NAN));
+        return Some(capital(&format!(
+            "{subject}: {mean} {} in the mean; no trend, because {}; {years}.",
+            row.unit,
+            reason(trend)
+        )));
+    };
+    let evidence = evidence(row, trends.confidence);
+    let rises = trend.tau > Some(0.0);
+    let text = if !row.significant {
+        let number = if about.counted { "the number of " } else { "" };
+        let change = amount(row, true);
+        format!(
+            "No significant trend of {number}{subject}: {change} per decade ({evidence}); {years}."
+        )
+    } else if slope == 0.0 {
+        let what = if rises { "rise" } else { "fall" };
+        format!(
+            "{subject}: a significant {what}, but a slope of 0, because most years are alike ({evidence}); {years}."
+        )
+    } else {
+        let change = amount(row, false);
+        let becomes = match (about.counted && row.relative.is_some(), rises) {
+            (true, true) => format!("become {change} more frequent"),
+            (true, false) => format!("become {change} fewer"),
+            (false, true) => format!("{} by {change}", verb(&about, "rise")),
+            (false, false) => format!("{} by {change}", verb(&about, "fall")),
+        };
+        format!("{subject} {becomes} per decade ({evidence}); {years}.")
+    };
+    Some(capital(&text))
+}
+
+/// The slope with its interval and p, or why there is none, without the words for what it is of.
+pub(crate) fn in_short(row: &TrendRow, confidence: f64) -> String {
+    if row.trend.slope.is_none() {
+        return format!("No trend, because {}.", reason(&row.trend));
+    }
+    let verdict = if row.significant {
+        "significant"
+    } else {
+        "not significant"
+    };
+    format!(
+        "{} per decade, {verdict} ({}).",
+        amount(row, true),
+        evidence(row, confidence)
+    )
+}
+
+/// Why there is no trend, or no interval of it.
+fn reason(trend: &Trend) -> String {
+    let [first, last] = [trend.first_year, trend.last_year].map(|year| year.unwrap_or_default());
+    match (trend.no_trend, trend.years) {
+        (Some(NoTrend::TooFewYears), years) => {
+            let are = if years == 1 { "year is" } else { "years are" };
+            format!("only {years} whole {are} known and at least {MIN_YEARS} are needed")
+        }
+        (Some(NoTrend::MissingYears), years) => {
+            format!("of the years {first} to {last} only {years} are known")
+        }
+        (Some(NoTrend::Constant), _) => "all years have the same value".into(),
+        (Some(NoTrend::Persistence), _) => "each year depends too much on the one before".into(),
+        (Some(NoTrend::NoEvents) | None, _) => "there are no such events".into(),
+    }
+}
+
+/// Which years and months a trend is of.
+fn years(trend: &Trend, of: &[i64]) -> String {
+    let [first, last] = [trend.first_year, trend.last_year].map(|year| year.unwrap_or_default());
+    let years = match trend.years {
+        1 => format!("1 year, {first}"),
+        years if years as i64 == last - first + 1 => format!("{years} years, {first} to {last}"),
+        years => format!("{years} of the years {first} to {last}"),
+    };
+    match of.len() {
+        0 | 12 => years,
+        _ => format!("{years}, {} only", months(of)),
+    }
+}
+
+/// The slope: in percent of the mean where that means something.
+fn amount(row: &TrendRow, signed: bool) -> String {
+    match row.relative {
+        Some(relative) => percent(relative, decimals(relative), signed),
+        None => {
+            let slope = row.trend.slope.unwrap_or(f64::NAN);
+            let text = if signed {
+                signed_value(slope)
+            } else {
+                value(slope.abs())
+            };
+            format!("{text} {}", row.unit)
+        }
+    }
+}
+
+/// Interval and p of a row with a slope, and whether it is significant alone.
+fn evidence(row: &TrendRow, confidence: f64) -> String {
+    let p = row.trend.p.unwrap_or(f64::NAN);
+    let confident = trimmed(100.0 * confidence);
+    let ends = match (row.relative_interval, row.trend.interval) {
+        (Some(interval), _) => {
+            let digits = decimals(interval.low).max(decimals(interval.high));
+            let low = percent(interval.low, digits, true);
+            format!(
+                "{confident} % interval {} to {}",
+                low.trim_end_matches(" %"),
+                percent(interval.high, digits, true)
+            )
+        }
+        (None, Some(interval)) => format!(
+            "{confident} % interval {} to {} {}",
+            signed_value(interval.low),
+            signed_value(interval.high),
+            row.unit
+        ),
+        (None, None) => format!("no interval, because {}", reason(&row.trend)),
+    };
+    let alone = if !row.significant && p < 1.0 - confidence {
+        " for this row alone, more after correction for the number of rows"
+    } else {
+        ""
+    };
+    format!("{ends}, {}{alone}", p_text(p))
+}
+
+/// Decimals of a share in percent: trends of a decade are small.
+fn decimals(share: f64) -> usize {
+    match (100.0 * share).abs() {
+        percent if percent >= 9.95 => 0,
+        percent if percent >= 0.995 => 1,
+        _ => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::{Group, Quantity};
+    use crate::statistics::Basin;
+
+    /// Values that rise by `slope` a year from `first` on, now above, now below the line, with a mean of `first` plus
+    /// half of what they rise.
+    fn rising(first: f64, slope: f64) -> impl Iterator<Item = Option<f64>> {
+        (0..40).map(move |k| {
+            let above = if k % 2 == 0 { 1.0 } else { -1.0 };
+            Some(first + slope * f64::from(k) + above * slope.abs())
+        })
+    }
+
+    #[test]
+    fn trends_read_as_sentences() {
+        let of = Trends::of_years(40);
+        let say = |row: &TrendRow| statement(row, &of).unwrap();
+        let row = of.row(Quantity::CycloneTracks, Group::ALL, rising(80.0, 0.5));
+        let text = say(&row);
+        // 5 a decade of 89.75 in the mean.
+        assert!(
+            text.starts_with(
+                "Tropical cyclones become 5.6 % more frequent per decade (95 % interval +"
+            ) && text.ends_with(" %, p < 0.001); 40 years, 1951 to 1990."),
+            "{text}"
+        );
+        assert!(
+            in_short(&row, 0.95).starts_with("+5.6 % per decade, significant (95 % interval +")
+        );
+        let basin = Group::of_basin(Basin::NorthAtlantic);
+        let text = say(&of.row(Quantity::RiverTracks, basin, rising(80.0, -0.5)));
+        let begin = "Atmospheric rivers in the North Atlantic become 7.1 % fewer per decade (95 % interval -";
+        assert!(text.starts_with(begin), "{text}");
+        let text = say(&of.row(Quantity::CyclonePressure, Group::ALL, rising(960.0, -0.1)));
+        let begin = "The mean lifetime-minimum pressure of tropical cyclones falls by 1.00 hPa per decade (95 % interval -";
+        assert!(
+            text.starts_with(begin) && text.contains(" hPa, p < 0.001)"),
+            "{text}"
+        );
+        let text = say(&of.row(Quantity::CycloneWind, Group::ALL, rising(40.0, 0.01)));
+        assert!(
+            text.contains("tropical cyclones rises by 0.25 % per decade"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn no_trend_is_claimed_where_there_is_none() {
+        let mut of = Trends::of_years(40);
+        let flat = (0..40).map(|k| Some(20.0 + f64::from(k % 2)));
+        let row = of.row(Quantity::CycloneTracks, Group::of_season(0), flat);
+        let text = statement(&row, &of).unwrap();
+        let begin = "No significant trend of the number of tropical cyclones in December to February: +0.00 % per decade (95 % interval ";
+        assert!(text.starts_with(begin), "{text}");
+        // p below 0.05, but not when corrected.
+        let mut row = of.row(Quantity::CycloneWind, Group::ALL, rising(40.0, 0.01));
+        row.significant = false;
+        let text = statement(&row, &of).unwrap();
+        assert!(
+            text.starts_with("No significant trend of the mean lifetime-maximum wind")
+                && text.contains("+0.25 % per decade")
+                && text.contains("p < 0.001 for this row alone, more after correction"),
+            "{text}"
+        );
+        let none = of.row(Quantity::CycloneTracks, Group::ALL, [Some(0.0); 40]);
+        assert_eq!(statement(&none, &of), None);
+        of.months = vec![6, 7, 8];
+        let few = rising(80.0, 0.5).take(9);
+        let row = of.row(Quantity::CycloneTracks, Group::ALL, few);
+        assert_eq!(
+            statement(&row, &of).unwrap(),
+            "Tropical cyclones: 82.1 a year in the mean; no trend, because only 9 whole years are known and at least 10 are needed; 9 years, 1951 to 1959, June to August only."
+        );
+        let gaps = rising(80.0, 0.5).enumerate();
+        let gaps = gaps.map(|(k, value)| value.filter(|_| k % 2 == 0));
+        let row = of.row(Quantity::CycloneTracks, Group::ALL, gaps);
+        let said = in_short(&row, 0.95);
+        let missing = "No trend, because of the years 1951 to 1989 only 20 are known.";
+        assert_eq!(said, missing);
+    }
+
+    #[test]
+    fn rare_things_may_have_a_trend_without_a_slope() {
+        let of = Trends::of_years(40);
+        // None in the first 26 years, one in each third year after them.
+        let rare = (0..40).map(|k| Some(f64::from(u8::from(k > 25 && k % 3 == 0))));
+        let row = of.row(Quantity::MajorHurricanes, Group::ALL, rare);
+        assert_eq!((row.trend.slope, row.significant), (Some(0.0), true));
+        let text = statement(&row, &of).unwrap();
+        let begin = "Cyclones of category 3 to 5: a significant rise, but a slope of 0, because most years are alike (95 % interval ";
+        assert!(text.starts_with(begin), "{text}");
+    }
+}

@@ -1,0 +1,346 @@
+//! A run with known trends, through the tables and statistics that `squall events` writes, to sentences and a page.
+
+use ndarray::Array2;
+use rand::Rng;
+use squall_climate::ClimateError;
+use squall_climate::compare::{Group, Quantity};
+use squall_climate::report::trends::trends_page;
+use squall_climate::statistics::{Basin, Statistics};
+use squall_climate::trends::{self, NoTrend, TrendInput, TrendOptions, TrendRow, Trends};
+use squall_data::random::stream;
+use squall_data::{Calendar, ClassMask, LatLonGrid, Time};
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+const CALENDAR: Calendar = Calendar::NoLeap;
+const YEARS: RangeInclusive<i64> = 1961..=2000;
+
+fn time(year: i64, month: i64, day: i64) -> Time {
+    Time::new(CALENDAR, year, month, day, 0, 0, 0).unwrap()
+}
+
+/// Writes a run of cyclones whose number rises by four a decade and whose winds rise by 1 m/s a decade, and of twelve
+/// rivers in every year; gives the number of cyclones of each year. Before `windy` no cyclone has a wind.
+fn write(folder: &Path, windy: i64) -> Vec<usize> {
+    let mut random = stream(1, "trends test", &[]);
+    let mut events = vec!["class,time,lon_deg,lat_deg,area_km2,track_id,max_wind_m_s".to_string()];
+    let mut tracks = vec![
+        "track_id,class,start_time,end_time,genesis_lon_deg,genesis_lat_deg,max_wind_m_s"
+            .to_string(),
+    ];
+    let (mut id, mut counts) = (0, Vec::new());
+    for year in YEARS {
+        let since = year - YEARS.start();
+        for month in 1..=12 {
+            id += 1;
+            let (start, end) = (time(year, month, 1), time(year, month, 4));
+            let river = format!("atmospheric_river,{start},202,42,400000,{id},");
+            events.push(river);
+            tracks.push(format!("{id},atmospheric_river,{start},{end},202,42,"));
+        }
+        // The last day of the data, for tables without statistics.
+        let last = time(year, 12, 31);
+        events.push(format!("atmospheric_river,{last},202,42,400000,,"));
+        let count = 20 + (0.4 * since as f64).round() as usize + random.random_range(0..7usize);
+        for k in 0..count {
+            id += 1;
+            let month = (k % 12) as i64 + 1;
+            let (start, end) = (time(year, month, 10), time(year, month, 13));
+            let wind = 33.0 + 0.1 * since as f64 + random.random_range(-6.0..6.0);
+            let wind = if year < windy {
+                String::new()
+            } else {
+                format!("{wind:.3}")
+            };
+            events.push(format!("tropical_cyclone,{start},140,12,90000,{id},{wind}"));
+            tracks.push(format!("{id},tropical_cyclone,{start},{end},140,12,{wind}"));
+        }
+        counts.push(count);
+    }
+    fs::create_dir_all(folder).unwrap();
+    fs::write(folder.join("events.csv"), events.join("\n") + "\n").unwrap();
+    fs::write(folder.join("tracks.csv"), tracks.join("\n") + "\n").unwrap();
+    counts
+}
+
+/// Writes that a run was analysed on all days but those of some years and months.
+fn write_statistics(folder: &Path, lacks: impl Fn(i64, i64) -> bool) {
+    let grid = LatLonGrid::global(8, 12).unwrap();
+    let mut statistics = Statistics::new(&grid);
+    for (year, month) in YEARS.flat_map(|year| (1..=12).map(move |month| (year, month))) {
+        if lacks(year, month) {
+            continue;
+        }
+        for day in 1..=CALENDAR.days_in_month(year, month) {
+            let mask = ClassMask::new(time(year, month, day), Array2::zeros((8, 12))).unwrap();
+            statistics
+                .add_time(mask.time, Some(&mask), 24.0, [])
+                .unwrap();
+        }
+    }
+    statistics
+        .write_netcdf(folder.join("statistics.nc"), &grid, CALENDAR)
+        .unwrap();
+}
+
+/// Intervals so wide that chance does not decide whether they hold what was imposed.
+fn options() -> TrendOptions {
+    TrendOptions {
+        confidence: 0.999,
+        calendar: Some(CALENDAR),
+        ..TrendOptions::default()
+    }
+}
+
+fn of(
+    folder: &Path,
+    years: Option<(i64, i64)>,
+    options: &TrendOptions,
+) -> Result<Trends, ClimateError> {
+    let input = TrendInput {
+        folder: folder.into(),
+        label: "run".into(),
+        years,
+    };
+    trends::plan(input, options)?.run(&|| Ok(()), |_| Ok(()))
+}
+
+fn row(trends: &Trends, quantity: Quantity, group: Group) -> &TrendRow {
+    let found = (trends.trends.iter()).find(|row| row.quantity == quantity && row.group == group);
+    found.unwrap_or_else(|| panic!("no row of {quantity:?} {group:?}"))
+}
+
+#[test]
+fn known_trends_are_found_where_they_are_and_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let counts = write(folder.path(), 0);
+    write_statistics(folder.path(), |_, _| false);
+    let found = of(folder.path(), None, &options()).unwrap();
+    assert_eq!(found.run.years, Vec::from_iter(YEARS));
+    let tracks = row(&found, Quantity::CycloneTracks, Group::ALL);
+    let values: Vec<Option<f64>> = counts.iter().map(|count| Some(*count as f64)).collect();
+    assert_eq!(tracks.values, values);
+    let slope = tracks.trend.slope.unwrap();
+    assert!((slope - 4.0).abs() < 0.8, "{slope}");
+    let interval = tracks.trend.interval.unwrap();
+    assert!(interval.holds(4.0) && interval.low > 2.0, "{interval:?}");
+    assert!(tracks.significant && tracks.trend.p.unwrap() < 1e-6);
+    let mean = counts.iter().sum::<usize>() as f64 / 40.0;
+    assert!((tracks.relative.unwrap() - slope / mean).abs() < 1e-12);
+    let wind = row(&found, Quantity::CycloneWind, Group::ALL);
+    assert!(wind.trend.interval.unwrap().holds(1.0), "{wind:?}");
+    assert!(wind.significant);
+    // All storms begin in the West Pacific, and are there.
+    let pacific = Group::of_basin(Basin::WestPacific);
+    assert_eq!(row(&found, Quantity::CycloneTracks, pacific).values, values);
+    let atlantic = Group::of_basin(Basin::NorthAtlantic);
+    let none = row(&found, Quantity::CycloneTracks, atlantic);
+    assert_eq!(none.trend.no_trend, Some(NoTrend::NoEvents));
+    // Seasons add up.
+    let of_seasons: f64 = (0..4)
+        .map(|s| row(&found, Quantity::CycloneTracks, Group::of_season(s)))
+        .map(|row| row.trend.mean.unwrap())
+        .sum();
+    assert!((of_seasons - mean).abs() < 1e-9);
+    for constant in [
+        Quantity::RiverTracks,
+        Quantity::CycloneLifetime,
+        Quantity::CycloneLatitude,
+    ] {
+        let trend = row(&found, constant, Group::ALL).trend;
+        assert_eq!(trend.no_trend, Some(NoTrend::Constant), "{constant:?}");
+        assert_eq!((trend.slope, trend.p), (None, None));
+    }
+    let first = &found.statements[0];
+    assert!(
+        first.starts_with("Tropical cyclones become 1")
+            && first.contains(" % more frequent per decade (99.9 % interval +")
+            && first.ends_with(", p < 0.001); 40 years, 1961 to 2000."),
+        "{first}"
+    );
+    let rivers = "Atmospheric rivers: 12.0 a year in the mean; no trend, because all years have the same value; 40 years, 1961 to 2000.";
+    assert!(found.statements.iter().any(|text| text == rivers));
+
+    let out = folder.path().join("trends");
+    found.write(&out).unwrap();
+    let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
+    let yearly = read("yearly.csv");
+    let line = format!("tracks,tropical_cyclone,all,all,a year,1961,{}", counts[0]);
+    let mut lines = yearly.lines();
+    assert_eq!(
+        lines.next(),
+        Some("quantity,class,basin,season,unit,year,value")
+    );
+    let is_value = |text: &&str| {
+        text.strip_prefix(line.as_str())
+            .is_some_and(|rest| rest.starts_with('.'))
+    };
+    assert!(lines.next().as_ref().is_some_and(is_value), "{yearly:.200}");
+    assert!(!yearly.contains("tropical_cyclone,NA,"));
+    let table = read("trends.csv");
+    let columns = table.lines().next().unwrap().split(',').count();
+    assert!(table.lines().all(|line| line.split(',').count() == columns));
+    assert!(table.contains("\ntracks,tropical_cyclone,all,all,a year,40,1961,2000,"));
+    assert!(table.contains(",no_events\n"));
+    let json: serde_json::Value = serde_json::from_str(&read("trends.json")).unwrap();
+    assert_eq!(json["trends"][0]["slope"], slope);
+    assert_eq!(json["trends"][0]["interval"]["low"], interval.low);
+    assert_eq!(json["run"]["years"][39], 2000);
+    assert!(read("statements.txt").starts_with(first));
+
+    let page = trends_page(&found, "One run", "squall trends run --out trends");
+    for part in [
+        "<title>One run</title>",
+        "more frequent per decade",
+        "class=\"line trend\"",
+        "squall trends run --out trends",
+        "run</strong>: 40 years (1961 to 2000)",
+        "<strong>",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!page.contains("NaN"));
+}
+
+#[test]
+fn years_that_are_not_whole_are_left_out_and_the_trend_goes_on_around_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let counts = write(folder.path(), 0);
+    write_statistics(folder.path(), |year, month| (year, month) == (1980, 3));
+    let found = of(folder.path(), None, &options()).unwrap();
+    assert_eq!((found.run.years.len(), found.run.left_out[0].0), (39, 1980));
+    assert!(
+        found
+            .notes
+            .iter()
+            .any(|note| note.contains("not whole are left out: 1980")),
+        "{:?}",
+        found.notes
+    );
+    let tracks = row(&found, Quantity::CycloneTracks, Group::ALL);
+    assert_eq!(tracks.values.len(), 39);
+    assert_eq!(tracks.values[19], Some(counts[20] as f64));
+    assert!(tracks.trend.interval.unwrap().holds(4.0), "{tracks:?}");
+    assert!(
+        found.statements[0].ends_with("; 39 of the years 1961 to 2000."),
+        "{}",
+        found.statements[0]
+    );
+    // Years that begin with July are one fewer, and their season is whole.
+    let southern = TrendOptions {
+        year_start: 7,
+        ..options()
+    };
+    let found = of(folder.path(), None, &southern).unwrap();
+    assert_eq!(found.run.years.first(), Some(&1961));
+    assert_eq!(found.run.years.last(), Some(&1999));
+    assert!(trends_page(&found, "July", "").contains("1961 to 1999, with gaps, each from July on"));
+    // A model that is started in December.
+    write_statistics(folder.path(), |year, month| match year {
+        1961 => month < 12,
+        2000 => month == 12,
+        _ => false,
+    });
+    let found = of(folder.path(), None, &options()).unwrap();
+    assert_eq!(found.run.years.len(), 38);
+    let better = "39 are whole if they begin with December (`--year-start 12`).";
+    let says = |end: &str| found.notes.iter().any(|note| note.ends_with(end));
+    assert!(says(better), "{:?}", found.notes);
+}
+
+#[test]
+fn years_of_unknown_winds_are_missing_and_not_calm() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), 1975);
+    let found = of(folder.path(), None, &options()).unwrap();
+    for quantity in [Quantity::Hurricanes, Quantity::CycloneWind] {
+        let row = row(&found, quantity, Group::ALL);
+        let years = (row.trend.years, row.trend.first_year, row.trend.last_year);
+        assert_eq!(years, (26, Some(1975), Some(2000)), "{quantity:?}");
+        assert!(row.values[..14].iter().all(Option::is_none));
+        assert!(row.trend.interval.is_some());
+    }
+    let tracks = row(&found, Quantity::CycloneTracks, Group::ALL);
+    assert_eq!(tracks.trend.years, 40);
+    let says = |begin: &str| found.notes.iter().any(|note| note.starts_with(begin));
+    assert!(
+        says("14 of 40 years are unknown for tropical_cyclone hurricanes")
+            && says("Left out, because the tables of run lack their columns or values: ")
+            && says("There is no statistics.nc"),
+        "{:?}",
+        found.notes
+    );
+    let out = folder.path().join("trends");
+    found.write(&out).unwrap();
+    let yearly = fs::read_to_string(out.join("yearly.csv")).unwrap();
+    assert!(yearly.contains("\nhurricanes,tropical_cyclone,all,all,a year,1974,\n"));
+    assert!(trends_page(&found, "winds", "").contains("26 years, 1975 to 2000"));
+}
+
+#[test]
+fn few_years_months_and_what_a_run_does_not_have() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), 0);
+    let found = of(folder.path(), Some((1961, 1969)), &options()).unwrap();
+    assert!(
+        found
+            .trends
+            .iter()
+            .all(|row| row.trend.slope.is_none() && !row.significant)
+    );
+    let few = "no trend, because only 9 whole years are known and at least 10 are needed; 9 years, 1961 to 1969.";
+    assert!(found.text().contains(few), "{}", found.text());
+    assert!(trends_page(&found, "few", "").contains("1961 to 1969: no trend"));
+    let summer = TrendOptions {
+        months: vec![6, 7, 8],
+        ..options()
+    };
+    let found = of(folder.path(), None, &summer).unwrap();
+    assert!(found.trends.iter().all(|row| row.season == "all"));
+    assert!(found.statements[0].ends_with("1961 to 2000, June to August only."));
+    let winter = TrendOptions {
+        months: vec![12, 1, 2],
+        ..options()
+    };
+    let found = of(folder.path(), None, &winter).unwrap();
+    assert_eq!(found.months, [1, 2, 12]);
+    let keeps = "`--year-start 12` keeps seasons whole.";
+    assert!(
+        found.notes.iter().any(|note| note.ends_with(keeps)),
+        "{:?}",
+        found.notes
+    );
+    let error = of(folder.path(), Some((1900, 1910)), &options()).unwrap_err();
+    assert!(
+        matches!(&error, ClimateError::Period { reason, .. } if reason == "it has no year from 1900 to 1910"),
+        "{error}"
+    );
+    for wrong in [
+        TrendOptions {
+            confidence: 0.3,
+            ..options()
+        },
+        TrendOptions {
+            months: vec![13],
+            ..options()
+        },
+    ] {
+        let error = of(folder.path(), None, &wrong).unwrap_err();
+        assert!(
+            error.to_string().contains("expected months from 1 to 12"),
+            "{error}"
+        );
+    }
+    assert!(of(&folder.path().join("absent"), None, &options()).is_err());
+    // Whoever asks to stop is heard.
+    let input = TrendInput {
+        folder: folder.path().into(),
+        label: "run".into(),
+        years: None,
+    };
+    let work = trends::plan(input, &options()).unwrap();
+    assert_eq!(work.words(), "trends of 40 years of run, all months");
+    let stopped = work.run(&|| Err(ClimateError::Invalid("stop".into())), |_| Ok(()));
+    assert!(matches!(stopped, Err(ClimateError::Invalid(text)) if text == "stop"));
+}

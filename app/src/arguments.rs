@@ -66,6 +66,52 @@ pub fn calendar(name: &str) -> Result<Calendar, String> {
     })
 }
 
+/// Months of the year, as given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Months(pub Vec<i64>);
+
+/// Parses `6-11`, `12-2`, `1,2,3`.
+pub fn months(text: &str) -> Result<Months, String> {
+    let bad = || "expected months such as 6-11, 12-2 or 1,2,3".to_string();
+    let one = |part: &str| -> Result<i64, String> {
+        let month = part.trim().parse::<i64>().map_err(|_| bad())?;
+        if (1..=12).contains(&month) {
+            Ok(month)
+        } else {
+            Err(bad())
+        }
+    };
+    let mut found = Vec::new();
+    for part in text.split(',') {
+        match part.split_once('-') {
+            None => found.push(one(part)?),
+            Some((from, to)) => {
+                let (mut month, to) = (one(from)?, one(to)?);
+                found.push(month);
+                while month != to {
+                    month = month % 12 + 1;
+                    found.push(month);
+                }
+            }
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(Months(found))
+}
+
+/// Parses `1979-2008`.
+pub fn years(text: &str) -> Result<(i64, i64), String> {
+    let parse = || -> Option<(i64, i64)> {
+        let (from, to) = text.split_once('-')?;
+        Some((from.trim().parse().ok()?, to.trim().parse().ok()?))
+    };
+    match parse() {
+        Some((from, to)) if from <= to => Ok((from, to)),
+        _ => Err("expected first and last year, such as 1979-2008".to_string()),
+    }
+}
+
 /// Refuses a confidence that is no share.
 pub fn check_confidence(min_confidence: f32) -> anyhow::Result<()> {
     if (0.0..=1.0).contains(&min_confidence) {

@@ -27,10 +27,12 @@ pub enum Holds {
     Events,
     /// What `squall compare` writes.
     Changes,
+    /// What `squall trends` writes.
+    Trends,
 }
 
 /// Files by which a folder is known, whose they are, and what they tell of it.
-const KNOWN: [(&str, Holds, &str); 11] = [
+const KNOWN: [(&str, Holds, &str); 12] = [
     ("run.txt", Holds::Truth, "the truth of a simulated run"),
     ("objects.csv", Holds::Labels, "tables of labels"),
     (FINISHED, Holds::Masks, "what `squall infer` writes"),
@@ -42,6 +44,7 @@ const KNOWN: [(&str, Holds, &str); 11] = [
     ("events.csv", Holds::Events, "tables of `squall events`"),
     ("tracks.csv", Holds::Events, "tables of tracks"),
     ("changes.json", Holds::Changes, "a comparison of two runs"),
+    ("trends.json", Holds::Trends, "trends of a run"),
 ];
 
 const TRAINING: &str = "a run of `squall train`";
@@ -59,7 +62,7 @@ impl Holds {
             Self::Masks => name.starts_with("masks."),
             Self::Events => is_result(name) || name.starts_with("tracks."),
             Self::Changes => name == "maps.nc",
-            Self::Store | Self::Training | Self::Search => false,
+            Self::Store | Self::Training | Self::Search | Self::Trends => false,
         }
     }
 
@@ -76,9 +79,10 @@ impl Holds {
             }
             Self::Search => "`squall tune` goes on with it",
             Self::Events => {
-                "`squall compare` and `squall score` take it, `squall report` behind its masks (MASKS:DIR)"
+                "`squall compare`, `squall trends` and `squall score` take it, `squall report` behind its masks (MASKS:DIR)"
             }
             Self::Changes => "`squall report` and the page changes.html in it show it",
+            Self::Trends => "the page trends.html in it shows them",
         }
     }
 
@@ -134,7 +138,7 @@ mod tests {
     #[test]
     fn a_folder_of_another_command_is_refused_and_an_own_one_is_not() {
         use Holds::*;
-        let folders: [(Holds, &[&str]); 9] = [
+        let folders: [(Holds, &[&str]); 10] = [
             (Fields, &["squall_present_seed1.cam.h2.2000-01-01-00000.nc"]),
             (
                 Truth,
@@ -147,6 +151,7 @@ mod tests {
             (Search, &["search.json", "best.toml"]),
             (Events, &["events.csv", "statistics.nc", "object_id.nc"]),
             (Changes, &["changes.json", "maps.nc"]),
+            (Trends, &["trends.json", "trends.csv", "yearly.csv"]),
         ];
         for (holds, names) in folders {
             let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! `squall compare`: what changes between two runs, ensembles or periods, with intervals and significance.
 
-use crate::arguments::{calendar, quoted};
+use crate::arguments::{Months, calendar, months, quoted, years};
 use crate::failure::Advice;
 use crate::own_folder::{self, Holds};
 use crate::plan::Plan;
@@ -105,7 +105,7 @@ pub enum Drawn {
 }
 
 /// Whether another process has the folder.
-fn is_of_another(error: &anyhow::Error) -> bool {
+pub fn is_of_another(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(JobError::Locked { .. }))
 }
 
@@ -322,7 +322,7 @@ fn with_advice(error: ClimateError) -> anyhow::Error {
 }
 
 /// Bytes of the tables of a folder.
-fn table_bytes(folder: &Path) -> anyhow::Result<u64> {
+pub fn table_bytes(folder: &Path) -> anyhow::Result<u64> {
     let entries = std::fs::read_dir(folder).map_err(DataError::io("read", folder))?;
     let sizes = entries.flatten().filter(|entry| {
         let path = entry.path();
@@ -331,52 +331,6 @@ fn table_bytes(folder: &Path) -> anyhow::Result<u64> {
     Ok(sizes
         .filter_map(|entry| Some(entry.metadata().ok()?.len()))
         .sum())
-}
-
-/// Months of the year, as given.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Months(pub Vec<i64>);
-
-/// Parses `6-11`, `12-2`, `1,2,3`.
-fn months(text: &str) -> Result<Months, String> {
-    let bad = || "expected months such as 6-11, 12-2 or 1,2,3".to_string();
-    let one = |part: &str| -> Result<i64, String> {
-        let month = part.trim().parse::<i64>().map_err(|_| bad())?;
-        if (1..=12).contains(&month) {
-            Ok(month)
-        } else {
-            Err(bad())
-        }
-    };
-    let mut found = Vec::new();
-    for part in text.split(',') {
-        match part.split_once('-') {
-            None => found.push(one(part)?),
-            Some((from, to)) => {
-                let (mut month, to) = (one(from)?, one(to)?);
-                found.push(month);
-                while month != to {
-                    month = month % 12 + 1;
-                    found.push(month);
-                }
-            }
-        }
-    }
-    found.sort_unstable();
-    found.dedup();
-    Ok(Months(found))
-}
-
-/// Parses `1979-2008`.
-fn years(text: &str) -> Result<(i64, i64), String> {
-    let parse = || -> Option<(i64, i64)> {
-        let (from, to) = text.split_once('-')?;
-        Some((from.trim().parse().ok()?, to.trim().parse().ok()?))
-    };
-    match parse() {
-        Some((from, to)) if from <= to => Ok((from, to)),
-        _ => Err("expected first and last year, such as 1979-2008".to_string()),
-    }
 }
 
 #[cfg(test)]

@@ -17,5 +17,6 @@ pub mod submit;
 pub mod summary;
 pub mod supervise;
 pub mod train;
+pub mod trends;
 pub mod tune;
 pub mod version;

@@ -12,7 +12,7 @@ use std::path::Path;
 /// A hint at what events are made of.
 const TAKES: &str = "give the masks or boxes that it was made from; also read are IBTrACS, HURDAT2, ATCF, tracks of \
                      TempestExtremes, TECA and TRACK, trajectories as netCDF, CSV with track_id, time, lon and \
-                     lat, and events as parquet or geojson. `squall compare` and `squall score` take tables of events as they are";
+                     lat, and events as parquet or geojson. `squall compare`, `squall trends` and `squall score` take tables of events as they are";
 
 /// Why masks could not be opened. If the input is a table, or a folder of tables, the error says so, and not what its
 /// first line or file lacks.

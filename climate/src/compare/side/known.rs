@@ -81,6 +81,11 @@ impl Side {
         Some((count(seen), count(valued)))
     }
 
+    /// The share of tracks or events of the known years that have no value, where it is not small.
+    pub(crate) fn share_without(&self, quantity: Quantity) -> Option<f64> {
+        share_without(self.seen_and_valued(quantity)?)
+    }
+
     /// Number of known years of each block.
     pub(super) fn years_by_block(&self, known: &[bool]) -> Vec<f64> {
         let mut years = vec![0.0; self.blocks()];

@@ -1,0 +1,223 @@
+//! `squall trends`: yearly series of one run and their trends, with intervals and significance.
+
+use crate::arguments::{Months, calendar, months, quoted, years};
+use crate::commands::compare::{is_of_another, table_bytes};
+use crate::failure::Advice;
+use crate::own_folder::{self, Holds};
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::{interrupt, output, ranks};
+use clap::Args;
+use squall_climate::ClimateError;
+use squall_climate::report::trends::trends_page;
+use squall_climate::trends::{self, MIN_YEARS, TrendInput, TrendOptions};
+use squall_data::{Calendar, atomic};
+use squall_jobs::lock::FolderLock;
+use std::path::{Path, PathBuf};
+
+/// Find the trends within one run: yearly series of counts and intensity, their slopes with intervals and significance.
+#[derive(Debug, Args)]
+pub struct Trends {
+    /// Folder that `squall events` wrote: of a historical run that goes on into a scenario, a reanalysis, best tracks.
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// Folder for yearly.csv, trends.csv, trends.json, statements.txt and trends.html.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// What the run is called; its folder's name if left out.
+    #[arg(long, value_name = "NAME")]
+    pub label: Option<String>,
+    /// Years that count, as FROM-TO; all whole ones if left out.
+    #[arg(long, value_name = "FROM-TO", value_parser = years)]
+    pub years: Option<(i64, i64)>,
+    /// Months that count, such as `6-11`, `12-2` or `1,2,3`; those that the run has if left out.
+    #[arg(long, value_name = "MONTHS", value_parser = months)]
+    pub months: Option<Months>,
+    /// Month that years begin with: 7 keeps the southern season whole. A year is called after the calendar year of
+    /// this month: 2001 is then July 2001 to June 2002.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=12))]
+    pub year_start: i64,
+    /// Probability inside the intervals; a trend is significant below the rest.
+    #[arg(long, default_value_t = TrendOptions::default().confidence)]
+    pub confidence: f64,
+    /// Calendar of tables without statistics.nc; by default that of masks beside them, else standard.
+    #[arg(long, value_parser = calendar)]
+    pub calendar: Option<Calendar>,
+    /// Heading of the page.
+    #[arg(long)]
+    pub title: Option<String>,
+    /// Print everything but the yearly values as one JSON document.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Trends {
+    /// Finds the trends, writes, and says what rises and falls.
+    pub fn run(self) -> anyhow::Result<()> {
+        let found = match self.find() {
+            // One of the ranks works; if the others failed, the launcher would end that one, too.
+            Err(error) if ranks::of_a_launcher() && is_of_another(&error) => {
+                tracing::warn!("another rank writes into `{}`", self.out.display());
+                return Ok(());
+            }
+            found => found?,
+        };
+        if self.json {
+            return output::json(&found);
+        }
+        output::text(&found.text().trim_end())?;
+        tracing::info!("tables and trends.html in {}", self.out.display());
+        Ok(())
+    }
+
+    /// Finds the trends and writes all files.
+    pub fn find(&self) -> anyhow::Result<trends::Trends> {
+        // From here on a signal is heard.
+        interrupt::flag();
+        own_folder::check(&self.out, Holds::Trends)?;
+        let options = TrendOptions {
+            months: self.months.clone().unwrap_or_default().0,
+            year_start: self.year_start,
+            confidence: self.confidence,
+            calendar: self.calendar,
+        };
+        let label = self.label();
+        let input = TrendInput {
+            folder: self.run.clone(),
+            label: label.clone(),
+            years: self.years,
+        };
+        let read = table_bytes(&self.run)?;
+        let work = trends::plan(input, &options).map_err(with_advice)?;
+        let years = work.years();
+        Plan {
+            work: work.words(),
+            read,
+            write: 500_000 + 100_000 * years as u64,
+            memory: 80_000_000 + 500_000 * years as u64,
+            seconds: Some(read as f64 / 4e7 + 1e-4 * (years * years) as f64),
+        }
+        .announce();
+        if years < MIN_YEARS {
+            tracing::warn!(
+                "there will be no trends: they need {MIN_YEARS} whole years, and there are {years}"
+            );
+        }
+        let mut progress = Progress::new("trends", trends::Plan::STEPS);
+        interrupt::check_whole()?;
+        let _lock = FolderLock::take(&self.out)?;
+        let goes_on = || -> Result<(), ClimateError> { Ok(interrupt::check()?) };
+        let found = work.run(&goes_on, |step| {
+            progress.set(step, String::new());
+            goes_on()
+        });
+        progress.finish();
+        // Whatever ended it: nothing of it is kept.
+        interrupt::check_whole()?;
+        let found = found?;
+        found.write(&self.out)?;
+        let title = match &self.title {
+            Some(title) => title.clone(),
+            None => format!("Trends of extreme weather: {label}"),
+        };
+        let page = trends_page(&found, &title, &self.command());
+        atomic::write(self.out.join("trends.html"), page.as_bytes())?;
+        Ok(found)
+    }
+
+    /// What the run is called.
+    fn label(&self) -> String {
+        let own = || match self.run.file_name() {
+            Some(name) => name.to_string_lossy().into_owned(),
+            None => self.run.display().to_string(),
+        };
+        self.label.clone().unwrap_or_else(own)
+    }
+
+    /// The command that makes the same again.
+    fn command(&self) -> String {
+        let path = |path: &Path| quoted(&path.to_string_lossy());
+        let mut command = format!("squall trends {}", path(&self.run));
+        let mut add = |text: String| {
+            command.push(' ');
+            command.push_str(&text);
+        };
+        if let Some(label) = &self.label {
+            add(format!("--label {}", quoted(label)));
+        }
+        if let Some((from, to)) = self.years {
+            add(format!("--years {from}-{to}"));
+        }
+        if let Some(Months(months)) = &self.months {
+            let list: Vec<String> = months.iter().map(i64::to_string).collect();
+            add(format!("--months {}", list.join(",")));
+        }
+        add(format!(
+            "--year-start {} --confidence {}",
+            self.year_start, self.confidence
+        ));
+        if let Some(calendar) = self.calendar {
+            add(format!("--calendar {}", calendar.cf_name()));
+        }
+        if let Some(title) = &self.title {
+            add(format!("--title {}", quoted(title)));
+        }
+        add(format!("--out {}", path(&self.out)));
+        command
+    }
+}
+
+/// What to try where a run has too few months or years, which only the command knows.
+fn with_advice(error: ClimateError) -> anyhow::Error {
+    match error {
+        ClimateError::Period { .. } => Advice::input(
+            error.to_string(),
+            format!(
+                "trends need whole months of at least {MIN_YEARS} years: `squall events` over the whole run, or --months for a season"
+            ),
+        ),
+        error => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::parsed;
+
+    #[test]
+    fn a_run_is_called_by_its_folder_and_the_command_makes_the_same_page() {
+        let call: Trends = parsed(["cesm/my run", "--out", "trends"]).unwrap();
+        assert_eq!(call.label(), "my run");
+        assert_eq!(
+            call.command(),
+            "squall trends 'cesm/my run' --year-start 1 --confidence 0.95 --out trends"
+        );
+        let words = [
+            "run",
+            "--out",
+            "trends",
+            "--label",
+            "a model's",
+            "--years",
+            "1951-2100",
+            "--months",
+            "11-2",
+            "--year-start",
+            "7",
+            "--confidence",
+            "0.9",
+            "--calendar",
+            "365_day",
+            "--title",
+            "One run",
+        ];
+        let call: Trends = parsed(words).unwrap();
+        assert_eq!(call.label(), "a model's");
+        assert_eq!(
+            call.command(),
+            "squall trends run --label 'a model'\\''s' --years 1951-2100 --months 1,2,11,12 --year-start 7 \
+             --confidence 0.9 --calendar noleap --title 'One run' --out trends"
+        );
+    }
+}

@@ -1,0 +1,115 @@
+//! Trends of a run through the program, from tables to files and statements.
+
+mod common;
+
+use common::{path, run, squall, text};
+use std::fs;
+use std::path::Path;
+
+/// Tables of twelve years with 5, 7, 9, … cyclones, as of imported tracks.
+fn tables(folder: &Path) {
+    let mut events = vec!["class,time,lon_deg,lat_deg,track_id,max_wind_m_s".to_string()];
+    let mut tracks = vec![
+        "track_id,class,start_time,end_time,genesis_lon_deg,genesis_lat_deg,max_wind_m_s"
+            .to_string(),
+    ];
+    let mut id = 0;
+    for (year, count) in (2001..=2012).zip((5..).step_by(2)) {
+        for k in 0..count {
+            id += 1;
+            // The first and the last day of a year have one.
+            let day = match k {
+                0 => format!("{year}-01-01"),
+                1 => format!("{year}-12-31"),
+                _ => format!("{year}-08-{:02}", 1 + k % 28),
+            };
+            events.push(format!("tropical_cyclone,{day}T00:00:00,140,12,{id},40"));
+            tracks.push(format!(
+                "{id},tropical_cyclone,{day}T00:00:00,{day}T18:00:00,140,12,40"
+            ));
+        }
+    }
+    fs::create_dir_all(folder).expect("a folder");
+    fs::write(folder.join("events.csv"), events.join("\n") + "\n").expect("written");
+    fs::write(folder.join("tracks.csv"), tracks.join("\n") + "\n").expect("written");
+}
+
+#[test]
+fn a_run_has_its_series_trends_words_and_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (events, out) = (folder.path().join("events"), folder.path().join("trends"));
+    tables(&events);
+    let call = [
+        "trends",
+        path(&events),
+        "--calendar",
+        "noleap",
+        "--label",
+        "best tracks",
+    ];
+    let call = [&call[..], &["-q", "--out", path(&out)]].concat();
+    let said = run(&call);
+    // 20 a decade of 16 in the mean.
+    assert!(
+        said.starts_with("Tropical cyclones become 125 % more frequent per decade (95 % interval +125 to +125 %, p < 0.001); 12 years, 2001 to 2012."),
+        "{said}"
+    );
+    assert!(
+        said.contains("To know:\nThere is no statistics.nc"),
+        "{said}"
+    );
+    let statements = fs::read_to_string(out.join("statements.txt")).expect("statements");
+    assert_eq!(statements.trim_end(), said.trim_end());
+    let yearly = fs::read_to_string(out.join("yearly.csv")).expect("series");
+    assert!(
+        yearly.contains("\ntracks,tropical_cyclone,all,all,a year,2012,27.0000\n"),
+        "{yearly}"
+    );
+    let page = fs::read_to_string(out.join("trends.html")).expect("a page");
+    assert!(page.contains("squall trends ") && page.contains("--label &#39;best tracks&#39;"));
+    // The same for programs, into the same folder.
+    let json = run(&[&call[..], &["--json"]].concat());
+    let found: serde_json::Value = serde_json::from_str(&json).expect("one document");
+    assert_eq!(found["trends"][0]["slope"], 20.0);
+    assert_eq!(found["trends"][0]["significant"], true);
+    assert_eq!(found["run"]["years"].as_array().map(Vec::len), Some(12));
+    let file = fs::read_to_string(out.join("trends.json")).expect("numbers");
+    assert_eq!(file.trim_end(), json.trim_end());
+
+    // Of few years nothing is claimed.
+    let few = run(&[&call[..], &["--years", "2001-2009"]].concat());
+    assert!(
+        few.contains("no trend, because only 9 whole years are known"),
+        "{few}"
+    );
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_and_nothing_is_overwritten() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (events, out) = (folder.path().join("events"), folder.path().join("trends"));
+    tables(&events);
+    let fails = |words: &[&str], code: i32| -> String {
+        let call = ["trends", path(&events), "--calendar", "noleap", "-q"];
+        let output = squall().args(call).args(words).output().expect("starts");
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output));
+        text(&output)
+    };
+    // Tables of events would be taken for the run's, and trends for those of events.
+    let said = fails(&["--out", path(&events)], 2);
+    assert!(said.contains("holds tables of `squall events`"), "{said}");
+    let said = fails(&["--out", path(&out), "--years", "1900-1910"], 3);
+    assert!(
+        said.contains("it has no year from 1900 to 1910") && said.contains("at least 10 years"),
+        "{said}"
+    );
+    fails(&["--out", path(&out), "--years", "2010-2001"], 2);
+    fails(&["--out", path(&out), "--confidence", "0.2"], 2);
+    assert!(!out.join("trends.json").exists());
+    // One process writes there.
+    let held = squall_jobs::lock::FolderLock::take(&out).expect("free");
+    let said = fails(&["--out", path(&out)], 5);
+    drop(held);
+    assert!(said.contains("in use by another process"), "{said}");
+    assert!(!out.join("trends.json").exists());
+}

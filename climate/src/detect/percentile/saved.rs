@@ -96,7 +96,7 @@ impl SavedClimatology {
             calendar,
             ..
         } = &self.origin;
-        let times: u32 = self.thresholds.times.iter().sum();
+        let times: u64 = self.thresholds.times.iter().copied().map(u64::from).sum();
         format!(
             "{}: {times} times from {first} to {last} ({calendar}) of {input}",
             self.hash

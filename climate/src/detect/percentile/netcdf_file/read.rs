@@ -74,11 +74,7 @@ impl<'p> Stored<'p> {
             let what = format!("values of `{THRESHOLD}`");
             return Err(self.refused(what, shape_text(&expected), shape_text(&found)));
         }
-        let counts = self.column("times")?;
-        if counts.len() != months.len() {
-            let (expected, found) = (months.len().to_string(), counts.len());
-            return Err(self.refused("values of `times`", expected, found));
-        }
+        let times = self.times(months.len())?;
         let values = threshold.get_values::<f32, _>(..);
         let values = values.map_err(|error| unreadable(self.path, &error))?;
         let floor = rules.floor() as f32;
@@ -92,7 +88,7 @@ impl<'p> Stored<'p> {
             times: [0; 12],
         };
         let planes = values.chunks_exact(rows * columns);
-        for ((month, count), plane) in months.into_iter().zip(counts).zip(planes) {
+        for ((month, times), plane) in months.into_iter().zip(times).zip(planes) {
             let known = |value: &f32| {
                 if value.is_nan() {
                     f32::INFINITY
@@ -102,7 +98,7 @@ impl<'p> Stored<'p> {
             };
             let plane: Vec<f32> = plane.iter().map(known).collect();
             usual.planes[month - 1] = Array2::from_shape_vec((rows, columns), plane).ok();
-            usual.times[month - 1] = count as u32;
+            usual.times[month - 1] = times;
         }
         SavedClimatology::new(Arc::new(usual), &rules, Arc::new(grid), self.origin()?)
     }
@@ -161,6 +157,22 @@ impl<'p> Stored<'p> {
             return Err(self.refused("variable `month`", expected, format!("{found:?}")));
         }
         Ok(months)
+    }
+
+    /// How many times each of so many months has.
+    fn times(&self, months: usize) -> Result<Vec<u32>> {
+        let found = self.column("times")?;
+        if found.len() != months {
+            return Err(self.refused("values of `times`", months.to_string(), found.len()));
+        }
+        let times: Vec<u32> = found.iter().map(|times| *times as u32).collect();
+        let are_counts = (found.iter().zip(&times))
+            .all(|(found, times)| *found == f64::from(*times) && *times > 0);
+        if !are_counts {
+            let expected = "whole numbers above 0";
+            return Err(self.refused("variable `times`", expected, format!("{found:?}")));
+        }
+        Ok(times)
     }
 
     /// The values of a variable.

@@ -92,6 +92,22 @@ fn a_file_has_the_centres_and_units_of_its_blocks() {
     });
 }
 
+/// Says that its two months have so many times.
+fn put_times(file: &mut FileMut, times: [f64; 2]) -> netcdf::Result<()> {
+    let mut variable = file.variable_mut("times").ok_or("none")?;
+    variable.put_values(&times, ..)
+}
+
+#[test]
+fn more_times_than_fit_into_32_bits_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("percentile_thresholds.nc");
+    climatology().write(&path).unwrap();
+    on_library_thread(|| put_times(&mut netcdf::append(&path)?, [4e9, 4e9])).unwrap();
+    let told = SavedClimatology::read(&path).unwrap().describe();
+    assert!(told.contains(": 8000000000 times from"), "{told}");
+}
+
 #[test]
 fn a_file_that_is_no_climatology_or_another_is_refused_by_what_is_wrong() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,7 +117,7 @@ fn a_file_that_is_no_climatology_or_another_is_refused_by_what_is_wrong() {
     std::fs::write(&path, "text").unwrap();
     assert!(said().contains("netCDF: "), "{}", said());
     type Change = fn(&mut FileMut) -> netcdf::Result<()>;
-    let changes: [(&str, Change); 5] = [
+    let changes: [(&str, Change); 7] = [
         (
             "units of `threshold`: expected kg m-1 s-1, found kg m-2",
             |file| {
@@ -123,6 +139,14 @@ fn a_file_that_is_no_climatology_or_another_is_refused_by_what_is_wrong() {
         (
             "values of `threshold`: expected (2, 10, 6), found (2, 7, 6)",
             |file| file.add_attribute(BLOCK[0], 2.0).map(|_| ()),
+        ),
+        (
+            "variable `times`: expected whole numbers above 0, found [5.0, 2.5]",
+            |file| put_times(file, [5.0, 2.5]),
+        ),
+        (
+            "variable `times`: expected whole numbers above 0, found [0.0, 7.0]",
+            |file| put_times(file, [0.0, 7.0]),
         ),
     ];
     for (expected, change) in changes {

@@ -22,12 +22,12 @@ const STATUSES: [&str; 18] = [
 /// How far beyond the equator a storm may be from the hemisphere of its basin: some begin there.
 const BEYOND_EQUATOR_DEG: f64 = 5.0;
 
-/// Where the storms of a basin of US agencies are.
+/// Where the storms of a basin of US agencies, or of the GFDL vortex tracker, are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ocean {
-    /// A basin of the north.
-    North(Basin),
-    /// A basin of the south; `None` for `SH`, the Indian Ocean and the Pacific.
+    /// The north, and which basin of it if the code tells.
+    North(Option<Basin>),
+    /// The south, likewise.
     South(Option<Basin>),
     /// `HC`: storms that the GFDL vortex tracker found and no agency numbered.
     Anywhere,
@@ -35,30 +35,41 @@ pub(super) enum Ocean {
 
 impl Ocean {
     /// What was expected where [`Self::of`] gives none.
-    pub const CODES: &str = "a basin: AL, EP, CP, WP, IO, SH, SL or HC";
+    pub const CODES: &str = "a basin: AL, EP, CP, WP, IO, SH or SL, or the GFDL tracker's SC, EC, BB, NA, SI, SP, AU or HC";
 
     /// By the two letters in front of the number of a storm.
+    ///
+    /// # Source
+    /// NRL, as [`STATUSES`]; GFDL vortex tracker, `output_atcfunix`, whose letters are those of storms in `tcvitals`.
     pub fn of(code: &str) -> Option<Self> {
         Some(match code {
-            "AL" => Self::North(Basin::NorthAtlantic),
-            "EP" | "CP" => Self::North(Basin::EastPacific),
-            "WP" => Self::North(Basin::WestPacific),
-            "IO" => Self::North(Basin::NorthIndian),
-            "SH" => Self::South(None),
+            "AL" => Self::North(Some(Basin::NorthAtlantic)),
+            "EP" | "CP" => Self::North(Some(Basin::EastPacific)),
+            // With the South and the East China Sea.
+            "WP" | "SC" | "EC" => Self::North(Some(Basin::WestPacific)),
+            // With the Bay of Bengal.
+            "IO" | "BB" => Self::North(Some(Basin::NorthIndian)),
+            // The tracker's Arabian Sea; with IBTrACS the North Atlantic.
+            "NA" => Self::North(None),
+            // The Indian Ocean and the Pacific, and the seas about Australia between them.
+            "SH" | "AU" => Self::South(None),
+            "SI" => Self::South(Some(Basin::SouthIndian)),
+            "SP" => Self::South(Some(Basin::SouthPacific)),
             "SL" => Self::South(Some(Basin::SouthAtlantic)),
             "HC" => Self::Anywhere,
             _ => return None,
         })
     }
 
-    /// The basin of a storm that begins at a longitude.
-    pub fn basin(self, lon_deg: f64) -> Option<Basin> {
-        match self {
-            Self::North(basin) => Some(basin),
-            // The basins of the south differ by longitude alone.
-            Self::South(basin) => Some(basin.unwrap_or_else(|| Basin::of(-1.0, lon_deg))),
-            Self::Anywhere => None,
-        }
+    /// The basin of a storm that begins at a place.
+    pub fn basin(self, lon_deg: f64, lat_deg: f64) -> Option<Basin> {
+        // It may begin beyond the equator.
+        let (known, lat_deg) = match self {
+            Self::North(known) => (known, lat_deg.max(0.0)),
+            Self::South(known) => (known, lat_deg.min(-1.0)),
+            Self::Anywhere => return None,
+        };
+        Some(known.unwrap_or_else(|| Basin::of(lat_deg, lon_deg)))
     }
 
     /// Whether a storm of it can be at a latitude.
@@ -273,7 +284,11 @@ mod tests {
     fn longitudes_may_go_round_the_globe() {
         let position = |text: &str| {
             let cells = Cells::of(Path::new("deck"), 7, text);
-            let found = cells.position(0, Ocean::North(Basin::NorthAtlantic), Degrees::Decimal);
+            let found = cells.position(
+                0,
+                Ocean::North(Some(Basin::NorthAtlantic)),
+                Degrees::Decimal,
+            );
             found.map_err(|error| error.to_string())
         };
         assert_eq!(position("46.0N, 358.5W"), Ok((1.5, 46.0)));

@@ -151,7 +151,7 @@ impl Reader<'_> {
             min_psl_pa: hpa.and_then(|hpa| self.plausible.pressure(hpa * 100.0)),
         };
         self.rows.add(&id, point, || {
-            let basin = ocean.basin(lon_deg);
+            let basin = ocean.basin(lon_deg, lat_deg);
             (Class::TropicalCyclone, Some(season), basin)
         });
         Ok(())

@@ -135,6 +135,28 @@ fn one_forecast_is_a_track_at_the_times_that_it_is_for() {
     );
 }
 
+/// The tracker has more basins than agencies; those that span several are told apart by the first point.
+#[test]
+fn a_forecast_has_a_basin_by_its_code_or_its_place() {
+    for (code, place, season, basin) in [
+        ("SC", "150N, 1150E", 2000, Some(Basin::WestPacific)),
+        ("EC", "300N, 1250E", 2000, Some(Basin::WestPacific)),
+        ("BB", "150N,  900E", 2000, Some(Basin::NorthIndian)),
+        ("NA", "150N,  650E", 2000, Some(Basin::NorthIndian)),
+        ("NA", "  2S,  300W", 2000, Some(Basin::NorthAtlantic)),
+        ("SI", "150S, 1400E", 2001, Some(Basin::SouthIndian)),
+        ("SP", "150S, 1300E", 2001, Some(Basin::SouthPacific)),
+        ("AU", "150S, 1300E", 2001, Some(Basin::SouthIndian)),
+        ("AU", "  2N, 1400E", 2001, Some(Basin::SouthPacific)),
+        ("HC", "150S, 1400E", 2000, None),
+    ] {
+        let start = "2000092512, 03, GFSO, 000";
+        let line = format!("{code}, 13, {start}, {place},  42,  995, XX,  34, NEQ, 0242\n");
+        let track = &parse(&line).unwrap().tracks[0];
+        assert_eq!((track.season, track.basin), (Some(season), basin), "{line}");
+    }
+}
+
 #[test]
 fn several_techniques_or_starts_are_refused_by_name() {
     let other = FORECAST.replace("GFSO", "OFCL");

@@ -205,7 +205,7 @@ impl Reader<'_> {
             min_psl_pa: hpa.and_then(|hpa| self.plausible.pressure(hpa * 100.0)),
         };
         (storm.left, storm.last) = (storm.left - 1, Some(time));
-        let basin = storm.ocean.basin(lon_deg);
+        let basin = storm.ocean.basin(lon_deg, lat_deg);
         self.rows.add(&storm.id, point, || {
             (Class::TropicalCyclone, Some(storm.season), basin)
         });

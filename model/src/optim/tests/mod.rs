@@ -289,6 +289,26 @@ fn larc_by_hand() {
     );
 }
 
+/// As [`larc_by_hand`]: LARC's own rate is 0.0005.
+#[test]
+fn a_part_with_a_rate_of_its_own_learns_at_the_smaller_of_it_and_larcs() {
+    let config = |factor: f32, clip: bool| OptimizerConfig {
+        rule: Rule::Sgd,
+        larc: Some(Larc {
+            clip,
+            ..Larc::default()
+        }),
+        rates: [("w".to_string(), factor)].into(),
+        ..OptimizerConfig::default()
+    };
+    let moved = |factor, clip| 1.0 - by_hand(&config(factor, clip), 0.01, &[[4.0, 4.0]]).0;
+    // The smaller of 0.0005 and 0.001, and of 0.0005 and 0.0001, times 4.
+    assert_relative_eq!(moved(0.1, true), 0.002, epsilon = 1e-6);
+    assert_relative_eq!(moved(0.01, true), 4e-4, epsilon = 1e-6);
+    // Scale mode: 0.001 · 0.0005 · 4.
+    assert_relative_eq!(moved(0.1, false), 2e-6, epsilon = 1e-7);
+}
+
 #[test]
 fn lamb_by_hand() {
     // Clipped to norm 1 the gradient is (0.6, 0.8). First step: m̂ = g, √v̂ = |g|, so Adam's direction is 1 for each

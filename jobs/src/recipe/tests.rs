@@ -254,6 +254,10 @@ fn what_mlperf_and_the_paper_run_can_be_written_down() {
             "loss_scale",
         ),
         (
+            "precision = { loss_scale = { kind = 'dynamic', initial = 0.5, growth_interval = 1 } }",
+            "loss_scale.initial",
+        ),
+        (
             "precision = { compute = 'f32', kernels = 'stochastic' }",
             "`precision.kernels`",
         ),

@@ -26,9 +26,9 @@ pub enum LossScaleConfig {
         scale: f32,
     },
     /// Doubled after `growth_interval` good steps in a row, up to 2²⁴; halved by every step that overflows, down to 1.
-    /// An overflow restarts the count of good steps.
+    /// An overflow restarts the count of good steps. A first factor above 2²⁴ only falls.
     Dynamic {
-        /// The first factor.
+        /// The first factor, at least 1.
         initial: f32,
         /// Good steps in a row after which it doubles.
         growth_interval: u32,
@@ -75,7 +75,7 @@ impl LossScale {
     /// The scale at the start of a run.
     ///
     /// # Errors
-    /// [`ModelError::Config`] if a factor is not positive and finite, or the interval is 0.
+    /// [`ModelError::Config`] if a factor is not positive and finite, a dynamic one is below 1, or the interval is 0.
     pub fn new(config: LossScaleConfig) -> Result<Self> {
         let scale = match config {
             LossScaleConfig::Static { scale } => scale,
@@ -85,6 +85,14 @@ impl LossScale {
             let reason = format!("expected a factor above 0, found {scale}");
             return Err(ModelError::Config {
                 key: "loss_scale",
+                reason,
+            });
+        }
+        // An overflow would raise it to the least factor.
+        if config.is_dynamic() && scale < 1.0 {
+            let reason = format!("expected 1 or more, found {scale}");
+            return Err(ModelError::Config {
+                key: "loss_scale.initial",
                 reason,
             });
         }
@@ -128,7 +136,8 @@ impl LossScale {
             if !finite {
                 self.scale = (self.scale / 2.0).max(1.0);
             } else if self.good_in_a_row >= growth_interval {
-                self.scale = (self.scale * 2.0).min(LARGEST);
+                // One that began above the largest does not fall without an overflow.
+                self.scale = self.scale.max((self.scale * 2.0).min(LARGEST));
                 self.good_in_a_row = 0;
             }
         }
@@ -171,6 +180,30 @@ mod tests {
             let error = LossScale::new(LossScaleConfig::Static { scale }).unwrap_err();
             assert!(error.to_string().contains("loss_scale"), "{error}");
         }
+    }
+
+    #[test]
+    fn good_steps_never_lower_a_factor_and_overflows_never_raise_it() {
+        let dynamic = |initial| LossScaleConfig::Dynamic {
+            initial,
+            growth_interval: 1,
+        };
+        let large = 4.0 * LARGEST;
+        let mut scale = LossScale::new(dynamic(large)).unwrap();
+        let mut after = |finite: bool| {
+            scale.record(finite);
+            scale.scale()
+        };
+        assert_eq!(
+            [true, false, true].map(&mut after),
+            [large, large / 2.0, large / 2.0]
+        );
+        assert_eq!([false; 2].map(&mut after), [LARGEST, LARGEST / 2.0]);
+        assert_eq!([true; 2].map(&mut after), [LARGEST; 2]);
+        let error = LossScale::new(dynamic(0.5)).unwrap_err().to_string();
+        let expected = "`loss_scale.initial`: expected 1 or more, found 0.5";
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(LossScale::new(dynamic(1.0)).unwrap().scale(), 1.0);
     }
 
     proptest! {

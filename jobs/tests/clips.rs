@@ -13,9 +13,10 @@ use squall_data::{
 };
 use squall_jobs::comm::Solo;
 use squall_jobs::infer::{BadInput, Ensemble, FilePer, Input};
+use squall_jobs::train::TrainPlan;
 use squall_jobs::train::evaluate::{BoxScores, Scores};
 use squall_jobs::{
-    Contract, InferEvent, InferOptions, InferReport, Inference, Model, Recipe, train,
+    Contract, InferEvent, InferOptions, InferReport, Inference, Model, Recipe, TrainEvent, train,
 };
 use squall_model::{Backend, ModelFile, Network, NetworkConfig};
 use std::num::NonZeroUsize;
@@ -134,6 +135,37 @@ fn storms_are_told_apart_by_where_they_come_from() {
     let single = Recipe::parse(&text, &single).unwrap();
     let (alone, _) = learn(&single, &store, &folder.path().join("alone"));
     assert!(alone.mean_ap_50 < 0.75, "{alone}");
+}
+
+/// What a training is told of before its first step.
+fn planned(changes: &[&str], store: &Arc<Store>, folder: &Path) -> TrainPlan {
+    let one_step = ["training.steps=1", "training.validate_every_steps=1"];
+    let recipe = recipe(&[&one_step[..], changes].concat());
+    let (mut plan, stop) = (None, AtomicBool::new(false));
+    let mut look = |event: &TrainEvent| {
+        if let TrainEvent::Started(told) = event {
+            plan = Some(told.clone());
+        }
+    };
+    train(&recipe, store, folder, &mut look, &stop).unwrap();
+    plan.unwrap()
+}
+
+#[test]
+fn plans_count_every_frame_of_a_clip() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 5, 4);
+    let plan = |prefetch: &str| planned(&[prefetch], &store, &folder.path().join(prefetch));
+    let (two, three) = (plan("data.prefetch=2"), plan("data.prefetch=3"));
+    // A step of four clips of four frames; of each run of four times two clips are judged, which begin at its first and
+    // its second time.
+    assert_eq!(two.validation_samples, 8);
+    assert_eq!(two.read_bytes, (4 + 4) * 4 * store.meta().record_bytes());
+    if !Backend::best().is_gpu() {
+        // One more batch is read ahead.
+        let batch = 4 * 4 * ROWS * COLUMNS * CHANNELS.len() * 4;
+        assert_eq!(three.memory_bytes - two.memory_bytes, batch as u64);
+    }
 }
 
 /// A detector over time with its first weights.

@@ -1,5 +1,6 @@
 //! What a run will do, read, write and need.
 
+use super::evaluate::Evaluator;
 use super::feed::STORED_ON_GPU;
 use super::{Run, Team};
 use crate::error::Result;
@@ -57,10 +58,14 @@ impl Run<'_> {
         let record = self.store.meta().record_bytes();
         let left = self.total_steps.saturating_sub(self.learner.progress.step);
         let validations = left.div_ceil(self.validate_every);
+        // Of a network over time a batch's samples are clips, of which every frame is read and kept.
+        let frames = self.loader.frames;
+        let judged = self.evaluator.as_ref().map_or(0, Evaluator::samples_read);
         // A run without an end is told to stop some time.
-        let samples_read = (left.saturating_mul(step_samples))
-            .saturating_add(validations.saturating_mul(self.validation_samples as u64));
-        let in_memory = (rows * columns * self.loader.channels.len() * 4) as u64;
+        let of_steps = left.saturating_mul(step_samples);
+        let samples_read = (of_steps.saturating_mul(frames as u64))
+            .saturating_add(validations.saturating_mul(judged));
+        let in_memory = (rows * columns * frames * self.loader.channels.len() * 4) as u64;
         let backend = self.learner.network.backend();
         let loaded = match backend.is_gpu() {
             // As they are stored while they wait, and once as the network's input.

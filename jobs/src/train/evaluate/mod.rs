@@ -189,6 +189,11 @@ impl Evaluator {
         })
     }
 
+    /// Samples that all ranks together read: every frame of every clip.
+    pub(super) fn samples_read(&self) -> u64 {
+        (self.asked.units() * self.asked.frames()) as u64
+    }
+
     /// The place of a sample of a batch in the order of all.
     fn place(&self, batch: &HostBatch, at: usize) -> usize {
         self.places.get(&batch.ids[at]).copied().unwrap_or(at)

@@ -262,13 +262,13 @@ impl Weights {
             return Ok(made);
         }
         let (values, sizes) = (self.fold(op)?, self.sizes());
-        Ok(self.kernels.get_or_init(|| {
-            if self.transposed {
-                Kernels::backward(&values, sizes, self.stay())
-            } else {
-                Kernels::forward(&values, sizes, self.stay())
-            }
-        }))
+        // Not while others wait for it: until its pieces are done, this thread may pick up work that wants the same.
+        let made = if self.transposed {
+            Kernels::backward(&values, sizes, self.stay())
+        } else {
+            Kernels::forward(&values, sizes, self.stay())
+        };
+        Ok(self.kernels.get_or_init(|| made))
     }
 
     /// Packed for matrix products.
@@ -277,13 +277,13 @@ impl Weights {
             return Ok(made);
         }
         let (values, sizes) = (self.fold(op)?, self.sizes());
-        Ok(self.panels.get_or_init(|| {
-            if self.transposed {
-                Panels::backward(&values, sizes, self.stay())
-            } else {
-                Panels::forward(&values, sizes, self.stay())
-            }
-        }))
+        // As for kernels.
+        let made = if self.transposed {
+            Panels::backward(&values, sizes, self.stay())
+        } else {
+            Panels::forward(&values, sizes, self.stay())
+        };
+        Ok(self.panels.get_or_init(|| made))
     }
 }
 
@@ -293,6 +293,8 @@ mod tests {
     use crate::ops::testing::{distance, draw};
     use crate::ops::{Backend, ConvSpec, ConvTransposeSpec, Fuse};
     use candle_core::Device;
+    use rayon::prelude::*;
+    use std::time::Duration;
 
     fn tensor(seed: u64, shape: &[usize]) -> Tensor {
         let values = draw(seed, shape.iter().product());
@@ -332,6 +334,28 @@ mod tests {
                 assert_eq!(values(&first), values(&second), "{backend:?} {spec:?}");
             }
         }
+    }
+
+    /// A thread that waits for pieces of what it makes picks up work that wants the same: it must not wait for itself.
+    #[test]
+    fn tasks_of_one_pool_share_weights_that_none_has_made() {
+        let (done, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
+            let pool = pool.expect("two threads");
+            for round in 0..20 {
+                let weights = Weights::of(&tensor(round, &[128, 64, 3, 3])).kept();
+                pool.install(|| {
+                    (0..8).into_par_iter().for_each(|_| {
+                        weights.panels("test").expect("of four extents");
+                        weights.kernels("test").expect("of four extents");
+                    });
+                });
+            }
+            done.send(()).expect("somebody waits");
+        });
+        let ended = ended.recv_timeout(Duration::from_secs(100));
+        ended.expect("no thread waits for itself");
     }
 
     #[test]

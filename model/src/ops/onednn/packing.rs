@@ -198,9 +198,13 @@ impl Source<'_> {
         let Some(Packings { by_tap, .. }) = self.packings else {
             return made();
         };
-        let mut known = locked(by_tap);
-        let indices = taps.iter().map(|tap| tap.index).collect();
-        known.entry(indices).or_insert_with(made).clone()
+        let indices: Vec<usize> = taps.iter().map(|tap| tap.index).collect();
+        if let Some(known) = locked(by_tap).get(&indices) {
+            return known.clone();
+        }
+        // Under no lock, as above.
+        let made = made();
+        locked(by_tap).entry(indices).or_insert(made).clone()
     }
 }
 
@@ -237,6 +241,25 @@ mod tests {
     use crate::ops::conv_spec::Convolution;
     use crate::ops::finish::Finish;
     use crate::ops::testing::draw;
+
+    /// Whoever makes kernels may meanwhile pick up work that wants the same ones.
+    #[test]
+    fn kernels_of_taps_are_made_under_no_lock() {
+        let (values, packings) = ([1.0f32, 2.0], Packings::that(Stay::Network));
+        let kept = Source {
+            packings: Some(&packings),
+            ..values[..].into()
+        };
+        let bf16s =
+            |values: &[f32]| -> Vec<bf16> { values.iter().map(|&v| bf16::from_f32(v)).collect() };
+        let made = kept.by_tap(&[], |plain| {
+            assert!(packings.by_tap.try_lock().is_ok());
+            bf16s(plain)
+        });
+        assert_eq!(made[..], [1.0, 2.0].map(bf16::from_f32));
+        let again = kept.by_tap(&[], |_| unreachable!("they are kept"));
+        assert!(Arc::ptr_eq(&made, &again));
+    }
 
     #[test]
     fn a_field_and_its_edges_share_packed_kernels() {

@@ -1,7 +1,8 @@
 //! cuDNN's convolutions: thin and safe.
 //!
 //! A [`Problem`] is everything that decides which engine runs; that is found once, by timing those that cuDNN names
-//! first, and kept on disk, so that a run that goes on takes the same one as long as cuDNN names it in the same place.
+//! first, and kept on disk, so that a run that goes on takes the same one as long as cuDNN names it in the same place, and
+//! so do ranks that share the file.
 //! Only deterministic engines are taken: the same recipe gives the same bits on the same kind of GPU. Where there is
 //! none a slow kernel of our own solves the problem, which is reported once.
 //!
@@ -221,7 +222,14 @@ impl Cudnn {
             plan.graph.result.dtype(problem)
         );
         if let (true, Some(number)) = (found.all_ran, find::number(&plan)) {
-            self.choices.add(text.to_string(), number);
+            let holds = self.choices.add(text.to_string(), number);
+            // Ranks that begin together time the same problems; whoever is first decides for all.
+            if holds != number
+                && let Some(plan) = self.kept(problem, alignment, holds)?
+            {
+                tracing::debug!("{text}: {} as another process", plan.config.engine);
+                return Ok(Way::Cudnn(Arc::new(plan)));
+            }
         }
         Ok(Way::Cudnn(Arc::new(plan)))
     }

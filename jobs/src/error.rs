@@ -72,6 +72,18 @@ pub enum JobError {
         /// How many of its values.
         count: usize,
     },
+    /// A network gives NaN or infinities: what it computes with overflowed.
+    #[error("the output of the model `{}` at {time}{} is not finite at {points} points", model.display(), origin.as_ref().map_or(String::new(), |file| format!(" ({file})")))]
+    NotFinite {
+        /// The model file.
+        model: PathBuf,
+        /// The time of the fields.
+        time: String,
+        /// The files of the fields, if they are known.
+        origin: Option<String>,
+        /// Pixels of a mask, and cells of a detector.
+        points: usize,
+    },
     /// Another process writes to the folder.
     #[error("`{}` is in use by another process{}", folder.display(), holder.as_ref().map_or(String::new(), |h| format!(" ({h})")))]
     Locked {

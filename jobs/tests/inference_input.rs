@@ -12,7 +12,7 @@ use squall_data::store::{Split, StoreMeta, StoreWriter};
 use squall_data::{Calendar, Class, DataError, Store};
 use squall_jobs::comm::Solo;
 use squall_jobs::infer::{
-    Ensemble, FilePer, InferOptions, InferReport, Inference, Input, Model, Strips, infer,
+    BadInput, Ensemble, FilePer, InferOptions, InferReport, Inference, Input, Model, Strips, infer,
 };
 use squall_jobs::recipe::Task;
 use squall_jobs::{Contract, InferEvent, JobError, Recipe, train};
@@ -213,6 +213,53 @@ fn members_that_cannot_be_are_refused() {
     .unwrap_err();
     assert!(matches!(error, JobError::Resume { .. }), "{error}");
     assert!(error.to_string().contains("--model (hash) was"), "{error}");
+}
+
+/// Kernels so large that what they give overflows: infinities of both signs add up to NaN.
+#[test]
+fn a_network_that_gives_no_numbers_gives_no_masks() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, files) = prepared(folder.path());
+    let archive = Archive::open(&files).unwrap();
+    let mut file = ModelFile::read(model.path()).unwrap();
+    for (shape, values) in file.tensors.values_mut() {
+        if shape.len() == 4 {
+            values.iter_mut().for_each(|weight| *weight *= 1e30);
+        }
+    }
+    let path = folder.path().join("overflows.safetensors");
+    file.write(&path).unwrap();
+    let broken = Model::load(&path, None).unwrap();
+    let is_empty = |out: &Path| contents(out).iter().all(|(name, _)| !name.ends_with(".nc"));
+    for (name, models) in [
+        ("alone", vec![&broken]),
+        ("together", vec![&model, &broken]),
+    ] {
+        let ensemble = || Ensemble::new(models.clone(), &[], false).unwrap();
+        let (out, options) = (folder.path().join(name), InferOptions::default());
+        let input = || Input::archive(&archive);
+        let error = run(input(), ensemble(), (&out, &options)).unwrap_err();
+        assert!(matches!(error, JobError::NotFinite { .. }), "{error}");
+        let text = error.to_string();
+        for told in ["overflows.safetensors", "2000-01-01T00:00:00", "h2.a.nc"] {
+            assert!(text.contains(told), "{text}");
+        }
+        assert!(is_empty(&out));
+        let out = folder.path().join(format!("{name}, skipped"));
+        let options = InferOptions {
+            bad_input: BadInput::Skip,
+            ..options
+        };
+        let report = run(input(), ensemble(), (&out, &options)).unwrap();
+        assert_eq!((report.masks, report.skipped.len()), (0, 20));
+        let last = &report.skipped[19];
+        assert!(last.reason.contains("h2.b.nc"), "{}", last.reason);
+        assert!(is_empty(&out));
+    }
+    let snapshot = archive.read(0, &CHANNELS).unwrap();
+    let (pixels, _) = broken.pixels(&snapshot).unwrap();
+    let predicted = broken.predict(&pixels, &[snapshot.time], (ROWS, COLUMNS), false);
+    assert!(matches!(predicted, Err(JobError::NotFinite { .. })));
 }
 
 #[test]

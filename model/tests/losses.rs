@@ -5,7 +5,7 @@ use candle_core::{DType, Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use squall_model::Backend;
-use squall_model::ops::loss::{Criterion, Focal, Normalisation};
+use squall_model::ops::loss::{Criterion, Focal, NO_CLASS, Normalisation};
 
 const WEIGHTS: [f32; 3] = [0.2, 3.0, 1.0];
 
@@ -207,6 +207,25 @@ fn extremes_stay_numbers() {
                 .unwrap();
             assert!(broken.value().is_nan());
         }
+    }
+}
+
+/// NaN is larger than nothing, so that a class would be as good as any other.
+#[test]
+fn a_pixel_with_nan_has_no_class() {
+    let (nan, large) = (f32::NAN, f32::INFINITY);
+    let pixels = [
+        [0.0, nan, 1.0],
+        [nan, 0.0, 1.0],
+        [1.0, large, nan],
+        [-large, 0.5, large],
+        [-large, -large, -large],
+        [0.0, 2.0, 2.0],
+    ];
+    let expected = [NO_CLASS, NO_CLASS, NO_CLASS, 2, 0, 1];
+    for backend in Backend::all() {
+        let found = backend.argmax(&logits(&pixels.concat(), [1, 2, 3, 3]));
+        assert_eq!(found.unwrap(), expected, "{backend:?}");
     }
 }
 

@@ -238,6 +238,9 @@ fn of_jobs(error: &JobError) -> Verdict {
         ),
         JobError::NoContract { .. } => input(A_MODEL),
         JobError::Weights { .. } => input(BROKEN_WEIGHTS),
+        JobError::NotFinite { .. } => input(
+            "numbers grew too large on the way through the network: compute in --precision f32; if that was f32, look at these fields with `squall inspect`, or leave such times out with --skip-bad",
+        ),
         JobError::Locked { .. } => {
             output("wait for the other process, or choose another output with --out")
         }

@@ -3,11 +3,11 @@
 use super::input::Fields;
 use super::log::{FinishedFile, SkippedTime};
 use super::neighbours::Neighbours;
-use super::output::{Found, FoundMask};
+use super::output::{Found, FoundMask, NotFinite};
 use super::pipeline::{Job, Ran, Read, Write, finish};
 use super::read_from::ReadFrom;
-use super::{Gives, InferEvent, Inference};
-use crate::error::Result;
+use super::{BadInput, Gives, InferEvent, Inference};
+use crate::error::{JobError, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,11 +70,7 @@ impl Computer<'_, '_, '_> {
                     }
                 }
                 Read::Clip(frames, takes) => self.compute_clip(&mut file, &frames, &takes)?,
-                Read::Skipped(skipped) => {
-                    tracing::warn!(time = %skipped.time, reason = %skipped.reason, "no mask");
-                    self.own += 1;
-                    file.skipped.push(skipped);
-                }
+                Read::Skipped(skipped) => self.skip(&mut file, skipped),
                 Read::EndOfFile => {
                     let end = self.compute(&mut file)?
                         && self.send_clips(&mut file)
@@ -85,6 +81,45 @@ impl Computer<'_, '_, '_> {
                 }
             }
         }
+    }
+
+    /// Leaves a time out, and says why.
+    fn skip(&mut self, file: &mut OpenFile, skipped: SkippedTime) {
+        tracing::warn!(time = %skipped.time, reason = %skipped.reason, "no mask");
+        self.own += 1;
+        file.skipped.push(skipped);
+    }
+
+    /// Whether what was found at a time means something; where bad times are skipped, this one is if it does not.
+    ///
+    /// # Errors
+    /// [`JobError::NotFinite`] where bad times end the inference.
+    fn is_usable(&mut self, file: &mut OpenFile, found: &Found) -> Result<bool> {
+        let Some(NotFinite { model, points }) = &found.not_finite else {
+            return Ok(true);
+        };
+        let Inference {
+            input,
+            ensemble,
+            options,
+            ..
+        } = self.job.inference;
+        let mut indices = self.job.chunks[file.number].indices.clone();
+        let index = indices.find(|&index| input.times()[index] == found.time);
+        let origin = |index: usize| input.origin_of(index..index + 1, &ensemble.variables());
+        let time = found.time.to_string();
+        let error = JobError::NotFinite {
+            model: model.clone(),
+            time: time.clone(),
+            origin: index.map(origin),
+            points: *points,
+        };
+        if options.bad_input == BadInput::Fail {
+            return Err(error);
+        }
+        let reason = error.to_string();
+        self.skip(file, SkippedTime { time, reason });
+        Ok(false)
     }
 
     /// Ends a file; false if the writer is gone, whose own result says why.
@@ -134,9 +169,15 @@ impl Computer<'_, '_, '_> {
         let mut found = ensemble.find_in_clip(frames, input.grid())?;
         self.ran.compute_seconds += before.elapsed().as_secs_f64();
         for &(answer, index) in takes {
-            let boxes = std::mem::take(&mut found[answer]);
+            let (boxes, cells) = std::mem::take(&mut found[answer]);
             file.missing += frames[answer * every].missing as u64;
-            let found = Found::boxes(input.times()[index], boxes);
+            let found = Found {
+                not_finite: NotFinite::of(ensemble.first(), cells),
+                ..Found::boxes(input.times()[index], boxes)
+            };
+            if !self.is_usable(file, &found)? {
+                continue;
+            }
             self.tell(&found);
             file.found.insert(index, found);
         }
@@ -178,6 +219,9 @@ impl Computer<'_, '_, '_> {
             let found = ensemble.predict(batch, input.grid(), probabilities, strips)?;
             self.ran.compute_seconds += before.elapsed().as_secs_f64();
             for found in found {
+                if !self.is_usable(file, &found)? {
+                    continue;
+                }
                 file.masks += 1;
                 self.tell(&found);
                 if !self.send(Write::Found(file.number, found)) {

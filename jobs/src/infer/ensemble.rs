@@ -1,7 +1,8 @@
 //! Several models, or one that sees a field several times: the mean probability, and how far the members are apart.
 
 use super::input::{Fields, Pixels};
-use super::output::{Found, FoundMask};
+use super::model::Boxes;
+use super::output::{Found, FoundMask, NotFinite};
 use super::views::{Opinion, most_probable, turned};
 use super::{Gives, Model};
 use crate::clips::ClipShape;
@@ -11,7 +12,7 @@ use crate::upload;
 use candle_core::{Device, Tensor};
 use squall_data::loader::Augmentation;
 use squall_data::store::View;
-use squall_data::{ClassMask, DataError, GeoBox, LatLonGrid, Normalisation, Variable};
+use squall_data::{ClassMask, DataError, LatLonGrid, Normalisation, Variable};
 use squall_model::gpu::allow_tf32;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -206,7 +207,7 @@ impl<'m> Ensemble<'m> {
         self.first().clips()
     }
 
-    /// The boxes that the network has for a clip: one list for each of its answers.
+    /// What the network finds in a clip: boxes for each of its answers, and for how many cells it gives no numbers.
     ///
     /// # Errors
     /// [`JobError::Model`] if the shape does not fit the network.
@@ -214,7 +215,7 @@ impl<'m> Ensemble<'m> {
         &self,
         frames: &[Arc<Fields>],
         grid: &LatLonGrid,
-    ) -> Result<Vec<Vec<GeoBox>>> {
+    ) -> Result<Vec<Boxes>> {
         let frames: Vec<&Fields> = frames.iter().map(Arc::as_ref).collect();
         self.first()
             .find_boxes(&side_by_side(&frames, grid.shape())?, grid)
@@ -237,12 +238,20 @@ impl<'m> Ensemble<'m> {
             let x = input(batch, (rows, columns))?;
             let model = self.first();
             let (boxes, masks) = model.find_boxes_and_masks(&x, &times, grid, probabilities)?;
-            let mut masks = masks.map(Found::masks).into_iter().flatten();
+            let masks = masks.map(|masks| Found::masks(masks, model));
+            let mut masks = masks.into_iter().flatten();
             let each = times.into_iter().zip(boxes);
             return Ok(each
-                .map(|(time, boxes)| Found {
-                    mask: masks.next().and_then(|found| found.mask),
-                    ..Found::boxes(time, boxes)
+                .map(|(time, (boxes, cells))| {
+                    let (mask, of_mask) = match masks.next() {
+                        Some(found) => (found.mask, found.not_finite),
+                        None => (None, None),
+                    };
+                    Found {
+                        mask,
+                        not_finite: of_mask.or(NotFinite::of(model, cells)),
+                        ..Found::boxes(time, boxes)
+                    }
                 })
                 .collect());
         }
@@ -251,16 +260,21 @@ impl<'m> Ensemble<'m> {
             let prediction = self
                 .first()
                 .predict_tensor(&x, &times, probabilities, strips)?;
-            return Ok(Found::masks(prediction));
+            return Ok(Found::masks(prediction, self.first()));
         }
         let plain = joined(batch, self.normalisations.len());
         let mut opinion = Opinion::new((times.len(), rows, columns, 3));
+        // A mean with NaN is NaN: whose they are is told.
+        let mut broken: Vec<Option<NotFinite>> = times.iter().map(|_| None).collect();
         for view in &self.views {
             for (model, &at) in self.models.iter().zip(&self.normalisation_of) {
                 let normalisation = &self.normalisations[at];
                 let values = turned(&plain[at], (rows, columns), *view, normalisation);
                 let x = tensor(values, times.len(), (rows, columns))?;
                 let prediction = model.predict_tensor(&x, &times, true, strips)?;
+                for (broken, points) in broken.iter_mut().zip(prediction.not_finite) {
+                    *broken = broken.take().or(NotFinite::of(model, points));
+                }
                 if let Some(probabilities) = prediction.probabilities {
                     opinion.add(&probabilities, *view);
                 }
@@ -269,13 +283,18 @@ impl<'m> Ensemble<'m> {
         let (mean, spread) = opinion.mean_and_spread()?;
         let each = times
             .into_iter()
-            .zip(mean.outer_iter().zip(spread.outer_iter()));
-        each.map(|(time, (mean, spread))| {
-            Ok(Found::mask(FoundMask {
+            .zip(mean.outer_iter().zip(spread.outer_iter()))
+            .zip(broken);
+        each.map(|((time, (mean, spread)), not_finite)| {
+            let found = FoundMask {
                 mask: ClassMask::new(time, most_probable(mean))?,
                 probabilities: probabilities.then(|| mean.to_owned()),
                 spread: Some(spread.to_owned()),
-            }))
+            };
+            Ok(Found {
+                not_finite,
+                ..Found::mask(found)
+            })
         })
         .collect()
     }

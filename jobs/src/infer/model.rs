@@ -13,6 +13,7 @@ use squall_data::grid::LatLonGrid;
 use squall_data::{ClassMask, DataError, GeoBox, Snapshot, Time, Variable};
 use squall_model::detection::ScoredBox;
 use squall_model::gpu::allow_tf32;
+use squall_model::ops::loss::NO_CLASS;
 use squall_model::{Backend, Network, Precision, PrecisionPolicy, Storage, StoredFile};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -78,6 +79,9 @@ impl Gives {
     }
 }
 
+/// The boxes of a frame, and for how many cells the network gives no numbers.
+pub(super) type Boxes = (Vec<GeoBox>, usize);
+
 /// Masks of a batch.
 #[derive(Debug)]
 pub struct Prediction {
@@ -85,6 +89,8 @@ pub struct Prediction {
     pub masks: Vec<ClassMask>,
     /// `(sample, lat, lon, class)`, if asked for.
     pub probabilities: Option<Array4<f32>>,
+    /// Pixels of each sample for which the network gives NaN; the mask says background there, which means nothing.
+    pub not_finite: Vec<usize>,
 }
 
 impl Model {
@@ -208,14 +214,13 @@ impl Model {
     }
 
     /// The boxes of every sample of normalised fields on a grid, the surest first: those that the recipe's suppression
-    /// keeps. Of a clip's frames, those that the network has boxes for.
+    /// keeps, and for how many cells the network gives no numbers. Of a clip's frames, those that the network has boxes
+    /// for.
     ///
     /// # Errors
     /// [`JobError::Model`] if the network finds no boxes, or the shape does not fit it.
-    pub fn find_boxes(&self, x: &Tensor, grid: &LatLonGrid) -> Result<Vec<Vec<GeoBox>>> {
-        let least = self.suppression.min_confidence;
-        let found = self.network.find_boxes(x, &self.storage, least)?;
-        Ok(self.kept(found, grid))
+    pub(super) fn find_boxes(&self, x: &Tensor, grid: &LatLonGrid) -> Result<Vec<Boxes>> {
+        Ok(self.find_boxes_and_masks(x, &[], grid, false)?.0)
     }
 
     /// The same boxes, and the masks of a network that gives them too.
@@ -228,11 +233,12 @@ impl Model {
         times: &[Time],
         grid: &LatLonGrid,
         probabilities: bool,
-    ) -> Result<(Vec<Vec<GeoBox>>, Option<Prediction>)> {
+    ) -> Result<(Vec<Boxes>, Option<Prediction>)> {
         let how = (self.suppression.min_confidence, probabilities);
-        let (found, masks) = (self.network).find_boxes_and_masks(x, &self.storage, how)?;
-        let masks = masks.map(|masks| prediction(masks, times, grid.shape()));
-        Ok((self.kept(found, grid), masks.transpose()?))
+        let found = (self.network).find_boxes_and_masks(x, &self.storage, how)?;
+        let masks = (found.masks).map(|masks| prediction(masks, times, grid.shape()));
+        let boxes = self.kept(found.boxes, grid).into_iter();
+        Ok((boxes.zip(found.not_finite).collect(), masks.transpose()?))
     }
 
     /// The boxes that the recipe's suppression keeps.
@@ -250,7 +256,7 @@ impl Model {
     /// # Shapes
     /// `pixels`: `times.len()` times `(lat, lon, channel)`
     /// # Errors
-    /// [`JobError::Model`] if the shape does not fit the network.
+    /// [`JobError::Model`] if the shape does not fit the network; [`JobError::NotFinite`] if it gives NaN.
     pub fn predict(
         &self,
         pixels: &[f32],
@@ -261,10 +267,21 @@ impl Model {
         let (rows, columns) = shape;
         let (batch, channels) = (times.len(), self.contract.channels.len());
         let x = Tensor::from_slice(pixels, (batch, rows, columns, channels), &Device::Cpu)?;
-        self.predict_tensor(&x, times, probabilities, NonZeroUsize::MIN)
+        let predicted = self.predict_tensor(&x, times, probabilities, NonZeroUsize::MIN)?;
+        let mut each = times.iter().zip(&predicted.not_finite);
+        match each.find(|&(_, &points)| points > 0) {
+            None => Ok(predicted),
+            Some((time, &points)) => Err(JobError::NotFinite {
+                model: self.path.clone(),
+                time: time.to_string(),
+                origin: None,
+                points,
+            }),
+        }
     }
 
-    /// The same of a tensor `(sample, lat, lon, channel)`, in so many strips of latitude.
+    /// The same of a tensor `(sample, lat, lon, channel)`, in so many strips of latitude. Where the network gives NaN is
+    /// no error yet.
     pub(super) fn predict_tensor(
         &self,
         x: &Tensor,
@@ -302,11 +319,15 @@ fn prediction(
 ) -> Result<Prediction> {
     let shaped =
         |error: ndarray::ShapeError| JobError::Data(DataError::Invalid(format!("logits: {error}")));
+    let mut not_finite = Vec::with_capacity(times.len());
     let masks = times
         .iter()
         .zip(predicted.classes.chunks_exact(rows * columns))
         .map(|(&time, codes)| {
-            let codes = Array2::from_shape_vec((rows, columns), codes.to_vec());
+            not_finite.push(codes.iter().filter(|&&code| code == NO_CLASS).count());
+            let class = |&code: &u8| if code == NO_CLASS { 0 } else { code };
+            let codes = codes.iter().map(class).collect();
+            let codes = Array2::from_shape_vec((rows, columns), codes);
             Ok(ClassMask::new(time, codes.map_err(shaped)?)?)
         })
         .collect::<Result<_>>()?;
@@ -314,6 +335,12 @@ fn prediction(
         Some(values) => {
             let shape = values.dims4()?;
             let values = values.flatten_all()?.to_vec1::<f32>()?;
+            // Of an infinite logit there is a class, but no probability.
+            let pixels = values.chunks_exact((rows * columns * shape.3).max(1));
+            for (broken, pixels) in not_finite.iter_mut().zip(pixels) {
+                let firsts = pixels.iter().step_by(shape.3.max(1));
+                *broken = firsts.filter(|p| p.is_nan()).count().max(*broken);
+            }
             Some(Array4::from_shape_vec(shape, values).map_err(shaped)?)
         }
         None => None,
@@ -321,5 +348,6 @@ fn prediction(
     Ok(Prediction {
         masks,
         probabilities,
+        not_finite,
     })
 }

@@ -4,11 +4,11 @@ use super::{FilePer, Strips};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroUsize;
 
-/// What happens to a time whose fields cannot be used.
+/// What happens to a time whose fields cannot be used, or for which the network gives no numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BadInput {
-    /// The inference ends with an error that names file and variable.
+    /// The inference ends with an error that names file and variable, or model, time and file.
     #[default]
     Fail,
     /// The time gets no mask; manifest and report name it.

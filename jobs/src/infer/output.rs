@@ -2,7 +2,7 @@
 
 use super::chunks::table_of;
 use super::log::FinishedFile;
-use super::{Chunk, Prediction};
+use super::{Chunk, Model, Prediction};
 use crate::error::Result;
 use ndarray::{Array3, Axis};
 use squall_data::atomic::Pending;
@@ -12,7 +12,7 @@ use squall_data::mask_file::{MaskFileOptions, MaskWriter};
 use squall_data::{ClassMask, DataError, GeoBox, LatLonGrid, Time, TrackedBox};
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What was found at one time: a mask, boxes, or both.
 #[derive(Debug)]
@@ -21,6 +21,25 @@ pub(super) struct Found {
     pub mask: Option<FoundMask>,
     /// The surest first.
     pub boxes: Option<Vec<TrackedBox>>,
+    /// Why neither means anything, if so.
+    pub not_finite: Option<NotFinite>,
+}
+
+/// How many points of a time a model gives NaN or infinities for.
+#[derive(Debug)]
+pub(super) struct NotFinite {
+    pub model: PathBuf,
+    pub points: usize,
+}
+
+impl NotFinite {
+    /// That of so many points; none of none.
+    pub fn of(model: &Model, points: usize) -> Option<Self> {
+        (points > 0).then(|| Self {
+            model: model.path().to_path_buf(),
+            points,
+        })
+    }
 }
 
 /// A mask and how sure it is.
@@ -41,6 +60,7 @@ impl Found {
             time: found.mask.time,
             mask: Some(found),
             boxes: None,
+            not_finite: None,
         }
     }
 
@@ -54,19 +74,23 @@ impl Found {
             time,
             mask: None,
             boxes: Some(boxes.into_iter().map(untracked).collect()),
+            not_finite: None,
         }
     }
 
     /// The masks of a single network.
-    pub fn masks(prediction: Prediction) -> Vec<Self> {
+    pub fn masks(prediction: Prediction, model: &Model) -> Vec<Self> {
         let all = prediction.probabilities;
-        let masks = prediction.masks.into_iter().enumerate();
-        let found = masks.map(|(k, mask)| FoundMask {
-            mask,
-            probabilities: all.as_ref().map(|p| p.index_axis(Axis(0), k).to_owned()),
-            spread: None,
+        let masks = prediction.masks.into_iter().zip(prediction.not_finite);
+        let found = masks.enumerate().map(|(k, (mask, points))| Self {
+            not_finite: NotFinite::of(model, points),
+            ..Self::mask(FoundMask {
+                mask,
+                probabilities: all.as_ref().map(|p| p.index_axis(Axis(0), k).to_owned()),
+                spread: None,
+            })
         });
-        found.map(Self::mask).collect()
+        found.collect()
     }
 }
 

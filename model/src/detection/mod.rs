@@ -45,9 +45,11 @@ pub use loss::{DetectionLoss, DetectionLossConfig, DetectionTargets, DetectorGra
 pub use mask_loss::MaskTargets;
 
 use crate::error::{ModelError, Result};
+use crate::networks::Prediction;
 use crate::ops::Backend;
 use crate::ops::host::Host;
 use candle_core::Tensor;
+use layout::are_numbers;
 use serde::{Deserialize, Serialize};
 
 /// A box that a detector should find.
@@ -93,6 +95,17 @@ impl ScoredBox {
             x_max: self.x_max,
         }
     }
+}
+
+/// What a detector finds in a batch.
+#[derive(Debug)]
+pub struct Findings {
+    /// The boxes of every frame, the surest first.
+    pub boxes: Vec<Vec<ScoredBox>>,
+    /// Cells of every frame for which the heads give NaN or infinities: their boxes are missing.
+    pub not_finite: Vec<usize>,
+    /// The masks of a network that gives them too.
+    pub masks: Option<Prediction>,
 }
 
 /// What a detector says about a batch.
@@ -156,6 +169,21 @@ impl DetectorOutput {
         let all: Vec<_> = values.chunks_exact(length).map(of_frame).collect();
         debug_assert_eq!(all.len(), frames);
         Ok(all)
+    }
+
+    /// Cells of every frame for which the heads give NaN or infinities, of which [`Self::decode`] makes no boxes.
+    ///
+    /// # Errors
+    /// As [`Self::decode`].
+    pub fn not_finite(&self) -> Result<Vec<usize>> {
+        let values = Host::of("decode", &self.heads)?;
+        let [_, rows, columns, channels] = self.shape()?;
+        let of_frame = |values: &[f32]| {
+            let cells = values.chunks_exact(channels);
+            cells.filter(|cell| !are_numbers(cell)).count()
+        };
+        let frames = values.chunks_exact(rows * columns * channels);
+        Ok(frames.map(of_frame).collect())
     }
 
     /// The extents of the heads: frames, rows, columns, channels.

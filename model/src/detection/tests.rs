@@ -253,6 +253,9 @@ fn what_is_no_number_is_no_box() {
                     heads,
                     ..output_like(&output)
                 };
+                assert_eq!(output.not_finite().unwrap(), [0]);
+                let cells = spoilt.heads.elem_count() / channels;
+                assert_eq!(spoilt.not_finite().unwrap(), [cells]);
                 let found = spoilt.decode(0.5).unwrap();
                 assert!(found[0].is_empty(), "{layout:?} {side} {bad}: {found:?}");
             }

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 /// The label of pixels that do not count.
 pub const IGNORED: u8 = 255;
 
+/// What [`Backend::argmax`] gives where a logit is NaN: no class. Networks have fewer classes.
+pub const NO_CLASS: u8 = 255;
+
 /// Less weight for pixels that are already right: α (1 − p)^γ times the cross entropy, with p of the pixel's own class.
 ///
 /// # Source
@@ -314,7 +317,7 @@ impl Backend {
         tensor(probabilities, &shape, DType::F32)
     }
 
-    /// The class of the largest logit per pixel, the first of equals.
+    /// The class of the largest logit per pixel, the first of equals; [`NO_CLASS`] where one is NaN.
     ///
     /// # Shapes
     /// `(b, h, w, k)` → `b·h·w` classes
@@ -325,10 +328,14 @@ impl Backend {
         on_gpu!(self, super::cuda::argmax(logits));
         let values = Host::of("argmax", logits)?;
         let best = |pixel: &[f32]| {
-            let start = (0, pixel[0]);
-            let larger =
-                |best: (usize, f32), (k, &z): (usize, &f32)| if z > best.1 { (k, z) } else { best };
-            pixel.iter().enumerate().fold(start, larger).0 as u8
+            let (mut best, mut top, mut is_nan) = (0, f32::NEG_INFINITY, false);
+            for (k, &z) in pixel.iter().enumerate() {
+                is_nan |= z.is_nan();
+                if z > top {
+                    (best, top) = (k as u8, z);
+                }
+            }
+            if is_nan { NO_CLASS } else { best }
         };
         Ok(values.chunks_exact(shape[3]).map(best).collect())
     }

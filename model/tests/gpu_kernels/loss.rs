@@ -1,7 +1,7 @@
 use crate::stand_in_gpu::{Gpu, Storage};
 use crate::{args, distance, draw, grid, tensor, values};
 use squall_model::Backend;
-use squall_model::ops::loss::{Criterion, Focal, IGNORED, Normalisation};
+use squall_model::ops::loss::{Criterion, Focal, IGNORED, NO_CLASS, Normalisation};
 
 const FILE: &str = "loss.cu";
 const CPU: Backend = Backend::Reference;
@@ -136,6 +136,17 @@ fn probabilities_and_the_best_class() {
             let all = [args![&best, &there], shape].concat();
             gpu.run(FILE, &kernel, grid::flat(count), &all);
             assert_eq!(gpu.download_bytes(&best), CPU.argmax(&host).unwrap());
+            // Of NaN nothing is the largest, wherever it stands.
+            let at = count / 2 * classes + classes - 1;
+            logits[at] = f32::NAN;
+            let there = gpu.upload(&logits, storage);
+            let all = [args![&best, &there], shape].concat();
+            gpu.run(FILE, &kernel, grid::flat(count), &all);
+            let broken = tensor(&logits, &[1, 1, count, classes], storage);
+            let found = gpu.download_bytes(&best);
+            assert_eq!(found, CPU.argmax(&broken).unwrap());
+            let none = found.iter().filter(|&&class| class == NO_CLASS);
+            assert_eq!((none.count(), found[count / 2]), (1, NO_CLASS));
         }
     }
 }

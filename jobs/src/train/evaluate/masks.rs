@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::recipe::BestBy;
 use crate::train::team::Team;
 use serde::{Deserialize, Serialize};
+use squall_model::ops::loss::NO_CLASS;
 use std::fmt;
 
 /// Classes of a mask.
@@ -122,7 +123,11 @@ impl MaskTally {
         for ((truth, predicted), row) in rows.zip(&mut self.pixels) {
             for (&t, &p) in truth.iter().zip(predicted) {
                 // Codes beyond the classes are pixels that do not count.
-                let (t, p) = (usize::from(t), usize::from(p));
+                let (t, p) = match (usize::from(t), p) {
+                    // Where the network gives no number it is wrong, whatever is true.
+                    (t, NO_CLASS) => (t, (t + 1) % CLASSES),
+                    (t, p) => (t, usize::from(p)),
+                };
                 if t < CLASSES && p < CLASSES {
                     row[t][p] += 1;
                     sample[t][p] += 1;
@@ -221,6 +226,18 @@ mod tests {
         assert_relative_eq!(scores.mean_iou, (7.0 / 9.0 + 0.5) / 2.0);
         assert_eq!(scores.iou[2], Some(0.0));
         assert_eq!(scores.loss, 0.5);
+    }
+
+    /// A network whose output overflows must not be judged by the pixels that are left.
+    #[test]
+    fn pixels_without_a_class_are_wrong() {
+        let mut tally = MaskTally::new(&[1.0]);
+        let predicted = [0, NO_CLASS, 1, NO_CLASS, NO_CLASS];
+        tally.add(0, &[0, 0, 1, 1, 255], &predicted, (f64::NAN, 4.0));
+        let scores = tally.scores(BestBy::default()).unwrap();
+        // One of two pixels is found of background and of cyclones; the second of background is an invented cyclone.
+        assert_eq!(scores.iou[..2], [Some(1.0 / 2.0), Some(1.0 / 3.0)]);
+        assert!(scores.loss.is_nan());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! [`Network`] as a detector.
 
 use super::Detector;
-use crate::detection::{DetectorGradient, DetectorOutput, ScoredBox};
+use crate::detection::{DetectorGradient, DetectorOutput, Findings, ScoredBox};
 use crate::error::{ModelError, Result};
 use crate::gradients::Gradients;
 use crate::networks::{Network, Prediction};
@@ -73,7 +73,8 @@ impl Network {
         self.detect(x, &mut pass, false)?.decode(min_confidence)
     }
 
-    /// The same boxes, and the masks of a network that gives them too, by one inference pass.
+    /// The same boxes, how many cells gave none because their values are not finite, and the masks of a network that
+    /// gives them too, by one inference pass.
     ///
     /// # Errors
     /// As [`Self::detect`].
@@ -82,12 +83,16 @@ impl Network {
         x: &Tensor,
         storage: impl Into<Storage>,
         (min_confidence, probabilities): (f32, bool),
-    ) -> Result<(Vec<Vec<ScoredBox>>, Option<Prediction>)> {
+    ) -> Result<Findings> {
         let mut pass = Pass::infer(self.backend, storage);
         let output = self.detect(x, &mut pass, false)?;
         let masks = output.segmentation.as_ref();
         let masks = masks.map(|logits| Prediction::of(self.backend, logits, probabilities));
-        Ok((output.decode(min_confidence)?, masks.transpose()?))
+        Ok(Findings {
+            boxes: output.decode(min_confidence)?,
+            not_finite: output.not_finite()?,
+            masks: masks.transpose()?,
+        })
     }
 
     /// Whether [`DetectorOutput::segmentation`] will be there.

@@ -14,10 +14,15 @@ use std::path::Path;
 /// Larger numbers are what netCDF (9.97e36), CMIP (1e20) and Ferret (1e34) leave where nothing was written.
 const HUGE: f64 = 9e19;
 
+/// How near to a missing value a float is one, as a share of it: writers round, `-999.9` to `f32` for instance.
+const NEAR: f64 = 1e-6;
+
 /// How the stored numbers of one variable become values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Decoder {
     missing: Vec<f64>,
+    /// [`NEAR`], or 0 for integers: packed ones beside the fill value are values.
+    near: f64,
     valid: Option<(f64, f64)>,
     scale: f64,
     offset: f64,
@@ -57,6 +62,10 @@ impl Decoder {
         missing.dedup();
         Self {
             missing,
+            near: match kind {
+                NcVariableType::Int(_) => 0.0,
+                _ => NEAR,
+            },
             valid: valid_range(variable, wrap, packing.0.is_some(), (scale, offset)),
             scale: scale * to_unit.factor,
             offset: offset * to_unit.factor + to_unit.offset,
@@ -71,7 +80,7 @@ impl Decoder {
 
     /// Whether the stored number stands for "nothing here".
     fn is_missing(&self, stored: f64) -> bool {
-        let same = |m: &f64| stored == *m || (stored - m).abs() < 1e-6 * m.abs();
+        let same = |m: &f64| stored == *m || (stored - m).abs() < self.near * m.abs();
         !stored.is_finite() || stored.abs() > HUGE || self.missing.iter().any(same)
     }
 
@@ -101,7 +110,7 @@ impl Decoder {
                 *v = if v.abs() <= HUGE as f32 { *v } else { f32::NAN };
             }),
             (&[missing], true) => {
-                let (missing, near) = (missing as f32, (missing.abs() * 1e-6) as f32);
+                let (missing, near) = (missing as f32, (missing.abs() * self.near) as f32);
                 values.iter_mut().for_each(|v| {
                     let keep = v.abs() <= HUGE as f32 && (*v - missing).abs() > near;
                     *v = if keep { *v } else { f32::NAN };
@@ -265,6 +274,48 @@ mod tests {
             );
             assert!(missing < values.len());
         }
+    }
+
+    /// The values of a variable that holds these numbers.
+    fn decoded<T>(stored: &[T], attributes: &[(&str, f64)], fill: Option<T>) -> Vec<f32>
+    where
+        T: netcdf::NcTypeDescriptor + Into<netcdf::AttributeValue> + Copy + Send + Sync,
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("numbers.nc");
+        nc::on_library_thread(|| {
+            let mut file = netcdf::create(&path).unwrap();
+            file.add_dimension("x", stored.len()).unwrap();
+            let mut variable = file.add_variable::<T>("q", &["x"]).unwrap();
+            for (name, value) in attributes {
+                variable.put_attribute(name, *value).unwrap();
+            }
+            if let Some(fill) = fill {
+                variable.put_attribute("_FillValue", fill).unwrap();
+            }
+            variable.put_values(stored, ..).unwrap();
+            file.close().unwrap();
+            let file = nc::open(&path).unwrap();
+            let variable = file.variable("q").unwrap();
+            let decoder = Decoder::new(&variable, Conversion::IDENTITY);
+            let stored = variable.get_values::<f64, _>(..).unwrap();
+            stored.into_iter().map(|v| decoder.value(v)).collect()
+        })
+    }
+
+    /// By the tolerance of floats two thousand numbers on each side of the fill value had been missing.
+    #[test]
+    fn of_integers_only_the_fill_value_itself_is_missing() {
+        for (missing, told) in [(-2_000_000_000_i32, true), (-2_147_483_647, false)] {
+            let stored = [missing, missing - 1, missing + 1, missing + 1999, 0];
+            let values = decoded(&stored, &[("scale_factor", 1e-6)], told.then_some(missing));
+            assert!(values[0].is_nan(), "{values:?}");
+            for (value, stored) in values.iter().zip(stored).skip(1) {
+                assert_eq!(*value, (f64::from(stored) * 1e-6) as f32, "{stored}");
+            }
+        }
+        let values = decoded(&[-999.9f32, -999.8], &[("missing_value", -999.9)], None);
+        assert!(values[0].is_nan() && values[1] == -999.8, "{values:?}");
     }
 
     #[test]

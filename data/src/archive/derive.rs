@@ -7,7 +7,8 @@ use ndarray::{Array2, ArrayView2, ArrayView3};
 /// surface.
 ///
 /// Levels below ground (pressure above `ps`) hold extrapolated values and do not count. The surface layer has the
-/// near-surface humidity at its bottom where `qref` is given, else that of the lowest level.
+/// near-surface humidity at its bottom where `qref` is given, else that of the lowest level. NaN in columns without a
+/// number: of `ps`, which would tell the levels below ground, or of `q` at any level above it.
 ///
 /// # Shapes
 /// `levels_pa` l, `q` (l, lat, lon) in kg kg-1, `ps` (lat, lon) in Pa.
@@ -22,6 +23,9 @@ pub fn precipitable_water(
     let (_, rows, columns) = q.dim();
     Array2::from_shape_fn((rows, columns), |(j, i)| {
         let surface = ps.map_or(f64::INFINITY, |ps| f64::from(ps[[j, i]]));
+        if surface.is_nan() {
+            return f32::NAN;
+        }
         let mut above: Option<(f64, f64)> = None;
         let mut sum = 0.0;
         for &level in &order {
@@ -106,6 +110,17 @@ mod tests {
         assert!((f64::from(water[[0, 0]]) - expected).abs() < 1e-3);
         let none = Array3::from_elem((3, 1, 1), f32::NAN);
         assert!(precipitable_water(&levels, none.view(), None, None)[[0, 0]].is_nan());
+    }
+
+    /// Its levels below ground had counted.
+    #[test]
+    fn a_column_whose_surface_pressure_is_missing_is_missing() {
+        let levels = [100_000.0, 60_000.0, 50_000.0];
+        let q = Array3::from_elem((3, 1, 2), 0.01);
+        let ps = array![[f32::NAN, 70_000.0]];
+        let water = precipitable_water(&levels, q.view(), Some(ps.view()), None);
+        assert!(water[[0, 0]].is_nan(), "{water}");
+        assert!((f64::from(water[[0, 1]]) - 0.01 * 20_000.0 / 9.80665).abs() < 1e-3);
     }
 
     #[test]

@@ -278,3 +278,15 @@ fn every_split_says_what_it_has_and_what_it_lacks() {
     }
     assert!(shares[2].is_null(), "{summary}");
 }
+
+/// The folder that was looked at had the name with `{node}`, which is nobody's.
+#[test]
+fn the_folder_of_a_node_must_not_hold_what_another_command_wrote() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("node0")).expect("created");
+    fs::write(at("node0/events.csv"), "class\n").expect("written");
+    let (store, local) = (at("store"), at("node{node}"));
+    let call = ["stage", path(&store), "--local", path(&local)];
+    refused(&call, 2, &["node0` holds tables of `squall events`"]);
+}

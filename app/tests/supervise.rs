@@ -63,6 +63,17 @@ fn what_does_not_advance_is_given_up_with_its_own_code() {
     assert_eq!(tried.lines().count(), 3);
 }
 
+/// It had given up at the first failure, however far the command had come.
+#[test]
+fn no_tries_at_all_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = ended(folder.path(), 0, "echo >>starts");
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--tries"), "{said}");
+    assert_eq!(starts(folder.path()), 0, "{said}");
+}
+
 /// Wrong usage, unusable input, and what saved and asks to be run again later.
 #[test]
 fn some_ends_are_not_tried_again() {

@@ -31,7 +31,7 @@ pub struct Supervise {
     #[arg(long, value_name = "DIR")]
     pub watch: Option<PathBuf>,
     /// Give up after so many failures in a row without progress.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub tries: u32,
     /// Seconds between a failure and the next start, in which survivors of a killed job can go.
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]
@@ -95,7 +95,7 @@ impl Supervise {
     /// other's progress would be taken for its own again and again.
     fn wait_for_others(&self, watch: &Path, relay: &Relay) -> anyhow::Result<()> {
         let pause = Duration::from_secs_f64(self.pause).max(LEAST_PATIENCE);
-        let patience = pause * self.tries.max(1);
+        let patience = pause * self.tries;
         let (begun, mut is_said) = (Instant::now(), false);
         while let Err(held) = FolderLock::check_free(watch) {
             if begun.elapsed() >= patience {

@@ -72,6 +72,26 @@ fn every_object_of_the_truth_is_of_a_track_and_the_summary_counts_tracks() {
     }
 }
 
+/// Another run's files had become this one's.
+#[test]
+fn a_folder_whose_description_cannot_be_read_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = folder.path().join("truth/run.txt");
+    fs::create_dir(told.parent().unwrap()).unwrap();
+    fs::write(&told, b"\xff damaged").unwrap();
+    let error = write_run(
+        &config(24, 36, 2),
+        folder.path(),
+        STEPS_PER_FILE,
+        |_| Ok(()),
+    );
+    let error = error.unwrap_err();
+    assert!(matches!(error, DataError::Io { .. }), "{error}");
+    assert!(error.to_string().contains("run.txt"), "{error}");
+    assert_eq!(fs::read(&told).unwrap(), b"\xff damaged");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
 #[test]
 fn any_order_gives_the_same_bits() {
     let (a, b) = (

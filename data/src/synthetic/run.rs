@@ -10,6 +10,7 @@ use crate::mask_file::{MaskFileOptions, MaskWriter};
 use crate::{Snapshot, Time, atomic};
 use netcdf::File;
 use serde::Serialize;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -40,7 +41,8 @@ pub struct RunSummary {
 /// number of finished times and may stop the run with an error.
 ///
 /// # Errors
-/// [`DataError::Io`] naming the file that could not be written; [`DataError::Mismatch`] if `out` holds another run.
+/// [`DataError::Io`] naming the file that could not be written or read; [`DataError::Mismatch`] if `out` holds another
+/// run.
 pub fn write_run(
     config: &SyntheticConfig,
     out: &Path,
@@ -111,7 +113,10 @@ fn claim(config: &SyntheticConfig, steps_per_file: usize, out: &Path) -> Result<
             let (expected, found) = (description.trim(), found.trim());
             Err(DataError::mismatch("run", path, expected, found))
         }
-        Err(_) => atomic::write(&path, description.as_bytes()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            atomic::write(&path, description.as_bytes())
+        }
+        Err(error) => Err(DataError::io("read", path)(error)),
     }
 }
 

@@ -79,6 +79,36 @@ fn impossible_dates_are_refused() {
     }
 }
 
+/// `12:nan` had been 12:00, and half an hour had gone from 12.5.
+#[test]
+fn parts_of_a_clock_are_digits() {
+    for clock in [
+        "12:nan",
+        "nan",
+        "1e1",
+        "12.5",
+        "12:30.5",
+        "12::30",
+        "12:",
+        ":30",
+        "12:30:.5",
+        "12:30:5e0",
+        "12:30:05.1.2",
+    ] {
+        let text = format!("2000-01-01T{clock}");
+        assert!(Time::parse(&text, Calendar::Standard).is_err(), "{text}");
+    }
+    for (clock, expected) in [
+        ("6", "06:00:00"),
+        ("06:5", "06:05:00"),
+        ("6:5:7.999", "06:05:07"),
+        ("06:05:07.", "06:05:07"),
+    ] {
+        let found = Time::parse(&format!("2000-01-01 {clock}"), Calendar::Standard);
+        assert_eq!(found.unwrap().to_string(), format!("2000-01-01T{expected}"));
+    }
+}
+
 proptest! {
     #[test]
     fn a_day_number_names_one_date(number in -400_000i64..1_500_000, which in 0usize..6) {

@@ -213,11 +213,17 @@ impl Time {
         let (year, month, day) = (next()?, next()?, next()?);
         let (clock, ahead_seconds) = clock_and_zone(clock).ok_or_else(bad)?;
         let mut hms = [0i64; 3];
-        for (slot, part) in hms
-            .iter_mut()
-            .zip(clock.splitn(3, ':').filter(|p| !p.is_empty()))
-        {
-            *slot = part.parse::<f64>().map_err(|_| bad())?.floor() as i64;
+        let parts = clock.splitn(3, ':').filter(|_| !clock.is_empty());
+        for ((at, slot), part) in hms.iter_mut().enumerate().zip(parts) {
+            // Only of seconds there are fractions, and those are left out.
+            let (whole, fraction) = match part.split_once('.') {
+                Some(parts) if at == 2 => parts,
+                _ => (part, ""),
+            };
+            if !(whole.bytes().chain(fraction.bytes())).all(|b| b.is_ascii_digit()) {
+                return Err(bad());
+            }
+            *slot = whole.parse().map_err(|_| bad())?;
         }
         let year = if negative { -year } else { year };
         let there = Self::new(calendar, year, month, day, hms[0], hms[1], hms[2])?;

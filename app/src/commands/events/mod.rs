@@ -333,7 +333,13 @@ impl Events {
                 Some(_) => "the fields have no wind",
                 None => "there are no fields whose wind would tell (--fields)",
             };
-            return Err(Advice::usage(format!("--min-wind: {lacks}"), hint));
+            let asked = match &self.tracking {
+                Some(file) if self.min_wind.is_none_or(|least| least <= 0.0) => {
+                    format!("min_peak_wind_m_s in `{}`", file.display())
+                }
+                _ => "--min-wind".into(),
+            };
+            return Err(Advice::usage(format!("{asked}: {lacks}"), hint));
         }
         Ok(tracking)
     }

@@ -309,6 +309,9 @@ fn latitude_bounds(lat: &[f64]) -> Vec<f64> {
     bounds
 }
 
+/// Distance between 360 and the number before it as `f32`.
+const F32_STEP_AT_360: f64 = 1.0 / 32_768.0;
+
 /// Brings longitudes to [0, 360) ascending (eastward if regional) and says whether they close the circle.
 fn normalise_longitude(mut lon: Vec<f64>, order: &mut AxisOrder) -> Result<(Vec<f64>, bool)> {
     let bad = |why: &str| DataError::Grid(format!("longitude {why}"));
@@ -341,9 +344,15 @@ fn normalise_longitude(mut lon: Vec<f64>, order: &mut AxisOrder) -> Result<(Vec<
         return Err(bad("covers more than a circle"));
     }
     let periodic = (mean * lon.len() as f64 - 360.0).abs() < 0.5 * mean;
+    // What is 0 but for rounding must not become the last column, nor two columns one.
+    let near = F32_STEP_AT_360.min(0.1 * mean);
     lon.iter_mut().for_each(|v| {
         let wrapped = v.rem_euclid(360.0);
-        *v = if wrapped > 360.0 - 1e-6 { 0.0 } else { wrapped };
+        *v = if wrapped >= 360.0 - near {
+            0.0
+        } else {
+            wrapped
+        };
     });
     if periodic {
         let first = (0..lon.len())
@@ -379,6 +388,34 @@ mod tests {
             .unwrap()
             .0;
         assert!(!grid.same_as(&moved) && grid.hash() != moved.hash());
+    }
+
+    /// The column at 0°E had become the last one, of another grid.
+    #[test]
+    fn a_meridian_that_is_zero_but_for_rounding_is_the_first() {
+        let grid = LatLonGrid::global(192, 1152).unwrap();
+        let with = |lon: Vec<f64>| LatLonGrid::from_axes(grid.lat_deg().to_vec(), lon).unwrap();
+        for zero in [-1.5e-5, -1e-13, f64::from(359.99997_f32), 1.5e-5] {
+            let mut lon = grid.lon_deg().to_vec();
+            lon[0] = zero;
+            for first_column in [0, 576] {
+                let (stored, order) = with(lon.clone());
+                assert!(stored.same_as(&grid), "{zero}");
+                assert_eq!(order.first_column, first_column, "{zero}");
+                // As files have it that begin at the date line.
+                lon.rotate_left(576);
+            }
+        }
+        // What is no rounding stays where it is.
+        let moved = grid.lon_deg().iter().map(|lon| lon - 1e-3).collect();
+        let (moved, order) = with(moved);
+        assert_eq!(order.first_column, 1);
+        assert!((moved.lon_deg()[1151] - 359.999).abs() < 1e-9 && !moved.same_as(&grid));
+        // Three metres between columns: none falls on another.
+        let fine = (0..8).map(|i| 360.0 - 3e-5 * f64::from(4 - i)).collect();
+        let (fine, _) = with(fine);
+        let mut steps = fine.lon_deg().windows(2).map(|w| w[1] - w[0]);
+        assert!(steps.all(|step| step.rem_euclid(360.0) > 2e-5));
     }
 
     #[test]

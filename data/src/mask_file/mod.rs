@@ -207,6 +207,48 @@ mod tests {
         }
     }
 
+    /// Which masks had not, and fields had.
+    #[test]
+    fn files_of_the_two_gregorian_calendars_are_one_axis() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let grid = LatLonGrid::global(8, 12).unwrap();
+        let write = |name: &str, calendar, year, day| {
+            let time = Time::new(calendar, year, 7, day, 6, 0, 0).unwrap();
+            let options = MaskFileOptions::default();
+            let mut writer = MaskWriter::create(&at(name), &grid, time, &options).unwrap();
+            let codes = Array2::from_elem(grid.shape(), (day % 3) as u8);
+            writer
+                .write(&ClassMask::new(time, codes).unwrap(), None)
+                .unwrap();
+            writer.finish().unwrap();
+        };
+        let open = || MaskArchive::open(folder.path().to_str().unwrap());
+        write("a.nc", Calendar::Standard, 2000, 2);
+        write("b.nc", Calendar::ProlepticGregorian, 2000, 4);
+        write("c.nc", Calendar::Standard, 2000, 3);
+        let masks = open().unwrap();
+        assert_eq!(masks.calendar(), Calendar::Standard);
+        let of = |day| Time::new(Calendar::Standard, 2000, 7, day, 6, 0, 0).unwrap();
+        let days = [2, 3, 4].map(of);
+        assert_eq!(masks.times(), days);
+        for (index, time) in days.into_iter().enumerate() {
+            let mask = masks.read(index).unwrap();
+            assert_eq!(mask.time, time);
+            assert_eq!(mask.codes[[0, 0]], [2, 0, 1][index], "{time}");
+        }
+        drop(masks);
+        for (calendar, year, day, said) in [
+            (Calendar::ProlepticGregorian, 2000, 2, "each time once"),
+            (Calendar::ProlepticGregorian, 1500, 1, "calendar differs"),
+            (Calendar::NoLeap, 2000, 1, "calendar differs"),
+        ] {
+            write("d.nc", calendar, year, day);
+            let error = open().err().unwrap().to_string();
+            assert!(error.contains(said), "{calendar} {year}: {error}");
+        }
+    }
+
     #[test]
     fn masks_of_another_detector() {
         let Some(folder) = crate::testdata::real("ar-masks-merra2-teca-bard") else {

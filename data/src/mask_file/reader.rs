@@ -35,7 +35,8 @@ impl MaskArchive {
     ///
     /// # Errors
     /// [`DataError::MissingVariable`] if a file has no mask; [`DataError::BadVariable`] if its codes mean other things;
-    /// [`DataError::Mismatch`] if files differ in grid or calendar.
+    /// [`DataError::Mismatch`] if files differ in grid or calendar (since 1582 both Gregorian ones count as that of the
+    /// first file).
     pub fn open(input: &str) -> Result<Self> {
         Self::open_with(input, None, BadFiles::Fail)
     }

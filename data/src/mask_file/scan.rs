@@ -83,7 +83,7 @@ pub(super) struct Scan {
     pub files: Vec<MaskFile>,
     /// Every time and where its mask is.
     pub all: Vec<(Time, Place)>,
-    /// Grid and calendar of the first file, which all others must have.
+    /// Grid and calendar of the first file: those of the archive.
     pub common: Option<(LatLonGrid, Calendar)>,
     pub source: String,
     pub notes: Vec<String>,
@@ -145,16 +145,23 @@ impl Scan {
             made_by,
             names_a_class,
         } = found;
-        if let Some((known, of_first)) = &self.common
-            && (!known.same_as(&grid) || *of_first != calendar)
-        {
-            return Err(DataError::mismatch(
-                "grid or calendar",
-                file.path,
-                format!("{}, {of_first}", known.describe()),
-                format!("{}, {calendar}", grid.describe()),
-            ));
-        }
+        let (known, of_first) = match &self.common {
+            Some((known, of_first)) => (known, *of_first),
+            None => (&grid, calendar),
+        };
+        // The two Gregorian calendars are one since 1582.
+        let times = times.iter().map(|time| time.instant_in(of_first));
+        let times = match times.collect::<Option<Vec<Time>>>() {
+            Some(times) if known.same_as(&grid) => times,
+            _ => {
+                return Err(DataError::mismatch(
+                    "grid or calendar",
+                    file.path,
+                    format!("{}, {of_first}", known.describe()),
+                    format!("{}, {calendar}", grid.describe()),
+                ));
+            }
+        };
         let first = self.all.first().map(|(first, _)| first);
         let origin = first.or(times.first()).copied();
         let since = |time: &Time| origin.map_or(0, |origin| time.seconds_since(origin));

@@ -178,8 +178,11 @@ impl Space {
     /// than by chance (Halton's sequence, shifted); of lists that have no more combinations than that, each comes once.
     #[must_use]
     pub fn trials(&self, count: usize) -> Vec<Values> {
+        let Some(others) = count.checked_sub(1) else {
+            return Vec::new();
+        };
         let mut trials = vec![Vec::new()];
-        if let Some(all) = self.combinations(count - 1) {
+        if let Some(all) = self.combinations(others) {
             trials.extend(all);
             return trials;
         }
@@ -323,6 +326,7 @@ mod tests {
         assert_eq!(trials.len(), 7);
         let distinct: HashSet<_> = trials.iter().collect();
         assert_eq!(distinct.len(), 7);
+        assert_eq!([0, 1].map(|count| space.trials(count).len()), [0, 1]);
         // More than are wanted: some of them, none twice.
         let some = space.trials(5);
         assert_eq!(some.iter().collect::<HashSet<_>>().len(), 5);

@@ -318,3 +318,18 @@ fn wrong_samples_are_refused() {
     assert!(writer.is_empty());
     assert!(writer.finish().is_err());
 }
+
+/// Of a column at 0°E that had been the last one, as f32 has it at 360.
+#[test]
+fn a_store_whose_axes_begin_elsewhere_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(write_store(folder.path(), Encoding::F16, 2));
+    let path = folder.path().join("store.json");
+    let mut index: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let lon = index["lon_deg"].as_array_mut().unwrap();
+    lon.rotate_left(1);
+    lon[COLUMNS - 1] = 359.999_985_f64.into();
+    fs::write(&path, index.to_string()).unwrap();
+    let error = Store::open(folder.path()).err().unwrap().to_string();
+    assert!(error.contains("not in the order of a grid"), "{error}");
+}

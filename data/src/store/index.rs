@@ -98,8 +98,15 @@ pub fn read(folder: &Path) -> Result<(IndexFile, StoreMeta, Vec<usize>)> {
     }
     let index: IndexFile =
         serde_json::from_slice(&text).map_err(|e| DataError::damaged(&path, e))?;
-    let (grid, _) = LatLonGrid::from_axes(index.lat_deg.clone(), index.lon_deg.clone())
+    let (grid, order) = LatLonGrid::from_axes(index.lat_deg.clone(), index.lon_deg.clone())
         .map_err(|e| DataError::damaged(&path, e))?;
+    // Records are in the order of these axes: in another one they would lie elsewhere.
+    if order != Default::default() {
+        return Err(DataError::damaged(
+            &path,
+            "its axes are not in the order of a grid: stage again",
+        ));
+    }
     let meta = StoreMeta {
         grid: Arc::new(grid),
         calendar: index.calendar,

@@ -4,7 +4,8 @@
 //! All runs are looked at together, the members of a side like the sides: what two sides must share members must, too.
 
 use super::names::{Names, grouped, listed};
-use super::{Coverage, PlannedSide, Selection, Unit, Years, words};
+use super::period::{self, months_of, years_of};
+use super::{Coverage, PlannedSide, Unit, words};
 use crate::error::{ClimateError, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -215,34 +216,9 @@ pub(super) fn common_months(
     wanted: &[i64],
     notes: &mut Vec<String>,
 ) -> Result<Vec<i64>> {
-    let seasons: Vec<Vec<i64>> = runs.iter().map(|run| run.seasons()).collect();
-    for (run, found) in runs.iter().zip(&seasons) {
-        let lacking: Vec<i64> = wanted
-            .iter()
-            .copied()
-            .filter(|m| !found.contains(m))
-            .collect();
-        if found.is_empty() || !lacking.is_empty() {
-            let reason = if found.is_empty() {
-                "no month of the year is whole; changes need whole months of several years"
-                    .to_string()
-            } else {
-                format!(
-                    "it has {}, not {}",
-                    words::months(found),
-                    words::months(&lacking)
-                )
-            };
-            return Err(ClimateError::Period {
-                path: run.path.clone(),
-                reason,
-            });
-        }
-    }
-    if !wanted.is_empty() {
-        let chosen: BTreeSet<i64> = wanted.iter().copied().collect();
-        return Ok(chosen.into_iter().collect());
-    }
+    let seasons: Vec<Vec<i64>> = (runs.iter())
+        .map(|run| months_of(run, wanted))
+        .collect::<Result<_>>()?;
     let mut months: Vec<i64> = (1..=12).collect();
     for (run, found) in runs.iter().zip(&seasons) {
         let shared = |month: &i64| found.contains(month);
@@ -271,49 +247,6 @@ pub(super) fn common_months(
     Ok(months)
 }
 
-/// Notes what a year is called that does not begin with January, and that years part a season where the compared months
-/// go on from the end of one year into the next.
-pub(super) fn note_year(selection: &Selection, notes: &mut Vec<String>) {
-    let first = words::month_name(selection.year_start);
-    if selection.year_start != 1 {
-        notes.push(format!(
-            "Years begin with {first} and are called after the calendar year of that month: 2001 is {first} 2001 to {} 2002.",
-            words::month_name(selection.year_start - 1)
-        ));
-    }
-    if let Some(start) = selection.parted_season() {
-        notes.push(format!(
-            "Years begin with {first}: {} of one of them are the end of one season and the beginning of the next, also for annual extremes. `squall compare --year-start {start}` keeps seasons whole.",
-            words::months(&selection.months)
-        ));
-    }
-}
-
-/// A sentence on the month that years must begin with so that more than `used` of them are whole, if there is one: many
-/// runs begin with December.
-fn better_start(side: &PlannedSide, run: &Coverage, used: usize) -> String {
-    let options = &side.options;
-    if !options.selection.whole_year() {
-        return String::new();
-    }
-    let whole = |year_start: i64| {
-        let selection = Selection {
-            year_start,
-            ..options.selection.clone()
-        };
-        run.years(&selection, options.range).used.len()
-    };
-    // Of equally good months the first.
-    let best = (1..=12).map(|start| (whole(start), start)).rev();
-    match best.max_by_key(|(years, _)| *years) {
-        Some((years, start)) if years > used => format!(
-            " {years} are whole if they begin with {} (`squall compare --year-start {start}`).",
-            words::month_name(start)
-        ),
-        _ => String::new(),
-    }
-}
-
 /// Notes which years of a side are not used; a run without any is refused. `before` runs are of the side before it.
 pub(super) fn check_years(
     side: &PlannedSide,
@@ -323,15 +256,10 @@ pub(super) fn check_years(
 ) -> Result<()> {
     let (mut left_out, mut uncounted) = (Vec::new(), Vec::new());
     for (place, run) in side.members.iter().enumerate() {
-        let years = side.years(run);
-        if years.used.is_empty() {
-            return Err(ClimateError::Period {
-                path: run.path.clone(),
-                reason: without_years(side, &years),
-            });
-        }
+        let years = years_of(run, &side.options)?;
         if !years.left_out.is_empty() {
-            left_out.push((before + place, years_left_out(side, run, &years)));
+            let which = period::left_out(run, &side.options, &years);
+            left_out.push((before + place, which));
         }
         if !run.counted {
             uncounted.push((before + place, run.calendar));
@@ -355,30 +283,6 @@ pub(super) fn check_years(
         ));
     }
     Ok(())
-}
-
-/// Why no year of a run is used.
-fn without_years(side: &PlannedSide, years: &Years) -> String {
-    match (&side.options.range, years.left_out.first()) {
-        (_, Some((year, reason))) => format!("no year is whole; {year}: {reason}"),
-        (Some((from, to)), None) => format!("it has no year from {from} to {to}"),
-        (None, None) => "no year is whole".into(),
-    }
-}
-
-/// Which years of a run are not used, and why.
-fn years_left_out(side: &PlannedSide, run: &Coverage, years: &Years) -> String {
-    let listed: Vec<String> = (years.left_out.iter().take(5))
-        .map(|(year, reason)| format!("{year} ({reason})"))
-        .collect();
-    let more = years.left_out.len().saturating_sub(5);
-    let more = if more > 0 {
-        format!(" and {more} more")
-    } else {
-        String::new()
-    };
-    let better = better_start(side, run, years.used.len());
-    format!("{}{more}.{better}", listed.join(", "))
 }
 
 /// One run's years on both sides would be taken for different weather: no interval and no p would hold.

@@ -23,6 +23,7 @@ mod maps;
 mod maps_file;
 mod names;
 mod normal;
+pub(crate) mod period;
 mod quantity;
 mod reach;
 mod read;
@@ -43,12 +44,14 @@ pub use group::{Group, Region, SEASONS};
 pub(crate) use levels::spoken_unit;
 pub use levels::{Fit, RETURN_YEARS, ReturnLevels};
 pub use maps::{MapChange, MapQuantity};
+pub(crate) use names::grouped;
 pub use normal::student_limit;
 pub(crate) use normal::{normal_cdf, normal_quantile};
 pub use quantity::{About, Kind, Quantity};
 pub use return_level::{Gev, MIN_MAXIMA};
 pub use side::{Side, SideOptions};
 pub use statistic::Statistic;
+pub(crate) use unequal::quantity_names;
 pub use unit::Unit;
 pub use words::statement;
 pub(crate) use words::{
@@ -59,10 +62,11 @@ use crate::error::{ClimateError, Result};
 use changes::changes;
 use comparable::{
     check_apart, check_grids, check_members, check_years, common_months, common_year_days,
-    note_rules, note_steps, note_year, share_wind,
+    note_rules, note_steps, share_wind,
 };
 use comparison::{map_summary, summary};
 use names::Names;
+use period::note_year;
 use side::{Ensemble, shared_transport};
 use squall_data::Calendar;
 use std::path::PathBuf;

@@ -99,7 +99,7 @@ impl SideNames {
 }
 
 /// Values that are alike, in the order of the first run that has one, with all runs that have it.
-pub(super) fn grouped<T>(
+pub(crate) fn grouped<T>(
     values: impl IntoIterator<Item = (usize, T)>,
     alike: impl Fn(&T, &T) -> bool,
 ) -> Vec<(T, Vec<usize>)> {

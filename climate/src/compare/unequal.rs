@@ -97,7 +97,7 @@ pub(super) fn note_unknown_years(names: &Names, sides: [&Ensemble; 2], notes: &m
 }
 
 /// Quantities by their places in [`Quantity::all`], as tables have them.
-pub(super) fn quantity_names(places: &[usize]) -> String {
+pub(crate) fn quantity_names(places: &[usize]) -> String {
     let all = Quantity::all().filter(|quantity| places.contains(&(*quantity as usize)));
     let names = all.map(|quantity| {
         let about = quantity.about();

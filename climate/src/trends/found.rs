@@ -35,7 +35,7 @@ impl RunSummary {
     }
 }
 
-/// The values and the trend of one quantity in one basin or season.
+/// The values and the trend of one quantity in one hemisphere, basin or season.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TrendRow {
     /// Whose trend it is.
@@ -44,7 +44,7 @@ pub struct TrendRow {
     pub name: String,
     /// The class in tables.
     pub class: String,
-    /// `all`, or the code of a basin.
+    /// `all`, or the code of a hemisphere or basin.
     pub basin: String,
     /// `all`, or a season.
     pub season: String,
@@ -111,7 +111,7 @@ impl TrendRow {
 
     /// Whether it is about one region or one season, but not about one season of one region.
     pub(crate) fn is_of_part(&self) -> bool {
-        (self.basin == "all") != (self.season == "all")
+        self.group.is_region_or_season()
     }
 }
 

@@ -10,7 +10,6 @@
 mod files;
 mod found;
 mod kendall;
-mod months;
 mod notes;
 mod persistence;
 mod words;
@@ -21,6 +20,7 @@ pub use kendall::{MIN_YEARS, NoTrend, Trend};
 pub(crate) use words::in_short;
 pub use words::statement;
 
+use crate::compare::period::{months_of, note_year};
 use crate::compare::{
     Coverage, Group, Quantity, Selection, Side, SideOptions, adjusted_p, words_of_months,
 };
@@ -84,12 +84,11 @@ pub fn plan(input: TrendInput, options: &TrendOptions) -> Result<Plan> {
     check(options)?;
     let coverage = Coverage::read(&input.folder, options.calendar)?;
     let selection = Selection {
-        months: months::of(&coverage, &options.months)?,
+        months: months_of(&coverage, &options.months)?,
         year_start: options.year_start,
     };
     let mut notes = Vec::new();
-    months::note_year(&selection, &mut notes);
-    months::check_years(&input, &coverage, &selection, &mut notes)?;
+    note_year(&selection, &mut notes);
     let options_of_side = SideOptions {
         selection,
         range: input.years,
@@ -98,6 +97,7 @@ pub fn plan(input: TrendInput, options: &TrendOptions) -> Result<Plan> {
         transport: Some(Side::transport_column(&input.folder)?),
         wind: true,
     };
+    notes::of_years(&coverage, &options_of_side, &mut notes)?;
     Ok(Plan {
         input,
         coverage,

@@ -1,11 +1,37 @@
 //! What the tables of a run tell, and what a reader must know where they do not.
 
 use crate::compare::words::years_in_words;
-use crate::compare::{Quantity, Side};
+use crate::compare::{Coverage, Quantity, Side, SideOptions, grouped, period, quantity_names};
+use crate::error::Result;
 
 /// The quantities of the classes that a run tells of.
 pub(super) fn told(side: &Side) -> impl Iterator<Item = Quantity> {
     Quantity::all().filter(move |quantity| side.tells(quantity.about().class))
+}
+
+/// Notes which years do not count, and where nothing says which times were analysed.
+///
+/// # Errors
+/// [`crate::ClimateError::Period`] if no year counts.
+pub(super) fn of_years(
+    run: &Coverage,
+    options: &SideOptions,
+    notes: &mut Vec<String>,
+) -> Result<()> {
+    let years = period::years_of(run, options)?;
+    if !years.left_out.is_empty() {
+        notes.push(format!(
+            "Years that are not whole are left out: {}",
+            period::left_out(run, options, &years)
+        ));
+    }
+    if !run.counted {
+        notes.push(format!(
+            "There is no statistics.nc: the analysed times are taken to run from the first to the last event ({}), and numbers by time are left out.",
+            run.calendar
+        ));
+    }
+    Ok(())
 }
 
 /// Notes what the tables lack: columns, values of whole years, values of some tracks or events, tracks across a hole.
@@ -13,31 +39,33 @@ pub(super) fn add(label: &str, side: &Side, notes: &mut Vec<String>) {
     let (known, lacking): (Vec<Quantity>, Vec<Quantity>) =
         told(side).partition(|quantity| side.knows(*quantity));
     if !lacking.is_empty() {
+        let places: Vec<usize> = lacking.iter().map(|quantity| *quantity as usize).collect();
         notes.push(format!(
             "Left out, because the tables of {label} lack their columns or values: {}.",
-            names(&lacking)
+            quantity_names(&places)
         ));
     }
-    let share = |quantity: Quantity| {
-        let share = side.share_without(quantity)?;
-        Some(format!("{:.0} %", 100.0 * share))
-    };
-    for (share, quantities) in alike(&known, share) {
+    let shares = known.iter().filter_map(|quantity| {
+        let share = side.share_without(*quantity)?;
+        Some((*quantity as usize, format!("{:.0} %", 100.0 * share)))
+    });
+    // Those of one cause lack the same share.
+    for (share, quantities) in grouped(shares, |a, b| a == b) {
         notes.push(format!(
             "{share} of the tracks or events have no value for {}: they count as none.",
-            names(&quantities)
+            quantity_names(&quantities)
         ));
     }
-    let unknown = |quantity: Quantity| {
-        let years = side.unknown_years(quantity);
-        (!years.is_empty()).then_some(years)
-    };
-    for (years, quantities) in alike(&known, unknown) {
+    let unknown = known.iter().filter_map(|quantity| {
+        let years = side.unknown_years(*quantity);
+        (!years.is_empty()).then_some((*quantity as usize, years))
+    });
+    for (years, quantities) in grouped(unknown, |a, b| a == b) {
         notes.push(format!(
             "{} of {} years are unknown for {}, because more than half of their tracks or events have no value: {}.",
             years.len(),
             side.years.used.len(),
-            names(&quantities),
+            quantity_names(&quantities),
             years_in_words(&years)
         ));
     }
@@ -52,29 +80,4 @@ pub(super) fn add(label: &str, side: &Side, notes: &mut Vec<String>) {
             side.continued
         ));
     }
-}
-
-/// Quantities with what is to be said of them, those of one cause together.
-fn alike<T: PartialEq>(
-    quantities: &[Quantity],
-    said: impl Fn(Quantity) -> Option<T>,
-) -> Vec<(T, Vec<Quantity>)> {
-    let mut groups: Vec<(T, Vec<Quantity>)> = Vec::new();
-    for &quantity in quantities {
-        let Some(own) = said(quantity) else { continue };
-        match groups.iter_mut().find(|(known, _)| *known == own) {
-            Some((_, members)) => members.push(quantity),
-            None => groups.push((own, vec![quantity])),
-        }
-    }
-    groups
-}
-
-/// Class and name of each quantity.
-fn names(quantities: &[Quantity]) -> String {
-    let abouts = quantities.iter().map(|quantity| quantity.about());
-    let names: Vec<String> = abouts
-        .map(|about| format!("{} {}", about.class.name(), about.name))
-        .collect();
-    names.join(", ")
 }

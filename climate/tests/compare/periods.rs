@@ -41,7 +41,7 @@ fn seasons_are_restricted_to_the_common_months_or_refused() {
     let found = compare(&winter, &winter, &kept).unwrap();
     assert_eq!(found.a.years.len(), 11);
     let parted = |found: &Comparison| {
-        let keeps = |note: &String| note.contains("`squall compare --year-start 12` keeps");
+        let keeps = |note: &String| note.contains("`--year-start 12` keeps");
         found.notes.iter().any(keeps)
     };
     assert!(!parted(&found), "{:?}", found.notes);
@@ -235,7 +235,7 @@ fn whoever_loses_years_hears_of_a_month_to_begin_with_that_keeps_them() {
     let found = compare(&Run::default(), &late, &options()).unwrap();
     assert_eq!(found.b.years.len(), 11);
     let note = "Years of second that are not whole are left out: 2000 (month 1 has 0 % of its times), 2012 (month 12 has 0 % of \
-                its times). 12 are whole if they begin with December (`squall compare --year-start 12`).";
+                its times). 12 are whole if they begin with December (`--year-start 12`).";
     assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
     let winters = CompareOptions {
         year_start: 12,

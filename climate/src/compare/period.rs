@@ -1,0 +1,110 @@
+//! Which months and years of one run count, and what is said of those that do not: of a comparison's runs, and of the
+//! run whose trends are found.
+
+use super::words::{month_name, months as in_words};
+use super::{Coverage, Selection, SideOptions, Years};
+use crate::error::{ClimateError, Result};
+use std::collections::BTreeSet;
+
+/// Years left out that are named one by one.
+const MOST: usize = 5;
+
+/// The months of a run that can count, in ascending order: those wanted, or those that it has if none is wanted.
+///
+/// # Errors
+/// [`ClimateError::Period`] if it has none, or lacks one of those wanted.
+pub(crate) fn months_of(run: &Coverage, wanted: &[i64]) -> Result<Vec<i64>> {
+    let found = run.seasons();
+    let wanted: BTreeSet<i64> = wanted.iter().copied().collect();
+    let lacking: Vec<i64> = (wanted.iter().copied())
+        .filter(|month| !found.contains(month))
+        .collect();
+    let reason = if found.is_empty() {
+        "no month of the year is whole".to_string()
+    } else if !lacking.is_empty() {
+        format!("it has {}, not {}", in_words(&found), in_words(&lacking))
+    } else if wanted.is_empty() {
+        return Ok(found);
+    } else {
+        return Ok(wanted.into_iter().collect());
+    };
+    Err(ClimateError::Period {
+        path: run.path.clone(),
+        reason,
+    })
+}
+
+/// Notes what a year is called that does not begin with January, and that years part a season where the months go on
+/// from the end of one year into the next.
+pub(crate) fn note_year(selection: &Selection, notes: &mut Vec<String>) {
+    let first = month_name(selection.year_start);
+    if selection.year_start != 1 {
+        notes.push(format!(
+            "Years begin with {first} and are called after the calendar year of that month: 2001 is {first} 2001 to {} 2002.",
+            month_name(selection.year_start - 1)
+        ));
+    }
+    if let Some(start) = selection.parted_season() {
+        notes.push(format!(
+            "Years begin with {first}: {} of one of them are the end of one season and the beginning of the next. `--year-start {start}` keeps seasons whole.",
+            in_words(&selection.months)
+        ));
+    }
+}
+
+/// The years of a run that count, and those that do not.
+///
+/// # Errors
+/// [`ClimateError::Period`] if none counts.
+pub(crate) fn years_of(run: &Coverage, options: &SideOptions) -> Result<Years> {
+    let years = run.years(&options.selection, options.range);
+    if !years.used.is_empty() {
+        return Ok(years);
+    }
+    let reason = match (options.range, years.left_out.first()) {
+        (_, Some((year, reason))) => format!("no year is whole; {year}: {reason}"),
+        (Some((from, to)), None) => format!("it has no year from {from} to {to}"),
+        (None, None) => "no year is whole".into(),
+    };
+    Err(ClimateError::Period {
+        path: run.path.clone(),
+        reason,
+    })
+}
+
+/// Which of the years of a run do not count, and why, with the advice that more would if they began with another month.
+pub(crate) fn left_out(run: &Coverage, options: &SideOptions, years: &Years) -> String {
+    let listed: Vec<String> = (years.left_out.iter().take(MOST))
+        .map(|(year, reason)| format!("{year} ({reason})"))
+        .collect();
+    let more = match years.left_out.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let better = better_start(run, options, years.used.len());
+    format!("{}{more}.{better}", listed.join(", "))
+}
+
+/// A sentence on the month that years must begin with so that more than `used` of them are whole, if there is one: many
+/// runs begin with December.
+fn better_start(run: &Coverage, options: &SideOptions, used: usize) -> String {
+    if !options.selection.whole_year() {
+        return String::new();
+    }
+    let whole = |year_start: i64| {
+        let selection = Selection {
+            year_start,
+            ..options.selection.clone()
+        };
+        run.years(&selection, options.range).used.len()
+    };
+    // Of equally good months the first.
+    let best = (1..=12).map(|start| (whole(start), start)).rev();
+    match best.max_by_key(|(years, _)| *years) {
+        Some((years, start)) if years > used => format!(
+            " {years} are whole if they begin with {} (`--year-start {start}`).",
+            month_name(start)
+        ),
+        _ => String::new(),
+    }
+}

@@ -151,40 +151,30 @@ pub(super) fn share_wind(runs: &[&Coverage], names: &Names, notes: &mut Vec<Stri
     true
 }
 
+/// Values that are named one by one.
+const MOST: usize = 5;
+
+/// The rule that says of which climate the percentiles of rivers are.
+const CLIMATE: &str = "masks.percentile_climatology";
+
 /// Notes which numbers of the rules by which events and tracks were chosen differ, among the runs that tell theirs.
 pub(super) fn note_rules(runs: &[&Coverage], names: &Names, notes: &mut Vec<String>) {
-    const MOST: usize = 5;
     // How names of what made the masks begin.
     const MASKS: &str = "masks.";
-    // Of which climate percentiles are.
-    const CLIMATE: &str = "masks.percentile_climatology";
     let told: Vec<(usize, &BTreeMap<String, String>)> = (runs.iter().enumerate())
         .map(|(run, coverage)| (run, &coverage.rules))
         .filter(|(_, rules)| !rules.is_empty())
         .collect();
-    let climates = told.iter().map(|(run, rules)| (*run, rules.get(CLIMATE)));
-    let climates: Vec<(usize, Option<&String>)> = climates.collect();
-    let all_tell_climates = climates.iter().all(|(_, climate)| climate.is_some());
-    let climates = climates.into_iter();
-    let climates = climates.filter_map(|(run, climate)| Some((run, climate?)));
-    let climates = grouped(climates, |a, b| a == b);
-    if climates.len() > 1 {
-        let each: Vec<String> = (climates.iter())
-            .map(|(climate, runs)| format!("{}: {climate}", names.who(runs)))
-            .collect();
-        notes.push(format!(
-            "Rivers are those by percentiles of {} climates ({}). Those of a warmer climate are higher, which hides a part of the change: `squall label --method percentile --climatology` takes those of one run for all.",
-            if each.len() == 2 { "two" } else { "several" },
-            each.join("; ")
-        ));
-    }
+    let of_climates = several_climates(&told, names);
+    let is_said = of_climates.is_some();
+    notes.extend(of_climates);
     let is_of_masks = |name: &String| name.starts_with(MASKS);
     // Statistics of earlier versions say nothing about them, and masks of other tools do not say how they were made.
     let all_tell_masks = (told.iter()).all(|(_, rules)| rules.keys().any(is_of_masks));
     let rules: BTreeSet<&String> = (told.iter())
         .flat_map(|(_, rules)| rules.keys())
         .filter(|name| all_tell_masks || !is_of_masks(name))
-        .filter(|name| !all_tell_climates || *name != CLIMATE)
+        .filter(|name| !is_said || *name != CLIMATE)
         .collect();
     let apart = |name: &String| -> Option<String> {
         let value = |rules: &BTreeMap<String, String>| {
@@ -207,6 +197,32 @@ pub(super) fn note_rules(runs: &[&Coverage], names: &Names, notes: &mut Vec<Stri
         "Events and tracks were chosen by different rules, so that part of every change may be theirs: {}{more}.",
         differing[..differing.len().min(MOST)].join(", ")
     ));
+}
+
+/// What is said where rivers are by percentiles of several climates, such as each run's own.
+fn several_climates(told: &[(usize, &BTreeMap<String, String>)], names: &Names) -> Option<String> {
+    let climates = told.iter().map(|(run, rules)| (*run, rules.get(CLIMATE)));
+    let climates = grouped(climates, |a, b| a == b);
+    let known = climates.iter().filter(|(climate, _)| climate.is_some());
+    let how_many = match known.count() {
+        0 | 1 => return None,
+        2 => "two",
+        _ => "several",
+    };
+    let each: Vec<String> = (climates.iter().take(MOST))
+        .map(|(climate, runs)| {
+            let climate = climate.map_or("unknown", String::as_str);
+            format!("{}: {climate}", names.who(runs))
+        })
+        .collect();
+    let more = match climates.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    Some(format!(
+        "Rivers are those by percentiles of {how_many} climates ({}{more}). Those of a warmer climate are higher, which hides a part of the change: `squall label --method percentile --climatology` takes those of one run for all.",
+        each.join("; ")
+    ))
 }
 
 /// The months that are compared: those asked for, or those that all runs have.

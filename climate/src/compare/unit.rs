@@ -39,15 +39,19 @@ impl Unit {
         if !names.has_members() {
             return None;
         }
-        let sides = names.labels().into_iter().zip(years);
-        let sides: Vec<String> = sides.map(|(label, years)| of_side(label, &years)).collect();
+        let sides = names.labels().into_iter().zip(&years);
+        let sides: Vec<String> = sides.map(|(label, years)| of_side(label, years)).collect();
         let sides = sides.join(", ");
         Some(match self {
             Self::Year => format!(
-                "{sides}: years of all members count as independent of each other, as they are where members differ in their weather alone. Where members differ in more, as several models do, `squall compare --unit member` draws members as a whole, and --unit pair does with the same models on both sides."
+                "{sides}: years of all members count as independent of each other, as they are where members differ in their weather alone. Members under the same prescribed sea surface temperatures have these in common year by year: their years tell less than so many. Where members differ in more, as several models do, `squall compare --unit member` draws members as a whole, and --unit pair does with the same models on both sides."
             ),
             Self::Member => format!(
                 "{sides}: members are drawn and dealt as a whole, so that intervals and p hold how much they differ from each other."
+            ),
+            Self::Pair if are_uneven(&years) => format!(
+                "{sides}. {} Some members have a larger share of the years of one side than of the other: part of every change may be that of members, not that of climates. --years-a and --years-b can give all the same years.",
+                pairs(names)
             ),
             Self::Pair => format!("{sides}. {}", pairs(names)),
         })
@@ -68,6 +72,13 @@ fn of_side(label: &str, years: &[usize]) -> String {
         1 => format!("{label} is one run with {span}"),
         count => format!("{label} has {count} members with {span} each"),
     }
+}
+
+/// Whether the two of some pair have other shares of the years of their sides: then what they have in common does not
+/// cancel.
+fn are_uneven([a, b]: &[Vec<usize>; 2]) -> bool {
+    let (of_a, of_b): (usize, usize) = (a.iter().sum(), b.iter().sum());
+    a.iter().zip(b).any(|(a, b)| a * of_b != b * of_a)
 }
 
 /// Which members are pairs.

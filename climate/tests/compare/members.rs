@@ -227,3 +227,23 @@ fn members_of_other_calendars_are_scaled_each_by_its_own() {
     assert!((bins - pooled).abs() < 1e-9, "{bins} {pooled}");
     assert_eq!(found.a.calendar, "noleap, 360_day");
 }
+
+#[test]
+fn members_by_percentiles_of_other_climates_are_named_up_to_five() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |climate: Option<&'static str>| Run {
+        masks: Some("85.0"),
+        climate,
+        ..years(2001..=2002, 1)
+    };
+    let climates = ["c1", "c2", "c3", "c4"].map(Some);
+    let a = ensemble(folder.path(), "a", &climates.map(of));
+    let climates = [Some("c1"), Some("c5"), Some("c6"), None];
+    let b = ensemble(folder.path(), "b", &climates.map(of));
+    let notes = compare_with(a, b, &options()).unwrap().notes;
+    let said = "several climates (m1 of a and m1 of b: c1; m2 of a: c2; m3 of a: c3; m4 of a: c4; m2 of b: c5; and 2 more)";
+    assert!(notes.iter().any(|note| note.contains(said)), "{notes:?}");
+    // It is said once.
+    let again = |note: &String| note.contains("different rules");
+    assert!(!notes.iter().any(again), "{notes:?}");
+}

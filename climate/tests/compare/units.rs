@@ -122,3 +122,28 @@ fn pairs_of_members_tell_a_change_that_models_hide() {
     let message = "members of b, each of which has one of a: expected 6, found 5";
     assert_eq!(error.to_string(), message);
 }
+
+/// Members count by their years: only where shares are the same on both sides does what a pair has in common cancel.
+#[test]
+fn pairs_with_other_shares_of_the_years_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = ensemble(
+        folder.path(),
+        "a",
+        &[years(2001..=2003, 1), years(2001..=2006, 2)],
+    );
+    let b = ensemble(
+        folder.path(),
+        "b",
+        &[years(2001..=2002, 3), years(2001..=2004, 4)],
+    );
+    let is_said = |a: &SideInput| {
+        let found = compare_with(a.clone(), b.clone(), &with_unit(Unit::Pair)).unwrap();
+        found.notes[0].contains("Some members have a larger share of the years")
+    };
+    // Twice as many of the second member on both sides; then as many of both on one of them.
+    assert!(!is_said(&a));
+    let mut even = a;
+    even.years = Some((2001, 2003));
+    assert!(is_said(&even));
+}

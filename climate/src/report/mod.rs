@@ -40,6 +40,7 @@ mod movie;
 mod numbers;
 mod overview;
 mod page;
+mod parts;
 mod payload;
 mod period;
 mod sections;

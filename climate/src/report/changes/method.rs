@@ -1,10 +1,9 @@
 //! How a comparison was made: units of chance, corrections, folders, the command.
 
 use crate::compare::{Comparison, IntervalMethod, SideSummary, Unit, month_name, trimmed};
-use crate::report::html::escape;
 use crate::report::numbers::grouped;
 use crate::report::page::Section;
-use std::fmt::Write as _;
+use crate::report::parts;
 
 /// The section; `command` is what made the comparison, if that is known.
 pub(crate) fn section(comparison: &Comparison, command: &str) -> Section {
@@ -36,40 +35,18 @@ pub(crate) fn section(comparison: &Comparison, command: &str) -> Section {
             Unit::Member | Unit::Pair => "Intervals hold chance from year to year and how much members differ. They do not hold errors that all members share, nor those of the detection, which may differ between climates.".into(),
         },
     ];
-    let mut html = String::from("<div class=\"prose\">\n");
-    for paragraph in paragraphs {
-        let _ = writeln!(html, "<p>{}</p>", escape(&paragraph));
-    }
-    html.push_str("</div>\n<dl class=\"provenance\">\n");
-    for (key, side) in [("First run", &comparison.a), ("Second run", &comparison.b)] {
+    let of_side = |name: &str, side: &SideSummary| {
         let s = if side.members.is_empty() { "" } else { "s" };
-        let _ = writeln!(
-            html,
-            "<div><dt>{key}{s}</dt><dd>{}: {}, calendar {}</dd></div>",
-            escape(&side.label),
-            escape(&folders(side)),
-            escape(&side.calendar)
-        );
-    }
-    let _ = writeln!(
-        html,
-        "<div><dt>Seed</dt><dd>{}</dd></div>\n</dl>",
-        comparison.draws.seed
-    );
-    if !command.is_empty() {
-        let _ = writeln!(
-            html,
-            "<h3>The command</h3>\n<pre tabindex=\"0\">{}</pre>",
-            escape(command)
-        );
-    }
-    Section {
-        id: "method".into(),
-        nav: "Method".into(),
-        heading: "How it was found".into(),
-        lead: String::new(),
-        html,
-    }
+        let (label, folders, calendar) = (&side.label, folders(side), &side.calendar);
+        let words = format!("{label}: {folders}, calendar {calendar}");
+        (format!("{name}{s}"), words)
+    };
+    let provenance = [
+        of_side("First run", &comparison.a),
+        of_side("Second run", &comparison.b),
+        ("Seed".into(), comparison.draws.seed.to_string()),
+    ];
+    parts::method(&paragraphs, &provenance, command)
 }
 
 /// The folder of a run, or those of members: the first of many.

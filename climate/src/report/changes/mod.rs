@@ -7,13 +7,14 @@ mod method;
 mod seasons;
 
 use crate::compare::{
-    ChangeRow, Comparison, Group, SideSummary, Unit, capital, month_name, statement, trimmed,
+    ChangeRow, Comparison, Group, SideSummary, Unit, capital, statement, trimmed,
 };
 use crate::error::Result;
-use crate::report::html::{Table, escape};
-use crate::report::numbers::{counted, grouped, significant};
+use crate::report::class_word;
+use crate::report::html::escape;
+use crate::report::numbers::{counted, grouped};
 use crate::report::page::{Section, Shell};
-use crate::report::{class_css, class_word};
+use crate::report::parts::{self, Sentence, number_cell};
 use squall_data::Class;
 use std::fmt::Write as _;
 
@@ -25,7 +26,7 @@ pub(crate) const STYLE: &str = include_str!("../assets/changes.css");
 /// # Errors
 /// [`crate::ClimateError::Data`] if a picture cannot be made.
 pub fn changes_page(comparison: &Comparison, title: &str, command: &str) -> Result<String> {
-    let sections = parts(comparison, command)?;
+    let sections = sections(comparison, command)?;
     let shell = Shell {
         title,
         generator: concat!("squall ", env!("CARGO_PKG_VERSION")),
@@ -38,8 +39,8 @@ pub fn changes_page(comparison: &Comparison, title: &str, command: &str) -> Resu
 }
 
 /// Everything that is said of a comparison, in reading order.
-fn parts(comparison: &Comparison, command: &str) -> Result<Vec<Section>> {
-    let parts = [
+fn sections(comparison: &Comparison, command: &str) -> Result<Vec<Section>> {
+    let sections = [
         Some(summary(comparison)),
         intervals(comparison),
         maps::section(comparison)?,
@@ -48,7 +49,7 @@ fn parts(comparison: &Comparison, command: &str) -> Result<Vec<Section>> {
         Some(numbers(comparison)),
         Some(method::section(comparison, command)),
     ];
-    Ok(parts.into_iter().flatten().collect())
+    Ok(sections.into_iter().flatten().collect())
 }
 
 /// The comparison as one section of another page, the `index`-th of its kind.
@@ -58,7 +59,7 @@ fn parts(comparison: &Comparison, command: &str) -> Result<Vec<Section>> {
 pub(crate) fn section(comparison: &Comparison, index: usize) -> Result<Section> {
     let (a, b) = (&comparison.a.label, &comparison.b.label);
     let mut html = sides(comparison);
-    for part in parts(comparison, "")? {
+    for part in sections(comparison, "")? {
         // One level down: what was a section's heading is a part's here. "What changes" is the section's own.
         let inner = part.html.replace("<h3>", "<h4>").replace("</h3>", "</h4>");
         if part.id != "summary" {
@@ -90,10 +91,7 @@ fn legend(comparison: &Comparison) -> String {
 
 /// Both runs with their colours and years.
 fn sides(comparison: &Comparison) -> String {
-    let from = match comparison.year_start {
-        1 => String::new(),
-        month => format!(", each from {} on", month_name(month)),
-    };
+    let from = parts::each_from(comparison.year_start);
     let side = |key: &str, side: &SideSummary| {
         format!(
             "<p><i class=\"key {key}\"></i> <strong>{}</strong>: {} ({}{from})</p>",
@@ -140,15 +138,7 @@ fn header(comparison: &Comparison, title: &str) -> String {
             .as_ref()
             .map(|grid| format!("grid {grid}")),
     );
-    let facts = facts.iter().fold(String::new(), |mut out, fact| {
-        let _ = write!(out, "<li>{}</li>", escape(fact));
-        out
-    });
-    format!(
-        "<header><div><p class=\"brand\">Squall comparison</p>\n<h1>{}</h1>\n<div class=\"about\">{}</div>\n<ul class=\"facts\">{facts}</ul></div></header>\n",
-        escape(title),
-        sides(comparison)
-    )
+    parts::header("Squall comparison", title, &sides(comparison), &facts)
 }
 
 /// Classes that have a part on the page: those that both runs tell about. Tracks of other tools are cyclones alone,
@@ -169,48 +159,23 @@ fn rows_of(
         .collect()
 }
 
-fn said(rows: &[&ChangeRow], comparison: &Comparison) -> String {
-    let mut out = String::from("<ul class=\"said\">\n");
-    for row in rows {
-        if let Some(text) = statement(row, comparison) {
-            let sure = if row.significant { " sure" } else { "" };
-            let class = class_css(row.quantity.about().class);
-            let _ = writeln!(out, "<li class=\"{class}{sure}\">{}</li>", escape(&text));
-        }
-    }
-    out.push_str("</ul>\n");
-    out
+fn said(rows: Vec<&ChangeRow>, comparison: &Comparison) -> Vec<Sentence> {
+    (rows.into_iter())
+        .filter_map(|row| Some((statement(row, comparison)?, row.significant)))
+        .collect()
 }
 
 fn summary(comparison: &Comparison) -> Section {
     let mut html = String::new();
     for class in classes(comparison) {
-        let _ = writeln!(html, "<h3>{}s</h3>", capital(class_word(class)));
-        html += &said(
-            &rows_of(comparison, class, |group| group == Group::ALL),
-            comparison,
-        );
-        let parts: Vec<&ChangeRow> = rows_of(comparison, class, Group::is_region_or_season)
-            .into_iter()
-            .filter(|row| row.significant)
-            .collect();
-        if !parts.is_empty() {
-            let what = counted(parts.len(), "significant change");
-            let _ = write!(
-                html,
-                "<details><summary>{what} in hemispheres, basins and seasons</summary>\n{}</details>\n",
-                said(&parts, comparison)
-            );
-        }
+        let whole = rows_of(comparison, class, |group| group == Group::ALL);
+        let mut folded = rows_of(comparison, class, Group::is_region_or_season);
+        folded.retain(|row| row.significant);
+        let [whole, folded] = [whole, folded].map(|rows| said(rows, comparison));
+        html += &parts::sentences(class, &whole, &folded, "change");
     }
-    html.push_str("<ul class=\"legend marks\"><li><i class=\"sure\"></i>significant</li><li><i></i>not significant</li></ul>\n");
-    if !comparison.notes.is_empty() {
-        html.push_str("<div class=\"warnings\"><h3>Before you quote a number</h3><ul>\n");
-        for note in &comparison.notes {
-            let _ = writeln!(html, "<li>{}</li>", escape(note));
-        }
-        html.push_str("</ul></div>\n");
-    }
+    html += parts::MARKS;
+    html += &parts::warnings(&comparison.notes);
     Section {
         id: "summary".into(),
         nav: "In short".into(),
@@ -241,12 +206,12 @@ fn intervals(comparison: &Comparison) -> Option<Section> {
         let seasons = rows_of(comparison, class, |g| {
             g.region.is_none() && g.season.is_some()
         });
-        let parts = seasons.into_iter().chain(regions);
-        let parts: Vec<&ChangeRow> = parts.filter(tracks).collect();
+        let by_place = seasons.into_iter().chain(regions);
+        let by_place: Vec<&ChangeRow> = by_place.filter(tracks).collect();
         for (rows, title, by_part) in [
             (all, format!("{name}s: change in percent"), false),
             (
-                parts,
+                by_place,
                 format!("{name}s: number of tracks by season, hemisphere and basin of origin"),
                 true,
             ),
@@ -261,7 +226,7 @@ fn intervals(comparison: &Comparison) -> Option<Section> {
     for class in classes(comparison) {
         html += &seasons::table(comparison, class);
     }
-    html.push_str("<ul class=\"legend marks\"><li><i class=\"sure\"></i>significant</li><li><i></i>not significant</li></ul>\n");
+    html += parts::MARKS;
     (drawn > 0).then(|| Section {
         id: "intervals".into(),
         nav: "Intervals".into(),
@@ -297,25 +262,7 @@ fn numbers(comparison: &Comparison) -> Section {
             .filter(|row| row.change.a.is_some() || row.change.b.is_some())
             .map(|row| cells_of(row))
             .collect();
-        if cells.is_empty() {
-            continue;
-        }
-        let caption = format!(
-            "{}s; significant differences are bold",
-            capital(class_word(class))
-        );
-        let table = Table {
-            caption: &caption,
-            columns: &columns,
-            rows: &cells,
-        };
-        let _ = write!(
-            html,
-            "<details><summary>{}: {} rows</summary>\n{}</details>\n",
-            capital(class_word(class)),
-            cells.len(),
-            table.html()
-        );
+        html += &parts::folded_table(class, "differences", &columns, &cells);
     }
     Section {
         id: "numbers".into(),
@@ -328,36 +275,16 @@ fn numbers(comparison: &Comparison) -> Section {
 
 /// A row of the table of all numbers.
 fn cells_of(row: &ChangeRow) -> Vec<String> {
-    let text = |value: Option<f64>| value.map_or("–".to_string(), |v| significant(v, 3));
     let change = &row.change;
-    let group = row.group();
-    let place = match (group.region, group.season) {
-        (None, None) => "all",
-        (Some(region), None) => region.name(),
-        (_, Some(_)) => row.season.as_str(),
-    };
-    let difference = text(change.difference);
     vec![
-        format!(
-            "{} <small>{}</small>",
-            row.quantity.about().label,
-            escape(&row.unit)
-        ),
-        place.into(),
-        text(change.a),
-        text(change.b),
-        if row.significant {
-            format!("<strong>{difference}</strong>")
-        } else {
-            difference
-        },
-        change.interval.map_or("–".into(), |i| {
-            format!("{} to {}", significant(i.low, 3), significant(i.high, 3))
-        }),
-        change
-            .relative
-            .map_or("–".into(), |r| significant(100.0 * r, 3)),
-        change.p.map_or("–".into(), |p| significant(p, 2)),
-        row.adjusted_p.map_or("–".into(), |p| significant(p, 2)),
+        parts::quantity_cell(row.quantity, &row.unit),
+        parts::place_cell(row.group()),
+        number_cell(change.a, 3),
+        number_cell(change.b, 3),
+        parts::main_cell(change.difference, row.significant),
+        parts::interval_cell(change.interval),
+        number_cell(change.relative.map(|relative| 100.0 * relative), 3),
+        number_cell(change.p, 2),
+        number_cell(row.adjusted_p, 2),
     ]
 }

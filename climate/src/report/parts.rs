@@ -1,0 +1,222 @@
+//! What pages of changes and of trends have alike: their header, sentences, notes, cells, tables, and how it was found.
+
+use crate::compare::{Group, Interval, Quantity, SEASONS, capital, month_name};
+use crate::report::html::{Table, escape};
+use crate::report::numbers::{counted, significant};
+use crate::report::page::Section;
+use crate::report::{class_css, class_word};
+use squall_data::Class;
+use std::fmt::Write as _;
+
+/// What is not known.
+const UNKNOWN: &str = "–";
+
+/// What the marks of sentences and rows mean.
+pub(crate) const MARKS: &str = "<ul class=\"legend marks\"><li><i class=\"sure\"></i>significant</li><li><i></i>not significant</li></ul>\n";
+
+/// The top of a page: which kind it is, what it is of (`about` is HTML), and facts that hold for all of it.
+pub(crate) fn header(brand: &str, title: &str, about: &str, facts: &[String]) -> String {
+    let facts = facts.iter().fold(String::new(), |mut out, fact| {
+        let _ = write!(out, "<li>{}</li>", escape(fact));
+        out
+    });
+    format!(
+        "<header><div><p class=\"brand\">{brand}</p>\n<h1>{}</h1>\n<div class=\"about\">{about}</div>\n<ul class=\"facts\">{facts}</ul></div></header>\n",
+        escape(title)
+    )
+}
+
+/// The end of a word on years: the month that they begin with, if not January.
+pub(crate) fn each_from(year_start: i64) -> String {
+    match year_start {
+        1 => String::new(),
+        month => format!(", each from {} on", month_name(month)),
+    }
+}
+
+/// A sentence, and whether what it says is significant.
+pub(crate) type Sentence = (String, bool);
+
+/// The sentences of a class: those of the whole, and folded those of hemispheres, basins and seasons, each of which is
+/// a significant `what`.
+pub(crate) fn sentences(
+    class: Class,
+    whole: &[Sentence],
+    folded: &[Sentence],
+    what: &str,
+) -> String {
+    let list = |sentences: &[Sentence]| {
+        let mut out = String::from("<ul class=\"said\">\n");
+        for (text, is_significant) in sentences {
+            let sure = if *is_significant { " sure" } else { "" };
+            let _ = writeln!(
+                out,
+                "<li class=\"{}{sure}\">{}</li>",
+                class_css(class),
+                escape(text)
+            );
+        }
+        out + "</ul>\n"
+    };
+    let mut html = format!("<h3>{}s</h3>\n{}", capital(class_word(class)), list(whole));
+    if !folded.is_empty() {
+        let _ = write!(
+            html,
+            "<details><summary>{} in hemispheres, basins and seasons</summary>\n{}</details>\n",
+            counted(folded.len(), &format!("significant {what}")),
+            list(folded)
+        );
+    }
+    html
+}
+
+/// What a reader must know; empty if that is nothing.
+pub(crate) fn warnings(notes: &[String]) -> String {
+    if notes.is_empty() {
+        return String::new();
+    }
+    let mut html = String::from("<div class=\"warnings\"><h3>Before you quote a number</h3><ul>\n");
+    for note in notes {
+        let _ = writeln!(html, "<li>{}</li>", escape(note));
+    }
+    html + "</ul></div>\n"
+}
+
+/// Name and unit of a quantity.
+pub(crate) fn quantity_cell(quantity: Quantity, unit: &str) -> String {
+    format!("{} <small>{}</small>", quantity.about().label, escape(unit))
+}
+
+/// Where or when: `all`, `North Atlantic`, `June to August`.
+pub(crate) fn place_cell(group: Group) -> String {
+    let region = group.region.map(|region| capital(region.name()));
+    let season = group.season.map(|season| SEASONS[season].1.to_string());
+    let words: Vec<String> = region.into_iter().chain(season).collect();
+    if words.is_empty() {
+        "all".into()
+    } else {
+        words.join(", ")
+    }
+}
+
+/// A number with so many significant digits.
+pub(crate) fn number_cell(value: Option<f64>, digits: i32) -> String {
+    value.map_or(UNKNOWN.into(), |value| significant(value, digits))
+}
+
+/// The number that a row is about, bold where it is significant.
+pub(crate) fn main_cell(value: Option<f64>, is_significant: bool) -> String {
+    let number = number_cell(value, 3);
+    if is_significant {
+        format!("<strong>{number}</strong>")
+    } else {
+        number
+    }
+}
+
+/// Both ends of an interval.
+pub(crate) fn interval_cell(interval: Option<Interval>) -> String {
+    interval.map_or(UNKNOWN.into(), |ends| {
+        format!(
+            "{} to {}",
+            significant(ends.low, 3),
+            significant(ends.high, 3)
+        )
+    })
+}
+
+/// A folded table of a class, in which significant `what` are bold; empty without rows.
+pub(crate) fn folded_table(
+    class: Class,
+    what: &str,
+    columns: &[(&str, bool)],
+    rows: &[Vec<String>],
+) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let name = capital(class_word(class));
+    let caption = format!("{name}s; significant {what} are bold");
+    let table = Table {
+        caption: &caption,
+        columns,
+        rows,
+    };
+    format!(
+        "<details><summary>{name}: {} rows</summary>\n{}</details>\n",
+        rows.len(),
+        table.html()
+    )
+}
+
+/// The section on how numbers were found, of what (names and words), and by which command, if that is known.
+pub(crate) fn method(
+    paragraphs: &[String],
+    provenance: &[(String, String)],
+    command: &str,
+) -> Section {
+    let mut html = String::from("<div class=\"prose\">\n");
+    for paragraph in paragraphs {
+        let _ = writeln!(html, "<p>{}</p>", escape(paragraph));
+    }
+    html.push_str("</div>\n<dl class=\"provenance\">\n");
+    for (name, words) in provenance {
+        let (name, words) = (escape(name), escape(words));
+        let _ = writeln!(html, "<div><dt>{name}</dt><dd>{words}</dd></div>");
+    }
+    html.push_str("</dl>\n");
+    if !command.is_empty() {
+        let _ = writeln!(
+            html,
+            "<h3>The command</h3>\n<pre tabindex=\"0\">{}</pre>",
+            escape(command)
+        );
+    }
+    Section {
+        id: "method".into(),
+        nav: "Method".into(),
+        heading: "How it was found".into(),
+        lead: String::new(),
+        html,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::Region;
+    use crate::statistics::Basin;
+
+    #[test]
+    fn places_read_as_words() {
+        let said = [
+            Group::ALL,
+            Group::of_basin(Basin::NorthAtlantic),
+            Group::of_region(Region::Northern),
+            Group::of_season(2),
+        ]
+        .map(place_cell);
+        let words = [
+            "all",
+            "North Atlantic",
+            "Northern hemisphere",
+            "June to August",
+        ];
+        assert_eq!(said, words);
+    }
+
+    #[test]
+    fn only_what_is_significant_is_marked() {
+        let of = |significant| ("1 < 2".to_string(), significant);
+        let html = sentences(Class::TropicalCyclone, &[of(false)], &[of(true)], "trend");
+        assert_eq!(html.matches(" sure\">1 &lt; 2</li>").count(), 1);
+        assert!(
+            html.contains("1 significant trend in hemispheres, basins"),
+            "{html}"
+        );
+        assert!(!sentences(Class::TropicalCyclone, &[of(true)], &[], "trend").contains("details"));
+        assert_eq!(main_cell(Some(1.5), true), "<strong>1.50</strong>");
+        assert_eq!(main_cell(None, false), UNKNOWN);
+        assert_eq!(warnings(&[]), "");
+    }
+}

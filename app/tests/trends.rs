@@ -113,3 +113,30 @@ fn what_cannot_be_used_is_refused_and_nothing_is_overwritten() {
     assert!(said.contains("in use by another process"), "{said}");
     assert!(!out.join("trends.json").exists());
 }
+
+#[test]
+fn one_run_may_be_a_pattern_or_a_list_and_several_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let runs = ["m1", "m2"].map(|member| folder.path().join("present").join(member));
+    runs.iter().for_each(|run| tables(run));
+    let out = folder.path().join("trends");
+    let call = |input: &Path| {
+        let call = ["trends", path(input), "--calendar", "noleap", "-q"];
+        let output = squall().args(call).args(["--out", path(&out)]).output();
+        output.expect("starts")
+    };
+    let list = folder.path().join("one.txt");
+    fs::write(&list, format!("# of two\n\n{}/\n", path(&runs[1]))).expect("written");
+    for input in [folder.path().join("present/*1"), list] {
+        let output = call(&input);
+        assert!(output.status.success(), "{}", text(&output));
+        assert!(text(&output).contains("Tropical cyclones become 125 %"));
+    }
+    let output = call(&folder.path().join("present/m*"));
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    let said = text(&output);
+    assert!(
+        said.contains("names 2 runs") && said.contains("trends are of one run"),
+        "{said}"
+    );
+}

@@ -288,8 +288,9 @@ impl Compare {
     }
 }
 
-/// What a side is called if nobody says it: its folder, the last folder of a pattern before a wildcard, or the list.
-fn own_name(input: &Path) -> String {
+/// What a side or run is called if nobody says it: its folder, the last folder of a pattern before a wildcard, or the
+/// list.
+pub fn own_name(input: &Path) -> String {
     let is_fixed = |part: &std::path::Component<'_>| {
         let part = part.as_os_str().to_string_lossy();
         !part.contains(['*', '?', '['])

@@ -1,7 +1,7 @@
 //! `squall trends`: yearly series of one run and their trends, with intervals and significance.
 
 use crate::arguments::{Months, calendar, months, quoted, years};
-use crate::commands::compare::{is_of_another, table_bytes};
+use crate::commands::compare::{is_of_another, own_name, table_bytes};
 use crate::failure::Advice;
 use crate::own_folder::{self, Holds};
 use crate::plan::Plan;
@@ -11,6 +11,7 @@ use clap::Args;
 use squall_climate::ClimateError;
 use squall_climate::report::trends::trends_page;
 use squall_climate::trends::{self, MIN_YEARS, TrendInput, TrendOptions};
+use squall_data::archive::folders_of;
 use squall_data::{Calendar, atomic};
 use squall_jobs::lock::FolderLock;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,9 @@ use std::path::{Path, PathBuf};
 /// Find the trends within one run: yearly series of counts and intensity, their slopes with intervals and significance.
 #[derive(Debug, Args)]
 pub struct Trends {
-    /// Folder that `squall events` wrote: of a historical run that goes on into a scenario, a reanalysis, best tracks.
+    /// Folder that `squall events` wrote: of a historical run that goes on into a scenario, a reanalysis, best tracks;
+    /// or a pattern or list of it, as `squall compare` takes them. One run: members of an ensemble have trends each of
+    /// its own.
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// Folder for yearly.csv, trends.csv, trends.json, statements.txt and trends.html.
@@ -81,13 +84,13 @@ impl Trends {
             confidence: self.confidence,
             calendar: self.calendar,
         };
-        let label = self.label();
+        let (folder, label) = (self.folder()?, self.label());
+        let read = table_bytes(&folder)?;
         let input = TrendInput {
-            folder: self.run.clone(),
+            folder,
             label: label.clone(),
             years: self.years,
         };
-        let read = table_bytes(&self.run)?;
         let work = trends::plan(input, &options).map_err(with_advice)?;
         let years = work.years();
         Plan {
@@ -125,13 +128,20 @@ impl Trends {
         Ok(found)
     }
 
+    /// The folder of the run; refuses several.
+    fn folder(&self) -> anyhow::Result<PathBuf> {
+        match folders_of(&self.run)?.as_slice() {
+            [only] => Ok(only.clone()),
+            several => Err(Advice::usage(
+                format!("`{}` names {} runs", self.run.display(), several.len()),
+                "trends are of one run: call `squall trends` for each member of an ensemble",
+            )),
+        }
+    }
+
     /// What the run is called.
     fn label(&self) -> String {
-        let own = || match self.run.file_name() {
-            Some(name) => name.to_string_lossy().into_owned(),
-            None => self.run.display().to_string(),
-        };
-        self.label.clone().unwrap_or_else(own)
+        self.label.clone().unwrap_or_else(|| own_name(&self.run))
     }
 
     /// The command that makes the same again.

@@ -22,7 +22,7 @@ const DECADE: f64 = 10.0;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoTrend {
-    /// No year has such an event.
+    /// No year has such an event, or none that has one has a value.
     NoEvents,
     /// Fewer than [`MIN_YEARS`] years are known.
     TooFewYears,

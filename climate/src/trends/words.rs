@@ -50,7 +50,7 @@ pub fn statement(row: &TrendRow, trends: &Trends) -> Option<String> {
         )
     } else {
         let change = amount(row, false);
-        let becomes = match (about.counted && row.relative.is_some(), rises) {
+        let becomes = match (about.counted && share(row).is_some(), rises) {
             (true, true) => format!("become {change} more frequent"),
             (true, false) => format!("become {change} fewer"),
             (false, true) => format!("{} by {change}", verb(&about, "rise")),
@@ -109,9 +109,14 @@ fn years(trend: &Trend, of: &[i64]) -> String {
     }
 }
 
+/// The slope by the mean, where percent of it mean something: nothing falls by more than all there is.
+fn share(row: &TrendRow) -> Option<f64> {
+    row.relative.filter(|relative| *relative > -1.0)
+}
+
 /// The slope: in percent of the mean where that means something.
 fn amount(row: &TrendRow, signed: bool) -> String {
-    match row.relative {
+    match share(row) {
         Some(relative) => percent(relative, decimals(relative), signed),
         None => {
             let slope = row.trend.slope.unwrap_or(f64::NAN);
@@ -129,7 +134,8 @@ fn amount(row: &TrendRow, signed: bool) -> String {
 fn evidence(row: &TrendRow, confidence: f64) -> String {
     let p = row.trend.p.unwrap_or(f64::NAN);
     let confident = trimmed(100.0 * confidence);
-    let ends = match (row.relative_interval, row.trend.interval) {
+    let in_percent = share(row).and(row.relative_interval);
+    let ends = match (in_percent, row.trend.interval) {
         (Some(interval), _) => {
             let digits = decimals(interval.low).max(decimals(interval.high));
             let low = percent(interval.low, digits, true);
@@ -209,6 +215,19 @@ mod tests {
         assert!(
             text.contains("tropical cyclones rises by 0.25 % per decade"),
             "{text}"
+        );
+    }
+
+    #[test]
+    fn nothing_falls_by_more_than_all_there_is() {
+        let of = Trends::of_years(12);
+        // 20 a decade of 16 in the mean.
+        let falling = (0..12).map(|k| Some(27.0 - 2.0 * f64::from(k)));
+        let row = of.row(Quantity::CycloneTracks, Group::ALL, falling);
+        assert_eq!(row.relative, Some(-1.25));
+        assert_eq!(
+            statement(&row, &of).unwrap(),
+            "Tropical cyclones fall by 20.0 a year per decade (95 % interval -20.0 to -20.0 a year, p < 0.001); 12 years, 1951 to 1962."
         );
     }
 

@@ -34,6 +34,28 @@ pub(crate) fn each_from(year_start: i64) -> String {
     }
 }
 
+/// Which months make the seasons of years that begin with a month.
+pub(crate) fn seasons_of_years(start: i64) -> String {
+    // How many months of the season of this month are before it.
+    let before = start % 3;
+    let first = month_name(start);
+    if start == 1 {
+        "December, January and February of one calendar year make one season.".into()
+    } else if before == 0 {
+        format!("Years begin with {first}, so that each season is in one piece.")
+    } else {
+        let [second, third] = match before {
+            1 => [start + 1, start - 1],
+            _ => [start - 2, start - 1],
+        };
+        format!(
+            "Years begin with {first}: {first}, {} and {} of one such year, in this order, make one season.",
+            month_name(second),
+            month_name(third)
+        )
+    }
+}
+
 /// A sentence, and whether what it says is significant.
 pub(crate) type Sentence = (String, bool);
 
@@ -203,6 +225,34 @@ mod tests {
             "June to August",
         ];
         assert_eq!(said, words);
+    }
+
+    #[test]
+    fn seasons_are_of_the_months_of_one_year() {
+        for (start, said) in [
+            (
+                1,
+                "December, January and February of one calendar year make one season.",
+            ),
+            (
+                12,
+                "Years begin with December, so that each season is in one piece.",
+            ),
+            (
+                7,
+                "July, August and June of one such year, in this order, make one season.",
+            ),
+            (
+                2,
+                "February, December and January of one such year, in this order, make one season.",
+            ),
+        ] {
+            assert!(
+                seasons_of_years(start).ends_with(said),
+                "{}",
+                seasons_of_years(start)
+            );
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How a comparison was made: units of chance, corrections, folders, the command.
 
-use crate::compare::{Comparison, IntervalMethod, SideSummary, Unit, month_name, trimmed};
+use crate::compare::{Comparison, IntervalMethod, SideSummary, Unit, trimmed};
 use crate::report::numbers::grouped;
 use crate::report::page::Section;
 use crate::report::parts;
@@ -28,7 +28,7 @@ pub(crate) fn section(comparison: &Comparison, command: &str) -> Section {
         "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of hemispheres and basins, those of seasons, those of seasons of hemispheres and basins, the bins of each distribution, and the cells of each map. Significant is what has an adjusted p below one minus the confidence.".into(),
         format!(
             "A track counts for the month, the basin and the hemisphere in which it begins, an object for those in which it is. {} Return levels come from generalised extreme value distributions fitted to annual extremes by L-moments.",
-            seasons_of_years(comparison.year_start)
+            parts::seasons_of_years(comparison.year_start)
         ),
         match comparison.unit {
             Unit::Year => "Intervals hold chance from year to year within each run. They do not hold errors of the model or of the detection, which may differ between climates.".into(),
@@ -57,27 +57,5 @@ fn folders(side: &SideSummary) -> String {
     match side.runs().len().saturating_sub(MOST) {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),
-    }
-}
-
-/// Which months make the seasons of years that begin with a month.
-fn seasons_of_years(start: i64) -> String {
-    // How many months of the season of this month are before it.
-    let before = start % 3;
-    let first = month_name(start);
-    if start == 1 {
-        "December, January and February of one calendar year make one season.".into()
-    } else if before == 0 {
-        format!("Years begin with {first}, so that each season is in one piece.")
-    } else {
-        let [second, third] = match before {
-            1 => [start + 1, start - 1],
-            _ => [start - 2, start - 1],
-        };
-        format!(
-            "Years begin with {first}: {first}, {} and {} of one such year, in this order, make one season.",
-            month_name(second),
-            month_name(third)
-        )
     }
 }

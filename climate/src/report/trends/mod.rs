@@ -164,7 +164,10 @@ fn method(trends: &Trends, command: &str) -> Section {
             "The slope is Sen's: the median of the slopes between any two years, which a few extreme years do not move. p is that of a Mann-Kendall test, two-sided, with equal values and persistence regarded: the variance of Kendall's S is multiplied by the number of years by that of independent ones that would tell as much (Yue and Wang 2004), from the correlation of the ranks of neighbouring years without the trend. The {confidence} % interval has the slopes for its ends that the same test would just not refuse. At least {MIN_YEARS} years must be known, and 70 % of those from the first to the last."
         ),
         "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of hemispheres and basins, those of seasons, those of seasons of hemispheres and basins. Significant is what has an adjusted p below one minus the confidence.".into(),
-        "A track counts for the year, the season, the basin and the hemisphere in which it begins, an object for those in which it is. Only whole years count.".into(),
+        format!(
+            "A track counts for the year, the season, the basin and the hemisphere in which it begins, an object for those in which it is. Only whole years count. {}",
+            parts::seasons_of_years(trends.year_start)
+        ),
         "The line need not be straight: a slope sums up a rise that goes slowly first and fast later. Intervals hold chance from year to year. They do not hold errors of the model or of the detection; a trend of a reanalysis or of best tracks may be that of what was observed, and how.".into(),
     ];
     let run = &trends.run;

@@ -13,6 +13,12 @@ use std::path::{Path, PathBuf};
 /// A year that calendars of other lengths are scaled to, days: that of the Gregorian calendar.
 const COMMON_YEAR_DAYS: f64 = 365.2425;
 
+/// Values that are named one by one.
+const MOST: usize = 5;
+
+/// The rule that says of which climate the percentiles of rivers are.
+const CLIMATE: &str = "masks.percentile_climatology";
+
 /// The same folder, however its path is spelled.
 fn whole(folder: &Path) -> PathBuf {
     folder.canonicalize().unwrap_or_else(|_| folder.into())
@@ -150,12 +156,6 @@ pub(super) fn share_wind(runs: &[&Coverage], names: &Names, notes: &mut Vec<Stri
     }
     true
 }
-
-/// Values that are named one by one.
-const MOST: usize = 5;
-
-/// The rule that says of which climate the percentiles of rivers are.
-const CLIMATE: &str = "masks.percentile_climatology";
 
 /// Notes which numbers of the rules by which events and tracks were chosen differ, among the runs that tell theirs.
 pub(super) fn note_rules(runs: &[&Coverage], names: &Names, notes: &mut Vec<String>) {

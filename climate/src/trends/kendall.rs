@@ -24,7 +24,7 @@ const DECADE: f64 = 10.0;
 pub enum NoTrend {
     /// No year has such an event, or none that has one has a value.
     NoEvents,
-    /// Fewer than [`MIN_YEARS`] years are known.
+    /// Fewer than [`MIN_YEARS`] years are known; or there is a slope, but no interval of this confidence of so few.
     TooFewYears,
     /// Of the years from the first to the last known one less than 70 % are known.
     MissingYears,
@@ -111,7 +111,11 @@ impl Trend {
         trend.persistence = Some(persistence);
         trend.p = Some(2.0 * normal_cdf(-z));
         trend.interval = pairs.interval(limit);
-        trend.no_trend = (trend.interval.is_none()).then_some(NoTrend::Persistence);
+        trend.no_trend = (trend.interval.is_none()).then_some(if persistence > 0.0 {
+            NoTrend::Persistence
+        } else {
+            NoTrend::TooFewYears
+        });
         trend
     }
 

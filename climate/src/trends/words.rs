@@ -82,6 +82,9 @@ pub(crate) fn in_short(row: &TrendRow, confidence: f64) -> String {
 fn reason(trend: &Trend) -> String {
     let [first, last] = [trend.first_year, trend.last_year].map(|year| year.unwrap_or_default());
     match (trend.no_trend, trend.years) {
+        (Some(NoTrend::TooFewYears), years) if years >= MIN_YEARS => {
+            format!("{years} years are too few for one of this confidence")
+        }
         (Some(NoTrend::TooFewYears), years) => {
             let are = if years == 1 { "year is" } else { "years are" };
             format!("only {years} whole {are} known and at least {MIN_YEARS} are needed")
@@ -258,6 +261,17 @@ mod tests {
             statement(&row, &of).unwrap(),
             "Tropical cyclones: 82.1 a year in the mean; no trend, because only 9 whole years are known and at least 10 are needed; 9 years, 1951 to 1959, June to August only."
         );
+        // No ten years tell so much.
+        of.confidence = 0.99999;
+        let row = of.row(
+            Quantity::CycloneTracks,
+            Group::ALL,
+            rising(80.0, 0.5).take(10),
+        );
+        let said = in_short(&row, of.confidence);
+        let why = "no interval, because 10 years are too few for one of this confidence";
+        assert!(said.contains(why), "{said}");
+        of.confidence = 0.95;
         let gaps = rising(80.0, 0.5).enumerate();
         let gaps = gaps.map(|(k, value)| value.filter(|_| k % 2 == 0));
         let row = of.row(Quantity::CycloneTracks, Group::ALL, gaps);

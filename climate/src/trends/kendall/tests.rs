@@ -144,6 +144,10 @@ fn series_without_a_trend_say_why() {
     gaps.insert(9, (10, 10.0));
     assert!(Trend::of(&gaps, 0.95).no_trend.is_none());
     assert!(Trend::of(&rising(0..10), 0.95).slope.is_some());
+    // A line of ten years has all there can be of S, 45, and its deviation is 11.2.
+    let sure = Trend::of(&rising(0..10), 0.99999);
+    assert_eq!(sure.no_trend, Some(NoTrend::TooFewYears));
+    assert!(sure.slope.is_some() && sure.p.is_some() && sure.interval.is_none());
     // Two halves, within which nothing rises: each year is as the one before, and 15 years are next to nothing.
     let halves: Vec<f64> = (0..15).map(|k| f64::from(i32::from(k > 7))).collect();
     let found = Trend::of(&yearly(&halves), 0.95);

@@ -36,7 +36,8 @@ use std::sync::Mutex;
 /// What a network says about every pixel of a batch.
 #[derive(Debug)]
 pub struct Prediction {
-    /// The most probable class, b · h · w codes; [`NO_CLASS`](crate::ops::loss::NO_CLASS) where a logit is NaN.
+    /// The most probable class, b · h · w codes; [`NO_CLASS`](crate::ops::loss::NO_CLASS) where a logit is NaN or
+    /// infinite.
     pub classes: Vec<u8>,
     /// `(b, h, w, k)`, f32, if asked for.
     pub probabilities: Option<Tensor>,

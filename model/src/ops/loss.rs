@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// The label of pixels that do not count.
 pub const IGNORED: u8 = 255;
 
-/// What [`Backend::argmax`] gives where a logit is NaN: no class. Networks have fewer classes.
+/// What [`Backend::argmax`] gives where a logit is NaN or infinite: no class. Networks have fewer classes.
 pub const NO_CLASS: u8 = 255;
 
 /// Less weight for pixels that are already right: α (1 − p)^γ times the cross entropy, with p of the pixel's own class.
@@ -317,7 +317,7 @@ impl Backend {
         tensor(probabilities, &shape, DType::F32)
     }
 
-    /// The class of the largest logit per pixel, the first of equals; [`NO_CLASS`] where one is NaN.
+    /// The class of the largest logit per pixel, the first of equals; [`NO_CLASS`] where one is NaN or infinite.
     ///
     /// # Shapes
     /// `(b, h, w, k)` → `b·h·w` classes
@@ -328,14 +328,14 @@ impl Backend {
         on_gpu!(self, super::cuda::argmax(logits));
         let values = Host::of("argmax", logits)?;
         let best = |pixel: &[f32]| {
-            let (mut best, mut top, mut is_nan) = (0, f32::NEG_INFINITY, false);
+            let (mut best, mut top, mut is_finite) = (0, f32::NEG_INFINITY, true);
             for (k, &z) in pixel.iter().enumerate() {
-                is_nan |= z.is_nan();
+                is_finite &= z.is_finite();
                 if z > top {
                     (best, top) = (k as u8, z);
                 }
             }
-            if is_nan { NO_CLASS } else { best }
+            if is_finite { best } else { NO_CLASS }
         };
         Ok(values.chunks_exact(shape[3]).map(best).collect())
     }

@@ -84,14 +84,15 @@ __device__ inline void argmax(u8 *y, const T *logits, i64 pixels, i32 k) {
     const T *from = logits + pixel * k;
     i32 best = 0;
     f32 top = widen(from[0]);
-    bool is_nan = top != top;
+    // False of NaN, too.
+    bool is_finite = fabsf(top) <= 3.402823466e38f;
     for (i32 i = 1; i < k; i++) {
       const f32 value = widen(from[i]);
-      is_nan |= value != value;
+      is_finite &= fabsf(value) <= 3.402823466e38f;
       if (value > top) best = i, top = value;
     }
     // 255 is no class.
-    y[pixel] = is_nan ? 255 : (u8)best;
+    y[pixel] = is_finite ? (u8)best : 255;
   }
 }
 

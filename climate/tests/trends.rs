@@ -201,6 +201,8 @@ fn known_trends_are_found_where_they_are_and_written() {
         assert!(page.contains(part), "{part}");
     }
     assert!(!page.contains("NaN"));
+    // It has no maps.
+    assert!(!page.contains("Natural Earth"));
 }
 
 #[test]

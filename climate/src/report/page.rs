@@ -84,6 +84,8 @@ pub(crate) struct Shell<'a> {
     /// The top of the page, HTML.
     pub(crate) header: String,
     pub(crate) sections: &'a [Section],
+    /// Whether it shows maps.
+    pub(crate) has_maps: bool,
     /// Data and script, HTML.
     pub(crate) tail: String,
 }
@@ -97,14 +99,16 @@ impl Shell<'_> {
             escape(self.generator),
             self.style
         );
-        // One coastline for all still maps and for the script.
-        let coast = Coastline::natural_earth();
-        let _ = writeln!(
-            out,
-            "<svg width=\"0\" height=\"0\" class=\"defs\" aria-hidden=\"true\"><defs><path id=\"land\" fill-rule=\"evenodd\" d=\"{}\"/><path id=\"shores\" d=\"{}\"/></defs></svg>",
-            coast.svg_area(),
-            coast.svg_shores()
-        );
+        if self.has_maps {
+            // One coastline for all still maps and for the script.
+            let coast = Coastline::natural_earth();
+            let _ = writeln!(
+                out,
+                "<svg width=\"0\" height=\"0\" class=\"defs\" aria-hidden=\"true\"><defs><path id=\"land\" fill-rule=\"evenodd\" d=\"{}\"/><path id=\"shores\" d=\"{}\"/></defs></svg>",
+                coast.svg_area(),
+                coast.svg_shores()
+            );
+        }
         out.push_str(&self.header);
         out.push_str("<nav aria-label=\"Sections\"><div>");
         for section in self.sections {
@@ -130,9 +134,13 @@ impl Shell<'_> {
                 section.html
             );
         }
+        let credits = match self.has_maps {
+            true => " Coastlines: Natural Earth, public domain.",
+            false => "",
+        };
         let _ = writeln!(
             out,
-            "</main>\n<footer><p>Written by {}. Coastlines: Natural Earth, public domain. This file needs no network: everything it shows is inside it.</p></footer>",
+            "</main>\n<footer><p>Written by {}.{credits} This file needs no network: everything it shows is inside it.</p></footer>",
             escape(self.generator)
         );
         out.push_str(&self.tail);
@@ -178,6 +186,7 @@ pub(crate) fn page(page: &Page<'_>) -> Result<String> {
         },
         header: overview::header(page),
         sections: &sections::all(page)?,
+        has_maps: true,
         tail,
     };
     Ok(shell.html())

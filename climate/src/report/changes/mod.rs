@@ -33,6 +33,7 @@ pub fn changes_page(comparison: &Comparison, title: &str, command: &str) -> Resu
         style: STYLE,
         header: header(comparison, title),
         sections: &sections,
+        has_maps: true,
         tail: String::new(),
     };
     Ok(shell.html())

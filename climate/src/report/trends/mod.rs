@@ -32,6 +32,7 @@ pub fn trends_page(trends: &Trends, title: &str, command: &str) -> String {
         style: &style,
         header: header(trends, title),
         sections: &sections,
+        has_maps: false,
         tail: String::new(),
     };
     shell.html()

@@ -1,8 +1,11 @@
 //! What the texts of US agencies share: HURDAT2 and ATCF.
 
+use super::imported::ImportedPoint;
 use super::kinds::is_other_status;
+use super::plausible::Plausible;
 use crate::error::{ClimateError, Result};
 use crate::statistics::Basin;
+use crate::statistics::category::KNOT_M_S;
 use crate::table::lines::eastern_longitude;
 use squall_data::{DataError, Time};
 use std::fs::File;
@@ -148,10 +151,25 @@ pub(super) fn misplaced(path: &Path, line: u64, expected: &str, found: &str) -> 
     }
 }
 
-/// The wind of a point, m/s, if it is a tropical cyclone's; and whether there is one that is not.
-pub(super) fn tropical(wind: Option<f64>, status: &str) -> (Option<f64>, bool) {
+/// The point of a time at a place (longitude, latitude), of a stage with so many knots and hPa. Winds of stages that are
+/// no tropical cyclone are left out.
+pub(super) fn point(
+    time: Time,
+    (lon_deg, lat_deg): (f64, f64),
+    (knots, hpa): (Option<f64>, Option<f64>),
+    status: &str,
+    plausible: &mut Plausible,
+) -> ImportedPoint {
+    let wind = knots.and_then(|knots| plausible.wind(knots * KNOT_M_S));
     let is_other = is_other_status(status);
-    (wind.filter(|_| !is_other), wind.is_some() && is_other)
+    ImportedPoint {
+        time,
+        lon_deg,
+        lat_deg,
+        max_wind_m_s: wind.filter(|_| !is_other),
+        other_wind: wind.is_some() && is_other,
+        min_psl_pa: hpa.and_then(|hpa| plausible.pressure(hpa * 100.0)),
+    }
 }
 
 /// The cells of one line, which commas part.

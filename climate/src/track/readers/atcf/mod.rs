@@ -4,11 +4,10 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
-use super::agency_text::{Cells, Degrees, Ocean, digits, each_line, tropical};
-use super::imported::{ImportedPoint, MOST_APART, Rows, TrackFormat, TrackTable};
+use super::agency_text::{Cells, Degrees, Ocean, digits, each_line, point};
+use super::imported::{MOST_APART, Rows, TrackFormat, TrackTable};
 use super::plausible::Plausible;
 use crate::error::Result;
-use crate::statistics::category::KNOT_M_S;
 use squall_data::{Calendar, Class, Time};
 use std::collections::HashMap;
 use std::path::Path;
@@ -140,16 +139,8 @@ impl Reader<'_> {
             return Ok(());
         }
         self.storms.insert(id.clone(), storm);
-        let wind = knots.and_then(|knots| self.plausible.wind(knots * KNOT_M_S));
-        let (max_wind_m_s, other_wind) = tropical(wind, status);
-        let point = ImportedPoint {
-            time,
-            lon_deg,
-            lat_deg,
-            max_wind_m_s,
-            other_wind,
-            min_psl_pa: hpa.and_then(|hpa| self.plausible.pressure(hpa * 100.0)),
-        };
+        let (place, measures) = ((lon_deg, lat_deg), (knots, hpa));
+        let point = point(time, place, measures, status, &mut self.plausible);
         self.rows.add(&id, point, || {
             let basin = ocean.basin(lon_deg, lat_deg);
             (Class::TropicalCyclone, Some(season), basin)

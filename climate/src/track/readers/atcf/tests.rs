@@ -3,6 +3,8 @@
 use super::*;
 use crate::error::ClimateError;
 use crate::statistics::Basin;
+use crate::statistics::category::KNOT_M_S;
+use crate::track::readers::imported::ImportedPoint;
 use crate::track::readers::{ReadOptions, read as read_any};
 use proptest::prelude::*;
 

@@ -3,11 +3,10 @@
 #[cfg(test)]
 mod tests;
 
-use super::agency_text::{Cells, Degrees, Ocean, digits, each_line, misplaced, tropical};
-use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
+use super::agency_text::{Cells, Degrees, Ocean, digits, each_line, misplaced, point};
+use super::imported::{Rows, TrackFormat, TrackTable};
 use super::plausible::Plausible;
 use crate::error::Result;
-use crate::statistics::category::KNOT_M_S;
 use squall_data::{Calendar, Class, Time};
 use std::collections::HashSet;
 use std::path::Path;
@@ -193,17 +192,8 @@ impl Reader<'_> {
                 *slot = value;
             }
         }
-        let [knots, hpa] = measures;
-        let wind = knots.and_then(|knots| self.plausible.wind(knots * KNOT_M_S));
-        let (max_wind_m_s, other_wind) = tropical(wind, status);
-        let point = ImportedPoint {
-            time,
-            lon_deg,
-            lat_deg,
-            max_wind_m_s,
-            other_wind,
-            min_psl_pa: hpa.and_then(|hpa| self.plausible.pressure(hpa * 100.0)),
-        };
+        let (place, measures) = ((lon_deg, lat_deg), measures.into());
+        let point = point(time, place, measures, status, &mut self.plausible);
         (storm.left, storm.last) = (storm.left - 1, Some(time));
         let basin = storm.ocean.basin(lon_deg, lat_deg);
         self.rows.add(&storm.id, point, || {

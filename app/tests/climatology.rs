@@ -3,9 +3,17 @@
 mod common;
 
 use common::{path, run, simulate, squall, text};
+use ndarray::Array2;
 use squall_climate::compare::Coverage;
+use squall_climate::detect::TransportSource;
+use squall_climate::detect::percentile::{
+    ClimateOrigin, PercentileDetector, PercentileThresholds, SavedClimatology,
+};
+use squall_data::Archive;
+use squall_data::archive::on_library_thread;
 use squall_data::mask_file::{About, MaskArchive};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Where a climatology lies in a folder of labels by percentile.
 const SAVED: &str = "climatology/percentile_thresholds.nc";
@@ -191,4 +199,148 @@ fn a_climatology_that_is_none_or_does_not_fit_is_refused() {
         thresholds.contains("\"min_length_km\":1000.0"),
         "{thresholds}"
     );
+}
+
+/// Writes humidity and winds of these names on levels, of a time in August.
+fn write_levels(path: &Path, names: [&str; 3], levels_hpa: &[f64], has_surface: bool) {
+    let written = on_library_thread(|| -> netcdf::Result<()> {
+        let mut file = netcdf::create(path)?;
+        let lat_deg: Vec<f64> = (0..24).map(|j| -86.25 + 7.5 * f64::from(j)).collect();
+        let lon_deg: Vec<f64> = (0..36).map(|i| 10.0 * f64::from(i)).collect();
+        for (name, values, units) in [
+            ("time", &[0.0][..], "days since 2000-08-01 00:00:00"),
+            ("lev", levels_hpa, "hPa"),
+            ("lat", &lat_deg[..], "degrees_north"),
+            ("lon", &lon_deg[..], "degrees_east"),
+        ] {
+            file.add_dimension(name, values.len())?;
+            let mut axis = file.add_variable::<f64>(name, &[name])?;
+            axis.put_attribute("units", units)?;
+            axis.put_values(values, ..)?;
+        }
+        let cells = lat_deg.len() * lon_deg.len();
+        for (name, units, value) in [
+            (names[0], "kg kg-1", 0.005f32),
+            (names[1], "m s-1", 12.0),
+            (names[2], "m s-1", 5.0),
+        ] {
+            let mut field = file.add_variable::<f32>(name, &["time", "lev", "lat", "lon"])?;
+            field.put_attribute("units", units)?;
+            field.put_values(&vec![value; levels_hpa.len() * cells], ..)?;
+        }
+        if has_surface {
+            let mut surface = file.add_variable::<f32>("ps", &["time", "lat", "lon"])?;
+            surface.put_attribute("units", "Pa")?;
+            surface.put_values(&vec![98_000.0f32; cells], ..)?;
+        }
+        Ok(())
+    });
+    written.expect("a file of levels");
+}
+
+/// A climatology of the fields' grid as files had it that did not say how moisture was computed.
+fn write_unrecorded(path: &Path, fields: &Path) {
+    let grid = Archive::open(common::path(fields))
+        .expect("fields")
+        .grid()
+        .clone();
+    let rules = PercentileThresholds {
+        min_times: 1,
+        ..PercentileThresholds::default()
+    };
+    let detector = PercentileDetector::new(&rules, grid.clone()).expect("rules");
+    let mut counts = detector.climatology();
+    let plane = Array2::from_elem(grid.shape(), 300.0f32);
+    counts.add(8, plane.view()).expect("a time");
+    let origin = ClimateOrigin {
+        input: "old.nc".into(),
+        span: ["2000-08-01T00:00:00"; 2].map(String::from),
+        calendar: "standard".into(),
+        transport: Some(TransportSource::Levels.describe().into()),
+        moisture: None,
+    };
+    let thresholds = Arc::new(counts.thresholds(&rules).expect("thresholds"));
+    let made = SavedClimatology::new(thresholds, &rules, grid, origin).expect("a climatology");
+    made.write(path).expect("written");
+}
+
+/// A sum over other levels, or with those below the ground, is another quantity; a name is only a name.
+#[test]
+fn percentiles_of_transport_over_other_levels_are_refused() {
+    const CMIP: [&str; 3] = ["hus", "ua", "va"];
+    const LEVELS: [f64; 5] = [1000.0, 850.0, 700.0, 500.0, 300.0];
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    write_levels(&at("all.nc"), CMIP, &LEVELS, false);
+    write_levels(&at("same.nc"), CMIP, &LEVELS, false);
+    write_levels(&at("fewer.nc"), CMIP, &LEVELS[..4], false);
+    write_levels(&at("ground.nc"), CMIP, &LEVELS, true);
+    write_levels(&at("renamed.nc"), ["Q", "U", "V"], &LEVELS, false);
+    let rules = at("rules.toml");
+    std::fs::write(&rules, "[percentile]\nmin_times = 1\n").expect("written");
+    let climate = at("climate");
+    let own = [&BY_PERCENTILE[..], &["--thresholds", path(&rules)]].concat();
+    labelled(&at("all.nc"), &climate, &own);
+    for (name, told) in [
+        (
+            "fewer",
+            "the levels that moisture is summed over: expected 4 (500, 700, 850, 1000 hPa), as the fields have, found 5 \
+             (300, 500, 700, 850, 1000 hPa)",
+        ),
+        (
+            "ground",
+            "those above the ground, which surface pressure tells, as the fields have, found",
+        ),
+    ] {
+        let out = at(name);
+        let output = label(&at(&format!("{name}.nc")), &out, &by(&climate));
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(3), "{name}: {said}");
+        assert!(said.contains(told), "{name}: {said}");
+        assert!(said.contains("hint: ") && !out.exists(), "{name}: {said}");
+    }
+    let said_of = |name: &str, climate: &Path| {
+        let out = at(&format!("{name}_labels"));
+        let output = label(&at(&format!("{name}.nc")), &out, &by(climate));
+        let said = text(&output);
+        assert!(output.status.success(), "{name}: {said}");
+        said
+    };
+    let said = said_of("same", &climate);
+    assert!(!said.contains("moisture is computed"), "{said}");
+    let said = said_of("renamed", &climate);
+    let told = "moisture is computed from Q, U, V here, from hus, ua, va in the climatology";
+    assert!(said.contains(told), "{said}");
+    let old = at("old.nc");
+    write_unrecorded(&old, &at("all.nc"));
+    let said = said_of("all", &old);
+    assert!(said.contains("cannot be checked"), "{said}");
+    // The same of column water, where that is a sum.
+    let (water, wet) = (at("water.toml"), at("wet"));
+    let text_of_rules = "[percentile]\nmin_times = 1\nmoisture = \"column_water\"\n";
+    std::fs::write(&water, text_of_rules).expect("written");
+    let by_water = [&BY_PERCENTILE[..], &["--thresholds", path(&water)]].concat();
+    labelled(&at("all.nc"), &wet, &by_water);
+    let output = label(&at("fewer.nc"), &at("fewer"), &by(&wet));
+    let said = text(&output);
+    assert!(said.contains("summed over: expected 4 (500, "), "{said}");
+    assert!(!at("fewer").exists(), "{said}");
+    // A series of both has no percentiles.
+    let (series, out) = (at("series"), at("series_labels"));
+    std::fs::create_dir(&series).expect("created");
+    for (name, day) in [("all", 0.0), ("fewer", 1.0)] {
+        let file = series.join(format!("{name}.nc"));
+        std::fs::copy(at(&format!("{name}.nc")), &file).expect("copied");
+        let moved = on_library_thread(|| -> netcdf::Result<()> {
+            let mut file = netcdf::append(&file)?;
+            let mut time = file.variable_mut("time").ok_or("none")?;
+            time.put_values(&[day], ..)
+        });
+        moved.expect("at another time");
+    }
+    let output = label(&series, &out, &own);
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let told = "the levels that moisture is summed over at 2000-08-02T00:00:00 in";
+    assert!(said.contains(told) && !out.exists(), "{said}");
 }

@@ -46,6 +46,20 @@ pub enum ClimateError {
         /// What that time has.
         found: &'static str,
     },
+    /// A series in which moisture, of which percentiles are to be taken, is computed now in one way, now in another.
+    #[error("{what} at {time} in `{}`: expected {expected}, as before, found {found}", path.display())]
+    MoistureDiffers {
+        /// A file of that time.
+        path: PathBuf,
+        /// The time.
+        time: Time,
+        /// What of it differs.
+        what: &'static str,
+        /// What times before have.
+        expected: String,
+        /// What that time has.
+        found: String,
+    },
     /// A table cannot be read.
     #[error("cannot read table `{}`: {reason}", path.display())]
     Table {

@@ -77,6 +77,7 @@ impl World {
             span: [0, times - 1].map(|index| self.run.time(index).to_string()),
             calendar: "noleap".into(),
             transport: None,
+            moisture: None,
         };
         let usual = conclusions.percentiles().unwrap().clone();
         let grid = self.run.grid().clone();

@@ -192,9 +192,9 @@ fn of_climate(error: &ClimateError) -> Verdict {
             "give a longer series, the thresholds of another run's climate with --climatology, leave percentile out of --method, or lower `min_times` in [percentile] of a file for --thresholds",
         ),
         ClimateError::Climatology { .. } => input(
-            "--climatology takes what `squall label --method percentile` made of another run on the same grid, of the same moisture and with these months: its folder, or the percentile_thresholds.nc in it",
+            "--climatology takes what `squall label --method percentile` made of another run on the same grid, of the same moisture, computed in the same way over the same levels, and with these months: its folder, or the percentile_thresholds.nc in it",
         ),
-        ClimateError::TransportDiffers { .. } => input(
+        ClimateError::TransportDiffers { .. } | ClimateError::MoistureDiffers { .. } => input(
             "give the files of one kind alone, by a glob or a list of paths: `squall inspect FILE` tells what a file has",
         ),
         ClimateError::GridsDiffer { .. } => {

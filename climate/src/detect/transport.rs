@@ -237,7 +237,7 @@ fn stored_transport(
 /// Fewer levels are no column.
 const MIN_LEVELS: usize = 4;
 /// Levels that differ by less are the same, Pa.
-const SAME_PA: f64 = 1.0;
+pub(super) const SAME_PA: f64 = 1.0;
 
 fn from_levels(
     archive: &Archive,
@@ -264,20 +264,26 @@ fn from_levels(
     Ok(parts.and_then(|p| VapourTransport::from_components(p, TransportSource::Levels).ok()))
 }
 
+/// The place of a pressure among levels.
+fn place_of(pressure: f64, levels: &[f64]) -> Option<usize> {
+    let mut levels = levels.iter();
+    levels.position(|level| (level - pressure).abs() < SAME_PA)
+}
+
+/// The pressures that all of three fields have, as the first has them; `None` if they are too few for a column.
+pub(super) fn common_pressures(levels: [&[f64]; 3]) -> Option<Vec<f64>> {
+    let have_all = |p: &&f64| levels.iter().all(|of| place_of(**p, of).is_some());
+    let common: Vec<f64> = levels[0].iter().filter(have_all).copied().collect();
+    (common.len() >= MIN_LEVELS).then_some(common)
+}
+
 /// Fields at the pressures that all of them have; `None` if these are too few for a column.
 fn common_levels(fields: [(Vec<f64>, Array3<f32>); 3]) -> Option<(Vec<f64>, [Array3<f32>; 3])> {
-    let place = |(levels, _): &(Vec<f64>, Array3<f32>), pressure: f64| {
-        levels
-            .iter()
-            .position(|level| (level - pressure).abs() < SAME_PA)
-    };
-    let common = (fields[0].0.iter()).filter(|p| fields.iter().all(|f| place(f, **p).is_some()));
-    let common: Vec<f64> = common.copied().collect();
-    if common.len() < MIN_LEVELS {
-        return None;
-    }
+    let [a, b, c] = &fields;
+    let common = common_pressures([&a.0, &b.0, &c.0])?;
     let chosen = fields.map(|field| {
-        let places: Vec<usize> = common.iter().filter_map(|p| place(&field, *p)).collect();
+        let places = common.iter().filter_map(|p| place_of(*p, &field.0));
+        let places: Vec<usize> = places.collect();
         if places.iter().copied().eq(0..field.0.len()) {
             field.1
         } else {

@@ -275,6 +275,7 @@ impl<'f> Candidate<'f> {
     ) -> Source {
         Source {
             name: self.name.clone(),
+            unit: self.unit.clone(),
             level,
             proxy: proxy.map(Cow::Borrowed),
             roles: self.roles.clone(),

@@ -77,7 +77,12 @@ impl Archive {
         })
     }
 
-    fn transport_source(&self, index: usize, part: alias::Transport) -> Option<(Place, &Source)> {
+    /// Where a part of the transport stands at a time.
+    pub(super) fn transport_source(
+        &self,
+        index: usize,
+        part: alias::Transport,
+    ) -> Option<(Place, &Source)> {
         self.first_with(index, |layout| {
             let mut fields = layout.transport.iter();
             let (_, source) = fields.find(|(found, _)| *found == part)?;

@@ -40,7 +40,7 @@ impl Derivation<'_> {
     }
 
     /// The channels that it is computed from, as far as they are there.
-    fn made_of(self) -> &'static [Variable] {
+    pub(super) fn made_of(self) -> &'static [Variable] {
         match self {
             Self::ColumnWater(..) => &[Variable::Ps, Variable::Qrefht],
             Self::Dewpoint(..) => &[Variable::Ps],
@@ -195,13 +195,7 @@ impl Archive {
     /// [`DataError::MissingVariable`] with the fields on levels that are there; as [`Self::read`] otherwise.
     pub fn read_levels(&self, index: usize, name: &str) -> Result<(Vec<f64>, Array3<f32>)> {
         self.check(index)?;
-        let family = alias::family(name);
-        let of_name = |l: &&Levels| l.source.name.eq_ignore_ascii_case(name);
-        let of_family = |l: &&Levels| family.is_some() && l.family == family;
-        let own = self.first_with(index, |layout| layout.levels.iter().find(of_name));
-        let found =
-            own.or_else(|| self.first_with(index, |layout| layout.levels.iter().find(of_family)));
-        let Some((place, levels)) = found else {
+        let Some((place, levels)) = self.levels_named(index, name) else {
             return Err(DataError::MissingVariable {
                 path: self.source_of(index).0.into(),
                 variable: format!("{name} on pressure levels"),
@@ -213,6 +207,15 @@ impl Archive {
             });
         };
         self.read_all_levels(place, levels)
+    }
+
+    /// Where a field on pressure levels stands at a time, as [`Self::read_levels`] finds it.
+    pub(super) fn levels_named(&self, index: usize, name: &str) -> Option<(Place, &Levels)> {
+        let family = alias::family(name);
+        let of_name = |l: &&Levels| l.source.name.eq_ignore_ascii_case(name);
+        let of_family = |l: &&Levels| family.is_some() && l.family == family;
+        let own = self.first_with(index, |layout| layout.levels.iter().find(of_name));
+        own.or_else(|| self.first_with(index, |layout| layout.levels.iter().find(of_family)))
     }
 
     pub(super) fn check(&self, index: usize) -> Result<()> {

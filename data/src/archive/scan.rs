@@ -31,6 +31,8 @@ pub(crate) enum Role {
 pub(crate) struct Source {
     /// The variable's name in the file.
     pub name: String,
+    /// The unit that the file names.
+    pub unit: Option<String>,
     /// The index of its level, if it has levels.
     pub level: Option<usize>,
     /// What is not quite the channel, in words.

@@ -7,7 +7,8 @@ use crate::failure::Advice;
 use crate::input::name_of;
 use squall_climate::ClimateError;
 use squall_climate::detect::percentile::{
-    ClimateOrigin, Moisture, MonthlyThresholds, PercentileThresholds, SavedClimatology,
+    ClimateOrigin, Moisture, MoistureRecord, MonthlyThresholds, PercentileThresholds,
+    SavedClimatology,
 };
 use squall_climate::detect::{Method, TransportSource};
 use squall_data::{Archive, DataError, atomic};
@@ -99,6 +100,18 @@ impl Given {
     pub fn check_transport(&self, source: TransportSource) -> Result<(), ClimateError> {
         self.climatology.check_transport(&self.path, source)
     }
+
+    /// Refuses moisture that is computed otherwise or over other levels; says where that cannot be told, and where only
+    /// names differ.
+    ///
+    /// # Errors
+    /// [`ClimateError::Climatology`].
+    pub fn check_moisture(&self, own: &MoistureRecord) -> Result<(), ClimateError> {
+        if let Some(doubt) = self.climatology.check_moisture(&self.path, own)? {
+            tracing::warn!("{doubt}");
+        }
+        Ok(())
+    }
 }
 
 /// The file of a climatology: the path itself, or in a folder of labels or beside one.
@@ -125,7 +138,7 @@ fn find(named: &Path) -> anyhow::Result<PathBuf> {
 pub fn in_force(
     rules: &Rules,
     archive: &Archive,
-    transport: Option<TransportSource>,
+    (transport, moisture): (Option<TransportSource>, Option<&MoistureRecord>),
     usual: &Arc<MonthlyThresholds>,
 ) -> Result<SavedClimatology, ClimateError> {
     if let Some(given) = &rules.climate {
@@ -148,6 +161,7 @@ pub fn in_force(
         transport: transport
             .filter(|_| moves)
             .map(|source| source.describe().into()),
+        moisture: moisture.cloned(),
     };
     SavedClimatology::new(usual.clone(), numbers, archive.grid().clone(), origin)
 }

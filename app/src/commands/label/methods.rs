@@ -16,6 +16,7 @@ use crate::skipped::{self, Skipped};
 use crate::{interrupt, output};
 use serde::Serialize;
 use squall_climate::ClimateError;
+use squall_climate::detect::percentile::MoistureRecord;
 use squall_climate::detect::{
     Agreement, AgreementRow, Conclusions, DetectFields, FirstPass, Method, MethodLabels,
     MethodsFolder, SecondPass, TransportSource, Wanted,
@@ -64,6 +65,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         .iter()
         .try_for_each(|(_, folder)| own_folder::check(folder, Holds::Labels))?;
     let transport = rules.transport_source(&archive, command.skip_bad)?;
+    let moisture = rules.moisture(&archive)?;
     let masks = open_masks(&rules, &folders, transport, &archive)?;
     let fingerprint = fingerprint_of(&rules, &against, &archive)?;
     let _lock = FolderLock::take(&command.out)?;
@@ -91,6 +93,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         archive: &archive,
         rules: &rules,
         transport,
+        moisture,
         missing: Missing::default(),
         skipped: Skipped::new(command.skip_bad, "is left out"),
     };
@@ -198,6 +201,7 @@ struct Reader<'a> {
     archive: &'a Archive,
     rules: &'a Rules,
     transport: Option<TransportSource>,
+    moisture: Option<MoistureRecord>,
     missing: Missing,
     skipped: Skipped,
 }
@@ -286,9 +290,13 @@ impl Labelling<'_> {
             return Ok(());
         };
         let Reader {
-            archive, transport, ..
+            archive,
+            transport,
+            moisture,
+            ..
         } = self.reader;
-        let climatology = climate::in_force(self.rules, archive, *transport, usual)?;
+        let made_of = (*transport, moisture.as_ref());
+        let climatology = climate::in_force(self.rules, archive, made_of, usual)?;
         let mut masks = self.masks.iter_mut();
         let own = masks.find(|masks| masks.method() == Method::Percentile);
         own.map_or(Ok(()), |masks| climate::keep(&climatology, masks))

@@ -6,7 +6,7 @@ use crate::input;
 use crate::plan::{Plan, counted};
 use squall_climate::ClimateError;
 use squall_climate::detect::bard::read_members;
-use squall_climate::detect::percentile::Moisture;
+use squall_climate::detect::percentile::{Moisture, MoistureRecord};
 use squall_climate::detect::{Detector, DetectorThresholds, Method, TransportSource, Wanted};
 use squall_climate::label::Pass;
 use squall_data::{Archive, Class, DataError, Variable};
@@ -89,6 +89,20 @@ impl Rules {
         }
         tracing::info!("rivers are found by {}", source.describe());
         Ok(Some(source))
+    }
+
+    /// How the moisture of percentile is computed at all times, if that is asked for; says where that of a climatology
+    /// may be another.
+    pub fn moisture(&self, archive: &Archive) -> anyhow::Result<Option<MoistureRecord>> {
+        if !self.methods.contains(&Method::Percentile) {
+            return Ok(None);
+        }
+        let moisture = self.thresholds.percentile.moisture;
+        let found = MoistureRecord::of_series(archive, moisture, &self.channels)?;
+        if let (Some(climate), Some(own)) = (&self.climate, &found) {
+            climate.check_moisture(own)?;
+        }
+        Ok(found)
     }
 
     /// The numbers of one method, for the attributes of its files.

@@ -10,10 +10,12 @@
 mod climatology;
 mod geometry;
 mod netcdf_file;
+mod record;
 mod saved;
 mod thresholds;
 
 pub use climatology::{MonthlyThresholds, TransportClimatology};
+pub use record::MoistureRecord;
 pub use saved::{ClimateOrigin, SavedClimatology};
 pub use thresholds::{Moisture, PercentileThresholds};
 

@@ -6,6 +6,7 @@
 
 use super::climatology::MonthlyThresholds;
 use super::month_of;
+use super::record::MoistureRecord;
 use super::thresholds::{Moisture, PercentileThresholds};
 use crate::compare::words_of_months;
 use crate::detect::transport::TransportSource;
@@ -15,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Of what a climatology is, in words for files and people.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ClimateOrigin {
     /// The files.
     pub input: String,
@@ -25,6 +26,8 @@ pub struct ClimateOrigin {
     pub calendar: String,
     /// Where the transport comes from, as [`TransportSource::describe`] says it; `None` of column water.
     pub transport: Option<String>,
+    /// How moisture was computed, and from what; `None` if that was not noted.
+    pub moisture: Option<MoistureRecord>,
 }
 
 /// What moisture must exceed in rivers of a climate, with all that tells whether other runs can be judged by it.
@@ -157,6 +160,34 @@ impl SavedClimatology {
             _ => Ok(()),
         }
     }
+
+    /// Refuses fields whose moisture is computed otherwise, or over other levels; a sentence of what else a user should
+    /// know: that this cannot be told, or that the variables have other names.
+    ///
+    /// # Errors
+    /// [`ClimateError::Climatology`].
+    pub fn check_moisture(&self, path: &Path, own: &MoistureRecord) -> Result<Option<String>> {
+        let path_text = path.display();
+        let Some(its) = &self.origin.moisture else {
+            return Ok(Some(format!(
+                "the climatology `{path_text}` does not say from which variables and levels its moisture was computed: \
+                 whether that is as here ({}, from {}) cannot be checked; label its run anew to have it noted",
+                own.computation, own.variables
+            )));
+        };
+        if let Some((what, expected, found)) = own.difference(its) {
+            let expected = format!("{expected}, as the fields have");
+            return Err(refused(path, what, expected, found));
+        }
+        let has_other_names = own.variables != its.variables;
+        Ok(has_other_names.then(|| {
+            format!(
+                "moisture is computed from {} here, from {} in the climatology `{path_text}`: percentiles of one hold for \
+                 the other only if both are the same quantities",
+                own.variables, its.variables
+            )
+        }))
+    }
 }
 
 /// The error of a climatology that cannot be used.
@@ -213,6 +244,16 @@ mod tests {
     use ndarray::Array2;
     use squall_data::Calendar;
 
+    /// Moisture of three levels.
+    fn moisture() -> MoistureRecord {
+        MoistureRecord {
+            computation: "a sum".into(),
+            levels_pa: vec![50_000.0, 85_000.0, 100_000.0],
+            variables: "hus, ua, va".into(),
+            units: "1, m s-1, m s-1".into(),
+        }
+    }
+
     /// A climatology of August in which everything is 300.
     fn august(rules: &PercentileThresholds, grid: &Arc<LatLonGrid>) -> SavedClimatology {
         let mut climatology = TransportClimatology::new(rules, grid);
@@ -223,6 +264,7 @@ mod tests {
             span: ["2000-08-01T00:00:00", "2000-08-02T00:00:00"].map(String::from),
             calendar: "noleap".into(),
             transport: Some(TransportSource::Proxy.describe().into()),
+            moisture: Some(moisture()),
         };
         let thresholds = Arc::new(climatology.thresholds(rules).unwrap());
         SavedClimatology::new(thresholds, rules, grid.clone(), origin).unwrap()
@@ -307,6 +349,51 @@ mod tests {
         let all = ["moisture", "percentile", "window_months"];
         assert_eq!(said(&ruled, &all), None);
         assert_eq!(numbers(&ruled), numbers(&its));
+    }
+
+    #[test]
+    fn moisture_of_other_levels_is_refused_and_other_names_are_told() {
+        let grid = Arc::new(LatLonGrid::global(19, 36).unwrap());
+        let mut climatology = august(&rules(), &grid);
+        let path = Path::new("d/percentile_thresholds.nc");
+        let own = moisture();
+        assert_eq!(climatology.check_moisture(path, &own).unwrap(), None);
+        // The same level through another unit of pressure; another unit of humidity, which is converted.
+        let mut same = own.clone();
+        same.levels_pa[1] = 85_000.01;
+        same.units = "g kg-1, m s-1, m s-1".into();
+        assert_eq!(climatology.check_moisture(path, &same).unwrap(), None);
+        let mut renamed = own.clone();
+        renamed.variables = "Q, U, V".into();
+        let told = climatology.check_moisture(path, &renamed).unwrap().unwrap();
+        assert!(
+            told.contains("from Q, U, V here, from hus, ua, va in the climatology"),
+            "{told}"
+        );
+        let refused = |own: &MoistureRecord| {
+            let error = climatology.check_moisture(path, own);
+            error.unwrap_err().to_string()
+        };
+        let mut fewer = own.clone();
+        fewer.levels_pa.remove(0);
+        assert_eq!(
+            refused(&fewer),
+            "cannot use the climatology `d/percentile_thresholds.nc`: the levels that moisture is summed over: expected 2 \
+             (850, 1000 hPa), as the fields have, found 3 (500, 850, 1000 hPa)"
+        );
+        let mut others = own.clone();
+        others.levels_pa[0] = 70_000.0;
+        assert!(refused(&others).contains("expected 3 (700, 850, 1000 hPa)"));
+        let mut otherwise = own.clone();
+        otherwise.computation = "a sum down to the ground".into();
+        let error = refused(&otherwise);
+        assert!(
+            error.contains("expected a sum down to the ground, as the fields have, found a sum"),
+            "{error}"
+        );
+        climatology.origin.moisture = None;
+        let told = climatology.check_moisture(path, &own).unwrap().unwrap();
+        assert!(told.contains("cannot be checked"), "{told}");
     }
 
     #[test]

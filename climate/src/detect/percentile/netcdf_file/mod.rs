@@ -19,3 +19,8 @@ const BLOCK: [&str; 2] = ["block_rows", "block_columns"];
 const INPUT: &str = "squall_input";
 const CALENDAR: &str = "calendar_of_the_data";
 const TRANSPORT: &str = "moisture_transport";
+/// Attributes of how moisture was computed.
+const COMPUTATION: &str = "moisture_computation";
+const LEVELS: &str = "moisture_levels_pa";
+const VARIABLES: &str = "moisture_variables";
+const UNITS: &str = "moisture_units";

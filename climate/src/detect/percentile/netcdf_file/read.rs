@@ -1,9 +1,13 @@
 //! A climatology from netCDF, which may be another file, or damaged.
 
-use super::{BLOCK, CALENDAR, INPUT, MOISTURE, PERCENTILE, SPACING, THRESHOLD, TRANSPORT, WINDOW};
+use super::{
+    BLOCK, CALENDAR, COMPUTATION, INPUT, LEVELS, MOISTURE, PERCENTILE, SPACING, THRESHOLD,
+    TRANSPORT, UNITS, VARIABLES, WINDOW,
+};
 use crate::detect::percentile::saved::refused;
 use crate::detect::percentile::{
-    ClimateOrigin, Moisture, MonthlyThresholds, PercentileThresholds, SavedClimatology,
+    ClimateOrigin, Moisture, MoistureRecord, MonthlyThresholds, PercentileThresholds,
+    SavedClimatology,
 };
 use crate::error::{ClimateError, Result};
 use crate::statistics::COVERAGE;
@@ -131,7 +135,22 @@ impl<'p> Stored<'p> {
                 Some(_) => Some(text(TRANSPORT)?),
                 None => None,
             },
+            moisture: self.moisture()?,
         })
+    }
+
+    /// How moisture was computed; `None` of a file that was written before this was noted.
+    fn moisture(&self) -> Result<Option<MoistureRecord>> {
+        if self.file.attribute(COMPUTATION).is_none() {
+            return Ok(None);
+        }
+        let text = |name: &str| self.attribute::<String>(name, "text");
+        Ok(Some(MoistureRecord {
+            computation: text(COMPUTATION)?,
+            levels_pa: self.numbers(LEVELS)?,
+            variables: text(VARIABLES)?,
+            units: text(UNITS)?,
+        }))
     }
 
     fn grid(&self) -> Result<LatLonGrid> {
@@ -193,6 +212,20 @@ impl<'p> Stored<'p> {
         } else {
             let found = number.to_string();
             Err(self.refused(format!("attribute `{name}`"), "a whole number", found))
+        }
+    }
+
+    /// The numbers of an attribute; none if it is not there.
+    fn numbers(&self, name: &str) -> Result<Vec<f64>> {
+        match self.file.attribute(name).map(|found| found.value()) {
+            None => Ok(Vec::new()),
+            Some(Ok(AttributeValue::Double(number))) => Ok(vec![number]),
+            Some(Ok(AttributeValue::Doubles(numbers))) => Ok(numbers),
+            Some(Ok(other)) => {
+                let found = format!("{other:?}");
+                Err(self.refused(format!("attribute `{name}`"), "numbers", found))
+            }
+            Some(Err(error)) => Err(unreadable(self.path, &error)),
         }
     }
 

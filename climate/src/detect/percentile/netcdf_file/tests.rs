@@ -1,9 +1,9 @@
 //! Climatologies to files and back, and files that are none.
 
 use super::read::Stored;
-use super::{BLOCK, MOISTURE, PERCENTILE, THRESHOLD};
+use super::{BLOCK, LEVELS, MOISTURE, PERCENTILE, THRESHOLD};
 use crate::detect::percentile::{
-    ClimateOrigin, PercentileThresholds, SavedClimatology, TransportClimatology,
+    ClimateOrigin, MoistureRecord, PercentileThresholds, SavedClimatology, TransportClimatology,
 };
 use ndarray::Array2;
 use netcdf::{AttributeValue, FileMut};
@@ -47,6 +47,12 @@ fn climatology() -> SavedClimatology {
         span: ["2000-01-01T00:00:00", "2000-03-31T18:00:00"].map(String::from),
         calendar: "360_day".into(),
         transport: None,
+        moisture: Some(MoistureRecord {
+            computation: "transport integrated over levels".into(),
+            levels_pa: vec![30_000.0, 85_000.0, 92_500.0],
+            variables: "hus, ua, va".into(),
+            units: "1, m s-1, m s-1".into(),
+        }),
     };
     SavedClimatology::new(thresholds, &rules, grid, origin).unwrap()
 }
@@ -117,7 +123,11 @@ fn a_file_that_is_no_climatology_or_another_is_refused_by_what_is_wrong() {
     std::fs::write(&path, "text").unwrap();
     assert!(said().contains("netCDF: "), "{}", said());
     type Change = fn(&mut FileMut) -> netcdf::Result<()>;
-    let changes: [(&str, Change); 7] = [
+    let changes: [(&str, Change); 8] = [
+        (
+            "attribute `moisture_levels_pa`: expected numbers, found Str(\"all\")",
+            |file| file.add_attribute(LEVELS, "all").map(|_| ()),
+        ),
         (
             "units of `threshold`: expected kg m-1 s-1, found kg m-2",
             |file| {

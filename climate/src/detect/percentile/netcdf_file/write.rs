@@ -1,7 +1,8 @@
 //! A climatology to netCDF.
 
 use super::{
-    BLOCK, CALENDAR, DIMENSIONS, INPUT, MOISTURE, PERCENTILE, SPACING, THRESHOLD, TRANSPORT, WINDOW,
+    BLOCK, CALENDAR, COMPUTATION, DIMENSIONS, INPUT, LEVELS, MOISTURE, PERCENTILE, SPACING,
+    THRESHOLD, TRANSPORT, UNITS, VARIABLES, WINDOW,
 };
 use crate::detect::percentile::{Moisture, SavedClimatology};
 use crate::error::Result;
@@ -16,7 +17,8 @@ impl SavedClimatology {
     /// Variables: `threshold(month, lat, lon)` for the months with times, NaN, its fill value, where moisture was never
     /// known; `times(month)`. `lat` and `lon` are the centres of blocks of `block_rows` x `block_columns` cells, counted
     /// from the south and from the first column, of the grid `grid_lat` x `grid_lon`: at its edges blocks may be smaller.
-    /// Attributes tell by which numbers, of which files, times and moisture.
+    /// Attributes tell by which numbers, of which files, times and moisture, and from which variables and levels that was
+    /// computed.
     ///
     /// # Errors
     /// [`crate::ClimateError::Data`] if writing fails.
@@ -100,6 +102,14 @@ impl SavedClimatology {
         file.add_attribute(CALENDAR, origin.calendar.as_str())?;
         if let Some(transport) = &origin.transport {
             file.add_attribute(TRANSPORT, transport.as_str())?;
+        }
+        if let Some(moisture) = &origin.moisture {
+            file.add_attribute(COMPUTATION, moisture.computation.as_str())?;
+            if !moisture.levels_pa.is_empty() {
+                file.add_attribute(LEVELS, moisture.levels_pa.clone())?;
+            }
+            file.add_attribute(VARIABLES, moisture.variables.as_str())?;
+            file.add_attribute(UNITS, moisture.units.as_str())?;
         }
         Ok(())
     }

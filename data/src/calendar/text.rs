@@ -21,8 +21,16 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// A time of day without its zone, and how many seconds the clocks of the zone are ahead of UTC; `None` if that is no
-/// zone. A zone without a sign, such as `0:00`, must be zero.
+/// What stands before a word for UTC at the end of a text, in any letter case; `None` if it ends with none.
+pub(super) fn before_utc(text: &str) -> Option<&str> {
+    ["UTC", "GMT", "Z"].iter().find_map(|word| {
+        let (before, end) = text.split_at_checked(text.len().checked_sub(word.len())?)?;
+        end.eq_ignore_ascii_case(word).then(|| before.trim_end())
+    })
+}
+
+/// A time of day without its zone, and how many seconds the clocks of the zone are ahead of UTC; `None` if what follows
+/// is no distance from UTC, but a word. A zone without a sign, such as `0:00`, must be zero.
 ///
 /// # Source
 /// CF conventions, section 4.4, and `udunits2`: `seconds since 1992-10-8 15:15:42.5 -6:00`.
@@ -30,12 +38,13 @@ pub(super) fn clock_and_zone(text: &str) -> Option<(&str, i64)> {
     let text = text.trim();
     let at = text.find(['+', '-', ' ']).unwrap_or(text.len());
     let (clock, zone) = (&text[..at], text[at..].trim());
-    if !zone.contains(|c: char| ('1'..='9').contains(&c)) {
+    if zone.is_empty() {
         return Some((clock, 0));
     }
     let (sign, digits) = match (zone.strip_prefix('+'), zone.strip_prefix('-')) {
         (Some(digits), _) => (1, digits.trim()),
-        (None, digits) => (-1, digits?.trim()),
+        (None, Some(digits)) => (-1, digits.trim()),
+        (None, None) => (0, zone),
     };
     // `HH:MM`, `HHMM`, or hours alone.
     let (hours, minutes) = match (digits.split_once(':'), digits.len()) {
@@ -43,9 +52,14 @@ pub(super) fn clock_and_zone(text: &str) -> Option<(&str, i64)> {
         (None, 4) if digits.is_ascii() => digits.split_at(2),
         (None, _) => (digits, "0"),
     };
-    let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
+    let number = |text: &str| {
+        let is_number = text.bytes().all(|b| b.is_ascii_digit());
+        text.parse::<i64>().ok().filter(|_| is_number)
+    };
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    let distance = hours * 3600 + minutes * 60;
     let is_zone = (0..=18).contains(&hours) && (0..60).contains(&minutes);
-    is_zone.then_some((clock, sign * (hours * 3600 + minutes * 60)))
+    (is_zone && (sign != 0 || distance == 0)).then_some((clock, sign * distance))
 }
 
 #[cfg(test)]
@@ -61,8 +75,13 @@ mod tests {
             ("2000-01-01 00:00 +1", "1999-12-31T23:00:00"),
             ("2000-01-01 12:00:00 0:00", "2000-01-01T12:00:00"),
             ("2000-01-01 12:00:00 -00:00", "2000-01-01T12:00:00"),
+            ("2000-01-01 12:00:00 0", "2000-01-01T12:00:00"),
             ("2000-01-01 12:00:00 UTC", "2000-01-01T12:00:00"),
+            ("2000-01-01 12:00:00 utc", "2000-01-01T12:00:00"),
+            ("2000-01-01 12:00 GMT", "2000-01-01T12:00:00"),
+            ("2000-01-01 12:00:00 +0000 UTC", "2000-01-01T12:00:00"),
             ("2000-01-01T12:00:00Z", "2000-01-01T12:00:00"),
+            ("2000-01-01UTC", "2000-01-01T00:00:00"),
             ("2000-01-01", "2000-01-01T00:00:00"),
         ] {
             let found = Time::parse(text, Calendar::Standard);
@@ -77,8 +96,24 @@ mod tests {
             "2000-01-01 12:00:00 +02:75",
             "2000-01-01 12:00:00 +two1",
             "2000-01-01 12:00:00 1",
+            "2000-01-01 12:00:00 ++1",
+            "2000-01-01 12:00:00 +02:00 UTC",
         ] {
             assert!(Time::parse(text, Calendar::Standard).is_err(), "{text}");
+        }
+    }
+
+    /// All of these had been 12:00 UTC.
+    #[test]
+    fn words_behind_a_clock_are_no_zones() {
+        for word in [
+            "soon", "EST", "PM", "NZ", "UTC UTC", "noleap", "+", "-:", "0x", "§",
+        ] {
+            let text = format!("2000-01-01 12:00 {word}");
+            assert!(Time::parse(&text, Calendar::Standard).is_err(), "{text}");
+            let units = format!("hours since {text}");
+            let error = Time::from_cf(3.0, &units, Calendar::Standard).unwrap_err();
+            assert!(error.to_string().contains(&units), "{error}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Instants of a calendar, to the second.
 
-use super::text::clock_and_zone;
+use super::text::{before_utc, clock_and_zone};
 use super::{Calendar, DAY_SECONDS};
 use crate::error::{DataError, Result};
 use std::fmt;
@@ -189,8 +189,8 @@ impl Time {
         self.seconds_since(reference) as f64 / DAY_SECONDS as f64
     }
 
-    /// Parses `YYYY-MM-DD`, optionally followed by `T` or a space and `hh[:mm[:ss[.f]]]` and `Z`/`UTC` or the distance
-    /// of a time zone from it, such as `+02:00` or `-6:00`.
+    /// Parses `YYYY-MM-DD`, optionally followed by `T` or a space and `hh[:mm[:ss[.f]]]` and `Z`/`UTC`/`GMT` or the distance
+    /// of a time zone from it, such as `+02:00` or `-6:00`. Names of other zones are no dates, nor are other words.
     ///
     /// # Errors
     /// [`DataError::Time`] naming the text.
@@ -200,11 +200,8 @@ impl Time {
                 "`{text}` is not a date such as 1996-08-26T03:00:00"
             ))
         };
-        let trimmed = text
-            .trim()
-            .trim_end_matches("UTC")
-            .trim_end_matches('Z')
-            .trim();
+        let told_utc = before_utc(text.trim());
+        let trimmed = told_utc.unwrap_or(text.trim());
         let negative = trimmed.starts_with('-');
         let body = trimmed.trim_start_matches('-');
         let (date, clock) = body.split_once(['T', ' ']).unwrap_or((body, ""));
@@ -212,6 +209,9 @@ impl Time {
         let mut next = || parts.next().ok_or_else(bad)?.map_err(|_| bad());
         let (year, month, day) = (next()?, next()?, next()?);
         let (clock, ahead_seconds) = clock_and_zone(clock).ok_or_else(bad)?;
+        if told_utc.is_some() && ahead_seconds != 0 {
+            return Err(bad());
+        }
         let mut hms = [0i64; 3];
         let parts = clock.splitn(3, ':').filter(|_| !clock.is_empty());
         for ((at, slot), part) in hms.iter_mut().enumerate().zip(parts) {

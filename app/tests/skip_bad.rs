@@ -151,6 +151,31 @@ fn labels_are_those_of_the_others(spoil: fn(&Path)) {
     }
 }
 
+/// The first pass had left them out, and the second then drew no masks of them, in silence.
+#[test]
+fn times_that_an_interrupted_run_left_out_are_errors_without_skip_bad() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (damaged, _, file) = spoilt_and_without(folder.path(), fill_with_nonsense);
+    let at = |name: &str| folder.path().join(name);
+    let (out, rules) = (at("labels"), at("rules.toml"));
+    fs::write(&rules, "[percentile]\nmin_times = 1\n").expect("written");
+    // Between its passes the run makes this folder, and ends where it cannot.
+    let obstacle = out.join("climatology");
+    fs::create_dir(&out).expect("created");
+    fs::write(&obstacle, "").expect("written");
+    let call = ["label", path(&damaged), "--method", "percentile", "--out"];
+    let strict = [&call[..], &[path(&out), "--thresholds", path(&rules)]].concat();
+    let skips = [&strict[..], &["--skip-bad"]].concat();
+    let output = squall().args(&skips).output().expect("it starts");
+    let said = text(&output);
+    assert!(!output.status.success(), "{said}");
+    let state = out.join(".methods.partial/first.cbor");
+    assert!(state.is_file(), "{said}");
+    fs::remove_file(&obstacle).expect("removed");
+    refuses(&strict, &file);
+    assert_eq!(summary(&skips)["skipped_times"], 8);
+}
+
 #[test]
 fn samples_are_the_times_that_can_be_read() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -43,8 +43,8 @@ impl MethodsFolder {
     /// Opens the folder of a run whose methods write into folders of their own; gives the states to go on from, those
     /// given where there are none.
     ///
-    /// `fingerprint` must differ for whatever would change the result. The second state is taken up if it is `whole`:
-    /// all else that was written of the times that it has labelled is there.
+    /// `fingerprint` must differ for whatever would change the result. The first state is taken up if it is `usable`, the
+    /// second with it, if that is `whole`: all else that was written of the times that it has labelled is there.
     ///
     /// # Errors
     /// [`crate::ClimateError::Data`] if the folder cannot be written.
@@ -53,12 +53,12 @@ impl MethodsFolder {
         fingerprint: &str,
         methods: &[(Method, PathBuf)],
         (first, second, agreement): (FirstPass, SecondPass, Agreement),
-        whole: impl Fn(&SecondPass) -> bool,
+        (usable, whole): (impl Fn(&FirstPass) -> bool, impl Fn(&SecondPass) -> bool),
     ) -> Result<(Self, FirstPass, SecondPass, Agreement)> {
         let partial = PartialFolder::open(out.as_ref(), ".methods.partial")?;
         let name_of = |method: Method| format!("objects.{}.csv", method.name());
         let seen = partial.state(FIRST, |saved: &Saved<FirstPass>| {
-            saved.fingerprint == fingerprint
+            saved.fingerprint == fingerprint && usable(&saved.state)
         })?;
         let drawn = partial.state(SECOND, |saved: &Saved<Drawn<SecondPass, Agreement>>| {
             let drawn = &saved.state;

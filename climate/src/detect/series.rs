@@ -62,6 +62,11 @@ impl FirstPass {
         self.seen
     }
 
+    /// The times of these that could not be read.
+    pub fn left_out(&self) -> &BTreeSet<usize> {
+        &self.left_out
+    }
+
     /// Whether any method needs it.
     pub fn is_needed(&self) -> bool {
         self.surveys.iter().any(|s| !matches!(s, Survey::Nothing))

@@ -24,6 +24,7 @@ use squall_climate::detect::{
 use squall_climate::label::{Pass, SeriesSummary};
 use squall_data::{Archive, Class};
 use squall_jobs::lock::FolderLock;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// What each method found, and their agreement.
@@ -78,14 +79,17 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         SecondPass::new(&rules.detectors),
         Agreement::new(against.sources(&rules.methods)),
     );
+    // What either pass left out with --skip-bad is an error without.
+    let may_lack = |left_out: &BTreeSet<usize>| command.skip_bad || left_out.is_empty();
+    let usable = |first: &FirstPass| may_lack(first.left_out());
+    let whole = |second: &SecondPass| {
+        let (done, left_out) = (second.done(), second.left_out());
+        let mut masks = masks.iter();
+        may_lack(left_out) && masks.all(|masks| masks.are_of(&fingerprint, done, left_out))
+    };
+    let checks = (usable, whole);
     let (folder, first, mut second, agreement) =
-        MethodsFolder::open(&command.out, &fingerprint, &folders, new, |second| {
-            // What was left out with --skip-bad is an error without.
-            let is_whole = command.skip_bad || second.left_out().is_empty();
-            let mut masks = masks.iter();
-            is_whole
-                && masks.all(|masks| masks.are_of(&fingerprint, second.done(), second.left_out()))
-        })?;
+        MethodsFolder::open(&command.out, &fingerprint, &folders, new, checks)?;
     masks
         .iter()
         .try_for_each(|masks| masks.claim(&fingerprint))?;

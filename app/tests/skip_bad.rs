@@ -310,7 +310,29 @@ fn events_are_described_by_the_fields_that_can_be_read() {
         &[&call[..], &[path(&folder.path().join("strict"))]].concat(),
         &file,
     );
-    run(&[&call[..], &[path(&out), "--skip-bad"]].concat());
+    let says = |out: &Path, more: &[&str]| {
+        let mut command = squall();
+        command
+            .args(call)
+            .args([path(out), "--skip-bad"])
+            .args(more);
+        let output = command.output().expect("it starts");
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        let blank = "the fields of 8 of 24 times could not be read: their columns stay blank";
+        assert!(said.contains(blank), "{said}");
+        said.contains("no wind is known at 8 of 24 times: tracks may be missing")
+    };
+    assert!(!says(&out, &[]));
+    // Whichever way a track has to reach a wind.
+    let tracking = folder.path().join("tracking.toml");
+    fs::write(&tracking, "[tropical_cyclone]\nmin_peak_wind_m_s = 17\n").expect("written");
+    for (name, more) in [
+        ("strong", ["--min-wind", "17"]),
+        ("file", ["--tracking", path(&tracking)]),
+    ] {
+        assert!(says(&folder.path().join(name), &more), "{name}");
+    }
     let table = fs::read_to_string(out.join("events.csv")).expect("a table");
     let mut rows = table.lines().map(|row| row.split(',').collect::<Vec<_>>());
     let columns = rows.next().expect("columns");

@@ -27,6 +27,8 @@ pub struct Fields {
     pub variables: Vec<Variable>,
     /// The times of events at which there are fields, where these are not all.
     common: Option<Common>,
+    /// At how many times of events there are none.
+    pub absent: usize,
     missing: Missing,
     unread: Skipped,
     /// Whether there is vapour transport at all times.
@@ -68,6 +70,7 @@ impl Fields {
         let times = objects.times();
         let has_fields = |time: &Time| archive.find(*time).is_some();
         let common: Vec<Time> = times.iter().copied().filter(has_fields).collect();
+        let absent = times.len() - common.len();
         check_fit(&archive, objects, name, &common)?;
         let has = |variable: &Variable| archive.available().contains(variable);
         let variables: Vec<Variable> = DESCRIBING.into_iter().filter(has).collect();
@@ -79,8 +82,7 @@ impl Fields {
         if says {
             if let Some(first) = times.iter().find(|time| !has_fields(time)) {
                 tracing::warn!(
-                    "there are no fields at {} of {} times, the first {first}: their columns stay blank there, and paths and speeds of cyclones are from one of the other times to the next",
-                    times.len() - common.len(),
+                    "there are no fields at {absent} of {} times, the first {first}: their columns stay blank there, and paths and speeds of cyclones are from one of the other times to the next",
                     times.len()
                 );
             }
@@ -95,15 +97,15 @@ impl Fields {
                 tracing::warn!("{absence}");
             }
         }
-        let is_everywhere = common.len() == times.len();
         Ok(Self {
             archive,
             variables,
-            common: if is_everywhere {
+            common: if absent == 0 {
                 None
             } else {
                 Common::of(common)
             },
+            absent,
             missing: Missing::default(),
             unread: Skipped::new(skip_bad, "is described without fields"),
             has_transport,
@@ -196,6 +198,28 @@ fn span(times: &[Time]) -> String {
     }
 }
 
+/// What a run says of times without fields when it ends, a sentence each: of all `times`, so many whose fields could not be
+/// read, and so many that have none; tracks may be chosen by their wind.
+pub fn without_fields(
+    [unread, absent]: [usize; 2],
+    times: usize,
+    are_chosen_by_wind: bool,
+) -> Vec<String> {
+    let mut said = Vec::new();
+    if unread > 0 {
+        said.push(format!(
+            "the fields of {unread} of {times} times could not be read: their columns stay blank there, and categories, cyclone energy and rain leave these times out"
+        ));
+    }
+    let without = unread + absent;
+    if are_chosen_by_wind && without > 0 {
+        said.push(format!(
+            "no wind is known at {without} of {times} times: tracks may be missing that reached the least peak wind (--min-wind, or min_peak_wind_m_s of --tracking) then"
+        ));
+    }
+    said
+}
+
 /// The components of the wind that events get.
 fn wind_of(variables: &[Variable]) -> Option<(Variable, Variable)> {
     let pairs = [
@@ -238,6 +262,24 @@ fn absences(variables: &[Variable], has_transport: bool) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_without_fields_are_told_and_more_where_wind_chooses() {
+        assert!(without_fields([0, 0], 24, true).is_empty());
+        // Of times that the fields do not have the run says so when it begins.
+        assert!(without_fields([0, 3], 24, false).is_empty());
+        let said = without_fields([8, 3], 24, false);
+        assert!(
+            said.len() == 1 && said[0].starts_with("the fields of 8 of 24 times could"),
+            "{said:?}"
+        );
+        let said = without_fields([8, 3], 24, true);
+        assert!(
+            said.len() == 2 && said[1].starts_with("no wind is known at 11 of 24 times"),
+            "{said:?}"
+        );
+        assert_eq!(without_fields([0, 3], 24, true).len(), 1);
+    }
 
     #[test]
     fn what_stands_in_for_the_wind_is_said() {

@@ -124,12 +124,6 @@ impl<'a> Following<'a> {
             )
             .into());
         }
-        if arguments.min_wind.is_some() && self.stream.counts().unread_fields > 0 {
-            tracing::warn!(
-                "--min-wind: {} without fields; storms may be missing that had their wind then",
-                counted(self.stream.counts().unread_fields, "time")
-            );
-        }
         // From here on a failure or a kill costs what follows from the tables, not the run.
         if let Err(error) = self.folder.save(&self.stream, times.len()) {
             // Then it costs what came after the last state, and what cannot be written is said below.

@@ -234,8 +234,15 @@ impl Events {
         let _lock = FolderLock::take(&self.out)?;
         let mut following = Following::open(self, &objects, &fingerprint, new)?;
         let wind = fields.as_ref().and_then(Fields::wind);
+        let absent = fields.as_ref().map_or(0, |fields| fields.absent);
         following.follow(comm, fields, &land)?;
         let summary = following.conclude(wind, self.rules(&objects, &tracking), &formats)?;
+        let without = [summary.counts.unread_fields, absent];
+        for sentence in
+            fields::without_fields(without, objects.times().len(), chooses_by_wind(&tracking))
+        {
+            tracing::warn!("{sentence}");
+        }
         Ok(Some(EventsSummary {
             skipped_files,
             ..summary
@@ -325,8 +332,7 @@ impl Events {
             let needed = [Variable::Ubot, Variable::Vbot];
             needed.iter().all(|v| fields.variables.contains(v))
         };
-        let asks = |class: &Class| tracking.of(*class).min_peak_wind_m_s > 0.0;
-        if Class::TRACKED.iter().any(asks) && !fields.is_some_and(at_ground) {
+        if chooses_by_wind(&tracking) && !fields.is_some_and(at_ground) {
             let hint = "give fields with the wind of the lowest level (UBOT, VBOT), or leave --min-wind and \
                         min_peak_wind_m_s out: without a wind no track would reach it";
             let lacks = match fields {
@@ -439,4 +445,10 @@ impl Events {
         );
         input::fingerprint(&parts)
     }
+}
+
+/// Whether tracks of some class are listed only if they reach a wind.
+fn chooses_by_wind(tracking: &TrackerOptions) -> bool {
+    let asks = |class: &Class| tracking.of(*class).min_peak_wind_m_s > 0.0;
+    Class::TRACKED.iter().any(asks)
 }

@@ -13,7 +13,7 @@ use squall_data::staging::{Share, Transfer, transfers, wanted};
 use squall_data::store::{LocalCopy, Split};
 use squall_data::{DataError, Store};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
@@ -51,11 +51,17 @@ pub fn node_number(comm: &mut dyn Communicator) -> Result<usize> {
     Ok(Nodes::agree(comm, &mut *node)?.mine)
 }
 
+/// The folder of a node: its number in place of each `{node}` in the name.
+pub fn folder_of_node(named: &Path, node: usize) -> PathBuf {
+    let own = named.to_string_lossy().replace("{node}", &node.to_string());
+    PathBuf::from(own)
+}
+
 /// Stages a store, or a share of it, to a folder on every node; gives what was moved, the same on every rank, or none
 /// if `stop` came first.
 ///
-/// All ranks call it. The number of this rank's node replaces `{node}` in the folder's name. `tell` hears once what is
-/// to be moved, then how many of this rank's samples have been.
+/// All ranks call it; each writes into its [`folder_of_node`]. `tell` hears once what is to be moved, then how many of
+/// this rank's samples have been.
 ///
 /// # Errors
 /// [`JobError::Data`] for a store or a disk that cannot be used, or a share that would lose samples;
@@ -77,9 +83,7 @@ pub fn stage_local(
         .with("the data", store.data_hash().as_bytes())
         .with("the share of a node", format!("{share:?}").as_bytes());
     facts.check(comm)?;
-    let named = folder.to_string_lossy();
-    let folder = named.replace("{node}", &nodes.mine.to_string());
-    let folder = Path::new(&folder);
+    let folder = &folder_of_node(folder, nodes.mine);
 
     let held = held(store, share, nodes.ranks.len())?;
     let first = node.rank() == 0;
@@ -275,4 +279,19 @@ fn move_samples(
         written?;
         Ok(true)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_s_number_stands_wherever_its_name_says() {
+        let of = |named: &str| folder_of_node(Path::new(named), 12);
+        assert_eq!(
+            of("/nvme/{node}/store-{node}"),
+            Path::new("/nvme/12/store-12")
+        );
+        assert_eq!(of("/nvme/store"), Path::new("/nvme/store"));
+    }
 }

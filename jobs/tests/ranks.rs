@@ -7,7 +7,7 @@ use common::{recipe, store};
 use squall_data::Store;
 use squall_data::staging::Share;
 use squall_jobs::comm::threads::{self, Fault, Ranks, Threads};
-use squall_jobs::staging::{LocalReport, stage_local};
+use squall_jobs::staging::{LocalReport, folder_of_node, stage_local};
 use squall_jobs::train::{EndedEarly, Team, train_together};
 use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport};
 use std::path::Path;
@@ -468,11 +468,7 @@ fn ranks_that_disagree_or_fail_end_in_errors() {
 
 /// Trains on two nodes with two ranks each, which hold what was staged to `local`.
 fn train_on_nodes(recipe: &Recipe, local: &Path, out: &Path, stop_after: Option<u64>) -> Answers {
-    let open = |rank: usize| {
-        let node = (rank / 2).to_string();
-        let local = local.to_string_lossy().replace("{node}", &node);
-        Arc::new(Store::open(local).unwrap())
-    };
+    let open = |rank: usize| Arc::new(Store::open(folder_of_node(local, rank / 2)).unwrap());
     train_each(threads::nodes(&[2, 2]), recipe, &open, out, stop_after)
 }
 

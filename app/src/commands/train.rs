@@ -7,6 +7,7 @@ use crate::progress::Progress;
 use crate::{device, interrupt, output, ranks};
 use clap::Args;
 use squall_data::Store;
+use squall_jobs::staging::folder_of_node;
 use squall_jobs::train::{Balance, Hardware, MlLog, Team};
 use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport, train_together};
 use squall_model::Backend;
@@ -185,13 +186,8 @@ impl Train {
     fn train_with(&self, team: &mut Team) -> anyhow::Result<TrainReport> {
         let recipe = self.read_recipe()?;
         let mut log = self.open_mllog(&recipe, team)?;
-        let data = self.data.to_string_lossy();
-        let data = if data.contains("{node}") {
-            data.replace("{node}", &team.node_number()?.to_string())
-        } else {
-            data.into_owned()
-        };
-        let store = Arc::new(Store::open(data)?);
+        let store = Store::open(folder_of_node(&self.data, team.node_number()?))?;
+        let store = Arc::new(store);
         if team.is_first() {
             own_folder::check(&self.out, Holds::Training)?;
         }

@@ -8,7 +8,7 @@ use crate::{interrupt, output, ranks};
 use squall_data::Store;
 use squall_data::staging::Share;
 use squall_jobs::comm::{Communicator, Solo};
-use squall_jobs::staging::{LocalReport, node_number, stage_local};
+use squall_jobs::staging::{LocalReport, folder_of_node, node_number, stage_local};
 use std::path::Path;
 
 /// Stages to the nodes of this job and says what was moved.
@@ -52,9 +52,8 @@ fn move_store(
     folder: &Path,
     mut comm: Box<dyn Communicator>,
 ) -> anyhow::Result<LocalReport> {
-    let node = node_number(&mut *comm)?.to_string();
-    let own = folder.to_string_lossy().replace("{node}", &node);
-    own_folder::check(Path::new(&own), Holds::Store)?;
+    let own = folder_of_node(folder, node_number(&mut *comm)?);
+    own_folder::check(&own, Holds::Store)?;
     let store = Store::open(&stage.input)?;
     let share = stage
         .per_node

@@ -170,7 +170,7 @@ impl Recipe {
     }
 
     /// Every key with its value, but for those that have neither a value nor a default. A file leaves out those among
-    /// them that are younger than the first runs, where they are as by default.
+    /// them that are younger than the first runs, where they are as by default; a test fails if one is forgotten here.
     fn table(&self) -> toml::Table {
         let (training, precision) = (&self.training, &self.precision);
         let young = [

@@ -438,6 +438,31 @@ fn keys_that_files_leave_out_are_told_with_their_default() {
     }
 }
 
+/// A new key that files leave out fails here, until `table` gives its default or it is known to have none.
+#[test]
+fn no_key_that_files_leave_out_is_forgotten() {
+    let usual = Recipe::default();
+    let file = serde_json::to_value(&usual).unwrap();
+    // In JSON a key without a value is null.
+    let is_left_out = |key: &String| {
+        let pointer = format!("/{}", key.replace('.', "/"));
+        let (section, last) = pointer.rsplit_once('/').unwrap();
+        let section = file.pointer(section).and_then(|keys| keys.as_object());
+        section.is_some_and(|keys| !keys.contains_key(last)) && usual.value_of(key).is_none()
+    };
+    // A network's file has just the keys that say something about it.
+    let keys = keys_under("").into_iter();
+    let keys = keys.filter(|key| !key.starts_with("network."));
+    let left_out: Vec<String> = keys.filter(is_left_out).collect();
+    let without_default = [
+        "precision.loss_scale",
+        "data.threads",
+        "data.prefetch",
+        "optimiser.rates",
+    ];
+    assert_eq!(left_out, without_default);
+}
+
 #[test]
 fn a_value_is_told_as_set_takes_it() {
     let changes = ["schedule.rate=2e-3", "optimiser.rule=sgd"].map(String::from);

@@ -6,6 +6,7 @@ mod box_files;
 mod cli;
 mod commands;
 mod device;
+mod events_folder;
 mod failure;
 mod input;
 mod interrupt;

@@ -38,6 +38,12 @@ pub fn of_a_launcher() -> bool {
     launch().is_some_and(|launch| launch.size > 1)
 }
 
+/// Whether a command failed because another rank does its work, in the same folder. It should then end well: if the
+/// others failed, the launcher would end that one, too.
+pub fn another_works(error: &anyhow::Error) -> bool {
+    of_a_launcher() && matches!(error.downcast_ref(), Some(JobError::Locked { .. }))
+}
+
 /// The number of this process among those of its node, as the launcher says; among all where it does not.
 pub fn local_number() -> usize {
     launch().map_or(0, |launch| launch.local_rank.unwrap_or(launch.rank))

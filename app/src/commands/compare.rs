@@ -1,6 +1,7 @@
 //! `squall compare`: what changes between two runs, ensembles or periods, with intervals and significance.
 
 use crate::arguments::{Months, calendar, months, quoted, years};
+use crate::events_folder::{own_name, table_bytes};
 use crate::failure::Advice;
 use crate::own_folder::{self, Holds};
 use crate::plan::Plan;
@@ -13,8 +14,7 @@ use squall_climate::compare::{
 };
 use squall_climate::report::changes::changes_page;
 use squall_data::archive::folders_of;
-use squall_data::{Calendar, DataError, atomic};
-use squall_jobs::JobError;
+use squall_data::{Calendar, atomic};
 use squall_jobs::lock::FolderLock;
 use std::path::{Path, PathBuf};
 
@@ -104,17 +104,11 @@ pub enum Drawn {
     Pair,
 }
 
-/// Whether another process has the folder.
-pub fn is_of_another(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(JobError::Locked { .. }))
-}
-
 impl Compare {
     /// Compares, writes, and says what changes.
     pub fn run(self) -> anyhow::Result<()> {
         let comparison = match self.compare() {
-            // One of the ranks compares; if the others failed, the launcher would end that one, too.
-            Err(error) if ranks::of_a_launcher() && is_of_another(&error) => {
+            Err(error) if ranks::another_works(&error) => {
                 tracing::warn!("another rank compares into `{}`", self.out.display());
                 return Ok(());
             }
@@ -288,29 +282,6 @@ impl Compare {
     }
 }
 
-/// What a side or run is called if nobody says it: its folder, the last folder of a pattern before a wildcard, or the
-/// list.
-pub fn own_name(input: &Path) -> String {
-    let is_fixed = |part: &std::path::Component<'_>| {
-        let part = part.as_os_str().to_string_lossy();
-        !part.contains(['*', '?', '['])
-    };
-    let fixed: PathBuf = if input.is_dir() {
-        input.into()
-    } else {
-        input.components().take_while(is_fixed).collect()
-    };
-    let name = if input.is_file() {
-        fixed.file_stem()
-    } else {
-        fixed.file_name()
-    };
-    match name {
-        Some(name) => name.to_string_lossy().into_owned(),
-        None => input.display().to_string(),
-    }
-}
-
 /// What to try where a side has too few months or years, which only the command knows.
 fn with_advice(error: ClimateError) -> anyhow::Error {
     match error {
@@ -320,18 +291,6 @@ fn with_advice(error: ClimateError) -> anyhow::Error {
         ),
         error => error.into(),
     }
-}
-
-/// Bytes of the tables of a folder.
-pub fn table_bytes(folder: &Path) -> anyhow::Result<u64> {
-    let entries = std::fs::read_dir(folder).map_err(DataError::io("read", folder))?;
-    let sizes = entries.flatten().filter(|entry| {
-        let path = entry.path();
-        path.extension().is_some_and(|e| e == "csv") || path.ends_with("statistics.nc")
-    });
-    Ok(sizes
-        .filter_map(|entry| Some(entry.metadata().ok()?.len()))
-        .sum())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `squall trends`: yearly series of one run and their trends, with intervals and significance.
 
 use crate::arguments::{Months, calendar, months, quoted, years};
-use crate::commands::compare::{is_of_another, own_name, table_bytes};
+use crate::events_folder::{own_name, table_bytes};
 use crate::failure::Advice;
 use crate::own_folder::{self, Holds};
 use crate::plan::Plan;
@@ -58,8 +58,7 @@ impl Trends {
     /// Finds the trends, writes, and says what rises and falls.
     pub fn run(self) -> anyhow::Result<()> {
         let found = match self.find() {
-            // One of the ranks works; if the others failed, the launcher would end that one, too.
-            Err(error) if ranks::of_a_launcher() && is_of_another(&error) => {
+            Err(error) if ranks::another_works(&error) => {
                 tracing::warn!("another rank writes into `{}`", self.out.display());
                 return Ok(());
             }

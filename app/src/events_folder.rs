@@ -1,0 +1,39 @@
+//! Folders that `squall events` wrote, as `squall compare` and `squall trends` read them.
+
+use squall_data::DataError;
+use std::path::{Component, Path, PathBuf};
+
+/// What a side or run is called if nobody says it: its folder, the last folder of a pattern before a wildcard, or the
+/// list.
+pub fn own_name(input: &Path) -> String {
+    let is_fixed = |part: &Component<'_>| {
+        let part = part.as_os_str().to_string_lossy();
+        !part.contains(['*', '?', '['])
+    };
+    let fixed: PathBuf = if input.is_dir() {
+        input.into()
+    } else {
+        input.components().take_while(is_fixed).collect()
+    };
+    let name = if input.is_file() {
+        fixed.file_stem()
+    } else {
+        fixed.file_name()
+    };
+    match name {
+        Some(name) => name.to_string_lossy().into_owned(),
+        None => input.display().to_string(),
+    }
+}
+
+/// Bytes of the tables of a folder.
+pub fn table_bytes(folder: &Path) -> anyhow::Result<u64> {
+    let entries = std::fs::read_dir(folder).map_err(DataError::io("read", folder))?;
+    let sizes = entries.flatten().filter(|entry| {
+        let path = entry.path();
+        path.extension().is_some_and(|e| e == "csv") || path.ends_with("statistics.nc")
+    });
+    Ok(sizes
+        .filter_map(|entry| Some(entry.metadata().ok()?.len()))
+        .sum())
+}

@@ -1,11 +1,14 @@
 //! Whether a training run fits into the machine's memory, and what would.
 
+mod available;
+
+pub use available::available_memory;
+
 use crate::error::{JobError, Result};
 use crate::recipe::Recipe;
 use squall_model::summary::Summary;
 use squall_model::{Backend, Recompute, SavedActivations, Storage};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 
 /// Who trains together, as far as memory asks.
 #[derive(Debug, Clone, Copy)]
@@ -169,61 +172,6 @@ fn settings(
         words.push(format!("--set training.saved_activations={saved}"));
     }
     words.join(" ")
-}
-
-/// Bytes that this process may hold, one of so many alike on its node: what it holds, and its share of what the system
-/// has left for them, within the limits of its control groups; nothing where the system does not say.
-pub fn available_memory(ranks: u64) -> Option<u64> {
-    let own = kilobytes(&read("/proc/self/status"), "VmRSS:").unwrap_or(0);
-    let host = kilobytes(&read("/proc/meminfo"), "MemAvailable:")?;
-    let groups = group_folders(&read("/proc/self/cgroup"));
-    let left = groups.iter().filter_map(|folder| {
-        let file = |name: &str| read(folder.join(name));
-        left_in_group(
-            &file("memory.max"),
-            &file("memory.current"),
-            &file("memory.stat"),
-        )
-    });
-    Some(share_of(left.fold(host, u64::min), own, ranks))
-}
-
-/// What one of so many alike may hold: what it does now, and its share of what is left.
-fn share_of(left: u64, own: u64, ranks: u64) -> u64 {
-    own + left / ranks.max(1)
-}
-
-fn read(path: impl AsRef<Path>) -> String {
-    std::fs::read_to_string(path).unwrap_or_default()
-}
-
-/// The bytes of a line `KEY 123 kB`.
-fn kilobytes(text: &str, key: &str) -> Option<u64> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(key))?;
-    let number: u64 = rest.split_whitespace().next()?.parse().ok()?;
-    Some(1024 * number)
-}
-
-/// The folders of a process's control group (version 2) and of those around it.
-fn group_folders(groups: &str) -> Vec<PathBuf> {
-    let root = Path::new("/sys/fs/cgroup");
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"));
-    let own = own.map_or_else(|| root.to_path_buf(), |path| root.join(path));
-    (own.ancestors()
-        .take_while(|folder| folder.starts_with(root)))
-    .map(Path::to_path_buf)
-    .collect()
-}
-
-/// What a control group has left; its file cache can be given back.
-fn left_in_group(limit: &str, current: &str, stat: &str) -> Option<u64> {
-    let limit: u64 = limit.trim().parse().ok()?;
-    let current: u64 = current.trim().parse().unwrap_or(0);
-    let cache = stat.lines().find_map(|line| line.strip_prefix("file "));
-    let cache: u64 = cache
-        .and_then(|bytes| bytes.trim().parse().ok())
-        .unwrap_or(0);
-    Some(limit.saturating_sub(current.saturating_sub(cache)))
 }
 
 #[cfg(test)]
@@ -410,37 +358,5 @@ mod tests {
         let both = "--set distributed.global_batch=2 --set detection.unlabelled_per_batch=0";
         let one = fits(&recipe(shared), two_ranks, 1);
         assert!(one.contains(both), "{one}");
-    }
-
-    #[test]
-    fn ranks_of_a_node_share_what_is_left() {
-        // 90 are left to three ranks that hold 10 each.
-        assert_eq!(share_of(90, 10, 3), 40);
-        assert_eq!(share_of(90, 10, 1), 100);
-        assert_eq!(share_of(0, 10, 0), 10);
-    }
-
-    #[test]
-    fn limits_of_the_system() {
-        assert_eq!(
-            kilobytes("A: 1 kB\nMemAvailable:   2 kB\n", "MemAvailable:"),
-            Some(2048)
-        );
-        assert_eq!(left_in_group("max\n", "5", ""), None);
-        // 60 are in use, 20 of them cache: 40 are not to be had.
-        assert_eq!(
-            left_in_group("100\n", "60\n", "anon 40\nfile 20\n"),
-            Some(60)
-        );
-        assert_eq!(left_in_group("10", "60", ""), Some(0));
-        let folders = group_folders("0::/a/b\n");
-        let shown: Vec<_> = folders.iter().filter_map(|f| f.to_str()).collect();
-        assert_eq!(
-            shown,
-            ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]
-        );
-        assert_eq!(group_folders("5:memory:/x").len(), 1);
-        #[cfg(target_os = "linux")]
-        assert!(available_memory(1).is_some_and(|bytes| bytes > 1 << 20));
     }
 }

@@ -1,0 +1,139 @@
+//! Who found what a report shows.
+
+use crate::{Event, Track};
+use squall_data::boxes::{BoxFrames, TrackedBox};
+
+/// Who drew a mask or found an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SourceKind {
+    /// Thresholds on the fields.
+    Heuristic,
+    /// What stands beside them: other thresholds, another tool or network.
+    Other,
+    /// A trained network.
+    Network,
+    /// What a synthetic run really contains, or an expert's labels.
+    Truth,
+}
+
+impl SourceKind {
+    /// All kinds, in the order of legends.
+    pub const ALL: [Self; 4] = [Self::Heuristic, Self::Other, Self::Network, Self::Truth];
+
+    /// The word in legends, if the source has no label of its own.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Heuristic => "Heuristic",
+            Self::Other => "Other",
+            Self::Network => "Network",
+            Self::Truth => "Truth",
+        }
+    }
+
+    /// The CSS class of marks of this source.
+    pub(crate) fn css(self) -> &'static str {
+        match self {
+            Self::Heuristic => "heuristic",
+            Self::Other => "other",
+            Self::Network => "network",
+            Self::Truth => "truth",
+        }
+    }
+}
+
+/// The events and tracks that one source found.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// Who found them.
+    pub kind: SourceKind,
+    /// What legends call it, for instance "DeepCAM recipe" or "DeepLabV3+".
+    pub label: String,
+    /// One per object and time.
+    pub events: Vec<Event>,
+    /// One per object followed through time; may be empty where nothing was tracked.
+    pub tracks: Vec<Track>,
+    /// Which wind `max_wind_m_s` is.
+    pub wind: SourceWind,
+}
+
+/// Which wind the events of a source have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SourceWind {
+    /// That of the fields: of the lowest level, or what the data have instead of it.
+    #[default]
+    Fields,
+    /// A synthetic vortex's own, above the boundary layer.
+    Vortex,
+}
+
+impl Source {
+    /// A source that is called by its kind.
+    pub fn new(kind: SourceKind, events: Vec<Event>, tracks: Vec<Track>) -> Self {
+        Self {
+            kind,
+            label: kind.name().to_string(),
+            events,
+            tracks,
+            wind: SourceWind::default(),
+        }
+    }
+
+    /// The same source with events of another wind than that of the fields.
+    #[must_use]
+    pub fn with_wind(mut self, wind: SourceWind) -> Self {
+        self.wind = wind;
+        self
+    }
+
+    /// The same source under another name.
+    #[must_use]
+    pub fn labelled(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+}
+
+/// The boxes that one source found.
+#[derive(Debug, Clone)]
+pub struct BoxSource {
+    /// Who found them.
+    pub kind: SourceKind,
+    /// What legends call them.
+    pub label: String,
+    /// Boxes by time: those that are drawn, joined to events and counted.
+    pub frames: BoxFrames,
+    /// The least confidence of a box that is shown, and how many boxes have less.
+    pub left_out: Option<(f32, usize)>,
+    /// The kind of the [`Source`] that `squall events` made of these boxes: its tracks are shown, and none are joined
+    /// from the boxes.
+    pub followed_by: Option<SourceKind>,
+}
+
+impl BoxSource {
+    /// Boxes and what they are called.
+    pub fn new(kind: SourceKind, label: impl Into<String>, frames: BoxFrames) -> Self {
+        Self {
+            kind,
+            label: label.into(),
+            frames,
+            left_out: None,
+            followed_by: None,
+        }
+    }
+
+    /// Only the boxes that are at least this sure, and those without a confidence.
+    #[must_use]
+    pub fn at_least(mut self, min_confidence: f32) -> Self {
+        let sure = |found: &TrackedBox| found.geo.is_sure(min_confidence);
+        let removed = self.frames.retain(sure);
+        self.left_out = Some((min_confidence, removed));
+        self
+    }
+
+    /// The same boxes, whose events and tracks are those of the source of a kind.
+    #[must_use]
+    pub fn followed_by(mut self, kind: SourceKind) -> Self {
+        self.followed_by = Some(kind);
+        self
+    }
+}

@@ -6,10 +6,10 @@ mod finite;
 mod launches;
 mod pending;
 mod sums;
+mod update;
 mod without_gradient;
 
 use super::feed::Batch;
-use super::groups::Contribution;
 use super::objective::{LossInput, Objective};
 use super::team::{Signals, Team};
 use super::timeline::StepPhase;
@@ -20,8 +20,8 @@ use candle_core::DType;
 use rand::Rng;
 use squall_data::random::stream;
 use squall_model::gpu::allow_tf32;
-use squall_model::optim::{Average, LossScale, Mirror, Optimizer, Schedule, Update};
-use squall_model::{Backend, Gradients, ModelError, Network, NetworkConfig, Pass, Storage};
+use squall_model::optim::{Average, LossScale, Mirror, Optimizer, Schedule};
+use squall_model::{Backend, Gradients, Network, NetworkConfig, Pass, Storage};
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -310,116 +310,6 @@ impl Learner {
         }
         team.timeline.note(StepPhase::Backward, began);
         Ok(begun)
-    }
-
-    /// Waits for the exchange of a step's gradients and hands them to the optimiser, unless they or the loss are not
-    /// finite.
-    fn apply_gradients(
-        &mut self,
-        mut pending: PendingStep,
-        batch: &Batch,
-        team: &mut Team,
-    ) -> Result<StepResult> {
-        let learning_rate = self.schedule.rate(pending.step, self.total_steps);
-        let sums = self.receive(&mut pending, team)?;
-        // All ranks take note of it at the same step, however early one of them received it.
-        team.heard(sums.signals);
-        let mut result = StepResult {
-            loss: sums.loss,
-            gradient_norm: f64::NAN,
-            learning_rate,
-            skipped: true,
-        };
-        let fault = if sums.not_finite == 0 {
-            match self.update(&pending, sums, learning_rate, team)? {
-                Ok(norm) => {
-                    (result.gradient_norm, result.skipped) = (norm, false);
-                    // Where no pixel counts, no parameter has a gradient, and rightly so.
-                    if sums.loss != 0.0 {
-                        self.find_without_gradient();
-                    }
-                    None
-                }
-                // A field that is not finite can hide behind a ReLU and show in the gradient only. Gradients are the
-                // same on all ranks, so all come here.
-                Err(error @ ModelError::NotFinite { .. }) => {
-                    let field = match self.lag {
-                        0 => pending.bad_field.or_else(|| bad_field(&batch.host)),
-                        _ => pending.bad_field,
-                    };
-                    let field = team.first_to_say(field)?;
-                    let field = field.map(|field| format!(", and {field}"));
-                    Some(("gradient", format!("{error}{}", field.unwrap_or_default())))
-                }
-                Err(other) => return Err(other.into()),
-            }
-        } else {
-            // All ranks learn of it in the same step, and all exchange the reason before any of them ends the job.
-            let why = team.first_to_say(pending.fault)?;
-            let many = match team.size() {
-                1 => String::new(),
-                ranks => format!("on {} of {ranks} ranks: ", sums.not_finite),
-            };
-            let why = why.unwrap_or_else(|| "it does not say why".into());
-            Some(("loss", format!("{many}{why}")))
-        };
-        self.count(fault)?;
-        Ok(result)
-    }
-
-    /// Hands gradients to the optimiser, here or on the servers, and applies what follows from the update; returns
-    /// their norm, or why the optimiser took no step.
-    fn update(
-        &mut self,
-        pending: &PendingStep,
-        sums: StepSums,
-        rate: f32,
-        team: &mut Team,
-    ) -> Result<std::result::Result<f64, ModelError>> {
-        let began = Instant::now();
-        let update = Update {
-            gradient_scale: (sums.factor / f64::from(pending.scale)) as f32,
-            mirror: self.copies.as_mut(),
-            rate,
-        };
-        if team.link.is_some() {
-            // The servers' statistics may come with their parameters and stand in place of these.
-            self.network.blend_statistics(&pending.statistics);
-        }
-        let parameters = self.network.parameters_mut();
-        let answer = match &mut team.link {
-            None => self.optimizer.update(parameters, &self.gradients, update),
-            Some(servers) => {
-                let given = Contribution {
-                    step: pending.step,
-                    gradients: &self.gradients,
-                    update,
-                    loss: sums.loss,
-                    statistics: &pending.statistics.values,
-                };
-                servers.update(parameters, given)?
-            }
-        };
-        self.loss_scale.record(answer.is_ok());
-        let phase = match team.link {
-            None => StepPhase::Update,
-            Some(_) => StepPhase::Exchange,
-        };
-        let began = team.timeline.note(phase, began);
-        if answer.is_ok() {
-            if team.link.is_none() {
-                self.network.blend_statistics(&pending.statistics);
-            }
-            if let Some(average) = &mut self.average {
-                average.update(self.network.parameters())?;
-                team.timeline.note(StepPhase::Update, began);
-            }
-            if let Some(copies) = &self.copies {
-                let parameters = self.network.parameters_mut();
-                parameters.compute_with(copies, &self.storage)?;
-            }
-        }
-        Ok(answer)
     }
 }
 

@@ -4,6 +4,7 @@ use crate::failure::Advice;
 use clap::Args;
 use squall_data::Calendar;
 use std::ffi::OsString;
+use std::fmt;
 use std::str::FromStr;
 
 /// Cells of the largest grid: every cell takes half a kB of memory, and 0.05 degrees are 26 million of them.
@@ -49,16 +50,6 @@ pub fn grid(text: &str) -> Result<(usize, usize), String> {
     }
 }
 
-/// A word that a shell takes as it is: in quotes if it has signs that mean something to it.
-pub fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_string()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
 /// Parses the name of a calendar.
 pub fn calendar(name: &str) -> Result<Calendar, String> {
     Calendar::from_cf(name).ok_or_else(|| {
@@ -69,6 +60,13 @@ pub fn calendar(name: &str) -> Result<Calendar, String> {
 /// Months of the year, as given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Months(pub Vec<i64>);
+
+impl fmt::Display for Months {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let months: Vec<String> = self.0.iter().map(i64::to_string).collect();
+        f.write_str(&months.join(","))
+    }
+}
 
 /// Parses `6-11`, `12-2`, `1,2,3`.
 pub fn months(text: &str) -> Result<Months, String> {

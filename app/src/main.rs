@@ -4,6 +4,7 @@
 mod arguments;
 mod box_files;
 mod cli;
+mod command_line;
 mod commands;
 mod device;
 mod events_folder;

@@ -1,6 +1,7 @@
 //! `squall compare`: what changes between two runs, ensembles or periods, with intervals and significance.
 
-use crate::arguments::{Months, calendar, months, quoted, years};
+use crate::arguments::{Months, calendar, months, years};
+use crate::command_line::CommandLine;
 use crate::events_folder::{own_name, table_bytes};
 use crate::failure::Advice;
 use crate::own_folder::{self, Holds};
@@ -236,49 +237,30 @@ impl Compare {
 
     /// The command that makes the same again.
     fn command(&self) -> String {
-        let path = |path: &Path| quoted(&path.to_string_lossy());
-        let mut command = format!("squall compare {} {}", path(&self.a), path(&self.b));
-        let mut add = |text: String| {
-            command.push(' ');
-            command.push_str(&text);
-        };
-        for (name, label) in [("label-a", &self.label_a), ("label-b", &self.label_b)] {
-            if let Some(label) = label {
-                add(format!("--{name} {}", quoted(label)));
-            }
-        }
-        for (name, range) in [("years-a", self.years_a), ("years-b", self.years_b)] {
-            if let Some((from, to)) = range {
-                add(format!("--{name} {from}-{to}"));
-            }
-        }
-        if let Some(Months(months)) = &self.months {
-            let list: Vec<String> = months.iter().map(i64::to_string).collect();
-            add(format!("--months {}", list.join(",")));
-        }
+        let years = |years: Option<(i64, i64)>| years.map(|(from, to)| format!("{from}-{to}"));
         let unit = match self.unit {
-            Drawn::Year => format!("--block-years {}", self.block_years),
-            Drawn::Member => "--unit member".into(),
-            Drawn::Pair => "--unit pair".into(),
+            Drawn::Year => None,
+            Drawn::Member => Some("member"),
+            Drawn::Pair => Some("pair"),
         };
-        add(format!(
-            "--year-start {} {unit} --confidence {} --resamples {} --seed {}",
-            self.year_start, self.confidence, self.resamples, self.seed
-        ));
-        if self.interval == Ends::Bca {
-            add("--interval bca".into());
-        }
-        if let Some(calendar) = self.calendar {
-            add(format!("--calendar {}", calendar.cf_name()));
-        }
-        if self.any_grid {
-            add("--any-grid".into());
-        }
-        if let Some(title) = &self.title {
-            add(format!("--title {}", quoted(title)));
-        }
-        add(format!("--out {}", path(&self.out)));
-        command
+        CommandLine::new("compare", [self.a.display(), self.b.display()])
+            .with("--label-a", &self.label_a)
+            .with("--label-b", &self.label_b)
+            .with("--years-a", years(self.years_a))
+            .with("--years-b", years(self.years_b))
+            .with("--months", &self.months)
+            .with("--year-start", [self.year_start])
+            .with("--block-years", unit.is_none().then_some(self.block_years))
+            .with("--unit", unit)
+            .with("--confidence", [self.confidence])
+            .with("--resamples", [self.resamples])
+            .with("--seed", [self.seed])
+            .with("--interval", (self.interval == Ends::Bca).then_some("bca"))
+            .with("--calendar", self.calendar.map(Calendar::cf_name))
+            .with_flag("--any-grid", self.any_grid)
+            .with("--title", &self.title)
+            .with("--out", [self.out.display()])
+            .text()
     }
 }
 

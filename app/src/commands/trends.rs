@@ -1,6 +1,7 @@
 //! `squall trends`: yearly series of one run and their trends, with intervals and significance.
 
-use crate::arguments::{Months, calendar, months, quoted, years};
+use crate::arguments::{Months, calendar, months, years};
+use crate::command_line::CommandLine;
 use crate::events_folder::{own_name, table_bytes};
 use crate::failure::Advice;
 use crate::own_folder::{self, Holds};
@@ -14,7 +15,7 @@ use squall_climate::trends::{self, MIN_YEARS, TrendInput, TrendOptions};
 use squall_data::archive::folders_of;
 use squall_data::{Calendar, atomic};
 use squall_jobs::lock::FolderLock;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Find the trends within one run: yearly series of counts and intensity, their slopes with intervals and significance.
 #[derive(Debug, Args)]
@@ -145,34 +146,17 @@ impl Trends {
 
     /// The command that makes the same again.
     fn command(&self) -> String {
-        let path = |path: &Path| quoted(&path.to_string_lossy());
-        let mut command = format!("squall trends {}", path(&self.run));
-        let mut add = |text: String| {
-            command.push(' ');
-            command.push_str(&text);
-        };
-        if let Some(label) = &self.label {
-            add(format!("--label {}", quoted(label)));
-        }
-        if let Some((from, to)) = self.years {
-            add(format!("--years {from}-{to}"));
-        }
-        if let Some(Months(months)) = &self.months {
-            let list: Vec<String> = months.iter().map(i64::to_string).collect();
-            add(format!("--months {}", list.join(",")));
-        }
-        add(format!(
-            "--year-start {} --confidence {}",
-            self.year_start, self.confidence
-        ));
-        if let Some(calendar) = self.calendar {
-            add(format!("--calendar {}", calendar.cf_name()));
-        }
-        if let Some(title) = &self.title {
-            add(format!("--title {}", quoted(title)));
-        }
-        add(format!("--out {}", path(&self.out)));
-        command
+        let years = self.years.map(|(from, to)| format!("{from}-{to}"));
+        CommandLine::new("trends", [self.run.display()])
+            .with("--label", &self.label)
+            .with("--years", years)
+            .with("--months", &self.months)
+            .with("--year-start", [self.year_start])
+            .with("--confidence", [self.confidence])
+            .with("--calendar", self.calendar.map(Calendar::cf_name))
+            .with("--title", &self.title)
+            .with("--out", [self.out.display()])
+            .text()
     }
 }
 

@@ -1,49 +1,28 @@
 //! The command line that makes a page again.
 
 use super::{Report, TITLE};
-use crate::arguments::{MIN_CONFIDENCE, quoted};
+use crate::arguments::MIN_CONFIDENCE;
+use crate::command_line::CommandLine;
 use squall_climate::report::{MovieOptions, ReportOptions};
+use squall_data::Class;
 
 impl Report {
     /// The command with all options that are not the default, as a shell takes it.
     pub(super) fn command(&self) -> String {
-        let mut words: Vec<String> = vec!["squall".into(), "report".into()];
-        words.extend(self.folders.iter().map(|folder| quoted(folder)));
-        let mut add = |option: &str, value: &str| {
-            words.extend([option.to_string(), quoted(value)]);
-        };
-        if let Some(class) = self.tags.tag_class {
-            add("--tag-class", class.name());
-        }
-        if let Some(fields) = &self.fields {
-            add("--fields", fields);
-        }
-        if self.title != TITLE {
-            add("--title", &self.title);
-        }
-        if !self.about.is_empty() {
-            add("--about", &self.about);
-        }
-        for movie in &self.movie {
-            add("--movie", &movie.to_string_lossy());
-        }
-        if self.movie_width != MovieOptions::default().width {
-            add("--movie-width", &self.movie_width.to_string());
-        }
-        if self.frames != ReportOptions::default().max_frames {
-            add("--frames", &self.frames.to_string());
-        }
-        for run in &self.training {
-            add("--training", run);
-        }
-        if self.min_confidence != MIN_CONFIDENCE {
-            add("--min-confidence", &self.min_confidence.to_string());
-        }
-        if let Some(recipe) = &self.recipe {
-            add("--recipe", &recipe.to_string_lossy());
-        }
-        add("--out", &self.out.to_string_lossy());
-        words.join(" ")
+        let (movie, page) = (MovieOptions::default(), ReportOptions::default());
+        CommandLine::new("report", &self.folders)
+            .with("--tag-class", self.tags.tag_class.map(Class::name))
+            .with("--fields", &self.fields)
+            .with_other("--title", self.title.as_str(), TITLE)
+            .with_other("--about", self.about.as_str(), "")
+            .with("--movie", self.movie.iter().map(|path| path.display()))
+            .with_other("--movie-width", self.movie_width, movie.width)
+            .with_other("--frames", self.frames, page.max_frames)
+            .with("--training", &self.training)
+            .with_other("--min-confidence", self.min_confidence, MIN_CONFIDENCE)
+            .with("--recipe", self.recipe.iter().map(|path| path.display()))
+            .with("--out", [self.out.display()])
+            .text()
     }
 }
 

@@ -1,0 +1,51 @@
+//! The command that makes a page again.
+
+use std::fmt::Display;
+
+/// A command of ours, as a shell takes it.
+pub struct CommandLine(String);
+
+impl CommandLine {
+    /// A command with its inputs.
+    pub fn new(command: &str, inputs: impl IntoIterator<Item = impl Display>) -> Self {
+        let words = inputs.into_iter().map(|input| quoted(&input.to_string()));
+        Self(words.fold(format!("squall {command}"), |line, word| line + " " + &word))
+    }
+
+    /// The same with an option, once for each of its values.
+    pub fn with(mut self, option: &str, values: impl IntoIterator<Item = impl Display>) -> Self {
+        for value in values {
+            self.0 += &format!(" {option} {}", quoted(&value.to_string()));
+        }
+        self
+    }
+
+    /// The same with an option, unless its value is the usual one.
+    pub fn with_other<T: Display + PartialEq>(self, option: &str, value: T, usual: T) -> Self {
+        let other = (value != usual).then_some(value);
+        self.with(option, other)
+    }
+
+    /// The same with an option without a value, if it is given.
+    pub fn with_flag(mut self, option: &str, given: bool) -> Self {
+        if given {
+            self.0 += &format!(" {option}");
+        }
+        self
+    }
+
+    /// Its words.
+    pub fn text(self) -> String {
+        self.0
+    }
+}
+
+/// A word that a shell takes as it is: in quotes if it has signs that mean something to it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_string()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}

@@ -10,17 +10,7 @@ use std::path::Path;
 
 /// Runs the program, which must refuse its input (exit code 3), say every one of `words`, and not panic.
 fn refuses(arguments: &[&str], words: &[&str]) {
-    let output = squall()
-        .args(arguments)
-        .output()
-        .expect("the program starts");
-    let said = text(&output);
-    let call = format!("squall {}", arguments.join(" "));
-    assert_eq!(output.status.code(), Some(3), "{call}:\n{said}");
-    assert!(!said.contains("panicked"), "{call}:\n{said}");
-    for word in words {
-        assert!(said.contains(word), "{call} does not say `{word}`:\n{said}");
-    }
+    common::refuses(arguments, 3, words);
 }
 
 /// Six-hourly masks of a cyclone at 15N that drifts westward.

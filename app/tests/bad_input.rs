@@ -2,24 +2,9 @@
 
 mod common;
 
-use common::{contents, path, real, run, simulate, squall, text};
+use common::{contents, path, real, refuses, run, simulate, squall, text};
 use std::fs;
 use std::process::Stdio;
-
-/// Runs the program, which must fail with `code` and say every one of `words`.
-fn refuses(arguments: &[&str], code: i32, words: &[&str]) {
-    let output = squall()
-        .args(arguments)
-        .output()
-        .expect("the program starts");
-    let said = text(&output);
-    let call = format!("squall {}", arguments.join(" "));
-    assert_eq!(output.status.code(), Some(code), "{call}:\n{said}");
-    assert!(!said.contains("panicked"), "{call}:\n{said}");
-    for word in words {
-        assert!(said.contains(word), "{call} does not say `{word}`:\n{said}");
-    }
-}
 
 #[test]
 fn vectors_that_no_memory_holds() {

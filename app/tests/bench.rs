@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, run, squall, text};
+use common::{path, run};
 use serde_json::Value;
 use std::fs;
 
@@ -97,9 +97,5 @@ fn what_cannot_be_timed_is_refused() {
 }
 
 fn refuses(arguments: &[&str], words: &str) {
-    let output = squall().args(arguments).output();
-    let output = output.expect("the program starts");
-    let told = text(&output);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
-    assert!(told.contains(words) && !told.contains("panicked"), "{told}");
+    common::refuses(arguments, 2, &[words]);
 }

@@ -2,27 +2,13 @@
 
 mod common;
 
-use common::{path, run, simulate, squall, text};
+use common::{json, path, run, score, simulate, squall, text};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-fn json(arguments: &[&str]) -> Value {
-    serde_json::from_str(&run(arguments)).expect("one JSON document")
-}
-
 fn scored(prediction: &Path, truth: &Path) -> Value {
-    json(&[
-        "score",
-        "--prediction",
-        path(prediction),
-        "--truth",
-        path(truth),
-        "--calendar",
-        "noleap",
-        "--json",
-        "-q",
-    ])
+    score(prediction, truth, &["--calendar", "noleap"])
 }
 
 #[test]

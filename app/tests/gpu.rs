@@ -5,7 +5,7 @@
 mod common;
 
 use common::stand_in::{on, stand_in, with_stand_in, works};
-use common::{mpirun, path, run, simulate, squall, stage, text};
+use common::{mpirun, path, run, score, simulate, squall, stage, text};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -385,16 +385,7 @@ fn training_and_inference_give_what_the_cpu_gives() {
     let (ours, theirs) = (at("gpu-masks"), at("cpu-masks"));
     masks("cuda", &ours);
     masks("cpu", &theirs);
-    let scores = run(&[
-        "score",
-        "--prediction",
-        path(&ours),
-        "--truth",
-        path(&theirs),
-        "--json",
-        "-q",
-    ]);
-    let scores: Value = serde_json::from_str(&scores).expect("JSON");
+    let scores = score(&ours, &theirs, &[]);
     let iou = scores["pixels"]["mean_iou"].as_f64().expect("a number");
     assert!(iou > 0.99, "{iou}");
 

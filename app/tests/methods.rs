@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, run, simulate, squall, stage, text};
+use common::{path, run, score, simulate, squall, stage, text};
 use squall_data::Class;
 use squall_data::mask_file::{About, MaskArchive};
 use std::path::Path;
@@ -77,15 +77,7 @@ fn rules_for_rivers_say_nothing_of_cyclones() {
     for line in cyclones {
         assert!(line.contains(",,"), "blank, not nought: {line}");
     }
-    let scores = run(&[
-        "score",
-        "--prediction",
-        path(&rivers),
-        "--truth",
-        path(&both),
-        "--json",
-    ]);
-    let scores: serde_json::Value = serde_json::from_str(&scores).expect("JSON");
+    let scores = score(&rivers, &both, &[]);
     let text = scores.to_string();
     assert!(text.contains("atmospheric_river"), "{text}");
     let page = at("page.html");

@@ -2,14 +2,10 @@
 
 mod common;
 
-use common::{path, real, run, simulate, squall, stage, text};
+use common::{json, path, real, run, score, simulate, squall, stage, text};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-
-fn json(arguments: &[&str]) -> Value {
-    serde_json::from_str(&run(arguments)).expect("one JSON document")
-}
 
 #[test]
 fn from_files_to_a_page() {
@@ -54,26 +50,10 @@ fn from_files_to_a_page() {
     }
 
     // A mask against itself is perfect; against the truth it is something between nothing and perfect.
-    let own = json(&[
-        "score",
-        "--prediction",
-        path(&labels),
-        "--truth",
-        path(&labels),
-        "--json",
-        "-q",
-    ]);
+    let own = score(&labels, &labels, &[]);
     assert_eq!(own["pixels"]["mean_iou"], 1.0);
     let truth = fields.join("truth");
-    let real = json(&[
-        "score",
-        "--prediction",
-        path(&labels),
-        "--truth",
-        path(&truth),
-        "--json",
-        "-q",
-    ]);
+    let real = score(&labels, &truth, &[]);
     let iou = real["pixels"]["mean_iou"].as_f64().expect("a number");
     assert!((0.34..1.0).contains(&iou), "{iou}");
 
@@ -216,16 +196,7 @@ fn boxes_are_scored_by_average_precision() {
         "boxes.csv",
         "tropical_cyclone,1984-02-28T00:00:00,355,10,5,20,0.9,\ntropical_cyclone,1984-02-28T12:00:00,200,10,210,20,0.95,\n",
     );
-    let scores = json(&[
-        "score",
-        "--prediction",
-        path(&found),
-        "--truth",
-        path(&truth),
-        "--calendar",
-        "noleap",
-        "--json",
-    ]);
+    let scores = score(&found, &truth, &["--calendar", "noleap"]);
     let cyclones = &scores["classes"][1];
     // The surest box is wrong, the second right, one of two true ones is missed: precision 1/2 at recall 1/2.
     assert_eq!(cyclones["at_50"]["average_precision"], 0.25);
@@ -334,16 +305,7 @@ fn boxes_become_events_and_tracks() {
     // The same boxes without confidences judge them.
     let truth = folder.path().join("truth.csv");
     fs::write(&truth, drifting("")).expect("a table");
-    let scores = json(&[
-        "score",
-        "--prediction",
-        path(&boxes),
-        "--truth",
-        path(&truth),
-        "--calendar",
-        "noleap",
-        "--json",
-    ]);
+    let scores = score(&boxes, &truth, &["--calendar", "noleap"]);
     let of = |kind: &str, class: &str| {
         let classes = scores[kind]["classes"].as_array().expect("classes");
         let found = classes.iter().find(|score| score["class"] == class);
@@ -390,14 +352,7 @@ fn tracks_are_scored_against_best_tracks() {
         "start 2 2001 8 1 0\n 1 2 140.0 16.0 99000.0 20.0 2001 8 1 0\n 1 2 139.0 16.0 98500.0 22.0 2001 8 1 6\n",
     )
     .expect("a table");
-    let scores = json(&[
-        "score",
-        "--prediction",
-        path(&tracks),
-        "--truth",
-        path(&best),
-        "--json",
-    ]);
+    let scores = score(&tracks, &best, &[]);
     let total = &scores["tracks"][0]["total"];
     assert_eq!(
         (&total["pod"], &total["far"]),
@@ -422,16 +377,7 @@ fn tracks_are_scored_against_best_tracks() {
     assert!(text(&refused).contains("holds masks"), "{}", text(&refused));
     // A whole run, where the real best tracks are at hand.
     if let Some(best) = real("ibtracs-6h/ibtracs_wmo.csv") {
-        let own = json(&[
-            "score",
-            "--prediction",
-            path(&best),
-            "--truth",
-            path(&best),
-            "--min-wind",
-            "17",
-            "--json",
-        ]);
+        let own = score(&best, &best, &["--min-wind", "17"]);
         let scores = &own["tracks"][0];
         assert_eq!(scores["total"]["pod"], 1.0);
         // Weak storms are left out of both sides.
@@ -544,15 +490,7 @@ fn masks_and_boxes_of_one_network() {
         "{differ:?}"
     );
 
-    let scores = json(&[
-        "score",
-        "--prediction",
-        path(&found),
-        "--truth",
-        path(&truth),
-        "--json",
-        "-q",
-    ]);
+    let scores = score(&found, &truth, &[]);
     assert!(scores["pixels"]["mean_iou"].is_number());
     assert!(scores["boxes"]["mean"]["at_10"].is_number());
     // The boxes of a run that is done, in pixels.

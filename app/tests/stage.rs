@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{contents, path, run, simulate, squall, stage, text};
+use common::{contents, path, refuses, run, simulate, squall, stage, text};
 use ndarray::Array2;
 use serde_json::Value;
 use squall_data::archive::on_library_thread;
@@ -10,16 +10,6 @@ use squall_data::mask_file::{MaskFileOptions, MaskWriter};
 use squall_data::{Archive, Calendar, ClassMask, Time};
 use std::fs;
 use std::path::Path;
-
-/// Runs the program, which must leave with this code and say these words.
-fn refused(arguments: &[&str], code: i32, words: &[&str]) {
-    let output = squall().args(arguments).output().expect("starts");
-    let said = text(&output);
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    for word in words {
-        assert!(said.contains(word), "{word}: {said}");
-    }
-}
 
 fn label(fields: &Path, labels: &Path, more: &[&str]) {
     let call = ["label", path(fields), "--out", path(labels), "--quiet"];
@@ -69,10 +59,10 @@ fn boxes_alone_make_a_store_and_unlabelled_times_can_stay() {
     let out = folder.path().join("boxes");
     let mut begun = vec!["stage", path(&fields), "--out", path(&out)];
     begun.extend(both);
-    refused(&begun, 3, &["there already", "without a mask"]);
+    refuses(&begun, 3, &["there already", "without a mask"]);
     let nothing = folder.path().join("nothing");
     let neither = ["stage", path(&fields), "--out", path(&nothing)];
-    refused(&neither, 2, &["--labels", "--boxes"]);
+    refuses(&neither, 2, &["--labels", "--boxes"]);
 }
 
 /// Masks and fields had stayed those of the first call, boxes became those of the second, and all was well.
@@ -100,7 +90,7 @@ fn a_store_of_other_labels_or_another_run_stays_as_it_is() {
         let call = ["stage", path(fields), "--labels", path(labels)];
         let call = [&call[..], &["--out", path(&store)]].concat();
         let words = ["of other fields or labels", said, "hint:", "--out"];
-        refused(&call, 2, &words);
+        refuses(&call, 2, &words);
         assert!(contents(&store, |_| false) == before, "{said}");
     }
 
@@ -109,7 +99,7 @@ fn a_store_of_other_labels_or_another_run_stays_as_it_is() {
     fs::remove_file(&index).expect("it was done");
     let call = ["stage", path(&fields), "--labels", path(&relaxed)];
     let call = [&call[..], &["--out", path(&store)]].concat();
-    refused(&call, 2, &["of other fields or labels"]);
+    refuses(&call, 2, &["of other fields or labels"]);
     assert!(!index.exists());
     stage(&fields, &labels, &store, &[]);
     assert!(contents(&store, |_| false) == before);
@@ -124,7 +114,7 @@ fn a_store_of_other_labels_or_another_run_stays_as_it_is() {
     fs::remove_file(store.join("origin.json")).expect("it is remembered");
     let call = ["stage", path(&fields), "--labels", path(&truth)];
     let call = [&call[..], &["--out", path(&store)]].concat();
-    refused(&call, 2, &["of other fields or labels", "is another"]);
+    refuses(&call, 2, &["of other fields or labels", "is another"]);
     assert!(contents(&store, |_| false) == samples);
     stage(&fields, &labels, &store, &[]);
     assert!(contents(&store, but_origin) == samples && store.join("origin.json").is_file());
@@ -147,7 +137,7 @@ fn boxes_are_replaced_by_those_that_are_named() {
     // Those among the labels do not come back unasked.
     let call = ["stage", path(&fields), "--labels", path(&labels)];
     let call = [&call[..], &["--out", path(&store)]].concat();
-    refused(&call, 2, &["other boxes", "hint:", "--boxes"]);
+    refuses(&call, 2, &["other boxes", "hint:", "--boxes"]);
     assert!(boxes() == second);
     let own = labels.join("boxes.csv");
     stage(&fields, &labels, &store, &["--boxes", path(&own)]);
@@ -218,7 +208,7 @@ fn masks_of_another_calendar_are_at_the_same_instants_or_refused() {
     let staged = ["stage", path(&fields), "--labels"];
     for call in [&staged[..], &bard[..]] {
         let call = [call, &[path(&noleap), "--out", path(&other)]].concat();
-        refused(&call, 3, &words);
+        refuses(&call, 3, &words);
     }
     let page = at("page.html");
     let truth = format!("truth={}", path(&noleap));
@@ -229,7 +219,7 @@ fn masks_of_another_calendar_are_at_the_same_instants_or_refused() {
         "--out",
         path(&page),
     ];
-    refused(&report, 3, &["calendar", "standard", "noleap", "hint:"]);
+    refuses(&report, 3, &["calendar", "standard", "noleap", "hint:"]);
     let same = at("same.nc");
     draw(&same, &archive, first);
     let truth = format!("truth={}", path(&same));
@@ -288,5 +278,5 @@ fn the_folder_of_a_node_must_not_hold_what_another_command_wrote() {
     fs::write(at("node0/events.csv"), "class\n").expect("written");
     let (store, local) = (at("store"), at("node{node}"));
     let call = ["stage", path(&store), "--local", path(&local)];
-    refused(&call, 2, &["node0` holds tables of `squall events`"]);
+    refuses(&call, 2, &["node0` holds tables of `squall events`"]);
 }

@@ -3,6 +3,7 @@
 
 pub mod stand_in;
 
+use serde_json::Value;
 pub use squall_data::testdata::real;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -43,6 +44,30 @@ pub fn run(arguments: &[&str]) -> String {
         text(&output)
     );
     String::from_utf8(output.stdout).expect("UTF-8 output")
+}
+
+/// As [`run`]; gives the one JSON document that the program prints.
+pub fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&run(arguments)).expect("one JSON document")
+}
+
+/// What `squall score` says of a prediction and the truth, with more options than those.
+pub fn score(prediction: &Path, truth: &Path, more: &[&str]) -> Value {
+    let sides = ["--prediction", path(prediction), "--truth", path(truth)];
+    json(&[&["score", "--json", "-q"][..], &sides, more].concat())
+}
+
+/// Runs the program, which must fail with `code`, say every one of `words`, and not panic.
+pub fn refuses(arguments: &[&str], code: i32, words: &[&str]) {
+    let output = squall().args(arguments).output();
+    let output = output.expect("the program starts");
+    let said = text(&output);
+    let call = format!("squall {}", arguments.join(" "));
+    assert_eq!(output.status.code(), Some(code), "{call}:\n{said}");
+    assert!(!said.contains("panicked"), "{call}:\n{said}");
+    for word in words {
+        assert!(said.contains(word), "{call} does not say `{word}`:\n{said}");
+    }
 }
 
 /// Everything that a run printed.

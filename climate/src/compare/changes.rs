@@ -3,7 +3,7 @@
 use super::names::{Names, grouped};
 use super::side::Ensemble;
 use super::unequal::{lacking, quantity_names};
-use super::{ChangeRow, Design, GoesOn, Group, Quantity, adjusted_p};
+use super::{ChangeRow, Design, GoesOn, Group, Quantity, adjusted_by_family};
 use crate::error::{ClimateError, Result};
 use rayon::prelude::*;
 use std::cmp::Reverse;
@@ -51,18 +51,10 @@ pub(super) fn changes(
             })
         })
         .collect::<Result<_>>()?;
-    for family in 0..Group::FAMILIES {
-        let members: Vec<usize> = (0..rows.len())
-            .filter(|&k| rows[k].group().family() == family)
-            .collect();
-        let p: Vec<f64> = members
-            .iter()
-            .map(|&k| rows[k].change.p.unwrap_or(f64::NAN))
-            .collect();
-        for (&k, adjusted) in members.iter().zip(adjusted_p(&p)) {
-            rows[k].adjusted_p = (!adjusted.is_nan()).then_some(adjusted);
-            rows[k].significant = adjusted < 1.0 - design.options().confidence;
-        }
+    let p: Vec<_> = (rows.iter().map(|row| (row.group(), row.change.p))).collect();
+    for (row, adjusted) in rows.iter_mut().zip(adjusted_by_family(&p)) {
+        row.adjusted_p = adjusted;
+        row.significant = adjusted.is_some_and(|p| p < 1.0 - design.options().confidence);
     }
     Ok(rows)
 }

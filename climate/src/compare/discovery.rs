@@ -1,5 +1,7 @@
 //! Many tests at once: control of the false discovery rate.
 
+use super::Group;
+
 /// p-values adjusted so that calling those below α significant keeps the expected share of false ones among them below
 /// α.
 ///
@@ -28,11 +30,38 @@ pub fn adjusted_p(p: &[f64]) -> Vec<f64> {
     adjusted
 }
 
+/// The p of rows about these groups, adjusted for the rows of the same family; none where nothing was tested.
+pub(crate) fn adjusted_by_family(rows: &[(Group, Option<f64>)]) -> Vec<Option<f64>> {
+    let mut all = vec![None; rows.len()];
+    for family in 0..Group::FAMILIES {
+        let members: Vec<usize> = (0..rows.len())
+            .filter(|&k| rows[k].0.family() == family)
+            .collect();
+        let p = members.iter().map(|&k| rows[k].1.unwrap_or(f64::NAN));
+        let adjusted = adjusted_p(&p.collect::<Vec<f64>>());
+        for (k, adjusted) in members.into_iter().zip(adjusted) {
+            all[k] = (!adjusted.is_nan()).then_some(adjusted);
+        }
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use rand::Rng;
     use squall_data::random::stream;
+
+    #[test]
+    fn a_row_counts_in_its_own_family_alone() {
+        let mut groups = Group::all();
+        let part = groups.find(|group| group.family() != Group::ALL.family());
+        let (whole, part) = (Group::ALL, part.unwrap());
+        let p = [0.01, 0.04, 0.04].map(Some);
+        let rows = [(whole, p[0]), (part, p[1]), (whole, None), (whole, p[2])];
+        let adjusted = adjusted_by_family(&rows);
+        assert_eq!(adjusted, [Some(0.02), Some(0.04), None, Some(0.04)]);
+    }
 
     #[test]
     fn the_example_of_the_paper() {

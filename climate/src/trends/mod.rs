@@ -22,7 +22,7 @@ pub use words::statement;
 
 use crate::compare::period::{months_of, note_year};
 use crate::compare::{
-    Coverage, Group, Quantity, Selection, Side, SideOptions, adjusted_p, words_of_months,
+    Coverage, Group, Quantity, Selection, Side, SideOptions, adjusted_by_family, words_of_months,
 };
 use crate::error::{ClimateError, Result};
 use rayon::prelude::*;
@@ -206,16 +206,9 @@ fn rows(
 
 /// Adjusts p for the rows of the same family, as in a comparison.
 fn adjust(rows: &mut [TrendRow], confidence: f64) {
-    for family in 0..Group::FAMILIES {
-        let members: Vec<usize> = (0..rows.len())
-            .filter(|&k| rows[k].group.family() == family)
-            .collect();
-        let p: Vec<f64> = (members.iter())
-            .map(|&k| rows[k].trend.p.unwrap_or(f64::NAN))
-            .collect();
-        for (&k, adjusted) in members.iter().zip(adjusted_p(&p)) {
-            rows[k].adjusted_p = (!adjusted.is_nan()).then_some(adjusted);
-            rows[k].significant = adjusted < 1.0 - confidence;
-        }
+    let p: Vec<_> = rows.iter().map(|row| (row.group, row.trend.p)).collect();
+    for (row, adjusted) in rows.iter_mut().zip(adjusted_by_family(&p)) {
+        row.adjusted_p = adjusted;
+        row.significant = adjusted.is_some_and(|p| p < 1.0 - confidence);
     }
 }

@@ -216,11 +216,7 @@ fn cyclones_that_are_never_strong_are_left_out_where_the_wind_is_known() {
     std::fs::write(&tracking, "[tropical_cyclone]\nmin_peak_wind_m_s = 17\n").expect("written");
     let refused = |more: &[&str], said: &str| {
         let call = ["events", path(&file), "--out", path(&out)];
-        let output = squall().args(call).args(more).output();
-        let output = output.expect("the program starts");
-        let words = text(&output);
-        assert_eq!(output.status.code(), Some(2), "{words}");
-        assert!(words.contains(said), "`{said}`: {words}");
+        common::refuses(&[&call[..], more].concat(), 2, &[said]);
     };
     let asks = ["--tracking", path(&tracking), "--min-wind", "17"];
     // Whoever asked is told, not who did not.
@@ -282,15 +278,7 @@ fn tables_and_fields_where_they_do_not_belong() {
     let (labels, truth, page) = (at("labels"), fields.join("truth"), at("page.html"));
     run(&["label", path(&fields), "--out", path(&labels), "--quiet"]);
     let refuses = |arguments: &[&str], words: &[&str]| {
-        let output = squall().args(arguments).output().expect("starts");
-        let said = text(&output);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}:\n{said}");
-        for word in words.iter().chain(&["hint:"]) {
-            assert!(
-                said.contains(word),
-                "{arguments:?} does not say `{word}`:\n{said}"
-            );
-        }
+        common::refuses(arguments, 2, &[words, &["hint:"]].concat());
     };
     let truths = std::fs::read(truth.join("tracks.csv")).expect("a truth");
     refuses(
@@ -416,12 +404,8 @@ fn a_movie_takes_the_place_of_nothing_that_is_read() {
     for movie in [&file, &other_spelling, &recipe] {
         let report = ["report", path(&file), "--recipe", path(&recipe)];
         let outputs = ["--movie", path(movie), "--out", path(&page)];
-        let output = squall().args(report).args(outputs).output();
-        let output = output.expect("the program starts");
-        let said = text(&output);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("is read, and would be replaced"), "{said}");
-        assert!(said.contains("hint:"), "{said}");
+        let words = ["is read, and would be replaced", "hint:"];
+        common::refuses(&[report, outputs].concat(), 2, &words);
     }
     assert!(common::contents(folder.path(), |_| false) == before);
 }
@@ -531,12 +515,6 @@ fn times_that_a_format_does_not_know_are_refused_before_the_work() {
         "--format",
         "gfdl",
     ];
-    let output = squall().args(call).output().expect("the program starts");
-    let said = text(&output);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(
-        said.contains("full hours only") && said.contains("00:30"),
-        "{said}"
-    );
+    common::refuses(&call, 2, &["full hours only", "00:30"]);
     assert!(!out.join("events.csv").exists());
 }

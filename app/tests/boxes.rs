@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{json, path, run, score, simulate, squall, text};
+use common::{json, path, refuses, run, score, simulate, squall, text};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,12 +21,9 @@ fn a_format_of_boxes_does_not_replace_fields() {
     let file = files.find(is_field).expect("a file");
     let before = fs::read(&file).expect("read");
     let labels = folder.path().join("labels");
-    let mut command = squall();
-    command.args(["label", path(&fields), "--out", path(&labels)]);
-    let output = command.args(["--boxes-hdf5", path(&file)]).output();
-    let output = output.expect("it starts");
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
-    assert!(text(&output).contains("would be replaced"));
+    let label = ["label", path(&fields), "--out", path(&labels)];
+    let boxes = ["--boxes-hdf5", path(&file)];
+    refuses(&[&label[..], &boxes].concat(), 2, &["would be replaced"]);
     assert_eq!(fs::read(&file).expect("read"), before);
 }
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{contents, path, real, run, simulate, squall, text};
+use common::{contents, path, real, refuses, run, simulate, squall, text};
 use std::fs;
 use std::path::Path;
 
@@ -140,11 +140,9 @@ fn tracks_come_back_from_every_format() {
     for end in ["parquet", "geojson"] {
         let file = out.join(format!("tracks.{end}"));
         let call = ["events", path(&file), "--out", "x"];
-        let output = squall().args(call).output().expect("starts");
-        assert_eq!(output.status.code(), Some(3), "{}", text(&output));
         let points = out.join(format!("events.{end}"));
         let hint = format!("hint: give `{}`", points.display());
-        assert!(text(&output).contains(&hint), "{}", text(&output));
+        refuses(&call, 3, &[&hint]);
     }
     // What tracks cannot have is refused, and so is a folder whose statistics are of something else.
     let file = out.join("tracks.tropical_cyclone.teca.csv");
@@ -157,9 +155,7 @@ fn tracks_come_back_from_every_format() {
     ] {
         let mut call = vec!["events", path(&file)];
         call.extend(extra);
-        let output = squall().args(&call).output().expect("starts");
-        assert_eq!(output.status.code(), Some(2), "{}", text(&output));
-        assert!(text(&output).contains(words), "{}", text(&output));
+        refuses(&call, 2, &[words]);
     }
 }
 
@@ -211,10 +207,7 @@ fn inspect_says_what_a_file_of_tracks_holds() {
     );
     // Tables do not hide fields that are damaged.
     let damaged = at("fields.nc", "cut short");
-    let refused = squall().args(["inspect", path(folder.path())]).output();
-    let refused = refused.expect("starts");
-    assert_eq!(refused.status.code(), Some(3), "{}", text(&refused));
-    assert!(text(&refused).contains("fields.nc"), "{}", text(&refused));
+    refuses(&["inspect", path(folder.path())], 3, &["fields.nc"]);
     fs::remove_file(damaged).expect("removed");
     let Some(best) = real("track-formats/IBTrACS.last3years.v04r00_2_storms.nc") else {
         return;
@@ -446,11 +439,9 @@ fn a_storm_of_track_is_the_same_in_every_layout() {
         ),
         ("unknown.csv", "winds `vmax`", "`wind_kt` or `wind_m_s`"),
     ] {
-        let call = ["events", path(&at(name)), "--out", path(&at("none"))].map(str::to_string);
-        let refused = squall().args(call).output().expect("starts");
-        assert_eq!(refused.status.code(), Some(3), "{}", text(&refused));
-        let words = text(&refused);
-        assert!(words.contains(said) && words.contains(hint), "{words}");
+        let (table, out) = (at(name), at("none"));
+        let call = ["events", path(&table), "--out", path(&out)];
+        refuses(&call, 3, &[said, hint]);
     }
     let (prediction, truth) = (at("track.nc"), at("points.csv"));
     let sides = ["--prediction", path(&prediction), "--truth", path(&truth)];
@@ -551,12 +542,7 @@ fn best_tracks_of_nhc_are_read_and_forecasts_of_several_techniques_are_not() {
         line("OFCL", 12, 6, "263N,  886W"),
     ];
     fs::write(&deck, lines.concat()).expect("a deck");
-    let refused = squall()
-        .args(["events", path(&deck), "--out", path(&at("none"))])
-        .output()
-        .expect("starts");
-    let said = text(&refused);
-    assert_eq!(refused.status.code(), Some(3), "{said}");
-    assert!(said.contains("AVNO, OFCL from 2005082812"), "{said}");
-    assert!(said.contains("hint") && said.contains("grep"), "{said}");
+    let none = at("none");
+    let call = ["events", path(&deck), "--out", path(&none)];
+    refuses(&call, 3, &["AVNO, OFCL from 2005082812", "hint", "grep"]);
 }

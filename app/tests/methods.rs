@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, run, score, simulate, squall, stage, text};
+use common::{path, refuses, run, score, simulate, squall, stage, text};
 use squall_data::Class;
 use squall_data::mask_file::{About, MaskArchive};
 use std::path::Path;
@@ -111,15 +111,10 @@ fn a_method_that_has_too_few_times_is_refused_before_anything_is_written() {
     let fields = simulate(folder.path(), 1, 1);
     let out = folder.path().join("labels");
     let label = ["label", path(&fields), "--method", "deepcam,percentile"];
-    let output = squall().args(label).arg("--out").arg(&out).output();
-    let output = output.expect("starts");
-    let said = text(&output);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(
-        said.contains("at least 40 times") && said.contains("hint: give a longer series"),
-        "{said}"
-    );
-    assert!(said.contains("min_times") && !out.exists(), "{said}");
+    let call = [&label[..], &["--out", path(&out)]].concat();
+    let hint = "hint: give a longer series";
+    refuses(&call, 2, &["at least 40 times", hint, "min_times"]);
+    assert!(!out.exists());
 }
 
 /// Who learns from rivers alone is told so before it takes a day.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{json, path, real, run, score, simulate, squall, stage, text};
+use common::{json, path, real, refuses, run, score, simulate, squall, stage, text};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -96,16 +96,7 @@ fn from_files_to_a_page() {
     fs::copy(truth.join("boxes.csv"), boxes.join("boxes.csv")).expect("a copy");
     let alone = at("alone.html");
     let arguments = ["report", path(&boxes), "--out", path(&alone), "-q"];
-    let failed = squall()
-        .args(arguments)
-        .output()
-        .expect("the program starts");
-    assert_eq!(failed.status.code(), Some(2));
-    assert!(
-        text(&failed).contains("boxes with --fields"),
-        "{}",
-        text(&failed)
-    );
+    refuses(&arguments, 2, &["boxes with --fields"]);
     run(&[&arguments[..], &["--fields", path(&fields)]].concat());
     let html = fs::read_to_string(&alone).expect("a page");
     assert!(html.contains("Boxes: boxes") && html.contains("id=\"event-data\""));
@@ -327,13 +318,8 @@ fn boxes_become_events_and_tracks() {
         (&1.into(), &1.into())
     );
 
-    let refused = squall()
-        .args(["events", path(&boxes), "--out", path(&out), "--object-id"])
-        .output()
-        .expect("squall runs");
-    assert_eq!(refused.status.code(), Some(2));
-    let refused = text(&refused);
-    assert!(refused.contains("--object-id is for masks"), "{refused}");
+    let call = ["events", path(&boxes), "--out", path(&out), "--object-id"];
+    refuses(&call, 2, &["--object-id is for masks"]);
 }
 
 #[test]
@@ -363,18 +349,8 @@ fn tracks_are_scored_against_best_tracks() {
     // Masks cannot be compared with tracks.
     let masks = folder.path().join("masks");
     fs::create_dir(&masks).expect("a folder");
-    let refused = squall()
-        .args([
-            "score",
-            "--prediction",
-            path(&masks),
-            "--truth",
-            path(&best),
-        ])
-        .output()
-        .expect("a run");
-    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
-    assert!(text(&refused).contains("holds masks"), "{}", text(&refused));
+    let sides = ["--prediction", path(&masks), "--truth", path(&best)];
+    refuses(&[&["score"][..], &sides].concat(), 2, &["holds masks"]);
     // A whole run, where the real best tracks are at hand.
     if let Some(best) = real("ibtracs-6h/ibtracs_wmo.csv") {
         let own = score(&best, &best, &["--min-wind", "17"]);

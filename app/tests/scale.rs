@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, run, squall, staged, text};
+use common::{path, refuses, run, squall, staged, text};
 use serde_json::Value;
 
 fn rows(arguments: &[&str]) -> Vec<Value> {
@@ -177,12 +177,7 @@ fn a_store_says_grid_and_samples() {
 
 #[test]
 fn what_cannot_be_predicted_is_wrong_usage_with_a_hint() {
-    let check = |arguments: &[&str], expected: &str| {
-        let output = squall().args(arguments).output().expect("starts");
-        let said = text(&output);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(expected), "{said}");
-    };
+    let check = |arguments: &[&str], expected: &str| refuses(arguments, 2, &[expected]);
     let on = |machine: &'static str| ["scale", "--recipe", "small", "--machine", machine];
     check(&["scale"], "--recipe");
     check(&on("sumit"), "one of summit");

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, run, simulate, squall, stage, text};
+use common::{path, refuses, run, simulate, squall, stage, text};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -275,11 +275,8 @@ fn a_folder_of_another_search_says_what_differs() {
     let (_, rows) = outcome(&run(&words(&command)));
     let again = with("training.checkpoint_every_seconds=7");
     assert_eq!(outcome(&run(&words(&again))).1, rows);
-    let output = squall().args(with("seed=5")).output().expect("it starts");
-    let said = text(&output);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("another search (`seed` was "), "{said}");
-    assert!(said.contains("is 5"), "{said}");
+    let other = with("seed=5");
+    refuses(&words(&other), 2, &["another search (`seed` was ", "is 5"]);
 }
 
 /// The first trial is the run that `squall train` makes, also where its length is in epochs.
@@ -333,13 +330,7 @@ fn what_cannot_be_searched_is_wrong_usage() {
             "--out",
             path(&out),
         ];
-        let output = squall()
-            .args([&base[..], more].concat())
-            .output()
-            .expect("starts");
-        let said = text(&output);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(expected), "{said}");
+        refuses(&[&base[..], more].concat(), 2, &[expected]);
         assert!(!out.join("search.json").exists());
     };
     check(&[], "--vary");

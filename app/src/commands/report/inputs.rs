@@ -1,17 +1,16 @@
 //! What a page is made of: masks with their tables, boxes, comparisons, each known by what lies in its folder.
 
 use super::boxes::Boxes;
+use super::masks::Masks;
 use crate::commands::score::kind::has_masks;
-use crate::commands::score::{Score, Scores, table_path};
+use crate::commands::score::table_path;
 use crate::failure::Advice;
 use crate::input;
 use crate::tags::Tags;
 use squall_climate::compare::Comparison;
-use squall_climate::report::{Source, SourceKind, SourceWind};
-use squall_climate::{table, track};
+use squall_climate::report::SourceKind;
 use squall_data::boxes::FileKind;
-use squall_data::mask_file::MaskArchive;
-use squall_data::{Archive, Calendar, DataError, LatLonGrid, Time};
+use squall_data::{Archive, Calendar, LatLonGrid, Time};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -280,122 +279,6 @@ fn check_masks(masks: &[Masks]) -> anyhow::Result<()> {
         input::same_dates(&one.folder, found.calendar(), expected.calendar())?;
     }
     Ok(())
-}
-
-/// Why masks could not be opened: where a folder has the tables of events alone, that and not what its files lack.
-fn explained(error: DataError, folder: &str) -> anyhow::Error {
-    let tables_alone =
-        table_path(folder).is_some() && matches!(has_masks(Path::new(folder)), Ok(false));
-    if tables_alone {
-        Advice::usage(
-            format!("`{folder}` has tables of events and no masks"),
-            format!("give the masks that they were made of, and the tables behind: MASKS:{folder}"),
-        )
-    } else {
-        error.into()
-    }
-}
-
-/// One source of masks.
-pub(super) struct Masks {
-    pub(super) kind: SourceKind,
-    /// Whether the user said of what kind they are.
-    named: bool,
-    /// What the page calls them.
-    pub(super) label: String,
-    pub(super) folder: String,
-    pub(super) tables: String,
-    pub(super) archive: MaskArchive,
-}
-
-impl Masks {
-    fn open(argument: &str, named: Option<SourceKind>, tags: Tags) -> anyhow::Result<Self> {
-        let (folder, given) = split(argument);
-        let tables = given.unwrap_or(folder);
-        let archive = (tags.open(folder)).map_err(|error| explained(error, folder))?;
-        if given.is_some() && table_path(tables).is_none() {
-            return Err(Advice::usage(
-                format!("`{tables}` has neither events.csv nor objects.csv"),
-                format!(
-                    "`squall events {folder} --out {tables}` makes them; without `:{tables}` the page shows the masks alone"
-                ),
-            ));
-        }
-        let kind = named.unwrap_or(match archive.source() {
-            source if source.contains("synthetic") => SourceKind::Truth,
-            source if source.contains("training steps") => SourceKind::Network,
-            _ => SourceKind::Heuristic,
-        });
-        Ok(Self {
-            kind,
-            named: named.is_some(),
-            label: kind.name().to_string(),
-            folder: folder.to_string(),
-            tables: tables.to_string(),
-            archive,
-        })
-    }
-
-    /// What a sentence calls them.
-    pub(super) fn in_sentence(&self) -> String {
-        if self.label == self.kind.name() {
-            format!("the {}", self.label)
-        } else {
-            self.label.clone()
-        }
-    }
-
-    /// Events and tracks of the masks, in the calendar of the page; none without a table of them.
-    pub(super) fn source(&self, calendar: Calendar) -> anyhow::Result<Option<Source>> {
-        let Some(path) = table_path(&self.tables) else {
-            return Ok(None);
-        };
-        let events = table::read_events(path, calendar)?;
-        let strange = events
-            .iter()
-            .find(|event| self.archive.find(event.time).is_none());
-        if let Some(event) = strange {
-            return Err(Advice::usage(
-                format!(
-                    "the events of `{}` are not those of `{}`: one is at {}, of which there is no mask",
-                    self.tables, self.folder, event.time
-                ),
-                format!(
-                    "`squall events {} --out FOLDER` makes their table; give it as `{}:FOLDER`",
-                    self.folder, self.folder
-                ),
-            ));
-        }
-        let tracks = Path::new(&self.tables).join("tracks.csv");
-        // A simulation's table of tracks has its own columns, but its objects know their tracks.
-        let tracks = match (self.has_objects(), tracks.is_file()) {
-            (true, _) => track::from_events(&events),
-            (false, true) => table::read_tracks(&tracks, calendar)?,
-            (false, false) => Vec::new(),
-        };
-        Ok(Some(
-            Source::new(self.kind, events, tracks).with_wind(self.wind()),
-        ))
-    }
-
-    /// Which wind its events have: the objects of a simulation have that of their vortices, while `squall events` reads
-    /// that of the fields, also of the truth's masks.
-    fn wind(&self) -> SourceWind {
-        match (self.kind, self.has_objects()) {
-            (SourceKind::Truth, true) => SourceWind::Vortex,
-            _ => SourceWind::Fields,
-        }
-    }
-
-    /// Whether its table is that of a simulation's objects.
-    fn has_objects(&self) -> bool {
-        table_path(&self.tables).is_some_and(|path| path.ends_with("objects.csv"))
-    }
-
-    pub(super) fn score_against(&self, truth: &Self) -> anyhow::Result<Scores> {
-        let events = table_path(&self.tables).map(|path| path.to_string_lossy().into_owned());
-        Score::of_masks(self.folder.clone(), truth.folder.clone(), events).score()
-    }
 }
 
 #[cfg(test)]

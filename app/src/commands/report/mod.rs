@@ -3,6 +3,7 @@
 mod boxes;
 mod command;
 mod inputs;
+mod masks;
 mod movies;
 mod places;
 mod rules;
@@ -15,7 +16,8 @@ use crate::progress::Progress;
 use crate::tags::Tags;
 use crate::{input, interrupt};
 use clap::Args;
-use inputs::{Inputs, Masks};
+use inputs::Inputs;
+use masks::Masks;
 use movies::Movies;
 use places::movie_place;
 use squall_climate::report::{

@@ -1,6 +1,6 @@
 //! By which rules what a page shows was found.
 
-use super::inputs::Masks;
+use super::masks::Masks;
 use crate::made_by;
 use squall_climate::compare::Coverage;
 use squall_climate::report::Provenance;

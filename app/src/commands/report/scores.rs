@@ -1,6 +1,6 @@
 //! Scores of the sources of a page against each other, with what they mean.
 
-use super::inputs::Masks;
+use super::masks::Masks;
 use crate::commands::score::{BoxScores, Scores};
 use crate::plan::counted;
 use squall_climate::report::{self, SourceKind};

@@ -121,7 +121,7 @@ pub enum JobError {
     /// The machine has too little memory for the run.
     #[error("training needs {:.1} GB of memory, {:.1} GB are to be had{}", *needed as f64 / 1e9, *available as f64 / 1e9, match ranks { 1 => String::new(), _ => format!(" for each of {ranks} ranks that share a memory") })]
     Memory {
-        /// Bytes at the peak, predicted.
+        /// Bytes at the peak, predicted; of a network whose values alone do not fit, those of the values.
         needed: u64,
         /// Bytes that the process may hold.
         available: u64,

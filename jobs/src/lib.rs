@@ -52,7 +52,7 @@ pub use contract::Contract;
 pub use error::JobError;
 pub use infer::{InferEvent, InferOptions, InferReport, Inference, Model, infer};
 pub use machine::Machine;
-pub use memory::available_memory;
+pub use memory::{available_memory, build_network, free_memory};
 pub use recipe::Recipe;
 pub use run_dir::RunDir;
 pub use train::{Outcome, Team, TrainEvent, TrainReport, train, train_together};

@@ -41,6 +41,18 @@ pub enum ModelError {
         /// What was expected and what was found.
         reason: String,
     },
+    /// What is kept for each parameter of a network needs more memory than there is.
+    #[error("the network has {:.1} million parameters, which need at least {:.1} GB of memory, {:.1} GB are to be had{}", *parameters as f64 / 1e6, *needed as f64 / 1e9, *available as f64 / 1e9, match fits.is_empty() { true => String::new(), false => format!(" (what fits: {})", fits.join(", or ")) })]
+    Memory {
+        /// Its parameters.
+        parameters: usize,
+        /// Bytes of what is kept for them.
+        needed: u64,
+        /// Bytes that the process may hold.
+        available: u64,
+        /// Settings of a recipe each of which makes the network small enough, as options of the command line.
+        fits: Vec<String>,
+    },
     /// A network that cannot be computed in strips was asked for more than one.
     #[error(
         "network `{network}` is computed as a whole, not in {strips} strips: only the decoders of DeepLabV3+ and DeepCAM can be cut"

@@ -50,7 +50,7 @@ impl Summary {
             preactivation_relu: self.batch_norm || published.preactivation_relu,
             ..published
         };
-        let network = Network::build(&config, Backend::best(), 0)?;
+        let network = Network::outline(&config, Backend::best(), 0)?;
         let summary = network.summary(self.grid.0, self.grid.1)?;
         output::result(&summary, self.json)
     }

@@ -281,6 +281,9 @@ fn of_model(error: &ModelError) -> Verdict {
     match error {
         ModelError::Io { action, source, .. } => of_io(action, source),
         ModelError::Config { .. } => (USAGE, None),
+        ModelError::Memory { .. } => {
+            usage("take a smaller network, or a machine with more memory for each process")
+        }
         ModelError::Gpu(error) => (
             match error {
                 GpuError::NotBuilt | GpuError::Ordinal { .. } | GpuError::Shared { .. } => USAGE,

@@ -3,6 +3,7 @@
 use crate::clips::ClipShape;
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
+use crate::memory::build_network;
 use crate::recipe::{Recipe, Task};
 use crate::train::evaluate::in_pixels;
 use candle_core::{DType, Device, Tensor};
@@ -98,7 +99,7 @@ impl Model {
     ///
     /// # Errors
     /// [`JobError::NoContract`] if it is no model of ours; [`JobError::Model`] if it cannot be read, is damaged or its
-    /// weights do not fit; [`JobError::Weights`] if some are no finite numbers.
+    /// weights do not fit, or not into memory; [`JobError::Weights`] if some are no finite numbers.
     pub fn load(path: &Path, precision: Option<Precision>) -> Result<Self> {
         let file = StoredFile::open(path)?;
         let contract = Contract::of(&file.facts, path)?;
@@ -121,7 +122,7 @@ impl Model {
             ..precision.unwrap_or(contract.precision).into()
         };
         let (dtype, note) = policy.resolve(backend);
-        let mut network = Network::build(&contract.network, backend, 0)?;
+        let mut network = build_network(&contract.network, backend, 0)?;
         let storage = policy.storage(&network, dtype)?;
         network.parameters_mut().load(path, &file)?;
         check_finite(path, &file)?;

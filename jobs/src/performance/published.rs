@@ -106,7 +106,7 @@ fn ours(name: NetworkName, channels: usize, precision: &str) -> Result<Workload>
         channels_in: channels,
         ..NetworkConfig::published(name)
     };
-    let network = Network::build(&config, Backend::Reference, 1)?;
+    let network = Network::outline(&config, Backend::Reference, 1)?;
     let summary = network.training_summary(768, 1152, true)?;
     let bytes = if precision == "f32" { 4 } else { 2 };
     Ok(Workload::of_summary(

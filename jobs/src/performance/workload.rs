@@ -1,9 +1,9 @@
 //! What a rank computes and sends in a step.
 
 use crate::error::Result;
+use crate::memory;
 use crate::recipe::Recipe;
 use candle_core::DType;
-use squall_model::optim::Rule;
 use squall_model::summary::Summary;
 use squall_model::{Backend, Network, Precision};
 
@@ -53,7 +53,7 @@ impl Workload {
         if let Some(channels) = &recipe.data.channels {
             config.channels_in = channels.len();
         }
-        let network = Network::build(&config, Backend::Reference, recipe.seed)?;
+        let network = Network::outline(&config, Backend::Reference, recipe.seed)?;
         let summary = network.training_summary(rows, columns, recipe.detection.reconstructs())?;
         let precision = match recipe.precision.compute {
             Precision::Auto => auto,
@@ -69,13 +69,8 @@ impl Workload {
         let storage = recipe.precision.storage(&network, dtype)?;
         let kept = (recipe.training.recompute, recipe.training.saved_activations);
         let storage = storage.keeping(kept.0, kept.1);
-        let moments = if recipe.optimiser.rule == Rule::Sgd {
-            1
-        } else {
-            2
-        };
-        let averages = usize::from(recipe.training.average.is_some());
-        let state = (moments + averages) * summary.parameters;
+        // Parameters and gradients are the summary's.
+        let state = (memory::kept_values(recipe) - 2) * summary.parameters;
         // Of plain operations: what libraries take beside is not known from here.
         let bytes = |batch| summary.training_bytes(Backend::Reference, batch, &storage, state);
         let (one, two) = (bytes(1), bytes(2));

@@ -6,6 +6,7 @@ use super::{Run, Team};
 use crate::error::Result;
 use crate::memory::{self, Demand, Sharing};
 use serde::Serialize;
+use squall_model::Backend;
 
 /// What will be done, known before the first step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -84,15 +85,7 @@ impl Run<'_> {
             loaded,
             spreads: team.size() > 1,
         };
-        // Where the network computes decides.
-        let (available, memory_ranks) = match backend.is_gpu() {
-            // Every rank has a GPU of its own.
-            true => (backend.available_memory(), 1),
-            false => {
-                let left = memory::available_memory(node_ranks as u64);
-                (team.may_hold(left), node_ranks as u64)
-            }
-        };
+        let (available, memory_ranks) = room(backend, team, node_ranks);
         let sharing = Sharing {
             batch: samples,
             step_batches: self.step_ranks * self.recipe.training.accumulate,
@@ -116,5 +109,17 @@ impl Run<'_> {
             class_weights: self.class_weights.clone(),
             backend: self.learner.network.backend().describe(),
         })
+    }
+}
+
+/// Bytes that a rank of `team` may hold where it computes, one of so many on its node, and how many share that memory.
+pub(super) fn room(backend: Backend, team: &Team, node_ranks: usize) -> (Option<u64>, u64) {
+    match backend.is_gpu() {
+        // Every rank has a GPU of its own.
+        true => (backend.available_memory(), 1),
+        false => {
+            let left = memory::available_memory(node_ranks as u64);
+            (team.may_hold(left), node_ranks as u64)
+        }
     }
 }

@@ -3,6 +3,7 @@
 use super::Run;
 use super::evaluate::{Asked, Evaluator, Judging};
 use super::objective::Objective;
+use super::plan::room;
 use super::recorder::Recorder;
 use super::samples::{self, Labelled, Samples};
 use super::share::{Place, Share};
@@ -12,12 +13,13 @@ use crate::code;
 use crate::comm::agree::Facts;
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
+use crate::memory;
 use crate::recipe::{LocalBatch, Recipe, Task};
 use crate::run_dir::RunDir;
 use squall_data::loader::{Augmentation, LoaderConfig};
 use squall_data::store::Split;
 use squall_data::{BoxClass, Class, Normalisation, Store, Variable};
-use squall_model::{Backend, NetworkConfig};
+use squall_model::{Backend, Network, NetworkConfig};
 use std::sync::Arc;
 
 impl<'a> Run<'a> {
@@ -30,7 +32,9 @@ impl<'a> Run<'a> {
         share: Share,
         team: &mut Team,
     ) -> Result<Self> {
-        let built = Self::build(recipe, store, run_dir, share);
+        let node_ranks = team.place_on_node()?.ranks;
+        let fits = fits(recipe, store, room(Backend::best(), team, node_ranks));
+        let built = fits.and_then(|()| Self::build(recipe, store, run_dir, share));
         let mut run = team.all_or_none(built)?;
         run.check_agreement(team)?;
         let resumed = run.resume();
@@ -179,6 +183,14 @@ fn teaching(
         }
     };
     Ok((samples.in_batches(accumulate), labelled))
+}
+
+/// Refuses a recipe whose network alone needs more than this rank may hold, of a memory that so many share, before any
+/// of it is allocated.
+fn fits(recipe: &Recipe, store: &Store, (available, ranks): (Option<u64>, u64)) -> Result<()> {
+    let network = network_of(recipe, channels(recipe, store).len());
+    let outline = Network::outline(&network, Backend::best(), recipe.seed)?;
+    memory::check_values(recipe, &outline, available, ranks)
 }
 
 /// The recipe's network, with as many inputs and outputs as its data and its task have.

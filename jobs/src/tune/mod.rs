@@ -30,7 +30,7 @@ use crate::train::evaluate::Scores;
 use crate::train::{Team, TrainEvent, steps_alone, train_together};
 use described::Described;
 use squall_data::{DataError, Store, atomic};
-use squall_model::Backend;
+use squall_model::{Backend, Network};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -120,7 +120,7 @@ impl Search<'_> {
     ///
     /// # Errors
     /// [`JobError::Recipe`] and [`JobError::Data`] if its values fit neither the recipe nor the data, or leave too few
-    /// steps for its halts.
+    /// steps for its halts; [`JobError::Model`] if nobody can hold its network.
     pub fn plan_of(&self, trial: &Trial) -> Result<(Recipe, Vec<u64>)> {
         let mut recipe = changed(self.recipe, self.overrides, &trial.values)?;
         let steps = steps_alone(&recipe, self.store)?;
@@ -132,6 +132,8 @@ impl Search<'_> {
         recipe.training.max_seconds = None;
         (recipe.training.target_score, recipe.training.patience) = (None, None);
         recipe.check()?;
+        // Of what nobody can hold one hears before the first trial, not at its turn.
+        Network::outline(&recipe.network, Backend::best(), recipe.seed)?;
         Ok((recipe, halts))
     }
 

@@ -12,6 +12,7 @@ mod join;
 mod keys;
 mod name;
 pub(crate) mod resnet;
+mod size;
 pub(crate) mod strips;
 mod tiramisu;
 pub(crate) mod xception;
@@ -94,10 +95,21 @@ impl Network {
     /// # Errors
     /// [`crate::ModelError::Config`] naming the key that cannot be.
     pub fn build(config: &NetworkConfig, backend: Backend, seed: u64) -> Result<Self> {
+        let mut network = Self::outline(config, backend, seed)?;
+        network.fill()?;
+        Ok(network)
+    }
+
+    /// The same network before it has values: names, shapes and costs are known, and nothing large is allocated. It
+    /// computes once [`Self::fill`] was called.
+    ///
+    /// # Errors
+    /// As [`Self::build`]; also of a network of more parameters than anyone can hold.
+    pub fn outline(config: &NetworkConfig, backend: Backend, seed: u64) -> Result<Self> {
         config.check()?;
-        let mut parameters = Parameters::new(seed);
+        let mut parameters = Parameters::without_values(seed);
         let layers = architecture::build(&mut parameters, config)?;
-        parameters.settle(backend)?;
+        size::check_count(config, parameters.count())?;
         Ok(Self {
             config: config.clone(),
             backend,
@@ -105,6 +117,14 @@ impl Network {
             layers,
             latitudes: Latitudes::default(),
         })
+    }
+
+    /// Gives an outline its initial values, which follow from its seed and the names of its parameters.
+    ///
+    /// # Errors
+    /// [`crate::ModelError::Gpu`] if a GPU has no memory for them.
+    pub fn fill(&mut self) -> Result<()> {
+        self.parameters.fill(self.backend)
     }
 
     /// What it was built from.
@@ -288,7 +308,7 @@ impl Network {
     /// Shapes and costs for one sample of (h, w); of a network over time a sample is a clip.
     ///
     /// # Errors
-    /// [`crate::ModelError::Shape`] if the field is too small for the network.
+    /// [`crate::ModelError::Shape`] if the field is too small for the network; as [`Self::training_summary`].
     pub fn summary(&self, height: usize, width: usize) -> Result<Summary> {
         self.training_summary(height, width, true)
     }
@@ -298,13 +318,15 @@ impl Network {
     /// nor activations; its parameters are counted all the same.
     ///
     /// # Errors
-    /// As [`Self::summary`].
+    /// [`crate::ModelError::Shape`] if the field is too small for the network; [`crate::ModelError::Config`] if its
+    /// operations are more than can be counted.
     pub fn training_summary(
         &self,
         height: usize,
         width: usize,
         reconstruct: bool,
     ) -> Result<Summary> {
+        size::check_operations(&self.config, self.parameters.count(), height, width)?;
         let mut trace = match reconstruct {
             true => Trace::default(),
             false => Trace::without_end(),

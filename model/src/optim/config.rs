@@ -104,6 +104,14 @@ impl OptimizerConfig {
         }
     }
 
+    /// How many moments the rule keeps for each parameter.
+    pub fn moments(&self) -> usize {
+        match self.rule {
+            Rule::Sgd => 1,
+            Rule::Adam | Rule::AdamW | Rule::Lamb => 2,
+        }
+    }
+
     /// What gradients are multiplied by where their scale is `scale` and their norm after it is `norm`: less if that is
     /// too long.
     pub fn clipped(&self, scale: f32, norm: f64) -> f32 {

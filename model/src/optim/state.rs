@@ -30,8 +30,7 @@ impl Optimizer {
 
     /// How many values [`Self::state`] has.
     pub fn state_len(&self) -> usize {
-        let moments = if self.config.rule == Rule::Sgd { 1 } else { 2 };
-        moments * self.count()
+        self.config.moments() * self.count()
     }
 
     /// Lends the whole state to a model file, beside the parameters: a tensor of each moment for each of them.

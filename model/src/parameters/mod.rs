@@ -53,6 +53,8 @@ pub struct Buffer {
 pub struct Parameters {
     entries: Vec<Parameter>,
     buffers: Vec<Buffer>,
+    /// Length and value of each running statistic, which have no values yet; none where they came with the statistics.
+    later: Option<Vec<(usize, f32)>>,
     seed: u64,
     total: usize,
     /// One tensor of all values that the entries are views of; none while parameters are added.
@@ -79,6 +81,7 @@ impl Parameters {
         Self {
             entries: Vec::new(),
             buffers: Vec::new(),
+            later: None,
             seed,
             total: 0,
             flat: None,
@@ -86,6 +89,15 @@ impl Parameters {
             version: next_version(),
             rounded: Vec::new(),
             prepared: Mutex::default(),
+        }
+    }
+
+    /// The same for a network of which only names and shapes are asked: nothing that grows with its channels is allocated
+    /// before [`Self::fill`].
+    pub(crate) fn without_values(seed: u64) -> Self {
+        Self {
+            later: Some(Vec::new()),
+            ..Self::new(seed)
         }
     }
 
@@ -146,7 +158,13 @@ impl Parameters {
 
     /// Adds a running statistic.
     pub(crate) fn buffer(&mut self, name: String, length: usize, value: f32) -> BufferId {
-        let values = vec![value; length];
+        let values = match &mut self.later {
+            Some(later) => {
+                later.push((length, value));
+                Vec::new()
+            }
+            None => vec![value; length],
+        };
         self.buffers.push(Buffer { name, values });
         BufferId(self.buffers.len() - 1)
     }
@@ -213,6 +231,15 @@ impl Parameters {
             self.flat = Some(self.join(backend.is_gpu())?);
         }
         Ok(())
+    }
+
+    /// Gives everything the values that it starts with, where a backend computes.
+    pub(crate) fn fill(&mut self, backend: Backend) -> Result<()> {
+        let later = self.later.take().into_iter().flatten();
+        for (buffer, (length, value)) in self.buffers.iter_mut().zip(later) {
+            buffer.values = vec![value; length];
+        }
+        self.settle(backend)
     }
 
     pub(crate) fn range(&self, id: ParameterId) -> Range<usize> {

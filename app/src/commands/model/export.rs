@@ -5,7 +5,7 @@ use crate::failure::Advice;
 use crate::input;
 use clap::{Args, ValueEnum};
 use squall_jobs::infer::check_finite;
-use squall_jobs::{Contract, Recipe};
+use squall_jobs::{Contract, Recipe, build_network};
 use squall_model::exchange::{Layout, onnx, safetensors, sample};
 use squall_model::{Backend, Network, StoredFile};
 use std::path::{Path, PathBuf};
@@ -124,7 +124,7 @@ fn format_of(path: &Path) -> anyhow::Result<Format> {
 pub(super) fn open(path: &Path) -> anyhow::Result<(StoredFile<'static>, Contract, Network)> {
     let file = StoredFile::open(path)?;
     let contract = Contract::of(&file.facts, path)?;
-    let mut network = Network::build(&contract.network, Backend::best(), 0)?;
+    let mut network = build_network(&contract.network, Backend::best(), 0)?;
     network.parameters_mut().load(path, &file)?;
     Ok((file, contract, network))
 }

@@ -5,7 +5,7 @@ use crate::failure::Advice;
 use crate::{input, output};
 use clap::Args;
 use serde::Serialize;
-use squall_jobs::Contract;
+use squall_jobs::{Contract, build_network};
 use squall_model::exchange::{ImportOptions, ImportReport, Layout, Weights, import};
 use squall_model::{Backend, ModelFile, Network};
 use std::path::PathBuf;
@@ -102,7 +102,7 @@ impl Import {
             ..ModelFile::default()
         };
         let contract = Contract::of(facts, &self.weights)?;
-        let network = Network::build(&contract.network, Backend::best(), 0)?;
+        let network = build_network(&contract.network, Backend::best(), 0)?;
         Ok((file, network))
     }
 

@@ -132,8 +132,32 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
     let (rows, columns) = options.size;
     let backend = Backend::best();
     check_graphs(options, work, backend)?;
-    let network = Network::build(&config, backend, 1)?;
+    // Before it has values: whether they fit is asked first.
+    let mut network = Network::outline(&config, backend, 1)?;
+    let state = optimiser.moments() * network.parameters().count();
+    let free = squall_jobs::free_memory(backend);
+    // Parameters and, of a step, gradients and moments.
+    let kept = match work {
+        Work::Step => 2 + optimiser.moments(),
+        Work::Infer => 1,
+    };
+    network.check_memory(kept, free)?;
     let storage = options.storage(&network)?;
+    let summary = network.summary(rows, columns)?;
+    let needs = |batch| -> anyhow::Result<u64> {
+        Ok(match work {
+            Work::Step => summary.training_bytes(backend, batch, &storage, state),
+            Work::Infer => summary.inference_bytes(backend, batch, &storage, options.strips)?,
+        })
+    };
+    let predicted = needs(batch)?;
+    tracing::info!("{} should be needed", bytes(predicted));
+    let place = match backend.is_gpu() {
+        true => "the GPU",
+        false => "this process",
+    };
+    check_memory(options, batch, needs, place, free)?;
+    network.fill()?;
     let learning = match work {
         Work::Step => Some((
             Optimizer::new(&optimiser, network.parameters())?,
@@ -141,24 +165,6 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
         )),
         Work::Infer => None,
     };
-    let summary = network.summary(rows, columns)?;
-    let needs = |batch| -> anyhow::Result<u64> {
-        Ok(match &learning {
-            Some((optimizer, _)) => {
-                let state = optimizer.state_len();
-                summary.training_bytes(backend, batch, &storage, state)
-            }
-            None => summary.inference_bytes(backend, batch, &storage, options.strips)?,
-        })
-    };
-    let predicted = needs(batch)?;
-    tracing::info!("{} should be needed", bytes(predicted));
-    let (place, free) = if backend.is_gpu() {
-        ("the GPU", backend.available_memory())
-    } else {
-        ("this process", squall_jobs::available_memory(1))
-    };
-    check_memory(options, batch, needs, place, free)?;
     // On a GPU before the data are there, beside which its operands may have no room.
     let before = if backend.is_gpu() {
         Some(backend.matrix_rate(storage.dtype)?)

@@ -56,9 +56,7 @@ pub(super) fn rows(options: &OpsOptions, repeat: usize) -> anyhow::Result<Vec<Ro
     let backend = Backend::best();
     let config = NetworkConfig::of(options.network);
     let (rows, columns) = options.size;
-    let network = Network::build(&config, backend, 1)?;
-    let summary = network.summary(rows, columns)?;
-    drop(network);
+    let summary = Network::outline(&config, backend, 1)?.summary(rows, columns)?;
     let batch = usize::from(options.batch);
     let mut cases = cases::of_network(summary.convolutions(), batch, config.classes);
     if let Some(text) = &options.only {
@@ -105,10 +103,7 @@ pub(super) fn rows(options: &OpsOptions, repeat: usize) -> anyhow::Result<Vec<Ro
 
 /// Refuses operations whose operands and result need more memory than is free.
 fn check_memory(cases: &[Case], dtype: DType, backend: Backend) -> anyhow::Result<()> {
-    let free = match backend.is_gpu() {
-        true => backend.available_memory(),
-        false => squall_jobs::available_memory(1),
-    };
+    let free = squall_jobs::free_memory(backend);
     // Operands are drawn in f32, and an operation may keep one of them in another form.
     let needs = |case: &Case| 2.0 * (case.bytes(4) + case.bytes(dtype.size_in_bytes()));
     let most = cases.iter().max_by(|a, b| needs(a).total_cmp(&needs(b)));

@@ -1,0 +1,65 @@
+//! Whether a network's values fit, before any of them is allocated.
+
+use super::available_memory;
+use crate::error::{JobError, Result};
+use crate::recipe::Recipe;
+use squall_model::{Backend, ModelError, Network, NetworkConfig};
+
+/// Values of 4 bytes that training keeps for each parameter: itself, its gradient, the optimiser's moments and an
+/// average.
+pub(crate) fn kept_values(recipe: &Recipe) -> usize {
+    2 + recipe.optimiser.moments() + usize::from(recipe.training.average.is_some())
+}
+
+/// Refuses a network of whose values alone a rank that trains needs more than `available` bytes, unless the recipe says
+/// to go on: before it has values. What a step needs beside them is for [`Demand::check`].
+///
+/// # Errors
+/// [`JobError::Memory`] with the settings that leave a network whose values fit.
+pub(crate) fn check_values(
+    recipe: &Recipe,
+    outline: &Network,
+    available: Option<u64>,
+    memory_ranks: u64,
+) -> Result<()> {
+    if recipe.training.ignore_memory {
+        return Ok(());
+    }
+    match outline.check_memory(kept_values(recipe), available) {
+        Err(ModelError::Memory {
+            needed,
+            available,
+            fits,
+            ..
+        }) => Err(JobError::Memory {
+            needed,
+            available,
+            ranks: memory_ranks,
+            fits,
+        }),
+        checked => Ok(checked?),
+    }
+}
+
+/// A network with initial values, if this process can hold them: nothing large is allocated before that is known.
+///
+/// # Errors
+/// [`ModelError::Memory`] if it cannot; those of [`Network::build`].
+pub fn build_network(
+    config: &NetworkConfig,
+    backend: Backend,
+    seed: u64,
+) -> squall_model::error::Result<Network> {
+    let mut network = Network::outline(config, backend, seed)?;
+    network.check_memory(1, free_memory(backend))?;
+    network.fill()?;
+    Ok(network)
+}
+
+/// Bytes that a process which shares memory with no other rank may hold where a backend computes.
+pub fn free_memory(backend: Backend) -> Option<u64> {
+    match backend.is_gpu() {
+        true => backend.available_memory(),
+        false => available_memory(1),
+    }
+}

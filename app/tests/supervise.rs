@@ -63,6 +63,18 @@ fn what_does_not_advance_is_given_up_with_its_own_code() {
     assert_eq!(tried.lines().count(), 3);
 }
 
+/// As of a training that the system kills in its first steps: each start leaves another file of metrics behind.
+#[test]
+fn a_training_that_never_comes_to_a_checkpoint_is_given_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = "echo >>.n; n=$(wc -l <.n); [ $n -lt 6 ] || exit 0; \
+                  echo >>metrics.jsonl; echo >events.out.tfevents.$n; exit 9";
+    let output = ended(folder.path(), 2, script);
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(9), "{said}");
+    assert!(said.contains("2 times without progress"), "{said}");
+}
+
 /// It had given up at the first failure, however far the command had come.
 #[test]
 fn no_tries_at_all_are_refused() {

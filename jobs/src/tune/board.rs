@@ -1,6 +1,7 @@
 //! What trials have reached, and who is ahead.
 
 use super::Values;
+use super::described::in_words;
 use super::ladder::Ladder;
 use crate::error::{JobError, Result};
 use serde::{Deserialize, Serialize};
@@ -139,12 +140,27 @@ impl Board {
     }
 
     /// The trial as its folder has it.
+    ///
+    /// # Errors
+    /// [`JobError::Damaged`] if the file there is no trial, or another one's.
     pub(super) fn read(&mut self, folder: &Path, number: usize) -> Result<&Trial> {
         let path = folder.join("trial.json");
         if path.exists() {
             let text = std::fs::read_to_string(&path).map_err(DataError::io("read", &path))?;
             let trial = serde_json::from_str(&text);
-            self.trials[number] = trial.map_err(|error| JobError::damaged(path, error))?;
+            let trial: Trial = trial.map_err(|error| JobError::damaged(&path, error))?;
+            // Its number says whose folder is trained in.
+            let expected = &self.trials[number];
+            if trial.number != number || trial.values != expected.values {
+                let reason = format!(
+                    "expected trial {number} ({}), found trial {} ({})",
+                    in_words(&expected.values),
+                    trial.number,
+                    in_words(&trial.values)
+                );
+                return Err(JobError::damaged(path, reason));
+            }
+            self.trials[number] = trial;
         }
         Ok(&self.trials[number])
     }
@@ -357,6 +373,31 @@ mod tests {
         let text = r#"{"number":1,"values":[],"scores":[0.5],"steps":4,"score_name":"mean IoU","failed":null,"seconds":1.0}"#;
         let trial: Trial = serde_json::from_str(text).unwrap();
         assert_eq!((trial.score(), trial.skipped_at(0)), (Some(0.5), 0));
+    }
+
+    /// As of a folder that was copied by hand: its number named the folder that was trained in, or none at all.
+    #[test]
+    fn a_trial_in_the_folder_of_another_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let values = |rate: &str| vec![("schedule.rate".to_string(), rate.to_string())];
+        let mut board = Board::new(vec![Vec::new(), values("1e-3")]);
+        board.read(folder.path(), 1).unwrap();
+        let second = board.trials[1].clone();
+        board.keep(folder.path(), second).unwrap();
+        board.read(folder.path(), 1).unwrap();
+        let error = board.read(folder.path(), 0).unwrap_err().to_string();
+        let words = "expected trial 0 (the recipe as it is), found trial 1 (schedule.rate=1e-3)";
+        assert!(
+            error.contains(words) && error.contains("trial.json"),
+            "{error}"
+        );
+        for (number, rate) in [(9, "1e-3"), (1, "2e-3")] {
+            let other = Trial::new(number, values(rate));
+            let text = serde_json::to_string(&other).unwrap();
+            std::fs::write(folder.path().join("trial.json"), text).unwrap();
+            let error = board.read(folder.path(), 1).unwrap_err();
+            assert!(matches!(error, JobError::Damaged { .. }), "{error}");
+        }
     }
 
     #[test]

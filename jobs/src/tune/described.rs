@@ -91,7 +91,7 @@ fn push_if_changed<T: PartialEq + std::fmt::Display>(
 }
 
 /// What a trial changes.
-fn in_words(values: &Values) -> String {
+pub(super) fn in_words(values: &Values) -> String {
     let pairs = values.iter().map(|(key, value)| format!("{key}={value}"));
     match values.is_empty() {
         true => "the recipe as it is".into(),

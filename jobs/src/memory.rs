@@ -291,42 +291,6 @@ mod tests {
         demand.check(&anyway, alone, Some(1000)).unwrap();
     }
 
-    /// A value, a gradient, two moments and an average for each parameter, 4 bytes each; SGD has one moment.
-    #[test]
-    fn a_network_whose_values_do_not_fit_is_refused_before_it_has_them() {
-        let recipe = |more: &str| {
-            let text = format!("[network]\nname = 'tiramisu'\n{more}");
-            Recipe::parse(&text, &[]).unwrap()
-        };
-        let outline = |recipe: &Recipe| Network::outline(&recipe.network, Backend::Reference, 1);
-        for (more, values) in [
-            ("", 4),
-            ("[optimiser]\nrule = 'sgd'", 3),
-            ("[training]\naverage = 0.9", 5),
-        ] {
-            let recipe = recipe(more);
-            let outline = outline(&recipe).unwrap();
-            let bytes = (4 * values * outline.parameters().count()) as u64;
-            check_values(&recipe, &outline, Some(bytes), 1).unwrap();
-            check_values(&recipe, &outline, None, 1).unwrap();
-            match check_values(&recipe, &outline, Some(bytes - 1), 3) {
-                Err(JobError::Memory {
-                    needed,
-                    available,
-                    ranks,
-                    fits,
-                }) => {
-                    assert_eq!((needed, available, ranks), (bytes, bytes - 1, 3));
-                    assert!(fits[0].starts_with("--set network.width="), "{fits:?}");
-                }
-                other => panic!("{other:?}"),
-            }
-        }
-        let mut anyway = recipe("");
-        anyway.training.ignore_memory = true;
-        check_values(&anyway, &outline(&anyway).unwrap(), Some(1000), 1).unwrap();
-    }
-
     /// Four ranks that share a batch of twelve hold three samples each, whatever `training.batch` says.
     #[test]
     fn ranks_are_checked_with_the_samples_that_they_take() {

@@ -296,16 +296,23 @@ fn a_job_that_somebody_ends_does_not_come_back() {
 
 #[test]
 fn a_script_that_nobody_tells_watches_the_clock() {
-    for machine in ["h100-pbs", "workstation"] {
-        let soon = |job: &mut Job| (job.hours, job.margin_seconds) = (1.0 / 60.0, 56);
-        // 137: the launcher killed the last ranks.
-        for code in ["75", "137"] {
-            let ended = Stage::of(machine, soon).run(&[("WAIT", "yes"), ("TOLD_CODE", code)]);
-            assert_eq!(ended.code, Some(75), "{}{}", ended.log, ended.said);
-            assert!(ended.count("supervise was told") >= 1, "{}", ended.log);
-            let again = usize::from(machine == "h100-pbs");
-            assert_eq!(ended.count("qsub"), again, "{}", ended.log);
-        }
+    let soon = |job: &mut Job| (job.hours, job.margin_seconds) = (1.0 / 60.0, 56);
+    // 137: the launcher killed the last ranks.
+    let codes = ["75", "137"];
+    let cases = ["h100-pbs", "workstation"].map(|machine| codes.map(|code| (machine, code)));
+    let stages: Vec<_> = (cases.into_iter().flatten())
+        .map(|(machine, code)| (machine, code, Stage::of(machine, soon)))
+        .collect();
+    // All wait at once.
+    let scripts: Vec<Child> = (stages.iter())
+        .map(|(_, code, stage)| stage.start(&[("WAIT", "yes"), ("TOLD_CODE", code)]))
+        .collect();
+    for ((machine, _, stage), script) in stages.iter().zip(scripts) {
+        let ended = stage.end(script);
+        assert_eq!(ended.code, Some(75), "{}{}", ended.log, ended.said);
+        assert!(ended.count("supervise was told") >= 1, "{}", ended.log);
+        let again = usize::from(*machine == "h100-pbs");
+        assert_eq!(ended.count("qsub"), again, "{}", ended.log);
     }
 }
 

@@ -5,6 +5,7 @@
 //! computes meanwhile, and whoever waits sees whether they count. The first rank looks at all, the others at the first.
 
 use super::claims::Claims;
+use super::looks::Looks;
 use crate::comm::CommError;
 use crate::error::Result;
 use squall_data::DataError;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// Time between two counts.
 const COUNT: Duration = Duration::from_secs(5);
-/// Time between two looks.
+/// Time between two looks, of a wait that lasts.
 const LOOK: Duration = Duration::from_millis(500);
 /// A rank that has not counted for so long is dead: file systems may take minutes to recover.
 pub(super) const DEAD_AFTER: Duration = Duration::from_secs(300);
@@ -99,7 +100,7 @@ pub(super) struct Watched {
     own: usize,
     /// Those that are not done.
     ranks: Vec<Counting>,
-    looked: Option<Instant>,
+    looks: Looks,
 }
 
 /// A rank that counts.
@@ -132,7 +133,7 @@ impl Watched {
         Self {
             own: rank,
             ranks: ranks.collect(),
-            looked: None,
+            looks: Looks::in_the_end_every(LOOK),
         }
     }
 
@@ -141,12 +142,11 @@ impl Watched {
     /// # Errors
     /// [`CommError::Stalled`] naming one that has not counted for longer than `limit`.
     pub fn are_done(&mut self, limit: Duration) -> Result<bool> {
-        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+        let Some(since) = self.looks.due() else {
             return Ok(self.ranks.is_empty());
-        }
+        };
         // Who did not look itself for long was stopped, and knows nothing of that time.
-        let resumed = self.looked.is_some_and(|looked| looked.elapsed() > COUNT);
-        self.looked = Some(Instant::now());
+        let resumed = since > COUNT;
         for other in &mut self.ranks {
             let text = std::fs::read_to_string(&other.path).unwrap_or_default();
             if text != other.text || resumed {

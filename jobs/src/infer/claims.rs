@@ -10,6 +10,7 @@
 //! itself then says that somebody was first.
 
 use super::alive;
+use super::looks::Looks;
 use crate::comm::Communicator;
 use crate::comm::collectives::tree;
 use crate::error::{JobError, Result, all_or_none};
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 const FOLDER: &str = ".claims-";
 /// Says in the folder that all are to stop.
 const STOP: &str = "stop";
-/// Time between two looks for it.
+/// Time between two looks for it, in a call that lasts.
 const LOOK: Duration = Duration::from_secs(1);
 /// Time after which a folder that one rank made must be there for the others: a network file system may remember for a
 /// while that it was not.
@@ -146,7 +147,7 @@ impl Claims {
     pub fn bell(&self) -> Bell {
         Bell {
             path: self.folder.as_ref().map(|folder| folder.join(STOP)),
-            looked: Instant::now(),
+            looks: Looks::in_the_end_every(LOOK),
             heard: false,
             ring_when_dropped: false,
         }
@@ -165,7 +166,7 @@ impl Claims {
 #[derive(Debug)]
 pub(super) struct Bell {
     path: Option<PathBuf>,
-    looked: Instant,
+    looks: Looks,
     heard: bool,
     ring_when_dropped: bool,
 }
@@ -194,13 +195,12 @@ impl Bell {
         rung.is_ok()
     }
 
-    /// Whether somebody rang; looks at the file system once a second.
+    /// Whether somebody rang; looks at the file system now and then, in the end once a second.
     pub fn rings(&mut self) -> bool {
         if let Some(path) = &self.path
             && !self.heard
-            && self.looked.elapsed() >= LOOK
+            && self.looks.due().is_some()
         {
-            self.looked = Instant::now();
             self.heard = path.exists();
         }
         self.heard
@@ -343,7 +343,6 @@ mod tests {
             }
             comm.barrier().unwrap();
             let mut bell = claims.bell();
-            bell.looked -= LOOK;
             bell.rings()
         });
         assert_eq!(folders, [true, true]);

@@ -26,6 +26,7 @@ mod ensemble;
 mod folder;
 mod input;
 mod log;
+mod looks;
 pub(crate) mod model;
 mod neighbours;
 mod opening;

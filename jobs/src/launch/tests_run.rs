@@ -305,7 +305,7 @@ fn a_script_that_nobody_tells_watches_the_clock() {
         .collect();
     // All wait at once.
     let scripts: Vec<Child> = (stages.iter())
-        .map(|(_, code, stage)| stage.start(&[("WAIT", "yes"), ("TOLD_CODE", code)]))
+        .map(|(_, code, stage)| stage.start(&[("WAIT", "yes"), ("TOLD_CODE", *code)]))
         .collect();
     for ((machine, _, stage), script) in stages.iter().zip(scripts) {
         let ended = stage.end(script);

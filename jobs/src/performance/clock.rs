@@ -111,12 +111,9 @@ fn in_groups(step: &Step, servers: &Servers, steps: usize, seed: u64) -> Vec<f64
 /// Ranks that sum together.
 struct Group<'a> {
     step: &'a Step,
-    /// How much longer than the mean each device computes.
-    paces: Vec<f64>,
-    /// When each rank can begin its next step, and began the last ones.
-    clocks: Vec<f64>,
-    began: Vec<[f64; AHEAD]>,
-    read: Vec<f64>,
+    ranks: Vec<Rank>,
+    /// Of each bucket: the share of a step after which a rank has it.
+    shares: Vec<f64>,
     /// When the last sum of the step before was over.
     summed: f64,
     /// Names the random numbers of the next step.
@@ -125,16 +122,31 @@ struct Group<'a> {
     done: u64,
 }
 
+/// One of them.
+struct Rank {
+    /// How much longer than the mean its device computes.
+    pace: f64,
+    /// When it can begin its next step, and began the last ones, in turns.
+    clock: f64,
+    began: [f64; AHEAD],
+    /// When it had read its last batch.
+    read: f64,
+}
+
 impl<'a> Group<'a> {
     fn new(step: &'a Step, seed: u64, index: u64) -> Self {
         let mut draws = stream(seed, "pace", &[index]);
-        let paces = (0..step.ranks).map(|_| (1.0 + step.spread * normal(&mut draws)).max(0.5));
+        let ranks = (0..step.ranks).map(|_| Rank {
+            pace: (1.0 + step.spread * normal(&mut draws)).max(0.5),
+            clock: 0.0,
+            began: [0.0; AHEAD],
+            read: 0.0,
+        });
+        let shares = (step.sums.iter()).map(|sum| 1.0 - step.backward * (1.0 - sum.at));
         Self {
             step,
-            paces: paces.collect(),
-            clocks: vec![0.0; step.ranks],
-            began: vec![[0.0; AHEAD]; step.ranks],
-            read: vec![0.0; step.ranks],
+            ranks: ranks.collect(),
+            shares: shares.collect(),
             summed: 0.0,
             seed,
             index,
@@ -146,44 +158,61 @@ impl<'a> Group<'a> {
     fn step(&mut self, from: f64) -> f64 {
         let Step {
             compute,
-            backward,
             input,
             jitter,
             lag,
             ..
         } = *self.step;
-        // Of each bucket: when the last rank has it.
-        let mut landed = vec![0.0_f64; self.step.sums.len()];
+        let mut slowest = Slowest::default();
         let mut last = 0.0_f64;
         let mut draws = stream(self.seed, "jitter", &[self.index, self.done]);
+        let turn = (self.done % AHEAD as u64) as usize;
         self.done += 1;
-        for rank in 0..self.clocks.len() {
+        for rank in &mut self.ranks {
             // A batch is read once there is room for it.
-            self.read[rank] = self.read[rank].max(self.began[rank][0]) + input;
-            let begin = self.clocks[rank].max(self.read[rank]).max(from);
-            self.began[rank].rotate_left(1);
-            self.began[rank][AHEAD - 1] = begin;
+            rank.read = rank.read.max(rank.began[turn]) + input;
+            let begin = rank.clock.max(rank.read).max(from);
+            rank.began[turn] = begin;
             let held_up = if jitter > 0.0 {
                 jitter * (exponential(&mut draws) - 1.0)
             } else {
                 0.0
             };
-            let takes = compute * (self.paces[rank] + held_up).max(0.5);
-            for (sum, landed) in self.step.sums.iter().zip(&mut landed) {
-                *landed = landed.max(begin + takes * (1.0 - backward * (1.0 - sum.at)));
-            }
-            self.clocks[rank] = begin + takes;
-            last = last.max(self.clocks[rank]);
+            let takes = compute * (rank.pace + held_up).max(0.5);
+            slowest.note(begin, takes);
+            rank.clock = begin + takes;
+            last = last.max(rank.clock);
         }
         let before = self.summed;
-        for (sum, landed) in self.step.sums.iter().zip(&landed) {
-            self.summed = self.summed.max(*landed) + sum.seconds;
+        for (sum, share) in self.step.sums.iter().zip(&self.shares) {
+            self.summed = self.summed.max(slowest.all_after(*share)) + sum.seconds;
         }
         let awaited = if lag == 0 { self.summed } else { before };
-        for clock in &mut self.clocks {
-            *clock = clock.max(awaited);
+        for rank in &mut self.ranks {
+            rank.clock = rank.clock.max(awaited);
         }
         last.max(awaited)
+    }
+}
+
+/// The beginnings and durations of those steps of ranks that may end last: of thousands a few, because no other one of
+/// them began as late or later and takes as long or longer.
+#[derive(Default)]
+struct Slowest(Vec<(f64, f64)>);
+
+impl Slowest {
+    fn note(&mut self, begin: f64, takes: f64) {
+        let as_slow = |other: &(f64, f64)| other.0 >= begin && other.1 >= takes;
+        if !self.0.iter().any(as_slow) {
+            (self.0).retain(|other| other.0 > begin || other.1 > takes);
+            self.0.push((begin, takes));
+        }
+    }
+
+    /// When all ranks have done this share of their step.
+    fn all_after(&self, share: f64) -> f64 {
+        let ends = self.0.iter().map(|(begin, takes)| begin + takes * share);
+        ends.fold(0.0, f64::max)
     }
 }
 
@@ -306,6 +335,21 @@ mod tests {
         assert!((found - 7.485).abs() < 0.3, "{found}");
         let late = Step { lag: 1, ..step };
         assert!(steady(&late, None) < 1.0 + 0.02 * 5.0);
+    }
+
+    #[test]
+    fn whoever_is_left_out_is_never_the_last() {
+        let mut draws = stream(5, "slowest", &[]);
+        let steps: Vec<(f64, f64)> = (0..2000)
+            .map(|_| (draws.random(), exponential(&mut draws)))
+            .collect();
+        let mut slowest = Slowest::default();
+        (steps.iter()).for_each(|(begin, takes)| slowest.note(*begin, *takes));
+        assert!((2..100).contains(&slowest.0.len()), "{}", slowest.0.len());
+        for share in [0.0, 0.1, 1.0 / 3.0, 0.5, 0.9, 1.0] {
+            let ends = steps.iter().map(|(begin, takes)| begin + share * takes);
+            assert_eq!(slowest.all_after(share), ends.fold(0.0, f64::max));
+        }
     }
 
     #[test]

@@ -25,6 +25,8 @@ const TRIAD: usize = 16 << 20;
 const LEAST_SECONDS: f64 = 0.005;
 /// Times that it is repeated at most.
 const MOST_TIMES: f64 = 1000.0;
+/// Rates of the machine stand for so long: what an operation of milliseconds met is the load of its neighbours, too.
+const FRESH: Duration = Duration::from_secs(1);
 /// Threads spin for a while after their last operation, on the cores of the program whose turn is next.
 const QUIET: Duration = Duration::from_millis(20);
 
@@ -74,7 +76,12 @@ pub(super) fn rows(options: &OpsOptions, repeat: usize) -> anyhow::Result<Vec<Ro
     check_memory(&cases, options.precision, backend)?;
     let peer = options.peer.as_deref();
     let mut peer = peer.map(|command| start(command, options)).transpose()?;
-    let mut triad = Triad::new(backend, TRIAD)?;
+    let mut rates = Rates {
+        backend,
+        dtype: options.precision,
+        triad: Triad::new(backend, TRIAD)?,
+        known: None,
+    };
     let mut found = Vec::new();
     for (number, case) in cases.iter().enumerate() {
         let name = case.name();
@@ -82,11 +89,12 @@ pub(super) fn rows(options: &OpsOptions, repeat: usize) -> anyhow::Result<Vec<Ro
         let mut measured = Measured::default();
         measured.take_turns(case, options.precision, peer.as_mut(), repeat)?;
         // Both ceilings under the load that the operation met.
-        let products = case.flops() / backend.matrix_rate(options.precision)?;
-        let passes = case.bytes(options.precision.size_in_bytes()) / triad.rate()?;
+        let [of_products, of_memory] = rates.now()?;
+        let products = case.flops() / of_products;
+        let passes = case.bytes(options.precision.size_in_bytes()) / of_memory;
         let (ceiling, what) = match products > passes {
             true => (products, "its products at the rate of matrix products"),
-            false => (passes, triad.words()),
+            false => (passes, rates.triad.words()),
         };
         let mut line = row(name, median(&mut measured.ours), Some(ceiling), what);
         line.peak_mb = measured.highest as f64 / 1e6;
@@ -99,6 +107,29 @@ pub(super) fn rows(options: &OpsOptions, repeat: usize) -> anyhow::Result<Vec<Ro
         found.push(line);
     }
     Ok(found)
+}
+
+/// How fast the machine is under its load.
+struct Rates {
+    backend: Backend,
+    dtype: DType,
+    triad: Triad,
+    /// What was measured last, and when.
+    known: Option<(Instant, [f64; 2])>,
+}
+
+impl Rates {
+    /// Floating-point operations of matrix products, and bytes of memory, a second.
+    fn now(&mut self) -> anyhow::Result<[f64; 2]> {
+        if let Some((measured, rates)) = self.known
+            && measured.elapsed() < FRESH
+        {
+            return Ok(rates);
+        }
+        let rates = [self.backend.matrix_rate(self.dtype)?, self.triad.rate()?];
+        self.known = Some((Instant::now(), rates));
+        Ok(rates)
+    }
 }
 
 /// Refuses operations whose operands and result need more memory than is free.

@@ -19,6 +19,9 @@ const FOR_THE_OTHER: Duration = Duration::from_secs(6);
 /// takes a busy machine a second or two.
 const FOR_THE_FIRST: Duration = Duration::from_secs(4);
 
+/// How long ranks that gave up have to print why, before the job ends because no group is left.
+const FOR_LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// The variable of the environment that overrides [`LONGEST_WAIT`], in seconds.
 const STALL_VARIABLE: &str = "SQUALL_STALL_SECONDS";
 
@@ -214,8 +217,10 @@ pub fn library_methods(_: &Processes) -> anyhow::Result<Vec<(&'static str, Box<d
 
 /// How long a rank keeps an error to itself: one that knows less than another, or no more than the first, may be silent.
 pub fn patience(rank: usize, error: &anyhow::Error) -> Duration {
-    if matches!(error.downcast_ref(), Some(JobError::Elsewhere)) {
-        return FOR_THE_OTHER;
+    match error.downcast_ref() {
+        Some(JobError::Elsewhere) => return FOR_THE_OTHER,
+        Some(JobError::NoGroup(_)) => return FOR_LAST_WORDS,
+        _ => (),
     }
     // All ranks read the same recipe and the same input.
     let (code, _) = classify(error);
@@ -264,6 +269,8 @@ mod tests {
         assert_eq!(patience(3, &recipe), FOR_THE_FIRST);
         let full_disk = Advice::with_code(crate::failure::OUTPUT, "no space", "free some");
         assert_eq!(patience(3, &full_disk), Duration::ZERO);
+        let lost = JobError::NoGroup("after 3 of 9 steps".into()).into();
+        assert_eq!(patience(0, &lost), FOR_LAST_WORDS);
         for rank in [0, 3] {
             let elsewhere = JobError::Elsewhere.into();
             assert!(patience(rank, &elsewhere) > FOR_THE_FIRST);

@@ -161,6 +161,9 @@ pub enum JobError {
     /// ([`crate::train::Team::retire`]): the job would end with it.
     #[error("this rank gives up, and its group with it; the other groups go on")]
     GaveUp(#[source] Box<JobError>),
+    /// All groups are lost, each of whose ranks said why itself, and there is something left to do: what follows `left`.
+    #[error("no group is left {0}")]
+    NoGroup(String),
     /// Another rank of the job failed, and says why itself.
     #[error("another rank failed; its own message says why")]
     Elsewhere,

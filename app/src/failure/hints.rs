@@ -266,7 +266,7 @@ fn of_jobs(error: &JobError) -> Verdict {
         JobError::Comm(CommError::Layout(_)) => {
             usage("change the number of ranks, or `distributed` in the recipe")
         }
-        JobError::Elsewhere => run(
+        JobError::Elsewhere | JobError::NoGroup(_) => run(
             "do what the other rank's hint says; where it gives none, `squall supervise -- COMMAND` starts it again from the newest checkpoint",
         ),
         JobError::Comm(_) | JobError::Apart(_) => {

@@ -107,12 +107,11 @@ impl Coordinator<'_, '_> {
         let (done, total) = (self.ledger.done(), self.server.run.total_steps);
         // The next call does the rest.
         if !finished && !told {
-            tracing::error!("no group is left after {done} of {total} steps");
-            return Err(JobError::Elsewhere);
+            return Err(JobError::NoGroup(format!("after {done} of {total} steps")));
         }
         if asks {
-            tracing::error!("no group is left to score the state after {done} steps");
-            return Err(JobError::Elsewhere);
+            let what = format!("to score the state after {done} steps");
+            return Err(JobError::NoGroup(what));
         }
         let report = ending.report(folder, self.start, self.last_loss, self.missing_values);
         Ok(TrainReport {

@@ -3,12 +3,21 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{FmtSpan, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
+
+/// Only warnings are wanted.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Whether nobody hears what is no warning, of all ranks: what is only told need not be found out.
+pub fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
 
 /// Starts logging, of the rank of this number. `RUST_LOG` overrides the flags. `warnings_once`: what is warned of in the
 /// same words again is not said again.
@@ -21,7 +30,10 @@ pub fn start(rank: usize, (verbose, quiet): (u8, bool), warnings_once: bool) {
         (false, _) => "debug",
     };
     let (filter, fault) = match std::env::var(EnvFilter::DEFAULT_ENV).as_deref() {
-        Err(_) | Ok("") => (EnvFilter::new(level), None),
+        Err(_) | Ok("") => {
+            QUIET.store(quiet, Ordering::Relaxed);
+            (EnvFilter::new(level), None)
+        }
         Ok(asked) => match EnvFilter::try_new(asked) {
             Ok(filter) => (filter, None),
             Err(error) => (EnvFilter::new(level), Some(error)),

@@ -110,13 +110,13 @@ impl Prepared {
         self.folder.path().join(name)
     }
 
-    /// Six ranks, of which those in `bad` have another store; none without a launcher.
+    /// Six ranks, of which those in `bad` have another store, and which only warn; none without a launcher.
     fn train(&self, name: &str, settings: &[&str], bad: &[usize], other: &Path) -> Option<Output> {
         let mut command = mpirun();
         command.args(["-n", "6", "sh", "-c", RANK, "sh"]);
         let bad: Vec<String> = bad.iter().map(usize::to_string).collect();
         command.args([path(&self.good), path(other), &bad.join(" ")]);
-        command.args([env!("CARGO_BIN_EXE_squall"), "train", "--recipe"]);
+        command.args([env!("CARGO_BIN_EXE_squall"), "train", "-q", "--recipe"]);
         command.args([path(&self.recipe), "--out", path(&self.out(name))]);
         for setting in settings {
             command.args(["--set", setting]);
@@ -130,12 +130,14 @@ impl Prepared {
 
     /// How many steps the run's file of metrics knows.
     fn steps(&self, name: &str) -> usize {
+        self.metrics(name, r#""kind":"step""#)
+    }
+
+    /// How many lines of the run's file of metrics have these words.
+    fn metrics(&self, name: &str, words: &str) -> usize {
         let metrics = self.out(name).join("metrics.jsonl");
         let lines = fs::read_to_string(metrics).expect("metrics");
-        let steps = lines
-            .lines()
-            .filter(|line| line.contains(r#""kind":"step""#));
-        steps.count()
+        lines.lines().filter(|line| line.contains(words)).count()
     }
 }
 
@@ -236,51 +238,59 @@ fn process_of(rank: usize, out: &Path) -> Option<u32> {
     all.find(is_it)
 }
 
+/// Stops a rank after the first checkpoint of a job and judges what comes of it.
+#[cfg(target_os = "linux")]
+fn stop_and_judge(prepared: &Prepared, name: &str, rank: usize) {
+    let settings = ["training.steps=150", "distributed.stall_seconds=4"];
+    let out = prepared.out(name);
+    let (output, stopped) = std::thread::scope(|scope| {
+        let job = scope.spawn(|| prepared.train(name, &settings, &[], &prepared.bad));
+        while !job.is_finished() && !out.join("checkpoint.safetensors").exists() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let process = process_of(rank, &out);
+        let stopped = process.is_some_and(|process| {
+            // The shell's own `kill`: a small system has no program of that name.
+            let kill = format!("kill -STOP {process}");
+            let status = Command::new("sh").args(["-c", &kill]).status();
+            status.is_ok_and(|status| status.success())
+        });
+        (job.join().expect("ends"), stopped)
+    });
+    let Some(output) = output else {
+        return;
+    };
+    let said = text(&output);
+    assert!(stopped, "rank {rank} was not found: {said}");
+    assert_eq!(output.status.code(), Some(102), "{name}: {said}");
+    let group = (rank - 2) / 2;
+    for words in [
+        &format!("group {group} is lost"),
+        "will not come to the end of the job",
+        "the end, where all ranks meet",
+    ] {
+        assert!(said.contains(words), "{name}: no `{words}` in {said}");
+    }
+    assert_eq!(prepared.steps(name), 150, "{name}: {said}");
+    // The run is finished: once more, and nothing is left to do.
+    let again = prepared
+        .train(name, &settings, &[], &prepared.bad)
+        .expect("a launcher");
+    assert!(again.status.success(), "{}", text(&again));
+    assert_eq!(prepared.steps(name), 150);
+}
+
 /// A stopped leader or member never comes to the end: all steps are done, and the job says what is missing and ends by
-/// force.
+/// force. Both jobs at once: most of their time is waiting.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_stopped_rank_costs_its_group_and_the_end() {
-    let prepared = prepare();
-    let settings = ["training.steps=150", "distributed.stall_seconds=4"];
-    for (name, rank) in [("stopped-member", 5), ("stopped-leader", 2)] {
-        let out = prepared.out(name);
-        let (output, stopped) = std::thread::scope(|scope| {
-            let job = scope.spawn(|| prepared.train(name, &settings, &[], &prepared.bad));
-            while !job.is_finished() && !out.join("checkpoint.safetensors").exists() {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            let process = process_of(rank, &out);
-            let stopped = process.is_some_and(|process| {
-                // The shell's own `kill`: a small system has no program of that name.
-                let kill = format!("kill -STOP {process}");
-                let status = Command::new("sh").args(["-c", &kill]).status();
-                status.is_ok_and(|status| status.success())
-            });
-            (job.join().expect("ends"), stopped)
-        });
-        let Some(output) = output else {
-            return;
-        };
-        let said = text(&output);
-        assert!(stopped, "rank {rank} was not found: {said}");
-        assert_eq!(output.status.code(), Some(102), "{name}: {said}");
-        let group = (rank - 2) / 2;
-        for words in [
-            &format!("group {group} is lost"),
-            "will not come to the end of the job",
-            "the end, where all ranks meet",
-        ] {
-            assert!(said.contains(words), "{name}: no `{words}` in {said}");
+    let prepared = &prepare();
+    std::thread::scope(|scope| {
+        for (name, rank) in [("stopped-member", 5), ("stopped-leader", 2)] {
+            scope.spawn(move || stop_and_judge(prepared, name, rank));
         }
-        assert_eq!(prepared.steps(name), 150, "{name}: {said}");
-        // The run is finished: once more, and nothing is left to do.
-        let again = prepared
-            .train(name, &settings, &[], &prepared.bad)
-            .expect("a launcher");
-        assert!(again.status.success(), "{}", text(&again));
-        assert_eq!(prepared.steps(name), 150);
-    }
+    });
 }
 
 /// The group that is to score the last state cannot: another does.
@@ -295,7 +305,8 @@ fn a_validation_is_done_by_whoever_can() {
     let said = text(&output);
     assert!(output.status.success(), "{}\n{said}", output.status);
     assert!(said.contains("group 0 is lost"), "{said}");
-    assert!(said.contains("step 12: validation"), "{said}");
+    let scores = r#""kind":"validation","step":12,"#;
+    assert_eq!(prepared.metrics("judge", scores), 1, "{said}");
     // Where nobody can, the run is not done, and says so; it is once somebody can.
     let blind = prepared.train("unscored", &[steps, only], &[2, 3, 4, 5], &prepared.blind);
     let blind = blind.expect("a launcher");

@@ -4,7 +4,7 @@ use crate::failure;
 use crate::own_folder::{self, Holds};
 use crate::plan::{Plan, bytes, counted, duration};
 use crate::progress::Progress;
-use crate::{device, interrupt, output, ranks};
+use crate::{device, interrupt, logging, output, ranks};
 use clap::Args;
 use squall_data::Store;
 use squall_jobs::staging::folder_of_node;
@@ -116,6 +116,9 @@ impl Train {
         let mut team = ranks::team()?;
         let first = team.is_first();
         let report = self.train_as(&mut team)?;
+        if !self.json && logging::is_quiet() {
+            return Ok(());
+        }
         // On all ranks at once: cores that share caches and memory are slower together than alone. What it says is not
         // worth a failure of a training that is done.
         let backend = Backend::best();

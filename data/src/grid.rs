@@ -259,7 +259,15 @@ pub fn distance_km(lat1_deg: f64, lon1_deg: f64, lat2_deg: f64, lon2_deg: f64) -
 
 /// `a - b` of two longitudes, in [-180, 180).
 pub fn lon_difference_deg(a: f64, b: f64) -> f64 {
-    (a - b + 180.0).rem_euclid(360.0) - 180.0
+    let x = a - b + 180.0;
+    // The same bits as the remainder, which is slow, for longitudes less than a circle apart.
+    let wrapped = match x {
+        0.0..360.0 => x,
+        360.0..720.0 => x - 360.0,
+        -360.0..0.0 => x + 360.0,
+        _ => x.rem_euclid(360.0),
+    };
+    wrapped - 180.0
 }
 
 /// `x` in [0, circle), such as a longitude on a circle of 360 degrees, or a column on one of all columns.
@@ -292,6 +300,24 @@ mod tests {
             .unwrap()
             .0;
         assert!(!grid.same_as(&moved) && grid.hash() != moved.hash());
+    }
+
+    #[test]
+    fn differences_of_longitudes_are_remainders() {
+        let near = [-360.0, -180.0, 0.0, 180.0, 360.0, 540.0].map(|edge: f64| {
+            let apart = edge - 180.0;
+            [apart, apart.next_down(), apart.next_up(), apart - 1e-9]
+        });
+        let far = (-2000..2000).map(|k| f64::from(k) * 0.731_058_5);
+        for a in far.chain(near.into_iter().flatten()) {
+            for b in [0.0, 17.3, 359.9] {
+                let expected = (a - b + 180.0).rem_euclid(360.0) - 180.0;
+                assert_eq!(lon_difference_deg(a, b), expected, "{a} - {b}");
+            }
+        }
+        assert_eq!(lon_difference_deg(350.0, 20.0), -30.0);
+        assert_eq!(lon_difference_deg(20.0, 350.0), 30.0);
+        assert_eq!(lon_difference_deg(200.0, 20.0), -180.0);
     }
 
     #[test]

@@ -119,8 +119,9 @@ fn height(lat: f64, lon: f64) -> f64 {
 /// Share of land at a point: 1 well inside a continent, 0 well outside.
 pub(super) fn land(lat: f64, lon: f64) -> f64 {
     let one = |&(lat0, lon0, dlat, dlon): &(f64, f64, f64, f64)| {
-        let r = ((lat - lat0) / dlat).powi(2) + (lon_difference_deg(lon, lon0) / dlon).powi(2);
-        1.0 / (1.0 + (8.0 * (r - 1.0)).exp())
+        ((lat - lat0) / dlat).powi(2) + (lon_difference_deg(lon, lon0) / dlon).powi(2)
     };
-    CONTINENTS.iter().map(one).fold(0.0, f64::max)
+    // The share falls with the distance: the nearest continent has the most.
+    let nearest = CONTINENTS.iter().map(one).fold(f64::INFINITY, f64::min);
+    1.0 / (1.0 + (8.0 * (nearest - 1.0)).exp())
 }

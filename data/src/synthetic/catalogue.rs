@@ -210,18 +210,22 @@ impl Catalogue {
     pub(super) fn draw(seed: u64, start: Time, days: f64, scenario: &Scenario) -> Self {
         let (mut tropical, mut extratropical) = (Vec::new(), Vec::new());
         let first = -SPIN_UP_DAYS.ceil() as i64;
+        let year = start.calendar().mean_year_days();
         for day in first..days.ceil() as i64 {
             let date = start.add_seconds(day * DAY_SECONDS);
             // One stream a day: a longer run begins with the same storms.
             let mut rng = random::stream(seed, "synthetic storms", &[day as u64]);
+            let day_of_year = date.day_of_year();
             for basin in &BASINS {
-                for _ in 0..count(&mut rng, basin.births(date) * scenario.cyclone_count) {
+                let births = basin.births(day_of_year, year);
+                for _ in 0..count(&mut rng, births * scenario.cyclone_count) {
                     let hours = 24.0 * day as f64 + rng.random_range(0.0..24.0);
                     tropical.push(tropical_cyclone(&mut rng, basin, hours, scenario));
                 }
             }
+            let season = season(date);
             for hemisphere in [1.0, -1.0] {
-                let winter = 1.0 - 0.3 * season(date) * hemisphere;
+                let winter = 1.0 - 0.3 * season * hemisphere;
                 for _ in 0..count(&mut rng, 1.5 * winter) {
                     let hours = 24.0 * day as f64 + rng.random_range(0.0..24.0);
                     extratropical.push(extratropical_cyclone(
@@ -245,11 +249,10 @@ impl Catalogue {
 }
 
 impl Basin {
-    /// Expected births on a day.
-    fn births(&self, date: Time) -> f64 {
-        let year = date.calendar().mean_year_days();
+    /// Expected births on a day of a year of so many days.
+    fn births(&self, day_of_year: f64, year: f64) -> f64 {
         let (peak, width) = self.peak;
-        let away = (date.day_of_year() - peak + year / 2.0).rem_euclid(year) - year / 2.0;
+        let away = (day_of_year - peak + year / 2.0).rem_euclid(year) - year / 2.0;
         // The integral of the bell over a year is √π times its width.
         self.per_year * (-(away / width).powi(2)).exp() / (PI.sqrt() * width)
     }

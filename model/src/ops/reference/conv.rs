@@ -5,38 +5,45 @@
 use crate::ops::conv_spec::{ConvSpec, Convolution, source};
 use rayon::prelude::*;
 
-/// The positions of one convolution: calls `visit` for every tap of output point `(p, q)` with the tap's row and column
-/// in the kernel, and the row and column of the input that it reads.
-fn taps(
-    spec: &ConvSpec,
-    x: [usize; 4],
-    p: usize,
-    q: usize,
-    mut visit: impl FnMut(usize, usize, usize, usize),
-) {
-    let [_, height, width, _] = x;
-    for r in 0..spec.kernel.0 {
-        let Some(h) = source(
-            p,
-            spec.stride,
-            r * spec.dilation,
-            spec.padding.0,
-            height,
-            false,
-        ) else {
-            continue;
+/// Where the taps of a convolution read.
+struct Places {
+    kernel: (usize, usize),
+    /// Of each row of the output, for each row of the kernel.
+    rows: Vec<Option<usize>>,
+    /// Of each column of the output, for each column of the kernel.
+    columns: Vec<Option<usize>>,
+}
+
+impl Places {
+    fn of(conv: &Convolution) -> Self {
+        let spec = &conv.spec;
+        let ([_, height, width, _], [_, out_h, out_w, _]) = (conv.x, conv.y);
+        let (kh, kw) = spec.kernel;
+        let row = |at: usize| {
+            let offset = at % kh * spec.dilation;
+            source(at / kh, spec.stride, offset, spec.padding.0, height, false)
         };
-        for s in 0..spec.kernel.1 {
-            let column = source(
-                q,
-                spec.stride,
-                s * spec.dilation,
-                spec.padding.1,
-                width,
-                spec.periodic,
-            );
-            if let Some(w) = column {
-                visit(r, s, h, w);
+        let column = |at: usize| {
+            let (offset, wrap) = (at % kw * spec.dilation, spec.periodic);
+            source(at / kw, spec.stride, offset, spec.padding.1, width, wrap)
+        };
+        Self {
+            kernel: spec.kernel,
+            rows: (0..out_h * kh).map(row).collect(),
+            columns: (0..out_w * kw).map(column).collect(),
+        }
+    }
+
+    /// Calls `visit` for every tap of output point `(p, q)` with its number in the kernel, and the row and column of the
+    /// input that it reads.
+    fn visit(&self, (p, q): (usize, usize), mut visit: impl FnMut(usize, usize, usize)) {
+        let (kh, kw) = self.kernel;
+        for (r, h) in self.rows[p * kh..][..kh].iter().enumerate() {
+            let Some(h) = *h else { continue };
+            for (s, w) in self.columns[q * kw..][..kw].iter().enumerate() {
+                if let Some(w) = *w {
+                    visit(r * kw + s, h, w);
+                }
             }
         }
     }
@@ -48,25 +55,38 @@ pub fn forward(conv: &Convolution, x: &[f32], weights: &[f32], bias: Option<&[f3
     let [_, height, width, channels] = x_shape;
     let [_, out_h, out_w, out] = y_shape;
     let (in_group, out_group) = (channels / spec.groups, out / spec.groups);
-    let (kh, kw) = spec.kernel;
+    let taps = spec.kernel.0 * spec.kernel.1;
+    // By tap, input and output: all outputs take the same step of their sums together.
+    let mut by_output = vec![0.0f64; weights.len()];
+    for (at, weight) in weights.iter().enumerate() {
+        let (o, i, tap) = (at / taps / in_group, at / taps % in_group, at % taps);
+        by_output[(tap * in_group + i) * out + o] = f64::from(*weight);
+    }
+    let places = Places::of(conv);
     let mut y = vec![0.0; y_shape.iter().product()];
     y.par_chunks_mut(out_w * out)
         .enumerate()
         .for_each(|(row, y_row)| {
             let (b, p) = (row / out_h, row % out_h);
-            for q in 0..out_w {
-                for o in 0..out {
-                    let mut sum = bias.map_or(0.0, |bias| f64::from(bias[o]));
-                    let first = o / out_group * in_group;
-                    taps(spec, x_shape, p, q, |r, s, h, w| {
-                        let pixel = ((b * height + h) * width + w) * channels + first;
-                        for i in 0..in_group {
-                            let weight = weights[((o * in_group + i) * kh + r) * kw + s];
-                            sum += f64::from(x[pixel + i]) * f64::from(weight);
-                        }
-                    });
-                    y_row[q * out + o] = sum as f32;
+            let mut sums = vec![0.0f64; out];
+            for (q, y_pixel) in y_row.chunks_exact_mut(out).enumerate() {
+                for (o, sum) in sums.iter_mut().enumerate() {
+                    *sum = bias.map_or(0.0, |bias| f64::from(bias[o]));
                 }
+                places.visit((p, q), |tap, h, w| {
+                    let pixel = &x[((b * height + h) * width + w) * channels..][..channels];
+                    for i in 0..in_group {
+                        let of_all = &by_output[(tap * in_group + i) * out..][..out];
+                        let groups = sums.chunks_exact_mut(out_group);
+                        let groups = groups.zip(of_all.chunks_exact(out_group));
+                        for (group, (sums, weights)) in groups.enumerate() {
+                            let value = f64::from(pixel[group * in_group + i]);
+                            let pairs = sums.iter_mut().zip(weights);
+                            pairs.for_each(|(sum, weight)| *sum += value * weight);
+                        }
+                    }
+                });
+                (y_pixel.iter_mut().zip(&sums)).for_each(|(y, sum)| *y = *sum as f32);
             }
         });
     y
@@ -78,7 +98,14 @@ pub fn backward_data(conv: &Convolution, dy: &[f32], weights: &[f32]) -> Vec<f32
     let [_, height, width, channels] = x_shape;
     let [_, out_h, out_w, out] = y_shape;
     let (in_group, out_group) = (channels / spec.groups, out / spec.groups);
-    let (kh, kw) = spec.kernel;
+    let taps = spec.kernel.0 * spec.kernel.1;
+    // By tap, output and input: all inputs of an output take the same step together.
+    let mut by_input = vec![0.0f64; weights.len()];
+    for (at, weight) in weights.iter().enumerate() {
+        let (o, i, tap) = (at / taps / in_group, at / taps % in_group, at % taps);
+        by_input[(tap * out + o) * in_group + i] = f64::from(*weight);
+    }
+    let places = Places::of(conv);
     let mut dx = vec![0.0; x_shape.iter().product()];
     dx.par_chunks_mut(height * width * channels)
         .enumerate()
@@ -86,14 +113,15 @@ pub fn backward_data(conv: &Convolution, dy: &[f32], weights: &[f32]) -> Vec<f32
             let mut sums = vec![0.0f64; dx_sample.len()];
             for (p, q) in (0..out_h).flat_map(|p| (0..out_w).map(move |q| (p, q))) {
                 let dy_pixel = &dy[((b * out_h + p) * out_w + q) * out..][..out];
-                taps(spec, x_shape, p, q, |r, s, h, w| {
-                    let pixel = (h * width + w) * channels;
-                    for (o, &grad) in dy_pixel.iter().enumerate() {
-                        let first = o / out_group * in_group;
-                        for i in 0..in_group {
-                            let weight = weights[((o * in_group + i) * kh + r) * kw + s];
-                            sums[pixel + first + i] += f64::from(grad) * f64::from(weight);
-                        }
+                places.visit((p, q), |tap, h, w| {
+                    let pixel = &mut sums[(h * width + w) * channels..][..channels];
+                    let of_all = &by_input[tap * out * in_group..][..out * in_group];
+                    let outputs = dy_pixel.iter().zip(of_all.chunks_exact(in_group));
+                    for (o, (grad, weights)) in outputs.enumerate() {
+                        let grad = f64::from(*grad);
+                        let sums = &mut pixel[o / out_group * in_group..][..in_group];
+                        let pairs = sums.iter_mut().zip(weights);
+                        pairs.for_each(|(sum, weight)| *sum += grad * weight);
                     }
                 });
             }
@@ -111,26 +139,27 @@ pub fn backward_weights(conv: &Convolution, x: &[f32], dy: &[f32], dw: &mut [f32
     let [batch, height, width, channels] = x_shape;
     let [_, out_h, out_w, out] = y_shape;
     let (in_group, out_group) = (channels / spec.groups, out / spec.groups);
-    let (kh, kw) = spec.kernel;
-    dw.par_chunks_mut(in_group * kh * kw)
+    let taps = spec.kernel.0 * spec.kernel.1;
+    let places = Places::of(conv);
+    dw.par_chunks_mut(in_group * taps)
         .enumerate()
         .for_each(|(o, dw_out)| {
             let first = o / out_group * in_group;
+            // By tap and input.
             let mut sums = vec![0.0f64; dw_out.len()];
             for (b, p) in (0..batch).flat_map(|b| (0..out_h).map(move |p| (b, p))) {
                 for q in 0..out_w {
                     let grad = f64::from(dy[((b * out_h + p) * out_w + q) * out + o]);
-                    taps(spec, x_shape, p, q, |r, s, h, w| {
+                    places.visit((p, q), |tap, h, w| {
                         let pixel = ((b * height + h) * width + w) * channels + first;
-                        for i in 0..in_group {
-                            sums[(i * kh + r) * kw + s] += grad * f64::from(x[pixel + i]);
-                        }
+                        let sums = sums[tap * in_group..][..in_group].iter_mut();
+                        let pairs = sums.zip(&x[pixel..][..in_group]);
+                        pairs.for_each(|(sum, x)| *sum += grad * f64::from(*x));
                     });
                 }
             }
-            dw_out
-                .iter_mut()
-                .zip(sums)
-                .for_each(|(dw, sum)| *dw += sum as f32);
+            for (at, dw) in dw_out.iter_mut().enumerate() {
+                *dw += sums[at % taps * in_group + at / taps] as f32;
+            }
         });
 }

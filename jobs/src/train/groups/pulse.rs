@@ -336,6 +336,14 @@ mod tests {
         })
     }
 
+    /// The same of several fates, all at once: it is mostly waiting.
+    fn watch_all<const CASES: usize>(cases: [(usize, Fate); CASES]) -> [Vec<Saw>; CASES] {
+        std::thread::scope(|scope| {
+            let running = cases.map(|(who, what)| scope.spawn(move || watch(who, what)));
+            running.map(|case| case.join().unwrap())
+        })
+    }
+
     #[derive(Clone, Copy, PartialEq)]
     enum Fate {
         Lives,
@@ -347,8 +355,8 @@ mod tests {
 
     #[test]
     fn who_lives_or_is_done_may_take_as_long_as_it_likes() {
-        for fate in [Fate::Lives, Fate::IsDone] {
-            for (rank, (told, silent, gone, _)) in watch(2, fate).into_iter().enumerate() {
+        for saw in watch_all([(2, Fate::Lives), (2, Fate::IsDone)]) {
+            for (rank, (told, silent, gone, _)) in saw.into_iter().enumerate() {
                 assert_eq!((told, gone), (None, false), "rank {rank}");
                 assert!(!silent, "rank {rank}");
             }
@@ -383,8 +391,9 @@ mod tests {
     #[test]
     fn a_last_word_of_a_member_is_that_of_its_group() {
         // That of a leader; of its member; of a member that stands still, which the leader finds out.
-        for (who, fate) in [(2, Fate::GivesUp), (3, Fate::GivesUp), (3, Fate::Stands)] {
-            for (rank, (told, _, gone, last)) in watch(who, fate).into_iter().enumerate() {
+        let cases = [(2, Fate::GivesUp), (3, Fate::GivesUp), (3, Fate::Stands)];
+        for ((who, fate), saw) in cases.into_iter().zip(watch_all(cases)) {
+            for (rank, (told, _, gone, last)) in saw.into_iter().enumerate() {
                 assert_eq!(told, None, "rank {rank}");
                 assert!(
                     rank >= 2 || gone,

@@ -44,13 +44,16 @@ fn tenths(degrees: f64) -> i64 {
     (10.0 * degrees).round() as i64
 }
 
+/// Bytes that are deflated between two looks at how many came out.
+const PART: usize = 1 << 16;
+
 /// Number of the columns of [`rows`].
 pub(super) const ROW_COLUMNS: usize = 26;
 /// Number of the columns of [`points`].
 pub(super) const POINT_COLUMNS: usize = 8;
 
 /// The bytes of all lives whose points are chosen by `keep`: columns of rows, then columns of points; and the number of
-/// points.
+/// points. Ends early, with a part of them, as soon as there are more than `most_bytes`.
 ///
 /// # Errors
 /// [`ClimateError::Invalid`] if compression fails.
@@ -58,6 +61,7 @@ pub(super) fn pack(
     lives: &[&Life],
     clock: &Clock,
     keep: impl Fn(&Life) -> Vec<usize>,
+    most_bytes: usize,
 ) -> Result<(Vec<u8>, usize)> {
     let mut columns = rows(lives, clock);
     let mut count = 0;
@@ -71,11 +75,16 @@ pub(super) fn pack(
     columns.append(&mut of_points);
     let failed = |error: std::io::Error| ClimateError::Invalid(format!("compression: {error}"));
     let mut deflated = ZlibEncoder::new(Vec::new(), Compression::best());
-    for column in columns {
+    'columns: for column in columns {
         let mut length = Column::default();
         length.push(column.0.len() as u64);
         deflated.write_all(&length.0).map_err(failed)?;
-        deflated.write_all(&column.0).map_err(failed)?;
+        for part in column.0.chunks(PART) {
+            deflated.write_all(part).map_err(failed)?;
+            if deflated.get_ref().len() > most_bytes {
+                break 'columns;
+            }
+        }
     }
     Ok((deflated.finish().map_err(failed)?, count))
 }

@@ -52,10 +52,10 @@ pub(super) fn thin(
 ) -> Result<Thinned> {
     let pictured: HashSet<i64> = pictured.iter().map(|t| clock.units(*t)).collect();
     let all_points = lives.iter().map(|life| life.points.len()).sum();
-    let packed = |kept: &[&Life], steps_hours: (i64, i64)| -> Result<Thinned> {
-        let (bytes, points) = pack(kept, clock, |life| {
-            keep(life, clock, &pictured, steps_hours)
-        })?;
+    let points_of =
+        |life: &Life, steps_hours: (i64, i64)| keep(life, clock, &pictured, steps_hours);
+    let packed = |kept: &[&Life], steps_hours: (i64, i64), stop: usize| -> Result<Thinned> {
+        let (bytes, points) = pack(kept, clock, |life| points_of(life, steps_hours), stop)?;
         Ok(Thinned {
             bytes,
             rows: kept.len(),
@@ -66,13 +66,23 @@ pub(super) fn thin(
         })
     };
     let all: Vec<&Life> = lives.iter().collect();
-    let mut found = packed(&all, STEPS_HOURS[0])?;
-    for steps_hours in &STEPS_HOURS[1..] {
+    let [first @ .., last] = STEPS_HOURS;
+    let mut too_many = None;
+    for steps_hours in first {
+        let points = lives.iter().map(|life| points_of(life, steps_hours).len());
+        let points = Some(points.sum::<usize>());
+        // As many points, most often the same ones, take as much room.
+        if points == too_many {
+            continue;
+        }
+        let found = packed(&all, steps_hours, most_bytes)?;
         if found.bytes.len() <= most_bytes {
             return Ok(found);
         }
-        found = packed(&all, *steps_hours)?;
+        too_many = points;
     }
+    // How far this is too large says how many lives may stay.
+    let mut found = packed(&all, last, usize::MAX)?;
     let mut ranked: Vec<usize> = (0..lives.len()).collect();
     ranked.sort_by(|&a, &b| {
         worth(&lives[b])
@@ -86,7 +96,7 @@ pub(super) fn thin(
         let mut chosen = ranked[..count].to_vec();
         chosen.sort_unstable();
         let kept: Vec<&Life> = chosen.iter().map(|&k| &lives[k]).collect();
-        found = packed(&kept, STEPS_HOURS[STEPS_HOURS.len() - 1])?;
+        found = packed(&kept, last, usize::MAX)?;
     }
     Ok(found)
 }

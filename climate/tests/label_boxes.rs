@@ -6,7 +6,7 @@ use squall_climate::label::{
     FIRST_DEPRESSION, FIRST_EXTRATROPICAL, Labeller, LowCandidate, Pass, Thresholds,
 };
 use squall_data::grid::{distance_km, lon_difference_deg};
-use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun};
+use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun, Truth};
 use squall_data::{
     BoxClass, Calendar, Class, GeoBox, LatLonGrid, Snapshot, Time, TrackedBox, Variable,
 };
@@ -26,10 +26,15 @@ fn run(shape: (usize, usize), month: i64, days: usize) -> SyntheticRun {
     .unwrap()
 }
 
-fn label(run: &SyntheticRun) -> Vec<Vec<TrackedBox>> {
+/// All fields of a run, which labelling reads twice, and the truth about them.
+fn computed(run: &SyntheticRun) -> (Vec<Snapshot>, Vec<Truth>) {
+    (0..run.len()).map(|index| run.snapshot(index)).unzip()
+}
+
+fn label(run: &SyntheticRun, fields: &[Snapshot]) -> Vec<Vec<TrackedBox>> {
     let labeller = Labeller::new(&Thresholds::default(), run.grid().clone()).unwrap();
     let read =
-        |index: usize, _: Pass| -> Result<Snapshot, ClimateError> { Ok(run.snapshot(index).0) };
+        |index: usize, _: Pass| -> Result<Snapshot, ClimateError> { Ok(fields[index].clone()) };
     let mut found = Vec::new();
     let summary = labeller.label_series(run.len(), read, |_, labelled| {
         found.push(labelled.boxes);
@@ -57,8 +62,9 @@ fn lows_of_daily_and_twelve_hourly_data_are_joined() {
         let times: Vec<Time> = (0..run.len()).map(|index| run.time(index)).collect();
         let plain = Labeller::new(&Thresholds::default(), run.grid().clone()).unwrap();
         let adapted = plain.clone().of_times(&times);
+        let (fields, _) = computed(&run);
         let read =
-            |index: usize, _: Pass| -> Result<Snapshot, ClimateError> { Ok(run.snapshot(index).0) };
+            |index: usize, _: Pass| -> Result<Snapshot, ClimateError> { Ok(fields[index].clone()) };
         // Boxes on tracks of extratropical cyclones and of depressions.
         let count = |labeller: &Labeller| {
             let mut counts = [0, 0];
@@ -127,10 +133,11 @@ fn most_storms_of_a_synthetic_run_are_boxed() {
     for month in [1, 8] {
         let run = run((96, 144), month, 30);
         let geo = |boxes: &Vec<TrackedBox>| boxes.iter().map(|b| b.geo).collect::<Vec<_>>();
-        let labelled = label(&run);
+        let (fields, truth) = computed(&run);
+        let labelled = label(&run, &fields);
         let found: Vec<Vec<GeoBox>> = labelled.iter().map(geo).collect();
-        let truth = |index| run.snapshot(index).1.boxes.iter().map(|b| b.geo).collect();
-        let truth: Vec<Vec<GeoBox>> = (0..run.len()).map(truth).collect();
+        let truth = (truth.iter()).map(|t| t.boxes.iter().map(|b| b.geo).collect());
+        let truth: Vec<Vec<GeoBox>> = truth.collect();
         for class in BoxClass::ALL {
             let counts = &mut counts[usize::from(class.code())];
             let [storms, detected] = met(&truth, &found, class);

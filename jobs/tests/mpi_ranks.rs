@@ -481,11 +481,11 @@ fn a_job_that_was_stopped_goes_on() {
         let limit = Duration::from_secs(3);
         assert!(mpi.abort_when_stalled(limit, report));
         let own = std::process::id();
-        let stop = format!("sleep 0.5; kill -STOP {own}; sleep 5; kill -CONT {own}");
+        let stop = format!("sleep 0.5; kill -STOP {own}; sleep 3.5; kill -CONT {own}");
         let shell = Command::new("sh").args(["-c", &stop]).spawn();
         let began = Instant::now();
         if mpi.rank() == 1 {
-            while began.elapsed() < Duration::from_secs(6) {
+            while began.elapsed() < Duration::from_millis(4500) {
                 std::thread::sleep(Duration::from_millis(100));
             }
         }

@@ -112,9 +112,14 @@ pub fn folders_of(input: &Path) -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// What matches a glob.
+/// What matches a glob, as shells have it: hidden names, such as those of files that are being written, only where the
+/// glob has their dot.
 fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
-    let found = glob::glob(pattern)
+    let options = glob::MatchOptions {
+        require_literal_leading_dot: true,
+        ..glob::MatchOptions::new()
+    };
+    let found = glob::glob_with(pattern, options)
         .map_err(|error| DataError::no_input(pattern, format!("bad pattern: {error}")))?;
     let found = found.filter_map(|found| match found {
         Ok(path) => Some(path),
@@ -262,6 +267,27 @@ mod tests {
         let expected = [at("a.nc"), at("c.nc")];
         assert_eq!(files_of(folder.path().to_str().unwrap()).unwrap(), expected);
         assert_eq!(files_of(at("*.nc").to_str().unwrap()).unwrap(), expected);
+    }
+
+    #[test]
+    fn globs_find_no_hidden_names_unless_they_have_the_dot() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["m1", ".m2"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        for name in ["a.nc", ".b.nc", "m1/.c.nc", ".m2/d.nc"] {
+            fs::write(at(name), "").unwrap();
+        }
+        let found = |glob: &str| files_of(at(glob).to_str().unwrap()).unwrap();
+        assert_eq!(found("*"), [at("a.nc")]);
+        assert_eq!(found(".*.nc"), [at(".b.nc")]);
+        let no_file = files_of(at("*/*.nc").to_str().unwrap());
+        assert!(
+            matches!(no_file, Err(DataError::NoInput { .. })),
+            "{no_file:?}"
+        );
+        assert_eq!(folders_of(&at("*")).unwrap(), [at("m1")]);
     }
 
     #[test]

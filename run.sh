@@ -7,8 +7,8 @@ cd "$(dirname "$0")"
 # What the default build needs, as Debian and Ubuntu name it.
 packages=(build-essential pkg-config libnetcdf-dev libdnnl-dev libopenmpi-dev openmpi-bin libclang-dev)
 
-# What the default build leaves out and tests need nothing more for: a GPU is stood in for.
-optional=squall-jobs/nccl
+# All tests are built with one set of features, so that what they need is built once. No GPU is needed: one is stood in for.
+everything=(--workspace --features "squall/cuda,squall/nccl")
 
 setup() {
   if ! command -v cargo >/dev/null; then
@@ -52,12 +52,11 @@ setup() {
 
 lint() {
   cargo fmt --all --check
-  cargo clippy --workspace --all-targets --features "$optional" -- -D warnings
-  # The program with GPUs.
-  cargo clippy -p squall -p squall-jobs -p squall-model --all-targets --features squall/cuda,squall/nccl -- -D warnings
-  # The program without oneDNN and MPI.
+  cargo clippy "${everything[@]}" --all-targets -- -D warnings
+  # The program as it is built by default, and without oneDNN and MPI.
+  cargo clippy -p squall -- -D warnings
   cargo clippy -p squall --no-default-features -- -D warnings
-  RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+  RUSTDOCFLAGS="-D warnings" cargo doc "${everything[@]}" --no-deps --quiet
 }
 
 # Compiles the GPU kernels for A100 and H100 with NVIDIA's own compiler, which needs no GPU; skipped where pip cannot have it.
@@ -89,7 +88,7 @@ cudnn_engines() {
   folder=$(cd "$folder" && pwd)
   # cuDNN finds cuBLAS beside itself.
   LD_LIBRARY_PATH="$folder/nvidia/cudnn/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
-    cargo test "$@" --lib -- --ignored real_cudnn
+    cargo test "${everything[@]}" --lib -- --ignored real_cudnn
 }
 
 # Runs tests with nextest where it is installed, else with cargo's own runner.
@@ -103,18 +102,22 @@ run_tests() {
   fi
 }
 
-# Everything that runs on a GPU, on one that is stood in for: libraries that compute on the CPU (g++ builds them).
-cuda_test() {
+# Operations, losses and gradients on a GPU that is stood in for: the suites of the other backends, with one backend more.
+# Libraries that compute on the CPU stand in for NVIDIA's (g++ builds them).
+gpu_operations() {
   local stand_in="${CARGO_TARGET_DIR:-target}/stand-in-gpu"
-  local with_gpu=(-p squall -p squall-jobs -p squall-model --features squall/cuda,squall/nccl)
   model/tests/stand_in_gpu/build.sh "$stand_in"
   stand_in=$(cd "$stand_in" && pwd)
-  # Operations, losses and gradients: the suites of the other backends, with one backend more.
-  LD_LIBRARY_PATH="$stand_in${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" run_tests "${with_gpu[@]}" \
+  LD_LIBRARY_PATH="$stand_in${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" run_tests "${everything[@]}" \
     --test backend_parity --test ops_of_networks --test losses --test conv3d
-  cudnn_engines "${with_gpu[@]}"
-  # Networks, optimisers, fields on their way, ranks with a GPU each; the program.
-  run_tests "${with_gpu[@]}" --lib --test gpu --test gpu_check --test gpu_graphs --test gpu_process --test gpu_input --test gpu_ranks
+  cudnn_engines
+}
+
+# Networks and training by the plain loops that are all a build without oneDNN has.
+reference_operations() {
+  SQUALL_BACKEND=reference run_tests "${everything[@]}" --test gradient_check --test golden_curve --test networks \
+    --test published_networks --test published_parity --test detectors --test detector_parity --test storage \
+    --test strips --test training
 }
 
 # FOLDER PACKAGE...: what PyPI packages bring beside Python's own (programs, headers, libraries), in one folder.
@@ -190,13 +193,11 @@ case "${1:-help}" in
     setup
     lint
     compile_kernels
-    # Without oneDNN: the reference operations must pass the same suite.
-    run_tests -p squall-model --no-default-features
-    # With the features of the other tests: what they need is built once.
-    cargo test --workspace --doc --quiet --features "$optional"
-    run_tests --workspace --features "$optional"
+    cargo test "${everything[@]}" --doc --quiet
+    run_tests "${everything[@]}"
+    gpu_operations
+    reference_operations
     run_examples
-    cuda_test
     ;;
   cuda-build)
     setup
@@ -209,7 +210,12 @@ case "${1:-help}" in
     fi
     "$program" --version
     ;;
-  cuda-test) setup && cuda_test ;;
+  cuda-test)
+    setup
+    gpu_operations
+    # Networks, optimisers, fields on their way, ranks with a GPU each; the program. (`test` runs them among all others.)
+    run_tests "${everything[@]}" --lib --test gpu --test gpu_check --test gpu_graphs --test gpu_process --test gpu_input --test gpu_ranks
+    ;;
   onednn-v3-test) setup && onednn_v3_test ;;
   mpi-test) setup && mpi_test ;;
   bench)

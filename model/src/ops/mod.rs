@@ -57,6 +57,8 @@ pub use weights::Weights;
 
 use crate::error::Result;
 use candle_core::{DType, Tensor};
+#[cfg(feature = "onednn")]
+use std::sync::OnceLock;
 
 /// Which implementation runs the operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,6 +93,19 @@ macro_rules! on_gpu {
 }
 pub(crate) use on_gpu;
 
+/// Whether results shall be judged by plain loops.
+#[cfg(feature = "onednn")]
+fn reference_is_asked_for() -> bool {
+    static ASKED: OnceLock<bool> = OnceLock::new();
+    *ASKED.get_or_init(|| {
+        let asked = std::env::var("SQUALL_BACKEND").unwrap_or_default();
+        if !["", "reference"].contains(&asked.as_str()) {
+            tracing::warn!("SQUALL_BACKEND={asked} is not known: only reference is");
+        }
+        asked == "reference"
+    })
+}
+
 impl Backend {
     /// The GPU if one was chosen ([`crate::DeviceChoice::open`]), else the fastest of the CPU's.
     pub fn best() -> Self {
@@ -101,11 +116,13 @@ impl Backend {
         Self::best_of_cpu()
     }
 
-    /// The fastest that needs no GPU.
+    /// The fastest that needs no GPU; plain loops where the environment says `SQUALL_BACKEND=reference`, as builds without
+    /// oneDNN have them.
     pub fn best_of_cpu() -> Self {
         #[cfg(feature = "onednn")]
-        return Self::OneDnn;
-        #[cfg(not(feature = "onednn"))]
+        if !reference_is_asked_for() {
+            return Self::OneDnn;
+        }
         Self::Reference
     }
 

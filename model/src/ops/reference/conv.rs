@@ -2,7 +2,7 @@
 //!
 //! y[b, p, q, o] = bias[o] + Σ_{r, s, i} x[b, p·stride + r·dilation − padding, ..., i] · w[o, i, r, s]
 
-use crate::ops::conv_spec::{ConvSpec, Convolution, source};
+use crate::ops::conv_spec::{Convolution, source};
 use rayon::prelude::*;
 
 /// Where the taps of a convolution read.

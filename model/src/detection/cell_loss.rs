@@ -43,7 +43,7 @@ impl Rules<'_> {
             };
             let (loss, slope) = smooth_l1(f64::from(code[at]) - f64::from(target.code[at]));
             *sum += weight * loss;
-            if !self.layout.box_relu || z[at] > 0.0 {
+            if !self.layout.box_relu || z[at] > 0.0 || z[at].is_nan() {
                 g[at] += (self.factor * weight * slope) as f32;
             }
         }

@@ -58,9 +58,10 @@ pub(super) fn assign(
 
 /// The box that a cell says, activated.
 pub(super) fn code(layout: &Layout, values: &[f32]) -> [f32; BOX] {
-    let active = |at: usize| match layout.box_relu {
-        true => values[at].max(0.0),
-        false => values[at],
+    // NaN stays NaN.
+    let active = |at: usize| match values[at] {
+        value if layout.box_relu && value <= 0.0 => 0.0,
+        value => value,
     };
     [active(0), active(1), active(2), active(3)]
 }
@@ -83,7 +84,7 @@ pub(super) fn decode(
         if confidence < min_confidence || confidence.is_nan() {
             return None;
         }
-        // The ReLU and the largest size would make numbers of what is none.
+        // The largest size would make a number of what is none.
         if !are_numbers(&cell[..BOX]) {
             return None;
         }

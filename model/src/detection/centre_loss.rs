@@ -30,13 +30,16 @@ pub(super) fn add(rules: &Rules<'_>, frame: Frame<'_>, sums: &mut Sums) {
             *g += (factor * config.scores * each * slope) as f32;
         }
         if let Some((share, sides)) = target {
-            let ours = [0, 1, 2, 3].map(|side| f64::from(z_box[side].min(LARGEST_LOG)).exp());
+            // NaN stays NaN, and goes on into the gradient.
+            let is_beyond = |z: f32| z >= LARGEST_LOG;
+            let log = |z: f32| if is_beyond(z) { LARGEST_LOG } else { z };
+            let ours = [0, 1, 2, 3].map(|side| f64::from(log(z_box[side])).exp());
             let (loss, slopes) = giou::loss(ours, sides);
             let weight = config.overlap * each * share;
             sums.overlap += weight * loss;
             for (side, g) in g_box.iter_mut().enumerate() {
                 // Beyond the largest distance nothing changes.
-                if z_box[side] < LARGEST_LOG {
+                if !is_beyond(z_box[side]) {
                     *g += (factor * weight * slopes[side] * ours[side]) as f32;
                 }
             }

@@ -229,7 +229,7 @@ fn boxes_come_back_across_the_seam_too() {
     }
 }
 
-/// It would be a box as large as the field, as sure as the score.
+/// It would be a box as large as the field, as sure as the score; and nothing to learn from.
 #[test]
 fn what_is_no_number_is_no_box() {
     let label = target(2, [10.0, 22.0, 30.0, 44.0]);
@@ -258,6 +258,15 @@ fn what_is_no_number_is_no_box() {
                 assert_eq!(spoilt.not_finite().unwrap(), [cells]);
                 let found = spoilt.decode(0.5).unwrap();
                 assert!(found[0].is_empty(), "{layout:?} {side} {bad}: {found:?}");
+                if bad.is_nan() {
+                    let DetectionLoss {
+                        total, gradient, ..
+                    } = judged(&spoilt, &[Some(vec![label])]);
+                    assert!(total.is_nan(), "{layout:?} {side}: {total}");
+                    let gradient = gradient.heads.flatten_all().unwrap();
+                    let gradient: Vec<f32> = gradient.to_vec1().unwrap();
+                    assert!(gradient.iter().any(|g| g.is_nan()), "{layout:?} {side}");
+                }
             }
             for side in 0..4 {
                 let mut edges = [22.0, 10.0, 44.0, 30.0];

@@ -16,7 +16,7 @@ use squall_jobs::infer::{
 };
 use squall_jobs::recipe::Task;
 use squall_jobs::{Contract, InferEvent, JobError, Recipe, train};
-use squall_model::{Backend, ModelFile, Network, NetworkConfig};
+use squall_model::{Backend, ModelFile, Network, NetworkConfig, Precision};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -215,14 +215,30 @@ fn members_that_cannot_be_are_refused() {
     assert!(error.to_string().contains("--model (hash) was"), "{error}");
 }
 
-/// A classifier so large that what it gives overflows.
+/// A model like this one, with other weights, in a file of this name.
+fn changed(
+    model: &Model,
+    path: &Path,
+    precision: Option<Precision>,
+    change: impl Fn(&str, &[usize], &mut [f32]),
+) -> Model {
+    let mut file = ModelFile::read(model.path()).unwrap();
+    for (name, (shape, values)) in &mut file.tensors {
+        change(name, shape, values);
+    }
+    file.write(path).unwrap();
+    Model::load(path, precision).unwrap()
+}
+
+/// Weights so large that what they give overflows.
 #[test]
 fn a_network_that_gives_no_numbers_gives_no_masks() {
     let folder = tempfile::tempdir().unwrap();
     let (model, files) = prepared(folder.path());
     let archive = Archive::open(&files).unwrap();
-    let mut file = ModelFile::read(model.path()).unwrap();
-    for (name, (_, values)) in &mut file.tensors {
+    // In f32 the classifier: before it oneDNN's ReLU makes 0 of NaN.
+    let path = folder.path().join("last.overflows.safetensors");
+    let last = changed(&model, &path, None, |name, _, values| {
         if name == "decoder.classify.weight" {
             let signs = [3e38, -3e38].into_iter().cycle();
             values.iter_mut().zip(signs).for_each(|(w, sign)| *w = sign);
@@ -231,14 +247,20 @@ fn a_network_that_gives_no_numbers_gives_no_masks() {
         {
             values.fill(1e3);
         }
-    }
-    let path = folder.path().join("overflows.safetensors");
-    file.write(&path).unwrap();
-    let broken = Model::load(&path, None).unwrap();
+    });
+    // In f16 any layer.
+    let path = folder.path().join("inside.overflows.safetensors");
+    let inside = changed(&model, &path, Some(Precision::F16), |_, shape, values| {
+        if shape.len() == 4 {
+            values.iter_mut().for_each(|weight| *weight *= 1e6);
+        }
+    });
     let is_empty = |out: &Path| contents(out).iter().all(|(name, _)| !name.ends_with(".nc"));
     for (name, models) in [
-        ("alone", vec![&broken]),
-        ("together", vec![&model, &broken]),
+        ("alone", vec![&last]),
+        ("together", vec![&model, &last]),
+        ("inside", vec![&inside]),
+        ("beside another", vec![&model, &inside]),
     ] {
         let ensemble = || Ensemble::new(models.clone(), &[], false).unwrap();
         let (out, options) = (folder.path().join(name), InferOptions::default());
@@ -262,9 +284,11 @@ fn a_network_that_gives_no_numbers_gives_no_masks() {
         assert!(is_empty(&out));
     }
     let snapshot = archive.read(0, &CHANNELS).unwrap();
-    let (pixels, _) = broken.pixels(&snapshot).unwrap();
-    let predicted = broken.predict(&pixels, &[snapshot.time], (ROWS, COLUMNS), false);
-    assert!(matches!(predicted, Err(JobError::NotFinite { .. })));
+    for broken in [last, inside] {
+        let (pixels, _) = broken.pixels(&snapshot).unwrap();
+        let predicted = broken.predict(&pixels, &[snapshot.time], (ROWS, COLUMNS), false);
+        assert!(matches!(predicted, Err(JobError::NotFinite { .. })));
+    }
 }
 
 #[test]

@@ -339,17 +339,22 @@ fn add_directly(conv: &Convolution, x: &Tensor, dy: &Tensor, dw: &mut [f32]) -> 
 #[cfg(feature = "onednn")]
 fn by_onednn(conv: &Convolution, x: &Tensor, weights: &Weights, fuse: Fuse<'_>) -> Result<Tensor> {
     let op = "conv2d";
+    // oneDNN's ReLU makes 0 of NaN. f16, which overflows before other types do, passes over memory once more for it.
+    let apart = fuse.relu() && x.dtype() == DType::F16;
     by_dtype!(Backend::OneDnn.library_dtype(x.dtype()), V => {
         let residual = (fuse.residual()).map(|residual| Typed::<V>::of(op, residual));
         let residual = residual.transpose()?;
         let finish = Finish {
             bias: weights.bias(),
             residual: residual.as_deref(),
-            relu: fuse.relu(),
+            relu: fuse.relu() && !apart,
         };
         let values = weights.values(op)?;
         let kernels = weights.for_onednn(&values);
-        let y = onednn::forward(conv, &Typed::<V>::of(op, x)?, kernels, finish)?;
+        let mut y = onednn::forward(conv, &Typed::<V>::of(op, x)?, kernels, finish)?;
+        if apart {
+            super::fast::norm::shift_in_place(&mut y, &vec![0.0; conv.y[3]], true);
+        }
         tensor(y, &conv.y, x.dtype())
     })
 }

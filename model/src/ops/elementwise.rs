@@ -63,7 +63,7 @@ fn mix(key: u64, index: u64) -> u64 {
 }
 
 impl Backend {
-    /// max(x, 0).
+    /// max(x, 0), and NaN where x is NaN.
     ///
     /// # Shapes
     /// x of any shape → as x
@@ -78,7 +78,7 @@ impl Backend {
         })
     }
 
-    /// dy where y > 0, else 0: the gradient of [`Self::relu`], 0 at exactly 0.
+    /// dy where y > 0 or is NaN, else 0: the gradient of [`Self::relu`], 0 at exactly 0.
     ///
     /// # Shapes
     /// y of any shape, dy as y → as y
@@ -91,12 +91,12 @@ impl Backend {
         let op = "relu_backward";
         by_dtype!(dy.dtype(), V => {
             let (grad, value) = (Typed::<V>::of(op, dy)?, Typed::<V>::of(op, y)?);
-            let dx = zip(&grad, &value, |g, y| if y > 0.0 { g } else { 0.0 });
+            let dx = zip(&grad, &value, |g, y| if y <= 0.0 { 0.0 } else { g });
             tensor(dx, dy.dims(), dy.dtype())
         })
     }
 
-    /// One bit for every value: whether it is above 0.
+    /// One bit for every value: whether it is above 0, or NaN, so that a ReLU lets gradients through.
     ///
     /// # Shapes
     /// y of any shape → as many bits as it has values
@@ -111,7 +111,8 @@ impl Backend {
                 .zip(values.par_chunks(CHUNK))
                 .for_each(|(bits, values)| {
                     for (byte, eight) in bits.iter_mut().zip(values.chunks(8)) {
-                        let bit = |(at, value): (usize, &V)| u8::from(value.widen() > 0.0) << at;
+                        let is_open = |value: f32| value > 0.0 || value.is_nan();
+                        let bit = |(at, value): (usize, &V)| u8::from(is_open(value.widen())) << at;
                         *byte = eight.iter().enumerate().map(bit).sum();
                     }
                 });

@@ -9,11 +9,11 @@ use pulp::Simd;
 pub enum Fuse<'a> {
     /// Nothing.
     None,
-    /// max(y, 0); oneDNN turns NaN into 0 here.
+    /// max(y, 0), and NaN where y is NaN; oneDNN makes 0 of it unless the field is f16.
     Relu,
     /// y + residual.
     Add(&'a Tensor),
-    /// max(y + residual, 0).
+    /// max(y + residual, 0), with NaN as for [`Self::Relu`].
     AddRelu(&'a Tensor),
 }
 
@@ -28,6 +28,12 @@ impl<'a> Fuse<'a> {
     pub(crate) fn relu(&self) -> bool {
         matches!(self, Self::Relu | Self::AddRelu(_))
     }
+}
+
+/// x, or `floor` where x is less. NaN stays NaN; processors' own maxima, and Rust's, do not agree on it.
+#[inline(always)]
+pub(crate) fn at_least<S: Simd>(simd: S, floor: S::f32s, x: S::f32s) -> S::f32s {
+    simd.select_f32s(simd.less_than_f32s(x, floor), floor, x)
 }
 
 /// The same for loops over values: + bias, + residual, ReLU; each if it is there.
@@ -67,9 +73,48 @@ impl<V: Value> Finish<'_, V> {
             sums = simd.add_f32s(sums, V::load(simd, residual));
         }
         if self.relu {
-            // In this order: of NaN and a number, the maximum is the second operand.
-            sums = simd.max_f32s(simd.splat_f32s(0.0), sums);
+            sums = at_least(simd, simd.splat_f32s(0.0), sums);
         }
         sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pulp::{Arch, Scalar, WithSimd};
+
+    /// Replaces values by their ReLU.
+    struct Relu<'a>(&'a mut [f32]);
+
+    impl WithSimd for Relu<'_> {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, simd: S) {
+            let finish = Finish::<f32> {
+                relu: true,
+                ..Finish::NOTHING
+            };
+            let end = self.0.len();
+            for at in (0..end).step_by(S::F32_LANES) {
+                let x = f32::load(simd, &self.0[at..]);
+                f32::store(simd, &mut self.0[at..], finish.apply(simd, x, 0, (at, end)));
+            }
+        }
+    }
+
+    /// Whether or not the processor has vectors: Rust's own maximum drops NaN.
+    #[test]
+    fn nan_and_the_sign_of_zero_pass_a_relu() {
+        let (nan, inf) = (f32::NAN, f32::INFINITY);
+        let x = [nan, -0.0, 0.0, -1.0, 2.0, inf, -inf, -nan, 1e-45, -1e-45];
+        let (mut one_by_one, mut in_vectors) = (x, x);
+        Relu(&mut one_by_one).with_simd(Scalar::new());
+        Arch::new().dispatch(Relu(&mut in_vectors));
+        let bits = |values: [f32; 10]| values.map(f32::to_bits);
+        let expected = [nan, -0.0, 0.0, 0.0, 2.0, inf, 0.0, -nan, 1e-45, 0.0];
+        assert_eq!(bits(one_by_one), bits(expected));
+        assert_eq!(bits(in_vectors), bits(expected));
     }
 }

@@ -1,6 +1,7 @@
 //! Batch normalisation in as few passes over memory as possible.
 
 use super::whole_pixels;
+use crate::ops::finish::at_least;
 use crate::ops::value::Value;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -117,8 +118,7 @@ impl<V: Value> WithSimd for Apply<'_, V> {
                 if let Some(residual) = residual {
                     value = simd.add_f32s(value, V::load(simd, &residual[at..]));
                 }
-                // In this order NaN goes through: the maximum of NaN and a number is the second operand.
-                V::store(simd, &mut y[at..], simd.max_f32s(floor, value));
+                V::store(simd, &mut y[at..], at_least(simd, floor, value));
             }
         }
     }
@@ -150,8 +150,7 @@ impl<V: Value> WithSimd for Shift<'_, V> {
             for at in (0..channels).step_by(S::F32_LANES) {
                 let shift = f32::load(simd, &self.shift[at..]);
                 let value = simd.add_f32s(V::load(simd, &y[at..]), shift);
-                // In this order NaN goes through, as in `Apply`.
-                V::store(simd, &mut y[at..], simd.max_f32s(floor, value));
+                V::store(simd, &mut y[at..], at_least(simd, floor, value));
             }
         }
     }
@@ -162,7 +161,7 @@ impl<V: Value> WithSimd for Shift<'_, V> {
 pub enum Gate<'a> {
     /// Everywhere.
     Open,
-    /// Where x · scale + shift, as [`apply`] computes it, is above 0: saves reading the output.
+    /// Where x · scale + shift, as [`apply`] computes it, is above 0 or NaN: saves reading the output.
     Recomputed(&'a [f32], &'a [f32]),
 }
 
@@ -202,7 +201,7 @@ impl<'a, V: Value> Operands<'a, V> {
         };
         let zero = simd.splat_f32s(0.0);
         (
-            simd.select_f32s(simd.greater_than_f32s(value, zero), dy, zero),
+            simd.select_f32s(simd.less_than_or_equal_f32s(value, zero), zero, dy),
             x,
         )
     }

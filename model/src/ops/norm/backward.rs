@@ -14,7 +14,7 @@ const OP: &str = "batch_norm_backward";
 impl Backend {
     /// The gradients of [`Self::batch_norm_forward`]: of x, of the residual if there was one; γ's and β's are added.
     ///
-    /// With g = dy where y > 0 (if ReLU followed), n pixels, x̂ = (x − m)/σ:
+    /// With g = dy where y > 0 or is NaN (if ReLU followed), n pixels, x̂ = (x − m)/σ:
     /// dβ = Σ g, dγ = Σ g x̂, dx = γ/σ (g − dβ/n − x̂ dγ/n), d(residual) = g.
     ///
     /// The output y is needed only where a residual went into it; else its sign is computed again.

@@ -1,5 +1,8 @@
 // One value at a time.
 
+// Whether a ReLU that gave v lets the gradient through. NaN does.
+__device__ inline bool is_open(f32 v) { return !(v <= 0.0f); }
+
 template <class T>
 __device__ inline void set_bits(u8 *bits, const T *y, i64 n) {
   FOR_EACH(byte, (n + 7) / 8) {
@@ -10,10 +13,10 @@ __device__ inline void set_bits(u8 *bits, const T *y, i64 n) {
       for (i32 part = 0; part < 8; part += V) {
         f32 values[V];
         load(values, y + first + part);
-        for (i32 k = 0; k < V; k++) set |= (u32)(values[k] > 0.0f) << (part + k);
+        for (i32 k = 0; k < V; k++) set |= (u32)is_open(values[k]) << (part + k);
       }
     } else {
-      for (i32 k = 0; k < 8 && first + k < n; k++) set |= (u32)(widen(y[first + k]) > 0.0f) << k;
+      for (i32 k = 0; k < 8 && first + k < n; k++) set |= (u32)is_open(widen(y[first + k])) << k;
     }
     bits[byte] = (u8)set;
   }
@@ -81,7 +84,7 @@ __device__ inline i32 normalise(T *y, const From *x, const f32 *subtract, const 
   }                                                                                                               \
   EXPORT_KERNEL(relu_##S)                                                                                         \
   GLOBAL relu_backward_##S(T *dx, const T *dy, const T *y, i64 n) {                           \
-    zip(dx, dy, y, n, [](f32 g, f32 v) { return v > 0.0f ? g : 0.0f; });                                          \
+    zip(dx, dy, y, n, [](f32 g, f32 v) { return is_open(v) ? g : 0.0f; });                                        \
   }                                                                                                               \
   EXPORT_KERNEL(relu_backward_##S)                                                                                \
   GLOBAL leaky_relu_##S(T *y, const T *x, f32 slope, i64 n) {                                 \

@@ -31,7 +31,7 @@ struct MomentTerm {
   }
 };
 
-// What of dy a ReLU lets through.
+// What of dy a ReLU lets through; where its result is NaN, all.
 enum Gate { OPEN = 0, RECOMPUTED = 1, FROM_OUTPUT = 2, FROM_BITS = 3 };
 
 template <class T>
@@ -60,12 +60,12 @@ struct Gated {
     v.value.widen_to(value);
     if (gate == RECOMPUTED) {
       for (i32 k = 0; k < V; k++)
-        if (!(fmaf(value[k], scale[k], shift[k]) > 0.0f)) g[k] = 0.0f;
+        if (fmaf(value[k], scale[k], shift[k]) <= 0.0f) g[k] = 0.0f;
     } else if (gate == FROM_OUTPUT) {
       f32 out[V];
       v.out.widen_to(out);
       for (i32 k = 0; k < V; k++)
-        if (!(out[k] > 0.0f)) g[k] = 0.0f;
+        if (out[k] <= 0.0f) g[k] = 0.0f;
     } else if (gate == FROM_BITS) {
       for (i32 k = 0; k < V; k++)
         if (!(v.set >> k & 1)) g[k] = 0.0f;

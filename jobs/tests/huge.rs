@@ -144,8 +144,10 @@ fn a_model_file_of_a_network_that_does_not_fit_is_refused() {
         file.write(&path).unwrap();
         let error = Model::load(&path, None).unwrap_err();
         match error {
-            JobError::Model(ModelError::Memory { needed, .. }) if !is_config => {
+            JobError::Model(ModelError::Memory { needed, fits, .. }) if !is_config => {
                 assert!(needed > 900_000_000_000, "{needed}");
+                // Whoever has the file cannot make another network of it.
+                assert!(fits.is_empty(), "{fits:?}");
             }
             error => assert!(is_config && is_config_of_blocks(&error), "{error:?}"),
         }

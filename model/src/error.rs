@@ -42,7 +42,7 @@ pub enum ModelError {
         reason: String,
     },
     /// What is kept for each parameter of a network needs more memory than there is.
-    #[error("the network has {:.1} million parameters, which need at least {:.1} GB of memory, {:.1} GB are to be had{}", *parameters as f64 / 1e6, *needed as f64 / 1e9, *available as f64 / 1e9, match fits.is_empty() { true => String::new(), false => format!(" (what fits: {})", fits.join(", or ")) })]
+    #[error("the network has {:.1} million parameters, which need at least {:.1} GB of memory, {:.1} GB are to be had{}", *parameters as f64 / 1e6, *needed as f64 / 1e9, *available as f64 / 1e9, what_fits(fits))]
     Memory {
         /// Its parameters.
         parameters: usize,
@@ -50,7 +50,8 @@ pub enum ModelError {
         needed: u64,
         /// Bytes that the process may hold.
         available: u64,
-        /// Settings of a recipe each of which makes the network small enough, as options of the command line.
+        /// What a recipe would say of a network that is small enough, each by itself: a key with its value, or two with a
+        /// space between them.
         fits: Vec<String>,
     },
     /// A network that cannot be computed in strips was asked for more than one.
@@ -187,6 +188,14 @@ pub enum ModelError {
         /// Shapes and data types.
         detail: String,
     },
+}
+
+/// What a recipe would have to say of a network that is too large, in brackets; nothing where nothing helps.
+pub(crate) fn what_fits(keys: &[String]) -> String {
+    match keys.is_empty() {
+        true => String::new(),
+        false => format!(" (what fits in its recipe: {})", keys.join(", or ")),
+    }
 }
 
 /// The first problems of our weights and of the file's, one per line, and how many more there are.

@@ -12,7 +12,7 @@ pub(crate) fn kept_values(recipe: &Recipe) -> usize {
 }
 
 /// Refuses a network of whose values alone a rank that trains needs more than `available` bytes, unless the recipe says
-/// to go on: before it has values. What a step needs beside them is for [`Demand::check`].
+/// to go on: before it has values. What a step needs beside them is for [`super::Demand::check`].
 ///
 /// # Errors
 /// [`JobError::Memory`] with the settings that leave a network whose values fit.
@@ -35,13 +35,20 @@ pub(crate) fn check_values(
             needed,
             available,
             ranks: memory_ranks,
-            fits,
+            fits: fits.iter().map(|keys| as_options(keys)).collect(),
         }),
         checked => Ok(checked?),
     }
 }
 
-/// A network with initial values, if this process can hold them: nothing large is allocated before that is known.
+/// Keys with values as options of the command line.
+fn as_options(keys: &str) -> String {
+    let options = keys.split(' ').map(|key| format!("--set {key}"));
+    options.collect::<Vec<_>>().join(" ")
+}
+
+/// The network of a model file with initial values, if this process can hold them: nothing large is allocated before that
+/// is known.
 ///
 /// # Errors
 /// [`ModelError::Memory`] if it cannot; those of [`Network::build`].
@@ -51,7 +58,12 @@ pub fn build_network(
     seed: u64,
 ) -> squall_model::error::Result<Network> {
     let mut network = Network::outline(config, backend, seed)?;
-    network.check_memory(1, free_memory(backend))?;
+    let mut checked = network.check_memory(1, free_memory(backend));
+    if let Err(ModelError::Memory { fits, .. }) = &mut checked {
+        // No setting makes a file's weights fewer.
+        fits.clear();
+    }
+    checked?;
     network.fill()?;
     Ok(network)
 }
@@ -99,6 +111,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
+        assert_eq!(as_options("a=1 b=[2,3]"), "--set a=1 --set b=[2,3]");
         let mut anyway = recipe("");
         anyway.training.ignore_memory = true;
         check_values(&anyway, &outline(&anyway).unwrap(), Some(1000), 1).unwrap();

@@ -1,7 +1,7 @@
 //! How large a network is, known before it has values, and which smaller one would fit.
 
 use super::{Network, NetworkConfig, NetworkName, architecture};
-use crate::error::{ModelError, Result};
+use crate::error::{ModelError, Result, what_fits};
 use crate::parameters::Parameters;
 
 /// More parameters than any rank can hold, each of which has all of them: 1.1 TB of values alone.
@@ -16,8 +16,8 @@ impl NetworkConfig {
         Ok(parameters.count())
     }
 
-    /// Settings each of which alone leaves a network of `found` parameters with no more than `most`: narrower layers,
-    /// or fewer of them.
+    /// Keys with values, each of which alone leaves a network of `found` parameters with no more than `most`: narrower
+    /// layers, or fewer of them.
     fn fitting(&self, found: usize, most: usize) -> Vec<String> {
         let share = most as f64 / found.max(1) as f64;
         let fits = |config: &Self| config.count().is_ok_and(|count| count <= most);
@@ -28,8 +28,8 @@ impl NetworkConfig {
         let mut settings = Vec::new();
         if let Some(config) = first(&|share| self.narrower(share.sqrt())) {
             let decoder = config.decoder_width;
-            let decoder = decoder.map(|width| format!(" --set network.decoder_width={width}"));
-            let width = format!("--set network.width={}", config.width);
+            let decoder = decoder.map(|width| format!(" network.decoder_width={width}"));
+            let width = format!("network.width={}", config.width);
             settings.push(width + &decoder.unwrap_or_default());
         }
         // The halvings of these detectors are no layers that could be left out.
@@ -38,7 +38,7 @@ impl NetworkConfig {
             && let Some(config) = first(&|share| self.shallower(share))
         {
             let blocks: Vec<String> = config.blocks.iter().map(usize::to_string).collect();
-            settings.push(format!("--set network.blocks=[{}]", blocks.join(",")));
+            settings.push(format!("network.blocks=[{}]", blocks.join(",")));
         }
         settings
     }
@@ -83,11 +83,11 @@ pub(super) fn check_count(config: &NetworkConfig, count: usize) -> Result<()> {
     if count <= MOST_PARAMETERS {
         return Ok(());
     }
-    let fits = config.fitting(count, MOST_PARAMETERS).join(", or ");
+    let fits = what_fits(&config.fitting(count, MOST_PARAMETERS));
     Err(ModelError::Config {
         key: config.key_of_size(),
         reason: format!(
-            "expected a network of at most {MOST_PARAMETERS} parameters, found {count} (what fits: {fits})"
+            "expected a network of at most {MOST_PARAMETERS} parameters, found {count}{fits}"
         ),
     })
 }
@@ -168,8 +168,8 @@ mod tests {
         let (_, found) = reason.split_once("found ").unwrap();
         let count: f64 = found.split(' ').next().unwrap().parse().unwrap();
         assert!(count > 1.18e14, "{reason}");
-        assert!(reason.contains("--set network.width="), "{reason}");
-        assert!(reason.contains("--set network.blocks=["), "{reason}");
+        assert!(reason.contains("recipe: network.width="), "{reason}");
+        assert!(reason.contains(", or network.blocks=["), "{reason}");
         assert!(Network::build(&absurd(), Backend::Reference, 1).is_err());
     }
 
@@ -211,7 +211,7 @@ mod tests {
                 panic!("{error}")
             };
             assert_eq!((parameters, needed, available), (count, bytes, bytes / 4));
-            assert!(fits[0].starts_with("--set network.width="), "{fits:?}");
+            assert!(fits[0].starts_with("network.width="), "{fits:?}");
             let share = (bytes / 4) as f64 / bytes as f64;
             let narrower = config.narrower((share / 128.0).sqrt());
             assert!(narrower.count().unwrap() <= count / 4, "{}", name.as_str());

@@ -34,7 +34,9 @@ impl<'a> Run<'a> {
     ) -> Result<Self> {
         let node_ranks = team.place_on_node()?.ranks;
         let fits = fits(recipe, store, room(Backend::best(), team, node_ranks));
-        let built = fits.and_then(|()| Self::build(recipe, store, run_dir, share));
+        // Nobody allocates while another still asks what is left of a memory that both share.
+        team.all_or_none(fits)?;
+        let built = Self::build(recipe, store, run_dir, share);
         let mut run = team.all_or_none(built)?;
         run.check_agreement(team)?;
         let resumed = run.resume();

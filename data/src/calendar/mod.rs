@@ -30,6 +30,8 @@ pub enum Calendar {
 }
 
 const MONTH_DAYS: [i64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+/// Years of dates, before and after year 0: of more the seconds may be more than a number holds.
+const MOST_YEARS: i64 = 10_000_000;
 /// Seconds in a day.
 pub const DAY_SECONDS: i64 = 86_400;
 
@@ -150,7 +152,8 @@ impl Calendar {
     fn valid_date(self, year: i64, month: i64, day: i64) -> bool {
         let in_gap =
             self == Self::Standard && (year, month) == (1582, 10) && (5..15).contains(&day);
-        day >= 1 && day <= self.days_in_month(year, month) && !in_gap
+        let is_known = (-MOST_YEARS..=MOST_YEARS).contains(&year);
+        is_known && day >= 1 && day <= self.days_in_month(year, month) && !in_gap
     }
 }
 

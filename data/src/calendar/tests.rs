@@ -109,6 +109,23 @@ fn parts_of_a_clock_are_digits() {
     }
 }
 
+/// The seconds of some of them are more than a number holds.
+#[test]
+fn years_beyond_all_archives_are_no_dates() {
+    for calendar in ALL {
+        let at = |year: i64| Time::new(calendar, year, 1, 1, 0, 0, 0);
+        for year in [MOST_YEARS + 1, -MOST_YEARS - 1, i64::MAX, i64::MIN] {
+            assert!(at(year).is_err(), "{calendar} {year}");
+        }
+        let seconds = at(MOST_YEARS)
+            .unwrap()
+            .seconds_since(at(-MOST_YEARS).unwrap());
+        assert!(seconds / DAY_SECONDS >= 720 * MOST_YEARS, "{calendar}");
+    }
+    let units = "hours since 9999999999999999-01-01";
+    assert!(Time::from_cf(0.0, units, Calendar::NoLeap).is_err());
+}
+
 proptest! {
     #[test]
     fn a_day_number_names_one_date(number in -400_000i64..1_500_000, which in 0usize..6) {

@@ -171,3 +171,90 @@ fn of_proxy(archive: &Archive, index: usize) -> Option<MoistureRecord> {
     let computation = format!("{how}; {}", water.computation);
     Some(MoistureRecord::new(computation, water.levels_pa, &fields))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_data::archive::on_library_thread;
+
+    /// What is told of a file that has these fields, by name and unit, and perhaps humidity on three levels.
+    fn told(
+        moisture: Moisture,
+        fields: &[(&str, &str)],
+        has_levels: bool,
+    ) -> Option<MoistureRecord> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.nc");
+        let written = on_library_thread(|| -> netcdf::Result<()> {
+            let mut file = netcdf::create(&path)?;
+            let lat_deg: Vec<f64> = (0..8).map(|j| -78.75 + 22.5 * f64::from(j)).collect();
+            let lon_deg: Vec<f64> = (0..8).map(|i| 45.0 * f64::from(i)).collect();
+            for (name, values, units) in [
+                ("time", &[0.0][..], "days since 2000-08-01 00:00:00"),
+                ("lev", &[1000.0, 850.0, 500.0][..], "hPa"),
+                ("lat", &lat_deg[..], "degrees_north"),
+                ("lon", &lon_deg[..], "degrees_east"),
+            ] {
+                file.add_dimension(name, values.len())?;
+                let mut axis = file.add_variable::<f64>(name, &[name])?;
+                axis.put_attribute("units", units)?;
+                axis.put_values(values, ..)?;
+            }
+            let flat: &[&str] = &["time", "lat", "lon"];
+            let fields = fields.iter().map(|&field| (field, flat, 64));
+            let levels: &[&str] = &["time", "lev", "lat", "lon"];
+            let humidity = has_levels.then_some((("hus", "kg kg-1"), levels, 192));
+            for ((name, units), along, count) in fields.chain(humidity) {
+                let mut field = file.add_variable::<f32>(name, along)?;
+                field.put_attribute("units", units)?;
+                field.put_values(&vec![0.005f32; count], ..)?;
+            }
+            Ok(())
+        });
+        written.unwrap();
+        let archive = Archive::open(&path.to_string_lossy()).unwrap();
+        MoistureRecord::of_series(&archive, moisture, &[]).unwrap()
+    }
+
+    #[test]
+    fn every_way_to_moisture_is_told_with_what_it_is_made_of() {
+        use Moisture::{ColumnWater, Transport};
+        let (water, own) = (("TMQ", "kg m-2"), ("IVT", "kg m-1 s-1"));
+        let (east, north) = (("U850", "m s-1"), ("V850", "m s-1"));
+        let stored = MoistureRecord {
+            computation: "column water as the files have it".into(),
+            levels_pa: Vec::new(),
+            variables: "TMQ".into(),
+            units: "kg m-2".into(),
+        };
+        assert_eq!(told(ColumnWater, &[water], false), Some(stored));
+        let ground = [("PS", "Pa"), ("QREFHT", "kg kg-1")];
+        let summed = told(ColumnWater, &ground, true).unwrap();
+        assert!(
+            summed.computation.contains("those above the ground")
+                && summed
+                    .computation
+                    .ends_with("and the humidity near the ground"),
+            "{summed:?}"
+        );
+        assert_eq!(summed.levels_pa, [50_000.0, 85_000.0, 100_000.0]);
+        assert_eq!(summed.variables, "hus, PS, QREFHT");
+        assert_eq!(summed.units, "kg kg-1, Pa, kg kg-1");
+        let moved = told(Transport, &[water, east, north], false).unwrap();
+        let proxy = TransportSource::Proxy.describe();
+        assert!(moved.computation.starts_with(proxy), "{moved:?}");
+        assert_eq!(moved.variables, "TMQ, U850, V850");
+        // Of a column that is summed it is another quantity; without winds on levels there is no transport over them.
+        let on_levels = told(Transport, &[east, north], true).unwrap();
+        assert!(on_levels.computation.starts_with(proxy), "{on_levels:?}");
+        assert_eq!(on_levels.levels_pa, summed.levels_pa);
+        assert!(moved.difference(&on_levels).is_some());
+        let found = told(Transport, &[water, east, north, own], false).unwrap();
+        assert_eq!(found.computation, TransportSource::File.describe());
+        assert_eq!(
+            (&found.variables[..], &found.units[..]),
+            ("IVT", "kg m-1 s-1")
+        );
+        assert_eq!(told(Transport, &[water], false), None);
+    }
+}

@@ -1,7 +1,9 @@
 //! Which device computes.
 
+use crate::failure::Advice;
 use crate::ranks;
 use squall_model::{Backend, DeviceChoice};
+use std::ffi::OsStr;
 
 /// The option of commands that compute networks.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
@@ -20,6 +22,25 @@ impl Options {
     /// Errors of the driver and its libraries.
     pub fn open(self) -> anyhow::Result<Backend> {
         Ok(self.device.open(ranks::local_number())?)
+    }
+}
+
+/// Refuses words of `SQUALL_BACKEND` that mean nothing: who asks for plain loops gets no others without a word.
+///
+/// # Errors
+/// Wrong usage.
+pub fn check_environment() -> anyhow::Result<()> {
+    check_backend(std::env::var_os("SQUALL_BACKEND").as_deref())
+}
+
+fn check_backend(asked: Option<&OsStr>) -> anyhow::Result<()> {
+    let asked = asked.unwrap_or_default().to_string_lossy();
+    match &*asked {
+        "" | "reference" => Ok(()),
+        _ => Err(Advice::usage(
+            format!("SQUALL_BACKEND: expected `reference`, found `{asked}`"),
+            "leave it out for the fast operations; `--device` chooses between GPUs and the CPU",
+        )),
     }
 }
 

@@ -31,7 +31,8 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let parsed = cli::Arguments::try_parse();
     let options = parsed.as_ref().map(cli::Arguments::threads);
-    if let Err(error) = threads::prepare(&options.unwrap_or_default()) {
+    let prepared = threads::prepare(&options.unwrap_or_default());
+    if let Err(error) = prepared.and_then(|()| device::check_environment()) {
         return ExitCode::from(failure::report(&error));
     }
     interrupt::outlive_file_size_limit();

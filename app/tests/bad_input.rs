@@ -92,6 +92,26 @@ fn cores_and_memory_that_the_machine_has_not() {
     with(&["--memory-node=9999"], &["no NUMA node 9999", "hint:"]);
 }
 
+/// Who misspells the plain loops does not get the fast operations without a word.
+#[test]
+fn plain_loops_by_another_name() {
+    let version = |word: &str| {
+        let mut command = squall();
+        let command = command.arg("--version").env("SQUALL_BACKEND", word);
+        command.output().expect("starts")
+    };
+    let known = version("reference");
+    assert!(known.status.success(), "{}", text(&known));
+    let said = text(&known);
+    assert!(said.contains("reference operations"), "{said}");
+    let unknown = version("refrence");
+    let said = text(&unknown);
+    assert_eq!(unknown.status.code(), Some(2), "{said}");
+    for words in ["expected `reference`, found `refrence`", "hint:"] {
+        assert!(said.contains(words), "no `{words}` in {said}");
+    }
+}
+
 #[test]
 fn paths_that_lead_nowhere() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -26,6 +26,9 @@ const UNSAFE_ALLOWED: [&str; 8] = [
     "jobs/src/comm/nccl/ffi.rs",
 ];
 
+/// The only file of a library that reads the environment: the list of ARCHITECTURE.md.
+const READS_ENVIRONMENT: &str = "model/src/ops/asked.rs";
+
 /// A file longer than this holds more than one concept.
 const MAX_LINES: usize = 800;
 
@@ -195,7 +198,10 @@ fn only_the_program_reads_arguments_and_environment() {
         if library {
             let code: String = text.lines().map(code_of).collect();
             assert!(!code.contains("env::args"), "{path} reads arguments");
-            assert!(!code.contains("env::var"), "{path} reads the environment");
+            assert!(
+                !code.contains("env::var") || path == READS_ENVIRONMENT,
+                "{path} reads the environment"
+            );
         }
     }
 }

@@ -11,6 +11,8 @@
 //! [`Backend::is_fast`] says so.
 
 mod algorithm;
+#[cfg(feature = "onednn")]
+mod asked;
 mod avg_pool;
 pub mod conv;
 pub mod conv3d;
@@ -57,8 +59,6 @@ pub use weights::Weights;
 
 use crate::error::Result;
 use candle_core::{DType, Tensor};
-#[cfg(feature = "onednn")]
-use std::sync::OnceLock;
 
 /// Which implementation runs the operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,19 +93,6 @@ macro_rules! on_gpu {
 }
 pub(crate) use on_gpu;
 
-/// Whether results shall be judged by plain loops.
-#[cfg(feature = "onednn")]
-fn reference_is_asked_for() -> bool {
-    static ASKED: OnceLock<bool> = OnceLock::new();
-    *ASKED.get_or_init(|| {
-        let asked = std::env::var("SQUALL_BACKEND").unwrap_or_default();
-        if !["", "reference"].contains(&asked.as_str()) {
-            tracing::warn!("SQUALL_BACKEND={asked} is not known: only reference is");
-        }
-        asked == "reference"
-    })
-}
-
 impl Backend {
     /// The GPU if one was chosen ([`crate::DeviceChoice::open`]), else the fastest of the CPU's.
     pub fn best() -> Self {
@@ -116,11 +103,11 @@ impl Backend {
         Self::best_of_cpu()
     }
 
-    /// The fastest that needs no GPU; plain loops where the environment says `SQUALL_BACKEND=reference`, as builds without
-    /// oneDNN have them.
+    /// The fastest that needs no GPU; plain loops where the environment says `SQUALL_BACKEND=reference`, as in builds
+    /// without oneDNN.
     pub fn best_of_cpu() -> Self {
         #[cfg(feature = "onednn")]
-        if !reference_is_asked_for() {
+        if !asked::for_plain_loops() {
             return Self::OneDnn;
         }
         Self::Reference
@@ -135,7 +122,7 @@ impl Backend {
         }
     }
 
-    /// Every backend of this build that runs here.
+    /// Every backend of this build that runs here, but for oneDNN where [`Self::best_of_cpu`] is plain loops.
     pub fn all() -> Vec<Self> {
         let mut all = vec![Self::Reference];
         if Self::best_of_cpu() != Self::Reference {

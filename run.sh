@@ -113,11 +113,11 @@ gpu_operations() {
   cudnn_engines
 }
 
-# Networks and training by the plain loops that are all a build without oneDNN has.
+# Networks and training by the plain loops that are all a build without oneDNN has. (Suites that take every backend in turn
+# have taken these before.)
 reference_operations() {
-  SQUALL_BACKEND=reference run_tests "${everything[@]}" --test gradient_check --test golden_curve --test networks \
-    --test published_networks --test published_parity --test detectors --test detector_parity --test storage \
-    --test strips --test training
+  SQUALL_BACKEND=reference run_tests "${everything[@]}" --test networks --test published_networks --test published_parity \
+    --test detectors --test storage --test strips --test training --test exchange --test onnx
 }
 
 # FOLDER PACKAGE...: what PyPI packages bring beside Python's own (programs, headers, libraries), in one folder.

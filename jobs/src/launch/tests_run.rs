@@ -39,7 +39,7 @@ train)
     if [ -n "${WAIT:-}" ]; then
         trap 'advance; exit "${TOLD_CODE:-75}"' USR1
         touch waiting
-        for _ in $(seq 100); do sleep 0.05; done
+        for _ in $(seq 400); do sleep 0.05; done
         exit 9
     fi
     advance

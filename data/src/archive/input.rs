@@ -115,14 +115,14 @@ pub fn folders_of(input: &Path) -> Result<Vec<PathBuf>> {
 /// What matches a glob, as shells have it: hidden names, such as those of files that are being written, only where the
 /// glob has their dot.
 fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
-    let options = glob::MatchOptions {
-        require_literal_leading_dot: true,
-        ..glob::MatchOptions::new()
-    };
-    let found = glob::glob_with(pattern, options)
-        .map_err(|error| DataError::no_input(pattern, format!("bad pattern: {error}")))?;
+    let bad =
+        |error: glob::PatternError| DataError::no_input(pattern, format!("bad pattern: {error}"));
+    let found = glob::glob(pattern).map_err(bad)?;
+    let dotted = pattern.split('/').filter(|part| part.starts_with('.'));
+    let dotted: std::result::Result<Vec<_>, _> = dotted.map(glob::Pattern::new).collect();
+    let dotted = dotted.map_err(bad)?;
     let found = found.filter_map(|found| match found {
-        Ok(path) => Some(path),
+        Ok(path) => (!is_hidden(&path, &dotted)).then_some(path),
         Err(error) => {
             // No reason to stop: a pattern may meet `lost+found`.
             let (path, why) = (error.path().display(), error.error());
@@ -131,6 +131,16 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
         }
     });
     Ok(found.collect())
+}
+
+/// Whether a path has a hidden name that none of the parts of a glob with a dot allows. The option of `glob` for this finds
+/// nothing by `.*` either, and panics at names that are not UTF-8.
+fn is_hidden(path: &Path, dotted: &[glob::Pattern]) -> bool {
+    path.iter().any(|name| {
+        let name = name.to_string_lossy();
+        let hides = name.starts_with('.') && ![".", ".."].contains(&&*name);
+        hides && !dotted.iter().any(|part| part.matches(&name))
+    })
 }
 
 fn looks_like_data(path: &Path) -> bool {
@@ -281,13 +291,30 @@ mod tests {
         }
         let found = |glob: &str| files_of(at(glob).to_str().unwrap()).unwrap();
         assert_eq!(found("*"), [at("a.nc")]);
+        assert_eq!(found("**/*"), [at("a.nc")]);
         assert_eq!(found(".*.nc"), [at(".b.nc")]);
+        assert_eq!(found(".m*/*.nc"), [at(".m2/d.nc")]);
         let no_file = files_of(at("*/*.nc").to_str().unwrap());
         assert!(
             matches!(no_file, Err(DataError::NoInput { .. })),
             "{no_file:?}"
         );
         assert_eq!(folders_of(&at("*")).unwrap(), [at("m1")]);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn names_that_are_no_text_stop_no_glob() {
+        use std::os::unix::ffi::OsStrExt;
+        let folder = tempfile::tempdir().unwrap();
+        let odd = std::ffi::OsStr::from_bytes(b"odd\xff.nc");
+        let at = |name: &str| folder.path().join(name);
+        fs::write(folder.path().join(odd), "").unwrap();
+        fs::write(at("a.nc"), "").unwrap();
+        assert_eq!(
+            files_of(at("*.nc").to_str().unwrap()).unwrap(),
+            [at("a.nc")]
+        );
     }
 
     #[test]

@@ -89,9 +89,12 @@ fn whose_training_diverged_gets_one_advice() {
         assert!(hint.contains("a new folder"), "{hint}");
     }
     // Other ranks do not tell to go on where that one tells to begin anew.
-    let (code, hint) = classify(&JobError::Elsewhere.into());
-    assert_eq!(code, RUN);
-    assert!(hint.is_some_and(|hint| hint.starts_with("do what the other rank's hint says")));
+    let no_group = JobError::NoGroup("after 3 of 9 steps".into());
+    for error in [JobError::Elsewhere, no_group] {
+        let (code, hint) = classify(&error.into());
+        assert_eq!(code, RUN);
+        assert!(hint.is_some_and(|hint| hint.starts_with("do what the other rank's hint says")));
+    }
 }
 
 #[test]

@@ -53,8 +53,7 @@ setup() {
 lint() {
   cargo fmt --all --check
   cargo clippy "${everything[@]}" --all-targets -- -D warnings
-  # The program as it is built by default, and without oneDNN and MPI.
-  cargo clippy -p squall -- -D warnings
+  # The program without GPUs, oneDNN and MPI.
   cargo clippy -p squall --no-default-features -- -D warnings
   RUSTDOCFLAGS="-D warnings" cargo doc "${everything[@]}" --no-deps --quiet
 }
@@ -198,6 +197,8 @@ case "${1:-help}" in
     gpu_operations
     reference_operations
     run_examples
+    # From files to a page by the program as it is built by default, without the code for GPUs.
+    run_tests -p squall --test path --test without_gpus
     ;;
   cuda-build)
     setup

@@ -318,12 +318,4 @@ mod tests {
             "there is no GPU 2: this process sees 2 (0 to 1)"
         );
     }
-
-    #[cfg(not(feature = "cuda"))]
-    #[test]
-    fn a_build_without_gpus_says_so() {
-        let asked = DeviceChoice::Cuda(None).open(0).unwrap_err().to_string();
-        assert_eq!(asked, "this program was built without GPUs");
-        assert_eq!(DeviceChoice::Auto.open(0).unwrap(), Backend::best());
-    }
 }

@@ -10,6 +10,7 @@ use squall_jobs::infer::{
     BadInput, Ensemble, FilePer, InferOptions, InferReport, Inference, Input, Model, open_archive,
 };
 use squall_jobs::{InferEvent, JobError, Outcome};
+use squall_model::Precision;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -393,6 +394,34 @@ fn ranks_that_mean_different_work_are_told() {
         assert!(matches!(error, JobError::Contract { .. }), "{error}");
     }
     assert!(!out.exists());
+}
+
+/// As `auto` gives on machines of which one has fast bf16.
+#[test]
+fn ranks_that_compute_in_different_types_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    let archive = Archive::open(&input).unwrap();
+    let out = folder.path().join("out");
+    let in_type = |precision| Model::load(model.path(), Some(precision)).unwrap();
+    let (single, half) = (in_type(Precision::F32), in_type(Precision::Bf16));
+    let errors = threads::run(threads::ranks(3), |mut comm| {
+        let inference = Inference {
+            input: Input::archive(&archive),
+            ensemble: Ensemble::of(if comm.rank() == 2 { &half } else { &single }),
+            out: &out,
+            options: &options(),
+        };
+        let stop = AtomicBool::new(false);
+        let error = inference.run(&mut comm, &mut |_| {}, &stop).unwrap_err();
+        error.to_string()
+    });
+    for error in errors {
+        let expected = "what computes differs between ranks: rank 2";
+        assert!(error.contains(expected), "{error}");
+        assert!(error.contains(", bf16` instead of `"), "{error}");
+    }
+    assert!(!out.exists(), "nothing is written before all agree");
 }
 
 /// What every rank sees in an input.

@@ -197,20 +197,21 @@ impl Inference<'_> {
             .with("grid", &self.input.grid().hash().to_le_bytes())
             .with("models", hashes.join(" ").as_bytes())
             .with("views", format!("{:?}", self.ensemble.views()).as_bytes())
+            // `auto` means bf16 on some machines and f32 on others: who makes which mask is a matter of speed.
+            .with_text("what computes", settings::computing(&self.ensemble))
             .with("options", format!("{options:?}").as_bytes());
         Ok(facts.check(comm)?)
     }
 
     /// Bytes that this rank may use, where those of its node share what is there.
     fn available_memory(&self, comm: &mut dyn Communicator) -> Result<Option<u64>> {
-        // Every rank has a GPU of its own.
-        if let Some(bytes) = squall_model::Backend::best().available_memory() {
-            return Ok(Some(bytes));
-        }
+        // Before a GPU is asked, which may answer on some ranks only.
         let ranks = match comm.size() {
             1 => 1,
             _ => comm.split_by_node()?.size() as u64,
         };
-        Ok(crate::memory::available_memory(ranks))
+        // Every rank has a GPU of its own.
+        let of_gpu = squall_model::Backend::best().available_memory();
+        Ok(of_gpu.or_else(|| crate::memory::available_memory(ranks)))
     }
 }

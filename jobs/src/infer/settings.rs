@@ -106,6 +106,12 @@ impl Settings {
 
 const FILE: &str = "settings.json";
 
+/// What computes, and in which data types.
+pub(super) fn computing(ensemble: &Ensemble<'_>) -> String {
+    let backend = ensemble.first().network().backend();
+    format!("{backend:?}, {}", dtype_name(ensemble))
+}
+
 fn hashes(ensemble: &Ensemble<'_>) -> Vec<String> {
     let models = ensemble.models().iter();
     models.map(|model| model.hash().to_string()).collect()

@@ -12,7 +12,7 @@ use squall_data::DataError;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Time between two counts.
 const COUNT: Duration = Duration::from_secs(5);
@@ -20,6 +20,9 @@ const COUNT: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(500);
 /// A rank that has not counted for so long is dead: file systems may take minutes to recover.
 pub(super) const DEAD_AFTER: Duration = Duration::from_secs(300);
+/// A longer time between two looks is counted as this one: who did not look for so long was stopped, and knows nothing of
+/// that time. Looks themselves may last, at thousands of ranks on a slow file system.
+const LONGEST: Duration = Duration::from_secs(60);
 /// What a rank writes in the end.
 const DONE: &str = "done";
 
@@ -108,9 +111,9 @@ pub(super) struct Watched {
 struct Counting {
     rank: usize,
     path: PathBuf,
-    /// What was read last, and when that changed.
+    /// What was read last, and for how long it has been the same.
     text: String,
-    changed: Instant,
+    silent: Duration,
 }
 
 impl Watched {
@@ -126,7 +129,7 @@ impl Watched {
                 rank,
                 path: file_of(folder, rank),
                 text: String::new(),
-                changed: Instant::now(),
+                silent: Duration::ZERO,
             };
             others.clone().map(counting)
         });
@@ -142,24 +145,28 @@ impl Watched {
     /// # Errors
     /// [`CommError::Stalled`] naming one that has not counted for longer than `limit`.
     pub fn are_done(&mut self, limit: Duration) -> Result<bool> {
-        let Some(since) = self.looks.due() else {
-            return Ok(self.ranks.is_empty());
-        };
-        // Who did not look itself for long was stopped, and knows nothing of that time.
-        let resumed = since > COUNT;
+        match self.looks.due() {
+            Some(since) => self.look(since, limit),
+            None => Ok(self.ranks.is_empty()),
+        }
+    }
+
+    /// The same, looking now, so long after the last look.
+    fn look(&mut self, since: Duration, limit: Duration) -> Result<bool> {
         for other in &mut self.ranks {
             let text = std::fs::read_to_string(&other.path).unwrap_or_default();
-            if text != other.text || resumed {
-                (other.text, other.changed) = (text, Instant::now());
-            }
+            other.silent = match text == other.text {
+                true => other.silent + since.min(LONGEST),
+                false => Duration::ZERO,
+            };
+            other.text = text;
         }
         self.ranks.retain(|other| other.text != DONE);
-        let dead = |other: &&Counting| other.changed.elapsed() > limit;
-        match self.ranks.iter().find(dead) {
-            Some(Counting { rank, changed, .. }) => Err(CommError::Stalled {
+        match self.ranks.iter().find(|other| other.silent > limit) {
+            Some(Counting { rank, silent, .. }) => Err(CommError::Stalled {
                 rank: self.own,
                 doing: format!("inference: rank {rank}, which has mask files to finish,"),
-                waited: changed.elapsed(),
+                waited: *silent,
             }
             .into()),
             None => Ok(self.ranks.is_empty()),
@@ -171,6 +178,7 @@ impl Watched {
 mod tests {
     use super::*;
     use crate::comm::{Communicator, threads};
+    use std::time::Instant;
 
     #[test]
     fn ranks_are_done_alive_or_named() {
@@ -204,6 +212,40 @@ mod tests {
             }
             comm.barrier().unwrap();
         });
+    }
+
+    #[test]
+    fn a_dead_rank_is_found_however_long_looks_take_and_a_stop_is_no_silence() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = file_of(folder.path(), 1);
+        write(&path, "7");
+        let watched = || Watched {
+            own: 0,
+            ranks: vec![Counting {
+                rank: 1,
+                path: path.clone(),
+                text: String::new(),
+                silent: Duration::ZERO,
+            }],
+            looks: Looks::in_the_end_every(LOOK),
+        };
+        // Thousands of files are read in more time than lies between two counts.
+        let slow = 2 * COUNT;
+        let mut dead = watched();
+        let looks = (0..40).map(|_| dead.look(slow, DEAD_AFTER));
+        let found: Vec<Result<bool>> = looks.take_while(Result::is_ok).collect();
+        // News, then 300 s in steps of 10 s.
+        assert_eq!(found.len(), 31);
+        let error = dead.look(slow, DEAD_AFTER).unwrap_err().to_string();
+        assert!(error.starts_with("rank 0: inference: rank 1, "), "{error}");
+        // One that counts is alive.
+        let mut alive = watched();
+        for number in 0..40 {
+            write(&path, &number.to_string());
+            assert!(!alive.look(slow, DEAD_AFTER).unwrap());
+        }
+        // The whole job was stopped for an hour: others have not counted, either.
+        assert!(!alive.look(Duration::from_secs(3600), DEAD_AFTER).unwrap());
     }
 
     #[test]

@@ -16,7 +16,8 @@ use squall_jobs::infer::{BadInput, Ensemble, FilePer, Input};
 use squall_jobs::train::TrainPlan;
 use squall_jobs::train::evaluate::{BoxScores, Scores};
 use squall_jobs::{
-    Contract, InferEvent, InferOptions, InferReport, Inference, Model, Recipe, TrainEvent, train,
+    Contract, InferEvent, InferOptions, InferReport, Inference, Model, Outcome, Recipe, TrainEvent,
+    train,
 };
 use squall_model::{Backend, ModelFile, Network, NetworkConfig};
 use std::num::NonZeroUsize;
@@ -255,6 +256,25 @@ fn every_time_of_an_archive_has_its_boxes_once_however_files_are_dealt() {
     let again = infer(&archive, &model, &out, FilePer::Day, BadInput::Skip);
     assert_eq!((again.masks, again.new_masks), (26, 8));
     assert_eq!(std::fs::read(&lost).unwrap(), before);
+
+    // Where a part is to be made there is no table of all boxes: it would be taken for what it no longer is.
+    std::fs::remove_file(&lost).unwrap();
+    let options = InferOptions {
+        bad_input: BadInput::Skip,
+        ..InferOptions::default()
+    };
+    let inference = Inference {
+        input: Input::archive(&archive),
+        ensemble: Ensemble::of(&model),
+        out: &out,
+        options: &options,
+    };
+    let stopped = inference.run(&mut Solo::new(), &mut |_| {}, &AtomicBool::new(true));
+    assert_eq!(stopped.unwrap().outcome, Outcome::Interrupted);
+    assert!(!out.join("boxes.csv").exists());
+    infer(&archive, &model, &out, FilePer::Day, BadInput::Skip);
+    let again = std::fs::read_to_string(out.join("boxes.csv")).unwrap();
+    assert!(again == by_day);
 
     // More times behind the end change what the last clips saw, and those files only.
     history(&path.join("h2.e.nc"), 60..64, None, None).unwrap();

@@ -4,7 +4,7 @@ use super::log::{self, FinishedFile, in_order, share};
 use super::read_from::{self, ReadFrom};
 use super::settings::{self, Settings};
 use super::sliding::Sliding;
-use super::{BadInput, Chunk, Inference, claims};
+use super::{BadInput, Chunk, Inference, claims, output};
 use crate::comm::collectives::tree;
 use crate::comm::{Communicator, agree};
 use crate::error::{Result, all_or_none};
@@ -46,8 +46,8 @@ impl Inference<'_> {
         Ok((lock, batch))
     }
 
-    /// The files that are still to be made; where there are some, the folder says no longer that it is finished. All
-    /// ranks call it.
+    /// The files that are still to be made; where there are some, the folder says no longer that it is finished, and has
+    /// no table of all boxes. All ranks call it.
     pub(super) fn left_to_make(
         &self,
         comm: &mut dyn Communicator,
@@ -60,11 +60,20 @@ impl Inference<'_> {
             .cloned()
             .collect();
         let removed = match comm.rank() {
-            0 if !left.is_empty() => settings::remove_manifest(self.out),
+            0 if !left.is_empty() => self.reopen(),
             _ => Ok(()),
         };
         all_or_none(comm, removed)?;
         Ok(left)
+    }
+
+    /// Removes what stands for all files.
+    fn reopen(&self) -> Result<()> {
+        settings::remove_manifest(self.out)?;
+        match self.ensemble.gives().boxes() {
+            true => output::remove_joined(self.out),
+            false => Ok(()),
+        }
     }
 
     /// The files that earlier calls finished and that are whole; each rank looks at some of them.

@@ -169,9 +169,20 @@ pub(super) fn remove(path: &Path) -> Result<()> {
     }
 }
 
+/// The table of the boxes of all times.
+const JOINED: &str = "boxes.csv";
+
+/// Removes the table of all boxes, which is of earlier fields where some of its parts are to be made.
+///
+/// # Errors
+/// As [`remove`].
+pub(super) fn remove_joined(folder: &Path) -> Result<()> {
+    remove(&folder.join(JOINED))
+}
+
 /// Puts the tables of all files into one, `boxes.csv`, in order of time: line by line, whatever their length.
 pub(super) fn join_tables(folder: &Path, files: &[&FinishedFile]) -> Result<()> {
-    let joined = folder.join("boxes.csv");
+    let joined = folder.join(JOINED);
     if files.iter().all(|file| file.masks == 0) {
         Box::new(BoxTableWriter::create(joined)?).finish()?;
         return Ok(());

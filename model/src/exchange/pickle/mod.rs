@@ -30,6 +30,10 @@ const KEYS: [&str; 8] = [
     "weights",
 ];
 
+/// How many values tensors may have for each byte of the file. Several may be of one storage, which takes 200 bytes to name
+/// once more and no memory until it is copied; one set of weights for all of twelve layers needs three.
+const VALUES: usize = 16;
+
 type Archive<'a> = zip::ZipArchive<Cursor<&'a [u8]>>;
 
 /// The weights of a PyTorch file in memory, converted to f32.
@@ -50,6 +54,7 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> crate::error::Result<Weights> 
     let mut notes = Vec::new();
     let state = state_dict(root, &mut notes).map_err(bad)?;
     let mut tensors = NamedTensors::new();
+    let mut room = bytes.len().saturating_mul(VALUES);
     // Some files keep all tensors in one storage, which is read and converted once.
     let mut last: Option<(Storage, Vec<f32>)> = None;
     for (key, value) in state {
@@ -71,6 +76,11 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> crate::error::Result<Weights> 
             }
         };
         let values = found.gather(&all).map_err(what)?;
+        room = room.checked_sub(values.len()).ok_or_else(|| {
+            bad(format!(
+                "its tensors share their values too often: there are more than {VALUES} for each of its bytes"
+            ))
+        })?;
         last = Some((storage, all));
         tensors.insert(name, (found.shape, values));
     }

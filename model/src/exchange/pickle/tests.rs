@@ -286,6 +286,25 @@ fn tensors_of_one_storage_are_parts_of_it() {
     assert_eq!(read.tensors["c"].1, [1.0f32.to_bits() as f32]);
 }
 
+/// Names are cheap: of a few megabytes they could make terabytes.
+#[test]
+fn one_storage_is_not_copied_without_end() {
+    let read = |tensors: usize| {
+        let named = |pickle: Pickle, number: usize| {
+            let named = pickle.text(&format!("w{number}"));
+            named.tensor("FloatStorage", "0", 0, &[255, 255], &[255, 1])
+        };
+        let all = (0..tensors).fold(Pickle::default().raw(b"}("), named);
+        let storage = floats(&[1.0; 255 * 255]);
+        parse_bytes(&all.raw(b"u").zip(&[("0", storage)]))
+    };
+    let tied = read(24).unwrap();
+    assert_eq!(tied.tensors.len(), 24);
+    assert_eq!(tied.tensors["w23"].1.len(), 255 * 255);
+    let error = read(100).unwrap_err().to_string();
+    assert!(error.contains("share their values too often"), "{error}");
+}
+
 #[test]
 fn what_cannot_be_read_is_named() {
     let check = |bytes: &[u8], expected: &str| {

@@ -6,8 +6,8 @@ use squall_model::exchange::{
 };
 use squall_model::networks::NetworkName;
 use squall_model::parameters::NamedTensors;
-use squall_model::{Backend, ModelError, Network, NetworkConfig};
-use std::collections::BTreeMap;
+use squall_model::{Backend, ModelError, ModelFile, Network, NetworkConfig};
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 fn tiny() -> NetworkConfig {
@@ -356,6 +356,43 @@ fn a_torchvision_encoder_fills_every_weight_of_ours() {
     };
     let error = import(&mut network(&published, 1), &weights, &layout, &options).unwrap_err();
     assert!(error.to_string().contains("batch_norm"), "{error}");
+}
+
+#[test]
+fn a_damaged_model_file_is_not_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.safetensors");
+    let mut file = ModelFile {
+        tensors: network(&tiny(), 1).parameters().to_named().unwrap(),
+        ..ModelFile::default()
+    };
+    file.facts.insert("contract".into(), "{}".into());
+    file.write(&path).unwrap();
+    let read = Weights::read(&path).unwrap();
+    assert_eq!(read.tensors, file.tensors);
+    assert_eq!(read.facts, Some(file.facts));
+    // A bit of a value.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.len() - 6;
+    bytes[at] ^= 4;
+    std::fs::write(&path, bytes).unwrap();
+    let error = Weights::read(&path).unwrap_err().to_string();
+    let expected = "its contents do not have the checksum";
+    assert!(
+        error.contains("m.safetensors") && error.contains(expected),
+        "{error}"
+    );
+    // What another program has converted, metadata and all, cannot be compared.
+    let facts = HashMap::from([("squall".to_string(), r#"{"checksum": "0"}"#.to_string())]);
+    for (dtype, data, is_read) in [
+        (Dtype::F16, &[0, 0x3c][..], true),
+        (Dtype::F32, &[0; 4][..], false),
+    ] {
+        let view = TensorView::new(dtype, vec![1], data).unwrap();
+        let converted = serialize([("w", view)], Some(facts.clone())).unwrap();
+        std::fs::write(&path, converted).unwrap();
+        assert_eq!(Weights::read(&path).is_ok(), is_read, "{dtype:?}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Weights from and to safetensors files of other programs.
 
 use super::{Layout, Source, Weights, bad_file};
-use crate::checksum::CHECKSUM;
+use crate::checksum::{CHECKSUM, Checksum};
 use crate::error::{ModelError, Result};
 use crate::model_file::write_whole;
 use crate::parameters::NamedTensors;
@@ -69,15 +69,20 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Weights> {
     })?;
     let metadata = header.metadata().clone().unwrap_or_default();
     let facts = metadata.get(FACTS).or_else(|| metadata.get("squall"));
-    let facts: Option<BTreeMap<String, String>> = facts
+    let mut facts: Option<BTreeMap<String, String>> = facts
         .map(|json| serde_json::from_str(json))
         .transpose()
         .map_err(|error| bad(format!("Squall's facts in it are damaged: {error}")))?;
-    let facts = facts.map(|mut facts| {
-        facts.remove(CHECKSUM);
-        facts
-    });
+    let checksum = facts.as_mut().and_then(|facts| facts.remove(CHECKSUM));
     let parsed = SafeTensors::deserialize(bytes).map_err(|error| bad(error.to_string()))?;
+    // Of a model file: what is imported from a damaged one would be whole from then on.
+    if let (Some(facts), Some(checksum)) = (&facts, checksum)
+        && !has_checksum(&parsed, facts, &checksum)
+    {
+        let reason = "its contents do not have the checksum it was written with: it is damaged, or another program changed \
+                      it and kept the metadata `squall`";
+        return Err(bad(reason.into()));
+    }
     let mut tensors = NamedTensors::new();
     for (name, view) in parsed.tensors() {
         let values = to_f32(view.dtype(), view.data())
@@ -90,6 +95,25 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Weights> {
         facts,
         notes: Vec::new(),
     })
+}
+
+/// Whether facts and tensors are those of a model file with this checksum, as far as they can be: another program may have
+/// converted the values.
+fn has_checksum(
+    parsed: &SafeTensors<'_>,
+    facts: &BTreeMap<String, String>,
+    checksum: &str,
+) -> bool {
+    let views: BTreeMap<_, _> = parsed.tensors().into_iter().collect();
+    if views.values().any(|view| view.dtype() != Dtype::F32) {
+        return true;
+    }
+    let mut found = Checksum::of_facts(facts);
+    for (name, view) in &views {
+        found.begin(name, view.shape());
+        found.add(view.data());
+    }
+    found.text() == checksum
 }
 
 /// Whether it is called an ONNX file, or begins as one: the version of the format (field 1, a number), then the name of

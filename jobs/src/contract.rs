@@ -66,6 +66,14 @@ fn mask_classes_of(network: &NetworkConfig) -> impl Iterator<Item = &'static str
     classes_of(Task::Segment).take(network.mask_classes)
 }
 
+/// How a network pads longitude, as contracts say it.
+fn longitude_padding_of(network: &NetworkConfig) -> &'static str {
+    match network.periodic_longitude {
+        true => "periodic",
+        false => "zero",
+    }
+}
+
 /// What a model takes, gives and was made from; kept in the model file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -137,12 +145,7 @@ impl Contract {
             classes: classes_of(recipe.task).map(str::to_string).collect(),
             mask_classes: mask_classes_of(network).map(str::to_string).collect(),
             grid: GridFacts::of(grid),
-            longitude_padding: if network.periodic_longitude {
-                "periodic"
-            } else {
-                "zero"
-            }
-            .into(),
+            longitude_padding: longitude_padding_of(network).into(),
             precision: recipe.precision.compute,
             keep_f32: recipe.precision.keep_f32.clone(),
             all_layers: recipe.precision.all_layers,
@@ -222,6 +225,14 @@ impl Contract {
             || contract.classes.len() != contract.network.classes
         {
             return Err(bad("channels, normalisation and network disagree".into()));
+        }
+        // Which grids it may be used on is told by the padding that it says, what is computed by the network's.
+        let padding = longitude_padding_of(&contract.network);
+        if contract.longitude_padding != padding {
+            return Err(bad(format!(
+                "its network pads longitude in the way `{padding}`, its contract says `{}`",
+                contract.longitude_padding
+            )));
         }
         Ok(contract)
     }
@@ -346,6 +357,14 @@ mod tests {
         changed.put(&mut file).unwrap();
         let error = Contract::of(&file.facts, path).unwrap_err().to_string();
         assert!(error.contains("changed after training"), "{error}");
+        // Said to be for regions, too, it would wrap them around the globe.
+        let said = Contract {
+            longitude_padding: "zero".into(),
+            ..contract
+        };
+        said.put(&mut file).unwrap();
+        let error = Contract::of(&file.facts, path).unwrap_err().to_string();
+        assert!(error.contains("says `zero`"), "{error}");
     }
 
     #[test]

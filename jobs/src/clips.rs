@@ -41,6 +41,11 @@ impl ClipShape {
         })
     }
 
+    /// Seconds from one frame to the next where times are so many apart; none if there is but one time.
+    pub fn frame_seconds(&self, step: Option<i64>) -> Option<i64> {
+        Some(step?.saturating_mul(self.stride as i64))
+    }
+
     /// Answers of the network about one clip.
     pub fn answers(&self) -> usize {
         self.frames.div_ceil(self.every)

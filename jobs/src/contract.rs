@@ -93,6 +93,9 @@ pub struct Contract {
     pub mask_classes: Vec<String>,
     /// The grid it was trained on.
     pub grid: GridFacts,
+    /// Seconds from one frame of a clip to the next in training, of a network over time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame_seconds: Option<i64>,
     /// How longitude is padded: `periodic` or `zero`. Latitude is zero-padded unless the network says
     /// `periodic_latitude`.
     pub longitude_padding: String,
@@ -145,6 +148,7 @@ impl Contract {
             classes: classes_of(recipe.task).map(str::to_string).collect(),
             mask_classes: mask_classes_of(network).map(str::to_string).collect(),
             grid: GridFacts::of(grid),
+            frame_seconds: None,
             longitude_padding: longitude_padding_of(network).into(),
             precision: recipe.precision.compute,
             keep_f32: recipe.precision.keep_f32.clone(),

@@ -124,7 +124,9 @@ fn learn(recipe: &Recipe, store: &Arc<Store>, folder: &Path) -> (BoxScores, std:
 fn storms_are_told_apart_by_where_they_come_from() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(&folder.path().join("store"), 40, 13);
-    let (scores, _) = learn(&recipe(&[]), &store, &folder.path().join("over time"));
+    let (scores, model) = learn(&recipe(&[]), &store, &folder.path().join("over time"));
+    let model = Model::load(&model, None).unwrap();
+    assert_eq!(model.contract().frame_seconds, Some(3 * 3600));
     // Every validation sample was asked about once.
     assert_eq!(scores.samples, 26);
     assert_eq!(scores.truths, [0, 13, 13, 0]);
@@ -289,6 +291,37 @@ fn every_time_of_an_archive_has_its_boxes_once_however_files_are_dealt() {
     infer(&longer, &model, &fresh, FilePer::Day, BadInput::Skip);
     let text = |out: &Path| std::fs::read_to_string(out.join("boxes.csv")).unwrap();
     assert_eq!(text(&out), text(&fresh));
+}
+
+#[test]
+fn frames_further_apart_than_those_learnt_from_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (other, input) = prepared(folder.path());
+    let model = detector(folder.path(), &other.contract().normalisation);
+    let archive = Archive::open(&input).unwrap();
+    let with_step = |seconds: i64| {
+        let contract = Contract {
+            frame_seconds: Some(seconds),
+            ..model.contract().clone()
+        };
+        let mut file = ModelFile::read(model.path()).unwrap();
+        contract.put(&mut file).unwrap();
+        let path = folder.path().join(format!("{seconds}.safetensors"));
+        file.write(&path).unwrap();
+        let model = Model::load(&path, None).unwrap();
+        let inference = Inference {
+            input: Input::archive(&archive),
+            ensemble: Ensemble::of(&model),
+            out: &folder.path().join("out"),
+            options: &InferOptions::default(),
+        };
+        inference.run(&mut Solo::new(), &mut |_| {}, &AtomicBool::new(false))
+    };
+    let error = with_step(6 * 3600).unwrap_err().to_string();
+    let expected = "clips with 6 hours from frame to frame, those of the input have 3";
+    assert!(error.contains(expected), "{error}");
+    assert!(!folder.path().join("out").exists());
+    assert_eq!(with_step(3 * 3600).unwrap().masks, 20);
 }
 
 #[test]

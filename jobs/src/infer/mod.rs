@@ -55,12 +55,13 @@ pub use settings::is_unfinished;
 pub use strips::Strips;
 
 use crate::comm::{Communicator, Solo, agree, doing};
-use crate::error::{Result, all_or_none};
+use crate::error::{JobError, Result, all_or_none};
 use claims::Claims;
 use pipeline::Job;
 use plan::Demand;
 use sliding::Sliding;
 use squall_data::archive::Archive;
+use squall_data::gaps::usual_step_seconds;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -170,6 +171,7 @@ impl Inference<'_> {
             .input
             .readable(&self.ensemble.variables(), self.options);
         let mut notes = self.ensemble.check(self.input.grid(), &readable)?;
+        self.check_times()?;
         notes.extend(self.input.problems().iter().cloned());
         let demand = Demand::of(self)?;
         let (rows, columns) = self.input.grid().shape();
@@ -180,6 +182,30 @@ impl Inference<'_> {
         };
         let batch = demand.batch(self.options, wanted)?;
         Ok((demand, batch, notes))
+    }
+
+    /// An error if frames of a clip would be further apart, or less far, than those that its network learnt from: storms
+    /// would move at another speed.
+    fn check_times(&self) -> Result<()> {
+        let model = self.ensemble.first();
+        let learnt = model.contract().frame_seconds;
+        let step = usual_step_seconds(self.input.times());
+        let found = (self.ensemble.clips()).and_then(|shape| shape.frame_seconds(step));
+        let (Some(learnt), Some(found)) = (learnt, found) else {
+            return Ok(());
+        };
+        if learnt == found {
+            return Ok(());
+        }
+        let hours = |seconds: i64| seconds as f64 / 3600.0;
+        Err(JobError::Contract {
+            model: model.path().to_path_buf(),
+            reasons: vec![format!(
+                "it was trained on clips with {} hours from frame to frame, those of the input have {}",
+                hours(learnt),
+                hours(found)
+            )],
+        })
     }
 
     /// An error if ranks mean different work.

@@ -77,7 +77,11 @@ impl<'a> Run<'a> {
         let ranks = place.ranks;
         let learner = Learner::new(recipe, &network, objective.clone(), total_steps, ranks)?;
         let (grid, hash) = (store.grid(), store.data_hash());
-        let contract = Contract::new(recipe, &network, &normalisation, grid, hash);
+        let contract = Contract {
+            frame_seconds: (recipe.clips())
+                .and_then(|shape| shape.frame_seconds(samples::in_time(store, &[]).2)),
+            ..Contract::new(recipe, &network, &normalisation, grid, hash)
+        };
         let loader = loader_of(recipe, channels, normalisation, learner.network.backend());
         let judging = Judging {
             batch: local_batch.samples(),

@@ -135,11 +135,11 @@ fn region_of(geo: &GeoBox, grid: &LatLonGrid) -> Option<Region> {
     }
     let (lat, lon) = geo.centre();
     let bounds = grid.lat_bounds_deg();
-    let half_deg = grid.lon_spacing_deg() / 2.0;
-    let east = grid.lon_deg()[columns - 1] + half_deg;
-    let from_west = (lon - grid.lon_deg()[0] + half_deg).rem_euclid(360.0);
+    let step_deg = grid.lon_spacing_deg();
+    let from_west = (lon - grid.lon_deg()[0] + step_deg / 2.0).rem_euclid(360.0);
+    // Where a regional grid crosses 0°E its last longitude is below its first.
     let on_grid = (bounds[0]..=bounds[rows]).contains(&lat)
-        && (grid.is_periodic() || from_west <= east - grid.lon_deg()[0] + half_deg);
+        && (grid.is_periodic() || from_west <= step_deg * columns as f64);
     on_grid.then(|| {
         let (row, column) = grid.nearest(lat, lon);
         let runs = vec![run(row, (column as u32, column as u32 + 1))];
@@ -263,6 +263,28 @@ mod tests {
         assert_eq!(only(tiny, &region), None);
         let there = GeoBox::around(BoxClass::TropicalCyclone, (30.0, 310.0), (0.2, 0.2));
         assert_eq!(only(there, &region).unwrap().region.cells(), 1);
+    }
+
+    #[test]
+    fn boxes_without_a_cell_centre_are_on_a_region_that_crosses_greenwich() {
+        let lats: Vec<f64> = (0..20).map(|j| 40.0 + f64::from(j)).collect();
+        let lons: Vec<f64> = (0..30).map(|i| 345.0 + f64::from(i)).collect();
+        let region = LatLonGrid::from_axes(lats, lons).unwrap().0;
+        assert!(region.lon_deg()[29] < region.lon_deg()[0]);
+        let cell = |lon: f64| {
+            let tiny = GeoBox::around(BoxClass::TropicalCyclone, (50.4, lon), (0.1, 0.1));
+            only(tiny, &region).map(|found| found.region.runs[0])
+        };
+        // Rows begin at 40°N, columns at 345°E and end at 14°E; edges lie half a degree beyond.
+        let run = |first: u32| Run {
+            row: 10,
+            first,
+            end: first + 1,
+        };
+        assert_eq!(cell(350.4), Some(run(5)));
+        assert_eq!(cell(2.4), Some(run(17)));
+        assert_eq!(cell(14.4), Some(run(29)));
+        assert_eq!((cell(14.7), cell(344.3), cell(180.4)), (None, None, None));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::ReadOptions;
 use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
 use super::plausible::{PRESSURE_PA, WIND_M_S};
-use super::stitch_nodes_csv::{PRESSURES, WINDS};
+use super::stitch_nodes_csv::{PARTS_ALONE, PRESSURES, winds};
 use crate::error::{ClimateError, Result};
 use crate::table::lines::eastern_longitude;
 use squall_data::{Class, DataError, Time};
@@ -46,6 +46,8 @@ struct Reader<'a> {
     /// Points that the track still lacks, and the line where it began.
     open: (usize, u64),
     implausible: [usize; 2],
+    /// Whether the wind has its parts alone.
+    parts_alone: bool,
     lines: u64,
 }
 
@@ -63,11 +65,12 @@ impl<'a> Reader<'a> {
                 .iter()
                 .find_map(|name| names.iter().position(|known| known == name))
         };
+        let (speeds, parts_alone) = winds(&names);
         let places = [
             find(&["lon"]),
             find(&["lat"]),
             find(&PRESSURES),
-            find(&WINDS),
+            find(speeds),
         ];
         if places[0].is_none() || places[1].is_none() {
             return Err(ClimateError::Invalid(format!(
@@ -83,6 +86,7 @@ impl<'a> Reader<'a> {
             tracks: 0,
             open: (0, 0),
             implausible: [0, 0],
+            parts_alone,
             lines: 0,
         })
     }
@@ -212,6 +216,8 @@ impl<'a> Reader<'a> {
         }
         let [pressures, winds] = self.implausible;
         let mut table = self.rows.finish(TrackFormat::StitchNodesGfdl);
+        let parts = self.parts_alone.then(|| PARTS_ALONE.to_string());
+        table.notes.extend(parts);
         for (count, name, range) in [
             (pressures, "sea-level pressure", "800 to 1100 hPa"),
             (winds, "wind", "0 to 150 m/s"),
@@ -299,6 +305,12 @@ mod tests {
         let table = parse(text, &options).unwrap();
         assert_eq!(table.tracks[0].points[0].max_wind_m_s, Some(19.5));
         assert!(table.notes.is_empty(), "{:?}", table.notes);
+        // Without one the eastward part is none.
+        let mut parts = options;
+        parts.columns[4] = "zs".into();
+        let table = parse(text, &parts).unwrap();
+        assert_eq!(table.tracks[0].points[0].max_wind_m_s, None);
+        assert_eq!(table.notes, [PARTS_ALONE]);
     }
 
     #[test]

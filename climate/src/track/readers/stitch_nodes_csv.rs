@@ -1,14 +1,34 @@
 //! CSV of TempestExtremes' `StitchNodes`.
 
-use super::delimited::{self, Dialect, Source};
+use super::delimited::{self, Dialect, Source, plain_name};
 use super::imported::{TrackFormat, TrackTable};
 use crate::error::Result;
+use crate::table::lines::Table;
 use squall_data::Calendar;
 use std::path::Path;
 
-/// Names under which `StitchNodes --in_fmt` gives wind, in m/s. The user chooses them; these are the usual ones.
-pub(super) const WINDS: [&str; 7] = ["wind10", "wind", "max_wind", "u10", "ws10", "wspd", "vmax"];
-/// The same for sea-level pressure, in Pa.
+/// Names under which `StitchNodes --in_fmt` gives wind, in m/s. The user chooses them; these are the usual ones. The last
+/// is CAM's speed, or ERA5's eastward part.
+static WINDS: [&str; 7] = ["wind10", "wind", "max_wind", "ws10", "wspd", "vmax", "u10"];
+/// What stands beside a `u10` that is a part of the wind.
+const NORTHWARD: &str = "v10";
+/// What is said where there are only parts.
+pub(super) const PARTS_ALONE: &str =
+    "no wind is read: `u10` beside `v10` is its eastward part alone";
+
+/// What the wind may be called in a file with such columns, in lower case; and whether it has the wind's parts alone, of
+/// which neither is one.
+pub(super) fn winds(names: &[String]) -> (&'static [&'static str], bool) {
+    let has = |name: &str| names.iter().any(|known| known == name);
+    if !has(NORTHWARD) {
+        return (&WINDS, false);
+    }
+    let speeds = &WINDS[..WINDS.len() - 1];
+    let is_alone = has("u10") && !speeds.iter().any(|name| has(name));
+    (speeds, is_alone)
+}
+
+/// The usual names of sea-level pressure, in Pa.
 pub(super) const PRESSURES: [&str; 6] = ["slp", "psl", "msl", "mslp", "min_slp", "pslmin"];
 
 const DIALECT: Dialect = Dialect {
@@ -18,7 +38,7 @@ const DIALECT: Dialect = Dialect {
     date_parts: true,
     lon: &["lon"],
     lat: &["lat"],
-    wind: &WINDS,
+    wind: &[],
     wind_m_s: 1.0,
     pressure: &PRESSURES,
     pressure_pa: 1.0,
@@ -40,12 +60,19 @@ const DIALECT: Dialect = Dialect {
 /// # Errors
 /// As [`super::read`].
 pub(super) fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
+    let names = Table::open(path, &[])?;
+    let names: Vec<String> = names.names().iter().map(|name| plain_name(name)).collect();
+    let (wind, parts_alone) = winds(&names);
     let source = Source {
         path,
         calendar,
         time_units: None,
     };
-    delimited::read(&source, &DIALECT)
+    let mut table = delimited::read(&source, &Dialect { wind, ..DIALECT })?;
+    table
+        .notes
+        .extend(parts_alone.then(|| PARTS_ALONE.to_string()));
+    Ok(table)
 }
 
 #[cfg(test)]
@@ -72,5 +99,27 @@ mod tests {
             message.contains("line 2") && message.contains("`day`"),
             "{message}"
         );
+    }
+
+    /// ERA5 calls the eastward part of the wind `u10`; CAM so calls its speed.
+    #[test]
+    fn the_eastward_part_of_the_wind_is_no_speed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tracks.csv");
+        let parse = |columns: &str, values: &str| {
+            let head = "track_id, year, month, day, hour, i, j, lon, lat";
+            let text =
+                format!("{head}, {columns}\n7, 1996, 2, 28, 18, 1, 2, 10.0, 15.0, {values}\n");
+            std::fs::write(&path, text).unwrap();
+            read(&path, Calendar::Standard).unwrap()
+        };
+        let wind = |table: &TrackTable| table.tracks[0].points[0].max_wind_m_s;
+        let speed = parse("u10, v10, ws10", "3.0, 30.0, 30.1");
+        assert_eq!((wind(&speed), speed.notes.len()), (Some(30.1), 0));
+        let parts = parse("slp, u10, v10", "99000, 3.0, 30.0");
+        assert_eq!(wind(&parts), None);
+        assert_eq!(parts.notes, [PARTS_ALONE]);
+        let cam = parse("slp, U10", "99000, 30.0");
+        assert_eq!((wind(&cam), cam.notes.len()), (Some(30.0), 0));
     }
 }

@@ -3,6 +3,7 @@
 use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
 use super::kinds::{Spurs, is_other, is_other_status};
 use super::plausible::Plausible;
+use super::units::{TELLING_WIND, wind_told};
 use super::winds::Winds;
 use crate::error::{ClimateError, Result};
 use crate::statistics::Basin;
@@ -27,7 +28,7 @@ pub(super) struct Dialect {
     pub lat: &'static [&'static str],
     /// Wind.
     pub wind: &'static [&'static str],
-    /// Metres per second of its unit.
+    /// Metres per second of its unit, where its name tells none.
     pub wind_m_s: f64,
     /// Sea-level pressure.
     pub pressure: &'static [&'static str],
@@ -139,6 +140,9 @@ impl Columns {
 pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable> {
     let mut table = Table::open(source.path, &[])?;
     let columns = Columns::of(&table, dialect, source.path)?;
+    let factors = columns.wind.iter();
+    let factors = factors.map(|name| wind_m_s(name, source.path, dialect));
+    let factors = factors.collect::<Result<Vec<f64>>>()?;
     let mut rows = Rows::default();
     let mut plausible = Plausible::default();
     let mut winds = Winds::of(&columns.wind);
@@ -160,9 +164,9 @@ pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable>
         }
         let (lon_deg, lat_deg) = line.position(&columns.lon, &columns.lat)?;
         let mut of_columns = Vec::with_capacity(columns.wind.len());
-        for name in &columns.wind {
+        for (name, factor) in columns.wind.iter().zip(&factors) {
             let value = line.number(name)?;
-            of_columns.push(value.and_then(|value| plausible.wind(value * dialect.wind_m_s)));
+            of_columns.push(value.and_then(|value| plausible.wind(value * factor)));
         }
         let mut min_psl_pa = None;
         for name in &columns.pressure {
@@ -198,6 +202,17 @@ pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable>
     found.notes.extend(spurs.note());
     found.notes.extend(plausible.notes(dialect.format));
     Ok(found)
+}
+
+/// Metres per second of the unit of a wind: the one that its name tells, else that of the dialect.
+fn wind_m_s(name: &str, path: &Path, dialect: &Dialect) -> Result<f64> {
+    let told = wind_told(name).map_err(|found| ClimateError::WindUnit {
+        path: path.into(),
+        column: name.into(),
+        expected: TELLING_WIND,
+        found,
+    })?;
+    Ok(told.unwrap_or(dialect.wind_m_s))
 }
 
 fn time_of(line: &Line<'_>, when: &When, source: &Source<'_>) -> Result<Time> {

@@ -1,9 +1,11 @@
 //! IBTrACS best tracks as CSV.
 
-use super::delimited::{self, Dialect, Source};
+use super::delimited::{self, Dialect, Source, plain_name};
 use super::imported::{TrackFormat, TrackTable};
-use crate::error::Result;
+use super::units::{TELLING_WIND, wind_told};
+use crate::error::{ClimateError, Result};
 use crate::statistics::category::KNOT_M_S;
+use crate::table::lines::Table;
 use squall_data::Calendar;
 use std::path::Path;
 
@@ -39,14 +41,43 @@ const DIALECT: Dialect = Dialect {
 /// Knapp et al. 2010, doi:10.1175/2009BAMS2755.1; column documentation of IBTrACS v04r00.
 ///
 /// # Errors
-/// As [`super::read`].
+/// As [`super::read`]; [`ClimateError::WindUnit`] also of winds that are no whole knots.
 pub(super) fn read(path: &Path) -> Result<TrackTable> {
+    refuse_model_winds(path)?;
     let source = Source {
         path,
         calendar: Calendar::Standard,
         time_units: None,
     };
     delimited::read(&source, &DIALECT)
+}
+
+/// Refuses a `wind` without a unit that is not in whole knots: agencies tell whole ones, and the tracks of a model, to which
+/// season and basin were added, may have m/s.
+fn refuse_model_winds(path: &Path) -> Result<()> {
+    let mut table = Table::open(path, &[])?;
+    let is_it = |name: &&String| plain_name(name) == "wind" && wind_told(name) == Ok(None);
+    let Some(name) = table.names().iter().find(is_it).cloned() else {
+        return Ok(());
+    };
+    let (mut low, mut high, mut are_whole) = (f64::INFINITY, 0.0_f64, true);
+    while let Some(line) = table.next()? {
+        // What is no number is told by its line when the rows become points.
+        let known = line.number(&name).ok().flatten();
+        if let Some(wind) = known.filter(|wind| *wind > 0.0) {
+            (low, high) = (low.min(wind), high.max(wind));
+            are_whole &= wind.fract() == 0.0;
+        }
+    }
+    if are_whole {
+        return Ok(());
+    }
+    Err(ClimateError::WindUnit {
+        path: path.into(),
+        column: name,
+        expected: TELLING_WIND,
+        found: format!("none, of winds from {low} to {high}"),
+    })
 }
 
 #[cfg(test)]
@@ -169,6 +200,35 @@ mod tests {
             assert_eq!(point.max_wind_m_s.is_some(), counts, "{status}");
             assert_eq!(point.other_wind, !counts, "{status}");
         }
+    }
+
+    /// The tracks of a model with season and basin look like an extract, and knots like m/s.
+    #[test]
+    fn winds_of_a_model_are_no_knots() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.csv");
+        let parse = |wind: &str, value: &str| {
+            let text = format!(
+                "track_id,season,basin,time,lon,lat,{wind},slp\n\
+                 a,2005,WP,2005-08-01 00:00:00,140,15,40.0,980\n\
+                 a,2005,WP,2005-08-01 06:00:00,140,15,{value},980\n"
+            );
+            std::fs::write(&path, text).unwrap();
+            let table = super::super::read(&path, &super::super::ReadOptions::default())?;
+            assert_eq!(table.format, TrackFormat::IbtracsCsv);
+            Ok::<_, ClimateError>(table.tracks[0].points[1].max_wind_m_s)
+        };
+        let message = parse("wind", "50.5").unwrap_err().to_string();
+        for part in ["model.csv", "`wind`", "m/s or knots", "from 40 to 50.5"] {
+            assert!(message.contains(part), "{message} lacks {part}");
+        }
+        // What the name tells counts, also of whole winds.
+        assert_eq!(parse("wind (m/s)", "50").unwrap(), Some(50.0));
+        assert_eq!(parse("wind (m/s)", "50.5").unwrap(), Some(50.5));
+        let message = parse("wind (mph)", "50").unwrap_err().to_string();
+        assert!(message.contains("found `mph`"), "{message}");
+        let knots = parse("wind", "51.0").unwrap().unwrap();
+        assert!((knots - 51.0 * KNOT_M_S).abs() < 1e-9);
     }
 
     #[test]

@@ -113,6 +113,20 @@ fn unit_in_parentheses(name: &str) -> Option<&str> {
     (!is_code).then_some(unit)
 }
 
+/// Metres per second of the unit that the name of a wind tells at its end, by its tool or in parentheses, if it tells one.
+///
+/// # Errors
+/// What stands in parentheses, if that is no unit of a wind.
+pub(super) fn wind_told(name: &str) -> Result<Option<f64>, String> {
+    if let Some(factor) = wind_of_name(name) {
+        return Ok(Some(factor));
+    }
+    let in_parentheses = unit_in_parentheses(name);
+    let factor =
+        in_parentheses.map(|unit| unit_factor("m s-1", unit).ok_or_else(|| format!("`{unit}`")));
+    factor.transpose()
+}
+
 /// Whether the name of a wind has a number that is not its height of 10 m: it blows at another level, as `wind925`.
 pub(super) fn is_aloft(name: &str) -> bool {
     let numbers = name.split(|c: char| !c.is_ascii_digit());
@@ -164,14 +178,8 @@ pub(super) fn wind_m_s(
             .map(|factor| (factor, None))
             .ok_or_else(|| format!("`{unit}`"));
     }
-    if let Some(factor) = wind_of_name(name) {
+    if let Some(factor) = wind_told(name)? {
         return Ok((factor, None));
-    }
-    if let Some(unit) = unit_in_parentheses(name) {
-        let factor = unit_factor("m s-1", unit);
-        return factor
-            .map(|factor| (factor, None))
-            .ok_or_else(|| format!("`{unit}`"));
     }
     let known = || values.iter().copied().filter(|value| *value > 0.0);
     if known().next().is_none() {

@@ -17,14 +17,14 @@ use std::collections::BTreeMap;
 /// assert!(squall_climate::track::from_events(&[]).is_empty());
 /// ```
 pub fn from_events(events: &[Event]) -> Vec<Track> {
-    let mut listed: Vec<&Event> = events.iter().filter(|e| e.track_id.is_some()).collect();
-    let Some(zero) = listed.first().map(|event| event.time) else {
+    let Some(zero) = events.first().map(|event| event.time) else {
         return Vec::new();
     };
-    listed.sort_by_key(|event| event.time.seconds_since(zero));
-    let (first, last) = (listed[0].time, listed[listed.len() - 1].time);
+    let mut all: Vec<&Event> = events.iter().collect();
+    all.sort_by_key(|event| event.time.seconds_since(zero));
+    let (first, last) = (all[0].time, all[all.len() - 1].time);
     let mut tracks: BTreeMap<u64, (Track, Shore)> = BTreeMap::new();
-    for event in listed {
+    for event in all {
         let Some(id) = event.track_id else { continue };
         match tracks.get_mut(&id) {
             Some((track, shore)) => track.go_on(event, shore),
@@ -48,4 +48,61 @@ pub fn from_events(events: &[Event]) -> Vec<Track> {
         }
     }
     tracks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::track::readers::{ImportedPoint, ImportedTrack, TrackFormat, TrackTable};
+    use squall_data::{Calendar, Class, Time};
+
+    /// Events of one track, at hours after the first.
+    fn events(hours: &[i64]) -> Vec<Event> {
+        let start = Time::new(Calendar::NoLeap, 2000, 9, 1, 0, 0, 0).unwrap();
+        let point = |&hours: &i64| ImportedPoint {
+            time: start.add_seconds(3600 * hours),
+            lon_deg: 200.0,
+            lat_deg: 15.0,
+            max_wind_m_s: None,
+            other_wind: false,
+            min_psl_pa: None,
+        };
+        let track = ImportedTrack {
+            name: "a".into(),
+            class: Class::TropicalCyclone,
+            season: None,
+            basin: None,
+            points: hours.iter().map(point).collect(),
+        };
+        let table = TrackTable {
+            format: TrackFormat::PointsCsv,
+            tracks: vec![track],
+            notes: Vec::new(),
+            covers: None,
+        };
+        table.events()
+    }
+
+    /// Events of no track say, too, when somebody looked.
+    #[test]
+    fn data_end_with_the_last_event_of_any_track_or_none() {
+        let ends = |untracked: &[i64]| {
+            let mut all = events(&[0, 6, 12, 18]);
+            for (place, event) in (0..).zip(&mut all) {
+                if untracked.contains(&place) {
+                    event.track_id = None;
+                }
+            }
+            let tracks = from_events(&all);
+            assert_eq!(tracks.len(), 1);
+            (tracks[0].origin, tracks[0].fate)
+        };
+        assert_eq!(ends(&[]), (Origin::StartOfData, Fate::EndOfData));
+        assert_eq!(ends(&[0]), (Origin::Genesis, Fate::EndOfData));
+        assert_eq!(ends(&[3]), (Origin::StartOfData, Fate::Lysis));
+        assert_eq!(ends(&[0, 3]), (Origin::Genesis, Fate::Lysis));
+        let mut none = events(&[0]);
+        none[0].track_id = None;
+        assert!(from_events(&none).is_empty());
+    }
 }

@@ -236,13 +236,13 @@ impl<'a> Storms<'a> {
         }
     }
 
-    /// For each cell the first of two variables that has a value there; NaN where neither has. Pressures that are
-    /// negative are codes for missing ones.
+    /// For each cell the first of two variables that has a value there; NaN where neither has. Pressures of 0 or less are
+    /// codes for missing ones.
     fn first_known(&self, names: [&str; 2], cells: usize) -> Result<Vec<f64>> {
         let mut values = vec![f64::NAN; cells];
         for name in names {
             for (value, other) in values.iter_mut().zip(self.optional(name, cells)?) {
-                if value.is_nan() && other >= 0.0 {
+                if value.is_nan() && other > 0.0 {
                     *value = other;
                 }
             }
@@ -356,6 +356,28 @@ mod tests {
         on_library_thread(|| write_kinds(&path, "PROVISIONAL_spur")).unwrap();
         let table = super::read(&path).unwrap();
         assert!(table.tracks.is_empty() && table.notes[0].contains("1 tracks are spurs"));
+    }
+
+    #[test]
+    fn a_pressure_of_zero_gives_way_to_that_of_the_us_agencies() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ibtracs.nc");
+        let written = on_library_thread(|| -> std::result::Result<(), netcdf::Error> {
+            write(&path, "standard", "2001-03-01 00:00:00")?;
+            let mut file = netcdf::append(&path)?;
+            for (name, values) in [
+                ("wmo_pres", [0.0f32, 980.0, -9999.0]),
+                ("usa_pres", [990.0, 985.0, -9999.0]),
+            ] {
+                file.add_variable::<f32>(name, &["storm", "date_time"])?
+                    .put_values(&values, ..)?;
+            }
+            Ok(())
+        });
+        written.unwrap();
+        let table = super::read(&path).unwrap();
+        let pressures = table.tracks[0].points.iter().map(|point| point.min_psl_pa);
+        assert!(pressures.eq([Some(99_000.0), Some(98_000.0)]));
     }
 
     #[test]

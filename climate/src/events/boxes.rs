@@ -252,6 +252,32 @@ mod tests {
         assert_eq!(at(Class::TropicalDepression, 50.0, 180.0), 1);
     }
 
+    /// The last row of a Gaussian grid is a few degrees from the pole, and beyond it is no other.
+    #[test]
+    fn a_low_beside_the_pole_is_the_centre_on_a_gaussian_grid() {
+        let lats = (0..32).map(|j| -85.76 + 171.52 * f64::from(j) / 31.0);
+        let lons = (0..64).map(|i| 5.625 * f64::from(i));
+        let grid = LatLonGrid::from_axes(lats.collect(), lons.collect()).unwrap();
+        let grid = Arc::new(grid.0);
+        assert!(grid.lat_bounds_deg()[32] < 89.0);
+        let fields = Array3::from_shape_fn((1, 32, 64), |(_, j, i)| {
+            101_000.0 - 3000.0 * f32::from(u8::from((j, i) == (31, 10)))
+        });
+        let snapshot = Snapshot {
+            time: time(),
+            grid: grid.clone(),
+            variables: vec![Variable::Psl],
+            fields,
+            source: ("boxes".into(), 0),
+        };
+        let low = BoxClass::ExtratropicalCyclone;
+        let geo = GeoBox::around(low, (84.0, 50.0), (5.0, 20.0));
+        let found = from_boxes(time(), &[geo.into()], &grid, &EventFields::of(&snapshot)).unwrap();
+        let event = &found[0].event;
+        assert!((event.lat_deg - 85.76).abs() < 1e-6, "{event:?}");
+        assert!((event.lon_deg - 56.25).abs() < 1e-6, "{event:?}");
+    }
+
     #[test]
     fn boxes_without_a_cell_centre_take_the_nearest_and_boxes_off_a_region_none() {
         let globe = LatLonGrid::global(18, 36).unwrap();

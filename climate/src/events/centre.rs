@@ -1,5 +1,6 @@
 //! Where the centre of a cyclone is: at a minimum of pressure.
 
+use super::details::is_pole;
 use super::extract::{DetectedEvent, EventFields};
 use ndarray::ArrayView2;
 use squall_data::grid::distance_km;
@@ -109,7 +110,8 @@ fn is_minimum(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, (j, i): Cell) -> bool
     let is_lowest = around().all(|v| v >= middle) && around().any(|v| v > middle);
     // At the edge of a region nobody knows what is beyond.
     let bounds = grid.lat_bounds_deg();
-    let at_pole = j == 0 && bounds[0] <= -90.0 || j + 1 == rows && bounds[rows] >= 90.0;
+    let at_pole =
+        j == 0 && is_pole(bounds[0], grid) || j + 1 == rows && is_pole(bounds[rows], grid);
     let is_whole = || around().count() == 8 || at_pole && grid.is_periodic();
     if !(middle.is_finite() && is_lowest && is_whole()) {
         return false;

@@ -100,12 +100,16 @@ fn gale_radius(event: &Event, grid: &LatLonGrid, fields: &EventFields<'_>) -> Op
     }
 }
 
+/// Whether the edge of a grid is a pole: the last row of a Gaussian grid ends a little short of it.
+pub(super) fn is_pole(bound_deg: f64, grid: &LatLonGrid) -> bool {
+    90.0 - bound_deg.abs() <= grid.lat_spacing_deg()
+}
+
 /// Whether a region reaches an edge of the domain that is neither the seam of a periodic grid nor a pole.
 fn touches_edge(region: &Region, grid: &LatLonGrid) -> bool {
     let (rows, columns) = grid.shape();
     let bounds = grid.lat_bounds_deg();
-    // The last row of a Gaussian grid ends a little short of the pole.
-    let open = |bound_deg: f64| 90.0 - bound_deg.abs() > grid.lat_spacing_deg();
+    let open = |bound_deg: f64| !is_pole(bound_deg, grid);
     let (south, north) = (open(bounds[0]), open(bounds[rows]));
     region.runs.iter().any(|run| {
         (south && run.row == 0)

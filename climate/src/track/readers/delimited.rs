@@ -20,7 +20,7 @@ pub(super) struct Dialect {
     pub identity: &'static [&'static str],
     /// Date as text, or as a number with [`Source::time_units`].
     pub time: &'static [&'static str],
-    /// Whether columns `year`, `month`, `day` (and `hour`, `minute`, `second`) come before `time`.
+    /// Whether columns `year`, `month`, `day` (and `hour`, `minute`, `second`) come before `time`, if they have an hour.
     pub date_parts: bool,
     /// Longitude.
     pub lon: &'static [&'static str],
@@ -111,6 +111,8 @@ impl Columns {
         let parts = || Some([one("year")?, one("month")?, one("day")?]);
         let clock = || [one("hour"), one("minute"), one("second")];
         let time = match (dialect.date_parts.then(parts).flatten(), find(dialect.time)) {
+            // Without an hour the parts are those of a day, and all of its points would be at midnight.
+            (Some(_), Some(column)) if one("hour").is_none() => When::Column(column),
             (Some(date), _) => When::Parts(date, clock()),
             (None, Some(column)) => When::Column(column),
             (None, None) if dialect.time.is_empty() => need(&["year"]).map(When::Column)?,

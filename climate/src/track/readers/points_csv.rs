@@ -212,6 +212,23 @@ mod tests {
         assert_eq!((point.max_wind_m_s, point.lon_deg), (None, 0.0));
     }
 
+    /// Data frames have columns for the year, the month and the day to group by.
+    #[test]
+    fn parts_of_a_date_without_an_hour_do_not_take_the_place_of_its_time() {
+        let text = "track_id,time,year,month,day,lat,lon,wind10\n\
+                    1,2000-08-01 06:00:00,2000,8,1,15,140,30\n\
+                    1,2000-08-01 12:00:00,2000,8,1,15,141,30\n";
+        let table = parse(text).unwrap();
+        let points = table.tracks[0].points.iter();
+        let times: Vec<String> = points.map(|point| point.time.to_string()).collect();
+        assert_eq!(times, ["2000-08-01T06:00:00", "2000-08-01T12:00:00"]);
+        assert!(table.notes.is_empty(), "{:?}", table.notes);
+        // A clock alone is no time, and no midnight either.
+        let clock = text.replace("2000-08-01 06:00:00", "0600");
+        let message = parse(&clock).unwrap_err().to_string();
+        assert!(message.contains("line 2, column `time`"), "{message}");
+    }
+
     /// With dates in parts they look like StitchNodes', whose winds are in m/s.
     #[test]
     fn best_tracks_are_none_of_stitch_nodes() {

@@ -32,32 +32,37 @@ impl Spurs {
     }
 }
 
+/// Words for the stages that follow, which data frames of best tracks have.
+///
+/// # Source
+/// R's `dplyr::storms`.
+const OTHERS_IN_WORDS: [&str; 6] = [
+    "extratropical",
+    "post-tropical",
+    "tropical wave",
+    "other low",
+    "low",
+    "disturbance",
+];
+
 /// Whether the wind of a point is not a tropical cyclone's: IBTrACS calls it extratropical (`ET`) or a disturbance
-/// (`DS`). Subtropical storms (`SS`) count, as in the totals of their agencies, and so do points of mixed (`MX`) or no
-/// report (`NR`).
+/// (`DS`), or words do. Subtropical storms (`SS`) count, as in the totals of their agencies, and so do points of mixed
+/// (`MX`) or no report (`NR`).
 pub(super) fn is_other(nature: &str) -> bool {
-    is_among(nature, &["ET", "DS"])
+    is_among(nature, &["ET", "DS"]) || is_among(nature, &OTHERS_IN_WORDS)
 }
 
 /// The same by the status that US agencies give a point: those that IBTrACS counts as post-tropical or as other
-/// disturbances, with no category; or the words for these codes, which data frames of HURDAT2 have.
+/// disturbances, with no category; or the words for these codes.
 ///
 /// # Source
-/// Column documentation of IBTrACS v04r00, `USA_SSHS` -4 and -3; words of R's `dplyr::storms`.
+/// Column documentation of IBTrACS v04r00, `USA_SSHS` -4 and -3.
 pub(super) fn is_other_status(status: &str) -> bool {
     let post_tropical = ["EX", "ET", "PT"];
     let disturbances = ["WV", "LO", "DB", "DS", "IN", "MD"];
-    let in_words = [
-        "extratropical",
-        "post-tropical",
-        "tropical wave",
-        "other low",
-        "low",
-        "disturbance",
-    ];
     is_among(status, &post_tropical)
         || is_among(status, &disturbances)
-        || is_among(status, &in_words)
+        || is_among(status, &OTHERS_IN_WORDS)
 }
 
 fn is_among(code: &str, codes: &[&str]) -> bool {

@@ -285,10 +285,13 @@ mod tests {
             ("subtropical storm", false),
             ("tropical depression", false),
         ] {
-            let table = parse(&BEST.replace(",EX,", &format!(",{words},"))).unwrap();
-            let point = table.tracks[0].points[2];
-            assert_eq!(point.other_wind, is_other, "{words}");
-            assert_eq!(point.max_wind_m_s.is_none(), is_other, "{words}");
+            for column in ["status", "nature"] {
+                let text = BEST.replace(",EX,", &format!(",{words},"));
+                let table = parse(&text.replace(",status,", &format!(",{column},"))).unwrap();
+                let point = table.tracks[0].points[2];
+                assert_eq!(point.other_wind, is_other, "{column} {words}");
+                assert_eq!(point.max_wind_m_s.is_none(), is_other, "{column} {words}");
+            }
         }
     }
 

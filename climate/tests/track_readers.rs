@@ -136,7 +136,10 @@ fn stitch_nodes_text_and_table() {
         (first.min_psl_pa, first.max_wind_m_s),
         (Some(100_390.6), Some(19.18985))
     );
-    assert!(text.notes.is_empty(), "{:?}", text.notes);
+    let [note] = text.notes.as_slice() else {
+        panic!("{:?}", text.notes)
+    };
+    assert!(note.contains("taken as lon,lat,slp,wind,zs"), "{note}");
 
     for (name, points, tracks) in [
         ("track-formats/sample.csv", 99, 3),

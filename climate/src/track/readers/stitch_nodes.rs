@@ -18,8 +18,9 @@ const COLUMNS: [&str; 5] = ["lon", "lat", "slp", "wind", "zs"];
 /// `i [j] lon lat ... year month day hour` below it. Grids of one index and of two are told apart by the number of
 /// whole numbers in front.
 ///
-/// The file names neither its columns nor its calendar: [`ReadOptions`] does. A value that can be no pressure or wind
-/// is taken as unknown, and a note says so: also of negative ones, because the guess of the columns may be wrong.
+/// The file names neither its columns nor its calendar: [`ReadOptions`] does. Named columns must be as many as a point has
+/// values; those of TempestExtremes' examples are a guess, of which a note tells. A value that can be no pressure or wind is
+/// taken as unknown, and a note says so: also of negative ones, because the guess may be wrong.
 ///
 /// # Source
 /// TempestExtremes `src/nodes/StitchNodes.cpp`; Ullrich et al. 2021, doi:10.5194/gmd-14-5023-2021.
@@ -41,6 +42,8 @@ struct Reader<'a> {
     options: &'a ReadOptions,
     /// Place among the values of longitude, latitude, pressure, wind.
     places: [Option<usize>; 4],
+    /// Number of columns, where the user names them.
+    named: Option<usize>,
     rows: Rows,
     tracks: usize,
     /// Points that the track still lacks, and the line where it began.
@@ -82,6 +85,7 @@ impl<'a> Reader<'a> {
             path,
             options,
             places,
+            named: (!options.columns.is_empty()).then_some(names.len()),
             rows: Rows::default(),
             tracks: 0,
             open: (0, 0),
@@ -140,6 +144,10 @@ impl<'a> Reader<'a> {
             ));
         }
         let (values, date) = fields[indices..].split_at(fields.len() - indices - 4);
+        if let Some(named) = self.named.filter(|named| *named != values.len()) {
+            let expected = format!("{named} values before the date, as columns are named");
+            return Err(self.structure(number, &expected, &values.join(" ")));
+        }
         let value = |place: Option<usize>, name: &'static str| -> Result<Option<f64>> {
             let Some(text) = place.and_then(|k| values.get(k)) else {
                 return Ok(None);
@@ -216,6 +224,12 @@ impl<'a> Reader<'a> {
         }
         let [pressures, winds] = self.implausible;
         let mut table = self.rows.finish(TrackFormat::StitchNodesGfdl);
+        if self.named.is_none() && !table.tracks.is_empty() {
+            let guess = COLUMNS.join(",");
+            table.notes.push(format!(
+                "the file does not name its values, which are taken as {guess}: name the columns if they are others"
+            ));
+        }
         let parts = self.parts_alone.then(|| PARTS_ALONE.to_string());
         table.notes.extend(parts);
         for (count, name, range) in [
@@ -273,7 +287,10 @@ mod tests {
         let second = table.tracks[0].points[1];
         assert_eq!((second.lon_deg, second.max_wind_m_s), (302.0, Some(24.0)));
         assert_eq!(second.time.to_string(), "1999-09-10T06:00:00");
-        assert!(table.notes.is_empty());
+        let [note] = table.notes.as_slice() else {
+            panic!("{:?}", table.notes)
+        };
+        assert!(note.contains("taken as lon,lat,slp,wind,zs"), "{note}");
         // One index, other columns.
         let options = ReadOptions {
             calendar: Calendar::NoLeap,
@@ -286,11 +303,33 @@ mod tests {
             (point.max_wind_m_s, point.min_psl_pa),
             (Some(19.5), Some(100_390.0))
         );
+        assert!(table.notes.is_empty(), "{:?}", table.notes);
         assert_eq!(point.time.calendar(), Calendar::NoLeap);
         // The same columns, not told: what cannot be a pressure is not one.
         let table = parse(text, &ReadOptions::default()).unwrap();
         assert_eq!(table.tracks[0].points[0].min_psl_pa, None);
-        assert_eq!(table.notes.len(), 2);
+        assert_eq!(table.notes.len(), 3);
+    }
+
+    /// With a column left out the height of the ground, 13.9 m here, would be the wind.
+    #[test]
+    fn named_columns_are_all_of_a_file() {
+        let text = "start 1 1999 9 10 0\n 1 2 302.5 18.0 100390 13.9 40.0 1999 9 10 0\n";
+        let named = |columns: &str| {
+            let options = ReadOptions {
+                columns: columns.split(',').map(str::to_string).collect(),
+                ..ReadOptions::default()
+            };
+            parse(text, &options).map(|table| table.tracks[0].points[0].max_wind_m_s)
+        };
+        assert_eq!(named("lon,lat,slp,zs,wind").unwrap(), Some(40.0));
+        for columns in ["lon,lat,slp,wind", "lon,lat,slp,zs,vorticity,wind"] {
+            let message = named(columns).unwrap_err().to_string();
+            let count = format!("{} values", columns.split(',').count());
+            for part in ["line 2", count.as_str(), "13.9 40.0"] {
+                assert!(message.contains(part), "{message} lacks {part}");
+            }
+        }
     }
 
     #[test]

@@ -112,8 +112,14 @@ fn cell_reach(cells: &[(usize, usize)], grid: &LatLonGrid) -> (f64, f64) {
         .iter()
         .map(|&(j, _)| grid.lat_deg()[j].to_radians().cos())
         .fold(0.0, f64::max);
-    let east = grid.lon_spacing_deg().to_radians() * EARTH_RADIUS_KM * widest;
-    (east / 2.0, grid.spacing_km() / 2.0)
+    let north = grid.spacing_km() / 2.0;
+    // Cells whose centres are a pole reach as far as half a row, whatever their longitudes.
+    let east = if widest < 1e-9 {
+        north
+    } else {
+        grid.lon_spacing_deg().to_radians() * EARTH_RADIUS_KM * widest / 2.0
+    };
+    (east, north)
 }
 
 /// Direction of the larger principal axis, radians anticlockwise from east.
@@ -242,6 +248,7 @@ mod tests {
     use crate::events::regions;
     use ndarray::Array2;
     use proptest::prelude::*;
+    use squall_data::grid::KM_PER_DEGREE;
 
     fn grid() -> LatLonGrid {
         LatLonGrid::global(361, 720).unwrap()
@@ -321,6 +328,22 @@ mod tests {
                 .length_km
                 .is_finite()
         );
+    }
+
+    /// All cells of the row are at one place: without a length its width would be 10¹⁶ km.
+    #[test]
+    fn a_row_at_a_pole_is_a_disc() {
+        let grid = grid();
+        let row = painted(&grid, |lat, _| lat > 89.9);
+        assert_eq!(row.cells(), 720);
+        let shape = measure(&row, &grid, &grid.row_areas_km2());
+        // A cap of a quarter of a degree; its axis has no direction.
+        let across = 0.5 * KM_PER_DEGREE;
+        assert!(
+            (0.7..1.01).contains(&(shape.length_km / across)),
+            "{shape:?}"
+        );
+        assert!((0.7..1.2).contains(&(shape.width_km / across)), "{shape:?}");
     }
 
     proptest! {

@@ -195,20 +195,37 @@ fn parsed<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
 ///
 /// # Errors
 /// [`DataError::BadBox`] naming image or annotation, fault, what was expected and what was found, also for a box wholly
-/// outside its image; [`DataError::Mismatch`] for an image that is not of the grid's size; [`DataError::Unreadable`] if
-/// it is no COCO file; [`DataError::Io`].
+/// outside its image, and for two images or two names of one id; [`DataError::Mismatch`] for an image that is not of the
+/// grid's size; [`DataError::Unreadable`] if it is no COCO file; [`DataError::Io`].
 pub fn read_coco(path: &Path, grid: &LatLonGrid, calendar: Calendar) -> Result<BoxFrames> {
     let coco: Coco = parsed(path)?;
     let mut times = HashMap::with_capacity(coco.images.len());
     let mut rows = Vec::with_capacity(coco.images.len() + coco.annotations.len());
     for image in &coco.images {
         let time = image_time(path, image, grid, calendar)?;
-        times.insert(image.id, time);
+        // Files put together without new numbers: all annotations would be those of the last image.
+        if let Some(other) = times.insert(image.id, time) {
+            return Err(BoxFault::SameId.at(
+                path,
+                format!("image {}", image.id),
+                "an id of its own for each image",
+                format!("{other} and {time}"),
+            ));
+        }
         rows.push((time, None));
     }
-    let names: HashMap<i64, &str> = (coco.categories.iter())
-        .map(|category| (category.id, category.name.as_str()))
-        .collect();
+    let mut names = HashMap::with_capacity(coco.categories.len());
+    for Category { id, name } in &coco.categories {
+        let other = names.insert(*id, name.as_str());
+        if let Some(other) = other.filter(|other| other != name) {
+            return Err(BoxFault::SameId.at(
+                path,
+                format!("category {id}"),
+                "an id of its own for each name",
+                format!("`{other}` and `{name}`"),
+            ));
+        }
+    }
     for (number, annotation) in (1usize..).zip(&coco.annotations) {
         let place = || format!("annotation {number}");
         let Some(&time) = times.get(&annotation.image_id) else {

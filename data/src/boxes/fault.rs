@@ -27,6 +27,8 @@ pub enum BoxFault {
     NoOrder,
     /// A reference to an image that the file does not list.
     NoImage,
+    /// An id that two things of a file share.
+    SameId,
 }
 
 impl fmt::Display for BoxFault {
@@ -41,6 +43,7 @@ impl fmt::Display for BoxFault {
             Self::NoConfidence => "no confidence",
             Self::NoOrder => "no order of the columns fits",
             Self::NoImage => "no such image",
+            Self::SameId => "one id twice",
         })
     }
 }

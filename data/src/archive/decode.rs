@@ -152,10 +152,13 @@ fn valid_range(
         && ["valid_range", "valid_min", "valid_max"]
             .into_iter()
             .any(is_float);
+    let is_single = variable.vartype() == NcVariableType::Float(FloatType::F32);
+    // To the nearest number that can be stored: the extremes of a file, by which it was packed, are often its bounds.
     let stored = |bound: Option<f64>, open: f64| match (bound, wrap) {
         (None, _) => open,
-        (Some(bound), _) if of_values => (bound - offset) / scale,
+        (Some(bound), _) if of_values => ((bound - offset) / scale).round(),
         (Some(bound), Some(wrap)) if bound < 0.0 => bound + wrap,
+        (Some(bound), _) if is_single => f64::from(bound as f32),
         (Some(bound), _) => bound,
     };
     let (low, high) = (stored(low, f64::NEG_INFINITY), stored(high, f64::INFINITY));
@@ -316,6 +319,34 @@ mod tests {
         }
         let values = decoded(&[-999.9f32, -999.8], &[("missing_value", -999.9)], None);
         assert!(values[0].is_nan() && values[1] == -999.8, "{values:?}");
+    }
+
+    /// By rounding the lowest number, the pressure in the eye of a storm for instance, had been outside of it.
+    #[test]
+    fn the_ends_of_a_valid_range_are_valid() {
+        let (low, high) = (92_345.1, 104_321.7);
+        let (scale, offset) = ((high - low) / 65_534.0, (high + low) / 2.0);
+        for [low, high] in [[low, high], [low, high].map(|end| f64::from(end as f32))] {
+            let attributes = [
+                ("scale_factor", scale),
+                ("add_offset", offset),
+                ("valid_min", low),
+                ("valid_max", high),
+            ];
+            let values = decoded(&[-32_767i16, 32_767, 0], &attributes, Some(-32_768));
+            assert_eq!(values, [92_345.1, 104_321.7, 98_333.4], "{low} to {high}");
+        }
+        // A step beyond is not.
+        let attributes = [
+            ("scale_factor", 0.1),
+            ("valid_min", -1.5),
+            ("valid_max", 3.0),
+        ];
+        let values = decoded(&[-16i16, -15, 30, 31], &attributes, None);
+        assert!(values[0].is_nan() && values[3].is_nan(), "{values:?}");
+        assert_eq!(values[1..3], [-1.5, 3.0]);
+        let values = decoded(&[0.1f32, 0.100_001], &[("valid_max", 0.1)], None);
+        assert!(values[0] == 0.1 && values[1].is_nan(), "{values:?}");
     }
 
     #[test]

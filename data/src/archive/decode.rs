@@ -59,6 +59,11 @@ impl Decoder {
                 _ => {}
             }
         }
+        if let Some(wrap) = wrap {
+            // Some name it by the large number; it is stored as a negative one.
+            let large = missing.iter_mut().filter(|value| **value >= wrap / 2.0);
+            large.for_each(|value| *value -= wrap);
+        }
         missing.dedup();
         Self {
             missing,
@@ -284,6 +289,20 @@ mod tests {
     where
         T: netcdf::NcTypeDescriptor + Into<netcdf::AttributeValue> + Copy + Send + Sync,
     {
+        let attributes = attributes.iter();
+        let attributes =
+            attributes.map(|&(name, value)| (name, netcdf::AttributeValue::from(value)));
+        decoded_by(stored, attributes.collect(), fill)
+    }
+
+    fn decoded_by<T>(
+        stored: &[T],
+        attributes: Vec<(&str, netcdf::AttributeValue)>,
+        fill: Option<T>,
+    ) -> Vec<f32>
+    where
+        T: netcdf::NcTypeDescriptor + Into<netcdf::AttributeValue> + Copy + Send + Sync,
+    {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("numbers.nc");
         nc::on_library_thread(|| {
@@ -291,7 +310,7 @@ mod tests {
             file.add_dimension("x", stored.len()).unwrap();
             let mut variable = file.add_variable::<T>("q", &["x"]).unwrap();
             for (name, value) in attributes {
-                variable.put_attribute(name, *value).unwrap();
+                variable.put_attribute(name, value).unwrap();
             }
             if let Some(fill) = fill {
                 variable.put_attribute("_FillValue", fill).unwrap();
@@ -347,6 +366,26 @@ mod tests {
         assert_eq!(values[1..3], [-1.5, 3.0]);
         let values = decoded(&[0.1f32, 0.100_001], &[("valid_max", 0.1)], None);
         assert!(values[0] == 0.1 && values[1].is_nan(), "{values:?}");
+    }
+
+    /// 255 and 65535 had been values where the fill value was named by them.
+    #[test]
+    fn a_missing_value_of_unsigned_numbers_may_be_named_by_a_large_one() {
+        for missing in [-1.0f64, 255.0] {
+            let attributes = vec![
+                ("_Unsigned", "true".into()),
+                ("missing_value", missing.into()),
+            ];
+            let values = decoded_by(&[-1i8, -2, 0, 127], attributes, None);
+            assert!(values[0].is_nan(), "{missing}: {values:?}");
+            assert_eq!(values[1..], [254.0, 0.0, 127.0], "{missing}");
+        }
+        let attributes = vec![
+            ("_Unsigned", "true".into()),
+            ("missing_value", 65_535.0f64.into()),
+        ];
+        let values = decoded_by(&[-1i16, -32_768], attributes, None);
+        assert!(values[0].is_nan() && values[1] == 32_768.0, "{values:?}");
     }
 
     #[test]

@@ -362,6 +362,35 @@ mod tests {
         assert!(error.contains(words), "{error}");
     }
 
+    /// As `cdo pack` and `ncpdq` write them: the least number is stored as -32767. Half of all objects had been lost.
+    #[test]
+    fn packed_codes_are_unpacked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("packed.nc");
+        for (name, most, codes) in [
+            ("ar_binary_tag", 5_i32, &[0, 2, 2, 2, 2, 2][..]),
+            ("LABELS", 2, &[0, 1, 2]),
+        ] {
+            write_square(&path, 1, &["lat", "lon"]);
+            let (scale, offset) = (f64::from(most) / 65_534.0, f64::from(most) / 2.0);
+            let number = |n: i32| ((f64::from(n % (most + 1)) - offset) / scale).round() as i16;
+            let stored: Vec<i16> = (0..64).map(number).collect();
+            crate::archive::nc::on_library_thread(|| {
+                let mut file = netcdf::append(&path).unwrap();
+                let mut packed = file.add_variable::<i16>(name, &["lat", "lon"]).unwrap();
+                packed.put_attribute("scale_factor", scale).unwrap();
+                packed.put_attribute("add_offset", offset).unwrap();
+                packed.put_values(&stored, ..).unwrap();
+                file.close().unwrap();
+            });
+            let archive = MaskArchive::open(path.to_str().unwrap()).unwrap();
+            let found = archive.read(0).unwrap().codes;
+            for (code, expected) in found.iter().zip(codes.iter().cycle()) {
+                assert_eq!(code, expected, "{name}: {found}");
+            }
+        }
+    }
+
     /// Masks of a day in July, every six hours; gives the path.
     fn written(path: std::path::PathBuf, rows: usize, day: i64) -> std::path::PathBuf {
         written_by(path, (rows, day), "{}")

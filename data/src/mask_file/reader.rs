@@ -12,6 +12,9 @@ use netcdf::Extent;
 use std::path::Path;
 use std::sync::Arc;
 
+/// A packed code is nearer than this to its own whole number and to no other.
+const LARGEST_SLIP: f64 = 0.49;
+
 /// Many mask files seen as one time axis.
 pub struct MaskArchive {
     files: Vec<MaskFile>,
@@ -169,15 +172,26 @@ impl MaskArchive {
         let stored: Vec<f64> = self.stored(index, file.name, &[])?;
         // Where a detector did not look there is no event; no number of an object is as large as netCDF's own fill.
         let is_missing = |value: f64| file.missing.contains(&value) || value > 1e15;
-        let code = |value: &f64| match file.layout {
-            Layout::Labels => {
-                let known = file.codes.iter().find(|(code, _)| code == value);
-                known.map(|(_, class)| class.code()).ok_or_else(|| {
-                    DataError::bad_variable(&file.path, file.name, described(&file.codes), value)
-                })
+        let (scale, offset) = file.packing;
+        // So far may packing by a tool take a whole number from itself.
+        let near = match file.packing {
+            (1.0, 0.0) => 0.0,
+            _ => scale.abs().min(LARGEST_SLIP),
+        };
+        let code = |stored: &f64| {
+            let value = stored * scale + offset;
+            match file.layout {
+                Layout::Labels => {
+                    let is_same = |(code, _): &&(f64, Class)| (code - value).abs() <= near;
+                    let known = file.codes.iter().find(is_same);
+                    known.map(|(_, class)| class.code()).ok_or_else(|| {
+                        let expected = described(&file.codes);
+                        DataError::bad_variable(&file.path, file.name, expected, value)
+                    })
+                }
+                Layout::Tag if value > near && !is_missing(*stored) => Ok(file.tagged.code()),
+                Layout::Tag => Ok(0),
             }
-            Layout::Tag if *value > 0.0 && !is_missing(*value) => Ok(file.tagged.code()),
-            Layout::Tag => Ok(0),
         };
         let codes = stored.iter().map(code).collect::<Result<Vec<u8>>>()?;
         ClassMask::new(self.times[index], self.in_order(file, codes)?)

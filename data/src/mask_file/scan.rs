@@ -43,8 +43,10 @@ pub(super) struct MaskFile {
     pub codes: Vec<(f64, Class)>,
     /// What a tag means.
     pub tagged: Class,
-    /// Values that stand where nothing is known.
+    /// Stored values that stand where nothing is known.
     pub missing: Vec<f64>,
+    /// Scale and offset of the stored values; 1 and 0 where they are not packed.
+    pub packing: (f64, f64),
     pub order: AxisOrder,
     pub file_shape: (usize, usize),
     pub has_time: bool,
@@ -230,6 +232,11 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
         // Some write 0 for both.
         .filter(|value| *value != 0.0)
         .collect();
+    let number = |key: &str, without: f64| {
+        let found = variable.iter().flat_map(|v| nc::numbers(v, key)).next();
+        found.unwrap_or(without)
+    };
+    let packing = (number("scale_factor", 1.0), number("add_offset", 0.0));
     let orientation = match Orientation::of(&dimensions, &axes, axis.times.len()) {
         Ok(orientation) => orientation,
         Err(expected) => {
@@ -256,6 +263,7 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
             layout,
             codes,
             missing,
+            packing,
             tagged: tagged.unwrap_or(Class::AtmosphericRiver),
             order: axes.order,
             file_shape: axes.file_shape,

@@ -3,8 +3,9 @@
 mod store_support;
 
 use squall_data::normalise::NormalisationMethod;
-use squall_data::store::{Encoding, Split, Store, StoreWriter, View};
+use squall_data::store::{Encoding, LocalCopy, Split, Store, StoreWriter, View};
 use squall_data::{DataError, Variable};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -169,6 +170,34 @@ fn a_view_rolls_and_mirrors_fields_and_labels_alike() {
             }
         }
     }
+}
+
+/// Its finished shards had been overwritten, because it has no index yet.
+#[test]
+fn a_local_copy_takes_no_folder_in_which_another_store_is_being_staged() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let source = write_store(&at("store"), Encoding::F32, 7);
+    let mut begun = StoreWriter::create(at("begun"), meta(Encoding::F32)).unwrap();
+    for id in 10..13 {
+        begun.push(&sample(id), &mask(id), split(id)).unwrap();
+    }
+    drop(begun);
+    let shard = at("begun").join("shard-00000.bin");
+    let before = fs::read(&shard).unwrap();
+    let error = LocalCopy::begin(&source, &at("begun")).unwrap_err();
+    assert!(error.to_string().contains("holds another store"), "{error}");
+    assert_eq!(fs::read(&shard).unwrap(), before);
+    // A copy whose writer was killed before its index was there goes on.
+    let all: BTreeSet<usize> = (0..7).collect();
+    let copy = LocalCopy::begin(&source, &at("copy")).unwrap();
+    for &id in &all {
+        copy.write(id, &copy.read(id).unwrap()).unwrap();
+    }
+    copy.finish(&all).unwrap();
+    fs::remove_file(at("copy").join("store.json")).unwrap();
+    let again = LocalCopy::begin(&source, &at("copy")).unwrap();
+    assert_eq!(again.holds(&[0, 3, 6]).unwrap(), [true; 3]);
 }
 
 #[test]

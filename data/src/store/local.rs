@@ -1,6 +1,6 @@
 //! A copy of a store, or of a part of it, on a node's own disk.
 
-use super::shard::shard_name;
+use super::shard::{shard_name, trailer};
 use super::{BOXES_FILE, INDEX_FILE, Store, index};
 use crate::atomic;
 use crate::error::{DataError, Result};
@@ -45,7 +45,8 @@ impl<'a> LocalCopy<'a> {
     /// others [`LocalCopy::join`].
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if it is the store's own folder, or holds another store; [`DataError::Io`].
+    /// [`DataError::Invalid`] if it is the store's own folder, or holds another store, be it one that is not finished;
+    /// [`DataError::Io`].
     pub fn begin(source: &'a Store, folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder).map_err(DataError::io("create folder", folder))?;
         let real = |path: &Path| path.canonicalize().map_err(DataError::io("open", path));
@@ -68,6 +69,13 @@ impl<'a> LocalCopy<'a> {
         if folder.join(INDEX_FILE).exists() {
             let known = index::read(folder).map(|(index, ..)| index.data_hash);
             if !known.is_ok_and(|hash| hash == source.data_hash()) {
+                return Err(another());
+            }
+        }
+        // A store that is being staged has no index yet.
+        for shard in source.shards() {
+            let there = trailer(&folder.join(&shard.file))?;
+            if there.is_some() && there != trailer(&source.folder().join(&shard.file))? {
                 return Err(another());
             }
         }

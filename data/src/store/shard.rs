@@ -8,7 +8,7 @@ use crate::snapshot::shape_text;
 use ndarray::{ArrayView2, ArrayView3};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
@@ -103,6 +103,22 @@ impl ShardWriter {
         drop(self.out);
         self.pending.commit()
     }
+}
+
+/// The last bytes of a shard, which tell finished ones apart; none where there is no finished shard.
+pub fn trailer(path: &Path) -> Result<Option<[u8; TRAILER_BYTES as usize]>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(DataError::io("open", path))?,
+    };
+    let bytes = file.metadata().map_err(DataError::io("read", path))?.len();
+    let Some(start) = bytes.checked_sub(TRAILER_BYTES) else {
+        return Ok(None);
+    };
+    let mut trailer = [0; TRAILER_BYTES as usize];
+    file.read_exact_at(&mut trailer, start)
+        .map_err(DataError::io("read", path))?;
+    Ok((trailer[16..] == MAGIC[..]).then_some(trailer))
 }
 
 /// Reads and checks the footer of a finished shard.

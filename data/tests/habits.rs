@@ -310,6 +310,43 @@ fn packed_axes_are_unpacked() {
     assert_eq!(times, ["2000-01-02T00:00:00", "2000-01-02T06:00:00"]);
 }
 
+/// What a model leaves that was killed between its fields and their time: a date millions of years ago had been read.
+#[test]
+fn times_that_were_never_written_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |name: &str, fill: Option<f64>| {
+        let path = folder.path().join(name);
+        file_of(
+            &path,
+            &[("time", 1), ("lat", 4), ("lon", 4)],
+            &[LAT, LON],
+            &[("PSL", "Pa", &["time", "lat", "lon"])],
+        );
+        on_library_thread(|| -> Result<(), netcdf::Error> {
+            let mut file = netcdf::append(&path)?;
+            match fill {
+                None => file.add_variable::<i32>("time", &["time"])?,
+                Some(_) => file.add_variable::<f64>("time", &["time"])?,
+            };
+            let mut time = file.variable_mut("time").unwrap();
+            if let Some(fill) = fill {
+                time.put_attribute("_FillValue", fill)?;
+            }
+            time.put_attribute(SINCE.0, SINCE.1)?;
+            file.close()
+        })
+        .unwrap();
+        Archive::open(path.to_str().unwrap())
+    };
+    for (name, fill) in [("integer.nc", None), ("told.nc", Some(-999.0))] {
+        let error = said(name, fill).unwrap_err().to_string();
+        assert!(error.contains("no time was written there"), "{error}");
+        assert!(error.contains(name), "{error}");
+    }
+    let origin = said("origin.nc", Some(0.0)).unwrap();
+    assert_eq!(origin.times()[0].to_string(), "2000-01-01T00:00:00");
+}
+
 /// Of levels that are close to each other the first within one percent had been taken.
 #[test]
 fn the_nearest_level_is_read() {

@@ -162,6 +162,12 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
     };
     let unit = nc::text(axis, "units").unwrap_or_default();
     let values = nc::coordinate(path, axis)?;
+    // 0 is the origin of the axis, whatever a fill value says.
+    let unwritten = nc::unwritten(axis).filter(|value| *value != 0.0);
+    if let Some(at) = values.iter().position(|value| Some(*value) == unwritten) {
+        let found = format!("the fill value as number {at}: no time was written there");
+        return Err(bad("a time for each step", found));
+    }
     let times = values
         .iter()
         .map(|&value| {

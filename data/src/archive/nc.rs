@@ -2,7 +2,7 @@
 
 use super::classic;
 use crate::error::{DataError, Result};
-use netcdf::types::NcVariableType;
+use netcdf::types::{IntType, NcVariableType};
 use netcdf::{AttributeValue, File, Variable};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -165,11 +165,30 @@ pub(crate) fn coordinate(path: &Path, variable: &Variable<'_>) -> Result<Vec<f64
     let mut values = values.map_err(|found| {
         DataError::bad_variable(path, variable.name(), "readable numbers", found)
     })?;
+    let (scale, offset) = packing(variable);
+    values.iter_mut().for_each(|v| *v = *v * scale + offset);
+    Ok(values)
+}
+
+/// What [`coordinate`] gives where no number was written: by the fill value of the variable, or else of its type.
+pub(crate) fn unwritten(variable: &Variable<'_>) -> Option<f64> {
+    let told = numbers(variable, "_FillValue").first().copied();
+    let of_type = match variable.vartype() {
+        NcVariableType::Int(IntType::I16) => Some(-32_767.0),
+        NcVariableType::Int(IntType::I32) => Some(-2_147_483_647.0),
+        NcVariableType::Int(IntType::I64) => Some(-9_223_372_036_854_775_806_i64 as f64),
+        // Those of the others are no dates.
+        _ => None,
+    };
+    let (scale, offset) = packing(variable);
+    told.or(of_type).map(|stored| stored * scale + offset)
+}
+
+/// Scale and offset of a variable, 1 and 0 where it is not packed.
+fn packing(variable: &Variable<'_>) -> (f64, f64) {
     let number = |name: &str, without: f64| {
         let found = numbers(variable, name);
         found.first().copied().unwrap_or(without)
     };
-    let (scale, offset) = (number("scale_factor", 1.0), number("add_offset", 0.0));
-    values.iter_mut().for_each(|v| *v = *v * scale + offset);
-    Ok(values)
+    (number("scale_factor", 1.0), number("add_offset", 0.0))
 }

@@ -100,7 +100,12 @@ pub(crate) fn dimensions(variable: &Variable<'_>) -> Vec<(String, usize)> {
 
 /// An attribute as text, if it is text.
 pub(crate) fn text(variable: &Variable<'_>, name: &str) -> Option<String> {
-    match variable.attribute_value(name)?.ok()? {
+    text_of(variable.attribute_value(name)?.ok()?)
+}
+
+/// The text of an attribute, which netCDF-4 may keep as characters or as a string; none of numbers.
+pub(crate) fn text_of(value: AttributeValue) -> Option<String> {
+    match value {
         AttributeValue::Str(text) => Some(text.trim_matches(['\0', ' ']).to_string()),
         AttributeValue::Strs(texts) => texts.into_iter().next(),
         _ => None,

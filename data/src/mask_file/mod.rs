@@ -476,6 +476,28 @@ mod tests {
         assert_eq!(other.made_by(), [rules]);
     }
 
+    /// As xarray writes attributes through h5netcdf: the masks had been of no rules.
+    #[test]
+    fn attributes_may_be_strings_of_netcdf_4() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = written(folder.path().join("a.nc"), 8, 1);
+        crate::archive::nc::on_library_thread(|| {
+            let mut file = netcdf::append(&path).unwrap();
+            for (name, text) in [
+                ("thresholds", "{\"river\": 21}"),
+                ("source", "another tool"),
+            ] {
+                file.add_attribute(name, vec![text]).unwrap();
+            }
+            file.close().unwrap();
+        });
+        let rules = "{\"river\": 21}".to_string();
+        let masks = MaskArchive::open(path.to_str().unwrap()).unwrap();
+        assert_eq!(masks.source(), "another tool");
+        assert_eq!(masks.made_by(), [("thresholds", rules.clone())]);
+        assert_eq!(About::read(&path).unwrap().attributes["thresholds"], rules);
+    }
+
     #[test]
     fn a_file_tells_its_grid_and_how_it_was_made() {
         let folder = tempfile::tempdir().unwrap();

@@ -325,6 +325,5 @@ impl Orientation {
 
 /// An attribute of a file, if it is text.
 pub(super) fn text(file: &netcdf::File, name: &str) -> Option<String> {
-    let value = file.attribute(name)?.value().ok()?;
-    String::try_from(value).ok()
+    nc::text_of(file.attribute(name)?.value().ok()?)
 }

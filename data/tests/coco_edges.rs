@@ -89,54 +89,61 @@ fn boxes_wholly_outside_are_named() {
     }
 }
 
-/// Two years put together, each numbered from 1: all boxes had been those of the last image of their number, and the
-/// first image had none.
-#[test]
-fn ids_that_stand_for_two_things_are_named() {
+/// Two images with a box each, the second with this id and date; the categories have one id.
+fn read_two(id: u32, date: &str, names: [&str; 2]) -> Result<BoxFrames, DataError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("coco.json");
-    let read = |second_id: u32, names: [&str; 2]| {
-        let image = |id: u32, date: &str| serde_json::json!({"id": id, "width": COLUMNS, "height": ROWS, "date_captured": date});
-        let category = |name: &str| serde_json::json!({"id": 1, "name": name});
-        let annotation =
-            |id: u32| serde_json::json!({"image_id": id, "category_id": 1, "bbox": [4, 2, 5, 3]});
-        let file = serde_json::json!({
-            "images": [image(1, "2001-02-03"), image(second_id, "2002-02-03")],
-            "categories": names.map(category),
-            "annotations": [annotation(1), annotation(second_id)],
-        });
-        fs::write(&path, file.to_string()).unwrap();
-        boxes::read(&path, &global(), Calendar::Standard)
-    };
-    let cyclone = "tropical_cyclone";
-    let frames = read(2, [cyclone; 2]).unwrap();
+    let image = |id: u32, date: &str| serde_json::json!({"id": id, "width": COLUMNS, "height": ROWS, "date_captured": date});
+    let category = |name: &str| serde_json::json!({"id": 1, "name": name});
+    let annotation =
+        |id: u32| serde_json::json!({"image_id": id, "category_id": 1, "bbox": [4, 2, 5, 3]});
+    let file = serde_json::json!({
+        "images": [image(1, "2001-02-03"), image(id, date)],
+        "categories": names.map(category),
+        "annotations": [annotation(1), annotation(id)],
+    });
+    fs::write(&path, file.to_string()).unwrap();
+    boxes::read(&path, &global(), Calendar::Standard)
+}
+
+/// Two years put together, each numbered from 1: all boxes had been those of the last image of their number, and the
+/// first image had none. Two images of one time had been one with the boxes of both.
+#[test]
+fn ids_and_times_that_stand_for_two_things_are_named() {
+    let (cyclone, river) = ("tropical_cyclone", "atmospheric_river");
+    let frames = read_two(2, "2002-02-03", [cyclone; 2]).unwrap();
     let counts: Vec<usize> = frames.frames().iter().map(|f| f.boxes.len()).collect();
     assert_eq!(counts, [1, 1]);
-    for (second_id, names, words) in [
+    for (id, date, names, expected, words) in [
         (
             1,
+            "2002-02-03",
             [cyclone; 2],
-            ["image 1", "2001-02-03T00:00:00 and 2002-02-03T00:00:00"],
+            BoxFault::SameId,
+            "2001-02-03T00:00:00 and 2002-02-03T00:00:00",
         ),
         (
             2,
-            [cyclone, "atmospheric_river"],
-            ["category 1", "`tropical_cyclone` and `atmospheric_river`"],
+            "2002-02-03",
+            [cyclone, river],
+            BoxFault::SameId,
+            "`tropical_cyclone` and `atmospheric_river`",
+        ),
+        (
+            2,
+            "2001-02-03 00:00",
+            [cyclone; 2],
+            BoxFault::SameTime,
+            "2001-02-03T00:00:00, as image 1",
         ),
     ] {
-        let error = read(second_id, names).unwrap_err();
+        let error = read_two(id, date, names).unwrap_err();
         let text = error.to_string();
-        assert!(
-            matches!(
-                error,
-                DataError::BadBox {
-                    fault: BoxFault::SameId,
-                    ..
-                }
-            ),
-            "{text}"
-        );
-        assert!(words.iter().all(|word| text.contains(word)), "{text}");
+        let DataError::BadBox { fault, .. } = error else {
+            panic!("{text}")
+        };
+        assert_eq!(fault, expected, "{text}");
+        assert!(text.contains(words), "{text}");
     }
 }
 

@@ -195,25 +195,12 @@ fn parsed<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
 ///
 /// # Errors
 /// [`DataError::BadBox`] naming image or annotation, fault, what was expected and what was found, also for a box wholly
-/// outside its image, and for two images or two names of one id; [`DataError::Mismatch`] for an image that is not of the
-/// grid's size; [`DataError::Unreadable`] if it is no COCO file; [`DataError::Io`].
+/// outside its image, for two images or two names of one id, and for two images of one time; [`DataError::Mismatch`] for
+/// an image that is not of the grid's size; [`DataError::Unreadable`] if it is no COCO file; [`DataError::Io`].
 pub fn read_coco(path: &Path, grid: &LatLonGrid, calendar: Calendar) -> Result<BoxFrames> {
     let coco: Coco = parsed(path)?;
-    let mut times = HashMap::with_capacity(coco.images.len());
-    let mut rows = Vec::with_capacity(coco.images.len() + coco.annotations.len());
-    for image in &coco.images {
-        let time = image_time(path, image, grid, calendar)?;
-        // Files put together without new numbers: all annotations would be those of the last image.
-        if let Some(other) = times.insert(image.id, time) {
-            return Err(BoxFault::SameId.at(
-                path,
-                format!("image {}", image.id),
-                "an id of its own for each image",
-                format!("{other} and {time}"),
-            ));
-        }
-        rows.push((time, None));
-    }
+    let times = times_of(path, &coco.images, grid, calendar)?;
+    let mut rows: Vec<_> = times.values().map(|&time| (time, None)).collect();
     let mut names = HashMap::with_capacity(coco.categories.len());
     for Category { id, name } in &coco.categories {
         let other = names.insert(*id, name.as_str());
@@ -254,6 +241,42 @@ pub fn read_coco(path: &Path, grid: &LatLonGrid, calendar: Calendar) -> Result<B
         rows.push((time, Some(TrackedBox { geo, track_id })));
     }
     Ok(BoxFrames::collect(rows))
+}
+
+/// The time of each image by its id.
+fn times_of(
+    path: &Path,
+    images: &[Image],
+    grid: &LatLonGrid,
+    calendar: Calendar,
+) -> Result<HashMap<u64, Time>> {
+    let mut times = HashMap::with_capacity(images.len());
+    let mut ids = HashMap::with_capacity(images.len());
+    for image in images {
+        let place = || format!("image {}", image.id);
+        let time = image_time(path, image, grid, calendar)?;
+        // Files put together without new numbers: all annotations would be those of the last image.
+        if let Some(other) = times.insert(image.id, time) {
+            let found = format!("{other} and {time}");
+            return Err(BoxFault::SameId.at(
+                path,
+                place(),
+                "an id of its own for each image",
+                found,
+            ));
+        }
+        // The date of an export, or two answers about one time: its boxes would count together.
+        if let Some(other) = ids.insert(time, image.id) {
+            let found = format!("{time}, as image {other}");
+            return Err(BoxFault::SameTime.at(
+                path,
+                place(),
+                "a time of its own for each image",
+                found,
+            ));
+        }
+    }
+    Ok(times)
 }
 
 fn image_time(path: &Path, image: &Image, grid: &LatLonGrid, calendar: Calendar) -> Result<Time> {

@@ -29,6 +29,8 @@ pub enum BoxFault {
     NoImage,
     /// An id that two things of a file share.
     SameId,
+    /// A time that two images of a file share.
+    SameTime,
 }
 
 impl fmt::Display for BoxFault {
@@ -44,6 +46,7 @@ impl fmt::Display for BoxFault {
             Self::NoOrder => "no order of the columns fits",
             Self::NoImage => "no such image",
             Self::SameId => "one id twice",
+            Self::SameTime => "one time twice",
         })
     }
 }

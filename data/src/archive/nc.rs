@@ -178,15 +178,27 @@ pub(crate) fn coordinate(path: &Path, variable: &Variable<'_>) -> Result<Vec<f64
 /// What [`coordinate`] gives where no number was written: by the fill value of the variable, or else of its type.
 pub(crate) fn unwritten(variable: &Variable<'_>) -> Option<f64> {
     let told = numbers(variable, "_FillValue").first().copied();
-    let of_type = match variable.vartype() {
-        NcVariableType::Int(IntType::I16) => Some(-32_767.0),
-        NcVariableType::Int(IntType::I32) => Some(-2_147_483_647.0),
-        NcVariableType::Int(IntType::I64) => Some(-9_223_372_036_854_775_806_i64 as f64),
-        // Those of the others are no dates.
-        _ => None,
-    };
+    // Those of bytes and of unsigned numbers are dates as any; those of floats are none.
+    let of_type = default_fill(variable).filter(|fill| *fill < -32_000.0);
     let (scale, offset) = packing(variable);
     told.or(of_type).map(|stored| stored * scale + offset)
+}
+
+/// What the library leaves where no number was written and the variable names no fill value.
+pub(crate) fn default_fill(variable: &Variable<'_>) -> Option<f64> {
+    Some(match variable.vartype() {
+        NcVariableType::Int(IntType::I8) => -127.0,
+        NcVariableType::Int(IntType::U8) => 255.0,
+        NcVariableType::Int(IntType::I16) => -32_767.0,
+        NcVariableType::Int(IntType::U16) => 65_535.0,
+        NcVariableType::Int(IntType::I32) => -2_147_483_647.0,
+        NcVariableType::Int(IntType::U32) => 4_294_967_295.0,
+        NcVariableType::Int(IntType::I64) => -9_223_372_036_854_775_806_i64 as f64,
+        NcVariableType::Int(IntType::U64) => 18_446_744_073_709_551_614_u64 as f64,
+        // 15 · 2^119, of both kinds.
+        NcVariableType::Float(_) => 9.969_209_968_386_869e36,
+        _ => return None,
+    })
 }
 
 /// Scale and offset of a variable, 1 and 0 where it is not packed.

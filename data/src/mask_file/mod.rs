@@ -362,6 +362,35 @@ mod tests {
         assert!(error.contains(words), "{error}");
     }
 
+    /// What a tool leaves that is killed: there had been no event at all, or one around the globe.
+    #[test]
+    fn masks_that_were_never_written_are_refused() {
+        fn add<T: netcdf::NcTypeDescriptor + Copy + Default>(file: &mut netcdf::FileMut) {
+            let dimensions = ["time", "lat", "lon"];
+            let mut tags = file
+                .add_variable::<T>("ar_binary_tag", &dimensions)
+                .unwrap();
+            tags.put_values(&[T::default(); 64], (0_usize, .., ..))
+                .unwrap();
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cut.nc");
+        let kinds: [fn(&mut netcdf::FileMut); 4] = [add::<i8>, add::<u8>, add::<i32>, add::<f32>];
+        for (kind, add) in kinds.into_iter().enumerate() {
+            write_square(&path, 2, &["time", "lat", "lon"]);
+            crate::archive::nc::on_library_thread(|| {
+                let mut file = netcdf::append(&path).unwrap();
+                add(&mut file);
+                file.close().unwrap();
+            });
+            let archive = MaskArchive::open(path.to_str().unwrap()).unwrap();
+            assert_eq!(archive.read(0).unwrap().pixel_counts(), [64, 0, 0]);
+            let error = archive.read(1).unwrap_err().to_string();
+            let words = ["ar_binary_tag", "2000-07-01T06:00:00", "never written"];
+            assert!(words.iter().all(|w| error.contains(w)), "{kind}: {error}");
+        }
+    }
+
     /// As `cdo pack` and `ncpdq` write them: the least number is stored as -32767. Half of all objects had been lost.
     #[test]
     fn packed_codes_are_unpacked() {

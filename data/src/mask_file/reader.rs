@@ -166,10 +166,18 @@ impl MaskArchive {
     ///
     /// # Errors
     /// [`DataError::Unreadable`] if the file is damaged, [`DataError::BadVariable`] if it holds other codes than 0,
-    /// 1, 2, or those of its `flag_values`.
+    /// 1, 2, or those of its `flag_values`, or its mask was never written.
     pub fn read(&self, index: usize) -> Result<ClassMask> {
         let file = self.file(index);
         let stored: Vec<f64> = self.stored(index, file.name, &[])?;
+        if (file.unwritten).is_some_and(|fill| stored.iter().all(|value| *value == fill)) {
+            return Err(DataError::bad_variable(
+                &file.path,
+                file.name,
+                format!("a mask of {}", self.times[index]),
+                "one that was never written",
+            ));
+        }
         // Where a detector did not look there is no event; no number of an object is as large as netCDF's own fill.
         let is_missing = |value: f64| file.missing.contains(&value) || value > 1e15;
         let (scale, offset) = file.packing;

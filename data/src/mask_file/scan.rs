@@ -45,6 +45,8 @@ pub(super) struct MaskFile {
     pub tagged: Class,
     /// Stored values that stand where nothing is known.
     pub missing: Vec<f64>,
+    /// The stored value of all cells of a time that was never written, if the file names no other.
+    pub unwritten: Option<f64>,
     /// Scale and offset of the stored values; 1 and 0 where they are not packed.
     pub packing: (f64, f64),
     pub order: AxisOrder,
@@ -232,6 +234,8 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
         // Some write 0 for both.
         .filter(|value| *value != 0.0)
         .collect();
+    let told = variable.as_ref().and_then(|v| v.attribute("_FillValue"));
+    let unwritten = variable.as_ref().and_then(nc::default_fill);
     let number = |key: &str, without: f64| {
         let found = variable.iter().flat_map(|v| nc::numbers(v, key)).next();
         found.unwrap_or(without)
@@ -263,6 +267,7 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
             layout,
             codes,
             missing,
+            unwritten: unwritten.filter(|_| told.is_none()),
             packing,
             tagged: tagged.unwrap_or(Class::AtmosphericRiver),
             order: axes.order,

@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let start = Time::new(Calendar::NoLeap, 1996, 1, 1, 0, 0, 0)?;
     let times: Vec<Time> = (0..40).map(|k| start.add_seconds(k * 10_800)).collect();
 
-    // Whole days go to one split, so that no storm is in two of them.
+    // Whole days go to one split: only at midnight are two splits three hours apart.
     let rule = SplitRule::Blocks {
         seed: 1,
         train: 0.6,

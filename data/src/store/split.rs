@@ -46,7 +46,8 @@ pub enum SplitRule {
         /// Share of validation.
         validation: f64,
     },
-    /// Whole blocks of days, dealt at random: no storm stands in two splits except at the edges of blocks.
+    /// Whole blocks of days, dealt at random: no storm stands in two splits except at the edges of blocks. Where
+    /// storms live longer than blocks last, most are at an edge.
     Blocks {
         /// Seed of the shuffle.
         seed: u64,

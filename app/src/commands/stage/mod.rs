@@ -73,8 +73,9 @@ pub struct Stage {
     /// is for validation.
     #[arg(long, default_value_t = TRAIN_SHARE)]
     pub train_share: f64,
-    /// Deal whole blocks of this many days to the splits, so that no storm is in two; 0 deals single times, as DeepCAM
-    /// did.
+    /// Deal whole blocks of this many days to the splits, so that times of one split are seldom close to those of another.
+    /// A storm that lives across the edge of a block may be in two: longer blocks have fewer. 0 deals single times, as
+    /// DeepCAM did.
     #[arg(long, default_value_t = BLOCK_DAYS, value_parser = days, allow_negative_numbers = true)]
     pub block_days: f64,
     /// Seed of the split, or of what --per-node draws.

@@ -1,11 +1,11 @@
 //! What tells a file from an earlier one of the same name.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::SystemTime;
 
 /// Length and time of change of a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileFacts {
     /// Bytes, if it is there.
     pub length: Option<u64>,

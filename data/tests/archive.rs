@@ -9,6 +9,7 @@ use squall_data::inspect::inspect;
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Archive, DataError, Variable};
 use std::fs;
+use std::time::{Duration, UNIX_EPOCH};
 
 const PSL: [Variable; 1] = [Variable::Psl];
 
@@ -516,6 +517,50 @@ fn many_times_without_an_axis_are_refused_for_fields_and_masks() {
                 "{said}"
             );
             assert!(said.contains(&format!("{steps} steps")), "{said}");
+        }
+    }
+}
+
+/// A file in the place of another had been read as that one was packed, and as of its times.
+#[test]
+fn a_file_that_is_replaced_before_it_is_read_is_refused_unless_it_has_only_grown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.nc");
+    let packed = |scale: f64, times: &[f64]| FileSpec {
+        times: times.to_vec(),
+        fields: vec![Field {
+            scale: Some(scale),
+            ..Field::named("PSL", "Pa")
+        }],
+        ..FileSpec::default()
+    };
+    // The second of its last change tells files apart that are made at once.
+    let put = |second: u64, spec: &FileSpec| {
+        let new = folder.path().join("new");
+        write(&new, spec);
+        let file = fs::File::options().write(true).open(&new).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(second))
+            .unwrap();
+        fs::rename(&new, &path).unwrap();
+    };
+    for (spec, is_good) in [
+        (packed(0.25, &[0.0, 1.0]), true),
+        (packed(0.25, &[0.0, 1.0, 2.0]), true),
+        (packed(0.5, &[0.0, 1.0]), false),
+        (packed(0.25, &[0.0, 3.0]), false),
+        (packed(0.25, &[0.0]), false),
+    ] {
+        put(1, &packed(0.25, &[0.0, 1.0]));
+        let archive = open(&path);
+        put(2, &spec);
+        let read = archive.read(1, &PSL);
+        if is_good {
+            let expected = values_of(archive.grid(), 1.0, 1.0);
+            assert_eq!(read.unwrap().fields, expected);
+        } else {
+            let error = read.unwrap_err().to_string();
+            assert!(error.contains("has changed since"), "{error}");
+            assert!(error.contains("x.nc"), "{error}");
         }
     }
 }

@@ -4,6 +4,7 @@ use super::read::How;
 use super::scan::{FileInfo, Layout};
 use super::{Archive, BadFiles, Place, nc};
 use crate::error::{DataError, Result};
+use crate::facts::FileFacts;
 use crate::{Calendar, Time, Variable};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 #[derive(Default)]
 pub(super) struct Build {
     files: Vec<(PathBuf, usize)>,
+    facts: Vec<FileFacts>,
     layouts: Vec<Layout>,
     calendar: Option<Calendar>,
     /// By seconds since the first time of the first file.
@@ -66,6 +68,7 @@ impl Build {
         }
         let layout = info.layout.place_in(&mut self.layouts);
         self.files.push((info.path, layout));
+        self.facts.push(info.facts);
         Ok(())
     }
 
@@ -88,6 +91,7 @@ impl Build {
         let (times, places) = self.axis.into_values().unzip();
         let mut archive = Archive {
             files: self.files,
+            facts: self.facts,
             layouts: self.layouts,
             grid,
             calendar,

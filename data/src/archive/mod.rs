@@ -34,6 +34,7 @@ pub use units::unit_factor;
 pub(crate) use units::{Conversion, conversion};
 
 use crate::error::Result;
+use crate::facts::FileFacts;
 use crate::grid::LatLonGrid;
 use crate::{Calendar, Time, Variable};
 use build::Build;
@@ -62,6 +63,8 @@ pub(crate) struct Place {
 /// Many files seen as one time axis. Reading takes `&self` and may be done from several threads.
 pub struct Archive {
     files: Vec<(PathBuf, usize)>,
+    /// Which file each was when it was looked at.
+    facts: Vec<FileFacts>,
     /// The distinct makes of file; `files` holds indices into it.
     layouts: Vec<Layout>,
     grid: Arc<LatLonGrid>,

@@ -42,6 +42,20 @@ impl FileCache {
         path: &Path,
         act: impl FnOnce(&File) -> Result<T> + Send,
     ) -> Result<T> {
+        self.with_checked(id, path, || Ok(()), act)
+    }
+
+    /// As [`Self::with`]; where the file must be opened first, `check` says whether it may be used.
+    ///
+    /// # Errors
+    /// As [`Self::with`], or what `check` gives.
+    pub(crate) fn with_checked<T: Send>(
+        &self,
+        id: usize,
+        path: &Path,
+        check: impl FnOnce() -> Result<()> + Send,
+        act: impl FnOnce(&File) -> Result<T> + Send,
+    ) -> Result<T> {
         on_library_thread(|| {
             // A panic elsewhere leaves the cache usable: it holds only open files.
             let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,6 +65,7 @@ impl FileCache {
                 cached.push_back(entry);
             } else {
                 let file = open(path)?;
+                check()?;
                 if cached.len() == OPEN_FILES {
                     cached.pop_front();
                 }

@@ -1,11 +1,12 @@
 //! Reading the fields of one time.
 
 use super::derive::{humidity_of_dewpoint, lowest_level_height, precipitable_water};
-use super::scan::{Levels, Source};
+use super::scan::{self, Levels, Source};
 use super::{Archive, Place, alias, decode};
-use crate::Variable;
 use crate::error::{DataError, Result};
+use crate::facts::FileFacts;
 use crate::snapshot::Snapshot;
+use crate::{Time, Variable};
 use ndarray::{Array2, Array3, ArrayViewMut2, Axis, Zip};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -309,7 +310,8 @@ impl Archive {
         plane: ArrayViewMut2<'_, f32>,
     ) -> Result<()> {
         let (path, layout) = (self.path(place), self.layout(place));
-        let stored = self.open.with(place.file, path, |netcdf| {
+        let check = || self.check_unchanged(place.file);
+        let stored = self.open.with_checked(place.file, path, check, |netcdf| {
             let gone = || {
                 DataError::unreadable(
                     path,
@@ -327,6 +329,31 @@ impl Archive {
         let read = decode::plane(path, stored, &source.decoder, shape, transposed)?;
         layout.order.copy_plane(read.view(), plane);
         Ok(())
+    }
+
+    /// Refuses a file that is no longer the one that was looked at, unless it has only grown: how its numbers are packed
+    /// and which times they are of may have changed.
+    fn check_unchanged(&self, file: usize) -> Result<()> {
+        let (path, layout) = &self.files[file];
+        if FileFacts::of(path) == self.facts[file] {
+            return Ok(());
+        }
+        let now = scan::scan(path)?;
+        let is_there = |(time, places): (&Time, &Vec<Place>)| {
+            let mut own = places.iter().filter(|place| place.file == file);
+            own.all(|place| {
+                let found = now.times.get(place.at);
+                found.and_then(|found| found.instant_in(self.calendar)) == Some(*time)
+            })
+        };
+        let mut times = self.times.iter().zip(&self.places);
+        if now.layout.reads_as(&self.layouts[*layout]) && times.all(is_there) {
+            return Ok(());
+        }
+        Err(DataError::unreadable(
+            path,
+            "it has changed since it was looked at: give the command again",
+        ))
     }
 
     fn missing(&self, index: usize, variable: Variable) -> DataError {

@@ -7,6 +7,7 @@ use super::decode::Decoder;
 use super::forecast::{OtherTime, lead, other_times};
 use super::nc;
 use crate::error::Result;
+use crate::facts::FileFacts;
 use crate::grid::AxisOrder;
 use crate::{Calendar, LatLonGrid, Time, Variable};
 use netcdf::Extent;
@@ -122,6 +123,16 @@ impl Layout {
         all.len() - 1
     }
 
+    /// Whether all fields of files of both are read in the same way.
+    pub(super) fn reads_as(&self, other: &Self) -> bool {
+        self.grid.same_as(&other.grid)
+            && (self.order, self.file_shape) == (other.order, other.file_shape)
+            && self.channels == other.channels
+            && self.levels == other.levels
+            && self.dewpoint == other.dewpoint
+            && self.transport == other.transport
+    }
+
     /// Says what stands in for channels and what cannot serve them, once all variables of a file were looked at.
     fn conclude(&mut self) {
         for (channel, source) in &self.channels {
@@ -185,6 +196,8 @@ mod shared {
 #[derive(Debug)]
 pub(crate) struct FileInfo {
     pub path: PathBuf,
+    /// Which file that was.
+    pub facts: FileFacts,
     pub layout: Layout,
     pub times: Vec<Time>,
     pub calendar: Calendar,
@@ -195,6 +208,8 @@ pub(crate) struct FileInfo {
 /// # Errors
 /// Whatever makes it unusable, naming file and variable.
 pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
+    // Before it is read: what changes meanwhile has changed since.
+    let facts = FileFacts::of(path);
     let file = nc::open(path)?;
     let GridAxes {
         lat,
@@ -234,6 +249,7 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
     layout.conclude();
     Ok(FileInfo {
         path: path.into(),
+        facts,
         layout,
         times: axis.times,
         calendar: axis.calendar,

@@ -6,6 +6,7 @@
 use super::scan::{self, FileInfo, Layout};
 use super::{Archive, BadFiles, Build, on_library_thread};
 use crate::error::{DataError, Result};
+use crate::facts::FileFacts;
 use crate::{Calendar, Time};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -35,6 +36,7 @@ pub struct Survey {
 enum Found {
     File {
         layout: usize,
+        facts: FileFacts,
         calendar: Calendar,
         /// Seconds since the start of the year 2000 of the calendar.
         times: Vec<i64>,
@@ -84,6 +86,7 @@ impl Survey {
         let times = info.times.iter().map(|time| time.seconds_since(origin));
         self.files.push(Found::File {
             layout,
+            facts: info.facts,
             calendar: info.calendar,
             times: times.collect(),
         });
@@ -130,6 +133,7 @@ fn put_together(path: &Path, layouts: &[Layout], found: Found) -> Result<FileInf
         Found::Bad { reason, .. } => Err(DataError::Elsewhere(reason)),
         Found::File {
             layout,
+            facts,
             calendar,
             times,
         } => {
@@ -137,6 +141,7 @@ fn put_together(path: &Path, layouts: &[Layout], found: Found) -> Result<FileInf
             let layout = layouts.get(layout).ok_or_else(|| missing(path))?;
             Ok(FileInfo {
                 path: path.into(),
+                facts,
                 layout: layout.clone(),
                 times: times.iter().map(|&t| origin.add_seconds(t)).collect(),
                 calendar,

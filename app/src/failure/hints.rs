@@ -231,7 +231,7 @@ fn of_jobs(error: &JobError) -> Verdict {
             usage("`--help` explains the options, docs/scaling.md the keys of a machine")
         }
         JobError::Contract { .. } => input(
-            "`squall inspect` shows what the input has; the model needs the channels and grid it was trained on",
+            "`squall inspect` shows what the input has; the model needs the channels and grid it was trained on and, if it sees several times at once, times as far apart",
         ),
         JobError::Ensemble { .. } => input(
             "several --model are averaged: give models of the same classes that give masks, or run `squall infer` once for each model, each with an --out of its own",
@@ -257,7 +257,7 @@ fn of_jobs(error: &JobError) -> Verdict {
             "lower schedule.rate, raise schedule.warmup_steps or set a lower optimiser.clip_norm, and start in a new folder: the same command ends here again",
         ),
         JobError::Comm(CommError::Differs { .. }) => usage(
-            "start all ranks with the same program, recipe and data, on processors of one kind",
+            "start all ranks with the same program, recipe and data, on processors of one kind; where they are of several kinds, give `squall infer` --precision",
         ),
         // What one rank sends another did not wait for: most often a rank that runs something else.
         JobError::Comm(CommError::Size { .. }) => run(

@@ -76,6 +76,23 @@ fn who_gives_no_store_hears_how_one_is_made() {
 }
 
 #[test]
+fn who_infers_on_mixed_machines_or_at_other_times_hears_what_to_change() {
+    let hint = |error: JobError| classify(&error.into()).1.unwrap();
+    let differs = CommError::Differs {
+        rank: 0,
+        what: "what computes".into(),
+        reason: "rank 2 has `OneDnn, bf16` instead of `OneDnn, f32`".into(),
+    };
+    let mixed = hint(JobError::Comm(differs));
+    assert!(mixed.contains("`squall infer` --precision"), "{mixed}");
+    let times = hint(JobError::Contract {
+        model: "m.safetensors".into(),
+        reasons: vec!["it was trained on clips with 6 hours from frame to frame".into()],
+    });
+    assert!(times.contains("several times at once"), "{times}");
+}
+
+#[test]
 fn whose_training_diverged_gets_one_advice() {
     let diverged = || JobError::Diverged {
         step: 3,

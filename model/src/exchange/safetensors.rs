@@ -80,7 +80,7 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Weights> {
         && !has_checksum(&parsed, facts, &checksum)
     {
         let reason = "its contents do not have the checksum it was written with: it is damaged, or another program changed \
-                      it and kept the metadata `squall`";
+                      it and kept the metadata `squall` (changed weights are saved without them, and imported with --like)";
         return Err(bad(reason.into()));
     }
     let mut tensors = NamedTensors::new();

@@ -5,6 +5,7 @@
 //! share an edge, distances are great circles, poles are closed.
 
 use super::DomainEdge;
+use crate::events::is_pole;
 use squall_data::LatLonGrid;
 use std::collections::VecDeque;
 
@@ -47,8 +48,8 @@ impl<'g> Walker<'g> {
             cos_lat: lat().map(f64::cos).collect(),
             cos_lon: (0..columns).map(|k| (k as f64 * step).cos()).collect(),
             closed: [
-                walls || bounds[0] < -90.0 + 1e-6,
-                walls || bounds[rows] > 90.0 - 1e-6,
+                walls || is_pole(bounds[0], grid),
+                walls || is_pole(bounds[rows], grid),
             ],
             walls,
             visited: vec![0; rows * columns],
@@ -243,6 +244,17 @@ mod tests {
         let mut walker = Walker::new(&grid, DomainEdge::Open);
         let pole = walker.contour(&|j, i| field[j * 180 + i], (0, 0), 200.0, 5.5);
         assert!(pole.closed && pole.inside.len() >= 180);
+        // T42: the last row of a Gaussian grid ends short of the pole.
+        let step = 2.0 * 87.8638 / 63.0;
+        let lat = (0..64).map(|j| -87.8638 + step * f64::from(j)).collect();
+        let lon = (0..128).map(|i| 2.8125 * f64::from(i)).collect();
+        let gaussian = LatLonGrid::from_axes(lat, lon).unwrap().0;
+        let mut walker = Walker::new(&gaussian, DomainEdge::Open);
+        for centre in [(0, 0), (63, 127)] {
+            let field = low(&gaussian, centre, 1000.0, 4.0);
+            let found = walker.contour(&|j, i| field[j * 128 + i], centre, 200.0, 5.5);
+            assert!(found.closed, "{centre:?}");
+        }
         let lat = (0..30).map(f64::from).collect();
         let lon = (0..30).map(f64::from).collect();
         let grid = LatLonGrid::from_axes(lat, lon).unwrap().0;

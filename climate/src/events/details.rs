@@ -101,7 +101,7 @@ fn gale_radius(event: &Event, grid: &LatLonGrid, fields: &EventFields<'_>) -> Op
 }
 
 /// Whether the edge of a grid is a pole: the last row of a Gaussian grid ends a little short of it.
-pub(super) fn is_pole(bound_deg: f64, grid: &LatLonGrid) -> bool {
+pub(crate) fn is_pole(bound_deg: f64, grid: &LatLonGrid) -> bool {
     90.0 - bound_deg.abs() <= grid.lat_spacing_deg()
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod shape;
 pub use boxes::from_boxes;
 pub use components::{Region, Run, regions};
 pub use details::EventDetails;
+pub(crate) use details::is_pole;
 pub use extract::{CellTransport, DetectedEvent, EventFields, ExtractOptions, extract};
 pub use gale_radius::{GALE_M_S, gale_radius_km};
 

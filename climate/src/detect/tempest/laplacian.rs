@@ -9,6 +9,7 @@
 //! There it is a sparse matrix with a search tree for every cell. On a latitude-longitude grid the nearest cells of all
 //! cells of a row are the same but for a shift, so that a plane costs n + 1 passes over its rows.
 
+use crate::events::is_pole;
 use ndarray::ArrayView2;
 use rayon::prelude::*;
 use squall_data::LatLonGrid;
@@ -111,8 +112,12 @@ fn stencil(grid: &LatLonGrid, j: usize, points: usize, radius: f64) -> Stencil {
         ];
         let length = target.iter().map(|v| v * v).sum::<f64>().sqrt();
         let target = target.map(|v| v / length);
+        // What is left of a circle is no mean: as in the east and the west, there is no value.
         let Some((row, shift)) = nearest(grid, j, target) else {
-            continue;
+            return Stencil {
+                centre: f32::NAN,
+                taps: Vec::new(),
+            };
         };
         if seen.contains(&(row, shift)) {
             continue;
@@ -164,9 +169,11 @@ fn nearest(grid: &LatLonGrid, j: usize, target: [f64; 3]) -> Option<(usize, isiz
     let rows = grid.lat_deg();
     let first = rows.partition_point(|&row| row < lat - margin);
     let last = rows.partition_point(|&row| row <= lat + margin);
-    // A place beyond the edge of a regional grid has no cell; TempestExtremes takes the edge's.
+    // A place beyond the edge of a regional grid has no cell; TempestExtremes takes the edge's. Beyond the last row of a
+    // Gaussian grid is the pole.
     let bounds = grid.lat_bounds_deg();
-    if lat < bounds[0] - 1e-9 || lat > bounds[rows.len()] + 1e-9 {
+    let (south, north) = (bounds[0], bounds[rows.len()]);
+    if lat < south - 1e-9 && !is_pole(south, grid) || lat > north + 1e-9 && !is_pole(north, grid) {
         return None;
     }
     let key = |row: usize| {
@@ -331,5 +338,31 @@ mod tests {
         let found = operator.apply(Array2::from_elem((41, 61), 7.0).view());
         assert!(found[[20, 30]].abs() < 1e-3);
         assert!(found[[20, 5]].is_nan() && found[[20, 57]].is_nan());
+        assert!(found[[5, 30]].is_nan() && found[[35, 30]].is_nan());
+    }
+
+    /// A slope has no curvature; the southern half of its circle alone has.
+    #[test]
+    fn a_slope_at_the_northern_edge_is_no_ridge() {
+        let lat: Vec<f64> = (0..61).map(|j| f64::from(j) - 10.0).collect();
+        let lon: Vec<f64> = (0..360).map(f64::from).collect();
+        let grid = LatLonGrid::from_axes(lat, lon).unwrap().0;
+        let slope = plane(&grid, |lat, _| 60.0 * lat.to_degrees());
+        let found = Laplacian::new(&grid, 8, 10.0).apply(slope.view());
+        let ridge = |row: usize| found[[row, 100]] <= -20_000.0;
+        assert!((0..61).all(|row| !ridge(row)));
+        assert!(found[[30, 100]].is_finite() && found[[55, 100]].is_nan());
+    }
+
+    #[test]
+    fn gaussian_grids_have_values_up_to_the_poles() {
+        // T42: the last row lies 2.1 degrees from the pole.
+        let step = 2.0 * 87.8638 / 63.0;
+        let lat = (0..64).map(|j| -87.8638 + step * f64::from(j)).collect();
+        let lon = (0..128).map(|i| 2.8125 * f64::from(i)).collect();
+        let grid = LatLonGrid::from_axes(lat, lon).unwrap().0;
+        let operator = Laplacian::new(&grid, 8, 10.0);
+        let found = operator.apply(Array2::from_elem((64, 128), 7.0).view());
+        assert!(found.iter().all(|value| value.abs() < 1e-2));
     }
 }

@@ -1,6 +1,6 @@
 //! Local minima of a plane, and which of them stay where two are close.
 
-use ndarray::ArrayView2;
+use ndarray::{ArrayView1, ArrayView2};
 use rayon::prelude::*;
 use squall_data::LatLonGrid;
 
@@ -8,13 +8,20 @@ use squall_data::LatLonGrid;
 /// and do not undercut.
 ///
 /// Of touching equal cells only those with no equal cell south or west of them count, so that a plateau is one minimum
-/// or a few; `DetectNodes` takes all its cells.
+/// or a few; `DetectNodes` takes all its cells. The row of a pole is one place, by its first column.
 pub(super) fn local_minima(field: ArrayView2<'_, f32>, grid: &LatLonGrid) -> Vec<(usize, usize)> {
     let (rows, columns) = grid.shape();
     let row_minima = |j: usize| {
         let here = field.row(j);
         let south = j.checked_sub(1).map(|south| field.row(south));
         let north = (j + 1 < rows).then(|| field.row(j + 1));
+        if is_one_place(here, grid, j) {
+            // Its cells are each other's equal neighbours; only the next row tells.
+            let around = || south.iter().chain(&north).flatten();
+            let value = here[0];
+            let is_lowest = !around().any(|v| *v < value) && around().any(|v| *v > value);
+            return if is_lowest { vec![(j, 0)] } else { Vec::new() };
+        }
         let is_minimum = |i: usize, west: Option<f32>, east: Option<f32>| {
             let value = here[i];
             // Negated, so that a missing neighbour does not count.
@@ -50,6 +57,13 @@ pub(super) fn local_minima(field: ArrayView2<'_, f32>, grid: &LatLonGrid) -> Vec
         .with_min_len(16)
         .flat_map_iter(row_minima)
         .collect()
+}
+
+/// Whether a row is that of a pole, and has one value.
+fn is_one_place(row: ArrayView1<'_, f32>, grid: &LatLonGrid, j: usize) -> bool {
+    grid.is_periodic()
+        && 90.0 - grid.lat_deg()[j].abs() < 1e-3
+        && row.iter().all(|value| *value == row[0])
 }
 
 /// The minima that no deeper one is closer to than `distance_deg` (great circle); of equally deep ones the first.
@@ -181,6 +195,18 @@ mod tests {
         let low: Vec<_> = found.iter().filter(|&&c| field[c] < 5.0).collect();
         assert_eq!(low, [&(4, 0), &(6, 5)]);
         assert!(local_minima(Array2::zeros((9, 12)).view(), &grid).is_empty());
+    }
+
+    #[test]
+    fn a_pole_is_one_place() {
+        let grid = LatLonGrid::global(9, 12).unwrap();
+        for (pole, next) in [(0, 1), (8, 7)] {
+            let mut field = Array2::from_shape_fn((9, 12), |(j, _)| j.abs_diff(pole) as f32);
+            let found = |field: &Array2<f32>| local_minima(field.view(), &grid);
+            assert_eq!(found(&field), [(pole, 0)]);
+            field[[next, 3]] = -1.0;
+            assert_eq!(found(&field), [(next, 3)], "deeper beside the pole");
+        }
     }
 
     fn far(grid: &LatLonGrid, a: (usize, usize), b: (usize, usize)) -> f64 {

@@ -89,8 +89,10 @@ impl BoxWindow {
                 width: width.clamp(1, columns),
             };
         }
-        // Regional: cut at the edges.
-        let offset = lon_difference_deg(lon, grid.lon_deg()[0]) / grid.lon_spacing_deg();
+        // Regional: cut at the edges. Counted from the middle column, because grids may be wider than half a circle.
+        let middle = columns / 2;
+        let east = lon_difference_deg(lon, grid.lon_deg()[middle]);
+        let offset = middle as f64 + east / grid.lon_spacing_deg();
         let half = half_deg / grid.lon_spacing_deg();
         let edge = |value: f64| value.round().clamp(0.0, columns as f64) as usize;
         let west = edge(offset - half).min(columns - 1);
@@ -297,6 +299,14 @@ mod tests {
         let region = LatLonGrid::from_axes(lat, lon).unwrap().0;
         let b = BoxWindow::around(&region, (18.0, 352.0), 6.6);
         assert_eq!((b.south, b.north, b.west, b.width), (11, 19, 0, 9));
+        // The Indian and the Pacific Ocean, 30E to 290E.
+        let lon: Vec<f64> = (0..261).map(|i| 30.0 + f64::from(i)).collect();
+        let lat: Vec<f64> = (0..20).map(f64::from).collect();
+        let oceans = LatLonGrid::from_axes(lat, lon).unwrap().0;
+        for (lon, expected) in [(40.0, (3, 14)), (230.0, (193, 14)), (289.0, (252, 9))] {
+            let b = BoxWindow::around(&oceans, (10.0, lon), 6.6);
+            assert_eq!((b.west, b.width), expected, "{lon}");
+        }
     }
 
     #[test]

@@ -69,7 +69,8 @@ impl MeanTransport {
         for (j, i) in region.indices() {
             let [u, v] = unit(parts, (j, i));
             let size = f64::from(transport.magnitude[[j, i]]) * row_areas_km2[j];
-            if u.is_finite() && v.is_finite() {
+            // Where the files have the size of transport alone it may be missing although the wind is there.
+            if u.is_finite() && v.is_finite() && size.is_finite() {
                 east += u * size;
                 north += v * size;
                 weight += row_areas_km2[j];
@@ -128,4 +129,44 @@ fn unit(parts: &[ndarray::Array2<f32>; 2], cell: (usize, usize)) -> [f64; 2] {
     let (u, v) = (f64::from(parts[0][cell]), f64::from(parts[1][cell]));
     let size = u.hypot(v);
     [u / size, v / size]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::transport::TransportSource;
+    use crate::events::Run;
+    use ndarray::Array2;
+    use squall_data::Class;
+
+    /// Column water may tell a river where a cell of transport is missing.
+    #[test]
+    fn a_missing_size_of_transport_does_not_end_a_river() {
+        let grid = LatLonGrid::global(181, 360).unwrap();
+        // 35 degrees of latitude by 3 of longitude: 3,900 km by 270 km.
+        let run = |row| Run {
+            row,
+            first: 200,
+            end: 203,
+        };
+        let region = Region {
+            class: Class::AtmosphericRiver,
+            runs: (115..150).map(run).collect(),
+        };
+        let mut transport = VapourTransport {
+            magnitude: Array2::from_elem(grid.shape(), 500.0),
+            direction: Some([
+                Array2::zeros(grid.shape()),
+                Array2::from_elem(grid.shape(), 20.0),
+            ]),
+            source: TransportSource::File,
+        };
+        let areas = grid.row_areas_km2();
+        let thresholds = PercentileThresholds::default();
+        let passes =
+            |transport: &VapourTransport| is_river(&region, transport, &grid, &areas, &thresholds);
+        assert!(passes(&transport));
+        transport.magnitude[[130, 201]] = f32::NAN;
+        assert!(passes(&transport));
+    }
 }

@@ -155,7 +155,9 @@ fn refine(grid: &LatLonGrid, field: &impl Fn(usize, usize) -> f64, j: usize, i: 
         } else {
             y * (low.lat_deg - grid.lat_deg()[j - 1])
         };
-        low.lon_deg = (low.lon_deg + x * grid.lon_spacing_deg()).rem_euclid(360.0);
+        let lon = (low.lon_deg + x * grid.lon_spacing_deg()).rem_euclid(360.0);
+        // The remainder of a tiny negative angle is 360 itself.
+        low.lon_deg = if lon < 360.0 { lon } else { 0.0 };
     }
     low
 }
@@ -200,6 +202,21 @@ mod tests {
             assert!((low.value - 990.0).abs() < 1e-6, "{low:?}");
             assert!(lowest_near(&grid, &field, (lat + 4.0, lon), 2.0).is_none());
         }
+    }
+
+    #[test]
+    fn a_low_a_breath_west_of_the_seam_is_at_0_and_not_at_360() {
+        let grid = LatLonGrid::global(181, 360).unwrap();
+        let field = |j: usize, i: usize| {
+            let east = match i {
+                0 => 0.0,
+                1 => 1.0 + f64::EPSILON,
+                _ => 1.0,
+            };
+            (grid.lat_deg()[j] - 10.0).powi(2) + east
+        };
+        let low = lowest_near(&grid, &field, (10.0, 0.0), 2.0).unwrap();
+        assert_eq!(low.lon_deg, 0.0);
     }
 
     #[test]

@@ -199,7 +199,26 @@ impl TempestThresholds {
             ("laplacian_points", ridge.laplacian_points as f64),
             ("laplacian_radius_deg", ridge.laplacian_radius_deg),
         ];
-        check_numbers("tempest", &positive, &[])?;
+        let not_negative = [
+            ("merge_distance_deg", node.merge_distance_deg),
+            ("core_search_deg", node.core_search_deg),
+            ("wind_radius_deg", node.wind_radius_deg),
+            ("min_duration_hours", stitch.min_duration_hours),
+            ("min_wind_m_s", stitch.min_wind_m_s),
+            ("max_abs_latitude_deg", stitch.max_abs_latitude_deg),
+            ("min_abs_latitude_deg", ridge.min_abs_latitude_deg),
+            ("min_area_km2", ridge.min_area_km2),
+            ("cyclone_distance_deg", ridge.cyclone_distance_deg),
+        ];
+        check_numbers("tempest", &positive, &not_negative)?;
+        // Infinite ones switch a criterion off; nothing compares with what is no number.
+        let of_any_sign = [
+            ("max_surface_height_m", stitch.max_surface_height_m),
+            ("max_laplacian", ridge.max_laplacian),
+        ];
+        if let Some((name, found)) = of_any_sign.iter().find(|(_, value)| value.is_nan()) {
+            return Err(invalid_threshold("tempest", name, "a number", *found));
+        }
         if ridge.laplacian_radius_deg >= 90.0 {
             let found = ridge.laplacian_radius_deg;
             return Err(invalid_threshold(
@@ -210,5 +229,45 @@ impl TempestThresholds {
             ));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_make_no_sense_are_refused_by_name() {
+        assert!(TempestThresholds::default().check().is_ok());
+        type Change = fn(&mut TempestThresholds);
+        let changes: [(&str, Change); 6] = [
+            ("merge_distance_deg", |t| {
+                t.node.merge_distance_deg = f64::NAN;
+            }),
+            ("core_search_deg", |t| t.node.core_search_deg = -1.0),
+            ("min_wind_m_s", |t| t.stitch.min_wind_m_s = f64::NAN),
+            ("max_surface_height_m", |t| {
+                t.stitch.max_surface_height_m = f64::NAN;
+            }),
+            ("max_laplacian", |t| t.ridge.max_laplacian = f64::NAN),
+            ("cyclone_distance_deg", |t| {
+                t.ridge.cyclone_distance_deg = -8.0;
+            }),
+        ];
+        for (name, change) in changes {
+            let mut thresholds = TempestThresholds::default();
+            change(&mut thresholds);
+            let error = thresholds.check().unwrap_err().to_string();
+            assert!(error.contains(name), "{name}: {error}");
+        }
+        let anywhere = StitchThresholds {
+            max_surface_height_m: f64::INFINITY,
+            ..StitchThresholds::default()
+        };
+        let thresholds = TempestThresholds {
+            stitch: anywhere,
+            ..TempestThresholds::default()
+        };
+        assert!(thresholds.check().is_ok());
     }
 }

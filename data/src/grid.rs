@@ -115,12 +115,13 @@ impl LatLonGrid {
         (self.lat_deg[self.lat_deg.len() - 1] - self.lat_deg[0]) / (self.lat_deg.len() - 1) as f64
     }
 
-    /// Distance between columns, degrees.
+    /// Mean distance between columns, degrees: that of two columns alone has their rounding where a file holds f32.
     pub fn lon_spacing_deg(&self) -> f64 {
+        let columns = self.lon_deg.len();
         if self.periodic {
-            360.0 / self.lon_deg.len() as f64
+            360.0 / columns as f64
         } else {
-            (self.lon_deg[1] - self.lon_deg[0]).rem_euclid(360.0)
+            (self.lon_deg[columns - 1] - self.lon_deg[0]).rem_euclid(360.0) / (columns - 1) as f64
         }
     }
 
@@ -300,6 +301,20 @@ mod tests {
             .unwrap()
             .0;
         assert!(!grid.same_as(&moved) && grid.hash() != moved.hash());
+    }
+
+    /// The first two columns are 0.2 % closer than the others: areas would be, and the last column lie one column off.
+    #[test]
+    fn fine_columns_of_a_region_in_f32_are_as_far_apart_as_they_are() {
+        let lon: Vec<f64> = (0..500)
+            .map(|i| f64::from((300.01 + 0.01 * f64::from(i)) as f32))
+            .collect();
+        let lat = (0..4).map(|j| 0.01 * f64::from(j)).collect();
+        let grid = LatLonGrid::from_axes(lat, lon).unwrap().0;
+        assert!((grid.lon_spacing_deg() / 0.01 - 1.0).abs() < 1e-5);
+        let lon = (0..20).map(|i| 350.0 + f64::from(i)).collect();
+        let over_the_seam = LatLonGrid::from_axes(vec![0.0, 1.0], lon).unwrap().0;
+        assert_eq!(over_the_seam.lon_spacing_deg(), 1.0);
     }
 
     #[test]

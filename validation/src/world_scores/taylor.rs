@@ -59,7 +59,21 @@ impl Taylor {
         let variance_a = mean(&|c| (c.0 - mean_a).powi(2));
         let variance_b = mean(&|c| (c.1 - mean_b).powi(2));
         let covariance = mean(&|c| (c.0 - mean_a) * (c.1 - mean_b));
-        let (a, b) = (variance_a.sqrt(), variance_b.sqrt());
+        // A mean is rounded: what is left of a constant after it is taken away is not always 0.
+        let varies = |value: fn(&(f64, f64, f64)) -> f64| {
+            let mut pairs = cells.windows(2);
+            pairs.any(|pair| value(&pair[0]) != value(&pair[1]))
+        };
+        let a = if varies(|c| c.0) {
+            variance_a.sqrt()
+        } else {
+            0.0
+        };
+        let b = if varies(|c| c.1) {
+            variance_b.sqrt()
+        } else {
+            0.0
+        };
         let bias = mean_b - mean_a;
         // In this order nothing is left of two equal maps.
         let centred = mean(&|c| (c.1 - c.0 - bias).powi(2));
@@ -118,5 +132,19 @@ mod tests {
         assert_relative_eq!(doubled.correlation.unwrap(), 1.0, max_relative = 1e-12);
         let flat = Taylor::of(Array2::zeros((5, 8)).view(), map.view(), &areas).unwrap();
         assert_eq!((flat.deviation_ratio, flat.correlation), (None, None));
+    }
+
+    #[test]
+    fn a_constant_does_not_vary_whatever_its_mean_is_rounded_to() {
+        // The mean of these is 0.1 + 1.4e-17.
+        let (tenth, areas) = (Array2::from_elem((2, 3), 0.1), [1.0, 3.0]);
+        let map = Array2::from_shape_fn((2, 3), |(j, i)| (j + i) as f64);
+        let of = Taylor::of(tenth.view(), map.view(), &areas).unwrap();
+        assert_eq!(
+            (of.reference_deviation, of.deviation_ratio, of.correlation),
+            (0.0, None, None)
+        );
+        let to = Taylor::of(map.view(), tenth.view(), &areas).unwrap();
+        assert_eq!((to.deviation_ratio, to.correlation), (Some(0.0), None));
     }
 }

@@ -276,14 +276,10 @@ impl Score {
 }
 
 /// Whether an event is as large as those that are made of masks here: where one side has no table, the other's small
-/// ones have no chance to be found, or to be false.
+/// ones have no chance to be found, or to be false. Of those whose area a table does not tell nobody knows it.
 fn is_large(event: &Event) -> bool {
-    let least = ExtractOptions::default();
-    match event.class {
-        Class::TropicalCyclone => event.area_km2 >= least.min_tropical_cyclone_km2,
-        Class::AtmosphericRiver => event.area_km2 >= least.min_atmospheric_river_km2,
-        _ => true,
-    }
+    let least = ExtractOptions::default().min_area_km2(event.class);
+    event.area_km2.is_nan() || event.area_km2 >= least
 }
 
 /// The events of a folder's table, if it has one.
@@ -391,6 +387,30 @@ mod tests {
         assert!(said.contains("july.nc` has 2000-07-01T00:00:00,"), "{said}");
         let span = "has 2000-08-01T00:00:00 to 2000-08-01T18:00:00";
         assert!(said.ends_with(span), "{said}");
+    }
+
+    #[test]
+    fn events_without_an_area_count_where_one_side_alone_has_a_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let rows = [
+            (Class::TropicalCyclone, "1"),
+            (Class::AtmosphericRiver, "2"),
+        ];
+        let masks = write(&at("masks"), "no.csv", &rows);
+        let listed = write(&at("listed"), "events.csv", &rows);
+        let table = at("listed").join("events.csv");
+        let text = std::fs::read_to_string(&table).unwrap();
+        let hits = |areas: &str| -> Vec<(u64, u64, u64)> {
+            std::fs::write(&table, text.replace(",600000,", areas)).unwrap();
+            let score = Score::of_masks(listed.clone(), masks.clone(), None);
+            let events = score.score().unwrap().events.classes;
+            let counts = events.iter().map(|e| (e.hits, e.misses, e.false_alarms));
+            counts.collect()
+        };
+        assert_eq!(hits(",,"), [(4, 0, 0); 2]);
+        // Too small to be made of masks.
+        assert_eq!(hits(",9,"), [(0, 4, 0); 2]);
     }
 
     #[test]

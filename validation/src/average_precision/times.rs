@@ -48,10 +48,11 @@ pub fn compared_times(truth: &[BoxesAt], predicted: &[BoxesAt]) -> Result<Compar
         let left_out = sides
             .iter()
             .any(|side| !side.boxes.contains_key(&key) && !side.is_empty_at(key));
+        let has = |side: Option<&Vec<GeoBox>>| side.is_some_and(|boxes| !boxes.is_empty());
         match boxes {
             _ if left_out => coverage.left_out.push(time),
-            [Some(_), None] => coverage.only_in_truth.push(time),
-            [None, Some(_)] => coverage.only_in_prediction.push(time),
+            [found, None] if has(found) => coverage.only_in_truth.push(time),
+            [None, found] if has(found) => coverage.only_in_prediction.push(time),
             _ => coverage.both += 1,
         }
         if !left_out {
@@ -99,7 +100,7 @@ impl Side {
 /// Which times were compared.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TimeCoverage {
-    /// Times that both sides have.
+    /// Times that both sides have, be it without a box.
     pub both: u64,
     /// Times at which only the truth has boxes: all of them are missed.
     pub only_in_truth: SomeTimes,
@@ -183,5 +184,13 @@ mod tests {
         let found = compared_times(&listing, &predicted).unwrap();
         assert_eq!(found.times.len(), 2);
         assert_eq!(found.coverage.left_out.count, 3);
+        // On the third day neither finds anything: nothing is missed.
+        let silent = table(&[(1, 1), (4, 1)]);
+        let found = compared_times(&listing, &silent).unwrap();
+        let coverage = &found.coverage;
+        assert_eq!(coverage.both, 3);
+        assert_eq!((coverage.only_in_truth.count, found.times.len()), (0, 3));
+        let found = compared_times(&silent, &listing).unwrap();
+        assert_eq!(found.coverage.only_in_prediction.count, 0);
     }
 }

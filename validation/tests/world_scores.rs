@@ -247,6 +247,25 @@ fn a_track_counts_once_in_a_cell() {
 }
 
 #[test]
+fn tracks_a_year_are_of_the_years_of_their_calendar() {
+    // One storm in each of two ends of ten years.
+    for (calendar, days) in [(Calendar::Day360, 360.0), (Calendar::NoLeap, 365.0)] {
+        let start = Time::new(calendar, 2001, 1, 1, 0, 0, 0).unwrap();
+        let mut storms = [storm("a", 0, 2.0, 1.0, 1), storm("b", 0, 92.0, 1.0, 1)];
+        let ten_years = (10.0 * days * 86_400.0) as i64;
+        for (storm, seconds) in storms.iter_mut().zip([0, ten_years]) {
+            storm.points[0].time = start.add_seconds(seconds);
+        }
+        let table = table(storms.to_vec());
+        let scores = score_against_world(&table, &table, &WorldRules::default(), &quick());
+        let density = scores.unwrap().density.unwrap();
+        assert_relative_eq!(density.years, 10.0);
+        let total: f64 = density.reference.iter().flatten().sum();
+        assert_relative_eq!(total, 0.2, max_relative = 1e-12);
+    }
+}
+
+#[test]
 fn ibtracs_against_itself_is_perfect_and_moved_is_as_far_as_moved() {
     let Some(path) = testdata::real("ibtracs-6h/ibtracs_wmo.csv") else {
         return;

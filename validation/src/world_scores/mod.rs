@@ -129,7 +129,8 @@ pub fn score_against_world(
     }
     let pairs = match_strong(&mut reference, &mut predicted, rules);
     let kinds = Kinds::of(&reference, &predicted, &pairs, bootstrap);
-    let years = last.seconds_since(first) as f64 / DAY_SECONDS as f64 / 365.25;
+    let days = last.seconds_since(first) as f64 / DAY_SECONDS as f64;
+    let years = days / first.calendar().mean_year_days();
     Ok(WorldScores {
         rules: *rules,
         first: first.to_string(),

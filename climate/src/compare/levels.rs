@@ -132,7 +132,13 @@ fn levels(sides: [Extremes; 2], lowest: bool, design: &Design) -> ([Fit; 2], Vec
             let pairs = draws[0].iter().zip(&draws[1]);
             let mut differences: Vec<f64> = pairs.map(|(a, b)| b[index] - a[index]).collect();
             change.interval = design.percentile_interval(&mut differences);
-            change.no_interval = change.interval.is_none().then_some(NoInterval::TooFewYears);
+            // With draws it is events that are lacking: in too many of them no level is so frequent, or none is fitted.
+            let why = if design.has_draws() {
+                NoInterval::TooFewEvents
+            } else {
+                NoInterval::TooFewYears
+            };
+            change.no_interval = change.interval.is_none().then_some(why);
             change
         })
         .collect();
@@ -318,6 +324,29 @@ mod tests {
         assert!(low(&draws).unwrap() < whole - 5.0);
         draws.extend([f64::NEG_INFINITY; 90]);
         assert_eq!(low(&draws), None);
+    }
+
+    #[test]
+    fn of_many_years_with_few_events_it_is_not_the_years_that_are_too_few() {
+        // 24 of 200 years have an event: once in 10 years is once in 1.2 of those, and a quarter of the draws has too few.
+        let side = |years: u32| Extremes {
+            values: (0..24u32)
+                .map(|k| (40.0 + f64::from(k * k % 23), k % years))
+                .collect(),
+            years: vec![1; years as usize],
+        };
+        let options = DrawOptions {
+            draws: 400,
+            ..DrawOptions::default()
+        };
+        let why = |years: u32| {
+            let design = Design::new((years as usize, years as usize), options).unwrap();
+            let change = levels([side(years), side(years)], false, &design).1[2];
+            assert!(change.difference.is_some() && change.interval.is_none());
+            change.no_interval
+        };
+        assert_eq!(why(200), Some(NoInterval::TooFewEvents));
+        assert_eq!(why(4), Some(NoInterval::TooFewYears));
     }
 
     #[test]

@@ -76,11 +76,37 @@ impl Trends {
             cells.extend(ends(trend.interval));
             cells.push(cell(row.relative));
             cells.extend(ends(row.relative_interval));
-            cells.extend([trend.tau, trend.persistence, trend.p, row.adjusted_p].map(cell));
+            cells.extend([trend.tau, trend.persistence].map(cell));
+            cells.extend([trend.p, row.adjusted_p].map(p_cell));
             cells.push(yes_or_no(row.adjusted_p, row.significant));
             cells.push(trend.no_trend.map_or("", NoTrend::word).into());
             cells
         };
         self.trends.iter().map(of_row).collect()
+    }
+}
+
+/// As [`cell`], but with a power of ten where the decimals of a p would all be 0: of a century a trend can be so sure.
+fn p_cell(p: Option<f64>) -> String {
+    match p {
+        Some(p) if p > 0.0 && p < 1e-7 => format!("{p:.5e}"),
+        p => cell(p),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_p_is_not_written_as_zero() {
+        for (p, text) in [
+            (Some(1.5e-20), "1.50000e-20"),
+            (Some(1.25e-7), "0.000000125000"),
+            (Some(0.0123456), "0.0123456"),
+            (None, ""),
+        ] {
+            assert_eq!(p_cell(p), text);
+        }
     }
 }

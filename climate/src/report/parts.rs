@@ -126,6 +126,14 @@ pub(crate) fn number_cell(value: Option<f64>, digits: i32) -> String {
     value.map_or(UNKNOWN.into(), |value| significant(value, digits))
 }
 
+/// A p; of one below a millionth only that it is: so sure are trends of a century, and none is 0.
+pub(crate) fn p_cell(p: Option<f64>) -> String {
+    match p {
+        Some(p) if p < 1e-6 => "&lt; 0.000001".into(),
+        p => number_cell(p, 2),
+    }
+}
+
 /// The number that a row is about, bold where it is significant.
 pub(crate) fn main_cell(value: Option<f64>, is_significant: bool) -> String {
     let number = number_cell(value, 3);
@@ -267,6 +275,10 @@ mod tests {
         assert!(!sentences(Class::TropicalCyclone, &[of(true)], &[], "trend").contains("details"));
         assert_eq!(main_cell(Some(1.5), true), "<strong>1.50</strong>");
         assert_eq!(main_cell(None, false), UNKNOWN);
+        assert_eq!(
+            [Some(3e-12), Some(0.0123), None].map(p_cell),
+            ["&lt; 0.000001", "0.012", UNKNOWN]
+        );
         assert_eq!(warnings(&[]), "");
     }
 }

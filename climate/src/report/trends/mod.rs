@@ -153,8 +153,8 @@ fn cells_of(row: &TrendRow) -> Vec<String> {
         parts::interval_cell(trend.interval),
         number_cell(row.relative.map(|relative| 100.0 * relative), 3),
         number_cell(trend.persistence, 2),
-        number_cell(trend.p, 2),
-        number_cell(row.adjusted_p, 2),
+        parts::p_cell(trend.p),
+        parts::p_cell(row.adjusted_p),
     ]
 }
 

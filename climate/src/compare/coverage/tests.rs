@@ -143,6 +143,28 @@ fn seasons_are_the_months_that_most_years_have() {
 }
 
 #[test]
+fn months_of_data_every_few_days_are_whole_with_the_times_that_fall_into_them() {
+    for step in [4, 5, 7, 10] {
+        let start = Time::new(Calendar::NoLeap, 2001, 1, 1, 0, 0, 0).unwrap();
+        let mut months: BTreeMap<(i64, i64), f64> = BTreeMap::new();
+        for day in (0..4 * 365).step_by(step) {
+            let (year, month, _) = start.add_seconds(day * DAY_SECONDS).date();
+            *months.entry((year, month)).or_default() += 1.0;
+        }
+        let months: Vec<_> = months.into_iter().collect();
+        let mut run = coverage(&months);
+        run.times_per_day = 1.0 / step as f64;
+        let years = run.years(&selection(&YEAR, 1), None);
+        assert_eq!(years.used, [2001, 2002, 2003, 2004], "{step}: {years:?}");
+        // Two that are missing are.
+        let may = run.months.get_mut(&(2003, 5)).unwrap();
+        *may -= 2.0;
+        let years = run.years(&selection(&YEAR, 1), None);
+        assert_eq!(years.used, [2001, 2002, 2004], "{step}: {years:?}");
+    }
+}
+
+#[test]
 fn ten_days_are_no_month() {
     let run = coverage(&[((2000, 1), 80.0)]);
     assert!(run.seasons().is_empty());

@@ -7,7 +7,7 @@ use std::f64::consts::PI;
 /// # Source
 /// Hart 1968, algorithm 5666, as written down by West 2005, "Better approximations to cumulative normal functions";
 /// good to about 1e-15.
-pub(crate) fn normal_cdf(x: f64) -> f64 {
+pub fn normal_cdf(x: f64) -> f64 {
     const UPPER: [f64; 7] = [
         3.526_249_659_989_11e-2,
         0.700_383_064_443_688,

@@ -243,6 +243,26 @@ fn killed_with_an_average_it_ends_with_the_same_bytes() {
     killed(&recipe(&["training.average=0.8"]), &kills);
 }
 
+/// The validation that a stop left to the next part is done twice if that is killed before it saves, and told once.
+#[test]
+fn killed_after_a_validation_that_was_left_it_ends_with_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 7, 2);
+    let recipe = recipe(&[]);
+    let [whole, part] = ["whole", "part"].map(|name| folder.path().join(name));
+    run(&recipe, &store, &whole).unwrap();
+    // Step 4 is followed by a validation, which the flag then interrupts.
+    run_for(4, &recipe, &store, &part);
+    let mut killer = |event: &TrainEvent| {
+        let left = matches!(event, TrainEvent::Validated { step: 4, .. });
+        assert!(!left, "killed");
+    };
+    let killed = AssertUnwindSafe(|| run_telling(&mut killer, &recipe, &store, &part));
+    assert!(catch_unwind(killed).is_err());
+    run(&recipe, &store, &part).unwrap();
+    assert_same(&part, &result(&whole), "a kill after a validation left");
+}
+
 #[test]
 fn told_to_stop_it_saves_and_goes_on() {
     stopped_every_two_steps(&recipe(&[]));

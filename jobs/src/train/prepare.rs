@@ -146,9 +146,14 @@ impl<'a> Run<'a> {
 
     /// What writes metrics and times, on the first rank.
     fn open_recorder(&self) -> Result<Option<Recorder>> {
+        let step = self.learner.progress.step;
         let again = self.standing.iter().flat_map(|s| &s.validating);
-        let again: Vec<u64> = again.map(|(_, step)| *step).collect();
-        let open = |dir: &RunDir| Recorder::open(dir, self.learner.progress.step, &again);
+        let mut again: Vec<u64> = again.map(|(_, step)| *step).collect();
+        if again.is_empty() && self.validation_due {
+            // An earlier part may have done it and been killed before it saved that.
+            again.push(step);
+        }
+        let open = |dir: &RunDir| Recorder::open(dir, step, &again);
         self.run_dir.as_ref().map(open).transpose()
     }
 }

@@ -19,25 +19,30 @@ impl Learner {
         }))
     }
 
-    /// Counts a step, as skipped if it had a fault: `"loss"` or `"gradient"`, and why.
+    /// Counts a step, as skipped if it had a fault: `"loss"` or `"gradient"`, and why. `scale_could_fall`: by an
+    /// overflow of this step.
     ///
     /// # Errors
     /// [`JobError::Diverged`] after more skipped steps in a row than allowed.
-    pub(super) fn count(&mut self, fault: Option<(&str, String)>) -> Result<()> {
+    pub(super) fn count(
+        &mut self,
+        fault: Option<(&str, String)>,
+        scale_could_fall: bool,
+    ) -> Result<()> {
         let progress = &mut self.progress;
         self.loss_fault = match &fault {
             Some(("loss", why)) => Some(why.clone()),
             _ => None,
         };
         if let Some((what, why)) = fault {
-            progress.skipped_in_row += 1;
+            // Before the first good step, overflows that lower the loss scale are part of the search for it.
+            let searching = !self.found_scale && what == "gradient" && scale_could_fall;
+            progress.skipped_in_row += u32::from(!searching);
             progress.skipped += 1;
             tracing::warn!(
                 step = progress.step + 1,
                 "the {what} is not finite: step skipped ({why})"
             );
-            // Before the first good step, overflows are part of the search for the loss scale.
-            let searching = !self.found_scale && what == "gradient" && self.loss_scale.can_fall();
             if progress.skipped_in_row > self.max_skipped && !searching {
                 return Err(JobError::Diverged {
                     step: progress.step,

@@ -30,6 +30,7 @@ impl Learner {
             learning_rate,
             skipped: true,
         };
+        let scale_could_fall = self.loss_scale.can_fall();
         let fault = if sums.not_finite == 0 {
             match self.update(&pending, sums, learning_rate, team)? {
                 Ok(norm) => {
@@ -63,7 +64,7 @@ impl Learner {
             let why = why.unwrap_or_else(|| "it does not say why".into());
             Some(("loss", format!("{many}{why}")))
         };
-        self.count(fault)?;
+        self.count(fault, scale_could_fall)?;
         Ok(result)
     }
 

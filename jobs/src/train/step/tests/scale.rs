@@ -45,6 +45,25 @@ fn overflows_find_the_scale_of_the_loss_and_change_nothing() {
     assert!(learner.loss_scale.can_fall());
 }
 
+/// As many steps as may be skipped are tried with the least scale, too.
+#[test]
+fn overflows_that_lower_the_scale_do_not_count() {
+    let small = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 8.0, growth_interval = 1000 } }";
+    // No scale is small enough for it.
+    let endless = "loss.normalisation={ sum = 3e38 }";
+    let mut learner = learner(&[small, endless, "training.max_skipped_steps=2"]);
+    for scale in [4.0, 2.0, 1.0, 1.0, 1.0] {
+        assert!(learner.step(&batch(), &mut Team::solo()).unwrap().skipped);
+        assert_eq!(learner.loss_scale.scale(), scale);
+    }
+    assert_eq!(
+        (learner.progress.skipped, learner.progress.skipped_in_row),
+        (5, 2)
+    );
+    let error = failure(&mut learner, &batch());
+    assert!(error.contains("3 steps in a row"), "{error}");
+}
+
 #[test]
 fn overflows_of_late_gradients_find_the_scale_too() {
     let late = "distributed.gradient_lag=1";

@@ -207,6 +207,23 @@ fn epochs_or_steps() {
     assert_eq!(length("training.steps = 5"), 5);
 }
 
+/// Products of binary fractions lie a little beside the whole numbers that are meant.
+#[test]
+fn hundredths_of_epochs_have_no_step_too_many() {
+    for hundredths in 1..400usize {
+        let recipe = Recipe::parse(
+            &format!("training.epochs = {:?}", hundredths as f64 / 100.0),
+            &[],
+        );
+        let training = recipe.unwrap().training;
+        for steps in [1, 7, 25, 50, 100, 300, 12_100] {
+            let expected = (hundredths * steps).div_ceil(100);
+            let found = training.total_steps(steps);
+            assert_eq!(found, expected as u64, "{hundredths} of {steps}");
+        }
+    }
+}
+
 #[test]
 fn what_mlperf_and_the_paper_run_can_be_written_down() {
     let mlperf = "

@@ -388,6 +388,18 @@ mod tests {
             let error = archive.read(1).unwrap_err().to_string();
             let words = ["ar_binary_tag", "2000-07-01T06:00:00", "never written"];
             assert!(words.iter().all(|w| error.contains(w)), "{kind}: {error}");
+            drop(archive);
+            // A file that names it says that nothing is known there.
+            crate::archive::nc::on_library_thread(|| {
+                let mut file = netcdf::append(&path).unwrap();
+                let mut tags = file.variable_mut("ar_binary_tag").unwrap();
+                let fill = crate::archive::nc::default_fill(&tags).unwrap();
+                tags.put_attribute("missing_value", fill).unwrap();
+                file.close().unwrap();
+            });
+            let archive = MaskArchive::open(path.to_str().unwrap()).unwrap();
+            let counts = archive.read(1).unwrap().pixel_counts();
+            assert_eq!(counts, [64, 0, 0], "{kind}");
         }
     }
 

@@ -228,14 +228,15 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
         (Layout::Labels, Some(variable)) => codes_of(&path, variable)?,
         _ => Vec::new(),
     };
-    let missing = (variable.iter())
+    let missing: Vec<f64> = (variable.iter())
         .flat_map(|v| ["_FillValue", "missing_value"].map(|key| nc::numbers(v, key)))
         .flatten()
         // Some write 0 for both.
         .filter(|value| *value != 0.0)
         .collect();
     let told = variable.as_ref().and_then(|v| v.attribute("_FillValue"));
-    let unwritten = variable.as_ref().and_then(nc::default_fill);
+    let unwritten = (variable.as_ref().and_then(nc::default_fill))
+        .filter(|fill| told.is_none() && !missing.contains(fill));
     let number = |key: &str, without: f64| {
         let found = variable.iter().flat_map(|v| nc::numbers(v, key)).next();
         found.unwrap_or(without)
@@ -267,7 +268,7 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
             layout,
             codes,
             missing,
-            unwritten: unwritten.filter(|_| told.is_none()),
+            unwritten,
             packing,
             tagged: tagged.unwrap_or(Class::AtmosphericRiver),
             order: axes.order,

@@ -4,6 +4,7 @@ use super::{INPUT, INTERRUPTED, OUTPUT, RUN, USAGE};
 use crate::ranks;
 use squall_climate::ClimateError;
 use squall_data::DataError;
+use squall_data::boxes::BoxFault;
 use squall_jobs::JobError;
 use squall_jobs::comm::CommError;
 use squall_model::exchange::WeightProblem;
@@ -158,6 +159,12 @@ fn of_data(error: &DataError) -> Verdict {
             "times are read from a variable with units such as `hours since 2000-01-01`, or from a date in the file's name; `squall inspect` shows what a file has",
         ),
         DataError::Damaged { .. } => input(DAMAGED),
+        DataError::BadBox {
+            fault: BoxFault::SameId | BoxFault::SameTime,
+            ..
+        } => input(
+            "put files together under new ids and keep one image of each time; a `date_captured` that is the date of an export is to be taken out, then the date in `file_name` counts",
+        ),
         DataError::BadBox { .. } => input(
             "correct or remove that box; the classes are tropical_depression, tropical_cyclone, extratropical_cyclone, atmospheric_river",
         ),

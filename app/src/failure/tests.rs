@@ -4,6 +4,7 @@ use super::*;
 use crate::interrupt;
 use squall_climate::ClimateError;
 use squall_data::DataError;
+use squall_data::boxes::BoxFault;
 use squall_jobs::JobError;
 use squall_jobs::comm::CommError;
 use squall_model::ModelError;
@@ -43,6 +44,27 @@ fn whose_file_needs_a_filter_is_not_sent_to_download_it_again() {
     assert!(filter.contains("HDF5_PLUGIN_PATH"), "{filter}");
     assert!(!filter.contains("download"), "{filter}");
     assert!(hint("NetCDF: HDF error").contains("download"));
+}
+
+/// It is no box that is wrong.
+#[test]
+fn whose_images_share_an_id_or_a_time_is_not_told_to_remove_a_box() {
+    let hint = |fault| {
+        let error = DataError::BadBox {
+            path: "coco.json".into(),
+            place: "image 2".into(),
+            fault,
+            expected: String::new(),
+            found: String::new(),
+        };
+        classify(&anyhow::Error::from(error)).1.unwrap()
+    };
+    for fault in [BoxFault::SameId, BoxFault::SameTime] {
+        let hint = hint(fault);
+        assert!(hint.contains("date_captured"), "{hint}");
+        assert!(!hint.contains("remove that box"), "{hint}");
+    }
+    assert!(hint(BoxFault::NoExtent).contains("remove that box"));
 }
 
 #[test]

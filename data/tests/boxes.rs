@@ -627,9 +627,12 @@ fn wrong_coco_files_are_named() {
         ("data-1996-08-26-03-1.png", "1996-08-26T09:00:00"),
         ("1996-08-26-10800.png", "1996-08-26T03:00:00"),
     ] {
-        let named = format!(r#""width": 144, "height": 96, "file_name": "{name}""#);
-        let back = read(&named, good).unwrap();
-        assert_eq!(back.frames()[0].time.to_string(), time);
+        // As CVAT writes it, the date is 0.
+        for dated in ["", r#", "date_captured": 0"#] {
+            let named = format!(r#""width": 144, "height": 96, "file_name": "{name}"{dated}"#);
+            let back = read(&named, good).unwrap();
+            assert_eq!(back.frames()[0].time.to_string(), time);
+        }
     }
     fs::write(&path, "{}").unwrap();
     let error = boxes::read(&path, &grid(), Calendar::NoLeap).unwrap_err();

@@ -15,7 +15,7 @@ use crate::error::{DataError, Result};
 use crate::grid::wrapped;
 use crate::{Calendar, LatLonGrid, Time};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::BufReader;
@@ -126,7 +126,8 @@ struct Image {
     id: u64,
     width: usize,
     height: usize,
-    date_captured: Option<String>,
+    /// A date; CVAT writes the number 0, which is none.
+    date_captured: Option<Value>,
     file_name: Option<String>,
 }
 
@@ -289,7 +290,7 @@ fn image_time(path: &Path, image: &Image, grid: &LatLonGrid, calendar: Calendar)
             format!("{} x {} in image {}", image.height, image.width, image.id),
         ));
     }
-    let dated = image.date_captured.as_deref();
+    let dated = image.date_captured.as_ref().and_then(Value::as_str);
     let time = dated.and_then(|text| Time::parse(text, calendar).ok());
     let named = || {
         let name = image.file_name.as_deref()?;

@@ -8,6 +8,7 @@ use crate::facts::FileFacts;
 use crate::{Calendar, Time, Variable};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 /// An archive being put together.
 #[derive(Default)]
@@ -91,7 +92,7 @@ impl Build {
         let (times, places) = self.axis.into_values().unzip();
         let mut archive = Archive {
             files: self.files,
-            facts: self.facts,
+            facts: Mutex::new(self.facts),
             layouts: self.layouts,
             grid,
             calendar,

@@ -40,7 +40,7 @@ use crate::{Calendar, Time, Variable};
 use build::Build;
 use scan::Layout;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// What to do with an input file that cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,8 +63,8 @@ pub(crate) struct Place {
 /// Many files seen as one time axis. Reading takes `&self` and may be done from several threads.
 pub struct Archive {
     files: Vec<(PathBuf, usize)>,
-    /// Which file each was when it was looked at.
-    facts: Vec<FileFacts>,
+    /// Which file each was when it was last looked at.
+    facts: Mutex<Vec<FileFacts>>,
     /// The distinct makes of file; `files` holds indices into it.
     layouts: Vec<Layout>,
     grid: Arc<LatLonGrid>,

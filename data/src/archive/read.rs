@@ -10,6 +10,7 @@ use crate::{Time, Variable};
 use ndarray::{Array2, Array3, ArrayViewMut2, Axis, Zip};
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::PoisonError;
 
 /// Where a channel of one time comes from.
 #[derive(Debug, Clone, Copy)]
@@ -335,7 +336,8 @@ impl Archive {
     /// and which times they are of may have changed.
     fn check_unchanged(&self, file: usize) -> Result<()> {
         let (path, layout) = &self.files[file];
-        if FileFacts::of(path) == self.facts[file] {
+        let facts = || self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        if FileFacts::of(path) == facts()[file] {
             return Ok(());
         }
         let now = scan::scan(path)?;
@@ -348,6 +350,8 @@ impl Archive {
         };
         let mut times = self.times.iter().zip(&self.places);
         if now.layout.reads_as(&self.layouts[*layout]) && times.all(is_there) {
+            // Where more files than are kept open have a part of each time, it is opened again and again.
+            facts()[file] = now.facts;
             return Ok(());
         }
         Err(DataError::unreadable(
@@ -376,5 +380,44 @@ impl Archive {
             variable: variable.name().into(),
             found: names.take(30).cloned().collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archive::nc;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    /// As copies on the disks of nodes are: wherever it was opened again, all of it had been looked at again.
+    #[test]
+    fn a_file_of_another_date_is_looked_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.nc");
+        nc::on_library_thread(|| {
+            let mut file = netcdf::create(&path).unwrap();
+            for (name, length, unit) in [
+                ("time", 1, "hours since 2000-07-01"),
+                ("lat", 8, "degrees_north"),
+                ("lon", 8, "degrees_east"),
+            ] {
+                file.add_dimension(name, length).unwrap();
+                let mut axis = file.add_variable::<f64>(name, &[name]).unwrap();
+                axis.put_attribute("units", unit).unwrap();
+                let places: Vec<f64> = (0..length).map(|k| 6.0 * k as f64).collect();
+                axis.put_values(&places, ..).unwrap();
+            }
+            let dimensions = ["time", "lat", "lon"];
+            let mut psl = file.add_variable::<f32>("PSL", &dimensions).unwrap();
+            psl.put_attribute("units", "Pa").unwrap();
+            psl.put_values(&[101_325.0_f32; 64], ..).unwrap();
+            file.close().unwrap();
+        });
+        let archive = Archive::open(path.to_str().unwrap()).unwrap();
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(1))
+            .unwrap();
+        archive.read(0, &[Variable::Psl]).unwrap();
+        assert_eq!(*archive.facts.lock().unwrap(), [FileFacts::of(&path)]);
     }
 }

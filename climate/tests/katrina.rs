@@ -31,12 +31,13 @@ const CENTRES: [(f64, f64, f64); 4] = [
     (26.40, 271.58, 939.4),
     (26.64, 271.13, 938.5),
 ];
-/// Cells with a gale or in the eye, all in one piece, and their area in km²: counted apart with numpy.
+/// Cells with a gale or in the eye, all in one piece, and their area in km²: counted apart with numpy, columns as far
+/// apart as they are on the mean (those of the file are f32, two neighbours up to 0.012 % nearer).
 const STORMS: [(usize, f64); 4] = [
-    (502, 41_345.3),
-    (546, 44_807.6),
-    (780, 63_608.9),
-    (677, 54_951.3),
+    (502, 41_350.3),
+    (546, 44_801.7),
+    (780, 63_616.5),
+    (677, 54_953.3),
 ];
 const GALE_M_S: f32 = 17.0;
 /// The eye is calm.
@@ -183,7 +184,7 @@ fn a_storm_at_the_edge_is_one_event_whose_area_is_that_of_a_part() {
             (Class::TropicalCyclone, cells)
         );
         assert!(
-            (event.area_km2 / km2 - 1.0).abs() < 1e-4,
+            (event.area_km2 / km2 - 1.0).abs() < 1e-5,
             "{}",
             event.area_km2
         );

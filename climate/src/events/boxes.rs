@@ -203,6 +203,17 @@ mod tests {
         }
     }
 
+    /// Fields of the pressure at sea level alone.
+    fn of_pressure(grid: &Arc<LatLonGrid>, fields: Array3<f32>) -> Snapshot {
+        Snapshot {
+            time: time(),
+            grid: grid.clone(),
+            variables: vec![Variable::Psl],
+            fields,
+            source: ("boxes".into(), 0),
+        }
+    }
+
     /// A deep low at 50N 180E, a smaller one at 45N 190E, and nothing at 60N 150E.
     #[test]
     fn every_low_is_one_boxs_and_a_slope_is_none() {
@@ -218,13 +229,7 @@ mod tests {
             (101_000.0 - well(5000.0, 50.0, 180.0, 800.0) - well(2500.0, 45.0, 190.0, 250.0)
                 + rough) as f32
         });
-        let snapshot = Snapshot {
-            time: time(),
-            grid: grid.clone(),
-            variables: vec![Variable::Psl],
-            fields,
-            source: ("boxes".into(), 0),
-        };
+        let snapshot = of_pressure(&grid, fields);
         let around = |class, lat: f64, lon: f64| {
             TrackedBox::from(GeoBox::around(class, (lat, lon), (8.0, 14.0)))
         };
@@ -263,13 +268,7 @@ mod tests {
         let fields = Array3::from_shape_fn((1, 32, 64), |(_, j, i)| {
             101_000.0 - 3000.0 * f32::from(u8::from((j, i) == (31, 10)))
         });
-        let snapshot = Snapshot {
-            time: time(),
-            grid: grid.clone(),
-            variables: vec![Variable::Psl],
-            fields,
-            source: ("boxes".into(), 0),
-        };
+        let snapshot = of_pressure(&grid, fields);
         let low = BoxClass::ExtratropicalCyclone;
         let geo = GeoBox::around(low, (84.0, 50.0), (5.0, 20.0));
         let found = from_boxes(time(), &[geo.into()], &grid, &EventFields::of(&snapshot)).unwrap();

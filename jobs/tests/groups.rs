@@ -465,6 +465,59 @@ fn an_interrupted_run_goes_on() {
     );
 }
 
+/// One rank alone has no groups. What they had begun comes first, and no step comes twice.
+#[test]
+fn one_rank_goes_on_with_the_steps_that_groups_had_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 0);
+    // The parameters stay as they are, so that a loss tells which samples it is of.
+    let recipe = recipe(&[
+        "distributed.groups=2",
+        "schedule.rate=1e-30",
+        "network.dropout=0.0",
+        "data.augmentation.roll=false",
+        "data.augmentation.mirror=false",
+    ]);
+    let at = |name: &str| folder.path().join(name);
+    let alone = |name: &str, stop_after| {
+        let told = (Duration::ZERO, stop_after);
+        let reports = train_on(threads::ranks(1), &recipe, &store, &at(name), told);
+        reports.into_iter().next().unwrap().unwrap().outcome
+    };
+    assert_eq!(alone("whole", None), Outcome::Finished);
+    assert_eq!(alone("parts", Some(7)), Outcome::Interrupted);
+    // As two groups leave it that have done seven of nine steps.
+    let path = at("parts").join("checkpoint.safetensors");
+    let mut file = ModelFile::read(&path).unwrap();
+    let facts = file.facts.get_mut("checkpoint").unwrap();
+    let mut changed: serde_json::Value = serde_json::from_str(facts).unwrap();
+    changed["pending"] = serde_json::json!([2, 4]);
+    *facts = changed.to_string();
+    file.write(&path).unwrap();
+    assert_eq!(alone("parts", None), Outcome::Finished);
+
+    let whole = losses(&at("whole"));
+    let order = [0, 1, 2, 3, 4, 5, 6, 2, 4, 9, 10, 11];
+    let found = losses(&at("parts"));
+    assert_eq!(found.len(), order.len());
+    for (step, (found, of)) in found.into_iter().zip(order).enumerate() {
+        let expected = whole[of];
+        let off = (found - expected).abs() / expected;
+        assert!(off < 1e-5, "step {step}: {found} instead of {expected}");
+    }
+    let epochs = |metric| match metric {
+        Metric::Step { epoch, .. } => Some(epoch),
+        _ => None,
+    };
+    let epochs: Vec<u64> = metrics(&at("parts"))
+        .into_iter()
+        .filter_map(epochs)
+        .collect();
+    assert_eq!(epochs, [0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 1, 1]);
+    let file = ModelFile::read(&path).unwrap();
+    assert!(!file.facts["checkpoint"].contains("pending"));
+}
+
 #[test]
 fn ranks_that_do_not_divide_are_refused_on_all() {
     let folder = tempfile::tempdir().unwrap();

@@ -212,7 +212,10 @@ impl Run<'_> {
         let done = self.learner.progress.step;
         let left = self.total_steps.saturating_sub(done) as usize;
         let batches = left.saturating_mul(self.recipe.training.accumulate);
-        let plans = self.samples.starting_at(done).take(batches);
+        let plans = self
+            .samples
+            .going_on_from(done, &self.pending)
+            .take(batches);
         let backend = self.learner.network.backend();
         let mut loader = Feed::new(self.store, plans, &self.loader, backend)?;
         let mut clock = Clock {
@@ -291,7 +294,8 @@ impl Run<'_> {
         let samples = accumulate * batch.host.len() / self.loader.frames;
         loader.give_back(batch);
         let step = self.learner.progress.step;
-        let epoch = self.samples.cursor(step - 1).epoch;
+        let pending = self.pending.drain(..self.pending.len().min(1)).next();
+        let epoch = self.samples.cursor(pending.unwrap_or(step - 1)).epoch;
         let seconds = before.elapsed().as_secs_f64();
         if let Some(recorder) = &mut self.recorder {
             recorder.step(step, epoch, &result)?;

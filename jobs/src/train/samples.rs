@@ -159,6 +159,19 @@ impl Samples {
         self.main.cursor(step)
     }
 
+    /// This rank's batches of a run that has done so many steps: first those of the steps `left`, which groups had under
+    /// way, then those of steps that were never begun, without end.
+    pub(super) fn going_on_from(
+        &self,
+        done: u64,
+        left: &[u64],
+    ) -> impl Iterator<Item = BatchPlan> + Send + use<> {
+        let of_step = |&step: &u64| self.starting_at(step).take(self.accumulate);
+        let first: Vec<BatchPlan> = left.iter().flat_map(of_step).collect();
+        let others = self.starting_at(done + left.len() as u64);
+        first.into_iter().chain(others)
+    }
+
     /// This rank's batches from the first one of a step on, without end.
     pub(super) fn starting_at(&self, step: u64) -> Box<dyn Iterator<Item = BatchPlan> + Send> {
         let clips = self.clips.clone();
@@ -331,6 +344,17 @@ mod tests {
             let same = pairs.filter(|(id, other)| id + 100 == *other).count();
             assert!(same < 10, "{same} of 20 in epoch {epoch}");
         }
+    }
+
+    /// Nine steps were begun; those numbered 2 and 4 are not done.
+    #[test]
+    fn steps_that_were_under_way_come_first() {
+        let samples = mixed(5, 4);
+        let plan = |step| samples.starting_at(step).next().unwrap();
+        let found: Vec<BatchPlan> = samples.going_on_from(7, &[2, 4]).take(4).collect();
+        assert_eq!(found, [2, 4, 9, 10].map(plan));
+        let found: Vec<BatchPlan> = samples.going_on_from(7, &[]).take(2).collect();
+        assert_eq!(found, [7, 8].map(plan));
     }
 
     #[test]

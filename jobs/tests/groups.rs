@@ -357,6 +357,8 @@ fn a_slow_group_does_fewer_steps_and_all_are_done_once() {
         (120, 120)
     );
     assert!(staleness.max >= oldest && staleness.mean > 0.5);
+    // By its number among all ranks, two of which are servers.
+    assert_eq!(reports[0].as_ref().unwrap().balance.slowest, 4);
     let steps: Vec<u64> = common_metrics(&out)
         .iter()
         .filter(|(step, ..)| step.is_some())
@@ -463,6 +465,26 @@ fn an_interrupted_run_goes_on() {
         (losses(&at("several")).len(), updates(&at("several")).len()),
         (40, 40)
     );
+}
+
+#[test]
+fn every_rank_that_computes_leaves_a_trace_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 0);
+    let recipe = recipe(&[
+        "distributed.groups=2",
+        "training.steps=4",
+        "training.trace_steps=1",
+    ]);
+    let out = folder.path().join("run");
+    for report in train_on(threads::ranks(3), &recipe, &store, &out, AT_ONCE) {
+        report.unwrap();
+    }
+    assert!(!out.join("trace.rank0.json").exists());
+    for rank in [1, 2] {
+        let text = std::fs::read_to_string(out.join(format!("trace.rank{rank}.json"))).unwrap();
+        assert!(text.contains(&format!("\"pid\":{rank}")), "{text}");
+    }
 }
 
 /// One rank alone has no groups. What they had begun comes first, and no step comes twice.

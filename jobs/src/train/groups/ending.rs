@@ -114,8 +114,9 @@ impl Coordinator<'_, '_> {
             return Err(JobError::NoGroup(what));
         }
         let report = ending.report(folder, self.start, self.last_loss, self.missing_values);
+        let spent: Vec<Spent> = self.spent.into_values().collect();
         Ok(TrainReport {
-            spent: Spent::mean(&self.spent),
+            spent: Spent::mean(&spent),
             ..report
         })
     }
@@ -174,12 +175,21 @@ impl Coordinator<'_, '_> {
         let run = &self.server.run;
         let layout = self.server.mail.layout;
         let steps = self.ledger.done() - self.done_before;
+        let (ranks, spent): (Vec<usize>, Vec<Spent>) = self
+            .spent
+            .iter()
+            .map(|(&rank, &spent)| (rank, spent))
+            .unzip();
+        let balance = run.balance(&spent, steps)?;
         Ok(Ending {
             finished,
             steps: self.ledger.done(),
             skipped_steps: run.learner.progress.skipped,
             best: run.best.clone(),
-            balance: run.balance(&self.spent, steps)?,
+            balance: Balance {
+                slowest: ranks.get(balance.slowest).copied().unwrap_or_default(),
+                ..balance
+            },
             ranks: layout.servers + layout.groups * layout.ranks_per_group,
             staleness: self.staleness.clone(),
         })

@@ -57,8 +57,8 @@ impl Team {
         Ok(tree::all_gather_any(&mut *self.control, mine)?)
     }
 
-    /// The text of the lowest rank that has one, preceded by its rank number if there are several ranks. All ranks call
-    /// it.
+    /// The text of the lowest rank that has one, preceded by its number in the job if there are several ranks. All ranks
+    /// call it.
     pub(in crate::train) fn first_to_say(
         &mut self,
         mine: Option<String>,
@@ -68,7 +68,9 @@ impl Team {
         }
         let _doing = doing::begin("what a rank has to say of a step");
         let all = self.gather_any(mine.unwrap_or_default().as_bytes())?;
-        let first = all.iter().enumerate().find(|(_, text)| !text.is_empty());
+        let first = (self.first_in_job..)
+            .zip(&all)
+            .find(|(_, text)| !text.is_empty());
         Ok(first.map(|(rank, text)| format!("rank {rank}: {}", String::from_utf8_lossy(text))))
     }
 
@@ -105,5 +107,27 @@ impl Team {
             CommError::Differs { .. } => JobError::Apart(error),
             other => other.into(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::threads;
+
+    /// A parameter server, and two groups of two ranks.
+    #[test]
+    fn who_speaks_in_a_group_is_named_by_the_number_in_the_job() {
+        let said = threads::run(threads::ranks(5), |rank| {
+            let mut all = Team::of(Box::new(rank), Box::new(|_| ()));
+            let place = all.rank();
+            let colour = [0, 1, 1, 2, 2][place];
+            let group = all.control().split(Some(colour), place).unwrap();
+            let mut group = all.group(group.unwrap(), None);
+            let mine = [2, 4].contains(&place).then(|| "no".to_string());
+            group.first_to_say(mine).unwrap()
+        });
+        let by = |rank: usize| Some(format!("rank {rank}: no"));
+        assert_eq!(said, [None, by(2), by(2), by(4), by(4)]);
     }
 }

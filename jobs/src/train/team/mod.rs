@@ -35,6 +35,8 @@ pub type OnStall = Box<dyn FnOnce(CommError) + Send>;
 pub struct Team {
     rank: usize,
     size: usize,
+    /// The number in the job of the first of these ranks, which are consecutive.
+    first_in_job: usize,
     description: String,
     /// Through which all ranks agree outside of steps.
     control: Box<dyn Communicator>,
@@ -73,6 +75,7 @@ impl Team {
         Self {
             rank: 0,
             size: 1,
+            first_in_job: 0,
             description: "one rank".into(),
             control: Box::new(Solo::new()),
             on_stall: None,
@@ -155,10 +158,11 @@ impl Team {
         self.on_stall = Some(on_stall);
     }
 
-    /// A part of this team's ranks as a team of its own, for as long as this team does not communicate.
+    /// Consecutive ranks of this team as a team of their own, for as long as this team does not communicate.
     pub(super) fn group(&mut self, comm: Box<dyn Communicator>, link: Option<Link>) -> Self {
         let on_stall = self.on_stall.take().unwrap_or_else(|| Box::new(|_| ()));
         Self {
+            first_in_job: self.rank_in_job() - comm.rank(),
             cores: self.cores.clone(),
             step_delay: self.step_delay,
             memory_limit: self.memory_limit,
@@ -201,6 +205,11 @@ impl Team {
         self.rank
     }
 
+    /// This rank among all of the job, of which a team may be a part: by this number people know it.
+    fn rank_in_job(&self) -> usize {
+        self.first_in_job + self.rank
+    }
+
     /// How many ranks there are.
     pub fn size(&self) -> usize {
         self.size
@@ -229,7 +238,7 @@ impl Team {
         gradients: &mut Gradients,
         facts: usize,
     ) -> Result<()> {
-        let (rank, size) = (self.rank, self.size);
+        let (rank, size, rank_in_job) = (self.rank, self.size, self.rank_in_job());
         if size == 1 {
             return Ok(());
         }
@@ -258,7 +267,7 @@ impl Team {
         let lengths = ranges.iter().map(Range::len).chain([facts]).collect();
         let scale = 1.0 / size as f32;
         let plan = reducer::Plan {
-            rank,
+            rank: rank_in_job,
             lengths,
             scale,
             cores: self.cores.clone(),
@@ -279,7 +288,7 @@ impl Team {
     /// Begins to note where time goes, and traces the first `steps` steps.
     pub(super) fn begin_timeline(&mut self, steps: usize) {
         self.waited.store(0, Ordering::Relaxed);
-        self.timeline = Timeline::new(self.rank, steps, Arc::clone(&self.waited));
+        self.timeline = Timeline::new(self.rank_in_job(), steps, Arc::clone(&self.waited));
     }
 
     /// Notes to which step the next buckets belong.

@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::recipe::Order;
 use crate::train::step::StepResult;
 use crate::train::{Spent, TrainEvent, TrainReport};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -39,7 +40,8 @@ pub(super) struct Coordinator<'a, 'b> {
     /// whether they are to get parameters.
     parked: Vec<(usize, bool)>,
     pub(super) last_loss: Option<f64>,
-    pub(super) spent: Vec<Spent>,
+    /// The time of every rank whose group has left, by its number in the job.
+    pub(super) spent: BTreeMap<usize, Spent>,
     pub(super) missing_values: u64,
     /// How stale updates were on all servers, as far as they have told.
     pub(super) staleness: StalenessSummary,
@@ -70,7 +72,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
             cut: None,
             parked: Vec::new(),
             last_loss: None,
-            spent: Vec::new(),
+            spent: BTreeMap::new(),
             missing_values: 0,
             staleness: StalenessSummary::default(),
         }
@@ -276,9 +278,11 @@ impl<'a, 'b> Coordinator<'a, 'b> {
             self.ledger.close();
         }
         match self.server.mail.take_bytes(group, request.bytes)? {
-            Some(spent) => self
-                .spent
-                .extend(bytemuck::pod_collect_to_vec::<u8, Spent>(&spent)),
+            Some(spent) => {
+                let first = self.server.mail.layout.leader(group);
+                let spent = bytemuck::pod_collect_to_vec::<u8, Spent>(&spent);
+                self.spent.extend((first..).zip(spent));
+            }
             None => self.lost(group),
         }
         self.missing_values += request.step;
@@ -298,7 +302,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
         self.server.run.validation_due |= self.stops_validating(group).is_some();
     }
 
-    /// Nothing has come for a moment. If it has been long, groups that are still expected count as lost, unless they
+    /// Nothing has come for a moment. If it has been long, groups that are still expected count as lost; unless they
     /// score the network and are alive.
     fn silence(&mut self) {
         if self.server.heard.elapsed() <= self.server.mail.limit {

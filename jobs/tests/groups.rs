@@ -487,6 +487,35 @@ fn every_rank_that_computes_leaves_a_trace_of_its_own() {
     }
 }
 
+#[test]
+fn all_ranks_say_that_the_last_validation_was_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 2);
+    let recipe = recipe(&["distributed.groups=2", "training.validate_every_steps=100"]);
+    let out = folder.path().join("run");
+    let train = |stops: bool| -> Vec<TrainReport> {
+        // As a signal reaches all ranks: when all steps are done.
+        let stop = AtomicBool::new(false);
+        threads::run(threads::ranks(3), |rank| {
+            let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
+            let mut tell = |event: &TrainEvent| {
+                if let TrainEvent::CheckpointSaved { step: 12, .. } = event {
+                    stop.fetch_or(stops, Ordering::Relaxed);
+                }
+            };
+            train_together(&recipe, &store, &out, &mut tell, &stop, &mut team).unwrap()
+        })
+    };
+    for report in train(true) {
+        assert_eq!((report.outcome, report.steps), (Outcome::Interrupted, 12));
+    }
+    for report in train(false) {
+        assert_eq!((report.outcome, report.steps), (Outcome::Finished, 12));
+    }
+    let validations = common_metrics(&out).len() - 12;
+    assert_eq!(validations, 1);
+}
+
 /// One rank alone has no groups. What they had begun comes first, and no step comes twice.
 #[test]
 fn one_rank_goes_on_with_the_steps_that_groups_had_begun() {

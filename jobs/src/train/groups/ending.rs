@@ -86,10 +86,10 @@ impl Coordinator<'_, '_> {
                 self.write()?;
             }
         }
+        let ending = self.ending(finished && !self.server.run.validation_due)?;
         for group in groups {
             self.dismiss(group, &ending, false)?;
         }
-        let ending = self.ending(finished && !self.server.run.validation_due)?;
         let text = json(&ending)?;
         for other in 1..self.server.mail.layout.servers {
             (self.server.mail).send_errand(other, errand::END, &text)?;

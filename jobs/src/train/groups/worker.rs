@@ -4,7 +4,7 @@ use super::standing::Standing;
 use crate::error::{JobError, Result};
 use crate::train::feed::Feed;
 use crate::train::timeline::StepPhase;
-use crate::train::{Run, Team, TrainReport};
+use crate::train::{Outcome, Run, Team, TrainReport};
 use squall_data::sampler::BatchPlan;
 use std::collections::VecDeque;
 use std::path::Path;
@@ -74,13 +74,17 @@ pub(super) fn work(
     let parameters = run.learner.network.parameters_mut();
     let link = team.link()?;
     let (ending, validate) = link.leave(&all, missing[0], parameters)?;
-    if validate {
-        run.validate_for_servers(team, stop)?;
-    }
+    // Told to stop, it leaves the last state without scores, and the run unfinished.
+    let complete = !validate || run.validate_for_servers(team, stop)?;
     team.link()?.pulse.end();
+    let report = ending.report(folder, start, last_loss, missing[0]);
     Ok(TrainReport {
         spent,
-        ..ending.report(folder, start, last_loss, missing[0])
+        outcome: match complete {
+            true => report.outcome,
+            false => Outcome::Interrupted,
+        },
+        ..report
     })
 }
 
@@ -110,13 +114,14 @@ impl Run<'_> {
         let _ = plans.next().map(|plan| feed.send(plan));
     }
 
-    /// Scores the network as it is, for the first server.
-    fn validate_for_servers(&self, team: &mut Team, stop: &AtomicBool) -> Result<()> {
+    /// Scores the network as it is, for the first server; false if told to stop on the way.
+    fn validate_for_servers(&self, team: &mut Team, stop: &AtomicBool) -> Result<bool> {
         let scores = match &self.evaluator {
             Some(evaluator) => evaluator.run(&self.learner.network, stop, team)?,
             None => None,
         };
         let parameters = self.learner.network.parameters();
-        team.link()?.tell(scores.as_ref(), parameters)
+        team.link()?.tell(scores.as_ref(), parameters)?;
+        Ok(scores.is_some())
     }
 }

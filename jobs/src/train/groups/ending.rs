@@ -1,7 +1,7 @@
 //! How a run ends: the last state, its scores, and goodbye to everybody.
 
-use super::LOOK;
 use super::coordinator::Coordinator;
+use super::heard::Heard;
 use super::link::json;
 use super::message::{Orders, Reply, Request, errand, raw};
 use super::staleness::StalenessSummary;
@@ -154,14 +154,15 @@ impl Coordinator<'_, '_> {
         let leader = self.server.mail.leader_between(group);
         let mut request = Request::of(0, 0);
         let bytes = bytemuck::bytes_of_mut(&mut request);
-        // However long it takes, as long as the group is alive.
+        self.server.heard = Heard::at(Instant::now());
         loop {
-            match self.server.mail.between.wait_any(&[leader], LOOK)? {
+            match self.server.wait(&[leader])? {
                 Arrival::Message(_) if self.server.mail.take(group, bytes)? => {
                     self.scores(group, &request)?;
                     return Ok(!self.server.turns.is_lost(group));
                 }
-                Arrival::Nothing if !self.server.mail.is_silent(group) => {}
+                Arrival::Nothing
+                    if self.server.mail.waits_for(group, self.server.heard.since()) => {}
                 _ => break,
             }
         }

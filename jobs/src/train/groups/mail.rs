@@ -7,6 +7,9 @@ use crate::comm::{Arrival, Communicator, Letter};
 use crate::error::Result;
 use std::time::{Duration, Instant};
 
+/// A group that shows that it lives is waited for this many times longer than one that may be gone.
+const LIVING_WAIT: u32 = 10;
+
 /// How a server reaches others.
 pub(super) struct Mail {
     /// To the other servers, then to the leaders of all groups.
@@ -27,6 +30,12 @@ impl Mail {
     /// Whether a group's leader has shown no sign of life for longer than the recipe allows, or has said its last word.
     pub fn is_silent(&self, group: usize) -> bool {
         self.pulse.is_silent(self.layout.leader(group))
+    }
+
+    /// Whether a group that has been at its work since then is still waited for: not for ever even if it is alive, since
+    /// its process may live while its work hangs.
+    pub fn waits_for(&self, group: usize, since: Instant) -> bool {
+        !self.is_silent(group) && since.elapsed() <= self.limit.saturating_mul(LIVING_WAIT)
     }
 
     /// Receives from a group; returns whether it was there. Nothing that moves within the limit counts as gone.
@@ -85,5 +94,26 @@ impl Mail {
         let mut bytes = vec![0; head[1] as usize];
         self.between.receive(0, &mut bytes)?;
         Ok((head[0], bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::Solo;
+
+    /// Its process may show signs of life and still hang.
+    #[test]
+    fn a_group_is_not_waited_for_for_ever() {
+        let mail = |limit| Mail {
+            between: Box::new(Solo::new()),
+            layout: Layout::of(3, 2, 1).unwrap(),
+            limit,
+            pulse: Pulse::default(),
+        };
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(20)).unwrap();
+        assert!(!mail(Duration::from_secs(1)).waits_for(0, long_ago));
+        assert!(mail(Duration::from_secs(3)).waits_for(0, long_ago));
+        assert!(mail(Duration::MAX).waits_for(1, long_ago));
     }
 }

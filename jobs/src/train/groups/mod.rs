@@ -23,6 +23,7 @@
 
 mod coordinator;
 mod ending;
+mod heard;
 mod heartbeat_peers;
 mod kept;
 mod ledger;

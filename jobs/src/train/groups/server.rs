@@ -1,6 +1,7 @@
 //! A server: it takes gradients, changes what it holds, and gives it back.
 
 use super::LOOK;
+use super::heard::Heard;
 use super::kept::Kept;
 use super::link::json;
 use super::mail::Mail;
@@ -26,9 +27,6 @@ pub(super) const COUNTED: &str = "server";
 /// What the file of a server's part is called in messages.
 pub(super) const PART: &str = "a server's part";
 
-/// A group with a heartbeat is waited for this many times longer than one without.
-const LIVING_WAIT: u32 = 10;
-
 /// A parameter server.
 pub(super) struct Server<'a> {
     pub run: Run<'a>,
@@ -53,7 +51,7 @@ pub(super) struct Server<'a> {
     pub staleness: StalenessSummary,
     /// Batch statistics of the last update, on the first server.
     pub statistics: Vec<f32>,
-    pub heard: Instant,
+    pub heard: Heard,
     pub mail: Mail,
 }
 
@@ -121,7 +119,7 @@ impl<'a> Server<'a> {
             version: counted.version,
             steps_of: vec![0; layout.groups],
             staleness: counted.staleness,
-            heard: Instant::now(),
+            heard: Heard::at(Instant::now()),
             mail,
         })
     }
@@ -152,7 +150,7 @@ impl<'a> Server<'a> {
                 return Ok(self.loses(group));
             }
         }
-        match self.mail.between.wait_any(&from, LOOK)? {
+        match self.wait(&from)? {
             Arrival::Nothing => Ok(ServerEvent::Nothing),
             Arrival::Message(0) => Ok(ServerEvent::Errand),
             Arrival::Gone(0) => Err(CommError::Gone {
@@ -163,10 +161,17 @@ impl<'a> Server<'a> {
             .into()),
             Arrival::Gone(leader) => Ok(self.loses(leader - self.mail.layout.servers)),
             Arrival::Message(leader) => {
-                self.heard = Instant::now();
+                self.heard = Heard::at(Instant::now());
                 self.hear(leader - self.mail.layout.servers)
             }
         }
+    }
+
+    /// Waits a moment for a message of one of these ranks of [`Mail::between`].
+    pub fn wait(&mut self, from: &[usize]) -> Result<Arrival> {
+        let arrival = self.mail.between.wait_any(from, LOOK)?;
+        self.heard.look(Instant::now());
+        Ok(arrival)
     }
 
     /// A group is gone; others go on.
@@ -179,11 +184,9 @@ impl<'a> Server<'a> {
         ServerEvent::Lost(group)
     }
 
-    /// Whether a group that has sent nothing for long still has a heartbeat: it is waited for, but not for ever, since
-    /// its process may be alive while its work hangs.
+    /// Whether a group that has sent nothing for long still has a heartbeat, and is waited for.
     pub fn takes_its_time(&self, group: usize) -> bool {
-        let patience = LIVING_WAIT * self.mail.limit;
-        self.mail.pulse.is_felt() && !self.mail.is_silent(group) && self.heard.elapsed() <= patience
+        self.mail.pulse.is_felt() && self.mail.waits_for(group, self.heard.since())
     }
 
     /// After a long silence: stops waiting for the group whose turn it is.
@@ -198,7 +201,7 @@ impl<'a> Server<'a> {
                 "group {group} has not come to its turn in {:?}: the others go on",
                 self.mail.limit
             );
-            self.heard = Instant::now();
+            self.heard = Heard::at(Instant::now());
         }
         late.is_some()
     }

@@ -302,15 +302,15 @@ impl<'a, 'b> Coordinator<'a, 'b> {
         self.server.run.validation_due |= self.stops_validating(group).is_some();
     }
 
-    /// Nothing has come for a moment. If it has been long, groups that are still expected count as lost; unless they
-    /// score the network and are alive.
+    /// Nothing has come for a moment. If it has been long, groups that are still expected count as lost; those that score
+    /// the network and are alive after a longer time.
     fn silence(&mut self) {
         if self.server.heard.elapsed() <= self.server.mail.limit {
             return;
         }
         let judges: Vec<usize> = self.validating.iter().map(|v| v.group).collect();
         for group in judges {
-            if self.server.mail.is_silent(group) {
+            if !self.server.mail.waits_for(group, self.server.heard.since()) {
                 self.loses(group);
             }
         }

@@ -100,7 +100,7 @@ pub struct TrainReport {
     pub balance: Balance,
     /// Missing values that were replaced by the mean in this part.
     pub missing_values: u64,
-    /// With groups: how stale gradients were in this part.
+    /// With groups: how stale gradients were in this part; in turns, in all parts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staleness: Option<StalenessSummary>,
     /// The model to use.

@@ -32,8 +32,8 @@ impl Mail {
         self.pulse.is_silent(self.layout.leader(group))
     }
 
-    /// Whether a group that has been at its work since then is still waited for: not for ever even if it is alive, since
-    /// its process may live while its work hangs.
+    /// Whether a group that has been at its work since then is still waited for: not for ever even if it is alive,
+    /// since its process may live while its work hangs.
     pub fn waits_for(&self, group: usize, since: Instant) -> bool {
         !self.is_silent(group) && since.elapsed() <= self.limit.saturating_mul(LIVING_WAIT)
     }

@@ -302,8 +302,8 @@ impl<'a, 'b> Coordinator<'a, 'b> {
         self.server.run.validation_due |= self.stops_validating(group).is_some();
     }
 
-    /// Nothing has come for a moment. If it has been long, groups that are still expected count as lost; those that score
-    /// the network and are alive after a longer time.
+    /// Nothing has come for a moment. If it has been long, groups that are still expected count as lost; those that
+    /// score the network and are alive after a longer time.
     fn silence(&mut self) {
         if self.server.heard.elapsed() <= self.server.mail.limit {
             return;

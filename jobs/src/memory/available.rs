@@ -46,14 +46,18 @@ fn group_folders(groups: &str) -> Vec<PathBuf> {
     .collect()
 }
 
-/// What a control group has left; its file cache can be given back.
+/// What a control group has left; its file cache can be given back, but for what lies in memory as in a file: copies of
+/// samples in /dev/shm, and what ranks share.
 fn left_in_group(limit: &str, current: &str, stat: &str) -> Option<u64> {
     let limit: u64 = limit.trim().parse().ok()?;
     let current: u64 = current.trim().parse().unwrap_or(0);
-    let cache = stat.lines().find_map(|line| line.strip_prefix("file "));
-    let cache: u64 = cache
-        .and_then(|bytes| bytes.trim().parse().ok())
-        .unwrap_or(0);
+    let bytes = |key: &str| {
+        let rest = stat.lines().find_map(|line| line.strip_prefix(key));
+        rest.and_then(|bytes| bytes.trim().parse::<u64>().ok())
+            .unwrap_or(0)
+    };
+    // The kernel counts the second in the first.
+    let cache = bytes("file ").saturating_sub(bytes("shmem "));
     Some(limit.saturating_sub(current.saturating_sub(cache)))
 }
 
@@ -80,6 +84,11 @@ mod tests {
         assert_eq!(
             left_in_group("100\n", "60\n", "anon 40\nfile 20\n"),
             Some(60)
+        );
+        // A copy of samples in /dev/shm, 15 of the 20, is in the cache of files and cannot be given back.
+        assert_eq!(
+            left_in_group("100\n", "60\n", "anon 40\nfile 20\nshmem 15\n"),
+            Some(45)
         );
         assert_eq!(left_in_group("10", "60", ""), Some(0));
         let folders = group_folders("0::/a/b\n");

@@ -5,7 +5,7 @@ mod common;
 use common::boxes::{CELLS, CENTRES, Known, recipe, store};
 use squall_data::Store;
 use squall_data::store::Split;
-use squall_jobs::train::TrainPlan;
+use squall_jobs::train::{TrainPlan, samples_of_epoch};
 use squall_jobs::{Recipe, TrainEvent, TrainReport, train};
 use std::path::Path;
 use std::sync::Arc;
@@ -100,6 +100,10 @@ fn fields_without_labels_are_learnt_from_where_there_are_any() {
     let part = [&semi[..], &["detection.labelled_share=0.5"]].concat();
     let (_, plan) = learn(&recipe(CELLS, &part), &all).unwrap();
     assert_eq!((plan.training_samples, plan.steps_per_epoch), (8, 2));
+    // Two steps of the two that teach directly.
+    let of_epoch =
+        |changes: &[&str], store: &Store| samples_of_epoch(&recipe(CELLS, changes), store);
+    assert_eq!(of_epoch(&part, &all).unwrap(), 4);
 
     // Truly unlabelled ones; half of the others have no masks either.
     let mut known = [Known::Nothing; 12];
@@ -112,6 +116,7 @@ fn fields_without_labels_are_learnt_from_where_there_are_any() {
     );
     let (report, plan) = learn(&recipe(CELLS, &semi), &mixed).unwrap();
     assert_eq!((plan.training_samples, plan.steps_per_epoch), (12, 4));
+    assert_eq!(of_epoch(&semi, &mixed).unwrap(), 8);
     assert_eq!(
         (
             plan.validation_samples,
@@ -132,6 +137,7 @@ fn masks_are_learnt_and_judged_where_there_are_any() {
     let segment = common::recipe(&changes);
     let (report, plan) = learn(&segment, &store).unwrap();
     assert_eq!((plan.training_samples, plan.validation_samples), (6, 2));
+    assert_eq!(samples_of_epoch(&segment, &store).unwrap(), 6);
     assert_eq!(report.best.unwrap().scores.samples(), 2);
     let weighting = segment.loss.weighting;
     let pixels = (store.masked_ids(Split::Train).len() * 32 * 64) as u64;

@@ -10,6 +10,7 @@ use squall_data::store::{Encoding, Split};
 use squall_data::{Store, Variable};
 use squall_jobs::machine::DeviceKind;
 use squall_jobs::performance::{Length, Prediction, Question, Rate, Workload, published};
+use squall_jobs::train::samples_of_epoch;
 use squall_jobs::{Machine, Recipe};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -42,7 +43,7 @@ pub struct Scale {
     /// Fields of latitudes x longitudes.
     #[arg(long, default_value = "768x1152", value_parser = grid)]
     grid: (usize, usize),
-    /// Training samples of an epoch: for hours and cost.
+    /// Training samples of an epoch, those that teach directly: for hours and cost.
     #[arg(long, value_name = "N")]
     samples: Option<usize>,
     /// What one device learns from in a second, as `squall bench step` measures it, instead of what the machine's file
@@ -84,13 +85,15 @@ impl Scale {
         // All of the model's channels as f16, and a byte of label.
         let mut of_pixel = Variable::CHANNELS.len() * Encoding::F16.bytes() + 1;
         let mut samples = self.samples;
+        let mut staged_samples = self.samples;
         if let Some(store) = &store {
             let [rows, columns, _] = store.shape();
             shape = (rows, columns);
             let known = &store.meta().channels;
             recipe.data.channels.get_or_insert_with(|| known.clone());
             of_pixel = known.len() * store.meta().encoding.bytes() + 1;
-            samples = Some(store.ids(Split::Train).len());
+            samples = Some(samples_of_epoch(&recipe, store)?);
+            staged_samples = Some(store.ids(Split::Train).len());
         }
         let auto = auto_precision(&machine);
         let workload = Workload::of(&recipe, shape, of_pixel, auto)?;
@@ -129,7 +132,7 @@ impl Scale {
         let memory = rows.iter().map(|row| row.memory_bytes).max().unwrap_or(0);
         let room = machine.device.memory_gb.map(|gb| (gb * 1e9) as u64);
         Ok(Answer {
-            note: about_samples(&machine, &workload, samples, question.staged),
+            note: about_samples(&machine, &workload, staged_samples, question.staged),
             memory,
             room,
             machine: machine.title.clone(),
@@ -214,7 +217,7 @@ fn length(recipe: &Recipe, samples: Option<usize>) -> anyhow::Result<Length> {
     })
 }
 
-/// What a reader should know of where samples come from.
+/// What a reader should know of where samples, so many of them, come from.
 fn about_samples(
     machine: &Machine,
     workload: &Workload,

@@ -20,7 +20,7 @@ pub use workload::Workload;
 
 use crate::error::{JobError, Result};
 use crate::machine::Machine;
-use crate::recipe::{Distributed, LocalBatch};
+use crate::recipe::{Distributed, LocalBatch, Training};
 use clock::{Landing, Servers, Step};
 use serde::Serialize;
 
@@ -52,7 +52,7 @@ pub struct Question<'a> {
 /// How long a training is.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Length {
-    /// Samples of an epoch, if that is known.
+    /// Samples of an epoch, those that teach directly ([`crate::train::samples_of_epoch`]), if that is known.
     pub samples: Option<usize>,
     /// How often each is seen; of a training whose length is not in steps.
     pub epochs: Option<f64>,
@@ -61,7 +61,7 @@ pub struct Length {
 }
 
 impl Length {
-    /// Steps of the training, if they can be told; an epoch has whole steps of `batch` samples only.
+    /// Steps of the training, if they can be told; an epoch has whole steps of `batch` such samples only.
     ///
     /// # Errors
     /// What was expected and found, if there is no whole step.
@@ -73,7 +73,7 @@ impl Length {
         }
         let epochs = self.epochs.zip(self.samples);
         let of_epochs =
-            |(epochs, samples): (f64, usize)| (epochs * (samples / batch) as f64).ceil() as u64;
+            |(epochs, samples): (f64, usize)| Training::steps_of(epochs, samples / batch);
         Ok(self.steps.or(epochs.map(of_epochs)))
     }
 }
@@ -170,11 +170,13 @@ impl Question<'_> {
         let dealt = (group, self.accumulate);
         let local = LocalBatch::of(self.distributed, (self.batch, self.unlabelled), dealt);
         let local = local.map_err(bad)?;
-        let samples = local.times(self.accumulate).samples();
+        let of_rank = local.times(self.accumulate);
+        let samples = of_rank.samples();
         if group > 1 {
             sums::check(&sums::Shape::of(self.machine, group), self.distributed).map_err(bad)?;
         }
-        let steps = self.length.steps(samples * group).map_err(bad)?;
+        let steps = self.length.steps(of_rank.labelled * group);
+        let steps = steps.map_err(bad)?;
         let step = self.step(nodes, group, samples);
         let servers = (servers > 0).then(|| self.servers(groups, servers, group));
         let whole = self.times(&step, servers.as_ref());

@@ -147,6 +147,20 @@ fn one_rank_is_as_fast_as_one_rank() {
     let twice = twice.predict(1).unwrap();
     assert_eq!((twice.steps, twice.global_batch), (Some(415), 6));
     assert!((twice.step_seconds / alone.step_seconds - 2.0).abs() < 1e-9);
+    // Samples without labels come beside: two of three are of the epoch, 500 steps of them.
+    let beside = Question {
+        unlabelled: 1,
+        ..question
+    };
+    let beside = beside.predict(1).unwrap();
+    assert_eq!((beside.steps, beside.global_batch), (Some(1250), 3));
+    // As in training 0.28 passes of 25 steps are 7, although their product is a little more.
+    let short = Length {
+        samples: Some(75),
+        epochs: Some(0.28),
+        steps: None,
+    };
+    assert_eq!(short.steps(3), Ok(Some(7)));
     let refused = |nodes| question.predict(nodes).unwrap_err().to_string();
     assert!(refused(4609).contains("`--nodes`: expected 1 to 4608"));
     let few = refused(400);

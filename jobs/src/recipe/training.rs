@@ -123,10 +123,15 @@ impl Default for Training {
 impl Training {
     /// Steps of the run, if an epoch has so many.
     pub fn total_steps(&self, steps_per_epoch: usize) -> u64 {
+        self.steps
+            .unwrap_or_else(|| Self::steps_of(self.passes(), steps_per_epoch))
+    }
+
+    /// Steps of so many passes, if an epoch has so many.
+    pub fn steps_of(passes: f64, steps_per_epoch: usize) -> u64 {
         // 0.28 passes of 25 steps are rounded to a little more than 7: no step is begun for that.
         let exact = 1.0 - 2.0 * f64::EPSILON;
-        self.steps
-            .unwrap_or_else(|| (self.passes() * steps_per_epoch as f64 * exact).ceil() as u64)
+        (passes * steps_per_epoch as f64 * exact).ceil() as u64
     }
 
     /// Passes over the training samples, of a training whose length is not in steps.

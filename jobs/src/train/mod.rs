@@ -38,6 +38,7 @@ pub use groups::StalenessSummary;
 pub use mllog::{Hardware, MlLog};
 pub use plan::TrainPlan;
 use prepare::channels;
+pub use prepare::samples_of_epoch;
 pub(crate) use prepare::steps_alone;
 pub use progress::{Best, Outcome, TrainEvent, TrainReport};
 pub use step::StepResult;

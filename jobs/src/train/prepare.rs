@@ -169,6 +169,26 @@ pub fn steps_alone(recipe: &Recipe, store: &Store) -> Result<u64> {
     Ok(recipe.training.total_steps(samples.steps_per_epoch()))
 }
 
+/// Samples of an epoch of all ranks, of a network over time clips: those that teach directly. Of the others as many come
+/// beside them as `detection.unlabelled_per_batch` says.
+///
+/// # Errors
+/// As [`super::train`], where recipe and samples do not fit.
+pub fn samples_of_epoch(recipe: &Recipe, store: &Store) -> Result<usize> {
+    let ids = store.ids(Split::Train);
+    // Of a step of many nodes it is known later whether there are enough.
+    let config = samples::shuffled(recipe.seed, Place::ALONE, 1);
+    let least = LocalBatch {
+        labelled: 1,
+        unlabelled: 1,
+    };
+    let samples = match recipe.task {
+        Task::Segment => Samples::for_masks(store, ids, config)?,
+        Task::Detect => Samples::for_boxes(recipe, store, ids, config, least)?.0,
+    };
+    Ok(samples.of_epoch())
+}
+
 /// Each batch of a step of the ranks that do it together.
 fn local_batch(recipe: &Recipe, place: Place) -> Result<LocalBatch> {
     recipe.local_batch(place.ranks).map_err(JobError::recipe)

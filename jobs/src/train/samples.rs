@@ -149,6 +149,11 @@ impl Samples {
         self.main.samples() + self.beside.as_ref().map_or(0, Sampler::samples)
     }
 
+    /// Samples, or clips, that teach directly.
+    pub(super) fn of_epoch(&self) -> usize {
+        self.main.samples()
+    }
+
     /// Steps of an epoch of the samples that teach directly.
     pub(super) fn steps_per_epoch(&self) -> usize {
         self.main.steps_per_epoch()

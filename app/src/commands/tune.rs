@@ -92,8 +92,9 @@ impl Tune {
                 "trials are compared by them: `squall stage` makes a split with some",
             ));
         }
-        let trials = space.trials(self.trials.max(1));
-        let trials = distinct(&self.recipe, &self.overrides, trials)?;
+        let most = self.trials.max(1);
+        let candidates = space.candidates(most);
+        let trials = distinct(&self.recipe, &self.overrides, candidates, most)?;
         let ladder = Ladder::new(trials.len(), self.halts, self.keep_one_of).map_err(usage)?;
         let search = Search {
             recipe: &self.recipe,

@@ -70,14 +70,24 @@ pub fn share_of_memory(processes: usize) -> Option<u64> {
 /// Keys of a recipe with the values that a trial gives them.
 pub type Values = Vec<(String, String)>;
 
-/// The trials whose recipes differ from those of all trials before them: lists often hold the recipe's own value.
+/// The first so many trials whose recipes differ from those of all trials before them: lists often hold the recipe's own
+/// value.
 ///
 /// # Errors
 /// [`JobError::Recipe`] if values do not fit into the recipe.
-pub fn distinct(recipe: &Path, overrides: &[String], trials: Vec<Values>) -> Result<Vec<Values>> {
+pub fn distinct(
+    recipe: &Path,
+    overrides: &[String],
+    candidates: impl IntoIterator<Item = Values>,
+    most: usize,
+) -> Result<Vec<Values>> {
+    let mut candidates = candidates.into_iter();
     let mut seen = HashSet::new();
     let mut kept = Vec::new();
-    for values in trials {
+    while kept.len() < most {
+        let Some(values) = candidates.next() else {
+            break;
+        };
         if seen.insert(changed(recipe, overrides, &values)?.to_toml()) {
             kept.push(values);
         }
@@ -404,6 +414,23 @@ mod tests {
             [Some(3), Some(5)]
         );
         assert_eq!(Team::solo().may_hold(Some(7)), Some(7));
+    }
+
+    /// Four combinations, one of which is the recipe's own: all of them are the four trials, whatever is drawn first.
+    #[test]
+    fn a_trial_that_repeats_the_recipe_leaves_its_place_to_another() {
+        let small = Path::new("small");
+        let own = ["training.batch=1".to_string(), "seed=1".to_string()];
+        for seed in 0..8 {
+            let lists =
+                ["training.batch=1,2", "seed=1,2"].map(|list| list.parse::<Dimension>().unwrap());
+            let space = Space::new(Vec::from(lists), seed).unwrap();
+            let trials = distinct(small, &own, space.candidates(4), 4).unwrap();
+            assert_eq!(trials.len(), 4, "{trials:?}");
+            assert!(trials[0].is_empty(), "{trials:?}");
+            let fewer = distinct(small, &own, space.candidates(3), 3).unwrap();
+            assert_eq!(fewer.len(), 3, "{fewer:?}");
+        }
     }
 
     #[test]

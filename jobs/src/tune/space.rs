@@ -174,32 +174,27 @@ impl Space {
             .map(|dimension| dimension.key.as_str())
     }
 
-    /// The values of so many trials, by key. The first has none: the recipe as it is. The others are spread more evenly
-    /// than by chance (Halton's sequence, shifted); of lists that have no more combinations than that, each comes once.
-    #[must_use]
-    pub fn trials(&self, count: usize) -> Vec<Values> {
-        let Some(others) = count.checked_sub(1) else {
-            return Vec::new();
-        };
-        let mut trials = vec![Vec::new()];
-        if let Some(all) = self.combinations(others) {
-            trials.extend(all);
-            return trials;
-        }
+    /// Values for a search of so many trials, by key, from which [`distinct`](super::distinct) takes these. The first are
+    /// none: the recipe as it is. The others are spread more evenly than by chance (Halton's sequence, shifted); of lists
+    /// that have fewer combinations than that, each comes once.
+    pub fn candidates(&self, count: usize) -> impl Iterator<Item = Values> {
+        let others: Box<dyn Iterator<Item = Values> + '_> =
+            match self.combinations(count.saturating_sub(1)) {
+                Some(all) => Box::new(all.into_iter()),
+                None => Box::new(self.spread(count)),
+            };
+        std::iter::once(Values::new()).chain(others)
+    }
+
+    /// Values that are spread evenly, more of them than so many trials need.
+    fn spread(&self, count: usize) -> impl Iterator<Item = Values> {
         let mut draws = stream(self.seed, "tune shift", &[]);
         let shifts: Vec<f64> = self.dimensions.iter().map(|_| draws.random()).collect();
         let mut seen = HashSet::new();
         // Lists and whole numbers come again; not for ever, where there are too few to be had.
-        for index in 1..20 * count as u64 {
-            if trials.len() == count {
-                break;
-            }
-            let values = self.values(index, &shifts);
-            if seen.insert(values.clone()) {
-                trials.push(values);
-            }
-        }
-        trials
+        (1..20 * count as u64)
+            .map(move |index| self.values(index, &shifts))
+            .filter(move |values| seen.insert(values.clone()))
     }
 
     fn values(&self, index: u64, shifts: &[f64]) -> Values {
@@ -262,6 +257,10 @@ mod tests {
         Space::new(dimensions, seed).unwrap()
     }
 
+    fn trials(space: &Space, count: usize) -> Vec<Values> {
+        space.candidates(count).take(count).collect()
+    }
+
     #[test]
     fn ranges_and_lists_are_read() {
         let of = |text: &str| text.parse::<Dimension>().unwrap();
@@ -296,7 +295,7 @@ mod tests {
     #[test]
     fn trials_are_spread_evenly_and_the_first_is_the_recipe() {
         let space = space(&["r=1e-4..1e-2", "d=0.0..1.0"], 3);
-        let trials = space.trials(33);
+        let trials = trials(&space, 33);
         assert!(trials[0].is_empty());
         // A quarter of 32 in each quarter of each dimension, give or take one or two.
         for (dimension, ends) in [
@@ -312,23 +311,21 @@ mod tests {
                 assert!((6..=10).contains(&count), "{dimension} {quarter}: {count}");
             }
         }
-        assert_eq!(trials, space.trials(33));
-        assert_ne!(
-            trials,
-            self::space(&["r=1e-4..1e-2", "d=0.0..1.0"], 4).trials(33)
-        );
+        assert_eq!(trials, self::trials(&space, 33));
+        let other = self::space(&["r=1e-4..1e-2", "d=0.0..1.0"], 4);
+        assert_ne!(trials, self::trials(&other, 33));
     }
 
     #[test]
     fn few_combinations_come_once_each() {
         let space = space(&["a=1,2,3", "b=x,y"], 1);
-        let trials = space.trials(10);
-        assert_eq!(trials.len(), 7);
-        let distinct: HashSet<_> = trials.iter().collect();
+        let all = trials(&space, 10);
+        assert_eq!(all.len(), 7);
+        let distinct: HashSet<_> = all.iter().collect();
         assert_eq!(distinct.len(), 7);
-        assert_eq!([0, 1].map(|count| space.trials(count).len()), [0, 1]);
+        assert_eq!([0, 1].map(|count| trials(&space, count).len()), [0, 1]);
         // More than are wanted: some of them, none twice.
-        let some = space.trials(5);
+        let some = trials(&space, 5);
         assert_eq!(some.iter().collect::<HashSet<_>>().len(), 5);
     }
 }

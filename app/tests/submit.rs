@@ -151,6 +151,10 @@ fn what_no_machine_gives_is_wrong_usage() {
         assert_eq!(output.status.code(), Some(2), "{}", text(&output));
         assert!(text(&output).contains(more[0]), "{}", text(&output));
     }
+    // Not the batch, which nobody is dealt.
+    let nobody = ["--nodes", "0", "--set", "distributed.global_batch=64"];
+    let said = text(&ask("summit", &nobody));
+    assert!(said.contains("`--nodes`: expected 1 to 4608"), "{said}");
 }
 
 /// Ranks divide the global batch, but not its samples without labels, or not into groups: training would refuse them.

@@ -85,6 +85,7 @@ impl Submit {
     pub fn run(self) -> anyhow::Result<()> {
         let recipe = Recipe::named(&self.recipe, &self.overrides)?;
         let machine = Machine::named(&self.machine)?;
+        let text = script(&self.job(&recipe, &machine), &machine)?;
         let each = self.ranks_per_node.unwrap_or(machine.node.ranks);
         let ranks = self.nodes.saturating_mul(each);
         let dealt = recipe.distributed.step_ranks(ranks);
@@ -96,7 +97,6 @@ impl Submit {
                     "another --nodes, or another `distributed.global_batch` or `detection.unlabelled_per_batch`",
                 )
             })?;
-        let text = script(&self.job(&recipe, &machine), &machine)?;
         self.warn(&recipe, self.hours(&machine), machine.scheduler.kind);
         let Some(path) = &self.script else {
             return output::text(&text.trim_end());

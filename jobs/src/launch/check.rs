@@ -58,6 +58,7 @@ impl Plan {
             return refused("--stage", expected, "none");
         }
         check_starter(machine)?;
+        check_queue(job, machine)?;
         let ranks_per_node = ranks(job, machine)?;
         let wall_minutes = minutes(job, machine)?;
         let (overrides, limit) = limit(job)?;
@@ -163,6 +164,19 @@ fn check_starter(machine: &Machine) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Refuses a quality of service where the batch system would take it for the name of a queue.
+fn check_queue(job: &Job, machine: &Machine) -> Result<()> {
+    let has_queues_alone = matches!(machine.scheduler.kind, Batch::Lsf | Batch::Pbs);
+    match &job.queue {
+        Some(queue) if has_queues_alone && queue.contains('=') => refused(
+            "--queue",
+            "the name of a queue: `qos=NAME` is for Slurm",
+            format!("`{queue}`"),
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// Ranks of each node.

@@ -239,6 +239,12 @@ fn a_queue_may_be_a_quality_of_service() {
     assert!(text.contains("#SBATCH --qos=debug\n") && !text.contains("--partition"));
     let text = written("perlmutter", &job("debug"));
     assert!(text.contains("#SBATCH --partition=debug\n") && !text.contains("--qos"));
+    // Elsewhere it would be the name of a queue that is not there.
+    for machine in ["summit", "h100-pbs"] {
+        let refused = script(&job("qos=debug"), &Machine::named(machine).unwrap());
+        let said = refused.unwrap_err().to_string();
+        assert!(said.contains("`qos=NAME` is for Slurm"), "{said}");
+    }
 }
 
 #[test]

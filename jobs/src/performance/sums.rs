@@ -60,11 +60,19 @@ pub fn check(shape: &Shape, how: &Distributed) -> Result<(), String> {
                 shape.ranks
             ))
         }
-        (Algorithm::Hierarchical | Algorithm::Nccl, _) if !shape.is_even() => Err(format!(
-            "`distributed.algorithm`: expected one without nodes for {} ranks on nodes of {}",
-            shape.ranks, shape.each
+        (Algorithm::Ring | Algorithm::Halving | Algorithm::Grid, _) => Ok(()),
+        // Left to itself the program sums without regard to nodes, but for leaders that it is to have on each.
+        (Algorithm::Auto, _) if how.leaders.is_none() => Ok(()),
+        _ if shape.is_even() => Ok(()),
+        _ => Err(format!(
+            "`distributed.algorithm`: expected one without nodes{} for {} ranks on nodes of {}",
+            match how.leaders {
+                Some(_) => ", and no `distributed.leaders`,",
+                None => "",
+            },
+            shape.ranks,
+            shape.each
         )),
-        _ => Ok(()),
     }
 }
 
@@ -220,8 +228,15 @@ mod tests {
             ..Distributed::default()
         };
         assert!(refused(20, &uneven).is_err() && refused(24, &uneven).is_ok());
-        // Left to itself the program sums without regard to nodes then.
+        // Left to itself the program sums without regard to nodes then, but not with leaders on each.
         assert!(refused(20, &Distributed::default()).is_ok());
+        let led = Distributed {
+            leaders: Some(2),
+            ..Distributed::default()
+        };
+        let said = refused(20, &led).unwrap_err();
+        assert!(said.contains("no `distributed.leaders`"), "{said}");
+        assert!(refused(24, &led).is_ok());
     }
 
     #[test]

@@ -6,7 +6,8 @@ use common::boxes::{CELLS, CENTRES, Known, recipe, store};
 use squall_data::Store;
 use squall_data::store::Split;
 use squall_jobs::train::{TrainPlan, samples_of_epoch};
-use squall_jobs::{Recipe, TrainEvent, TrainReport, train};
+use squall_jobs::tune::{Board, Ladder, Search, Values};
+use squall_jobs::{JobError, Recipe, TrainEvent, TrainReport, train};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -249,4 +250,49 @@ fn plans_count_the_decoder_where_it_is_run() {
     assert_eq!(rising.step_flops, with.step_flops);
     assert_eq!(without.parameters, with.parameters);
     assert!(without.memory_bytes < with.memory_bytes);
+}
+
+/// A search of two trials of a step each.
+fn search(folder: &Path, store: &Arc<Store>) -> Result<Option<Board>, JobError> {
+    let (path, out) = (folder.join("recipe.toml"), folder.join("tuned"));
+    std::fs::write(&path, recipe(CELLS, &["training.steps=1"]).to_toml()).unwrap();
+    let other = vec![("seed".to_string(), "2".to_string())];
+    let search = Search {
+        recipe: &path,
+        overrides: &[],
+        trials: &[Values::new(), other],
+        ladder: Ladder::new(2, 1, 2).unwrap(),
+        store,
+        folder: &out,
+        memory_bytes: None,
+    };
+    search.run(&AtomicBool::new(false), &mut |_| {})
+}
+
+#[test]
+fn trials_that_nothing_compares_do_not_begin() {
+    let folder = tempfile::tempdir().unwrap();
+    let validation = [Known::Nothing, Known::MaskOnly];
+    let store = made(folder.path(), &[Known::Box; 4], &validation);
+    let error = search(folder.path(), &store).unwrap_err().to_string();
+    let expected = "no validation sample of the store has boxes";
+    assert!(error.contains(expected), "{error}");
+    assert!(!folder.path().join("tuned/search.json").exists());
+}
+
+/// The same fields and masks, whose boxes somebody looked at again.
+#[test]
+fn a_search_of_other_boxes_is_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |name: &str, last: Known| {
+        let training = [Known::Box, Known::Box, Known::Box, last];
+        made(&folder.path().join(name), &training, &[Known::Box])
+    };
+    let (first, again) = (of("1", Known::Box), of("2", Known::NoBox));
+    assert_eq!(first.data_hash(), again.data_hash());
+    let board = search(folder.path(), &first).unwrap().unwrap();
+    assert!(board.trials.iter().all(|trial| trial.score().is_some()));
+    search(folder.path(), &first).unwrap().unwrap();
+    let error = search(folder.path(), &again).unwrap_err().to_string();
+    assert!(error.contains("its boxes have the hash"), "{error}");
 }

@@ -39,7 +39,7 @@ pub use mllog::{Hardware, MlLog};
 pub use plan::TrainPlan;
 use prepare::channels;
 pub use prepare::samples_of_epoch;
-pub(crate) use prepare::steps_alone;
+pub(crate) use prepare::{has_validation, steps_alone};
 pub use progress::{Best, Outcome, TrainEvent, TrainReport};
 pub use step::StepResult;
 pub use team::{OnStall, Team};

@@ -296,14 +296,7 @@ fn evaluator_of(
     (place, tells): (Place, bool),
 ) -> Result<(Option<Evaluator>, usize)> {
     let asked = Asked::of(recipe, store);
-    let samples = match recipe.task {
-        Task::Segment => asked.samples(),
-        // A mask is enough where the network gives masks, too.
-        Task::Detect => match labelled_for_validation(store, &asked, tells) {
-            0 if recipe.network.mask_classes > 0 => asked.samples(),
-            labelled => labelled,
-        },
-    };
+    let samples = judged(recipe, store, &asked, tells);
     if samples == 0 {
         if tells {
             tracing::warn!(
@@ -314,6 +307,23 @@ fn evaluator_of(
     }
     let evaluator = Evaluator::new(store, asked, judging, place)?;
     Ok((Some(evaluator), samples))
+}
+
+/// Whether a validation has samples with labels of what the recipe learns.
+pub fn has_validation(recipe: &Recipe, store: &Store) -> bool {
+    judged(recipe, store, &Asked::of(recipe, store), false) > 0
+}
+
+/// How many samples a validation judges.
+fn judged(recipe: &Recipe, store: &Store, asked: &Asked, tells: bool) -> usize {
+    match recipe.task {
+        Task::Segment => asked.samples(),
+        // A mask is enough where the network gives masks, too.
+        Task::Detect => match labelled_for_validation(store, asked, tells) {
+            0 if recipe.network.mask_classes > 0 => asked.samples(),
+            labelled => labelled,
+        },
+    }
 }
 
 /// What decides which samples come when, with the hash of the boxes of a detector: whose boxes were learnt from belongs

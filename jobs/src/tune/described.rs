@@ -13,6 +13,9 @@ pub(super) struct Described {
     recipe: String,
     /// The hash of the data.
     data: String,
+    /// The hash of a detector's boxes, which that of the data does not count; none in searches from before it was kept.
+    #[serde(default)]
+    boxes: Option<String>,
     /// What each trial changes in the recipe.
     trials: Vec<Values>,
     halts: usize,
@@ -49,6 +52,13 @@ impl Described {
             changes.push(format!(
                 "its data have the hash {}, those of --data {}",
                 there.data, self.data
+            ));
+        }
+        if let (Some(is), Some(was)) = (&self.boxes, &there.boxes)
+            && is != was
+        {
+            changes.push(format!(
+                "its boxes have the hash {was}, those of --data {is}"
             ));
         }
         changes.extend(self.other_trials(there));
@@ -109,6 +119,7 @@ mod tests {
         Described {
             recipe: Recipe::parse("", &overrides).unwrap().to_toml(),
             data: "abc".into(),
+            boxes: None,
             trials: vec![trial("1e-3"), trial("2e-3")],
             halts: 2,
             keep_one_of: 3,
@@ -146,6 +157,15 @@ mod tests {
         (new.data, new.halts, new.keep_one_of) = ("def".into(), 1, 2);
         let halts = ["`--halts` was 2, is 1", "`--keep-one-of` was 3, is 2"];
         check(new, &["hash abc, those of --data def", halts[0], halts[1]]);
+        let with_boxes = |hash: &str| Described {
+            boxes: Some(hash.into()),
+            ..described(&[])
+        };
+        let changes = with_boxes("5").changes_of_result(&with_boxes("4"));
+        let boxes = "its boxes have the hash 4, those of --data 5";
+        assert_eq!(changes.unwrap(), [boxes]);
+        // An earlier program did not say.
+        check(with_boxes("5"), &[]);
         let mut new = described(&[]);
         new.trials[1][0].1 = "3e-3".into();
         let trial = "trial 1 was schedule.rate=2e-3, is schedule.rate=3e-3";

@@ -24,10 +24,10 @@ use crate::error::{JobError, Result};
 use crate::lock::FolderLock;
 use crate::memory;
 use crate::metrics::{Metric, read_metrics};
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, Task};
 use crate::run_dir::RunDir;
 use crate::train::evaluate::Scores;
-use crate::train::{Team, TrainEvent, steps_alone, train_together};
+use crate::train::{Team, TrainEvent, has_validation, steps_alone, train_together};
 use described::Described;
 use squall_data::{DataError, Store, atomic};
 use squall_model::{Backend, Network};
@@ -130,7 +130,7 @@ impl Search<'_> {
     ///
     /// # Errors
     /// [`JobError::Recipe`] and [`JobError::Data`] if its values fit neither the recipe nor the data, or leave too few
-    /// steps for its halts; [`JobError::Model`] if nobody can hold its network.
+    /// steps for its halts, or no validation sample has labels; [`JobError::Model`] if nobody can hold its network.
     pub fn plan_of(&self, trial: &Trial) -> Result<(Recipe, Vec<u64>)> {
         let mut recipe = changed(self.recipe, self.overrides, &trial.values)?;
         let steps = steps_alone(&recipe, self.store)?;
@@ -142,6 +142,9 @@ impl Search<'_> {
         recipe.training.max_seconds = None;
         (recipe.training.target_score, recipe.training.patience) = (None, None);
         recipe.check()?;
+        if !has_validation(&recipe, self.store) {
+            return Err(without_validation(recipe.task));
+        }
         // Of what nobody can hold one hears before the first trial, not at its turn.
         Network::outline(&recipe.network, Backend::best(), recipe.seed)?;
         Ok((recipe, halts))
@@ -360,16 +363,32 @@ impl Search<'_> {
 
     /// All that the results of a search follow from.
     fn describe(&self) -> Result<String> {
-        let base = Recipe::named(self.recipe, self.overrides)?.to_toml();
+        let base = Recipe::named(self.recipe, self.overrides)?;
+        let boxes = self.store.boxes_hash();
         let document = serde_json::json!({
-            "recipe": base,
+            "recipe": base.to_toml(),
             "data": self.store.data_hash(),
+            "boxes": boxes.filter(|_| base.task == Task::Detect),
             "trials": self.trials,
             "halts": self.ladder.rungs(),
             "keep_one_of": self.ladder.keep_one_of(),
         });
         crate::metrics::to_json(&document, &self.folder.join("search.json"))
     }
+}
+
+/// What is wrong if trials cannot be compared.
+fn without_validation(task: Task) -> JobError {
+    let (what, how) = match task {
+        Task::Segment => ("a mask", "--labels"),
+        Task::Detect => (
+            "boxes",
+            "--boxes, or with a folder of labels that holds boxes.csv",
+        ),
+    };
+    JobError::recipe(format!(
+        "trials are compared by their validations, and no validation sample of the store has {what}: stage it with {how}"
+    ))
 }
 
 /// The validation of a run after so many steps.

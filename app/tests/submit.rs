@@ -198,6 +198,15 @@ fn ranks_that_training_would_refuse_are_refused_before_a_script_is_written() {
         &[&global[..], &grouped].concat(),
         "`detection.unlabelled_per_batch`: expected a multiple of 8 ranks",
     );
+    // Nor as ranks are to sum.
+    let leaders = ["--set", "distributed.leaders=4", "--ranks-per-node", "3"];
+    check(
+        &leaders,
+        "`distributed.leaders`: expected at most the 3 ranks",
+    );
+    let grid = ["distributed.algorithm=grid", "distributed.grid=[2, 2]"];
+    let grid = ["--set", grid[0], "--set", grid[1]];
+    check(&grid, "`distributed.grid`: expected rows and columns of 6");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use clap::Args;
 use squall_data::{DataError, atomic};
 use squall_jobs::launch::{Job, script};
 use squall_jobs::machine::Batch;
+use squall_jobs::performance::sums::{self, Shape};
 use squall_jobs::{Machine, Recipe};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -87,16 +88,10 @@ impl Submit {
         let machine = Machine::named(&self.machine)?;
         let text = script(&self.job(&recipe, &machine), &machine)?;
         let each = self.ranks_per_node.unwrap_or(machine.node.ranks);
-        let ranks = self.nodes.saturating_mul(each);
-        let dealt = recipe.distributed.step_ranks(ranks);
-        dealt
-            .and_then(|step_ranks| recipe.local_batch(step_ranks))
-            .map_err(|reason| {
-                Advice::usage(
-                    reason,
-                    "another --nodes, or another `distributed.global_batch` or `detection.unlabelled_per_batch`",
-                )
-            })?;
+        self.check_ranks(&recipe, each).map_err(|reason| {
+            let hint = "another --nodes or --ranks-per-node, or another value of that key";
+            Advice::usage(reason, hint)
+        })?;
         self.warn(&recipe, self.hours(&machine), machine.scheduler.kind);
         let Some(path) = &self.script else {
             return output::text(&text.trim_end());
@@ -118,6 +113,17 @@ impl Submit {
         };
         tracing::info!("{} is written: `{how}` starts it", path.display());
         Ok(())
+    }
+
+    /// Refuses what training would refuse with so many ranks on each node, after its time in the queue.
+    fn check_ranks(&self, recipe: &Recipe, each: usize) -> Result<(), String> {
+        let distributed = &recipe.distributed;
+        let ranks = distributed.step_ranks(self.nodes.saturating_mul(each))?;
+        recipe.local_batch(ranks)?;
+        match ranks {
+            1 => Ok(()),
+            _ => sums::check(&Shape::on_nodes_of(each, ranks), distributed),
+        }
     }
 
     fn hours(&self, machine: &Machine) -> f64 {

@@ -19,10 +19,16 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// So many consecutive ranks.
+    /// So many consecutive ranks on a machine's nodes.
     #[must_use]
     pub fn of(machine: &Machine, ranks: usize) -> Self {
-        let each = machine.node.ranks.min(ranks).max(1);
+        Self::on_nodes_of(machine.node.ranks, ranks)
+    }
+
+    /// So many consecutive ranks on nodes of `each`.
+    #[must_use]
+    pub fn on_nodes_of(each: usize, ranks: usize) -> Self {
+        let each = each.min(ranks).max(1);
         Self {
             ranks,
             nodes: ranks.div_ceil(each),
@@ -43,16 +49,9 @@ const FACTS: usize = 64;
 /// # Errors
 /// Key, expected and found.
 pub fn check(shape: &Shape, how: &Distributed) -> Result<(), String> {
-    if let Some(leaders) = how.leaders
-        && leaders > shape.each
-    {
-        return Err(format!(
-            "`distributed.leaders`: expected at most the {} ranks of a node, found {leaders}",
-            shape.each
-        ));
-    }
-    match (how.algorithm, how.grid) {
-        (Algorithm::Grid, Some((rows, columns)))
+    let too_many = how.leaders.filter(|leaders| *leaders > shape.each);
+    match (how.algorithm, how.grid, too_many) {
+        (Algorithm::Grid, Some((rows, columns)), _)
             if rows.checked_mul(columns) != Some(shape.ranks) =>
         {
             Err(format!(
@@ -60,9 +59,14 @@ pub fn check(shape: &Shape, how: &Distributed) -> Result<(), String> {
                 shape.ranks
             ))
         }
-        (Algorithm::Ring | Algorithm::Halving | Algorithm::Grid, _) => Ok(()),
+        // These have no leaders.
+        (Algorithm::Ring | Algorithm::Halving | Algorithm::Grid, ..) => Ok(()),
+        (_, _, Some(leaders)) => Err(format!(
+            "`distributed.leaders`: expected at most the {} ranks of a node, found {leaders}",
+            shape.each
+        )),
         // Left to itself the program sums without regard to nodes, but for leaders that it is to have on each.
-        (Algorithm::Auto, _) if how.leaders.is_none() => Ok(()),
+        (Algorithm::Auto, ..) if how.leaders.is_none() => Ok(()),
         _ if shape.is_even() => Ok(()),
         _ => Err(format!(
             "`distributed.algorithm`: expected one without nodes{} for {} ranks on nodes of {}",
@@ -210,6 +214,12 @@ mod tests {
                 .unwrap_err()
                 .contains("distributed.leaders")
         );
+        // Without regard to nodes nobody leads.
+        let ring = Distributed {
+            algorithm: Algorithm::Ring,
+            ..nine
+        };
+        assert!(refused(24, &ring).is_ok());
         let grid = Distributed {
             algorithm: Algorithm::Grid,
             grid: Some((5, 7)),

@@ -157,6 +157,20 @@ fn what_no_machine_gives_is_wrong_usage() {
     assert!(said.contains("`--nodes`: expected 1 to 4608"), "{said}");
 }
 
+/// As of a queue for debugging: nobody asked for the hour that is the default elsewhere.
+#[test]
+fn a_turn_is_no_longer_than_the_machine_lets_it_be() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let machine = folder.path().join("mine.toml");
+    let text = include_str!("../../jobs/machines/perlmutter.toml");
+    let text = text.replacen("max_hours = 48.0", "max_hours = 0.5", 1);
+    std::fs::write(&machine, text).expect("written");
+    let to = ["--data", "/scratch/store", "--out", "/scratch/run"];
+    let ask = ["submit", "--recipe", "small", "--machine", path(&machine)];
+    let script = run(&[&ask[..], &to].concat());
+    assert!(script.contains("#SBATCH --time=0:30:00\n"), "{script}");
+}
+
 /// Ranks divide the global batch, but not its samples without labels, or not into groups: training would refuse them.
 #[test]
 fn ranks_that_training_would_refuse_are_refused_before_a_script_is_written() {

@@ -40,7 +40,7 @@ pub struct Submit {
     /// Ranks of each node. Default: the machine's, one for each GPU or processor.
     #[arg(long, value_name = "N")]
     ranks_per_node: Option<usize>,
-    /// Time of one turn, in hours. Default 1, a year without a batch system.
+    /// Time of one turn, in hours. Default 1, a year without a batch system, or the machine's longest if that is less.
     #[arg(long)]
     hours: Option<f64>,
     /// Seconds at the end of each turn that are kept for the last checkpoint.
@@ -127,10 +127,12 @@ impl Submit {
     }
 
     fn hours(&self, machine: &Machine) -> f64 {
-        self.hours.unwrap_or(match machine.scheduler.kind {
+        let usual: f64 = match machine.scheduler.kind {
             Batch::None => 8760.0,
             _ => 1.0,
-        })
+        };
+        let longest = machine.scheduler.max_hours.unwrap_or(usual);
+        self.hours.unwrap_or(usual.min(longest))
     }
 
     fn job(&self, recipe: &Recipe, machine: &Machine) -> Job {

@@ -1,6 +1,7 @@
 //! What the runs of a side must share, and what is left out or refused where they do not.
 
 use super::*;
+use squall_data::Class;
 
 #[test]
 fn other_grids_of_members_are_refused_unless_wanted() {
@@ -190,6 +191,41 @@ fn what_the_tables_of_a_member_lack_is_not_compared() {
     let note = "Of a 1 of 12 years are not counted for tropical_cyclone hurricanes, tropical_cyclone major_hurricanes, because \
                 more than half of their tracks or events have no value: 2003 of m2.";
     assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
+}
+
+/// Years in which nobody looked for cyclones are not years without one: levels of these would be far too low.
+#[test]
+fn a_member_that_was_not_asked_for_cyclones_leaves_no_levels_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = [1, 5].map(|seed| years(2001..=2012, seed));
+    let (a, b) = (
+        ensemble(folder.path(), "a", &runs),
+        ensemble(folder.path(), "b", &runs[..1]),
+    );
+    let levels = |a: &SideInput| -> Vec<String> {
+        let found = compare_with(a.clone(), b.clone(), &options()).unwrap();
+        let levels = found.return_levels.into_iter();
+        levels.map(|levels| levels.name).collect()
+    };
+    assert_eq!(levels(&a), ["annual_max_wind", "annual_min_pressure"]);
+    for table in ["events.csv", "tracks.csv"] {
+        let path = a.folders[1].join(table);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.lines().next().unwrap()).unwrap();
+    }
+    // A run without cyclones is one of calm years.
+    assert_eq!(levels(&a), ["annual_max_wind", "annual_min_pressure"]);
+    let grid = LatLonGrid::global(19, 36).unwrap();
+    let mut rivers = Statistics::new(&grid).of_classes(&[Class::AtmosphericRiver]);
+    let first = Time::new(Calendar::NoLeap, 2001, 1, 1, 0, 0, 0).unwrap();
+    for day in 0..12 * 365 {
+        let time = first.add_seconds(day * 86_400);
+        let mask = ClassMask::new(time, Array2::zeros((19, 36))).unwrap();
+        rivers.add_time(time, Some(&mask), 24.0, []).unwrap();
+    }
+    let path = a.folders[1].join("statistics.nc");
+    (rivers.write_netcdf(path, &grid, Calendar::NoLeap)).unwrap();
+    assert_eq!(levels(&a), Vec::<String>::new());
 }
 
 #[test]

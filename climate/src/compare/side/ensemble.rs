@@ -66,8 +66,12 @@ impl Ensemble {
         joined(members.map(|run| run.statistic(quantity, group)))
     }
 
-    /// The extremes of the years of all runs; `None` where there is none, or where the tracks of a run have no values.
+    /// The extremes of the years of all runs; `None` where there is none, where the tracks of a run have no values, or
+    /// where a run does not tell the class: its years would be taken for years without an event.
     pub(crate) fn extremes(&self, of: Extreme) -> Option<Extremes> {
+        if !self.tells(of.tracks().about().class) {
+            return None;
+        }
         let mut all = Extremes {
             values: Vec::new(),
             years: Vec::new(),

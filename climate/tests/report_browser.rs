@@ -85,7 +85,7 @@ fn every_track_of_every_source_is_on_the_page_as_it_was_found() {
                 let turned = point[2] as f64 / 10.0 - event.lon_deg;
                 let apart = (turned + 180.0).rem_euclid(360.0) - 180.0;
                 assert!(apart.abs() <= 0.0501, "longitude {apart}");
-                let area = (point[5] as f64 / 64.0).exp() / event.area_km2;
+                let area = ((point[5] - 1) as f64 / 64.0).exp() / event.area_km2;
                 assert!((area - 1.0).abs() < 0.009, "area {area}");
                 let first = event.max_wind_m_s.or(event.max_tmq_kg_m2).unwrap();
                 let found = known(point[3] as u64, 0.5).unwrap();
@@ -97,6 +97,26 @@ fn every_track_of_every_source_is_on_the_page_as_it_was_found() {
                 "a longitude jumps over the seam"
             );
         }
+    }
+}
+
+/// Best tracks and tables of other tools have no areas: an unknown one is not one of a square kilometre.
+#[test]
+fn what_has_no_area_has_none_on_the_page() {
+    let world = World::new(24, 48, 40);
+    let (mut events, mut tracks) = world.found_by(SourceKind::Heuristic);
+    events.iter_mut().for_each(|e| e.area_km2 = f64::NAN);
+    tracks.iter_mut().for_each(|t| t.max_area_km2 = f64::NAN);
+    let mut input = ReportInput::new("Best tracks", world.grid.clone());
+    let source = Source::new(SourceKind::Heuristic, events, tracks);
+    input.sources.push(source);
+    let html = ReportBuilder::new(input).unwrap().html().unwrap();
+    let page = unpack(&html);
+    assert!(page.len() > 0);
+    for row in 0..page.len() {
+        assert_eq!(known(page.rows[11][row], 1000.0), None);
+        let points = page.points_of(row);
+        assert!(points.iter().all(|point| point[5] == 0), "{points:?}");
     }
 }
 

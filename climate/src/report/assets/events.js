@@ -24,7 +24,7 @@ squall.store.then((store) => {
     { name: 'Pressure (hPa)', key: row.pressure, text: cell(row.pressure, 4), number: true, shown: some(row.pressure) },
     { name: 'Water (kg m⁻²)', key: row.water, text: cell(row.water), number: true, shown: some(row.water) },
     { name: 'Confidence (%)', key: row.confidence, text: cell(row.confidence, 2), number: true, shown: some(row.confidence) },
-    { name: 'Area (million km²)', key: row.area, text: (k) => number(row.area[k] / 1000), number: true },
+    { name: 'Area (million km²)', key: row.area, text: (k) => number(row.area[k] / 1000), number: true, shown: some(row.area) },
     { name: 'Path (km)', key: row.path, text: cell(row.path), number: true, shown: some(row.path) },
     { name: 'Landfalls', key: row.landfalls, text: (k) => (Number.isNaN(row.landfalls[k]) ? '–' : String(row.landfalls[k])), number: true, shown: some(row.landfalls) },
   ].filter((c) => c.shown !== false);

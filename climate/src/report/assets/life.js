@@ -47,7 +47,7 @@ squall.store.then((store) => {
       river && value(row.water[k], `water up to ${number(row.water[k])} kg m⁻²`),
       river && value(row.length[k], `up to ${number(row.length[k])} km long`),
       value(row.confidence[k], `confidence up to ${number(row.confidence[k])} %`),
-      `up to ${number(row.area[k] / 1000)} million km²`,
+      value(row.area[k], `up to ${number(row.area[k] / 1000)} million km²`),
       value(row.path[k], `path of ${number(row.path[k])} km`),
       land,
       ORIGINS[row.origin[k]] && ORIGINS[row.origin[k]] + other(row.parent[k]),
@@ -199,8 +199,9 @@ squall.store.then((store) => {
     const river = row.kind[shown] === 3, sure = head.finders[row.finder[shown]].confidence;
     const names = sure ? [['%']] : river ? [['kg m⁻²'], ['km long']] : [['m s⁻¹'], ['hPa']];
     const said = [point.a[i], point.b[i]].map((v, c) => (Number.isNaN(v) || !names[c] ? null : `${number(v, c ? 4 : 3)} ${names[c]}`));
+    const area = Number.isNaN(point.area[i]) ? null : `${number(point.area[i] / 1e6)} million km²`;
     const moved = now ? `${number(speed(i, all[now - 1]), 2)} m s⁻¹ along the path` : null;
-    $('life-now').textContent = [store.moment(point.t[i]), squall.place(point.lat[i], point.lon[i]), ...said, `${number(point.area[i] / 1e6)} million km²`, moved].filter(Boolean).join(' · ');
+    $('life-now').textContent = [store.moment(point.t[i]), squall.place(point.lat[i], point.lon[i]), ...said, area, moved].filter(Boolean).join(' · ');
     charts.forEach((c) => c.at(point.t[i]));
     drawMap();
   }

@@ -60,7 +60,7 @@ squall.store = (async () => {
       point.lon[i] = before[2] / 10;
       point.a[i] = before[3] ? (before[3] - 1) * steps[0] : NaN;
       point.b[i] = before[4] ? (before[4] - 1) * steps[1] : NaN;
-      point.area[i] = Math.exp(before[5] / head.areaSteps);
+      point.area[i] = before[5] ? Math.exp((before[5] - 1) / head.areaSteps) : NaN;
       point.w[i] = before[6] ? (before[6] - 1) / 10 : NaN;
       point.h[i] = before[7] ? (before[7] - 1) / 10 : NaN;
     }

@@ -82,7 +82,7 @@ impl Life {
         };
         let cyclone = self.class != BoxClass::AtmosphericRiver;
         let by_strength = strongest(&|p| p.first).filter(|_| cyclone);
-        let by_area = || strongest(&|p| Some(p.area_km2));
+        let by_area = || strongest(&|p| Some(p.area_km2).filter(|km2| km2.is_finite()));
         by_strength.or_else(by_area).map_or(0, |(k, _)| k)
     }
 }

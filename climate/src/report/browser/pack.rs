@@ -155,7 +155,9 @@ fn points(life: &Life, kept: &[usize], clock: &Clock, columns: &mut [Column]) {
             BoxClass::AtmosphericRiver => (0.5, 20.0),
             _ => (0.5, 0.5),
         };
-        let area = f64::from(point.area_km2).max(1.0).ln() * AREA_STEPS;
+        // Its logarithm has the same steps everywhere; tables of other tools often have no area.
+        let area = Some(f64::from(point.area_km2)).filter(|km2| km2.is_finite());
+        let area = area.map(|km2| km2.max(1.0).ln());
         let (width, height) = point.box_deg.unzip();
         let now = [
             clock.units(point.time),
@@ -163,7 +165,7 @@ fn points(life: &Life, kept: &[usize], clock: &Clock, columns: &mut [Column]) {
             lon,
             known(point.first.map(f64::from), first) as i64,
             known(point.second.map(f64::from), second) as i64,
-            area.round() as i64,
+            known(area, 1.0 / AREA_STEPS) as i64,
             known(width.map(f64::from), 0.1) as i64,
             known(height.map(f64::from), 0.1) as i64,
         ];

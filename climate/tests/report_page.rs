@@ -337,6 +337,34 @@ fn categories_name_the_wind_that_they_rest_on() {
     assert!(html.contains(&format!("Categories of the truth {of_vortices}")));
 }
 
+/// Best tracks of early years and boxes often have no wind: their storms are not all tropical storms.
+#[test]
+fn storms_of_unknown_wind_have_a_colour_of_their_own() {
+    let world = World::new(48, 96, 40);
+    let page = |known: bool| {
+        let (mut events, mut tracks) = world.found_by(SourceKind::Truth);
+        if !known {
+            events.iter_mut().for_each(|e| e.max_wind_m_s = None);
+            tracks.iter_mut().for_each(|t| t.max_wind_m_s = None);
+        }
+        let mut input = ReportInput::new("Winds", world.grid.clone());
+        let source = Source::new(SourceKind::Truth, events, tracks);
+        input.sources.push(source);
+        ReportBuilder::new(input).unwrap().html().unwrap()
+    };
+    let drawn = |html: &str, colour: &str| {
+        html.contains(&format!(
+            "<path class=\"track cyclone\" stroke=\"{colour}\""
+        ))
+    };
+    let is_said = |html: &str| html.contains("</i>wind not known</li>");
+    let (unknown, storm) = ("#ffffff", "#8ecae6");
+    let html = page(false);
+    assert!(is_said(&html) && drawn(&html, unknown) && !drawn(&html, storm));
+    let html = page(true);
+    assert!(!is_said(&html) && !drawn(&html, unknown));
+}
+
 #[test]
 fn empty_inputs_say_what_is_missing() {
     let grid = Arc::new(LatLonGrid::global(24, 48).unwrap());

@@ -1,5 +1,6 @@
 //! Still maps of the page: how often each class is where, and the paths of the tracks.
 
+use crate::Event;
 use crate::compare::capital;
 use crate::error::Result;
 use crate::map::image::{data_url, indexed_png};
@@ -8,19 +9,22 @@ use crate::map::{ColourMap, Projection, colour};
 use crate::report::browser::KINDS;
 use crate::report::figures::{SAFFIR_SIMPSON, category, whole};
 use crate::report::html::escape;
-use crate::report::numbers::{self, grouped};
+use crate::report::numbers;
 use crate::report::summary::{Object, objects};
-use crate::report::ticks::nice_ticks;
+use crate::report::ticks::{nice_ticks, tick_labels};
 use crate::report::viewer::bar_labels;
 use crate::report::{FrequencyMap, Source, class_css, class_word};
 use ndarray::Array2;
 use squall_data::{Class, LatLonGrid};
 use std::fmt::Write as _;
 
-/// Colours of winds below tropical storm, of tropical storms, and of categories 1 to 5, on the dark map.
-pub(crate) const CATEGORY_COLOURS: [&str; 7] = [
-    "#7d8b99", "#8ecae6", "#ffe8a3", "#ffc45c", "#ff8f4d", "#f2545b", "#e13aa8",
+/// Colours of winds below tropical storm, of tropical storms, of categories 1 to 5, and of winds that are not known, on
+/// the dark map.
+pub(crate) const CATEGORY_COLOURS: [&str; 8] = [
+    "#7d8b99", "#8ecae6", "#ffe8a3", "#ffc45c", "#ff8f4d", "#f2545b", "#e13aa8", "#ffffff",
 ];
+/// Place of the colour of winds that are not known.
+const UNKNOWN_WIND: usize = CATEGORY_COLOURS.len() - 1;
 /// More points than this are thinned: the page would grow without showing more.
 const MAX_TRACK_POINTS: usize = 24_000;
 
@@ -223,18 +227,26 @@ fn colours_of(class: Class) -> ColourMap {
     }
 }
 
+/// The words of a colour bar from whose end on, `top`, one colour `stands` for all values; empty if there are none.
+pub(super) fn beyond(stands: &str, highest: f64, top: f64, unit: &str) -> String {
+    if highest > 1.0001 * top {
+        let highest = numbers::told_apart(highest, top);
+        format!("; {stands} for more, up to {highest}{unit}")
+    } else {
+        String::new()
+    }
+}
+
 /// The colour bar of frequency maps, which says so where cells exceed its end.
 pub(crate) fn frequency_bar(class: Class, top: f64, maps: &[&FrequencyMap]) -> String {
     let shares = maps.iter().flat_map(|map| &map.share);
     let highest = f64::from(shares.copied().fold(0.0f32, f32::max));
-    let more = if highest > 1.0001 * top / 100.0 {
-        format!(
-            "; the last colour also stands for more, up to {}\u{a0}%",
-            numbers::told_apart(100.0 * highest, top)
-        )
-    } else {
-        String::new()
-    };
+    let more = beyond(
+        "the last colour also stands",
+        100.0 * highest,
+        top,
+        "\u{a0}%",
+    );
     let stops = (0..=8)
         .map(|k| colour::hex(colours_of(class).at(f64::from(k) / 8.0)))
         .collect::<Vec<_>>()
@@ -242,7 +254,7 @@ pub(crate) fn frequency_bar(class: Class, top: f64, maps: &[&FrequencyMap]) -> S
     let labels = bar_labels(0.0, top, " %");
     format!(
         "<div class=\"bar\" role=\"img\" aria-label=\"Colours from 0 to {} percent of the time\"><i style=\"background:linear-gradient(90deg,{stops})\"></i><div>{labels}</div><p>share of time with {} {}{more}</p></div>\n",
-        grouped(top, 1),
+        tick_labels(&[top]).concat(),
         if class == Class::TropicalCyclone {
             "a"
         } else {
@@ -316,7 +328,7 @@ fn own_colour(class: Class) -> Option<String> {
 
 fn draw_object(panel: &Panel, object: &Object<'_>, paths: &mut [String], dots: &mut String) {
     let (width, _) = panel.size();
-    let shade = |wind: Option<f64>| wind.map_or(1, category);
+    let shade = |wind: Option<f64>| wind.map_or(UNKNOWN_WIND, category);
     if let [only] = object.points.as_slice() {
         let own = own_colour(object.class);
         let fill = own
@@ -365,8 +377,8 @@ fn draw_object(panel: &Panel, object: &Object<'_>, paths: &mut [String], dots: &
     }
 }
 
-/// The colours of winds on track maps.
-pub(crate) fn wind_legend() -> String {
+/// The colours of winds on track maps of some sources.
+pub(crate) fn wind_legend(sources: &[&Source]) -> String {
     let mut out = String::from("<ul class=\"legend swatches\"><li><i style=\"background:");
     let _ = write!(out, "{}\"></i>&lt; 17.5 m s⁻¹</li>", CATEGORY_COLOURS[0]);
     for (k, (low, name)) in SAFFIR_SIMPSON.iter().enumerate() {
@@ -379,6 +391,15 @@ pub(crate) fn wind_legend() -> String {
             out,
             "<li><i style=\"background:{}\"></i>{name} (≥ {low})</li>",
             CATEGORY_COLOURS[k + 1]
+        );
+    }
+    let is_unknown =
+        |event: &Event| event.class == Class::TropicalCyclone && event.max_wind_m_s.is_none();
+    if (sources.iter()).any(|source| source.events.iter().any(is_unknown)) {
+        let _ = write!(
+            out,
+            "<li><i style=\"background:{}\"></i>wind not known</li>",
+            CATEGORY_COLOURS[UNKNOWN_WIND]
         );
     }
     out.push_str("<li><i class=\"dot\"></i>where it began</li></ul>\n");
@@ -409,5 +430,8 @@ mod tests {
         let map = map(0.3049);
         let bar = frequency_bar(map.class, 30.0, &[&map]);
         assert!(bar.contains("up to 30.5\u{a0}%"), "{bar}");
+        // What few cells have at few times is not 0.
+        let bar = frequency_bar(map.class, 0.04, &[]);
+        assert!(bar.contains("Colours from 0 to 0.04 percent"), "{bar}");
     }
 }

@@ -181,7 +181,7 @@ fn tracks(page: &Page<'_>) -> Option<Section> {
         }
         let _ = writeln!(html, "<h3>{}s</h3>", capital(class_word(class)));
         if class == Class::TropicalCyclone {
-            html += &maps::wind_legend();
+            html += &maps::wind_legend(&with);
         }
         let _ = writeln!(html, "<div class=\"grid wide n{}\">", with.len());
         for source in with {

@@ -13,8 +13,9 @@ squall.store.then((store) => {
   const points = (k) => Array.from({ length: row.count[k] }, (_, i) => row.first[k] + i);
   const colourOf = (k, i) => {
     if (row.kind[k] !== 1 || head.finders[row.finder[k]].confidence) return head.kinds[row.kind[k]].colour;
-    const reached = head.categories.limits.filter((low) => point.a[i] >= low).length;
-    return head.categories.colours[Number.isNaN(point.a[i]) ? 1 : reached];
+    const { limits, colours } = head.categories;
+    // The last colour is that of winds that are not known.
+    return colours[Number.isNaN(point.a[i]) ? limits.length + 1 : limits.filter((low) => point.a[i] >= low).length];
   };
   const duration = (hours) => (hours < 48 ? `${number(hours, 2)} h` : `${number(hours / 24, 2)} days`);
 

@@ -6,9 +6,9 @@ use crate::map::colour::{change_colour, hex};
 use crate::map::image::{data_url, indexed_png};
 use crate::report::class_css;
 use crate::report::html::escape;
-use crate::report::maps::Panel;
+use crate::report::maps::{Panel, beyond};
 use crate::report::page::Section;
-use crate::report::ticks::nice_ticks;
+use crate::report::ticks::{nice_ticks, tick_labels};
 use crate::report::viewer::bar_labels;
 use crate::statistics::coarse::{COARSE_CELL_DEG, COARSE_COLUMNS, COARSE_ROWS, coarse_grid};
 use ndarray::Array2;
@@ -81,8 +81,16 @@ fn figure(map: &MapChange, comparison: &Comparison) -> Result<String> {
         )
     };
     let class = class_css(map.class);
+    let sizes = map.difference.iter().map(|d| factor * d.abs());
+    let more = beyond(
+        "the last colours also stand",
+        sizes.fold(0.0, f64::max),
+        top,
+        unit,
+    );
+    let end = tick_labels(&[top]).concat();
     Ok(format!(
-        "<figure class=\"chart {class}\"><figcaption>{}</figcaption>\n{}<div class=\"bar\" role=\"img\" aria-label=\"Colours from minus {top} to {top}{unit}\"><i style=\"background:linear-gradient(90deg,{stops})\"></i><div>{}</div><p>difference,{unit}</p></div><p class=\"note\">{}</p></figure>\n",
+        "<figure class=\"chart {class}\"><figcaption>{}</figcaption>\n{}<div class=\"bar\" role=\"img\" aria-label=\"Colours from minus {end} to {end}{unit}\"><i style=\"background:linear-gradient(90deg,{stops})\"></i><div>{}</div><p>difference,{unit}{more}</p></div><p class=\"note\">{}</p></figure>\n",
         escape(&capital(subject)),
         panel.svg(&inner, &description),
         bar_labels(-top, top, ""),
@@ -136,4 +144,41 @@ fn dots(map: &MapChange, rate: f64, panel: &Panel) -> (String, usize) {
         count += 1;
     }
     (dots, count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::coarse::COARSE_CELLS;
+    use squall_data::Class;
+
+    /// The figure of a map of frequency whose cells differ by 0.3 %, one of them by more.
+    fn with_one(highest: f64) -> String {
+        let mut difference = vec![0.003; COARSE_CELLS];
+        difference[700] = highest;
+        let map = MapChange {
+            quantity: MapQuantity::Frequency,
+            class: Class::TropicalCyclone,
+            a: vec![0.1; COARSE_CELLS],
+            b: difference.iter().map(|d| 0.1 + d).collect(),
+            difference,
+            low: vec![f64::NAN; COARSE_CELLS],
+            high: vec![f64::NAN; COARSE_CELLS],
+            p: vec![f64::NAN; COARSE_CELLS],
+            adjusted_p: vec![f64::NAN; COARSE_CELLS],
+        };
+        figure(&map, &Comparison::of_runs([("a", 30), ("b", 30)])).unwrap()
+    }
+
+    #[test]
+    fn a_colour_bar_says_where_cells_exceed_its_end() {
+        let html = with_one(-0.5);
+        assert!(
+            html.contains("Colours from minus 0.3 to 0.3 % of the time"),
+            "{html}"
+        );
+        let more = "; the last colours also stand for more, up to 50 % of the time";
+        assert!(html.contains(more), "{html}");
+        assert!(!with_one(0.002).contains("stand for more"));
+    }
 }

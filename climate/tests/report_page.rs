@@ -366,6 +366,25 @@ fn storms_of_unknown_wind_have_a_colour_of_their_own() {
 }
 
 #[test]
+fn months_count_tracks_also_of_a_class_that_a_tracked_source_did_not_find() {
+    let world = World::new(48, 96, 40);
+    let page = |cyclones: bool| {
+        let (mut events, mut tracks) = world.found_by(SourceKind::Heuristic);
+        events.retain(|e| cyclones || e.class == Class::AtmosphericRiver);
+        tracks.retain(|t| cyclones || t.class == Class::AtmosphericRiver);
+        let mut input = ReportInput::new("Rivers", world.grid.clone());
+        let source = Source::new(SourceKind::Heuristic, events, tracks);
+        input.sources.push(source);
+        ReportBuilder::new(input).unwrap().html().unwrap()
+    };
+    for cyclones in [true, false] {
+        let html = page(cyclones);
+        assert_eq!(html.matches(">tracks begun</text>").count(), 2);
+        assert!(!html.contains(">objects</text>"));
+    }
+}
+
+#[test]
 fn empty_inputs_say_what_is_missing() {
     let grid = Arc::new(LatLonGrid::global(24, 48).unwrap());
     let html = ReportBuilder::new(ReportInput::new("Nothing", grid.clone()))

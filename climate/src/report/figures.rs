@@ -58,9 +58,9 @@ pub(crate) fn source_legend(sources: &[Source]) -> String {
 /// Counts per month of genesis; months that the data do not cover are marked.
 pub(crate) fn seasonal(sources: &[&Source], class: Class, days: &[f64; 12], years: f64) -> String {
     let per_year = years >= 2.0;
-    let tracked = sources
-        .iter()
-        .all(|s| is_tracked(s, class) || s.events.is_empty());
+    // Whoever found none has no objects that were not tracked.
+    let tracked = (sources.iter())
+        .all(|s| is_tracked(s, class) || s.events.iter().all(|event| event.class != class));
     let counts: Vec<[f64; 12]> = sources
         .iter()
         .map(|source| {

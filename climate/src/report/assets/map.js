@@ -298,10 +298,12 @@
 
   function rectangle(at, i) {
     const { w, h } = store.point, path = new Path2D();
-    const across = w[i] / win.span * width * state.zoom, down = h[i] / spanLat * height * state.zoom;
+    const turn = width * state.zoom * 360 / win.span;
+    const across = w[i] / 360 * turn, down = h[i] / spanLat * height * state.zoom;
     const x = X(at.lon - w[i] / 2), y = Y(at.lat + h[i] / 2);
     path.rect(x, y, across, down);
-    if (win.global) path.rect(x - width * state.zoom, y, across, down);
+    // Once more a turn to the left: over the seam, or over the western edge of a map of a region.
+    path.rect(x - turn, y, across, down);
     return path;
   }
 

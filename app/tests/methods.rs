@@ -180,6 +180,39 @@ fn a_page_shows_two_heuristics_and_what_is_said_to_be_the_truth() {
     assert!(text(&output).contains("second source of the kind"));
 }
 
+/// Masks of three days beside those of one: nobody may compare how many events each has.
+#[test]
+fn a_page_says_which_masks_are_of_other_times_than_its_maps() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let mut times = Vec::new();
+    for (name, days) in [("long", 3), ("short", 1)] {
+        let fields = simulate(&at(&format!("{name}-run")), days, 1);
+        let label = ["label", path(&fields), "--method", "bard", "--out"];
+        run(&[&label[..], &[path(&at(name)), "-q"]].concat());
+        let masks = MaskArchive::open(path(&at(name))).expect("masks");
+        times.push(masks.times().len());
+    }
+    let page = at("page.html");
+    let said = |folders: [&str; 2]| {
+        let [a, b] = folders.map(|name| path(&at(name)).to_string());
+        run(&["report", &a, &b, "--out", path(&page), "-q"]);
+        std::fs::read_to_string(&page).expect("a page")
+    };
+    let (long, short) = (times[0], times[1]);
+    assert!(long > short);
+    let html = said(["long", "short"]);
+    let told = format!(
+        "Maps and agreement are of the times of long ({long}). Of short there are {short}, {short} of them among those."
+    );
+    assert!(html.contains(&told), "{told}");
+    let fields = at("short-run").join("run1");
+    let label = ["label", path(&fields), "--method", "bard", "--out"];
+    run(&[&label[..], &[path(&at("again")), "-q"]].concat());
+    let html = said(["short", "again"]);
+    assert!(!html.contains("Maps and agreement are of the times"));
+}
+
 #[test]
 fn masks_of_another_run_at_the_same_times_are_asked_about() {
     let folder = tempfile::tempdir().expect("a temporary folder");

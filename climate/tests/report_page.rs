@@ -366,6 +366,31 @@ fn storms_of_unknown_wind_have_a_colour_of_their_own() {
 }
 
 #[test]
+fn the_mean_number_of_events_is_of_the_times_of_their_source() {
+    let world = World::new(48, 96, 40);
+    let page = |times: Option<usize>| {
+        let (events, tracks) = world.found_by(SourceKind::Truth);
+        let mut input = ReportInput::new("Times", world.grid.clone());
+        input.times = Some(10);
+        let source = Source::new(SourceKind::Truth, events, tracks);
+        input.sources.push(match times {
+            Some(times) => source.of_times(times),
+            None => source,
+        });
+        ReportBuilder::new(input).unwrap().html().unwrap()
+    };
+    let mean = |html: &str| -> f64 {
+        let end = html.find(" present at an average time").unwrap();
+        let start = html[..end].rfind('(').unwrap() + 1;
+        html[start..end].parse().unwrap()
+    };
+    let (all, own) = (mean(&page(None)), mean(&page(Some(40))));
+    // Both are given with two digits.
+    assert!((all / own / 4.0 - 1.0).abs() < 0.11, "{all} {own}");
+    assert!(!page(Some(1)).contains("present at an average time"));
+}
+
+#[test]
 fn months_count_tracks_also_of_a_class_that_a_tracked_source_did_not_find() {
     let world = World::new(48, 96, 40);
     let page = |cyclones: bool| {

@@ -78,7 +78,7 @@ fn sentences(page: &Page<'_>, source: &Source) -> String {
             format!("{} object", class_word(class))
         };
         let mut text = counted(found.len(), &noun);
-        if let (true, Some(mean)) = (page.times() > 1, mean_per_time(source, class, page.times())) {
+        if let Some(mean) = mean_per_time(source, class, page.times()) {
             let _ = write!(
                 text,
                 " ({} present at an average time)",

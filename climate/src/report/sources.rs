@@ -54,6 +54,8 @@ pub struct Source {
     pub tracks: Vec<Track>,
     /// Which wind `max_wind_m_s` is.
     pub wind: SourceWind,
+    /// Number of analysed times; that of the page if `None`.
+    pub times: Option<usize>,
 }
 
 /// Which wind the events of a source have.
@@ -75,7 +77,15 @@ impl Source {
             events,
             tracks,
             wind: SourceWind::default(),
+            times: None,
         }
+    }
+
+    /// The same source with events of so many analysed times, which need not be those of the page.
+    #[must_use]
+    pub fn of_times(mut self, times: usize) -> Self {
+        self.times = Some(times);
+        self
     }
 
     /// The same source with events of another wind than that of the fields.

@@ -118,8 +118,10 @@ fn of_event(event: &Event) -> Object<'_> {
     }
 }
 
-/// Mean number of events of a class per time that has been analysed.
+/// Mean number of events of a class per time that has been analysed; `times` are those of the page, for sources that do
+/// not tell theirs. `None` of a single time.
 pub(crate) fn mean_per_time(source: &Source, class: Class, times: usize) -> Option<f64> {
+    let times = source.times.unwrap_or(times);
     let count = source.events.iter().filter(|e| e.class == class).count();
-    (times > 0).then(|| count as f64 / times as f64)
+    (times > 1).then(|| count as f64 / times as f64)
 }

@@ -8,7 +8,7 @@ use crate::tags::Tags;
 use squall_climate::report::{Source, SourceKind, SourceWind};
 use squall_climate::{table, track};
 use squall_data::mask_file::MaskArchive;
-use squall_data::{Calendar, DataError};
+use squall_data::{Calendar, DataError, Time};
 use std::path::Path;
 
 /// One source of masks.
@@ -93,8 +93,26 @@ impl Masks {
             (false, false) => Vec::new(),
         };
         Ok(Some(
-            Source::new(self.kind, events, tracks).with_wind(self.wind()),
+            Source::new(self.kind, events, tracks)
+                .with_wind(self.wind())
+                .of_times(self.archive.times().len()),
         ))
+    }
+
+    /// What a reader must know where these masks have other times than the first ones, whose times the page has.
+    pub(super) fn other_times(&self, first: &Self) -> Option<String> {
+        let (own, shown) = (self.archive.times(), first.archive.times());
+        let is_shown = |time: &&Time| first.archive.find(**time).is_some();
+        let shared = own.iter().filter(is_shown).count();
+        (shared < own.len() || shared < shown.len()).then(|| {
+            format!(
+                "Maps and agreement are of the times of {} ({}). Of {} there are {}, {shared} of them among those. Events are counted at all times of their source: such numbers cannot be compared.",
+                first.in_sentence(),
+                shown.len(),
+                self.in_sentence(),
+                own.len()
+            )
+        })
     }
 
     /// Which wind its events have: the objects of a simulation have that of their vortices, while `squall events` reads

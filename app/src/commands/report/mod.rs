@@ -192,6 +192,7 @@ impl Report {
                 )),
             }
             page.labels.push((one.kind, one.label.clone()));
+            page.warnings.extend(one.other_times(&masks[0]));
         }
         page.sources
             .extend(inputs.boxes.iter().filter_map(|one| one.events.clone()));

@@ -69,10 +69,11 @@ pub(crate) fn seasonal(sources: &[&Source], class: Class, days: &[f64; 12], year
                 counts[(object.start.month() - 1) as usize] += 1.0;
             }
             if per_year {
-                counts
-                    .iter_mut()
-                    .zip(days)
-                    .for_each(|(n, d)| *n *= 30.4 / d.max(1.0));
+                // Of a month without data nobody knows how many there are, whoever else saw some.
+                let of_days = |(n, d): (&mut f64, &f64)| {
+                    *n *= if *d > 0.0 { 30.4 / d } else { 0.0 };
+                };
+                counts.iter_mut().zip(days).for_each(of_days);
             }
             counts
         })
@@ -267,12 +268,52 @@ pub(crate) fn whole(count: usize) -> String {
 mod tests {
     use super::*;
     use crate::report::SourceKind;
+    use crate::track::{Fate, Origin, Track};
+    use squall_data::{Calendar, Time};
 
     #[test]
     fn categories_have_the_published_bounds() {
         // 64 kt = 32.9 m/s is category 1, 96 kt = 49.4 m/s category 3, 137 kt = 70.5 m/s category 5 (NHC).
         let found = [10.0, 17.5, 32.0, 33.0, 49.3, 49.5, 69.0, 70.5].map(category);
         assert_eq!(found, [0, 1, 1, 2, 3, 4, 5, 6]);
+    }
+
+    /// A cyclone that begins in a month of 2001.
+    fn cyclone(month: i64) -> Track {
+        let start = Time::new(Calendar::NoLeap, 2001, month, 5, 0, 0, 0).unwrap();
+        Track {
+            track_id: month as u64,
+            class: Class::TropicalCyclone,
+            start,
+            end: start.add_seconds(2 * 86_400),
+            points: 9,
+            origin: Origin::Genesis,
+            fate: Fate::Lysis,
+            related_track: None,
+            genesis_lon_deg: 140.0,
+            genesis_lat_deg: 15.0,
+            end_lon_deg: 135.0,
+            end_lat_deg: 18.0,
+            distance_km: 800.0,
+            max_area_km2: 9e4,
+            mean_area_km2: 8e4,
+            min_psl_pa: None,
+            max_wind_m_s: None,
+            max_tmq_kg_m2: None,
+            details: Default::default(),
+        }
+    }
+
+    #[test]
+    fn months_of_which_others_alone_have_data_have_no_rate() {
+        let tracks = vec![cyclone(1), cyclone(2)];
+        let source = Source::new(SourceKind::Heuristic, Vec::new(), tracks);
+        let mut days = [60.0; 12];
+        (days[0], days[1]) = (0.0, 56.0);
+        let svg = seasonal(&[&source], Class::TropicalCyclone, &days, 2.0);
+        // 30.4 / 56.
+        assert!(svg.contains("Heuristic, Feb: 0.543"), "{svg}");
+        assert!(!svg.contains("Heuristic, Jan"), "{svg}");
     }
 
     #[test]

@@ -65,7 +65,7 @@ squall.store.then((store) => {
     const [low, high] = [ticks[0], ticks[ticks.length - 1]];
     const x = (t) => LEFT + (t - from) / (to - from) * (WIDTH - LEFT - RIGHT);
     const y = (v) => HEIGHT - BOTTOM - (v - low) / (high - low) * (HEIGHT - TOP - BOTTOM);
-    const step = ticks[1] - ticks[0], decimals = [0, 1, 2, 3].find((d) => Math.abs(step * 10 ** d - Math.round(step * 10 ** d)) < 1e-6) ?? 3;
+    const step = ticks[1] - ticks[0], decimals = [0, 1, 2, 3, 4, 5].find((d) => Math.abs(step * 10 ** d - Math.round(step * 10 ** d)) < 1e-6) ?? 6;
     let body = ticks.map((v) => `<line class="${v === low ? 'axis' : 'grid'}" x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${y(v)}" y2="${y(v)}"/><text class="e" x="${LEFT - 6}" y="${y(v) + 4}">${v.toFixed(decimals).replace('-', '−')}</text>`).join('');
     body += `<text class="h" x="4" y="12">${unit}</text>`;
     let free = Infinity;

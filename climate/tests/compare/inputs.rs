@@ -33,6 +33,10 @@ fn other_grids_are_refused_unless_wanted() {
         "{:?}",
         found.notes
     );
+    let (of_a, of_b) = (found.a.grid.clone().unwrap(), found.b.grid.clone().unwrap());
+    let page = changes_page(&found, "Grids", "").unwrap();
+    let grids = format!("<li>grids {of_a} against {of_b}</li>");
+    assert!(page.contains(&grids), "{grids}");
 }
 
 #[test]

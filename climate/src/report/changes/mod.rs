@@ -132,13 +132,11 @@ fn header(comparison: &Comparison, title: &str) -> String {
             trimmed(100.0 * comparison.draws.confidence)
         ),
     ];
-    facts.extend(
-        comparison
-            .a
-            .grid
-            .as_ref()
-            .map(|grid| format!("grid {grid}")),
-    );
+    facts.extend(match (&comparison.a.grid, &comparison.b.grid) {
+        (Some(a), Some(b)) if a != b => Some(format!("grids {a} against {b}")),
+        (Some(grid), _) | (None, Some(grid)) => Some(format!("grid {grid}")),
+        (None, None) => None,
+    });
     parts::header("Squall comparison", title, &sides(comparison), &facts)
 }
 

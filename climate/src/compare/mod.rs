@@ -45,7 +45,7 @@ pub use group::{Group, Region, SEASONS};
 pub(crate) use levels::spoken_unit;
 pub use levels::{Fit, RETURN_YEARS, ReturnLevels};
 pub use maps::{MapChange, MapQuantity};
-pub(crate) use names::grouped;
+pub(crate) use names::{grouped, listed};
 pub(crate) use normal::normal_quantile;
 pub use normal::{normal_cdf, student_limit};
 pub use quantity::{About, Kind, Quantity};

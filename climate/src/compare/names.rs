@@ -114,7 +114,7 @@ pub(crate) fn grouped<T>(
 }
 
 /// `a`, `a and b`, `a, b and c`.
-pub(super) fn listed(words: &[impl AsRef<str>]) -> String {
+pub(crate) fn listed(words: &[impl AsRef<str>]) -> String {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     match words.as_slice() {
         [] => String::new(),

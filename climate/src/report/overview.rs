@@ -1,5 +1,6 @@
 //! The top of the page: title, numbers in plain sentences, and what to know before quoting them.
 
+use crate::compare::listed;
 use crate::report::figures::category;
 use crate::report::html::{escape, paragraphs};
 use crate::report::numbers::{counted, day, grouped, moment, percent, significant};
@@ -171,15 +172,6 @@ fn boxes(count: usize) -> String {
         0 => "no boxes".into(),
         1 => "1 box".into(),
         _ => format!("{} boxes", grouped(count as f64, 0)),
-    }
-}
-
-/// `a`, `a and b`, `a, b and c`.
-fn listed(parts: &[String]) -> String {
-    match parts {
-        [] => String::new(),
-        [only] => only.clone(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }
 

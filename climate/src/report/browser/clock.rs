@@ -3,8 +3,7 @@
 use crate::statistics::Span;
 use serde_json::{Value, json};
 use squall_data::Time;
-
-const DAY_SECONDS: i64 = 86_400;
+use squall_data::calendar::DAY_SECONDS;
 
 /// Counts from the first time in the largest unit that divides all times.
 #[derive(Debug, Clone, Copy, PartialEq)]

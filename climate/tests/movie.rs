@@ -197,7 +197,10 @@ fn a_movie_with_too_many_or_too_few_pictures_is_refused() {
     let error = file.finish().unwrap_err().to_string();
     assert!(error.contains("expected 2 pictures, found 1"), "{error}");
     assert!(!path.exists());
-    assert!(movie.file(&path, 0).is_err(), "no pictures are no movie");
+    for path in [&path, &folder.path().join("numbered")] {
+        let error = movie.file(path, 0).unwrap_err().to_string();
+        assert!(error.contains("expected one picture or more"), "{error}");
+    }
 }
 
 #[test]

@@ -71,6 +71,12 @@ impl MovieFile {
         pictures_per_second: u16,
     ) -> Result<Self> {
         let path = path.into();
+        if pictures == 0 {
+            return Err(ClimateError::Invalid(format!(
+                "movie `{}`: expected one picture or more, found none",
+                path.display()
+            )));
+        }
         let end = path.extension().unwrap_or_default().to_ascii_lowercase();
         if end != "png" && end != "apng" {
             return Ok(Self::Numbered {

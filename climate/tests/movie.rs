@@ -243,3 +243,30 @@ fn a_wide_picture_says_what_its_colours_and_lines_are() {
     assert!(bright(&found[0]) > 100, "{}", bright(&found[0]));
     assert_eq!(bright(&found[1]), 0);
 }
+
+/// Those of a detector beside a network's masks would else be one more network.
+#[test]
+fn boxes_are_called_by_a_name_of_their_own() {
+    let grid = Arc::new(LatLonGrid::global(60, 120).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let table = folder.path().join("boxes.csv");
+    let rows = "class,time,west_deg,south_deg,east_deg,north_deg,confidence,track_id\n\
+                tropical_cyclone,2000-01-01T00:00:00,100,10,110,20,,\n";
+    fs::write(&table, rows).unwrap();
+    let frames = boxes::read(&table, &grid, Calendar::NoLeap).unwrap();
+    let painted = |label: &str| {
+        let mut input = ReportInput::new("", grid.clone());
+        let source = BoxSource::new(SourceKind::Truth, label, frames.clone());
+        input.boxes.push(source);
+        let wide = MovieOptions {
+            width: 960,
+            ..MovieOptions::default()
+        };
+        let mask = Array2::zeros(grid.shape());
+        let mut frame = Frame::new(Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap());
+        frame.masks.push((SourceKind::Heuristic, mask.view()));
+        Movie::new(&input, wide).paint(&frame).unwrap()
+    };
+    assert_eq!(painted("experts"), painted("experts"));
+    assert_ne!(painted("experts"), painted("annotators"));
+}

@@ -74,7 +74,7 @@ pub struct Movie {
     painter: Painter,
     field: FieldInfo,
     title: String,
-    /// What sources are called, in the order of [`SourceKind::ALL`].
+    /// What sources of masks are called, in the order of [`SourceKind::ALL`].
     labels: [String; SourceKind::ALL.len()],
     boxes: Vec<BoxSource>,
     /// The classes of all boxes.
@@ -211,13 +211,12 @@ impl Movie {
         }
         classes.paint(&self.painter, picture, edge, edge, size);
         let mut sources = Line::default();
-        let kinds = frame.masks.iter().map(|(kind, _)| *kind);
-        let masks = kinds.zip(strokes(frame));
-        let boxes = self.boxes.iter().map(|b| (b.kind, stroke(b.kind)));
-        let lines: Vec<(SourceKind, Stroke)> = masks.chain(boxes).collect();
-        for (kind, stroke) in lines.iter().filter(|_| lines.len() > 1) {
-            let label = &self.labels[*kind as usize];
-            sources.add(Mark::Line(Solid::White, *stroke), label.as_str());
+        let labels = (frame.masks.iter()).map(|(kind, _)| self.labels[*kind as usize].as_str());
+        let masks = labels.zip(strokes(frame));
+        let boxes = (self.boxes.iter()).map(|b| (b.label.as_str(), stroke(b.kind)));
+        let lines: Vec<(&str, Stroke)> = masks.chain(boxes).collect();
+        for (label, stroke) in lines.iter().filter(|_| lines.len() > 1) {
+            sources.add(Mark::Line(Solid::White, *stroke), *label);
         }
         sources.paint(&self.painter, picture, edge + line, edge, size);
         if frame.field.is_some() {

@@ -637,6 +637,19 @@ fn the_wrong_question_is_an_error() {
     assert_eq!(both.infer(&x, DType::F32).unwrap().dims(), [1, 16, 24, 3]);
 }
 
+/// A score of 0.1 has the logit ln(1/9) = −2.197, which CenterNet rounds.
+#[test]
+fn scores_of_classes_start_at_a_tenth() {
+    let network = Network::build(&tiny(NetworkName::DetectorDense), Backend::best(), 1).unwrap();
+    let start = |name: &str| {
+        let found = network.parameters().iter().find(|p| p.name == name);
+        found.unwrap().values().unwrap()
+    };
+    assert_eq!(start("heads.scores.values.bias"), [-2.19; 4]);
+    assert_eq!(start("heads.sides.values.bias"), [0.0; 4]);
+    assert_eq!(start("decoder.classify.bias"), [0.0; 3]);
+}
+
 #[test]
 fn configurations_are_read_and_refused_by_key() {
     let read = |text: &str| serde_json::from_str::<NetworkConfig>(text);

@@ -43,6 +43,13 @@ impl Conv {
         })
     }
 
+    /// Has its bias start with this value, if it has one, and not with zero.
+    pub(crate) fn start_bias(&self, parameters: &mut Parameters, value: f32) {
+        if let Some(bias) = self.bias {
+            parameters.start_with(bias, value);
+        }
+    }
+
     /// The output plus `residual`, in one pass over memory. The gradient of the residual is the gradient of the output.
     pub(crate) fn forward_adding(
         &self,

@@ -191,6 +191,36 @@ mod tests {
         assert_eq!(summary.parameters, parameters.count());
     }
 
+    /// Nor of those some of whose layers start with values of their own.
+    #[test]
+    fn an_outline_of_any_network_has_no_values() {
+        for name in NetworkName::ALL {
+            let network = outline(&NetworkConfig::of(name)).unwrap();
+            let mut all = network.parameters().iter();
+            assert!(
+                all.all(|p| p.tensor().elem_count() == 0),
+                "{}",
+                name.as_str()
+            );
+        }
+    }
+
+    /// A unit of its last block has 4096 channels inside and 16384 outside: 2 x 16384 x 4096 and 9 x 4096 x 4096 values are
+    /// 2.85e8, and 1000 of them 1.1 TB.
+    #[test]
+    fn a_detector_that_nobody_can_hold_is_refused() {
+        let config = NetworkConfig {
+            width: 8.0,
+            blocks: vec![1, 1, 1, 1000],
+            ..NetworkConfig::of(NetworkName::DetectorDense)
+        };
+        let error = outline(&config).unwrap_err();
+        assert!(
+            matches!(error, ModelError::Config { key: "blocks", .. }),
+            "{error}"
+        );
+    }
+
     #[test]
     fn what_is_said_to_fit_does() {
         for name in NetworkName::ALL {

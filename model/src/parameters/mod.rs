@@ -133,6 +133,11 @@ impl Parameters {
         self.push(name, kind, &[length], Initial::Constant(value))
     }
 
+    /// Has a parameter start with one value. Its network has no values yet.
+    pub(crate) fn start_with(&mut self, id: ParameterId, value: f32) {
+        self.entries[id.0].initial = Some(Initial::Constant(value));
+    }
+
     /// Adds a parameter, whose values come with [`Self::settle`]: all of them at once, in one buffer.
     fn push(
         &mut self,

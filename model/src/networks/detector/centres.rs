@@ -112,15 +112,11 @@ impl CentreDetector {
         let join = Join::new(parameters, "heads", config, (low_level, 0))?;
         let ends = (channels, config.classes);
         let scores = Head::new(parameters, "heads.scores", ends, style)?;
+        scores.say.start_bias(parameters, RARE);
         let sides = Head::new(parameters, "heads.sides", (channels, SIDES), style)?;
         let masks = (config.mask_classes > 0)
             .then(|| masks(parameters, config, low_level))
             .transpose()?;
-        parameters.update(|parameter, values| {
-            if parameter.name == "heads.scores.values.bias" {
-                values.fill(RARE);
-            }
-        })?;
         Ok(Self {
             backbone,
             join,

@@ -320,13 +320,6 @@ impl Gradients {
         buckets
     }
 
-    /// Whether no value is infinite or NaN.
-    pub fn is_finite(&self) -> bool {
-        let slices = self.slices();
-        let mut values = slices.iter().flat_map(|(_, values)| values);
-        values.all(|g| g.is_finite())
-    }
-
     /// Parameter, place in it and value of the first that is infinite or NaN.
     pub fn first_not_finite<'a>(
         &self,

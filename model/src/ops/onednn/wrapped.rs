@@ -1,5 +1,6 @@
 //! Fields copied with more columns in front and behind, for windows that wrap.
 
+use super::seam;
 use crate::ops::conv_spec::Convolution;
 use crate::ops::value::Value;
 use std::borrow::Cow;
@@ -19,17 +20,13 @@ pub(super) fn wrap<V: Value>(x: &[V], shape: [usize; 4], extra: usize) -> Cow<'_
         return x.into();
     }
     let [_, _, width, channels] = shape;
-    let mut wide = Vec::with_capacity(x.len() / width * (width + 2 * extra));
-    for row in x.chunks_exact(width * channels) {
-        let columns = (0..width + 2 * extra).map(|column| (column + extra * (width - 1)) % width);
-        if extra <= width {
-            wide.extend_from_slice(&row[(width - extra) * channels..]);
-            wide.extend_from_slice(row);
-            wide.extend_from_slice(&row[..extra * channels]);
-        } else {
-            columns
-                .for_each(|column| wide.extend_from_slice(&row[column * channels..][..channels]));
-        }
+    let (rows, line) = (
+        x.chunks_exact(width * channels),
+        (width + 2 * extra) * channels,
+    );
+    let mut wide = vec![V::default(); rows.len() * line];
+    for (row, line) in rows.zip(wide.chunks_exact_mut(line)) {
+        seam::columns(row, channels, -(extra as isize), line);
     }
     wide.into()
 }

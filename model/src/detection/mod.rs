@@ -152,7 +152,7 @@ impl DetectorOutput {
     /// neighbours.
     ///
     /// # Errors
-    /// [`ModelError::Candle`] if the tensor is not in host memory.
+    /// [`ModelError::Gpu`] if the heads lie on a GPU and cannot be read.
     pub fn decode(&self, min_confidence: f32) -> Result<Vec<Vec<ScoredBox>>> {
         let values = Host::of("decode", &self.heads)?;
         let [frames, rows, columns, channels] = self.shape()?;

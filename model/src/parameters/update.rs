@@ -12,7 +12,7 @@ impl Parameters {
     /// Gives every parameter and its values, mutable, to `change`.
     ///
     /// # Errors
-    /// [`ModelError::Candle`] if a tensor is not in host memory.
+    /// [`ModelError::Gpu`] if values on a GPU cannot be read or written.
     pub fn update(&mut self, mut change: impl FnMut(&Parameter, &mut [f32])) -> Result<()> {
         self.changes();
         self.version = next_version();
@@ -40,7 +40,7 @@ impl Parameters {
     /// They lie in one buffer, so that an optimiser is one loop over memory and not one for each tensor.
     ///
     /// # Errors
-    /// [`ModelError::Candle`] if a tensor is not in host memory.
+    /// [`ModelError::Gpu`] if values on a GPU cannot be read or written.
     pub fn update_all<R>(&mut self, change: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
         self.changes();
         self.version = next_version();

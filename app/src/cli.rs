@@ -109,3 +109,106 @@ impl Command {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use std::fs;
+    use std::path::Path;
+
+    /// All commands, each with the options that are common to all.
+    fn commands() -> clap::Command {
+        let mut commands = Arguments::command();
+        commands.build();
+        commands
+    }
+
+    fn has(command: &clap::Command, option: &str) -> bool {
+        let mut arguments = command.get_arguments();
+        arguments.any(|argument| {
+            let names = argument.get_long_and_visible_aliases();
+            names.is_some_and(|names| names.contains(&option))
+        })
+    }
+
+    /// How many options the calls of the program in a text have, and which of them their command does not know.
+    fn check(text: &str, commands: &clap::Command) -> (usize, Vec<String>) {
+        let text = text.replace("\\\n", " ").replace("\"$squall\"", "squall");
+        let (mut options, mut wrong) = (0, Vec::new());
+        for line in text.lines() {
+            // What stands in quotes may be the call of another program.
+            let bare: Vec<&str> = line.split('"').step_by(2).collect();
+            let bare = bare.join(" ");
+            for call in bare.split("squall ").skip(1) {
+                let call = call.split(['`', '|', ';', '#', '(', ')', '&']).next();
+                let words = call.unwrap_or_default().split_whitespace();
+                let mut words = words.skip_while(|word| word.starts_with('-'));
+                let named = words.next().and_then(|word| commands.find_subcommand(word));
+                let Some(mut command) = named else { continue };
+                // What follows is a command that `supervise` starts.
+                for word in words.take_while(|word| *word != "--") {
+                    let Some(option) = word.strip_prefix("--") else {
+                        command = command.find_subcommand(word).unwrap_or(command);
+                        continue;
+                    };
+                    let option = option.split('=').next().unwrap_or_default();
+                    let option = option.trim_end_matches(['.', ',', ':']);
+                    options += 1;
+                    // A script may name the part of a command by a variable.
+                    let mut parts = command.get_subcommands();
+                    if !has(command, option) && !parts.any(|part| has(part, option)) {
+                        wrong.push(format!("{} has no --{option}: {line}", command.get_name()));
+                    }
+                }
+            }
+        }
+        (options, wrong)
+    }
+
+    #[test]
+    fn options_that_pages_and_scripts_give_are_known() {
+        let commands = commands();
+        let made_up =
+            "squall supervise -- mpirun -n 2 --x squall infer run --modell m --out \\\n masks";
+        let (options, wrong) = check(made_up, &commands);
+        assert_eq!((options, wrong.len()), (2, 1), "{wrong:?}");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut pages = vec![root.join("README.md")];
+        for folder in ["docs", "validation", "validation/gpu", "validation/peers"] {
+            let entries = fs::read_dir(root.join(folder)).unwrap();
+            pages.extend(entries.map(|entry| entry.unwrap().path()));
+        }
+        pages.retain(|page| {
+            page.extension()
+                .is_some_and(|end| end == "md" || end == "sh")
+        });
+        let (mut options, mut wrong) = (0, Vec::new());
+        for page in pages {
+            let (more, others) = check(&fs::read_to_string(&page).unwrap(), &commands);
+            options += more;
+            wrong.extend(others.into_iter().map(|other| (page.clone(), other)));
+        }
+        assert!(options > 300, "the search is broken: it finds {options}");
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    #[test]
+    fn options_that_hints_name_are_known() {
+        let commands = commands();
+        let all = || {
+            let inner = commands.get_subcommands();
+            inner.flat_map(|command| std::iter::once(command).chain(command.get_subcommands()))
+        };
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+        let words = include_str!("failure/hints.rs").split(|letter| !is_part(letter));
+        let options: Vec<&str> = words
+            .filter_map(|word| word.strip_prefix("--"))
+            .filter(|option| !option.is_empty())
+            .collect();
+        assert!(options.len() > 20, "{options:?}");
+        for option in options {
+            assert!(all().any(|command| has(command, option)), "--{option}");
+        }
+    }
+}

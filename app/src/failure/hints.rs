@@ -14,8 +14,8 @@ use std::error::Error;
 use std::path::Path;
 
 /// What to do where one of several processes of a launcher finds the folder taken.
-const OF_A_LAUNCHER: &str = "wait for the other process, or choose another output with --out; simulate, label, stage without --local, \
-     compare and report work in one process: of several that a launcher starts each needs its own --out";
+const OF_A_LAUNCHER: &str = "wait for the other process, or choose another output with --out; simulate, label and stage without --local \
+     work in one process: of several that a launcher starts each needs its own --out";
 
 /// Where samples come from.
 const A_STORE: &str =

@@ -4,7 +4,7 @@
 #   OUT          a folder for allreduce.md and logs
 #   REPEAT       sums of each method that count; 3 if not given
 #   ALGORITHMS   which of Open MPI's are forced, by number: "123456" if not given; the first three take most of the time
-# Needs root for network namespaces (validation/netlab.sh), and Open MPI.
+# Needs root for network namespaces (validation/netlab.sh), and Open MPI. Exits with 1 if a sum failed.
 set -euo pipefail
 mkdir -p "$1"
 out=$(realpath "$1")
@@ -68,3 +68,4 @@ for shape in "4 8 100mbit 100" "2 12 100mbit 100"; do
   done
   "$netlab" down
 done
+! grep -q "| failed: " "$table"

@@ -65,5 +65,5 @@ row "TempestExtremes DetectNodes" "$(seconds 3 lows)"
 row "TempestExtremes DetectBlobs, a plain threshold" "$(seconds 3 blobs "TMQ,>=,40,0")"
 row "TempestExtremes DetectBlobs, the Laplacian of transport" \
   "$(seconds 1 blobs "_LAPLACIAN{8,10}(_PROD(TMQ,_VECMAG(U850,V850))),<=,-20000,0")"
-row "squall label --method tempest: the same lows, tracks, rivers, masks and boxes" "$(seconds 3 rules tempest)"
+row "squall label --method tempest: the same lows and rivers, tracks, masks" "$(seconds 3 rules tempest)"
 row "squall label --method deepcam" "$(seconds 3 rules deepcam)"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The one entry script: ./run.sh setup | demo | test | lint | bench | cuda-build | cuda-test | onednn-v3-test
+# The one entry script: ./run.sh setup | demo | test | lint | bench | cuda-build | cuda-test | onednn-v3-test | mpi-test
 # setup installs the system packages that are missing; demo and test call it first.
 set -euo pipefail
 cd "$(dirname "$0")"

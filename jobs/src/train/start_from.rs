@@ -22,11 +22,9 @@ pub(super) fn start_from(path: &Path, learner: &mut Learner, contract: &Contract
     };
     if theirs.variables() != contract.variables() {
         let (found, expected) = (names(&theirs), names(contract));
-        return Err(JobError::Contract {
+        return Err(JobError::StartFrom {
             model: path.to_path_buf(),
-            reasons: vec![format!(
-                "its channels are {found}, those of this run are {expected}"
-            )],
+            reason: format!("its channels are {found}, those of this run are {expected}"),
         });
     }
     if theirs.normalisation_hash != contract.normalisation_hash {
@@ -40,14 +38,14 @@ pub(super) fn start_from(path: &Path, learner: &mut Learner, contract: &Contract
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        return Err(JobError::Contract {
+        return Err(JobError::StartFrom {
             model: path.to_path_buf(),
-            reasons: vec![format!(
+            reason: format!(
                 "the network of this run, `{}`, has no place for its weights {}{more}: give the network that it was trained with, `{}`",
                 mine.name.as_str(),
                 shown.join(", "),
                 theirs.network.name.as_str()
-            )],
+            ),
         });
     }
     let of_network = |network: &NetworkConfig| Recipe {

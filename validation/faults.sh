@@ -164,7 +164,7 @@ fi
 train=("$squall" -q train --recipe small "${settings[@]}")
 alone=alone
 
-# EVENT SIGNAL CODE RUN COMMAND...: a run whose launcher gets a signal and must exit with CODE, and the same command again.
+# EVENT SIGNAL CODE RUN COMMAND...: a run whose launcher gets a signal and must exit with a CODE of this pattern, and the same command again.
 signalled() {
   local event=$1 signal=$2 due=$3 run=$4 started seen code=0 kept; shift 4
   wanted "$event" || return 0
@@ -178,10 +178,10 @@ signalled() {
   seen=$(since "$started")
   kept=$(grep -cE 'error: interrupted' "$run.log" || true)
   "$@" "${train[@]}" --data "$out/store" --out "$out/$run" >>"$run.log" 2>&1 || { row "$event" "$seen" "FAILED: $(said "$run.log")"; return; }
-  row "$event" "$seen" "$([ "$code" = "$due" ] || echo "FAILED: not $due but ")exit $code, $kept of 4 ranks say that they saved; the same command again ends with $(same_bits "$run")"
+  row "$event" "$seen" "$([[ $code == $due ]] || echo "FAILED: not $due but ")exit $code, $kept of 4 ranks say that they saved; the same command again ends with $(same_bits "$run")"
 }
 signalled "SIGUSR1 to mpirun" USR1 75 told mpirun -n 4
-signalled "SIGTERM to mpirun, which kills ranks 2 s later" TERM 1 ended mpirun -n 4
+signalled "SIGTERM to mpirun, which kills ranks 2 s later" TERM '[!0]*' ended mpirun -n 4
 signalled "SIGTERM to squall supervise -- mpirun" TERM 75 ended_gently "$squall" supervise --tries 5 --pause 0.5 -- mpirun -n 4
 
 truncate_newest() {

@@ -104,6 +104,61 @@ fn whose_rivers_touch_at_edges_alone_is_said() {
     }
 }
 
+/// Adds heights of 500 and 300 hPa to a file, 3,600 m apart everywhere: no core is warm by them.
+fn add_level_heights(file: &Path) {
+    let mut file = netcdf::append(file).expect("opened");
+    let length = |name: &str| file.dimension_len(name).expect("a dimension");
+    let [times, rows, columns] = ["time", "lat", "lon"].map(length);
+    file.add_dimension("plev", 2).expect("added");
+    let mut levels = file.add_variable::<f64>("plev", &["plev"]).expect("added");
+    levels.put_attribute("units", "Pa").expect("written");
+    levels
+        .put_values(&[30_000.0, 50_000.0], ..)
+        .expect("written");
+    let along = ["time", "plev", "lat", "lon"];
+    let mut heights = file.add_variable::<f32>("zg", &along).expect("added");
+    heights.put_attribute("units", "m").expect("written");
+    for time in 0..times {
+        for (level, height) in [9_300.0f32, 5_700.0].into_iter().enumerate() {
+            let plane = vec![height; rows * columns];
+            let place: [netcdf::Extent; 4] = [time.into(), level.into(), (..).into(), (..).into()];
+            heights.put_values(&plane, place).expect("written");
+        }
+    }
+    file.close().expect("closed");
+}
+
+/// The cyclones of the other files had been found by limits of their own, or lost.
+#[test]
+fn heights_that_some_files_have_tell_no_warm_core() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 3, 1);
+    let cyclones = |out: &str| {
+        let out = folder.path().join(out);
+        let label = ["label", path(&fields), "--method", "tempest", "--out"];
+        run(&[&label[..], &[path(&out), "-q"]].concat());
+        let masks = MaskArchive::open(path(&out)).expect("masks");
+        (0..masks.times().len())
+            .map(|index| masks.read(index).expect("a mask").pixel_counts()[1])
+            .collect::<Vec<u64>>()
+    };
+    let without = cyclones("without");
+    assert!(without.iter().sum::<u64>() > 0, "{without:?}");
+    let entries = std::fs::read_dir(&fields).expect("fields").flatten();
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.path())
+        .filter(|file| file.extension().is_some_and(|kind| kind == "nc"))
+        .collect();
+    files.sort();
+    assert!(files.len() > 1, "{files:?}");
+    let (first, others) = files.split_first().expect("files");
+    others.iter().for_each(|file| add_level_heights(file));
+    assert_eq!(cyclones("in some"), without);
+    // Where all have them they tell.
+    add_level_heights(first);
+    assert_eq!(cyclones("in all").iter().sum::<u64>(), 0);
+}
+
 /// Percentiles of a day would be no more than that day, which the times tell before anything is read.
 #[test]
 fn a_method_that_has_too_few_times_is_refused_before_anything_is_written() {

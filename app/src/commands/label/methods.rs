@@ -19,7 +19,7 @@ use squall_climate::ClimateError;
 use squall_climate::detect::percentile::MoistureRecord;
 use squall_climate::detect::{
     Agreement, AgreementRow, Conclusions, DetectFields, FirstPass, Method, MethodLabels,
-    MethodsFolder, SecondPass, TransportSource, Wanted,
+    MethodsFolder, SecondPass, TransportSource,
 };
 use squall_climate::label::{Pass, SeriesSummary};
 use squall_data::{Archive, Class};
@@ -214,7 +214,7 @@ impl Reader<'_> {
     /// The fields of a time; none if they cannot be read and may be left out.
     fn read(&self, index: usize, pass: Pass) -> Result<Option<DetectFields>, ClimateError> {
         interrupt::check()?;
-        let wanted = Wanted::by(&self.rules.methods_in(pass), pass, &self.rules.channels);
+        let wanted = self.rules.wanted(pass);
         // A time that is left out is so in both passes.
         let fields = (self.archive.check_has(index, &self.rules.channels))
             .and_then(|()| DetectFields::read(self.archive, index, &wanted));

@@ -25,6 +25,8 @@ pub struct Rules {
     pub climate: Option<Given>,
     /// What to read of a time.
     pub channels: Vec<Variable>,
+    /// Whether the cyclones of tempest are told by the heights of 300 and 500 hPa ([`tells_by_heights`]).
+    by_heights: bool,
     /// One of each method.
     pub detectors: Vec<Detector>,
 }
@@ -44,7 +46,8 @@ impl Rules {
             climate.rule(command, &mut thresholds.percentile)?;
             climate.check(archive)?;
         }
-        let channels = channels(&methods, &thresholds, archive, command.skip_bad)?;
+        let by_heights = tells_by_heights(archive);
+        let channels = channels(&methods, &thresholds, archive, by_heights, command.skip_bad)?;
         let detectors = methods
             .iter()
             .map(|method| {
@@ -63,6 +66,7 @@ impl Rules {
             thresholds,
             climate,
             channels,
+            by_heights,
             detectors,
         })
     }
@@ -132,6 +136,15 @@ impl Rules {
         looking.map(Detector::method).collect()
     }
 
+    /// What to read of a time in a pass.
+    pub fn wanted(&self, pass: Pass) -> Wanted {
+        let wanted = Wanted::by(&self.methods_in(pass), pass, &self.channels);
+        Wanted {
+            upper_thickness: wanted.upper_thickness && self.by_heights,
+            ..wanted
+        }
+    }
+
     /// Says what will be read and written, and what cannot be found.
     pub fn announce(&self, archive: &Archive) {
         let mut detectors = self.detectors.iter();
@@ -148,8 +161,7 @@ impl Rules {
         } else {
             0
         };
-        let wanted = |pass: &Pass| Wanted::by(&self.methods_in(*pass), *pass, &self.channels);
-        let planes = self.passes().iter().map(wanted);
+        let planes = self.passes().iter().map(|pass| self.wanted(*pass));
         let planes = planes.map(|wanted| wanted.channels.len() as u64);
         let channels = self.channels.len() as u64;
         Plan {
@@ -210,24 +222,45 @@ fn thresholds(command: &Label) -> anyhow::Result<DetectorThresholds> {
     Ok(thresholds)
 }
 
+/// What tells a warm core where there are no heights of 300 and 500 hPa.
+const CORE: [Variable; 4] = [
+    Variable::T200,
+    Variable::T500,
+    Variable::Z200,
+    Variable::Z1000,
+];
+
+/// Whether warm cores are told by the heights of 300 and 500 hPa: if all times have them, or the first has and what
+/// stands in for them is not there at all times. One series is measured in one way: of files of which some have heights
+/// the cyclones of some had been found by other limits.
+fn tells_by_heights(archive: &Archive) -> bool {
+    let has = |index: usize| {
+        [300.0, 500.0]
+            .iter()
+            .all(|hpa| archive.has_level(index, "Z", *hpa))
+    };
+    let has_stand_in = CORE.iter().all(|v| archive.available().contains(v));
+    has(0) && (!has_stand_in || (1..archive.times().len()).all(has))
+}
+
 /// The channels to read: what the methods cannot do without, and what else serves them.
 fn channels(
     methods: &[Method],
     thresholds: &DetectorThresholds,
     archive: &Archive,
+    by_heights: bool,
     skip_bad: bool,
 ) -> anyhow::Result<Vec<Variable>> {
     let by_water = by_water(thresholds);
     let has_transport = archive.has_transport(0);
-    let has_heights = archive.has_level(0, "Z", 300.0) && archive.has_level(0, "Z", 500.0);
     let mut wanted: Vec<Variable> = Vec::new();
     for method in methods {
-        use Variable::{T200, T500, Tmq, U850, V850, Z200, Z1000};
+        use Variable::{Tmq, U850, V850};
         let replaced = |v: &Variable| {
             *method != Method::Deepcam
                 && !(by_water && *method == Method::Percentile && *v == Tmq)
                 && (has_transport && [Tmq, U850, V850].contains(v)
-                    || has_heights && [T200, T500, Z200, Z1000].contains(v))
+                    || by_heights && CORE.contains(v))
         };
         let needed: Vec<Variable> = method
             .channels()

@@ -2,6 +2,7 @@
 //!
 //! A field is a closure over (row, column), so that sums and differences of planes need no plane of their own.
 
+use crate::events::is_pole;
 use squall_data::LatLonGrid;
 use squall_data::grid::lon_difference_deg;
 
@@ -25,7 +26,8 @@ const DIRECTIONS: [(f64, f64); 8] = [
     (-1.0, -1.0),
 ];
 
-/// The value at a place, bilinear between cells; rows beyond the last are like the last. NaN off a regional grid.
+/// The value at a place, bilinear between cells. Between the last row and the pole it is that of the last row; NaN off a
+/// regional grid.
 pub(super) fn sample(
     grid: &LatLonGrid,
     field: &impl Fn(usize, usize) -> f64,
@@ -33,9 +35,13 @@ pub(super) fn sample(
     lon_deg: f64,
 ) -> f64 {
     let lat = grid.lat_deg();
-    let north = lat
-        .partition_point(|&v| v <= lat_deg)
-        .clamp(1, lat.len() - 1);
+    let bounds = grid.lat_bounds_deg();
+    let is_off = |beyond_deg: f64, bound_deg: f64| beyond_deg > 1e-9 && !is_pole(bound_deg, grid);
+    let last = lat.len() - 1;
+    if is_off(lat[0] - lat_deg, bounds[0]) || is_off(lat_deg - lat[last], bounds[last + 1]) {
+        return f64::NAN;
+    }
+    let north = lat.partition_point(|&v| v <= lat_deg).clamp(1, last);
     let up = ((lat_deg - lat[north - 1]) / (lat[north] - lat[north - 1])).clamp(0.0, 1.0);
     let steps = (lon_deg - grid.lon_deg()[0]).rem_euclid(360.0) / grid.lon_spacing_deg();
     let west = steps.floor();
@@ -226,9 +232,40 @@ mod tests {
         let grid = LatLonGrid::from_axes(lat, lon).unwrap().0;
         let field = |j: usize, i: usize| 3.0 * j as f64 - 2.0 * i as f64;
         assert!((sample(&grid, &field, 2.25, 1.5) - (6.75 - 13.0)).abs() < 1e-9);
-        assert!((sample(&grid, &field, 20.0, 5.0) - (30.0 - 20.0)).abs() < 1e-9);
-        assert!(sample(&grid, &field, 2.0, 5.5).is_nan());
-        assert!(sample(&grid, &field, 2.0, 354.0).is_nan());
+        assert!((sample(&grid, &field, 10.0, 5.0) - (30.0 - 20.0)).abs() < 1e-9);
+        for (lat, lon) in [(2.0, 5.5), (2.0, 354.0), (10.5, 0.0), (-0.5, 0.0)] {
+            assert!(sample(&grid, &field, lat, lon).is_nan(), "{lat} {lon}");
+        }
+        // T42: between the last row of a Gaussian grid and the pole nothing else is known.
+        let step = 2.0 * 87.8638 / 63.0;
+        let lat = (0..64).map(|j| -87.8638 + step * f64::from(j)).collect();
+        let lon = (0..128).map(|i| 2.8125 * f64::from(i)).collect();
+        let gaussian = LatLonGrid::from_axes(lat, lon).unwrap().0;
+        let row = |j: usize, _: usize| j as f64;
+        assert!((sample(&gaussian, &row, 89.5, 7.0) - 63.0).abs() < 1e-9);
+        assert_eq!(sample(&gaussian, &row, -89.5, 7.0), 0.0);
+    }
+
+    /// North-east and north-west of it the edge had gone on, where pressure rises along it.
+    #[test]
+    fn beyond_the_edge_of_a_region_nothing_rises() {
+        let lat: Vec<f64> = (0..21).map(f64::from).collect();
+        let lon: Vec<f64> = (0..41).map(|i| 200.0 + f64::from(i)).collect();
+        let grid = LatLonGrid::from_axes(lat, lon).unwrap().0;
+        // At the edge, a degree north of the low: 10 north of it, 1 north-east, and 14 a degree east of that.
+        let field = |j: usize, i: usize| match (j, i.abs_diff(20)) {
+            (20, 0) => 10.0,
+            (20, 1) => 1.0,
+            (20, _) => 14.0,
+            (_, east) => (19.0 - j as f64).powi(2) + (east as f64).powi(2),
+        };
+        let low = Low {
+            lat_deg: 19.0,
+            lon_deg: 220.0,
+            value: 0.0,
+        };
+        let rises = |rise: f64| rises_all_around(&grid, &field, low, rise, 5.0);
+        assert!(rises(0.9) && !rises(3.0));
     }
 
     #[test]

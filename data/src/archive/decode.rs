@@ -36,14 +36,7 @@ impl Decoder {
     pub(crate) fn new(variable: &Variable<'_>, to_unit: Conversion) -> Self {
         let first = |name: &str| numbers(variable, name).first().copied();
         let kind = variable.vartype();
-        // netCDF classic has no unsigned types: the attribute says that negative numbers are large ones.
-        let unsigned = text(variable, "_Unsigned").is_some_and(|v| v.eq_ignore_ascii_case("true"));
-        let wrap = match kind {
-            NcVariableType::Int(IntType::I8) if unsigned => Some(256.0),
-            NcVariableType::Int(IntType::I16) if unsigned => Some(65_536.0),
-            NcVariableType::Int(IntType::I32) if unsigned => Some(4_294_967_296.0),
-            _ => None,
-        };
+        let wrap = wrap_of(variable);
         let packing = (first("scale_factor"), first("add_offset"));
         let (scale, offset) = (packing.0.unwrap_or(1.0), packing.1.unwrap_or(0.0));
         let mut missing: Vec<f64> = ["_FillValue", "missing_value"]
@@ -51,19 +44,17 @@ impl Decoder {
             .flat_map(|name| numbers(variable, name))
             .filter(|v| v.is_finite() && v.abs() < HUGE)
             .collect();
-        if missing.is_empty() && packing.0.is_some() {
+        if missing.is_empty() && packing.0.is_some() && wrap.is_none() {
             // Nobody packs to the library's own fill values on purpose.
             match kind {
-                NcVariableType::Int(IntType::I16) if !unsigned => missing.push(-32_767.0),
-                NcVariableType::Int(IntType::I32) if !unsigned => missing.push(-2_147_483_647.0),
+                NcVariableType::Int(IntType::I16) => missing.push(-32_767.0),
+                NcVariableType::Int(IntType::I32) => missing.push(-2_147_483_647.0),
                 _ => {}
             }
         }
-        if let Some(wrap) = wrap {
-            // Some name it by the large number; it is stored as a negative one.
-            let large = missing.iter_mut().filter(|value| **value >= wrap / 2.0);
-            large.for_each(|value| *value -= wrap);
-        }
+        missing
+            .iter_mut()
+            .for_each(|value| *value = as_stored(*value, wrap));
         missing.dedup();
         Self {
             missing,
@@ -93,10 +84,7 @@ impl Decoder {
         if self.is_missing(stored) {
             return f32::NAN;
         }
-        let stored = match self.wrap {
-            Some(wrap) if stored < 0.0 => stored + wrap,
-            _ => stored,
-        };
+        let stored = as_meant(stored, self.wrap);
         if self
             .valid
             .is_some_and(|(low, high)| stored < low || stored > high)
@@ -125,6 +113,34 @@ impl Decoder {
                 .iter_mut()
                 .for_each(|v| *v = self.value(f64::from(*v))),
         }
+    }
+}
+
+/// What is to be added to the negative numbers of a variable for them to be what they mean, if it says that they are
+/// unsigned: netCDF classic has no such types.
+pub(crate) fn wrap_of(variable: &Variable<'_>) -> Option<f64> {
+    let unsigned = text(variable, "_Unsigned").is_some_and(|v| v.eq_ignore_ascii_case("true"));
+    match variable.vartype() {
+        NcVariableType::Int(IntType::I8) if unsigned => Some(256.0),
+        NcVariableType::Int(IntType::I16) if unsigned => Some(65_536.0),
+        NcVariableType::Int(IntType::I32) if unsigned => Some(4_294_967_296.0),
+        _ => None,
+    }
+}
+
+/// The number that a stored one means, given [`wrap_of`] its variable.
+pub(crate) fn as_meant(stored: f64, wrap: Option<f64>) -> f64 {
+    match wrap {
+        Some(wrap) if stored < 0.0 => stored + wrap,
+        _ => stored,
+    }
+}
+
+/// How a missing value is stored, given [`wrap_of`] its variable: some name by a large number what is a negative one.
+pub(crate) fn as_stored(missing: f64, wrap: Option<f64>) -> f64 {
+    match wrap {
+        Some(wrap) if missing >= wrap / 2.0 => missing - wrap,
+        _ => missing,
     }
 }
 
@@ -162,7 +178,7 @@ fn valid_range(
     let stored = |bound: Option<f64>, open: f64| match (bound, wrap) {
         (None, _) => open,
         (Some(bound), _) if of_values => ((bound - offset) / scale).round(),
-        (Some(bound), Some(wrap)) if bound < 0.0 => bound + wrap,
+        (Some(bound), Some(_)) => as_meant(bound, wrap),
         (Some(bound), _) if is_single => f64::from(bound as f32),
         (Some(bound), _) => bound,
     };

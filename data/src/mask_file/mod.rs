@@ -296,6 +296,32 @@ mod tests {
         }
     }
 
+    /// As netCDF classic keeps the numbers of more than 127 objects in bytes: those above had been no objects.
+    #[test]
+    fn numbers_of_objects_may_be_unsigned() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("objects.nc");
+        write_square(&path, 1, &["lat", "lon"]);
+        // 0, 1, 127, 128, 254; 255 is told to be missing.
+        let stored = [0i8, 1, 127, -128, -2, -1];
+        crate::archive::nc::on_library_thread(|| {
+            let mut file = netcdf::append(&path).unwrap();
+            let mut objects = file
+                .add_variable::<i8>("ar_binary_tag", &["lat", "lon"])
+                .unwrap();
+            objects.put_attribute("_Unsigned", "true").unwrap();
+            objects.put_attribute("missing_value", 255i16).unwrap();
+            let values: Vec<i8> = stored.into_iter().cycle().take(64).collect();
+            objects.put_values(&values, ..).unwrap();
+            file.close().unwrap();
+        });
+        let archive = MaskArchive::open(path.to_str().unwrap()).unwrap();
+        let found = archive.read(0).unwrap().codes;
+        for (code, expected) in found.iter().zip([0, 2, 2, 2, 2, 0].into_iter().cycle()) {
+            assert_eq!(*code, expected, "{found}");
+        }
+    }
+
     /// A file of tags on a square grid, whose variable has these dimensions; marked is what is second along the last.
     fn write_square(path: &std::path::Path, times: usize, dimensions: &[&str]) {
         crate::archive::nc::on_library_thread(|| {

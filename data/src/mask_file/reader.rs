@@ -3,6 +3,7 @@
 use super::flags::described;
 use super::scan::{Layout, MADE_BY, MaskFile, Scan};
 use super::{CERTAIN, event_variable};
+use crate::archive::decode::as_meant;
 use crate::archive::nc::{self, on_library_thread};
 use crate::archive::{BadFiles, Place, files_of};
 use crate::error::{DataError, Result};
@@ -187,7 +188,7 @@ impl MaskArchive {
             _ => scale.abs().min(LARGEST_SLIP),
         };
         let code = |stored: &f64| {
-            let value = stored * scale + offset;
+            let value = as_meant(*stored, file.wrap) * scale + offset;
             match file.layout {
                 Layout::Labels => {
                     let is_same = |(code, _): &&(f64, Class)| (code - value).abs() <= near;

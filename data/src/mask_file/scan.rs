@@ -2,6 +2,7 @@
 
 use super::flags::codes_of;
 use crate::archive::coordinates::{GridAxes, time_axis};
+use crate::archive::decode::{as_stored, wrap_of};
 use crate::archive::nc;
 use crate::archive::{BadFiles, Place};
 use crate::error::{DataError, Result};
@@ -49,6 +50,8 @@ pub(super) struct MaskFile {
     pub unwritten: Option<f64>,
     /// Scale and offset of the stored values; 1 and 0 where they are not packed.
     pub packing: (f64, f64),
+    /// What [`wrap_of`] the variable gives.
+    pub wrap: Option<f64>,
     pub order: AxisOrder,
     pub file_shape: (usize, usize),
     pub has_time: bool,
@@ -228,11 +231,13 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
         (Layout::Labels, Some(variable)) => codes_of(&path, variable)?,
         _ => Vec::new(),
     };
+    let wrap = variable.as_ref().and_then(wrap_of);
     let missing: Vec<f64> = (variable.iter())
         .flat_map(|v| ["_FillValue", "missing_value"].map(|key| nc::numbers(v, key)))
         .flatten()
         // Some write 0 for both.
         .filter(|value| *value != 0.0)
+        .map(|value| as_stored(value, wrap))
         .collect();
     let told = variable.as_ref().and_then(|v| v.attribute("_FillValue"));
     let unwritten = (variable.as_ref().and_then(nc::default_fill))
@@ -270,6 +275,7 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
             missing,
             unwritten,
             packing,
+            wrap,
             tagged: tagged.unwrap_or(Class::AtmosphericRiver),
             order: axes.order,
             file_shape: axes.file_shape,

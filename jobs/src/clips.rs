@@ -1,14 +1,15 @@
 //! Clips of consecutive times: which a network over time learns from, and from which of them it says what each time
 //! holds.
 //!
-//! Two times are consecutive if they are one step of the data apart, the step that is most common on the time axis;
-//! where a time is missing, a run of consecutive times ends. Frames of a clip are [`ClipShape::stride`] steps apart. In
-//! training a clip lies in one run ([`whole`]): a sample without enough followers begins none. In validation and
-//! inference every time is asked for once ([`windows`]): where a clip reaches over the end of its run, the last time
-//! stands for those that are not there.
+//! Two times are consecutive if they are one step of the data apart, the step that is most common on the time axis (of
+//! a split, on that of its whole store); where a time is missing, a run of consecutive times ends. Frames of a clip are
+//! [`ClipShape::stride`] steps apart. In training a clip lies in one run ([`whole`]): a sample without enough followers
+//! begins none. In validation and inference every time is asked for once ([`windows`]): where a clip reaches over the
+//! end of its run, the last time stands for those that are not there.
 
 use serde::{Deserialize, Serialize};
-use squall_data::Time;
+use squall_data::gaps::usual_step_seconds;
+use squall_data::{Store, Time};
 use squall_model::NetworkConfig;
 
 /// How long a clip is and how far apart its frames are.
@@ -50,6 +51,27 @@ impl ClipShape {
     pub fn answers(&self) -> usize {
         self.frames.div_ceil(self.every)
     }
+}
+
+/// Samples in the order of time, their times, and the step of the whole store's time axis: a split may have but some of
+/// its times.
+pub(crate) fn in_time(store: &Store, ids: &[usize]) -> (Vec<usize>, Vec<Time>, Option<i64>) {
+    let all = store.times();
+    let sorted = |mut ids: Vec<usize>| {
+        if let Some(&first) = ids.first() {
+            ids.sort_by_key(|&id| (all[id].seconds_since(all[first]), id));
+        }
+        ids
+    };
+    let mut whole: Vec<Time> = sorted((0..store.len()).collect())
+        .into_iter()
+        .map(|id| all[id])
+        .collect();
+    // Of samples of two runs at the same times there is no step from one to the other.
+    whole.dedup();
+    let ids = sorted(ids.to_vec());
+    let times = ids.iter().map(|&id| all[id]).collect();
+    (ids, times, usual_step_seconds(&whole))
 }
 
 /// The series of places that are `stride` steps apart, each as long as its run lets it be. Every place is in one of
@@ -134,7 +156,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use squall_data::Calendar;
-    use squall_data::gaps::usual_step_seconds;
 
     fn axis(steps: &[i64]) -> Vec<Time> {
         let mut time = Time::new(Calendar::NoLeap, 1999, 12, 30, 0, 0, 0).unwrap();

@@ -299,7 +299,8 @@ fn frames_further_apart_than_those_learnt_from_are_refused() {
     let (other, input) = prepared(folder.path());
     let model = detector(folder.path(), &other.contract().normalisation);
     let archive = Archive::open(&input).unwrap();
-    let with_step = |seconds: i64| {
+    let out = folder.path().join("out");
+    let run = |seconds: i64, input: Input<'_>| {
         let contract = Contract {
             frame_seconds: Some(seconds),
             ..model.contract().clone()
@@ -310,18 +311,37 @@ fn frames_further_apart_than_those_learnt_from_are_refused() {
         file.write(&path).unwrap();
         let model = Model::load(&path, None).unwrap();
         let inference = Inference {
-            input: Input::archive(&archive),
+            input,
             ensemble: Ensemble::of(&model),
-            out: &folder.path().join("out"),
+            out: &out,
             options: &InferOptions::default(),
         };
         inference.run(&mut Solo::new(), &mut |_| {}, &AtomicBool::new(false))
     };
-    let error = with_step(6 * 3600).unwrap_err().to_string();
+    let error = run(6 * 3600, Input::archive(&archive)).unwrap_err();
     let expected = "clips with 6 hours from frame to frame, those of the input have 3";
-    assert!(error.contains(expected), "{error}");
-    assert!(!folder.path().join("out").exists());
-    assert_eq!(with_step(3 * 3600).unwrap().masks, 20);
+    assert!(error.to_string().contains(expected), "{error}");
+    assert!(!out.exists());
+    assert_eq!(run(3 * 3600, Input::archive(&archive)).unwrap().masks, 20);
+
+    // Every fourth sample is for validation: they are 12 hours apart, but frames are not.
+    let meta = StoreMeta::new(grid(), Calendar::NoLeap, CHANNELS.to_vec());
+    let mut writer = StoreWriter::create(folder.path().join("scattered"), meta).unwrap();
+    for index in 0..12 {
+        let (snapshot, mask, _) = sample(time(index), 5.0, true);
+        let split = match index % 4 {
+            0 => Split::Validation,
+            _ => Split::Train,
+        };
+        writer.push(&snapshot, &mask, split).unwrap();
+    }
+    let store = Arc::new(writer.finish().unwrap());
+    let scattered = || Input::store(Arc::clone(&store), Some(Split::Validation)).unwrap();
+    std::fs::remove_dir_all(&out).unwrap();
+    let error = run(12 * 3600, scattered()).unwrap_err();
+    let expected = "clips with 12 hours from frame to frame, those of the input have 3";
+    assert!(error.to_string().contains(expected), "{error}");
+    assert_eq!(run(3 * 3600, scattered()).unwrap().masks, 3);
 }
 
 #[test]

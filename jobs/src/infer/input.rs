@@ -3,10 +3,12 @@
 use super::pixels::{check_values, interleaved, normalised};
 use super::read_from::ReadFrom;
 use super::{BadInput, Ensemble, InferOptions};
+use crate::clips::in_time;
 use crate::error::{JobError, Result};
 use crate::upload::{Sent, Upload};
 use squall_data::archive::Archive;
 use squall_data::facts::FileFacts;
+use squall_data::gaps::usual_step_seconds;
 use squall_data::store::{Encoding, SampleReader, Split, View};
 use squall_data::{Calendar, DataError, LatLonGrid, Normalisation, Store, Time, Variable};
 use std::collections::HashSet;
@@ -20,6 +22,8 @@ use xxhash_rust::xxh3::xxh3_64;
 pub struct Input<'a> {
     source: Source<'a>,
     times: Vec<Time>,
+    /// The step of the data, seconds: that of all samples of a store where times are those of a split.
+    step: Option<i64>,
 }
 
 #[derive(Debug)]
@@ -54,6 +58,7 @@ impl<'a> Input<'a> {
         Self {
             source: Source::Archive(archive),
             times: archive.times().to_vec(),
+            step: usual_step_seconds(archive.times()),
         }
     }
 
@@ -62,29 +67,36 @@ impl<'a> Input<'a> {
     /// # Errors
     /// [`JobError::Data`] if there is none, or two are of the same time.
     pub fn store(store: Arc<Store>, split: Option<Split>) -> Result<Self> {
-        let all = store.times();
         let folder = store.folder().display().to_string();
-        let mut ids: Vec<usize> = match split {
+        let ids: Vec<usize> = match split {
             Some(split) => store.ids(split),
             None => (0..store.len()).collect(),
         };
-        let Some(&first) = ids.first() else {
+        if ids.is_empty() {
             return Err(JobError::Data(DataError::NoInput {
                 input: folder,
                 reason: "the store has no such samples".into(),
             }));
-        };
-        ids.sort_by_key(|&id| (all[id].seconds_since(all[first]), id));
-        if let Some(pair) = ids.windows(2).find(|pair| all[pair[0]] == all[pair[1]]) {
+        }
+        let (ids, times, step) = in_time(&store, &ids);
+        if let Some(at) = times.windows(2).position(|pair| pair[0] == pair[1]) {
             return Err(JobError::Data(DataError::Time(format!(
                 "samples {} and {} of store `{folder}` are both of {}: masks need a time axis on which each time stands once",
-                pair[0], pair[1], all[pair[0]]
+                ids[at],
+                ids[at + 1],
+                times[at]
             ))));
         }
         Ok(Self {
-            times: ids.iter().map(|&id| all[id]).collect(),
+            times,
+            step,
             source: Source::Store(store, ids),
         })
+    }
+
+    /// Seconds from one time of the data to the next; none of a single time.
+    pub(super) fn step_seconds(&self) -> Option<i64> {
+        self.step
     }
 
     /// All times, strictly ascending.

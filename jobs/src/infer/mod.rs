@@ -61,7 +61,6 @@ use pipeline::Job;
 use plan::Demand;
 use sliding::Sliding;
 use squall_data::archive::Archive;
-use squall_data::gaps::usual_step_seconds;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -189,7 +188,7 @@ impl Inference<'_> {
     fn check_times(&self) -> Result<()> {
         let model = self.ensemble.first();
         let learnt = model.contract().frame_seconds;
-        let step = usual_step_seconds(self.input.times());
+        let step = self.input.step_seconds();
         let found = (self.ensemble.clips()).and_then(|shape| shape.frame_seconds(step));
         let (Some(learnt), Some(found)) = (learnt, found) else {
             return Ok(());

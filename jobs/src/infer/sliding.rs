@@ -4,7 +4,6 @@ use super::Input;
 use super::input::Fields;
 use crate::clips::{ClipShape, Window, windows};
 use squall_data::Time;
-use squall_data::gaps::usual_step_seconds;
 use std::ops::Range;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
@@ -21,10 +20,9 @@ pub(super) struct Sliding {
 
 impl Sliding {
     pub fn of(input: &Input<'_>, shape: ClipShape) -> Self {
-        let step = usual_step_seconds(input.times());
         Self {
             shape,
-            windows: windows(input.times(), step, shape),
+            windows: windows(input.times(), input.step_seconds(), shape),
         }
     }
 
@@ -83,6 +81,7 @@ mod tests {
     use super::super::input::Pixels;
     use super::*;
     use squall_data::Calendar;
+    use squall_data::gaps::usual_step_seconds;
 
     fn axis(count: i64) -> Vec<Time> {
         let start = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap();

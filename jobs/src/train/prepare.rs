@@ -9,6 +9,7 @@ use super::samples::{self, Labelled, Samples};
 use super::share::{Place, Share};
 use super::step::Learner;
 use super::team::Team;
+use crate::clips;
 use crate::code;
 use crate::comm::agree::Facts;
 use crate::contract::Contract;
@@ -79,7 +80,7 @@ impl<'a> Run<'a> {
         let (grid, hash) = (store.grid(), store.data_hash());
         let contract = Contract {
             frame_seconds: (recipe.clips())
-                .and_then(|shape| shape.frame_seconds(samples::in_time(store, &[]).2)),
+                .and_then(|shape| shape.frame_seconds(clips::in_time(store, &[]).2)),
             ..Contract::new(recipe, &network, &normalisation, grid, hash)
         };
         let loader = loader_of(recipe, channels, normalisation, learner.network.backend());

@@ -4,10 +4,9 @@ use super::share::Place;
 use crate::clips::{self, ClipShape};
 use crate::error::{JobError, Result};
 use crate::recipe::{LocalBatch, Recipe};
-use squall_data::gaps::usual_step_seconds;
+use squall_data::Store;
 use squall_data::sampler::{BatchPlan, Cursor, LastBatch, Sampler, SamplerConfig};
 use squall_data::store::Split;
-use squall_data::{Store, Time};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -280,7 +279,7 @@ pub(super) fn without_masks() -> JobError {
 
 /// The samples of every clip of these samples.
 fn clips_of(store: &Store, ids: &[usize], shape: ClipShape) -> Result<Vec<Vec<usize>>> {
-    let (ids, times, step) = in_time(store, ids);
+    let (ids, times, step) = clips::in_time(store, ids);
     let clips = clips::whole(&times, step, shape);
     if clips.is_empty() {
         let ClipShape { frames, stride, .. } = shape;
@@ -293,24 +292,6 @@ fn clips_of(store: &Store, ids: &[usize], shape: ClipShape) -> Result<Vec<Vec<us
     }
     let of_clip = |places: Vec<usize>| places.into_iter().map(|place| ids[place]).collect();
     Ok(clips.into_iter().map(of_clip).collect())
-}
-
-/// Samples in the order of time, their times, and the step of the whole store's time axis.
-pub(super) fn in_time(store: &Store, ids: &[usize]) -> (Vec<usize>, Vec<Time>, Option<i64>) {
-    let all = store.times();
-    let sorted = |mut ids: Vec<usize>| {
-        if let Some(&first) = ids.first() {
-            ids.sort_by_key(|&id| (all[id].seconds_since(all[first]), id));
-        }
-        ids
-    };
-    let whole: Vec<Time> = sorted((0..store.len()).collect())
-        .into_iter()
-        .map(|id| all[id])
-        .collect();
-    let ids = sorted(ids.to_vec());
-    let times = ids.iter().map(|&id| all[id]).collect();
-    (ids, times, usual_step_seconds(&whole))
 }
 
 /// How a rank shuffles its part of the samples: by `seed`, at its place among those that share them.

@@ -1,8 +1,7 @@
 //! Which samples a validation asks about, and in which clips.
 
-use crate::clips::{ClipShape, windows};
+use crate::clips::{ClipShape, in_time, windows};
 use crate::recipe::{Recipe, Task};
-use crate::train::samples::in_time;
 use squall_data::Store;
 use squall_data::store::Split;
 use std::collections::HashMap;

@@ -20,7 +20,7 @@ use squall_model::{
     Backend, Captured, Gradients, Network, NetworkConfig, Pass, Recompute, SavedActivations,
     Storage,
 };
-use stand_in_gpu::{Deaf, break_capture, graph_memory, run_late};
+use stand_in_gpu::{Deaf, break_capture, graph_memory, graph_memory_reserved, run_late};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -519,6 +519,23 @@ fn nothing_is_held_when_the_passes_are_gone() {
         device.backend.wait().unwrap();
         assert_eq!(graph_memory(folder), 0);
     }
+}
+
+/// Too little memory would show when the passes are written down, and not in the middle of a step.
+#[test]
+fn both_passes_have_their_memory_before_they_are_launched() {
+    let Some(device) = Device::open() else { return };
+    let Some(folder) = device.stand_in() else {
+        return;
+    };
+    let config = thin(NetworkName::DeepLabV3Plus, &[1, 1]);
+    let mut learner = Learner::new(&config, &DType::F32.into(), device.backend);
+    learner.step(0);
+    learner.capture().unwrap();
+    let reserved = graph_memory_reserved(folder);
+    assert!(reserved > graph_memory(folder));
+    learner.step(1);
+    assert_eq!(graph_memory_reserved(folder), reserved);
 }
 
 /// Threads that bring fields end, and give back their memory, at any time.

@@ -109,6 +109,9 @@ impl Captured {
         }
         // The backward pass finds nothing that would have to be copied first.
         gradients.settle()?;
+        // The passes have memory of their own; what they took when they were done step by step would be kept for
+        // nobody. Not again between the two: the first has its memory from when it is captured on.
+        cuda::give_back_memory()?;
         let places = places(network, gradients)?;
         let (x, key) = (
             cuda::room(x.dims(), x.dtype())?,

@@ -46,7 +46,15 @@ API cuGraphInstantiateWithFlags(Handle *out, Handle graph, unsigned long long fl
   ready_graphs.insert(*out);
   return SUCCESS;
 }
-API cuGraphUpload(Handle ready, Handle stream) { return ready_graphs.count(ready) && is_stream(stream) ? SUCCESS : INVALID_HANDLE; }
+// Takes the memory that a launch needs; a launch finds it unless it was trimmed meanwhile.
+API cuGraphUpload(Handle ready, Handle stream) {
+  Guard guard(lock);
+  if (!ready_graphs.count(ready) || !is_stream(stream)) return INVALID_HANDLE;
+  const uint64_t reserved = graph_reserved + ((Ready *)ready)->graph->most;
+  if (used[device()] + reserved > total_memory()) return OUT_OF_MEMORY;
+  graph_reserved = reserved;
+  return SUCCESS;
+}
 API cuGraphLaunch(Handle handle, Handle stream) {
   Guard guard(lock);
   if (!ready_graphs.count(handle) || !is_stream(stream)) return INVALID_HANDLE;
@@ -92,6 +100,8 @@ API squallStandInBreak(int after) {
 }
 // For tests: bytes that launches have taken and nobody gave back.
 extern "C" __attribute__((visibility("default"))) uint64_t squall_graph_memory() { return graph_used; }
+// For tests: bytes that graphs have, in use or not.
+extern "C" __attribute__((visibility("default"))) uint64_t squall_graph_memory_reserved() { return graph_reserved; }
 // For the other stand-ins: whether a stream writes down what is put on it, and how they have it do so.
 API squallStandInCaptures(Handle stream) {
   Guard guard(lock);

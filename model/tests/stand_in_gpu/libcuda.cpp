@@ -152,6 +152,8 @@ API cuMemAllocAsync(CUdeviceptr *out, size_t size, Handle stream) {
   if (made || !graph) return made;
   const CUdeviceptr pointer = *out;
   graph->memory[pointer] = false;
+  graph->held += in_pieces(size);
+  graph->most = std::max(graph->most, graph->held);
   return submit(stream, [=] { return take_of_graph(graph, pointer); });
 }
 API cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, Handle, Handle stream) { return cuMemAllocAsync(out, size, stream); }
@@ -171,6 +173,7 @@ API cuMemFreeAsync(CUdeviceptr pointer, Handle stream) {
     spoil(own(stream));
     return fail(INVALID_VALUE, "a graph would free memory that is none of a graph");
   }
+  if (graph && graph == captures(stream)) graph->held -= in_pieces(allocations[pointer].size);
   if (graph) return submit(stream, [=] { return give_to_graph(graph, pointer); });
   return submit(stream, [=] { return release(pointer); });
 }

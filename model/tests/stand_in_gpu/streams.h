@@ -21,6 +21,8 @@ struct Graph {
   std::vector<Work> works;
   // Its own memory, which is there as long as the graph; by address, whether it is in use.
   std::map<uint64_t, bool> memory;
+  // Bytes of it that are in use after what was written down so far, and at most.
+  uint64_t held = 0, most = 0;
 };
 
 struct Stream {

@@ -68,7 +68,8 @@ impl Writing {
             Ok(None) => return Err(failed("cuStreamEndCapture", "nothing was written down")),
             Err(error) => return Err(driver_error("cuGraphInstantiate")(error)),
         };
-        // So that too little memory shows now and not in the middle of a step.
+        // So that too little memory shows now and not in the middle of a step; what it takes stays until memory of
+        // graphs is given back.
         graph.upload().map_err(driver_error("cuGraphUpload"))?;
         Ok(Graph(Mutex::new(graph)))
     }
@@ -103,8 +104,6 @@ pub(crate) fn capture<T>(key: &Tensor, work: impl FnOnce() -> Result<T>) -> Resu
     // Nobody else puts anything on the stream meanwhile.
     let _alone = gpu.stream_in_use.write();
     gpu.wait()?;
-    // The work has memory of its own; what it took when it was done step by step would be kept for nobody.
-    gpu.give_back_memory()?;
     let writing = Writing::begin(gpu, key)?;
     // What it made is gone when it fails, before the end: freed in what is thrown away.
     let made = work()?;

@@ -215,7 +215,7 @@ case "${1:-help}" in
     setup
     gpu_operations
     # Networks, optimisers, fields on their way, ranks with a GPU each; the program. (`test` runs them among all others.)
-    run_tests "${everything[@]}" --lib --test gpu --test gpu_check --test gpu_graphs --test gpu_process --test gpu_input --test gpu_ranks
+    run_tests "${everything[@]}" --lib --test gpu --test gpu_check --test gpu_graphs --test gpu_memory --test gpu_process --test gpu_input --test gpu_ranks
     ;;
   onednn-v3-test) setup && onednn_v3_test ;;
   mpi-test) setup && mpi_test ;;

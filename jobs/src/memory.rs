@@ -32,8 +32,8 @@ pub(crate) struct Demand {
     pub storage: Storage,
     /// Values that the optimiser keeps, and those of an average.
     pub state: usize,
-    /// Values that rounded kernels take, counted as f32; they are not sent to other ranks.
-    pub copies: usize,
+    /// Values that rounded kernels and an optimiser's work take, counted as f32; they are not sent to other ranks.
+    pub beside: usize,
     /// Bytes of a sample in all batches that are read ahead.
     pub loaded: u64,
     /// Whether the first rank's state goes to others before the first step.
@@ -47,11 +47,11 @@ impl Demand {
     }
 
     fn bytes_with(&self, batch: usize, storage: &Storage) -> u64 {
-        let held = self.state + self.copies;
+        let held = self.state + self.beside;
         let step = (self.summary).training_bytes(self.backend, batch, storage, held);
         // With a GPU the message lies in the host's memory.
         let spreading = match self.spreads && !self.backend.is_gpu() {
-            true => self.summary.spreading_bytes(self.state) + 4 * self.copies as u64,
+            true => self.summary.spreading_bytes(self.state) + 4 * self.beside as u64,
             false => 0,
         };
         step.max(spreading) + batch as u64 * self.loaded
@@ -189,7 +189,7 @@ mod tests {
             backend: network.backend(),
             storage: candle_core::DType::F32.into(),
             state: 2 * network.parameters().count(),
-            copies: 0,
+            beside: 0,
             loaded: 0,
             spreads: false,
         }
@@ -207,7 +207,7 @@ mod tests {
             backend: Backend::Reference,
             storage: candle_core::DType::F32.into(),
             state: 2 * parameters,
-            copies: 0,
+            beside: 0,
             loaded: 0,
             spreads: false,
         };
@@ -222,9 +222,9 @@ mod tests {
         assert!(spreading >= 4 * 6 * parameters as u64, "{spreading}");
         assert!(spreading > step, "{spreading} and {step}");
         // Rounded kernels are there, and are not sent.
-        demand.copies = parameters;
+        demand.beside = parameters;
         assert_eq!(demand.bytes(1), spreading + 4 * parameters as u64);
-        demand.copies = 0;
+        demand.beside = 0;
         let two = Sharing {
             batch: 2,
             step_batches: 2,

@@ -5,10 +5,9 @@ use crate::error::{JobError, Result};
 use crate::recipe::Recipe;
 use squall_model::{Backend, ModelError, Network, NetworkConfig};
 
-/// Values of 4 bytes that training keeps for each parameter: itself, its gradient, the optimiser's moments and an
-/// average.
-pub(crate) fn kept_values(recipe: &Recipe) -> usize {
-    2 + recipe.optimiser.moments() + usize::from(recipe.training.average.is_some())
+/// Values of 4 bytes that training keeps for each parameter: itself, its gradient, the optimiser's and an average.
+pub(crate) fn kept_values(recipe: &Recipe, on_gpu: bool) -> usize {
+    2 + recipe.optimiser.values_kept(on_gpu) + usize::from(recipe.training.average.is_some())
 }
 
 /// Refuses a network of whose values alone a rank that trains needs more than `available` bytes, unless the recipe says
@@ -25,7 +24,8 @@ pub(crate) fn check_values(
     if recipe.training.ignore_memory {
         return Ok(());
     }
-    match outline.check_memory(kept_values(recipe), available) {
+    let kept = kept_values(recipe, outline.backend().is_gpu());
+    match outline.check_memory(kept, available) {
         Err(ModelError::Memory {
             needed,
             available,
@@ -79,6 +79,17 @@ pub fn free_memory(backend: Backend) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As `cuda::optimizer::State` has them.
+    #[test]
+    fn on_a_gpu_lamb_keeps_a_direction_for_each_parameter() {
+        for (rule, on_cpu, on_gpu) in [("sgd", 3, 3), ("adamw", 4, 4), ("lamb", 4, 5)] {
+            let text = format!("[network]\nname = 'tiramisu'\n[optimiser]\nrule = '{rule}'");
+            let recipe = Recipe::parse(&text, &[]).unwrap();
+            let kept = [false, true].map(|place| kept_values(&recipe, place));
+            assert_eq!(kept, [on_cpu, on_gpu], "{rule}");
+        }
+    }
 
     /// A value, a gradient, two moments and an average for each parameter, 4 bytes each; SGD has one moment.
     #[test]

@@ -70,7 +70,7 @@ impl Workload {
         let kept = (recipe.training.recompute, recipe.training.saved_activations);
         let storage = storage.keeping(kept.0, kept.1);
         // Parameters and gradients are the summary's.
-        let state = (memory::kept_values(recipe) - 2) * summary.parameters;
+        let state = (memory::kept_values(recipe, false) - 2) * summary.parameters;
         // Of plain operations: what libraries take beside is not known from here.
         let bytes = |batch| summary.training_bytes(Backend::Reference, batch, &storage, state);
         let (one, two) = (bytes(1), bytes(2));

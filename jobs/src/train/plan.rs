@@ -81,7 +81,7 @@ impl Run<'_> {
             backend,
             storage: self.learner.storage.clone(),
             state,
-            copies: self.learner.copied_values(),
+            beside: self.learner.values_beside(),
             loaded,
             spreads: team.size() > 1,
         };

@@ -112,6 +112,12 @@ impl OptimizerConfig {
         }
     }
 
+    /// How many values an optimiser keeps for each parameter: its moments and, on a GPU, LAMB's direction, which on the
+    /// CPU is that of some parameters at a time.
+    pub fn values_kept(&self, on_gpu: bool) -> usize {
+        self.moments() + usize::from(on_gpu && self.rule == Rule::Lamb)
+    }
+
     /// What gradients are multiplied by where their scale is `scale` and their norm after it is `norm`: less if that is
     /// too long.
     pub fn clipped(&self, scale: f32, norm: f64) -> f32 {

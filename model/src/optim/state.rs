@@ -33,6 +33,15 @@ impl Optimizer {
         self.config.moments() * self.count()
     }
 
+    /// How many values it keeps beside [`Self::state`], for the length of a step only.
+    pub fn working_len(&self) -> usize {
+        #[cfg(feature = "cuda")]
+        let on_gpu = self.on_gpu.is_some();
+        #[cfg(not(feature = "cuda"))]
+        let on_gpu = false;
+        (self.config.values_kept(on_gpu) - self.config.moments()) * self.count()
+    }
+
     /// Lends the whole state to a model file, beside the parameters: a tensor of each moment for each of them.
     ///
     /// # Errors

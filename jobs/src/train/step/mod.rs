@@ -214,14 +214,15 @@ impl Learner {
         self.found_scale = false;
     }
 
-    /// Memory of the kernels that the optimiser rounds, counted in f32 values: for each parameter one on a GPU, on the
-    /// CPU a bf16 and what it is read as.
-    pub(super) fn copied_values(&self) -> usize {
+    /// Memory that the optimiser takes beside its state, counted in f32 values: what it works with, and the kernels
+    /// that it rounds, which are one for each parameter on a GPU, on the CPU a bf16 and what it is read as.
+    pub(super) fn values_beside(&self) -> usize {
         let count = self.copies.as_ref().map_or(0, Mirror::count);
-        match self.network.backend().is_gpu() {
+        let copies = match self.network.backend().is_gpu() {
             true => count,
             false => 3 * count / 2,
-        }
+        };
+        copies + self.optimizer.working_len()
     }
 
     /// Rounds the kernels that training multiplies by as the last update did, or would have: before the first step of a

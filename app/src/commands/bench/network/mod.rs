@@ -134,11 +134,12 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
     check_graphs(options, work, backend)?;
     // Before it has values: whether they fit is asked first.
     let mut network = Network::outline(&config, backend, 1)?;
-    let state = optimiser.moments() * network.parameters().count();
+    let of_optimiser = optimiser.values_kept(backend.is_gpu());
+    let state = of_optimiser * network.parameters().count();
     let free = squall_jobs::free_memory(backend);
-    // Parameters and, of a step, gradients and moments.
+    // Parameters and, of a step, gradients and what the optimiser keeps.
     let kept = match work {
-        Work::Step => 2 + optimiser.moments(),
+        Work::Step => 2 + of_optimiser,
         Work::Infer => 1,
     };
     network.check_memory(kept, free)?;

@@ -15,15 +15,25 @@ use std::process::Command;
 /// `nvidia-smi`.
 const STEPS: &str = "golden,speed,graphs,inference,memory,learning,profile,two-gpus";
 
-/// What the script does with PyTorch's processes, with others in their place.
-#[test]
-fn peers_that_do_not_answer_are_given_up() {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../validation/gpu/peers_check.py");
-    let Ok(output) = Command::new("python3").arg(&script).output() else {
+/// Runs a script beside `check.py` that asserts.
+fn holds(script: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../validation/gpu");
+    let Ok(output) = Command::new("python3").arg(folder.join(script)).output() else {
         eprintln!("skipped: there is no Python");
         return;
     };
     assert!(output.status.success(), "{}", text(&output));
+}
+
+/// What the script does with PyTorch's processes, with others in their place.
+#[test]
+fn peers_that_do_not_answer_are_given_up() {
+    holds("peers_check.py");
+}
+
+#[test]
+fn a_step_that_is_cut_off_tells_what_it_missed() {
+    holds("steps_check.py");
 }
 
 #[test]

@@ -86,6 +86,9 @@ def attempt(squall: Program, step: Step, act) -> None:
         # An answer that is not what the script knows.
         step.status = "failed"
         step.said.append(f"{type(error).__name__}: {error}")
+    if step.broken:
+        step.status = "failed"
+        step.said += step.broken
 
 
 def write(squall: Program, done: list[Step]) -> None:

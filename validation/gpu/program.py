@@ -34,6 +34,8 @@ class Step:
     seconds: float = 0.0
     said: list[str] = field(default_factory=list)
     rows: list[dict] = field(default_factory=list)
+    # What did not come out as it must so far: a step that is cut off tells it, too.
+    broken: list[str] = field(default_factory=list)
 
 
 class Program:

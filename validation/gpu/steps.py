@@ -11,7 +11,7 @@ import subprocess
 import time
 
 from peers import NETWORKS as PEERS
-from program import Failed, OutOfTime, Program, Step
+from program import Failed, Program, Step
 
 # Named as `squall bench` knows them; at 16 channels `deeplabv3plus` is the network of the 2018 paper with `deconv1x`.
 NETWORKS = ["deepcam", "deeplabv3plus", "detector-2d"]
@@ -49,21 +49,19 @@ def gpu(squall: Program, step: Step) -> None:
 def operations(squall: Program, step: Step) -> None:
     """operations and small networks against plain loops"""
     networks = ["--network", "deeplabv3plus"] if squall.quick else []
-    all_hold(judged(squall, step, "plain", *networks))
+    judged(squall, step, "plain", *networks)
 
 
 def extents(squall: Program, step: Step) -> None:
     """every convolution of the networks at their real extents against the CPU"""
     size = "96x144" if squall.tiny else "384x576" if squall.quick else "768x1152"
-    broken = []
     # One after the other: what is done stays if time runs out.
     for network in ["deeplabv3plus"] if squall.tiny else ["deepcam", "deeplabv3plus"]:
-        broken += judged(squall, step, "cpu", "--network", network, "--size", size)
-    all_hold(broken)
+        judged(squall, step, "cpu", "--network", network, "--size", size)
 
 
-def judged(squall: Program, step: Step, judge: str, *words: str) -> list[str]:
-    """Rows of `bench parity`; gives those that are further off than allowed."""
+def judged(squall: Program, step: Step, judge: str, *words: str) -> None:
+    """Rows of `bench parity`, and which of them are further off than allowed."""
     name = "-".join(["parity", judge, *(word for word in words if word in NETWORKS)])
     report = squall.bench("parity", "--judge", judge, *words, name=name, expect=None)
     broken = []
@@ -74,12 +72,8 @@ def judged(squall: Program, step: Step, judge: str, *words: str) -> list[str]:
         # What is no number is none in JSON.
         if any(d is None or b is not None and d > b for d, b in zip(off, bounds)):
             broken.append(f"{row['subject']} {row['what']} ({row['place']})")
-    return broken
-
-
-def all_hold(broken: list[str]) -> None:
     if broken:
-        raise Failed("further off than allowed: " + ", ".join(broken))
+        step.broken.append("further off than allowed: " + ", ".join(broken))
 
 
 def golden(squall: Program, step: Step) -> None:
@@ -126,7 +120,6 @@ def graphs(squall: Program, step: Step) -> None:
         raise Failed(f"other losses: {losses[1]} instead of {losses[0]}")
     cases = [("small", 1)] if squall.tiny else [("deepcam", 1), ("deeplabv3plus", 1), ("deepcam", 8)]
     # One that fails does not keep the next from being measured.
-    failed = []
     for network, batch in cases:
         size = "32x48" if squall.tiny else "768x1152"
         words = ("--network", network, "--size", size, "--batch", batch, "--precision", "bf16", "--repeat", squall.repeat)
@@ -138,14 +131,12 @@ def graphs(squall: Program, step: Step) -> None:
                 rows.append(row)
                 step.rows.append({"launched": how, **timing(row, network, batch, "step", "bf16")})
         except Failed as reason:
-            failed.append(f"{network}, batch {batch}: {reason}")
+            step.broken.append(f"{network}, batch {batch}: {reason}")
             continue
         if rows[1]["ours"] > rows[0]["ours"] and batch == 1 and not squall.tiny:
-            failed.append(f"{network}, batch {batch}: graphs are slower than operations one by one")
+            step.broken.append(f"{network}, batch {batch}: graphs are slower than operations one by one")
         if rows[1]["peak_mb"] > 1.1 * rows[0]["peak_mb"] and not squall.tiny:
-            failed.append(f"{network}, batch {batch}: graphs take {rows[1]['peak_mb']:.0f} MB instead of {rows[0]['peak_mb']:.0f}")
-    if failed:
-        raise Failed("; ".join(failed))
+            step.broken.append(f"{network}, batch {batch}: graphs take {rows[1]['peak_mb']:.0f} MB instead of {rows[0]['peak_mb']:.0f}")
 
 
 def learning(squall: Program, step: Step) -> None:
@@ -215,11 +206,13 @@ def speed(squall: Program, step: Step) -> None:
     cases = [(network, batch, work, DEFAULT) for batch in reversed(batches) for network in networks for work in ("step", "infer")]
     # What is compared with PyTorch, and with earlier figures; right after the same by default.
     cases[2:2] = [(networks[0], batches[-1], work, ALL_LAYERS) for work in ("step", "infer")]
-    measure(squall, step, cases, {})
-    for row in step.rows:
-        if row["peak_mb"] > 1.1 * row["predicted_mb"] and not squall.tiny:
-            step.said.append(f"{row['network']}, batch {row['batch']}, {row['work']}, {row['precision']}: more memory than was predicted")
-            step.status = "failed"
+    try:
+        measure(squall, step, cases, {})
+    finally:
+        for row in step.rows:
+            if row["peak_mb"] > 1.1 * row["predicted_mb"] and not squall.tiny:
+                case = f"{row['network']}, batch {row['batch']}, {row['work']}, {row['precision']}"
+                step.broken.append(f"{case}: more memory than was predicted")
 
 
 def pytorch(squall: Program, step: Step) -> None:

@@ -24,6 +24,8 @@ STEP = Path(__file__).resolve().parent.parent / "peers" / "step.py"
 WORKS = ("step", "infer")
 # Of each kind of work, after which one counts: compiled code is loaded and chooses, a CUDA graph is written down, and runs.
 WARM = 3
+# Seconds that importing PyTorch may take.
+LONGEST_IMPORT = 60
 # Batch and network, as `squall bench` would tell them.
 COMMON = {"channels_in": 16, "width": 1.0, "latitude_input": False}
 NETWORKS = {
@@ -158,8 +160,12 @@ class Peer:
 
 def sees_a_gpu(environment: dict[str, str]) -> bool:
     """Whether PyTorch is there with a GPU that has room for it beside ours."""
+    # From a cold disk it takes long; one that hangs must not take the time of all steps.
     asked = "import torch, sys; sys.exit(not torch.cuda.is_available() or torch.cuda.get_device_properties(0).total_memory < 75e9)"
-    return subprocess.run([sys.executable, "-c", asked], capture_output=True, env=environment).returncode == 0
+    try:
+        return subprocess.run([sys.executable, "-c", asked], capture_output=True, env=environment, timeout=LONGEST_IMPORT).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 def pass_on(folder: str, name: str) -> None:

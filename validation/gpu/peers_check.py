@@ -39,6 +39,10 @@ def asked(peer: peers.Peer, works: str) -> subprocess.CompletedProcess:
 
 
 def check(folder: Path) -> None:
+    # A PyTorch that hangs is none.
+    (folder / "torch.py").write_text("import time\ntime.sleep(30)\n")
+    peers.LONGEST_IMPORT = 1
+    assert not peers.sees_a_gpu(os.environ | {"PYTHONPATH": str(folder)})
     peers.STEP = folder / "step.py"
     peers.STEP.write_text(STAND_IN)
     good, ends, mute, stopped = (peers.Peer(folder, *of, dict(os.environ)) for of in (

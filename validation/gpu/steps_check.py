@@ -51,6 +51,9 @@ def main() -> None:
     assert (whole.status, whole.said) == ("passed", []), whole
     missed = ran(steps.extents, parity(1e-4), parity(1.0))
     assert missed.status == "failed" and len(missed.said) == 1, missed
+    # An answer of which nobody thought ends its step alone.
+    odd = ran(steps.speed, [{**timed(1.0)[0], "ours": 0.0}])
+    assert odd.status == "failed" and any("ZeroDivisionError" in said for said in odd.said), odd
     # A case of `speed` fails, another takes too much memory, the third has no time.
     slow = ran(steps.speed, Failed("broken"), timed(111.0))
     assert slow.status == "failed" and len(slow.rows) == 1, slow

@@ -322,6 +322,32 @@ mod tests {
         }
     }
 
+    /// Codes are kept as the numbers of the mask are: 255 is -1 in both.
+    #[test]
+    fn codes_of_classes_may_be_unsigned() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("classes.nc");
+        write_square(&path, 1, &["lat", "lon"]);
+        let stored = [0i8, 1, -1];
+        crate::archive::nc::on_library_thread(|| {
+            let mut file = netcdf::append(&path).unwrap();
+            let mut labels = file.add_variable::<i8>("LABELS", &["lat", "lon"]).unwrap();
+            labels.put_attribute("_Unsigned", "true").unwrap();
+            labels
+                .put_attribute("flag_values", stored.to_vec())
+                .unwrap();
+            labels.put_attribute("flag_meanings", "bg tc ar").unwrap();
+            let values: Vec<i8> = stored.into_iter().cycle().take(64).collect();
+            labels.put_values(&values, ..).unwrap();
+            file.close().unwrap();
+        });
+        let archive = MaskArchive::open(path.to_str().unwrap()).unwrap();
+        let found = archive.read(0).unwrap().codes;
+        for (code, expected) in found.iter().zip([0, 1, 2].into_iter().cycle()) {
+            assert_eq!(*code, expected, "{found}");
+        }
+    }
+
     /// A file of tags on a square grid, whose variable has these dimensions; marked is what is second along the last.
     fn write_square(path: &std::path::Path, times: usize, dimensions: &[&str]) {
         crate::archive::nc::on_library_thread(|| {

@@ -2,7 +2,7 @@
 
 use super::flags::codes_of;
 use crate::archive::coordinates::{GridAxes, time_axis};
-use crate::archive::decode::{as_stored, wrap_of};
+use crate::archive::decode::{as_meant, as_stored, wrap_of};
 use crate::archive::nc;
 use crate::archive::{BadFiles, Place};
 use crate::error::{DataError, Result};
@@ -227,11 +227,15 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
     let axis = time_axis(&path, &file)?;
     let variable = file.variable(name);
     let dimensions = variable.as_ref().map(nc::dimensions).unwrap_or_default();
-    let codes = match (layout, &variable) {
+    let wrap = variable.as_ref().and_then(wrap_of);
+    let mut codes = match (layout, &variable) {
         (Layout::Labels, Some(variable)) => codes_of(&path, variable)?,
         _ => Vec::new(),
     };
-    let wrap = variable.as_ref().and_then(wrap_of);
+    // `flag_values` are of the type of the variable, so that they wrap as it does.
+    codes
+        .iter_mut()
+        .for_each(|(code, _)| *code = as_meant(*code, wrap));
     let missing: Vec<f64> = (variable.iter())
         .flat_map(|v| ["_FillValue", "missing_value"].map(|key| nc::numbers(v, key)))
         .flatten()

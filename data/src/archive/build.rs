@@ -8,7 +8,7 @@ use crate::facts::FileFacts;
 use crate::{Calendar, Time, Variable};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 /// An archive being put together.
 #[derive(Default)]
@@ -98,6 +98,7 @@ impl Build {
             calendar,
             times,
             places,
+            times_of_files: OnceLock::new(),
             available: Vec::new(),
             problems,
             skipped_files,

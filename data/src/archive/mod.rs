@@ -40,7 +40,7 @@ use crate::{Calendar, Time, Variable};
 use build::Build;
 use scan::Layout;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// What to do with an input file that cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +72,8 @@ pub struct Archive {
     times: Vec<Time>,
     /// Where each time stands: in several files if variables are split over them.
     places: Vec<Vec<Place>>,
+    /// The same by file. Made when the first file has changed: where all are copies, all have.
+    times_of_files: OnceLock<Vec<Vec<(usize, usize)>>>,
     available: Vec<Variable>,
     problems: Vec<String>,
     skipped_files: usize,

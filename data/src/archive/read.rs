@@ -3,10 +3,10 @@
 use super::derive::{humidity_of_dewpoint, lowest_level_height, precipitable_water};
 use super::scan::{self, Levels, Source};
 use super::{Archive, Place, alias, decode};
+use crate::Variable;
 use crate::error::{DataError, Result};
 use crate::facts::FileFacts;
 use crate::snapshot::Snapshot;
-use crate::{Time, Variable};
 use ndarray::{Array2, Array3, ArrayViewMut2, Axis, Zip};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -341,15 +341,12 @@ impl Archive {
             return Ok(());
         }
         let now = scan::scan(path)?;
-        let is_there = |(time, places): (&Time, &Vec<Place>)| {
-            let mut own = places.iter().filter(|place| place.file == file);
-            own.all(|place| {
-                let found = now.times.get(place.at);
-                found.and_then(|found| found.instant_in(self.calendar)) == Some(*time)
-            })
+        let is_there = |&(index, at): &(usize, usize)| {
+            let found = now.times.get(at);
+            found.and_then(|found| found.instant_in(self.calendar)) == Some(self.times[index])
         };
-        let mut times = self.times.iter().zip(&self.places);
-        if now.layout.reads_as(&self.layouts[*layout]) && times.all(is_there) {
+        let mut own = self.times_of_files()[file].iter();
+        if now.layout.reads_as(&self.layouts[*layout]) && own.all(is_there) {
             // Where more files than are kept open have a part of each time, it is opened again and again.
             facts()[file] = now.facts;
             return Ok(());
@@ -358,6 +355,19 @@ impl Archive {
             path,
             "it has changed since it was looked at: give the command again",
         ))
+    }
+
+    /// The times of each file: their places on the axis and in the file.
+    fn times_of_files(&self) -> &[Vec<(usize, usize)>] {
+        self.times_of_files.get_or_init(|| {
+            let mut all = vec![Vec::new(); self.files.len()];
+            for (index, places) in self.places.iter().enumerate() {
+                for place in places {
+                    all[place.file].push((index, place.at));
+                }
+            }
+            all
+        })
     }
 
     fn missing(&self, index: usize, variable: Variable) -> DataError {

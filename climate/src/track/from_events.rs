@@ -24,8 +24,15 @@ pub fn from_events(events: &[Event]) -> Vec<Track> {
     all.sort_by_key(|event| event.time.seconds_since(zero));
     let (first, last) = (all[0].time, all[all.len() - 1].time);
     let mut tracks: BTreeMap<u64, (Track, Shore)> = BTreeMap::new();
+    // Sum and number of the areas that are known.
+    let mut areas: BTreeMap<u64, (f64, usize)> = BTreeMap::new();
     for event in all {
         let Some(id) = event.track_id else { continue };
+        if event.area_km2.is_finite() {
+            let (sum, count) = areas.entry(id).or_default();
+            *sum += event.area_km2;
+            *count += 1;
+        }
         match tracks.get_mut(&id) {
             Some((track, shore)) => track.go_on(event, shore),
             None => {
@@ -45,6 +52,11 @@ pub fn from_events(events: &[Event]) -> Vec<Track> {
     for track in &mut tracks {
         if track.end != last {
             track.fate = Fate::Lysis;
+        }
+        // One that is not known would leave none.
+        let known = areas.get(&track.track_id);
+        if let Some(&(sum, count)) = known.filter(|(_, count)| *count < track.points) {
+            track.mean_area_km2 = sum / count as f64;
         }
     }
     tracks
@@ -104,5 +116,21 @@ mod tests {
         let mut none = events(&[0]);
         none[0].track_id = None;
         assert!(from_events(&none).is_empty());
+    }
+
+    #[test]
+    fn the_mean_area_is_that_of_the_points_that_have_one() {
+        let mean = |areas: [f64; 3]| {
+            let mut all = events(&[0, 6, 12]);
+            for (event, area) in all.iter_mut().zip(areas) {
+                event.area_km2 = area;
+            }
+            from_events(&all)[0].mean_area_km2
+        };
+        let none = f64::NAN;
+        assert!((mean([1e4, 2e4, 6e4]) - 3e4).abs() < 1e-6);
+        assert_eq!(mean([1e4, none, 6e4]), 3.5e4);
+        assert_eq!(mean([none, 2e4, none]), 2e4);
+        assert!(mean([none; 3]).is_nan());
     }
 }

@@ -80,7 +80,7 @@ pub struct Track {
     pub distance_km: f64,
     /// Largest area, km².
     pub max_area_km2: f64,
-    /// Mean area over its points, km².
+    /// Mean area over its points, km²; over those that have one, NaN where none has.
     pub mean_area_km2: f64,
     /// Lowest sea-level pressure, Pa.
     pub min_psl_pa: Option<f64>,

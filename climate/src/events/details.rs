@@ -24,7 +24,7 @@ pub struct EventDetails {
     pub gale_radius_km: Option<f64>,
     /// Rivers: highest rank, 0 to 5, reached so far at any place under it ([`crate::statistics::river_scale`]).
     pub river_scale: Option<u8>,
-    /// Liquid water that fell inside during [`Self::hours`], km³.
+    /// Liquid water that fell inside during [`Self::hours`], km³, on the cells that have rain.
     pub precipitation_km3: Option<f64>,
     /// Share of the area that is over land, 0 to 1.
     pub land_share: Option<f64>,

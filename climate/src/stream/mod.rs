@@ -151,11 +151,7 @@ impl EventStream {
         } = seen;
         let last = self.tracker.last_time();
         for detected in &mut found {
-            let details = &mut detected.event.details;
-            details.hours = Some(fields_hours);
-            let rain = detected.event.mean_prect_m_s;
-            details.precipitation_km3 =
-                rain.map(|rain| water_km3(rain * detected.event.area_km2, fields_hours));
+            detected.event.details.hours = Some(fields_hours);
         }
         self.stay_in_places(time, fields_hours, &mut found, transport.as_deref());
         // Tracks take the rank of their rivers from them.

@@ -65,10 +65,13 @@ impl Seen {
     /// What [`Self::of`] gives, without the mask.
     pub(super) fn beside_mask(
         moment: &Moment<'_>,
-        found: Vec<DetectedEvent>,
+        mut found: Vec<DetectedEvent>,
         row_areas_km2: &[f64],
     ) -> Self {
         let masked = moment.mask.is_some();
+        for detected in &mut found {
+            detected.event.details.precipitation_km3 = inside_km3(moment, detected, row_areas_km2);
+        }
         // Inside a box is also what is not of the river.
         let transport = (moment.fields.vapour_transport()).filter(|_| masked);
         let transport = transport.map(|transport| {
@@ -144,6 +147,19 @@ impl Marked {
     }
 }
 
+/// Water that falls inside of an event at a moment: of the cells that have rain, as [`rain_km3`] is. Nothing is known of
+/// boxes, and of events none of whose cells has.
+fn inside_km3(moment: &Moment<'_>, detected: &DetectedEvent, row_areas_km2: &[f64]) -> Option<f64> {
+    detected.event.mean_prect_m_s?;
+    let rain = moment.fields.snapshot?.field(Variable::Prect)?;
+    let cells = detected.region.indices().filter_map(|(j, i)| {
+        let rain = f64::from(*rain.get((j, i))?);
+        Some(rain * row_areas_km2.get(j)?)
+    });
+    let sum: f64 = cells.filter(|water| water.is_finite()).sum();
+    Some(water_km3(sum, moment.fields_hours))
+}
+
 /// Water that falls on the whole grid at a moment.
 fn rain_km3(moment: &Moment<'_>, row_areas_km2: &[f64]) -> Option<f64> {
     let rain = moment.fields.snapshot?.field(Variable::Prect)?;
@@ -160,7 +176,47 @@ fn rain_km3(moment: &Moment<'_>, row_areas_km2: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use squall_data::Calendar;
+    use crate::events::{EventFields, ExtractOptions, extract};
+    use ndarray::{Array3, s};
+    use squall_data::grid::EARTH_RADIUS_KM;
+    use squall_data::{Calendar, LatLonGrid, Snapshot};
+    use std::f64::consts::PI;
+    use std::sync::Arc;
+
+    /// By the mean of the others on the rest, three times as much as on the whole grid had fallen inside.
+    #[test]
+    fn rain_inside_an_event_is_that_of_the_cells_that_have_it() {
+        let grid = Arc::new(LatLonGrid::global(19, 36).unwrap());
+        let time = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap();
+        let mask = ClassMask::new(time, Array2::from_elem((19, 36), 2)).unwrap();
+        let mut fields = Array3::from_elem((1, 19, 36), 1e-7);
+        fields.slice_mut(s![.., .., 12..]).fill(f32::NAN);
+        let snapshot = Snapshot {
+            time,
+            grid: grid.clone(),
+            variables: vec![Variable::Prect],
+            fields,
+            source: ("made up".into(), 0),
+        };
+        let fields = EventFields {
+            snapshot: Some(&snapshot),
+            ..EventFields::default()
+        };
+        let found = extract(&mask, &grid, &fields, &ExtractOptions::default()).unwrap();
+        let moment = Moment {
+            time,
+            mask: Some(&mask),
+            hours: 6.0,
+            fields_hours: 6.0,
+            fields: &fields,
+        };
+        let seen = Seen::of(&moment, found, &grid.row_areas_km2());
+        let inside = seen.found[0].event.details.precipitation_km3.unwrap();
+        // On a third of the sphere, 4 π R², 1e-7 m/s for six hours.
+        let third_km2 = 4.0 * PI * EARTH_RADIUS_KM.powi(2) / 3.0;
+        assert!((inside / (1e-10 * 21_600.0 * third_km2) - 1.0).abs() < 1e-6);
+        assert!((inside / seen.rain_km3.unwrap() - 1.0).abs() < 1e-9);
+    }
 
     #[test]
     fn masks_come_back_from_their_runs() {

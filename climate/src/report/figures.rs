@@ -8,7 +8,7 @@ use crate::report::svg::Plot;
 use crate::report::ticks::{count_ticks, nice_ticks};
 use crate::report::{Agreement, Source, class_css, class_word};
 use crate::statistics::{Basin, Category};
-use squall_data::Class;
+use squall_data::{Calendar, Class};
 use std::fmt::Write as _;
 
 /// Lower bounds of the Saffir–Simpson categories, m/s of one-minute wind at 10 m, rounded as they are published, and
@@ -55,8 +55,16 @@ pub(crate) fn source_legend(sources: &[Source]) -> String {
     out
 }
 
-/// Counts per month of genesis; months that the data do not cover are marked.
-pub(crate) fn seasonal(sources: &[&Source], class: Class, days: &[f64; 12], years: f64) -> String {
+/// Counts per month of genesis; months that the data do not cover are marked. Of two years and more it is counts in a
+/// twelfth of a year of the calendar.
+pub(crate) fn seasonal(
+    sources: &[&Source],
+    class: Class,
+    days: &[f64; 12],
+    years: f64,
+    calendar: Calendar,
+) -> String {
+    let month_days = calendar.mean_year_days() / 12.0;
     let per_year = years >= 2.0;
     // Whoever found none has no objects that were not tracked.
     let tracked = (sources.iter())
@@ -71,7 +79,7 @@ pub(crate) fn seasonal(sources: &[&Source], class: Class, days: &[f64; 12], year
             if per_year {
                 // Of a month without data nobody knows how many there are, whoever else saw some.
                 let of_days = |(n, d): (&mut f64, &f64)| {
-                    *n *= if *d > 0.0 { 30.4 / d } else { 0.0 };
+                    *n *= if *d > 0.0 { month_days / d } else { 0.0 };
                 };
                 counts.iter_mut().zip(days).for_each(of_days);
             }
@@ -269,7 +277,7 @@ mod tests {
     use super::*;
     use crate::report::SourceKind;
     use crate::track::{Fate, Origin, Track};
-    use squall_data::{Calendar, Time};
+    use squall_data::Time;
 
     #[test]
     fn categories_have_the_published_bounds() {
@@ -310,10 +318,13 @@ mod tests {
         let source = Source::new(SourceKind::Heuristic, Vec::new(), tracks);
         let mut days = [60.0; 12];
         (days[0], days[1]) = (0.0, 56.0);
-        let svg = seasonal(&[&source], Class::TropicalCyclone, &days, 2.0);
-        // 30.4 / 56.
-        assert!(svg.contains("Heuristic, Feb: 0.543"), "{svg}");
-        assert!(!svg.contains("Heuristic, Jan"), "{svg}");
+        // 365 / 12 / 56, and 360 / 12 / 56.
+        for (calendar, rate) in [(Calendar::NoLeap, "0.543"), (Calendar::Day360, "0.536")] {
+            let svg = seasonal(&[&source], Class::TropicalCyclone, &days, 2.0, calendar);
+            let february = format!("Heuristic, Feb: {rate}");
+            assert!(svg.contains(&february), "{svg}");
+            assert!(!svg.contains("Heuristic, Jan"), "{svg}");
+        }
     }
 
     #[test]

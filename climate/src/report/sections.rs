@@ -109,6 +109,7 @@ fn has_events(page: &Page<'_>) -> bool {
 fn season(page: &Page<'_>) -> Option<Section> {
     let period = page.period.filter(|_| has_events(page))?;
     let (days, years) = (period.days_per_month, period.years());
+    let calendar = period.last.calendar();
     let sources = &page.input.sources;
     let mut html = figures::source_legend(sources);
     html.push_str("<div class=\"grid\">\n");
@@ -117,7 +118,7 @@ fn season(page: &Page<'_>) -> Option<Section> {
         let Some(first) = of_class.first() else {
             continue;
         };
-        html += &figures::seasonal(&of_class, class, &days, years);
+        html += &figures::seasonal(&of_class, class, &days, years, calendar);
         html += &figures::basin_calendar(first, class, &days);
     }
     html.push_str("</div>\n<details><summary>Counts by basin as a table</summary>\n");

@@ -55,8 +55,8 @@ pub(crate) fn source_legend(sources: &[Source]) -> String {
     out
 }
 
-/// Counts per month of genesis; months that the data do not cover are marked. Of two years and more it is counts in a
-/// twelfth of a year of the calendar.
+/// Counts per month of genesis, of two years and more in a twelfth of a year; months that the data do not cover are
+/// marked.
 pub(crate) fn seasonal(
     sources: &[&Source],
     class: Class,

@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr::null_mut;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 /// Where the kernels are.
 pub const KERNELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ops/cuda/kernels");
@@ -29,45 +29,27 @@ pub fn copied_back() -> Option<u64> {
 
 /// The folder with the stand-in's libraries, built if they are not there yet; `None`, with a printed reason, without a
 /// C++ compiler.
-#[allow(clippy::print_stderr)] // a test that does nothing says why
 pub fn folder() -> Option<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand_in_gpu");
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    FOLDER.get_or_init(built).clone()
+}
+
+#[allow(clippy::print_stderr)] // a test that does nothing says why
+fn built() -> Option<PathBuf> {
     let compiler = std::env::var("CXX").unwrap_or("g++".into());
     if Command::new(&compiler).arg("--version").output().is_err() {
         eprintln!("skipped: the stand-in GPU needs a C++ compiler, and {compiler} is not there");
         return None;
     }
-    let mut sum = xxhash_rust::xxh3::Xxh3::new();
-    let names = [
-        "cuda_emu.h",
-        "libcuda.cpp",
-        "device.h",
-        "graphs.h",
-        "modules.h",
-        "streams.h",
-        "libnvrtc.cpp",
-        "libcudnn.cpp",
-        "cudnn_descriptors.h",
-        "cudnn_engines.h",
-        "cudnn_loops.h",
-        "cudnn_values.h",
-        "libnccl.cpp",
-        "build.sh",
-    ];
-    for name in names {
-        sum.update(&std::fs::read(here.join(name)).expect("the stand-in's sources"));
-    }
-    let name = format!("stand_in_gpu_{:016x}", sum.digest());
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    if !folder.join("libcudnn.so.9").exists() {
-        let built = Command::new("sh")
-            .arg(here.join("build.sh"))
-            .arg(&folder)
-            .output()
-            .expect("a shell");
-        let errors = String::from_utf8_lossy(&built.stderr);
-        assert!(built.status.success(), "{errors}");
-    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand_in_gpu/build.sh");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stand-in-gpu");
+    let built = Command::new("sh")
+        .arg(script)
+        .arg(&folder)
+        .output()
+        .expect("a shell");
+    let errors = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "{errors}");
     Some(folder)
 }
 
@@ -106,20 +88,10 @@ pub fn break_capture(folder: &Path, after: i32) {
 
 /// Bytes of the stand-in's memory that launches of graphs have taken and nobody gave back.
 pub fn graph_memory(folder: &Path) -> u64 {
-    count(folder, "squall_graph_memory")
-}
-
-/// Bytes of the stand-in's memory that graphs have, whether in use or not.
-pub fn graph_memory_reserved(folder: &Path) -> u64 {
-    count(folder, "squall_graph_memory_reserved")
-}
-
-/// What a function of the stand-in that counts says.
-fn count(folder: &Path, name: &str) -> u64 {
     // SAFETY: as above, the function takes nothing.
     unsafe {
         let library = Library::new(folder.join("libcuda.so.1")).expect("the stand-in's library");
-        let bytes: unsafe extern "C" fn() -> u64 = function(&library, name);
+        let bytes: unsafe extern "C" fn() -> u64 = function(&library, "squall_graph_memory");
         bytes()
     }
 }

@@ -21,15 +21,17 @@ impl Heard {
     }
 
     /// Notes that this server looks for messages, as it does every [`LOOK`]. One that looks much later was stopped,
-    /// perhaps with the whole job: groups that could send nothing meanwhile were not silent.
+    /// perhaps with the whole job, or wrote a checkpoint: of that time it does not know whether groups were silent. It is
+    /// left out, but what came before it counts, so that checkpoints that come again and again hide no group that hangs.
     pub fn look(&mut self, now: Instant) {
-        if now.saturating_duration_since(self.looked) > LOOK + STOPPED {
-            self.at = now;
+        let away = now.saturating_duration_since(self.looked);
+        if away > LOOK + STOPPED {
+            self.at += away;
         }
         self.looked = now;
     }
 
-    /// When that was.
+    /// When that was, later by the time in which this server did not look.
     pub fn since(&self) -> Instant {
         self.at
     }
@@ -53,8 +55,26 @@ mod tests {
         assert_eq!(heard.since(), start);
         // Stopped for an hour.
         heard.look(after(3_605_000));
-        assert_eq!(heard.since(), after(3_605_000));
+        assert_eq!(heard.since(), after(3_600_000));
         heard.look(after(3_605_100));
-        assert_eq!(heard.since(), after(3_605_000));
+        assert_eq!(heard.since(), after(3_600_000));
+    }
+
+    /// Two seconds of every minute, as long as it takes to write one.
+    #[test]
+    fn checkpoints_hide_no_silence() {
+        let start = Instant::now();
+        let mut now = start;
+        let mut heard = Heard::at(start);
+        for _ in 0..10 {
+            for _ in 0..580 {
+                now += Duration::from_millis(100);
+                heard.look(now);
+            }
+            now += Duration::from_secs(2);
+            heard.look(now);
+        }
+        assert_eq!(now - start, Duration::from_secs(600));
+        assert_eq!(heard.since() - start, Duration::from_secs(20));
     }
 }

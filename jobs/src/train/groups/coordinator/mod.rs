@@ -4,6 +4,7 @@
 mod saving;
 mod validating;
 
+use super::heard::Heard;
 use super::ledger::Ledger;
 use super::message::{Orders, Reply, Request, raw};
 use super::server::{Server, ServerEvent};
@@ -308,11 +309,14 @@ impl<'a, 'b> Coordinator<'a, 'b> {
         if self.server.heard.elapsed() <= self.server.mail.limit {
             return;
         }
-        let judges: Vec<usize> = self.validating.iter().map(|v| v.group).collect();
-        for group in judges {
-            if !self.server.mail.waits_for(group, self.server.heard.since()) {
-                self.loses(group);
-            }
+        let (mail, since) = (&self.server.mail, self.server.heard.since());
+        let judges = self.validating.iter().map(|v| v.group);
+        let late: Vec<usize> = judges.filter(|&g| !mail.waits_for(g, since)).collect();
+        if !late.is_empty() {
+            late.into_iter().for_each(|group| self.loses(group));
+            // Those that waited for them, or for their turn, have their time from now on.
+            self.server.heard = Heard::at(Instant::now());
+            return;
         }
         if !self.validating.is_empty() {
             return;

@@ -105,15 +105,28 @@ pub fn same_parameters<'a>(
     comm: &mut dyn Communicator,
     tensors: impl IntoIterator<Item = (&'a str, &'a [f32])>,
 ) -> Result<()> {
+    same_parameters_from(0, comm, tensors)
+}
+
+/// The same of consecutive ranks of a job, the first of which has this number there: by such numbers they are named.
+pub(crate) fn same_parameters_from<'a>(
+    first_in_job: usize,
+    comm: &mut dyn Communicator,
+    tensors: impl IntoIterator<Item = (&'a str, &'a [f32])>,
+) -> Result<()> {
     let hashed = tensors.into_iter().map(|(name, values)| {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         (format!("tensor {name}"), xxh3_64(bytes))
     });
     let (names, hashes): (Vec<_>, Vec<_>) = hashed.unzip();
-    match compare(comm, "the list of tensors", &names, &hashes)? {
-        Some(found) => Err(found.error(comm.rank())),
-        None => Ok(()),
-    }
+    let Some(mut found) = compare(comm, "the list of tensors", &names, &hashes)? else {
+        return Ok(());
+    };
+    found
+        .others
+        .iter_mut()
+        .for_each(|rank| *rank += first_in_job);
+    Err(found.error(first_in_job + comm.rank()))
 }
 
 /// The text of one rank, on all.

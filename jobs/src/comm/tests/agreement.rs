@@ -1,7 +1,9 @@
 //! Facts, parameters, flags and exact sums over ranks.
 
 use super::counts;
-use crate::comm::agree::{Facts, any, any_of_each, same_parameters, sum_counts, sum_exactly};
+use crate::comm::agree::{
+    Facts, any, any_of_each, same_parameters, same_parameters_from, sum_counts, sum_exactly,
+};
 use crate::comm::threads::{Threads, ranks, run};
 use crate::comm::{CommError, Communicator};
 
@@ -109,6 +111,22 @@ fn the_first_tensor_that_differs_is_named() {
         let (what, reason) = differs(4, check(Some(tensor)));
         assert_eq!(what, format!("tensor {name}"));
         assert_eq!(reason, "rank 2 has another than the other 3");
+    }
+}
+
+/// Ranks 5 to 8 of a job.
+#[test]
+fn ranks_of_a_group_that_differ_are_named_by_their_numbers_in_the_job() {
+    let said = run(ranks(4), |mut comm| {
+        let weights = [if comm.rank() == 2 { 0.5 } else { 0.25 }];
+        let error = same_parameters_from(5, &mut comm, [("bias", &weights[..])]);
+        error.unwrap_err().to_string()
+    });
+    for (rank, said) in (5..).zip(said) {
+        let expected = format!(
+            "rank {rank}: tensor bias differs between ranks: rank 7 has another than the other 3"
+        );
+        assert_eq!(said, expected);
     }
 }
 

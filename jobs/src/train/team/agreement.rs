@@ -103,7 +103,9 @@ impl Team {
         let tensors = named
             .iter()
             .map(|(name, (_, values))| (name.as_str(), values.as_slice()));
-        agree::same_parameters(&mut *self.control, tensors).map_err(|error| match error {
+        let first = self.first_in_job;
+        let same = agree::same_parameters_from(first, &mut *self.control, tensors);
+        same.map_err(|error| match error {
             CommError::Differs { .. } => JobError::Apart(error),
             other => other.into(),
         })

@@ -7,10 +7,15 @@ use std::fs;
 use std::process::Stdio;
 
 #[test]
-fn vectors_that_no_memory_holds() {
+fn vectors_that_no_memory_holds_and_links_without_a_rate() {
     for millions in ["inf", "NaN", "-1", "0", "1e30", "4.3,inf", "many"] {
         let asked = format!("--millions={millions}");
         let words = ["expected millions of values", "--millions"];
+        refuses(&["bench", "allreduce", &asked], 2, &words);
+    }
+    for rate in ["0", "-1", "inf", "fast"] {
+        let asked = format!("--link-mbit={rate}");
+        let words = ["expected Mbit/s above 0", "--link-mbit"];
         refuses(&["bench", "allreduce", &asked], 2, &words);
     }
     refuses(

@@ -139,6 +139,23 @@ fn a_machine_of_cpus_is_estimated_by_its_matrix_rate() {
     }
 }
 
+/// Its disk is there, but samples are not copied to it.
+#[test]
+fn without_staging_it_is_the_shared_file_system_that_is_missed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let machine = folder.path().join("mine.toml");
+    let text = include_str!("../../jobs/machines/workstation.toml");
+    let disk = "{ path = \"/raid\", capacity_gb = 100.0, read_gb_s = 1.0, write_gb_s = 1.0 }";
+    let with_disk = format!("ranks = 1\nlocal_disk = {disk}");
+    std::fs::write(&machine, text.replacen("ranks = 1", &with_disk, 1)).expect("written");
+    let on = ["scale", "--recipe", "small", "--machine", path(&machine)];
+    let on = [&on[..], &["--samples-per-second", "10"]].concat();
+    assert!(!run(&on).contains("reading is not counted"));
+    let table = run(&[&on[..], &["--no-staging"]].concat());
+    let missing = "tells of no file system that nodes share to read from";
+    assert!(table.contains(missing), "{table}");
+}
+
 /// Of a global batch each of more ranks has fewer samples: what does not fit on some nodes does on more.
 #[test]
 fn the_nodes_are_named_on_which_a_global_batch_fits() {

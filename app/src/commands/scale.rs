@@ -232,9 +232,15 @@ fn about_samples(
             bytes(store as u64),
             bytes((1e9 * disk.capacity_gb) as u64)
         )),
-        (None, _) if machine.file_system.is_none() => Some(
-            "reading is not counted: the machine's file tells of no disk or file system to read from".into(),
-        ),
+        (None, _) if machine.file_system.is_none() => {
+            let missing = match staged {
+                true => "disk or file system",
+                false => "file system that nodes share",
+            };
+            Some(format!(
+                "reading is not counted: the machine's file tells of no {missing} to read from"
+            ))
+        }
         _ => None,
     }
 }

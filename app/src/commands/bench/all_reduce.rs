@@ -26,7 +26,7 @@ pub struct AllReduceOptions {
     #[arg(long, value_parser = millions, value_delimiter = ',', default_values = ["4.3"])]
     millions: Vec<f64>,
     /// The rate of a node's link in each direction, Mbit/s, for the share of its bound.
-    #[arg(long)]
+    #[arg(long, value_parser = rate)]
     link_mbit: Option<f64>,
     /// Ranks of a node that send to other nodes; all of them by default.
     #[arg(long)]
@@ -64,6 +64,12 @@ fn millions(text: &str) -> Result<f64, String> {
         |value: &f64| (1e-6..=MOST_MILLIONS).contains(value),
         &expected,
     )
+}
+
+/// Parses the rate of a link, which is never 0: its bound would be for ever.
+fn rate(text: &str) -> Result<f64, String> {
+    let fits = |value: &f64| value.is_finite() && *value > 0.0;
+    number(text, fits, "Mbit/s above 0, such as 10000")
 }
 
 /// A row for each vector, method and wire, on the first rank; none on the others.

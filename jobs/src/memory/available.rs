@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 pub fn available_memory(ranks: u64) -> Option<u64> {
     let own = kilobytes(&read("/proc/self/status"), "VmRSS:").unwrap_or(0);
     let host = kilobytes(&read("/proc/meminfo"), "MemAvailable:")?;
-    let groups = group_folders(&read("/proc/self/cgroup"));
-    let left = groups.iter().filter_map(|folder| {
-        let file = |name: &str| read(folder.join(name));
-        left_in_group(
-            &file("memory.max"),
-            &file("memory.current"),
-            &file("memory.stat"),
-        )
+    let groups = read("/proc/self/cgroup");
+    let left = VERSIONS.iter().flat_map(|version| {
+        let folders = version.folders(&groups).into_iter();
+        folders.filter_map(move |folder| {
+            let file = |name: &str| read(folder.join(name));
+            let (limit, current) = (file(version.limit), file(version.current));
+            version.left(&limit, &current, &file("memory.stat"))
+        })
     });
     Some(share_of(left.fold(host, u64::min), own, ranks))
 }
@@ -35,30 +35,71 @@ fn kilobytes(text: &str, key: &str) -> Option<u64> {
     Some(1024 * number)
 }
 
-/// The folders of a process's control group (version 2) and of those around it.
-fn group_folders(groups: &str) -> Vec<PathBuf> {
-    let root = Path::new("/sys/fs/cgroup");
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"));
-    let own = own.map_or_else(|| root.to_path_buf(), |path| root.join(path));
-    (own.ancestors()
-        .take_while(|folder| folder.starts_with(root)))
-    .map(Path::to_path_buf)
-    .collect()
+/// Where and by which names a version of the kernel's control groups tells of memory.
+struct Version {
+    root: &'static str,
+    /// How the list of a process's groups calls it.
+    controller: &'static str,
+    limit: &'static str,
+    current: &'static str,
+    /// In `memory.stat`: the cache of files.
+    cache: &'static str,
+    /// What of that lies in memory as in a file, which the kernel counts in it.
+    shared: &'static str,
 }
 
-/// What a control group has left; its file cache can be given back, but for what lies in memory as in a file: copies of
-/// samples in /dev/shm, and what ranks share.
-fn left_in_group(limit: &str, current: &str, stat: &str) -> Option<u64> {
-    let limit: u64 = limit.trim().parse().ok()?;
-    let current: u64 = current.trim().parse().unwrap_or(0);
-    let bytes = |key: &str| {
-        let rest = stat.lines().find_map(|line| line.strip_prefix(key));
-        rest.and_then(|bytes| bytes.trim().parse::<u64>().ok())
-            .unwrap_or(0)
-    };
-    // The kernel counts the second in the first.
-    let cache = bytes("file ").saturating_sub(bytes("shmem "));
-    Some(limit.saturating_sub(current.saturating_sub(cache)))
+/// Version 2, and version 1, which older systems have.
+const VERSIONS: [Version; 2] = [
+    Version {
+        root: "/sys/fs/cgroup",
+        controller: "",
+        limit: "memory.max",
+        current: "memory.current",
+        cache: "file ",
+        shared: "shmem ",
+    },
+    Version {
+        root: "/sys/fs/cgroup/memory",
+        controller: "memory",
+        limit: "memory.limit_in_bytes",
+        current: "memory.usage_in_bytes",
+        cache: "total_cache ",
+        shared: "total_shmem ",
+    },
+];
+
+impl Version {
+    /// The folders of a process's control group and of those around it.
+    fn folders(&self, groups: &str) -> Vec<PathBuf> {
+        let root = Path::new(self.root);
+        let own = groups.lines().find_map(|line| {
+            let (_, group) = line.split_once(':')?;
+            let (controllers, path) = group.split_once(":/")?;
+            let mut controllers = controllers.split(',');
+            controllers
+                .any(|name| name == self.controller)
+                .then(|| root.join(path))
+        });
+        let own = own.unwrap_or_else(|| root.to_path_buf());
+        (own.ancestors()
+            .take_while(|folder| folder.starts_with(root)))
+        .map(Path::to_path_buf)
+        .collect()
+    }
+
+    /// What a control group has left; its file cache can be given back, but for what lies in memory as in a file: copies
+    /// of samples in /dev/shm, and what ranks share.
+    fn left(&self, limit: &str, current: &str, stat: &str) -> Option<u64> {
+        let limit: u64 = limit.trim().parse().ok()?;
+        let current: u64 = current.trim().parse().unwrap_or(0);
+        let bytes = |key: &str| {
+            let rest = stat.lines().find_map(|line| line.strip_prefix(key));
+            rest.and_then(|bytes| bytes.trim().parse::<u64>().ok())
+                .unwrap_or(0)
+        };
+        let cache = bytes(self.cache).saturating_sub(bytes(self.shared));
+        Some(limit.saturating_sub(current.saturating_sub(cache)))
+    }
 }
 
 #[cfg(test)]
@@ -79,25 +120,29 @@ mod tests {
             kilobytes("A: 1 kB\nMemAvailable:   2 kB\n", "MemAvailable:"),
             Some(2048)
         );
-        assert_eq!(left_in_group("max\n", "5", ""), None);
+        let [new, old] = &VERSIONS;
+        assert_eq!(new.left("max\n", "5", ""), None);
         // 60 are in use, 20 of them cache: 40 are not to be had.
-        assert_eq!(
-            left_in_group("100\n", "60\n", "anon 40\nfile 20\n"),
-            Some(60)
-        );
+        let left = new.left("100\n", "60\n", "anon 40\nfile 20\n");
+        assert_eq!(left, Some(60));
         // A copy of samples in /dev/shm, 15 of the 20, is in the cache of files and cannot be given back.
-        assert_eq!(
-            left_in_group("100\n", "60\n", "anon 40\nfile 20\nshmem 15\n"),
-            Some(45)
-        );
-        assert_eq!(left_in_group("10", "60", ""), Some(0));
-        let folders = group_folders("0::/a/b\n");
-        let shown: Vec<_> = folders.iter().filter_map(|f| f.to_str()).collect();
-        assert_eq!(
-            shown,
-            ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]
-        );
-        assert_eq!(group_folders("5:memory:/x").len(), 1);
+        let stat = "anon 40\nfile 20\nshmem 15\n";
+        assert_eq!(new.left("100\n", "60\n", stat), Some(45));
+        assert_eq!(new.left("10", "60", ""), Some(0));
+        // With those of the groups inside.
+        let stat = "cache 1\nshmem 1\ntotal_cache 20\ntotal_shmem 15\n";
+        assert_eq!(old.left("100\n", "60\n", stat), Some(45));
+        let check = |version: &Version, groups: &str, expected: &[&str]| {
+            let folders = version.folders(groups);
+            let shown: Vec<_> = folders.iter().filter_map(|f| f.to_str()).collect();
+            assert_eq!(shown, expected);
+        };
+        let around = ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"];
+        check(new, "0::/a/b\n", &around);
+        let groups = "7:cpu,cpuacct:/y\n5:memory:/x\n1:name=systemd:/z\n";
+        check(new, groups, &["/sys/fs/cgroup"]);
+        let around = ["/sys/fs/cgroup/memory/x", "/sys/fs/cgroup/memory"];
+        check(old, groups, &around);
         #[cfg(target_os = "linux")]
         assert!(available_memory(1).is_some_and(|bytes| bytes > 1 << 20));
     }

@@ -169,9 +169,13 @@ fn check_starter(machine: &Machine) -> Result<()> {
 /// Refuses a quality of service where the batch system would take it for the name of a queue.
 fn check_queue(job: &Job, machine: &Machine) -> Result<()> {
     let has_queues_alone = matches!(machine.scheduler.kind, Batch::Lsf | Batch::Pbs);
-    match &job.queue {
-        Some(queue) if has_queues_alone && queue.contains('=') => refused(
-            "--queue",
+    let named = match (&job.queue, &machine.scheduler.queue) {
+        (Some(queue), _) => Some(("--queue", queue)),
+        (None, own) => own.as_ref().map(|queue| ("scheduler.queue", queue)),
+    };
+    match named {
+        Some((key, queue)) if has_queues_alone && queue.contains('=') => refused(
+            key,
             "the name of a queue: `qos=NAME` is for Slurm",
             format!("`{queue}`"),
         ),

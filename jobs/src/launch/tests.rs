@@ -241,9 +241,17 @@ fn a_queue_may_be_a_quality_of_service() {
     assert!(text.contains("#SBATCH --partition=debug\n") && !text.contains("--qos"));
     // Elsewhere it would be the name of a queue that is not there.
     for machine in ["summit", "h100-pbs"] {
-        let refused = script(&job("qos=debug"), &Machine::named(machine).unwrap());
-        let said = refused.unwrap_err().to_string();
-        assert!(said.contains("`qos=NAME` is for Slurm"), "{said}");
+        let mut machine = Machine::named(machine).unwrap();
+        let refused = |job: &Job, machine: &Machine, key: &str| {
+            let said = script(job, machine).unwrap_err().to_string();
+            assert!(said.contains("`qos=NAME` is for Slurm"), "{said}");
+            assert!(said.contains(key), "{said}");
+        };
+        refused(&job("qos=debug"), &machine, "--queue");
+        machine.scheduler.queue = Some("qos=debug".into());
+        let unnamed = Job::new("century", "small", "store", "run");
+        refused(&unnamed, &machine, "scheduler.queue");
+        assert!(script(&job("debug"), &machine).is_ok());
     }
 }
 

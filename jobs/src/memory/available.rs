@@ -87,8 +87,8 @@ impl Version {
         .collect()
     }
 
-    /// What a control group has left; its file cache can be given back, but for what lies in memory as in a file: copies
-    /// of samples in /dev/shm, and what ranks share.
+    /// What a control group has left; its file cache can be given back, but for what lies in memory as in a file:
+    /// copies of samples in /dev/shm, and what ranks share.
     fn left(&self, limit: &str, current: &str, stat: &str) -> Option<u64> {
         let limit: u64 = limit.trim().parse().ok()?;
         let current: u64 = current.trim().parse().unwrap_or(0);

@@ -21,8 +21,8 @@ impl Heard {
     }
 
     /// Notes that this server looks for messages, as it does every [`LOOK`]. One that looks much later was stopped,
-    /// perhaps with the whole job, or wrote a checkpoint: of that time it does not know whether groups were silent. It is
-    /// left out, but what came before it counts, so that checkpoints that come again and again hide no group that hangs.
+    /// perhaps with the whole job, or wrote a checkpoint: of that time it does not know whether groups were silent. That
+    /// is left out, but what came before counts: checkpoints that come again and again hide no group that hangs.
     pub fn look(&mut self, now: Instant) {
         let away = now.saturating_duration_since(self.looked);
         if away > LOOK + STOPPED {

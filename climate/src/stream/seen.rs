@@ -177,7 +177,7 @@ fn rain_km3(moment: &Moment<'_>, row_areas_km2: &[f64]) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::events::{EventFields, ExtractOptions, extract};
-    use ndarray::{Array3, s};
+    use ndarray::Array3;
     use squall_data::grid::EARTH_RADIUS_KM;
     use squall_data::{Calendar, LatLonGrid, Snapshot};
     use std::f64::consts::PI;
@@ -189,8 +189,9 @@ mod tests {
         let grid = Arc::new(LatLonGrid::global(19, 36).unwrap());
         let time = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap();
         let mask = ClassMask::new(time, Array2::from_elem((19, 36), 2)).unwrap();
-        let mut fields = Array3::from_elem((1, 19, 36), 1e-7);
-        fields.slice_mut(s![.., .., 12..]).fill(f32::NAN);
+        let fields = Array3::from_shape_fn((1, 19, 36), |(_, _, column)| {
+            if column < 12 { 1e-7 } else { f32::NAN }
+        });
         let snapshot = Snapshot {
             time,
             grid: grid.clone(),

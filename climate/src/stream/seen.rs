@@ -189,9 +189,12 @@ mod tests {
         let grid = Arc::new(LatLonGrid::global(19, 36).unwrap());
         let time = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap();
         let mask = ClassMask::new(time, Array2::from_elem((19, 36), 2)).unwrap();
-        let fields = Array3::from_shape_fn((1, 19, 36), |(_, _, column)| {
-            if column < 12 { 1e-7 } else { f32::NAN }
-        });
+        let fields = Array3::from_shape_fn(
+            (1, 19, 36),
+            |(_, _, column)| {
+                if column < 12 { 1e-7 } else { f32::NAN }
+            },
+        );
         let snapshot = Snapshot {
             time,
             grid: grid.clone(),

@@ -88,10 +88,20 @@ pub fn break_capture(folder: &Path, after: i32) {
 
 /// Bytes of the stand-in's memory that launches of graphs have taken and nobody gave back.
 pub fn graph_memory(folder: &Path) -> u64 {
+    count(folder, "squall_graph_memory")
+}
+
+/// Bytes of the stand-in's memory that graphs have, whether in use or not.
+pub fn graph_memory_reserved(folder: &Path) -> u64 {
+    count(folder, "squall_graph_memory_reserved")
+}
+
+/// What a function of the stand-in that counts says.
+fn count(folder: &Path, name: &str) -> u64 {
     // SAFETY: as above, the function takes nothing.
     unsafe {
         let library = Library::new(folder.join("libcuda.so.1")).expect("the stand-in's library");
-        let bytes: unsafe extern "C" fn() -> u64 = function(&library, "squall_graph_memory");
+        let bytes: unsafe extern "C" fn() -> u64 = function(&library, name);
         bytes()
     }
 }

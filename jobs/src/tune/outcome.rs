@@ -1,0 +1,66 @@
+//! What a halted run came to, by its metrics.
+
+use crate::error::Result;
+use crate::metrics::{Metric, read_metrics};
+use crate::recipe::Recipe;
+use crate::train::evaluate::Scores;
+use squall_model::Backend;
+use std::path::Path;
+
+/// The validation of a run after so many steps.
+pub(super) fn score_at(metrics: &Path, step: u64) -> Result<Option<Scores>> {
+    let mut metrics = read_metrics(metrics)?.into_iter().rev();
+    Ok(metrics.find_map(|metric| match metric {
+        Metric::Validation {
+            step: at, scores, ..
+        } if at == step => Some(scores),
+        _ => None,
+    }))
+}
+
+/// Steps until this one that a run skipped although none should be: while the scale of the loss is found, some are.
+pub(super) fn skipped_until(metrics: &Path, until: u64, recipe: &Recipe) -> Result<u64> {
+    let (dtype, _) = recipe.precision.resolve(Backend::best());
+    if recipe.precision.loss_scale(dtype).is_dynamic() {
+        return Ok(0);
+    }
+    // With a lag the first steps have no gradient yet.
+    let lag = recipe.distributed.gradient_lag as u64;
+    let is_lost = |metric: &&Metric| match metric {
+        Metric::Step { step, skipped, .. } => *skipped && *step > lag && *step <= until,
+        _ => false,
+    };
+    Ok(read_metrics(metrics)?.iter().filter(is_lost).count() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::JsonLines;
+
+    #[test]
+    fn steps_that_find_the_scale_of_the_loss_are_not_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        let mut lines = JsonLines::open(&path).unwrap();
+        for step in 1..=6 {
+            let line = Metric::Step {
+                step,
+                epoch: 0,
+                loss: None,
+                gradient_norm: None,
+                learning_rate: 1e-3,
+                skipped: step % 2 == 1,
+            };
+            lines.push(&line).unwrap();
+        }
+        let lost = |changes: &[&str]| {
+            let changes: Vec<String> = changes.iter().map(|change| change.to_string()).collect();
+            let recipe = Recipe::named(Path::new("small"), &changes).unwrap();
+            skipped_until(&path, 4, &recipe).unwrap()
+        };
+        assert_eq!(lost(&["precision=bf16"]), 2);
+        assert_eq!(lost(&["precision=bf16", "distributed.gradient_lag=1"]), 1);
+        assert_eq!(lost(&["precision=f16"]), 0);
+    }
+}

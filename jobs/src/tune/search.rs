@@ -1,0 +1,325 @@
+//! The processes' way through a search: claim a trial, train it up to its halt, compare.
+
+use super::described::Described;
+use super::outcome::{score_at, skipped_until};
+use super::{BestModel, Board, Ladder, Trial, Values, changed};
+use crate::error::{JobError, Result};
+use crate::lock::FolderLock;
+use crate::metrics::{Metric, read_metrics};
+use crate::recipe::{Recipe, Task};
+use crate::run_dir::RunDir;
+use crate::train::{Team, TrainEvent, has_validation, steps_alone, train_together};
+use squall_data::{DataError, Store, atomic};
+use squall_model::{Backend, Network};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A search.
+#[derive(Debug)]
+pub struct Search<'a> {
+    /// File or name of the recipe that is varied.
+    pub recipe: &'a Path,
+    /// What is changed in it for all trials.
+    pub overrides: &'a [String],
+    /// Keys and values of every trial ([`super::distinct`]).
+    pub trials: &'a [Values],
+    /// How many trials there are, and when which of them end.
+    pub ladder: Ladder,
+    /// What all trials learn from.
+    pub store: &'a Arc<Store>,
+    /// The folder that holds everything of the search.
+    pub folder: &'a Path,
+    /// Bytes of host memory that a trial may need here at most ([`super::share_of_memory`]); with none, all that is free.
+    pub memory_bytes: Option<u64>,
+}
+
+/// What happens during a search.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TuneEvent<'a> {
+    /// A trial begins or goes on, to this step.
+    Trial {
+        /// Its number.
+        trial: &'a Trial,
+        /// The step at which it is halted.
+        until: u64,
+    },
+    /// What happens in it.
+    Train(&'a TrainEvent),
+    /// It was halted there, or failed.
+    Halted(&'a Trial),
+    /// Nothing is left here but what other processes have.
+    Waiting,
+}
+
+/// How long a process that has nothing to do leaves others alone.
+const NAP: Duration = Duration::from_millis(500);
+
+impl Search<'_> {
+    /// The recipe of a trial, and where it is halted. Trials of a recipe whose length is in steps have the same number
+    /// of them, those of one whose length is in epochs see the same number of samples.
+    ///
+    /// # Errors
+    /// [`JobError::Recipe`] and [`JobError::Data`] if its values fit neither the recipe nor the data, or leave too few
+    /// steps for its halts, or no validation sample has labels; [`JobError::Model`] if nobody can hold its network.
+    pub fn plan_of(&self, trial: &Trial) -> Result<(Recipe, Vec<u64>)> {
+        let mut recipe = changed(self.recipe, self.overrides, &trial.values)?;
+        let steps = steps_alone(&recipe, self.store)?;
+        let halts = self.ladder.halts(steps).map_err(JobError::recipe)?;
+        recipe.training.epochs = None;
+        recipe.training.steps = halts.last().copied();
+        recipe.training.validate_every_steps = halts.first().copied();
+        // A search ends when it is told to, not a trial by itself.
+        recipe.training.max_seconds = None;
+        (recipe.training.target_score, recipe.training.patience) = (None, None);
+        recipe.check()?;
+        if !has_validation(&recipe, self.store) {
+            return Err(without_validation(recipe.task));
+        }
+        // Of what nobody can hold one hears before the first trial, not at its turn.
+        Network::outline(&recipe.network, Backend::best(), recipe.seed)?;
+        Ok((recipe, halts))
+    }
+
+    /// The values that the recipe as it is has of these keys, but of those that have none.
+    ///
+    /// # Errors
+    /// [`JobError::Recipe`] if the recipe cannot be used.
+    pub fn own_values(&self, keys: &[&str]) -> Result<Values> {
+        let recipe = changed(self.recipe, self.overrides, &Values::new())?;
+        let value = |key: &&str| Some(((*key).to_string(), recipe.value_of(key)?));
+        Ok(keys.iter().filter_map(value).collect())
+    }
+
+    /// Every trial as far as it should go; `None` if a signal stopped it before.
+    ///
+    /// A trial that diverges, or does not fit into memory, is out; the next best goes on in its place.
+    ///
+    /// # Errors
+    /// [`JobError::Resume`] if the folder has another search; whatever trainings may cause, but for the above.
+    pub fn run(
+        &self,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&TuneEvent),
+    ) -> Result<Option<Board>> {
+        let mut board = self.open()?;
+        let mut waits_at = None;
+        while let Some((rung, chosen)) = board.under_way(&self.ladder) {
+            let Some(done) = self.pass(rung, &chosen, &mut board, stop, progress)? else {
+                return Ok(None);
+            };
+            if done {
+                continue;
+            }
+            if waits_at.replace(rung) != Some(rung) {
+                progress(&TuneEvent::Waiting);
+            }
+            std::thread::sleep(NAP);
+        }
+        for number in 0..board.trials.len() {
+            board.trials[number].best = self.best_of(&board.trials[number])?;
+        }
+        Ok(Some(board))
+    }
+
+    /// Goes once over the trials of a rung, and says whether all of them are done; none if it was stopped.
+    fn pass(
+        &self,
+        rung: usize,
+        chosen: &[usize],
+        board: &mut Board,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&TuneEvent),
+    ) -> Result<Option<bool>> {
+        for &index in chosen {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let folder = self.folder_of(index);
+            if board.read(&folder, index)?.is_done(rung) {
+                continue;
+            }
+            // Who holds this lock writes the trial's file, too.
+            let claim = match FolderLock::take(&folder.join("claim")) {
+                Err(JobError::Locked { .. }) => continue,
+                claim => claim?,
+            };
+            // Somebody may have done it between the two.
+            if board.read(&folder, index)?.is_done(rung) {
+                continue;
+            }
+            let trial = self.advance(board.trials[index].clone(), rung, stop, progress)?;
+            board.keep(&folder, trial)?;
+            drop(claim);
+            if !board.trials[index].is_done(rung) {
+                return Ok(None);
+            }
+            progress(&TuneEvent::Halted(&board.trials[index]));
+        }
+        Ok(Some(board.is_done(rung, chosen)))
+    }
+
+    /// Trains a trial up to a rung, or until it is told to stop.
+    fn advance(
+        &self,
+        mut trial: Trial,
+        rung: usize,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(&TuneEvent),
+    ) -> Result<Trial> {
+        let (recipe, halts) = self.plan_of(&trial)?;
+        let until = halts[rung];
+        progress(&TuneEvent::Trial {
+            trial: &trial,
+            until,
+        });
+        let folder = self.folder_of(trial.number);
+        let halt = AtomicBool::new(false);
+        let started = Instant::now();
+        let mut tell = |event: &TrainEvent| {
+            progress(&TuneEvent::Train(event));
+            let there = matches!(event, TrainEvent::Validated { step, .. } if *step >= until);
+            if there || stop.load(Ordering::Relaxed) {
+                halt.store(true, Ordering::Relaxed);
+            }
+        };
+        let metrics = RunDir::metrics_of(&folder);
+        // A run that was killed between its halt and this file's words of it is there already.
+        if score_at(&metrics, until)?.is_none() {
+            let mut team = Team::solo().within(self.memory_bytes);
+            let report = train_together(&recipe, self.store, &folder, &mut tell, &halt, &mut team);
+            trial.seconds += started.elapsed().as_secs_f64();
+            match report {
+                // Told to stop; perhaps it had come so far all the same.
+                Ok(_) if stop.load(Ordering::Relaxed) && score_at(&metrics, until)?.is_none() => {
+                    return Ok(trial);
+                }
+                Ok(_) => {}
+                // Whether it fits is what the memory that is free now says, beside whoever else is there.
+                Err(error @ (JobError::Diverged { .. } | JobError::Memory { .. })) => {
+                    trial.failed = Some(error.to_string());
+                    return Ok(trial);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let Some(scores) = score_at(&metrics, until)? else {
+            let reason = format!("there is no validation of step {until}");
+            return Err(JobError::damaged(metrics, reason));
+        };
+        if scores.loss().is_finite() && scores.score().is_finite() {
+            // Trials of an earlier program have no such numbers.
+            trial.skipped.resize(trial.scores.len(), 0);
+            trial.skipped.push(skipped_until(&metrics, until, &recipe)?);
+            trial.scores.push(scores.score());
+            trial.steps = until;
+            trial.score_name = scores.score_name().to_string();
+        } else {
+            trial.failed = Some(format!(
+                "diverged: loss or score of the validation of step {until} is not finite"
+            ));
+        }
+        Ok(trial)
+    }
+
+    /// What the model of a trial is of: the newest validation that was better than all before it.
+    fn best_of(&self, trial: &Trial) -> Result<Option<BestModel>> {
+        if trial.score().is_none() {
+            return Ok(None);
+        }
+        let metrics = read_metrics(&RunDir::metrics_of(&self.folder_of(trial.number)))?;
+        Ok(metrics.iter().rev().find_map(|metric| match metric {
+            Metric::Validation {
+                step,
+                scores,
+                best: true,
+            } if *step <= trial.steps => Some(BestModel {
+                step: *step,
+                score: scores.score(),
+            }),
+            _ => None,
+        }))
+    }
+
+    /// Waits until no other process has a trial, or for so long.
+    ///
+    /// Of ranks that are told to stop the first that leaves makes its launcher end the others, whatever they are at.
+    pub fn let_others_save(&self, patience: Duration) {
+        let until = Instant::now() + patience;
+        let is_free = |trial| {
+            let claim = self.folder_of(trial).join("claim");
+            !claim.exists() || FolderLock::take(&claim).is_ok()
+        };
+        while !(0..self.trials.len()).all(is_free) && Instant::now() < until {
+            std::thread::sleep(NAP / 5);
+        }
+    }
+
+    /// The folder of a trial's run.
+    #[must_use]
+    pub fn folder_of(&self, trial: usize) -> PathBuf {
+        self.folder.join("trials").join(format!("{trial:04}"))
+    }
+
+    /// The board as other processes and earlier calls left it; refuses a folder of another search.
+    fn open(&self) -> Result<Board> {
+        let drawn = Board::new(self.trials.to_vec());
+        // Before anything is written: values that no recipe can have are the user's to mend.
+        for trial in &drawn.trials {
+            self.plan_of(trial)?;
+        }
+        let described = self.describe()?;
+        let path = self.folder.join("search.json");
+        let _lock = loop {
+            match FolderLock::take(self.folder) {
+                Err(JobError::Locked { .. }) => std::thread::sleep(NAP / 10),
+                lock => break lock?,
+            }
+        };
+        if path.exists() {
+            let there = std::fs::read_to_string(&path).map_err(DataError::io("read", &path))?;
+            let there = Described::parse(&path, &there)?;
+            let changes = Described::parse(&path, &described)?.changes_of_result(&there)?;
+            if !changes.is_empty() {
+                return Err(JobError::Resume {
+                    folder: self.folder.to_path_buf(),
+                    reason: format!("it has another search ({})", changes.join("; ")),
+                });
+            }
+        } else {
+            atomic::write(&path, described.as_bytes())?;
+        }
+        Ok(drawn)
+    }
+
+    /// All that the results of a search follow from.
+    fn describe(&self) -> Result<String> {
+        let base = Recipe::named(self.recipe, self.overrides)?;
+        let boxes = self.store.boxes_hash();
+        let document = serde_json::json!({
+            "recipe": base.to_toml(),
+            "data": self.store.data_hash(),
+            "boxes": boxes.filter(|_| base.task == Task::Detect),
+            "trials": self.trials,
+            "halts": self.ladder.rungs(),
+            "keep_one_of": self.ladder.keep_one_of(),
+        });
+        crate::metrics::to_json(&document, &self.folder.join("search.json"))
+    }
+}
+
+/// What is wrong if trials cannot be compared.
+fn without_validation(task: Task) -> JobError {
+    let (what, how) = match task {
+        Task::Segment => ("a mask", "--labels"),
+        Task::Detect => (
+            "boxes",
+            "--boxes, or with a folder of labels that holds boxes.csv",
+        ),
+    };
+    JobError::recipe(format!(
+        "trials are compared by their validations, and no validation sample of the store has {what}: stage it with {how}"
+    ))
+}

@@ -1,0 +1,204 @@
+//! `squall supervise`: runs a command again until it finishes, as long as it advances.
+
+mod relay;
+mod state;
+
+use crate::arguments::number;
+use crate::failure::{Advice, INPUT, INTERRUPTED, RUN, USAGE};
+use crate::plan::counted;
+use clap::Args;
+use relay::{Relay, starts_by_open_mpi};
+use squall_jobs::lock::FolderLock;
+use state::State;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+/// Run a command, and again from its newest valid state when it fails, until it finishes or stops advancing.
+///
+/// Wrong usage and unusable input (exit codes 2 and 3) are not tried again, nor is what saved and asks to be run again
+/// later (75); nothing is started beside another process that works in the folder (4). Signals go on to the command
+/// (the first SIGTERM or SIGINT to Open MPI's mpirun as SIGUSR1, so that ranks have the time to save); what it then exits
+/// with is what this exits with. Options of cores and memory act on the command only if they stand after `--`, or in the
+/// environment.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example: squall supervise -- mpirun -n 4 squall train --recipe R.toml --data STORE --out RUN"
+)]
+pub struct Supervise {
+    /// Folder whose state must advance: a run, a search or an output of inference. Default: what --out of the command
+    /// names.
+    #[arg(long, value_name = "DIR")]
+    pub watch: Option<PathBuf>,
+    /// Give up after so many failures in a row without progress.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub tries: u32,
+    /// Seconds between a failure and the next start, in which survivors of a killed job can go.
+    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
+    pub pause: f64,
+    /// The command with its options, after `--`.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+impl Supervise {
+    /// Runs the command to its end.
+    pub fn run(self) -> anyhow::Result<()> {
+        let Some(watch) = self.watch.clone().or_else(|| out_of(&self.command)) else {
+            let hint = "name the folder of its state with --watch, or let the command have --out";
+            return Err(Advice::usage("there is nothing to watch", hint));
+        };
+        let relay = Relay::start(starts_by_open_mpi(&self.command))?;
+        let mut without_progress = 0;
+        loop {
+            self.wait_for_others(&watch, &relay)?;
+            let before = State::of(&watch);
+            tracing::info!("starting {}, {before}", in_a_line(&self.command));
+            let Some(status) = relay.run(&self.command)? else {
+                return Err(ended(&self.command, NOT_STARTED, INTERRUPTED));
+            };
+            if status.success() {
+                return Ok(());
+            }
+            let after = State::of(&watch);
+            let code = status.code().and_then(|code| u8::try_from(code).ok());
+            let how = describe(status);
+            // 75 without a signal to us: the batch system told the ranks themselves, or the time that the recipe gives
+            // is over.
+            if relay.was_told() || matches!(code, Some(USAGE | INPUT | INTERRUPTED)) {
+                return Err(ended(&self.command, &how, code.unwrap_or(INTERRUPTED)));
+            }
+            without_progress = if after == before {
+                without_progress + 1
+            } else {
+                0
+            };
+            if without_progress >= self.tries {
+                let tries = counted(without_progress, "time");
+                let how = format!("{how}, {tries} without progress ({after})");
+                return Err(ended(&self.command, &how, code.unwrap_or(RUN)));
+            }
+            tracing::warn!("the command {how}; {after}: starting it again");
+            if relay.comes_within(Duration::from_secs_f64(self.pause)) {
+                return Err(ended(&self.command, &how, INTERRUPTED));
+            }
+        }
+    }
+}
+
+/// How a command ends that a signal was faster than.
+const NOT_STARTED: &str = "was not started: a signal came first";
+
+impl Supervise {
+    /// Waits for a process that works in the folder, as long as all tries would pause: what is left of a killed command
+    /// ends by itself. What goes on outlived its supervisor, or has another: the command could not write there, and the
+    /// other's progress would be taken for its own again and again.
+    fn wait_for_others(&self, watch: &Path, relay: &Relay) -> anyhow::Result<()> {
+        let pause = Duration::from_secs_f64(self.pause).max(LEAST_PATIENCE);
+        let patience = pause * self.tries;
+        let (begun, mut is_said) = (Instant::now(), false);
+        while let Err(held) = FolderLock::check_free(watch) {
+            if begun.elapsed() >= patience {
+                let program = self.command.first().map_or("", String::as_str);
+                return Err(Advice {
+                    message: format!("{held}: `{program}` is not started beside it"),
+                    hint: "another training or inference works in that folder, perhaps one whose supervisor was killed: wait for its end, \
+                           or end it (`kill -USR1` and its process number, on the machine where it runs, lets a training save first), \
+                           then give the same command again"
+                        .into(),
+                    code: RUN,
+                }
+                .into());
+            }
+            if !std::mem::replace(&mut is_said, true) {
+                tracing::warn!("{held}: waiting {} s for its end", patience.as_secs());
+            }
+            if relay.comes_within(LEAST_PATIENCE / 10) {
+                return Err(ended(&self.command, NOT_STARTED, INTERRUPTED));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How long another process has at least, for each try, to leave the folder.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The longest pause, a day.
+const LONGEST_PAUSE: f64 = 86_400.0;
+
+/// Parses a pause.
+fn seconds(text: &str) -> Result<f64, String> {
+    let expected = format!("seconds from 0 to {LONGEST_PAUSE}, such as 10");
+    number(
+        text,
+        |value: &f64| (0.0..=LONGEST_PAUSE).contains(value),
+        &expected,
+    )
+}
+
+/// What the command's `--out` names.
+fn out_of(command: &[String]) -> Option<PathBuf> {
+    let after = command.iter().skip_while(|word| *word != "--out").nth(1);
+    let joined = || command.iter().find_map(|word| word.strip_prefix("--out="));
+    after.map(String::as_str).or_else(joined).map(PathBuf::from)
+}
+
+/// The command, for the log: scripts among its words have many lines.
+fn in_a_line(command: &[String]) -> String {
+    let words = command.iter().flat_map(|word| word.split_whitespace());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn describe(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with exit code {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => "ended".to_string(),
+    }
+}
+
+fn ended(command: &[String], how: &str, code: u8) -> anyhow::Error {
+    let program = command.first().map_or("", String::as_str);
+    let hint = match code {
+        USAGE => "the options after `--` are wrong, as it says above: it was not tried again",
+        INPUT => {
+            "its input cannot be used, as it says above; once that is mended, the same command goes on from the newest valid state"
+        }
+        INTERRUPTED => "the same command goes on from the newest valid state",
+        _ => {
+            "do what its own hint above says; where it gives none, the same command goes on from the newest valid state"
+        }
+    };
+    Advice::with_code(code, format!("`{program}` {how}"), hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_string).collect()
+    }
+
+    #[test]
+    fn the_folder_is_that_of_out() {
+        let of = |text| out_of(&words(text));
+        let run = Some(PathBuf::from("RUN"));
+        assert_eq!(of("mpirun -n 2 squall train --out RUN --json"), run);
+        assert_eq!(of("squall infer --out=RUN"), run);
+        assert_eq!(of("squall demo"), None);
+    }
+
+    #[test]
+    fn a_pause_is_a_number_of_seconds_up_to_a_day() {
+        assert_eq!(seconds("0"), Ok(0.0));
+        assert_eq!(seconds("2.5"), Ok(2.5));
+        assert_eq!(seconds("86400"), Ok(86_400.0));
+        for text in ["inf", "NaN", "1e30", "-1", "86401", "soon", ""] {
+            let error = seconds(text).unwrap_err();
+            assert!(error.contains("from 0 to 86400"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The command as a process, and signals on their way to it.
+
+use crate::failure::Advice;
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Whether Open MPI starts the command's ranks.
+pub(super) fn starts_by_open_mpi(command: &[String]) -> bool {
+    let Some(program) = command.first() else {
+        return false;
+    };
+    let name = Path::new(program)
+        .file_name()
+        .and_then(|name| name.to_str());
+    if !matches!(name, Some("mpirun" | "mpiexec" | "orterun" | "prterun")) {
+        return false;
+    }
+    let version = Command::new(program).arg("--version").output();
+    let says = |text: &[u8]| {
+        let text = String::from_utf8_lossy(text);
+        text.contains("Open MPI") || text.contains("OpenRTE") || text.contains("PRTE")
+    };
+    version.is_ok_and(|version| says(&version.stdout))
+}
+
+/// What the command is told for a signal. Open MPI passes SIGUSR1 on and waits; after SIGTERM it kills ranks within two
+/// seconds, in the middle of a step and without their checkpoint, and exits with 1.
+fn passed_on(signal: i32, gently: bool) -> i32 {
+    match signal {
+        SIGTERM | SIGINT if gently => SIGUSR1,
+        other => other,
+    }
+}
+
+/// Passes signals on to the command that runs.
+pub(super) struct Relay {
+    /// The command's process, 0 between two.
+    child: Arc<AtomicI32>,
+    told: Arc<AtomicBool>,
+    /// Held while a process is started or reaped, so that no signal goes to another one of the same number.
+    changing: Arc<Mutex<()>>,
+}
+
+impl Relay {
+    /// `gently`: the first SIGTERM or SIGINT goes on as SIGUSR1.
+    pub(super) fn start(gently: bool) -> anyhow::Result<Self> {
+        let relay = Self {
+            child: Arc::default(),
+            told: Arc::default(),
+            changing: Arc::default(),
+        };
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGUSR2])?;
+        let (child, told) = (relay.child.clone(), relay.told.clone());
+        let changing = relay.changing.clone();
+        std::thread::spawn(move || {
+            for signal in signals.forever() {
+                let again = told.swap(true, Ordering::Relaxed);
+                let signal = passed_on(signal, gently && !again);
+                let _held = changing.lock().unwrap_or_else(PoisonError::into_inner);
+                let process = Pid::from_raw(child.load(Ordering::Relaxed));
+                if let (Some(process), Some(signal)) = (process, Signal::from_named_raw(signal)) {
+                    // It may have ended by itself in this moment.
+                    let _ = kill_process(process, signal);
+                }
+            }
+        });
+        Ok(relay)
+    }
+
+    pub(super) fn was_told(&self) -> bool {
+        self.told.load(Ordering::Relaxed)
+    }
+
+    /// Whether a signal comes, or came before; waits so long for one.
+    pub(super) fn comes_within(&self, time: Duration) -> bool {
+        const SLICE: Duration = Duration::from_millis(100);
+        let begun = Instant::now();
+        while !self.was_told() {
+            let left = time.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return false;
+            }
+            std::thread::sleep(left.min(SLICE));
+        }
+        true
+    }
+
+    /// How the command ended; none if a signal came before it could hear one.
+    pub(super) fn run(&self, command: &[String]) -> anyhow::Result<Option<ExitStatus>> {
+        let [program, arguments @ ..] = command else {
+            return Err(Advice::usage("there is no command", "give one after `--`"));
+        };
+        let mut child = {
+            let _held = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.was_told() {
+                return Ok(None);
+            }
+            let child = Command::new(program)
+                .args(arguments)
+                .spawn()
+                .map_err(|error| {
+                    Advice::usage(
+                        format!("`{program}` does not start: {error}"),
+                        "check the name of the program after `--`",
+                    )
+                })?;
+            self.child.store(child.id() as i32, Ordering::Relaxed);
+            child
+        };
+        self.wait(&mut child).map(Some)
+    }
+
+    /// The exit status; polled, so that the process is reaped while no signal can go to it.
+    fn wait(&self, child: &mut Child) -> anyhow::Result<ExitStatus> {
+        loop {
+            {
+                let _held = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(status) = child.try_wait()? {
+                    self.child.store(0, Ordering::Relaxed);
+                    return Ok(status);
+                }
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_string).collect()
+    }
+
+    #[test]
+    fn ranks_of_open_mpi_are_told_gently_first() {
+        assert_eq!(passed_on(SIGTERM, true), SIGUSR1);
+        assert_eq!(passed_on(SIGTERM, false), SIGTERM);
+        assert_eq!(passed_on(SIGUSR2, true), SIGUSR2);
+        assert!(!starts_by_open_mpi(&words("squall train --out RUN")));
+        assert!(!starts_by_open_mpi(&words("/no/such/mpirun -n 2 squall")));
+        assert!(!starts_by_open_mpi(&[]));
+    }
+}

@@ -1,0 +1,128 @@
+//! Whether the work in a folder advances.
+
+use crate::plan::counted;
+use squall_jobs::RunDir;
+use squall_jobs::train::checkpoint::newest_step;
+use std::path::Path;
+
+/// How far the work in a folder has come.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Steps of the newest checkpoint that can be read.
+    Step(u64),
+    /// Steps of the newest checkpoints of all trials of a search, and bytes of what is known of the trials.
+    Trials(u64, u64),
+    /// Files and bytes, but for what is being written.
+    Files(u64, u64),
+}
+
+impl State {
+    pub(super) fn of(folder: &Path) -> Self {
+        if let Some(step) = newest_step(folder) {
+            return Self::Step(step);
+        }
+        if folder.join("search.json").is_file() {
+            return Self::of_trials(folder);
+        }
+        // What a training writes before its first checkpoint, every start writes anew.
+        if RunDir::metrics_of(folder).exists() {
+            return Self::Files(0, 0);
+        }
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let finished = entries.filter(|e| !e.file_name().to_string_lossy().starts_with('.'));
+        let sizes: Vec<u64> = finished
+            .filter_map(|entry| entry.metadata().ok())
+            .map(|data| data.len())
+            .collect();
+        Self::Files(sizes.len() as u64, sizes.iter().sum())
+    }
+
+    /// Of a search, whose trials advance in folders of their own.
+    fn of_trials(search: &Path) -> Self {
+        let trials = std::fs::read_dir(search.join("trials"));
+        let (mut steps, mut bytes) = (0_u64, 0);
+        for trial in trials.into_iter().flatten().flatten() {
+            let trial = trial.path();
+            steps = steps.saturating_add(newest_step(&trial).unwrap_or(0));
+            let known = std::fs::metadata(trial.join("trial.json"));
+            bytes += known.map_or(0, |data| data.len());
+        }
+        Self::Trials(steps, bytes)
+    }
+}
+
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Step(step) => write!(f, "newest valid checkpoint at step {step}"),
+            Self::Trials(steps, _) => {
+                write!(
+                    f,
+                    "{} in the newest valid checkpoints of all trials",
+                    counted(*steps, "step")
+                )
+            }
+            Self::Files(0, _) => f.write_str("nothing there yet"),
+            Self::Files(files, bytes) => {
+                write!(f, "{} of {bytes} bytes there", counted(*files, "file"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_being_written_is_no_progress() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(State::of(folder.path()), State::Files(0, 0));
+        std::fs::write(folder.path().join(".a.nc.7.tmp"), "half").unwrap();
+        assert_eq!(State::of(folder.path()), State::Files(0, 0));
+        std::fs::write(folder.path().join("a.nc"), "whole").unwrap();
+        assert_eq!(State::of(folder.path()), State::Files(1, 5));
+    }
+
+    /// Each start writes another file for TensorBoard, and other seconds.
+    #[test]
+    fn a_training_advances_with_its_checkpoints_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text);
+        write("recipe.toml", "").unwrap();
+        write("metrics.jsonl", "{}\n").unwrap();
+        let before = State::of(folder.path());
+        assert_eq!(before.to_string(), "nothing there yet");
+        write("metrics.jsonl", "{}\n{}\n").unwrap();
+        write("events.out.tfevents.1.squall.0", "more").unwrap();
+        assert_eq!(State::of(folder.path()), before);
+        checkpoint(folder.path(), 5);
+        assert_eq!(State::of(folder.path()), State::Step(5));
+    }
+
+    #[test]
+    fn a_search_advances_with_any_of_its_trials() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("search.json"), "{}").unwrap();
+        let trial = |number: u64| folder.path().join(format!("trials/{number:04}"));
+        assert_eq!(State::of(folder.path()), State::Trials(0, 0));
+        for number in [0, 1] {
+            std::fs::create_dir_all(trial(number)).unwrap();
+            checkpoint(&trial(number), 5 + number);
+        }
+        assert_eq!(State::of(folder.path()), State::Trials(11, 0));
+        std::fs::write(trial(1).join("trial.json"), "known").unwrap();
+        assert_eq!(State::of(folder.path()), State::Trials(11, 5));
+    }
+
+    /// A checkpoint of so many steps, without weights.
+    fn checkpoint(folder: &Path, step: u64) {
+        let facts = format!(
+            r#"{{"progress":{{"step":{step},"skipped_in_row":0,"skipped":0}},"best":null,"validation_due":false,"data_hash":"","ranks":[1,1]}}"#
+        );
+        let mut file = squall_model::ModelFile::default();
+        file.facts.insert("checkpoint".to_string(), facts);
+        file.tensors.insert("a".to_string(), (vec![1], vec![0.0]));
+        file.write(&folder.join("checkpoint.safetensors")).unwrap();
+    }
+}

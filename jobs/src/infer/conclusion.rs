@@ -61,17 +61,19 @@ impl Inference<'_> {
         })
     }
 
-    /// One log of all ranks and, if nothing is missing, the manifest; gives the finished files in order of time.
+    /// One log of all ranks and, if nothing is missing, the table of all boxes and the manifest; gives the finished files
+    /// in order of time.
     fn close(&self, all: &[Chunk], claims: &Claims) -> Result<Vec<FinishedFile>> {
         let finished = log::read(self.out)?;
         let in_order = in_order(all, &finished);
         log::restart(self.out, in_order.iter().copied())?;
         claims.end()?;
         if in_order.len() == all.len() {
-            settings::write_manifest(self, &in_order)?;
             if self.ensemble.gives().boxes() {
                 output::join_tables(self.out, &in_order)?;
             }
+            // Last, because it says that all is there.
+            settings::write_manifest(self, &in_order)?;
         }
         Ok(in_order.into_iter().cloned().collect())
     }

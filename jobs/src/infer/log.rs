@@ -123,7 +123,9 @@ pub(super) fn read(folder: &Path) -> Result<BTreeMap<String, FinishedFile>> {
     let mut finished = BTreeMap::new();
     let logs = [folder.join(LOG)].into_iter().chain(rank_logs(folder)?);
     for path in logs.filter(|path| path.exists()) {
-        let text = std::fs::read_to_string(&path).map_err(DataError::io("read", &path))?;
+        let bytes = std::fs::read(&path).map_err(DataError::io("read", &path))?;
+        // It may be cut off within a letter.
+        let text = String::from_utf8_lossy(&bytes);
         let lines = text.lines().map(serde_json::from_str::<FinishedFile>);
         finished.extend(lines.flatten().map(|entry| (entry.file.clone(), entry)));
     }
@@ -266,8 +268,9 @@ mod tests {
         }
         others.look();
         assert_eq!(others.times, 3);
-        // Cut off: not read, not counted.
-        let cut = std::fs::read_to_string(of_rank(path, 2)).unwrap() + "{\"file\":\"masks";
+        // Cut off, within a letter: not read, not counted.
+        let mut cut = std::fs::read(of_rank(path, 2)).unwrap();
+        cut.extend(b"{\"file\":\"masks\xc3");
         std::fs::write(of_rank(path, 2), cut).unwrap();
         others.look();
         assert_eq!(others.times, 3);

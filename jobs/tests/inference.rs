@@ -229,6 +229,44 @@ fn finished_files_are_kept_and_damaged_ones_made_again() {
     assert!(error.contains("--probabilities was off, is on"), "{error}");
 }
 
+/// As after a batch that was too large for the memory.
+#[test]
+fn a_call_that_ended_before_its_first_mask_binds_the_next_one_to_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    let archive = Archive::open(&input).unwrap();
+    let out = folder.path().join("out");
+    let of = |batch| InferOptions {
+        batch: NonZeroUsize::new(batch),
+        ..InferOptions::default()
+    };
+    let batch = || {
+        let text = std::fs::read_to_string(out.join("settings.json")).unwrap();
+        let settings: serde_json::Value = serde_json::from_str(&text).unwrap();
+        settings["batch"].as_u64()
+    };
+    let stop = AtomicBool::new(true);
+    let report = infer(&archive, &model, &out, &of(4), &mut |_| {}, &stop).unwrap();
+    assert_eq!((report.outcome, report.masks), (Outcome::Interrupted, 0));
+    assert_eq!(batch(), Some(4));
+    // A mask that a killed call did not come to note is one.
+    let stray = out.join("masks.1999-12-31.nc");
+    std::fs::write(&stray, b"").unwrap();
+    let error = run(&archive, &model, &out, &of(2)).unwrap_err().to_string();
+    assert!(error.contains("--batch was 4, is 2"), "{error}");
+    std::fs::remove_file(stray).unwrap();
+    // Fields of so few cells are computed eight at once.
+    infer(&archive, &model, &out, &of(0), &mut |_| {}, &stop).unwrap();
+    assert_eq!(batch(), Some(8));
+    let report = run(&archive, &model, &out, &of(2)).unwrap();
+    assert_eq!((report.outcome, report.masks), (Outcome::Finished, 20));
+    assert_eq!(batch(), Some(2));
+    let error = run(&archive, &model, &out, &of(4)).unwrap_err().to_string();
+    assert!(error.contains("--batch was 2, is 4"), "{error}");
+    run(&archive, &model, &out, &of(0)).unwrap();
+    assert_eq!(batch(), Some(2));
+}
+
 #[test]
 fn bad_times_are_named_and_fatal_or_left_out() {
     let folder = tempfile::tempdir().unwrap();

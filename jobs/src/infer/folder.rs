@@ -38,7 +38,10 @@ impl Inference<'_> {
     /// masks that are there unless another is asked for.
     fn take_folder(&self, wanted: NonZeroUsize) -> Result<(FolderLock, NonZeroUsize)> {
         let lock = FolderLock::take(self.out)?;
-        let before = Settings::batch_of(self.out).filter(|_| self.options.batch.is_none());
+        let before = match self.options.batch {
+            None if settings::has_some(self.out)? => Settings::batch_of(self.out),
+            _ => None,
+        };
         let batch = before.unwrap_or(wanted);
         Settings::of(self, batch).settle(self.out)?;
         atomic::sweep(self.out, |_| true)?;

@@ -8,8 +8,8 @@ use super::{BadInput, Ensemble, FilePer, InferOptions, Inference, Model};
 use crate::error::{JobError, Result};
 use crate::metrics::{to_json, to_pretty_json};
 use serde::Serialize;
-use squall_data::Class;
 use squall_data::mask_file::MaskFileOptions;
+use squall_data::{Class, DataError};
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::Path;
@@ -85,7 +85,7 @@ impl Settings {
                 .collect();
             // A bad time may be met with more patience than before: what is finished stays right.
             let only_patience = changed.iter().all(|(key, _)| *key == "bad_input");
-            if !changed.is_empty() && !only_patience && log::exists(out)? {
+            if !changed.is_empty() && !only_patience && has_some(out)? {
                 let changed = changed.into_iter();
                 let changed: Vec<String> = changed
                     .map(|(key, is)| in_words(key, old.get(key), is))
@@ -221,6 +221,25 @@ fn members_in_words(ensemble: &Ensemble<'_>) -> String {
         .collect();
     let (members, views) = (ensemble.members(), views.join("; "));
     format!("mean of {members} members: each model with the field {views}")
+}
+
+/// Whether a folder has masks or boxes, to whose settings a call is bound; also files that a killed one did not come to
+/// note in its log.
+///
+/// # Errors
+/// [`JobError::Data`].
+pub(super) fn has_some(folder: &Path) -> Result<bool> {
+    if !log::read(folder)?.is_empty() {
+        return Ok(true);
+    }
+    for entry in std::fs::read_dir(folder).map_err(DataError::io("list", folder))? {
+        let name = entry.map_err(DataError::io("list", folder))?.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with("masks.") || name.starts_with("boxes.") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 const MANIFEST: &str = "manifest.json";

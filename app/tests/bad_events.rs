@@ -170,6 +170,21 @@ fn masks_without_any_event_give_tables_without_rows() {
     }
 }
 
+/// As `squall infer --skip-bad` leaves it where no time could be used.
+#[test]
+fn a_table_of_boxes_that_holds_no_time_is_told_before_anything_is_written() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (table, out) = (
+        folder.path().join("boxes.csv"),
+        folder.path().join("events"),
+    );
+    let header = "class,time,west_deg,south_deg,east_deg,north_deg,confidence,track_id\n";
+    std::fs::write(&table, header).expect("written");
+    let words = ["boxes.csv` has neither boxes nor times", "hint: a time at"];
+    refuses(&["events", path(&table), "--out", path(&out)], &words);
+    assert!(!out.exists());
+}
+
 #[test]
 fn cyclones_that_are_never_strong_are_left_out_where_the_wind_is_known() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -4,6 +4,7 @@ use super::{Events, misplaced};
 use crate::arguments::check_confidence;
 use crate::commands::score::box_grid;
 use crate::commands::score::kind::{Kind, offers};
+use crate::failure::Advice;
 use crate::input::bad_files;
 use crate::made_by;
 use crate::tags;
@@ -58,6 +59,12 @@ impl Objects {
         let calendar = arguments.calendar.or(fields.map(Archive::calendar));
         let pixels = boxes::pixel_grid(&path, fields.map(|archive| &**archive.grid()))?;
         let series = BoxSeries::open(&path, &pixels, calendar.unwrap_or(Calendar::Standard))?;
+        if series.times().is_empty() {
+            return Err(Advice::input(
+                format!("`{}` has neither boxes nor times", path.display()),
+                "a time at which nothing was found counts, too: in a table it is a row with the time alone",
+            ));
+        }
         let notes = series.notes().iter().filter(|_| says);
         notes.for_each(|note| tracing::warn!("{note}"));
         Ok(Self::Boxes {

@@ -485,6 +485,11 @@ fn statistics_beside_a_table_tell_its_calendar() {
         refused.contains("calendar standard") && refused.contains("--calendar"),
         "{refused}"
     );
+    // What nobody can read as it is is of no use, alone or in its folder.
+    for input in [at("events.csv"), folder.path().to_path_buf()] {
+        let words = ["calendar standard", "tracks that can be used", "hint:"];
+        refuses(&["inspect", path(&input)], 3, &words);
+    }
     let statistics = || -> Result<(), netcdf::Error> {
         let mut file = netcdf::create(at("statistics.nc"))?;
         file.add_attribute("calendar_of_the_data", "360_day")?;
@@ -493,6 +498,10 @@ fn statistics_beside_a_table_tell_its_calendar() {
     squall_data::archive::on_library_thread(statistics).expect("statistics");
     let done = score();
     assert!(done.status.success(), "{}", text(&done));
+    let said = run(&["inspect", path(&at("events.csv")), "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&said).expect("one JSON document");
+    assert_eq!(json["calendar"], "360_day", "{said}");
+    assert_eq!(json["tracks"], serde_json::json!([1, 3]), "{said}");
 }
 
 /// Best tracks of NHC are inspected, made to tables and scored; decks of several forecasts are refused with a way out.

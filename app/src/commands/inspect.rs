@@ -4,11 +4,20 @@ use crate::commands::score::kind::{Kind, Offer, offers};
 use crate::failure::Advice;
 use crate::{output, own_folder};
 use clap::Args;
+use squall_climate::table::calendar_beside;
 use squall_climate::track::readers::{ReadOptions, TrackFormat, TrackTable, format_of, read};
 use squall_data::boxes::FileKind;
 use squall_data::inspect::{Inspection, inspect};
 use squall_data::{DataError, Time};
 use std::path::Path;
+
+/// Formats of tracks whose files tell no calendar.
+const TELL_NO_CALENDAR: [TrackFormat; 4] = [
+    TrackFormat::StitchNodesGfdl,
+    TrackFormat::StitchNodesCsv,
+    TrackFormat::TrackText,
+    TrackFormat::PointsCsv,
+];
 
 /// Say what a file or folder is: dialect, variables, units, grid, calendar, time span, problems.
 #[derive(Debug, Args)]
@@ -31,7 +40,11 @@ impl Inspect {
             false => None,
         };
         let mut inspection = match (table, found) {
-            (Some(table), found) => of_table(&self.path, &table, found.ok()),
+            (Some(table), found) => {
+                let inspection = of_table(&self.path, &table, found.ok());
+                output::result(&inspection, self.json)?;
+                return self.judge(inspection.usable, None);
+            }
             (None, Ok(found)) => found,
             (None, Err(error)) => return self.say_tables(error),
         };
@@ -45,7 +58,12 @@ impl Inspect {
             inspection.problems.insert(0, told.clone());
         }
         output::result(&inspection, self.json)?;
-        if inspection.usable {
+        self.judge(inspection.usable, told)
+    }
+
+    /// An error if nothing of what was said can be used; `told` is which commands take it, if that is known.
+    fn judge(&self, usable: bool, told: Option<String>) -> anyhow::Result<()> {
+        if usable {
             return Ok(());
         }
         Err(Advice::input(
@@ -60,7 +78,7 @@ impl Inspect {
     }
 
     /// Prints what each table of tracks or boxes is in a folder that has nothing else; `error` if there is none, or if it
-    /// is about netCDF that cannot be read.
+    /// is about netCDF that cannot be read, and an error if no table can be used.
     fn say_tables(&self, error: DataError) -> anyhow::Result<()> {
         let is_none = matches!(error, DataError::NoInput { .. });
         let tables = match is_none {
@@ -70,14 +88,17 @@ impl Inspect {
         let each = |table: &Offer| of_table(&table.path.to_string_lossy(), table, None);
         let found: Vec<Inspection> = tables.iter().map(each).collect();
         match found.as_slice() {
-            [] => match own_folder::told(Path::new(&self.path)) {
-                Some(told) if is_none => Err(Advice::input(error.to_string(), told)),
-                _ => Err(error.into()),
-            },
-            [only] => output::result(only, self.json),
-            several if self.json => output::json(&several),
-            several => several.iter().try_for_each(output::text),
+            [] => {
+                return match own_folder::told(Path::new(&self.path)) {
+                    Some(told) if is_none => Err(Advice::input(error.to_string(), told)),
+                    _ => Err(error.into()),
+                };
+            }
+            [only] => output::result(only, self.json)?,
+            several if self.json => output::json(&several)?,
+            several => several.iter().try_for_each(output::text)?,
         }
+        self.judge(found.iter().any(|one| one.usable), None)
     }
 
     /// Whether there are tracks, or a table of tracks or boxes in a folder; not where they cannot be read.
@@ -118,6 +139,7 @@ fn tables_in(folder: &str) -> Vec<Offer> {
 fn of_table(input: &str, table: &Offer, found: Option<Inspection>) -> Inspection {
     let bytes = std::fs::metadata(&table.path).map_or(0, |m| m.len());
     let format = format_of(&table.path).ok().flatten();
+    let otherwise = found.as_ref().is_some_and(|found| found.usable);
     let mut inspection = Inspection {
         files: 1,
         bytes,
@@ -126,12 +148,32 @@ fn of_table(input: &str, table: &Offer, found: Option<Inspection>) -> Inspection
         ..Inspection::new(input, format.map_or("boxes", |format| format.name()))
     };
     if table.kind == Kind::Tracks {
-        match read(&table.path, &ReadOptions::default()) {
+        if format.is_some_and(|format| TELL_NO_CALENDAR.contains(&format)) {
+            inspection.problems.push(
+                "the file names no calendar: `standard` is assumed, unless --calendar tells another"
+                    .into(),
+            );
+        }
+        match read(&table.path, &options(&table.path, format)) {
             Ok(tracks) => set_tracks(&mut inspection, tracks),
-            Err(error) => inspection.problems.push(error.to_string()),
+            Err(error) => {
+                inspection.problems.push(error.to_string());
+                inspection.usable = otherwise;
+            }
         }
     }
     inspection
+}
+
+/// How a table of tracks is read: the calendar of one of ours is that of what lies beside it.
+fn options(path: &Path, format: Option<TrackFormat>) -> ReadOptions {
+    let ours = [TrackFormat::SquallEvents, TrackFormat::SquallExport];
+    let is_ours = format.is_some_and(|format| ours.contains(&format));
+    let folder = path.parent().filter(|_| is_ours);
+    ReadOptions {
+        calendar: folder.and_then(calendar_beside).unwrap_or_default(),
+        ..ReadOptions::default()
+    }
 }
 
 /// How many there are, from when to when.
@@ -145,18 +187,6 @@ fn set_tracks(inspection: &mut Inspection, table: TrackTable) {
         let last = times[times.len() - 1];
         inspection.calendar = Some(zero.calendar().cf_name().to_string());
         inspection.times = Some((times[0].to_string(), last.to_string(), times.len()));
-    }
-    let tells_none = [
-        TrackFormat::StitchNodesGfdl,
-        TrackFormat::StitchNodesCsv,
-        TrackFormat::TrackText,
-        TrackFormat::PointsCsv,
-    ];
-    if tells_none.contains(&table.format) {
-        inspection.problems.push(
-            "the file names no calendar: `standard` is assumed, unless --calendar tells another"
-                .into(),
-        );
     }
     inspection.problems.extend(table.notes);
 }

@@ -275,6 +275,30 @@ fn more_boxes_than_slots_leave_the_smallest_out() {
     assert!(narrowest > 20.0 * extra as f64 - 2.0, "{narrowest}");
 }
 
+/// Its columns are 2.5 degrees, of which one ends at 358.75; those of the other grid are 10 degrees, one to 3.
+#[test]
+fn edges_beside_the_seam_are_the_nearest_in_whole_pixels() {
+    let folder = tempfile::tempdir().unwrap();
+    let lat = (0..36).map(|j| -87.5 + 5.0 * f64::from(j)).collect();
+    let lon = (0..36).map(|i| 8.0 + 10.0 * f64::from(i)).collect();
+    let (turned, _) = LatLonGrid::from_axes(lat, lon).unwrap();
+    for (grid, [west, east], expected) in [
+        (grid(), [358.0, 11.0], [358.75, 11.25]),
+        (grid(), [357.0, 11.0], [356.25, 11.25]),
+        (Arc::new(turned.clone()), [359.0, 29.0], [3.0, 33.0]),
+        (Arc::new(turned), [0.0, 360.0], [0.0, 360.0]),
+    ] {
+        let path = folder.path().join("boxes.h5");
+        let sink = Box::new(ExtremeWeatherWriter::new(&path, grid.clone()));
+        let river = found(BoxClass::AtmosphericRiver, west, 20.0, east, 45.0);
+        write(sink, &[(time(0), vec![river])]);
+        let back = boxes::read(&path, &grid, Calendar::NoLeap).unwrap();
+        let geo = back.frames()[0].boxes[0].geo;
+        let apart = [geo.west_deg - expected[0], geo.east_deg - expected[1]];
+        assert!(apart.iter().all(|apart| apart.abs() < 1e-9), "{geo:?}");
+    }
+}
+
 /// A plain file of `boxes` of (times, slots, 5), as the data set has it: nothing else in it.
 fn plain(path: &Path, slots: usize, values: &[i32]) {
     squall_data::archive::on_library_thread(|| {

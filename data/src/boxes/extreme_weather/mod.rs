@@ -110,7 +110,10 @@ fn row(pixels: &PixelBox, grid: &LatLonGrid) -> [i32; COORDINATES] {
         (low as i32, high.round().max(low + 1.0) as i32)
     };
     let (y_min, y_max) = whole(pixels.y_min, pixels.y_max.min(rows as f64), rows as f64);
-    let (x_min, x_max) = whole(pixels.x_min, pixels.x_max, columns as f64);
+    // A box whose western edge is nearest to the seam begins at the first column.
+    let across = grid.is_periodic() && pixels.x_min.round() >= columns as f64;
+    let turn = if across { columns as f64 } else { 0.0 };
+    let (x_min, x_max) = whole(pixels.x_min - turn, pixels.x_max - turn, columns as f64);
     [y_min, x_min, y_max, x_max, i32::from(pixels.class.code())]
 }
 

@@ -66,6 +66,24 @@ pub fn batch_for(rows: usize, columns: usize) -> NonZeroUsize {
     NonZeroUsize::new(wanted.min(LARGEST_BATCH)).unwrap_or(NonZeroUsize::MIN)
 }
 
+/// The largest batch below `wanted` that fits, where all smaller ones fit as well: what is needed grows with the batch.
+/// None if a single sample does not.
+fn largest_below(
+    wanted: NonZeroUsize,
+    fits: impl Fn(NonZeroUsize) -> bool,
+) -> Option<NonZeroUsize> {
+    let (mut fitting, mut too_many) = (0, wanted.get());
+    while too_many - fitting > 1 {
+        let middle = fitting + (too_many - fitting) / 2;
+        if NonZeroUsize::new(middle).is_some_and(&fits) {
+            fitting = middle;
+        } else {
+            too_many = middle;
+        }
+    }
+    NonZeroUsize::new(fitting)
+}
+
 /// Data types of the models' activations.
 pub(super) fn dtype_name(ensemble: &Ensemble<'_>) -> String {
     let name = |model: &&Model| format!("{:?}", model.dtype()).to_lowercase();
@@ -152,14 +170,11 @@ impl Demand {
             (Some(batch), Some(_)) => match fits(batch) {
                 Err(JobError::Strips {
                     needed, available, ..
-                }) => {
-                    let smaller = (1..batch.get()).rev().filter_map(NonZeroUsize::new);
-                    Err(JobError::Strips {
-                        needed,
-                        available,
-                        batch: smaller.into_iter().find(|b| fits(*b).is_ok()),
-                    })
-                }
+                }) => Err(JobError::Strips {
+                    needed,
+                    available,
+                    batch: largest_below(batch, |batch| fits(batch).is_ok()),
+                }),
                 Err(other) => Err(other),
                 Ok(_) => Ok(batch),
             },
@@ -303,5 +318,20 @@ mod tests {
         assert_eq!(batch(192, 288), 2);
         assert_eq!(batch(64, 128), 8);
         assert_eq!(batch(16, 32), 8);
+    }
+
+    /// Asking whether a batch fits takes a while, above all where it does not.
+    #[test]
+    fn the_largest_batch_that_fits_is_found_by_few_questions() {
+        for (wanted, most, expected) in [(1 << 24, 8, 8), (6, 100, 5), (6, 0, 0), (1, 8, 0)] {
+            let asked = std::cell::Cell::new(0);
+            let fits = |batch: NonZeroUsize| {
+                asked.set(asked.get() + 1);
+                batch.get() <= most
+            };
+            let found = largest_below(NonZeroUsize::new(wanted).unwrap(), fits);
+            assert_eq!(found, NonZeroUsize::new(expected), "{wanted}");
+            assert!(asked.get() <= 24, "{wanted}: {} questions", asked.get());
+        }
     }
 }

@@ -6,6 +6,7 @@ use squall_climate::stream::is_result;
 use squall_climate::track::readers::{format_of, lacking};
 use squall_data::boxes::FileKind;
 use squall_data::mask_file::MaskArchive;
+use squall_jobs::infer::is_unfinished;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
@@ -80,6 +81,9 @@ impl Offer {
 }
 
 /// All that a path holds: a file one thing, a folder of results perhaps several; what is no table counts as masks.
+///
+/// # Errors
+/// If it cannot be read, or is of an inference that has no result yet.
 pub fn offers(input: &str) -> anyhow::Result<Vec<Offer>> {
     let path = Path::new(input);
     let offer = |kind, path: &Path| Offer {
@@ -104,6 +108,14 @@ pub fn offers(input: &str) -> anyhow::Result<Vec<Offer>> {
             }
             if !found.is_empty() {
                 return Ok(found);
+            }
+            if is_unfinished(path) {
+                return Err(Advice::input(
+                    format!(
+                        "`{input}` is of an inference that was stopped: it has neither masks nor a table of all boxes yet"
+                    ),
+                    "`squall infer`, given again, makes what is missing",
+                ));
             }
         }
     }
@@ -220,6 +232,21 @@ mod tests {
         let objects = folder.path().join("objects.csv");
         std::fs::write(&objects, "class,time,lon_deg,lat_deg\n").unwrap();
         assert!(hint().contains(objects.to_str().unwrap()), "{}", hint());
+    }
+
+    /// A detector that is stopped leaves tables of days, which are no masks.
+    #[test]
+    fn an_inference_that_was_stopped_is_told_where_it_has_no_result() {
+        let folder = tempfile::tempdir().unwrap();
+        let input = folder.path().to_str().unwrap();
+        let write = |name: &str| std::fs::write(folder.path().join(name), "").unwrap();
+        write("finished.jsonl");
+        write("boxes.2000-01-01.csv");
+        let error = offers(input).unwrap_err();
+        assert!(error.to_string().contains("was stopped"), "{error}");
+        assert!(classify(&error).1.unwrap().contains("given again"));
+        write("masks.2000-01-01.nc");
+        assert_eq!(offers(input).unwrap()[0].kind, Kind::Masks);
     }
 
     #[test]

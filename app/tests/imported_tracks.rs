@@ -286,6 +286,12 @@ fn a_format_that_cannot_hold_the_times_is_refused_before_anything_is_written() {
     assert!(!refused.status.success());
     assert!(text(&refused).contains("06:30:17"), "{}", text(&refused));
     assert_eq!(contents(&out, |_| false), before);
+    // What a killed import had begun goes with the next one.
+    let torn = out.join(".events.csv.17.tmp");
+    fs::write(&torn, "class,").expect("written");
+    let done = import(&table("hourly.csv", "06:00:00"));
+    assert!(done.status.success(), "{}", text(&done));
+    assert!(!torn.exists());
 }
 
 /// They bring their winds; no fields are needed to tell the weak ones.

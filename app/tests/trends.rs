@@ -67,7 +67,9 @@ fn a_run_has_its_series_trends_words_and_page() {
     );
     let page = fs::read_to_string(out.join("trends.html")).expect("a page");
     assert!(page.contains("squall trends ") && page.contains("--label &#39;best tracks&#39;"));
-    // The same for programs, into the same folder.
+    // The same for programs, into the same folder, in which a call was killed.
+    let torn = out.join(".trends.html.17.tmp");
+    fs::write(&torn, "<!doctype").expect("written");
     let json = run(&[&call[..], &["--json"]].concat());
     let found: serde_json::Value = serde_json::from_str(&json).expect("one document");
     assert_eq!(found["trends"][0]["slope"], 20.0);
@@ -75,6 +77,7 @@ fn a_run_has_its_series_trends_words_and_page() {
     assert_eq!(found["run"]["years"].as_array().map(Vec::len), Some(12));
     let file = fs::read_to_string(out.join("trends.json")).expect("numbers");
     assert_eq!(file.trim_end(), json.trim_end());
+    assert!(!torn.exists());
 
     // Of few years nothing is claimed.
     let few = run(&[&call[..], &["--years", "2001-2009"]].concat());

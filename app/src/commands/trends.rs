@@ -17,6 +17,15 @@ use squall_data::{Calendar, atomic};
 use squall_jobs::lock::FolderLock;
 use std::path::PathBuf;
 
+/// What is written.
+const FILES: [&str; 5] = [
+    "yearly.csv",
+    "trends.csv",
+    "trends.json",
+    "statements.txt",
+    "trends.html",
+];
+
 /// Find the trends within one run: yearly series of counts and intensity, their slopes with intervals and significance.
 #[derive(Debug, Args)]
 pub struct Trends {
@@ -109,6 +118,8 @@ impl Trends {
         let mut progress = Progress::new("trends", trends::Plan::STEPS);
         interrupt::check_whole()?;
         let _lock = FolderLock::take(&self.out)?;
+        // What a killed call had begun.
+        atomic::sweep(&self.out, |name| FILES.contains(&name))?;
         let goes_on = || -> Result<(), ClimateError> { Ok(interrupt::check()?) };
         let found = work.run(&goes_on, |step| {
             progress.set(step, String::new());

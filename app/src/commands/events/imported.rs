@@ -6,12 +6,12 @@ use crate::failure::Advice;
 use crate::input::name_of;
 use squall_climate::ClimateError;
 use squall_climate::map::LandMask;
-use squall_climate::stream::{EventCounts, RunFolder, clear_results};
+use squall_climate::stream::{EventCounts, RunFolder, clear_results, is_result};
 use squall_climate::track::formats::{Format, Setting, export};
 use squall_climate::track::readers::{ReadOptions, TrackFormat, format_of, read};
 use squall_climate::track::{Track, from_events, import};
 use squall_climate::{Event, table};
-use squall_data::{Calendar, Class, LatLonGrid, Time};
+use squall_data::{Calendar, Class, LatLonGrid, Time, atomic};
 use squall_jobs::lock::FolderLock;
 use std::collections::HashSet;
 use std::path::Path;
@@ -92,8 +92,9 @@ impl Events {
         times.dedup();
         formats.iter().try_for_each(|format| format.check(&times))?;
         let _lock = FolderLock::take(&self.out)?;
-        // Formats of an earlier import.
+        // Formats of an earlier import, and what a killed one had begun.
         clear_results(&self.out)?;
+        atomic::sweep(&self.out, is_result)?;
         table::write_tracks(self.out.join("tracks.csv"), &tracks)?;
         table::write_events(self.out.join("events.csv"), &events)?;
         let source = format!("{} ({})", source.name(), self.masks);

@@ -4,6 +4,7 @@ use super::catalogue::State;
 use super::history::HistoryWriter;
 use super::{SyntheticConfig, SyntheticRun, truth};
 use crate::archive::nc::{self, on_library_thread};
+use crate::atomic::TextFile;
 use crate::boxes::table;
 use crate::error::{DataError, Result};
 use crate::mask_file::{MaskFileOptions, MaskWriter};
@@ -80,15 +81,19 @@ pub fn write_run(
             .map_err(DataError::io("read", &paths.fields))?
             .len();
     }
-    let (mut objects, mut boxes) = (truth::HEADER.to_string(), table::header());
+    // Part after part: those of a century are hundreds of megabytes.
+    let mut objects = TextFile::create(out.join("truth/objects.csv"))?;
+    let mut boxes = TextFile::create(out.join("truth/boxes.csv"))?;
+    objects.write(truth::HEADER)?;
+    boxes.write(&table::header())?;
     for chunk in steps.chunks(steps_per_file.max(1)) {
         let paths = ChunkPaths::new(config, out, run.time(chunk[0]));
         for (table, part) in [(&mut objects, paths.objects), (&mut boxes, paths.boxes)] {
-            table.push_str(&std::fs::read_to_string(&part).map_err(DataError::io("read", &part))?);
+            table.write(&std::fs::read_to_string(&part).map_err(DataError::io("read", &part))?)?;
         }
     }
-    atomic::write(out.join("truth/objects.csv"), objects.as_bytes())?;
-    atomic::write(out.join("truth/boxes.csv"), boxes.as_bytes())?;
+    objects.finish()?;
+    boxes.finish()?;
     atomic::write(out.join("truth/tracks.csv"), tracks.table.as_bytes())?;
     summary.seconds = started.elapsed().as_secs_f64();
     Ok(summary)

@@ -65,6 +65,26 @@ fn boxes_alone_make_a_store_and_unlabelled_times_can_stay() {
     refuses(&neither, 2, &["--labels", "--boxes"]);
 }
 
+#[test]
+fn the_plan_is_of_what_is_left() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 2, 3);
+    let (truth, store) = (fields.join("truth"), folder.path().join("store"));
+    let call = ["stage", path(&fields), "--labels", path(&truth), "--out"];
+    let plan = || {
+        let output = squall().args(call).arg(&store).output().expect("starts");
+        let said = text(&output);
+        let plan = said.lines().find(|line| line.contains("stage 8 samples"));
+        plan.unwrap_or_else(|| panic!("{said}")).to_string()
+    };
+    let (first, again) = (plan(), plan());
+    assert!(first.contains("16 channels: reads about 2 MB"), "{first}");
+    assert!(
+        again.contains("16 channels (8 are there): needs"),
+        "{again}"
+    );
+}
+
 /// Masks and fields had stayed those of the first call, boxes became those of the second, and all was well.
 #[test]
 fn a_store_of_other_labels_or_another_run_stays_as_it_is() {

@@ -265,7 +265,7 @@ impl Stage {
         let times: Vec<Time> = selection.samples.iter().map(|sample| sample.time).collect();
         let mut splits = self.rule().assign(&times)?;
         let meta = StoreMeta::new(archive.grid().clone(), archive.calendar(), channels.clone());
-        announce(&meta, times.len());
+        let record_bytes = meta.record_bytes();
         let _lock = FolderLock::take(out)?;
         let mut writer = StoreWriter::create(out, meta)?;
         let mut unread = Unread::of(out)?;
@@ -275,6 +275,8 @@ impl Stage {
         }
         SplitRule::keep_single_test(&mut splits, writer.samples());
         selection.check_begun(out, writer.samples(), &splits)?;
+        let counts = [selection.samples.len(), writer.len()];
+        announce(counts, channels.len(), record_bytes);
         let reading = Reading {
             archive: &archive,
             masks: masks.as_ref(),
@@ -388,20 +390,24 @@ impl Stage {
     }
 }
 
-/// Says what staging so many samples takes.
-fn announce(meta: &StoreMeta, samples: usize) {
-    let total = meta.record_bytes() * samples as u64;
+/// Says what staging so many samples takes, of which some are there already.
+fn announce([samples, there]: [usize; 2], channels: usize, record_bytes: u64) {
+    let left = record_bytes * (samples - there) as u64;
+    let before = match there {
+        0 => String::new(),
+        there => format!(" ({there} are there)"),
+    };
     Plan {
         work: format!(
-            "stage {} of {}",
+            "stage {} of {}{before}",
             counted(samples, "sample"),
-            counted(meta.channels.len(), "channel")
+            counted(channels, "channel")
         ),
-        read: total,
-        write: total,
-        memory: 60_000_000 + 4 * meta.record_bytes(),
-        seconds: Some(total as f64 / 2.5e8),
+        read: left,
+        write: left,
+        memory: 60_000_000 + 4 * record_bytes,
+        seconds: Some(left as f64 / 2.5e8),
     }
     .announce();
-    tracing::debug!("{} in all", bytes(total));
+    tracing::debug!("{} in all", bytes(record_bytes * samples as u64));
 }

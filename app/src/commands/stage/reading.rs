@@ -87,6 +87,7 @@ impl Reading<'_> {
     ) -> anyhow::Result<()> {
         let mut progress = Progress::new("stage", samples.len());
         let first = writer.len();
+        progress.start(samples.len(), first);
         let mut next = samples.get(first).map(|one| self.read(one)).transpose()?;
         for (place, &split) in splits.iter().enumerate().skip(first) {
             interrupt::check()?;

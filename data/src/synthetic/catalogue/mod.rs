@@ -1,203 +1,24 @@
 //! Which storms live when and where: births, tracks, life cycles.
 
+mod basins;
+mod storms;
+
+pub use storms::{ExtratropicalCyclone, State, TropicalCyclone};
+
 use super::base_state::{land, season};
 use super::river::River;
 use super::scenario::Scenario;
 use crate::calendar::DAY_SECONDS;
 use crate::grid::KM_PER_DEGREE;
 use crate::{Time, random};
+use basins::{BASINS, Basin};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use std::f64::consts::PI;
+use storms::TRACK_HOURS;
 
-/// Hours between two points of a track.
-const TRACK_HOURS: f64 = 3.0;
 /// Storms born this many days before the start may still live in it.
 const SPIN_UP_DAYS: f64 = 16.0;
-
-/// A region where tropical cyclones are born.
-#[derive(Debug, Clone, Copy)]
-struct Basin {
-    /// As in IBTrACS.
-    name: &'static str,
-    /// Tropical cyclones a year in the present climate.
-    ///
-    /// # Source
-    /// Rounded means of IBTrACS, 1981-2010.
-    per_year: f64,
-    /// Where they are born: latitudes and longitudes, degrees.
-    lat: (f64, f64),
-    lon: (f64, f64),
-    /// Day of the year of the most births, and half width of the season in days.
-    peak: (f64, f64),
-}
-
-const BASINS: [Basin; 7] = [
-    Basin {
-        name: "NA",
-        per_year: 12.0,
-        lat: (10.0, 24.0),
-        lon: (285.0, 335.0),
-        peak: (255.0, 50.0),
-    },
-    Basin {
-        name: "EP",
-        per_year: 17.0,
-        lat: (9.0, 17.0),
-        lon: (235.0, 266.0),
-        peak: (235.0, 60.0),
-    },
-    Basin {
-        name: "WP",
-        per_year: 26.0,
-        lat: (7.0, 21.0),
-        lon: (125.0, 165.0),
-        peak: (245.0, 80.0),
-    },
-    Basin {
-        name: "NI",
-        per_year: 5.0,
-        lat: (8.0, 16.0),
-        lon: (60.0, 92.0),
-        peak: (300.0, 70.0),
-    },
-    Basin {
-        name: "SI",
-        per_year: 15.0,
-        lat: (-18.0, -8.0),
-        lon: (50.0, 115.0),
-        peak: (35.0, 60.0),
-    },
-    Basin {
-        name: "AU",
-        per_year: 6.0,
-        lat: (-17.0, -9.0),
-        lon: (118.0, 155.0),
-        peak: (45.0, 55.0),
-    },
-    Basin {
-        name: "SP",
-        per_year: 6.0,
-        lat: (-18.0, -9.0),
-        lon: (160.0, 205.0),
-        peak: (45.0, 55.0),
-    },
-];
-
-/// A tropical cyclone from genesis to decay.
-#[derive(Debug, Clone)]
-pub struct TropicalCyclone {
-    /// Its number in the run, from 1.
-    pub id: u64,
-    /// Where it was born.
-    pub basin: &'static str,
-    /// Hours after the start of the run.
-    pub birth_hours: f64,
-    /// Latitude and longitude every three hours.
-    pub track: Vec<(f64, f64)>,
-    /// Pressure deficit of the centre at every point, Pa.
-    pub deficit_pa: Vec<f64>,
-    /// Radius of maximum wind, km.
-    pub rmw_km: f64,
-    /// Radius beyond which it is not felt, km.
-    pub outer_km: f64,
-    /// Peakedness of the pressure profile (Holland's B).
-    pub holland_b: f64,
-}
-
-/// An extratropical cyclone, with its river if it has one.
-#[derive(Debug, Clone)]
-pub struct ExtratropicalCyclone {
-    /// Its number in the run, after those of the tropical ones.
-    pub id: u64,
-    /// Hours after the start of the run.
-    pub birth_hours: f64,
-    /// How long it lives, hours.
-    pub life_hours: f64,
-    /// Birthplace, degrees.
-    pub origin: (f64, f64),
-    /// Eastward and poleward speed, degrees of latitude per hour.
-    pub speed: (f64, f64),
-    /// Largest pressure deficit, Pa.
-    pub deficit_pa: f64,
-    /// Radius, km.
-    pub radius_km: f64,
-    /// Moisture drawn along its warm sector.
-    pub river: Option<River>,
-}
-
-/// A storm's state at one moment.
-#[derive(Debug, Clone, Copy)]
-pub struct State {
-    /// Latitude of the centre, degrees.
-    pub lat: f64,
-    /// Longitude of the centre, [0, 360).
-    pub lon: f64,
-    /// Pressure deficit, Pa.
-    pub deficit_pa: f64,
-    /// Motion, m/s eastward and northward.
-    pub motion: (f64, f64),
-    /// Share of the life that is over.
-    pub age: f64,
-}
-
-impl TropicalCyclone {
-    /// Hours it lives.
-    pub fn life_hours(&self) -> f64 {
-        (self.track.len() - 1) as f64 * TRACK_HOURS
-    }
-
-    /// Its state some hours after the start of the run, if it lives.
-    pub fn at(&self, hours: f64) -> Option<State> {
-        let position = lived(self.birth_hours, self.life_hours(), hours)? / TRACK_HOURS;
-        let before = (position.floor() as usize).min(self.track.len() - 2);
-        let part = position - before as f64;
-        let ((lat0, lon0), (lat1, lon1)) = (self.track[before], self.track[before + 1]);
-        let east = crate::grid::lon_difference_deg(lon1, lon0);
-        let metres = KM_PER_DEGREE * 1000.0 / (TRACK_HOURS * 3600.0);
-        Some(State {
-            lat: lat0 + part * (lat1 - lat0),
-            lon: (lon0 + part * east).rem_euclid(360.0),
-            deficit_pa: self.deficit_pa[before] * (1.0 - part) + self.deficit_pa[before + 1] * part,
-            motion: (
-                east * lat0.to_radians().cos() * metres,
-                (lat1 - lat0) * metres,
-            ),
-            age: position / (self.track.len() - 1) as f64,
-        })
-    }
-}
-
-impl ExtratropicalCyclone {
-    /// Its state some hours after the start of the run, if it lives.
-    pub fn at(&self, hours: f64) -> Option<State> {
-        let lived = lived(self.birth_hours, self.life_hours, hours)?;
-        let age = lived / self.life_hours;
-        let (lat0, lon0) = self.origin;
-        // Poleward drift slows down as it matures.
-        let lat = lat0 + lat0.signum() * self.speed.1 * lived * (1.0 - 0.4 * age);
-        let lon = lon0 + self.speed.0 * lived / lat0.to_radians().cos();
-        let metres = KM_PER_DEGREE * 1000.0 / 3600.0;
-        Some(State {
-            lat,
-            lon: lon.rem_euclid(360.0),
-            deficit_pa: self.deficit_pa * (PI * age.powf(0.8)).sin().max(0.0).powf(0.8),
-            motion: (self.speed.0 * metres, lat0.signum() * self.speed.1 * metres),
-            age,
-        })
-    }
-}
-
-/// Hours that a storm has lived at an hour of its life; `None` at others.
-///
-/// The end of a life is known as the sum of birth and length, which rounds: what is later by less than a second is the
-/// end.
-fn lived(birth_hours: f64, life_hours: f64, hours: f64) -> Option<f64> {
-    let lived = hours - birth_hours;
-    (0.0..=life_hours + 1e-4)
-        .contains(&lived)
-        .then(|| lived.min(life_hours))
-}
 
 /// All storms of a run.
 #[derive(Debug)]
@@ -245,16 +66,6 @@ impl Catalogue {
             tropical,
             extratropical,
         }
-    }
-}
-
-impl Basin {
-    /// Expected births on a day of a year of so many days.
-    fn births(&self, day_of_year: f64, year: f64) -> f64 {
-        let (peak, width) = self.peak;
-        let away = (day_of_year - peak + year / 2.0).rem_euclid(year) - year / 2.0;
-        // The integral of the bell over a year is √π times its width.
-        self.per_year * (-(away / width).powi(2)).exp() / (PI.sqrt() * width)
     }
 }
 

@@ -104,9 +104,8 @@ run_tests() {
 # Operations, losses and gradients on a GPU that is stood in for: the suites of the other backends, with one backend more.
 # Libraries that compute on the CPU stand in for NVIDIA's (g++ builds them).
 gpu_operations() {
-  local stand_in="${CARGO_TARGET_DIR:-target}/tmp/stand-in-gpu" # where tests look for it, too
-  model/tests/stand_in_gpu/build.sh "$stand_in"
-  stand_in=$(cd "$stand_in" && pwd)
+  local stand_in
+  stand_in=$(model/tests/stand_in_gpu/build.sh "${CARGO_TARGET_DIR:-target}/tmp/stand-in-gpu") # where tests look for it, too
   LD_LIBRARY_PATH="$stand_in${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" run_tests "${everything[@]}" \
     --test backend_parity --test ops_of_networks --test losses --test conv3d
   cudnn_engines

@@ -18,14 +18,20 @@ use squall_model::{
     Recompute, SavedActivations, Storage,
 };
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The GPU; `None`, with a printed reason, where not even the stand-in can be built.
 fn gpu() -> Option<Backend> {
-    if !cuda::finds("libcuda.so.1") {
-        cuda::look_in(&[stand_in_gpu::folder()?]);
-    }
-    cuda::cache_in(Path::new(env!("CARGO_TARGET_TMPDIR")).join("gpu-cache"));
+    static KEPT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    // What one stand-in compiled is not for another one.
+    let kept = KEPT.get_or_init(|| match cuda::finds("libcuda.so.1") {
+        true => Some(env!("CARGO_TARGET_TMPDIR").into()),
+        false => {
+            stand_in_gpu::folder().inspect(|folder| cuda::look_in(std::slice::from_ref(folder)))
+        }
+    });
+    cuda::cache_in(kept.as_ref()?.join("gpu-cache"));
     let gpu = Backend::all().into_iter().find(|backend| backend.is_gpu());
     assert!(gpu.is_some(), "{}", cuda::describe());
     gpu

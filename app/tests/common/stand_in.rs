@@ -10,7 +10,10 @@ pub fn stand_in() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stand-in-gpu");
     let built = Command::new("sh").arg(&source).arg(&folder).output();
     match built {
-        Ok(built) if built.status.success() => Some(folder),
+        Ok(built) if built.status.success() => {
+            let folder = String::from_utf8(built.stdout).expect("a path in UTF-8");
+            Some(folder.trim_end().into())
+        }
         other => {
             eprintln!("skipped: the stand-in GPU cannot be built: {other:?}");
             None
@@ -20,10 +23,10 @@ pub fn stand_in() -> Option<PathBuf> {
 
 /// Lets what a command starts find NVIDIA's libraries in `folders`.
 pub fn with_stand_in(command: &mut Command, folders: &Path) {
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gpu-cache");
     command
         .env("SQUALL_CUDA_LIBRARIES", folders)
-        .env("XDG_CACHE_HOME", cache);
+        // What one stand-in compiled is not for another one.
+        .env("XDG_CACHE_HOME", folders.join("gpu-cache"));
 }
 
 /// Runs the program with libraries from `folders` and these variables.

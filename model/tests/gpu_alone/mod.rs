@@ -25,10 +25,13 @@ impl Device {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = stand_in_gpu::folder()?;
         let real = cuda::finds("libcuda.so.1") && std::env::var_os("LD_LIBRARY_PATH").is_none();
+        let mut kept = Path::new(env!("CARGO_TARGET_TMPDIR"));
         if !real {
             cuda::look_in(std::slice::from_ref(&folder));
+            // What one stand-in compiled is not for another one.
+            kept = folder.as_path();
         }
-        cuda::cache_in(Path::new(env!("CARGO_TARGET_TMPDIR")).join("gpu-cache"));
+        cuda::cache_in(kept.join("gpu-cache"));
         let backend = Backend::all().into_iter().find(|backend| backend.is_gpu());
         assert!(backend.is_some(), "{}", cuda::describe());
         Some(Self {

@@ -2,6 +2,8 @@
 
 use crate::args;
 use crate::stand_in_gpu::{Gpu, Storage};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Of cuda.h.
 const INVALID_VALUE: i32 = 1;
@@ -111,4 +113,31 @@ fn the_compiler_says_where_a_kernel_is_wrong() {
     let (status, log) = wrong.unwrap_err();
     assert_eq!(status, COMPILATION);
     assert!(log.contains("wrong.cu") && log.contains("nothing"), "{log}");
+}
+
+/// Programs that do nothing, say something and fail stand for compilers.
+#[test]
+fn what_each_compiler_builds_has_a_whole_folder_of_its_own_or_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stand_in_gpu/build.sh");
+    let build = |compiler: &str| {
+        let built = Command::new("sh")
+            .args([Path::new(script), folder.path()])
+            .env("CXX", compiler)
+            .output()
+            .unwrap();
+        let path = String::from_utf8(built.stdout).unwrap();
+        let path = PathBuf::from(path.trim_end());
+        built.status.success().then_some(path)
+    };
+    let found = ["true", "echo", "true", "false"].map(build);
+    let [Some(first), Some(second), Some(again), None] = &found else {
+        panic!("{found:?}");
+    };
+    assert!(first == again && first != second, "{found:?}");
+    for whole in [first, second] {
+        assert!(whole.join("cuda_emu.h").is_file());
+    }
+    // Both, and the lock.
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
 }

@@ -42,15 +42,15 @@ fn built() -> Option<PathBuf> {
         return None;
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand_in_gpu/build.sh");
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stand-in-gpu");
     let built = Command::new("sh")
         .arg(script)
-        .arg(&folder)
+        .arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join("stand-in-gpu"))
         .output()
         .expect("a shell");
     let errors = String::from_utf8_lossy(&built.stderr);
     assert!(built.status.success(), "{errors}");
-    Some(folder)
+    let folder = String::from_utf8(built.stdout).expect("a path in UTF-8");
+    Some(folder.trim_end().into())
 }
 
 /// What of the stand-in does not wait for events, although it is told to.

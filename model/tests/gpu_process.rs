@@ -31,6 +31,10 @@ fn gpu() -> Option<(Backend, PathBuf)> {
     let kept = std::env::var_os(KEPT).map_or(kept, PathBuf::from);
     static CHOSEN: Once = Once::new();
     CHOSEN.call_once(|| {
+        if std::env::var_os(KEPT).is_none() {
+            // Of an earlier process of the same number.
+            let _ = std::fs::remove_dir_all(&kept);
+        }
         std::fs::create_dir_all(&kept).unwrap();
         cuda::cache_in(kept.clone());
     });

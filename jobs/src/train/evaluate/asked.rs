@@ -133,3 +133,45 @@ fn thinned<T: Clone>(all: Vec<T>, limit: Option<usize>) -> Vec<T> {
         .map(|k| all[k * all.len() / count].clone())
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_thinned_evenly() {
+        let of_ten = |limit| thinned((0..10usize).collect(), limit);
+        assert_eq!(of_ten(Some(4)), [0, 2, 5, 7]);
+        assert_eq!(of_ten(Some(1)), [0]);
+        assert_eq!(of_ten(Some(20)), of_ten(None));
+        assert_eq!(of_ten(None), (0..10usize).collect::<Vec<_>>());
+        assert!(thinned(Vec::<usize>::new(), Some(3)).is_empty());
+    }
+
+    /// Of three frames each, with an answer for every second one; the last sample stands for one that is not there.
+    #[test]
+    fn clips_are_judged_where_their_answers_are() {
+        let shape = ClipShape {
+            frames: 3,
+            stride: 1,
+            every: 2,
+        };
+        let clips = [
+            Clip {
+                frames: vec![10, 11, 12],
+                judged: vec![(0, 10), (1, 12)],
+            },
+            Clip {
+                frames: vec![11, 12, 12],
+                judged: vec![(0, 11)],
+            },
+        ];
+        let asked = Asked::Clips(shape, clips.to_vec());
+        assert_eq!((asked.units(), asked.samples()), (2, 3));
+        assert_eq!((asked.frames(), asked.answers()), (3, 2));
+        assert_eq!(asked.read(&[1, 0]), [11, 12, 12, 10, 11, 12]);
+        assert_eq!(asked.judged(&[10, 11, 12]), [(0, 0), (1, 2)]);
+        assert_eq!(asked.judged(&[11, 12, 12]), [(0, 0)]);
+        assert_eq!(asked.places(), HashMap::from([(10, 0), (12, 1), (11, 2)]));
+    }
+}

@@ -165,6 +165,7 @@ impl fmt::Display for BoxScores {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::comm::threads;
 
     fn at(class: BoxClass, west_deg: f64, confidence: Option<f32>) -> GeoBox {
         GeoBox {
@@ -214,5 +215,41 @@ mod tests {
         let scores = tally.scores().unwrap();
         assert!(scores.loss.is_nan());
         assert_eq!((scores.samples, scores.mean_ap_50), (2, 0.0));
+    }
+
+    /// Ranks have every second sample. Added up rank by rank the loss of 1 would be lost beside that of 1e16.
+    #[test]
+    fn ranks_together_have_the_scores_of_one() {
+        let class = BoxClass::TropicalCyclone;
+        let truth = [at(class, 0.0, None)];
+        let add = |tally: &mut BoxTally, place: usize| {
+            let (loss, west_deg, confidence) =
+                [(1e16, 0.0, 0.5), (-1e16, 100.0, 0.75), (1.0, 200.0, 0.25)][place];
+            tally.add(
+                place,
+                &truth,
+                &[at(class, west_deg, Some(confidence))],
+                loss,
+            );
+        };
+        let mut all = BoxTally::default();
+        (0..3).for_each(|place| add(&mut all, place));
+        let expected = all.scores().unwrap();
+        // The second of three boxes is right, of three true ones: a third of them at a precision of a half.
+        assert_eq!((expected.samples, expected.loss), (3, 1.0 / 3.0));
+        assert!((expected.mean_ap_50 - 1.0 / 6.0).abs() < 1e-12);
+        let shared = threads::run(threads::ranks(2), |rank| {
+            let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
+            let mut own = BoxTally::default();
+            (team.rank()..3)
+                .step_by(2)
+                .for_each(|place| add(&mut own, place));
+            own.share(&mut team).unwrap();
+            own.scores().unwrap()
+        });
+        assert!(
+            shared.iter().all(|scores| *scores == expected),
+            "{shared:?}"
+        );
     }
 }

@@ -28,6 +28,11 @@ for line in sys.stdin:
     print(json.dumps({"work": line.strip(), "warm": warm}), flush=True)
 '''
 
+# As much of PyTorch as is asked about a GPU.
+TORCH = """from types import SimpleNamespace
+cuda = SimpleNamespace(is_available=lambda: True, get_device_properties=lambda number: SimpleNamespace(total_memory=80e9))
+"""
+
 
 def ended(peer: peers.Peer) -> bool:
     return peer.child is None or peer.child.poll() is not None
@@ -39,8 +44,10 @@ def asked(peer: peers.Peer, works: str) -> subprocess.CompletedProcess:
 
 
 def check(folder: Path) -> None:
-    # A PyTorch that hangs is none.
-    (folder / "torch.py").write_text("import time\ntime.sleep(30)\n")
+    # A PyTorch with a GPU is none where it hangs.
+    (folder / "torch.py").write_text(TORCH)
+    assert peers.sees_a_gpu(os.environ | {"PYTHONPATH": str(folder)})
+    (folder / "torch.py").write_text(f"{TORCH}import time\ntime.sleep(10)\n")
     peers.LONGEST_IMPORT = 1
     assert not peers.sees_a_gpu(os.environ | {"PYTHONPATH": str(folder)})
     peers.STEP = folder / "step.py"

@@ -312,6 +312,35 @@ impl Communicator for Noting {
     }
 }
 
+/// As ranks that outlive the first one, which had the lock: the next call may have other settings.
+#[test]
+fn ranks_leave_the_output_to_a_later_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    let archive = Archive::open(&input).unwrap();
+    let out = folder.path().join("out");
+    // What a call does first, before any rank has ended a file.
+    let begin = |_: usize, event: &InferEvent<'_>, _: &AtomicBool| {
+        if !matches!(event, InferEvent::Mask { .. }) {
+            return;
+        }
+        let names = std::fs::read_dir(&out).unwrap().flatten();
+        for claims in names.map(|entry| entry.path()).filter(|path| path.is_dir()) {
+            // Ranks may write there meanwhile.
+            while claims.exists() {
+                let _ = std::fs::remove_dir_all(&claims);
+            }
+        }
+    };
+    for report in on_ranks(2, (&archive, &model), (&out, &options()), begin) {
+        let error = report.unwrap().unwrap_err();
+        assert!(matches!(error, JobError::Locked { .. }), "{error}");
+    }
+    let left = contents(&out);
+    let masks = left.iter().filter(|(name, _)| name.starts_with("masks."));
+    assert_eq!(masks.count(), 0);
+}
+
 /// A rank whose last file takes long is waited for by looking whether it lives, not in a communication, which would end
 /// the job after a while.
 #[test]

@@ -88,7 +88,7 @@ impl Claims {
     /// The next file that nobody has, now this rank's; none if all are taken.
     ///
     /// # Errors
-    /// [`JobError::Data`].
+    /// As [`refuse_taken`]; [`JobError::Data`].
     pub fn next(&mut self) -> Result<Option<usize>> {
         loop {
             self.border = self.first_free();
@@ -103,7 +103,10 @@ impl Claims {
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Ok(_) => return Ok(Some(mine)),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(DataError::io("claim", path)(error).into()),
+                Err(error) => {
+                    refuse_taken(self.folder())?;
+                    return Err(DataError::io("claim", path)(error).into());
+                }
             }
         }
     }
@@ -227,6 +230,21 @@ fn first_sign(folder: &Path, rank: usize, patience: Duration) -> std::io::Result
             }
             written => return written,
         }
+    }
+}
+
+/// Refuses to go on where a later call has the output, which removed this folder of claims before it made a mask,
+/// perhaps by other settings. Only ranks that outlive the first one, and with it the output's lock, come to that.
+///
+/// # Errors
+/// [`JobError::Locked`].
+pub(super) fn refuse_taken(claims: Option<&Path>) -> Result<()> {
+    match claims {
+        Some(folder) if matches!(folder.try_exists(), Ok(false)) => Err(JobError::Locked {
+            folder: folder.parent().unwrap_or(folder).to_path_buf(),
+            holder: None,
+        }),
+        _ => Ok(()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Read, compute and write at the same time, on each rank.
 
 use super::chunks::table_of;
-use super::claims::Claims;
+use super::claims::{Claims, refuse_taken};
 use super::computer::Computer;
 use super::input::{Fields, Reader};
 use super::log::{FinishedFile, SkippedTime};
@@ -16,6 +16,7 @@ use crate::metrics::JsonLines;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -85,9 +86,11 @@ impl Job<'_, '_> {
         let (to_writer, from_network) = sync_channel(ahead);
         let (finished, from_writer) = channel();
         let start = Instant::now();
+        let claimed = claims.folder().map(Path::to_path_buf);
         std::thread::scope(|scope| {
             let reader = scope.spawn(move || self.read(claims, &to_network));
-            let writer = scope.spawn(move || self.write(&from_network, log, &finished));
+            let writer =
+                scope.spawn(move || self.write(&from_network, log, &finished, claimed.as_deref()));
             let mut ran = Ran::default();
             let mut network = Computer {
                 job: self,
@@ -223,6 +226,7 @@ impl Job<'_, '_> {
         from_network: &Receiver<Write>,
         mut log: JsonLines,
         finished: &Sender<FinishedFile>,
+        claims: Option<&Path>,
     ) -> Result<()> {
         let mut open: Option<OutputFile> = None;
         for item in from_network {
@@ -235,6 +239,7 @@ impl Job<'_, '_> {
                     file.write(&found)?;
                 }
                 Write::EndOfFile(number, entry) => {
+                    refuse_taken(claims)?;
                     match open.take() {
                         Some(file) => file.finish()?,
                         // Of an earlier call with other input; it must not be taken for ours.

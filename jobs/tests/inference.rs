@@ -227,6 +227,11 @@ fn finished_files_are_kept_and_damaged_ones_made_again() {
     };
     let error = run(&grown, &model, &out, &other).unwrap_err().to_string();
     assert!(error.contains("--probabilities was off, is on"), "{error}");
+    // Nor do some that nobody can compare.
+    std::fs::remove_file(out.join("settings.json")).unwrap();
+    let error = run(&grown, &model, &out, &other).unwrap_err().to_string();
+    assert!(error.contains("settings.json is gone"), "{error}");
+    assert!(!out.join("settings.json").exists());
 }
 
 /// As after a batch that was too large for the memory.

@@ -10,6 +10,7 @@ use crate::metrics::{to_json, to_pretty_json};
 use serde::Serialize;
 use squall_data::mask_file::MaskFileOptions;
 use squall_data::{Class, DataError};
+use std::io::ErrorKind;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::Path;
@@ -67,15 +68,23 @@ impl Settings {
         NonZeroUsize::new(batch)
     }
 
-    /// Writes the settings; refuses if the folder's masks were made with others.
+    /// Writes the settings; refuses if the folder's masks were made with others, or nobody knows with which.
     ///
     /// # Errors
     /// [`JobError::Resume`] with what differs; [`JobError::Data`].
     pub fn settle(&self, out: &Path) -> Result<()> {
         let path = out.join(FILE);
         let json = to_json(self, &path)?;
-        if let Ok(text) = std::fs::read_to_string(&path) {
-            let old: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        let refused = |reason: String| JobError::Resume {
+            folder: out.to_path_buf(),
+            reason: format!("its masks were made with {reason}; use another folder"),
+        };
+        let old = match std::fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            text => Some(text.map_err(DataError::io("read", &path))?),
+        };
+        if let Some(text) = old {
+            let old: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
             let new: serde_json::Value = serde_json::from_str(&json).unwrap_or_default();
             let changed: Vec<(&String, &serde_json::Value)> = new
                 .as_object()
@@ -90,14 +99,14 @@ impl Settings {
                 let changed: Vec<String> = changed
                     .map(|(key, is)| in_words(key, old.get(key), is))
                     .collect();
-                return Err(JobError::Resume {
-                    folder: out.to_path_buf(),
-                    reason: format!(
-                        "its masks were made with other settings ({}); use another folder",
-                        changed.join("; ")
-                    ),
-                });
+                let changed = changed.join("; ");
+                return Err(refused(format!("other settings ({changed})")));
             }
+        } else if !log::read(out)?.is_empty() {
+            // What the log names would stay as it is.
+            return Err(refused(format!(
+                "settings that are not known: {FILE} is gone"
+            )));
         }
         squall_data::atomic::write(path, json.as_bytes())?;
         Ok(())

@@ -66,7 +66,7 @@ fn boxes_alone_make_a_store_and_unlabelled_times_can_stay() {
 }
 
 #[test]
-fn the_plan_is_of_what_is_left() {
+fn plans_are_of_what_is_left() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let fields = simulate(folder.path(), 2, 3);
     let (truth, store) = (fields.join("truth"), folder.path().join("store"));
@@ -83,6 +83,13 @@ fn the_plan_is_of_what_is_left() {
         again.contains("16 channels (8 are there): needs"),
         "{again}"
     );
+    let mut simulate = squall();
+    simulate.args(["simulate", "--grid", "48x72", "--days", "2", "--hours", "6"]);
+    simulate.args(["--start", "2000-08-01", "--seed", "3", "--out"]);
+    let output = simulate.arg(&fields).output().expect("starts");
+    let said = text(&output);
+    let plan = "simulate 8 times of 48 x 72 (present, 8 are there): needs";
+    assert!(output.status.success() && said.contains(plan), "{said}");
 }
 
 /// Masks and fields had stayed those of the first call, boxes became those of the second, and all was well.

@@ -1,7 +1,9 @@
 //! The synthetic run as a user meets it: files, truth, physics, restart.
 
 use squall_data::mask_file::MaskArchive;
-use squall_data::synthetic::{STEPS_PER_FILE, Scenario, SyntheticConfig, SyntheticRun, write_run};
+use squall_data::synthetic::{
+    STEPS_PER_FILE, Scenario, SyntheticConfig, SyntheticRun, times_there, write_run,
+};
 use squall_data::{Archive, Calendar, DataError, Time, Variable};
 use std::fs;
 
@@ -261,6 +263,9 @@ fn a_stopped_run_goes_on_and_another_run_is_refused() {
         }
     };
     write_run(&config, stopped.path(), each, stop).unwrap_err();
+    let run = SyntheticRun::new(config.clone()).unwrap();
+    let there = |folder: &tempfile::TempDir| times_there(&run, folder.path(), each);
+    assert_eq!([there(&stopped), there(&whole)], [4, 12]);
     let summary = write_run(&config, stopped.path(), each, |_| Ok(())).unwrap();
     assert_eq!(
         summary.kept, 1,

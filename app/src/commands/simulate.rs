@@ -8,7 +8,7 @@ use crate::progress::Progress;
 use crate::{interrupt, output};
 use clap::Args;
 use squall_data::synthetic::{
-    RunSummary, STEPS_PER_FILE, Scenario, SyntheticConfig, SyntheticRun, write_run,
+    RunSummary, STEPS_PER_FILE, Scenario, SyntheticConfig, SyntheticRun, times_there, write_run,
 };
 use squall_data::{Calendar, Time};
 use squall_jobs::lock::FolderLock;
@@ -78,24 +78,33 @@ impl Simulate {
         own_folder::check(&self.out.join("truth"), Holds::Truth)?;
         let (rows, columns) = self.grid;
         let size = (rows * columns * 16 * 4) as u64;
+        let run = SyntheticRun::new(config.clone())?;
         // One time computed first gives the rate of this machine.
         let started = Instant::now();
-        SyntheticRun::new(config.clone())?.snapshot(0);
+        run.snapshot(0);
         let each = started.elapsed().as_secs_f64() + size as f64 / 4e8;
+        let there = times_there(&run, &self.out, STEPS_PER_FILE);
+        drop(run);
+        let left = config.steps - there;
+        let before = match there {
+            0 => String::new(),
+            there => format!(", {there} are there"),
+        };
         Plan {
             work: format!(
-                "simulate {} of {rows} x {columns} ({})",
+                "simulate {} of {rows} x {columns} ({}{before})",
                 counted(config.steps, "time"),
                 self.scenario.name
             ),
-            write: size * config.steps as u64,
+            write: size * left as u64,
             memory: 60_000_000 + 8 * size,
-            seconds: Some(each * config.steps as f64),
+            seconds: Some(each * left as f64),
             ..Plan::default()
         }
         .announce();
         let _lock = FolderLock::take(&self.out)?;
         let mut progress = Progress::new("simulate", config.steps);
+        progress.start(config.steps, there);
         // From here on a signal is heard.
         interrupt::flag();
         let written = write_run(&config, &self.out, STEPS_PER_FILE, |done| {

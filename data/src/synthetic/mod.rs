@@ -26,7 +26,7 @@ mod truth_masks;
 mod waves;
 
 pub use catalogue::{ExtratropicalCyclone, TropicalCyclone};
-pub use run::{RunSummary, STEPS_PER_FILE, write_run};
+pub use run::{RunSummary, STEPS_PER_FILE, times_there, write_run};
 pub use scenario::Scenario;
 pub use truth::{Truth, TruthBox, TruthObject};
 

@@ -99,6 +99,16 @@ pub fn write_run(
     Ok(summary)
 }
 
+/// How many times of a run have files of their names in `out`, which [`write_run`] keeps if they are whole.
+pub fn times_there(run: &SyntheticRun, out: &Path, steps_per_file: usize) -> usize {
+    let each = steps_per_file.max(1);
+    (0..run.len())
+        .step_by(each)
+        .filter(|&first| ChunkPaths::new(run.config(), out, run.time(first)).are_there())
+        .map(|first| each.min(run.len() - first))
+        .sum()
+}
+
 /// Writes down what the folder holds, or checks that it holds this run.
 fn claim(config: &SyntheticConfig, steps_per_file: usize, out: &Path) -> Result<()> {
     let description = format!(
@@ -165,16 +175,21 @@ impl ChunkPaths {
         }
     }
 
+    /// Whether all are there.
+    fn are_there(&self) -> bool {
+        [&self.fields, &self.masks, &self.objects, &self.boxes]
+            .iter()
+            .all(|path| path.exists())
+    }
+
     /// Whether all are there, and those of netCDF open and have so many times: a copy may have been cut short.
     fn are_whole(&self, steps: usize) -> bool {
         let has_times = |path: &PathBuf| {
             let times = |file: File| file.dimension_len("time");
             nc::open(path).ok().and_then(times) == Some(steps)
         };
-        let are_there = [&self.objects, &self.boxes]
-            .iter()
-            .all(|path| path.exists());
-        are_there && on_library_thread(|| [&self.fields, &self.masks].into_iter().all(has_times))
+        let are_whole = || [&self.fields, &self.masks].into_iter().all(has_times);
+        self.are_there() && on_library_thread(are_whole)
     }
 }
 

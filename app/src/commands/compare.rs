@@ -19,6 +19,17 @@ use squall_data::{Calendar, atomic};
 use squall_jobs::lock::FolderLock;
 use std::path::{Path, PathBuf};
 
+/// What is written.
+const FILES: [&str; 7] = [
+    "changes.csv",
+    "changes.json",
+    "return_levels.csv",
+    "distributions.csv",
+    "maps.nc",
+    "statements.txt",
+    "changes.html",
+];
+
 /// Compare two runs, ensembles or periods: changes of counts, intensity, maps and extremes, with intervals and
 /// significance.
 #[derive(Debug, Args)]
@@ -178,6 +189,8 @@ impl Compare {
         let mut progress = Progress::new("compare", compare::Plan::STEPS);
         interrupt::check_whole()?;
         let _lock = FolderLock::take(&self.out)?;
+        // What a killed call had begun.
+        atomic::sweep(&self.out, |name| FILES.contains(&name))?;
         let goes_on = || -> Result<(), ClimateError> { Ok(interrupt::check()?) };
         let found = work.run(draws, &goes_on, |step| {
             progress.set(step, String::new());

@@ -11,6 +11,9 @@ use std::path::Path;
 /// Rows and columns of the ExtremeWeather data set: CAM5's grid of 0.25 degrees.
 const EXTREME_WEATHER_GRID: (usize, usize) = (768, 1152);
 
+/// More rows or columns than a global grid has: cells would be smaller than 40 m.
+const TOO_MANY: usize = 1_000_000;
+
 /// What a file of boxes is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
@@ -89,6 +92,12 @@ pub fn pixel_grid(path: &Path, fields: Option<&LatLonGrid>) -> Result<LatLonGrid
         (Said::Axes(grid), _) => Ok(grid),
         (Said::Size(rows, columns), Some(fields)) if fields.shape() == (rows, columns) => {
             Ok(fields.clone())
+        }
+        (Said::Size(rows, columns), _) if rows.max(columns) >= TOO_MANY => {
+            Err(DataError::Grid(format!(
+                "`{}`: images of {rows} x {columns} pixels are of no global grid",
+                path.display()
+            )))
         }
         (Said::Size(rows, columns), _) => LatLonGrid::global(rows, columns),
         (Said::Nothing, Some(fields)) => Ok(fields.clone()),
@@ -178,6 +187,13 @@ mod tests {
         coco(r#"{"images":[{"id":1,"width":72,"height":48}],"annotations":[],"categories":[]}"#);
         assert_eq!(shape(None).unwrap(), (48, 72));
         assert_eq!(shape(Some(&fields)).unwrap(), (48, 72));
+        // Whose axes no memory holds.
+        coco(r#"{"images":[{"id":1,"width":72,"height":4611686018427387904}]}"#);
+        let error = shape(None).unwrap_err().to_string();
+        assert!(
+            error.contains("other.json") && error.contains("no global grid"),
+            "{error}"
+        );
         coco(r#"{"images":[],"annotations":[],"categories":[]}"#);
         assert_eq!(shape(None).unwrap(), EXTREME_WEATHER_GRID);
         assert_eq!(shape(Some(&fields)).unwrap(), (24, 36));

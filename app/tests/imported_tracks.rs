@@ -493,7 +493,7 @@ fn statistics_beside_a_table_tell_its_calendar() {
     );
     // What nobody can read as it is is of no use, alone or in its folder.
     for input in [at("events.csv"), folder.path().to_path_buf()] {
-        let words = ["calendar standard", "tracks that can be used", "hint:"];
+        let words = ["calendar standard", "tracks that can be used", "--calendar"];
         refuses(&["inspect", path(&input)], 3, &words);
     }
     let statistics = || -> Result<(), netcdf::Error> {

@@ -19,6 +19,9 @@ const TELL_NO_CALENDAR: [TrackFormat; 4] = [
     TrackFormat::PointsCsv,
 ];
 
+/// What may help where tracks cannot be read as they are.
+const MAY_BE_TOLD: &str = "its notes (`problems` of --json) say what is in the way; a calendar or columns that the file does not name are told to `squall events` and `squall score` by --calendar and --columns";
+
 /// Say what a file or folder is: dialect, variables, units, grid, calendar, time span, problems.
 #[derive(Debug, Args)]
 pub struct Inspect {
@@ -43,7 +46,7 @@ impl Inspect {
             (Some(table), found) => {
                 let inspection = of_table(&self.path, &table, found.ok());
                 output::result(&inspection, self.json)?;
-                return self.judge(inspection.usable, None);
+                return self.judge(inspection.usable, Some(MAY_BE_TOLD.into()));
             }
             (None, Ok(found)) => found,
             (None, Err(error)) => return self.say_tables(error),
@@ -61,7 +64,7 @@ impl Inspect {
         self.judge(inspection.usable, told)
     }
 
-    /// An error if nothing of what was said can be used; `told` is which commands take it, if that is known.
+    /// An error if nothing of what was said can be used; `told` is what takes it, or what may help.
     fn judge(&self, usable: bool, told: Option<String>) -> anyhow::Result<()> {
         if usable {
             return Ok(());
@@ -98,7 +101,7 @@ impl Inspect {
             several if self.json => output::json(&several)?,
             several => several.iter().try_for_each(output::text)?,
         }
-        self.judge(found.iter().any(|one| one.usable), None)
+        self.judge(found.iter().any(|one| one.usable), Some(MAY_BE_TOLD.into()))
     }
 
     /// Whether there are tracks, or a table of tracks or boxes in a folder; not where they cannot be read.

@@ -15,6 +15,16 @@ pub(crate) fn eastern_longitude(lon_deg: f64) -> f64 {
     if turned < 360.0 { turned } else { 0.0 }
 }
 
+/// The digits of a whole number: data frames hold those of a column with gaps as reals, 7 as 7.0.
+fn digits(text: &str) -> &str {
+    match text.split_once('.') {
+        Some((whole, decimals)) if !decimals.is_empty() && decimals.bytes().all(|c| c == b'0') => {
+            whole
+        }
+        _ => text,
+    }
+}
+
 /// An open table: CSV, or by its first bytes Parquet or GeoJSON.
 pub(crate) struct Table {
     path: PathBuf,
@@ -73,9 +83,18 @@ pub(crate) struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Whether a cell is blank or its column absent.
+    /// Whether a cell is missing or its column absent.
     pub fn is_blank(&self, column: &str) -> bool {
-        self.cell(column).is_empty()
+        self.known(column).is_empty()
+    }
+
+    /// The text of a cell that says something; empty where it is blank, NaN, or NA as R writes what is missing.
+    fn known(&self, column: &str) -> &str {
+        match self.cell(column) {
+            "NA" => "",
+            text if text.eq_ignore_ascii_case("nan") => "",
+            text => text,
+        }
     }
 
     /// The text of a cell; empty if there is no such column.
@@ -108,10 +127,10 @@ impl Line<'_> {
         }
     }
 
-    /// A number; `None` if blank, NaN, or NA as R writes what is missing.
+    /// A number; `None` if missing.
     pub fn number(&self, column: &str) -> Result<Option<f64>> {
-        let text = self.cell(column);
-        if text.is_empty() || text.eq_ignore_ascii_case("nan") || text == "NA" {
+        let text = self.known(column);
+        if text.is_empty() {
             return Ok(None);
         }
         match text.parse::<f64>() {
@@ -120,21 +139,21 @@ impl Line<'_> {
         }
     }
 
-    /// A whole number that is not negative; `None` if blank.
+    /// A whole number that is not negative; `None` if missing.
     pub fn whole(&self, column: &str) -> Result<Option<u64>> {
-        let text = self.cell(column);
+        let text = self.known(column);
         if text.is_empty() {
             return Ok(None);
         }
-        let value = text.parse();
+        let value = digits(text).parse();
         value
             .map(Some)
             .map_err(|_| self.bad(column, "a whole number that is not negative"))
     }
 
-    /// 0 or 1; `None` if blank.
+    /// 0 or 1; `None` if missing.
     pub fn flag(&self, column: &str) -> Result<Option<bool>> {
-        match self.cell(column) {
+        match digits(self.known(column)) {
             "" => Ok(None),
             "0" => Ok(Some(false)),
             "1" => Ok(Some(true)),
@@ -142,7 +161,7 @@ impl Line<'_> {
         }
     }
 
-    /// A rank from 0 to 5; `None` if blank.
+    /// A rank from 0 to 5; `None` if missing.
     pub fn rank(&self, column: &str) -> Result<Option<u8>> {
         match self.whole(column)? {
             None => Ok(None),
@@ -153,8 +172,8 @@ impl Line<'_> {
 
     /// Identities with blanks between them.
     pub fn list(&self, column: &str) -> Result<Vec<u64>> {
-        let parts = self.cell(column).split_whitespace().map(str::parse);
-        let ids: std::result::Result<_, _> = parts.collect();
+        let parts = self.known(column).split_whitespace();
+        let ids: std::result::Result<_, _> = parts.map(|id| digits(id).parse::<u64>()).collect();
         ids.map_err(|_| self.bad(column, "identities of tracks with blanks between them"))
     }
 
@@ -186,14 +205,14 @@ impl Line<'_> {
             .ok_or_else(|| self.bad("class", CLASSES))
     }
 
-    /// One of some words; `None` if blank.
+    /// One of some words; `None` if missing.
     pub fn word<T: Copy>(
         &self,
         column: &str,
         all: &[T],
         name: fn(T) -> &'static str,
     ) -> Result<Option<T>> {
-        let text = self.cell(column);
+        let text = self.known(column);
         if text.is_empty() {
             return Ok(None);
         }

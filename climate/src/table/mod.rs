@@ -2,7 +2,8 @@
 //!
 //! Numbers are written to a fixed number of decimals (positions 0.0001°, lengths 0.1 km, pressure 0.1 Pa, wind
 //! 0.001 m/s); what is not known is blank. Columns are found by name, in any order; unknown ones are passed over. What
-//! is written as CSV is read from CSV, Parquet and GeoJSON.
+//! is written as CSV is read from CSV, Parquet and GeoJSON, also where data frames have saved it again: NaN and NA are
+//! blank, too, and 7.0 is the whole number 7.
 
 mod beside;
 pub(crate) mod lines;
@@ -312,6 +313,76 @@ mod tests {
         fs::write(&path, text).unwrap();
         let back = read_tracks(&path, Calendar::NoLeap).unwrap();
         assert_eq!(back[0].distance_km, 100.0);
+    }
+
+    /// pandas writes the whole numbers of a column with gaps as reals, R writes NA for what is missing.
+    #[test]
+    fn tables_that_data_frames_have_saved_come_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("objects.csv");
+        let header = "class,time,lon_deg,lat_deg,area_km2,track_id,touches_edge,ar_scale";
+        let read = |cells: &str| {
+            let row = format!("atmospheric_river,1996-02-28,10,40,{cells}");
+            fs::write(&path, format!("{header}\n{row}\n")).unwrap();
+            read_events(&path, Calendar::NoLeap)
+        };
+        for (cells, expected) in [
+            ("5.5,7.0,1.0,3.0", (Some(7), Some(true), Some(3))),
+            ("5.5,120,0,0.00", (Some(120), Some(false), Some(0))),
+            ("5.5,NA,NA,NA", (None, None, None)),
+            ("5.5,NaN,nan,", (None, None, None)),
+        ] {
+            let event = &read(cells).unwrap()[0];
+            let details = &event.details;
+            let found = (event.track_id, details.touches_edge, details.river_scale);
+            assert_eq!(found, expected, "{cells}");
+            assert_eq!(event.area_km2, 5.5);
+        }
+        for (cells, column) in [
+            ("NA,7.5,,", "track_id"),
+            ("NA,.0,,", "track_id"),
+            ("NA,,2.0,", "touches_edge"),
+            ("NA,,,6.0", "ar_scale"),
+        ] {
+            let message = read(cells).unwrap_err().to_string();
+            assert!(message.contains(column), "{cells}: {message}");
+        }
+        let path = folder.path().join("tracks.csv");
+        write_tracks(&path, &[track()]).unwrap();
+        // All that this track lacks, as R has it, and single relatives as pandas has them.
+        let text = fs::read_to_string(&path).unwrap();
+        let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        let (header, row) = (lines.next().unwrap(), lines.next().unwrap());
+        let saved = |name: &str, cell: &str| match name {
+            "landfalls" | "landfall_time" | "landfall_lon_deg" | "landfall_lat_deg" => "NA".into(),
+            "landfall_wind_m_s" | "landfall_psl_pa" | "origin" => "NA".into(),
+            "merged_into" | "split_tracks" => "8.0".into(),
+            _ if cell.is_empty() => "NA".into(),
+            _ => cell.to_string(),
+        };
+        let cells = header
+            .iter()
+            .zip(&row)
+            .map(|(name, cell)| saved(name, cell));
+        let cells: Vec<String> = cells.collect();
+        fs::write(
+            &path,
+            format!("{}\n{}\n", header.join(","), cells.join(",")),
+        )
+        .unwrap();
+        let back = read_tracks(&path, Calendar::NoLeap).unwrap();
+        let expected = Track {
+            genesis_lon_deg: 0.0,
+            details: TrackDetails {
+                merged_into: Some(8),
+                split_tracks: vec![8],
+                landfalls: None,
+                landfall: None,
+                ..track().details
+            },
+            ..track()
+        };
+        assert_eq!(back, [expected]);
     }
 
     #[test]

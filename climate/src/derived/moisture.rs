@@ -20,7 +20,8 @@ pub(crate) fn tropical_damping(lat_deg: f64, sigma_deg: f64) -> f64 {
 ///
 /// Levels in any order. Levels below ground are left out of a column: those of a higher pressure than the surface has,
 /// where it is given (analyses extrapolate to them), and those at which any of the three is NaN. Between the lowest level
-/// that is left and the surface the flux is that level's. Fewer than two levels give NaN.
+/// that is left and the surface the flux is that level's. Fewer than two levels give NaN, and so does a surface pressure
+/// that is missing: which levels are below ground is not known.
 ///
 /// # Shapes
 /// `pressure_pa`: (level); the fields: (level, lat, lon); `surface_pa`: (lat, lon).
@@ -75,7 +76,9 @@ pub(crate) fn transport_components(
     order.sort_by(|&a, &b| pressure_pa[a].total_cmp(&pressure_pa[b]));
     let columns_of = |j: usize, i: usize| {
         let surface = surface_pa.map(|plane| f64::from(plane[[j, i]]));
-        let surface = surface.filter(|pressure| pressure.is_finite());
+        if surface.is_some_and(|pressure| !pressure.is_finite()) {
+            return (f64::NAN, f64::NAN);
+        }
         let above_ground = |k: &&usize| surface.is_none_or(|surface| pressure_pa[**k] < surface);
         let flux = order.iter().take_while(above_ground).filter_map(|&k| {
             let q = f64::from(q_kg_kg[[k, j, i]]);
@@ -196,14 +199,15 @@ mod tests {
         let mut surface = Array2::from_elem((2, 2), 101_000.0f32);
         surface[[0, 0]] = 70_000.0;
         surface[[0, 1]] = 90_000.0;
-        surface[[1, 0]] = f32::NAN;
+        // The lowest level is below the ground, and below the level above it there is a layer.
+        surface[[1, 0]] = 99_000.0;
         let ivt = integrated_vapour_transport(&pressure, &q, &u, &v, Some(surface.view())).unwrap();
         let per_g = |flux: f64| flux * 5.0 / 9.80665;
-        // One level is no column; two and the layer under the lower; all without and with the layer to the surface.
+        // One level is no column; two and the layer under the lower; all and the layer to the surface.
         assert!(ivt[[0, 0]].is_nan());
         let expected = [
             ([0, 1], per_g(0.01 * 35_000.0 + 0.01 * 5_000.0)),
-            ([1, 0], per_g(0.01 * 35_000.0 + 0.02 * 15_000.0)),
+            ([1, 0], per_g(0.01 * 35_000.0 + 0.01 * 14_000.0)),
             (
                 [1, 1],
                 per_g(0.01 * 35_000.0 + 0.02 * 15_000.0 + 0.03 * 1_000.0),
@@ -212,6 +216,13 @@ mod tests {
         for (at, expected) in expected {
             approx::assert_relative_eq!(f64::from(ivt[at]), expected, max_relative = 1e-6);
         }
+        // Where it is not known which levels are below ground, they had all counted.
+        surface[[1, 1]] = f32::NAN;
+        let ivt = integrated_vapour_transport(&pressure, &q, &u, &v, Some(surface.view())).unwrap();
+        assert!(ivt[[1, 1]].is_nan() && ivt[[1, 0]].is_finite());
+        let ivt = integrated_vapour_transport(&pressure, &q, &u, &v, None).unwrap();
+        let all = per_g(0.01 * 35_000.0 + 0.02 * 15_000.0);
+        approx::assert_relative_eq!(f64::from(ivt[[1, 1]]), all, max_relative = 1e-6);
         let other = Array2::zeros((2, 3));
         let error = integrated_vapour_transport(&pressure, &q, &u, &v, Some(other.view()));
         assert!(error.unwrap_err().to_string().contains("surface pressure"));

@@ -8,7 +8,8 @@ use ndarray::{Array2, ArrayView2, ArrayView3};
 ///
 /// Levels below ground (pressure above `ps`) hold extrapolated values and do not count. The surface layer has the
 /// near-surface humidity at its bottom where `qref` is given, else that of the lowest level. NaN in columns without a
-/// number: of `ps`, which would tell the levels below ground, or of `q` at any level above it.
+/// number: of `ps`, which would tell the levels below ground, or of `q` at any level above it; without `ps` two levels
+/// must have one.
 ///
 /// # Shapes
 /// `levels_pa` l, `q` (l, lat, lon) in kg kg-1, `ps` (lat, lon) in Pa.
@@ -27,7 +28,7 @@ pub fn precipitable_water(
             return f32::NAN;
         }
         let mut above: Option<(f64, f64)> = None;
-        let mut sum = 0.0;
+        let (mut sum, mut layers) = (0.0, 0);
         for &level in &order {
             let (p, humidity) = (levels_pa[level], f64::from(q[[level, j, i]]));
             if p >= surface {
@@ -38,17 +39,19 @@ pub fn precipitable_water(
             }
             if let Some((p_above, q_above)) = above {
                 sum += 0.5 * (humidity + q_above) * (p - p_above);
+                layers += 1;
             }
             above = Some((p, humidity));
         }
         match above {
-            None => f32::NAN,
             Some((p, humidity)) if surface.is_finite() => {
                 let bottom = qref.map(|q| f64::from(q[[j, i]])).filter(|q| !q.is_nan());
                 let bottom = bottom.unwrap_or(humidity);
                 ((sum + 0.5 * (humidity + bottom) * (surface - p)) / GRAVITY) as f32
             }
-            Some(_) => (sum / GRAVITY) as f32,
+            Some(_) if layers > 0 => (sum / GRAVITY) as f32,
+            // A level alone has no depth.
+            _ => f32::NAN,
         }
     })
 }
@@ -121,6 +124,29 @@ mod tests {
         let water = precipitable_water(&levels, q.view(), Some(ps.view()), None);
         assert!(water[[0, 0]].is_nan(), "{water}");
         assert!((f64::from(water[[0, 1]]) - 0.01 * 20_000.0 / 9.80665).abs() < 1e-3);
+    }
+
+    /// It had been 0, the driest air there is.
+    #[test]
+    fn a_level_alone_is_no_column_without_surface_pressure() {
+        let levels = [85_000.0, 70_000.0, 50_000.0];
+        let nan = f32::NAN;
+        // A plateau, a mountain, the sea.
+        let q = array![
+            [[nan, nan, 0.008]],
+            [[nan, 0.004, 0.004]],
+            [[0.002, 0.002, 0.002]]
+        ];
+        let water = precipitable_water(&levels, q.view(), None, None);
+        assert!(water[[0, 0]].is_nan(), "{water}");
+        let upper = 0.003 * 20_000.0;
+        for (i, expected) in [(1, upper), (2, upper + 0.006 * 15_000.0)] {
+            assert!((f64::from(water[[0, i]]) - expected / 9.80665).abs() < 1e-3);
+        }
+        // It has the depth from there to the surface where that is known.
+        let ps = array![[60_000.0f32, 60_000.0, 60_000.0]];
+        let water = precipitable_water(&levels, q.view(), Some(ps.view()), None);
+        assert!((f64::from(water[[0, 0]]) - 0.002 * 10_000.0 / 9.80665).abs() < 1e-3);
     }
 
     #[test]

@@ -377,6 +377,51 @@ fn the_nearest_level_is_read() {
     }
 }
 
+/// Wind that is nowhere known moves nothing: such times had masks without rivers.
+#[test]
+fn levels_of_a_time_that_was_never_written_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("blank.nc");
+    file_of(
+        &path,
+        &[("time", 1), ("level", 3), ("lat", 4), ("lon", 4)],
+        &[
+            LAT,
+            LON,
+            ("time", "time", &[0.0], &[SINCE]),
+            (
+                "level",
+                "level",
+                &[300.0, 500.0, 850.0],
+                &[("units", "hPa")],
+            ),
+        ],
+        &[("u", "m s**-1", &["time", "level", "lat", "lon"])],
+    );
+    let blank = |levels: std::ops::Range<usize>| {
+        on_library_thread(|| -> Result<(), netcdf::Error> {
+            let mut file = netcdf::append(&path)?;
+            let mut wind = file.variable_mut("u").unwrap();
+            for level in levels {
+                wind.put_values(&[f32::NAN; 16], (0_usize, level, .., ..))?;
+            }
+            file.close()
+        })
+        .unwrap();
+    };
+    blank(2..3);
+    let archive = open(&path);
+    // Below the ground of a plateau.
+    assert!(archive.read_levels(0, "u").is_ok());
+    assert!(archive.read_level(0, "u", 500.0).is_ok());
+    let error = archive.read_level(0, "u", 850.0).unwrap_err().to_string();
+    assert!(error.contains("only missing values"), "{error}");
+    drop(archive);
+    blank(0..2);
+    let error = open(&path).read_levels(0, "u").unwrap_err().to_string();
+    assert!(error.contains("only missing values"), "{error}");
+}
+
 /// The height of the lowest level may stand still, but pressure does not.
 #[test]
 fn a_field_that_does_not_change_is_told() {

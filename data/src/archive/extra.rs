@@ -26,7 +26,8 @@ impl Archive {
     /// Vapour transport as the files have it; `None` if they do not. Components are preferred to the magnitude.
     ///
     /// # Errors
-    /// [`crate::DataError::Unreadable`] if a file is damaged; [`crate::DataError::Invalid`] if there is no such time.
+    /// [`crate::DataError::Unreadable`] if a file is damaged; [`crate::DataError::BadVariable`] if it has no valid value
+    /// at all; [`crate::DataError::Invalid`] if there is no such time.
     pub fn read_transport(&self, index: usize) -> Result<Option<StoredTransport>> {
         use alias::Transport::{Eastward, Magnitude, Northward};
         self.check(index)?;
@@ -50,12 +51,12 @@ impl Archive {
     /// Names are those of [`Archive::read_levels`]. The nearest level is taken, which must be within 0.5 hPa.
     ///
     /// # Errors
-    /// [`crate::DataError::Unreadable`] if a file is damaged; [`crate::DataError::Invalid`] if there is no such time.
+    /// As [`Self::read_transport`].
     pub fn read_level(&self, index: usize, name: &str, hpa: f64) -> Result<Option<Array2<f32>>> {
         self.check(index)?;
         let found = self.level_source(index, name, hpa);
         found
-            .map(|(place, (source, level))| self.read_plane(place, source, Some(level)))
+            .map(|(place, (source, level))| self.read_plane(index, place, source, Some(level)))
             .transpose()
     }
 
@@ -93,18 +94,24 @@ impl Archive {
     fn transport_plane(&self, index: usize, part: alias::Transport) -> Result<Option<Array2<f32>>> {
         let found = self.transport_source(index, part);
         found
-            .map(|(place, source)| self.read_plane(place, source, None))
+            .map(|(place, source)| self.read_plane(index, place, source, None))
             .transpose()
     }
 
     fn read_plane(
         &self,
+        index: usize,
         place: Place,
         source: &Source,
         level: Option<usize>,
     ) -> Result<Array2<f32>> {
         let mut plane = Array2::zeros(self.grid.shape());
         self.read_plane_into(place, source, level, plane.view_mut())?;
+        self.check_known(
+            index,
+            (self.path(place), source.name.as_str()),
+            plane.iter(),
+        )?;
         Ok(plane)
     }
 }
@@ -168,6 +175,35 @@ mod tests {
                 .read_transport(1)
                 .is_err()
         );
+    }
+
+    /// No cell exceeds a threshold where none has a value: such times had masks without rivers.
+    #[test]
+    fn transport_of_a_time_that_was_never_written_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ivt.nc");
+        for (names, blank) in [(&["IVT"][..], "IVT"), (&["viwve", "viwvn"][..], "viwvn")] {
+            let _ = std::fs::remove_file(&path);
+            write(&path, names);
+            let put = |values: [f32; 32]| {
+                crate::archive::on_library_thread(|| {
+                    let mut file = netcdf::append(&path).unwrap();
+                    let mut variable = file.variable_mut(blank).unwrap();
+                    variable.put_values(&values, ..).unwrap();
+                });
+                let archive = Archive::open(&path.to_string_lossy()).unwrap();
+                assert!(archive.has_transport(0));
+                archive.read_transport(0)
+            };
+            let error = put([f32::NAN; 32]).unwrap_err().to_string();
+            for part in [blank, "2000-01-01T00:00:00", "only missing values"] {
+                assert!(error.contains(part), "{error} lacks {part}");
+            }
+            // One cell is enough.
+            let mut values = [f32::NAN; 32];
+            values[7] = 250.0;
+            assert!(put(values).is_ok());
+        }
     }
 
     #[test]

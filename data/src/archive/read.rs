@@ -208,7 +208,10 @@ impl Archive {
                     .collect(),
             });
         };
-        self.read_all_levels(place, levels)
+        let (pressure_pa, field) = self.read_all_levels(place, levels)?;
+        let source = (self.path(place), levels.source.name.as_str());
+        self.check_known(index, source, field.iter())?;
+        Ok((pressure_pa, field))
     }
 
     /// Where a field on pressure levels stands at a time, as [`Self::read_levels`] finds it.
@@ -278,16 +281,24 @@ impl Archive {
                 }
             }
         }
-        if plane.iter().all(|value| value.is_nan()) {
-            let error = DataError::bad_variable(
-                self.source_of(index).0,
-                variable.name(),
-                format!("numbers at {}", self.times[index]),
-                "only missing values",
-            );
-            return Err(self.of_its_file(index, error));
+        let path = self.source_of(index).0;
+        self.check_known(index, (path, variable.name()), plane.iter())
+            .map_err(|error| self.of_its_file(index, error))
+    }
+
+    /// Refuses a field without any value: that of a time that was never written.
+    pub(super) fn check_known<'v>(
+        &self,
+        index: usize,
+        (path, name): (&Path, &str),
+        mut values: impl Iterator<Item = &'v f32>,
+    ) -> Result<()> {
+        if values.any(|value| !value.is_nan()) {
+            return Ok(());
         }
-        Ok(())
+        let expected = format!("numbers at {}", self.times[index]);
+        let found = "only missing values";
+        Err(DataError::bad_variable(path, name, expected, found))
     }
 
     fn read_all_levels(&self, place: Place, levels: &Levels) -> Result<(Vec<f64>, Array3<f32>)> {

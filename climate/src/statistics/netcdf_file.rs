@@ -28,12 +28,13 @@ impl Statistics {
     /// `objects(month, class, basin)`, `ace(month, basin)`, `landfalls(month, class, basin)`,
     /// `precipitation(month, class, basin)` and `all_precipitation(month)` with `year(month)` and
     /// `month_of_year(month)`; `days` has a bit for each day of the month with an analysed time. Precipitation is NaN,
-    /// its fill value, in months without any, as it is blank in the tables. Classes and basins are named in
-    /// `flag_meanings`. For changes of frequency `marked_cells(month, class, coarse_lat, coarse_lon)`: grid cells of
-    /// the class in cells of 5 degrees, over all times of the month; of `grid_cells(coarse_lat, coarse_lon)`. The
-    /// attribute `classes_looked_for` names the classes of which a 0 means that there were none, `wind_of_cyclones` which
-    /// wind categories and cyclone energy are of, `rules_of_events` by which numbers events and tracks were chosen,
-    /// `time_coverage_start` and `time_coverage_end` are the first and the last analysed time.
+    /// its fill value, in months without any, as it is blank in the tables, and so is the energy of cyclones none of
+    /// whose winds is known. Classes and basins are named in `flag_meanings`. For changes of frequency
+    /// `marked_cells(month, class, coarse_lat, coarse_lon)`: grid cells of the class in cells of 5 degrees, over all
+    /// times of the month; of `grid_cells(coarse_lat, coarse_lon)`. The attribute `classes_looked_for` names the
+    /// classes of which a 0 means that there were none, `wind_of_cyclones` which wind categories and cyclone energy are
+    /// of, `rules_of_events` by which numbers events and tracks were chosen, `time_coverage_start` and
+    /// `time_coverage_end` are the first and the last analysed time.
     ///
     /// # Errors
     /// [`crate::ClimateError::Mismatch`] if the grid is another one, [`crate::ClimateError::Data`] if writing fails.
@@ -124,7 +125,7 @@ impl Statistics {
             let mut variable = file.add_variable::<f64>(table.name, table.dimensions)?;
             variable.put_attribute("long_name", table.long_name)?;
             variable.put_attribute("units", table.unit)?;
-            if table.unit == WATER_UNIT {
+            if [WATER_UNIT, ENERGY_UNIT].contains(&table.unit) {
                 variable.set_fill_value(f64::NAN)?;
             }
             let values: Vec<f64> = self.months().iter().flat_map(table.values).collect();
@@ -212,6 +213,7 @@ struct MonthTable {
 }
 
 const WATER_UNIT: &str = "km3";
+const ENERGY_UNIT: &str = "1e4 knot2";
 const BY_MONTH: &[&str] = &["month"];
 const BY_CLASS: &[&str] = &["month", "class", "basin"];
 
@@ -261,9 +263,12 @@ const MONTHLY: [MonthTable; 10] = [
     MonthTable {
         name: "ace",
         long_name: "accumulated cyclone energy of tropical cyclones",
-        unit: "1e4 knot2",
+        unit: ENERGY_UNIT,
         dimensions: &["month", "basin"],
-        values: |month| month.ace.to_vec(),
+        values: |month| {
+            let known = month.known_energy().into_iter();
+            known.map(|ace| ace.unwrap_or(f64::NAN)).collect()
+        },
     },
     MonthTable {
         name: "landfalls",

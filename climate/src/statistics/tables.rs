@@ -8,10 +8,10 @@ use std::path::Path;
 impl Statistics {
     /// Writes `monthly.csv`, `yearly.csv`, `seasonal_cycle.csv`, `histograms.csv` and `categories.csv` into a folder.
     ///
-    /// - `monthly.csv`: year, month, class, basin, times, tracks (begun), objects, ace_1e4_kt2 (cyclones only),
-    ///   landfalls (tracks by the place of their first), precipitation_km3 (inside of the class's events) and
-    ///   precipitation_share (the same as a share of all that fell on the grid); the last two are blank without
-    ///   precipitation
+    /// - `monthly.csv`: year, month, class, basin, times, tracks (begun), objects, ace_1e4_kt2 (cyclones only; blank
+    ///   where there are some and the wind of none is known), landfalls (tracks by the place of their first),
+    ///   precipitation_km3 (inside of the class's events) and precipitation_share (the same as a share of all that fell
+    ///   on the grid); the last two are blank without precipitation
     ///
     ///   Of classes that were not looked for ([`Statistics::classes`]) all counts are blank, here and in the others
     /// - `yearly.csv`: the same by year
@@ -168,16 +168,16 @@ fn counts(counts: &MonthCounts, (index, class): (usize, Class), basin: Basin) ->
     [
         counts.tracks[index][basin].to_string(),
         counts.objects[index][basin].to_string(),
-        energy(class, counts.ace[basin]),
+        energy(class, counts.known_energy()[basin]),
         counts.landfalls[index][basin].to_string(),
         known(format!("{water_km3:.3}")),
         known(format!("{:.6}", water_km3 / all_km3)),
     ]
 }
 
-fn energy(class: Class, ace: f64) -> String {
-    match class {
-        Class::TropicalCyclone => format!("{ace:.4}"),
+fn energy(class: Class, ace: Option<f64>) -> String {
+    match (class, ace) {
+        (Class::TropicalCyclone, Some(ace)) => format!("{ace:.4}"),
         _ => String::new(),
     }
 }
@@ -203,6 +203,13 @@ mod tests {
     use super::*;
     use crate::events::Event;
     use squall_data::{Calendar, LatLonGrid, Time};
+
+    #[test]
+    fn energy_is_blank_where_it_is_not_known_and_for_other_classes() {
+        assert_eq!(energy(Class::TropicalCyclone, Some(0.0)), "0.0000");
+        assert_eq!(energy(Class::TropicalCyclone, None), "");
+        assert_eq!(energy(Class::AtmosphericRiver, Some(0.0)), "");
+    }
 
     #[test]
     fn of_a_class_that_nobody_looked_for_no_table_says_that_there_was_none() {

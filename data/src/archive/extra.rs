@@ -26,8 +26,8 @@ impl Archive {
     /// Vapour transport as the files have it; `None` if they do not. Components are preferred to the magnitude.
     ///
     /// # Errors
-    /// [`crate::DataError::Unreadable`] if a file is damaged; [`crate::DataError::BadVariable`] if it has no valid value
-    /// at all; [`crate::DataError::Invalid`] if there is no such time.
+    /// [`crate::DataError::Unreadable`] if a file is damaged; [`crate::DataError::BadVariable`] if it has no valid
+    /// value at all; [`crate::DataError::Invalid`] if there is no such time.
     pub fn read_transport(&self, index: usize) -> Result<Option<StoredTransport>> {
         use alias::Transport::{Eastward, Magnitude, Northward};
         self.check(index)?;

@@ -33,6 +33,9 @@ pub struct MonthCounts {
     pub objects: [[u64; BASINS]; 2],
     /// Accumulated cyclone energy, 10⁴ kt², where winds are known.
     pub ace: [f64; BASINS],
+    /// Objects of cyclones whose wind is known.
+    #[serde(default)]
+    pub winds: [u64; BASINS],
     /// Tracks whose first landfall was in this month and basin, where land is known.
     #[serde(default)]
     pub landfalls: [[u64; BASINS]; 2],
@@ -54,6 +57,7 @@ impl MonthCounts {
             tracks: Default::default(),
             objects: Default::default(),
             ace: [0.0; BASINS],
+            winds: [0; BASINS],
             landfalls: Default::default(),
             precipitation_km3: Default::default(),
             all_precipitation_km3: 0.0,
@@ -85,7 +89,18 @@ impl MonthCounts {
                 self.precipitation_km3[class][basin] += more.precipitation_km3[class][basin];
             }
             self.ace[basin] += more.ace[basin];
+            self.winds[basin] += more.winds[basin];
         }
+    }
+
+    /// The cyclone energy of each basin; `None` where there are cyclones and the wind of none is known.
+    pub(super) fn known_energy(&self) -> [Option<f64>; BASINS] {
+        let cyclones = index_of(Class::TropicalCyclone).map(|class| self.objects[class]);
+        let cyclones = cyclones.unwrap_or_default();
+        std::array::from_fn(|basin| {
+            let known = cyclones[basin] == 0 || self.winds[basin] > 0;
+            known.then_some(self.ace[basin])
+        })
     }
 }
 
@@ -249,6 +264,7 @@ impl Statistics {
             if let (Class::TropicalCyclone, Some(wind)) = (event.class, event.max_wind_m_s) {
                 let hours = event.details.hours.unwrap_or(hours);
                 month.ace[basin] += ace_of_point(wind, hours);
+                month.winds[basin] += 1;
             }
             if let Some(water_km3) = event.details.precipitation_km3 {
                 month.precipitation_km3[class][basin] += water_km3;

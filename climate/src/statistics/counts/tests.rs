@@ -76,6 +76,62 @@ fn a_part_of_a_month_is_no_month_of_the_seasonal_cycle() {
     assert_eq!(cycle[6], 1.0);
 }
 
+/// A cyclone in the West Pacific, whose wind may be known.
+fn seen(time: Time, max_wind_m_s: Option<f64>) -> Event {
+    Event {
+        class: Class::TropicalCyclone,
+        time,
+        track_id: None,
+        lon_deg: 140.0,
+        lat_deg: 15.0,
+        area_km2: 9e4,
+        west_deg: 139.0,
+        south_deg: 14.0,
+        east_deg: 141.0,
+        north_deg: 16.0,
+        length_km: 300.0,
+        width_km: 300.0,
+        orientation_deg: 0.0,
+        min_psl_pa: None,
+        max_wind_m_s,
+        max_tmq_kg_m2: None,
+        mean_prect_m_s: None,
+        mean_probability: None,
+        details: Default::default(),
+    }
+}
+
+/// It had been 0, as if all had been weaker than storms.
+#[test]
+fn the_energy_of_cyclones_without_winds_is_not_known() {
+    let mut run = statistics();
+    let calm = seen(at(7, 1, 0), None);
+    run.add_time(at(7, 1, 0), None, 6.0, [&calm]).unwrap();
+    let energy = |counts: &MonthCounts, basin: Basin| counts.known_energy()[basin as usize];
+    let month = &run.months()[0];
+    assert_eq!(energy(month, Basin::WestPacific), None);
+    // No cyclone has no energy.
+    assert_eq!(energy(month, Basin::EastPacific), Some(0.0));
+    // 100 kt for six hours is 1; a depression is 0, and known.
+    let storm = seen(at(8, 1, 0), Some(100.0 * 1852.0 / 3600.0));
+    run.add_time(at(8, 1, 0), None, 6.0, [&storm]).unwrap();
+    let weak = seen(at(9, 1, 0), Some(12.0));
+    run.add_time(at(9, 1, 0), None, 6.0, [&weak]).unwrap();
+    let months: Vec<Option<f64>> = (run.months().iter())
+        .map(|month| energy(month, Basin::WestPacific))
+        .collect();
+    assert!(months[0].is_none() && months[2] == Some(0.0), "{months:?}");
+    assert!((months[1].unwrap() - 1.0).abs() < 1e-9);
+    let year = energy(&run.years()[0], Basin::WestPacific).unwrap();
+    assert!((year - 1.0).abs() < 1e-9);
+    // Parts of a month that were given out are put back with it.
+    let parts = run.take_months_before(at(10, 1, 0));
+    assert!(run.months().is_empty());
+    parts.iter().for_each(|part| run.put_back(part));
+    assert_eq!(energy(&run.months()[0], Basin::WestPacific), None);
+    assert_eq!(energy(&run.months()[2], Basin::WestPacific), Some(0.0));
+}
+
 /// Counts times at so many hours' distance over days after 1 July 2001, and a cyclone at each of some days.
 fn add_days(run: &mut Statistics, days: std::ops::Range<i64>, step_hours: i64, storms: &[i64]) {
     let start = at(7, 1, 0);

@@ -354,16 +354,14 @@ mod tests {
         let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
         let (header, row) = (lines.next().unwrap(), lines.next().unwrap());
         let saved = |name: &str, cell: &str| match name {
-            "landfalls" | "landfall_time" | "landfall_lon_deg" | "landfall_lat_deg" => "NA".into(),
-            "landfall_wind_m_s" | "landfall_psl_pa" | "origin" => "NA".into(),
-            "merged_into" | "split_tracks" => "8.0".into(),
-            _ if cell.is_empty() => "NA".into(),
+            "landfalls" | "landfall_time" | "landfall_lon_deg" | "landfall_lat_deg"
+            | "landfall_wind_m_s" | "landfall_psl_pa" | "origin" => String::from("NA"),
+            "merged_into" | "split_tracks" => String::from("8.0"),
+            _ if cell.is_empty() => String::from("NA"),
             _ => cell.to_string(),
         };
-        let cells = header
-            .iter()
-            .zip(&row)
-            .map(|(name, cell)| saved(name, cell));
+        let cells = header.iter().copied().zip(row);
+        let cells = cells.map(|(name, cell)| saved(name, cell));
         let cells: Vec<String> = cells.collect();
         fs::write(
             &path,

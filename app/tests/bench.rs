@@ -82,6 +82,87 @@ fn a_peer_is_asked_for_each_operation() {
     assert_eq!(first["kernel"], serde_json::json!([7, 7]));
 }
 
+/// What a benchmark printed, and how it ended, beside a peer that is this script.
+#[cfg(unix)]
+fn beside(lines: &str, call: &[&str]) -> (Vec<Value>, String, Option<i32>) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let script = folder.path().join("peer.sh");
+    fs::write(&script, lines).expect("a script");
+    let peer = format!("sh {}", path(&script));
+    let output = common::squall()
+        .args(call)
+        .args(["--peer", &peer])
+        .output()
+        .expect("the program starts");
+    let printed = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (printed, said, output.status.code())
+}
+
+/// Four answers are those of two operations, twice each.
+#[test]
+#[cfg(unix)]
+fn a_peer_that_ends_takes_no_measured_row_with_it() {
+    let lines = r#"echo ready
+for turn in 1 2 3 4; do
+  read -r line
+  echo '{"seconds": 5.0, "peak_mb": 1.0, "torch": "none", "mode": "eager"}'
+done
+exit 3
+"#;
+    let call = "bench ops --size 16x24 --only 7x7 --repeat 2 --json -q";
+    let (rows, said, code) = beside(lines, &Vec::from_iter(call.split(' ')));
+    assert_eq!(code, Some(4), "{said}");
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    assert_eq!(number(&rows[1], "peer"), 5.0);
+    for words in ["ended before it answered", "exit status: 3", "hint:"] {
+        assert!(said.contains(words), "no `{words}`: {said}");
+    }
+}
+
+/// It has no memory for a second step, say: ours took its time, too.
+#[test]
+#[cfg(unix)]
+fn a_network_is_timed_alone_where_its_peer_fails() {
+    let lines = r#"echo ready
+read -r line
+echo '{"seconds": 5.0, "peak_mb": 1.0, "torch": "none", "mode": "eager"}'
+kill -9 $$
+"#;
+    let call = "bench infer --size 24x36 --repeat 2 --json -q";
+    let (rows, said, code) = beside(lines, &Vec::from_iter(call.split(' ')));
+    assert_eq!(code, Some(4), "{said}");
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert!(number(&rows[0], "ours") > 0.0);
+    assert!(
+        rows[0]["peer"].is_null() && rows[0]["ratio"].is_null(),
+        "{rows:?}"
+    );
+    assert!(said.contains("signal: 9"), "{said}");
+}
+
+#[test]
+#[cfg(unix)]
+fn what_is_no_time_is_no_answer_of_a_peer() {
+    let call = "bench ops --size 16x24 --only 7x7 --repeat 1 --json -q";
+    for (answer, words) in [
+        (
+            r#"{"seconds": 0, "peak_mb": 1, "torch": "", "mode": ""}"#,
+            "above 0 s",
+        ),
+        (
+            r#"{"seconds": -1, "peak_mb": 1, "torch": "", "mode": ""}"#,
+            "above 0 s",
+        ),
+        (r#"{"error": "no such operation"}"#, "no such operation"),
+    ] {
+        let lines = format!("echo ready\nwhile read -r line; do echo '{answer}'; done\n");
+        let (rows, said, code) = beside(&lines, &Vec::from_iter(call.split(' ')));
+        assert_eq!((code, rows.len()), (Some(4), 0), "{said}");
+        assert!(said.contains(words), "no `{words}`: {said}");
+    }
+}
+
 #[test]
 fn what_cannot_be_timed_is_refused() {
     let huge = ["bench", "ops", "--size", "768x1152", "--batch", "65535"];

@@ -147,38 +147,55 @@ impl Bench {
     pub fn run(self) -> anyhow::Result<()> {
         let backend = self.device.open()?;
         tracing::info!("measured on {}", backend.describe());
-        let rows = match &self.part {
-            None => self.all(&parsed::<All>([""; 0])?)?,
-            Some(Part::All(options)) => self.all(options)?,
-            Some(Part::Simulate(options)) => fields::simulate(options, self.repeat)?,
-            Some(Part::Label(options)) => fields::label(options, self.repeat)?,
-            Some(Part::Read(options)) => vec![fields::read(options, self.repeat)?],
-            Some(Part::Ops(options)) => ops::rows(options, self.repeat)?,
-            Some(Part::Step(options)) => vec![network::measure(options, self.repeat, Work::Step)?],
-            Some(Part::Infer(options)) => {
-                vec![network::measure(options, self.repeat, Work::Infer)?]
-            }
-            Some(Part::Optimizer) => optimizer::rows(self.repeat)?,
-            Some(Part::AllReduce(options)) => all_reduce::rows(options, self.repeat)?,
+        match &self.part {
             Some(Part::Groups(options)) => return groups::run(options, self.json),
             Some(Part::Parity(options)) => return parity::run(options, self.json),
-        };
-        // Of ranks that measure side by side the first one tells.
-        if ranks::number() > 0 {
-            return Ok(());
+            _ => {}
         }
-        output::result(&Table(rows), self.json)
+        let mut rows = Vec::new();
+        let measured = self.measure(&mut rows);
+        // Of ranks that measure side by side the first one tells. What was measured before something failed took its
+        // time, too.
+        if ranks::number() == 0 && (measured.is_ok() || !rows.is_empty()) {
+            output::result(&Table(rows), self.json)?;
+        }
+        measured
     }
 
-    fn all(&self, All { fields, network }: &All) -> anyhow::Result<Vec<Row>> {
-        let mut rows = fields::simulate(&fields.fields_of, self.repeat)?;
+    /// Adds a row for everything that is measured; those before an error stay.
+    fn measure(&self, rows: &mut Vec<Row>) -> anyhow::Result<()> {
+        match &self.part {
+            None => self.all(&parsed::<All>([""; 0])?, rows)?,
+            Some(Part::All(options)) => self.all(options, rows)?,
+            Some(Part::Simulate(options)) => rows.extend(fields::simulate(options, self.repeat)?),
+            Some(Part::Label(options)) => rows.extend(fields::label(options, self.repeat)?),
+            Some(Part::Read(options)) => rows.push(fields::read(options, self.repeat)?),
+            Some(Part::Ops(options)) => ops::measure(options, self.repeat, rows)?,
+            Some(Part::Step(options)) => {
+                network::measure(options, self.repeat, Work::Step, rows)?;
+            }
+            Some(Part::Infer(options)) => {
+                network::measure(options, self.repeat, Work::Infer, rows)?;
+            }
+            Some(Part::Optimizer) => rows.extend(optimizer::rows(self.repeat)?),
+            Some(Part::AllReduce(options)) => rows.extend(all_reduce::rows(options, self.repeat)?),
+            // They have tables of their own.
+            Some(Part::Groups(_) | Part::Parity(_)) => {}
+        }
+        Ok(())
+    }
+
+    fn all(&self, All { fields, network }: &All, rows: &mut Vec<Row>) -> anyhow::Result<()> {
+        // A slip of the keyboard is told before anything is measured.
+        network.resolve()?;
+        rows.extend(fields::simulate(&fields.fields_of, self.repeat)?);
         rows.extend(fields::label(fields, self.repeat)?);
         rows.push(fields::read(&fields.fields_of, self.repeat)?);
         for work in [Work::Step, Work::Infer] {
-            rows.push(network::measure(network, self.repeat, work)?);
+            network::measure(network, self.repeat, work, rows)?;
         }
         rows.extend(optimizer::rows(self.repeat)?);
-        Ok(rows)
+        Ok(())
     }
 }
 

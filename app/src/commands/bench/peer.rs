@@ -3,10 +3,12 @@
 use crate::failure::Advice;
 use serde::Deserialize;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 /// A running peer: it answers `step` and `infer` with one JSON line each.
 pub struct Peer {
+    command: String,
     child: Child,
     ask: ChildStdin,
     answers: BufReader<ChildStdout>,
@@ -53,6 +55,7 @@ impl Peer {
             ));
         }
         Ok(Self {
+            command: command.to_string(),
             child,
             ask,
             answers,
@@ -64,11 +67,45 @@ impl Peer {
     /// # Errors
     /// If it ends or answers something else.
     pub fn time(&mut self, work: &str) -> anyhow::Result<Answer> {
-        writeln!(self.ask, "{work}")?;
+        let hint =
+            "what it wrote to standard error says why; without --peer ours is measured alone";
         let mut line = String::new();
-        self.answers.read_line(&mut line)?;
-        serde_json::from_str(&line)
-            .map_err(|error| anyhow::anyhow!("the peer answered `{}`: {error}", line.trim()))
+        // To one that has ended nothing can be written, and of one that ends nothing can be read.
+        let asked = writeln!(self.ask, "{work}");
+        if asked.is_err() || self.answers.read_line(&mut line)? == 0 {
+            let how = self.ending()?;
+            let command = &self.command;
+            return Err(Advice::run(
+                format!("the peer `{command}` ended before it answered ({how})"),
+                hint,
+            ));
+        }
+        let answered = |what: String| {
+            let command = &self.command;
+            let line = line.trim();
+            Advice::run(
+                format!("the peer `{command}` answered `{line}`: {what}"),
+                hint,
+            )
+        };
+        let answer: Answer =
+            serde_json::from_str(&line).map_err(|error| answered(error.to_string()))?;
+        if !(answer.seconds.is_finite() && answer.seconds > 0.0) {
+            return Err(answered("a time is above 0 s".to_string()));
+        }
+        Ok(answer)
+    }
+
+    /// How it ended; one that has closed its output and goes on is ended.
+    fn ending(&mut self) -> std::io::Result<ExitStatus> {
+        for _ in 0..50 {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        self.child.kill()?;
+        self.child.wait()
     }
 }
 

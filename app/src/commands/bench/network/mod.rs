@@ -89,7 +89,7 @@ impl NetworkOptions {
     }
 
     /// The configuration, the optimiser's, and the batch.
-    fn resolve(&self) -> anyhow::Result<(NetworkConfig, OptimizerConfig, usize)> {
+    pub(super) fn resolve(&self) -> anyhow::Result<(NetworkConfig, OptimizerConfig, usize)> {
         let file = Path::new(&self.network);
         let is_recipe = BUILT_IN.iter().any(|(name, _)| *name == self.network) || file.is_file();
         let recipe = is_recipe.then(|| Recipe::named(file, &[])).transpose()?;
@@ -126,8 +126,13 @@ impl Work {
     }
 }
 
-/// The time of one kind of work, beside that of the fastest peer.
-pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> anyhow::Result<Row> {
+/// Adds the time of one kind of work, beside that of the fastest peer; alone, before the error, where a peer failed.
+pub(super) fn measure(
+    options: &NetworkOptions,
+    repeat: usize,
+    work: Work,
+    rows_of_all: &mut Vec<Row>,
+) -> anyhow::Result<()> {
     let (config, optimiser, batch) = options.resolve()?;
     let (rows, columns) = options.size;
     let backend = Backend::best();
@@ -174,17 +179,19 @@ pub(super) fn measure(options: &NetworkOptions, repeat: usize, work: Work) -> an
     };
     let mut ours = Ours::new(network, learning, batch, options)?;
     let mut peers = start_peers(options, &config, batch)?;
-    let turns = take_turns(&mut ours, &mut peers, work, repeat, before)?;
+    let mut turns = take_turns(&mut ours, &mut peers, work, repeat, before)?;
+    let failed = turns.failed.take();
     let flops = match work {
         Work::Step => summary.training_flops,
         Work::Infer => summary.inference_flops,
     };
     let mut line = turns.row(options, work, batch, flops as f64);
     line.predicted_mb = Some(predicted as f64 / 1e6);
+    rows_of_all.push(line);
     if options.profile {
         print_profile(&mut ours, work)?;
     }
-    Ok(line)
+    failed.map_or(Ok(()), Err)
 }
 
 /// Refuses `--graphs` for what cannot be launched as graphs, before anything is built.

@@ -15,6 +15,8 @@ pub(super) struct Turns {
     theirs: Vec<Theirs>,
     /// Bytes of ours at most.
     highest: u64,
+    /// Why there is no peer any more: the first that failed. Beside the others alone ours might look faster than it is.
+    pub(super) failed: Option<anyhow::Error>,
 }
 
 /// Works in turn with the peers, `repeat` times that count; `rate` is that of matrix products if it is known, else it
@@ -31,6 +33,7 @@ pub(super) fn take_turns(
         rates: Vec::new(),
         theirs: peers.iter().map(|_| Theirs::default()).collect(),
         highest: 0,
+        failed: None,
     };
     if ours.graphs {
         // The first turn, which is not measured, writes down what this one does.
@@ -56,7 +59,26 @@ pub(super) fn take_turns(
                 None => ours.backend.matrix_rate(ours.storage.dtype)?,
             });
         }
-        for (peer, theirs) in peers.iter_mut().zip(&mut turns.theirs) {
+        if turns.failed.is_none()
+            && let Err(error) = turns.ask(peers, work, turn, seconds)
+        {
+            turns.theirs.clear();
+            turns.failed = Some(error);
+        }
+    }
+    Ok(turns)
+}
+
+impl Turns {
+    /// Lets every peer work once, after ours took so many seconds.
+    fn ask(
+        &mut self,
+        peers: &mut [Peer],
+        work: Work,
+        turn: usize,
+        seconds: f64,
+    ) -> anyhow::Result<()> {
+        for (peer, theirs) in peers.iter_mut().zip(&mut self.theirs) {
             let answer = peer.time(work.name())?;
             tracing::info!(
                 "{} {turn}: {seconds:.3} s; PyTorch {} {} {:.3} s, peak {:.0} MB",
@@ -71,11 +93,9 @@ pub(super) fn take_turns(
                 (theirs.mode, theirs.peak_mb) = (answer.mode, answer.peak_mb);
             }
         }
+        Ok(())
     }
-    Ok(turns)
-}
 
-impl Turns {
     /// The median of ours beside that of the fastest peer, as the time of a sample, which takes `flops`.
     pub(super) fn row(
         mut self,

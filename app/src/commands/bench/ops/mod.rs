@@ -53,8 +53,12 @@ pub struct OpsOptions {
     peer: Option<String>,
 }
 
-/// A row for each operation.
-pub(super) fn rows(options: &OpsOptions, repeat: usize) -> anyhow::Result<Vec<Row>> {
+/// Adds a row for each operation; those before an error stay.
+pub(super) fn measure(
+    options: &OpsOptions,
+    repeat: usize,
+    found: &mut Vec<Row>,
+) -> anyhow::Result<()> {
     let backend = Backend::best();
     let config = NetworkConfig::of(options.network);
     let (rows, columns) = options.size;
@@ -82,7 +86,6 @@ pub(super) fn rows(options: &OpsOptions, repeat: usize) -> anyhow::Result<Vec<Ro
         triad: Triad::new(backend, TRIAD)?,
         known: None,
     };
-    let mut found = Vec::new();
     for (number, case) in cases.iter().enumerate() {
         let name = case.name();
         tracing::debug!("{} of {}: {name}", number + 1, cases.len());
@@ -106,7 +109,7 @@ pub(super) fn rows(options: &OpsOptions, repeat: usize) -> anyhow::Result<Vec<Ro
         }
         found.push(line);
     }
-    Ok(found)
+    Ok(())
 }
 
 /// How fast the machine is under its load.

@@ -99,6 +99,34 @@ fn beside(lines: &str, call: &[&str]) -> (Vec<Value>, String, Option<i32>) {
     (printed, said, output.status.code())
 }
 
+/// Squall's threads sleep between operations; PyTorch's wait as they do where its user starts it.
+#[test]
+#[cfg(unix)]
+fn a_peer_has_the_users_way_to_wait() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (script, told) = (folder.path().join("peer.sh"), folder.path().join("told"));
+    let lines = format!(
+        "echo \"${{OMP_WAIT_POLICY-none}} ${{SQUALL_OWN_WAIT_POLICY-none}}\" > '{}'\necho ready\n",
+        path(&told)
+    );
+    fs::write(&script, lines).expect("a script");
+    for (users, expected) in [(None, "none none"), (Some("active"), "active none")] {
+        let mut command = common::squall();
+        command
+            .env_remove("OMP_WAIT_POLICY")
+            .env_remove("SQUALL_OWN_WAIT_POLICY");
+        if let Some(policy) = users {
+            command.env("OMP_WAIT_POLICY", policy);
+        }
+        let peer = format!("sh {}", path(&script));
+        let call = [&SMALL[..], &["--only", "7x7", "--peer", &peer]].concat();
+        // It ends when it has told.
+        let output = command.args(call).output().expect("the program starts");
+        let found = fs::read_to_string(&told).unwrap_or_default();
+        assert_eq!(found.trim(), expected, "{}", common::text(&output));
+    }
+}
+
 /// Four answers are those of two operations, twice each.
 #[test]
 #[cfg(unix)]

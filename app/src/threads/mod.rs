@@ -23,6 +23,8 @@ use topology::Topology;
 
 /// What GNU's OpenMP, under oneDNN, reads once, when it is loaded.
 const POLICY: &str = "OMP_WAIT_POLICY";
+/// Says that the policy is this program's choice and not the user's.
+const OWN_POLICY: &str = "SQUALL_OWN_WAIT_POLICY";
 /// Holds the process that was started anew: a program that this one starts inherits the variable, and is another
 /// process.
 const PREPARED: &str = "SQUALL_PREPARED_PROCESS";
@@ -71,6 +73,14 @@ pub fn communication_cores() -> Vec<usize> {
     }
 }
 
+/// Gives another program the environment in which the user would start it: without the policy that this one chose for
+/// itself.
+pub fn leave_policy_to(command: &mut Command) {
+    if std::env::var_os(OWN_POLICY).is_some() {
+        command.env_remove(POLICY).env_remove(OWN_POLICY);
+    }
+}
+
 /// Whether this process is the second one.
 fn is_prepared() -> bool {
     let process = std::process::id().to_string();
@@ -79,10 +89,11 @@ fn is_prepared() -> bool {
 
 /// Replaces this process; comes back only if that fails.
 fn start_anew(command: &mut Command, communication: &[usize]) -> std::io::Error {
-    let policy = std::env::var_os(POLICY).unwrap_or_else(|| "passive".into());
+    if std::env::var_os(POLICY).is_none() {
+        command.env(POLICY, "passive").env(OWN_POLICY, "1");
+    }
     command
         .args(std::env::args_os().skip(1))
-        .env(POLICY, policy)
         .env(PREPARED, std::process::id().to_string());
     match communication {
         [] => command.env_remove(COMMUNICATION),

@@ -1,10 +1,14 @@
 //! Another program that runs the same network, timed in alternation with ours.
 
 use crate::failure::Advice;
+use crate::threads;
 use serde::Deserialize;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
+
+/// Threads of a peer may spin for a while after their last operation, on the cores of the program whose turn is next.
+const QUIET: Duration = Duration::from_millis(20);
 
 /// A running peer: it answers `step` and `infer` with one JSON line each.
 pub struct Peer {
@@ -36,7 +40,9 @@ impl Peer {
         let hint = "for example: --peer \"python validation/peers/step.py\" (see validation/peers/README.md)";
         let mut words = command.split_whitespace();
         let program = words.next().unwrap_or_default();
-        let mut child = Command::new(program)
+        let mut started = Command::new(program);
+        threads::leave_policy_to(&mut started);
+        let mut child = started
             .args(words)
             .args(arguments)
             .stdin(Stdio::piped())
@@ -62,7 +68,7 @@ impl Peer {
         })
     }
 
-    /// Lets it do `work` once.
+    /// Lets it do `work` once; it is quiet again when this returns.
     ///
     /// # Errors
     /// If it ends or answers something else.
@@ -93,6 +99,7 @@ impl Peer {
         if !(answer.seconds.is_finite() && answer.seconds > 0.0) {
             return Err(answered("a time is above 0 s".to_string()));
         }
+        std::thread::sleep(QUIET);
         Ok(answer)
     }
 

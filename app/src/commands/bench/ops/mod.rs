@@ -27,8 +27,6 @@ const LEAST_SECONDS: f64 = 0.005;
 const MOST_TIMES: f64 = 1000.0;
 /// Rates of the machine stand for so long: what an operation of milliseconds met is the load of its neighbours, too.
 const FRESH: Duration = Duration::from_secs(1);
-/// Threads spin for a while after their last operation, on the cores of the program whose turn is next.
-const QUIET: Duration = Duration::from_millis(20);
 
 /// Of which network, on which fields.
 #[derive(Debug, Args)]
@@ -206,7 +204,6 @@ impl Measured {
         let question = serde_json::to_string(case)?;
         for turn in 0..repeat.max(1) {
             if turn > 0 && peer.is_some() {
-                std::thread::sleep(QUIET);
                 seconds_of(&mut work, backend, 1)?;
             }
             self.ours.push(seconds_of(&mut work, backend, times)?);
@@ -218,9 +215,6 @@ impl Measured {
         }
         self.highest = peak();
         drop(work);
-        if peer.is_some() {
-            std::thread::sleep(QUIET);
-        }
         // Where a peer computes on the same GPU it can have what the operands took.
         Ok(backend.give_back_memory()?)
     }

@@ -5,6 +5,8 @@ mod common;
 use common::{path, run};
 use serde_json::Value;
 use std::fs;
+#[cfg(target_os = "linux")]
+use std::{path::Path, process::Command};
 
 const SMALL: [&str; 8] = [
     "bench", "ops", "--size", "16x24", "--repeat", "1", "--json", "-q",
@@ -97,6 +99,28 @@ fn beside(lines: &str, call: &[&str]) -> (Vec<Value>, String, Option<i32>) {
     let printed = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     (printed, said, output.status.code())
+}
+
+/// What `getrusage` says begins with the peak of the program that started the peer: this one, with 300 MB.
+#[test]
+#[cfg(target_os = "linux")]
+#[allow(clippy::print_stderr)] // says what it skips
+fn the_peak_of_a_peer_is_its_own() {
+    let held = std::hint::black_box(vec![1u8; 300 << 20]);
+    let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../validation/peers");
+    let output = Command::new("python3")
+        .args(["-B", "-c", "import memory; print(memory.peak_mb())"])
+        .env("PYTHONPATH", peers)
+        .output();
+    drop(held);
+    let Ok(output) = output else {
+        eprintln!("skipped: there is no Python");
+        return;
+    };
+    assert!(output.status.success(), "{}", common::text(&output));
+    let told = String::from_utf8_lossy(&output.stdout);
+    let peak: f64 = told.trim().parse().expect("a number");
+    assert!(peak > 1.0 && peak < 150.0, "{peak} MB");
 }
 
 /// Squall's threads sleep between operations; PyTorch's wait as they do where its user starts it.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import sys
 import time
@@ -17,6 +16,7 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
+from memory import peak_mb
 
 LEAST_SECONDS = 0.005
 # Threads spin for a while after their last operation, on the cores of the program whose turn is next.
@@ -161,7 +161,7 @@ class Peer:
         if self.device.type == "cuda":
             peak = torch.cuda.max_memory_allocated() / 1e6
         else:
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+            peak = peak_mb()
         return {"seconds": seconds, "peak_mb": peak, "torch": torch.__version__, "mode": "eager"}
 
 

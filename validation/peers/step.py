@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import resource
 import statistics
 import sys
 import time
@@ -19,6 +18,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from detectors import detection_loss, random_targets
+from memory import peak_mb
 from networks import Config, build
 
 CLASS_WEIGHTS = [0.02, 0.8, 0.17]
@@ -127,7 +127,7 @@ class Peer:
         """The highest memory use so far, where it computes."""
         if self.options.device == "cuda":
             return torch.cuda.max_memory_allocated() / 1e6
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+        return peak_mb()
 
     def report(self, work: str, seconds: list[float]) -> dict:
         options = self.options

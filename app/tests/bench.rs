@@ -101,6 +101,22 @@ fn beside(lines: &str, call: &[&str]) -> (Vec<Value>, String, Option<i32>) {
     (printed, said, output.status.code())
 }
 
+/// The arrays that the ceiling is measured with are none of the memory of what was measured: together they are 134 MB.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_ceiling_has_no_part_in_the_memory_beside_it() {
+    let options = ["--grid", "48x72", "--repeat", "1", "--json", "-q"];
+    for part in ["simulate", "label"] {
+        let told = run(&[&["bench", part][..], &options].concat());
+        let rows: Vec<Value> = serde_json::from_str(&told).expect("a list of rows");
+        for row in &rows {
+            assert!(number(row, "ceiling_percent") > 0.0, "{row}");
+            let peak = number(row, "peak_mb");
+            assert!(peak > 1.0 && peak < 130.0, "{row}");
+        }
+    }
+}
+
 /// What `getrusage` says begins with the peak of the program that started the peer: this one, with 300 MB.
 #[test]
 #[cfg(target_os = "linux")]

@@ -207,6 +207,22 @@ fn a_benchmark_fits_the_gpu_and_counts_its_memory() {
     assert!(peak < predicted && peak > 1.4, "{row}");
 }
 
+/// Rules are computed on the CPU, whose memory counts, whatever GPU there is.
+#[test]
+fn a_benchmark_of_the_cpu_says_so() {
+    let Some(stand_in) = stand_in() else { return };
+    let words = "bench label --grid 48x72 --repeat 1 --json -q --device cuda";
+    let words: Vec<&str> = words.split(' ').collect();
+    let none: [(&str, &str); 0] = [];
+    let rows: Vec<Value> =
+        serde_json::from_str(&works(on(&stand_in, &none, &words))).expect("JSON");
+    for row in &rows {
+        let device = row["device"].as_str().expect("words");
+        assert!(!device.starts_with("GPU"), "{row}");
+        assert!(row["peak_mb"].as_f64() > Some(1.0), "{row}");
+    }
+}
+
 /// Ranks that a launcher starts: two of them must not share a GPU, and NCCL must be one that the program knows.
 #[test]
 fn ranks_and_their_gpus_are_checked() {

@@ -1,6 +1,6 @@
 //! `squall bench allreduce`: sums over ranks, method beside method, under MPI's launcher or over threads.
 
-use super::{Row, row};
+use super::{Row, row_of_cpu};
 use crate::arguments::number;
 use crate::failure::Advice;
 use crate::ranks;
@@ -165,7 +165,7 @@ fn as_row(own: &BenchRow, all: &[BenchRow]) -> Row {
         1 => "one pass over memory",
         _ => "a node's link",
     };
-    let mut line = row(name, own.seconds, own.bound_seconds, bound);
+    let mut line = row_of_cpu(name, own.seconds, own.bound_seconds, bound);
     if let Some(peer) = peer.filter(|_| !is_library(own)) {
         line.peer = Some(peer);
         line.ratio = Some(peer / own.seconds);

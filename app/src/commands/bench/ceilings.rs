@@ -6,6 +6,8 @@ use rayon::prelude::*;
 use squall_model::Backend;
 use std::time::Instant;
 
+/// Values of arrays by which memory is timed: more than a cache holds.
+pub(super) const LONG: usize = 16 << 20;
 /// Values per task of the triad.
 const CHUNK: usize = 1 << 16;
 

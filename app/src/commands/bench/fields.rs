@@ -1,6 +1,7 @@
 //! `squall bench simulate|label|read`: what is done with fields before a network sees them.
 
-use super::{Row, median, row};
+use super::ceilings::{LONG, Triad};
+use super::{Row, median, row_of_cpu};
 use crate::arguments::grid;
 use clap::Args;
 use squall_climate::detect::tempest::{TempestDetector, TempestThresholds};
@@ -8,6 +9,7 @@ use squall_climate::detect::{DetectFields, Wanted};
 use squall_climate::label::{Labeller, Thresholds};
 use squall_data::synthetic::{STEPS_PER_FILE, Scenario, SyntheticConfig, SyntheticRun, write_run};
 use squall_data::{Archive, Calendar, Time, Variable};
+use squall_model::Backend;
 use std::time::Instant;
 
 /// Of which size.
@@ -42,7 +44,8 @@ fn time(repeat: usize, mut act: impl FnMut() -> anyhow::Result<()>) -> anyhow::R
 
 /// A time of a synthetic run, of the 1-degree grid and of the one asked for.
 pub(super) fn simulate(options: &FieldOptions, repeat: usize) -> anyhow::Result<Vec<Row>> {
-    let of = |(rows, columns): (usize, usize)| {
+    let mut found = Vec::new();
+    for (rows, columns) in [(192, 288), options.grid] {
         let run = SyntheticRun::new(config(rows, columns, 64)?)?;
         let mut index = 0;
         let ours = time(repeat, || {
@@ -52,15 +55,22 @@ pub(super) fn simulate(options: &FieldOptions, repeat: usize) -> anyhow::Result<
         })?;
         // The fields must at least be written to memory once.
         let bytes = rows * columns * 16 * 4;
-        let ceiling = bytes as f64 / memory_rate();
-        Ok(row(
-            format!("simulate a time of {rows} x {columns}"),
-            ours,
-            Some(ceiling),
-            "writing the fields to memory once",
-        ))
+        let name = format!("simulate a time of {rows} x {columns}");
+        let what = "writing the fields to memory once";
+        found.push((row_of_cpu(name, ours, None, what), bytes));
+    }
+    with_ceilings(found)
+}
+
+/// The rows, each beside the time of the bytes that it moves at least, at the rate of a triad on all threads: measured
+/// after all of them, whose peaks are without the triad's arrays.
+fn with_ceilings(found: Vec<(Row, usize)>) -> anyhow::Result<Vec<Row>> {
+    let rate = Triad::new(Backend::best_of_cpu(), LONG)?.rate()?;
+    let beside = |(mut row, bytes): (Row, usize)| {
+        row.ceiling_percent = Some(100.0 * bytes as f64 / rate / row.ours);
+        row
     };
-    [(192, 288), options.grid].into_iter().map(of).collect()
+    Ok(found.into_iter().map(beside).collect())
 }
 
 /// A time labelled by the DeepCAM rules, and the cyclones and rivers of TempestExtremes'.
@@ -81,14 +91,11 @@ pub(super) fn label(options: &LabelOptions, repeat: usize) -> anyhow::Result<Vec
     let labeller = Labeller::new(&Thresholds::default(), grid.clone())?;
     let tempest = TempestDetector::new(&TempestThresholds::default(), grid.clone())?;
     let transport = fields.transport()?.into_owned().magnitude;
-    let plane = (rows * columns * 4) as f64 / memory_rate();
     let of = |what: &str, planes: usize, seconds: f64| {
-        row(
-            format!("{what} of {rows} x {columns}"),
-            seconds,
-            Some(planes as f64 * plane),
-            "reading the fields from memory once",
-        )
+        let name = format!("{what} of {rows} x {columns}");
+        let ceiling = "reading the fields from memory once";
+        let bytes = planes * rows * columns * 4;
+        (row_of_cpu(name, seconds, None, ceiling), bytes)
     };
     let deepcam = time(repeat, || {
         let candidates = labeller.candidates(&fields.snapshot)?;
@@ -103,7 +110,7 @@ pub(super) fn label(options: &LabelOptions, repeat: usize) -> anyhow::Result<Vec
         tempest.rivers(transport.view())?;
         Ok(())
     })?;
-    Ok(vec![
+    with_ceilings(vec![
         of("label a time", 11, deepcam),
         of("lows by closed contours, a time", 7, nodes),
         of("rivers by a Laplacian, a time", 1, rivers),
@@ -132,7 +139,7 @@ pub(super) fn read(options: &FieldOptions, repeat: usize) -> anyhow::Result<Row>
         archive.read(index % 4, &Variable::CHANNELS)?;
         Ok(())
     })?;
-    Ok(row(
+    Ok(row_of_cpu(
         format!("read a time of {rows} x {columns}, netCDF-4"),
         ours,
         Some(plain),
@@ -151,16 +158,4 @@ fn config(rows: usize, columns: usize, steps: usize) -> anyhow::Result<Synthetic
         scenario: Scenario::PRESENT,
         seed: 1,
     })
-}
-
-/// Bytes a second that one pass over memory moves: a copy larger than any cache.
-fn memory_rate() -> f64 {
-    let source = vec![1u8; 256 << 20];
-    let mut target = vec![0u8; source.len()];
-    target.copy_from_slice(&source);
-    let started = Instant::now();
-    target.copy_from_slice(&source);
-    let seconds = started.elapsed().as_secs_f64();
-    std::hint::black_box(&target);
-    2.0 * source.len() as f64 / seconds
 }

@@ -226,6 +226,15 @@ pub(super) fn row(name: String, ours: f64, ceiling: Option<f64>, what: &'static 
     }
 }
 
+/// As [`row`], of what the CPU computes whatever else there is.
+pub(super) fn row_of_cpu(name: String, ours: f64, ceiling: Option<f64>, what: &'static str) -> Row {
+    Row {
+        peak_mb: peak_memory() as f64 / 1e6,
+        device: Backend::best_of_cpu().describe(),
+        ..row(name, ours, ceiling, what)
+    }
+}
+
 /// Bytes of the highest memory use where it is computed.
 pub(super) fn peak() -> u64 {
     (Backend::best().peak_memory()).unwrap_or_else(peak_memory)

@@ -4,7 +4,7 @@
 mod cases;
 mod work;
 
-use super::ceilings::Triad;
+use super::ceilings::{LONG, Triad};
 use super::network::{dtype, threads};
 use super::peer::Peer;
 use super::{Row, median, peak, row};
@@ -19,8 +19,6 @@ use squall_model::{Backend, Network, NetworkConfig};
 use std::time::{Duration, Instant};
 use work::Work;
 
-/// Values of the arrays by which memory is timed: more than a cache holds.
-const TRIAD: usize = 16 << 20;
 /// An operation is repeated until it has taken so long, s: of less, starting and waiting would be most.
 const LEAST_SECONDS: f64 = 0.005;
 /// Times that it is repeated at most.
@@ -81,7 +79,7 @@ pub(super) fn measure(
     let mut rates = Rates {
         backend,
         dtype: options.precision,
-        triad: Triad::new(backend, TRIAD)?,
+        triad: Triad::new(backend, LONG)?,
         known: None,
     };
     for (number, case) in cases.iter().enumerate() {
@@ -143,7 +141,7 @@ fn check_memory(cases: &[Case], dtype: DType, backend: Backend) -> anyhow::Resul
         return Ok(());
     };
     // The triad's arrays are there all the time.
-    let needed = needs(most) as u64 + 12 * TRIAD as u64;
+    let needed = needs(most) as u64 + 12 * LONG as u64;
     if needed <= free {
         return Ok(());
     }

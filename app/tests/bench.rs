@@ -84,6 +84,22 @@ fn a_peer_is_asked_for_each_operation() {
     assert_eq!(first["kernel"], serde_json::json!([7, 7]));
 }
 
+/// A row would look as if they had been heeded.
+#[test]
+fn options_of_other_work_are_refused() {
+    let step = ["bench", "step", "--size", "24x36", "--repeat", "1"];
+    let infer = ["bench", "infer", "--size", "24x36", "--repeat", "1"];
+    for (call, option) in [
+        (step, &["--strips", "4"][..]),
+        (infer, &["--recompute", "blocks"]),
+        (infer, &["--saved-bf16"]),
+        (infer, &["--graphs"]),
+    ] {
+        let words = [option[0], "hint: leave"];
+        common::refuses(&[&call[..], option].concat(), 2, &words);
+    }
+}
+
 /// What a benchmark printed, and how it ended, beside a peer that is this script.
 #[cfg(unix)]
 fn beside(lines: &str, call: &[&str]) -> (Vec<Value>, String, Option<i32>) {

@@ -66,6 +66,11 @@ fn millions(text: &str) -> Result<f64, String> {
     )
 }
 
+/// Values of a vector: 1.001 times 10⁶ is a little below 1001000.
+fn values(millions: f64) -> usize {
+    (millions * 1e6).round() as usize
+}
+
 /// Parses the rate of a link, which is never 0: its bound would be for ever.
 fn rate(text: &str) -> Result<f64, String> {
     let fits = |value: &f64| value.is_finite() && *value > 0.0;
@@ -138,7 +143,7 @@ fn compete(
     }
     let options = BenchOptions {
         lengths: (options.millions.iter())
-            .map(|millions| (millions * 1e6) as usize)
+            .map(|millions| values(*millions))
             .collect(),
         repetitions: repeat,
         link_mbit: options.link_mbit,
@@ -171,4 +176,17 @@ fn as_row(own: &BenchRow, all: &[BenchRow]) -> Row {
         line.ratio = Some(peer / own.seconds);
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vector_is_as_long_as_was_asked_for() {
+        for (asked, expected) in [("1.001", 1_001_000), ("16.4", 16_400_000), ("1e-6", 1)] {
+            let millions = millions(asked).expect("a length");
+            assert_eq!(values(millions), expected, "{asked}");
+        }
+    }
 }

@@ -188,11 +188,14 @@ impl Bench {
     fn all(&self, All { fields, network }: &All, rows: &mut Vec<Row>) -> anyhow::Result<()> {
         // A slip of the keyboard is told before anything is measured.
         network.resolve()?;
+        for work in [Work::Step, Work::Infer] {
+            network::check_options(&network.of(work), work, Backend::best())?;
+        }
         rows.extend(fields::simulate(&fields.fields_of, self.repeat)?);
         rows.extend(fields::label(fields, self.repeat)?);
         rows.push(fields::read(&fields.fields_of, self.repeat)?);
         for work in [Work::Step, Work::Infer] {
-            network::measure(network, self.repeat, work, rows)?;
+            network::measure(&network.of(work), self.repeat, work, rows)?;
         }
         rows.extend(optimizer::rows(self.repeat)?);
         Ok(())

@@ -30,7 +30,7 @@ use turns::take_turns;
 const MOST_SAMPLES: u64 = 1 << 24;
 
 /// Which network, and beside what.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct NetworkOptions {
     /// A recipe, built-in or a file (its network and batch), or the name of a network.
     #[arg(long, default_value = "small")]
@@ -88,6 +88,22 @@ impl NetworkOptions {
         Ok(storage.keeping(self.recompute, saved))
     }
 
+    /// Without what is of other work: where all is measured, an option is for what knows it.
+    pub(super) fn of(&self, work: Work) -> Self {
+        match work {
+            Work::Step => Self {
+                strips: NonZeroUsize::MIN,
+                ..self.clone()
+            },
+            Work::Infer => Self {
+                graphs: false,
+                recompute: Recompute::None,
+                saved_bf16: false,
+                ..self.clone()
+            },
+        }
+    }
+
     /// The configuration, the optimiser's, and the batch.
     pub(super) fn resolve(&self) -> anyhow::Result<(NetworkConfig, OptimizerConfig, usize)> {
         let file = Path::new(&self.network);
@@ -136,7 +152,7 @@ pub(super) fn measure(
     let (config, optimiser, batch) = options.resolve()?;
     let (rows, columns) = options.size;
     let backend = Backend::best();
-    check_graphs(options, work, backend)?;
+    check_options(options, work, backend)?;
     // Before it has values: whether they fit is asked first.
     let mut network = Network::outline(&config, backend, 1)?;
     let of_optimiser = optimiser.values_kept(backend.is_gpu());
@@ -194,16 +210,40 @@ pub(super) fn measure(
     failed.map_or(Ok(()), Err)
 }
 
-/// Refuses `--graphs` for what cannot be launched as graphs, before anything is built.
-fn check_graphs(options: &NetworkOptions, work: Work, backend: Backend) -> anyhow::Result<()> {
-    let obstacle = match work {
+/// Refuses options of other work, and `--graphs` for what cannot be launched as graphs, before anything is built: a row
+/// would look as if they had been heeded.
+pub(super) fn check_options(
+    options: &NetworkOptions,
+    work: Work,
+    backend: Backend,
+) -> anyhow::Result<()> {
+    let (option, obstacle) = match work {
+        Work::Step if options.strips.get() > 1 => {
+            ("--strips", "--strips is of inference: `squall bench infer`")
+        }
+        Work::Infer if options.recompute != Recompute::None => (
+            "--recompute",
+            "--recompute is of training steps: `squall bench step`",
+        ),
+        Work::Infer if options.saved_bf16 => (
+            "--saved-bf16",
+            "--saved-bf16 is of training steps: `squall bench step`",
+        ),
         _ if !options.graphs => return Ok(()),
-        Work::Infer => "--graphs is of training steps: `squall bench step`",
-        Work::Step if !backend.is_gpu() => "--graphs is of steps on a GPU: `--device cuda`",
-        Work::Step if options.profile => "operations within graphs are not seen by --profile",
+        Work::Infer => (
+            "--graphs",
+            "--graphs is of training steps: `squall bench step`",
+        ),
+        Work::Step if !backend.is_gpu() => {
+            ("--graphs", "--graphs is of steps on a GPU: `--device cuda`")
+        }
+        Work::Step if options.profile => (
+            "--graphs",
+            "operations within graphs are not seen by --profile",
+        ),
         Work::Step => return Ok(()),
     };
-    Err(Advice::usage(obstacle, "leave --graphs out"))
+    Err(Advice::usage(obstacle, format!("leave {option} out")))
 }
 
 /// Refuses a batch that needs more than the memory that is free at a place, and names one that fits.

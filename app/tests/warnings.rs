@@ -3,7 +3,10 @@
 mod common;
 
 use common::{path, simulate, squall, stage, text};
+use serde_json::Value;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
 /// Gives a channel a unit that it cannot have: ZBOT is then computed, PS is not there.
 fn spoil(channel: &str, unit: &str, fields: &Path) {
@@ -66,6 +69,34 @@ fn surface_pressure_is_of_use_where_transport_is_summed() {
             "{method}: {said}"
         );
     }
+}
+
+/// The last line is not worth a training that is done: what --recipe names may be gone by then.
+#[test]
+fn a_recipe_that_is_gone_at_the_end_fails_no_training() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 3, 1);
+    let (store, out, recipe) = (at("store"), at("run"), at("own.toml"));
+    let truth = fields.join("truth");
+    stage(&fields, &truth, &store, &["--block-days", "1"]);
+    let text_of_recipe = "name = 'own'\n[training]\nsteps = 30\n[network]\nname = 'deeplabv3plus-bilinear'\n\
+        width = 0.1\nblocks = [1, 1, 1]\natrous_rates = [2, 4]\n";
+    std::fs::write(&recipe, text_of_recipe).expect("written");
+    let mut train = squall();
+    train.args(["train", "--recipe", path(&recipe), "--data", path(&store)]);
+    train.args(["--out", path(&out), "--json", "-q"]);
+    train.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = train.spawn().expect("starts");
+    // It is written when the recipe has been read, before the first step.
+    while !out.join("recipe.toml").exists() && child.try_wait().expect("waits").is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::fs::remove_file(&recipe).expect("it was there");
+    let output = child.wait_with_output().expect("ends");
+    assert!(output.status.success(), "{}", text(&output));
+    let told: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    assert!(told["percent_of_peak"].as_f64() > Some(0.0), "{told}");
 }
 
 /// A finished run would name a best model that is not there, and an unfinished one take any recipe.

@@ -50,20 +50,27 @@ fn percent_of_peak(balance: &Balance, ranks: usize, rate: f64) -> f64 {
 
 /// How fast the ranks were, beside the rate of matrix products of one of them, and how evenly they worked.
 fn in_words(balance: &Balance, ranks: usize, rate: f64) -> String {
-    let speed = format!(
-        "{:.2} samples/s, {:.1} GFLOP/s: {:.0} % of what matrix products of that type reach",
+    let mut told = format!(
+        "{:.2} samples/s, {:.1} GFLOP/s",
         balance.samples_per_second,
         balance.flops_per_second / 1e9,
-        percent_of_peak(balance, ranks, rate),
     );
-    match ranks {
-        1 => format!("{speed} here"),
-        _ => format!(
-            "{speed} on {ranks} ranks like the first; rank {} computed {:.0} % longer than the mean",
+    let percent = percent_of_peak(balance, ranks, rate);
+    let place = match ranks {
+        1 => "here".to_string(),
+        _ => format!("on {ranks} ranks like the first"),
+    };
+    if percent.is_finite() {
+        told += &format!(": {percent:.0} % of what matrix products of that type reach {place}");
+    }
+    if ranks > 1 {
+        told += &format!(
+            "; rank {} computed {:.0} % longer than the mean",
             balance.slowest,
             100.0 * balance.imbalance
-        ),
+        );
     }
+    told
 }
 
 /// What is said at the end, beside the rate of matrix products of one rank. A run with no new steps reports no rate.
@@ -119,11 +126,8 @@ impl Train {
         if !self.json && logging::is_quiet() {
             return Ok(());
         }
-        // On all ranks at once: cores that share caches and memory are slower together than alone. What it says is not
-        // worth a failure of a training that is done.
-        let backend = Backend::best();
-        let (dtype, _) = self.read_recipe()?.precision.resolve(backend);
-        let rate = backend.matrix_rate(dtype).unwrap_or(f64::NAN);
+        // On all ranks at once: cores that share caches and memory are slower together than alone.
+        let rate = self.matrix_rate();
         if !first {
             return Ok(());
         }
@@ -137,6 +141,19 @@ impl Train {
             tracing::info!("{line}");
         }
         Ok(())
+    }
+
+    /// Operations a second of matrix products of the type that was trained in, now; NaN where that cannot be told, which
+    /// is not worth a failure of a training that is done.
+    ///
+    /// The recipe is that of the run: what --recipe names may have been changed since, or be gone.
+    fn matrix_rate(&self) -> f64 {
+        let backend = Backend::best();
+        let recipe = Recipe::named(&self.out.join("recipe.toml"), &[]).ok();
+        let recipe = recipe.or_else(|| self.read_recipe().ok());
+        let dtype = recipe.map(|recipe| recipe.precision.resolve(backend).0);
+        let rate = dtype.and_then(|dtype| backend.matrix_rate(dtype).ok());
+        rate.unwrap_or(f64::NAN)
     }
 
     pub(super) fn read_recipe(&self) -> anyhow::Result<Recipe> {
@@ -283,5 +300,9 @@ mod tests {
         let said = closing(&report, 1e9);
         assert!(said[0].starts_with("12 steps in "), "{said:?}");
         assert!(said[1].contains("samples/s"), "{said:?}");
+        assert!(said[1].contains(" % of what"), "{said:?}");
+        // Where nobody knows how fast products are, the rest is told.
+        let said = closing(&report, f64::NAN);
+        assert_eq!(said[1], "0.00 samples/s, 0.0 GFLOP/s");
     }
 }

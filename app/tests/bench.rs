@@ -133,6 +133,40 @@ fn a_ceiling_has_no_part_in_the_memory_beside_it() {
     }
 }
 
+/// TempestExtremes that fails on the first of two files is no TempestExtremes of half the time, nor of 0 s.
+#[test]
+#[cfg(target_os = "linux")]
+#[allow(clippy::print_stderr)] // says what it skips
+fn a_tempest_that_fails_has_no_row() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let out = folder.path().join("out");
+    fs::create_dir_all(out.join("fields")).expect("a folder");
+    for name in ["a.nc", "b.nc"] {
+        fs::write(out.join("fields").join(name), "").expect("written");
+    }
+    // It fails on what it is given first, and is done with the second.
+    let program = folder.path().join("DetectNodes");
+    let lines = "#!/bin/sh\n[ -e begun ] && exit 0\n: > begun\necho no such variable >&2\nexit 1\n";
+    fs::write(&program, lines).expect("written");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../validation/peers/tempest.sh");
+    let output = Command::new("bash")
+        .args([&script, &out])
+        .env("TEMPEST", folder.path())
+        .env("SQUALL", env!("CARGO_BIN_EXE_squall"))
+        .env_remove("MINIMA")
+        .output();
+    let Ok(output) = output else {
+        eprintln!("skipped: there is no bash");
+        return;
+    };
+    let said = common::text(&output);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("no such variable"), "{said}");
+    assert!(!said.contains("| TempestExtremes DetectNodes |"), "{said}");
+}
+
 /// What `getrusage` says begins with the peak of the program that started the peer: this one, with 300 MB.
 #[test]
 #[cfg(target_os = "linux")]

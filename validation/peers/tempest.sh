@@ -18,11 +18,15 @@ cd "$here/../.."
 cd "$out"
 
 times=8
-if [ ! -d fields ]; then
-  "$squall" -q simulate --out fields --grid 768x1152 --days 2 --hours 6 --seed 5
-  [ -z "${MINIMA:-}" ] || "${PYTHON:-python3}" "$here/roughen.py" "$MINIMA" fields/*.nc
+fields="fields${MINIMA:+-$MINIMA}"
+if [ ! -d "$fields" ]; then
+  # What was interrupted is made again.
+  rm -rf part
+  "$squall" -q simulate --out part --grid 768x1152 --days 2 --hours 6 --seed 5
+  [ -z "${MINIMA:-}" ] || "${PYTHON:-python3}" "$here/roughen.py" "$MINIMA" part/*.nc
+  mv part "$fields"
 fi
-mapfile -t files < <(find "$out/fields" -maxdepth 1 -name '*.nc' | sort)
+mapfile -t files < <(find "$out/$fields" -maxdepth 1 -name '*.nc' | sort)
 printf '%s\n' "${files[@]}" >files.txt
 
 # Seconds of a command for a time; the median of so many runs.
@@ -36,7 +40,12 @@ seconds() { # RUNS COMMAND...
     echo "$from $to"
   done | awk -v times="$times" '{print ($2 - $1) / times}' | sort -g | sed -n "$((runs / 2 + 1))p"
 }
-row() { printf '| %s | %.3f |\n' "$1" "$2" | tee -a tempest.md; }
+# The row of a command; ends the script if the command fails.
+row() { # NAME RUNS COMMAND...
+  local took
+  took=$(seconds "${@:2}")
+  printf '| %s | %.3f |\n' "$1" "$took" | tee -a tempest.md
+}
 
 # The recommended commands (Ullrich et al. 2021), with what sixteen channels have: the substitutes that squall takes.
 lows() {
@@ -44,26 +53,26 @@ lows() {
   for file in "${files[@]}"; do
     "$tempest/DetectNodes" --in_data "$file" --out "nodes$((index++)).txt" --searchbymin PSL --mergedist 6.0 \
       --closedcontourcmd "PSL,200.0,5.5,0;_AVG(T200,T500),-0.4,6.5,1.0;_DIFF(Z200,Z1000),-18.9,6.5,1.0" \
-      --outputcmd "PSL,min,0;_VECMAG(UBOT,VBOT),max,2"
+      --outputcmd "PSL,min,0;_VECMAG(UBOT,VBOT),max,2" || return
   done
 }
 blobs() { # THRESHOLD
   local index=0 file
   for file in "${files[@]}"; do
     "$tempest/DetectBlobs" --in_data "$file" --out "blobs$((index++)).nc" --thresholdcmd "$1" --minabslat 15 \
-      --geofiltercmd "area,>=,4e5km2"
+      --geofiltercmd "area,>=,4e5km2" || return
   done
 }
 rules() { # METHOD
   rm -rf "labels-$1"
-  "$squall" -q label fields --method "$1" --out "labels-$1"
+  "$squall" -q label "$fields" --method "$1" --out "labels-$1"
 }
 
 echo "$(nproc) cores, $(date +%F), $("$squall" --version | head -1); ${#files[@]} files, $times times of 768 x 1152" | tee tempest.md
 printf '\n| program | s a time |\n|---|---|\n' | tee -a tempest.md
-row "TempestExtremes DetectNodes" "$(seconds 3 lows)"
-row "TempestExtremes DetectBlobs, a plain threshold" "$(seconds 3 blobs "TMQ,>=,40,0")"
+row "TempestExtremes DetectNodes" 3 lows
+row "TempestExtremes DetectBlobs, a plain threshold" 3 blobs "TMQ,>=,40,0"
 row "TempestExtremes DetectBlobs, the Laplacian of transport" \
-  "$(seconds 1 blobs "_LAPLACIAN{8,10}(_PROD(TMQ,_VECMAG(U850,V850))),<=,-20000,0")"
-row "squall label --method tempest: the same lows and rivers, tracks, masks" "$(seconds 3 rules tempest)"
-row "squall label --method deepcam" "$(seconds 3 rules deepcam)"
+  1 blobs "_LAPLACIAN{8,10}(_PROD(TMQ,_VECMAG(U850,V850))),<=,-20000,0"
+row "squall label --method tempest: the same lows and rivers, tracks, masks" 3 rules tempest
+row "squall label --method deepcam" 3 rules deepcam

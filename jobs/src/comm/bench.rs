@@ -179,6 +179,8 @@ fn error(values: &[f32], ranks: usize) -> f64 {
         .iter()
         .enumerate()
         .map(|(at, value)| (value - ((at % 61) as f32 + shift)).abs())
+        // What is no number is as far off as can be.
+        .map(|off| if off.is_nan() { f32::INFINITY } else { off })
         .fold(0.0, f32::max);
     f64::from(worst / (60.0 + shift))
 }
@@ -188,6 +190,14 @@ mod tests {
     use super::*;
     use crate::comm::collectives::Choice;
     use crate::comm::{Flat, Hierarchical, HierarchicalOptions, threads};
+
+    #[test]
+    fn what_is_no_number_is_as_wrong_as_can_be() {
+        // Averages of two ranks: 0.5, 1.5, 2.5.
+        assert_eq!(error(&[0.5, 1.5, 2.5], 2), 0.0);
+        assert_eq!(error(&[0.5, 1.5, 3.5], 2), f64::from(1f32 / 60.5));
+        assert_eq!(error(&[0.5, f32::NAN, 2.5], 2), f64::INFINITY);
+    }
 
     #[test]
     fn rank_0_has_a_row_for_every_method_and_length() {

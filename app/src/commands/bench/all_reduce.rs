@@ -2,7 +2,7 @@
 
 use super::{Row, row_of_cpu};
 use crate::arguments::number;
-use crate::failure::Advice;
+use crate::failure::{Advice, CHECK};
 use crate::ranks;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
@@ -77,8 +77,13 @@ fn rate(text: &str) -> Result<f64, String> {
     number(text, fits, "Mbit/s above 0, such as 10000")
 }
 
-/// A row for each vector, method and wire, on the first rank; none on the others.
-pub(super) fn rows(options: &AllReduceOptions, repeat: usize) -> anyhow::Result<Vec<Row>> {
+/// Adds a row for each vector, method and wire, on the first rank; none on the others. Rows of wrong sums come before an
+/// error that names them.
+pub(super) fn measure_all(
+    options: &AllReduceOptions,
+    repeat: usize,
+    rows: &mut Vec<Row>,
+) -> anyhow::Result<()> {
     if options.ranks == 0 {
         return Err(Advice::usage("nothing to sum", "for example --ranks 4"));
     }
@@ -97,7 +102,33 @@ pub(super) fn rows(options: &AllReduceOptions, repeat: usize) -> anyhow::Result<
             found?.swap_remove(0)
         }
     };
-    Ok(measured.iter().map(|own| as_row(own, &measured)).collect())
+    rows.extend(measured.iter().map(|own| as_row(own, &measured)));
+    let wrong: Vec<String> = (measured.iter())
+        .filter(|row| is_wrong(row))
+        .map(|row| format!("{} {} by {:.1e}", row.name, row.wire.name(), row.error))
+        .collect();
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err(Advice::with_code(
+        CHECK,
+        format!(
+            "averages are off by more than rounding: {}",
+            wrong.join(", ")
+        ),
+        "what is fast and wrong is of no use: another method or another MPI library may be right",
+    ))
+}
+
+/// Whether an average is further from the exact one than it is if every rank rounds once.
+fn is_wrong(row: &BenchRow) -> bool {
+    let rounding = match row.wire {
+        Wire::F32 => 2f64.powi(-23),
+        Wire::Bf16 => 2f64.powi(-8),
+        Wire::F16 => 2f64.powi(-11),
+    };
+    let ranks = row.nodes * row.ranks_per_node;
+    row.error.is_nan() || row.error > ranks as f64 * rounding
 }
 
 /// Measures all methods; `library` are those of the MPI library, by name.
@@ -181,6 +212,36 @@ fn as_row(own: &BenchRow, all: &[BenchRow]) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Four ranks; what one of them forgets is a quarter.
+    #[test]
+    fn what_is_off_by_more_than_rounding_is_wrong() {
+        for (wire, error, wrong) in [
+            (Wire::F32, 0.0, false),
+            (Wire::F32, 2e-7, false),
+            (Wire::F32, 1e-6, true),
+            (Wire::Bf16, 4e-3, false),
+            (Wire::Bf16, 0.25, true),
+            (Wire::F16, 4e-3, true),
+            (Wire::F32, f64::INFINITY, true),
+            (Wire::F32, f64::NAN, true),
+        ] {
+            let row = BenchRow {
+                name: "ring".into(),
+                wire,
+                values: 1000,
+                nodes: 2,
+                ranks_per_node: 2,
+                seconds: 1.0,
+                fastest_seconds: 1.0,
+                slowest_seconds: 1.0,
+                bytes_sent: 6000,
+                bound_seconds: None,
+                error,
+            };
+            assert_eq!(is_wrong(&row), wrong, "{wire:?} {error}");
+        }
+    }
 
     #[test]
     fn a_vector_is_as_long_as_was_asked_for() {

@@ -178,7 +178,7 @@ impl Bench {
                 network::measure(options, self.repeat, Work::Infer, rows)?;
             }
             Some(Part::Optimizer) => rows.extend(optimizer::rows(self.repeat)?),
-            Some(Part::AllReduce(options)) => rows.extend(all_reduce::rows(options, self.repeat)?),
+            Some(Part::AllReduce(options)) => all_reduce::measure_all(options, self.repeat, rows)?,
             // They have tables of their own.
             Some(Part::Groups(_) | Part::Parity(_)) => {}
         }

@@ -177,17 +177,29 @@ impl Case {
         }
     }
 
+    /// Shape of what it reads of x: a stride that is longer than the kernel leaves out pixels. Of x's gradient all are
+    /// written.
+    fn read(&self) -> [usize; 4] {
+        if !self.is_convolution() || self.direction == Direction::Input {
+            return self.x;
+        }
+        let ([b, h, w, c], [_, rows, columns, _]) = (self.x, self.y);
+        let (kh, kw) = self.kernel;
+        [b, h.min(rows * kh), w.min(columns * kw), c]
+    }
+
     /// The least that it moves: every operand once, and twice what a sum over it must be known for before it is used.
     pub fn bytes(&self, size: usize) -> f64 {
         let (x, y) = (count(self.x) * size as f64, count(self.y) * size as f64);
         let kernel = self.kernel_shape().iter().product::<usize>() as f64 * 4.0;
         let backward = self.direction != Direction::Forward;
         match self.op {
-            // A gradient of a kernel is added to.
-            Op::Convolution | Op::Depthwise if self.direction == Direction::Kernel => {
-                x + y + 2.0 * kernel
+            Op::Convolution | Op::Depthwise => {
+                // A gradient of a kernel is added to.
+                let of_kernel = self.direction == Direction::Kernel;
+                let kernels = if of_kernel { 2.0 } else { 1.0 };
+                count(self.read()) * size as f64 + y + kernels * kernel
             }
-            Op::Convolution | Op::Depthwise => x + y + kernel,
             Op::BatchNorm if backward => 2.0 * (x + y) + x,
             Op::BatchNorm => 2.0 * x + y,
             Op::Add => 2.0 * x + y,
@@ -198,6 +210,11 @@ impl Case {
             Op::Loss => count(self.x) * 8.0 + count(self.x) / self.x[3] as f64,
             Op::Argmax => count(self.x) * 4.0 + count(self.y),
         }
+    }
+
+    /// Bytes of its operands and of what it gives, moved or not.
+    pub fn held(&self, size: usize) -> f64 {
+        self.bytes(size) + (count(self.x) - count(self.read())) * size as f64
     }
 
     /// Kind, sizes, direction, and how often a pass has it.
@@ -293,6 +310,16 @@ mod tests {
         };
         // x and y in bf16, the kernel in f32.
         assert_eq!(bytes("3x3 4 to 4"), (2 * (384 + 96) + 4 * 144) as f64);
+        // Of every second pixel, each way, the others are not read; of the gradient all are written.
+        let shortcut = Convolution {
+            spec: ConvSpec::same(1).stride(2),
+            ..convolution(1)
+        };
+        let [forward, input, kernel] = [0, 1, 2].map(|at| of_network(&[shortcut], 1, 3)[at]);
+        assert_eq!(forward.bytes(2), (2 * (96 + 96) + 4 * 16) as f64);
+        assert_eq!(input.bytes(2), (2 * (384 + 96) + 4 * 16) as f64);
+        assert_eq!(kernel.bytes(2), (2 * (96 + 96) + 2 * 4 * 16) as f64);
+        assert_eq!(kernel.held(2), (2 * (384 + 96) + 2 * 4 * 16) as f64);
         // Logits and gradient in f32, labels in bytes.
         assert_eq!(bytes("softmax"), (8 * 96 * 3 + 96) as f64);
         assert_eq!(bytes("add"), (3 * 2 * 2 * 3 * 256) as f64);

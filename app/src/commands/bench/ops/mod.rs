@@ -135,7 +135,7 @@ impl Rates {
 fn check_memory(cases: &[Case], dtype: DType, backend: Backend) -> anyhow::Result<()> {
     let free = squall_jobs::free_memory(backend);
     // Operands are drawn in f32, and an operation may keep one of them in another form.
-    let needs = |case: &Case| 2.0 * (case.bytes(4) + case.bytes(dtype.size_in_bytes()));
+    let needs = |case: &Case| 2.0 * (case.held(4) + case.held(dtype.size_in_bytes()));
     let most = cases.iter().max_by(|a, b| needs(a).total_cmp(&needs(b)));
     let (Some(free), Some(most)) = (free, most) else {
         return Ok(());

@@ -53,7 +53,8 @@ setup() {
 lint() {
   cargo fmt --all --check
   cargo clippy "${everything[@]}" --all-targets -- -D warnings
-  # The program without GPUs, oneDNN and MPI.
+  # The program as it is built by default, without the code for GPUs, and without oneDNN and MPI.
+  cargo clippy -p squall -- -D warnings
   cargo clippy -p squall --no-default-features -- -D warnings
   RUSTDOCFLAGS="-D warnings" cargo doc "${everything[@]}" --no-deps --quiet
 }

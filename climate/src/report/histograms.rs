@@ -2,7 +2,7 @@
 
 use crate::report::figures::{SAFFIR_SIMPSON, figure, whole};
 use crate::report::html::escape;
-use crate::report::numbers::{quantiles, significant};
+use crate::report::numbers::{grouped, quantiles, significant};
 use crate::report::summary::{Object, is_tracked, objects};
 use crate::report::svg::Plot;
 use crate::report::ticks::{count_ticks, nice_ticks, tick_labels};
@@ -15,6 +15,8 @@ pub(crate) struct Quantity {
     pub(crate) axis: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) value: fn(&Object<'_>) -> Option<f64>,
+    /// How people read a value.
+    pub(crate) text: fn(f64) -> String,
     /// Whether thresholds of the Saffir–Simpson scale are marked.
     pub(crate) categories: bool,
 }
@@ -26,6 +28,7 @@ pub(crate) fn quantities(class: Class) -> Vec<Quantity> {
         axis,
         unit,
         value,
+        text: |value| significant(value, 3),
         categories: false,
     };
     let days: fn(&Object<'_>) -> Option<f64> = |o| o.duration_hours.map(|h| h / 24.0);
@@ -40,12 +43,16 @@ pub(crate) fn quantities(class: Class) -> Vec<Quantity> {
                     |o| o.max_wind_m_s,
                 )
             },
-            plain(
-                "Lowest pressure",
-                "lifetime-minimum sea-level pressure (hPa)",
-                "hPa",
-                |o| o.min_psl_pa.map(|p| p / 100.0),
-            ),
+            Quantity {
+                // Three digits would be 1010 of all from 1005 to 1015.
+                text: |value| grouped(value, 0),
+                ..plain(
+                    "Lowest pressure",
+                    "lifetime-minimum sea-level pressure (hPa)",
+                    "hPa",
+                    |o| o.min_psl_pa.map(|p| p / 100.0),
+                )
+            },
             plain(
                 "Lifetime",
                 "days from first to last time seen",
@@ -87,6 +94,7 @@ pub(crate) fn quantities(class: Class) -> Vec<Quantity> {
 struct Sample<'a> {
     source: &'a Source,
     values: Vec<f64>,
+    text: fn(f64) -> String,
 }
 
 impl<'a> Sample<'a> {
@@ -95,7 +103,11 @@ impl<'a> Sample<'a> {
         let found = objects(source, class);
         let values = found.iter().filter_map(quantity.value);
         let values: Vec<f64> = values.filter(|v| v.is_finite()).collect();
-        (!values.is_empty()).then_some(Self { source, values })
+        (!values.is_empty()).then_some(Self {
+            source,
+            values,
+            text: quantity.text,
+        })
     }
 
     /// Number of values between each two of the edges, which are equally far apart.
@@ -111,7 +123,7 @@ impl<'a> Sample<'a> {
 
     /// The first tenth, the middle and the last tenth, as people read them.
     fn tenths(&self) -> Option<[String; 3]> {
-        Some(quantiles(&self.values)?.map(|q| significant(q, 3)))
+        Some(quantiles(&self.values)?.map(self.text))
     }
 }
 
@@ -221,4 +233,21 @@ fn table(samples: &[Sample<'_>], unit: &str) -> String {
         escape(unit),
         rows.collect::<String>()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressures_are_read_as_whole_hectopascals_and_others_to_three_digits() {
+        let all = quantities(Class::TropicalCyclone);
+        let read = |unit: &str, value: f64| {
+            let quantity = all.iter().find(|quantity| quantity.unit == unit);
+            (quantity.expect("one of this unit").text)(value)
+        };
+        assert_eq!(read("hPa", 1013.4), "1013");
+        assert_eq!(read("hPa", 986.04), "986");
+        assert_eq!(read("m s⁻¹", 39.84), "39.8");
+    }
 }

@@ -79,7 +79,8 @@ fn sentences(page: &Page<'_>, source: &Source) -> String {
             format!("{} object", class_word(class))
         };
         let mut text = counted(found.len(), &noun);
-        if let Some(mean) = mean_per_time(source, class, page.times()) {
+        let mean = mean_per_time(source, class, page.times());
+        if let Some(mean) = mean.filter(|_| !found.is_empty()) {
             let _ = write!(
                 text,
                 " ({} present at an average time)",

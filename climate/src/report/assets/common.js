@@ -11,11 +11,11 @@ const squall = {
   },
   grouped: (digits) => (digits.length > 4 ? digits.replace(/\B(?=(\d{3})+$)/g, '\u202f') : digits),
   whole: (v) => squall.grouped(String(Math.round(v))),
-  // Some significant digits, thousands apart.
-  number(v, digits = 3) {
+  // Some significant digits, thousands apart; no more decimals than `most`, where a column is known to so many.
+  number(v, digits = 3, most = 6) {
     if (!Number.isFinite(v)) return '–';
     const size = Math.abs(v), power = size ? Math.floor(Math.log10(size)) : digits - 1;
-    const scale = 10 ** Math.max(0, power - digits + 1), decimals = squall.clamp(digits - 1 - power, 0, 6);
+    const scale = 10 ** Math.max(0, power - digits + 1), decimals = squall.clamp(digits - 1 - power, 0, most);
     const [whole, fraction] = (decimals ? size : Math.round(size / scale) * scale).toFixed(decimals).split('.');
     return (v < 0 ? '−' : '') + squall.grouped(whole) + (fraction ? `.${fraction}` : '');
   },

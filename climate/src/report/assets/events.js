@@ -12,7 +12,7 @@ squall.store.then((store) => {
   const lifetime = row.end.map((t, k) => store.hours(t - row.start[k]));
   const some = (column) => column.some((v) => !Number.isNaN(v));
   const days = (h) => (h < 48 ? `${number(h, 2)} h` : `${number(h / 24, 2)} d`);
-  const cell = (column, digits) => (k) => number(column[k], digits);
+  const cell = (column, digits, most) => (k) => number(column[k], digits, most);
   const columns = [
     { name: 'Event', key: row.id, text: store.name },
     { name: 'Found by', key: row.finder, text: (k) => head.finders[row.finder[k]].label, shown: head.finders.length > 1 },
@@ -20,12 +20,12 @@ squall.store.then((store) => {
     { name: 'Basin', key: row.basin, text: (k) => head.basins[row.basin[k]] },
     { name: 'Lifetime', key: lifetime, text: (k) => (lifetime[k] ? days(lifetime[k]) : '–'), number: true },
     { name: 'Strength', key: row.category, text: store.grade, shown: some(row.category) },
-    { name: 'Wind (m s⁻¹)', key: row.wind, text: cell(row.wind), number: true, shown: some(row.wind) },
-    { name: 'Pressure (hPa)', key: row.pressure, text: cell(row.pressure, 4), number: true, shown: some(row.pressure) },
-    { name: 'Water (kg m⁻²)', key: row.water, text: cell(row.water), number: true, shown: some(row.water) },
-    { name: 'Confidence (%)', key: row.confidence, text: cell(row.confidence, 2), number: true, shown: some(row.confidence) },
-    { name: 'Area (million km²)', key: row.area, text: (k) => number(row.area[k] / 1000), number: true, shown: some(row.area) },
-    { name: 'Path (km)', key: row.path, text: cell(row.path), number: true, shown: some(row.path) },
+    { name: 'Wind (m\u00a0s⁻¹)', key: row.wind, text: cell(row.wind, 3, 1), number: true, shown: some(row.wind) },
+    { name: 'Pressure (hPa)', key: row.pressure, text: cell(row.pressure, 4, 1), number: true, shown: some(row.pressure) },
+    { name: 'Water (kg\u00a0m⁻²)', key: row.water, text: cell(row.water, 3, 1), number: true, shown: some(row.water) },
+    { name: 'Confidence (%)', key: row.confidence, text: cell(row.confidence, 2, 0), number: true, shown: some(row.confidence) },
+    { name: 'Area (million km²)', key: row.area, text: (k) => number(row.area[k] / 1000, 3, 3), number: true, shown: some(row.area) },
+    { name: 'Path (km)', key: row.path, text: cell(row.path, 3, 0), number: true, shown: some(row.path) },
     { name: 'Landfalls', key: row.landfalls, text: (k) => (Number.isNaN(row.landfalls[k]) ? '–' : String(row.landfalls[k])), number: true, shown: some(row.landfalls) },
   ].filter((c) => c.shown !== false);
 
@@ -68,7 +68,7 @@ squall.store.then((store) => {
       columns.forEach((c, index) => {
         const td = document.createElement(index ? 'td' : 'th');
         td.dataset.label = c.name;
-        td.className = c.number ? 'n' : c.key === row.start ? 'whole' : '';
+        td.className = c.number ? 'n' : [row.start, row.basin, row.category].includes(c.key) ? 'whole' : '';
         if (index) td.textContent = c.text(k);
         else {
           td.scope = 'row';

@@ -36,20 +36,20 @@ squall.store.then((store) => {
     const land = Number.isNaN(row.landAt[k])
       ? row.landfalls[k] === 0 && 'no landfall'
       : `landfall ${store.moment(row.start[k] + row.landAt[k])} at ${squall.place(row.landLat[k], row.landLon[k])}`
-        + (Number.isNaN(row.landWind[k]) ? '' : ` with ${number(row.landWind[k])} m s⁻¹`)
+        + (Number.isNaN(row.landWind[k]) ? '' : ` with ${number(row.landWind[k], 3, 1)} m s⁻¹`)
         + (row.landfalls[k] > 1 ? `, ${row.landfalls[k]} in all` : '');
     return [
       head.finders.length > 1 && `found by ${head.finders[row.finder[k]].label}`,
       head.basins[row.basin[k]],
       `${store.moment(row.start[k])}${row.end[k] > row.start[k] ? ` to ${store.moment(row.end[k])} (${duration(store.hours(row.end[k] - row.start[k]))})` : ''}`,
       value(row.category[k], store.grade(k)),
-      value(row.wind[k], `wind up to ${number(row.wind[k])} m s⁻¹`),
-      value(row.pressure[k], `pressure down to ${number(row.pressure[k], 4)} hPa`),
-      river && value(row.water[k], `water up to ${number(row.water[k])} kg m⁻²`),
-      river && value(row.length[k], `up to ${number(row.length[k])} km long`),
-      value(row.confidence[k], `confidence up to ${number(row.confidence[k])} %`),
-      value(row.area[k], `up to ${number(row.area[k] / 1000)} million km²`),
-      value(row.path[k], `path of ${number(row.path[k])} km`),
+      value(row.wind[k], `wind up to ${number(row.wind[k], 3, 1)} m s⁻¹`),
+      value(row.pressure[k], `pressure down to ${number(row.pressure[k], 4, 1)} hPa`),
+      river && value(row.water[k], `water up to ${number(row.water[k], 3, 1)} kg m⁻²`),
+      river && value(row.length[k], `up to ${number(row.length[k], 3, 0)} km long`),
+      value(row.confidence[k], `confidence up to ${number(row.confidence[k], 3, 0)} %`),
+      value(row.area[k], `up to ${number(row.area[k] / 1000, 3, 3)} million km²`),
+      value(row.path[k], `path of ${number(row.path[k], 3, 0)} km`),
       land,
       ORIGINS[row.origin[k]] && ORIGINS[row.origin[k]] + other(row.parent[k]),
       FATES[row.fate[k]] && FATES[row.fate[k]] + other(row.merged[k]),
@@ -199,8 +199,9 @@ squall.store.then((store) => {
     $('life-time').setAttribute('aria-valuetext', store.moment(point.t[i]));
     const river = row.kind[shown] === 3, sure = head.finders[row.finder[shown]].confidence;
     const names = sure ? [['%']] : river ? [['kg m⁻²'], ['km long']] : [['m s⁻¹'], ['hPa']];
-    const said = [point.a[i], point.b[i]].map((v, c) => (Number.isNaN(v) || !names[c] ? null : `${number(v, c ? 4 : 3)} ${names[c]}`));
-    const area = Number.isNaN(point.area[i]) ? null : `${number(point.area[i] / 1e6)} million km²`;
+    const said = [point.a[i], point.b[i]].map((v, c) => (Number.isNaN(v) || !names[c] ? null : `${number(v, c ? 4 : 3, sure ? 0 : 1)} ${names[c]}`));
+    // Stored to one and a half percent.
+    const area = Number.isNaN(point.area[i]) ? null : `${number(point.area[i] / 1e6, 2)} million km²`;
     const moved = now ? `${number(speed(i, all[now - 1]), 2)} m s⁻¹ along the path` : null;
     $('life-now').textContent = [store.moment(point.t[i]), squall.place(point.lat[i], point.lon[i]), ...said, area, moved].filter(Boolean).join(' · ');
     charts.forEach((c) => c.at(point.t[i]));

@@ -20,6 +20,8 @@ const RIGHT: f64 = 66.0;
 const ROW: f64 = 23.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 40.0;
+/// The widest that a letter of a label is, on narrow screens.
+const LETTER: f64 = 8.8;
 
 /// Dots and whiskers of relative changes, row by row; `None` if none has an interval.
 pub(crate) fn whiskers(rows: &[&ChangeRow], class: Class, by_part: bool) -> Option<String> {
@@ -37,7 +39,7 @@ pub(crate) fn whiskers(rows: &[&ChangeRow], class: Class, by_part: bool) -> Opti
     let described: Vec<String> = (known.iter())
         .map(|Whisker { row, percent, .. }| {
             let label = row.quantity.about().label;
-            format!("{label} {} %", significant(*percent, 2))
+            format!("{label} {} %", rounded(*percent))
         })
         .collect();
     Some(format!(
@@ -82,17 +84,35 @@ impl Axis {
         LEFT + (percent - self.first) / (self.last - self.first) * (WIDTH - LEFT - RIGHT)
     }
 
+    /// What stands at each tick: zero and every so many beside it have a label, so that none touches the next.
+    fn labels(&self) -> Vec<String> {
+        let sign = |tick: f64| if tick > 0.0 { "+" } else { "" };
+        let ticks = self.ticks.iter().zip(tick_labels(&self.ticks));
+        let labels: Vec<String> = ticks
+            .map(|(tick, label)| format!("{}{label}", sign(*tick)))
+            .collect();
+        let letters = labels.iter().map(|label| label.chars().count()).max();
+        let width = LETTER * (letters.unwrap_or(0) as f64 + 0.5);
+        let apart = (self.px(self.last) - self.px(self.first)) / (labels.len() - 1) as f64;
+        let every = (width / apart).ceil().max(1.0) as usize;
+        let zero = self.ticks.iter().position(|tick| *tick == 0.0);
+        let has_one = |at: usize| at.abs_diff(zero.unwrap_or(0)).is_multiple_of(every);
+        let labels = labels.into_iter().enumerate();
+        labels
+            .map(|(at, label)| if has_one(at) { label } else { String::new() })
+            .collect()
+    }
+
     /// Gridlines, their labels and the heading.
     fn grid(&self, height: f64) -> String {
         let floor = height - BOTTOM;
         let mut body = String::new();
-        for (tick, label) in self.ticks.iter().zip(tick_labels(&self.ticks)) {
+        for (tick, label) in self.ticks.iter().zip(self.labels()) {
             let x = self.px(*tick);
             let line = if *tick == 0.0 { "zero" } else { "grid" };
-            let sign = if *tick > 0.0 { "+" } else { "" };
             let _ = writeln!(
                 body,
-                "<line class=\"{line}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{floor:.1}\"/><text class=\"m\" x=\"{x:.1}\" y=\"{:.1}\">{sign}{label}</text>",
+                "<line class=\"{line}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{floor:.1}\"/><text class=\"m\" x=\"{x:.1}\" y=\"{:.1}\">{label}</text>",
                 floor + 16.0
             );
         }
@@ -167,9 +187,14 @@ impl<'a> Whisker<'a> {
             WIDTH - 6.0,
             y + 4.0,
             if percent > 0.0 { "+" } else { "" },
-            significant(percent, 2),
+            rounded(percent),
         )
     }
+}
+
+/// Percents to two digits, those of three digits to all of them: the sentences have 114 %, not 110.
+fn rounded(percent: f64) -> String {
+    significant(percent, if percent.abs() < 100.0 { 2 } else { 3 })
 }
 
 /// Return levels of both runs.
@@ -352,6 +377,52 @@ mod tests {
         let usual = [-12.0, 3.0, 14.0];
         let (first, last) = ends(&[usual, usual, usual, usual, [-90.0, 20.0, 900.0]]);
         assert!(first <= -50.0 && last <= 60.0, "{first} {last}");
+    }
+
+    #[test]
+    fn labels_of_an_axis_do_not_touch_and_zero_has_one() {
+        for (low, high) in [
+            (-12.0, 268.0),
+            (-3.0, 9.0),
+            (-40.0, 40.0),
+            (0.0, 390.0),
+            (-0.4, 0.0),
+            (-90.0, 2_600.0),
+            (-100.0, 41_000.0),
+        ] {
+            let axis = Axis::over(&[[low, 0.5 * (low + high), high]]);
+            let labels = axis.labels();
+            assert_eq!(labels.len(), axis.ticks.len());
+            let drawn: Vec<(f64, &String)> = (axis.ticks.iter().zip(&labels))
+                .filter(|(_, label)| !label.is_empty())
+                .map(|(tick, label)| (axis.px(*tick), label))
+                .collect();
+            let is_zero = |(x, _): &(f64, &String)| (x - axis.px(0.0)).abs() < 1e-6;
+            assert!(drawn.iter().any(is_zero), "{drawn:?}");
+            for pair in drawn.windows(2) {
+                let half = |label: &str| 0.5 * 8.8 * label.chars().count() as f64;
+                let ends = pair[0].0 + half(pair[0].1);
+                assert!(ends < pair[1].0 - half(pair[1].1), "{drawn:?}");
+            }
+        }
+        // What `squall compare` drew as +100+150+200.
+        let axis = Axis::over(&[
+            [90.0, 114.0, 142.0],
+            [57.0, 135.0, 268.0],
+            [-12.0, -8.0, -3.0],
+        ]);
+        assert_eq!(axis.ticks.len(), 8, "{:?}", axis.ticks);
+        let labels = axis.labels().join(" ");
+        assert_eq!(labels, " 0  +100  +200  +300");
+    }
+
+    #[test]
+    fn percents_are_those_of_the_sentences() {
+        assert_eq!(rounded(114.3), "114");
+        assert_eq!(rounded(-7.64), "−7.6");
+        assert_eq!(rounded(-135.2), "−135");
+        assert_eq!(rounded(99.7), "100");
+        assert_eq!(rounded(0.94), "0.94");
     }
 
     #[test]

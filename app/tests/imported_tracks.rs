@@ -205,6 +205,22 @@ fn inspect_says_what_a_file_of_tracks_holds() {
         said.contains("best.csv: 1 file") && said.contains("nodes.txt: 1 file"),
         "{said}"
     );
+    let out = folder.path().join("out");
+    let words = [
+        "folder of tracks",
+        "best.csv",
+        "hint: give one of its files",
+    ];
+    refuses(
+        &["events", path(folder.path()), "--out", path(&out)],
+        3,
+        &words,
+    );
+    // What a table lacks is said here, too.
+    let storms = at("storms.csv", "name,year,month,day,hour,lat,long,wind\n");
+    let words = ["lacks `track_id`", "hint: rename or add columns"];
+    refuses(&["inspect", path(&storms)], 3, &words);
+    fs::remove_file(storms).expect("removed");
     // Tables do not hide fields that are damaged.
     let damaged = at("fields.nc", "cut short");
     refuses(&["inspect", path(folder.path())], 3, &["fields.nc"]);

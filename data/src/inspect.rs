@@ -237,7 +237,7 @@ fn look(path: &Path) -> Result<Vec<VariableInfo>> {
                 return Some(format!("`{units}` an hour → {target}"));
             }
             Some(match conversion(target, units) {
-                Some(same) if same == Conversion::IDENTITY => format!("is {target}"),
+                Some(same) if same == Conversion::IDENTITY => format!("in {target}"),
                 Some(Conversion { factor, offset }) => format!("× {factor} + {offset} → {target}"),
                 None => format!("`{units}` cannot be converted to {target}"),
             })

@@ -1,5 +1,6 @@
 //! `squall inspect`: says what a file or folder is.
 
+use crate::commands::events::misplaced::unknown_layout;
 use crate::commands::score::kind::{Kind, Offer, offers};
 use crate::failure::Advice;
 use crate::{output, own_folder};
@@ -94,7 +95,7 @@ impl Inspect {
             [] => {
                 return match own_folder::told(Path::new(&self.path)) {
                     Some(told) if is_none => Err(Advice::input(error.to_string(), told)),
-                    _ => Err(error.into()),
+                    _ => Err(unknown_layout(&self.path).unwrap_or_else(|| error.into())),
                 };
             }
             [only] => output::result(only, self.json)?,

@@ -1,7 +1,7 @@
 //! What to try after each error of the libraries, and the exit code that it has.
 
 use super::{INPUT, INTERRUPTED, OUTPUT, RUN, USAGE};
-use crate::ranks;
+use crate::{own_folder, ranks};
 use squall_climate::ClimateError;
 use squall_data::DataError;
 use squall_data::boxes::BoxFault;
@@ -38,6 +38,11 @@ const BROKEN_WEIGHTS: &str = "its training broke down, or the file was made badl
 
 /// Exit code and hint of an error of ours; nothing of others.
 pub(super) fn of(cause: &(dyn Error + 'static)) -> Option<(u8, Option<String>)> {
+    if let Some(DataError::NoInput { input, .. }) = cause.downcast_ref()
+        && let Some(told) = own_folder::told(Path::new(input))
+    {
+        return Some((INPUT, Some(told)));
+    }
     match cause.downcast_ref() {
         Some(JobError::Locked { .. }) if ranks::of_a_launcher() => {
             return Some((OUTPUT, Some(OF_A_LAUNCHER.to_string())));
@@ -126,8 +131,20 @@ fn of_data(error: &DataError) -> Verdict {
         DataError::Unreadable { reason, .. } if reason.contains("Filter error") => input(
             "it is compressed (zstd, blosc, bzip2, ...) by a filter that the netCDF library has no plugin for: HDF5_PLUGIN_PATH names the folder of plugins (Python's netCDF4 brings some, in netCDF4/plugins), or `nccopy -F none IN OUT` where there are some writes it anew",
         ),
+        DataError::Unreadable { reason, .. } if reason.contains("GRIB, not netCDF") => input(
+            "make netCDF of it first: `cdo -f nc copy IN OUT.nc`, or ecCodes' `grib_to_netcdf -o OUT.nc IN`",
+        ),
+        DataError::Unreadable { reason, .. } if reason.contains("ZIP archive") => {
+            input("unpack it first: `unzip FILE`")
+        }
+        DataError::Unreadable { reason, .. } if reason.contains("compressed by gzip") => {
+            input("unpack it first: `gunzip FILE`")
+        }
         DataError::Unreadable { .. } => input(
             "if it is cut short, copy or download it again; where a command has --skip-bad, that goes on without it",
+        ),
+        DataError::NoInput { reason, .. } if reason.contains("Zarr") => input(
+            "write netCDF first, a file for each year or month: xarray's `xr.open_zarr(STORE).to_netcdf(FILE)`",
         ),
         DataError::NoInput { .. } => {
             input("give a file, a folder, a glob in quotes, or a text file that lists paths")

@@ -46,6 +46,35 @@ fn whose_file_needs_a_filter_is_not_sent_to_download_it_again() {
     assert!(hint("NetCDF: HDF error").contains("download"));
 }
 
+#[test]
+fn who_gives_another_format_hears_what_makes_netcdf_of_it() {
+    let hint = |error: DataError| classify(&anyhow::Error::from(error)).1.unwrap();
+    for (reason, word) in [
+        ("it is GRIB, not netCDF", "cdo -f nc copy"),
+        ("it is a ZIP archive, not netCDF", "unzip"),
+        ("it is compressed by gzip, not netCDF", "gunzip"),
+    ] {
+        let hint = hint(DataError::unreadable("a.nc", reason));
+        assert!(hint.contains(word), "{hint}");
+        assert!(!hint.contains("download"), "{hint}");
+    }
+    let zarr = DataError::no_input("a.zarr", "it is a Zarr store, which is not read");
+    assert!(hint(zarr).contains("to_netcdf"));
+}
+
+#[test]
+fn whose_folder_holds_other_work_of_ours_hears_what_takes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let hint = || {
+        let error = DataError::no_input(folder.path().display(), "no netCDF files there");
+        classify(&anyhow::Error::from(error)).1.unwrap()
+    };
+    assert!(hint().contains("give a file, a folder"), "{}", hint());
+    let index = folder.path().join(squall_data::store::INDEX_FILE);
+    std::fs::write(index, "{}").unwrap();
+    assert!(hint().contains("`squall train --data`"), "{}", hint());
+}
+
 /// It is no box that is wrong.
 #[test]
 fn whose_images_share_an_id_or_a_time_is_not_told_to_remove_a_box() {

@@ -2,7 +2,7 @@
 
 use crate::error::{DataError, Result};
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// Endings of files that may be netCDF.
@@ -47,6 +47,8 @@ pub fn files_of(input: &str) -> Result<Vec<PathBuf>> {
     } else if path.is_file() {
         if looks_like_data(path) || has_magic(path)? {
             vec![path.to_path_buf()]
+        } else if let Some(what) = other_format(path) {
+            return Err(DataError::unreadable(path, what));
         } else {
             listed_in(path, FILES)?
         }
@@ -68,7 +70,9 @@ pub fn files_of(input: &str) -> Result<Vec<PathBuf>> {
     if files.is_empty() {
         let within = fs::read_dir(path).into_iter().flatten().flatten();
         let has_folders = within.into_iter().any(|entry| entry.path().is_dir());
-        return Err(none(if has_folders {
+        return Err(none(if is_zarr(path) {
+            "it is a Zarr store, which is not read"
+        } else if has_folders {
             "no netCDF files (.nc, .nc4, .cdf, .h5) there; folders in it are not looked into"
         } else {
             "no netCDF files (.nc, .nc4, .cdf, .h5) there"
@@ -152,13 +156,42 @@ fn looks_like_data(path: &Path) -> bool {
 
 /// Whether the file starts as netCDF classic or HDF5 do.
 fn has_magic(path: &Path) -> Result<bool> {
-    use std::io::Read;
+    let start = start_of(path)?;
+    Ok(start.starts_with(b"CDF") || start.starts_with(b"\x89HDF"))
+}
+
+/// The first bytes of a file.
+fn start_of(path: &Path) -> Result<Vec<u8>> {
     let mut start = Vec::new();
     let file = fs::File::open(path).map_err(DataError::io("open", path))?;
-    file.take(8)
+    file.take(16)
         .read_to_end(&mut start)
         .map_err(DataError::io("read", path))?;
-    Ok(start.starts_with(b"CDF") || start.starts_with(b"\x89HDF"))
+    Ok(start)
+}
+
+/// What a file is that is often taken for netCDF, by its first bytes; none of what they do not tell.
+pub(crate) fn other_format(path: &Path) -> Option<&'static str> {
+    let start = start_of(path).ok()?;
+    let small = start.to_ascii_lowercase();
+    // The eighth byte of GRIB is its edition: text may begin with these letters.
+    if start.starts_with(b"GRIB") && matches!(start.get(7), Some(1 | 2)) {
+        Some("it is GRIB, not netCDF")
+    } else if start.starts_with(b"PK\x03\x04") {
+        Some("it is a ZIP archive, not netCDF")
+    } else if start.starts_with(b"\x1f\x8b") {
+        Some("it is compressed by gzip, not netCDF")
+    } else if small.starts_with(b"<html") || small.starts_with(b"<!doctype html") {
+        Some("it is a web page, not netCDF")
+    } else {
+        None
+    }
+}
+
+/// Whether a folder is a Zarr store, of version 2 or 3.
+fn is_zarr(folder: &Path) -> bool {
+    let names = [".zgroup", ".zmetadata", ".zarray", "zarr.json"];
+    names.iter().any(|name| folder.join(name).is_file())
 }
 
 fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -333,5 +366,45 @@ mod tests {
         let list = said("list.txt", "# years\nmissing.nc\n");
         let missing = folder.path().join("missing.nc");
         assert!(list.contains(missing.to_str().unwrap()), "{list}");
+    }
+
+    #[test]
+    fn formats_that_are_not_read_are_told_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (start, word) in [
+            (&b"GRIB\0\0\0\x02"[..], "it is GRIB"),
+            (&b"PK\x03\x04\x14"[..], "it is a ZIP archive"),
+            (&b"\x1f\x8b\x08"[..], "it is compressed by gzip"),
+            (&b"<!DOCTYPE html>\n"[..], "it is a web page"),
+            (&b"<HTML><head>"[..], "it is a web page"),
+        ] {
+            fs::write(at("era5.grb"), start).unwrap();
+            let error = files_of(at("era5.grb").to_str().unwrap()).unwrap_err();
+            assert!(matches!(error, DataError::Unreadable { .. }), "{error:?}");
+            assert!(error.to_string().contains(word), "{error}");
+            // Under the name of netCDF it is found out when it is opened.
+            fs::write(at("era5.nc"), start).unwrap();
+            let opened = crate::Archive::open(at("era5.nc").to_str().unwrap());
+            let error = opened.err().unwrap().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+        // A list of paths that begin so.
+        fs::write(at("list.txt"), "GRIB_as_netcdf/era5.nc\n").unwrap();
+        assert_eq!(other_format(&at("list.txt")), None);
+        assert_eq!(other_format(&at("absent.nc")), None);
+    }
+
+    #[test]
+    fn a_zarr_store_is_told_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = || {
+            let error = files_of(folder.path().to_str().unwrap()).unwrap_err();
+            error.to_string()
+        };
+        fs::create_dir(folder.path().join("tmq")).unwrap();
+        assert!(said().contains("no netCDF files"), "{}", said());
+        fs::write(folder.path().join(".zgroup"), "{}").unwrap();
+        assert!(said().contains("it is a Zarr store"), "{}", said());
     }
 }

@@ -95,7 +95,10 @@ pub(crate) fn open(path: &Path) -> Result<File> {
             metadata.len()
         )));
     }
-    netcdf::open(path).map_err(|error| unreadable(format!("netCDF: {error}")))
+    netcdf::open(path).map_err(|error| {
+        let other = super::input::other_format(path);
+        unreadable(other.map_or_else(|| format!("netCDF: {error}"), str::to_string))
+    })
 }
 
 /// The error of a file without a variable, which names some of those that it has.

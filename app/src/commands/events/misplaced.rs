@@ -7,7 +7,7 @@ use squall_climate::track::readers::{TrackFormat, format_of, lacking};
 use squall_data::{Calendar, DataError};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A hint at what events are made of.
 const TAKES: &str = "give the masks or boxes that it was made from; also read are IBTrACS, HURDAT2, ATCF, tracks of \
@@ -18,14 +18,10 @@ const TAKES: &str = "give the masks or boxes that it was made from; also read ar
 /// first line or file lacks.
 pub fn explained(error: DataError, input: &str) -> anyhow::Error {
     let path = Path::new(input);
-    if path.is_file()
-        && let Some(lacks) = lacking(path)
-    {
-        return Advice::input(
-            format!("`{input}` looks like tracks of a layout that is not read: it {lacks}"),
-            "rename or add columns or variables so that it has those of one of the layouts that `docs/input.md` lists under tracks of other tools",
-        );
+    if let Some(unknown) = unknown_layout(input) {
+        return unknown;
     }
+    let is_none = matches!(error, DataError::NoInput { .. });
     let what = match &error {
         _ if path.is_file() => table(path),
         DataError::NoInput { .. } => folder(path),
@@ -34,8 +30,37 @@ pub fn explained(error: DataError, input: &str) -> anyhow::Error {
     };
     match what {
         Some(what) => Advice::input(format!("`{input}` {what}, neither masks nor boxes"), TAKES),
-        None => error.into(),
+        None => match tracks_in(path).filter(|_| is_none) {
+            Some(name) => Advice::input(
+                format!("`{input}` is a folder of tracks of other tools, such as `{name}`"),
+                "give one of its files: tracks are read from one at a time",
+            ),
+            None => error.into(),
+        },
     }
+}
+
+/// What tracks of a layout that is not read lack; none of any other input.
+pub fn unknown_layout(input: &str) -> Option<anyhow::Error> {
+    let path = Path::new(input);
+    let lacks = path.is_file().then(|| lacking(path))??;
+    Some(Advice::input(
+        format!("`{input}` looks like tracks of a layout that is not read: it {lacks}"),
+        "rename or add columns or variables so that it has those of one of the layouts that `docs/input.md` lists under tracks of other tools",
+    ))
+}
+
+/// The first file by name of a folder that has tracks of another tool.
+fn tracks_in(folder: &Path) -> Option<String> {
+    let entries = std::fs::read_dir(folder).ok()?.flatten();
+    let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
+    files.retain(|path| path.is_file());
+    files.sort();
+    let is_one = |path: &&PathBuf| match format_of(path) {
+        Ok(Some(format)) => format != TrackFormat::SquallEvents,
+        _ => false,
+    };
+    files.iter().find(is_one).map(|path| name_of(path))
 }
 
 /// What a file is if it is a table of text.

@@ -3,7 +3,7 @@
 mod fields;
 mod following;
 mod imported;
-mod misplaced;
+pub mod misplaced;
 mod objects;
 mod source;
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Masks of tools that name no class.
 
+use crate::commands::label;
 use clap::Args;
 use squall_data::archive::BadFiles;
 use squall_data::mask_file::MaskArchive;
@@ -40,11 +41,18 @@ impl Tags {
 /// Says what is taken for granted, which files are left out, and whether they are of one run, and all of it.
 pub fn say(masks: &MaskArchive) {
     let folders: BTreeSet<&Path> = masks.paths().filter_map(Path::parent).collect();
-    for folder in folders.into_iter().filter(|folder| is_unfinished(folder)) {
-        tracing::warn!(
-            "`{}` is of an inference that was stopped: `squall infer`, given again, makes the masks that are missing",
-            folder.display()
-        );
+    for folder in folders {
+        let shown = folder.display();
+        if is_unfinished(folder) {
+            tracing::warn!(
+                "`{shown}` is of an inference that was stopped: `squall infer`, given again, makes the masks that are missing"
+            );
+        }
+        if label::is_unfinished(folder) {
+            tracing::warn!(
+                "`{shown}` is of a labelling that was stopped or still goes on: `squall label`, given again, makes the masks that are missing"
+            );
+        }
     }
     masks
         .notes()

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, simulate, squall, stage, text};
+use common::{path, run, simulate, squall, stage, text};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Stdio;
@@ -137,4 +137,32 @@ fn what_is_gone_from_a_run_is_missed_when_it_goes_on() {
     assert!(!trained().contains("will replace it"));
     std::fs::remove_file(model.join("checkpoint.safetensors")).expect("it was there");
     assert!(trained().contains("begins anew and will replace it"));
+}
+
+/// Tables and scores of a part of the times would be taken for those of the run.
+#[test]
+fn masks_of_a_labelling_that_was_stopped_are_told_of() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 2, 1);
+    let (labels, events) = (at("labels"), at("events"));
+    run(&["label", path(&fields), "--out", path(&labels), "-q"]);
+    let said = |arguments: &[&str]| {
+        let output = squall().args(arguments).arg("-q").output();
+        let output = output.expect("starts");
+        assert!(output.status.success(), "{}", text(&output));
+        text(&output)
+    };
+    let call = ["events", path(&labels), "--out", path(&events)];
+    let score = ["score", "--prediction", path(&labels)];
+    let score = [&score[..], &["--truth", path(&labels)]].concat();
+    let stopped = "a labelling that was stopped";
+    for arguments in [&call[..], &score] {
+        assert!(!said(arguments).contains(stopped), "{arguments:?}");
+    }
+    // What stays in the folder of one that is not done.
+    std::fs::write(labels.join(".labels.run"), "of a run").expect("written");
+    for arguments in [&call[..], &score] {
+        assert!(said(arguments).contains(stopped), "{arguments:?}");
+    }
 }

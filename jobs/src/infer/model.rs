@@ -122,6 +122,8 @@ impl Model {
             ..precision.unwrap_or(contract.precision).into()
         };
         let (dtype, note) = policy.resolve(backend);
+        // Who leaves the choice to the machine has nothing to be warned of: the plan says what it is.
+        let note = note.filter(|_| policy.compute != Precision::Auto);
         let mut network = build_network(&contract.network, backend, 0)?;
         let storage = policy.storage(&network, dtype)?;
         network.parameters_mut().load(path, &file)?;

@@ -25,6 +25,8 @@ use squall_data::{Archive, Class, DataError, Time, Variable};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+pub use masks::is_unfinished;
+
 /// Find tropical cyclones and atmospheric rivers by published rules (those of the DeepCAM labels unless told
 /// otherwise), and boxes around them, around extratropical cyclones and around tropical depressions.
 #[derive(Debug, Args)]

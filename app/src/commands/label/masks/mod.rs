@@ -297,6 +297,11 @@ pub fn method_of(about: &About) -> Option<&str> {
     Some(method)
 }
 
+/// Whether the masks of a folder are of a labelling that was stopped, or is still at work.
+pub fn is_unfinished(folder: &Path) -> bool {
+    folder.join(RUN).is_file()
+}
+
 /// Nobody writes into the folder any more.
 pub fn release(out: &Path) {
     // What stays is of a run that has no state to go on from.

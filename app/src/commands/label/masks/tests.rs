@@ -155,7 +155,9 @@ fn what_an_interrupted_run_left_is_no_other_work() {
     let first = labels_in(&out).unwrap().pop_first().unwrap();
     std::fs::write(&first, "cut short").unwrap();
     std::fs::write(out.join(RUN), "another version").unwrap();
+    assert!(is_unfinished(&out) && !is_unfinished(&whole));
     label(&fields, &out, &[]).unwrap();
+    assert!(!is_unfinished(&out));
     assert!(contents(&whole).keys().eq(contents(&out).keys()));
     let [whole, out] =
         [&whole, &out].map(|folder| MaskArchive::open(folder.to_str().unwrap()).unwrap());

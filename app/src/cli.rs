@@ -194,6 +194,31 @@ mod tests {
     }
 
     #[test]
+    fn every_command_has_an_example_with_options_that_it_knows() {
+        let commands = commands();
+        let is_ours = |command: &&clap::Command| command.get_name() != "help";
+        for command in commands.get_subcommands().filter(is_ours) {
+            let name = command.get_name();
+            let parts = command.get_subcommands().filter(is_ours);
+            // What is done with a model is told of each.
+            let told: Vec<(String, &clap::Command)> = match name {
+                "model" => parts
+                    .map(|part| (format!("{name} {}", part.get_name()), part))
+                    .collect(),
+                _ => vec![(name.to_string(), command)],
+            };
+            for (call, command) in told {
+                let text = command.get_after_help().map(ToString::to_string);
+                let text = text.unwrap_or_default();
+                assert!(text.starts_with("Example"), "{call} has none");
+                assert!(text.contains(&format!("squall {call}")), "{text}");
+                let (_, wrong) = check(&text, &commands);
+                assert!(wrong.is_empty(), "{wrong:?}");
+            }
+        }
+    }
+
+    #[test]
     fn options_that_hints_name_are_known() {
         let commands = commands();
         let all = || {

@@ -33,6 +33,9 @@ const FILES: [&str; 7] = [
 /// Compare two runs, ensembles or periods: changes of counts, intensity, maps and extremes, with intervals and
 /// significance.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  squall compare events warmer/events --out changes\n  squall compare 'present/m*/events' 'warmer/m*/events' --out changes\n  squall compare events events --years-a 1981-2000 --years-b 2001-2020 --out changes"
+)]
 pub struct Compare {
     /// Folder that `squall events` wrote for the first run; for the members of an ensemble a pattern in quotes, such as
     /// 'present/m*/events', or a text file that lists their folders.

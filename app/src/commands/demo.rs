@@ -20,6 +20,7 @@ use std::time::Instant;
 
 /// Run the whole path on small synthetic runs, in minutes; ends with scores and a report.
 #[derive(Debug, Args)]
+#[command(after_help = "Example: squall demo --out squall-demo")]
 pub struct Demo {
     /// Folder for everything; a demo that was stopped goes on there.
     #[arg(long, default_value = "squall-demo", value_name = "DIR")]

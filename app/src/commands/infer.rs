@@ -92,7 +92,7 @@ fn attribute(word: &str) -> Result<(String, String), String> {
 /// other.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example: squall supervise -- mpirun -n 64 squall infer run --model best.safetensors --out masks"
+    after_help = "Examples:\n  squall infer run --model model/best.safetensors --out masks\n  squall supervise -- mpirun -n 64 squall infer run --model model/best.safetensors --out masks"
 )]
 pub struct Infer {
     /// Fields: a file, a folder, a glob in quotes, a text file that lists paths, or a sample store.

@@ -25,6 +25,9 @@ const MAY_BE_TOLD: &str = "its notes (`problems` of --json) say what is in the w
 
 /// Say what a file or folder is: dialect, variables, units, grid, calendar, time span, problems.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  squall inspect run\n  squall inspect '/data/era5/2005*.nc'\n  squall inspect ibtracs.csv"
+)]
 pub struct Inspect {
     /// A file, a folder, a glob in quotes, or a text file that lists paths. Or a file of tracks of Squall, IBTrACS,
     /// HURDAT2, ATCF, TempestExtremes, TECA, TRACK or as others save them, or a folder of such files alone.

@@ -20,6 +20,9 @@ const MOST_TIMES: f64 = 1e8;
 
 /// Write a synthetic CAM5-like run (history files, noleap calendar) and the truth about every storm in it.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  squall simulate --out run --grid 192x288 --days 60 --hours 6\n  squall simulate --out warmer/run --scenario plus2k --years 5"
+)]
 pub struct Simulate {
     /// Folder for the files; truth goes to DIR/truth.
     #[arg(long, value_name = "DIR")]

@@ -11,6 +11,9 @@ use std::path::Path;
 
 /// Print a network as a tree: shapes, parameters, floating-point operations, memory of activations.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  squall summary deeplabv3plus\n  squall summary deepcam --grid 192x288 --channels 8"
+)]
 pub struct Summary {
     /// deeplabv3plus (the deconv1x decoder), deeplabv3plus-deconv, deeplabv3plus-bilinear, deepcam, tiramisu, cgnet,
     /// detector-2d, detector-2d-half, detector-3d (for one clip), detector-15pf or detector-dense.

@@ -16,6 +16,9 @@ use std::sync::Arc;
 
 /// Train a network on a sample store; the same command continues a run that was stopped.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  squall train --recipe small --data store --out model\n  squall train --recipe small --data store --out model --set training.batch=4 --set training.epochs=5\n  mpirun -n 4 squall train --recipe R.toml --data store --out model"
+)]
 pub struct Train {
     /// A recipe file, or the name of one that comes with Squall: small, full, deeplabv3plus-published, deepcam,
     /// tiramisu, cgnet, detect, detect-dense, detect-over-time, detect-published, masks-and-boxes. docs/recipe.md has

@@ -28,6 +28,9 @@ const FILES: [&str; 5] = [
 
 /// Find the trends within one run: yearly series of counts and intensity, their slopes with intervals and significance.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  squall trends events --out trends\n  squall trends events --years 1980-2020 --months 6-11 --out trends"
+)]
 pub struct Trends {
     /// Folder that `squall events` wrote: of a historical run that goes on into a scenario, a reanalysis, best tracks;
     /// or a pattern or list of it, as `squall compare` takes them. One run: members of an ensemble have trends each of

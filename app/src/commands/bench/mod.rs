@@ -23,7 +23,11 @@ use std::fmt;
 
 /// Measure how fast the parts are on this machine and how near their ceilings.
 #[derive(Debug, Args)]
-#[command(subcommand_value_name = "PART", subcommand_help_heading = "Parts")]
+#[command(
+    subcommand_value_name = "PART",
+    subcommand_help_heading = "Parts",
+    after_help = "Examples:\n  squall bench\n  squall bench step --network small --size 96x144"
+)]
 pub struct Bench {
     #[command(subcommand)]
     part: Option<Part>,

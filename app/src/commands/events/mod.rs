@@ -50,6 +50,9 @@ const MOST_TIMES: usize = 8;
 /// so do frequency maps, for which one must know where in a box an event is. Depressions and extratropical cyclones,
 /// which masks do not tell apart, are listed and tracked; the statistics count tropical cyclones and rivers only.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  squall events masks --fields run --out events\n  squall events boxes.csv --fields run --out events\n  squall events ibtracs.csv --out best\n  squall events nodes.txt --columns lon,lat,slp,wind --out tempest"
+)]
 pub struct Events {
     /// Masks: ours, ClimateNet's LABELS, ar_binary_tag, binary_tag or object_id of other tools. Or boxes: boxes.csv (of
     /// `squall infer` or `squall label`) or a folder with it, ExtremeWeather's .h5, COCO's .json. Or tracks of others:

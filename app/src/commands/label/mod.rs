@@ -30,6 +30,9 @@ pub use masks::is_unfinished;
 /// Find tropical cyclones and atmospheric rivers by published rules (those of the DeepCAM labels unless told
 /// otherwise), and boxes around them, around extratropical cyclones and around tropical depressions.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  squall label run --out labels\n  squall label '/data/era5/2005*.nc' --method tempest --out labels\n  squall label run --method deepcam,tempest,bard --out labels"
+)]
 pub struct Label {
     /// Fields: a file, a folder, a glob in quotes, or a text file that lists paths.
     pub input: String,

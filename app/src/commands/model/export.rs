@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 /// An ONNX file takes normalised fields (batch, channel, latitude, longitude); the contract, with the normalisation, is
 /// in its metadata.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  squall model export model/best.safetensors --out weights.safetensors\n  squall model export model/best.safetensors --out network.onnx"
+)]
 pub struct Export {
     /// A model file of `squall train`.
     #[arg(value_name = "MODEL")]

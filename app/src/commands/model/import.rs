@@ -23,6 +23,9 @@ const FACT: &str = "imported";
 /// of width 1 with batch normalisation. Theirs is post-activated and ours is not, so outputs differ until it is trained
 /// (recipe key training.start_from).
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Example: squall model import weights.pt --like model/best.safetensors --out imported.safetensors"
+)]
 pub struct Import {
     /// A PyTorch or safetensors file.
     #[arg(value_name = "WEIGHTS")]

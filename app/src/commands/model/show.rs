@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 /// Say what a model file, a safetensors file or a PyTorch file holds.
 #[derive(Debug, Args)]
+#[command(after_help = "Example: squall model show model/best.safetensors")]
 pub struct Show {
     /// A model file, or weights of another program.
     #[arg(value_name = "MODEL")]

@@ -46,6 +46,9 @@ fn movie_width(text: &str) -> Result<usize, String> {
 
 /// Write one self-contained HTML page: maps with a time slider, every event's life, statistics, scores, changes.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  squall report labels:labels-events masks:events --fields run --out report.html\n  squall report truth=expert masks:events changes --fields run --training model"
+)]
 pub struct Report {
     /// Folders of masks of one run by different sources (`squall label`, `squall infer`, the truth of
     /// `squall simulate`), each followed by `:DIR` with the tables of `squall events` if they lie elsewhere, and with

@@ -31,6 +31,9 @@ use std::path::Path;
 /// sides hold masks and boxes, both are scored. A class that the masks of a side cannot hold, such as cyclones of
 /// `ar_binary_tag`, is left out.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  squall score --prediction masks --truth labels --events events/events.csv\n  squall score --prediction events --truth labels-events\n  squall score --prediction events --truth ibtracs.csv --min-wind 17"
+)]
 pub struct Score {
     /// What is judged: masks (a folder may also hold events.csv or objects.csv), boxes.csv, or a file of tracks.
     #[arg(long, value_name = "PATH")]

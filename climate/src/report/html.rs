@@ -20,6 +20,13 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
+/// A sentence that does not break between a number and its percent sign, nor within what it says of p.
+pub(crate) fn unbroken(sentence: &str) -> String {
+    let sentence = sentence.replace(" %", "\u{a0}%");
+    let sentence = sentence.replace("p = ", "p\u{a0}=\u{a0}");
+    sentence.replace("p < ", "p\u{a0}<\u{a0}")
+}
+
 /// JSON that may stand inside a `script` element: `<` and `>` and `&` become escapes of JSON strings.
 pub(crate) fn script_json(value: &serde_json::Value) -> String {
     value
@@ -101,6 +108,15 @@ mod tests {
         let back: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(back["t"], "</script><!--");
         assert_eq!(paragraphs("a\n\n\n<b>"), "<p>a</p>\n<p>&lt;b&gt;</p>\n");
+    }
+
+    #[test]
+    fn numbers_stay_with_their_signs() {
+        assert_eq!(
+            unbroken("rises by 114 % (95 % interval +90 to +142 %, p < 0.001)"),
+            "rises by 114\u{a0}% (95\u{a0}% interval +90 to +142\u{a0}%, p\u{a0}<\u{a0}0.001)"
+        );
+        assert_eq!(unbroken("p = 0.22"), "p\u{a0}=\u{a0}0.22");
     }
 
     #[test]

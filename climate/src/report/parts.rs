@@ -1,7 +1,7 @@
 //! What pages of changes and of trends have alike: their header, sentences, notes, cells, tables, and how it was found.
 
 use crate::compare::{Group, Interval, Quantity, SEASONS, capital, month_name};
-use crate::report::html::{Table, escape};
+use crate::report::html::{Table, escape, unbroken};
 use crate::report::numbers::{counted, significant};
 use crate::report::page::Section;
 use crate::report::{class_css, class_word};
@@ -75,7 +75,7 @@ pub(crate) fn sentences(
                 out,
                 "<li class=\"{}{sure}\">{}</li>",
                 class_css(class),
-                escape(text)
+                escape(&unbroken(text))
             );
         }
         out + "</ul>\n"

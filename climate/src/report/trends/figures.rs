@@ -3,6 +3,7 @@
 use super::{classes, rows_of};
 use crate::compare::{capital, spoken_unit, trimmed};
 use crate::report::figures::figure;
+use crate::report::html::unbroken;
 use crate::report::numbers::significant;
 use crate::report::page::Section;
 use crate::report::svg::Plot;
@@ -22,7 +23,7 @@ pub(super) fn series(trends: &Trends) -> Option<Section> {
         let drawn: Vec<String> = (rows.iter())
             .filter_map(|row| {
                 let title = capital(row.quantity.about().subject);
-                let note = in_short(row, trends.confidence);
+                let note = unbroken(&in_short(row, trends.confidence));
                 Some(figure(&title, &plot(row, &trends.run.years)?, &note))
             })
             .collect();

@@ -76,7 +76,12 @@ impl Loaded {
                             name,
                         });
                     }
-                    Err(error) if reason.is_empty() => reason = words(&error),
+                    Err(error) if reason.is_empty() => {
+                        let said = words(&error);
+                        // The loader begins with the name, which the message has already.
+                        let rest = said.strip_prefix(&format!("{name}: "));
+                        reason = rest.unwrap_or(&said).to_string();
+                    }
                     Err(_) => {}
                 }
             }
@@ -137,3 +142,16 @@ macro_rules! functions {
     };
 }
 pub(super) use functions;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_is_not_there_is_named_once() {
+        let name = "libsquall-absent.so.1";
+        let error = Loaded::open("a library", &[name]).err().unwrap();
+        let said = error.to_string();
+        assert_eq!(said.matches(name).count(), 1, "{said}");
+    }
+}

@@ -27,6 +27,20 @@ pub(crate) fn unbroken(sentence: &str) -> String {
     sentence.replace("p < ", "p\u{a0}<\u{a0}")
 }
 
+/// Text as HTML, with what stands between backticks as code.
+pub(crate) fn marked(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    // Of an odd number of them one is a sign like any other.
+    if parts.len().is_multiple_of(2) {
+        return escape(text);
+    }
+    let html = |(at, part): (usize, &&str)| match at % 2 {
+        0 => escape(part),
+        _ => format!("<code>{}</code>", escape(part)),
+    };
+    parts.iter().enumerate().map(html).collect()
+}
+
 /// JSON that may stand inside a `script` element: `<` and `>` and `&` become escapes of JSON strings.
 pub(crate) fn script_json(value: &serde_json::Value) -> String {
     value
@@ -108,6 +122,17 @@ mod tests {
         let back: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(back["t"], "</script><!--");
         assert_eq!(paragraphs("a\n\n\n<b>"), "<p>a</p>\n<p>&lt;b&gt;</p>\n");
+    }
+
+    #[test]
+    fn names_between_backticks_are_code() {
+        assert_eq!(
+            marked("UBOT is read from `U<10>`: 10 m"),
+            "UBOT is read from <code>U&lt;10&gt;</code>: 10 m"
+        );
+        assert_eq!(marked("`a` and `b`"), "<code>a</code> and <code>b</code>");
+        assert_eq!(marked("a model`s own"), "a model`s own");
+        assert_eq!(marked("none"), "none");
     }
 
     #[test]

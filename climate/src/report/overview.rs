@@ -2,7 +2,7 @@
 
 use crate::compare::listed;
 use crate::report::figures::category;
-use crate::report::html::{escape, paragraphs};
+use crate::report::html::{escape, marked, paragraphs};
 use crate::report::numbers::{counted, day, grouped, moment, percent, significant};
 use crate::report::page::{Page, Section};
 use crate::report::summary::{Object, is_tracked, mean_per_time, objects};
@@ -245,7 +245,7 @@ pub(crate) fn summary(page: &Page<'_>) -> Section {
     if !warnings.is_empty() {
         html.push_str("<aside class=\"warnings\" aria-label=\"Caveats\"><h3>Before you quote a number</h3><ul>");
         for warning in warnings {
-            let _ = write!(html, "<li>{}</li>", escape(&warning));
+            let _ = write!(html, "<li>{}</li>", marked(&warning));
         }
         html.push_str("</ul></aside>\n");
     }

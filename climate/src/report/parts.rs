@@ -1,7 +1,7 @@
 //! What pages of changes and of trends have alike: their header, sentences, notes, cells, tables, and how it was found.
 
 use crate::compare::{Group, Interval, Quantity, SEASONS, capital, month_name};
-use crate::report::html::{Table, escape, unbroken};
+use crate::report::html::{Table, escape, marked, unbroken};
 use crate::report::numbers::{counted, significant};
 use crate::report::page::Section;
 use crate::report::{class_css, class_word};
@@ -99,7 +99,7 @@ pub(crate) fn warnings(notes: &[String]) -> String {
     }
     let mut html = String::from("<div class=\"warnings\"><h3>Before you quote a number</h3><ul>\n");
     for note in notes {
-        let _ = writeln!(html, "<li>{}</li>", escape(note));
+        let _ = writeln!(html, "<li>{}</li>", marked(note));
     }
     html + "</ul></div>\n"
 }

@@ -38,7 +38,9 @@ const BROKEN_WEIGHTS: &str = "its training broke down, or the file was made badl
 
 /// Exit code and hint of an error of ours; nothing of others.
 pub(super) fn of(cause: &(dyn Error + 'static)) -> Option<(u8, Option<String>)> {
-    if let Some(DataError::NoInput { input, .. }) = cause.downcast_ref()
+    // What cannot be read of a folder that the command does take needs another hint.
+    if let Some(DataError::NoInput { input, reason }) = cause.downcast_ref()
+        && reason.starts_with("no netCDF files")
         && let Some(told) = own_folder::told(Path::new(input))
     {
         return Some((INPUT, Some(told)));

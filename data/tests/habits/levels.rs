@@ -1,0 +1,292 @@
+//! Levels: one alone, numbers that are no pressures, the lowest one, levels without values.
+
+use super::*;
+
+/// Some tools give every field an axis of levels; several versions or members beside each other are no field.
+#[test]
+fn a_level_alone_serves_and_versions_beside_each_other_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("one_level.nc");
+    let on_level = ["time", "lev", "lat", "lon"];
+    file_of(
+        &path,
+        &[
+            ("time", 1),
+            ("lev", 1),
+            ("expver", 2),
+            ("lat", 4),
+            ("lon", 4),
+        ],
+        &[
+            LAT,
+            LON,
+            ("time", "time", &[0.0], &[SINCE]),
+            ("lev", "lev", &[85_000.0], &[("units", "Pa")]),
+        ],
+        &[
+            ("PSL", "Pa", &on_level),
+            ("U850", "m s-1", &on_level),
+            ("T500", "K", &on_level),
+            ("u10", "m s-1", &on_level),
+            ("v10", "m s-1", &["time", "expver", "lat", "lon"]),
+        ],
+    );
+    let archive = open(&path);
+    assert_eq!(
+        archive.available(),
+        [Variable::U850, Variable::Ubot, Variable::Psl]
+    );
+    let field = archive.read(0, &[Variable::U850]).unwrap().fields;
+    assert!(field.iter().all(|value| *value == 1.0));
+    for (variable, said) in [
+        (
+            Variable::T500,
+            "expected a level at 500 hPa, found one at 850 hPa",
+        ),
+        (
+            Variable::Vbot,
+            "dimensions (time, expver, lat, lon); `expver` is neither time nor levels of pressure: a file may have one of its 2 entries",
+        ),
+    ] {
+        let error = archive.read(0, &[variable]).unwrap_err().to_string();
+        assert!(error.contains(said), "{variable}: {error}");
+        assert!(
+            archive
+                .problems()
+                .iter()
+                .any(|problem| problem.contains(said))
+        );
+    }
+}
+
+/// Gives each of three levels of a field its place as value.
+fn number_levels(path: &std::path::Path, field: &str) {
+    on_library_thread(|| -> Result<(), netcdf::Error> {
+        let mut file = netcdf::append(path)?;
+        let mut field = file.variable_mut(field).unwrap();
+        for level in 0..3 {
+            field.put_values(&[level as f32; 16], (0, level, .., ..))?;
+        }
+        file.close()
+    })
+    .unwrap();
+}
+
+/// Levels that are heights rise from the ground; those that are pressures fall.
+#[test]
+fn the_lowest_model_level_is_the_one_at_the_ground() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, standard, attributes, values, lowest) in [
+        (
+            "pressure.nc",
+            "atmosphere_hybrid_sigma_pressure_coordinate",
+            ("positive", "down"),
+            [3.6, 500.0, 992.6],
+            2,
+        ),
+        (
+            "height.nc",
+            "atmosphere_hybrid_height_coordinate",
+            ("positive", "up"),
+            [20.0, 500.0, 85_000.0],
+            0,
+        ),
+        (
+            "unsaid.nc",
+            "atmosphere_hybrid_height_coordinate",
+            ("axis", "Z"),
+            [20.0, 500.0, 85_000.0],
+            0,
+        ),
+    ] {
+        let path = folder.path().join(name);
+        file_of(
+            &path,
+            &[("time", 1), ("lev", 3), ("lat", 4), ("lon", 4)],
+            &[
+                LAT,
+                LON,
+                ("time", "time", &[0.0], &[SINCE]),
+                (
+                    "lev",
+                    "lev",
+                    &values,
+                    &[("standard_name", standard), attributes],
+                ),
+            ],
+            &[("ua", "m s-1", &["time", "lev", "lat", "lon"])],
+        );
+        number_levels(&path, "ua");
+        let archive = open(&path);
+        let wind = archive.read(0, &[Variable::Ubot]).unwrap().fields;
+        assert!(
+            wind.iter().all(|value| *value == lowest as f32),
+            "{name}: {wind}"
+        );
+    }
+}
+
+/// FV3 names its hybrid levels by the pressures that they have over the sea; over mountains these had been integrated.
+#[test]
+fn full_levels_of_fv3_are_no_pressures() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, attribute) in [
+        ("pfull", ("long_name", "pressure")),
+        ("PFULL", ("positive", "down")),
+        ("lev", ("long_name", "ref full pressure level")),
+        ("level", ("edges", "phalf")),
+    ] {
+        let path = folder.path().join(format!("{name}.nc"));
+        let on_levels = &["time", name, "lat", "lon"][..];
+        file_of(
+            &path,
+            &[("time", 1), (name, 3), ("lat", 4), ("lon", 4)],
+            &[
+                LAT,
+                LON,
+                ("time", "time", &[0.0], &[SINCE]),
+                (
+                    name,
+                    name,
+                    &[500.0, 850.0, 990.0],
+                    &[attribute, ("units", "mb")],
+                ),
+            ],
+            &[
+                ("ugrd", "m/sec", on_levels),
+                ("spfh", "kg/kg", on_levels),
+                ("tmp", "K", on_levels),
+            ],
+        );
+        number_levels(&path, "ugrd");
+        let archive = open(&path);
+        assert_eq!(archive.available(), [Variable::Ubot], "{name}");
+        assert!(archive.level_fields(0).is_empty(), "{name}");
+        let wind = archive.read(0, &[Variable::Ubot]).unwrap().fields;
+        assert!(wind.iter().all(|value| *value == 2.0), "{name}");
+    }
+}
+
+/// ecCodes writes the numbers of ERA5's model levels without a unit, as its pressures were once: they had been hPa.
+#[test]
+fn numbers_of_model_levels_are_no_pressures() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("levels.nc");
+    let count = [1.0, 2.0, 3.0];
+    for (values, attribute, lowest) in [
+        (
+            [135.0, 136.0, 137.0],
+            ("long_name", "model_level_number"),
+            Some(2.0),
+        ),
+        (count, ("long_name", "model level"), Some(2.0)),
+        (count, ("positive", "down"), Some(2.0)),
+        (count, ("positive", "up"), Some(0.0)),
+        // Nobody says at which end the ground is.
+        (count, ("axis", "Z"), None),
+    ] {
+        let _ = std::fs::remove_file(&path);
+        let on_levels = &["time", "level", "lat", "lon"][..];
+        file_of(
+            &path,
+            &[("time", 1), ("level", 3), ("lat", 4), ("lon", 4)],
+            &[
+                LAT,
+                LON,
+                ("time", "time", &[0.0], &[SINCE]),
+                ("level", "level", &values, &[attribute]),
+            ],
+            &[
+                ("u", "m s**-1", on_levels),
+                ("q", "kg kg**-1", on_levels),
+                ("PSL", "Pa", &["time", "lat", "lon"]),
+            ],
+        );
+        number_levels(&path, "u");
+        let archive = open(&path);
+        // Neither a column of water nor fields at pressures.
+        let wind = lowest.map(|_| Variable::Ubot);
+        let expected: Vec<Variable> = wind.into_iter().chain([Variable::Psl]).collect();
+        assert_eq!(archive.available(), expected, "{attribute:?}");
+        assert!(archive.level_fields(0).is_empty(), "{attribute:?}");
+        if let Some(lowest) = lowest {
+            let wind = archive.read(0, &[Variable::Ubot]).unwrap().fields;
+            assert!(wind.iter().all(|value| *value == lowest), "{attribute:?}");
+        }
+    }
+}
+
+/// Of levels that are close to each other the first within one percent had been taken.
+#[test]
+fn the_nearest_level_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let on_levels = &["time", "level", "lat", "lon"][..];
+    for (name, levels, nearest) in [
+        ("down.nc", [845.0, 850.0, 855.0], 1.0),
+        ("up.nc", [855.0, 849.8, 849.9], 2.0),
+    ] {
+        let path = folder.path().join(name);
+        file_of(
+            &path,
+            &[("time", 1), ("level", 3), ("lat", 4), ("lon", 4)],
+            &[
+                LAT,
+                LON,
+                ("time", "time", &[0.0], &[SINCE]),
+                ("level", "level", &levels, &[("units", "hPa")]),
+            ],
+            &[("u", "m s**-1", on_levels)],
+        );
+        number_levels(&path, "u");
+        let archive = open(&path);
+        let wind = archive.read(0, &[Variable::U850]).unwrap().fields;
+        assert!(wind.iter().all(|value| *value == nearest), "{name}: {wind}");
+        let level = archive.read_level(0, "u", 850.0).unwrap().unwrap();
+        assert!(level.iter().all(|value| *value == nearest), "{name}");
+    }
+}
+
+/// Wind that is nowhere known moves nothing: such times had masks without rivers.
+#[test]
+fn levels_of_a_time_that_was_never_written_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("blank.nc");
+    file_of(
+        &path,
+        &[("time", 1), ("level", 3), ("lat", 4), ("lon", 4)],
+        &[
+            LAT,
+            LON,
+            ("time", "time", &[0.0], &[SINCE]),
+            (
+                "level",
+                "level",
+                &[300.0, 500.0, 850.0],
+                &[("units", "hPa")],
+            ),
+        ],
+        &[("u", "m s**-1", &["time", "level", "lat", "lon"])],
+    );
+    let blank = |levels: std::ops::Range<usize>| {
+        on_library_thread(|| -> Result<(), netcdf::Error> {
+            let mut file = netcdf::append(&path)?;
+            let mut wind = file.variable_mut("u").unwrap();
+            for level in levels {
+                wind.put_values(&[f32::NAN; 16], (0_usize, level, .., ..))?;
+            }
+            file.close()
+        })
+        .unwrap();
+    };
+    blank(2..3);
+    let archive = open(&path);
+    // Below the ground of a plateau.
+    assert!(archive.read_levels(0, "u").is_ok());
+    assert!(archive.read_level(0, "u", 500.0).is_ok());
+    let error = archive.read_level(0, "u", 850.0).unwrap_err().to_string();
+    assert!(error.contains("only missing values"), "{error}");
+    drop(archive);
+    blank(0..2);
+    let error = open(&path).read_levels(0, "u").unwrap_err().to_string();
+    assert!(error.contains("only missing values"), "{error}");
+}

@@ -1,0 +1,206 @@
+//! What other tools write and CAM does not: packed axes, fields without time, speeds of the wind, columns of no grid.
+
+mod levels;
+mod times;
+
+use squall_data::archive::on_library_thread;
+use squall_data::{Archive, Variable};
+
+fn open(path: &std::path::Path) -> Archive {
+    Archive::open(path.to_str().unwrap()).unwrap()
+}
+
+/// Name, dimension (a scalar if empty), values and attributes of an axis.
+type Axis<'a> = (&'a str, &'a str, &'a [f64], &'a [(&'a str, &'a str)]);
+
+/// Writes a small file whose dimensions, axes and fields are given; all values are 1 but those of axes.
+fn file_of(
+    path: &std::path::Path,
+    dimensions: &[(&str, usize)],
+    axes: &[Axis<'_>],
+    fields: &[(&str, &str, &[&str])],
+) {
+    on_library_thread(|| -> Result<(), netcdf::Error> {
+        let mut file = netcdf::create(path)?;
+        for (name, length) in dimensions {
+            file.add_dimension(name, *length)?;
+        }
+        for (name, dimension, values, attributes) in axes {
+            let of = if dimension.is_empty() {
+                vec![]
+            } else {
+                vec![*dimension]
+            };
+            let mut axis = file.add_variable::<f64>(name, &of)?;
+            for (attribute, text) in *attributes {
+                axis.put_attribute(attribute, *text)?;
+            }
+            axis.put_values(values, ..)?;
+        }
+        for (name, unit, dimensions) in fields {
+            let mut field = file.add_variable::<f32>(name, dimensions)?;
+            field.put_attribute("units", *unit)?;
+            let lengths = field.dimensions().iter().map(|d| d.len());
+            let count: usize = lengths.product();
+            field.put_values(&vec![1f32; count], ..)?;
+        }
+        file.close()
+    })
+    .unwrap();
+}
+
+const LAT: Axis<'static> = (
+    "lat",
+    "lat",
+    &[-60.0, -20.0, 20.0, 60.0],
+    &[("units", "degrees_north")],
+);
+const LON: Axis<'static> = (
+    "lon",
+    "lon",
+    &[0.0, 90.0, 180.0, 270.0],
+    &[("units", "degrees_east")],
+);
+const SINCE: (&str, &str) = ("units", "days since 2000-01-01");
+
+/// Axes may be packed as fields are.
+#[test]
+fn packed_axes_are_unpacked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("packed.nc");
+    file_of(
+        &path,
+        &[("time", 2), ("lat", 4), ("lon", 4)],
+        &[
+            ("lat", "lat", &[-3.0, -1.0, 1.0, 3.0], &[LAT.3[0]]),
+            ("lon", "lon", &[0.0, 1.0, 2.0, 3.0], &[LON.3[0]]),
+            ("time", "time", &[0.0, 1.0], &[SINCE]),
+        ],
+        &[("PSL", "Pa", &["time", "lat", "lon"])],
+    );
+    on_library_thread(|| -> Result<(), netcdf::Error> {
+        let mut file = netcdf::append(&path)?;
+        for (name, attribute, number) in [
+            ("lat", "scale_factor", 20.0),
+            ("lon", "scale_factor", 90.0),
+            ("time", "scale_factor", 0.25),
+            ("time", "add_offset", 1.0),
+        ] {
+            let mut axis = file.variable_mut(name).unwrap();
+            axis.put_attribute(attribute, number)?;
+        }
+        file.close()
+    })
+    .unwrap();
+    let archive = open(&path);
+    assert_eq!(archive.grid().lat_deg(), LAT.2);
+    assert_eq!(archive.grid().lon_deg(), LON.2);
+    let times: Vec<String> = archive.times().iter().map(ToString::to_string).collect();
+    assert_eq!(times, ["2000-01-02T00:00:00", "2000-01-02T06:00:00"]);
+}
+
+/// The height of the lowest level may stand still, but pressure does not.
+#[test]
+fn a_field_that_does_not_change_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("still.nc");
+    let times = [0.0, 1.0];
+    for count in [1, 2] {
+        let _ = std::fs::remove_file(&path);
+        file_of(
+            &path,
+            &[("time", count), ("lat", 4), ("lon", 4)],
+            &[LAT, LON, ("time", "time", &times[..count], &[SINCE])],
+            &[
+                ("PSL", "Pa", &["time", "lat", "lon"]),
+                ("PS", "Pa", &["lat", "lon"]),
+            ],
+        );
+        let archive = open(&path);
+        assert_eq!(archive.available(), [Variable::Ps, Variable::Psl]);
+        let said = "`PS` has no dimension of time: it is read as the same at all times";
+        let told = archive.problems().iter().filter(|told| *told == said);
+        assert_eq!(told.count(), count - 1, "{:?}", archive.problems());
+    }
+}
+
+/// CAM calls the speed of the wind at 10 m `U10`, as others call its zonal component.
+#[test]
+fn speeds_of_the_wind_are_no_components() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wind.nc");
+    let said = "expected a component of the wind, found its speed";
+    for (attribute, is_component) in [
+        (("long_name", "10m wind speed"), false),
+        (("standard_name", "wind_speed"), false),
+        (("long_name", "wind speed at the lowest level"), false),
+        (("long_name", "North Pacific wind speed"), false),
+        (("long_name", "eastern Pacific zonal wind speed"), true),
+        (("long_name", "zonal wind speed"), true),
+        (("long_name", "East-West wind speed"), true),
+        (("long_name", "10m Uwind speed"), true),
+        (("long_name", "U10 wind speed"), true),
+        (("long_name", "wind speed along longitude"), true),
+        (("long_name", "10 metre U wind component"), true),
+        (("standard_name", "eastward_wind"), true),
+    ] {
+        let _ = std::fs::remove_file(&path);
+        let field = ["time", "lat", "lon"];
+        let on_level = ["time", "lev", "lat", "lon"];
+        file_of(
+            &path,
+            &[("time", 1), ("lev", 1), ("lat", 4), ("lon", 4)],
+            &[
+                LAT,
+                LON,
+                ("time", "time", &[0.0], &[SINCE]),
+                ("lev", "lev", &[850.0], &[("units", "hPa")]),
+            ],
+            &[("U10", "m/s", &field), ("U", "m/s", &on_level)],
+        );
+        on_library_thread(|| -> Result<(), netcdf::Error> {
+            let mut file = netcdf::append(&path)?;
+            for name in ["U10", "U"] {
+                let mut wind = file.variable_mut(name).unwrap();
+                wind.put_attribute(attribute.0, attribute.1)?;
+            }
+            file.close()
+        })
+        .unwrap();
+        let archive = open(&path);
+        let expected: &[Variable] = if is_component {
+            &[Variable::U850, Variable::Ubot]
+        } else {
+            &[]
+        };
+        assert_eq!(archive.available(), expected, "{attribute:?}");
+        assert_eq!(archive.has_level(0, "U", 850.0), is_component);
+        let refused = archive.problems().iter().any(|told| told.contains(said));
+        assert_eq!(refused, !is_component, "{attribute:?}");
+    }
+}
+
+#[test]
+fn columns_of_an_unstructured_grid_are_called_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ncol.nc");
+    let axes = [
+        ("lat", "ncol", LAT.2, LAT.3),
+        ("lon", "ncol", LON.2, LON.3),
+        ("time", "time", &[0.0][..], &[SINCE][..]),
+    ];
+    file_of(
+        &path,
+        &[("time", 1), ("ncol", 4)],
+        &axes,
+        &[("PSL", "Pa", &["time", "ncol"])],
+    );
+    let error = Archive::open(path.to_str().unwrap())
+        .map(|_| ())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("unstructured") && error.contains("regridded"),
+        "{error}"
+    );
+}

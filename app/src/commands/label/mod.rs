@@ -113,6 +113,8 @@ pub struct LabelSummary {
 
 /// The usual strictness of deepcam.
 const PRESET: &str = "default";
+/// Raised whenever the same fields and thresholds give other labels: a run is not continued by another method.
+const METHOD: u32 = 1;
 
 /// What follows from missing values.
 const NOT_LABELLED: &str =
@@ -241,7 +243,7 @@ fn fingerprint(archive: &Archive, thresholds: &str) -> anyhow::Result<String> {
     let files = files_below(archive.paths());
     let times = archive.times();
     let ends = [times.first(), times.last()].map(|time| time.map(Time::to_string));
-    let version = env!("CARGO_PKG_VERSION");
+    let version = (env!("CARGO_PKG_VERSION"), METHOD);
     let fields = (archive.grid().hash(), archive.available());
     input::fingerprint(&(version, fields, files, times.len(), ends, thresholds))
 }

@@ -197,8 +197,10 @@ case "${1:-help}" in
     gpu_operations
     reference_operations
     run_examples
-    # From files to a page by the program as it is built by default, without the code for GPUs.
-    run_tests -p squall --test path --test without_gpus
+    # From files to a page by the program as it is built by default, without the code for GPUs. Few tests: what computes
+    # little is built faster than it would run.
+    run_tests -p squall --test path --test without_gpus --config 'profile.dev.package.squall-jobs.opt-level=0' \
+      --config 'profile.dev.package.squall-validation.opt-level=0'
     ;;
   cuda-build)
     setup

@@ -297,6 +297,25 @@ fn an_interrupted_run_ends_with_the_same_bits() {
     }
 }
 
+/// Batch systems give so much time between the signal and the end. The first rank is told when its third step is over,
+/// and the others hear of it with the next one's facts, which with a lag are used a step later.
+#[test]
+fn all_ranks_stop_after_the_first_step_that_can_tell_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 2);
+    for (lag, steps) in [(0, 4), (1, 5)] {
+        // A validation would ask all ranks at once.
+        let mut recipe = with(&["training.steps=20", "training.validate_every_steps=20"]);
+        recipe.distributed.gradient_lag = lag;
+        let out = folder.path().join(format!("lag {lag}"));
+        for answer in train_on(threads::ranks(2), &recipe, &store, &out, Some(2)) {
+            let report = answer.unwrap();
+            let expected = (Outcome::Interrupted, steps);
+            assert_eq!((report.outcome, report.steps), expected, "lag {lag}");
+        }
+    }
+}
+
 /// The first rank writes a checkpoint for longer than it is to the next one, and its clock begins anew when it has
 /// written: the others' clocks are ahead of it from then on.
 #[test]

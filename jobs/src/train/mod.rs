@@ -232,10 +232,10 @@ impl Run<'_> {
         let is_over =
             |run: &Self| run.learner.progress.step >= run.total_steps || run.ends_early().is_some();
         while !interrupted && !is_over(&self) {
-            let (loss, stopping) = self.one_step(team, &mut loader, &clock, progress, stop)?;
+            let loss = self.one_step(team, &mut loader, &clock, progress, stop)?;
             last_loss = Some(loss);
             team.timeline.step(folder)?;
-            interrupted = self.after_step(team, stopping, &mut clock, progress, stop)?;
+            interrupted = self.after_step(team, &mut clock, progress, stop)?;
         }
         team.timeline.end(folder)?;
         let before_last = self.learner.progress.step < self.total_steps && !interrupted;
@@ -267,8 +267,7 @@ impl Run<'_> {
         })
     }
 
-    /// Trains on the batches of the next step, records and reports it; returns its loss, and whether all ranks know that
-    /// one of them was told to stop.
+    /// Trains on the batches of the next step, records and reports it; returns its loss.
     fn one_step(
         &mut self,
         team: &mut Team,
@@ -276,7 +275,7 @@ impl Run<'_> {
         clock: &Clock,
         progress: &mut dyn FnMut(&TrainEvent),
         stop: &AtomicBool,
-    ) -> Result<(f64, bool)> {
+    ) -> Result<f64> {
         let before = Instant::now();
         let accumulate = self.recipe.training.accumulate;
         let mut wait_seconds = 0.0;
@@ -288,10 +287,12 @@ impl Run<'_> {
         }
         let (batch, waited) = next_batch(team, loader)?;
         wait_seconds += waited;
-        let stopping = team.agree_to_stop(self.is_told_to_stop(clock.started, stop));
+        let begun = self.learner.forward_backward(&batch, team)?;
+        // As late as the others can hear of it with this step: what comes in its passes ends the run after it.
+        team.ask_to_stop(self.is_told_to_stop(clock.started, stop));
         let every = self.recipe.training.checkpoint_every_seconds;
         team.ask_to_save(clock.saved.elapsed().as_secs_f64() >= every);
-        let result = self.learner.step(&batch, team)?;
+        let result = self.learner.end_step(begun, &batch, team)?;
         let samples = accumulate * batch.host.len() / self.loader.frames;
         loader.give_back(batch);
         let step = self.learner.progress.step;
@@ -313,14 +314,13 @@ impl Run<'_> {
             seconds,
             wait_seconds,
         });
-        Ok((result.loss, stopping))
+        Ok(result.loss)
     }
 
     /// Checks, scores and saves what is due after a step; gives whether the run ends there because it was told to.
     fn after_step(
         &mut self,
         team: &mut Team,
-        stopping: bool,
         clock: &mut Clock,
         progress: &mut dyn FnMut(&TrainEvent),
         stop: &AtomicBool,
@@ -339,7 +339,7 @@ impl Run<'_> {
         let over = last || self.ends_early().is_some();
         // A single rank need not wait until all ranks know.
         let alone = team.size() == 1 && self.is_told_to_stop(clock.started, stop);
-        interrupted |= !over && (stopping || alone);
+        interrupted |= !over && (team.is_to_stop() || alone);
         let due = team.is_to_save() || step.is_multiple_of(self.checkpoint_every);
         if over || interrupted || due {
             // The next start would continue from a checkpoint of ranks whose parameters differ.

@@ -49,7 +49,8 @@ pub(super) fn work(
         let batch = loader.next().ok_or(JobError::Thread("loader"))??;
         team.timeline.note(StepPhase::Input, before);
         // Any rank of the group may have been told; its leader tells the servers.
-        let stopping = team.agree_to_stop(stop.load(Ordering::Relaxed));
+        team.ask_to_stop(stop.load(Ordering::Relaxed));
+        let stopping = team.is_to_stop();
         team.link()?.note_stop(stopping);
         run.learner.progress.step = step;
         let result = run.learner.step(&batch, team)?;

@@ -182,9 +182,23 @@ impl Learner {
     /// [`crate::JobError::Diverged`] after more such steps in a row than allowed, naming the first tensor that is not
     /// finite; [`crate::JobError::Model`]; [`crate::JobError::Comm`].
     pub fn step(&mut self, batch: &Batch, team: &mut Team) -> Result<StepResult> {
+        let begun = self.forward_backward(batch, team)?;
+        self.end_step(begun, batch, team)
+    }
+
+    /// The rest of [`Self::step`] after the passes of its last batch.
+    ///
+    /// # Errors
+    /// As [`Self::step`].
+    pub(super) fn end_step(
+        &mut self,
+        begun: Begun,
+        batch: &Batch,
+        team: &mut Team,
+    ) -> Result<StepResult> {
         let Begun {
             mut pending, loss, ..
-        } = self.forward_backward(batch, team)?;
+        } = begun;
         self.hand_over(&mut pending, loss, team)?;
         self.pending_steps.push_back(pending);
         if self.pending_steps.len() <= self.lag {
@@ -247,7 +261,10 @@ impl Learner {
 
     /// Forward and backward pass of the next batch of a step; gradients go to the other ranks while the backward pass of
     /// the last one runs.
-    fn forward_backward(&mut self, batch: &Batch, team: &mut Team) -> Result<Begun> {
+    ///
+    /// # Errors
+    /// [`crate::JobError::Model`].
+    pub(super) fn forward_backward(&mut self, batch: &Batch, team: &mut Team) -> Result<Begun> {
         let step = self.progress.step;
         let backend = self.network.backend();
         let earlier = self.begun.take();

@@ -6,7 +6,7 @@ use squall_model::BatchStatistics;
 
 /// A step some of whose batches have been learnt from, or all of them.
 #[derive(Debug)]
-pub(super) struct Begun {
+pub(in crate::train) struct Begun {
     pub pending: PendingStep,
     /// The sum over these batches.
     pub loss: BatchLoss,

@@ -319,16 +319,21 @@ impl Team {
         Ok((facts, Signals::of_facts(&signals)))
     }
 
-    /// Notes whether this rank was told to stop; returns whether all ranks know that some rank was.
-    pub(super) fn agree_to_stop(&mut self, told: bool) -> bool {
+    /// Notes before the facts of a step are submitted whether this rank was told to stop: with them the others hear of
+    /// it.
+    pub(super) fn ask_to_stop(&mut self, told: bool) {
         self.says.stop |= told;
+    }
+
+    /// Whether all ranks know that some rank was told to stop.
+    pub(super) fn is_to_stop(&self) -> bool {
         match self.size {
-            1 => told,
+            1 => self.says.stop,
             _ => self.known.stop,
         }
     }
 
-    /// Notes before a step whether it is time for a checkpoint. The first rank's clock counts: ranks that look at their
+    /// Notes, likewise, whether it is time for a checkpoint. The first rank's clock counts: ranks that look at their
     /// own would check and save after different steps, and wait for each other.
     pub(super) fn ask_to_save(&mut self, due: bool) {
         match self.size {

@@ -316,6 +316,32 @@ fn all_ranks_stop_after_the_first_step_that_can_tell_them() {
     }
 }
 
+#[test]
+fn a_plan_counts_what_all_ranks_read_and_compute() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 2);
+    let recipe = with(&["training.steps=2"]);
+    let plans = |count: usize| {
+        let out = folder.path().join(count.to_string());
+        threads::run(threads::ranks(count), |rank| {
+            let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
+            let mut plan = None;
+            let mut hear = |event: &TrainEvent| {
+                if let TrainEvent::Started(told) = event {
+                    plan = Some((told.read_bytes, told.step_flops));
+                }
+            };
+            let stop = AtomicBool::new(false);
+            train_together(&recipe, &store, &out, &mut hear, &stop, &mut team).unwrap();
+            plan.unwrap()
+        })
+    };
+    let alone = plans(1)[0];
+    // Two steps of four samples, and two samples of the validation at the end.
+    assert_eq!(alone.0, (2 * 4 + 2) * store.meta().record_bytes());
+    assert_eq!(plans(2), [alone; 2]);
+}
+
 /// The first rank writes a checkpoint for longer than it is to the next one, and its clock begins anew when it has
 /// written: the others' clocks are ahead of it from then on.
 #[test]

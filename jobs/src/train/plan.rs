@@ -27,14 +27,14 @@ pub struct TrainPlan {
     pub checkpoint_every_steps: u64,
     /// Trainable values.
     pub parameters: usize,
-    /// Floating-point operations of a step.
+    /// Floating-point operations of a step, of all its ranks together.
     pub step_flops: u64,
     /// Bytes of parameters, gradients, optimiser state, average, activations and batches, or of getting the first
     /// rank's state if that needs more.
     pub memory_bytes: u64,
-    /// Bytes that will be read from the store.
+    /// Bytes that all ranks together will read from the store.
     pub read_bytes: u64,
-    /// Bytes that will lie in the run's folder.
+    /// Bytes that will lie in the run's folder: two models, two checkpoints.
     pub write_bytes: u64,
     /// Data type of activations.
     pub dtype: String,
@@ -53,7 +53,7 @@ impl Run<'_> {
         let [rows, columns, _] = self.store.shape();
         let summary = self.training_summary()?;
         let samples = self.local_batch.samples();
-        let step_samples = self.step_batch().samples() as u64;
+        let step_samples = (self.step_batch().samples() * self.step_ranks) as u64;
         let parameters = summary.parameters as u64;
         let state = self.learner.state_len();
         let record = self.store.meta().record_bytes();
@@ -104,7 +104,7 @@ impl Run<'_> {
             step_flops: step_samples.saturating_mul(summary.training_flops),
             memory_bytes: demand.bytes(samples),
             read_bytes: record.saturating_mul(samples_read),
-            write_bytes: 4 * (3 * parameters + state as u64),
+            write_bytes: 4 * (4 * parameters + 2 * state as u64),
             dtype: format!("{:?}", self.learner.storage.dtype).to_lowercase(),
             class_weights: self.class_weights.clone(),
             backend: self.learner.network.backend().describe(),

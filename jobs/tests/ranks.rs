@@ -3,9 +3,10 @@
 mod common;
 
 use common::learnt::{distance, losses, weights};
-use common::{recipe, store};
-use squall_data::Store;
+use common::{CHANNELS, grid, recipe, sample, store};
 use squall_data::staging::Share;
+use squall_data::store::{Split, StoreMeta, StoreWriter};
+use squall_data::{Calendar, Store};
 use squall_jobs::comm::threads::{self, Fault, Ranks, Threads};
 use squall_jobs::staging::{LocalReport, folder_of_node, stage_local};
 use squall_jobs::train::{EndedEarly, Team, train_together};
@@ -340,6 +341,29 @@ fn a_plan_counts_what_all_ranks_read_and_compute() {
     // Two steps of four samples, and two samples of the validation at the end.
     assert_eq!(alone.0, (2 * 4 + 2) * store.meta().record_bytes());
     assert_eq!(plans(2), [alone; 2]);
+}
+
+/// Of an epoch, in which every sample lacks a value.
+#[test]
+fn missing_values_are_counted_over_all_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let meta = StoreMeta::new(grid(), Calendar::NoLeap, CHANNELS.to_vec());
+    let mut writer = StoreWriter::create(at("store"), meta).unwrap();
+    for index in 0..12 {
+        let (mut snapshot, mask) = sample(index);
+        snapshot.fields[(1, 3, index)] = f32::NAN;
+        writer.push(&snapshot, &mask, Split::Train).unwrap();
+    }
+    let store = Arc::new(writer.finish().unwrap());
+    let recipe = with(&["training.steps=3"]);
+    for count in [1, 2] {
+        let out = at(&count.to_string());
+        let reports = all_finished(train_on(threads::ranks(count), &recipe, &store, &out, None));
+        for report in reports {
+            assert_eq!(report.missing_values, 12, "{count} ranks");
+        }
+    }
 }
 
 /// The first rank writes a checkpoint for longer than it is to the next one, and its clock begins anew when it has

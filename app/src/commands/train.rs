@@ -258,7 +258,7 @@ impl Train {
             None => report,
         }?;
         progress.finish();
-        if report.missing_values > 0 {
+        if first && report.missing_values > 0 {
             tracing::warn!(
                 "{} missing values were replaced by the channel's mean",
                 report.missing_values

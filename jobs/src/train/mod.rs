@@ -247,6 +247,8 @@ impl Run<'_> {
         let of_all = team.gather(bytemuck::bytes_of(&spent))?;
         let of_all: Vec<Spent> = bytemuck::pod_collect_to_vec(&of_all);
         let balance = self.balance(&of_all, self.learner.progress.step - done)?;
+        let mut missing_values = [loader.missing_values()];
+        team.sum_counts(&mut missing_values)?;
         Ok(TrainReport {
             balance,
             outcome: match interrupted {
@@ -259,7 +261,7 @@ impl Run<'_> {
             best: self.best.clone(),
             last_loss,
             seconds: started.elapsed().as_secs_f64(),
-            missing_values: loader.missing_values(),
+            missing_values: missing_values[0],
             ranks: team.size(),
             spent,
             staleness: None,

@@ -98,7 +98,7 @@ pub struct TrainReport {
     pub spent: Spent,
     /// How fast all ranks together were in this part, and how evenly they worked.
     pub balance: Balance,
-    /// Missing values that were replaced by the mean in this part.
+    /// Missing values that were replaced by the mean in this part, of all ranks together (of a group, on its ranks).
     pub missing_values: u64,
     /// With groups: how stale gradients were in this part; in turns, in all parts.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -29,11 +29,12 @@ pub(super) fn starts_by_open_mpi(command: &[String]) -> bool {
     version.is_ok_and(|version| says(&version.stdout))
 }
 
-/// What the command is told for a signal. Open MPI passes SIGUSR1 on and waits; after SIGTERM it kills ranks within two
-/// seconds, in the middle of a step and without their checkpoint, and exits with 1.
-fn passed_on(signal: i32, gently: bool) -> i32 {
+/// What the command is told for a signal; `gently` until the first SIGTERM or SIGINT. Open MPI passes SIGUSR1 on and
+/// waits; after SIGTERM it kills ranks within two seconds, in the middle of a step and without their checkpoint, and
+/// exits with 1. Batch systems send SIGUSR1 first where they are asked to, and SIGTERM when the time is over.
+fn passed_on(signal: i32, gently: &mut bool) -> i32 {
     match signal {
-        SIGTERM | SIGINT if gently => SIGUSR1,
+        SIGTERM | SIGINT if std::mem::take(gently) => SIGUSR1,
         other => other,
     }
 }
@@ -49,7 +50,7 @@ pub(super) struct Relay {
 
 impl Relay {
     /// `gently`: the first SIGTERM or SIGINT goes on as SIGUSR1.
-    pub(super) fn start(gently: bool) -> anyhow::Result<Self> {
+    pub(super) fn start(mut gently: bool) -> anyhow::Result<Self> {
         let relay = Self {
             child: Arc::default(),
             told: Arc::default(),
@@ -60,8 +61,8 @@ impl Relay {
         let changing = relay.changing.clone();
         std::thread::spawn(move || {
             for signal in signals.forever() {
-                let again = told.swap(true, Ordering::Relaxed);
-                let signal = passed_on(signal, gently && !again);
+                told.store(true, Ordering::Relaxed);
+                let signal = passed_on(signal, &mut gently);
                 let _held = changing.lock().unwrap_or_else(PoisonError::into_inner);
                 let process = Pid::from_raw(child.load(Ordering::Relaxed));
                 if let (Some(process), Some(signal)) = (process, Signal::from_named_raw(signal)) {
@@ -141,9 +142,16 @@ mod tests {
 
     #[test]
     fn ranks_of_open_mpi_are_told_gently_first() {
-        assert_eq!(passed_on(SIGTERM, true), SIGUSR1);
-        assert_eq!(passed_on(SIGTERM, false), SIGTERM);
-        assert_eq!(passed_on(SIGUSR2, true), SIGUSR2);
+        let told = |signals: &[i32], mut gently: bool| -> Vec<i32> {
+            let each = signals.iter().map(|&signal| passed_on(signal, &mut gently));
+            each.collect()
+        };
+        assert_eq!(told(&[SIGTERM, SIGTERM], true), [SIGUSR1, SIGTERM]);
+        assert_eq!(told(&[SIGINT, SIGTERM], true), [SIGUSR1, SIGTERM]);
+        assert_eq!(told(&[SIGTERM, SIGUSR2], false), [SIGTERM, SIGUSR2]);
+        // A batch system's warning does not use up the one gentle passing on.
+        let warned = [SIGUSR1, SIGUSR2, SIGTERM, SIGTERM];
+        assert_eq!(told(&warned, true), [SIGUSR1, SIGUSR2, SIGUSR1, SIGTERM]);
         assert!(!starts_by_open_mpi(&words("squall train --out RUN")));
         assert!(!starts_by_open_mpi(&words("/no/such/mpirun -n 2 squall")));
         assert!(!starts_by_open_mpi(&[]));

@@ -92,15 +92,24 @@ pub(crate) struct JsonLines {
 }
 
 impl JsonLines {
-    /// Opens a file to append to, creating it if needed.
+    /// Opens a file to append to, creating it if needed. A last line without its end, as a full disk leaves it, goes: the
+    /// next one would be written behind it.
     ///
     /// # Errors
     /// [`JobError::Data`].
     pub fn open(path: &Path) -> Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path);
+        let file = file.map_err(DataError::io("append to", path))?;
+        let bytes = std::fs::read(path).map_err(DataError::io("read", path))?;
+        let end = bytes.iter().rposition(|&byte| byte == b'\n');
+        let whole = end.map_or(0, |end| end + 1);
+        if whole < bytes.len() {
+            let cut = file.set_len(whole as u64);
+            cut.map_err(DataError::io("shorten", path))?;
+        }
         Ok(Self {
             path: path.to_path_buf(),
-            file: file.map_err(DataError::io("append to", path))?,
+            file,
         })
     }
 
@@ -220,6 +229,23 @@ mod tests {
         write(&resumed, 5..=9);
         let [whole, resumed] = [whole, resumed].map(|path| std::fs::read(path).unwrap());
         assert_eq!(whole, resumed);
+    }
+
+    /// `timing.jsonl` is written by every part of a run, and never again as a whole.
+    #[test]
+    fn half_a_line_does_not_spoil_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("timing.jsonl");
+        for (before, kept) in [
+            ("[1]\n[2]\n", "[1]\n[2]\n"),
+            ("[1]\n[2", "[1]\n"),
+            ("[", ""),
+        ] {
+            std::fs::write(&path, before).unwrap();
+            JsonLines::open(&path).unwrap().push(&[3]).unwrap();
+            let found = std::fs::read_to_string(&path).unwrap();
+            assert_eq!(found, format!("{kept}[3]\n"), "{before:?}");
+        }
     }
 
     /// Who reads a run with other programs has only the page to go by.

@@ -220,6 +220,10 @@ impl Learner {
     pub(super) fn go_on_from(&mut self, progress: LearnerProgress) {
         // With a lag the first steps have no gradient.
         self.found_scale = progress.skipped + (self.lag as u64) < progress.step;
+        if self.found_scale {
+            // They were told of after the first step of the run.
+            self.without_gradient = WithoutGradient::Settled;
+        }
         self.progress = progress;
     }
 

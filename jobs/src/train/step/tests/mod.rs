@@ -362,6 +362,12 @@ fn parameters_without_gradient_are_told_once() {
     );
     cut.step(&batch(), &mut Team::solo()).unwrap();
     assert_eq!(cut.take_without_gradient(), None);
+    // A run that goes on has told of them, and its next step is not its first.
+    let mut later = learner(&[]);
+    fill(&mut later, "decoder.classify.weight", 0.0);
+    later.go_on_from(cut.progress);
+    later.step(&batch(), &mut Team::solo()).unwrap();
+    assert_eq!(later.take_without_gradient(), None);
 }
 
 /// The rate is so low that no kernel's nearest bf16 changes within a step: only chance moves what training multiplies

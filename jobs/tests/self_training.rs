@@ -7,10 +7,14 @@ use common::boxes::{CELLS, CENTRES, Known, low, recipe, store};
 use common::learnt::weights;
 use squall_data::Store;
 use squall_data::boxes::LabelledShare;
+use squall_jobs::comm::threads;
+use squall_jobs::train::{Team, train_together};
 use squall_jobs::{JobError, Recipe};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 const SAMPLES: usize = 12;
 
@@ -142,4 +146,25 @@ fn what_cannot_be_learnt_from_is_refused() {
     table(sure.clone(), &all, 0.9, Some(0.8));
     let error = run(&half, &all, &at("run")).unwrap_err();
     assert!(matches!(error, JobError::Resume { .. }), "{error}");
+}
+
+/// As where each node has a file of that name on a disk of its own.
+#[test]
+fn ranks_that_would_learn_other_found_boxes_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let all = store(&at("all"), &[Known::Box; SAMPLES], &[Known::Box; 2]);
+    let recipe = recipe(CELLS, &["training.steps=1"]);
+    let answers = threads::run(threads::ranks(2), |rank| {
+        let found = BTreeMap::from([(0, vec![low(rank.member())])]);
+        let own = Store::open(all.folder()).unwrap().with_found_boxes(found);
+        let mut team = Team::of(Box::new(rank), Box::new(|_| ()));
+        let (own, stop) = (Arc::new(own), AtomicBool::new(false));
+        train_together(&recipe, &own, &at("run"), &mut |_| {}, &stop, &mut team)
+    });
+    for answer in answers {
+        let text = answer.unwrap_err().to_string();
+        let expected = "the table of found boxes differs between ranks: rank 1";
+        assert!(text.contains(expected), "{text}");
+    }
 }

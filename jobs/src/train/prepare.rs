@@ -130,6 +130,7 @@ impl<'a> Run<'a> {
             .map(|p| format!("{} = {:?}", p.name, p.range))
             .collect();
         let steps = self.samples.steps_per_epoch().to_string();
+        let found = store.found_boxes_hash().unwrap_or("");
         // Gradients are summed, so that ranks would not drift apart; but what they learn would depend on who computes
         // what.
         let dtype = format!("{:?}", self.learner.storage.dtype).to_lowercase();
@@ -138,6 +139,8 @@ impl<'a> Run<'a> {
             .with_text("the recipe", self.recipe.lines())
             .with("the data", store.data_hash().as_bytes())
             .with("the boxes", store.boxes_hash().unwrap_or("").as_bytes())
+            // Of `detection.pseudo_labels`, whose file may lie on the disk of each node.
+            .with("the table of found boxes", found.as_bytes())
             .with_text("the network", shapes.join("\n"))
             .with_text("the number of steps of an epoch", steps)
             .with_text("the data type of activations", dtype)

@@ -31,7 +31,7 @@ pub struct Spent {
     pub statistics: f64,
     /// Changing the parameters.
     pub update: f64,
-    /// Sums of buckets, hidden or not.
+    /// Sums of buckets, hidden or not; NaN where a GPU sums them, which alone knows how long that takes.
     pub communication: f64,
 }
 
@@ -64,7 +64,7 @@ impl Spent {
         self.input + self.computing() + self.waiting()
     }
 
-    /// The share of communication that computation hid; none without communication.
+    /// The share of communication that computation hid; none without communication, or where its time is not known.
     pub fn hidden(&self) -> Option<f64> {
         (self.communication > 0.0).then(|| (1.0 - self.exchange / self.communication).max(0.0))
     }
@@ -193,7 +193,11 @@ impl Timeline {
     /// Notes a bucket that was summed.
     pub fn bucket(&mut self, reduced: &Reduced) {
         let took = reduced.finished.duration_since(reduced.started);
-        self.spent.communication += took.as_secs_f64();
+        // One on a GPU comes back when its sum is begun.
+        self.spent.communication += match reduced.lent.is_some() {
+            true => f64::NAN,
+            false => took.as_secs_f64(),
+        };
         let name = format!("bucket {} of step {}", reduced.bucket, reduced.step + 1);
         if reduced.started > reduced.submitted {
             let queued = format!("{name} queued");

@@ -152,7 +152,8 @@ impl Lines {
         let file = file.map_err(DataError::io("append to", path))?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let mut left = text.as_str();
-        if text[whole..].starts_with(PREFIX) {
+        let rest = &text[whole..];
+        if rest.starts_with(PREFIX) || (!rest.is_empty() && PREFIX.starts_with(rest)) {
             // The process before ended while it wrote, or the disk was full.
             left = &text[..whole];
             let cut = file.set_len(whole as u64);

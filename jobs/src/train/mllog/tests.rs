@@ -172,15 +172,18 @@ fn a_run_that_goes_on_continues_its_log() {
         objects(&path).last().unwrap()["metadata"]["status"],
         "aborted"
     );
-    // It is killed in the middle of a validation, and of a line.
+    // It is killed in the middle of a validation, and of a line, wherever in it.
     let mut log = MlLog::open(&path, &recipe, HARDWARE).unwrap();
     log.observe(&TrainEvent::Started(plan()));
     log.observe(&step(1, 1.0, 1e-6));
     log.observe(&step(948, 0.5, 1e-3));
     drop(log);
-    let mut text = fs::read_to_string(&path).unwrap();
-    text += ":::MLLOG {\"namespace\"";
-    fs::write(&path, text).unwrap();
+    let whole = fs::read_to_string(&path).unwrap();
+    for torn in [":", ":::MLLOG ", ":::MLLOG {\"namespace\""] {
+        fs::write(&path, format!("{whole}{torn}")).unwrap();
+        drop(MlLog::open(&path, &recipe, HARDWARE).unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), whole, "{torn}");
+    }
     // It validates and is stopped.
     let mut log = MlLog::open(&path, &recipe, HARDWARE).unwrap();
     log.observe(&TrainEvent::Started(plan()));

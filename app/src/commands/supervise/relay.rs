@@ -15,10 +15,7 @@ pub(super) fn starts_by_open_mpi(command: &[String]) -> bool {
     let Some(program) = command.first() else {
         return false;
     };
-    let name = Path::new(program)
-        .file_name()
-        .and_then(|name| name.to_str());
-    if !matches!(name, Some("mpirun" | "mpiexec" | "orterun" | "prterun")) {
+    if !is_called_like_a_launcher(program) {
         return false;
     }
     let version = Command::new(program).arg("--version").output();
@@ -27,6 +24,13 @@ pub(super) fn starts_by_open_mpi(command: &[String]) -> bool {
         text.contains("Open MPI") || text.contains("OpenRTE") || text.contains("PRTE")
     };
     version.is_ok_and(|version| says(&version.stdout))
+}
+
+/// Whether a program has one of the names of Open MPI's launchers, as Debian has them too: `mpirun.openmpi`.
+fn is_called_like_a_launcher(program: &str) -> bool {
+    let name = Path::new(program).file_name();
+    let stem = name.and_then(|name| name.to_str()?.split('.').next());
+    matches!(stem, Some("mpirun" | "mpiexec" | "orterun" | "prterun"))
 }
 
 /// What the command is told for a signal; `gently` until the first SIGTERM or SIGINT. Open MPI passes SIGUSR1 on and
@@ -155,5 +159,15 @@ mod tests {
         assert!(!starts_by_open_mpi(&words("squall train --out RUN")));
         assert!(!starts_by_open_mpi(&words("/no/such/mpirun -n 2 squall")));
         assert!(!starts_by_open_mpi(&[]));
+    }
+
+    #[test]
+    fn launchers_have_several_names() {
+        for name in ["mpirun", "/usr/bin/mpiexec", "/usr/bin/mpirun.openmpi"] {
+            assert!(is_called_like_a_launcher(name), "{name}");
+        }
+        for name in ["squall", "mpirunner", "./mpirun.d/run", ""] {
+            assert!(!is_called_like_a_launcher(name), "{name}");
+        }
     }
 }

@@ -3,8 +3,9 @@
 use rustix::process::{Pid, getppid};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-/// Programs that start the ranks of a node, by the names that the system keeps of them (15 letters).
-const LAUNCHERS: [&str; 10] = [
+/// Programs that start the ranks of a node, by the names that the system keeps of them (15 letters), up to a dot:
+/// `mpiexec.hydra`, and `mpirun.openmpi` as Debian has it.
+const LAUNCHERS: [&str; 9] = [
     "mpirun",
     "mpiexec",
     "orterun",
@@ -12,7 +13,6 @@ const LAUNCHERS: [&str; 10] = [
     "prterun",
     "prte",
     "prted",
-    "mpiexec.hydra",
     "hydra_pmi_proxy",
     "slurmstepd",
 ];
@@ -37,7 +37,8 @@ fn ancestor(process: Pid, stat: impl Fn(Pid) -> Option<String>) -> Option<Pid> {
         // The name stands in brackets and may hold any; the state and the parent follow.
         let (_, rest) = stat.split_once('(')?;
         let (name, rest) = rest.rsplit_once(')')?;
-        if LAUNCHERS.contains(&name) {
+        let stem = name.split('.').next().unwrap_or(name);
+        if LAUNCHERS.contains(&stem) {
             return Some(process);
         }
         process = Pid::from_raw(rest.split_whitespace().nth(1)?.parse().ok()?)?;
@@ -57,9 +58,12 @@ mod tests {
             30 => Some("30 (bash) S 20 30 30".to_string()),
             20 => Some("20 (orted) S 1 20 20".to_string()),
             1 => Some("1 (init) S 0 1 1".to_string()),
+            60 => Some("60 (squall) S 50 60 60".to_string()),
+            50 => Some("50 (mpirun.openmpi) S 1 50 50".to_string()),
             _ => None,
         };
         assert_eq!(ancestor(pid(40), family), Some(pid(20)));
+        assert_eq!(ancestor(pid(60), family), Some(pid(50)));
         assert_eq!(ancestor(pid(1), family), None);
         assert_eq!(ancestor(pid(7), family), None);
         // Nobody is their own grandparent for ever.

@@ -92,14 +92,19 @@ impl Share {
             }
         }
         let (shuffle_seed, fingerprint) = staging::shuffle_seed(seed, &here);
-        let all = team.gather(&fingerprint.to_le_bytes())?;
+        // Of each node once: the samples of its step are the same however many of its ranks share them.
+        let mine = [fingerprint, u64::from(place.rank == 0)];
+        let all = team.gather(bytemuck::bytes_of(&mine))?;
+        let all: Vec<[u64; 2]> = bytemuck::pod_collect_to_vec(&all);
+        let nodes = all.iter().filter(|[_, is_first]| *is_first == 1);
+        let nodes: Vec<u8> = nodes.flat_map(|[node, _]| node.to_le_bytes()).collect();
         Ok(Self {
             ids: here,
             shuffle_seed,
             place,
             step_place,
             tells: team.is_first(),
-            deal: format!("{:016x}", xxh3_64(&all)),
+            deal: format!("{:016x}", xxh3_64(&nodes)),
         })
     }
 }

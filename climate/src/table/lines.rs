@@ -15,6 +15,13 @@ pub(crate) fn eastern_longitude(lon_deg: f64) -> f64 {
     if turned < 360.0 { turned } else { 0.0 }
 }
 
+/// Name of a column as it is looked for in tables of other tools: lower case, without quotes and TECA's type codes.
+pub(crate) fn plain_name(name: &str) -> String {
+    let name = name.trim().trim_matches('"');
+    let name = name.split('(').next().unwrap_or(name);
+    name.trim().to_ascii_lowercase()
+}
+
 /// The digits of a whole number: data frames hold those of a column with gaps as reals, 7 as 7.0.
 fn digits(text: &str) -> &str {
     match text.split_once('.') {

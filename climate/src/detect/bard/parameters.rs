@@ -1,9 +1,9 @@
 //! The members of the ensemble.
 
 use crate::error::{ClimateError, Result};
+use crate::table::lines::{Table, plain_name};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
-use squall_data::DataError;
 use squall_data::random::stream;
 use std::path::Path;
 
@@ -90,50 +90,42 @@ fn normal_share(x: f64) -> f64 {
 }
 
 /// The members of a table with columns `hwhm_latitude`, `min_water_vapor` and `min_component_area` (TECA's names;
-/// degrees, percentile, km²).
+/// degrees, percentile, km²), also as TECA writes its own: comments first, and types in the names of columns.
 ///
 /// # Errors
-/// [`ClimateError::Table`] or [`ClimateError::TableCell`] saying where.
+/// [`ClimateError::Table`] or [`ClimateError::TableCell`] saying where; the first of a table without rows, too.
 pub fn read_members(path: impl AsRef<Path>) -> Result<Vec<BardMember>> {
-    const COLUMNS: [&str; 3] = ["hwhm_latitude", "min_water_vapor", "min_component_area"];
     let path = path.as_ref();
     let bad = |reason: String| ClimateError::Table {
         path: path.into(),
         reason,
     };
-    let file = std::fs::File::open(path).map_err(DataError::io("open", path))?;
-    let mut table = csv::ReaderBuilder::new()
-        .trim(csv::Trim::All)
-        .from_reader(file);
-    let header = table.headers().map_err(|e| bad(e.to_string()))?.clone();
-    let mut places = [0; 3];
-    for (place, column) in places.iter_mut().zip(COLUMNS) {
-        *place = header
-            .iter()
-            .position(|name| name == column)
-            .ok_or_else(|| bad(format!("expected a column `{column}`")))?;
-    }
+    let mut table = Table::open(path, &[])?;
+    let column = |wanted: &str| {
+        let mut names = table.names().iter();
+        let found = names.find(|name| plain_name(name) == wanted).cloned();
+        found.ok_or_else(|| {
+            let found = table.names().join(", ");
+            bad(format!("expected a column `{wanted}`, found {found}"))
+        })
+    };
+    let half_width = column("hwhm_latitude")?;
+    let percentile = column("min_water_vapor")?;
+    let min_area = column("min_component_area")?;
     let mut members = Vec::new();
-    for (record, line) in table.records().zip(2u64..) {
-        let record = record.map_err(|e| bad(e.to_string()))?;
-        let mut numbers = [0.0; 3];
-        for ((number, place), column) in numbers.iter_mut().zip(places).zip(COLUMNS) {
-            let text = record.get(place).unwrap_or("");
-            *number = text.parse().map_err(|_| ClimateError::TableCell {
-                path: path.into(),
-                unit: "line",
-                line,
-                column: column.into(),
-                expected: "a number",
-                found: text.into(),
-            })?;
-        }
-        let [half_width_deg, percentile, min_area_km2] = numbers;
+    while let Some(line) = table.next()? {
+        let number = |column: &str| {
+            let known = line.number(column)?;
+            known.ok_or_else(|| line.bad(column, "a number"))
+        };
         members.push(BardMember {
-            half_width_deg,
-            percentile,
-            min_area_km2,
+            half_width_deg: number(&half_width)?,
+            percentile: number(&percentile)?,
+            min_area_km2: number(&min_area)?,
         });
+    }
+    if members.is_empty() {
+        return Err(bad("expected rows of members, found none".into()));
     }
     Ok(members)
 }
@@ -234,11 +226,38 @@ mod tests {
             "{error}"
         );
         std::fs::write(&path, "a,b\n1,2\n").unwrap();
-        assert!(read_members(&path).is_err());
+        let error = read_members(&path).unwrap_err().to_string();
+        assert!(error.contains("`hwhm_latitude`, found a, b"), "{error}");
+        // Members that are none had been drawn instead.
+        let (header, _) = good.split_once('\n').unwrap();
+        std::fs::write(&path, header).unwrap();
+        let error = read_members(&path).unwrap_err().to_string();
+        assert!(error.contains("found none"), "{error}");
         let bad = BardMember {
             percentile: 101.0,
             ..first
         };
         assert!(check(&[first]).is_ok() && check(&[bad]).is_err() && check(&[]).is_err());
+    }
+
+    /// As `teca_table_writer` writes what `teca_bayesian_ar_detect_parameters` serves.
+    #[test]
+    fn the_table_that_teca_writes_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("parameters.csv");
+        let text = "# teca_table v1 \n# TECA 5.0.0\n\
+                    \"min_component_area(12)\", \"min_water_vapor(12)\", \"hwhm_latitude(12)\"\n\
+                    3.526360000000000000e+05, 9.412000000000000000e+01, 1.934000000000000000e+01\n";
+        std::fs::write(&path, text).unwrap();
+        let expected = BardMember {
+            half_width_deg: 19.34,
+            percentile: 94.12,
+            min_area_km2: 352_636.0,
+        };
+        assert_eq!(read_members(&path).unwrap(), [expected]);
+        // The line is counted with the comments.
+        std::fs::write(&path, text.replace("9.412", "wet")).unwrap();
+        let error = read_members(&path).unwrap_err().to_string();
+        assert!(error.contains("line 4"), "{error}");
     }
 }

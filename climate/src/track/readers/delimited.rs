@@ -7,7 +7,7 @@ use super::units::{TELLING_WIND, wind_told};
 use super::winds::Winds;
 use crate::error::{ClimateError, Result};
 use crate::statistics::Basin;
-use crate::table::lines::{Line, Table};
+use crate::table::lines::{Line, Table, plain_name};
 use squall_data::{Calendar, Class, Time};
 use std::path::Path;
 
@@ -54,13 +54,6 @@ pub(super) struct Source<'a> {
     pub calendar: Calendar,
     /// CF units of a numeric `time`.
     pub time_units: Option<String>,
-}
-
-/// Name of a column as dialects know it: lower case, without quotes and TECA's type codes.
-pub(super) fn plain_name(name: &str) -> String {
-    let name = name.trim().trim_matches('"');
-    let name = name.split('(').next().unwrap_or(name);
-    name.trim().to_ascii_lowercase()
 }
 
 /// What the columns of a dialect are called in a table.

@@ -1,11 +1,11 @@
 //! IBTrACS best tracks as CSV.
 
-use super::delimited::{self, Dialect, Source, plain_name};
+use super::delimited::{self, Dialect, Source};
 use super::imported::{TrackFormat, TrackTable};
 use super::units::{TELLING_WIND, wind_told};
 use crate::error::{ClimateError, Result};
 use crate::statistics::category::KNOT_M_S;
-use crate::table::lines::Table;
+use crate::table::lines::{Table, plain_name};
 use squall_data::Calendar;
 use std::path::Path;
 

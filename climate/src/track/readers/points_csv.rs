@@ -1,10 +1,10 @@
 //! CSV with a row for each point, as data frames of tracks are saved.
 
-use super::delimited::{self, Dialect, Source, plain_name};
+use super::delimited::{self, Dialect, Source};
 use super::imported::{TrackFormat, TrackTable};
 use super::units::{self, PRESSURES, TELLING_WIND, WINDS};
 use crate::error::{ClimateError, Result};
-use crate::table::lines::Table;
+use crate::table::lines::{Table, plain_name};
 use squall_data::Calendar;
 use std::path::Path;
 

@@ -1,10 +1,10 @@
 //! Which tool's tracks a file holds.
 
-use super::delimited::plain_name;
 use super::imported::TrackFormat;
 use super::units::WINDS;
 use super::{atcf, hurdat2, ibtracs, points_csv, trajectories};
 use crate::error::Result;
+use crate::table::lines::plain_name;
 use crate::table::sources::{Layout, layout_of};
 use squall_data::DataError;
 use squall_data::archive::on_library_thread;

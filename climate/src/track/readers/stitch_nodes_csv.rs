@@ -1,9 +1,9 @@
 //! CSV of TempestExtremes' `StitchNodes`.
 
-use super::delimited::{self, Dialect, Source, plain_name};
+use super::delimited::{self, Dialect, Source};
 use super::imported::{TrackFormat, TrackTable};
 use crate::error::Result;
-use crate::table::lines::Table;
+use crate::table::lines::{Table, plain_name};
 use squall_data::Calendar;
 use std::path::Path;
 

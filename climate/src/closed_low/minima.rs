@@ -78,8 +78,9 @@ pub(super) fn merged(
     if distance_deg <= 0.0 {
         return minima.to_vec();
     }
-    // Bands of latitude as high as the distance; in each the minima by longitude.
-    let band_of = |lat: f64| ((lat + 90.0) / distance_deg) as usize;
+    // Bands of latitude at least as high as the distance, and no lower than a row; in each the minima by longitude.
+    let height_deg = distance_deg.max(grid.lat_spacing_deg());
+    let band_of = |lat: f64| ((lat + 90.0) / height_deg) as usize;
     let mut bands: Vec<Vec<Place>> = vec![Vec::new(); band_of(90.0) + 2];
     let places: Vec<Place> = minima
         .iter()
@@ -207,6 +208,20 @@ mod tests {
             field[[next, 3]] = -1.0;
             assert_eq!(found(&field), [(next, 3)], "deeper beside the pole");
         }
+    }
+
+    /// Bands as low as the distance had needed more memory than there is.
+    #[test]
+    fn next_to_no_distance_leaves_all_minima() {
+        let grid = LatLonGrid::global(9, 12).unwrap();
+        // Every other cell between the poles, each of which is one place.
+        let field = Array2::from_shape_fn((9, 12), |(j, i)| match j {
+            0 | 8 => 1.0,
+            _ => ((j + i) % 2) as f32,
+        });
+        let minima = local_minima(field.view(), &grid);
+        assert_eq!(minima.len(), 7 * 6);
+        assert_eq!(merged(&minima, field.view(), &grid, 1e-17), minima);
     }
 
     fn far(grid: &LatLonGrid, a: (usize, usize), b: (usize, usize)) -> f64 {

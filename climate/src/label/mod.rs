@@ -53,7 +53,7 @@ use ndarray::Array2;
 use squall_data::gaps::usual_step_hours;
 use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, Time, TrackedBox, Variable};
 use std::sync::Arc;
-pub(crate) use thresholds::{check_numbers, invalid_threshold};
+pub(crate) use thresholds::{check_count, check_numbers, invalid_threshold};
 pub(crate) use trajectory::Trajectories;
 
 /// Number of the first track of an extratropical cyclone.

@@ -158,7 +158,6 @@ impl TcThresholds {
             ("max_step_hours", self.max_step_hours),
             ("box_margin_deg", self.box_margin_deg),
             ("radius_search_deg", self.radius_search_deg),
-            ("radius_bins", self.radius_bins as f64),
         ];
         let not_negative = [
             ("min_credible_pressure_pa", self.min_credible_pressure_pa),
@@ -170,6 +169,7 @@ impl TcThresholds {
             ("radius_wind_m_s", self.radius_wind_m_s),
         ];
         check_numbers("label", &positive, &not_negative)?;
+        check_count("label", "radius_bins", self.radius_bins)?;
         if !(0.0..100.0).contains(&self.mask_percentile) {
             let found = self.mask_percentile;
             return Err(invalid_threshold(
@@ -260,7 +260,13 @@ impl ArThresholds {
     }
 }
 
-/// Refuses numbers of the thresholds of `what` that are not finite, or not above 0, or below 0.
+/// More degrees than those of a circle are no distance and no extent, and a search over them would not end.
+const MOST_DEG: f64 = 360.0;
+/// More places around a circle, or rings of it, tell no more, and would need their memory.
+const MOST_PLACES: usize = 1000;
+
+/// Refuses numbers of the thresholds of `what` that are not finite, or not above 0, or below 0, and degrees (names that
+/// end in `_deg`) beyond a circle.
 pub(crate) fn check_numbers(
     what: &str,
     positive: &[(&str, f64)],
@@ -269,15 +275,28 @@ pub(crate) fn check_numbers(
     if let Some((name, value)) = positive.iter().find(|(_, v)| !(v.is_finite() && *v > 0.0)) {
         return Err(invalid_threshold(what, name, "a number above 0", *value));
     }
-    match (not_negative.iter()).find(|(_, v)| !(v.is_finite() && *v >= 0.0)) {
-        Some((name, value)) => Err(invalid_threshold(
+    if let Some((name, value)) = (not_negative.iter()).find(|(_, v)| !(v.is_finite() && *v >= 0.0))
+    {
+        return Err(invalid_threshold(
             what,
             name,
             "a number of 0 or more",
             *value,
-        )),
+        ));
+    }
+    let mut all = positive.iter().chain(not_negative);
+    match all.find(|(name, value)| name.ends_with("_deg") && *value > MOST_DEG) {
+        Some((name, value)) => Err(invalid_threshold(what, name, "at most 360 degrees", *value)),
         None => Ok(()),
     }
+}
+
+/// Refuses a number of places, or of rings, that is 0 or serves nothing.
+pub(crate) fn check_count(what: &str, name: &str, count: usize) -> Result<()> {
+    if (1..=MOST_PLACES).contains(&count) {
+        return Ok(());
+    }
+    Err(invalid_threshold(what, name, "1 to 1000", count as f64))
 }
 
 /// The error of a number among the thresholds of `what`.
@@ -366,6 +385,30 @@ mod tests {
                 assert!(thresholds.check().is_err(), "{thresholds:?}");
             }
         }
+    }
+
+    /// The first had gone on for hours, the second ended the program for want of memory.
+    #[test]
+    fn numbers_that_would_take_all_time_or_memory_are_refused_by_name() {
+        let with = |change: fn(&mut TcThresholds)| {
+            let mut thresholds = TcThresholds::default();
+            change(&mut thresholds);
+            thresholds.check().unwrap_err().to_string()
+        };
+        let error = with(|t| t.pressure_radius_deg = 1e9);
+        assert!(
+            error.contains("pressure_radius_deg: expected at most 360 degrees"),
+            "{error}"
+        );
+        let error = with(|t| t.radius_bins = 1 << 50);
+        assert!(error.contains("radius_bins: expected 1 to 1000"), "{error}");
+        assert!(with(|t| t.radius_bins = 0).contains("radius_bins"));
+        let thresholds = TcThresholds {
+            radius_search_deg: 360.0,
+            radius_bins: 1000,
+            ..TcThresholds::default()
+        };
+        assert!(thresholds.check().is_ok());
     }
 
     #[test]

@@ -79,6 +79,7 @@ impl BardDetector {
     /// [`ClimateError::Invalid`] if a number makes no sense.
     pub fn new(thresholds: &BardThresholds, grid: Arc<LatLonGrid>) -> Result<Self> {
         let members = if thresholds.members.is_empty() {
+            parameters::check_count(thresholds.member_count)?;
             sample_members(thresholds.member_count, thresholds.seed)
         } else {
             thresholds.members.clone()
@@ -211,5 +212,19 @@ mod tests {
             assert!(error.contains("tag_share"), "{error}");
         }
         assert!(with(1.0).is_ok());
+    }
+
+    /// They were drawn, or memory for them was asked for, before they were counted.
+    #[test]
+    fn more_members_than_can_be_counted_are_refused_before_they_are_drawn() {
+        let grid = Arc::new(LatLonGrid::global(9, 18).unwrap());
+        for member_count in [0, 32_768, 1 << 60] {
+            let thresholds = BardThresholds {
+                member_count,
+                ..BardThresholds::default()
+            };
+            let error = BardDetector::new(&thresholds, grid.clone()).unwrap_err();
+            assert!(error.to_string().contains("1 to 32,767"), "{error}");
+        }
     }
 }

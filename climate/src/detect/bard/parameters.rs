@@ -131,14 +131,20 @@ pub fn read_members(path: impl AsRef<Path>) -> Result<Vec<BardMember>> {
 }
 
 /// # Errors
+/// [`ClimateError::Invalid`] if so many members cannot be counted.
+pub(super) fn check_count(members: usize) -> Result<()> {
+    if (1..=usize::from(u16::MAX) / 2).contains(&members) {
+        return Ok(());
+    }
+    Err(ClimateError::Invalid(format!(
+        "bard: expected 1 to 32,767 members, found {members}"
+    )))
+}
+
+/// # Errors
 /// [`ClimateError::Invalid`] if there is no member or one makes no sense.
 pub(super) fn check(members: &[BardMember]) -> Result<()> {
-    if members.is_empty() || members.len() > usize::from(u16::MAX) / 2 {
-        return Err(ClimateError::Invalid(format!(
-            "bard: expected 1 to 32,767 members, found {}",
-            members.len()
-        )));
-    }
+    check_count(members.len())?;
     for (k, m) in members.iter().enumerate() {
         let sane = m.half_width_deg > 0.0
             && m.half_width_deg.is_finite()

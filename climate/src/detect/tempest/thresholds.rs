@@ -2,7 +2,7 @@
 
 use crate::closed_low::DomainEdge;
 use crate::error::Result;
-use crate::label::{check_numbers, invalid_threshold};
+use crate::label::{check_count, check_numbers, invalid_threshold};
 use serde::{Deserialize, Serialize};
 use squall_data::LatLonGrid;
 
@@ -196,7 +196,6 @@ impl TempestThresholds {
             ("max_range_deg", stitch.max_range_deg),
             ("max_gap_hours", stitch.max_gap_hours),
             ("published_step_hours", stitch.published_step_hours),
-            ("laplacian_points", ridge.laplacian_points as f64),
             ("laplacian_radius_deg", ridge.laplacian_radius_deg),
         ];
         let not_negative = [
@@ -211,6 +210,7 @@ impl TempestThresholds {
             ("cyclone_distance_deg", ridge.cyclone_distance_deg),
         ];
         check_numbers("tempest", &positive, &not_negative)?;
+        check_count("tempest", "laplacian_points", ridge.laplacian_points)?;
         // Infinite ones switch a criterion off; nothing compares with what is no number.
         let of_any_sign = [
             ("max_surface_height_m", stitch.max_surface_height_m),
@@ -240,7 +240,9 @@ mod tests {
     fn numbers_that_make_no_sense_are_refused_by_name() {
         assert!(TempestThresholds::default().check().is_ok());
         type Change = fn(&mut TempestThresholds);
-        let changes: [(&str, Change); 6] = [
+        let changes: [(&str, Change); 8] = [
+            ("laplacian_points", |t| t.ridge.laplacian_points = 0),
+            ("laplacian_points", |t| t.ridge.laplacian_points = 1 << 50),
             ("merge_distance_deg", |t| {
                 t.node.merge_distance_deg = f64::NAN;
             }),

@@ -119,7 +119,7 @@ impl Detector {
     /// Refuses times by which it could not conclude anything, before they are read.
     ///
     /// # Errors
-    /// [`ClimateError::FewTimes`].
+    /// [`ClimateError::FewTimes`], [`ClimateError::Invalid`].
     pub fn check_times(&self, times: &[Time]) -> Result<()> {
         match self {
             Self::Percentile(detector) => detector.check_times(times),

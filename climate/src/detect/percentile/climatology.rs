@@ -56,14 +56,31 @@ impl TransportClimatology {
         (rows.div_ceil(self.block.0), columns.div_ceil(self.block.1))
     }
 
+    /// Refuses so many times of one month if a block has too many cells to count them all.
+    ///
+    /// # Errors
+    /// [`ClimateError::Invalid`].
+    pub(super) fn check_room(&self, times: u32) -> Result<()> {
+        let cells = (self.block.0.min(self.shape.0) * self.block.1) as u64;
+        if u64::from(times).saturating_mul(cells) <= u64::from(u32::MAX) {
+            return Ok(());
+        }
+        Err(ClimateError::Invalid(format!(
+            "percentile thresholds: climatology_spacing_deg: expected blocks of at most {} cells for the {times} times of \
+             a month, found {cells}",
+            u32::MAX / times
+        )))
+    }
+
     /// Counts one time of a month (1 to 12). Missing values are left out.
     ///
     /// # Errors
     /// [`ClimateError::Mismatch`] if the plane is not of the grid's shape, [`ClimateError::Invalid`] if there is no
-    /// such month.
+    /// such month, or no room to count another time of it.
     pub fn add(&mut self, month: u8, moisture: ArrayView2<'_, f32>) -> Result<()> {
         check_extents("vapour transport or column water", &moisture, self.shape)?;
         let index = month_index(month)?;
+        self.check_room(self.times[index].saturating_add(1))?;
         let (block_rows, block_columns) = self.blocks();
         let counts = &mut self.counts[index];
         counts.resize(block_rows * block_columns * SLOTS, 0);
@@ -155,21 +172,23 @@ impl TransportClimatology {
     }
 }
 
-/// Refuses a series of which a season has too few times; `months` are those of its times, 1 to 12.
+/// How many times each month has; refuses a series of which a season has too few. `months` are those of its times, 1 to
+/// 12.
 ///
 /// # Errors
 /// [`ClimateError::FewTimes`], and [`ClimateError::Invalid`] if there is no such month.
 pub(super) fn check_months(
     months: impl Iterator<Item = u8>,
     thresholds: &PercentileThresholds,
-) -> Result<()> {
+) -> Result<[u32; 12]> {
     let mut times = [0; 12];
     for month in months {
         times[month_index(month)?] += 1;
     }
     (0..12)
         .filter(|&month| times[month] > 0)
-        .try_for_each(|month| check_season(&times, month, thresholds))
+        .try_for_each(|month| check_season(&times, month, thresholds))?;
+    Ok(times)
 }
 
 /// Refuses the season about a month (0 to 11) if it has too few of these times.
@@ -315,6 +334,31 @@ mod tests {
             "{error}"
         );
         assert!(check(&[]).is_ok() && check(&[0]).is_err());
+    }
+
+    /// Counts had begun again at 0, and percentiles with them.
+    #[test]
+    fn blocks_with_too_many_cells_to_count_are_refused() {
+        let grid = grid();
+        let t = PercentileThresholds {
+            climatology_spacing_deg: 360.0,
+            min_times: 1,
+            ..PercentileThresholds::default()
+        };
+        let mut climatology = TransportClimatology::new(&t, &grid);
+        assert_eq!(climatology.blocks(), (1, 1));
+        // One block of 37 x 72 = 2,664 cells, which a count of 32 bits holds 1,612,224 times.
+        assert!(climatology.check_room(1_612_224).is_ok());
+        assert!(climatology.check_room(1_612_225).is_err());
+        climatology.times[0] = 1_612_223;
+        let plane = Array2::from_elem(grid.shape(), 10.0f32);
+        climatology.add(1, plane.view()).unwrap();
+        let error = climatology.add(1, plane.view()).unwrap_err().to_string();
+        assert!(
+            error.contains("at most 2663 cells") && error.contains("found 2664"),
+            "{error}"
+        );
+        assert!(climatology.add(2, plane.view()).is_ok());
     }
 
     #[test]

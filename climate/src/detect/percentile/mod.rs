@@ -82,16 +82,19 @@ impl PercentileDetector {
         TransportClimatology::new(&self.thresholds, &self.grid)
     }
 
-    /// Refuses times of which a season has too few for percentiles, if these are to be taken from them.
+    /// Refuses times of which a season has too few for percentiles, or a month too many to be counted in blocks so
+    /// large, if percentiles are to be taken from them.
     ///
     /// # Errors
-    /// [`ClimateError::FewTimes`].
+    /// [`ClimateError::FewTimes`], [`ClimateError::Invalid`].
     pub fn check_times(&self, times: &[Time]) -> Result<()> {
         if self.known.is_some() {
             return Ok(());
         }
         let months = times.iter().map(|time| month_of(*time));
-        climatology::check_months(months, &self.thresholds)
+        let times = climatology::check_months(months, &self.thresholds)?;
+        self.climatology()
+            .check_room(times.into_iter().max().unwrap_or(0))
     }
 
     /// What must be unusual in a river, of one time.

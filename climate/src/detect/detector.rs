@@ -95,6 +95,16 @@ impl Detector {
         }
     }
 
+    /// The most memory that the climatology of its first pass takes, bytes; 0 if it makes none.
+    pub fn climatology_bytes(&self) -> u64 {
+        match self {
+            Self::Percentile(detector) if detector.known().is_none() => {
+                detector.climatology().most_bytes()
+            }
+            _ => 0,
+        }
+    }
+
     /// The method that it is.
     pub fn method(&self) -> Method {
         match self {

@@ -155,12 +155,7 @@ impl Rules {
         let (rows, columns) = archive.grid().shape();
         let plane = (rows * columns * 4) as u64;
         let names: Vec<&str> = self.methods.iter().map(|m| m.name()).collect();
-        let counts = self.methods_in(Pass::First);
-        let climatology = if counts.contains(&Method::Percentile) {
-            230_000_000
-        } else {
-            0
-        };
+        let climatology = self.detectors.iter().map(Detector::climatology_bytes);
         let planes = self.passes().iter().map(|pass| self.wanted(*pass));
         let planes = planes.map(|wanted| wanted.channels.len() as u64);
         let channels = self.channels.len() as u64;
@@ -174,7 +169,7 @@ impl Rules {
             read: planes.sum::<u64>() * plane * times as u64,
             write: plane / 40 * (times * self.methods.len()) as u64,
             memory: 80_000_000
-                + climatology
+                + climatology.sum::<u64>()
                 + 6 * rayon::current_num_threads() as u64 * plane * (channels + 4),
             seconds: None,
         }

@@ -19,7 +19,8 @@ const SLOTS: usize = BINS + 2;
 ///
 /// One count for all that is below the floor (where the percentile does not matter), 64 bins of equal ratio up to 30
 /// times the floor, one count above. A percentile is interpolated in its bin: off by less than half a bin, 2.7 %.
-/// The memory is at most 12 · 264 bytes per block: 230 MB for blocks of one degree.
+/// The memory is at most 12 · 264 bytes per block ([`Self::most_bytes`]): 206 MB for blocks of one degree. On grids
+/// between half a degree and one a block is a cell: on that of MERRA-2, 0.5 x 0.625 degrees, two of them and 330 MB.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TransportClimatology {
     /// Rows and columns of the grid.
@@ -54,6 +55,13 @@ impl TransportClimatology {
     fn blocks(&self) -> (usize, usize) {
         let (rows, columns) = self.shape;
         (rows.div_ceil(self.block.0), columns.div_ceil(self.block.1))
+    }
+
+    /// How much memory it takes once it has times of all months, bytes.
+    pub fn most_bytes(&self) -> u64 {
+        let (rows, columns) = self.blocks();
+        let months = self.counts.len();
+        (months * rows * columns * SLOTS * size_of::<u32>()) as u64
     }
 
     /// Refuses so many times of one month if a block has too many cells to count them all.
@@ -377,6 +385,11 @@ mod tests {
         whole.add(3, plane(0).view()).unwrap();
         assert_eq!((whole.block, whole.blocks()), ((1, 2), (181, 360)));
         assert_eq!(whole.counts[2].len(), 181 * 360 * SLOTS);
+        assert_eq!(whole.most_bytes(), 181 * 360 * 12 * 264);
+        // MERRA-2: two cells of half a degree, one of 0.625.
+        let merra = TransportClimatology::new(&t, &LatLonGrid::global(361, 576).unwrap());
+        assert_eq!((merra.block, merra.blocks()), ((2, 1), (181, 576)));
+        assert_eq!(merra.most_bytes(), 330_283_008);
         assert!(whole.add(13, plane(0).view()).is_err());
     }
 }

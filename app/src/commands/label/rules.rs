@@ -139,7 +139,10 @@ impl Rules {
     /// What to read of a time in a pass.
     pub fn wanted(&self, pass: Pass) -> Wanted {
         let wanted = Wanted::by(&self.methods_in(pass), pass, &self.channels);
+        // Column water needs the directions of transport to draw its rivers, not to count how much there is.
+        let is_counted = pass == Pass::First && by_water(&self.thresholds);
         Wanted {
+            transport: wanted.transport && !is_counted,
             upper_thickness: wanted.upper_thickness && self.by_heights,
             ..wanted
         }
@@ -271,4 +274,38 @@ fn channels(
     wanted.sort_unstable();
     wanted.dedup();
     Ok(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_data::LatLonGrid;
+    use std::sync::Arc;
+
+    /// It was read, or summed over all levels, for nothing.
+    #[test]
+    fn transport_is_not_read_to_count_column_water() {
+        let grid = Arc::new(LatLonGrid::global(8, 16).expect("a grid"));
+        let rules = |moisture| {
+            let mut thresholds = DetectorThresholds::default();
+            thresholds.percentile.moisture = moisture;
+            let detector = Detector::new(Method::Percentile, &thresholds, &grid);
+            Rules {
+                methods: vec![Method::Percentile],
+                detectors: vec![detector.expect("a detector")],
+                thresholds,
+                climate: None,
+                channels: vec![Variable::Tmq],
+                by_heights: false,
+            }
+        };
+        for (moisture, expected) in [
+            (Moisture::Transport, [true, true]),
+            (Moisture::ColumnWater, [false, true]),
+        ] {
+            let rules = rules(moisture);
+            let wanted = [Pass::First, Pass::Second].map(|pass| rules.wanted(pass).transport);
+            assert_eq!(wanted, expected, "{moisture:?}");
+        }
+    }
 }

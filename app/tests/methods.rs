@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, refuses, run, score, simulate, squall, stage, text};
+use common::{add_level_heights, path, refuses, run, score, simulate, squall, stage, text};
 use squall_data::Class;
 use squall_data::mask_file::{About, MaskArchive};
 use std::path::Path;
@@ -102,30 +102,6 @@ fn whose_rivers_touch_at_edges_alone_is_said() {
         assert_eq!(said.contains("touch at edges"), is_said, "{said}");
         assert_eq!(said.contains("cyclones on 1 track, "), is_said, "{said}");
     }
-}
-
-/// Adds heights of 500 and 300 hPa to a file, 3,600 m apart everywhere: no core is warm by them.
-fn add_level_heights(file: &Path) {
-    let mut file = netcdf::append(file).expect("opened");
-    let length = |name: &str| file.dimension_len(name).expect("a dimension");
-    let [times, rows, columns] = ["time", "lat", "lon"].map(length);
-    file.add_dimension("plev", 2).expect("added");
-    let mut levels = file.add_variable::<f64>("plev", &["plev"]).expect("added");
-    levels.put_attribute("units", "Pa").expect("written");
-    levels
-        .put_values(&[30_000.0, 50_000.0], ..)
-        .expect("written");
-    let along = ["time", "plev", "lat", "lon"];
-    let mut heights = file.add_variable::<f32>("zg", &along).expect("added");
-    heights.put_attribute("units", "m").expect("written");
-    for time in 0..times {
-        for (level, height) in [9_300.0f32, 5_700.0].into_iter().enumerate() {
-            let plane = vec![height; rows * columns];
-            let place: [netcdf::Extent; 4] = [time.into(), level.into(), (..).into(), (..).into()];
-            heights.put_values(&plane, place).expect("written");
-        }
-    }
-    file.close().expect("closed");
 }
 
 /// The cyclones of the other files had been found by limits of their own, or lost.

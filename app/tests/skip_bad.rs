@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{contents, path, run, simulate, squall, stage, text};
+use common::{add_level_heights, contents, path, run, simulate, squall, stage, text};
 use serde_json::Value;
 use squall_data::Variable;
 use std::fs;
@@ -13,12 +13,7 @@ fn spoilt_and_without(folder: &Path, spoil: fn(&Path)) -> (PathBuf, PathBuf, Pat
     let damaged = simulate(folder, 6, 3);
     let without = folder.join("without");
     fs::create_dir(&without).expect("created");
-    let entries = fs::read_dir(&damaged).expect("a folder").flatten();
-    let mut fields: Vec<PathBuf> = entries
-        .map(|entry| entry.path())
-        .filter(|file| file.extension().is_some_and(|kind| kind == "nc"))
-        .collect();
-    fields.sort();
+    let mut fields = files_of(&damaged);
     let bad = fields.remove(1);
     for file in &fields {
         let name = file.file_name().expect("a name");
@@ -26,6 +21,17 @@ fn spoilt_and_without(folder: &Path, spoil: fn(&Path)) -> (PathBuf, PathBuf, Pat
     }
     spoil(&bad);
     (damaged, without, bad)
+}
+
+/// The files of a run, sorted.
+fn files_of(run: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(run).expect("a folder").flatten();
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|file| file.extension().is_some_and(|kind| kind == "nc"))
+        .collect();
+    files.sort();
+    files
 }
 
 /// Numbers that are no weather, as of a unit that is another than the file says.
@@ -109,11 +115,7 @@ fn labels_are_those_of_the_times_that_have_all_channels() {
 fn channels_that_are_never_together_are_told_as_such() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = simulate(folder.path(), 4, 3);
-    let entries = fs::read_dir(&run).expect("a folder").flatten();
-    let files = (entries.map(|entry| entry.path()))
-        .filter(|file| file.extension().is_some_and(|kind| kind == "nc"));
-    let mut files: Vec<PathBuf> = files.collect();
-    files.sort();
+    let files = files_of(&run);
     for (index, file) in files.iter().enumerate() {
         take(file, ["TMQ", "PSL"][index % 2]);
     }
@@ -126,28 +128,47 @@ fn channels_that_are_never_together_are_told_as_such() {
     assert!(files.len() > 1 && !said.contains("--skip-bad"), "{said}");
 }
 
-/// Labels of a run one of whose files is spoilt are refused, and with `--skip-bad` those of the run without that file.
+/// Heights of 300 and 500 hPa stand in for channels, and a file may lack them as it may lack a channel.
+#[test]
+fn labels_are_those_of_the_times_that_have_heights() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (damaged, without, file) = spoilt_and_without(folder.path(), |_| {});
+    for other in [files_of(&damaged), files_of(&without)].concat() {
+        take(&other, "T200");
+        if other != file {
+            add_level_heights(&other);
+        }
+    }
+    labels_are_those_without(folder.path(), [&damaged, &without, &file], "tempest");
+}
+
+/// Labels of a run one of whose files is spoilt are those of the run without that file.
 fn labels_are_those_of_the_others(spoil: fn(&Path)) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (damaged, without, file) = spoilt_and_without(folder.path(), spoil);
     for methods in ["deepcam", "tempest", "deepcam,bard"] {
-        let at = |name: &str| folder.path().join(format!("{name}-{methods}"));
-        let (strict, out, expected) = (at("strict"), at("skipped"), at("without"));
-        let call = |input| ["label", path(input), "--method", methods, "--out"];
-        refuses(&[&call(&damaged)[..], &[path(&strict)]].concat(), &file);
-        let skips = [path(&out), "--skip-bad"];
-        let said = summary(&[&call(&damaged)[..], &skips].concat());
-        assert_eq!(said["skipped_times"], 8, "{said}");
-        assert_eq!(said["skipped_files"], 0, "{said}");
-        let said = summary(&[&call(&without)[..], &[path(&expected)]].concat());
-        assert_eq!(said["skipped_times"], 0, "{said}");
-        let [out, expected] = [out, expected].map(|out| contents(&out, |_| false));
-        let names = |files: &[(String, Vec<u8>)]| files.iter().map(|f| f.0.clone()).collect();
-        let (has, should): (Vec<String>, Vec<String>) = (names(&out), names(&expected));
-        assert_eq!(has, should, "{methods}");
-        for ((name, has), (_, should)) in out.iter().zip(&expected) {
-            assert!(has == should, "{methods}: {name}");
-        }
+        labels_are_those_without(folder.path(), [&damaged, &without, &file], methods);
+    }
+}
+
+/// Labels of a run that has a bad file are refused, and with `--skip-bad` those of the run without that file.
+fn labels_are_those_without(folder: &Path, [damaged, without, file]: [&PathBuf; 3], methods: &str) {
+    let at = |name: &str| folder.join(format!("{name}-{methods}"));
+    let (strict, out, expected) = (at("strict"), at("skipped"), at("expected"));
+    let call = |input| ["label", path(input), "--method", methods, "--out"];
+    refuses(&[&call(damaged)[..], &[path(&strict)]].concat(), file);
+    let skips = [path(&out), "--skip-bad"];
+    let said = summary(&[&call(damaged)[..], &skips].concat());
+    assert_eq!(said["skipped_times"], 8, "{said}");
+    assert_eq!(said["skipped_files"], 0, "{said}");
+    let said = summary(&[&call(without)[..], &[path(&expected)]].concat());
+    assert_eq!(said["skipped_times"], 0, "{said}");
+    let [out, expected] = [out, expected].map(|out| contents(&out, |_| false));
+    let names = |files: &[(String, Vec<u8>)]| files.iter().map(|f| f.0.clone()).collect();
+    let (has, should): (Vec<String>, Vec<String>) = (names(&out), names(&expected));
+    assert_eq!(has, should, "{methods}");
+    for ((name, has), (_, should)) in out.iter().zip(&expected) {
+        assert!(has == should, "{methods}: {name}");
     }
 }
 

@@ -103,6 +103,30 @@ pub fn simulate(folder: &Path, days: usize, seed: u64) -> PathBuf {
     out
 }
 
+/// Adds heights of 500 and 300 hPa to a file, 3,600 m apart everywhere: no core is warm by them.
+pub fn add_level_heights(file: &Path) {
+    let mut file = netcdf::append(file).expect("opened");
+    let length = |name: &str| file.dimension_len(name).expect("a dimension");
+    let [times, rows, columns] = ["time", "lat", "lon"].map(length);
+    file.add_dimension("plev", 2).expect("added");
+    let mut levels = file.add_variable::<f64>("plev", &["plev"]).expect("added");
+    levels.put_attribute("units", "Pa").expect("written");
+    levels
+        .put_values(&[30_000.0, 50_000.0], ..)
+        .expect("written");
+    let along = ["time", "plev", "lat", "lon"];
+    let mut heights = file.add_variable::<f32>("zg", &along).expect("added");
+    heights.put_attribute("units", "m").expect("written");
+    for time in 0..times {
+        for (level, height) in [9_300.0f32, 5_700.0].into_iter().enumerate() {
+            let plane = vec![height; rows * columns];
+            let place: [netcdf::Extent; 4] = [time.into(), level.into(), (..).into(), (..).into()];
+            heights.put_values(&plane, place).expect("written");
+        }
+    }
+    file.close().expect("closed");
+}
+
 /// Stages fields with these labels, with more options than those.
 pub fn stage(fields: &Path, labels: &Path, store: &Path, more: &[&str]) {
     let call = ["stage", path(fields), "--labels", path(labels)];

@@ -216,7 +216,7 @@ impl Reader<'_> {
         interrupt::check()?;
         let wanted = self.rules.wanted(pass);
         // A time that is left out is so in both passes.
-        let fields = (self.archive.check_has(index, &self.rules.channels))
+        let fields = (self.rules.check_has(self.archive, index))
             .and_then(|()| DetectFields::read(self.archive, index, &wanted));
         let time = self.archive.times()[index];
         let Some(fields) = self.skipped.or_none(time, fields)? else {

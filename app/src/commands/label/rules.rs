@@ -25,8 +25,8 @@ pub struct Rules {
     pub climate: Option<Given>,
     /// What to read of a time.
     pub channels: Vec<Variable>,
-    /// Whether the cyclones of tempest are told by the heights of 300 and 500 hPa ([`tells_by_heights`]).
-    by_heights: bool,
+    /// Whether there are cyclones to be told by the heights of 300 and 500 hPa ([`tells_by_heights`]).
+    needs_heights: bool,
     /// One of each method.
     pub detectors: Vec<Detector>,
 }
@@ -48,6 +48,11 @@ impl Rules {
         }
         let by_heights = tells_by_heights(archive);
         let channels = channels(&methods, &thresholds, archive, by_heights, command.skip_bad)?;
+        let needs_heights = by_heights && methods.contains(&Method::Tempest);
+        if needs_heights && !command.skip_bad {
+            let mut times = 0..archive.times().len();
+            times.try_for_each(|index| check_heights(archive, index))?;
+        }
         let detectors = methods
             .iter()
             .map(|method| {
@@ -66,9 +71,22 @@ impl Rules {
             thresholds,
             climate,
             channels,
-            by_heights,
+            needs_heights,
             detectors,
         })
+    }
+
+    /// Nothing if the files of a time have all that the methods cannot do without; reads none.
+    ///
+    /// # Errors
+    /// The error of what is not there.
+    pub fn check_has(&self, archive: &Archive, index: usize) -> Result<(), DataError> {
+        archive.check_has(index, &self.channels)?;
+        if self.needs_heights {
+            check_heights(archive, index)
+        } else {
+            Ok(())
+        }
     }
 
     /// By which moisture that moves rivers are found, if by any; says so.
@@ -143,7 +161,7 @@ impl Rules {
         let is_counted = pass == Pass::First && by_water(&self.thresholds);
         Wanted {
             transport: wanted.transport && !is_counted,
-            upper_thickness: wanted.upper_thickness && self.by_heights,
+            upper_thickness: wanted.upper_thickness && self.needs_heights,
             ..wanted
         }
     }
@@ -232,13 +250,23 @@ const CORE: [Variable; 4] = [
 /// stands in for them is not there at all times. One series is measured in one way: of files of which some have heights
 /// the cyclones of some had been found by other limits.
 fn tells_by_heights(archive: &Archive) -> bool {
-    let has = |index: usize| {
-        [300.0, 500.0]
-            .iter()
-            .all(|hpa| archive.has_level(index, "Z", *hpa))
-    };
+    let has = |index: usize| check_heights(archive, index).is_ok();
     let has_stand_in = CORE.iter().all(|v| archive.available().contains(v));
     has(0) && (!has_stand_in || (1..archive.times().len()).all(has))
+}
+
+/// Refuses a time of which no file has the height of 300 or of 500 hPa.
+fn check_heights(archive: &Archive, index: usize) -> Result<(), DataError> {
+    let has = |hpa: &f64| archive.has_level(index, "Z", *hpa);
+    let Some(lacking) = [300.0, 500.0].into_iter().find(|hpa| !has(hpa)) else {
+        return Ok(());
+    };
+    let found = archive.level_fields(index).into_iter();
+    Err(DataError::MissingVariable {
+        path: archive.source_of(index).0.into(),
+        variable: format!("Z at {lacking} hPa"),
+        found: found.map(String::from).collect(),
+    })
 }
 
 /// The channels to read: what the methods cannot do without, and what else serves them.
@@ -296,7 +324,7 @@ mod tests {
                 thresholds,
                 climate: None,
                 channels: vec![Variable::Tmq],
-                by_heights: false,
+                needs_heights: false,
             }
         };
         for (moisture, expected) in [

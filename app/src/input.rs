@@ -129,6 +129,20 @@ pub fn same_grid(
     Err(DataError::mismatch(what, input, expected, found))
 }
 
+/// Refuses masks none of which is at a time of the fields; both come with what the user calls them.
+pub fn some_times(
+    (input, masks): (&str, &MaskArchive),
+    (fields_input, fields): (&str, &Archive),
+) -> Result<(), DataError> {
+    let mut times = fields.times().iter();
+    if times.any(|time| masks.find(*time).is_some()) {
+        return Ok(());
+    }
+    let count = masks.times().len();
+    let reason = format!("none of its {count} masks is at a time of `{fields_input}`");
+    Err(DataError::no_input(input, reason))
+}
+
 /// Attribute of mask files: the file, or the words, that they were made of.
 pub const ORIGIN: &str = "squall_input";
 

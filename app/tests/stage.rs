@@ -231,6 +231,17 @@ fn masks_of_another_calendar_are_at_the_same_instants_or_refused() {
         "{table}"
     );
 
+    // Of another year none is compared, which a table of noughts had not told.
+    let later = at("later.nc");
+    draw(&later, &archive, first.add_seconds(366 * 86_400));
+    let call = [&bard[..], &[path(&later), "--out", path(&other)]].concat();
+    refuses(
+        &call,
+        3,
+        &["later.nc", "none of its 4 masks is at a time of"],
+    );
+    assert!(!other.exists());
+
     let words = ["calendar", "proleptic_gregorian", "noleap", "hint:"];
     let staged = ["stage", path(&fields), "--labels"];
     for call in [&staged[..], &bard[..]] {

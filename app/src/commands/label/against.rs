@@ -21,8 +21,8 @@ impl Against {
     /// The masks that `--against` names, if any.
     ///
     /// # Errors
-    /// As [`Tags::open_with`], and [`squall_data::DataError::Mismatch`] if they are of another grid than the fields, or of
-    /// a calendar with other dates.
+    /// As [`Tags::open_with`]; [`squall_data::DataError::Mismatch`] if they are of another grid than the fields, or of
+    /// a calendar with other dates; [`squall_data::DataError::NoInput`] if none is at a time of the fields.
     pub fn open(command: &Label, archive: &Archive) -> anyhow::Result<Self> {
         let tags = command.tags;
         let unread = Skipped::new(command.skip_bad, "is compared without a mask");
@@ -38,6 +38,8 @@ impl Against {
         tags::say(&masks);
         input::same_grid("grid", path, masks.grid(), archive.grid())?;
         input::same_dates(path, masks.calendar(), archive.calendar())?;
+        input::compare_origin(&masks, archive);
+        input::some_times((path, &masks), (&command.input, archive))?;
         Ok(Self {
             masks: Some(masks),
             tags,

@@ -194,14 +194,7 @@ impl Stage {
         input::same_grid("grid of the labels", labels, masks.grid(), archive.grid())?;
         input::same_dates(labels, masks.calendar(), archive.calendar())?;
         input::compare_origin(&masks, archive);
-        if !(archive.times().iter()).any(|&time| masks.find(time).is_some()) {
-            let reason = format!(
-                "none of its {} masks is at a time of `{}`",
-                masks.times().len(),
-                self.input
-            );
-            return Err(DataError::no_input(labels, reason).into());
-        }
+        input::some_times((labels, &masks), (&self.input, archive))?;
         Ok(Some(masks))
     }
 

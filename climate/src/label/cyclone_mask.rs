@@ -51,10 +51,10 @@ pub(super) fn wind_radius_deg(
     let limit = thresholds.radius_wind_m_s;
     // The first of equal maxima, as TECA.
     let peak = (0..profile.len()).reduce(|a, b| if profile[b].1 > profile[a].1 { b } else { a });
-    let outward = peak.map_or(&[][..], |k| &profile[k..]);
-    let crossing = outward
-        .windows(2)
-        .find(|pair| pair[0].1 > limit && pair[1].1 < limit);
+    let outward = peak
+        .filter(|k| profile[*k].1 > limit)
+        .map_or(&[][..], |k| &profile[k..]);
+    let crossing = outward.windows(2).find(|pair| pair[1].1 < limit);
     crossing.map_or(0.0, |pair| {
         let [(r0, w0), (r1, w1)] = [pair[0], pair[1]];
         r0 + (w0 - limit) / (w0 - w1) * (r1 - r0)
@@ -277,6 +277,32 @@ mod tests {
                 "beyond six degrees"
             );
         }
+    }
+
+    /// The profile falls to the storm wind in one ring and below it in the next: it had no radius.
+    #[test]
+    fn a_ring_of_just_the_storm_wind_has_the_radius() {
+        let grid = LatLonGrid::global(181, 360).unwrap();
+        let thresholds = TcThresholds {
+            radius_wind_m_s: 17.5,
+            radius_bins: 6,
+            ..TcThresholds::default()
+        };
+        let centre = (15.0, 200.0);
+        let calm = Array2::zeros(grid.shape());
+        let radius = |rings: [f32; 6]| {
+            let speed = Array2::from_shape_fn(grid.shape(), |(j, i)| {
+                let north = grid.lat_deg()[j] - centre.0;
+                let east = lon_difference_deg(grid.lon_deg()[i], centre.1);
+                let ring = north.hypot(east) as usize;
+                rings.get(ring).copied().unwrap_or(0.0)
+            });
+            wind_radius_deg(&grid, [speed.view(), calm.view()], centre, &thresholds)
+        };
+        assert_eq!(radius([30.0, 25.0, 17.5, 10.0, 5.0, 5.0]), 2.5);
+        assert_eq!(radius([30.0, 25.0, 20.0, 17.5, 17.5, 5.0]), 4.5);
+        // As high as the storm wind is not above it.
+        assert_eq!(radius([17.5, 10.0, 5.0, 5.0, 5.0, 5.0]), 0.0);
     }
 
     #[test]

@@ -114,7 +114,7 @@ pub struct LabelSummary {
 /// The usual strictness of deepcam.
 const PRESET: &str = "default";
 /// Raised whenever the same fields and thresholds give other labels: a run is not continued by another method.
-const METHOD: u32 = 1;
+const METHOD: u32 = 2;
 
 /// What follows from missing values.
 const NOT_LABELLED: &str =

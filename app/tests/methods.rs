@@ -88,6 +88,27 @@ fn rules_for_rivers_say_nothing_of_cyclones() {
     assert!(!html.contains("0 tropical cyclone"));
 }
 
+/// It had been refused for want of tables by method, which the rules of one method alone do not have.
+#[test]
+fn a_file_of_thresholds_for_deepcam_serves_where_its_masks_are_compared() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 1, 1);
+    let (rules, truth) = (at("rules.toml"), fields.join("truth"));
+    std::fs::write(&rules, "[river]\nmin_damped_tmq_kg_m2 = 22.5\n").expect("written");
+    let used = |name: &str, more: &[&str]| {
+        let out = at(name);
+        let call = ["label", path(&fields), "--thresholds", path(&rules), "-q"];
+        run(&[&call[..], &["--out", path(&out)], more].concat());
+        let masks = MaskArchive::open(path(&out)).expect("masks");
+        let file = masks.paths().next().expect("a file");
+        About::read(file).expect("readable").attributes["thresholds"].clone()
+    };
+    let alone = used("alone", &[]);
+    assert!(alone.contains("\"min_damped_tmq_kg_m2\":22.5"), "{alone}");
+    assert_eq!(used("compared", &["--against", path(&truth)]), alone);
+}
+
 /// Rivers of one rule are counted twice, by the rule and by the mask, and need not be as many.
 #[test]
 fn whose_rivers_touch_at_edges_alone_is_said() {

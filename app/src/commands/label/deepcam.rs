@@ -15,16 +15,13 @@ use squall_data::{Archive, BoxClass, Snapshot};
 use squall_jobs::lock::FolderLock;
 
 /// Where a file of thresholds for deepcam alone has its keys.
-const TABLES: &str = "they are in [cyclone], [river], [extratropical] and [depression], and adapt_to_grid before them";
+pub const TABLES: &str = "they are in [cyclone], [river], [extratropical] and [depression], and adapt_to_grid before them";
 
 /// Labels, writes everything and says what was found.
 pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     let archive = command.open_fields()?;
     input::require(&archive, &REQUIRED_CHANNELS, "labelling", command.skip_bad)?;
-    let thresholds = match command.read_thresholds(TABLES)? {
-        Some(thresholds) => thresholds,
-        None => command.deepcam_thresholds()?,
-    };
+    let thresholds = command.deepcam_thresholds()?;
     let labeller = Labeller::new(&thresholds, archive.grid().clone())?.of_times(archive.times());
     warn_of_steps(archive.times(), &labeller.untrackable(archive.times()));
     let times = archive.times().len();

@@ -204,8 +204,11 @@ impl Label {
         Ok(Some(read))
     }
 
-    /// The numbers of the DeepCAM rules.
+    /// The numbers of the DeepCAM rules: those of a file, whose tables are called so, else those of the presets.
     fn deepcam_thresholds(&self) -> anyhow::Result<Thresholds> {
+        if let Some(thresholds) = self.read_thresholds(deepcam::TABLES)? {
+            return Ok(thresholds);
+        }
         let river = if self.rivers == "relaxed" {
             ArThresholds::labels_1()
         } else {

@@ -221,7 +221,14 @@ fn by_water(thresholds: &DetectorThresholds) -> bool {
 
 /// The numbers of all methods, as the command has them.
 fn thresholds(command: &Label) -> anyhow::Result<DetectorThresholds> {
-    let mut thresholds = match command.read_thresholds::<DetectorThresholds>(TABLES)? {
+    // Its file has the same keys whether its masks are compared or not.
+    let is_deepcam_alone = command.method.iter().all(|m| *m == Method::Deepcam);
+    let read = if is_deepcam_alone {
+        None
+    } else {
+        command.read_thresholds::<DetectorThresholds>(TABLES)?
+    };
+    let mut thresholds = match read {
         Some(thresholds) => thresholds,
         None => {
             let mut thresholds = DetectorThresholds {

@@ -142,6 +142,35 @@ fn labels_are_those_of_the_times_that_have_heights() {
     labels_are_those_without(folder.path(), [&damaged, &without, &file], "tempest");
 }
 
+/// It had ended a run that goes on without bad files, after all of its first pass.
+#[test]
+fn labels_are_those_of_the_times_that_have_transport() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (damaged, without, file) = spoilt_and_without(folder.path(), |_| {});
+    for other in [files_of(&damaged), files_of(&without)].concat() {
+        if other != file {
+            add_transport(&other);
+        }
+    }
+    labels_are_those_without(folder.path(), [&damaged, &without, &file], "tempest");
+}
+
+/// Adds vapour transport to a file: more in the north.
+fn add_transport(path: &Path) {
+    let mut file = netcdf::append(path).expect("opened");
+    let length = |name: &str| file.dimension_len(name).expect("a dimension");
+    let [times, rows, columns] = ["time", "lat", "lon"].map(length);
+    let along = ["time", "lat", "lon"];
+    let mut transport = file.add_variable::<f32>("IVT", &along).expect("added");
+    transport
+        .put_attribute("units", "kg m-1 s-1")
+        .expect("written");
+    let cells = times * rows * columns;
+    let values: Vec<f32> = (0..cells).map(|k| (k / columns % rows) as f32).collect();
+    transport.put_values(&values, ..).expect("written");
+    file.close().expect("closed");
+}
+
 /// Labels of a run one of whose files is spoilt are those of the run without that file.
 fn labels_are_those_of_the_others(spoil: fn(&Path)) {
     let folder = tempfile::tempdir().expect("a temporary folder");

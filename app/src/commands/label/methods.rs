@@ -22,7 +22,7 @@ use squall_climate::detect::{
     MethodsFolder, SecondPass, TransportSource,
 };
 use squall_climate::label::{Pass, SeriesSummary};
-use squall_data::{Archive, Class};
+use squall_data::{Archive, Class, DataError};
 use squall_jobs::lock::FolderLock;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -217,6 +217,7 @@ impl Reader<'_> {
         let wanted = self.rules.wanted(pass);
         // A time that is left out is so in both passes.
         let fields = (self.rules.check_has(self.archive, index))
+            .and_then(|()| self.check_transport(index))
             .and_then(|()| DetectFields::read(self.archive, index, &wanted));
         let time = self.archive.times()[index];
         let Some(fields) = self.skipped.or_none(time, fields)? else {
@@ -227,6 +228,16 @@ impl Reader<'_> {
             fields.check_transport(expected)?;
         }
         Ok(Some(fields))
+    }
+
+    /// Refuses a time without the transport that the files of others have.
+    fn check_transport(&self, index: usize) -> Result<(), DataError> {
+        if self.transport != Some(TransportSource::File) || self.archive.has_transport(index) {
+            return Ok(());
+        }
+        let path = self.archive.source_of(index).0;
+        let reason = "it has no vapour transport, by which rivers are found";
+        Err(DataError::unreadable(path, reason))
     }
 
     /// How many times there are.

@@ -109,6 +109,17 @@ impl Rules {
         if let Some(climate) = &self.climate {
             climate.check_transport(source)?;
         }
+        let lacks =
+            |index: &usize| source == TransportSource::File && !archive.has_transport(*index);
+        if let (Some(index), false) = ((0..archive.times().len()).find(lacks), skip_bad) {
+            return Err(ClimateError::TransportDiffers {
+                path: archive.source_of(index).0.into(),
+                time: archive.times()[index],
+                expected: source.describe(),
+                found: TransportSource::of(archive, index)?.describe(),
+            }
+            .into());
+        }
         tracing::info!("rivers are found by {}", source.describe());
         Ok(Some(source))
     }

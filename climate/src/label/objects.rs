@@ -52,11 +52,8 @@ pub(crate) fn describe(
         };
         event.track_id = storm.track_id;
         (event.lat_deg, event.lon_deg) = (storm.lat_deg, storm.lon_deg);
-        // The centre and the strongest wind need not lie in the mask.
-        let lowest = event
-            .min_psl_pa
-            .map_or(storm.min_psl_pa, |p| p.min(storm.min_psl_pa));
-        event.min_psl_pa = Some(lowest);
+        // Another low may lie in the mask, and the centre and the strongest wind beside it.
+        event.min_psl_pa = Some(storm.min_psl_pa);
         let strongest = event
             .max_wind_m_s
             .map_or(storm.max_wind_m_s, |w| w.max(storm.max_wind_m_s));
@@ -89,5 +86,52 @@ fn point(snapshot: &Snapshot, storm: &CycloneCandidate) -> Event {
         mean_prect_m_s: None,
         mean_probability: None,
         details: Default::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::Axis;
+    use squall_data::{Calendar, LatLonGrid, Time, Variable};
+    use std::sync::Arc;
+
+    /// That of a deeper low in its mask had been taken for its own.
+    #[test]
+    fn the_pressure_of_a_cyclone_is_that_of_its_centre() {
+        let grid = Arc::new(LatLonGrid::global(19, 36).unwrap());
+        let mut psl = Array2::from_elem(grid.shape(), 101_000.0f32);
+        psl[[12, 5]] = 97_000.0;
+        let snapshot = Snapshot {
+            time: Time::new(Calendar::NoLeap, 2000, 9, 1, 0, 0, 0).unwrap(),
+            grid,
+            variables: vec![Variable::Psl],
+            fields: psl.insert_axis(Axis(0)),
+            source: ("made".into(), 0),
+        };
+        let storm = CycloneCandidate {
+            lat_deg: 19.0,
+            lon_deg: 41.0,
+            min_psl_pa: 98_500.0,
+            vorticity_per_s: 2e-4,
+            max_wind_m_s: 25.0,
+            warm_core: true,
+            thick_core: true,
+            core_temperature_k: None,
+            core_thickness_m: None,
+            track_id: None,
+        };
+        let of_cells = |runs: Vec<Run>| {
+            let class = Class::TropicalCyclone;
+            let found = describe(&snapshot, &[(&storm, Region { class, runs })], &[]);
+            found[0].min_psl_pa
+        };
+        let run = Run {
+            row: 12,
+            first: 3,
+            end: 7,
+        };
+        assert_eq!(of_cells(vec![run]), Some(98_500.0));
+        assert_eq!(of_cells(Vec::new()), Some(98_500.0));
     }
 }

@@ -101,8 +101,9 @@ impl Pass {
 pub struct LabelledSnapshot {
     /// Class codes.
     pub mask: ClassMask,
-    /// One event per cyclone and per river: cyclones first, each kind from south to north. A cyclone's centre is its
-    /// pressure minimum. Track numbers are those of the cyclones' tracks; rivers have none.
+    /// One event per cyclone and per river: cyclones first, in the order of their tracks or, without any, from south to
+    /// north; then rivers from south to north. A cyclone's centre is its pressure minimum, and its pressure that of the
+    /// centre. Track numbers are those of the cyclones' tracks; rivers have none.
     pub objects: Vec<Event>,
     /// A box around each of them; [`Labeller::label_series`] adds those of extratropical cyclones and tropical
     /// depressions.

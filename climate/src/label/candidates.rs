@@ -102,6 +102,9 @@ impl<'a> CycloneFields<'a> {
 
     /// Candidates from south to north, then by longitude.
     ///
+    /// A low is one of them once, with the strongest of the vorticity maxima that find it. (TECA has it with each: its
+    /// window is a little narrower than twice the largest distance of a low, and on coarse grids it holds few cells.)
+    ///
     /// Vorticity has the term of the converging meridians, u tan(lat) / R, which `teca_vorticity` leaves out: it adds
     /// 6e-6 per s to a westerly wind of 40 m/s at 45 degrees.
     pub(super) fn candidates(&self, thresholds: &TcThresholds) -> Vec<CycloneCandidate> {
@@ -120,6 +123,13 @@ impl<'a> CycloneFields<'a> {
         found.sort_by(|a, b| {
             let north = a.lat_deg.total_cmp(&b.lat_deg);
             north.then(a.lon_deg.total_cmp(&b.lon_deg))
+        });
+        found.dedup_by(|next, kept| {
+            let is_same = (next.lat_deg, next.lon_deg) == (kept.lat_deg, kept.lon_deg);
+            if is_same && next.vorticity_per_s > kept.vorticity_per_s {
+                *kept = *next;
+            }
+            is_same
         });
         found
     }
@@ -306,5 +316,44 @@ impl<'a> CycloneFields<'a> {
     /// Sea-level pressure, Pa.
     pub(super) fn sea_level_pressure(&self) -> ArrayView2<'a, f32> {
         self.psl
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both maxima had a candidate there, and the storm two tracks.
+    #[test]
+    fn a_low_between_two_vorticity_maxima_is_one_candidate() {
+        let grid = LatLonGrid::global(73, 144).unwrap();
+        let thresholds = TcThresholds::default().adapted_to(&grid);
+        // A low at 15N 200E, and the maxima in the cells west and east of it.
+        let (row, column) = (42, 80);
+        let psl = Array2::from_shape_fn(grid.shape(), |(j, i)| {
+            let (north, east) = (grid.lat_deg()[j] - 15.0, grid.lon_deg()[i] - 200.0);
+            let deficit = 3000.0 * (-(north.powi(2) + east.powi(2)) / 16.0).exp();
+            (101_000.0 - deficit) as f32
+        });
+        let level = Array2::<f32>::zeros(grid.shape());
+        let mut vorticity = level.clone();
+        for (i, value) in [(column - 1, 2e-4), (column + 1, 3e-4)] {
+            vorticity[[row, i]] = value;
+        }
+        let fields = CycloneFields {
+            grid: &grid,
+            vorticity,
+            psl: psl.view(),
+            wind: [level.view(), level.view()],
+            temperature: [level.view(), level.view()],
+            height: [level.view(), level.view()],
+        };
+        let found = fields.candidates(&thresholds);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            (found[0].lat_deg - 15.0).abs() < 0.1 && (found[0].lon_deg - 200.0).abs() < 0.1,
+            "{found:?}"
+        );
+        assert!((found[0].vorticity_per_s - 3e-4).abs() < 1e-9, "{found:?}");
     }
 }

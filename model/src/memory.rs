@@ -10,8 +10,12 @@ pub fn keep_large_buffers() {
     // SAFETY: glibc's `mallopt` holds the allocator's lock while it writes its parameters, each of them one aligned
     // word, so that a thread that allocates meanwhile sees the old or the new value; either is valid.
     unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 30);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
+        // -1 is never: a number is at most 2 GiB, and a step that freed more gave all of it back.
+        libc::mallopt(libc::M_TRIM_THRESHOLD, -1);
         libc::mallopt(libc::M_TOP_PAD, 64 << 20);
+        // Older versions (2.28, say) refuse a threshold above 32 MiB, and keep one of 128 KiB then.
+        if libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 30) == 0 {
+            libc::mallopt(libc::M_MMAP_MAX, 0);
+        }
     }
 }

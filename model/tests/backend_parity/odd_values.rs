@@ -4,7 +4,7 @@ use crate::{random, values};
 use candle_core::{DType, Device, Tensor};
 use squall_model::networks::NetworkName;
 use squall_model::ops::loss::NO_CLASS;
-use squall_model::ops::norm::After;
+use squall_model::ops::norm::{After, BatchNormRanks};
 use squall_model::ops::{ConvSpec, Fuse, PoolSpec};
 use squall_model::{Backend, ModelError, Network, NetworkConfig};
 
@@ -185,6 +185,40 @@ fn gradients_pass_where_a_normalised_channel_is_nan() {
             assert!(dgamma[0].is_nan() && dgamma[1].is_finite(), "{dgamma:?}");
             let dx = values(&dx);
             assert!(dx.iter().step_by(2).all(|dx| dx.is_nan()), "{backend:?}");
+        }
+    }
+}
+
+/// A rank that normalises with no other.
+#[derive(Debug)]
+struct Alone;
+
+impl BatchNormRanks for Alone {
+    fn sum(&self, _: &mut [f64]) -> Result<(), ModelError> {
+        Ok(())
+    }
+}
+
+/// One infinity makes NaN of a whole channel. With a variance of 0 instead of NaN the other pixels would be 0 after the
+/// ReLU.
+#[test]
+fn a_channel_with_an_infinity_is_no_number_on_any_number_of_ranks() {
+    let mut field = values(&random(1, &[1, 4, 6, 2]));
+    field[6] = f32::INFINITY;
+    let x = Tensor::from_vec(field, (1, 4, 6, 2), &Device::Cpu).unwrap();
+    let (gamma, beta) = (vec![1.0f32; 2], vec![0.0f32; 2]);
+    for backend in Backend::all() {
+        for ranks in [None, Some(&Alone as &dyn BatchNormRanks)] {
+            let what = format!("{backend:?}, ranks: {}", ranks.is_some());
+            let (y, saved) = backend
+                .batch_norm_forward(&x, &gamma, &beta, 1e-5, None, true, ranks)
+                .unwrap();
+            let y = values(&y);
+            assert!(y.iter().step_by(2).all(|y| y.is_nan()), "{what}: {y:?}");
+            let mut other = y.iter().skip(1).step_by(2);
+            assert!(other.all(|y| y.is_finite()), "{what}: {y:?}");
+            let variance = saved.host().unwrap().variance;
+            assert!(variance[0].is_nan(), "{what}: {variance:?}");
         }
     }
 }

@@ -295,7 +295,9 @@ fn share_moments(
     for c in 0..channels {
         mean[c] = sums[1 + c] / total;
         // Squares and their sums are f64, so little is lost where the variance is small against the mean.
-        variance[c] = (sums[1 + channels + c] / total - mean[c] * mean[c]).max(0.0);
+        let found = sums[1 + channels + c] / total - mean[c] * mean[c];
+        // Rounding may leave less than nothing of a constant channel; NaN stays, which `max` makes 0.
+        variance[c] = if found < 0.0 { 0.0 } else { found };
     }
     Ok(total as usize)
 }

@@ -1,6 +1,7 @@
 //! The parametric ReLU: a slope per channel below zero.
 //!
-//! y = x where x > 0, else a x; dx = dy or a dy likewise, da = Σ dy x over the pixels where x ≤ 0.
+//! y = x where x > 0, else a x; dx = dy or a dy likewise, da = Σ dy x over the pixels where x > 0 is false:
+//! x ≤ 0, and NaN, which the slope's gradient must not hide.
 //!
 //! # Source
 //! He et al. 2015 (arXiv:1502.01852); at exactly 0 as PyTorch's.
@@ -90,7 +91,8 @@ fn plain_backward(dy: &[f32], x: &[f32], slope: &[f32]) -> (Vec<f32>, Vec<f64>) 
     let (mut dx, mut sums) = (dy.to_vec(), vec![0.0f64; slope.len()]);
     for (index, (dx, &x)) in dx.iter_mut().zip(x).enumerate() {
         let c = index % slope.len();
-        if x <= 0.0 {
+        let above = x > 0.0;
+        if !above {
             sums[c] += f64::from(*dx) * f64::from(x);
             *dx *= slope[c];
         }

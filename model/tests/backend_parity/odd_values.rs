@@ -189,6 +189,24 @@ fn gradients_pass_where_a_normalised_channel_is_nan() {
     }
 }
 
+/// As PyTorch's: the slope is below zero what a NaN is multiplied by, too, and its gradient is NaN then.
+#[test]
+fn the_gradient_of_a_slope_is_no_number_where_the_input_is_none() {
+    let line = |values: [f32; 4]| {
+        let shape = (1, 1, values.len(), 1);
+        Tensor::from_vec(values.to_vec(), shape, &Device::Cpu).unwrap()
+    };
+    let (x, dy) = (line([f32::NAN, 2.0, 0.0, -1.0]), line([3.0; 4]));
+    for backend in Backend::all() {
+        let (slope, mut dslope) = (vec![0.5f32], vec![0.0f32]);
+        let dx = backend
+            .prelu_backward(&dy, &x, &slope, &mut dslope)
+            .unwrap();
+        assert_eq!(values(&dx), [1.5, 3.0, 1.5, 1.5], "{backend:?}");
+        assert!(dslope[0].is_nan(), "{dslope:?}, {backend:?}");
+    }
+}
+
 /// A rank that normalises with no other.
 #[derive(Debug)]
 struct Alone;

@@ -106,7 +106,7 @@ struct PreluTerm {
   }
   __device__ void add(Values &v, i64 pixel, i32 channel, f32 (&part)[1][V]) {
     for (i32 k = 0; k < V; k++) {
-      if (v.value[k] <= 0.0f) {
+      if (!(v.value[k] > 0.0f)) {
         part[0][k] += v.grad[k] * v.value[k];
         v.grad[k] *= factor[k];
       }

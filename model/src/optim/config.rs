@@ -186,13 +186,16 @@ impl OptimizerConfig {
                 return refuse(key, format!("expected [0, 1), found {value}"));
             }
         }
-        for (key, value) in [
-            ("epsilon", self.epsilon),
-            ("weight_decay", self.weight_decay),
-        ] {
-            if !(value >= 0.0 && value.is_finite()) {
-                return refuse(key, format!("expected 0 or more, found {value}"));
-            }
+        // Where gradients are 0, so are both moments, and without ε their ratio is NaN.
+        if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
+            return refuse(
+                "epsilon",
+                format!("expected above 0, found {}", self.epsilon),
+            );
+        }
+        if !(self.weight_decay >= 0.0 && self.weight_decay.is_finite()) {
+            let reason = format!("expected 0 or more, found {}", self.weight_decay);
+            return refuse("weight_decay", reason);
         }
         for (of, factor) in &self.rates {
             if !(*factor >= 0.0 && factor.is_finite()) {

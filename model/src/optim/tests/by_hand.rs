@@ -80,6 +80,24 @@ fn steps_by_hand() {
     assert_relative_eq!(bias, weight, epsilon = 1e-6);
 }
 
+/// A value whose gradient is 0 stays where it is; without ε its step would be 0 / 0.
+#[test]
+fn a_gradient_of_nothing_moves_nothing_and_needs_an_epsilon() {
+    for rule in [Rule::Adam, Rule::AdamW, Rule::Lamb] {
+        let config = |epsilon| OptimizerConfig {
+            rule,
+            epsilon,
+            ..OptimizerConfig::default()
+        };
+        assert_eq!(by_hand(&config(1e-8), 0.1, &[[0.0; 2]]), (1.0, 1.0));
+        for wrong in [0.0, -1e-8, f32::NAN, f32::INFINITY] {
+            let error = config(wrong).check().unwrap_err().to_string();
+            let expected = format!("`epsilon`: expected above 0, found {wrong}");
+            assert!(error.contains(&expected), "{error}");
+        }
+    }
+}
+
 #[test]
 fn larc_by_hand() {
     // ‖w‖ = 1, ‖g‖ = 4: local 0.002 / 4 = 0.0005, of the rate 0.01 a twentieth: SGD moves by 0.01 · 0.05 · 4 = 0.002 =

@@ -109,4 +109,5 @@ unsafe extern "C" {
     ) -> c_int;
     pub fn squall_dnnl_version() -> c_int;
     pub fn squall_dnnl_isa() -> u32;
+    pub fn squall_openmp_threads() -> c_int;
 }

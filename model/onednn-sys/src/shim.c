@@ -1,5 +1,7 @@
 /* One small C interface over oneDNN, the same for API v2 (Debian 12) and v3: convolutions on plain NHWC activations,
  * f32 or bf16, and plain f32 OIHW weights, and matrix products. Everything else of Squall is written without oneDNN. */
+#define _GNU_SOURCE /* RTLD_DEFAULT */
+#include <dlfcn.h>
 #include <dnnl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -362,3 +364,9 @@ int squall_dnnl_version(void) {
     return v->major * 10000 + v->minor * 100 + v->patch;
 }
 unsigned squall_dnnl_isa(void) { return (unsigned)dnnl_get_effective_cpu_isa(); }
+
+/* Threads that OpenMP starts for oneDNN; 0 where there is no OpenMP. */
+int squall_openmp_threads(void) {
+    int (*most)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "omp_get_max_threads");
+    return most ? most() : 0;
+}

@@ -31,11 +31,23 @@ pub(super) fn in_tiles<V: Value>() -> bool {
     V::DTYPE == DType::BF16 && multiplies_tiles()
 }
 
-/// Library, version and instruction set in words.
+/// Library, version, instruction set and threads in words.
 pub fn describe() -> String {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let ending = if threads == 1 { "" } else { "s" };
-    format!("{}, {threads} thread{ending}", kind())
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // SAFETY: only asks for a number.
+    let openmp = usize::try_from(unsafe { sys::squall_openmp_threads() }).unwrap_or(0);
+    format!("{}, {}", kind(), threads(cores, openmp))
+}
+
+/// The threads of our own loops, and those of oneDNN's OpenMP (0 if unknown) where it has another number, as
+/// `OMP_NUM_THREADS` gives it.
+fn threads(own: usize, openmp: usize) -> String {
+    let ending = if own == 1 { "" } else { "s" };
+    let others = match openmp == 0 || openmp == own {
+        true => String::new(),
+        false => format!(" ({openmp} in oneDNN)"),
+    };
+    format!("{own} thread{ending}{others}")
 }
 
 /// The library and the instructions that it uses here.
@@ -64,4 +76,18 @@ pub fn kind() -> String {
         version / 100 % 100,
         version % 100
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_openmp_are_told_where_they_are_others() {
+        assert_eq!(threads(1, 1), "1 thread");
+        assert_eq!(threads(8, 8), "8 threads");
+        assert_eq!(threads(8, 0), "8 threads");
+        assert_eq!(threads(8, 1), "8 threads (1 in oneDNN)");
+        assert!(describe().starts_with(&format!("{}, ", kind())));
+    }
 }

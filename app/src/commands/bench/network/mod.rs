@@ -1,5 +1,6 @@
 //! `squall bench step|infer`: a network's training step and inference, beside a peer if one is given.
 
+mod ours;
 mod turns;
 
 use super::Row;
@@ -7,23 +8,20 @@ use super::peer::Peer;
 use crate::arguments::grid;
 use crate::failure::Advice;
 use crate::plan::bytes;
-use candle_core::{DType, Device, Tensor};
+use candle_core::DType;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
+use ours::Ours;
 use squall_jobs::Recipe;
 use squall_jobs::recipe::BUILT_IN;
-use squall_model::detection::{BoxTarget, DetectionLossConfig, DetectionTargets, MaskTargets};
 use squall_model::networks::NetworkName;
-use squall_model::ops::loss::Criterion;
 use squall_model::optim::{Optimizer, OptimizerConfig};
 use squall_model::{
-    Backend, Captured, Gradients, ModelError, Network, NetworkConfig, Pass, PrecisionPolicy,
-    Recompute, SavedActivations, Storage, profile,
+    Backend, Gradients, ModelError, Network, NetworkConfig, PrecisionPolicy, Recompute,
+    SavedActivations, Storage,
 };
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Instant;
 use turns::take_turns;
 
 /// Most samples of a step: more is a slip of the keyboard.
@@ -205,7 +203,7 @@ pub(super) fn measure(
     line.predicted_mb = Some(predicted as f64 / 1e6);
     rows_of_all.push(line);
     if options.profile {
-        print_profile(&mut ours, work)?;
+        ours.print_profile(work)?;
     }
     failed.map_or(Ok(()), Err)
 }
@@ -305,140 +303,6 @@ fn start_peers(
     commands
         .map(|command| Peer::start(command, &words))
         .collect()
-}
-
-/// Network, data and optimiser.
-struct Ours {
-    network: Network,
-    backend: Backend,
-    storage: Storage,
-    /// Optimiser and gradients of a benchmark that trains; none of inference.
-    learning: Option<(Optimizer, Gradients)>,
-    x: Tensor,
-    labels: Vec<u8>,
-    key: u64,
-    strips: NonZeroUsize,
-    graphs: bool,
-    captured: Option<Arc<Captured>>,
-}
-
-impl Ours {
-    fn new(
-        network: Network,
-        learning: Option<(Optimizer, Gradients)>,
-        batch: usize,
-        options: &NetworkOptions,
-    ) -> anyhow::Result<Self> {
-        let (rows, columns) = options.size;
-        let backend = network.backend();
-        let config = network.config();
-        let shape = (batch * config.frames(), rows, columns, config.channels_in);
-        Ok(Self {
-            backend,
-            storage: options.storage(&network)?,
-            learning,
-            // Where the network computes: a step does not wait for its input, which is on its way before.
-            x: backend.bring(&Tensor::randn(0f32, 1f32, shape, &Device::Cpu)?)?,
-            labels: (0..batch * rows * columns)
-                .map(|i| u8::from(i % 97 == 0))
-                .collect(),
-            network,
-            key: 0,
-            strips: options.strips,
-            graphs: options.graphs,
-            captured: None,
-        })
-    }
-
-    /// A training step, if there is an optimiser; else inference. Done when it returns, on a GPU too.
-    fn work(&mut self) -> anyhow::Result<()> {
-        self.begin()?;
-        Ok(self.backend.wait()?)
-    }
-
-    fn begin(&mut self) -> anyhow::Result<()> {
-        let Some((optimizer, gradients)) = &mut self.learning else {
-            if self.network.is_detector() {
-                self.network.find_boxes(&self.x, &self.storage, 0.5)?;
-                return Ok(());
-            }
-            let logits = (self.network).infer_in_strips(&self.x, &self.storage, self.strips)?;
-            self.backend.argmax(&logits)?;
-            return Ok(());
-        };
-        self.key += 1;
-        // A first step loads kernels and chooses algorithms.
-        if self.graphs && self.key > 1 && self.captured.is_none() {
-            let captured = Captured::of(&self.network, &self.x, &self.storage, gradients, true)?;
-            self.captured = Some(Arc::new(captured));
-        }
-        let mut pass =
-            Pass::train(self.backend, &self.storage, self.key).launching(self.captured.clone());
-        if self.network.is_detector() {
-            let output = self.network.detect(&self.x, &mut pass, true)?;
-            let boxes = vec![Some(vec![BOX]); output.frames()];
-            let weights = vec![1.0; self.network.config().mask_classes];
-            let criterion = Criterion::cross_entropy(&weights);
-            let frames = self.x.dim(0)?;
-            let masks = self.labels.chunks_exact(self.labels.len() / frames);
-            let masks: Vec<_> = masks.map(Some).collect();
-            let targets = DetectionTargets {
-                fields: &self.x,
-                boxes: &boxes,
-                masks: self.network.gives_masks().then_some(MaskTargets {
-                    labels: &masks,
-                    criterion: &criterion,
-                }),
-            };
-            let loss = output.loss(&targets, &DetectionLossConfig::default(), 1.0)?;
-            self.network.update_running_statistics(&mut pass)?;
-            gradients.clear();
-            (self.network).backward_detection(loss.gradient, pass, gradients)?;
-            optimizer.step(self.network.parameters_mut(), gradients, 1e-4)?;
-            return Ok(());
-        }
-        let logits = self.network.forward(&self.x, &mut pass)?;
-        let weights = vec![1.0; self.network.config().classes];
-        let loss = (self.backend).softmax_cross_entropy(&logits, &self.labels, &weights, 1.0)?;
-        self.network.update_running_statistics(&mut pass)?;
-        gradients.clear();
-        self.network.backward(&loss.gradient, pass, gradients)?;
-        optimizer.step(self.network.parameters_mut(), gradients, 1e-4)?;
-        Ok(())
-    }
-}
-
-/// What a detector learns in a benchmark: the place does not matter to the time.
-const BOX: BoxTarget = BoxTarget {
-    class: 1,
-    y_min: 20.0,
-    x_min: 30.0,
-    y_max: 36.0,
-    x_max: 46.0,
-};
-
-fn print_profile(ours: &mut Ours, work: Work) -> anyhow::Result<()> {
-    profile::start();
-    let started = Instant::now();
-    ours.work()?;
-    let total = started.elapsed().as_secs_f64();
-    let entries = profile::finish();
-    let known: f64 = entries.iter().map(|entry| entry.time.as_secs_f64()).sum();
-    tracing::info!(
-        "{:.1} % of one {} of {total:.3} s is in these operations:",
-        100.0 * known / total,
-        work.name()
-    );
-    for entry in entries {
-        let seconds = entry.time.as_secs_f64();
-        let (share, calls) = (100.0 * seconds / total, entry.calls);
-        tracing::info!(
-            "{share:5.1} %  {:9.2} ms  {calls:3} x  {}",
-            seconds * 1e3,
-            entry.operation
-        );
-    }
-    Ok(())
 }
 
 /// Cores that this process may use.

@@ -1,6 +1,7 @@
 //! A network's work in turn with that of other programs.
 
-use super::{NetworkOptions, Ours, Work};
+use super::ours::Ours;
+use super::{NetworkOptions, Work};
 use crate::commands::bench::peer::Peer;
 use crate::commands::bench::{Row, median, peak, row};
 use std::time::Instant;

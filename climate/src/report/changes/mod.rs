@@ -1,10 +1,11 @@
 //! One self-contained HTML file of what changed between two runs: words first, then intervals, maps and return levels.
 
 mod distributions;
-mod figures;
+mod extremes;
 mod maps;
 mod method;
 mod seasons;
+mod whiskers;
 
 use crate::compare::{
     ChangeRow, Comparison, Group, SideSummary, Unit, capital, statement, trimmed,
@@ -46,7 +47,7 @@ fn sections(comparison: &Comparison, command: &str) -> Result<Vec<Section>> {
         intervals(comparison),
         maps::section(comparison)?,
         distributions::section(comparison),
-        figures::extremes(comparison),
+        extremes::extremes(comparison),
         Some(numbers(comparison)),
         Some(method::section(comparison, command)),
     ];
@@ -215,7 +216,7 @@ fn intervals(comparison: &Comparison) -> Option<Section> {
                 true,
             ),
         ] {
-            if let Some(svg) = figures::whiskers(&rows, class, by_part) {
+            if let Some(svg) = whiskers::whiskers(&rows, class, by_part) {
                 html += &crate::report::figures::figure(&title, &svg, "");
                 drawn += 1;
             }

@@ -1,15 +1,9 @@
-//! Intervals as dots and whiskers, and return levels.
+//! Relative changes and their intervals as dots and whiskers.
 
-use crate::compare::{
-    ChangeRow, Comparison, Fit, RETURN_YEARS, ReturnLevels, SPOKEN_LEVEL, capital, of_level,
-    spoken_unit, trimmed,
-};
+use crate::compare::ChangeRow;
 use crate::report::class_css;
-use crate::report::figures::figure;
 use crate::report::html::escape;
 use crate::report::numbers::significant;
-use crate::report::page::Section;
-use crate::report::svg::Plot;
 use crate::report::ticks::{nice_ticks, tick_labels};
 use squall_data::Class;
 use std::fmt::Write as _;
@@ -24,7 +18,7 @@ const BOTTOM: f64 = 40.0;
 const LETTER: f64 = 8.8;
 
 /// Dots and whiskers of relative changes, row by row; `None` if none has an interval.
-pub(crate) fn whiskers(rows: &[&ChangeRow], class: Class, by_part: bool) -> Option<String> {
+pub(super) fn whiskers(rows: &[&ChangeRow], class: Class, by_part: bool) -> Option<String> {
     let known: Vec<Whisker<'_>> = rows.iter().filter_map(|row| Whisker::of(row)).collect();
     if known.is_empty() {
         return None;
@@ -197,163 +191,9 @@ fn rounded(percent: f64) -> String {
     significant(percent, if percent.abs() < 100.0 { 2 } else { 3 })
 }
 
-/// Return levels of both runs.
-pub(crate) fn extremes(comparison: &Comparison) -> Option<Section> {
-    let shown: Vec<&ReturnLevels> = (comparison.return_levels.iter())
-        .filter(|levels| levels.fits.iter().any(|fit| fit.gev.is_some()))
-        .collect();
-    if shown.is_empty() {
-        return None;
-    }
-    let mut html = super::legend(comparison) + "<div class=\"grid lone\">\n";
-    for levels in shown {
-        let note = of_level(levels, comparison);
-        html += &figure(
-            &format!("{} of a year", capital(&levels.subject)),
-            &return_level_plot(levels, comparison),
-            &note,
-        );
-    }
-    html.push_str("</div>\n");
-    Some(Section {
-        id: "extremes".into(),
-        nav: "Extremes".into(),
-        heading: "Extremes and how often they return".into(),
-        lead: format!(
-            "Dots are the extreme of each year at its place among the years; lines the fitted distributions, areas their {} % bands. Beyond twice the {} a band is a guess about the shape of the tail.",
-            trimmed(100.0 * comparison.draws.confidence),
-            if comparison.a.members.len() + comparison.b.members.len() > 0 {
-                "number of years"
-            } else {
-                "length of a run"
-            }
-        ),
-        html,
-    })
-}
-
-fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
-    let sides = ["side-a", "side-b"];
-    let (factor, unit) = spoken_unit(&levels.unit);
-    let sign = if levels.lowest { -factor } else { factor };
-    let (low, high) = range(levels);
-    let (low, high) = (factor * low, factor * high);
-    let ticks = nice_ticks(low, high, 5);
-    let (first, last) = (ticks[0], ticks[ticks.len() - 1]);
-    let dots = levels.fits.each_ref().map(dots);
-    // Of a century of years the ends lie beyond those of the fitted lines.
-    let ends = (dots.iter().flatten())
-        .fold((variate(1.02), variate(100.0)), |(from, to), (at, _)| {
-            (from.min(*at), to.max(*at))
-        });
-    let mut plot = Plot::over(ends, &ticks);
-    plot.y_axis(&ticks, unit);
-    let years: Vec<(f64, String)> = RETURN_YEARS
-        .iter()
-        .map(|y| (variate(*y), format!("{y}")))
-        .collect();
-    plot.x_labels(&years, "years between two such years", true);
-    for ((fit, dots), class) in levels.fits.iter().zip(dots).zip(sides) {
-        let band: Vec<(f64, f64, f64)> = (RETURN_YEARS.iter().zip(&fit.bands))
-            .filter_map(|(years, band)| {
-                band.map(|b| (variate(*years), factor * b.low, factor * b.high))
-            })
-            .collect();
-        if band.len() > 1 {
-            plot.area(&band, class);
-        }
-        if let Some(gev) = &fit.gev {
-            let curve: Vec<(f64, Option<f64>)> = (0..=60)
-                .map(|k| {
-                    let years = 1.02 * (100.0f64 / 1.02).powf(f64::from(k) / 60.0);
-                    let level = gev.return_level(years, fit.share()).map(|v| sign * v);
-                    (variate(years), level.filter(|v| (first..=last).contains(v)))
-                })
-                .collect();
-            plot.line(&curve, class);
-        }
-        for (at, value) in dots {
-            plot.line(&[(at, Some(factor * value))], class);
-        }
-    }
-    let [a, b] = levels.fits.each_ref().map(|fit| {
-        let level = fit.levels.get(SPOKEN_LEVEL).copied().flatten();
-        level.map_or("unknown".into(), |v| significant(factor * v, 3))
-    });
-    plot.finish(&format!(
-        "{} once in {} years: {a} {unit} in {}, {b} {unit} in {}",
-        capital(&levels.subject),
-        RETURN_YEARS[SPOKEN_LEVEL],
-        comparison.a.label,
-        comparison.b.label,
-    ))
-}
-
-/// The least and the greatest of the extremes, levels and bands of both runs.
-fn range(levels: &ReturnLevels) -> (f64, f64) {
-    let values = levels.fits.iter().flat_map(|fit| {
-        let bands = fit.bands.iter().flatten();
-        (fit.extremes.iter().copied())
-            .chain(fit.levels.iter().flatten().copied())
-            .chain(bands.flat_map(|band| [band.low, band.high]))
-    });
-    let finite = values.filter(|value| value.is_finite());
-    finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
-        (low.min(value), high.max(value))
-    })
-}
-
-/// The Gumbel variate of a number of years: over it a distribution without curvature is a straight line.
-fn variate(years: f64) -> f64 {
-    -(-(1.0 - 1.0 / years).ln()).ln()
-}
-
-/// The extremes of a fit, each with its variate.
-///
-/// # Source
-/// Plotting positions of Gringorten (1963), made for this kind of distribution.
-fn dots(fit: &Fit) -> Vec<(f64, f64)> {
-    let count = fit.extremes.len() as f64;
-    let dot = |(rank, value): (usize, &f64)| {
-        let below = (rank as f64 + 1.0 - 0.44) / (count + 0.12);
-        let years = 1.0 / (fit.share() * (1.0 - below));
-        (variate(years), *value)
-    };
-    fit.extremes.iter().enumerate().map(dot).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::{Change, Gev};
-
-    /// Two runs with rivers of so many years, each with its largest.
-    fn compared(years: u32) -> Comparison {
-        let step = 4e6 / f64::from(years);
-        let fit = Fit {
-            extremes: (0..years).map(|k| 6e6 + step * f64::from(k)).collect(),
-            years: years as usize,
-            gev: Some(Gev {
-                location: 7e6,
-                scale: 1e6,
-                shape: 0.0,
-            }),
-            levels: [7e6, 8e6, 9e6, 1e7, 1.1e7, 1.2e7].map(Some).to_vec(),
-            bands: vec![None; 6],
-        };
-        let levels = ReturnLevels {
-            name: "annual_max_area".into(),
-            class: 2,
-            subject: "the largest area of an atmospheric river".into(),
-            unit: "km²".into(),
-            lowest: false,
-            fits: [fit.clone(), fit],
-            changes: vec![Change::of_values(Some(1e7), Some(1e7)); 6],
-        };
-        let mut comparison = Comparison::of_runs([("a", years as usize), ("b", years as usize)]);
-        comparison.return_levels.push(levels);
-        comparison
-    }
 
     #[test]
     fn most_whiskers_end_on_the_axis_and_a_rare_thing_squeezes_none() {
@@ -423,52 +263,5 @@ mod tests {
         assert_eq!(rounded(-135.2), "−135");
         assert_eq!(rounded(99.7), "100");
         assert_eq!(rounded(0.94), "0.94");
-    }
-
-    #[test]
-    fn the_extremes_of_a_century_lie_on_the_plot() {
-        for years in [20, 100, 300] {
-            let comparison = compared(years);
-            let svg = return_level_plot(&comparison.return_levels[0], &comparison);
-            let places: Vec<f64> = svg
-                .split("cx=\"")
-                .skip(1)
-                .map(|rest| rest.split('"').next().unwrap().parse().unwrap())
-                .collect();
-            assert_eq!(places.len(), 2 * years as usize);
-            // From the labels on the left to the end of the axis.
-            let inside = |x: &f64| (46.0..=436.1).contains(x);
-            assert!(places.iter().all(inside), "{years} years: {places:?}");
-        }
-    }
-
-    #[test]
-    fn areas_of_rivers_are_millions_and_their_labels_lie_on_the_plot() {
-        let comparison = compared(20);
-        let svg = return_level_plot(&comparison.return_levels[0], &comparison);
-        assert!(svg.contains(">million km²</text>") && svg.contains("10.0 million km² in a"));
-        // Labels end at x and are at most 8.8 wide a letter: none begins left of the plot.
-        let labels: Vec<(f64, &str)> = svg
-            .split("<text class=\"e\" x=\"")
-            .skip(1)
-            .map(|text| {
-                let (x, rest) = text.split_once('"').unwrap();
-                let label = rest.split_once('>').unwrap().1.split('<').next().unwrap();
-                (x.parse().unwrap(), label)
-            })
-            .collect();
-        assert!(labels.len() >= 4, "{labels:?}");
-        for (x, label) in labels {
-            assert!(
-                x - 8.8 * label.chars().count() as f64 >= 0.0,
-                "{label} at {x}"
-            );
-        }
-        let section = extremes(&comparison).unwrap();
-        assert!(
-            section
-                .html
-                .contains("in 20 years is 10.0 million km² against 10.0")
-        );
     }
 }

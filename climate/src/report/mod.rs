@@ -49,6 +49,7 @@ mod summary;
 mod svg;
 mod tables;
 mod ticks;
+mod track_map;
 mod training;
 pub mod trends;
 mod viewer;

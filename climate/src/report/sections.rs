@@ -10,6 +10,7 @@ use crate::report::page::{Page, Section};
 use crate::report::summary::objects;
 use crate::report::{
     FrequencyMap, Provenance, Source, changes, class_word, histograms, maps, overview, tables,
+    track_map,
 };
 use squall_data::Class;
 use std::fmt::Write as _;
@@ -182,11 +183,11 @@ fn tracks(page: &Page<'_>) -> Option<Section> {
         }
         let _ = writeln!(html, "<h3>{}s</h3>", capital(class_word(class)));
         if class == Class::TropicalCyclone {
-            html += &maps::wind_legend(&with);
+            html += &track_map::wind_legend(&with);
         }
         let _ = writeln!(html, "<div class=\"grid wide n{}\">", with.len());
         for source in with {
-            html += &maps::track_map(&page.input.grid, source, class, page.options.centre_deg);
+            html += &track_map::track_map(&page.input.grid, source, class, page.options.centre_deg);
         }
         html.push_str("</div>\n");
     }

@@ -220,11 +220,17 @@ fn teca_has_its_columns_and_days() {
         lines.next(),
         Some("# time_units = \"days since 1998-02-28 00:00:00\"")
     );
+    // By the code its reader knows the type of a column: int 3, long 7, double 12.
+    let header = lines.next().unwrap();
     assert!(
-        lines
-            .next()
-            .unwrap()
-            .starts_with("\"track_id\", \"storm_id\", \"step\", \"time\", \"lon\"")
+        header.starts_with("\"track_id(3)\", \"storm_id(3)\","),
+        "{header}"
+    );
+    assert_eq!(
+        header.replace('"', ""),
+        "track_id(3), storm_id(3), step(7), time(12), lon(12), lat(12), duration(12), wind_duration(12), \
+         surface_wind(12), 850mb_vorticity(12), sea_level_pressure(12), have_core_temp(3), have_thickness(3), \
+         core_temp(12), thickness(12), storm_speed(12), year(3), month(3), day(3), hour(3), minute(3), second(12)"
     );
     let rows: Vec<Vec<f64>> = lines
         .map(|line| line.split(", ").map(|cell| cell.parse().unwrap()).collect())

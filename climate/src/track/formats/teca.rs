@@ -1,12 +1,14 @@
 //! Tracks with the columns of TECA's `teca_tc_trajectory`, followed by those of `teca_table_calendar`.
 //!
-//! Two comments say calendar and time units, as TECA's tables do. `time` is in days since midnight of the first time of
-//! the data; `duration` and `wind_duration` (wind of 17 m/s and more) in days, `storm_speed` in km per day from the
-//! point before, 0 at the first. Vorticity, core temperature and thickness are not in a mask: `nan` and 0. `storm_id`
-//! counts the points of the file; `step` is the index in the time axis of the data.
+//! Names carry the code of their type, as in `"time(12)"`, and two comments say calendar and time units, as in TECA's
+//! tables. `time` is in days since midnight of the first time of the data; `duration` and `wind_duration` (wind of 17
+//! m/s and more) in days, `storm_speed` in km per day from the point before, 0 at the first. Vorticity, core temperature
+//! and thickness are not in a mask: `nan` and 0. `storm_id` counts the points of the file; `step` is the index in the
+//! time axis of the data.
 //!
 //! # Source
-//! TECA, `alg/teca_tc_trajectory.cxx`, `alg/teca_tc_candidates.cxx`, `alg/teca_table_calendar.cxx`.
+//! TECA, `alg/teca_tc_trajectory.cxx`, `alg/teca_tc_candidates.cxx`, `alg/teca_table_calendar.cxx`; header and codes as in
+//! `data/teca_table.cxx` (`from_stream`) and `core/teca_variant_array_impl.h`.
 
 use super::{Setting, TextFile, TrackSink};
 use crate::error::Result;
@@ -16,29 +18,35 @@ use squall_data::Time;
 use squall_data::grid::distance_km;
 use std::path::Path;
 
-const COLUMNS: [&str; 22] = [
-    "track_id",
-    "storm_id",
-    "step",
-    "time",
-    "lon",
-    "lat",
-    "duration",
-    "wind_duration",
-    "surface_wind",
-    "850mb_vorticity",
-    "sea_level_pressure",
-    "have_core_temp",
-    "have_thickness",
-    "core_temp",
-    "thickness",
-    "storm_speed",
-    "year",
-    "month",
-    "day",
-    "hour",
-    "minute",
-    "second",
+/// Codes that TECA gives to the types of columns, without which it reads no table: `int`, `long` and `double`.
+const INT: u8 = 3;
+const LONG: u8 = 7;
+const DOUBLE: u8 = 12;
+
+/// Each column, and the code of its type.
+const COLUMNS: [(&str, u8); 22] = [
+    ("track_id", INT),
+    ("storm_id", INT),
+    ("step", LONG),
+    ("time", DOUBLE),
+    ("lon", DOUBLE),
+    ("lat", DOUBLE),
+    ("duration", DOUBLE),
+    ("wind_duration", DOUBLE),
+    ("surface_wind", DOUBLE),
+    ("850mb_vorticity", DOUBLE),
+    ("sea_level_pressure", DOUBLE),
+    ("have_core_temp", INT),
+    ("have_thickness", INT),
+    ("core_temp", DOUBLE),
+    ("thickness", DOUBLE),
+    ("storm_speed", DOUBLE),
+    ("year", INT),
+    ("month", INT),
+    ("day", INT),
+    ("hour", INT),
+    ("minute", INT),
+    ("second", DOUBLE),
 ];
 /// Wind from which on a time counts as that of a cyclone, m/s.
 const LOW_WIND_M_S: f64 = 17.0;
@@ -57,7 +65,8 @@ impl<'a> Table<'a> {
             let date = origin.to_string().replace('T', " ");
             file.write(&format!("# time_units = \"days since {date}\"\n"))?;
         }
-        file.write(&format!("\"{}\"\n", COLUMNS.join("\", \"")))?;
+        let names = COLUMNS.map(|(name, code)| format!("\"{name}({code})\""));
+        file.write(&format!("{}\n", names.join(", ")))?;
         Ok(Self {
             file,
             setting,

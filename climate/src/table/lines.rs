@@ -95,11 +95,12 @@ impl Line<'_> {
         self.known(column).is_empty()
     }
 
-    /// The text of a cell that says something; empty where it is blank, NaN, or NA as R writes what is missing.
+    /// The text of a cell that says something; empty where it is blank, NaN, or NA as R writes what is missing. C writes
+    /// the NaN of most processors as `-nan`.
     fn known(&self, column: &str) -> &str {
         match self.cell(column) {
             "NA" => "",
-            text if text.eq_ignore_ascii_case("nan") => "",
+            text if text.trim_start_matches('-').eq_ignore_ascii_case("nan") => "",
             text => text,
         }
     }

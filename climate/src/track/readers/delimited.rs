@@ -144,11 +144,12 @@ pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable>
     let mut spurs = Spurs::default();
     while let Some(line) = table.next()? {
         let name = line.cell(&columns.identity);
+        let is_nameless = line.is_blank(&columns.identity);
         // IBTrACS has a row of units under the header, with no identity.
-        if name.is_empty() && line.number(&columns.lat).is_err() {
+        if is_nameless && line.number(&columns.lat).is_err() {
             continue;
         }
-        if name.is_empty() {
+        if is_nameless {
             return Err(line.bad(&columns.identity, "the identity of a track"));
         }
         // pandas writes whole numbers as 1207.0 where a column was once blank.
@@ -227,7 +228,11 @@ fn time_of(line: &Line<'_>, when: &When, source: &Source<'_>) -> Result<Time> {
             let mut hms = [0i64; 3];
             for (place, (slot, column)) in hms.iter_mut().zip(clock).enumerate() {
                 let Some(column) = column else { continue };
-                let value = line.number(column)?.unwrap_or(0.0);
+                // Minutes and seconds may be blank; a point without an hour is not one of midnight.
+                let value = match line.number(column)? {
+                    None if place == 0 => return Err(line.bad(column, "an hour of the day")),
+                    value => value.unwrap_or(0.0),
+                };
                 // Parts of a second are cut off; of an hour or a minute that would give another time.
                 if place < 2 && value.fract() != 0.0 {
                     return Err(line.bad(column, "a whole number"));

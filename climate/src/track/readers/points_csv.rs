@@ -205,6 +205,15 @@ mod tests {
             message.contains("`hour`") && message.contains("18.5"),
             "{message}"
         );
+        // Nor is an hour that is missing midnight.
+        for missing in ["", "NA"] {
+            let text = text.replace(",18,", &format!(",{missing},"));
+            let message = parse(&text).unwrap_err().to_string();
+            assert!(
+                message.contains("line 2, column `hour`") && message.contains("hour of the day"),
+                "{message}"
+            );
+        }
         // Without winds and pressures it is one of tracks all the same.
         let table = parse("track_id,time,lat,lon\n7,1996-02-29,1,-1e-30\n").unwrap();
         let point = table.tracks[0].points[0];
@@ -303,6 +312,10 @@ mod tests {
         };
         assert_eq!((first.max_wind_m_s, first.min_psl_pa), (None, None));
         assert!(second.max_wind_m_s.is_some());
+        // As C writes it.
+        let table = parse(&BEST.replace(",45,1006\n", ",-nan,-NaN\n")).unwrap();
+        let first = table.tracks[0].points[0];
+        assert_eq!((first.max_wind_m_s, first.min_psl_pa), (None, None));
         let message = parse(&BEST.replace("-59.0", "NA")).unwrap_err().to_string();
         assert!(message.contains("line 2, column `lon`"), "{message}");
     }
@@ -331,6 +344,9 @@ mod tests {
             ),
             (",50,", ",fast,", ["line 3", "`wind`", "`fast`"]),
             ("\nAL102011", "\n", ["line 5", "`track_id`", "identity"]),
+            // Points of no track are not those of one called so.
+            ("\nAL102011", "\nNA", ["line 5", "`track_id`", "`NA`"]),
+            ("\nAL102011", "\nnan", ["line 5", "`track_id`", "`nan`"]),
         ] {
             let message = parse(&BEST.replacen(old, new, 1)).unwrap_err().to_string();
             for part in parts {

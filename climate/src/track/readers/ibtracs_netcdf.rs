@@ -3,6 +3,7 @@
 use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
 use super::kinds::{Spurs, is_other};
 use super::plausible::Plausible;
+use super::trajectories::MOST_VALUES;
 use super::winds::Winds;
 use crate::error::{ClimateError, Result};
 use crate::statistics::Basin;
@@ -35,6 +36,9 @@ pub(super) fn read(path: &Path) -> Result<TrackTable> {
         Storms { path, file: &file }.read()
     })
 }
+
+/// Longer than any name, date or code: a damaged length must not ask for all memory.
+const MOST_LETTERS: usize = 1 << 10;
 
 /// The winds of the responsible agencies, then those of the US agencies.
 const WINDS: [&str; 2] = ["wmo_wind", "usa_wind"];
@@ -88,7 +92,7 @@ impl Columns {
         let time = Time::parse(date, self.calendar)
             .map_err(|_| fault("a date in `iso_time`", format!("`{date}`")))?;
         let (lat_deg, lon_deg) = (self.lat[at], self.lon[at]);
-        if lat_deg.is_nan() || lat_deg.abs() > 90.0 || lon_deg.is_nan() {
+        if lat_deg.is_nan() || lat_deg.abs() > 90.0 || lon_deg.is_nan() || lon_deg.abs() > 720.0 {
             return Err(fault(
                 "a place on the globe",
                 format!("{lat_deg}, {lon_deg}"),
@@ -153,12 +157,12 @@ impl<'a> Storms<'a> {
         let &[storms, times] = shape.as_slice() else {
             return Err(self.bad("lat", "(storm, date_time)", format!("{shape:?}")));
         };
-        let cells = storms * times;
-        let counts = self.numbers("numobs", storms)?;
-        let counts: Vec<usize> = counts
-            .iter()
-            .map(|n| (n.max(0.0) as usize).min(times))
-            .collect();
+        let cells = storms.saturating_mul(times);
+        if storms.max(cells) > MOST_VALUES {
+            let expected = format!("at most {MOST_VALUES} points");
+            return Err(self.bad("lat", &expected, format!("{shape:?}")));
+        }
+        let counts = self.counts(storms, times)?;
         let (lat, lon) = (self.numbers("lat", cells)?, self.numbers("lon", cells)?);
         let season = self.optional("season", storms)?;
         let winds = WINDS
@@ -200,15 +204,33 @@ impl<'a> Storms<'a> {
         variable.dimensions().iter().map(|d| d.len()).collect()
     }
 
+    /// The number of points of each storm.
+    fn counts(&self, storms: usize, times: usize) -> Result<Vec<usize>> {
+        let counts = self.numbers("numobs", storms)?;
+        let whole = |(storm, n): (usize, f64)| {
+            let is_one = (0.0..=times as f64).contains(&n) && n.fract() == 0.0;
+            is_one.then_some(n as usize).ok_or_else(|| {
+                let expected = format!("a whole number of points from 0 to {times} for each storm");
+                let found = format!("{n} for storm {}", storm + 1);
+                self.bad("numobs", &expected, found)
+            })
+        };
+        counts.into_iter().enumerate().map(whole).collect()
+    }
+
     /// Values of a variable of so many cells; NaN where missing.
     fn numbers(&self, name: &str, cells: usize) -> Result<Vec<f64>> {
         let variable = self.variable(name)?;
+        if variable.len() != cells {
+            let found = variable.len().to_string();
+            return Err(self.bad(name, &format!("{cells} values"), found));
+        }
+        if cells == 0 {
+            return Ok(Vec::new());
+        }
         let values = variable
             .get_values::<f64, _>(..)
             .map_err(|error| self.bad(name, "numbers", error.to_string()))?;
-        if values.len() != cells {
-            return Err(self.bad(name, &format!("{cells} values"), values.len().to_string()));
-        }
         // IBTrACS marks what is missing with -9999, or with -99, which a longitude can be.
         let known = |value: f64| {
             if value > -900.0 && value < 1e30 {
@@ -271,10 +293,13 @@ impl<'a> Storms<'a> {
             return Ok(texts);
         }
         let length = shape.last().copied().unwrap_or(0);
-        let bytes = variable.get_raw_values(..).map_err(refused)?;
-        if length == 0 || bytes.len() != cells * length {
+        if !(1..=MOST_LETTERS).contains(&length) || variable.len() != cells * length {
             return Err(self.bad(name, &format!("{cells} texts"), format!("{shape:?}")));
         }
+        if cells == 0 {
+            return Ok(Vec::new());
+        }
+        let bytes = variable.get_raw_values(..).map_err(refused)?;
         let text = |bytes: &[u8]| {
             let text = String::from_utf8_lossy(bytes);
             text.trim_matches(['\0', ' ']).to_string()
@@ -378,6 +403,58 @@ mod tests {
         let table = super::read(&path).unwrap();
         let pressures = table.tracks[0].points.iter().map(|point| point.min_psl_pa);
         assert!(pressures.eq([Some(99_000.0), Some(98_000.0)]));
+    }
+
+    #[test]
+    fn numbers_of_points_and_places_that_are_none_are_located() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ibtracs.nc");
+        let refused = |count: i32, lon_deg: f32| {
+            let written = on_library_thread(|| -> std::result::Result<(), netcdf::Error> {
+                write(&path, "standard", "2001-03-01 00:00:00")?;
+                let mut file = netcdf::append(&path)?;
+                let missing = || netcdf::Error::Str("no variable".into());
+                let mut counts = file.variable_mut("numobs").ok_or_else(missing)?;
+                counts.put_values(&[count], ..)?;
+                let mut places = file.variable_mut("lon").ok_or_else(missing)?;
+                places.put_values(&[-0.5, lon_deg, -9999.0], ..)
+            });
+            written.unwrap();
+            super::read(&path).map_err(|error| error.to_string())
+        };
+        assert_eq!(refused(2, 0.5).unwrap().points(), 2);
+        for (count, found) in [
+            (4, "4 for storm 1"),
+            (-1, "-1 for storm 1"),
+            (-9999, "NaN for"),
+        ] {
+            let message = refused(count, 0.5).unwrap_err();
+            for part in ["`numobs`", "from 0 to 3", found] {
+                assert!(message.contains(part), "{message} lacks {part}");
+            }
+        }
+        let message = refused(2, 1e20).unwrap_err();
+        assert!(message.contains("`17`), point 2"), "{message}");
+    }
+
+    /// A length alone takes no memory.
+    #[test]
+    fn more_storms_than_any_file_has_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ibtracs.nc");
+        let written = on_library_thread(|| -> std::result::Result<(), netcdf::Error> {
+            let mut file = netcdf::create(&path)?;
+            file.add_unlimited_dimension("storm")?;
+            file.add_dimension("date_time", 3)?;
+            let mut lat = file.add_variable::<f32>("lat", &["storm", "date_time"])?;
+            lat.set_chunking(&[1024, 3])?;
+            lat.put_value(10.0f32, [50_000_000usize, 0])
+        });
+        written.unwrap();
+        let message = super::read(&path).unwrap_err().to_string();
+        for part in ["`lat`", "at most 134217728 points", "[50000001, 3]"] {
+            assert!(message.contains(part), "{message} lacks {part}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use netcdf::{File, Variable};
 use squall_data::archive::on_library_thread;
 use squall_data::{Calendar, Class, DataError, Time};
 use std::path::Path;
+pub(super) use variables::MOST_VALUES;
 use variables::{LATITUDE, LONGITUDE, Quantity, Source, TIME, attribute, dimensions, packing};
 
 const WIND: Quantity = Quantity {

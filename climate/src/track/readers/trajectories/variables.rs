@@ -7,7 +7,7 @@ use squall_data::DataError;
 use std::path::Path;
 
 /// More values than any file of tracks has: a damaged header must not ask for all memory.
-const MOST_VALUES: usize = 1 << 27;
+pub(in crate::track::readers) const MOST_VALUES: usize = 1 << 27;
 
 /// Values of this size are codes for missing ones, whatever the attributes say: TRACK's 1e25, netCDF's 9.97e36.
 const HUGE: f64 = 1e20;

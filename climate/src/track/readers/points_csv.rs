@@ -281,6 +281,12 @@ mod tests {
             note.contains("no wind is read") && note.contains("`wind_mph`"),
             "{note}"
         );
+        // Without a wind all points stand for their time, whatever their status.
+        let grid = squall_data::LatLonGrid::global(181, 360).unwrap();
+        let land = crate::map::LandMask::natural_earth(&grid);
+        let events = crate::track::import::events(&table, &grid, &land);
+        let hours = events.iter().filter(|e| e.details.hours.is_some()).count();
+        assert_eq!((hours, events.len()), (4, 4));
     }
 
     /// Storms as dplyr has them tell the kind of a point in words.

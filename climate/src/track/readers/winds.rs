@@ -35,6 +35,9 @@ impl Winds {
     pub fn settle(self, tracks: &mut [ImportedTrack]) -> Option<String> {
         let count = self.columns.len();
         if count == 0 {
+            // Without any wind no point has one of another kind, for which its time would be kept.
+            let points = tracks.iter_mut().flat_map(|track| &mut track.points);
+            points.for_each(|point| point.other_wind = false);
             return None;
         }
         let mut taken = vec![0usize; count];

@@ -15,8 +15,8 @@ use std::path::Path;
 const COLUMNS: [&str; 5] = ["lon", "lat", "slp", "wind", "zs"];
 
 /// The tracks of a text of `start N year month day hour` lines, each with N lines
-/// `i [j] lon lat ... year month day hour` below it. Grids of one index and of two are told apart by the number of
-/// whole numbers in front.
+/// `i [j] lon lat ... year month day hour` below it; seconds of the day may stand for the hour. Grids of one index and of
+/// two are told apart by the number of whole numbers in front.
 ///
 /// The file names neither its columns nor its calendar: [`ReadOptions`] does. Named columns must be as many as a point has
 /// values; those of TempestExtremes' examples are a guess, of which a note tells. A value that can be no pressure or wind is
@@ -196,7 +196,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The time of a line's last four numbers.
+    /// The time of a line's last four numbers, of which the last is the hour or, in five digits, the second of the day:
+    /// `--out_seconds`.
     fn time(&self, number: u64, date: &[&str]) -> Result<Time> {
         let mut parts = [0i64; 4];
         for (slot, text) in parts.iter_mut().zip(date) {
@@ -204,8 +205,13 @@ impl<'a> Reader<'a> {
                 .parse()
                 .map_err(|_| self.cell(number, "date", "year month day hour", &date.join(" ")))?;
         }
-        let [year, month, day, hour] = parts;
-        let time = Time::new(self.options.calendar, year, month, day, hour, 0, 0);
+        let [year, month, day, clock] = parts;
+        let (hour, minute, second) = match date.last() {
+            Some(text) if text.len() == 5 => (clock / 3600, clock / 60 % 60, clock % 60),
+            _ => (clock, 0, 0),
+        };
+        let calendar = self.options.calendar;
+        let time = Time::new(calendar, year, month, day, hour, minute, second);
         time.map_err(|_| ClimateError::TableDate {
             path: self.path.into(),
             unit: "line",
@@ -309,6 +315,25 @@ mod tests {
         let table = parse(text, &ReadOptions::default()).unwrap();
         assert_eq!(table.tracks[0].points[0].min_psl_pa, None);
         assert_eq!(table.notes.len(), 3);
+    }
+
+    /// As `StitchNodes --out_seconds` writes them.
+    #[test]
+    fn a_time_may_be_in_seconds_of_the_day() {
+        let text = "start\t2\t1999\t9\t10\t00000\n\t1\t2\t3.0\t4.0\t1999\t9\t10\t00000\n\
+                    \t1\t2\t3.0\t4.0\t1999\t9\t10\t05430\n";
+        let table = parse(text, &ReadOptions::default()).unwrap();
+        let points = table.tracks[0].points.iter();
+        let times: Vec<String> = points.map(|point| point.time.to_string()).collect();
+        assert_eq!(times, ["1999-09-10T00:00:00", "1999-09-10T01:30:30"]);
+        for clock in ["86400", "-0030", "5430"] {
+            let error = parse(&text.replace("05430", clock), &ReadOptions::default()).unwrap_err();
+            let message = error.to_string();
+            assert!(
+                message.contains("line 3") && message.contains(clock),
+                "{message}"
+            );
+        }
     }
 
     /// With a column left out the height of the ground, 13.9 m here, would be the wind.

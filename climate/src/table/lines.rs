@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 const CLASSES: &str =
     "tropical_cyclone, atmospheric_river, extratropical_cyclone or tropical_depression";
+const A_LONGITUDE: &str = "a longitude in degrees";
 
 /// A longitude as [0, 360).
 pub(crate) fn eastern_longitude(lon_deg: f64) -> f64 {
@@ -185,17 +186,25 @@ impl Line<'_> {
         ids.map_err(|_| self.bad(column, "identities of tracks with blanks between them"))
     }
 
+    /// A longitude, brought to [0, 360); `None` if missing.
+    pub fn longitude(&self, column: &str) -> Result<Option<f64>> {
+        let lon_deg = self.number(column)?;
+        if lon_deg.is_some_and(|v| v.abs() > 720.0) {
+            return Err(self.bad(column, A_LONGITUDE));
+        }
+        Ok(lon_deg.map(eastern_longitude))
+    }
+
     /// Longitude, brought to [0, 360), and latitude.
     pub fn position(&self, lon: &str, lat: &str) -> Result<(f64, f64)> {
         let lon_deg = self
-            .number(lon)?
-            .filter(|v| v.abs() <= 720.0)
-            .ok_or_else(|| self.bad(lon, "a longitude in degrees"))?;
+            .longitude(lon)?
+            .ok_or_else(|| self.bad(lon, A_LONGITUDE))?;
         let lat_deg = self
             .number(lat)?
             .filter(|v| v.abs() <= 90.0)
             .ok_or_else(|| self.bad(lat, "a latitude from -90 to 90"))?;
-        Ok((eastern_longitude(lon_deg), lat_deg))
+        Ok((lon_deg, lat_deg))
     }
 
     /// The date in a column.

@@ -281,6 +281,10 @@ mod tests {
             ..track()
         };
         assert_eq!(back, [expected]);
+        // The other convention.
+        fs::write(&path, text.replace(",340.2500,", ",-19.75,")).unwrap();
+        let back = read_tracks(&path, Calendar::NoLeap).unwrap();
+        assert_eq!(back[0].end_lon_deg, 340.25);
         // Tables of before, without the later columns.
         let short: String = text
             .lines()
@@ -398,6 +402,15 @@ mod tests {
         .unwrap();
         assert_eq!((found[0].lon_deg, found[0].lat_deg), (339.5, 10.0));
         assert!(found[0].area_km2.is_nan() && found[0].track_id.is_none());
+        let found = read(
+            "class,time,lon_deg,lat_deg,west_deg,east_deg,land_lon_deg\natmospheric_river,1996-02-28,-1,10,-20.5,5,-0.25\n",
+        )
+        .unwrap();
+        let land_lon_deg = found[0].details.land_lon_deg;
+        assert_eq!(
+            (found[0].west_deg, found[0].east_deg, land_lon_deg),
+            (339.5, 5.0, Some(359.75))
+        );
         for (text, parts) in [
             ("class,time,lon_deg\n", vec!["lat_deg", "lon_deg"]),
             (
@@ -415,6 +428,10 @@ mod tests {
             (
                 "class,time,lon_deg,lat_deg\natmospheric_river,1996-01-01,,5\n",
                 vec!["line 2", "`lon_deg`", "``"],
+            ),
+            (
+                "class,time,lon_deg,lat_deg,west_deg\natmospheric_river,1996-01-01,1,5,1e9\n",
+                vec!["line 2", "`west_deg`", "degrees", "`1e9`"],
             ),
             (
                 "class,time,lon_deg,lat_deg,track_id\natmospheric_river,1996-01-01,1,5,-4\n",

@@ -165,7 +165,7 @@ impl Tracker {
     pub fn finish(mut self) -> Step {
         let mut step = Step::default();
         for open in std::mem::take(&mut self.open) {
-            let fate = self.fate_of_silence(&open.track, true);
+            let fate = self.fate_of_silence(&open.track);
             self.close(open, fate, None, &mut step);
         }
         step.finished.sort_by_key(|track| track.track_id);
@@ -214,8 +214,9 @@ impl Tracker {
         }
     }
 
-    fn fate_of_silence(&self, track: &Track, data_end: bool) -> Fate {
-        if data_end && Some(track.end) == self.last_time {
+    /// How a track ended after which the data have a hole or their end.
+    fn fate_of_silence(&self, track: &Track) -> Fate {
+        if Some(track.end) == self.last_time {
             Fate::EndOfData
         } else {
             Fate::Lysis
@@ -231,7 +232,7 @@ impl Tracker {
             });
         self.open = kept;
         for open in gone {
-            let fate = self.fate_of_silence(&open.track, true);
+            let fate = self.fate_of_silence(&open.track);
             self.close(open, fate, None, step);
         }
     }

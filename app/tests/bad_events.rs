@@ -528,7 +528,7 @@ fn times_that_a_format_does_not_know_are_refused_before_the_work() {
         "--out",
         path(&out),
         "--format",
-        "gfdl",
+        "csv",
     ];
     common::refuses(&call, 2, &["full hours only", "00:30"]);
     assert!(!out.join("events.csv").exists());

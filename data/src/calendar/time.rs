@@ -190,7 +190,8 @@ impl Time {
     }
 
     /// Parses `YYYY-MM-DD`, optionally followed by `T` or a space and `hh[:mm[:ss[.f]]]` and `Z`/`UTC`/`GMT` or the distance
-    /// of a time zone from it, such as `+02:00` or `-6:00`. Names of other zones are no dates, nor are other words.
+    /// of a time zone from it, such as `+02:00` or `-6:00`. Names of other zones are no dates, nor are other words. Seconds
+    /// are rounded: many programs write the hours of data in days as 05:59:59.999999999.
     ///
     /// # Errors
     /// [`DataError::Time`] naming the text.
@@ -213,9 +214,10 @@ impl Time {
             return Err(bad());
         }
         let mut hms = [0i64; 3];
+        let mut is_next = false;
         let parts = clock.splitn(3, ':').filter(|_| !clock.is_empty());
         for ((at, slot), part) in hms.iter_mut().enumerate().zip(parts) {
-            // Only of seconds there are fractions, and those are left out.
+            // Only of seconds there are fractions.
             let (whole, fraction) = match part.split_once('.') {
                 Some(parts) if at == 2 => parts,
                 _ => (part, ""),
@@ -224,10 +226,11 @@ impl Time {
                 return Err(bad());
             }
             *slot = whole.parse().map_err(|_| bad())?;
+            is_next = fraction.starts_with(|digit: char| digit >= '5');
         }
         let year = if negative { -year } else { year };
         let there = Self::new(calendar, year, month, day, hms[0], hms[1], hms[2])?;
-        Ok(there.add_seconds(-ahead_seconds))
+        Ok(there.add_seconds(i64::from(is_next) - ahead_seconds))
     }
 }
 

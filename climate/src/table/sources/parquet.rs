@@ -90,10 +90,10 @@ impl Columns {
     fn texts(&self, row: &Row) -> csv::StringRecord {
         let columns = row.get_column_iter().zip(&self.nanoseconds);
         let text = |((_, field), nanoseconds): ((_, &Field), &bool)| match (field, nanoseconds) {
-            (Field::Long(value), true) => self.date(value.div_euclid(1_000_000_000)),
+            (Field::Long(value), true) => self.date(seconds(*value, 1_000_000_000)),
             (Field::Date(days), _) => self.date(i64::from(*days) * DAY_SECONDS),
-            (Field::TimestampMillis(value), _) => self.date(value.div_euclid(1000)),
-            (Field::TimestampMicros(value), _) => self.date(value.div_euclid(1_000_000)),
+            (Field::TimestampMillis(value), _) => self.date(seconds(*value, 1000)),
+            (Field::TimestampMicros(value), _) => self.date(seconds(*value, 1_000_000)),
             (field, _) => text_of(field),
         };
         columns.map(text).collect()
@@ -104,6 +104,11 @@ impl Columns {
         self.epoch
             .map_or_else(String::new, |epoch| epoch.add_seconds(seconds).to_string())
     }
+}
+
+/// Seconds of so many parts of a second, rounded: data frames hold the hours of data in days as 05:59:59.999999999.
+fn seconds(count: i64, parts: i64) -> i64 {
+    count.div_euclid(parts) + i64::from(2 * count.rem_euclid(parts) >= parts)
 }
 
 /// The beginning of 1970 as a file of this calendar counts from it. Dates before 1582 differ between the two Gregorian

@@ -233,14 +233,19 @@ fn time_of(line: &Line<'_>, when: &When, source: &Source<'_>) -> Result<Time> {
                     None if place == 0 => return Err(line.bad(column, "an hour of the day")),
                     value => value.unwrap_or(0.0),
                 };
-                // Parts of a second are cut off; of an hour or a minute that would give another time.
+                // Parts of a second are rounded, as TECA has 59.9999998 of hours in days; those of an hour or a minute
+                // would give another time.
                 if place < 2 && value.fract() != 0.0 {
                     return Err(line.bad(column, "a whole number"));
                 }
-                *slot = value.floor() as i64;
+                if place == 2 && !(0.0..60.0).contains(&value) {
+                    return Err(line.bad(column, "seconds from 0 to 59"));
+                }
+                *slot = value.round() as i64;
             }
             let [hour, minute, second] = hms;
-            let time = Time::new(source.calendar, years, months, days, hour, minute, second);
+            let time = Time::new(source.calendar, years, months, days, hour, minute, 0);
+            let time = time.map(|time| time.add_seconds(second));
             time.map_err(|_| {
                 let expected = "a day and time of day that the calendar has";
                 line.bad_date(day, expected.into())

@@ -131,5 +131,19 @@ mod tests {
             table.tracks[0].points[0].time.to_string(),
             "1990-01-01T03:00:00"
         );
+        // An hour of data in days.
+        let hourly = text.replace("3, 0, 0.0e+00", "3, 59, 5.99999998e+01");
+        std::fs::write(&path, hourly).unwrap();
+        let table = read(&path, Calendar::NoLeap).unwrap();
+        assert_eq!(
+            table.tracks[0].points[0].time.to_string(),
+            "1990-01-01T04:00:00"
+        );
+        std::fs::write(&path, text.replace("0.0e+00", "6.0e+01")).unwrap();
+        let message = read(&path, Calendar::NoLeap).unwrap_err().to_string();
+        assert!(
+            message.contains("second") && message.contains("6.0e+01"),
+            "{message}"
+        );
     }
 }

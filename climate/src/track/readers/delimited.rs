@@ -3,7 +3,7 @@
 use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
 use super::kinds::{Spurs, is_other, is_other_status};
 use super::plausible::Plausible;
-use super::units::{TELLING_WIND, wind_told};
+use super::units::{self, TELLING_WIND, wind_told};
 use super::winds::Winds;
 use crate::error::{ClimateError, Result};
 use crate::statistics::Basin;
@@ -197,6 +197,13 @@ pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable>
     let mut found = rows.finish_with(dialect.format, winds);
     found.notes.extend(spurs.note());
     found.notes.extend(plausible.notes(dialect.format));
+    let names = || table.names().iter().map(String::as_str);
+    if columns.wind.is_empty() {
+        found.notes.extend(units::unread_wind(names()));
+    }
+    if columns.pressure.is_empty() {
+        found.notes.extend(units::unread_pressure(names()));
+    }
     Ok(found)
 }
 

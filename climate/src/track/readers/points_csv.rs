@@ -89,7 +89,6 @@ pub(super) fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
     };
     let mut table = delimited::read(&source, &dialect)?;
     table.notes.extend(note);
-    table.notes.extend(columns.unread);
     Ok(table)
 }
 
@@ -101,8 +100,6 @@ struct Columns {
     pressure: Option<(usize, String)>,
     winds: Vec<f64>,
     pressures: Vec<f64>,
-    /// Notes on columns that look like a wind or a pressure where none is known.
-    unread: Vec<String>,
 }
 
 impl Columns {
@@ -120,13 +117,6 @@ impl Columns {
             pressure: find(&PRESSURES),
             ..Self::default()
         };
-        let names = || table.names().iter().map(String::as_str);
-        if columns.wind.is_none() {
-            columns.unread.extend(units::unread_wind(names()));
-        }
-        if columns.pressure.is_none() {
-            columns.unread.extend(units::unread_pressure(names()));
-        }
         while let Some(line) = table.next()? {
             // What is no number is told by its line when the rows become points.
             let value = |column: &Option<(usize, String)>| {

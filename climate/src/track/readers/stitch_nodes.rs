@@ -4,6 +4,7 @@ use super::ReadOptions;
 use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
 use super::plausible::{PRESSURE_PA, WIND_M_S};
 use super::stitch_nodes_csv::{PARTS_ALONE, PRESSURES, winds};
+use super::units;
 use crate::error::{ClimateError, Result};
 use crate::table::lines::eastern_longitude;
 use squall_data::{Class, DataError, Time};
@@ -42,6 +43,8 @@ struct Reader<'a> {
     options: &'a ReadOptions,
     /// Place among the values of longitude, latitude, pressure, wind.
     places: [Option<usize>; 4],
+    /// Metres per second of the unit of the wind: one, unless its name ends with another.
+    wind_m_s: f64,
     /// Number of columns, where the user names them.
     named: Option<usize>,
     rows: Rows,
@@ -49,8 +52,8 @@ struct Reader<'a> {
     /// Points that the track still lacks, and the line where it began.
     open: (usize, u64),
     implausible: [usize; 2],
-    /// Whether the wind has its parts alone.
-    parts_alone: bool,
+    /// What the names tell of a wind or a pressure that is not read.
+    unread: Vec<String>,
     lines: u64,
 }
 
@@ -81,16 +84,30 @@ impl<'a> Reader<'a> {
                 names.join(",")
             )));
         }
+        let wind_name = places[3].and_then(|place| names.get(place));
+        let told = wind_name.and_then(|name| units::wind_of_name(name));
+        let mut unread = Vec::new();
+        if parts_alone {
+            unread.push(PARTS_ALONE.to_string());
+        }
+        let all = || names.iter().map(String::as_str);
+        if places[3].is_none() {
+            unread.extend(units::unread_wind(all()));
+        }
+        if places[2].is_none() {
+            unread.extend(units::unread_pressure(all()));
+        }
         Ok(Self {
             path,
             options,
             places,
+            wind_m_s: told.unwrap_or(1.0),
             named: (!options.columns.is_empty()).then_some(names.len()),
             rows: Rows::default(),
             tracks: 0,
             open: (0, 0),
             implausible: [0, 0],
-            parts_alone,
+            unread,
             lines: 0,
         })
     }
@@ -172,6 +189,7 @@ impl<'a> Reader<'a> {
             )
         })?;
         let time = self.time(number, date)?;
+        let wind = wind.map(|wind| wind * self.wind_m_s);
         let (mut max_wind_m_s, mut min_psl_pa) = (wind, psl);
         if psl.is_some_and(|v| !PRESSURE_PA.contains(&v)) {
             self.implausible[0] += 1;
@@ -236,8 +254,7 @@ impl<'a> Reader<'a> {
                 "the file does not name its values, which are taken as {guess}: name the columns if they are others"
             ));
         }
-        let parts = self.parts_alone.then(|| PARTS_ALONE.to_string());
-        table.notes.extend(parts);
+        table.notes.extend(self.unread);
         for (count, name, range) in [
             (pressures, "sea-level pressure", "800 to 1100 hPa"),
             (winds, "wind", "0 to 150 m/s"),
@@ -375,6 +392,33 @@ mod tests {
         let table = parse(text, &parts).unwrap();
         assert_eq!(table.tracks[0].points[0].max_wind_m_s, None);
         assert_eq!(table.notes, [PARTS_ALONE]);
+    }
+
+    /// A name tells a unit, and what looks like a wind or a pressure and is none is not lost in silence.
+    #[test]
+    fn names_tell_units_and_what_is_not_read() {
+        let text = "start 1 1999 9 10 0\n 1 2 302.5 18.0 60.0 100390 1999 9 10 0\n";
+        let named = |wind: &str, pressure: &str| {
+            let options = ReadOptions {
+                columns: ["lon", "lat", wind, pressure].map(String::from).to_vec(),
+                ..ReadOptions::default()
+            };
+            let table = parse(text, &options).unwrap();
+            (table.tracks[0].points[0].max_wind_m_s, table.notes)
+        };
+        let (knots, notes) = named("wind_kt", "psl");
+        assert!(
+            (knots.unwrap() - 60.0 * 1852.0 / 3600.0).abs() < 1e-9,
+            "{knots:?}"
+        );
+        assert!(notes.is_empty(), "{notes:?}");
+        assert_eq!(named("sfcWind", "psl"), (Some(60.0), Vec::new()));
+        let (none, notes) = named("wind850", "pres");
+        assert_eq!(none, None);
+        assert!(
+            notes[0].contains("found `wind850`") && notes[1].contains("found `pres`"),
+            "{notes:?}"
+        );
     }
 
     #[test]

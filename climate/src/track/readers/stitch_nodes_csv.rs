@@ -2,13 +2,14 @@
 
 use super::delimited::{self, Dialect, Source};
 use super::imported::{TrackFormat, TrackTable};
+use super::units;
 use crate::error::Result;
 use crate::table::lines::{Table, plain_name};
 use squall_data::Calendar;
 use std::path::Path;
 
-/// Names under which `StitchNodes --in_fmt` gives wind, in m/s. The user chooses them; these are the usual ones. The last
-/// is CAM's speed, or ERA5's eastward part.
+/// Names under which `StitchNodes --in_fmt` gives wind, in m/s. The user chooses them; these are the usual ones, before
+/// those of any tool ([`units`]). The last is CAM's speed, or ERA5's eastward part.
 static WINDS: [&str; 7] = ["wind10", "wind", "max_wind", "ws10", "wspd", "vmax", "u10"];
 /// What stands beside a `u10` that is a part of the wind.
 const NORTHWARD: &str = "v10";
@@ -20,12 +21,16 @@ pub(super) const PARTS_ALONE: &str =
 /// which neither is one.
 pub(super) fn winds(names: &[String]) -> (&'static [&'static str], bool) {
     let has = |name: &str| names.iter().any(|known| known == name);
-    if !has(NORTHWARD) {
-        return (&WINDS, false);
+    let has_any = |wanted: &[&str]| wanted.iter().any(|name| has(name));
+    let usual = match has(NORTHWARD) {
+        true => &WINDS[..WINDS.len() - 1],
+        false => &WINDS[..],
+    };
+    if has_any(usual) {
+        return (usual, false);
     }
-    let speeds = &WINDS[..WINDS.len() - 1];
-    let is_alone = has("u10") && !speeds.iter().any(|name| has(name));
-    (speeds, is_alone)
+    let is_alone = has("u10") && !has_any(&units::WINDS);
+    (&units::WINDS, is_alone)
 }
 
 /// The usual names of sea-level pressure, in Pa.
@@ -78,6 +83,7 @@ pub(super) fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::category::KNOT_M_S;
 
     #[test]
     fn dates_in_parts_and_identities_as_pandas_writes_them() {
@@ -121,5 +127,18 @@ mod tests {
         assert_eq!(parts.notes, [PARTS_ALONE]);
         let cam = parse("slp, U10", "99000, 30.0");
         assert_eq!((wind(&cam), cam.notes.len()), (Some(30.0), 0));
+        // Names of any tool, and one that is not known.
+        let cmip = parse("psl, sfcWind", "99000, 30.0");
+        assert_eq!((wind(&cmip), cmip.notes.len()), (Some(30.0), 0));
+        let knots = parse("slp, wind_kt, u10, v10", "99000, 60.0, 3.0, 30.0");
+        let m_s = wind(&knots).unwrap();
+        assert!((m_s - 60.0 * KNOT_M_S).abs() < 1e-9 && knots.notes.is_empty());
+        let aloft = parse("pres, wind850", "99000, 30.0");
+        assert_eq!(wind(&aloft), None);
+        assert!(
+            aloft.notes[0].contains("found `wind850`") && aloft.notes[1].contains("found `pres`"),
+            "{:?}",
+            aloft.notes
+        );
     }
 }

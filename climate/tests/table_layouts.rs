@@ -148,6 +148,11 @@ fn features_of_others_lie_where_their_points_are() {
     // Shapes are not known, and what is not known is not equal to itself.
     let again = read(&format!("\u{feff}{text}")).unwrap();
     assert_eq!(format!("{again:?}"), format!("{found:?}"));
+    // Layers that were put together have null for the columns of the others.
+    let blank =
+        r#"{"class": "tropical_cyclone", "time": "2005-08-24", "lon_deg": null, "lat_deg": null}"#;
+    let found = read(&format!(r#"{{"features": [{}]}}"#, feature(blank))).unwrap();
+    assert_eq!((found[0].lon_deg, found[0].lat_deg), (299.75, 15.0));
     // Each fault names the file and what was expected.
     let collection = |calendar: &str, properties: &str| {
         format!(r#"{{{calendar} "features": [{}]}}"#, feature(properties))

@@ -240,6 +240,7 @@ impl Feature {
     fn cells(&self, columns: &[&str]) -> csv::StringRecord {
         let cell = |name: &&str| {
             let property = self.properties.as_ref().and_then(|all| all.get(*name));
+            let property = property.filter(|value| !value.is_null());
             let value = property.or_else(|| match *name {
                 "lon_deg" => self.place(0),
                 "lat_deg" => self.place(1),

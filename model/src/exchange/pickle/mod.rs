@@ -31,8 +31,12 @@ const KEYS: [&str; 8] = [
 ];
 
 /// How many values tensors may have for each byte of the file. Several may be of one storage, which takes 200 bytes to name
-/// once more and no memory until it is copied; one set of weights for all of twelve layers needs three.
+/// once more and no memory until it is copied; one set of weights for all of twelve layers needs three. The bytes of
+/// storages count as well: several may be the same part of the file.
 const VALUES: usize = 16;
+
+/// More axes than weights have; PyTorch's own operations take 64.
+const MOST_AXES: usize = 64;
 
 type Archive<'a> = zip::ZipArchive<Cursor<&'a [u8]>>;
 
@@ -53,34 +57,36 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> crate::error::Result<Weights> 
     let root = unpickle(&content).map_err(bad)?;
     let mut notes = Vec::new();
     let state = state_dict(root, &mut notes).map_err(bad)?;
+    let described = described(state).map_err(bad)?;
     let mut tensors = NamedTensors::new();
     let mut room = bytes.len().saturating_mul(VALUES);
-    // Some files keep all tensors in one storage, which is read and converted once.
+    let mut take = |count: usize| -> crate::error::Result<()> {
+        room = room.checked_sub(count).ok_or_else(|| {
+            bad(format!(
+                "its tensors share their values too often: there are more than {VALUES} for each of its bytes"
+            ))
+        })?;
+        Ok(())
+    };
     let mut last: Option<(Storage, Vec<f32>)> = None;
-    for (key, value) in state {
-        let Object::Unicode(name) = key else {
-            return Err(bad(format!("expected names as keys, found {key:?}")));
-        };
-        if name == "_metadata" {
-            continue;
-        }
-        let what = |reason: String| bad_file(path, format!("`{name}`: {reason}"));
-        let found = rebuild(value).map_err(what)?;
+    for (name, found) in described {
+        let what = |reason: String| bad(format!("`{name}`: {reason}"));
         let (storage, all) = match last.take() {
             Some(kept) if kept.0 == found.storage => kept,
             _ => {
                 let place = format!("{folder}data/{}", found.storage.key);
                 let data = entry(&mut archive, &place).map_err(what)?;
+                take(data.len())?;
                 let all = found.storage.numbers(&data).map_err(what)?;
                 (found.storage.clone(), all)
             }
         };
         let values = found.gather(&all).map_err(what)?;
-        room = room.checked_sub(values.len()).ok_or_else(|| {
-            bad(format!(
-                "its tensors share their values too often: there are more than {VALUES} for each of its bytes"
-            ))
-        })?;
+        take(values.len())?;
+        // Python would keep the later one, and candle has lost which that is.
+        if tensors.contains_key(&name) {
+            return Err(what("there are two of this name".into()));
+        }
         last = Some((storage, all));
         tensors.insert(name, (found.shape, values));
     }
@@ -90,6 +96,24 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> crate::error::Result<Weights> 
         facts: None,
         notes,
     })
+}
+
+/// What the tensors of a dictionary are, by name; those of one storage stand together, so that it is read and converted
+/// once.
+fn described(state: Pairs) -> Result<Vec<(String, Rebuilt)>, String> {
+    let mut all = Vec::with_capacity(state.len());
+    for (key, value) in state {
+        let Object::Unicode(name) = key else {
+            return Err(format!("expected names as keys, found {key:?}"));
+        };
+        if name == "_metadata" {
+            continue;
+        }
+        let found = rebuild(value).map_err(|reason| format!("`{name}`: {reason}"))?;
+        all.push((name, found));
+    }
+    all.sort_by(|(_, a), (_, b)| a.storage.cmp(&b.storage));
+    Ok(all)
 }
 
 fn entry(archive: &mut Archive<'_>, name: &str) -> Result<Vec<u8>, String> {
@@ -261,7 +285,7 @@ fn other_tensor(object: &Object) -> Option<&str> {
 }
 
 /// Where values lie that several tensors may share.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Storage {
     /// `FloatStorage` and so on.
     kind: String,
@@ -357,6 +381,13 @@ impl Rebuilt {
     fn gather(&self, all: &[f32]) -> Result<Vec<f32>, String> {
         if self.strides.len() != self.shape.len() {
             return Err("as many strides as extents are needed".into());
+        }
+        // Each value takes a step along each of them.
+        if self.shape.len() > MOST_AXES {
+            return Err(format!(
+                "expected at most {MOST_AXES} axes, found {}",
+                self.shape.len()
+            ));
         }
         let outside = || "it reaches past the end of its storage".to_string();
         let count = (self.shape.iter()).try_fold(1usize, |n, &extent| n.checked_mul(extent));

@@ -305,6 +305,59 @@ fn one_storage_is_not_copied_without_end() {
     assert!(error.contains("share their values too often"), "{error}");
 }
 
+/// {"w10": value, "w11": value, ...}, each the first value of a storage; so many of these have the 64 KiB that are in the
+/// file once.
+fn of_own_storages(tensors: u8) -> Vec<u8> {
+    let keys: Vec<String> = (10..10 + tensors).map(|key| key.to_string()).collect();
+    let named = |pickle: Pickle, key: &String| {
+        let named = pickle.text(&format!("w{key}"));
+        named.tensor("FloatStorage", key, 0, &[1], &[1])
+    };
+    let all = keys.iter().fold(Pickle::default().raw(b"}("), named);
+    let mut storages: Vec<(&str, Vec<u8>)> =
+        keys.iter().map(|key| (key.as_str(), Vec::new())).collect();
+    storages[0].1 = floats(&[7.0; 1 << 14]);
+    let mut zip = all.raw(b"u").zip(&storages);
+    let is_entry = |at: &usize| zip[*at..].starts_with(b"PK\x01\x02");
+    let entries: Vec<usize> = (0..zip.len()).filter(is_entry).collect();
+    // Behind the pickle's: checksum and lengths, and where the bytes lie.
+    for &entry in &entries[2..] {
+        for part in [16..28, 42..46] {
+            let from = entries[1] + part.start..entries[1] + part.end;
+            zip.copy_within(from, entry + part.start);
+        }
+    }
+    zip
+}
+
+/// The directory of a zip archive may name the same bytes again and again.
+#[test]
+fn storages_are_not_read_without_end() {
+    let read = parse_bytes(&of_own_storages(8)).unwrap();
+    assert_eq!(read.tensors.len(), 8);
+    assert_eq!(read.tensors["w17"].1, [7.0]);
+    let error = parse_bytes(&of_own_storages(60)).unwrap_err().to_string();
+    assert!(error.contains("share their values too often"), "{error}");
+}
+
+/// As where weights that decay and those that do not were put together. Read again for each tensor, these would be 20
+/// times as long as the file.
+#[test]
+fn storages_whose_tensors_alternate_are_read_once() {
+    let named = |pickle: Pickle, number: usize| {
+        let named = pickle.text(&format!("w{number}"));
+        named.tensor("FloatStorage", ["0", "1"][number % 2], 0, &[1], &[1])
+    };
+    let all = (0..40).fold(Pickle::default().raw(b"}("), named);
+    let storages = [
+        ("0", floats(&[1.0; 1 << 14])),
+        ("1", floats(&[2.0; 1 << 14])),
+    ];
+    let read = parse_bytes(&all.raw(b"u").zip(&storages)).unwrap();
+    assert_eq!(read.tensors["w38"].1, [1.0]);
+    assert_eq!(read.tensors["w39"].1, [2.0]);
+}
+
 #[test]
 fn what_cannot_be_read_is_named() {
     let check = |bytes: &[u8], expected: &str| {
@@ -354,6 +407,24 @@ fn what_cannot_be_read_is_named() {
         .tensor("FloatStorage", "0", 0, &[255; 20], &[0; 20])
         .raw(b"u");
     check(&huge.zip(&[("0", floats(&[1.0]))]), "past the end");
+    let twice = |pickle: Pickle| {
+        let named = pickle.text("w");
+        named.tensor("FloatStorage", "0", 0, &[1], &[1])
+    };
+    let twice = twice(twice(Pickle::default().raw(b"}("))).raw(b"u");
+    check(
+        &twice.zip(&[("0", floats(&[1.0]))]),
+        "`w`: there are two of this name",
+    );
+    // A step along each axis for each value: of a file of a megabyte each may be 100 000.
+    let of_axes = |count: usize| {
+        let named = Pickle::default().raw(b"}(").text("w");
+        let ones = vec![1; count];
+        let whole = named.tensor("FloatStorage", "0", 0, &ones, &ones).raw(b"u");
+        whole.zip(&[("0", floats(&[1.0]))])
+    };
+    assert_eq!(parse_bytes(&of_axes(64)).unwrap().tensors["w"].1, [1.0]);
+    check(&of_axes(65), "`w`: expected at most 64 axes, found 65");
     let short = Pickle::default().raw(b"}(").text("w");
     let short = short
         .class("torch._utils", "_rebuild_tensor_v2")

@@ -30,6 +30,9 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use crate::layers::batch_norm::EPS as EPSILON;
 
+/// More wrappers than are put around one network; a name may be of megabytes of their prefixes.
+const MOST_WRAPPERS: usize = 8;
+
 /// The tensors of a foreign file.
 #[derive(Debug, Clone, Default)]
 pub struct Weights {
@@ -63,7 +66,8 @@ impl Weights {
 
     /// Removes the prefixes that wrappers put before every name: data-parallel training, compilation, in any order.
     fn strip_wrappers(&mut self) {
-        while let Some(prefix) = self.wrapper() {
+        for _ in 0..MOST_WRAPPERS {
+            let Some(prefix) = self.wrapper() else { return };
             let tensors = std::mem::take(&mut self.tensors).into_iter();
             self.tensors = tensors
                 .map(|(name, tensor)| (name[prefix.len()..].to_string(), tensor))

@@ -1,6 +1,7 @@
 //! Pickles as PyTorch writes them, and what no file should do.
 
 use super::*;
+use crate::exchange::MOST_WRAPPERS;
 use std::io::Write;
 use zip::write::SimpleFileOptions;
 
@@ -106,6 +107,12 @@ fn wrappers_are_taken_off_in_any_order() {
         weights.strip_wrappers();
         assert_eq!(weights.tensors["w"].1, [7.0], "{name}");
     }
+    // Each of 14 000 would be a pass over all names, and a note.
+    let name = format!("{}w", "module.".repeat(14_000));
+    let mut many = Weights::default();
+    many.tensors.insert(name, (vec![1], vec![7.0]));
+    many.strip_wrappers();
+    assert_eq!(many.notes.len(), MOST_WRAPPERS);
     let mut empty = Weights::default();
     empty.strip_wrappers();
     assert!(empty.notes.is_empty());

@@ -125,6 +125,53 @@ fn a_model_leaves_and_comes_back_the_same() {
     assert!([model, weights].map(|file| fs::read(file).expect("readable")) == before);
 }
 
+/// Of a detector the score is no IoU, and no stride of its encoder is a key of it.
+#[test]
+fn a_detector_is_shown_as_one() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut file = ModelFile::read(&model(folder.path())).expect("a model");
+    let contract = file.facts.get("contract").expect("a contract");
+    let mut contract: serde_json::Value = serde_json::from_str(contract).expect("JSON");
+    let channels = contract["network"]["channels_in"].clone();
+    let network = |name: &str| serde_json::json!({ "name": name, "channels_in": channels });
+    let classes = [
+        "tropical_depression",
+        "tropical_cyclone",
+        "extratropical_cyclone",
+        "atmospheric_river",
+    ];
+    let masks = ["background", "tropical_cyclone", "atmospheric_river"];
+    contract["classes"] = serde_json::json!(classes);
+    contract["score"] = serde_json::json!(0.25);
+    let path_of = folder.path().join("detector.safetensors");
+    let mut show = |contract: &serde_json::Value| {
+        let json = contract.to_string();
+        file.facts.insert("contract".into(), json);
+        file.write(&path_of).expect("written");
+        run(&["model", "show", path(&path_of)])
+    };
+    contract["network"] = network("detector-15pf");
+    let said = show(&contract);
+    for part in [
+        "network   detector-15pf, width 1, batch normalisation\n",
+        "mAP 0.250",
+    ] {
+        assert!(said.contains(part), "{part} is not in: {said}");
+    }
+    assert!(!said.contains("IoU") && !said.contains("masks"), "{said}");
+    contract["network"] = network("detector-dense");
+    contract["network"]["mask_classes"] = serde_json::json!(3);
+    contract["mask_classes"] = serde_json::json!(masks);
+    let said = show(&contract);
+    for part in [
+        "width 1, blocks [3, 4, 6, 3], batch normalisation\n",
+        "masks     background, tropical_cyclone, atmospheric_river\n",
+        "score of boxes and masks 0.250",
+    ] {
+        assert!(said.contains(part), "{part} is not in: {said}");
+    }
+}
+
 #[test]
 fn weights_that_are_not_finite_neither_leave_nor_come_in() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,7 +1,7 @@
 //! What a model's numbers mean nothing without.
 
 use crate::error::{JobError, Result};
-use crate::recipe::{Recipe, Task, Training};
+use crate::recipe::{BestBy, Recipe, Task, Training};
 use serde::{Deserialize, Serialize};
 use squall_data::grid::LatLonGrid;
 use squall_data::{BoxClass, Class, Normalisation, Variable};
@@ -120,7 +120,7 @@ pub struct Contract {
     pub data_hash: String,
     /// Steps of training.
     pub step: u64,
-    /// Its score over the validation samples when it was saved, if it was validated: the mean IoU of a segmentation.
+    /// Its score over the validation samples when it was saved, if it was validated: [`Self::score_name`].
     #[serde(alias = "mean_iou")]
     pub score: Option<f64>,
 }
@@ -179,6 +179,20 @@ impl Contract {
         match self.network.name.is_detector() {
             true => Task::Detect,
             false => Task::Segment,
+        }
+    }
+
+    /// What its score is. Of a network that gives boxes and masks it is the mean of both, or that of the one which
+    /// validation had labels of.
+    pub fn score_name(&self) -> &'static str {
+        match (self.task(), self.network.mask_classes) {
+            (Task::Detect, 0) => "mAP",
+            (Task::Detect, _) => "score of boxes and masks",
+            (Task::Segment, _) => {
+                let recipe = Recipe::parse(&self.recipe, &[]);
+                let best_by = recipe.map(|recipe| recipe.training.best_by);
+                best_by.map_or("score of masks", BestBy::name)
+            }
         }
     }
 
@@ -328,6 +342,7 @@ impl Contract {
 mod tests {
     use super::*;
     use squall_data::normalise::{ChannelScale, NormalisationMethod};
+    use squall_model::networks::NetworkName;
 
     fn contract() -> Contract {
         let normalisation = Normalisation {
@@ -369,6 +384,24 @@ mod tests {
         said.put(&mut file).unwrap();
         let error = Contract::of(&file.facts, path).unwrap_err().to_string();
         assert!(error.contains("says `zero`"), "{error}");
+    }
+
+    #[test]
+    fn a_score_is_called_what_it_is() {
+        let mut model = contract();
+        assert_eq!(model.score_name(), "mean IoU");
+        let by_area = ["training.best_by=area_mean_iou".to_string()];
+        model.recipe = Recipe::parse("", &by_area).unwrap().to_toml();
+        assert_eq!(model.score_name(), "area mean IoU");
+        model.recipe = "of another version".into();
+        assert_eq!(model.score_name(), "score of masks");
+        model.network = NetworkConfig::of(NetworkName::Detector2d);
+        assert_eq!(model.score_name(), "mAP");
+        model.network = NetworkConfig {
+            mask_classes: 3,
+            ..NetworkConfig::of(NetworkName::DetectorDense)
+        };
+        assert_eq!(model.score_name(), "score of boxes and masks");
     }
 
     #[test]

@@ -18,6 +18,15 @@ pub enum BestBy {
 }
 
 impl BestBy {
+    /// What it is called where its value stands.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MeanIou => "mean IoU",
+            Self::SampleMeanIou => "sample mean IoU",
+            Self::AreaMeanIou => "area mean IoU",
+        }
+    }
+
     pub(crate) fn is_usual(&self) -> bool {
         *self == Self::default()
     }

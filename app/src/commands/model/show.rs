@@ -157,19 +157,22 @@ impl fmt::Display for Shown {
 
 fn write_contract(f: &mut fmt::Formatter<'_>, contract: &Contract) -> fmt::Result {
     let network = &contract.network;
-    writeln!(
+    // The others say nothing about it.
+    let keys = network.name.own_keys();
+    write!(
         f,
-        "network   {}, width {}, blocks {:?}, output stride {}, {}",
+        "network   {}, width {}",
         network.name.as_str(),
-        network.width,
-        network.blocks,
-        network.output_stride,
-        if network.batch_norm {
-            "batch normalisation"
-        } else {
-            "no batch normalisation"
-        }
+        network.width
     )?;
+    if keys.contains(&"blocks") {
+        write!(f, ", blocks {:?}", network.blocks)?;
+    }
+    if keys.contains(&"output_stride") {
+        write!(f, ", output stride {}", network.output_stride)?;
+    }
+    let normalises = if network.batch_norm { "" } else { "no " };
+    writeln!(f, ", {normalises}batch normalisation")?;
     let (h, w) = contract.grid.shape;
     writeln!(
         f,
@@ -177,8 +180,11 @@ fn write_contract(f: &mut fmt::Formatter<'_>, contract: &Contract) -> fmt::Resul
         contract.longitude_padding
     )?;
     writeln!(f, "classes   {}", contract.classes.join(", "))?;
-    let score = contract.score.map_or("not validated".to_string(), |iou| {
-        format!("mean IoU {iou:.3}")
+    if !contract.mask_classes.is_empty() {
+        writeln!(f, "masks     {}", contract.mask_classes.join(", "))?;
+    }
+    let score = contract.score.map_or("not validated".to_string(), |score| {
+        format!("{} {score:.3}", contract.score_name())
     });
     writeln!(
         f,

@@ -50,11 +50,7 @@ impl MaskScores {
     }
 
     pub(super) fn score_name(&self) -> &'static str {
-        match self.best_by {
-            BestBy::MeanIou => "mean IoU",
-            BestBy::SampleMeanIou => "sample mean IoU",
-            BestBy::AreaMeanIou => "area mean IoU",
-        }
+        self.best_by.name()
     }
 
     pub(super) fn scalars(&self) -> Vec<(&'static str, f64)> {

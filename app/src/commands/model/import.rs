@@ -36,7 +36,8 @@ pub struct Import {
     /// A model file that gives contract and network, and the weights that stay.
     #[arg(long, value_name = "MODEL")]
     like: Option<PathBuf>,
-    /// How the weights are named: pytorch (as exported), squall, torchvision-resnet. Default: by their names.
+    /// How the weights are named: pytorch (as exported), squall, torchvision-resnet, deepcam (of MLPerf HPC), cgnet (of
+    /// ClimateNet). Default: by their names.
     #[arg(long, value_name = "NAME")]
     layout: Option<String>,
     /// Take only the encoder; the rest stays as in --like.

@@ -131,6 +131,8 @@ pub(super) struct Lines {
     stopped: Option<u64>,
     /// Whether its run has succeeded.
     succeeded: bool,
+    /// After how many steps its last line was written, and whether it ends an epoch; none if it tells of no step.
+    left_after: Option<(u64, bool)>,
 }
 
 impl Lines {
@@ -168,6 +170,7 @@ impl Lines {
             file,
             stopped: of_status("aborted").map(|(place, _)| *place as u64),
             succeeded: of_status("success").is_some(),
+            left_after: last_step(left),
         };
         Ok((lines, begun))
     }
@@ -183,6 +186,13 @@ impl Lines {
         let reason = "it is the log of a run that has ended, and every run needs a file of its own";
         let refused = io::Error::new(io::ErrorKind::AlreadyExists, reason);
         Err(DataError::io("append to", &self.path)(refused).into())
+    }
+
+    /// Whether the last line was written after so many steps, and then whether it ends an epoch. A run that was killed
+    /// between its last step and its end leaves such a line.
+    pub fn left_after(&self, steps: u64) -> Option<bool> {
+        let left = self.left_after.filter(|(step, _)| *step == steps);
+        left.map(|(_, ends_epoch)| ends_epoch)
     }
 
     /// Appends a line.
@@ -212,6 +222,13 @@ fn last_end(text: &str) -> Option<(usize, String)> {
     let end = is_of(&lines[place..], "run_stop")?;
     let status = end["metadata"]["status"].as_str()?;
     Some((place, status.to_string()))
+}
+
+/// After how many steps the last line was written, and whether it ends an epoch.
+fn last_step(text: &str) -> Option<(u64, bool)> {
+    let last: Value = from_str(text.lines().last()?.strip_prefix(PREFIX)?).ok()?;
+    let step = last["metadata"]["step_num"].as_u64()?;
+    Some((step, last["key"] == "epoch_stop"))
 }
 
 /// Milliseconds since 1970.

@@ -242,13 +242,20 @@ impl MlLog {
 
     /// Writes how a run with this report ended; without one it failed.
     fn ended(&mut self, report: Option<&TrainReport>) -> Result<()> {
+        let finished = report.filter(|report| report.outcome == Outcome::Finished);
+        // It did its last step and was killed before it could end: it has nothing left to do now but that.
+        let left = finished.and_then(|report| self.lines.left_after(report.steps));
+        let left = left.filter(|_| !self.worked);
         // A run that was finished and is called once more has no second end.
-        let tells = self.rhythm.is_some() && (self.worked || !self.continues);
+        let worked = self.worked || left.is_some();
+        let tells = self.rhythm.is_some() && (worked || !self.continues);
         if !tells {
             return Ok(());
         }
-        let finished = report.filter(|report| report.outcome == Outcome::Finished);
         if let Some(report) = finished {
+            if left == Some(false) {
+                self.epoch = self.rhythm.map(|rhythm| rhythm.epoch_of(report.steps));
+            }
             self.end_epoch(report.steps)?;
         }
         // A run that misses its target is no success, and neither is a log without its steps.
@@ -257,7 +264,7 @@ impl MlLog {
             let target = self.recipe.training.target_score;
             target.is_none_or(|target| best.is_some_and(|best| best >= target))
         };
-        let status = match self.worked && finished.is_some_and(reaches) {
+        let status = match worked && finished.is_some_and(reaches) {
             true => "success",
             false => "aborted",
         };

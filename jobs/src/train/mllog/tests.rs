@@ -227,6 +227,73 @@ fn a_run_that_goes_on_continues_its_log() {
     );
 }
 
+#[test]
+fn a_run_that_was_killed_before_its_end_is_ended_when_it_is_called_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let reached = scores(0.125, 0.81, 0.83);
+    let often = TrainPlan {
+        validate_every_steps: 500,
+        ..plan()
+    };
+    // At the end of an epoch, in the middle of one, and with steps that this log does not have.
+    for (at, steps, plan, ends) in [
+        (
+            948,
+            948,
+            plan(),
+            vec!["eval_stop", "epoch_stop", "run_stop"],
+        ),
+        (500, 500, often, vec!["eval_stop", "epoch_stop", "run_stop"]),
+        (
+            948,
+            1896,
+            plan(),
+            vec!["target_accuracy_reached", "eval_stop", "epoch_stop"],
+        ),
+    ] {
+        let path = folder.path().join(format!("result_{at}_{steps}.txt"));
+        let mut log = MlLog::open(&path, &deepcam(&[]), HARDWARE).unwrap();
+        log.observe(&TrainEvent::Started(plan.clone()));
+        log.observe(&step(1, 1.0, 1e-6));
+        log.observe(&step(at, 0.5, 1e-3));
+        log.observe(&validated(at, scores(0.125, 0.81, 0.83)));
+        drop(log);
+        // Twice: there is one end.
+        for _ in 0..2 {
+            let mut log = MlLog::open(&path, &deepcam(&[]), HARDWARE).unwrap();
+            log.observe(&TrainEvent::Started(TrainPlan {
+                done_steps: steps,
+                ..plan.clone()
+            }));
+            log.end(Ok(report(Outcome::Finished, steps, reached.clone())))
+                .unwrap();
+            let found = keys(&path);
+            let last = found[found.len() - 3..].to_vec();
+            assert_eq!(last, ends, "{at} of {steps}");
+            let count = |key: &str| found.iter().filter(|found| *found == key).count();
+            assert_eq!(count("epoch_start"), count("epoch_stop"));
+        }
+        let end = objects(&path).pop().unwrap();
+        if ends[2] == "run_stop" {
+            assert_eq!(end["metadata"]["status"], "success");
+        }
+    }
+}
+
+/// A disk may be full after any byte.
+#[test]
+fn a_line_of_which_only_its_beginning_is_there_is_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("result_0.txt");
+    let mut log = MlLog::open(&path, &deepcam(&[]), HARDWARE).unwrap();
+    log.observe(&TrainEvent::Started(plan()));
+    drop(log);
+    let whole = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("{whole}:::ML")).unwrap();
+    drop(MlLog::open(&path, &deepcam(&[]), HARDWARE).unwrap());
+    assert_eq!(fs::read_to_string(&path).unwrap(), whole);
+}
+
 /// Two runs in one file would be one that took the time of both.
 #[test]
 fn another_run_has_no_place_in_the_log_of_one_that_succeeded() {

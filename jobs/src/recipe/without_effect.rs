@@ -1,6 +1,7 @@
 //! Keys that were changed although nothing reads them beside the other keys.
 
-use super::{Recipe, Task};
+use super::{Recipe, Task, flat};
+use squall_model::networks::NetworkName;
 use squall_model::optim::schedule::Decay;
 use squall_model::optim::{OptimizerConfig, Rule, Schedule};
 
@@ -8,29 +9,72 @@ use squall_model::optim::{OptimizerConfig, Rule, Schedule};
 type Use = (&'static str, bool, bool);
 
 impl Recipe {
-    /// The keys that were changed and that the task, the optimiser's rule or the schedule's decay does not read, one
-    /// sentence each.
+    /// The keys that were changed and that the task, the network, the optimiser's rule or the schedule's decay does not
+    /// read, one sentence each.
     ///
     /// A recipe may hold them, so that one key changes the rule; who means to change a run by them hears that it is the
     /// same.
     pub(crate) fn without_effect(&self) -> Vec<String> {
-        let of = |chosen: &str, uses: &[Use]| -> Vec<String> {
+        let told = |key: &str, chosen: &str| {
             let value = self.value_of(chosen).unwrap_or_default();
+            format!("`{key}` has no effect: `{chosen}` is {value}, which does not read it")
+        };
+        let of = |chosen: &str, uses: &[Use]| -> Vec<String> {
             (uses.iter())
                 .filter(|(_, changed, read)| *changed && !read)
-                .map(|(key, ..)| {
-                    format!("`{key}` has no effect: `{chosen}` is {value}, which does not read it")
-                })
+                .map(|(key, ..)| told(key, chosen))
                 .collect()
         };
-        let masks = self.task == Task::Segment || self.network.mask_classes > 0;
-        let best_by = !self.training.best_by.is_usual();
+        let unread = |key: &String| Some(told(key, self.decides_against(key)?));
         [
-            of("task", &[("training.best_by", best_by, masks)]),
+            self.changed().iter().filter_map(unread).collect(),
             of("optimiser.rule", &of_rule(&self.optimiser)),
             of("schedule.decay", &of_decay(&self.schedule)),
         ]
         .concat()
+    }
+
+    /// The keys that are not as by default.
+    fn changed(&self) -> Vec<String> {
+        let usual = flat(&Self::default().table());
+        let now = flat(&self.table()).into_iter();
+        now.filter(|(key, value)| usual.get(key) != Some(value))
+            .map(|(key, _)| key)
+            .collect()
+    }
+
+    /// The key of the task or the network whose value does not read another key; none if all do.
+    fn decides_against(&self, key: &str) -> Option<&'static str> {
+        let name = self.network.name;
+        let boxes = self.task == Task::Detect;
+        let masks = !boxes || self.network.mask_classes > 0;
+        let by_task = match key.split('.').next() {
+            Some("detection") => boxes,
+            Some("loss") => masks,
+            _ => key != "training.best_by" || masks,
+        };
+        // The one that finds boxes around centres; the others find one for each cell.
+        let centres = name == NetworkName::DetectorDense;
+        let by_network = match key {
+            "detection.loss.segmentation" if boxes && centres && !masks => {
+                return Some("network.mask_classes");
+            }
+            "detection.loss.centre"
+            | "detection.loss.size"
+            | "detection.loss.object"
+            | "detection.loss.no_object"
+            | "detection.loss.class" => !centres,
+            "detection.loss.scores" | "detection.loss.overlap" => centres,
+            "detection.loss.reconstruction" | "detection.reconstruction_end" => name.reconstructs(),
+            "detection.loss.segmentation" => masks,
+            "data.clip_stride" => self.clips().is_some(),
+            _ => true,
+        };
+        match (by_task, by_network) {
+            (false, _) => Some("task"),
+            (true, false) => Some("network.name"),
+            (true, true) => None,
+        }
     }
 }
 
@@ -136,6 +180,61 @@ mod tests {
         let detector = ["task=detect", "network.name=detector-2d", best_by];
         let boxes = "`training.best_by` has no effect: `task` is detect, which does not read it";
         assert_eq!(told(&detector), [boxes]);
+        let of = |key: &str, chosen: &str| {
+            format!("`{key}` has no effect: `{chosen}, which does not read it")
+        };
+        let of_boxes = [
+            "detection.loss.size=3",
+            "detection.suppression.max_boxes=9",
+            "data.clip_stride=2",
+        ];
+        assert_eq!(
+            told(&of_boxes),
+            [
+                of("data.clip_stride", "network.name` is deeplabv3plus"),
+                of("detection.loss.size", "task` is segment"),
+                of("detection.suppression.max_boxes", "task` is segment"),
+            ]
+        );
+        let dense = ["task=detect", "network.name=detector-dense"];
+        let unread = [
+            "loss.weighting=none",
+            "detection.loss.size=3",
+            "detection.loss.reconstruction=2",
+            "detection.loss.segmentation=2",
+        ];
+        assert_eq!(
+            told(&[&dense[..], &unread].concat()),
+            [
+                of(
+                    "detection.loss.reconstruction",
+                    "network.name` is detector-dense"
+                ),
+                of("detection.loss.segmentation", "network.mask_classes` is 0"),
+                of("detection.loss.size", "network.name` is detector-dense"),
+                of("loss.weighting", "task` is detect"),
+            ]
+        );
+        let read = [
+            "network.mask_classes=3",
+            "loss.weighting=none",
+            "detection.loss.segmentation=2",
+            "detection.loss.overlap=2",
+        ];
+        assert_eq!(told(&[&dense[..], &read].concat()), Vec::<String>::new());
+        let over_time = [
+            "task=detect",
+            "network.name=detector-3d",
+            "data.clip_stride=2",
+            "detection.loss.size=3",
+            "detection.reconstruction_end=1",
+        ];
+        assert_eq!(told(&over_time), Vec::<String>::new());
+        let overlap = [&over_time[..], &["detection.loss.overlap=2"]].concat();
+        assert_eq!(
+            told(&overlap),
+            [of("detection.loss.overlap", "network.name` is detector-3d")]
+        );
         let read = [
             best_by,
             "optimiser.rule=sgd",

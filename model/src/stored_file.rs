@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Bytes before the header, which say how long it is.
-const PREFIX: usize = 8;
+pub(crate) const PREFIX: usize = 8;
 /// The longest header that safetensors takes.
-const MAX_HEADER: u64 = 100_000_000;
+pub(crate) const MAX_HEADER: u64 = 100_000_000;
 /// Bytes that are looked at together: a multiple of a value's, so that none is cut.
 const PIECE: usize = 1 << 20;
 

@@ -8,6 +8,7 @@ use squall_model::networks::NetworkName;
 use squall_model::parameters::NamedTensors;
 use squall_model::{Backend, ModelError, ModelFile, Network, NetworkConfig};
 use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
 use std::path::Path;
 
 fn tiny() -> NetworkConfig {
@@ -436,6 +437,20 @@ fn a_file_from_pytorch_is_read() {
         "{notes}"
     );
     assert!(notes.contains("`module.`"), "{notes}");
+}
+
+/// A file of fields, given by mistake: a terabyte, of which nothing lies on the disk.
+#[test]
+fn a_file_that_is_no_weights_is_not_read_into_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("century.nc");
+    let mut file = std::fs::File::create(&path).unwrap();
+    file.write_all(b"\x89HDF\r\n\x1a\n").unwrap();
+    file.set_len(1 << 40).unwrap();
+    let error = Weights::read(&path).unwrap_err().to_string();
+    for word in ["century.nc", "neither a PyTorch file"] {
+        assert!(error.contains(word), "{word} is not in: {error}");
+    }
 }
 
 #[test]

@@ -24,8 +24,10 @@ pub use report::{ImportReport, WeightProblem};
 
 use crate::error::{ModelError, Result};
 use crate::parameters::NamedTensors;
-use crate::stored_file::unreadable;
+use crate::stored_file::{PREFIX, unreadable};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 pub(crate) use crate::layers::batch_norm::EPS as EPSILON;
@@ -53,8 +55,17 @@ impl Weights {
     /// [`ModelError::Io`] if it cannot be read; [`ModelError::Foreign`] if it is neither, damaged, or holds no
     /// tensors.
     pub fn read(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|source| unreadable(path, source))?;
+        let unreadable = |source| unreadable(path, source);
+        let mut file = File::open(path).map_err(unreadable)?;
+        let found = file.metadata().map_err(unreadable)?;
+        let mut bytes = Vec::new();
+        let begin = (&file).take(PREFIX as u64).read_to_end(&mut bytes);
+        begin.map_err(unreadable)?;
         let zip = bytes.starts_with(b"PK\x03\x04");
+        // Fields of a century, given by mistake, are not read: what they begin with is refused all the same.
+        if zip || !found.is_file() || safetensors::may_be_of(&bytes, found.len()) {
+            file.read_to_end(&mut bytes).map_err(unreadable)?;
+        }
         let mut weights = if zip {
             pickle::parse(path, &bytes)?
         } else {

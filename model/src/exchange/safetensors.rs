@@ -5,6 +5,7 @@ use crate::checksum::{CHECKSUM, Checksum};
 use crate::error::{ModelError, Result};
 use crate::model_file::write_whole;
 use crate::parameters::NamedTensors;
+use crate::stored_file::{MAX_HEADER, PREFIX};
 use ::safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use half::{bf16, f16};
 use std::collections::{BTreeMap, HashMap};
@@ -52,6 +53,13 @@ pub fn write(
     let metadata = HashMap::from([(FACTS.to_string(), facts)]);
     let whole = serialize(views, Some(metadata)).map_err(|error| refused(&error))?;
     write_whole(path, |file| file.write_all(&whole))
+}
+
+/// Whether a file of so many bytes that begins with these may be one: it has room for the header that they tell of.
+pub(super) fn may_be_of(begin: &[u8], length: u64) -> bool {
+    let room = MAX_HEADER.min(length.saturating_sub(PREFIX as u64));
+    let header = begin.first_chunk::<PREFIX>();
+    header.is_some_and(|count| (1..=room).contains(&u64::from_le_bytes(*count)))
 }
 
 /// The tensors of a safetensors file in memory, converted to f32.

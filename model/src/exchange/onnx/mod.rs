@@ -6,7 +6,8 @@
 //! for. The batch is free, the grid is fixed: resizing and wrapping depend on it.
 //!
 //! # Not done
-//! Half precisions (ONNX Runtime's tools convert); the contract's normalisation of the fields inside the graph.
+//! Half precisions (ONNX Runtime's tools convert); the contract's normalisation of the fields inside the graph; weights in
+//! files of their own, which networks of half a billion parameters would need.
 
 mod cgnet;
 mod deepcam;
@@ -30,6 +31,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
+/// No reader of Protocol Buffers takes a file of more bytes.
+const MOST_BYTES: usize = i32::MAX as usize;
+
 /// What to put into an ONNX file.
 #[derive(Debug, Clone)]
 pub struct OnnxOptions {
@@ -42,7 +46,7 @@ pub struct OnnxOptions {
 /// Writes the network as an ONNX file, with `facts` as its metadata, whole or not at all.
 ///
 /// # Errors
-/// [`crate::ModelError::Shape`] if the grid is too small for the network; [`crate::ModelError::Io`] naming the file.
+/// As [`encode`]; [`crate::ModelError::Io`] naming the file.
 pub fn write(
     path: &Path,
     network: &Network,
@@ -56,7 +60,8 @@ pub fn write(
 /// The bytes of the ONNX file.
 ///
 /// # Errors
-/// [`crate::ModelError::Shape`] if the grid is too small for the network.
+/// [`crate::ModelError::Shape`] if the grid is too small for the network; [`crate::ModelError::Config`] if the file would
+/// have more than 2 GiB.
 pub fn encode(
     network: &Network,
     options: &OnnxOptions,
@@ -66,6 +71,7 @@ pub fn encode(
     let (h, w) = options.grid;
     // Refuses a grid that is too small.
     network.summary(h, w)?;
+    check_size(size_of::<f32>() * network.parameters().count())?;
     let weights = network.parameters().to_named()?;
     let mut graph = inference(config, weights, options.grid)?;
     let planes = [Extent::Fixed(h), Extent::Fixed(w)];
@@ -91,7 +97,24 @@ pub fn encode(
         "{}: normalised fields (batch, channel, latitude, longitude) to logits",
         config.name.as_str()
     );
-    Ok(graph.into_model(input, outputs, &doc, &facts))
+    let bytes = graph.into_model(input, outputs, &doc, &facts);
+    check_size(bytes.len())?;
+    Ok(bytes)
+}
+
+/// Refuses a file of so many bytes that nothing could read.
+fn check_size(bytes: usize) -> Result<()> {
+    if bytes <= MOST_BYTES {
+        return Ok(());
+    }
+    Err(ModelError::Config {
+        key: "onnx",
+        reason: format!(
+            "expected a network whose file has at most 2 GiB, which is all that an ONNX file can have, found {:.1} GiB: export its weights as \
+             .safetensors",
+            bytes as f64 / f64::from(1 << 30)
+        ),
+    })
 }
 
 /// The graph from `fields` to `logits`.
@@ -143,6 +166,25 @@ fn inference(config: &NetworkConfig, weights: NamedTensors, grid: (usize, usize)
 mod tests {
     use super::*;
     use crate::ops::Backend;
+
+    /// 64 times the published network's channels times channels, none of whose values are there.
+    #[test]
+    fn a_file_that_nothing_could_read_is_refused() {
+        let config = NetworkConfig {
+            width: 8.0,
+            ..NetworkConfig::default()
+        };
+        let network = Network::outline(&config, Backend::Reference, 1).unwrap();
+        assert!(network.parameters().count() > 1 << 30);
+        let options = OnnxOptions {
+            grid: (64, 96),
+            classes: true,
+        };
+        let error = encode(&network, &options, &BTreeMap::new()).unwrap_err();
+        assert!(error.to_string().contains("at most 2 GiB"), "{error}");
+        check_size(MOST_BYTES).unwrap();
+        assert!(check_size(MOST_BYTES + 1).is_err());
+    }
 
     #[test]
     fn a_weight_too_few_or_too_many_is_named() {

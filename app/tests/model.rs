@@ -110,6 +110,34 @@ fn a_model_leaves_and_comes_back_the_same() {
         2,
         &["neither .safetensors nor .onnx", "hint:"],
     );
+    // Nor is anything asked for in vain, or written twice under one name.
+    let [to_weights, to_graph] = [&bad, &at("bad.onnx")].map(|out| {
+        let out = path(out);
+        ["model", "export", path(&model), "--out", out].map(str::to_string)
+    });
+    for (out, options) in [
+        (&to_weights, &["--logits-only"][..]),
+        (&to_weights, &["--grid", "24x48"][..]),
+        (&to_graph, &["--layout", "squall"][..]),
+    ] {
+        let given = out
+            .iter()
+            .map(String::as_str)
+            .chain(options.iter().copied());
+        let given: Vec<&str> = given.collect();
+        refuses(&given, 2, &[options[0], "is for", "hint:"]);
+    }
+    let twice = [
+        "model",
+        "export",
+        path(&model),
+        "--out",
+        path(&bad),
+        "--sample",
+        path(&bad),
+    ];
+    refuses(&twice, 2, &["--out and --sample are one file", "hint:"]);
+    assert!(!bad.exists() && !at("bad.onnx").exists());
     // Nothing is read and replaced.
     let before = [&model, &weights].map(|file| fs::read(file).expect("readable"));
     let [model, weights] = [&model, &weights].map(|file| path(file));

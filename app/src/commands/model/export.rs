@@ -6,7 +6,7 @@ use crate::input;
 use clap::{Args, ValueEnum};
 use squall_jobs::infer::check_finite;
 use squall_jobs::{Contract, Recipe, build_network};
-use squall_model::exchange::{Layout, onnx, safetensors, sample};
+use squall_model::exchange::{Layout, PYTORCH, onnx, safetensors, sample};
 use squall_model::{Backend, Network, StoredFile};
 use std::path::{Path, PathBuf};
 
@@ -29,9 +29,9 @@ pub struct Export {
     /// Default: from the name of --out.
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Names of the weights: pytorch, or squall for those of model files.
-    #[arg(long, value_name = "NAME", default_value = "pytorch")]
-    layout: String,
+    /// Safetensors: names of the weights, pytorch, or squall for those of model files. Default: pytorch.
+    #[arg(long, value_name = "NAME")]
+    layout: Option<String>,
     /// ONNX and --sample: latitudes x longitudes. Default: the grid of the training data.
     #[arg(long, value_parser = grid)]
     grid: Option<(usize, usize)>,
@@ -54,6 +54,7 @@ impl Export {
     /// Writes the file.
     pub fn run(self) -> anyhow::Result<()> {
         let format = self.format.map_or_else(|| format_of(&self.out), Ok)?;
+        self.refuse_misfits(format)?;
         for out in std::iter::once(&self.out).chain(&self.sample) {
             input::keep_inputs(&[&self.model], out)?;
         }
@@ -63,7 +64,10 @@ impl Export {
         let grid = self.grid.unwrap_or(contract.grid.shape);
         match format {
             Format::Safetensors => {
-                let layout = Layout::named(&self.layout)?;
+                let layout = match &self.layout {
+                    Some(name) => Layout::named(name)?,
+                    None => PYTORCH,
+                };
                 let tensors = file.to_memory()?.tensors;
                 safetensors::write(&self.out, &tensors, &layout, &file.facts)?;
             }
@@ -79,6 +83,40 @@ impl Export {
         if let Some(path) = &self.sample {
             sample::sample(&network, grid, 1)?.write(path)?;
             tracing::info!("wrote {}", path.display());
+        }
+        Ok(())
+    }
+
+    /// Refuses options that have no effect on what is written, and one name for two files.
+    fn refuse_misfits(&self, format: Format) -> anyhow::Result<()> {
+        let graph = format == Format::Onnx;
+        let misfits = [
+            (graph && self.layout.is_some(), "--layout", "safetensors"),
+            (!graph && self.logits_only, "--logits-only", "ONNX files"),
+            (
+                !graph && self.grid.is_some() && self.sample.is_none(),
+                "--grid",
+                "ONNX files and --sample",
+            ),
+        ];
+        let given = misfits.into_iter().find(|(misfit, ..)| *misfit);
+        if let Some((_, option, of)) = given {
+            return Err(Advice::usage(
+                format!(
+                    "{option} is for {of}, and `{}` alone is to be written",
+                    self.out.display()
+                ),
+                format!("leave {option} out"),
+            ));
+        }
+        let whole = |path: &Path| std::path::absolute(path).ok();
+        if let Some(sample) = &self.sample
+            && whole(sample) == whole(&self.out)
+        {
+            return Err(Advice::usage(
+                format!("--out and --sample are one file, `{}`", sample.display()),
+                "choose another name for one of them",
+            ));
         }
         Ok(())
     }

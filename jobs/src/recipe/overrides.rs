@@ -59,6 +59,7 @@ fn set(table: &mut toml::Table, change: &str) -> Result<(), String> {
         .unwrap_or_else(|| toml::Value::String(value.to_string()));
     let mut keys: Vec<&str> = path.trim().split('.').map(str::trim).collect();
     let last = keys.pop().unwrap_or_default();
+    let is_precision = keys.is_empty() && last == "precision" && value.is_str();
     let mut at = table;
     for key in keys {
         let next = at
@@ -73,6 +74,14 @@ fn set(table: &mut toml::Table, change: &str) -> Result<(), String> {
             .as_table_mut()
             .ok_or_else(|| format!("override `{change}`: `{key}` is a value, not a section"))?;
     }
-    at.insert(last.to_string(), value);
+    match at.get_mut(last) {
+        // The word is `compute`; the rest of the section stays.
+        Some(toml::Value::Table(section)) if is_precision => {
+            section.insert("compute".to_string(), value);
+        }
+        _ => {
+            at.insert(last.to_string(), value);
+        }
+    }
     Ok(())
 }

@@ -308,6 +308,26 @@ fn a_cpu_keeps_its_cores_for_computing() {
     assert_eq!(data.readers(Backend::Reference), (1, 7));
 }
 
+#[test]
+fn a_word_for_the_precision_leaves_the_rest_of_its_section() {
+    let text = "[precision]\ncompute = 'f32'\nkeep_f32 = ['decoder']";
+    let recipe = Recipe::parse(text, &["precision=bf16".into()]).unwrap();
+    assert_eq!(recipe.precision.compute, squall_model::Precision::Bf16);
+    assert_eq!(recipe.precision.keep_f32, ["decoder"]);
+    let both = ["precision.tf32=true", "precision=bf16"].map(str::to_string);
+    for recipe in [
+        Recipe::parse("", &both).unwrap(),
+        Recipe::parse("precision = 'f32'", &both).unwrap(),
+    ] {
+        let found = (recipe.precision.compute, recipe.precision.tf32);
+        assert_eq!(found, (squall_model::Precision::Bf16, true));
+    }
+    // A table replaces all of it.
+    let table = "precision={ compute = 'bf16' }".to_string();
+    let recipe = Recipe::parse(text, &[table]).unwrap();
+    assert!(recipe.precision.keep_f32.is_empty());
+}
+
 /// A run's recipe.toml has the section, recipes of one's own have the word.
 #[test]
 fn a_word_for_the_precision_may_be_set_like_its_section() {

@@ -1,12 +1,30 @@
 //! Results to standard output: the only place that prints them.
 
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::Write;
 
 /// Writes a result for people.
 pub fn text(result: &impl Display) -> anyhow::Result<()> {
-    line(format_args!("{result}"))
+    line(format_args!("{}", printable(&result.to_string())))
+}
+
+/// The text with escapes for control characters but ends of lines and tabs: names from files could otherwise move a
+/// terminal's cursor, or change what stands there.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    if text.chars().all(is_harmless) {
+        return text.into();
+    }
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_harmless(c) {
+            true => escaped.push(c),
+            false => escaped.extend(c.escape_default()),
+        }
+    }
+    escaped.into()
 }
 
 /// Writes a result for programs: one JSON document.
@@ -38,5 +56,18 @@ fn line(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
         // The reader of a pipe may stop early (`| head`): that is no failure.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_from_a_file_commands_no_terminal() {
+        let harmless = "Größe in km²\n\tà";
+        assert!(matches!(printable(harmless), Cow::Borrowed(text) if text == harmless));
+        let named = printable("w\u{1b}[2J\r\u{9b}1A\u{7f}\n");
+        assert_eq!(named, "w\\u{1b}[2J\\r\\u{9b}1A\\u{7f}\n");
     }
 }

@@ -2,6 +2,7 @@
 
 mod hints;
 
+use crate::output::printable;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
@@ -82,7 +83,7 @@ fn describe(error: &anyhow::Error) -> (u8, String) {
     let (code, hint) = classify(error);
     let (mut shown, mut lines) = (String::new(), String::new());
     for (depth, cause) in error.chain().enumerate() {
-        let text = cause.to_string();
+        let text = printable(&cause.to_string()).into_owned();
         // Transparent wrappers repeat their cause: say it once.
         if !shown.contains(&text) {
             let lead = if depth == 0 { "error: " } else { "  because: " };

@@ -12,6 +12,16 @@ use squall_model::exchange::WeightProblem;
 use std::io::{Error, ErrorKind};
 
 #[test]
+fn a_name_from_a_file_commands_no_terminal() {
+    let error = anyhow::anyhow!("`w\u{1b}[2J`: no tensor").context("a\tb");
+    let (_, said) = describe(&error);
+    assert!(
+        said.contains("error: a\tb\n  because: `w\\u{1b}[2J`: no tensor\n"),
+        "{said}"
+    );
+}
+
+#[test]
 fn where_masks_are_looked_for_no_recipe_is_spoken_of() {
     let hint = |variable: &str| {
         let error = DataError::MissingVariable {

@@ -471,5 +471,6 @@ fn other_files_are_refused_with_what_they_are() {
         "neither a PyTorch file (version 1.6 or later)",
     );
     check(b"PK\x03\x04 and no more", "damaged zip");
+    check(b"\x02\0\0\0\0\0\0\0{}", "it holds no tensors");
     check(b"\x08\x08\x12\x07pytorch", "ONNX Runtime");
 }

@@ -71,6 +71,9 @@ impl Weights {
         } else {
             safetensors::parse(path, &bytes)?
         };
+        if weights.tensors.is_empty() {
+            return Err(bad_file(path, "it holds no tensors"));
+        }
         weights.strip_wrappers();
         Ok(weights)
     }

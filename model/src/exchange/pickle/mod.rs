@@ -35,6 +35,10 @@ const KEYS: [&str; 8] = [
 /// storages count as well: several may be the same part of the file.
 const VALUES: usize = 16;
 
+/// How many keys are named in a line, and how many letters of each.
+const MOST_NAMED: usize = 12;
+const LONGEST_NAME: usize = 100;
+
 /// More axes than weights have; PyTorch's own operations take 64.
 const MOST_AXES: usize = 64;
 
@@ -104,7 +108,7 @@ fn described(state: Pairs) -> Result<Vec<(String, Rebuilt)>, String> {
     let mut all = Vec::with_capacity(state.len());
     for (key, value) in state {
         let Object::Unicode(name) = key else {
-            return Err(format!("expected names as keys, found {key:?}"));
+            return Err(format!("expected names as keys, found {}", told(&key)));
         };
         if name == "_metadata" {
             continue;
@@ -136,11 +140,9 @@ fn state_dict(root: Object, notes: &mut Vec<String>) -> Result<Pairs, String> {
     // Tensors beside such a dictionary are no weights: a loss, the state of random numbers.
     while let Some(at) = weights_in(&pairs)? {
         let (key, inner) = pairs.swap_remove(at);
-        let others: Vec<String> = pairs.iter().map(|(key, _)| name_of(key)).collect();
-        let rest = if others.is_empty() {
-            String::new()
-        } else {
-            format!("; not read: {}", others.join(", "))
+        let rest = match pairs[..] {
+            [] => String::new(),
+            _ => format!("; not read: {}", names_of(&pairs)),
         };
         notes.push(format!("weights are those under `{}`{rest}", name_of(&key)));
         let Object::Dict(inner) = inner else {
@@ -156,13 +158,10 @@ fn state_dict(root: Object, notes: &mut Vec<String>) -> Result<Pairs, String> {
             "its tensors are not plain ones but made by `{kind}` (sparse, quantised or of 8 bits): save them as f32"
         ));
     }
-    let found: Vec<String> = (pairs.iter().take(12))
-        .map(|(key, _)| name_of(key))
-        .collect();
     Err(format!(
         "it holds no tensors under any of {} (it has: {})",
         KEYS.join(", "),
-        found.join(", ")
+        names_of(&pairs)
     ))
 }
 
@@ -245,10 +244,36 @@ fn holds_tensors(object: &Object) -> bool {
     }
 }
 
+/// The names of the first keys.
+fn names_of(pairs: &[(Object, Object)]) -> String {
+    let names = pairs.iter().take(MOST_NAMED).map(|(key, _)| name_of(key));
+    let mut names: Vec<String> = names.collect();
+    if pairs.len() > names.len() {
+        names.push(format!("{} more", pairs.len() - names.len()));
+    }
+    names.join(", ")
+}
+
+/// The name of a key, as much of it as a line has room for.
 fn name_of(key: &Object) -> String {
     match key {
-        Object::Unicode(name) => name.clone(),
-        other => format!("{other:?}"),
+        Object::Unicode(name) => name.chars().take(LONGEST_NAME).collect(),
+        other => told(other),
+    }
+}
+
+/// What an object is, in a few words: it may be longer than the file.
+fn told(object: &Object) -> String {
+    match object {
+        Object::Int(number) => number.to_string(),
+        Object::Long(number) => number.to_string(),
+        Object::Float(number) => number.to_string(),
+        Object::Bool(_) => "a truth value".into(),
+        Object::None => "nothing".into(),
+        Object::Unicode(_) => "a text".into(),
+        Object::Tuple(_) | Object::List(_) => "a list".into(),
+        Object::Dict(_) => "a dictionary".into(),
+        _ => "an object".into(),
     }
 }
 
@@ -347,7 +372,7 @@ fn whole(object: &Object) -> Result<usize, String> {
     let number = match object {
         Object::Int(i) => i64::from(*i),
         Object::Long(i) => *i,
-        other => return Err(format!("expected a whole number, found {other:?}")),
+        other => return Err(format!("expected a whole number, found {}", told(other))),
     };
     usize::try_from(number).map_err(|_| format!("expected a whole number, found {number}"))
 }
@@ -355,7 +380,7 @@ fn whole(object: &Object) -> Result<usize, String> {
 fn wholes(object: Object) -> Result<Vec<usize>, String> {
     match object {
         Object::Tuple(items) => items.iter().map(whole).collect(),
-        other => Err(format!("expected extents, found {other:?}")),
+        other => Err(format!("expected extents, found {}", told(&other))),
     }
 }
 

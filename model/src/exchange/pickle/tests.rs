@@ -365,6 +365,26 @@ fn storages_whose_tensors_alternate_are_read_once() {
     assert_eq!(read.tensors["w39"].1, [2.0]);
 }
 
+/// A key may be as long as the file, or, brought back again and again, longer.
+#[test]
+fn long_keys_and_many_make_no_long_message() {
+    let key = Pickle::default().raw(b"}((").raw(&b"N".repeat(100_000));
+    let whole = key.raw(b"t").tensor("FloatStorage", "0", 0, &[1], &[1]);
+    let storages = [("0", floats(&[7.0]))];
+    let error = parse_bytes(&whole.raw(b"u").zip(&storages)).unwrap_err();
+    let error = error.to_string();
+    let expected = "expected names as keys, found a list";
+    assert!(error.contains(expected) && error.len() < 200, "{error}");
+    let others = (0..1000).fold(Pickle::default().raw(b"}("), |pickle, number| {
+        pickle.text(&format!("k{number}")).raw(b"N")
+    });
+    let inner = others.text("model").raw(b"}(").text("w");
+    let whole = inner.tensor("FloatStorage", "0", 0, &[1], &[1]).raw(b"uu");
+    let read = parse_bytes(&whole.zip(&storages)).unwrap();
+    let note = &read.notes[0];
+    assert!(note.ends_with(", 988 more") && note.len() < 200, "{note}");
+}
+
 #[test]
 fn what_cannot_be_read_is_named() {
     let check = |bytes: &[u8], expected: &str| {

@@ -290,6 +290,7 @@ fn is_tensor(object: &Object) -> bool {
             [
                 "_rebuild_tensor_v2",
                 "_rebuild_parameter",
+                "_rebuild_parameter_with_state",
                 "_rebuild_from_type_v2",
             ]
             .contains(&name)
@@ -328,6 +329,11 @@ struct Rebuilt {
     strides: Vec<usize>,
 }
 
+/// Whether it is the class of plain tensors or parameters.
+fn is_plain(class: Option<&Object>) -> bool {
+    matches!(class.and_then(class_name), Some("Tensor" | "Parameter"))
+}
+
 /// What `torch._utils._rebuild_tensor_v2(storage, offset, size, stride, ...)` would build.
 fn rebuild(object: Object) -> Result<Rebuilt, String> {
     let unreadable = |what: &str| format!("expected a plain tensor, found {what}");
@@ -339,7 +345,18 @@ fn rebuild(object: Object) -> Result<Rebuilt, String> {
     };
     match class_name(&callable) {
         Some("_rebuild_tensor_v2") => {}
-        Some("_rebuild_parameter") if !args.is_empty() => return rebuild(args.swap_remove(0)),
+        Some("_rebuild_parameter" | "_rebuild_parameter_with_state") if !args.is_empty() => {
+            return rebuild(args.swap_remove(0));
+        }
+        // One with attributes: by what it is made, its class, from what, the attributes.
+        Some("_rebuild_from_type_v2") if args.len() > 2 && is_plain(args.get(1)) => {
+            let inner = Box::new(args.swap_remove(2));
+            let callable = Box::new(args.swap_remove(0));
+            return rebuild(Object::Reduce {
+                callable,
+                args: inner,
+            });
+        }
         Some(other) => return Err(unreadable(other)),
         None => return Err(unreadable("another object")),
     }

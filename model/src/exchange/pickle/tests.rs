@@ -293,6 +293,36 @@ fn tensors_of_one_storage_are_parts_of_it() {
     assert_eq!(read.tensors["c"].1, [1.0f32.to_bits() as f32]);
 }
 
+/// As PyTorch stores tensors and parameters on which a script has set attributes.
+#[test]
+fn tensors_with_attributes_are_read() {
+    let read = |tensor: &dyn Fn(Pickle) -> Pickle| {
+        let whole = tensor(Pickle::default().raw(b"}(").text("w")).raw(b"u");
+        parse_bytes(&whole.zip(&[("0", floats(&[7.0]))]))
+    };
+    let of_class = |pickle: Pickle, class: &str| {
+        let call = pickle.class("torch._tensor", "_rebuild_from_type_v2");
+        let inner = call.raw(b"(").class("torch._utils", "_rebuild_tensor_v2");
+        let storage = inner.class("torch", class).raw(b"((").text("storage");
+        let stored = storage.class("torch", "FloatStorage").text("0").text("cpu");
+        let extents = stored.raw(b"K\x01tQK\x00").numbers(&[1]).numbers(&[1]);
+        extents.raw(b"\x89Nt}tR")
+    };
+    let parameter = |pickle: Pickle| {
+        let call = pickle.class("torch._utils", "_rebuild_parameter_with_state");
+        let inner = call.raw(b"(").tensor("FloatStorage", "0", 0, &[1], &[1]);
+        inner.raw(b"\x88N}tR")
+    };
+    let tensor = |pickle: Pickle| of_class(pickle, "Tensor");
+    for read in [read(&tensor), read(&parameter)] {
+        assert_eq!(read.unwrap().tensors["w"], (vec![1], vec![7.0]));
+    }
+    // What another class makes of its values is not known.
+    let strange = read(&|pickle| of_class(pickle, "Packed")).unwrap_err();
+    let expected = "`w`: expected a plain tensor, found _rebuild_from_type_v2";
+    assert!(strange.to_string().contains(expected), "{strange}");
+}
+
 /// Names are cheap: of a few megabytes they could make terabytes.
 #[test]
 fn one_storage_is_not_copied_without_end() {

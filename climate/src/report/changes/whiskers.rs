@@ -1,6 +1,6 @@
 //! Relative changes and their intervals as dots and whiskers.
 
-use crate::compare::ChangeRow;
+use crate::compare::{ChangeRow, capital};
 use crate::report::class_css;
 use crate::report::html::escape;
 use crate::report::numbers::significant;

@@ -280,20 +280,6 @@ fn a_run_that_was_killed_before_its_end_is_ended_when_it_is_called_again() {
     }
 }
 
-/// A disk may be full after any byte.
-#[test]
-fn a_line_of_which_only_its_beginning_is_there_is_cut_off() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("result_0.txt");
-    let mut log = MlLog::open(&path, &deepcam(&[]), HARDWARE).unwrap();
-    log.observe(&TrainEvent::Started(plan()));
-    drop(log);
-    let whole = fs::read_to_string(&path).unwrap();
-    fs::write(&path, format!("{whole}:::ML")).unwrap();
-    drop(MlLog::open(&path, &deepcam(&[]), HARDWARE).unwrap());
-    assert_eq!(fs::read_to_string(&path).unwrap(), whole);
-}
-
 /// Two runs in one file would be one that took the time of both.
 #[test]
 fn another_run_has_no_place_in_the_log_of_one_that_succeeded() {

@@ -176,8 +176,9 @@ fn valid_range(
     let is_single = variable.vartype() == NcVariableType::Float(FloatType::F32);
     // To the nearest number that can be stored: the extremes of a file, by which it was packed, are often its bounds.
     let stored = |bound: Option<f64>, open: f64| match (bound, wrap) {
+        // An open end, too, is the other one where the scale factor is negative.
+        (bound, _) if of_values => ((bound.unwrap_or(open) - offset) / scale).round(),
         (None, _) => open,
-        (Some(bound), _) if of_values => ((bound - offset) / scale).round(),
         (Some(bound), Some(_)) => as_meant(bound, wrap),
         (Some(bound), _) if is_single => f64::from(bound as f32),
         (Some(bound), _) => bound,
@@ -382,6 +383,24 @@ mod tests {
         assert_eq!(values[1..3], [-1.5, 3.0]);
         let values = decoded(&[0.1f32, 0.100_001], &[("valid_max", 0.1)], None);
         assert!(values[0] == 0.1 && values[1].is_nan(), "{values:?}");
+    }
+
+    /// Where one end alone is named, all valid numbers had been missing, and the others had not.
+    #[test]
+    fn one_end_of_a_valid_range_holds_for_negative_scale_factors() {
+        let packed = |end| {
+            decoded(
+                &[-11i16, -10, 0, 10, 11],
+                &[("scale_factor", -0.5), end],
+                None,
+            )
+        };
+        let low = packed(("valid_min", -5.0));
+        assert_eq!(low[..4], [5.5, 5.0, 0.0, -5.0]);
+        assert!(low[4].is_nan(), "{low:?}");
+        let high = packed(("valid_max", 5.0));
+        assert!(high[0].is_nan(), "{high:?}");
+        assert_eq!(high[1..], [5.0, 0.0, -5.0, -5.5]);
     }
 
     /// 255 and 65535 had been values where the fill value was named by them.

@@ -87,12 +87,7 @@ impl<'f> Candidate<'f> {
     fn refuse_other_time(&self, found: &str, layout: &mut Layout) {
         let expected = "a field at the times of its file";
         for (channel, _) in alias::matches(&self.name) {
-            layout.refused.push(Refusal {
-                channel,
-                name: self.name.clone(),
-                expected: expected.into(),
-                found: found.into(),
-            });
+            self.refuse(channel, Misfit::new(expected, found), layout);
         }
         if alias::transport(&self.name).is_some() || alias::is_dewpoint(&self.name) {
             layout.problems.push(format!(
@@ -114,19 +109,33 @@ impl<'f> Candidate<'f> {
             Some(family) => self.conversion(family.unit()),
             None => Ok(Conversion::IDENTITY),
         };
-        if let Ok(conversion) = conversion {
-            layout.levels.push(Levels {
-                pressure_pa: axis.pressure_pa.clone(),
-                family,
-                source: self.source(conversion, None, None),
-            });
+        match (conversion, family) {
+            (Ok(conversion), _) => {
+                if let Some(family) = family {
+                    self.tell_guesses(family.unit(), layout);
+                }
+                layout.levels.push(Levels {
+                    pressure_pa: axis.pressure_pa.clone(),
+                    family,
+                    source: self.source(conversion, None, None),
+                });
+            }
+            // Column water would be summed from it; the other families are channels by their own names.
+            (Err(misfit), Some(Family::Humidity)) => self.refuse(Variable::Tmq, misfit, layout),
+            (Err(_), _) => {}
         }
     }
 
     fn add_dewpoint(&self, layout: &mut Layout) {
-        if self.axis.is_none() && layout.dewpoint.is_none() && alias::is_dewpoint(&self.name) {
-            let conversion = self.conversion("K").ok();
-            layout.dewpoint = conversion.map(|conversion| self.source(conversion, None, None));
+        if self.axis.is_some() || layout.dewpoint.is_some() || !alias::is_dewpoint(&self.name) {
+            return;
+        }
+        match self.conversion("K") {
+            Ok(conversion) => {
+                self.tell_guesses("K", layout);
+                layout.dewpoint = Some(self.source(conversion, None, None));
+            }
+            Err(misfit) => self.refuse(Variable::Qrefht, misfit, layout),
         }
     }
 
@@ -137,8 +146,10 @@ impl<'f> Candidate<'f> {
         let Some(part) = alias::transport(&self.name) else {
             return;
         };
-        match self.conversion("kg m-1 s-1") {
+        let unit = "kg m-1 s-1";
+        match self.conversion(unit) {
             Ok(conversion) => {
+                self.tell_guesses(unit, layout);
                 let source = self.source(conversion, None, None);
                 layout.transport.push((part, source));
             }
@@ -158,29 +169,18 @@ impl<'f> Candidate<'f> {
         }
         let conversion = match service.conversion {
             Ok(conversion) => conversion,
-            Err(Misfit { expected, found }) => {
-                layout.refused.push(Refusal {
-                    channel,
-                    name: self.name.clone(),
-                    expected,
-                    found,
-                });
+            Err(misfit) => {
+                self.refuse(channel, misfit, layout);
                 return;
             }
         };
-        if self.unit.is_none() {
-            layout.problems.push(format!(
-                "`{}` names no unit: {} is assumed",
-                self.name,
-                channel.entry().unit
-            ));
-        }
-        if self.is_static {
-            layout.problems.push(format!(
-                "`{}` has no dimension of time: it is read as the same at all times",
-                self.name
-            ));
-        }
+        self.tell_guesses(
+            match kind {
+                Match::HourlyTotal => "m",
+                _ => channel.entry().unit,
+            },
+            layout,
+        );
         let source = self.source(conversion, service.level, service.proxy);
         let known = layout
             .channels
@@ -190,6 +190,30 @@ impl<'f> Candidate<'f> {
             Some((_, known)) if source.rank() < known.rank() => *known = source,
             Some(_) => {}
             None => layout.channels.push((channel, source)),
+        }
+    }
+
+    /// Notes why the variable cannot serve a channel.
+    fn refuse(&self, channel: Variable, misfit: Misfit, layout: &mut Layout) {
+        let Misfit { expected, found } = misfit;
+        layout.refused.push(Refusal {
+            channel,
+            name: self.name.clone(),
+            expected,
+            found,
+        });
+    }
+
+    /// Says what is taken for granted of the variable, once however much it serves; `unit` is that of one that names none.
+    fn tell_guesses(&self, unit: &str, layout: &mut Layout) {
+        if self.unit.is_none() {
+            layout.tell(format!("`{}` names no unit: {unit} is assumed", self.name));
+        }
+        if self.is_static {
+            layout.tell(format!(
+                "`{}` has no dimension of time: it is read as the same at all times",
+                self.name
+            ));
         }
     }
 

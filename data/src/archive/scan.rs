@@ -133,6 +133,13 @@ impl Layout {
             && self.transport == other.transport
     }
 
+    /// Adds a sentence for the user, unless it is there: a variable may serve two channels.
+    pub(super) fn tell(&mut self, problem: String) {
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+
     /// Says what stands in for channels and what cannot serve them, once all variables of a file were looked at.
     fn conclude(&mut self) {
         for (channel, source) in &self.channels {

@@ -124,6 +124,87 @@ fn a_field_that_does_not_change_is_told() {
     }
 }
 
+const ON_LEVELS: [&str; 4] = ["time", "lev", "lat", "lon"];
+const AT_SURFACE: [&str; 3] = ["time", "lat", "lon"];
+
+/// Writes a file of one time and three levels with these fields.
+fn file_with_levels(path: &std::path::Path, fields: &[(&str, &str, &[&str])]) {
+    file_of(
+        path,
+        &[("time", 1), ("lev", 3), ("lat", 4), ("lon", 4)],
+        &[
+            LAT,
+            LON,
+            ("time", "time", &[0.0], &[SINCE]),
+            ("lev", "lev", &[200.0, 500.0, 850.0], &[("units", "hPa")]),
+        ],
+        fields,
+    );
+}
+
+/// Of fields that serve two channels it had been told of "2 of 1 files", and of those that are no channels not at all.
+#[test]
+fn a_field_without_a_unit_is_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bare.nc");
+    file_with_levels(&path, &[("PS", "Pa", &AT_SURFACE)]);
+    on_library_thread(|| -> Result<(), netcdf::Error> {
+        let mut file = netcdf::append(&path)?;
+        for name in ["T", "Q"] {
+            file.add_variable::<f32>(name, &ON_LEVELS)?;
+        }
+        for name in ["d2m", "tp", "IVT"] {
+            file.add_variable::<f32>(name, &AT_SURFACE)?;
+        }
+        file.close()
+    })
+    .unwrap();
+    let archive = open(&path);
+    let told = archive.problems().iter().map(String::as_str);
+    let told: Vec<&str> = told.filter(|told| told.contains("no unit")).collect();
+    let expected = [
+        "`IVT` names no unit: kg m-1 s-1 is assumed",
+        "`Q` names no unit: kg kg-1 is assumed",
+        "`T` names no unit: K is assumed",
+        "`d2m` names no unit: K is assumed",
+        // A depth, of which a rate is made.
+        "`tp` names no unit: m is assumed",
+    ];
+    assert_eq!(told, expected);
+}
+
+/// The channels had been missing without a reason.
+#[test]
+fn a_unit_that_keeps_a_channel_from_being_computed_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("units.nc");
+    let fields: [(&str, &str, &[&str]); 3] = [
+        ("PS", "Pa", &AT_SURFACE),
+        ("q", "mol mol-1", &ON_LEVELS),
+        ("d2m", "degF", &AT_SURFACE),
+    ];
+    file_with_levels(&path, &fields);
+    let archive = open(&path);
+    for (channel, name, said) in [
+        (
+            Variable::Tmq,
+            "`q`",
+            "expected a unit that converts to kg kg-1, found `mol mol-1`",
+        ),
+        (
+            Variable::Qrefht,
+            "`d2m`",
+            "expected a unit that converts to K, found `degF`",
+        ),
+    ] {
+        let error = archive.read(0, &[channel]).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains(said), "{error}");
+        let problem = format!("{name} cannot serve as {channel}: {said}");
+        let told = archive.problems();
+        assert!(told.contains(&problem), "{told:?}");
+    }
+}
+
 /// CAM calls the speed of the wind at 10 m `U10`, as others call its zonal component.
 #[test]
 fn speeds_of_the_wind_are_no_components() {

@@ -32,24 +32,12 @@ pub fn on_library_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
 pub(crate) struct FileCache(Mutex<VecDeque<(usize, File)>>);
 
 impl FileCache {
-    /// Runs `act` with the open file number `id`, which lies at `path`, on the library's thread.
+    /// Runs `act` with the open file number `id`, which lies at `path`, on the library's thread; where the file must be
+    /// opened first, `check` says whether it may be used.
     ///
     /// # Errors
-    /// As [`open`], or what `act` gives.
+    /// As [`open`], or what `check` or `act` give.
     pub(crate) fn with<T: Send>(
-        &self,
-        id: usize,
-        path: &Path,
-        act: impl FnOnce(&File) -> Result<T> + Send,
-    ) -> Result<T> {
-        self.with_checked(id, path, || Ok(()), act)
-    }
-
-    /// As [`Self::with`]; where the file must be opened first, `check` says whether it may be used.
-    ///
-    /// # Errors
-    /// As [`Self::with`], or what `check` gives.
-    pub(crate) fn with_checked<T: Send>(
         &self,
         id: usize,
         path: &Path,

@@ -323,7 +323,7 @@ impl Archive {
     ) -> Result<()> {
         let (path, layout) = (self.path(place), self.layout(place));
         let check = || self.check_unchanged(place.file);
-        let stored = self.open.with_checked(place.file, path, check, |netcdf| {
+        let stored = self.open.with(place.file, path, check, |netcdf| {
             let gone = || {
                 DataError::unreadable(
                     path,

@@ -166,8 +166,9 @@ impl MaskArchive {
     /// The mask of one time.
     ///
     /// # Errors
-    /// [`DataError::Unreadable`] if the file is damaged, [`DataError::BadVariable`] if it holds other codes than 0,
-    /// 1, 2, or those of its `flag_values`, or its mask was never written.
+    /// [`DataError::Unreadable`] if the file is damaged or has been replaced since it was looked at,
+    /// [`DataError::BadVariable`] if it holds other codes than 0, 1, 2, or those of its `flag_values`, or its mask was
+    /// never written.
     pub fn read(&self, index: usize) -> Result<ClassMask> {
         let file = self.file(index);
         let stored: Vec<f64> = self.stored(index, file.name, &[])?;
@@ -245,7 +246,13 @@ impl MaskArchive {
         act: impl FnOnce(&netcdf::File) -> Result<T> + Send,
     ) -> Result<T> {
         let number = self.places[index].file;
-        self.open.with(number, &self.files[number].path, act)
+        let file = &self.files[number];
+        let check = || {
+            let all = self.times.iter().zip(&self.places);
+            let own = all.filter(|(_, place)| place.file == number);
+            file.check_unchanged(&self.grid, own.map(|(time, place)| (place.at, *time)))
+        };
+        self.open.with(number, &file.path, check, act)
     }
 
     /// A packed variable by its own scale and offset; NaN where nothing is known.

@@ -6,6 +6,7 @@ use crate::archive::decode::{as_meant, as_stored, wrap_of};
 use crate::archive::nc;
 use crate::archive::{BadFiles, Place};
 use crate::error::{DataError, Result};
+use crate::facts::FileFacts;
 use crate::grid::AxisOrder;
 use crate::snapshot::shape_text;
 use crate::{Calendar, Class, LatLonGrid, Time};
@@ -36,8 +37,11 @@ const ON_GRID: &str = "a mask of (time, lat, lon) or (lat, lon)";
 /// Attributes that say by which rules or network our own masks were made.
 pub(super) const MADE_BY: [&str; 3] = ["thresholds", "percentile_climatology", "squall_model_hash"];
 
+#[derive(PartialEq)]
 pub(super) struct MaskFile {
     pub path: PathBuf,
+    /// Which file that was when it was looked at.
+    facts: FileFacts,
     pub name: &'static str,
     pub layout: Layout,
     /// What the codes of labels mean; none of tags.
@@ -68,6 +72,34 @@ impl MaskFile {
         } else {
             (rows, columns)
         }
+    }
+
+    /// Refuses a file that is no longer the one that was looked at, unless it has only grown: what its codes mean and of
+    /// which times its masks are may have changed. `grid` is that of its masks, and `own` has their places in the file.
+    pub fn check_unchanged(
+        &self,
+        grid: &LatLonGrid,
+        mut own: impl Iterator<Item = (usize, Time)>,
+    ) -> Result<()> {
+        if FileFacts::of(&self.path) == self.facts {
+            return Ok(());
+        }
+        let now = look(self.path.clone(), Some(self.tagged))?;
+        let is_there = |(at, time): (usize, Time)| {
+            let found = now.times.get(at);
+            found.and_then(|found| found.instant_in(time.calendar())) == Some(time)
+        };
+        let reads_as_before = Self {
+            facts: self.facts.clone(),
+            ..now.file
+        } == *self;
+        if reads_as_before && now.grid.same_as(grid) && own.all(is_there) {
+            return Ok(());
+        }
+        Err(DataError::unreadable(
+            &self.path,
+            "it has changed since it was looked at: give the command again",
+        ))
     }
 }
 
@@ -213,6 +245,8 @@ impl Scan {
 
 /// Looks at one file; `tagged` is what a tag means whose variable names no class.
 fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
+    // Before it is read: what changes meanwhile has changed since.
+    let facts = FileFacts::of(&path);
     let file = nc::open(&path)?;
     let found = LAYOUTS
         .into_iter()
@@ -239,8 +273,8 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
     let missing: Vec<f64> = (variable.iter())
         .flat_map(|v| ["_FillValue", "missing_value"].map(|key| nc::numbers(v, key)))
         .flatten()
-        // Some write 0 for both.
-        .filter(|value| *value != 0.0)
+        // Some write 0 for both; NaN tags nothing anyway.
+        .filter(|value| *value != 0.0 && !value.is_nan())
         .map(|value| as_stored(value, wrap))
         .collect();
     let told = variable.as_ref().and_then(|v| v.attribute("_FillValue"));
@@ -273,6 +307,7 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
         names_a_class,
         file: MaskFile {
             path,
+            facts,
             name,
             layout,
             codes,

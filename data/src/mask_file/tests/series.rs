@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::archive::BadFiles;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Day numbers of the two Gregorian calendars are two apart, and one of another calendar is another day.
 #[test]
@@ -97,6 +98,34 @@ fn written_by(
     }
     writer.finish().unwrap();
     path
+}
+
+/// Masks of another day had been read as of the times of those before them.
+#[test]
+fn a_file_that_is_replaced_before_it_is_read_is_refused_unless_it_is_as_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("masks.nc");
+    // The second of its last change tells files apart that are made at once.
+    let put = |second: u64, rows: usize, day: i64| {
+        let new = written(folder.path().join("new"), rows, day);
+        let file = std::fs::File::options().write(true).open(&new).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(second))
+            .unwrap();
+        std::fs::rename(&new, &path).unwrap();
+    };
+    for (rows, day, is_good) in [(8, 1, true), (8, 2, false), (10, 1, false)] {
+        put(1, 8, 1);
+        let masks = MaskArchive::open(path.to_str().unwrap()).unwrap();
+        put(2, rows, day);
+        match masks.read(3) {
+            Ok(mask) => assert!(is_good && mask.time == masks.times()[3], "{rows} {day}"),
+            Err(error) => {
+                let said = error.to_string();
+                assert!(!is_good && said.contains("has changed since"), "{said}");
+                assert!(said.contains("masks.nc"), "{said}");
+            }
+        }
+    }
 }
 
 #[test]

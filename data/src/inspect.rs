@@ -278,7 +278,7 @@ fn dialect(path: &Path, variables: &[&VariableInfo]) -> &'static str {
         "masks"
     } else if has("climate/data") {
         "DeepCAM HDF5"
-    } else if has_any(&["PRMSL", "PWAT", "PRATE", "prmslmsl"]) {
+    } else if has_any(&["PRMSL", "PWAT", "PRATE", "prmslmsl", "PRMSL_meansealevel"]) {
         "GFS"
     } else if has_any(&["XLAT", "XLONG"]) {
         "WRF"

@@ -5,7 +5,7 @@ use crate::Variable::*;
 use serde::{Deserialize, Serialize};
 
 /// Names of whole fields, lower case. The first column is CAM's own; then ERA5 (short and CDS names), MERRA-2, CMIP,
-/// GFS.
+/// GFS, last as NOMADS and wgrib2 (`UGRD_850mb`) have it.
 const SURFACE: [(Variable, &[&str]); 16] = [
     (
         Tmq,
@@ -20,15 +20,27 @@ const SURFACE: [(Variable, &[&str]); 16] = [
             "pw",
             "total_column_water_vapor",
             "precipitable_water",
+            "pwatclm",
+            "pwat_entireatmosphere",
+            "pwat_entireatmosphere_consideredasasinglelayer_",
         ],
     ),
-    (U850, &["u850", "ua850", "u_850"]),
-    (V850, &["v850", "va850", "v_850"]),
+    (U850, &["u850", "ua850", "u_850", "ugrd_850mb"]),
+    (V850, &["v850", "va850", "v_850", "vgrd_850mb"]),
     (Ubot, &["ubot"]),
     (Vbot, &["vbot"]),
     (
         Qrefht,
-        &["qrefht", "qv2m", "huss", "q2m", "q2", "spfh2m", "spfh_2m"],
+        &[
+            "qrefht",
+            "qv2m",
+            "huss",
+            "q2m",
+            "q2",
+            "spfh2m",
+            "spfh_2m",
+            "spfh_2maboveground",
+        ],
     ),
     (
         Ps,
@@ -54,10 +66,12 @@ const SURFACE: [(Variable, &[&str]); 16] = [
             "prmslmsl",
             "msletmsl",
             "mean_sea_level",
+            "prmsl_meansealevel",
+            "mslet_meansealevel",
         ],
     ),
-    (T200, &["t200", "ta200", "t_200"]),
-    (T500, &["t500", "ta500", "t_500"]),
+    (T200, &["t200", "ta200", "t_200", "tmp_200mb"]),
+    (T500, &["t500", "ta500", "t_500", "tmp_500mb"]),
     (
         Prect,
         &[
@@ -71,12 +85,21 @@ const SURFACE: [(Variable, &[&str]); 16] = [
             "prate",
             "avg_tprate",
             "pratesfc",
+            "prate_surface",
             "precipitation",
         ],
     ),
     (
         Ts,
-        &["ts", "skt", "skin_temperature", "tskin", "tmpsfc", "tsk"],
+        &[
+            "ts",
+            "skt",
+            "skin_temperature",
+            "tskin",
+            "tmpsfc",
+            "tsk",
+            "tmp_surface",
+        ],
     ),
     (
         Trefht,
@@ -88,11 +111,12 @@ const SURFACE: [(Variable, &[&str]); 16] = [
             "2m_temperature",
             "tmp2m",
             "tmp_2m",
+            "tmp_2maboveground",
             "var_2t",
         ],
     ),
-    (Z1000, &["z1000", "h1000", "zg1000", "z_1000"]),
-    (Z200, &["z200", "h200", "zg200", "z_200"]),
+    (Z1000, &["z1000", "h1000", "zg1000", "z_1000", "hgt_1000mb"]),
+    (Z200, &["z200", "h200", "zg200", "z_200", "hgt_200mb"]),
     (Zbot, &["zbot", "hlml"]),
 ];
 
@@ -110,6 +134,7 @@ const PROXIES: [(Variable, &[&str], &str); 2] = [
             "10m_u_component_of_wind",
             "ugrd10m",
             "ugrd_10m",
+            "ugrd_10maboveground",
             "var_10u",
         ],
         "10 m wind instead of the lowest model level",
@@ -126,6 +151,7 @@ const PROXIES: [(Variable, &[&str], &str); 2] = [
             "10m_v_component_of_wind",
             "vgrd10m",
             "vgrd_10m",
+            "vgrd_10maboveground",
             "var_10v",
         ],
         "10 m wind instead of the lowest model level",
@@ -142,6 +168,7 @@ const LEVELS: [LevelRow; 5] = [
             "ua",
             "uwnd",
             "ugrd",
+            "ugrdprs",
             "u_component_of_wind",
             "eastward_wind",
         ],
@@ -154,6 +181,7 @@ const LEVELS: [LevelRow; 5] = [
             "va",
             "vwnd",
             "vgrd",
+            "vgrdprs",
             "v_component_of_wind",
             "northward_wind",
         ],
@@ -161,12 +189,28 @@ const LEVELS: [LevelRow; 5] = [
     ),
     (
         Family::Humidity,
-        &["q", "hus", "qv", "specific_humidity", "shum", "spfh"],
+        &[
+            "q",
+            "hus",
+            "qv",
+            "specific_humidity",
+            "shum",
+            "spfh",
+            "spfhprs",
+        ],
         &[],
     ),
     (
         Family::Temperature,
-        &["t", "ta", "air", "temperature", "air_temperature", "tmp"],
+        &[
+            "t",
+            "ta",
+            "air",
+            "temperature",
+            "air_temperature",
+            "tmp",
+            "tmpprs",
+        ],
         &[(T200, 200.0), (T500, 500.0)],
     ),
     (
@@ -178,6 +222,7 @@ const LEVELS: [LevelRow; 5] = [
             "h",
             "gh",
             "hgt",
+            "hgtprs",
             "geopotential",
             "geopotential_height",
         ],
@@ -191,12 +236,13 @@ pub(super) const HOURLY_TOTAL: &str =
     "a sum over the hour before, divided by 3600 s (right for ERA5 hourly data only)";
 
 /// Dew point near the surface: with surface pressure it gives QREFHT.
-const DEWPOINTS: [&str; 7] = [
+const DEWPOINTS: [&str; 8] = [
     "d2m",
     "2d",
     "2m_dewpoint_temperature",
     "t2mdew",
     "dpt2m",
+    "dpt_2maboveground",
     "dewpoint_2m",
     "var_2d",
 ];
@@ -345,34 +391,4 @@ pub(crate) fn matches(name: &str) -> Vec<(Variable, Match)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_channel_answers_to_its_own_name_and_to_no_other() {
-        for (index, variable) in Variable::CHANNELS.into_iter().enumerate() {
-            assert_eq!(SURFACE[index].0, variable, "rows stand in model order");
-            assert_eq!(matches(variable.name()), [(variable, Match::Same)]);
-        }
-        assert_eq!(matches("tcwv"), [(Tmq, Match::Same)]);
-        assert_eq!(
-            matches("T"),
-            [(T200, Match::Level(200.0)), (T500, Match::Level(500.0))]
-        );
-        assert!(matches("time").is_empty());
-    }
-
-    #[test]
-    fn no_name_means_two_channels() {
-        let mut all: Vec<&str> = SURFACE
-            .iter()
-            .flat_map(|row| row.1.iter().copied())
-            .collect();
-        all.extend(PROXIES.iter().flat_map(|row| row.1.iter().copied()));
-        all.extend(LEVELS.iter().flat_map(|row| row.1.iter().copied()));
-        let count = all.len();
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), count);
-    }
-}
+mod tests;

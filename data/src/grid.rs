@@ -15,6 +15,8 @@ use xxhash_rust::xxh3::xxh3_64;
 pub const EARTH_RADIUS_KM: f64 = 6371.0088;
 /// Kilometres of one degree of a great circle.
 pub const KM_PER_DEGREE: f64 = EARTH_RADIUS_KM * std::f64::consts::PI / 180.0;
+/// So far beyond 90 degrees lies a pole whose latitude is the sum of two thousand steps in f32.
+const BEYOND_POLE_DEG: f64 = 3e-3;
 
 /// A grid of latitudes (ascending) times longitudes (ascending in [0, 360), or eastward across the seam if regional).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -66,8 +68,10 @@ impl LatLonGrid {
             order.flip_lat = true;
         }
         let rises = |axis: &[f64]| axis.windows(2).all(|w| w[1] > w[0]);
-        let in_range = |&v: &f64| v.is_finite() && v.abs() <= 90.0 + 1e-6;
-        if !lat.iter().all(in_range) || !rises(&lat) {
+        let in_range = |&v: &f64| v.is_finite() && v.abs() <= 90.0 + BEYOND_POLE_DEG;
+        let is_known = lat.iter().all(in_range);
+        lat.iter_mut().for_each(|v| *v = v.clamp(-90.0, 90.0));
+        if !is_known || !rises(&lat) {
             return Err(DataError::Grid(
                 "latitude is not strictly monotonic within [-90, 90]".into(),
             ));
@@ -301,6 +305,24 @@ mod tests {
             .unwrap()
             .0;
         assert!(!grid.same_as(&moved) && grid.hash() != moved.hash());
+    }
+
+    /// Steps of 650 rows, added up in f32, end at 90.0006 degrees: such grids had been refused.
+    #[test]
+    fn a_pole_that_is_beyond_itself_for_rounding_is_the_pole() {
+        let step = 180.0_f32 / 649.0;
+        let rows = std::iter::successors(Some(-90.0_f32), |lat| Some(lat + step));
+        let mut lat: Vec<f64> = rows.take(650).map(f64::from).collect();
+        assert!(lat[649] > 90.0005, "{}", lat[649]);
+        let lon: Vec<f64> = (0..8).map(|i| 45.0 * f64::from(i)).collect();
+        for _ in 0..2 {
+            let (grid, _) = LatLonGrid::from_axes(lat.clone(), lon.clone()).unwrap();
+            assert_eq!((grid.lat_deg()[0], grid.lat_deg()[649]), (-90.0, 90.0));
+            lat.reverse();
+        }
+        for lat in [vec![0.0, 90.01], vec![0.0, 90.0, 90.001]] {
+            assert!(LatLonGrid::from_axes(lat, lon.clone()).is_err());
+        }
     }
 
     /// The first two columns are 0.2 % closer than the others: areas would be, and the last column lie one column off.

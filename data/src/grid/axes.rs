@@ -79,10 +79,9 @@ pub(super) fn normalise_longitude(
         return Err(bad("is not evenly spaced"));
     }
     if (span - 360.0).abs() < 0.1 * mean {
-        if order.flip_lon {
-            return Err(bad("descends and repeats its first meridian"));
-        }
-        lon.pop();
+        // The last of the file, whose order has been turned where it descends.
+        let last = if order.flip_lon { 0 } else { lon.len() - 1 };
+        lon.remove(last);
         order.drop_last_column = true;
     } else if span > 360.0 {
         return Err(bad("covers more than a circle"));
@@ -171,6 +170,25 @@ mod tests {
         let (grid, _) = LatLonGrid::from_axes(lat, region).unwrap();
         assert!(!grid.is_periodic());
         assert_eq!(grid.neighbours8(0, 0).count(), 3);
+    }
+
+    /// It had been refused.
+    #[test]
+    fn a_meridian_at_both_ends_may_stand_in_a_row_that_descends() {
+        let lat = vec![-1.0, 0.0, 1.0];
+        for west in [0.0, -180.0, 350.0] {
+            let lon: Vec<f64> = (0..=36)
+                .map(|i| west + 360.0 - f64::from(i) * 10.0)
+                .collect();
+            let (grid, order) = LatLonGrid::from_axes(lat.clone(), lon.clone()).unwrap();
+            assert_eq!((grid.shape(), grid.is_periodic()), ((3, 36), true));
+            let file = Array2::from_shape_fn((3, 37), |(j, i)| lat[j] + lon[i].rem_euclid(360.0));
+            let mut out = Array2::zeros((3, 36));
+            order.copy_plane(file.view(), out.view_mut());
+            for ((j, i), value) in out.indexed_iter() {
+                assert_eq!(*value, lat[j] + 10.0 * i as f64, "{west}");
+            }
+        }
     }
 
     #[test]

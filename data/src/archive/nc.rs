@@ -10,6 +10,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Files kept open: reading in order needs two, variables split over several file sets a few more.
 const OPEN_FILES: usize = 8;
+/// Values of a coordinate: a header of a few bytes can tell of more than memory holds, of which none was written.
+const MOST_VALUES: usize = 1 << 24;
 
 /// Runs `act` on the one thread that calls the netCDF library.
 ///
@@ -164,8 +166,19 @@ pub(crate) fn is_numeric(variable: &Variable<'_>) -> bool {
 /// All values of a coordinate variable, by its scale and offset where it is packed.
 ///
 /// # Errors
-/// [`DataError::BadVariable`] if it holds no numbers or cannot be read.
+/// [`DataError::BadVariable`] if it holds no numbers, or more than any axis, or cannot be read.
 pub(crate) fn coordinate(path: &Path, variable: &Variable<'_>) -> Result<Vec<f64>> {
+    let lengths = variable.dimensions().iter().map(netcdf::Dimension::len);
+    let count = lengths.fold(1, usize::saturating_mul);
+    if count > MOST_VALUES {
+        let expected = format!("a coordinate of at most {MOST_VALUES} values");
+        return Err(DataError::bad_variable(
+            path,
+            variable.name(),
+            expected,
+            count,
+        ));
+    }
     let values = if is_numeric(variable) {
         variable
             .get_values::<f64, _>(..)

@@ -99,6 +99,43 @@ fn packed_axes_are_unpacked() {
     assert_eq!(times, ["2000-01-02T00:00:00", "2000-01-02T06:00:00"]);
 }
 
+/// All memory had been asked for, and where there was less the process ended.
+#[test]
+fn axes_of_more_values_than_any_has_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("huge.nc");
+    let axes: [Axis<'_>; 3] = [LAT, LON, ("time", "time", &[0.0], &[SINCE])];
+    for huge in ["lat", "time"] {
+        let _ = std::fs::remove_file(&path);
+        on_library_thread(|| -> Result<(), netcdf::Error> {
+            let mut file = netcdf::create(&path)?;
+            for (name, _, values, attributes) in axes {
+                let length = if name == huge { 1 << 33 } else { values.len() };
+                file.add_dimension(name, length)?;
+                let mut axis = file.add_variable::<f64>(name, &[name])?;
+                for (attribute, text) in attributes {
+                    axis.put_attribute(attribute, *text)?;
+                }
+                if name == huge {
+                    // Of which none is written.
+                    axis.set_chunking(&[1000])?;
+                } else {
+                    axis.put_values(values, ..)?;
+                }
+            }
+            file.close()
+        })
+        .unwrap();
+        let opened = Archive::open(path.to_str().unwrap()).map(|_| ());
+        let error = opened.unwrap_err().to_string();
+        let said = format!("`{huge}`");
+        assert!(
+            error.contains(&said) && error.contains("8589934592"),
+            "{error}"
+        );
+    }
+}
+
 /// The height of the lowest level may stand still, but pressure does not.
 #[test]
 fn a_field_that_does_not_change_is_told() {

@@ -1,10 +1,12 @@
 //! The coordinates of a file: latitude, longitude, time and level axes, found by name, unit or attribute.
 
 use super::{file_date, forecast, nc, time_mean, units};
+use crate::calendar::are_date_numbers;
 use crate::error::{DataError, Result};
 use crate::grid::AxisOrder;
 use crate::{Calendar, LatLonGrid, Time};
 use netcdf::File;
+use netcdf::types::{FloatType, NcVariableType};
 use std::path::Path;
 
 /// Latitude and longitude of a file, found by name, axis attribute or unit, and the grid of them.
@@ -137,7 +139,7 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
     let mut problems = Vec::new();
     let is_time = |v: &netcdf::Variable<'_>| {
         let unit = nc::text(v, "units").unwrap_or_default();
-        v.dimensions().len() <= 1 && unit.to_ascii_lowercase().contains(" since ")
+        v.dimensions().len() <= 1 && Time::are_units(&unit)
     };
     let mut candidates: Vec<_> = file.variables().filter(is_time).collect();
     candidates.sort_by_key(|v| {
@@ -161,6 +163,10 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
         }
     };
     let unit = nc::text(axis, "units").unwrap_or_default();
+    if are_date_numbers(&unit) && axis.vartype() == NcVariableType::Float(FloatType::F32) {
+        let found = "numbers of f32, which have no room for all digits of a date";
+        return Err(bad("dates as numbers of f64", found.into()));
+    }
     let values = nc::coordinate(path, axis)?;
     // 0 is the origin of the axis, whatever a fill value says.
     let unwritten = nc::unwritten(axis).filter(|value| *value != 0.0);

@@ -80,7 +80,7 @@ fn is_lead(variable: &Variable<'_>) -> bool {
             || is_called("forecast time")
             || text.split(' ').any(|word| word == "lead")
     };
-    let is_date = text("units").contains(" since ");
+    let is_date = Time::are_units(&text("units"));
     variable.dimensions().len() <= 1
         && !is_date
         && (says(variable.name()) || says(text("long_name")))
@@ -167,7 +167,7 @@ fn another_time(path: &Path, coordinates: &[Variable<'_>], axis: &TimeAxis) -> O
 
 /// The first time of a variable; `None` if it is no time axis.
 fn instant_of(path: &Path, variable: &Variable<'_>) -> Option<Time> {
-    let unit = nc::text(variable, "units").filter(|unit| unit.contains(" since "))?;
+    let unit = nc::text(variable, "units").filter(|unit| Time::are_units(unit))?;
     let calendar = nc::text(variable, "calendar").unwrap_or_default();
     let calendar = Calendar::from_cf(&calendar)?;
     let values = nc::coordinate(path, variable).ok()?;

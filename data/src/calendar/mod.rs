@@ -6,6 +6,7 @@ mod text;
 mod time;
 
 pub use time::Time;
+pub(crate) use time::are_date_numbers;
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -36,6 +36,26 @@ fn offsets_since_an_epoch_give_known_dates() {
 }
 
 #[test]
+fn dates_may_be_numbers() {
+    let read = |value, calendar| Time::from_cf(value, "day as %Y%m%d.%f", calendar);
+    for (value, expected) in [
+        (20_000_701.25, "2000-07-01T06:00:00"),
+        // To the nearest second.
+        (19_991_231.999_996, "2000-01-01T00:00:00"),
+        (19_991_231.999_99, "1999-12-31T23:59:59"),
+        (18_500_101.0, "1850-01-01T00:00:00"),
+        (101.5, "0000-01-01T12:00:00"),
+    ] {
+        let found = read(value, Calendar::ProlepticGregorian).unwrap();
+        assert_eq!(found.to_string(), expected, "{value}");
+    }
+    assert!(read(20_000_230.0, Calendar::Day360).is_ok());
+    for value in [20_000_230.0, 20_001_301.0, 0.0, -1.0, f64::NAN, 1e15] {
+        assert!(read(value, Calendar::Standard).is_err(), "{value}");
+    }
+}
+
+#[test]
 fn dates_keep_their_name_in_another_calendar() {
     let t = Time::new(Calendar::NoLeap, 2001, 3, 1, 21, 30, 5).unwrap();
     let standard = t.in_calendar(Calendar::Standard).unwrap();

@@ -127,11 +127,20 @@ impl Time {
         }
     }
 
-    /// The instant `value` of a CF time axis with units such as `days since 1995-02-01 00:00:00`.
+    /// Whether these are units of a time axis, as far as their form tells: `days since ...`, or dates as numbers.
+    pub(crate) fn are_units(units: &str) -> bool {
+        are_date_numbers(units) || units.to_ascii_lowercase().contains(" since ")
+    }
+
+    /// The instant `value` of a CF time axis with units such as `days since 1995-02-01 00:00:00`, or of one of dates as
+    /// numbers, `day as %Y%m%d.%f`, as CDO and ECHAM write them: 20000701.25 is 6 o'clock.
     ///
     /// # Errors
-    /// [`DataError::Time`] if the units cannot be read or the value is not finite.
+    /// [`DataError::Time`] if the units cannot be read, or the value is not finite or no date.
     pub fn from_cf(value: f64, units: &str, calendar: Calendar) -> Result<Self> {
+        if are_date_numbers(units) {
+            return Self::from_date_number(value, calendar);
+        }
         let (unit_seconds, reference) = parse_units(units, calendar)?;
         if !value.is_finite() || value.abs() * unit_seconds > 1e15 {
             return Err(DataError::Time(format!(
@@ -139,6 +148,19 @@ impl Time {
             )));
         }
         Ok(reference.add_seconds((value * unit_seconds).round() as i64))
+    }
+
+    /// The instant of a date as a number: year, month and day side by side, and the part of the day that has passed.
+    fn from_date_number(value: f64, calendar: Calendar) -> Result<Self> {
+        if !(0.0..1e12).contains(&value) {
+            return Err(DataError::Time(format!(
+                "time value {value} is not a date such as 20000701.25"
+            )));
+        }
+        let date = value.floor() as i64;
+        let (year, month, day) = (date / 10_000, date / 100 % 100, date % 100);
+        let midnight = Self::new(calendar, year, month, day, 0, 0, 0)?;
+        Ok(midnight.add_seconds((value.fract() * DAY_SECONDS as f64).round() as i64))
     }
 
     /// The instant of the same date and time of day in another calendar.
@@ -252,6 +274,14 @@ impl fmt::Display for Time {
             s % 60
         )
     }
+}
+
+/// Units of dates as numbers, in lower case.
+const DATE_NUMBERS: &str = "day as %y%m%d.%f";
+
+/// Whether times in these units are dates as numbers.
+pub(crate) fn are_date_numbers(units: &str) -> bool {
+    units.trim().eq_ignore_ascii_case(DATE_NUMBERS)
 }
 
 /// Seconds per unit and the reference instant of CF time units.

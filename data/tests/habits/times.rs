@@ -39,6 +39,36 @@ fn times_that_were_never_written_are_refused() {
     assert_eq!(origin.times()[0].to_string(), "2000-01-01T00:00:00");
 }
 
+/// As CDO and ECHAM write them; of one with a date in its name midnight of that had been read.
+#[test]
+fn dates_may_be_numbers_that_have_all_digits() {
+    let folder = tempfile::tempdir().unwrap();
+    let dimensions = [("time", 2), ("lat", 4), ("lon", 4)];
+    let field = [("PSL", "Pa", &["time", "lat", "lon"][..])];
+    let unit = ("units", "day as %Y%m%d.%f");
+    let whole = folder.path().join("x_20000701.nc");
+    let dates = [20_000_701.25, 20_000_701.5];
+    let axes: [Axis<'_>; 3] = [LAT, LON, ("time", "time", &dates, &[unit])];
+    file_of(&whole, &dimensions, &axes, &field);
+    let times = open(&whole).times().to_vec();
+    let told = times.iter().map(ToString::to_string);
+    let expected = ["2000-07-01T06:00:00", "2000-07-01T12:00:00"];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    let short = folder.path().join("y_20000701.nc");
+    file_of(&short, &dimensions, &[LAT, LON], &field);
+    on_library_thread(|| -> Result<(), netcdf::Error> {
+        let mut file = netcdf::append(&short)?;
+        let mut time = file.add_variable::<f32>("time", &["time"])?;
+        time.put_attribute(unit.0, unit.1)?;
+        time.put_values(&dates.map(|date| date as f32), ..)?;
+        file.close()
+    })
+    .unwrap();
+    let opened = Archive::open(short.to_str().unwrap()).map(|_| ());
+    let error = opened.unwrap_err().to_string();
+    assert!(error.contains("`time`") && error.contains("f32"), "{error}");
+}
+
 /// Fields are of the time that they are valid at, not of that at which a forecast began.
 #[test]
 fn the_start_of_a_forecast_is_not_its_time() {

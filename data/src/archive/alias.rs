@@ -27,8 +27,8 @@ const SURFACE: [(Variable, &[&str]); 16] = [
     ),
     (U850, &["u850", "ua850", "u_850", "ugrd_850mb"]),
     (V850, &["v850", "va850", "v_850", "vgrd_850mb"]),
-    (Ubot, &["ubot"]),
-    (Vbot, &["vbot"]),
+    (Ubot, &["ubot", "ulml"]),
+    (Vbot, &["vbot", "vlml"]),
     (
         Qrefht,
         &[
@@ -36,7 +36,6 @@ const SURFACE: [(Variable, &[&str]); 16] = [
             "qv2m",
             "huss",
             "q2m",
-            "q2",
             "spfh2m",
             "spfh_2m",
             "spfh_2maboveground",
@@ -121,7 +120,7 @@ const SURFACE: [(Variable, &[&str]); 16] = [
 ];
 
 /// Close relatives that stand in for a channel when it is missing, and how a report says so.
-const PROXIES: [(Variable, &[&str], &str); 2] = [
+const PROXIES: [(Variable, &[&str], &str); 3] = [
     (
         Ubot,
         &[
@@ -130,7 +129,6 @@ const PROXIES: [(Variable, &[&str], &str); 2] = [
             "u10m",
             "uas",
             "u10n",
-            "ulml",
             "10m_u_component_of_wind",
             "ugrd10m",
             "ugrd_10m",
@@ -147,7 +145,6 @@ const PROXIES: [(Variable, &[&str], &str); 2] = [
             "v10m",
             "vas",
             "v10n",
-            "vlml",
             "10m_v_component_of_wind",
             "vgrd10m",
             "vgrd_10m",
@@ -155,6 +152,11 @@ const PROXIES: [(Variable, &[&str], &str); 2] = [
             "var_10v",
         ],
         "10 m wind instead of the lowest model level",
+    ),
+    (
+        Qrefht,
+        &["q2"],
+        "WRF's mixing ratio, up to 3 % more than specific humidity",
     ),
 ];
 

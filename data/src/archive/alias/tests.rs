@@ -75,3 +75,15 @@ fn no_name_means_two_channels() {
     all.dedup();
     assert_eq!(all.len(), count);
 }
+
+/// MERRA-2's wind of the lowest level had been called one at 10 m, and lost to that at 10 m; WRF's mixing ratio had
+/// been specific humidity.
+#[test]
+fn stand_ins_are_what_they_are_called() {
+    for (channel, own, at_10_m) in [(Ubot, "ULML", "U10M"), (Vbot, "VLML", "V10M")] {
+        assert_eq!(matches(own), [(channel, Match::Same)]);
+        assert!(matches!(matches(at_10_m)[..], [(_, Match::Proxy(told))] if told.contains("10 m")));
+    }
+    assert!(matches!(matches("Q2")[..], [(Qrefht, Match::Proxy(told))] if told.contains("WRF")));
+    assert_eq!(matches("QV2M"), [(Qrefht, Match::Same)]);
+}

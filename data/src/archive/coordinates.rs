@@ -1,4 +1,4 @@
-//! The coordinates of a file: latitude, longitude, time and level axes, found by name, unit or attribute.
+//! The coordinates of a file: latitude, longitude, time and level axes, found by name or unit.
 
 use super::{file_date, forecast, nc, time_mean, units};
 use crate::calendar::are_date_numbers;
@@ -9,7 +9,7 @@ use netcdf::File;
 use netcdf::types::{FloatType, NcVariableType};
 use std::path::Path;
 
-/// Latitude and longitude of a file, found by name, axis attribute or unit, and the grid of them.
+/// Latitude and longitude of a file, found by name or unit, and the grid of them.
 pub(crate) struct GridAxes {
     /// The dimension of latitude.
     pub lat: String,
@@ -57,14 +57,28 @@ fn axes(path: &Path, file: &File) -> Result<[Axis; 2]> {
         file,
         "latitude",
         &["lat", "latitude", "nav_lat"],
-        &["degrees_north", "degree_north", "degrees_n"],
+        &[
+            "degrees_north",
+            "degree_north",
+            "degrees_n",
+            "degree_n",
+            "degreesn",
+            "degreen",
+        ],
     )?;
     let lon = find_axis(
         path,
         file,
         "longitude",
         &["lon", "longitude", "nav_lon"],
-        &["degrees_east", "degree_east", "degrees_e"],
+        &[
+            "degrees_east",
+            "degree_east",
+            "degrees_e",
+            "degree_e",
+            "degreese",
+            "degreee",
+        ],
     )?;
     if lat.dimension == lon.dimension {
         return Err(DataError::bad_variable(

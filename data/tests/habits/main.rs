@@ -99,6 +99,34 @@ fn packed_axes_are_unpacked() {
     assert_eq!(times, ["2000-01-02T00:00:00", "2000-01-02T06:00:00"]);
 }
 
+/// By all spellings that CF has.
+#[test]
+fn axes_of_any_name_are_known_by_their_units() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("named.nc");
+    for (north, east) in [
+        ("degrees_north", "degrees_east"),
+        ("degree_north", "degree_east"),
+        ("degrees_N", "degrees_E"),
+        ("degree_N", "degree_E"),
+        ("degreesN", "degreesE"),
+        ("degreeN", "degreeE"),
+    ] {
+        let _ = std::fs::remove_file(&path);
+        let axes: [Axis<'_>; 3] = [
+            ("y", "y", LAT.2, &[("units", north)]),
+            ("x", "x", LON.2, &[("units", east)]),
+            ("time", "time", &[0.0], &[SINCE]),
+        ];
+        let dimensions = [("time", 1), ("y", 4), ("x", 4)];
+        let field = [("PSL", "Pa", &["time", "y", "x"][..])];
+        file_of(&path, &dimensions, &axes, &field);
+        let archive = open(&path);
+        let found = (archive.grid().lat_deg(), archive.grid().lon_deg());
+        assert_eq!(found, (LAT.2, LON.2), "{north}");
+    }
+}
+
 /// All memory had been asked for, and where there was less the process ended.
 #[test]
 fn axes_of_more_values_than_any_has_are_refused() {

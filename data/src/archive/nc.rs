@@ -113,11 +113,13 @@ pub(crate) fn text(variable: &Variable<'_>, name: &str) -> Option<String> {
 
 /// The text of an attribute, which netCDF-4 may keep as characters or as a string; none of numbers.
 pub(crate) fn text_of(value: AttributeValue) -> Option<String> {
-    match value {
-        AttributeValue::Str(text) => Some(text.trim_matches(['\0', ' ']).to_string()),
-        AttributeValue::Strs(texts) => texts.into_iter().next(),
-        _ => None,
-    }
+    let text = match value {
+        AttributeValue::Str(text) => text,
+        // Of several, as those of `flag_meanings` may be, each is a word.
+        AttributeValue::Strs(texts) if !texts.is_empty() => texts.join(" "),
+        _ => return None,
+    };
+    Some(text.trim_matches(['\0', ' ']).to_string())
 }
 
 /// An attribute as numbers; text that reads as a number counts.

@@ -200,11 +200,16 @@ fn attributes_may_be_strings_of_netcdf_4() {
         ] {
             file.add_attribute(name, vec![text]).unwrap();
         }
+        // One for each class: the first alone had been read, and the file refused.
+        let words = vec!["background", "tropical_cyclone", "atmospheric_river"];
+        let mut labels = file.variable_mut("LABELS").unwrap();
+        labels.put_attribute("flag_meanings", words).unwrap();
         file.close().unwrap();
     });
     let rules = "{\"river\": 21}".to_string();
     let masks = MaskArchive::open(path.to_str().unwrap()).unwrap();
     assert_eq!(masks.source(), "another tool");
+    assert_eq!(masks.classes(), Class::EVENTS);
     assert_eq!(masks.made_by(), [("thresholds", rules.clone())]);
     assert_eq!(About::read(&path).unwrap().attributes["thresholds"], rules);
 }

@@ -9,7 +9,7 @@
 //! - Training: [`store`] (flat samples), [`staging`] (copies on the disks of nodes), [`sampler`] (which samples a rank
 //!   sees), [`loader`] (batches read ahead), [`normalise`], [`class_weights`], [`random`].
 //! - A synthetic run and its truth: [`synthetic`].
-//! - Files that are whole or not there: [`atomic`], [`netcdf_file`].
+//! - Files that are whole or not there: [`atomic`], [`netcdf_file`]; cells of tables: [`cell`].
 //!
 //! # Example
 //! ```
@@ -41,6 +41,7 @@ pub mod batch;
 pub mod boxes;
 pub mod calendar;
 pub mod caught;
+pub mod cell;
 pub mod class_weights;
 pub mod error;
 pub mod facts;

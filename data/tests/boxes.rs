@@ -159,6 +159,51 @@ fn slivers_keep_an_extent_in_tables() {
     assert_eq!(back.boxes(), slivers.len());
 }
 
+/// pandas writes the whole numbers of a column with gaps as reals, R writes NA for what is missing.
+#[test]
+fn tables_that_data_frames_have_saved_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("boxes.csv");
+    let read = |rows: &str| {
+        let header = "class,time,west_deg,south_deg,east_deg,north_deg,confidence,track_id";
+        fs::write(&path, format!("{header}\n{rows}\n")).unwrap();
+        boxes::read(&path, &grid(), Calendar::NoLeap)
+    };
+    for (cells, expected) in [
+        ("0.25,7.0", (Some(0.25), Some(7))),
+        ("NA,NA", (None, None)),
+        ("nan,120.00", (None, Some(120))),
+        (",NaN", (None, None)),
+    ] {
+        let row = format!("tropical_cyclone,1996-02-28,10.0,20.0,30.0,40.0,{cells}");
+        let back = read(&row).unwrap();
+        let found = back.frames()[0].boxes[0];
+        assert_eq!((found.geo.confidence, found.track_id), expected, "{cells}");
+    }
+    // A time at which nothing was found.
+    for empty in ["NA,1996-02-28,NA,NA,NA,NA,NA,NA", ",1996-02-28,,NaN,,,,"] {
+        let back = read(empty).unwrap();
+        assert_eq!((back.frames().len(), back.boxes()), (1, 0), "{empty}");
+    }
+    for (row, fault) in [
+        (
+            "tropical_cyclone,1996-02-28,10,20,30,40,,7.5",
+            BoxFault::NoNumber,
+        ),
+        (
+            "tropical_cyclone,1996-02-28,10,20,30,NA,,7",
+            BoxFault::NoNumber,
+        ),
+        ("NA,1996-02-28,10,20,30,40,,7", BoxFault::UnknownClass),
+    ] {
+        let error = read(row).unwrap_err();
+        assert!(
+            matches!(error, DataError::BadBox { fault: found, .. } if found == fault),
+            "{row}: {error}"
+        );
+    }
+}
+
 /// Edges that four decimals cannot tell apart, of boxes that reach round nearly the whole globe.
 #[test]
 fn boxes_round_the_globe_stay_so_in_tables() {

@@ -2,6 +2,7 @@
 
 use super::sources::{self, Opened};
 use crate::error::{ClimateError, Result};
+use squall_data::cell::{digits, known};
 use squall_data::{Calendar, Class, Time};
 use std::path::{Path, PathBuf};
 
@@ -21,16 +22,6 @@ pub(crate) fn plain_name(name: &str) -> String {
     let name = name.trim().trim_matches('"');
     let name = name.split('(').next().unwrap_or(name);
     name.trim().to_ascii_lowercase()
-}
-
-/// The digits of a whole number: data frames hold those of a column with gaps as reals, 7 as 7.0.
-fn digits(text: &str) -> &str {
-    match text.split_once('.') {
-        Some((whole, decimals)) if !decimals.is_empty() && decimals.bytes().all(|c| c == b'0') => {
-            whole
-        }
-        _ => text,
-    }
 }
 
 /// An open table: CSV, or by its first bytes Parquet or GeoJSON.
@@ -96,14 +87,9 @@ impl Line<'_> {
         self.known(column).is_empty()
     }
 
-    /// The text of a cell that says something; empty where it is blank, NaN, or NA as R writes what is missing. C writes
-    /// the NaN of most processors as `-nan`.
+    /// The text of a cell that says something.
     fn known(&self, column: &str) -> &str {
-        match self.cell(column) {
-            "NA" => "",
-            text if text.trim_start_matches('-').eq_ignore_ascii_case("nan") => "",
-            text => text,
-        }
+        known(self.cell(column))
     }
 
     /// The text of a cell; empty if there is no such column.

@@ -2,11 +2,13 @@
 //!
 //! Degrees have four decimals; what is not known is blank. A row with a time and nothing else says that this time was
 //! looked at and holds no box, so that such a time can be told from one that nobody labelled. Columns are found by
-//! name, in any order; others are passed over. Longitudes may run from 0 to 360 or from -180 to 180.
+//! name, in any order; others are passed over. Longitudes may run from 0 to 360 or from -180 to 180. Tables that data
+//! frames have saved again are read, too: NaN and NA are blank, 7.0 is an identity.
 
 use super::fault::{BoxFault, edges};
 use super::{BoxClass, BoxFrames, BoxSink, GeoBox, SinkSummary, TrackedBox};
 use crate::atomic::TextFile;
+use crate::cell::{digits, known};
 use crate::error::{DataError, Result};
 use crate::{Calendar, Time};
 use std::fmt::Write as _;
@@ -217,6 +219,10 @@ impl Line<'_> {
             .unwrap_or("")
     }
 
+    fn is_blank(&self, column: usize) -> bool {
+        known(self.cell(column)).is_empty()
+    }
+
     fn bad(&self, fault: BoxFault, expected: &str, found: &str) -> DataError {
         let line = self.record.position().map_or(0, csv::Position::line);
         fault.at(self.path, format!("line {line}"), expected, found)
@@ -238,7 +244,7 @@ impl Line<'_> {
             self.bad(BoxFault::NoTime, &expected, &format!("`{date}`"))
         })?;
         let mut others = (0..BOX_COLUMNS.len()).filter(|&column| column != TIME);
-        if others.all(|column| self.cell(column).is_empty()) {
+        if others.all(|column| self.is_blank(column)) {
             return Ok((time, None));
         }
         let name = self.cell(CLASS);
@@ -247,15 +253,15 @@ impl Line<'_> {
             self.bad(BoxFault::UnknownClass, &all, &format!("`{name}`"))
         })?;
         let (west_deg, east_deg) = GeoBox::turned_deg(self.number(WEST)?, self.number(EAST)?);
-        let confidence = match self.cell(CONFIDENCE) {
-            "" => None,
-            text => {
-                let share = self.number(CONFIDENCE)? as f32;
-                if !(0.0..=1.0).contains(&share) {
-                    return Err(self.bad(BoxFault::NoConfidence, "a confidence from 0 to 1", text));
-                }
-                Some(share)
+        let confidence = if self.is_blank(CONFIDENCE) {
+            None
+        } else {
+            let share = self.number(CONFIDENCE)? as f32;
+            if !(0.0..=1.0).contains(&share) {
+                let found = self.cell(CONFIDENCE);
+                return Err(self.bad(BoxFault::NoConfidence, "a confidence from 0 to 1", found));
             }
+            Some(share)
         };
         let geo = GeoBox {
             class,
@@ -268,9 +274,9 @@ impl Line<'_> {
         if let Some((fault, expected)) = BoxFault::of(&geo) {
             return Err(self.bad(fault, expected, &edges(&geo)));
         }
-        let track_id = match self.cell(TRACK_ID) {
+        let track_id = match known(self.cell(TRACK_ID)) {
             "" => None,
-            text => Some(text.parse().map_err(|_| {
+            text => Some(digits(text).parse().map_err(|_| {
                 let found = format!("track_id `{text}`");
                 self.bad(BoxFault::NoNumber, "a whole number", &found)
             })?),

@@ -200,6 +200,65 @@ fn a_local_copy_takes_no_folder_in_which_another_store_is_being_staged() {
     assert_eq!(again.holds(&[0, 3, 6]).unwrap(), [true; 3]);
 }
 
+/// It had been taken for another store.
+#[test]
+fn a_local_copy_that_lost_shards_is_made_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let source = write_store(&at("store"), Encoding::F32, 7);
+    let all: BTreeSet<usize> = (0..7).collect();
+    let copy = LocalCopy::begin(&source, &at("copy")).unwrap();
+    for &id in &all {
+        copy.write(id, &copy.read(id).unwrap()).unwrap();
+    }
+    copy.finish(&all).unwrap();
+    // Samples 0 to 2 are cut behind the first, 3 to 5 are gone.
+    let cut = fs::File::options()
+        .write(true)
+        .open(at("copy/shard-00000.bin"));
+    cut.unwrap().set_len(source.meta().record_bytes()).unwrap();
+    fs::remove_file(at("copy/shard-00001.bin")).unwrap();
+    let copy = LocalCopy::begin(&source, &at("copy")).unwrap();
+    let ids = [0, 1, 2, 3, 4, 5, 6];
+    let held = copy.holds(&ids).unwrap();
+    assert_eq!(held, [true, false, false, false, false, false, true]);
+    for id in (0..7).filter(|&id| !held[id]) {
+        copy.write(id, &copy.read(id).unwrap()).unwrap();
+    }
+    let whole = copy.finish(&all).unwrap().verify().unwrap();
+    assert_eq!((whole.samples, whole.problems.len()), (7, 0));
+}
+
+/// A local copy of such a store had enlarged or cut what lies there.
+#[test]
+fn shards_lie_in_the_folder_of_their_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    write_store(&store, Encoding::F32, 5);
+    let index = store.join("store.json");
+    let text = fs::read_to_string(&index).unwrap();
+    fs::copy(
+        store.join("shard-00001.bin"),
+        folder.path().join("outside.bin"),
+    )
+    .unwrap();
+    let outside = folder.path().join("outside.bin");
+    for name in [
+        "../outside.bin",
+        outside.to_str().unwrap(),
+        "shard-00000.bin",
+    ] {
+        fs::write(&index, text.replace("shard-00001.bin", name)).unwrap();
+        let error = Store::open(&store).unwrap_err();
+        assert!(matches!(error, DataError::Damaged { .. }), "{error}");
+        let said = error.to_string();
+        assert!(
+            said.contains(name) && said.contains("shard-00001.bin"),
+            "{said}"
+        );
+    }
+}
+
 #[test]
 fn a_killed_writer_loses_only_its_unfinished_shard() {
     let (whole, killed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -75,9 +75,8 @@ fn data_hash(meta: &StoreMeta, samples: &[SampleEntry]) -> String {
     hex(&hasher.finalize())
 }
 
-/// Reads and checks the index of a store, and the sizes of its shards; the last is the id of the first sample of each
-/// shard.
-pub fn read(folder: &Path) -> Result<(IndexFile, StoreMeta, Vec<usize>)> {
+/// Reads and checks the index of a store, without a look at its shards.
+pub fn read_alone(folder: &Path) -> Result<(IndexFile, StoreMeta)> {
     let path = folder.join(INDEX_FILE);
     if !path.exists() {
         return Err(DataError::NoStore {
@@ -114,6 +113,13 @@ pub fn read(folder: &Path) -> Result<(IndexFile, StoreMeta, Vec<usize>)> {
         encoding: index.encoding,
         shard_bytes: index.shard_bytes,
     };
+    // Another name may lead out of the folder, where a local copy writes, too.
+    let mut shards = index.shards.iter().enumerate();
+    if let Some((number, shard)) = shards.find(|(number, shard)| shard.file != shard_name(*number))
+    {
+        let reason = format!("shard `{}`: expected {}", shard.file, shard_name(number));
+        return Err(DataError::damaged(path, reason));
+    }
     let in_shards: usize = index.shards.iter().map(|s| s.samples).sum();
     let too_small = |shard: &ShardEntry| shard.bytes / meta.record_bytes() < shard.samples as u64;
     if index.record_bytes != meta.record_bytes()
@@ -128,6 +134,13 @@ pub fn read(folder: &Path) -> Result<(IndexFile, StoreMeta, Vec<usize>)> {
             "record size, sample count, statistics or data hash contradict the rest",
         ));
     }
+    Ok((index, meta))
+}
+
+/// Reads and checks the index of a store, and the sizes of its shards; the last is the id of the first sample of each
+/// shard.
+pub fn read(folder: &Path) -> Result<(IndexFile, StoreMeta, Vec<usize>)> {
+    let (index, meta) = read_alone(folder)?;
     let mut first_ids = Vec::with_capacity(index.shards.len());
     let mut next = 0;
     for shard in &index.shards {

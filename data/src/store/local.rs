@@ -32,8 +32,8 @@ struct Staged {
 
 /// A copy that is being written, by any number of processes of one node, each other samples.
 ///
-/// It is no store before [`LocalCopy::finish`]. What a killed writer has left counts by its checksum: a later one asks
-/// [`LocalCopy::holds`] and writes only the rest.
+/// It is no store before [`LocalCopy::finish`]. What a killed writer has left, or is left of a finished copy, counts by
+/// its checksum: a later one asks [`LocalCopy::holds`] and writes only the rest.
 #[derive(Debug)]
 pub struct LocalCopy<'a> {
     source: &'a Store,
@@ -67,7 +67,8 @@ impl<'a> LocalCopy<'a> {
             return Err(another());
         }
         if folder.join(INDEX_FILE).exists() {
-            let known = index::read(folder).map(|(index, ..)| index.data_hash);
+            // Its shards may be cut or gone, as what cleans temporary folders leaves them: they are written anew.
+            let known = index::read_alone(folder).map(|(index, _)| index.data_hash);
             if !known.is_ok_and(|hash| hash == source.data_hash()) {
                 return Err(another());
             }

@@ -510,6 +510,29 @@ fn wrong_extreme_weather_files_are_named_errors() {
     );
 }
 
+/// Masks of the one calendar are at the times of fields of the other, too.
+#[test]
+fn the_gregorian_calendars_are_one_since_1582() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("boxes.h5");
+    let storm = found(BoxClass::TropicalCyclone, 20.0, 5.0, 30.0, 15.0);
+    for (year, are_one) in [(1996, true), (1500, false)] {
+        let time = |calendar| Time::new(calendar, year, 2, 28, 18, 0, 0).unwrap();
+        let sink = Box::new(ExtremeWeatherWriter::new(&path, grid()));
+        write(sink, &[(time(Calendar::Standard), vec![storm])]);
+        match boxes::read(&path, &grid(), Calendar::ProlepticGregorian) {
+            Ok(back) => {
+                assert!(are_one, "{year}");
+                assert_eq!(back.frames()[0].time, time(Calendar::ProlepticGregorian));
+            }
+            Err(error) => assert!(
+                !are_one && error.to_string().contains("calendar"),
+                "{error}"
+            ),
+        }
+    }
+}
+
 #[test]
 fn wrong_tables_are_named_with_their_line() {
     let folder = tempfile::tempdir().unwrap();

@@ -143,8 +143,8 @@ fn begin(file: &mut FileMut, grid: &LatLonGrid, origin: Time) -> netcdf::Result<
     Ok(())
 }
 
-/// Reads an ExtremeWeather file on a grid. Times are those of its `time`; a file without one must be named
-/// `climo_YYYY.h5` and hold four times a day of a year of the calendar.
+/// Reads an ExtremeWeather file on a grid. Times are those of its `time`, which may be of the other Gregorian calendar; a
+/// file without one must be named `climo_YYYY.h5` and hold four times a day of a year of the calendar.
 ///
 /// # Errors
 /// [`DataError::BadBox`] if no order of the columns or no count of the classes fits, naming what stands in the way;
@@ -166,25 +166,22 @@ pub fn read_extreme_weather(
     })?;
     let count = values.len() / (slots * COORDINATES).max(1);
     let times = match axis {
-        Some(axis) if axis.calendar != calendar => {
-            return Err(DataError::mismatch(
-                "calendar",
-                path,
-                calendar,
-                axis.calendar,
-            ));
+        Some(axis) => {
+            let times = axis.times.iter().map(|time| time.instant_in(calendar));
+            let times: Option<Vec<Time>> = times.collect();
+            let differs = || DataError::mismatch("calendar", path, calendar, axis.calendar);
+            times.ok_or_else(differs)?
         }
-        Some(axis) if axis.times.len() != count => {
-            return Err(DataError::bad_variable(
-                path,
-                "boxes",
-                format!("{} times, as `time` has", axis.times.len()),
-                count,
-            ));
-        }
-        Some(axis) => axis.times,
         None => times_of_name(path, count, calendar)?,
     };
+    if times.len() != count {
+        return Err(DataError::bad_variable(
+            path,
+            "boxes",
+            format!("{} times, as `time` has", times.len()),
+            count,
+        ));
+    }
     let reading = Reading::of(path, &values, slots, grid)?;
     let mut rows = Vec::new();
     for (time, slots) in times.into_iter().zip(values.chunks(slots * COORDINATES)) {

@@ -704,6 +704,10 @@ fn wrong_coco_files_are_named() {
             "{text}"
         );
     }
+    // It had been the edges that were told.
+    let unsure = r#""image_id": 7, "category_id": 1, "bbox": [1, 2, 3, 4], "score": 1.5"#;
+    let error = read("", unsure).unwrap_err().to_string();
+    assert!(error.contains("found 1.5"), "{error}");
     let error = read(
         r#""width": 144, "height": 96, "date_captured": "soon""#,
         good,

@@ -235,6 +235,11 @@ pub fn read_coco(path: &Path, grid: &LatLonGrid, calendar: Calendar) -> Result<B
             };
             BoxFault::UnknownClass.at(path, place(), expected, found)
         })?;
+        let is_share = |score: &f32| (0.0..=1.0).contains(score);
+        if let Some(score) = annotation.score.filter(|score| !is_share(score)) {
+            let (expected, found) = ("a score from 0 to 1", score.to_string());
+            return Err(BoxFault::NoConfidence.at(path, place(), expected, found));
+        }
         let geo = part_in_image(annotation, class, grid).map_err(|(fault, expected)| {
             fault.at(path, place(), expected, format!("{:?}", annotation.bbox))
         })?;
@@ -323,10 +328,6 @@ fn part_in_image(
     }
     if width <= 0.0 || height <= 0.0 {
         return Err((BoxFault::NoExtent, "width and height above 0".into()));
-    }
-    let sure = |score: f32| (0.0..=1.0).contains(&score);
-    if !annotation.score.is_none_or(sure) {
-        return Err((BoxFault::NoConfidence, "a score from 0 to 1".into()));
     }
     // A box across the seam begins within the image, and runs on past its right edge.
     if x >= columns || x + width <= 0.0 || y >= rows || y + height <= 0.0 {

@@ -327,6 +327,9 @@ fn every_flipped_byte_is_noticed_and_named() {
         file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
         let fresh = Arc::new(Store::open(folder.path()).unwrap());
         read(&fresh, 3).unwrap();
+        fresh.read_mask(3).unwrap();
+        let error = fresh.read_mask(4).unwrap_err();
+        assert!(matches!(error, DataError::Damaged { .. }), "{error}");
         let error = read(&fresh, 4).unwrap_err();
         let text = error.to_string();
         assert!(matches!(error, DataError::Damaged { .. }), "{text}");

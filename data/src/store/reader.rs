@@ -17,7 +17,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use xxhash_rust::xxh3::Xxh3;
 
 /// What [`Store::verify`] found.
@@ -184,7 +184,8 @@ impl Store {
     /// Reads the class codes of a sample.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] for an unknown id, or a sample without a mask; [`DataError::Io`].
+    /// [`DataError::Invalid`] for an unknown id, or a sample without a mask; [`DataError::Damaged`] if its checksum
+    /// differs; [`DataError::Io`].
     pub fn read_mask(&self, id: usize) -> Result<ClassMask> {
         let (file, path, start) = self.locate(id)?;
         if !self.index.samples[id].has_mask() {
@@ -192,6 +193,11 @@ impl Store {
             return Err(DataError::Invalid(format!(
                 "sample {id} of {time} has no mask"
             )));
+        }
+        if !self.checked[id].load(Ordering::Relaxed) {
+            let (path, found) = self.checksum(id)?;
+            self.compare(id, &path, found)?;
+            self.checked[id].store(true, Ordering::Relaxed);
         }
         let (rows, columns) = self.meta.grid.shape();
         let mut codes = vec![0; rows * columns];
@@ -221,22 +227,9 @@ impl Store {
     /// [`DataError::Io`] if a shard cannot be read; damage is not an error here but a line of the result.
     pub fn verify(&self) -> Result<Verification> {
         let check = |id: usize| -> Result<Option<String>> {
-            let mut hasher = Xxh3::new();
-            let (file, path, start) = self.locate(id)?;
-            let end = start + self.meta.field_bytes() + self.meta.label_bytes();
-            let mut piece = vec![0; PIECE_BYTES];
-            let mut at = start;
-            while at < end {
-                let size = ((end - at) as usize).min(PIECE_BYTES);
-                file.read_exact_at(&mut piece[..size], at)
-                    .map_err(DataError::io("read", &path))?;
-                hasher.update(&piece[..size]);
-                at += size as u64;
-            }
-            Ok(self
-                .compare(id, &path, hasher.digest())
-                .err()
-                .map(|e| e.to_string()))
+            let (path, found) = self.checksum(id)?;
+            let differs = self.compare(id, &path, found).err();
+            Ok(differs.map(|error| error.to_string()))
         };
         let here: Vec<usize> = (0..self.len()).filter(|&id| self.holds(id)).collect();
         let found: Result<Vec<Option<String>>> = here.par_iter().map(|&id| check(id)).collect();
@@ -244,6 +237,23 @@ impl Store {
             samples: here.len(),
             problems: found?.into_iter().flatten().collect(),
         })
+    }
+
+    /// The shard file of a sample, and the checksum of what stands there.
+    fn checksum(&self, id: usize) -> Result<(PathBuf, u64)> {
+        let mut hasher = Xxh3::new();
+        let (file, path, start) = self.locate(id)?;
+        let end = start + self.meta.field_bytes() + self.meta.label_bytes();
+        let mut piece = vec![0; PIECE_BYTES];
+        let mut at = start;
+        while at < end {
+            let size = ((end - at) as usize).min(PIECE_BYTES);
+            file.read_exact_at(&mut piece[..size], at)
+                .map_err(DataError::io("read", &path))?;
+            hasher.update(&piece[..size]);
+            at += size as u64;
+        }
+        Ok((path, hasher.digest()))
     }
 
     fn decoder(

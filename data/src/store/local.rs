@@ -1,7 +1,7 @@
 //! A copy of a store, or of a part of it, on a node's own disk.
 
 use super::shard::{shard_name, trailer};
-use super::{BOXES_FILE, INDEX_FILE, Store, index};
+use super::{BOXES_FILE, INDEX_FILE, Store, index, record};
 use crate::atomic;
 use crate::error::{DataError, Result};
 use rayon::prelude::*;
@@ -115,12 +115,11 @@ impl<'a> LocalCopy<'a> {
     /// [`DataError::Io`].
     pub fn holds(&self, ids: &[usize]) -> Result<Vec<bool>> {
         let check = |&id: &usize| {
-            let mut record = vec![0; self.record_bytes()];
             let (path, start) = self.place(id);
             let file = File::open(&path).map_err(DataError::io(REOPEN, &path))?;
-            file.read_exact_at(&mut record, start)
-                .map_err(DataError::io("read", &path))?;
-            Ok(self.source.compare(id, &path, xxh3_64(&record)).is_ok())
+            let end = start + self.record_bytes() as u64;
+            let found = record::checksum(&file, &path, start..end)?;
+            Ok(self.source.compare(id, &path, found).is_ok())
         };
         ids.par_iter().map(check).collect()
     }

@@ -4,7 +4,7 @@ use super::boxes::{FoundBoxes, StoreBoxes};
 use super::codec::RecordDecoder;
 use super::index::{self, IndexFile};
 use super::local;
-use super::record::{PIECE_BYTES, SampleReader};
+use super::record::{self, SampleReader};
 use super::{SampleEntry, ShardEntry, Split, Statistics, StoreMeta};
 use crate::class_weights::ClassWeighting;
 use crate::error::{DataError, Result};
@@ -18,7 +18,6 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use xxhash_rust::xxh3::Xxh3;
 
 /// What [`Store::verify`] found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -241,19 +240,10 @@ impl Store {
 
     /// The shard file of a sample, and the checksum of what stands there.
     fn checksum(&self, id: usize) -> Result<(PathBuf, u64)> {
-        let mut hasher = Xxh3::new();
         let (file, path, start) = self.locate(id)?;
         let end = start + self.meta.field_bytes() + self.meta.label_bytes();
-        let mut piece = vec![0; PIECE_BYTES];
-        let mut at = start;
-        while at < end {
-            let size = ((end - at) as usize).min(PIECE_BYTES);
-            file.read_exact_at(&mut piece[..size], at)
-                .map_err(DataError::io("read", &path))?;
-            hasher.update(&piece[..size]);
-            at += size as u64;
-        }
-        Ok((path, hasher.digest()))
+        let found = record::checksum(&file, &path, start..end)?;
+        Ok((path, found))
     }
 
     fn decoder(

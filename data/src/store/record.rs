@@ -5,16 +5,34 @@ use super::{Encoding, Store, View};
 use crate::error::{DataError, Result};
 use crate::normalise::ChannelFactors;
 use std::cell::RefCell;
+use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Bytes asked for at a time.
-pub const PIECE_BYTES: usize = 256 << 10;
+const PIECE_BYTES: usize = 256 << 10;
 
 thread_local! {
     static BUFFERS: RefCell<(Vec<u8>, DecodeBuffers)> = RefCell::default();
+}
+
+/// The checksum of what stands in a part of a file, of which a piece at a time is held.
+pub fn checksum(file: &File, path: &Path, part: Range<u64>) -> Result<u64> {
+    let mut hasher = Xxh3::new();
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut at = part.start;
+    while at < part.end {
+        let size = ((part.end - at) as usize).min(PIECE_BYTES);
+        file.read_exact_at(&mut piece[..size], at)
+            .map_err(DataError::io("read", path))?;
+        hasher.update(&piece[..size]);
+        at += size as u64;
+    }
+    Ok(hasher.digest())
 }
 
 impl Store {

@@ -38,7 +38,8 @@ impl Scenario {
     /// (+20 %).
     ///
     /// # Source
-    /// Knutson et al. 2020 (BAMS 101, E303): medians for +2 K; moisture by Clausius-Clapeyron.
+    /// Knutson et al. 2020 (BAMS 101, E303): medians of wind and rain for +2 K; moisture by Clausius-Clapeyron. How many
+    /// storms there are is our choice; most models that the paper has give fewer cyclones.
     pub const PLUS_2K: Self = Self {
         name: "plus2k",
         warming_k: 2.0,

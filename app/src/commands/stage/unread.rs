@@ -3,7 +3,8 @@
 use crate::plan::counted;
 use squall_data::{DataError, Time, atomic};
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// The file's name, in the folder of the store.
@@ -26,7 +27,12 @@ impl Unread {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             text => text.map_err(DataError::io("read", &path))?,
         };
-        let times = text.lines().map(str::to_string).collect();
+        // A killed call may have left a part of a line, behind which none can be added.
+        let (whole, torn) = text.split_at(text.rfind('\n').map_or(0, |end| end + 1));
+        if !torn.is_empty() {
+            atomic::write(&path, whole.as_bytes())?;
+        }
+        let times = whole.lines().map(str::to_string).collect();
         Ok(Self { path, times })
     }
 
@@ -44,26 +50,52 @@ impl Unread {
         atomic::remove(&self.path).map(drop)
     }
 
-    /// One time more, before a later sample is written.
+    /// One time more, before a later sample is written. It is added at the file's end: a century of fields may lack a
+    /// channel at every other time.
     pub(super) fn add(&mut self, time: Time) -> Result<(), DataError> {
-        self.times.insert(time.to_string());
-        let lines = self.times.iter().map(|time| format!("{time}\n"));
-        atomic::write(&self.path, lines.collect::<String>().as_bytes())
+        let time = time.to_string();
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&self.path);
+        let added = file.and_then(|mut file| {
+            file.write_all(format!("{time}\n").as_bytes())?;
+            file.sync_data()
+        });
+        added.map_err(DataError::io("write", &self.path))?;
+        self.times.insert(time);
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use squall_data::Calendar;
 
     #[test]
     fn times_are_kept_and_what_a_killed_call_began_to_write_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        let torn = folder.path().join(".left_out.txt.17.tmp");
-        std::fs::write(folder.path().join(FILE), "2000-01-01T00:00:00\n").unwrap();
+        let (file, torn) = (
+            folder.path().join(FILE),
+            folder.path().join(".left_out.txt.17.tmp"),
+        );
+        let time = |hour| Time::new(Calendar::NoLeap, 2000, 1, 1, hour, 0, 0).unwrap();
+        let mut unread = Unread::of(folder.path()).unwrap();
+        unread.add(time(6)).unwrap();
+        unread.add(time(9)).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text + "2000-").unwrap();
         std::fs::write(&torn, "2000-").unwrap();
-        let unread = Unread::of(folder.path()).unwrap();
-        assert_eq!(unread.times.len(), 1);
+        let mut unread = Unread::of(folder.path()).unwrap();
+        assert_eq!(unread.times.len(), 2);
         assert!(!torn.exists());
+        unread.add(time(12)).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        let hours = ["06", "09", "12"].map(|hour| format!("2000-01-01T{hour}:00:00\n"));
+        assert_eq!(text, hours.concat());
+        assert_eq!(Unread::of(folder.path()).unwrap().times, unread.times);
+        unread.forget().unwrap();
+        assert!(unread.times.is_empty() && !file.exists());
     }
 }

@@ -253,7 +253,7 @@ fn write_chunk(
 
 /// The storms that live in a run.
 struct Tracks {
-    /// A row for each.
+    /// A row for each, a river's with times and places of its cyclone.
     table: String,
     tropical_cyclones: usize,
     rivers: usize,

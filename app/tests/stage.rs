@@ -318,3 +318,21 @@ fn the_folder_of_a_node_must_not_hold_what_another_command_wrote() {
     let call = ["stage", path(&store), "--local", path(&local)];
     refuses(&call, 2, &["node0` holds tables of `squall events`"]);
 }
+
+/// A copy has the samples and splits of its store: what asks for others had been passed over.
+#[test]
+fn what_makes_a_store_is_not_asked_of_a_copy() {
+    let call = ["stage", "store", "--local", "node"];
+    for more in [
+        &["--skip-bad"][..],
+        &["--train-share", "0.5"][..],
+        &["--block-days", "3"][..],
+        &["--tag-class", "atmospheric_river"][..],
+    ] {
+        refuses(
+            &[&call[..], more].concat(),
+            2,
+            &["cannot be used with", more[0]],
+        );
+    }
+}

@@ -61,7 +61,11 @@ pub struct Stage {
     #[arg(long, value_name = "STORE", required_unless_present = "local")]
     pub out: Option<PathBuf>,
     /// Folder on the disk of each node; {node} in it becomes the node's number.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["labels", "out", "channels"])]
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["labels", "tag_class", "out", "channels", "train_share", "block_days", "skip_bad"]
+    )]
     pub local: Option<PathBuf>,
     /// Training samples of each node, drawn at random so that each is somewhere; default: all.
     #[arg(long, value_name = "N", requires = "local")]

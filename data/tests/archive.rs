@@ -565,6 +565,47 @@ fn a_file_that_is_replaced_before_it_is_read_is_refused_unless_it_has_only_grown
     }
 }
 
+/// As CMIP has them: of more than eight each had been opened again for every time.
+#[test]
+#[cfg(unix)]
+fn files_of_one_variable_each_stay_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let pressures = [Variable::Ps, Variable::Psl];
+    let winds = [
+        Variable::U850,
+        Variable::V850,
+        Variable::Ubot,
+        Variable::Vbot,
+    ];
+    let heights = [Variable::Z1000, Variable::Z200, Variable::Zbot];
+    let temperatures = [
+        Variable::T200,
+        Variable::T500,
+        Variable::Ts,
+        Variable::Trefht,
+    ];
+    let all = [&pressures[..], &winds, &heights, &temperatures].concat();
+    for variable in &all {
+        let spec = FileSpec {
+            times: vec![0.0, 1.0],
+            fields: vec![Field::named(variable.name(), variable.entry().unit)],
+            ..FileSpec::default()
+        };
+        write(&folder.path().join(format!("{variable}.nc")), &spec);
+    }
+    let archive = open(folder.path());
+    archive.read(0, &all).unwrap();
+    // What is open is there without its name.
+    for path in archive.paths() {
+        fs::remove_file(path).unwrap();
+    }
+    let snapshot = archive.read(1, &all).unwrap();
+    let expected = values_of(archive.grid(), 1.0, 1.0);
+    for plane in snapshot.fields.outer_iter() {
+        assert_eq!(plane, expected.index_axis(ndarray::Axis(0), 0));
+    }
+}
+
 #[test]
 fn threads_share_an_archive() {
     let folder = tempfile::tempdir().unwrap();

@@ -89,7 +89,8 @@ impl Build {
                 "files use standard and proleptic_gregorian calendars: all times are read as {calendar}"
             ));
         }
-        let (times, places) = self.axis.into_values().unzip();
+        let (times, places): (_, Vec<Vec<Place>>) = self.axis.into_values().unzip();
+        let of_a_time = places.iter().map(Vec::len).max().unwrap_or(1);
         let mut archive = Archive {
             files: self.files,
             facts: Mutex::new(self.facts),
@@ -102,7 +103,7 @@ impl Build {
             available: Vec::new(),
             problems,
             skipped_files,
-            open: nc::FileCache::default(),
+            open: nc::FileCache::new(of_a_time),
         };
         let repeated = archive.repeated();
         archive.problems.extend(repeated);

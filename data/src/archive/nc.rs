@@ -8,8 +8,10 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Files kept open: reading in order needs two, variables split over several file sets a few more.
+/// So many files are kept open where each time is in one: reading in order needs two, several threads a few more.
 const OPEN_FILES: usize = 8;
+/// And so many at most: each has its share of memory.
+const MOST_OPEN_FILES: usize = 64;
 /// Values of a coordinate: a header of a few bytes can tell of more than memory holds, of which none was written.
 const MOST_VALUES: usize = 1 << 24;
 
@@ -30,10 +32,21 @@ pub fn on_library_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
 }
 
 /// The files read last, open; used on the library's thread only.
-#[derive(Default)]
-pub(crate) struct FileCache(Mutex<VecDeque<(usize, File)>>);
+pub(crate) struct FileCache {
+    files: Mutex<VecDeque<(usize, File)>>,
+    room: usize,
+}
 
 impl FileCache {
+    /// An empty one, with room for the files of a time, which are so many: with less, each would be opened again for
+    /// every time.
+    pub(crate) fn new(of_a_time: usize) -> Self {
+        Self {
+            files: Mutex::default(),
+            room: of_a_time.clamp(OPEN_FILES, MOST_OPEN_FILES),
+        }
+    }
+
     /// Runs `act` with the open file number `id`, which lies at `path`, on the library's thread; where the file must be
     /// opened first, `check` says whether it may be used.
     ///
@@ -48,7 +61,7 @@ impl FileCache {
     ) -> Result<T> {
         on_library_thread(|| {
             // A panic elsewhere leaves the cache usable: it holds only open files.
-            let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut cached = self.files.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(at) = cached.iter().position(|(known, _)| *known == id) {
                 // To the back: the front is closed first.
                 let entry = cached.remove(at).expect("just found");
@@ -56,7 +69,7 @@ impl FileCache {
             } else {
                 let file = open(path)?;
                 check()?;
-                if cached.len() == OPEN_FILES {
+                if cached.len() == self.room {
                     cached.pop_front();
                 }
                 cached.push_back((id, file));

@@ -87,7 +87,7 @@ impl MaskArchive {
             made_by: said
                 .filter_map(|(name, text)| Some((name, text?)))
                 .collect(),
-            open: nc::FileCache::default(),
+            open: nc::FileCache::new(1),
         })
     }
 

@@ -48,12 +48,8 @@ pub(super) fn compute(run: &SyntheticRun, time: Time) -> (Snapshot, Truth) {
         .iter()
         .map(|&lat| zonal(lat, season, scenario.warming_k, scenario.moisture))
         .collect();
-    let lows: Vec<Low> = run
-        .catalogue
-        .extratropical
-        .iter()
-        .filter_map(|storm| Low::new(storm, hours))
-        .collect();
+    let lows = run.catalogue.extratropical_near(hours).iter();
+    let lows: Vec<Low> = lows.filter_map(|storm| Low::new(storm, hours)).collect();
     let mut boxes = Vec::new();
     let mass = mass(run, hours, &climate, &lows);
     let mut planes = Planes::new(run, time, &climate, &mass);
@@ -64,7 +60,7 @@ pub(super) fn compute(run: &SyntheticRun, time: Time) -> (Snapshot, Truth) {
         }
         boxes.extend(low.truth_box());
     }
-    for storm in &run.catalogue.tropical {
+    for storm in run.catalogue.tropical_near(hours) {
         let Some(state) = storm.at(hours).filter(|state| state.deficit_pa > 100.0) else {
             continue;
         };

@@ -20,7 +20,7 @@ use storms::TRACK_HOURS;
 /// Storms born this many days before the start may still live in it.
 const SPIN_UP_DAYS: f64 = 16.0;
 
-/// All storms of a run.
+/// All storms of a run, by the day of their birth.
 #[derive(Debug)]
 pub(super) struct Catalogue {
     pub tropical: Vec<TropicalCyclone>,
@@ -67,6 +67,26 @@ impl Catalogue {
             extratropical,
         }
     }
+
+    /// The tropical cyclones that may live some hours after the start; of centuries that is far from all.
+    pub(super) fn tropical_near(&self, hours: f64) -> &[TropicalCyclone] {
+        near(&self.tropical, |storm| storm.birth_hours, hours)
+    }
+
+    /// The extratropical cyclones that may.
+    pub(super) fn extratropical_near(&self, hours: f64) -> &[ExtratropicalCyclone] {
+        near(&self.extratropical, |storm| storm.birth_hours, hours)
+    }
+}
+
+/// Those of storms in the order of their days that were born late enough to live at an hour, and not after it.
+fn near<T>(storms: &[T], birth_hours: impl Fn(&T) -> f64, hours: f64) -> &[T] {
+    let day = |hours: f64| (hours / 24.0).floor();
+    // A day more at both ends: an hour just before midnight may round to the next day.
+    let (first, last) = (day(hours) - SPIN_UP_DAYS - 1.0, day(hours) + 1.0);
+    let from = storms.partition_point(|storm| day(birth_hours(storm)) < first);
+    let behind = storms.partition_point(|storm| day(birth_hours(storm)) <= last);
+    &storms[from..behind]
 }
 
 /// A Poisson number (Knuth's product method: the mean is below 3).
@@ -254,6 +274,27 @@ mod tests {
         assert!(!short.extratropical.is_empty());
         for (a, b) in short.extratropical.iter().zip(&long.extratropical) {
             assert_eq!((a.birth_hours, a.origin), (b.birth_hours, b.origin));
+        }
+    }
+
+    /// Times of a century had been computed the slower the longer the run was.
+    #[test]
+    fn few_storms_are_looked_at_and_none_that_lives_is_missed() {
+        let all = catalogue(&Scenario::PRESENT, 10.0);
+        assert!(all.tropical.len() > 700 && all.extratropical.len() > 9000);
+        for hours in (0..87_600).step_by(1001).map(f64::from).chain([87_600.0]) {
+            let lives = |storm: &&TropicalCyclone| storm.at(hours).is_some();
+            let (near, every) = (all.tropical_near(hours), &all.tropical);
+            let found: Vec<u64> = near.iter().filter(lives).map(|s| s.id).collect();
+            let expected: Vec<u64> = every.iter().filter(lives).map(|s| s.id).collect();
+            assert_eq!(found, expected, "{hours}");
+            assert!(near.len() < 60, "{}", near.len());
+            let lives = |storm: &&ExtratropicalCyclone| storm.at(hours).is_some();
+            let (near, every) = (all.extratropical_near(hours), &all.extratropical);
+            let found: Vec<u64> = near.iter().filter(lives).map(|s| s.id).collect();
+            let expected: Vec<u64> = every.iter().filter(lives).map(|s| s.id).collect();
+            assert_eq!(found, expected, "{hours}");
+            assert!(near.len() < 120, "{}", near.len());
         }
     }
 

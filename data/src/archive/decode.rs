@@ -5,7 +5,7 @@
 use super::nc::{numbers, text};
 use super::units::Conversion;
 use crate::error::{DataError, Result};
-use ndarray::Array2;
+use ndarray::Array3;
 use netcdf::types::{FloatType, IntType, NcVariableType};
 use netcdf::{Extent, Variable};
 use serde::{Deserialize, Serialize};
@@ -214,17 +214,17 @@ pub(crate) fn stored(
     })
 }
 
-/// The (lat, lon) plane of stored values, in file order; `transposed` if longitude varies slowest.
+/// Planes (lat, lon) of stored values, one after the other, in file order; `transposed` if longitude varies slowest.
 ///
 /// # Errors
-/// [`DataError::Unreadable`] if their number is not that of the grid's cells.
-pub(crate) fn plane(
+/// [`DataError::Unreadable`] if their number is not that of the cells of so many planes.
+pub(crate) fn planes(
     path: &Path,
     stored: Stored,
     decoder: &Decoder,
-    (rows, columns): (usize, usize),
+    (count, rows, columns): (usize, usize, usize),
     transposed: bool,
-) -> Result<Array2<f32>> {
+) -> Result<Array3<f32>> {
     let values = match stored {
         Stored::Single(mut values) => {
             decoder.decode_single(&mut values);
@@ -233,16 +233,16 @@ pub(crate) fn plane(
         Stored::Other(values) => values.into_iter().map(|v| decoder.value(v)).collect(),
     };
     let shape = if transposed {
-        (columns, rows)
+        (count, columns, rows)
     } else {
-        (rows, columns)
+        (count, rows, columns)
     };
-    let plane = Array2::from_shape_vec(shape, values)
+    let planes = Array3::from_shape_vec(shape, values)
         .map_err(|error| DataError::unreadable(path, error))?;
     Ok(if transposed {
-        plane.reversed_axes()
+        planes.permuted_axes([0, 2, 1])
     } else {
-        plane
+        planes
     })
 }
 

@@ -15,6 +15,7 @@ mod fields;
 pub(crate) mod file_date;
 mod forecast;
 mod input;
+mod levels;
 pub(crate) mod nc;
 mod read;
 pub(crate) mod scan;

@@ -2,13 +2,14 @@
 
 use super::derive::{humidity_of_dewpoint, lowest_level_height, precipitable_water};
 use super::scan::{self, Levels, Source};
-use super::{Archive, Place, alias, decode};
+use super::{Archive, Place, decode};
 use crate::Variable;
 use crate::error::{DataError, Result};
 use crate::facts::FileFacts;
 use crate::snapshot::Snapshot;
 use ndarray::{Array2, Array3, ArrayViewMut2, Axis, Zip};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::PoisonError;
 
@@ -188,41 +189,6 @@ impl Archive {
         error
     }
 
-    /// A field on pressure levels, `(level, lat, lon)`, from the top of the atmosphere down, with its pressures in Pa.
-    ///
-    /// The name is the file's own, or any name of the same field (`U`, `ua` and `u_component_of_wind` are one); winds,
-    /// temperature, height and humidity come in SI units, other fields as they are.
-    ///
-    /// # Errors
-    /// [`DataError::MissingVariable`] with the fields on levels that are there; as [`Self::read`] otherwise.
-    pub fn read_levels(&self, index: usize, name: &str) -> Result<(Vec<f64>, Array3<f32>)> {
-        self.check(index)?;
-        let Some((place, levels)) = self.levels_named(index, name) else {
-            return Err(DataError::MissingVariable {
-                path: self.source_of(index).0.into(),
-                variable: format!("{name} on pressure levels"),
-                found: self
-                    .level_fields(index)
-                    .into_iter()
-                    .map(String::from)
-                    .collect(),
-            });
-        };
-        let (pressure_pa, field) = self.read_all_levels(place, levels)?;
-        let source = (self.path(place), levels.source.name.as_str());
-        self.check_known(index, source, field.iter())?;
-        Ok((pressure_pa, field))
-    }
-
-    /// Where a field on pressure levels stands at a time, as [`Self::read_levels`] finds it.
-    pub(super) fn levels_named(&self, index: usize, name: &str) -> Option<(Place, &Levels)> {
-        let family = alias::family(name);
-        let of_name = |l: &&Levels| l.source.name.eq_ignore_ascii_case(name);
-        let of_family = |l: &&Levels| family.is_some() && l.family == family;
-        let own = self.first_with(index, |layout| layout.levels.iter().find(of_name));
-        own.or_else(|| self.first_with(index, |layout| layout.levels.iter().find(of_family)))
-    }
-
     pub(super) fn check(&self, index: usize) -> Result<()> {
         if index < self.times.len() {
             return Ok(());
@@ -301,18 +267,6 @@ impl Archive {
         Err(DataError::bad_variable(path, name, expected, found))
     }
 
-    fn read_all_levels(&self, place: Place, levels: &Levels) -> Result<(Vec<f64>, Array3<f32>)> {
-        let pressure = &levels.pressure_pa;
-        let mut order: Vec<usize> = (0..pressure.len()).collect();
-        order.sort_by(|&a, &b| pressure[a].total_cmp(&pressure[b]));
-        let (rows, columns) = self.grid.shape();
-        let mut fields = Array3::zeros((order.len(), rows, columns));
-        for (&level, plane) in order.iter().zip(fields.axis_iter_mut(Axis(0))) {
-            self.read_plane_into(place, &levels.source, Some(level), plane)?;
-        }
-        Ok((order.iter().map(|&level| pressure[level]).collect(), fields))
-    }
-
     /// Reads one plane into grid order.
     pub(super) fn read_plane_into(
         &self,
@@ -321,7 +275,21 @@ impl Archive {
         level: Option<usize>,
         plane: ArrayViewMut2<'_, f32>,
     ) -> Result<()> {
-        let (path, layout) = (self.path(place), self.layout(place));
+        let level = level.or(source.level).unwrap_or(0);
+        let read = self.read_planes(place, source, &(level..level + 1))?;
+        let read = read.index_axis(Axis(0), 0);
+        self.layout(place).order.copy_plane(read, plane);
+        Ok(())
+    }
+
+    /// Some levels of a field, if it has any, as planes in file order.
+    pub(super) fn read_planes(
+        &self,
+        place: Place,
+        source: &Source,
+        levels: &Range<usize>,
+    ) -> Result<Array3<f32>> {
+        let path = self.path(place);
         let check = || self.check_unchanged(place.file);
         let stored = self.open.with(place.file, path, check, |netcdf| {
             let gone = || {
@@ -334,13 +302,12 @@ impl Archive {
                 )
             };
             let variable = netcdf.variable(&source.name).ok_or_else(gone)?;
-            let extents = source.extents(place.at, level);
+            let extents = source.extents(place.at, levels);
             decode::stored(path, &variable, extents, &source.decoder)
         })?;
-        let (shape, transposed) = (layout.file_shape, source.is_transposed());
-        let read = decode::plane(path, stored, &source.decoder, shape, transposed)?;
-        layout.order.copy_plane(read.view(), plane);
-        Ok(())
+        let (rows, columns) = self.layout(place).file_shape;
+        let shape = (levels.len(), rows, columns);
+        decode::planes(path, stored, &source.decoder, shape, source.is_transposed())
     }
 
     /// Refuses a file that is no longer the one that was looked at, unless it has only grown: how its numbers are packed

@@ -13,6 +13,7 @@ use crate::{Calendar, LatLonGrid, Time, Variable};
 use netcdf::Extent;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -43,15 +44,26 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The extents of the plane at a time index (and a level index).
-    pub(crate) fn extents(&self, time: usize, level: Option<usize>) -> Vec<Extent> {
+    /// The extents of the planes at a time index and some levels, if it has any.
+    pub(crate) fn extents(&self, time: usize, levels: &Range<usize>) -> Vec<Extent> {
         let at = |role: &Role| match role {
             Role::Lat | Role::Lon => Extent::from(..),
             Role::Time => Extent::from(time),
-            Role::Level => Extent::from(level.or(self.level).unwrap_or(0)),
+            Role::Level => Extent::from(levels.clone()),
             Role::Single => Extent::from(0),
         };
         self.roles.iter().map(at).collect()
+    }
+
+    /// How many levels can be read at once, as planes of so many cells one after the other: a chunk of a compressed file
+    /// may span levels, and is decompressed each time it is read from.
+    pub(super) fn levels_at_once(&self, cells: usize) -> usize {
+        let place = |role| self.roles.iter().position(|r| *r == role);
+        if place(Role::Level) < place(Role::Lat).min(place(Role::Lon)) {
+            (VALUES_AT_ONCE / cells.max(1)).max(1)
+        } else {
+            1
+        }
     }
 
     /// Whether longitude varies slower than latitude in the file.
@@ -65,6 +77,9 @@ impl Source {
         (self.proxy.is_some(), self.level.is_some())
     }
 }
+
+/// So many values are read at once, 64 MiB as f32.
+const VALUES_AT_ONCE: usize = 1 << 24;
 
 /// A field on pressure levels.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -114,11 +114,19 @@ impl<'f> Candidate<'f> {
                 if let Some(family) = family {
                     self.tell_guesses(family.unit(), layout);
                 }
-                layout.levels.push(Levels {
+                let levels = Levels {
                     pressure_pa: axis.pressure_pa.clone(),
                     family,
                     source: self.source(conversion, None, None),
-                });
+                };
+                if family == Some(Family::Humidity) && !levels.are_column() {
+                    let expected =
+                        "three levels or more, from 850 hPa or below to 500 hPa or above";
+                    let hpa = levels.pressure_pa.iter().map(|pa| (pa / 100.0).to_string());
+                    let found = format!("{} hPa", hpa.collect::<Vec<_>>().join(", "));
+                    self.refuse(Variable::Tmq, Misfit::new(expected, found), layout);
+                }
+                layout.levels.push(levels);
             }
             // Column water would be summed from it; the other families are channels by their own names.
             (Err(misfit), Some(Family::Humidity)) => self.refuse(Variable::Tmq, misfit, layout),

@@ -83,8 +83,7 @@ impl Archive {
         Some(How::Computed(match variable {
             Variable::Tmq => {
                 let (place, levels) = self.first_with(index, |layout| {
-                    // One or two levels are no column.
-                    (layout.humidity()).filter(|levels| levels.pressure_pa.len() > 2)
+                    layout.humidity().filter(|levels| levels.are_column())
                 })?;
                 Derivation::ColumnWater(place, levels)
             }

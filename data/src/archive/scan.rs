@@ -89,6 +89,21 @@ pub(crate) struct Levels {
     pub source: Source,
 }
 
+/// Pressures, Pa, above and below which levels of a column must reach: 500 and 850 hPa, within one percent. About a
+/// twentieth of the vapour lies above the first.
+const COLUMN_PA: [f64; 2] = [50_500.0, 84_150.0];
+
+impl Levels {
+    /// Whether vapour on them can be summed to that of the column: one or two levels are none, nor are those near the
+    /// ground or those aloft alone.
+    pub(super) fn are_column(&self) -> bool {
+        let pressures = || self.pressure_pa.iter().copied();
+        let top = pressures().fold(f64::INFINITY, f64::min);
+        let bottom = pressures().fold(0.0, f64::max);
+        self.pressure_pa.len() > 2 && top < COLUMN_PA[0] && bottom > COLUMN_PA[1]
+    }
+}
+
 /// Why a variable that bears a channel's name cannot serve it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Refusal {

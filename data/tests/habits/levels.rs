@@ -290,3 +290,36 @@ fn levels_of_a_time_that_was_never_written_are_refused() {
     let error = open(&path).read_levels(0, "u").unwrap_err().to_string();
     assert!(error.contains("only missing values"), "{error}");
 }
+
+/// The vapour of the lowest three kilometres had been that of the column, and so had what a line makes of that aloft.
+#[test]
+fn levels_near_the_ground_or_aloft_alone_are_no_column() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, levels, is_column) in [
+        ("cmip.nc", [850.0, 500.0, 250.0], true),
+        ("whole.nc", [1000.0, 700.0, 504.0], true),
+        ("low.nc", [1000.0, 850.0, 700.0], false),
+        ("high.nc", [500.0, 300.0, 100.0], false),
+    ] {
+        let path = folder.path().join(name);
+        file_of(
+            &path,
+            &[("time", 1), ("lev", 3), ("lat", 4), ("lon", 4)],
+            &[
+                LAT,
+                LON,
+                ("time", "time", &[0.0], &[SINCE]),
+                ("lev", "lev", &levels, &[("units", "hPa")]),
+            ],
+            &[("PS", "Pa", &AT_SURFACE), ("q", "kg kg-1", &ON_LEVELS)],
+        );
+        let archive = open(&path);
+        let has_water = archive.available().contains(&Variable::Tmq);
+        assert_eq!(has_water, is_column, "{name}");
+        assert!(archive.read_levels(0, "q").is_ok(), "{name}");
+        if !is_column {
+            let error = archive.read(0, &[Variable::Tmq]).unwrap_err().to_string();
+            assert!(error.contains("500 hPa or above, found"), "{error}");
+        }
+    }
+}

@@ -154,7 +154,7 @@ pub(super) fn other_times(path: &Path, file: &File, axis: &TimeAxis) -> Vec<Othe
 fn another_time(path: &Path, coordinates: &[Variable<'_>], axis: &TimeAxis) -> Option<String> {
     let told = coordinates.iter().filter(|v| !may_be_start(v));
     let told: Vec<(String, Time)> = told
-        .filter_map(|v| Some((v.name(), instant_of(path, v)?)))
+        .filter_map(|v| Some((v.name(), instant_of(path, v, axis.calendar)?)))
         .collect();
     let is_same = |(_, time): &(String, Time)| {
         let time = time.instant_in(axis.calendar);
@@ -165,11 +165,13 @@ fn another_time(path: &Path, coordinates: &[Variable<'_>], axis: &TimeAxis) -> O
     differs.then(|| format!("`{name}`, which is {time}"))
 }
 
-/// The first time of a variable; `None` if it is no time axis.
-fn instant_of(path: &Path, variable: &Variable<'_>) -> Option<Time> {
+/// The first time of a variable, whose calendar is that of the axis unless it names one; `None` if it is no time axis.
+fn instant_of(path: &Path, variable: &Variable<'_>, of_axis: Calendar) -> Option<Time> {
     let unit = nc::text(variable, "units").filter(|unit| Time::are_units(unit))?;
-    let calendar = nc::text(variable, "calendar").unwrap_or_default();
-    let calendar = Calendar::from_cf(&calendar)?;
+    let calendar = match nc::text(variable, "calendar") {
+        Some(name) => Calendar::from_cf(&name)?,
+        None => of_axis,
+    };
     let values = nc::coordinate(path, variable).ok()?;
     Time::from_cf(*values.first()?, &unit, calendar).ok()
 }

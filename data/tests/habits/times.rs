@@ -221,6 +221,35 @@ fn fields_at_another_time_of_their_own_are_refused() {
     }
 }
 
+/// Its calendar had been taken for `standard`, so that no time of it was one of a model's.
+#[test]
+fn a_time_that_names_no_calendar_has_that_of_the_axis() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("two.nc");
+    let noleap = [SINCE, ("calendar", "noleap")];
+    for (day, expected) in [
+        (59.0, &[Variable::Ps, Variable::Psl][..]),
+        (60.0, &[Variable::Psl][..]),
+    ] {
+        let _ = std::fs::remove_file(&path);
+        file_of(
+            &path,
+            &[("time", 1), ("time1", 1), ("lat", 4), ("lon", 4)],
+            &[
+                LAT,
+                LON,
+                ("time", "time", &[59.0], &noleap),
+                ("time1", "time1", &[day], &[SINCE]),
+            ],
+            &[
+                ("PSL", "Pa", &["time", "lat", "lon"]),
+                ("PS", "Pa", &["time1", "lat", "lon"]),
+            ],
+        );
+        assert_eq!(open(&path).available(), expected, "{day}");
+    }
+}
+
 /// NCAR keeps ERA5's rain by the start of forecasts and the hours ahead.
 #[test]
 fn hours_ahead_along_a_dimension_are_leads() {

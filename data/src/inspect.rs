@@ -33,7 +33,7 @@ pub struct VariableInfo {
     pub units: Option<String>,
     /// Dimension names and lengths.
     pub dimensions: Vec<(String, usize)>,
-    /// The channels it serves.
+    /// What it serves: channels as such or to be computed, vapour transport.
     pub channels: Vec<String>,
     /// What is done to reach the channel's unit, or why that is impossible.
     pub conversion: Option<String>,
@@ -242,9 +242,12 @@ fn look(path: &Path) -> Result<Vec<VariableInfo>> {
                 None => format!("`{units}` cannot be converted to {target}"),
             })
         };
+        let mut channels: Vec<String> = found.iter().map(named).collect();
+        let others = layout.iter().flat_map(|layout| layout.other_uses(&name));
+        channels.extend(others.map(String::from));
         VariableInfo {
             conversion: units.as_ref().and_then(convert),
-            channels: found.iter().map(named).collect(),
+            channels,
             dimensions: nc::dimensions(&variable),
             name,
             units,

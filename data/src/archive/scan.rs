@@ -201,6 +201,23 @@ impl Layout {
         found.map(|(_, source)| source)
     }
 
+    /// What a variable serves besides the channels that it is, in words.
+    pub(crate) fn other_uses(&self, name: &str) -> Vec<&'static str> {
+        let is = |source: &Source| source.name == name;
+        let lacks = |channel| self.channel(channel).is_none();
+        let column = self.humidity().filter(|levels| levels.are_column());
+        let summed = column.is_some_and(|levels| is(&levels.source)) && lacks(Variable::Tmq);
+        let wet = self.dewpoint.as_ref().is_some_and(is) && lacks(Variable::Qrefht);
+        let moved = self.transport.iter().any(|(_, source)| is(source));
+        let uses = [
+            (summed, "TMQ (summed over levels)"),
+            (wet, "QREFHT (computed, with PS)"),
+            (moved, "vapour transport"),
+        ];
+        let uses = uses.into_iter().filter(|(serves, _)| *serves);
+        uses.map(|(_, words)| words).collect()
+    }
+
     /// Specific humidity on pressure levels.
     pub(crate) fn humidity(&self) -> Option<&Levels> {
         self.levels

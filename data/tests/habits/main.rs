@@ -4,6 +4,7 @@ mod levels;
 mod times;
 
 use squall_data::archive::on_library_thread;
+use squall_data::inspect::inspect;
 use squall_data::{Archive, Variable};
 
 fn open(path: &std::path::Path) -> Archive {
@@ -236,6 +237,33 @@ fn a_field_without_a_unit_is_told_once() {
         "`tp` names no unit: m is assumed",
     ];
     assert_eq!(told, expected);
+}
+
+/// What channels are computed from, and vapour transport, had looked as if nothing read them.
+#[test]
+fn inspect_tells_what_each_variable_serves() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("uses.nc");
+    let fields: [(&str, &str, &[&str]); 5] = [
+        ("sp", "Pa", &AT_SURFACE),
+        ("d2m", "K", &AT_SURFACE),
+        ("viwve", "kg m-1 s-1", &AT_SURFACE),
+        ("sst", "K", &AT_SURFACE),
+        ("q", "kg kg-1", &ON_LEVELS),
+    ];
+    file_with_levels(&path, &fields);
+    let found = inspect(path.to_str().unwrap()).unwrap();
+    for (name, uses) in [
+        ("sp", "PS"),
+        ("d2m", "QREFHT (computed, with PS)"),
+        ("viwve", "vapour transport"),
+        ("sst", ""),
+        ("q", "TMQ (summed over levels)"),
+    ] {
+        let mut variables = found.makes[0].variables.iter();
+        let variable = variables.find(|variable| variable.name == name).unwrap();
+        assert_eq!(variable.channels.join(", "), uses, "{name}");
+    }
 }
 
 /// The channels had been missing without a reason.

@@ -70,7 +70,7 @@ pub struct Compare {
     /// Probability inside the intervals; a change is significant below the rest.
     #[arg(long, default_value_t = DrawOptions::default().confidence)]
     pub confidence: f64,
-    /// Draws of years, and permutations.
+    /// Draws of years, and permutations; 100 to 1000000.
     #[arg(long, default_value_t = DrawOptions::default().draws)]
     pub resamples: usize,
     /// How intervals follow from the draws.

@@ -37,7 +37,9 @@ pub(crate) mod words;
 
 pub use comparison::{ChangeRow, Comparison, MapSummary, SideSummary};
 pub use coverage::{Coverage, Selection, Years};
-pub use design::{Change, Design, DrawOptions, Interval, IntervalMethod, MIN_BLOCKS, NoInterval};
+pub use design::{
+    Change, DRAWS, Design, DrawOptions, Interval, IntervalMethod, MIN_BLOCKS, NoInterval,
+};
 pub(crate) use discovery::adjusted_by_family;
 pub use discovery::adjusted_p;
 pub use distribution::{Bin, Distribution};

@@ -7,9 +7,14 @@ use crate::compare::unit::Unit;
 use crate::compare::weights::Weights;
 use crate::error::{ClimateError, Result};
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 
 /// Fewer blocks than this on a side say nothing about their spread.
 pub const MIN_BLOCKS: usize = 5;
+
+/// So many draws and permutations there may be: fewer do not tell the smallest p, and more tell an end of an interval no
+/// better, but take gigabytes.
+pub const DRAWS: RangeInclusive<usize> = 100..=1_000_000;
 
 /// Two ends of a confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -125,7 +130,7 @@ impl Design {
     /// further out, so that the interval of a mean of normal values would be the t interval.
     ///
     /// # Errors
-    /// [`ClimateError::Invalid`] if the confidence is not between 0.5 and 1 or there are fewer than 100 draws.
+    /// [`ClimateError::Invalid`] if the confidence is not between 0.5 and 1, or the number of draws not in [`DRAWS`].
     ///
     /// # Source
     /// Hesterberg 2015, "What Teachers Should Know About the Bootstrap", Am. Stat. 69, 371-386, section 5.3.
@@ -343,10 +348,13 @@ impl Change {
 /// # Errors
 /// [`ClimateError::Invalid`] for options without meaning.
 fn possible_draws(blocks: usize, options: &DrawOptions) -> Result<usize> {
-    if !(options.confidence > 0.5 && options.confidence < 1.0) || options.draws < 100 {
+    if !(options.confidence > 0.5 && options.confidence < 1.0) || !DRAWS.contains(&options.draws) {
         return Err(ClimateError::Invalid(format!(
-            "expected a confidence between 0.5 and 1 and at least 100 resamples, found {} and {}",
-            options.confidence, options.draws
+            "expected a confidence between 0.5 and 1 and {} to {} resamples, found {} and {}",
+            DRAWS.start(),
+            DRAWS.end(),
+            options.confidence,
+            options.draws
         )));
     }
     let enough = blocks >= MIN_BLOCKS;

@@ -276,6 +276,26 @@ fn without_years_or_events_there_is_a_reason_instead_of_an_interval() {
     );
 }
 
+/// Those that no memory holds had ended the program.
+#[test]
+fn neither_too_few_nor_too_many_draws_are_made() {
+    for draws in [99, 1_000_001, usize::MAX] {
+        let options = DrawOptions {
+            draws,
+            ..DrawOptions::default()
+        };
+        for design in [Design::new((9, 9), options), Design::of_pairs(9, options)] {
+            let said = design.map(|_| ()).unwrap_err().to_string();
+            assert!(said.contains("100 to 1000000 resamples"), "{said}");
+        }
+    }
+    let options = DrawOptions {
+        draws: 100,
+        ..DrawOptions::default()
+    };
+    assert!(Design::new((9, 9), options).unwrap().has_draws());
+}
+
 /// In a fifth of the draws of `a` nothing happens, so that nobody knows how many times as often it may happen in `b`.
 #[test]
 fn a_relative_change_from_next_to_nothing_has_no_upper_end() {

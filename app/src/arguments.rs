@@ -35,6 +35,17 @@ pub fn number<T: FromStr>(
     number.ok_or_else(|| format!("expected {expected}"))
 }
 
+/// Whether a number is 0 or more, and not infinite.
+pub fn is_not_negative(value: &f64) -> bool {
+    value.is_finite() && *value >= 0.0
+}
+
+/// Parses a wind speed.
+pub fn wind(text: &str) -> Result<f64, String> {
+    let expected = "a speed in m/s that is not negative, such as 17";
+    number(text, is_not_negative, expected)
+}
+
 /// Parses latitudes x longitudes.
 pub fn grid(text: &str) -> Result<(usize, usize), String> {
     let parse = || -> Option<(usize, usize)> {

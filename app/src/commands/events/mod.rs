@@ -11,7 +11,7 @@ mod tests;
 mod together;
 mod tracking;
 
-use crate::arguments::{MIN_CONFIDENCE, calendar, number};
+use crate::arguments::{MIN_CONFIDENCE, calendar, is_not_negative, number, wind};
 use crate::failure::Advice;
 use crate::input::file_facts;
 use crate::own_folder::{self, Holds};
@@ -113,20 +113,10 @@ pub struct Events {
     pub json: bool,
 }
 
-/// Parses a wind speed.
-fn wind(text: &str) -> Result<f64, String> {
-    let expected = "a speed in m/s that is not negative, such as 17";
-    number(text, is_not_negative, expected)
-}
-
 /// Parses an area.
 fn area(text: &str) -> Result<f64, String> {
     let expected = "an area in km² that is not negative, such as 100000";
     number(text, is_not_negative, expected)
-}
-
-fn is_not_negative(value: &f64) -> bool {
-    value.is_finite() && *value >= 0.0
 }
 
 /// What the masks or boxes hold.
@@ -299,6 +289,7 @@ impl Events {
             ("--min-cyclone-km2", self.min_cyclone_km2.is_some(), "masks"),
             ("--min-river-km2", self.min_river_km2.is_some(), "masks"),
             ("--object-id", self.object_id, "masks"),
+            ("--tag-class", self.tags.tag_class.is_some(), "masks"),
             ("--min-confidence", self.min_confidence.is_some(), "boxes"),
             ("--columns", !self.columns.is_empty(), "tracks"),
             (

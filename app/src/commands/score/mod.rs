@@ -10,7 +10,7 @@ pub use boxes::Scores as BoxScores;
 pub use boxes::{box_grid, judge, share_times};
 pub use masks::{Scores, table_path};
 
-use crate::arguments::calendar;
+use crate::arguments::{calendar, wind};
 use crate::failure::Advice;
 use crate::output;
 use crate::tags::Tags;
@@ -55,7 +55,7 @@ pub struct Score {
     pub min_confidence: Option<f32>,
     /// Tracks: only storms of the truth whose wind reaches this, m/s (17 for tropical storms); predicted tracks that
     /// are a weaker one are left out, too.
-    #[arg(long, value_name = "M_S")]
+    #[arg(long, value_name = "M_S", value_parser = wind)]
     pub min_wind: Option<f64>,
     /// Tracks: a predicted track is a storm by its mean distance (Hodges et al. 2017) and not by its nearest points.
     #[arg(long)]
@@ -100,20 +100,30 @@ impl Score {
         }
     }
 
-    /// Refuses options that have no effect on masks and boxes.
-    fn refuse_misfits(&self) -> anyhow::Result<()> {
-        let of_tracks = [
-            (self.min_wind.is_some(), "--min-wind"),
-            (self.by_mean_distance, "--by-mean-distance"),
-            (!self.columns.is_empty(), "--columns"),
+    /// Refuses options that have no effect on what is scored.
+    fn refuse_misfits(&self, scored: &[Kind]) -> anyhow::Result<()> {
+        let misfits = [
+            ("--events", self.events.is_some(), Kind::Masks),
+            ("--tag-class", self.tags.tag_class.is_some(), Kind::Masks),
+            (
+                "--min-confidence",
+                self.min_confidence.is_some(),
+                Kind::Boxes,
+            ),
+            ("--min-wind", self.min_wind.is_some(), Kind::Tracks),
+            ("--by-mean-distance", self.by_mean_distance, Kind::Tracks),
+            ("--columns", !self.columns.is_empty(), Kind::Tracks),
         ];
-        match of_tracks.into_iter().find(|(given, _)| *given) {
-            Some((_, option)) => Err(Advice::usage(
-                format!("{option} is for tracks, and both sides hold masks or boxes"),
-                "leave it out, or give tables of tracks such as the events.csv of both sides",
-            )),
-            None => Ok(()),
-        }
+        let misfit = |(_, given, fits): &(&str, bool, Kind)| *given && !scored.contains(fits);
+        let Some((option, _, fits)) = misfits.into_iter().find(misfit) else {
+            return Ok(());
+        };
+        let names: Vec<&str> = scored.iter().map(|kind| kind.name()).collect();
+        let (fits, names) = (fits.name(), names.join(" and "));
+        Err(Advice::usage(
+            format!("{option} is for {fits}, and it is {names} that both sides hold"),
+            format!("leave it out, or give {fits} alone on both sides"),
+        ))
     }
 
     /// The calendar of the dates of tables: as asked for, else what lies beside the first of them that anything does.
@@ -133,18 +143,20 @@ impl Score {
             offer.map(|offer| offer.path.clone())
         };
         let shared = |kind| Some((of(&predicted, kind)?, of(&truth, kind)?));
-        if shared(Kind::Masks).is_some() || shared(Kind::Boxes).is_some() {
-            self.refuse_misfits()?;
-        }
-        let boxes = shared(Kind::Boxes);
-        if self.min_confidence.is_some() && boxes.is_none() {
-            return Err(Advice::usage(
-                "--min-confidence is for boxes, and the sides have none in common",
-                "leave it out, or give boxes on both sides",
-            ));
+        let (masks, boxes) = (shared(Kind::Masks), shared(Kind::Boxes));
+        let tracks = shared(Kind::Tracks).filter(|_| masks.is_none() && boxes.is_none());
+        let scored = [
+            (Kind::Masks, masks.is_some()),
+            (Kind::Boxes, boxes.is_some()),
+            (Kind::Tracks, tracks.is_some()),
+        ];
+        let scored = scored.into_iter().filter(|(_, is_scored)| *is_scored);
+        let scored: Vec<Kind> = scored.map(|(kind, _)| kind).collect();
+        if !scored.is_empty() {
+            self.refuse_misfits(&scored)?;
         }
         let boxes = boxes.map(|(predicted, truth)| boxes::score(&self, &predicted, &truth));
-        match (shared(Kind::Masks), boxes, shared(Kind::Tracks)) {
+        match (masks, boxes, tracks) {
             (Some(_), Some(boxes), _) => {
                 let (masks, boxes) = (self.score()?, boxes?);
                 return output::result(&Both { masks, boxes }, self.json);
@@ -175,5 +187,50 @@ impl Score {
             ),
             "`squall events` makes tracks (events.csv) of masks",
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::parsed;
+
+    fn call(more: &[&str]) -> anyhow::Result<Score> {
+        parsed(["--prediction", "a", "--truth", "b"].iter().chain(more))
+    }
+
+    /// A table of events had been passed over in silence where tracks were scored, also one that is not there.
+    #[test]
+    fn options_without_effect_on_what_is_scored_are_refused() {
+        for (option, fits) in [
+            (&["--events", "events.csv"][..], Kind::Masks),
+            (&["--tag-class", "tropical_cyclone"], Kind::Masks),
+            (&["--min-confidence", "0.7"], Kind::Boxes),
+            (&["--min-wind", "17"], Kind::Tracks),
+            (&["--by-mean-distance"], Kind::Tracks),
+            (&["--columns", "lon,lat"], Kind::Tracks),
+        ] {
+            let score = call(option).unwrap();
+            for scored in [Kind::Masks, Kind::Boxes, Kind::Tracks] {
+                let refused = score.refuse_misfits(&[scored]);
+                assert_eq!(refused.is_ok(), scored == fits, "{option:?} {scored:?}");
+            }
+            let refused = score.refuse_misfits(&[Kind::Masks, Kind::Boxes]);
+            assert_eq!(refused.is_ok(), fits != Kind::Tracks, "{option:?}");
+        }
+        let said = call(&["--min-wind", "17"]).unwrap();
+        let said = said.refuse_misfits(&[Kind::Masks, Kind::Boxes]);
+        let said = said.unwrap_err().to_string();
+        let expected = "--min-wind is for tracks, and it is masks and boxes that both sides hold";
+        assert_eq!(said, expected);
+    }
+
+    /// No storm reaches a wind that is no number: all had been left out.
+    #[test]
+    fn a_least_wind_is_a_speed() {
+        assert_eq!(call(&["--min-wind=17"]).unwrap().min_wind, Some(17.0));
+        for wind in ["nan", "inf", "-5"] {
+            assert!(call(&[&format!("--min-wind={wind}")]).is_err(), "{wind}");
+        }
     }
 }

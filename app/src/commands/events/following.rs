@@ -151,6 +151,11 @@ impl<'a> Following<'a> {
             resumed_after: self.start,
             files,
             unread_times,
+            looked_for: match objects {
+                Objects::Masks(masks) => masks.classes(),
+                // A table of boxes does not say it.
+                Objects::Boxes { .. } => Vec::new(),
+            },
             ..EventsSummary::default()
         })
     }

@@ -133,9 +133,47 @@ pub struct EventsSummary {
     pub skipped_files: usize,
     /// Times of other files whose mask could not be read (`--skip-bad`).
     pub unread_times: usize,
+    /// Classes of which none means that there were none.
+    #[serde(skip)]
+    pub looked_for: Vec<Class>,
 }
 
 impl EventsSummary {
+    /// What was found; that there was none of a class only where it was looked for.
+    fn found(&self) -> String {
+        let counts = self.counts;
+        let (cyclones, rivers) = (counts.cyclones, counts.rivers);
+        let of_masks = [
+            (
+                Class::TropicalCyclone,
+                cyclones,
+                "cyclone",
+                counts.cyclone_tracks,
+            ),
+            (
+                Class::AtmosphericRiver,
+                rivers,
+                "river",
+                counts.river_tracks,
+            ),
+        ];
+        let told = (of_masks.into_iter())
+            .filter(|(class, found, ..)| *found > 0 || self.looked_for.contains(class))
+            .map(|(_, found, word, tracks)| (counted(found, word), tracks));
+        let others = (counts.others > 0).then(|| {
+            let found = format!("{} depressions and extratropical cyclones", counts.others);
+            (found, counts.other_tracks)
+        });
+        let parts: Vec<String> = (told.chain(others))
+            .map(|(found, tracks)| format!("{found} on {}", counted(tracks, "track")))
+            .collect();
+        if parts.is_empty() {
+            "nothing found".into()
+        } else {
+            parts.join(", ")
+        }
+    }
+
     /// What was left out, as the end of a sentence.
     fn left_out(&self) -> String {
         let counted = [
@@ -171,21 +209,10 @@ impl Events {
         if self.json {
             return output::json(&summary);
         }
-        let counts = summary.counts;
-        let others = match counts.others {
-            0 => String::new(),
-            found => format!(
-                ", {found} depressions and extratropical cyclones on {}",
-                counted(counts.other_tracks, "track")
-            ),
-        };
         tracing::info!(
-            "{}: {} on {}, {} on {}{others}; events.csv and tracks.csv in {}{}",
-            counted(counts.times, "time"),
-            counted(counts.cyclones, "cyclone"),
-            counted(counts.cyclone_tracks, "track"),
-            counted(counts.rivers, "river"),
-            counted(counts.river_tracks, "track"),
+            "{}: {}; events.csv and tracks.csv in {}{}",
+            counted(summary.counts.times, "time"),
+            summary.found(),
             self.out.display(),
             summary.left_out()
         );

@@ -1,6 +1,6 @@
 //! Tables of many ranks are those of one, whatever happens on the way; what cannot be used is left out or told.
 
-use super::Events;
+use super::{Events, EventsSummary};
 use crate::arguments;
 use squall_climate::compare::Coverage;
 use squall_climate::table::read_tracks;
@@ -250,6 +250,22 @@ fn bad_masks_are_skipped_and_counted_on_any_number_of_ranks() {
 }
 
 #[test]
+fn of_a_class_that_nobody_looked_for_it_is_not_said_that_there_was_none() {
+    let mut summary = EventsSummary {
+        looked_for: vec![Class::TropicalCyclone],
+        ..EventsSummary::default()
+    };
+    assert_eq!(summary.found(), "0 cyclones on 0 tracks");
+    summary.looked_for.clear();
+    assert_eq!(summary.found(), "nothing found");
+    (summary.counts.rivers, summary.counts.river_tracks) = (3, 1);
+    assert_eq!(summary.found(), "3 rivers on 1 track");
+    (summary.counts.others, summary.counts.other_tracks) = (5, 2);
+    let others = "5 depressions and extratropical cyclones on 2 tracks";
+    assert_eq!(summary.found(), format!("3 rivers on 1 track, {others}"));
+}
+
+#[test]
 fn tables_are_no_masks() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -293,11 +309,13 @@ fn tables_are_no_masks() {
         .extract()
         .unwrap();
     assert_eq!(summary.counts.times, 8);
+    assert_eq!(summary.looked_for, Class::EVENTS);
     let ids = events.join("object_id.nc");
     let summary = parsed(&[text(&ids), "--out", text(&at("ids"))])
         .extract()
         .unwrap();
     assert_eq!(summary.counts.times, 16);
+    assert_eq!(summary.looked_for, [Class::AtmosphericRiver]);
     // What is read from where it would be replaced.
     let before = std::fs::read(&ids).unwrap();
     let error = parsed(&[text(&ids), "--out", text(&events)])

@@ -26,6 +26,18 @@ pub fn own_name(input: &Path) -> String {
     }
 }
 
+/// What one run is called if nobody says it: as [`own_name`] says, but where its folder is called `events`, as that of
+/// most runs is, after the folder around it.
+pub fn run_name(input: &Path) -> String {
+    let around = input.parent().and_then(Path::file_name);
+    match (own_name(input), around) {
+        (name, Some(around)) if name == "events" && input.ends_with(&name) => {
+            around.to_string_lossy().into_owned()
+        }
+        (name, _) => name,
+    }
+}
+
 /// Bytes of the tables of a folder.
 pub fn table_bytes(folder: &Path) -> anyhow::Result<u64> {
     let entries = std::fs::read_dir(folder).map_err(DataError::io("read", folder))?;

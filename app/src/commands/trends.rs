@@ -2,7 +2,7 @@
 
 use crate::arguments::{Months, calendar, months, years};
 use crate::command_line::CommandLine;
-use crate::events_folder::{own_name, table_bytes};
+use crate::events_folder::{run_name, table_bytes};
 use crate::failure::Advice;
 use crate::own_folder::{self, Holds};
 use crate::plan::Plan;
@@ -40,7 +40,7 @@ pub struct Trends {
     /// Folder for yearly.csv, trends.csv, trends.json, statements.txt and trends.html.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// What the run is called; its folder's name if left out.
+    /// What the run is called; its folder's name if left out, or where that is `events` that of the folder around it.
     #[arg(long, value_name = "NAME")]
     pub label: Option<String>,
     /// Years that count, as FROM-TO; all whole ones if left out.
@@ -155,7 +155,7 @@ impl Trends {
 
     /// What the run is called.
     fn label(&self) -> String {
-        self.label.clone().unwrap_or_else(|| own_name(&self.run))
+        self.label.clone().unwrap_or_else(|| run_name(&self.run))
     }
 
     /// The command that makes the same again.
@@ -200,6 +200,17 @@ mod tests {
             call.command(),
             "squall trends 'cesm/my run' --year-start 1 --confidence 0.95 --out trends"
         );
+        for (folder, label) in [
+            ("cesm/present/events", "present"),
+            ("present/events/", "present"),
+            ("/runs/m*/events", "runs"),
+            ("events", "events"),
+            ("../events", "events"),
+            ("events/present", "present"),
+        ] {
+            let call: Trends = parsed([folder, "--out", "trends"]).unwrap();
+            assert_eq!(call.label(), label, "{folder}");
+        }
         let words = [
             "run",
             "--out",

@@ -393,6 +393,40 @@ fn a_new_run_leaves_no_results_of_another_beside_its_own() {
     assert_eq!(names(), expected);
 }
 
+/// As while `object_id.nc` is written: then the table of events is among the parts again, whatever the next run is.
+#[test]
+fn a_new_run_leaves_no_results_of_one_that_was_killed_while_it_ended() {
+    let storms = [(1, 15.0, 100.0, 800.0, -5.0, 0, 40)];
+    let masks = masks(&storms, 12);
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path();
+    let open = |fingerprint: &str| RunFolder::open(out, fingerprint, new(), |_, _| true).unwrap();
+    let (mut killed, mut stream, _) = open("test");
+    for index in 0..masks.len() {
+        killed.write(&add(&mut stream, &masks, index)).unwrap();
+    }
+    killed.save(&stream, masks.len()).unwrap();
+    killed.conclude(stream).unwrap();
+    drop(killed);
+    let results = [
+        "tracks.csv",
+        "monthly.csv",
+        "tracks.geojson",
+        "object_id.nc",
+    ];
+    for name in ["tracks.geojson", "object_id.nc", "notes.txt"] {
+        fs::write(out.join(name), "text").unwrap();
+    }
+    let are_there = || results.map(|name| out.join(name).is_file());
+    assert_eq!(are_there(), [true; 4]);
+    // It goes on with its own results, and another one without them.
+    assert_eq!(open("test").2, masks.len());
+    assert_eq!(are_there(), [true; 4]);
+    assert_eq!(open("another").2, 0);
+    assert_eq!(are_there(), [false; 4]);
+    assert!(out.join("notes.txt").is_file());
+}
+
 /// A box has no length: what is no number must come back from a state.
 #[test]
 fn a_run_over_boxes_goes_on_where_it_was() {

@@ -1,9 +1,10 @@
 //! Where a run writes, and where it goes on after a kill.
 
+use super::results::{clear_results, clear_those_of};
 use crate::error::{ClimateError, Result};
 use crate::partial::{EventPart, PartialFolder, cut, length, sync_folder};
 use crate::statistics::{PastMonth, Statistics};
-use crate::stream::{Decided, EventCounts, EventStream, clear_results};
+use crate::stream::{Decided, EventCounts, EventStream};
 use crate::table::{Spill, TableWriter};
 use crate::track::Track;
 use serde::de::DeserializeOwned;
@@ -90,6 +91,8 @@ impl RunFolder {
         })?;
         if saved.is_none() {
             clear_results(&out)?;
+            // A run that was killed while it ended has results, and its table of events among its parts.
+            clear_those_of(&partial.file(EVENTS), &out)?;
         }
         let (stream, next, lengths) = match saved {
             Some(saved) => (

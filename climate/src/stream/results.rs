@@ -55,16 +55,24 @@ fn of_classes() -> impl Iterator<Item = String> {
 /// # Errors
 /// [`crate::ClimateError::Data`] if a file cannot be removed.
 pub fn clear_results(out: &Path) -> Result<()> {
-    if !is_ours(&out.join(EVENTS)) {
+    clear_those_of(&out.join(EVENTS), out)
+}
+
+/// The same of the run of a table, which may lie elsewhere, if it is a table of events of ours.
+pub(super) fn clear_those_of(table: &Path, out: &Path) -> Result<()> {
+    if !is_ours(table) {
         return Ok(());
     }
-    tracing::info!(
-        "the results of an earlier run in `{}` are replaced",
-        out.display()
-    );
     let names = OTHERS.map(String::from).into_iter().chain(of_classes());
+    let mut were_there = false;
     for name in names.chain([EVENTS.to_string()]) {
-        atomic::remove(out.join(name))?;
+        were_there |= atomic::remove(out.join(name))?;
+    }
+    if were_there {
+        tracing::info!(
+            "the results of an earlier run in `{}` are replaced",
+            out.display()
+        );
     }
     Ok(())
 }

@@ -23,6 +23,9 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+/// The table of labels and of the truth, which lists objects of any size.
+const OBJECTS: &str = "objects.csv";
+
 /// All scores of a prediction.
 #[derive(Debug, Serialize)]
 pub struct Scores {
@@ -137,7 +140,13 @@ impl Score {
             events: [found, real],
             times,
         } = sides.compare(is_listed)?;
-        let one_is_listed = is_listed[0] != is_listed[1];
+        let tables = [
+            (self.events.as_ref().map(PathBuf::from)).or_else(|| table_path(&self.prediction)),
+            table_path(&self.truth),
+        ];
+        // Of masks without a table nothing is listed but what is made of them here.
+        let of_labels = tables.map(|table| Some(table?.ends_with(OBJECTS)));
+        let are_unlike = of_labels[0] != of_labels[1];
         let calendar = sides.truth.calendar();
         let [predicted_table, true_table] = listed;
         let at_shared = |table: Vec<Event>| {
@@ -147,7 +156,7 @@ impl Score {
             });
             dated
                 .filter(|event| times.contains(&event.time) && sides.has(event.class))
-                .filter(|event| !one_is_listed || is_large(event))
+                .filter(|event| !are_unlike || is_large(event))
                 .collect()
         };
         let found: Vec<Event> = predicted_table.map_or(found, at_shared);
@@ -275,8 +284,8 @@ impl Score {
     }
 }
 
-/// Whether an event is as large as those that are made of masks here: where one side has no table, the other's small
-/// ones have no chance to be found, or to be false. Of those whose area a table does not tell nobody knows it.
+/// Whether an event is as large as those that are made of masks: where one side lists such alone, the other's small ones
+/// have no chance to be found, or to be false. Of those whose area a table does not tell nobody knows it.
 fn is_large(event: &Event) -> bool {
     let least = ExtractOptions::default().min_area_km2(event.class);
     event.area_km2.is_nan() || event.area_km2 >= least
@@ -292,7 +301,7 @@ fn table_of(folder: &str, masks: &MaskArchive) -> anyhow::Result<Option<Vec<Even
 
 /// The table of events in a folder, if it has one.
 pub fn table_path(folder: &str) -> Option<PathBuf> {
-    let mut paths = ["events.csv", "objects.csv"]
+    let mut paths = ["events.csv", OBJECTS]
         .map(|name| Path::new(folder).join(name))
         .into_iter();
     paths.find(|path| path.is_file())
@@ -411,6 +420,34 @@ mod tests {
         assert_eq!(hits(",,"), [(4, 0, 0); 2]);
         // Too small to be made of masks.
         assert_eq!(hits(",9,"), [(0, 4, 0); 2]);
+    }
+
+    /// Of the same masks the small labels had been missed.
+    #[test]
+    fn labels_too_small_to_be_events_are_not_missed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let rows = [
+            (Class::TropicalCyclone, "1"),
+            (Class::AtmosphericRiver, "2"),
+        ];
+        let labels = write(&at("labels"), "objects.csv", &rows);
+        let table = at("labels").join("objects.csv");
+        let text = std::fs::read_to_string(&table).unwrap();
+        let start = "atmospheric_river,2000-08-01T00:00:00";
+        std::fs::write(&table, format!("{text}{start},300,50,9000,\n")).unwrap();
+        let events = at("events.csv");
+        std::fs::write(&events, &text).unwrap();
+        let rivers = |events: Option<&Path>| {
+            let events = events.map(|path| path.display().to_string());
+            let score = Score::of_masks(labels.clone(), labels.clone(), events);
+            let rivers = score.score().unwrap().events.classes[1];
+            (rivers.hits, rivers.misses, rivers.false_alarms)
+        };
+        assert_eq!(rivers(Some(&events)), (4, 0, 0));
+        // Where both sides list small ones they count.
+        assert_eq!(rivers(None), (5, 0, 0));
+        assert_eq!(rivers(Some(&table)), (5, 0, 0));
     }
 
     #[test]

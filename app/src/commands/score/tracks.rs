@@ -19,12 +19,53 @@ pub struct TrackScores {
     pub formats: [&'static str; 2],
     /// One for each class.
     pub tracks: Vec<WorldScores>,
+    /// Classes that only one side tracks.
+    pub one_sided: Vec<OneSided>,
+}
+
+/// A class that is not scored, because one side has no track of it: it has missed all, or did not look for any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct OneSided {
+    /// Which class.
+    pub class: Class,
+    /// Predicted tracks.
+    pub predicted_tracks: usize,
+    /// True tracks.
+    pub true_tracks: usize,
+}
+
+impl OneSided {
+    /// `None` of a class that both sides have, or none.
+    fn of(class: Class, predicted: &TrackTable, truth: &TrackTable) -> Option<Self> {
+        let [predicted_tracks, true_tracks] = [predicted, truth].map(|table| {
+            let tracks = table.tracks.iter();
+            tracks.filter(|track| track.class == class).count()
+        });
+        ((predicted_tracks == 0) != (true_tracks == 0)).then_some(Self {
+            class,
+            predicted_tracks,
+            true_tracks,
+        })
+    }
+}
+
+impl fmt::Display for OneSided {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} tracks: not scored, {} are predicted and {} true",
+            self.class.name(),
+            self.predicted_tracks,
+            self.true_tracks
+        )
+    }
 }
 
 impl fmt::Display for TrackScores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [predicted, truth] = self.formats;
         write!(f, "{predicted} against {truth}")?;
+        (self.one_sided.iter()).try_for_each(|class| write!(f, "\n{class}"))?;
         self.tracks.iter().try_for_each(|s| write!(f, "\n{s}"))
     }
 }
@@ -76,6 +117,9 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
     Ok(TrackScores {
         formats: [predicted.format.name(), truth.format.name()],
         tracks: scores,
+        one_sided: (Class::TRACKED.into_iter())
+            .filter_map(|class| OneSided::of(class, &predicted, &truth))
+            .collect(),
     })
 }
 
@@ -156,6 +200,33 @@ mod tests {
         arguments.calendar = Some(squall_data::Calendar::NoLeap);
         let error = score(&arguments, &table, &table).unwrap_err();
         assert!(error.to_string().contains("calendar noleap"), "{error}");
+    }
+
+    /// Its storms had been missed in silence where another class was scored.
+    #[test]
+    fn a_class_that_one_side_alone_tracks_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, classes: &[&str]| {
+            let path = folder.path().join(name);
+            let rows: String = (classes.iter().enumerate())
+                .map(|(id, class)| format!("{class},2000-02-01T00:00:00,150.0,15.0,{id}\n"))
+                .collect();
+            let header = "class,time,lon_deg,lat_deg,track_id";
+            std::fs::write(&path, format!("{header}\n{rows}")).unwrap();
+            path
+        };
+        let [river, cyclone] = ["atmospheric_river", "tropical_cyclone"];
+        let predicted = write("predicted.csv", &[river]);
+        let truth = write("truth.csv", &[river, cyclone, cyclone]);
+        let sides = [&predicted, &truth].map(|path| path.display().to_string());
+        let [prediction, reference] = sides;
+        let arguments = Score::of_masks(prediction, reference, None);
+        let found = score(&arguments, &predicted, &truth).unwrap();
+        assert_eq!(found.tracks.len(), 1);
+        let told = "\ntropical_cyclone tracks: not scored, 0 are predicted and 2 true\n";
+        assert!(found.to_string().contains(told), "{found}");
+        let found = score(&arguments, &truth, &truth).unwrap();
+        assert!(found.one_sided.is_empty() && found.tracks.len() == 2);
     }
 
     #[test]

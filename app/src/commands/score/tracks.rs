@@ -82,7 +82,7 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
         };
         let mut table = read(path, &options)?;
         if ours {
-            table.covers = covered(path);
+            table.covers = covered(path).or(table.covers);
         }
         for note in &table.notes {
             tracing::warn!("{}: {note}", path.display());
@@ -227,6 +227,33 @@ mod tests {
         assert!(found.to_string().contains(told), "{found}");
         let found = score(&arguments, &truth, &truth).unwrap();
         assert!(found.one_sided.is_empty() && found.tracks.len() == 2);
+    }
+
+    /// A storm before the first cyclone of a prediction, but after its first river, had been left out.
+    #[test]
+    fn rows_of_no_track_and_of_other_classes_tell_when_somebody_looked() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, rows: &[&str]| {
+            let path = folder.path().join(name);
+            let header = "class,time,lon_deg,lat_deg,track_id";
+            std::fs::write(&path, format!("{header}\n{}\n", rows.join("\n"))).unwrap();
+            path
+        };
+        let storm = "tropical_cyclone,2000-02-05T00:00:00,150.0,15.0,2";
+        let missed = "tropical_cyclone,2000-02-02T00:00:00,200.0,15.0,1";
+        let truth = write("truth.csv", &[missed, storm]);
+        for river in [
+            "atmospheric_river,2000-02-01T00:00:00,10.0,45.0,",
+            "atmospheric_river,2000-02-01T00:00:00,10.0,45.0,1",
+        ] {
+            let predicted = write("predicted.csv", &[river, storm]);
+            let sides = [&predicted, &truth].map(|path| path.display().to_string());
+            let [prediction, reference] = sides;
+            let arguments = Score::of_masks(prediction, reference, None);
+            let found = score(&arguments, &predicted, &truth).unwrap();
+            let total = &found.tracks[0].total;
+            assert_eq!((total.reference_tracks, total.hits), (2, 1), "{found}");
+        }
     }
 
     #[test]

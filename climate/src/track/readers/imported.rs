@@ -2,7 +2,7 @@
 
 use super::winds::Winds;
 use crate::events::Event;
-use crate::statistics::Basin;
+use crate::statistics::{Basin, Span};
 use crate::track::{self, Track};
 use serde::{Deserialize, Serialize};
 use squall_data::calendar::DAY_SECONDS;
@@ -101,12 +101,13 @@ pub struct TrackTable {
     pub tracks: Vec<ImportedTrack>,
     /// What was guessed or passed over, for people.
     pub notes: Vec<String>,
-    /// First and last time that was searched for tracks, where something besides them says so.
+    /// First and last time that was searched for tracks, where something besides them says so, as events of no track do.
     pub covers: Option<(Time, Time)>,
 }
 
 impl TrackTable {
-    /// The tracks of events that know theirs; events without a track are left out, and a note says how many.
+    /// The tracks of events that know theirs; events without a track are left out, and a note says how many. All of them
+    /// tell when somebody looked.
     pub fn of_events(events: &[Event]) -> Self {
         let mut rows = Rows::default();
         for event in events {
@@ -122,6 +123,9 @@ impl TrackTable {
             rows.add(&id.to_string(), point, || (event.class, None, None));
         }
         let mut table = rows.finish(TrackFormat::SquallEvents);
+        let mut span = Span::default();
+        events.iter().for_each(|event| span.add(event.time));
+        table.covers = span.ends();
         let untracked = events.iter().filter(|e| e.track_id.is_none()).count();
         if untracked > 0 {
             table.notes.push(format!(

@@ -206,6 +206,10 @@ impl Design {
             });
             return change;
         };
+        if change.a == Some(0.0) && change.b == Some(0.0) {
+            change.no_interval = Some(NoInterval::NoEvents);
+            return change;
+        }
         if !self.has_draws() {
             change.no_interval = Some(NoInterval::TooFewYears);
             return change;
@@ -246,10 +250,6 @@ impl Design {
         }
         if change.interval.is_none() {
             change.no_interval = Some(NoInterval::TooFewEvents);
-        }
-        if change.a == Some(0.0) && change.b == Some(0.0) {
-            (change.interval, change.p) = (None, None);
-            change.no_interval = Some(NoInterval::NoEvents);
         }
         change
     }

@@ -226,6 +226,9 @@ fn without_years_or_events_there_is_a_reason_instead_of_an_interval() {
         (Some(0.0), Some(NoInterval::NoEvents))
     );
     assert_eq!((none.p, none.relative), (None, None));
+    // Of few years, too, it is not for want of years.
+    let none = design((4, 30)).change(&rate(vec![0.0; 4]), &rate(vec![0.0; 30]));
+    assert_eq!(none.no_interval, Some(NoInterval::NoEvents));
     // A mean over no events on one side; a mean that only one of six years knows.
     let mean =
         |values: [f64; 6], counts: [f64; 6]| Statistic::ratio(values.to_vec(), counts.to_vec());

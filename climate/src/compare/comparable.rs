@@ -123,7 +123,15 @@ pub(super) fn note_steps(runs: &[&Coverage], names: &Names, notes: &mut Vec<Stri
     }
     let mut unit = " times a day";
     let rates: Vec<(String, Vec<usize>)> = (groups.into_iter())
-        .map(|(rate, runs)| (format!("{rate:.0}{}", std::mem::take(&mut unit)), runs))
+        .map(|(rate, runs)| {
+            // Of steps of several days a part of one.
+            let rate = if rate < 1.0 {
+                words::trimmed(rate)
+            } else {
+                format!("{rate:.0}")
+            };
+            (format!("{rate}{}", std::mem::take(&mut unit)), runs)
+        })
         .collect();
     notes.push(format!(
         "There are {}: shorter steps find more short-lived tracks and higher extremes.",
@@ -322,4 +330,43 @@ pub(super) fn check_apart([a, b]: &[PlannedSide; 2]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::SideInput;
+    use crate::statistics::Statistics;
+    use squall_data::{Calendar, LatLonGrid, Time};
+
+    /// There had been 0 times a day.
+    #[test]
+    fn of_steps_of_several_days_a_day_has_a_part_of_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let grid = LatLonGrid::global(13, 24).unwrap();
+        let start = Time::new(Calendar::NoLeap, 2001, 1, 1, 0, 0, 0).unwrap();
+        let every = |days: usize, name: &str| {
+            let mut statistics = Statistics::new(&grid);
+            for day in (0..360).step_by(days) {
+                let time = start.add_seconds(86_400 * day);
+                statistics.add_time(time, None, 24.0, []).unwrap();
+            }
+            let run = folder.path().join(name);
+            std::fs::create_dir(&run).unwrap();
+            let path = run.join("statistics.nc");
+            (statistics.write_netcdf(path, &grid, Calendar::NoLeap)).unwrap();
+            Coverage::read(&run, None).unwrap()
+        };
+        let runs = [every(5, "coarse"), every(1, "daily")];
+        let side = |label: &str| SideInput {
+            folders: vec![label.into()],
+            label: label.into(),
+            years: None,
+        };
+        let names = Names::of([&side("coarse"), &side("daily")]);
+        let mut notes = Vec::new();
+        note_steps(&runs.each_ref(), &names, &mut notes);
+        let begin = "There are 0.2 times a day against 1:";
+        assert!(notes[0].starts_with(begin), "{notes:?}");
+    }
 }

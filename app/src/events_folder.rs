@@ -20,7 +20,10 @@ pub fn own_name(input: &Path) -> String {
     } else {
         fixed.file_name()
     };
-    match name {
+    // `.` and `..` have a name where they are.
+    let whole = input.canonicalize().ok();
+    let there = || whole.as_deref().and_then(Path::file_name);
+    match name.or_else(there) {
         Some(name) => name.to_string_lossy().into_owned(),
         None => input.display().to_string(),
     }
@@ -48,4 +51,18 @@ pub fn table_bytes(folder: &Path) -> anyhow::Result<u64> {
     Ok(sizes
         .filter_map(|entry| Some(entry.metadata().ok()?.len()))
         .sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_where_one_is_has_its_name() {
+        let here = std::env::current_dir().unwrap();
+        let name = |folder: &Path| folder.file_name().unwrap().to_str().unwrap().to_string();
+        assert_eq!(own_name(Path::new(".")), name(&here));
+        assert_eq!(own_name(Path::new("..")), name(here.parent().unwrap()));
+        assert_eq!(own_name(Path::new("*/events")), "*/events");
+    }
 }

@@ -535,17 +535,17 @@ fn ranks_that_disagree_or_fail_end_in_errors() {
     assert!(answers.iter().all(Result::is_err));
 }
 
-/// Trains on two nodes with so many ranks each, which hold what was staged to `local`.
+/// Trains on two nodes with so many ranks, which hold what was staged to `local`.
 fn train_on_nodes(
-    ranks: usize,
+    ranks: [usize; 2],
     recipe: &Recipe,
     local: &Path,
     out: &Path,
     stop_after: Option<u64>,
 ) -> Answers {
-    let open = |rank: usize| Arc::new(Store::open(folder_of_node(local, rank / ranks)).unwrap());
-    let nodes = threads::nodes(&[ranks, ranks]);
-    train_each(nodes, recipe, &open, out, stop_after)
+    let node_of = |rank: usize| usize::from(rank >= ranks[0]);
+    let open = |rank: usize| Arc::new(Store::open(folder_of_node(local, node_of(rank))).unwrap());
+    train_each(threads::nodes(&ranks), recipe, &open, out, stop_after)
 }
 
 /// Each of two nodes learns from its half of the samples; resumed, from the same half in the same order, and from no
@@ -567,28 +567,36 @@ fn nodes_with_a_part_of_the_store_learn_from_their_own() {
     let (local, other) = (stage("node{node}", 3), stage("other{node}", 4));
     let recipe = recipe(&["training.steps=10", "distributed.check_every_steps=1"]);
     let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
-    all_finished(train_on_nodes(2, &recipe, &local, &whole, None));
-    train_on_nodes(2, &recipe, &local, &parts, Some(4));
-    let refused = train_on_nodes(2, &recipe, &other, &parts, None);
+    all_finished(train_on_nodes([2, 2], &recipe, &local, &whole, None));
+    train_on_nodes([2, 2], &recipe, &local, &parts, Some(4));
+    let refused = train_on_nodes([2, 2], &recipe, &other, &parts, None);
     let told = |answer: &Result<TrainReport, JobError>| {
         let error = answer.as_ref().unwrap_err().to_string();
         error.contains("its nodes held other samples")
     };
     assert!(refused.iter().any(told));
-    all_finished(train_on_nodes(2, &recipe, &local, &parts, None));
+    all_finished(train_on_nodes([2, 2], &recipe, &local, &parts, None));
     assert_eq!(weights(&whole), weights(&parts));
     assert_eq!(losses(&whole).len(), 10);
 
     // Of the global batch a node takes the same samples, whichever of its ranks.
     let recipe = with(&["distributed.norm_ranks=0"]);
     let (whole, parts) = (folder.path().join("four"), folder.path().join("two"));
-    all_finished(train_on_nodes(2, &recipe, &local, &whole, None));
-    train_on_nodes(2, &recipe, &local, &parts, Some(2));
-    all_finished(train_on_nodes(1, &recipe, &local, &parts, None));
+    all_finished(train_on_nodes([2, 2], &recipe, &local, &whole, None));
+    train_on_nodes([2, 2], &recipe, &local, &parts, Some(2));
+    all_finished(train_on_nodes([1, 1], &recipe, &local, &parts, None));
     let (ours, expected) = (losses(&parts), losses(&whole));
     assert_eq!(ours.len(), expected.len());
     for (step, (loss, expected)) in ours.iter().zip(&expected).enumerate() {
         let differ = (loss / expected - 1.0).abs() >= 1e-4;
         assert!(!differ, "step {step}: {loss} {expected}");
     }
+
+    // Of the eight samples of a node three ranks take six in a step, four ranks all.
+    let recipe = common::recipe(&["training.steps=3"]);
+    let uneven = folder.path().join("seven");
+    train_on_nodes([3, 4], &recipe, &local, &uneven, Some(0));
+    let refused = train_on_nodes([4, 3], &recipe, &local, &uneven, None);
+    assert!(refused.iter().any(told));
+    all_finished(train_on_nodes([3, 4], &recipe, &local, &uneven, None));
 }

@@ -249,11 +249,11 @@ impl Run<'_> {
         run_dir.write_recipe(self.recipe)
     }
 
-    /// Refuses a checkpoint of other steps, or of nodes that held other samples.
+    /// Refuses a checkpoint of other steps, or of nodes that held other samples or had another part of the ranks.
     fn check_fits(&self, run_dir: &RunDir, facts: &CheckpointFacts) -> Result<()> {
         if facts.deal != self.deal {
-            let reason = "its nodes held other samples than they do now: stage with the same --per-node and --seed to as many nodes, or \
-                          begin a new run with `training.start_from`";
+            let reason = "its nodes held other samples than they do now, or had another part of all ranks: stage with the same --per-node and \
+                          --seed to as many nodes, or begin a new run with `training.start_from`";
             return Err(refused(run_dir, reason.into()));
         }
         let shape = StepShape {

@@ -92,19 +92,26 @@ impl Share {
             }
         }
         let (shuffle_seed, fingerprint) = staging::shuffle_seed(seed, &here);
-        // Of each node once: the samples of its step are the same however many of its ranks share them.
-        let mine = [fingerprint, u64::from(place.rank == 0)];
-        let all = team.gather(bytemuck::bytes_of(&mine))?;
+        // Of each node once: the samples of its step are the same however many of its ranks share them, as long as these
+        // are as large a part of all ranks.
+        let part = match place.rank {
+            0 => (place.ranks as f64 / step_place.ranks as f64).to_bits(),
+            _ => 0,
+        };
+        let all = team.gather(bytemuck::bytes_of(&[fingerprint, part]))?;
         let all: Vec<[u64; 2]> = bytemuck::pod_collect_to_vec(&all);
-        let nodes = all.iter().filter(|[_, is_first]| *is_first == 1);
-        let nodes: Vec<u8> = nodes.flat_map(|[node, _]| node.to_le_bytes()).collect();
+        let firsts = all.into_iter().filter(|[_, part]| *part != 0);
+        let (mut nodes, parts): (Vec<u64>, Vec<u64>) = firsts.map(<(u64, u64)>::from).unzip();
+        if parts.windows(2).any(|pair| pair[0] != pair[1]) {
+            nodes.extend(parts);
+        }
         Ok(Self {
             ids: here,
             shuffle_seed,
             place,
             step_place,
             tells: team.is_first(),
-            deal: format!("{:016x}", xxh3_64(&nodes)),
+            deal: format!("{:016x}", xxh3_64(bytemuck::cast_slice(&nodes))),
         })
     }
 }

@@ -83,7 +83,7 @@ fn describe(error: &anyhow::Error) -> (u8, String) {
     let (code, hint) = classify(error);
     let (mut shown, mut lines) = (String::new(), String::new());
     for (depth, cause) in error.chain().enumerate() {
-        let text = printable(&cause.to_string()).into_owned();
+        let text = cause.to_string();
         // Transparent wrappers repeat their cause: say it once.
         if !shown.contains(&text) {
             let lead = if depth == 0 { "error: " } else { "  because: " };
@@ -94,7 +94,7 @@ fn describe(error: &anyhow::Error) -> (u8, String) {
     if let Some(hint) = hint {
         lines += &format!("hint: {hint}\n");
     }
-    (code, lines)
+    (code, printable(&lines).into_owned())
 }
 
 /// Prints what is wrong with a command line, and leaves.

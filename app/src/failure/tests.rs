@@ -19,6 +19,8 @@ fn a_name_from_a_file_commands_no_terminal() {
         said.contains("error: a\tb\n  because: `w\\u{1b}[2J`: no tensor\n"),
         "{said}"
     );
+    let (_, said) = describe(&Advice::input("no tensor", "expected `w\u{1b}[2J`"));
+    assert_eq!(said, "error: no tensor\nhint: expected `w\\u{1b}[2J`\n");
 }
 
 #[test]

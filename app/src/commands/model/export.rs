@@ -102,10 +102,7 @@ impl Export {
         let given = misfits.into_iter().find(|(misfit, ..)| *misfit);
         if let Some((_, option, of)) = given {
             return Err(Advice::usage(
-                format!(
-                    "{option} is for {of}, and `{}` alone is to be written",
-                    self.out.display()
-                ),
+                format!("{option} is for {of}, and has no effect here"),
                 format!("leave {option} out"),
             ));
         }

@@ -348,7 +348,8 @@ impl Change {
 /// # Errors
 /// [`ClimateError::Invalid`] for options without meaning.
 fn possible_draws(blocks: usize, options: &DrawOptions) -> Result<usize> {
-    if !(options.confidence > 0.5 && options.confidence < 1.0) || !DRAWS.contains(&options.draws) {
+    let is_share = options.confidence > 0.5 && options.confidence < 1.0;
+    if !is_share || !DRAWS.contains(&options.draws) {
         return Err(ClimateError::Invalid(format!(
             "expected a confidence between 0.5 and 1 and {} to {} resamples, found {} and {}",
             DRAWS.start(),

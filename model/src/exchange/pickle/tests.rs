@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::exchange::MOST_WRAPPERS;
+use half::bf16;
 use std::io::Write;
 use zip::write::SimpleFileOptions;
 

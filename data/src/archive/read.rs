@@ -1,7 +1,7 @@
 //! Reading the fields of one time.
 
 use super::derive::{humidity_of_dewpoint, lowest_level_height, precipitable_water};
-use super::scan::{self, Levels, Source};
+use super::scan::{self, Layout, Levels, Source};
 use super::{Archive, Place, decode};
 use crate::Variable;
 use crate::error::{DataError, Result};
@@ -82,9 +82,7 @@ impl Archive {
         }
         Some(How::Computed(match variable {
             Variable::Tmq => {
-                let (place, levels) = self.first_with(index, |layout| {
-                    layout.humidity().filter(|levels| levels.are_column())
-                })?;
+                let (place, levels) = self.first_with(index, Layout::humidity)?;
                 Derivation::ColumnWater(place, levels)
             }
             Variable::Qrefht => {

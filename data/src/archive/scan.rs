@@ -181,7 +181,11 @@ impl Layout {
             }
         }
         // A refused variable matters only where nothing else serves the channel.
-        let served = |wanted: Variable| self.channels.iter().any(|(channel, _)| *channel == wanted);
+        let is_summed = self.humidity().is_some();
+        let served = |wanted: Variable| {
+            let mut channels = self.channels.iter();
+            channels.any(|(channel, _)| *channel == wanted) || wanted == Variable::Tmq && is_summed
+        };
         self.refused.retain(|refusal| !served(refusal.channel));
         for refusal in &self.refused {
             self.problems.push(format!(
@@ -205,7 +209,7 @@ impl Layout {
     pub(crate) fn other_uses(&self, name: &str) -> Vec<&'static str> {
         let is = |source: &Source| source.name == name;
         let lacks = |channel| self.channel(channel).is_none();
-        let column = self.humidity().filter(|levels| levels.are_column());
+        let column = self.humidity();
         let summed = column.is_some_and(|levels| is(&levels.source)) && lacks(Variable::Tmq);
         let wet = self.dewpoint.as_ref().is_some_and(is) && lacks(Variable::Qrefht);
         let moved = self.transport.iter().any(|(_, source)| is(source));
@@ -218,11 +222,11 @@ impl Layout {
         uses.map(|(_, words)| words).collect()
     }
 
-    /// Specific humidity on pressure levels.
+    /// Specific humidity on pressure levels that are a column.
     pub(crate) fn humidity(&self) -> Option<&Levels> {
         self.levels
             .iter()
-            .find(|l| l.family == Some(alias::Family::Humidity))
+            .find(|l| l.family == Some(alias::Family::Humidity) && l.are_column())
     }
 }
 

@@ -323,3 +323,31 @@ fn levels_near_the_ground_or_aloft_alone_are_no_column() {
         }
     }
 }
+
+/// The first by name had been the only one that was looked at.
+#[test]
+fn humidity_beside_another_that_is_no_column_is_summed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("two.nc");
+    let levels = [("units", "hPa")];
+    file_of(
+        &path,
+        &[("time", 1), ("low", 3), ("lev", 3), ("lat", 4), ("lon", 4)],
+        &[
+            LAT,
+            LON,
+            ("time", "time", &[0.0], &[SINCE]),
+            ("low", "low", &[1000.0, 925.0, 850.0], &levels),
+            ("lev", "lev", &[850.0, 500.0, 250.0], &levels),
+        ],
+        &[
+            ("PS", "Pa", &AT_SURFACE),
+            ("hus", "kg kg-1", &["time", "low", "lat", "lon"]),
+            ("q", "kg kg-1", &ON_LEVELS),
+        ],
+    );
+    let archive = open(&path);
+    assert!(archive.available().contains(&Variable::Tmq));
+    let mut problems = archive.problems().iter();
+    assert!(!problems.any(|problem| problem.contains("cannot serve as TMQ")));
+}

@@ -159,7 +159,7 @@ fn covered(table: &Path) -> Option<(Time, Time)> {
         return None;
     }
     let coverage = Coverage::read(folder, None).inspect_err(|error| {
-        tracing::warn!("the time from the first track to the last counts: {error}")
+        tracing::warn!("the time from the first row to the last counts: {error}")
     });
     coverage.ok()?.span()
 }

@@ -155,6 +155,42 @@ fn labels_are_those_of_the_times_that_have_transport() {
     labels_are_those_without(folder.path(), [&damaged, &without, &file], "tempest");
 }
 
+/// The first file had decided for all: one that alone lacks what the others have had ended the run.
+#[test]
+fn the_first_file_may_be_the_one_that_lacks_heights_or_transport() {
+    for (lacking, add) in [
+        ("heights", add_level_heights as fn(&Path)),
+        ("transport", add_transport as fn(&Path)),
+    ] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let fields = simulate(folder.path(), 6, 3);
+        let files = files_of(&fields);
+        if lacking == "heights" {
+            files.iter().for_each(|file| take(file, "T200"));
+        }
+        files[1..].iter().for_each(|file| add(file));
+        let at = |name: &str| folder.path().join(name);
+        let call = ["label", path(&fields), "--method", "tempest", "--out"];
+        refuses(&[&call[..], &[path(&at("strict"))]].concat(), &files[0]);
+        let said = summary(&[&call[..], &[path(&at("labels")), "--skip-bad"]].concat());
+        assert_eq!(said["skipped_times"], 8, "{lacking}: {said}");
+    }
+}
+
+/// All others had been left out, although they are alike.
+#[test]
+fn the_first_file_may_be_the_one_that_has_transport() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 6, 3);
+    let files = files_of(&fields);
+    add_transport(&files[0]);
+    let at = |name: &str| folder.path().join(name);
+    let call = ["label", path(&fields), "--method", "bard", "--out"];
+    refuses(&[&call[..], &[path(&at("strict"))]].concat(), &files[0]);
+    let said = summary(&[&call[..], &[path(&at("labels")), "--skip-bad"]].concat());
+    assert_eq!(said["skipped_times"], 8, "{said}");
+}
+
 /// Adds vapour transport to a file: more in the north.
 fn add_transport(path: &Path) {
     let mut file = netcdf::append(path).expect("opened");

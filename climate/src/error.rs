@@ -35,13 +35,13 @@ pub enum ClimateError {
         found: String,
     },
     /// A series in which the vapour transport is now of one source, now of another.
-    #[error("the moisture that moves at {time} in `{}`: expected {expected}, as at the first time, found {found}", path.display())]
+    #[error("the moisture that moves at {time} in `{}`: expected {expected}, as at other times, found {found}", path.display())]
     TransportDiffers {
         /// The file of that time.
         path: PathBuf,
         /// The time.
         time: Time,
-        /// What the series began with.
+        /// What other times have.
         expected: &'static str,
         /// What that time has.
         found: &'static str,

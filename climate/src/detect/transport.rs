@@ -182,7 +182,7 @@ impl DetectFields {
         })
     }
 
-    /// Refuses another kind of transport than the series began with: no threshold and no climatology is that of both.
+    /// Refuses another kind of transport than the series has: no threshold and no climatology is that of both.
     ///
     /// # Errors
     /// [`crate::ClimateError::TransportDiffers`].

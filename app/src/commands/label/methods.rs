@@ -230,13 +230,18 @@ impl Reader<'_> {
         Ok(Some(fields))
     }
 
-    /// Refuses a time without the transport that the files of others have.
+    /// Refuses a time without the transport that the files of others have, or with one that they lack.
     fn check_transport(&self, index: usize) -> Result<(), DataError> {
-        if self.transport != Some(TransportSource::File) || self.archive.has_transport(index) {
-            return Ok(());
-        }
+        let reason = match (self.transport, self.archive.has_transport(index)) {
+            (Some(TransportSource::File), false) => {
+                "it has no vapour transport, by which rivers are found"
+            }
+            (Some(TransportSource::Levels | TransportSource::Proxy), true) => {
+                "it has vapour transport, which most times lack: rivers are found without it"
+            }
+            _ => return Ok(()),
+        };
         let path = self.archive.source_of(index).0;
-        let reason = "it has no vapour transport, by which rivers are found";
         Err(DataError::unreadable(path, reason))
     }
 

@@ -103,15 +103,13 @@ impl Rules {
         if !self.methods.iter().any(moves) {
             return Ok(None);
         }
-        let source = first_known(archive, skip_bad, |index| {
-            TransportSource::of(archive, index)
-        })?;
+        let source = usual_source(archive, skip_bad)?;
         if let Some(climate) = &self.climate {
             climate.check_transport(source)?;
         }
-        let lacks =
-            |index: &usize| source == TransportSource::File && !archive.has_transport(*index);
-        if let (Some(index), false) = ((0..archive.times().len()).find(lacks), skip_bad) {
+        let is_file = source == TransportSource::File;
+        let differs = |index: &usize| archive.has_transport(*index) != is_file;
+        if let (Some(index), false) = ((0..archive.times().len()).find(differs), skip_bad) {
             return Err(ClimateError::TransportDiffers {
                 path: archive.source_of(index).0.into(),
                 time: archive.times()[index],
@@ -209,17 +207,18 @@ impl Rules {
     }
 }
 
-/// What the first time says, or where times may be left out the first that can be read.
-fn first_known<T>(
-    archive: &Archive,
-    skip_bad: bool,
-    of: impl Fn(usize) -> Result<T, DataError>,
-) -> Result<T, DataError> {
-    let last = archive.times().len() - 1;
-    let mut index = 0;
+/// What rivers are found by: what the first of the times has that are as most are, or where times may be left out the
+/// first of those that can be read.
+fn usual_source(archive: &Archive, skip_bad: bool) -> Result<TransportSource, DataError> {
+    let has_transport = tells_by_transport(archive);
+    let is_usual = |index: &usize| archive.has_transport(*index) == has_transport;
+    let mut usual = (0..archive.times().len()).filter(is_usual);
+    let mut index = usual.next().unwrap_or(0);
     loop {
-        match of(index) {
-            Err(error) if skip_bad && index < last && error.is_of_content() => index += 1,
+        match TransportSource::of(archive, index) {
+            Err(error) if skip_bad && error.is_of_content() => {
+                index = usual.next().ok_or(error)?;
+            }
             found => return found,
         }
     }
@@ -264,13 +263,22 @@ const CORE: [Variable; 4] = [
     Variable::Z1000,
 ];
 
-/// Whether warm cores are told by the heights of 300 and 500 hPa: if all times have them, or the first has and what
-/// stands in for them is not there at all times. One series is measured in one way: of files of which some have heights
-/// the cyclones of some had been found by other limits.
+/// Whether warm cores are told by the heights of 300 and 500 hPa: if no fewer times have them than have what stands in
+/// for them. One series is measured in one way: of files of which some have heights the cyclones of some had been found
+/// by other limits.
 fn tells_by_heights(archive: &Archive) -> bool {
-    let has = |index: usize| check_heights(archive, index).is_ok();
-    let has_stand_in = CORE.iter().all(|v| archive.available().contains(v));
-    has(0) && (!has_stand_in || (1..archive.times().len()).all(has))
+    let times = 0..archive.times().len();
+    let has = |index: &usize| check_heights(archive, *index).is_ok();
+    let with_heights = times.clone().filter(has).count();
+    let has_stand_in = |index: &usize| CORE.iter().all(|v| archive.offers(*index, *v));
+    with_heights > 0 && with_heights >= times.filter(has_stand_in).count()
+}
+
+/// Whether rivers are found by the transport that files have: if half of the times have it, or more.
+fn tells_by_transport(archive: &Archive) -> bool {
+    let times = archive.times().len();
+    let with_transport = (0..times).filter(|index| archive.has_transport(*index));
+    2 * with_transport.count() >= times
 }
 
 /// Refuses a time of which no file has the height of 300 or of 500 hPa.
@@ -296,7 +304,7 @@ fn channels(
     skip_bad: bool,
 ) -> anyhow::Result<Vec<Variable>> {
     let by_water = by_water(thresholds);
-    let has_transport = archive.has_transport(0);
+    let has_transport = tells_by_transport(archive);
     let mut wanted: Vec<Variable> = Vec::new();
     for method in methods {
         use Variable::{Tmq, U850, V850};

@@ -1,0 +1,164 @@
+//! Runs that are killed or stopped end with the bytes of those that are not.
+
+use super::common::alone::{run, run_for, run_telling};
+use super::common::learnt::losses;
+use super::common::{recipe, store};
+use super::{assert_same, result};
+use squall_jobs::{Outcome, Recipe, TrainEvent};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs that are killed after a step, a validation or a checkpoint: there is a validation after 4, 8, 12 and a
+/// checkpoint after 3, 6, 9, 12.
+fn killed(recipe: &Recipe, kills: &[(&str, u64)]) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 7, 2);
+    let whole = folder.path().join("whole");
+    run(recipe, &store, &whole).unwrap();
+    let expected = result(&whole);
+    // A panic in the middle drops everything as it is, like a kill: nothing is saved on the way out.
+    std::panic::set_hook(Box::new(|_| {}));
+    for &kill in kills {
+        let part = folder.path().join(format!("killed{kill:?}"));
+        let mut killer = |event: &TrainEvent| {
+            let now = match event {
+                TrainEvent::Step { step, .. } => ("step", *step),
+                TrainEvent::Validated { step, .. } => ("validation", *step),
+                TrainEvent::CheckpointSaved { step, .. } => ("checkpoint", *step),
+                _ => ("start", 0),
+            };
+            assert!(now != kill, "killed");
+        };
+        let killed = AssertUnwindSafe(|| run_telling(&mut killer, recipe, &store, &part));
+        assert!(catch_unwind(killed).is_err());
+        let report = run(recipe, &store, &part).unwrap();
+        assert_eq!(report.steps, 12);
+        assert_same(&part, &expected, &format!("a kill after {kill:?}"));
+    }
+    let _ = std::panic::take_hook();
+}
+
+#[test]
+fn killed_anywhere_it_ends_with_the_same_bytes() {
+    let kills = [
+        ("step", 1),
+        ("step", 4),
+        ("step", 5),
+        ("step", 11),
+        ("validation", 8),
+        ("checkpoint", 6),
+        ("validation", 12),
+        ("checkpoint", 12),
+    ];
+    killed(&recipe(&[]), &kills);
+}
+
+#[test]
+fn killed_with_an_average_it_ends_with_the_same_bytes() {
+    let kills = [("step", 5), ("validation", 8), ("checkpoint", 9)];
+    killed(&recipe(&["training.average=0.8"]), &kills);
+}
+
+/// The validation that a stop left to the next part is done twice if that is killed before it saves, and told once.
+#[test]
+fn killed_after_a_validation_that_was_left_it_ends_with_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 7, 2);
+    let recipe = recipe(&[]);
+    let [whole, part] = ["whole", "part"].map(|name| folder.path().join(name));
+    run(&recipe, &store, &whole).unwrap();
+    // Step 4 is followed by a validation, which the flag then interrupts.
+    run_for(4, &recipe, &store, &part);
+    let mut killer = |event: &TrainEvent| {
+        let left = matches!(event, TrainEvent::Validated { step: 4, .. });
+        assert!(!left, "killed");
+    };
+    let killed = AssertUnwindSafe(|| run_telling(&mut killer, &recipe, &store, &part));
+    assert!(catch_unwind(killed).is_err());
+    run(&recipe, &store, &part).unwrap();
+    assert_same(&part, &result(&whole), "a kill after a validation left");
+}
+
+#[test]
+fn told_to_stop_it_saves_and_goes_on() {
+    stopped_every_two_steps(&recipe(&[]));
+}
+
+/// Gradients wait beside the average, and LARC finds other norms after every exchange with it.
+#[test]
+fn told_to_stop_with_an_average_it_goes_on_with_the_same_bytes() {
+    stopped_every_two_steps(&recipe(&[
+        "training.average=0.8",
+        "distributed.gradient_lag=1",
+        "optimiser.larc={}",
+    ]));
+}
+
+fn stopped_every_two_steps(recipe: &Recipe) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 7, 2);
+    let whole = folder.path().join("whole");
+    run(recipe, &store, &whole).unwrap();
+    let part = folder.path().join("part");
+    let mut parts = 0;
+    loop {
+        // Step 4 of the run is followed by a validation, which the flag then interrupts.
+        let report = run_for(2, recipe, &store, &part);
+        parts += 1;
+        if report.outcome == Outcome::Finished {
+            break;
+        }
+        assert!(part.join("checkpoint.safetensors").exists());
+        assert!(parts < 20, "it does not advance");
+    }
+    assert!(parts >= 6, "only {parts} parts");
+    assert_same(&part, &result(&whole), "stops every two steps");
+    // A finished run is left as it is.
+    let again = run(recipe, &store, &part).unwrap();
+    assert_eq!(
+        (again.outcome, again.steps, again.last_loss),
+        (Outcome::Finished, 12, None)
+    );
+    assert_same(&part, &result(&whole), "one call too many");
+}
+
+/// A step is whole or not there: with a lag its gradients wait with the statistics of all its batches.
+#[test]
+fn steps_of_several_batches_go_on_with_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 7, 2);
+    for lag in ["distributed.gradient_lag=0", "distributed.gradient_lag=1"] {
+        let two = ["training.batch=1", "training.accumulate=2", lag];
+        let recipe_of_two = recipe(&two);
+        let at = |name: &str| folder.path().join(format!("{name}, {lag}"));
+        let mut plan = None;
+        let mut planned = |event: &TrainEvent| {
+            if let TrainEvent::Started(told) = event {
+                plan = Some(told.clone());
+            }
+        };
+        run_telling(&mut planned, &recipe_of_two, &store, &at("whole")).unwrap();
+        let plan = plan.unwrap();
+        // Three steps of two samples, of seven samples.
+        assert_eq!((plan.steps_per_epoch, plan.total_steps), (3, 12));
+        let report = run_for(5, &recipe_of_two, &store, &at("part"));
+        assert_eq!((report.outcome, report.steps), (Outcome::Interrupted, 5));
+        // Other steps are another run.
+        let refused = run(&recipe(&["training.batch=1", lag]), &store, &at("part")).unwrap_err();
+        let text = refused.to_string();
+        assert!(text.contains("`training.accumulate` was 2"), "{text}");
+        run(&recipe_of_two, &store, &at("part")).unwrap();
+        assert_same(&at("part"), &result(&at("whole")), lag);
+        // As many samples at once are learnt from otherwise: batch normalisation sees them together.
+        let once = ["training.batch=2", lag];
+        let mut planned = |event: &TrainEvent| {
+            if let TrainEvent::Started(told) = event {
+                assert_eq!(told.step_flops, plan.step_flops);
+                assert_eq!(told.read_bytes, plan.read_bytes);
+                assert_eq!(told.steps_per_epoch, plan.steps_per_epoch);
+                assert!(told.memory_bytes > plan.memory_bytes);
+            }
+        };
+        run_telling(&mut planned, &recipe(&once), &store, &at("once")).unwrap();
+        assert!(losses(&at("once")) != losses(&at("whole")));
+    }
+}

@@ -34,7 +34,7 @@ impl Skipped {
     ) -> Result<Option<T>, DataError> {
         let error = match read {
             Ok(read) => return Ok(Some(read)),
-            Err(error) if !self.allowed || !is_damage(&error) => return Err(error),
+            Err(error) if !self.allowed || !error.is_damage() => return Err(error),
             Err(error) => error,
         };
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,15 +46,6 @@ impl Skipped {
         }
         Ok(None)
     }
-}
-
-/// Whether an error is of a file's content. Where the system gives the file no more, it is rather the disk that has gone,
-/// and with it all files that follow.
-fn is_damage(error: &DataError) -> bool {
-    error.is_of_content()
-        && error
-            .path()
-            .is_none_or(|path| std::fs::File::open(path).is_ok())
 }
 
 /// Says how many of all times are not in the result, if any.

@@ -141,6 +141,13 @@ impl DataError {
         )
     }
 
+    /// Whether it is of a file's content. Where the system gives the file no more, it is rather the disk that has gone, and
+    /// with it all files that follow.
+    pub fn is_damage(&self) -> bool {
+        let is_there = |path: &Path| std::fs::File::open(path).is_ok();
+        self.is_of_content() && self.path().is_none_or(is_there)
+    }
+
     /// The file that it is about, if it is about one.
     pub fn path(&self) -> Option<&Path> {
         match self {

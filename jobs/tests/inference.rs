@@ -319,6 +319,27 @@ fn bad_times_are_named_and_fatal_or_left_out() {
     assert!(error.to_string().contains("h2.d.nc"), "{error}");
 }
 
+/// Else all files that follow on a disk that has gone would be left out, one after the other, and stay so.
+#[test]
+fn a_file_that_has_gone_is_no_bad_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    let archive = Archive::open(&input).unwrap();
+    let (file, away) = (Path::new(&input).join("h2.b.nc"), folder.path().join("b"));
+    std::fs::rename(&file, &away).unwrap();
+    let out = folder.path().join("out");
+    let patient = InferOptions {
+        bad_input: BadInput::Skip,
+        ..InferOptions::default()
+    };
+    let error = run(&archive, &model, &out, &patient).unwrap_err();
+    assert!(error.to_string().contains("h2.b.nc"), "{error}");
+    std::fs::rename(&away, &file).unwrap();
+    let report = run(&archive, &model, &out, &patient).unwrap();
+    assert_eq!((report.masks, report.skipped.len()), (20, 0));
+    assert_eq!(report.new_masks, 12);
+}
+
 #[test]
 fn a_model_is_refused_where_it_does_not_fit() {
     let folder = tempfile::tempdir().unwrap();

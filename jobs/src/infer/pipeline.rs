@@ -168,10 +168,15 @@ impl Job<'_, '_> {
         let Inference { input, options, .. } = self.inference;
         match reader.read(index, options.max_missing_share) {
             Ok(fields) => Ok(Ok(fields)),
-            Err(error) if options.bad_input == BadInput::Skip => Ok(Err(SkippedTime {
-                time: input.times()[index].to_string(),
-                reason: error.to_string(),
-            })),
+            // Where the disk has gone, or a GPU, so would be all times that follow.
+            Err(JobError::Data(error))
+                if options.bad_input == BadInput::Skip && error.is_damage() =>
+            {
+                Ok(Err(SkippedTime {
+                    time: input.times()[index].to_string(),
+                    reason: error.to_string(),
+                }))
+            }
             Err(error) => Err(error),
         }
     }

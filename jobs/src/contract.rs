@@ -317,6 +317,15 @@ impl Contract {
                 ));
             }
         }
+        // From the first row to the last: the two rows that stand for the ends of what it knows.
+        let extent =
+            |facts: &GridFacts| facts.shape.0.saturating_sub(1) as f64 * facts.spacing_deg.0;
+        let (learnt, given) = (extent(&self.grid), extent(&found));
+        if self.network.latitude_input && (given / learnt - 1.0).abs() > SPACING_TOLERANCE {
+            reasons.push(format!(
+                "it takes the latitude of a row from its place among all rows (latitude_input), which lay over {learnt:.0} degrees in training; those of the input lie over {given:.0}"
+            ));
+        }
         if self.longitude_padding == "periodic" && !found.periodic {
             reasons.push(format!(
                 "its longitude wraps around the globe, the input ({}) does not",
@@ -402,6 +411,25 @@ mod tests {
             ..NetworkConfig::of(NetworkName::DetectorDense)
         };
         assert_eq!(model.score_name(), "score of boxes and masks");
+    }
+
+    #[test]
+    fn who_takes_latitudes_from_places_takes_no_band() {
+        let mut contract = contract();
+        let (globe, near) = (LatLonGrid::global(24, 48), LatLonGrid::global(25, 48));
+        let (globe, near) = (globe.unwrap(), near.unwrap());
+        let tropics = globe.lat_deg()[6..18].to_vec();
+        let (tropics, _) = LatLonGrid::from_axes(tropics, globe.lon_deg().to_vec()).unwrap();
+        assert!(contract.check(&tropics, &Variable::CHANNELS).is_ok());
+        contract.network.latitude_input = true;
+        assert!(contract.check(&globe, &Variable::CHANNELS).is_ok());
+        assert!(contract.check(&near, &Variable::CHANNELS).is_ok());
+        let reasons = contract.check(&tropics, &Variable::CHANNELS).unwrap_err();
+        let expected = "over 180 degrees in training; those of the input lie over 86";
+        assert!(
+            reasons.len() == 1 && reasons[0].contains(expected),
+            "{reasons:?}"
+        );
     }
 
     #[test]

@@ -478,6 +478,39 @@ fn an_input_that_grows_at_its_beginning_changes_the_first_file_of_masks() {
     assert_eq!(masks(&out), masks(&at_once));
 }
 
+/// Such files are named after their first time. What is left of the old ones would hold times that new ones hold, too, and
+/// nobody could read the folder.
+#[test]
+fn an_input_that_grows_before_its_end_deals_files_of_so_many_times_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    let out = folder.path().join("out");
+    let options = InferOptions {
+        file_per: FilePer::Times(NonZeroUsize::new(3).unwrap()),
+        ..InferOptions::default()
+    };
+    let late = Archive::open(&format!("{input}/h2.b.nc")).unwrap();
+    assert_eq!(run(&late, &model, &out, &options).unwrap().masks, 9);
+    let all = Archive::open(&input).unwrap();
+    let report = run(&all, &model, &out, &options).unwrap();
+    assert_eq!((report.masks, report.new_masks), (20, 20));
+    let at_once = folder.path().join("at_once");
+    run(&all, &model, &at_once, &options).unwrap();
+    assert_eq!(masks(&out), masks(&at_once));
+    // A file has masks from before and behind the beginning of this input: the former would be lost.
+    let error = run(&late, &model, &out, &options).unwrap_err().to_string();
+    let told = "of `masks.2000-01-02-10800.nc` would go to other files now";
+    assert!(error.contains(told), "{error}");
+    // Other fields of the same times, dealt to files of other names.
+    let other = folder.path().join("other");
+    copied(&input, &other, 3.0);
+    std::fs::rename(other.join("h2.b.nc"), other.join("warm.nc")).unwrap();
+    let warm = Archive::open(&other.join("warm.nc").to_string_lossy()).unwrap();
+    let error = run(&warm, &model, &out, &options).unwrap_err().to_string();
+    assert!(error.contains("of other fields"), "{error}");
+    assert_eq!(masks(&out), masks(&at_once));
+}
+
 #[test]
 fn a_field_in_another_unit_than_it_says_or_mostly_missing_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();

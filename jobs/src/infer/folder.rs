@@ -4,7 +4,7 @@ use super::log::{self, FinishedFile, in_order, share};
 use super::read_from::{self, ReadFrom};
 use super::settings::{self, Settings};
 use super::sliding::Sliding;
-use super::{BadInput, Chunk, Inference, claims, output};
+use super::{BadInput, Chunk, Inference, claims, dealt_anew, output};
 use crate::comm::collectives::tree;
 use crate::comm::{Communicator, agree};
 use crate::error::{Result, all_or_none};
@@ -131,6 +131,14 @@ impl Inference<'_> {
         };
         let (found, foreign): (Vec<_>, Vec<_>) = (log::read(self.out)?.into_values())
             .partition(|entry| by_name.contains_key(entry.file.as_str()));
+        let found = found.into_iter().filter_map(|entry| {
+            let chunk = by_name.get(entry.file.as_str())?;
+            let indices = chunk.indices.clone();
+            let now = ReadFrom::now(&self.input, indices, sliding, &variables);
+            Some((entry, now))
+        });
+        let same = read_from::of_these_fields(self.out, &self.input, found.collect())?;
+        dealt_anew::remove_files(self.out, (&self.input, &variables), &foreign)?;
         let is_there = |entry: &&FinishedFile| self.out.join(&entry.file).exists();
         if let Some(one) = foreign.iter().find(is_there) {
             tracing::warn!(
@@ -139,13 +147,6 @@ impl Inference<'_> {
                 one.file
             );
         }
-        let found = found.into_iter().filter_map(|entry| {
-            let chunk = by_name.get(entry.file.as_str())?;
-            let indices = chunk.indices.clone();
-            let now = ReadFrom::now(&self.input, indices, sliding, &variables);
-            Some((entry, now))
-        });
-        let same = read_from::of_these_fields(self.out, &self.input, found.collect())?;
         Ok(same.into_iter().filter(wanted).collect())
     }
 }

@@ -21,6 +21,7 @@ mod chunks;
 mod claims;
 mod computer;
 mod conclusion;
+mod dealt_anew;
 mod differences;
 mod ensemble;
 mod folder;

@@ -524,4 +524,27 @@ fn a_field_in_another_unit_than_it_says_or_mostly_missing_is_refused_by_name() {
         let error = error.to_string();
         assert!(error.contains("TMQ") && error.contains(word), "{error}");
     }
+    // The file is the one that has the field, not the first of the time.
+    for (gap, word) in [
+        (None, "is its unit right?"),
+        (Some(1), "PSL at 2000-01-01T03:00:00 are missing"),
+    ] {
+        let parts = folder.path().join(format!("parts{gap:?}"));
+        std::fs::create_dir_all(&parts).unwrap();
+        history(&parts.join("a.nc"), 0..2, Some(Variable::Psl), None).unwrap();
+        let whole = parts.join("b.nc");
+        history(&whole, 0..2, None, gap).unwrap();
+        if gap.is_none() {
+            let mut file = netcdf::append(&whole).unwrap();
+            let mut pressure = file.variable_mut("PSL").unwrap();
+            let values: Vec<f32> = pressure.get_values(..).unwrap();
+            let values: Vec<f32> = values.iter().map(|value| value / 100.0).collect();
+            pressure.put_values(&values, ..).unwrap();
+        }
+        let archive = Archive::open(&parts.to_string_lossy()).unwrap();
+        let out = folder.path().join(format!("of_parts{gap:?}"));
+        let error = run(&archive, &model, &out, &InferOptions::default()).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("b.nc") && error.contains(word), "{error}");
+    }
 }

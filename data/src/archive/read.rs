@@ -157,10 +157,17 @@ impl Archive {
     /// As [`Self::read`], and as [`Snapshot::check_plausible`].
     pub fn read_plausible(&self, index: usize, variables: &[Variable]) -> Result<Snapshot> {
         let snapshot = self.read(index, variables)?;
-        match snapshot.check_plausible() {
-            Ok(()) => Ok(snapshot),
-            Err(error) => Err(self.of_its_file(index, error)),
-        }
+        self.check_plausible(index, &snapshot)?;
+        Ok(snapshot)
+    }
+
+    /// Refuses the fields of a time if no weather has such, naming the file of the one that is to blame.
+    ///
+    /// # Errors
+    /// As [`Snapshot::check_plausible`].
+    pub fn check_plausible(&self, index: usize, snapshot: &Snapshot) -> Result<()> {
+        let checked = snapshot.check_plausible();
+        checked.map_err(|error| self.of_its_file(index, error))
     }
 
     /// Nothing if the files of a time have these channels, as such or to be computed; reads none.

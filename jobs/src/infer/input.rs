@@ -312,7 +312,7 @@ impl Reader<'_> {
         let path = match &self.input.source {
             Source::Archive(archive) => {
                 let snapshot = archive.read(index, &self.variables)?;
-                check_values(&snapshot, max_missing_share)?;
+                check_values(archive, (index, &snapshot), max_missing_share)?;
                 for normalisation in &self.normalisations {
                     let (values, lacking) = match self.upload {
                         Some(_) => interleaved(&snapshot, normalisation)?,

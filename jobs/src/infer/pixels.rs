@@ -2,20 +2,27 @@
 
 use crate::error::{JobError, Result};
 use ndarray::Axis;
-use squall_data::{DataError, Normalisation, Snapshot};
+use squall_data::{Archive, DataError, Normalisation, Snapshot};
+use std::path::Path;
 
-/// Refuses a snapshot with a field of which more is missing than allowed, or whose mean is out of the range of its
+/// Refuses the snapshot of a time if more of a field is missing than allowed, or its mean is out of the range of its
 /// values: a network sees there what it never saw, and says something all the same.
 ///
 /// # Errors
-/// [`JobError::Data`] naming file and variable.
-pub(super) fn check_values(snapshot: &Snapshot, max_missing_share: f64) -> Result<()> {
+/// [`JobError::Data`] naming variable and file: the fields of a time may lie in several.
+pub(super) fn check_values(
+    archive: &Archive,
+    (index, snapshot): (usize, &Snapshot),
+    max_missing_share: f64,
+) -> Result<()> {
     for (&variable, plane) in snapshot.variables.iter().zip(snapshot.fields.outer_iter()) {
         let finite = plane.iter().filter(|value| value.is_finite()).count();
         let share = 1.0 - finite as f64 / plane.len().max(1) as f64;
         if share > max_missing_share {
+            let files = archive.files_read(index, &[variable]);
+            let path = files.first().copied().map(Path::to_path_buf);
             return Err(JobError::Data(DataError::Unreadable {
-                path: snapshot.source.0.clone(),
+                path: path.unwrap_or_else(|| snapshot.source.0.clone()),
                 reason: format!(
                     "{:.1} % of the values of {variable} at {} are missing, at most {:.1} % are allowed",
                     100.0 * share,
@@ -25,7 +32,7 @@ pub(super) fn check_values(snapshot: &Snapshot, max_missing_share: f64) -> Resul
             }));
         }
     }
-    Ok(snapshot.check_plausible()?)
+    Ok(archive.check_plausible(index, snapshot)?)
 }
 
 /// A snapshot as normalised pixels `(lat, lon, channel)`, and how many of its values were missing and are the mean now.

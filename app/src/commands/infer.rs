@@ -14,6 +14,7 @@ use serde::de::value::Error as WordError;
 use squall_data::store::{INDEX_FILE, Split};
 use squall_data::{Archive, Store, TrackedBox, Variable};
 use squall_jobs::Outcome;
+use squall_jobs::clips::ClipShape;
 use squall_jobs::comm::{Communicator, Solo};
 use squall_jobs::infer::{
     BadInput, Ensemble, FilePer, Gives, InferEvent, InferOptions, InferPlan, InferReport,
@@ -115,7 +116,8 @@ pub struct Infer {
     /// How many times share a mask file: day, month, year, or a number of times.
     #[arg(long, value_name = "PERIOD", default_value = "day")]
     pub file_per: FilePer,
-    /// Samples computed at once: a number, or auto: as many as make small fields fast and fit into memory.
+    /// Samples computed at once: a number, or auto: as many as make small fields fast and fit into memory. Of clips always
+    /// one.
     #[arg(long, value_name = "N", default_value = "auto", value_parser = batch)]
     pub batch: usize,
     /// Also ask about the field rolled eastward by so many columns; several separated by commas.
@@ -265,6 +267,19 @@ impl Infer {
         Ok(())
     }
 
+    /// Refuses a batch where the network sees clips: it gets one of them at a time.
+    fn refuse_batch_of(&self, clips: Option<ClipShape>) -> anyhow::Result<()> {
+        match clips {
+            Some(ClipShape { frames, .. }) if self.batch > 1 => Err(Advice::usage(
+                format!(
+                    "--batch is for models of single times; this one sees clips of {frames}, one after the other"
+                ),
+                "leave --batch out",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     fn infer_with(&self, comm: &mut dyn Communicator) -> anyhow::Result<InferReport> {
         let options = self.options()?;
         check_confidence(self.confidence())?;
@@ -301,6 +316,7 @@ impl Infer {
         let (grid, calendar) = (fields.grid().clone(), fields.calendar());
         let ensemble = Ensemble::new(models.iter().collect(), &self.roll, self.mirror)?;
         self.refuse_misfits(ensemble.gives())?;
+        self.refuse_batch_of(ensemble.clips())?;
         if comm.rank() == 0 {
             let fields = archive.iter().flat_map(Archive::paths);
             let models = self.model.iter().map(PathBuf::as_path);
@@ -387,7 +403,8 @@ fn announce(plan: &InferPlan) {
 
 #[cfg(test)]
 mod tests {
-    use super::{attribute, batch};
+    use super::{ClipShape, Infer, attribute, batch};
+    use crate::arguments::parsed;
 
     #[test]
     fn a_batch_is_a_number_of_samples_or_auto() {
@@ -396,6 +413,22 @@ mod tests {
         for word in ["0", "-1", "many", "1000000000000000000"] {
             let said = batch(word).unwrap_err();
             assert!(said.contains("from 1 to 16777216 or auto"), "{said}");
+        }
+    }
+
+    #[test]
+    fn clips_are_no_batch() {
+        let clips = ClipShape {
+            frames: 8,
+            stride: 1,
+            every: 2,
+        };
+        for (batch, is_refused) in [("auto", false), ("1", false), ("4", true)] {
+            let words = ["run", "--model", "m", "--out", "o", "--batch", batch];
+            let infer: Infer = parsed(words).unwrap();
+            assert!(infer.refuse_batch_of(None).is_ok());
+            let refused = infer.refuse_batch_of(Some(clips));
+            assert_eq!(refused.is_err(), is_refused, "{batch}");
         }
     }
 

@@ -293,6 +293,29 @@ fn every_time_of_an_archive_has_its_boxes_once_however_files_are_dealt() {
     assert_eq!(text(&out), text(&fresh));
 }
 
+/// All of its files see times that came since, in files that were not there: none has changed for that.
+#[test]
+fn an_input_shorter_than_a_clip_may_grow() {
+    let folder = tempfile::tempdir().unwrap();
+    let (other, input) = prepared(folder.path());
+    let model = detector(folder.path(), &other.contract().normalisation);
+    let (short, long) = (folder.path().join("short"), Path::new(&input));
+    std::fs::create_dir(&short).unwrap();
+    history(&short.join("h2.a.nc"), 0..5, None, None).unwrap();
+    let per_two = FilePer::Times(NonZeroUsize::new(2).unwrap());
+    let of = |input: &Path, out: &Path| {
+        let archive = Archive::open(&input.to_string_lossy()).unwrap();
+        infer(&archive, &model, out, per_two, BadInput::Fail).new_masks
+    };
+    let (out, fresh) = (folder.path().join("out"), folder.path().join("fresh"));
+    assert_eq!(of(&short, &out), 5);
+    history(&short.join("h2.b.nc"), 5..20, None, None).unwrap();
+    assert_eq!(of(&short, &out), 20);
+    assert_eq!(of(long, &fresh), 20);
+    let text = |out: &Path| std::fs::read_to_string(out.join("boxes.csv")).unwrap();
+    assert_eq!(text(&out), text(&fresh));
+}
+
 #[test]
 fn frames_further_apart_than_those_learnt_from_are_refused() {
     let folder = tempfile::tempdir().unwrap();

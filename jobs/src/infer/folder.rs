@@ -118,16 +118,25 @@ impl Inference<'_> {
             .iter()
             .map(|chunk| (chunk.name.as_str(), chunk))
             .collect();
-        let wanted = |entry: &FinishedFile| {
-            // An input that has grown, or shrunk, changes the file at its edge.
-            let same = by_name.get(entry.file.as_str()).is_some_and(|chunk| {
+        let chunk_of = |entry: &FinishedFile| by_name.get(entry.file.as_str()).copied();
+        // An input that has grown, or shrunk, changes the file at its edge.
+        let has_its_times = |entry: &FinishedFile| {
+            chunk_of(entry).is_some_and(|chunk| {
                 times[chunk.indices.start].to_string() == entry.first
                     && times[chunk.indices.end - 1].to_string() == entry.last
                     && chunk.indices.len() == entry.times()
-                    && entry.seen == sliding.map(|s| s.seen(chunk.indices.clone(), times))
-            });
+            })
+        };
+        // And what clips see that reach over the edge.
+        let saw_the_same = |entry: &FinishedFile| {
+            let seen = |chunk: &Chunk| sliding.map(|s| s.seen(chunk.indices.clone(), times));
+            chunk_of(entry).is_some_and(|chunk| entry.seen == seen(chunk))
+        };
+        let saw_others = |entry: &FinishedFile| has_its_times(entry) && !saw_the_same(entry);
+        let wanted = |entry: &FinishedFile| {
             // Who does not skip bad times wants to hear of those that an earlier call skipped.
-            same && (self.options.bad_input == BadInput::Skip || entry.skipped.is_empty())
+            let is_patient = self.options.bad_input == BadInput::Skip;
+            has_its_times(entry) && saw_the_same(entry) && (is_patient || entry.skipped.is_empty())
         };
         let (found, foreign): (Vec<_>, Vec<_>) = (log::read(self.out)?.into_values())
             .partition(|entry| by_name.contains_key(entry.file.as_str()));
@@ -137,7 +146,8 @@ impl Inference<'_> {
             let now = ReadFrom::now(&self.input, indices, sliding, &variables);
             Some((entry, now))
         });
-        let same = read_from::of_these_fields(self.out, &self.input, found.collect())?;
+        let found = found.collect();
+        let same = read_from::of_these_fields(self.out, &self.input, found, saw_others)?;
         dealt_anew::remove_files(self.out, (&self.input, &variables), &foreign)?;
         let is_there = |entry: &&FinishedFile| self.out.join(&entry.file).exists();
         if let Some(one) = foreign.iter().find(is_there) {

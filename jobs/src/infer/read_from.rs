@@ -37,7 +37,8 @@ impl ReadFrom {
 }
 
 /// Refuses to go on in a folder whose masks are of other fields: of files that the input does not have, or of which none
-/// is as it was. Gives the finished files whose fields are as they were; those of the others are made again.
+/// is as it was. Gives the finished files whose fields are as they were; those of the others are made again, and so are
+/// those whose clips `saw_others` than they would now: such read from other files although none has changed.
 ///
 /// # Errors
 /// [`JobError::Resume`] naming a file.
@@ -45,6 +46,7 @@ pub(super) fn of_these_fields(
     folder: &Path,
     input: &Input<'_>,
     finished: Vec<(FinishedFile, ReadFrom)>,
+    saw_others: impl Fn(&FinishedFile) -> bool,
 ) -> Result<Vec<FinishedFile>> {
     let refused = |reason: String| {
         Err(JobError::Resume {
@@ -68,6 +70,8 @@ pub(super) fn of_these_fields(
             now.first
         ));
     }
+    let finished = finished.into_iter().filter(|(entry, _)| !saw_others(entry));
+    let finished: Vec<(FinishedFile, ReadFrom)> = finished.collect();
     let all = finished.len();
     let (same, changed): (Vec<_>, Vec<_>) =
         (finished.into_iter()).partition(|(entry, now)| entry.read_from.as_ref() == Some(now));

@@ -3,7 +3,7 @@
 use super::names::{Names, grouped};
 use super::side::Ensemble;
 use super::unequal::{lacking, quantity_names};
-use super::{ChangeRow, Design, GoesOn, Group, Quantity, adjusted_by_family};
+use super::{ChangeRow, Design, GoesOn, Group, Quantity, adjusted_by_family, false_rate};
 use crate::error::{ClimateError, Result};
 use rayon::prelude::*;
 use std::cmp::Reverse;
@@ -52,9 +52,10 @@ pub(super) fn changes(
         })
         .collect::<Result<_>>()?;
     let p: Vec<_> = (rows.iter().map(|row| (row.group(), row.change.p))).collect();
+    let rate = false_rate(design.options().confidence);
     for (row, adjusted) in rows.iter_mut().zip(adjusted_by_family(&p)) {
         row.adjusted_p = adjusted;
-        row.significant = adjusted.is_some_and(|p| p < 1.0 - design.options().confidence);
+        row.significant = adjusted.is_some_and(|p| p < rate);
     }
     Ok(rows)
 }

@@ -30,6 +30,14 @@ pub fn adjusted_p(p: &[f64]) -> Vec<f64> {
     adjusted
 }
 
+/// The rate of false discoveries that goes with a confidence: one minus it, as the decimals say. In binary 1 - 0.95 is a
+/// little more than 0.05, and a p of just that would count as below it.
+pub(crate) fn false_rate(confidence: f64) -> f64 {
+    // Numbers below 1 are within 6e-17 of the decimals that they stand for.
+    const DECIMALS: f64 = 1e15;
+    ((1.0 - confidence) * DECIMALS).round() / DECIMALS
+}
+
 /// The p of rows about these groups, adjusted for the rows of the same family; none where nothing was tested.
 pub(crate) fn adjusted_by_family(rows: &[(Group, Option<f64>)]) -> Vec<Option<f64>> {
     let mut all = vec![None; rows.len()];
@@ -61,6 +69,20 @@ mod tests {
         let rows = [(whole, p[0]), (part, p[1]), (whole, None), (whole, p[2])];
         let adjusted = adjusted_by_family(&rows);
         assert_eq!(adjusted, [Some(0.02), Some(0.04), None, Some(0.04)]);
+    }
+
+    #[test]
+    fn rates_are_those_that_decimals_say() {
+        for (confidence, rate) in [
+            (0.95, 0.05),
+            (0.9, 0.1),
+            (0.99, 0.01),
+            (0.999, 0.001),
+            (0.9973, 0.0027),
+            (0.6827, 0.3173),
+        ] {
+            assert_eq!(false_rate(confidence), rate);
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How strong events are: how many of each strength a year, in both runs, bin by bin.
 
 use crate::compare::design::{Change, Design};
-use crate::compare::discovery::adjusted_p;
+use crate::compare::discovery::{adjusted_p, false_rate};
 use crate::compare::side::{Ensemble, Extreme, Side, joined};
 use crate::compare::statistic::Statistic;
 use serde::{Deserialize, Serialize};
@@ -93,7 +93,7 @@ pub(crate) fn distributions(a: &Ensemble, b: &Ensemble, design: &Design) -> Vec<
                 class: class.code(),
                 subject: subject.into(),
                 unit: of.unit().into(),
-                bins: bins(changes, 1.0 - design.options().confidence),
+                bins: bins(changes, false_rate(design.options().confidence)),
                 edges,
             })
         })

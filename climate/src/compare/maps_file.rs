@@ -1,6 +1,6 @@
 //! Maps of change as CF netCDF.
 
-use crate::compare::{Comparison, MapChange};
+use crate::compare::{Comparison, MapChange, false_rate};
 use crate::error::Result;
 use crate::statistics::coarse::{COARSE_CELL_DEG, COARSE_COLUMNS, COARSE_ROWS, coarse_grid};
 use netcdf::FileMut;
@@ -45,7 +45,7 @@ impl Comparison {
             for part in PARTS {
                 put_part(file, map, class, part)?;
             }
-            put_significant(file, map, class, 1.0 - self.draws.confidence)?;
+            put_significant(file, map, class, false_rate(self.draws.confidence))?;
         }
         Ok(())
     }

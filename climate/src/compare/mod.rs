@@ -40,8 +40,8 @@ pub use coverage::{Coverage, Selection, Years};
 pub use design::{
     Change, DRAWS, Design, DrawOptions, Interval, IntervalMethod, MIN_BLOCKS, NoInterval,
 };
-pub(crate) use discovery::adjusted_by_family;
 pub use discovery::adjusted_p;
+pub(crate) use discovery::{adjusted_by_family, false_rate};
 pub use distribution::{Bin, Distribution};
 pub use group::{Group, Region, SEASONS};
 pub(crate) use levels::spoken_unit;
@@ -332,7 +332,7 @@ impl Plan {
         progress(4)?;
         let return_levels = levels::return_levels(&a, &b, &design);
         let distributions = distribution::distributions(&a, &b, &design);
-        let rate = 1.0 - draws.confidence;
+        let rate = false_rate(draws.confidence);
         let map_summaries: Vec<MapSummary> = map_changes
             .iter()
             .map(|map| map_summary(map, rate))

@@ -1,6 +1,6 @@
 //! What tests of so few years can find at all.
 
-use crate::compare::{ChangeRow, Comparison, DrawOptions, Group, MapSummary, Unit};
+use crate::compare::{ChangeRow, Comparison, DrawOptions, Group, MapSummary, Unit, false_rate};
 
 /// Where the rows of each family are from, by [`Group::family`].
 const FAMILIES: [&str; Group::FAMILIES] = [
@@ -36,23 +36,18 @@ impl Comparison {
 
     /// Whether no change can be significant, however large it is.
     pub(crate) fn is_blind(&self) -> bool {
-        self.least_p() >= rate(&self.draws)
+        self.least_p() >= false_rate(self.draws.confidence)
     }
 
     /// What there are too few of where no change can be significant: units, such as `years`, or `resamples`.
     pub(crate) fn too_few(&self) -> &'static str {
         let with_all = least_p(self.unit, (self.a.blocks, self.b.blocks), usize::MAX);
-        if with_all < rate(&self.draws) {
+        if with_all < false_rate(self.draws.confidence) {
             "resamples"
         } else {
             self.unit.plural()
         }
     }
-}
-
-/// Probability of a change that is none.
-fn rate(draws: &DrawOptions) -> f64 {
-    1.0 - draws.confidence
 }
 
 /// What a reader must know where a change in one row alone cannot be significant.
@@ -86,7 +81,8 @@ pub(super) fn note(
         "With {units} and {} resamples no p can be below {least:.2e}",
         draws.draws
     );
-    let needed = |tests: usize| needed(least, tests, rate(draws));
+    let rate = false_rate(draws.confidence);
+    let needed = |tests: usize| needed(least, tests, rate);
     let hard: Vec<String> = (tests.iter())
         .filter_map(|&(tests, name)| Some((needed(tests)?, tests, name)))
         .filter(|(needed, ..)| *needed > 1)
@@ -166,6 +162,14 @@ mod tests {
             "{said}"
         );
         assert!(of((5, 5), 0.995).unwrap().contains("nothing can be"));
+        // Of 249 resamples the smallest p is 0.004, which is not below 0.004.
+        let few = DrawOptions {
+            draws: 249,
+            confidence: 0.996,
+            ..DrawOptions::default()
+        };
+        let said = note(Unit::Year, (30, 30), &few, &rows, &[]).unwrap();
+        assert!(said.contains("nothing can be"), "{said}");
         assert_eq!(of((30, 30), 0.95), None);
     }
 }

@@ -166,7 +166,8 @@ impl Trends {
         let values = values.into_iter().collect();
         let mut row = TrendRow::of((quantity, group), &self.run.years, values, self.confidence);
         row.adjusted_p = row.trend.p;
-        row.significant = row.trend.p.is_some_and(|p| p < 1.0 - self.confidence);
+        let rate = crate::compare::false_rate(self.confidence);
+        row.significant = row.trend.p.is_some_and(|p| p < rate);
         row
     }
 }

@@ -22,7 +22,8 @@ pub use words::statement;
 
 use crate::compare::period::{months_of, note_year};
 use crate::compare::{
-    Coverage, Group, Quantity, Selection, Side, SideOptions, adjusted_by_family, words_of_months,
+    Coverage, Group, Quantity, Selection, Side, SideOptions, adjusted_by_family, false_rate,
+    words_of_months,
 };
 use crate::error::{ClimateError, Result};
 use rayon::prelude::*;
@@ -207,8 +208,27 @@ fn rows(
 /// Adjusts p for the rows of the same family, as in a comparison.
 fn adjust(rows: &mut [TrendRow], confidence: f64) {
     let p: Vec<_> = rows.iter().map(|row| (row.group, row.trend.p)).collect();
+    let rate = false_rate(confidence);
     for (row, adjusted) in rows.iter_mut().zip(adjusted_by_family(&p)) {
         row.adjusted_p = adjusted;
-        row.significant = adjusted.is_some_and(|p| p < 1.0 - confidence);
+        row.significant = adjusted.is_some_and(|p| p < rate);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_p_of_just_the_rate_is_not_significant() {
+        let of = Trends::of_years(20);
+        let values = (0..20).map(|k| Some(f64::from(k % 3)));
+        let mut rows = [of.row(Quantity::CycloneTracks, Group::ALL, values)];
+        for (p, significant) in [(0.05, false), (0.0499, true)] {
+            rows[0].trend.p = Some(p);
+            adjust(&mut rows, 0.95);
+            let found = (rows[0].adjusted_p, rows[0].significant);
+            assert_eq!(found, (Some(p), significant));
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{MIN_YEARS, NoTrend, Trend, TrendRow, Trends};
 use crate::compare::words::{months, p_text, percent, signed_value, value, verb};
-use crate::compare::{capital, trimmed};
+use crate::compare::{capital, false_rate, trimmed};
 
 /// All sentences: the whole first, then regions and seasons with a significant trend.
 pub(super) fn statements(trends: &Trends) -> Vec<String> {
@@ -156,7 +156,7 @@ fn evidence(row: &TrendRow, confidence: f64) -> String {
         ),
         (None, None) => format!("no interval, because {}", reason(&row.trend)),
     };
-    let alone = if !row.significant && p < 1.0 - confidence {
+    let alone = if !row.significant && p < false_rate(confidence) {
         " for this row alone, more after correction for the number of rows"
     } else {
         ""
@@ -252,6 +252,9 @@ mod tests {
                 && text.contains("p < 0.001 for this row alone, more after correction"),
             "{text}"
         );
+        row.trend.p = Some(0.05);
+        let text = statement(&row, &of).unwrap();
+        assert!(text.contains("p = 0.050); 40 years"), "{text}");
         let none = of.row(Quantity::CycloneTracks, Group::ALL, [Some(0.0); 40]);
         assert_eq!(statement(&none, &of), None);
         of.months = vec![6, 7, 8];

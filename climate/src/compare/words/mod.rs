@@ -9,7 +9,9 @@ use crate::compare::design::{Change, Interval, MIN_BLOCKS, NoInterval};
 use crate::compare::group::Group;
 use crate::compare::levels::{RETURN_YEARS, ReturnLevels, spoken_unit};
 use crate::compare::quantity::About;
-use crate::compare::{ChangeRow, Comparison, MapQuantity, MapSummary, SideSummary, Unit};
+use crate::compare::{
+    ChangeRow, Comparison, MapQuantity, MapSummary, SideSummary, Unit, false_rate,
+};
 use squall_data::Class;
 
 const MONTHS: [&str; 12] = [
@@ -277,7 +279,7 @@ fn after_correction(row: &ChangeRow, comparison: &Comparison) -> &'static str {
     let alone = row
         .change
         .p
-        .is_some_and(|p| p < 1.0 - comparison.draws.confidence);
+        .is_some_and(|p| p < false_rate(comparison.draws.confidence));
     if alone {
         " for this row alone, more after correction for the number of rows"
     } else {
@@ -293,7 +295,7 @@ fn of_map(map: &MapSummary, comparison: &Comparison) -> String {
         (Some(quantity), Some(class)) => quantity.subject(class),
         _ => name,
     };
-    let rate = trimmed(100.0 * (1.0 - comparison.draws.confidence));
+    let rate = trimmed(100.0 * false_rate(comparison.draws.confidence));
     if map.tested == 0 {
         let why = if comparison.a.blocks.min(comparison.b.blocks) < MIN_BLOCKS {
             reason(None, comparison)

@@ -1,6 +1,6 @@
 //! Maps of change: colours for the difference, dots where it is significant.
 
-use crate::compare::{Comparison, MapChange, MapQuantity, capital, trimmed};
+use crate::compare::{Comparison, MapChange, MapQuantity, capital, false_rate, trimmed};
 use crate::error::Result;
 use crate::map::colour::{change_colour, hex};
 use crate::map::image::{data_url, indexed_png};
@@ -27,7 +27,7 @@ pub(crate) fn section(comparison: &Comparison) -> Result<Option<Section>> {
     {
         html += &figure(map, comparison)?;
     }
-    let rate = trimmed(100.0 * (1.0 - comparison.draws.confidence));
+    let rate = trimmed(100.0 * false_rate(comparison.draws.confidence));
     Ok((!html.is_empty()).then(|| Section {
         id: "where".into(),
         nav: "Where".into(),
@@ -55,7 +55,7 @@ fn figure(map: &MapChange, comparison: &Comparison) -> Result<String> {
     let top = ticks[ticks.len() - 1];
     let panel = Panel::of(&grid, map.class, 180.0);
     let png = picture(map, factor, top)?;
-    let (dots, count) = dots(map, 1.0 - comparison.draws.confidence, &panel);
+    let (dots, count) = dots(map, false_rate(comparison.draws.confidence), &panel);
     let inner = format!(
         "<image class=\"cells\" x=\"0\" y=\"{:.1}\" width=\"3600\" height=\"1800\" preserveAspectRatio=\"none\" href=\"{}\"/>{}{}<path class=\"stipple\" d=\"{dots}\"/>",
         panel.y(90.0),

@@ -16,8 +16,9 @@ impl Statistics {
     ///   Of classes that were not looked for ([`Statistics::classes`]) all counts are blank, here and in the others
     /// - `yearly.csv`: the same by year
     /// - `seasonal_cycle.csv`: class, basin, month, mean number of tracks begun
-    /// - `histograms.csv`: class, quantity, unit, from, to, count; the open bins have a blank edge
-    /// - `categories.csv`: basin, category, cyclone tracks
+    /// - `histograms.csv`: class, quantity, unit, from, to, count; the open bins have a blank edge; counts are blank
+    ///   where there are tracks and the value of none is known
+    /// - `categories.csv`: basin, category, cyclone tracks; blank where some began and the wind of none is known
     ///
     /// # Errors
     /// [`ClimateError::Data`] if writing fails.
@@ -102,12 +103,16 @@ impl Statistics {
     fn histogram_rows(&self) -> Vec<Vec<String>> {
         let mut rows = Vec::new();
         for class in Class::EVENTS {
-            let quantities = self.histograms(class).map(|h| h.all());
-            for (quantity, unit, histogram) in quantities.into_iter().flatten() {
+            let Some(of_class) = self.histograms(class) else {
+                continue;
+            };
+            let tracks = of_class.lifetime_hours.total();
+            for (quantity, unit, histogram) in of_class.all() {
+                let is_known = tracks == 0 || histogram.total() > 0;
                 let edges = &histogram.edges;
                 let mut row = |from: Option<&f64>, to: Option<&f64>, count: u64| {
                     let text = |edge: Option<&f64>| edge.map_or_else(String::new, f64::to_string);
-                    let [count] = self.told(class, [count.to_string()]);
+                    let [count] = self.told(class, [number(count, is_known)]);
                     rows.push(vec![
                         class.name().into(),
                         quantity.into(),
@@ -130,12 +135,23 @@ impl Statistics {
     fn category_rows(&self) -> Vec<Vec<String>> {
         let mut rows = Vec::new();
         for basin in Basin::ALL {
-            for (category, count) in Category::ALL.into_iter().zip(self.categories(basin)) {
-                let [count] = self.told(Class::TropicalCyclone, [count.to_string()]);
+            let counts = self.categories(basin);
+            let is_known = self.cyclones_begun(basin) == 0 || counts.iter().any(|n| *n > 0);
+            for (category, count) in Category::ALL.into_iter().zip(counts) {
+                let [count] = self.told(Class::TropicalCyclone, [number(count, is_known)]);
                 rows.push(vec![basin.code().into(), category.name().into(), count]);
             }
         }
         rows
+    }
+
+    /// Tracks of cyclones that began in a basin.
+    fn cyclones_begun(&self, basin: Basin) -> u64 {
+        let is_cyclone = |class: &Class| *class == Class::TropicalCyclone;
+        let cyclones = Class::EVENTS.iter().position(is_cyclone);
+        let of_month =
+            |month: &MonthCounts| cyclones.map_or(0, |class| month.tracks[class][basin as usize]);
+        self.months().iter().map(of_month).sum()
     }
 
     /// Numbers of a class, blank where nobody looked for it: a 0 would say that there was none.
@@ -173,6 +189,15 @@ fn counts(counts: &MonthCounts, (index, class): (usize, Class), basin: Basin) ->
         known(format!("{water_km3:.3}")),
         known(format!("{:.6}", water_km3 / all_km3)),
     ]
+}
+
+/// A number of tracks by a value, blank where there are tracks and the value of none is known.
+fn number(count: u64, is_known: bool) -> String {
+    if is_known {
+        count.to_string()
+    } else {
+        String::new()
+    }
 }
 
 fn energy(class: Class, ace: Option<f64>) -> String {

@@ -132,6 +132,39 @@ fn the_energy_of_cyclones_without_winds_is_not_known() {
     assert_eq!(energy(&run.months()[2], Basin::WestPacific), Some(0.0));
 }
 
+/// They had been 0 in each category and bin, as if there were none.
+#[test]
+fn categories_of_cyclones_without_winds_are_not_known() {
+    let mut run = statistics();
+    run.add_time(at(8, 1, 0), None, 6.0, []).unwrap();
+    let calm = Track {
+        max_wind_m_s: None,
+        ..cyclone(at(8, 1, 0), Origin::Genesis)
+    };
+    run.add_track(&calm);
+    let folder = tempfile::tempdir().unwrap();
+    let counts = |run: &Statistics, table: &str, begin: &str| -> Vec<String> {
+        run.write_csv(folder.path()).unwrap();
+        let text = std::fs::read_to_string(folder.path().join(table)).unwrap();
+        let rows = text.lines().filter(|row| row.starts_with(begin));
+        rows.map(|row| row.rsplit(',').next().unwrap().to_string())
+            .collect()
+    };
+    assert_eq!(counts(&run, "categories.csv", "WP,"), [""; 7]);
+    // Where none began there is none of any category.
+    assert_eq!(counts(&run, "categories.csv", "NA,"), ["0"; 7]);
+    let of_wind = "tropical_cyclone,max_wind,";
+    assert_eq!(counts(&run, "histograms.csv", of_wind), [""; 22]);
+    let lifetimes = counts(&run, "histograms.csv", "tropical_cyclone,lifetime,");
+    assert!(lifetimes.iter().any(|count| count == "1") && !lifetimes.contains(&String::new()));
+    // 40 m/s is a hurricane of category 1.
+    run.add_track(&cyclone(at(8, 1, 0), Origin::Genesis));
+    let known = ["0", "0", "1", "0", "0", "0", "0"];
+    assert_eq!(counts(&run, "categories.csv", "WP,"), known);
+    let winds = counts(&run, "histograms.csv", of_wind);
+    assert_eq!(winds.iter().filter(|count| *count == "1").count(), 1);
+}
+
 /// Counts times at so many hours' distance over days after 1 July 2001, and a cyclone at each of some days.
 fn add_days(run: &mut Statistics, days: std::ops::Range<i64>, step_hours: i64, storms: &[i64]) {
     let start = at(7, 1, 0);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Years between two exceedances on average, for which levels are given.
 pub const RETURN_YEARS: [f64; 6] = [2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
 /// Draws that bands are made of: a fit costs more than a sum.
-const MOST_DRAWS: usize = 2000;
+pub(super) const MOST_DRAWS: usize = 2000;
 
 /// The return levels of one quantity in both runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

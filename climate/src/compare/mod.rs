@@ -338,6 +338,7 @@ impl Plan {
             .map(|map| map_summary(map, rate))
             .collect();
         notes.extend(reach::note(unit, blocks, &draws, &changes, &map_summaries));
+        notes.extend(reach::note_ends(&design, !return_levels.is_empty()));
         let [names_a, names_b] = names.members();
         let mut comparison = Comparison {
             a: summary(&of_a.input, names_a, &a),

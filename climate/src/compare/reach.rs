@@ -1,6 +1,9 @@
 //! What tests of so few years can find at all.
 
-use crate::compare::{ChangeRow, Comparison, DrawOptions, Group, MapSummary, Unit, false_rate};
+use crate::compare::levels::MOST_DRAWS;
+use crate::compare::{
+    ChangeRow, Comparison, DRAWS, Design, DrawOptions, Group, MapSummary, Unit, false_rate, trimmed,
+};
 
 /// Where the rows of each family are from, by [`Group::family`].
 const FAMILIES: [&str; Group::FAMILIES] = [
@@ -99,6 +102,30 @@ pub(super) fn note(
     })
 }
 
+/// What a reader must know where intervals of so high a confidence end beyond all draws: then they hold the truth less
+/// often than they say.
+pub(super) fn note_ends(design: &Design, has_levels: bool) -> Option<String> {
+    let options = design.options();
+    let all = ("intervals", options.draws);
+    let levels = (
+        "intervals and bands of return levels",
+        options.draws.min(MOST_DRAWS),
+    );
+    let told = [Some(all), has_levels.then_some(levels)];
+    let short = |(_, draws): &(&str, usize)| design.has_draws() && !design.reaches_ends(*draws);
+    let (what, draws) = told.into_iter().flatten().find(short)?;
+    let enough = (0.5 / design.tail()).ceil();
+    let advice = if draws == options.draws && enough <= *DRAWS.end() as f64 {
+        format!("`--resamples {enough}` and more reach them, and so does a lower `--confidence`")
+    } else {
+        "those of a lower `--confidence` can be reached".into()
+    };
+    Some(format!(
+        "The {what} of {} % should end beyond all {draws} resamples, the outermost of which stand for their ends: they are too narrow; {advice}.",
+        trimmed(100.0 * options.confidence)
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +158,34 @@ mod tests {
         }
         assert_eq!(needed(1.0 / 101.0, 7, 0.005), None);
         assert_eq!(needed(1e-4, 10, 0.05), Some(1));
+    }
+
+    #[test]
+    fn a_note_tells_which_intervals_draws_do_not_reach() {
+        let say = |blocks, draws, confidence, has_levels| {
+            let options = DrawOptions {
+                draws,
+                confidence,
+                ..DrawOptions::default()
+            };
+            note_ends(&Design::new(blocks, options).unwrap(), has_levels)
+        };
+        // 2e-4 of the draws are below an interval of 99.9 %.
+        let said = say((30, 30), 1000, 0.999, true).unwrap();
+        let begin = "The intervals of 99.9 % should end beyond all 1000 resamples";
+        assert!(
+            said.starts_with(begin) && said.contains("`--resamples 2"),
+            "{said}"
+        );
+        assert_eq!(say((30, 30), 10_000, 0.999, false), None);
+        let said = say((30, 30), 10_000, 0.999, true).unwrap();
+        assert!(said.contains("levels of 99.9 % should end beyond all 2000"));
+        assert!(!said.contains("--resamples"), "{said}");
+        // Of five years no number of draws does.
+        let said = say((5, 5), 10_000, 0.9999, false).unwrap();
+        assert!(!said.contains("--resamples"), "{said}");
+        assert_eq!(say((5, 5), 10_000, 0.95, true), None);
+        assert_eq!(say((3, 30), 100, 0.999, true), None);
     }
 
     #[test]

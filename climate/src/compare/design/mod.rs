@@ -290,10 +290,20 @@ impl Design {
             return None;
         }
         let ends = Interval {
-            low: nearest_rank(draws, normal_cdf(-self.limit)),
+            low: nearest_rank(draws, self.tail()),
             high: nearest_rank(draws, normal_cdf(self.limit)),
         };
         ends.if_finite()
+    }
+
+    /// The share of draws below an interval by percentiles, and above it.
+    pub(crate) fn tail(&self) -> f64 {
+        normal_cdf(-self.limit)
+    }
+
+    /// Whether so many draws have some beyond the ends of an interval; else their outermost stand for these.
+    pub(crate) fn reaches_ends(&self, draws: usize) -> bool {
+        draws as f64 * self.tail() >= 0.5
     }
 
     /// The shares at which BCa reads the draws.

@@ -58,7 +58,7 @@ pub(crate) use unequal::quantity_names;
 pub use unit::Unit;
 pub use words::statement;
 pub(crate) use words::{
-    SPOKEN_LEVEL, capital, month_name, months as words_of_months, of_level, trimmed,
+    SPOKEN_LEVEL, capital, in_percent, month_name, months as words_of_months, of_level, trimmed,
 };
 
 use crate::error::{ClimateError, Result};

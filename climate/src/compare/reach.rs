@@ -2,7 +2,8 @@
 
 use crate::compare::levels::MOST_DRAWS;
 use crate::compare::{
-    ChangeRow, Comparison, DRAWS, Design, DrawOptions, Group, MapSummary, Unit, false_rate, trimmed,
+    ChangeRow, Comparison, DRAWS, Design, DrawOptions, Group, MapSummary, Unit, false_rate,
+    in_percent,
 };
 
 /// Where the rows of each family are from, by [`Group::family`].
@@ -122,7 +123,7 @@ pub(super) fn note_ends(design: &Design, has_levels: bool) -> Option<String> {
     };
     Some(format!(
         "The {what} of {} % should end beyond all {draws} resamples, the outermost of which stand for their ends: they are too narrow; {advice}.",
-        trimmed(100.0 * options.confidence)
+        in_percent(options.confidence)
     ))
 }
 

@@ -2,7 +2,7 @@
 
 use super::{MIN_YEARS, NoTrend, Trend, TrendRow, Trends};
 use crate::compare::words::{months, p_text, percent, signed_value, value, verb};
-use crate::compare::{capital, false_rate, trimmed};
+use crate::compare::{capital, false_rate, in_percent};
 
 /// All sentences: the whole first, then regions and seasons with a significant trend.
 pub(super) fn statements(trends: &Trends) -> Vec<String> {
@@ -136,7 +136,7 @@ fn amount(row: &TrendRow, signed: bool) -> String {
 /// Interval and p of a row with a slope, and whether it is significant alone.
 fn evidence(row: &TrendRow, confidence: f64) -> String {
     let p = row.trend.p.unwrap_or(f64::NAN);
-    let confident = trimmed(100.0 * confidence);
+    let confident = in_percent(confidence);
     let in_percent = share(row).and(row.relative_interval);
     let ends = match (in_percent, row.trend.interval) {
         (Some(interval), _) => {

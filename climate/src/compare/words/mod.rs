@@ -3,7 +3,7 @@
 mod numbers;
 
 use numbers::decimals;
-pub(crate) use numbers::{p_text, percent, signed_value, trimmed, value};
+pub(crate) use numbers::{in_percent, p_text, percent, signed_value, trimmed, value};
 
 use crate::compare::design::{Change, Interval, MIN_BLOCKS, NoInterval};
 use crate::compare::group::Group;
@@ -252,7 +252,6 @@ fn amount(about: &About, change: &Change, signed: bool) -> String {
 }
 
 fn evidence(about: &About, change: &Change, interval: Interval, comparison: &Comparison) -> String {
-    let confidence = 100.0 * comparison.draws.confidence;
     let ends = if relative_interval(about, change).is_some() {
         let digits = decimals(interval.low).max(decimals(interval.high));
         let low = percent(interval.low, digits, true);
@@ -272,7 +271,10 @@ fn evidence(about: &About, change: &Change, interval: Interval, comparison: &Com
     let p = change
         .p
         .map_or(String::new(), |p| format!(", {}", p_text(p)));
-    format!("{} % interval {ends}{p}", trimmed(confidence))
+    format!(
+        "{} % interval {ends}{p}",
+        in_percent(comparison.draws.confidence)
+    )
 }
 
 fn after_correction(row: &ChangeRow, comparison: &Comparison) -> &'static str {
@@ -295,7 +297,7 @@ fn of_map(map: &MapSummary, comparison: &Comparison) -> String {
         (Some(quantity), Some(class)) => quantity.subject(class),
         _ => name,
     };
-    let rate = trimmed(100.0 * false_rate(comparison.draws.confidence));
+    let rate = in_percent(false_rate(comparison.draws.confidence));
     if map.tested == 0 {
         let why = if comparison.a.blocks.min(comparison.b.blocks) < MIN_BLOCKS {
             reason(None, comparison)
@@ -344,7 +346,7 @@ pub(crate) fn of_level(levels: &ReturnLevels, comparison: &Comparison) -> String
             format!(
                 "change {} {unit}, {} % interval {} to {} {unit}",
                 signed_value(b - a),
-                trimmed(100.0 * comparison.draws.confidence),
+                in_percent(comparison.draws.confidence),
                 signed_value(factor * i.low),
                 signed_value(factor * i.high)
             )

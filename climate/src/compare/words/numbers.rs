@@ -35,6 +35,12 @@ pub(crate) fn signed_value(number: f64) -> String {
     format!("{sign}{}", value(number))
 }
 
+/// A share in percent, with the digits that it was given with: 95, 99.73, 99.9999.
+pub(crate) fn in_percent(share: f64) -> String {
+    // Binary numbers below 1 are within 6e-17 of the decimals that they stand for, their products are not.
+    format!("{}", (1e15 * share).round() / 1e13)
+}
+
 /// A number without zeros at its end.
 pub(crate) fn trimmed(number: f64) -> String {
     let text = format!("{number:.2}");

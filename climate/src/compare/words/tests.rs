@@ -162,6 +162,26 @@ fn where_nothing_can_be_significant_the_text_says_so() {
 }
 
 #[test]
+fn no_interval_is_of_all_percent() {
+    for (share, text) in [
+        (0.95, "95"),
+        (0.9, "90"),
+        (0.6827, "68.27"),
+        (0.999, "99.9"),
+        (0.99999, "99.999"),
+        (0.05, "5"),
+        (0.00001, "0.001"),
+    ] {
+        assert_eq!(in_percent(share), text);
+    }
+    let mut of = comparison([30, 30]);
+    of.draws.confidence = 0.99999;
+    let row = row(Quantity::CycloneTracks, Group::ALL, (100.0, 79.0), 1e-6);
+    let said = statement(&row, &of).unwrap();
+    assert!(said.contains("(99.999 % interval -31 to -11 %, "), "{said}");
+}
+
+#[test]
 fn months_read_well() {
     for (list, text) in [
         (vec![6, 7, 8, 9, 10, 11], "June to November"),

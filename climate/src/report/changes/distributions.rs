@@ -1,6 +1,6 @@
 //! How many events of each strength, in both runs.
 
-use crate::compare::{Bin, Comparison, Distribution, capital, spoken_unit, trimmed};
+use crate::compare::{Bin, Comparison, Distribution, capital, in_percent, spoken_unit, trimmed};
 use crate::report::figures::figure;
 use crate::report::numbers::{counted, significant};
 use crate::report::page::Section;
@@ -29,7 +29,7 @@ pub(crate) fn section(comparison: &Comparison) -> Option<Section> {
         heading: "How many of each strength".into(),
         lead: format!(
             "Tracks a year by their strongest moment. Dots mark bins that differ significantly, counted for all bins of a figure together; pointing at a bin shows its numbers with the {} % interval.",
-            trimmed(100.0 * comparison.draws.confidence)
+            in_percent(comparison.draws.confidence)
         ),
         html,
     })

@@ -1,8 +1,8 @@
 //! Extremes of years and their return levels.
 
 use crate::compare::{
-    Comparison, Fit, RETURN_YEARS, ReturnLevels, SPOKEN_LEVEL, capital, of_level, spoken_unit,
-    trimmed,
+    Comparison, Fit, RETURN_YEARS, ReturnLevels, SPOKEN_LEVEL, capital, in_percent, of_level,
+    spoken_unit,
 };
 use crate::report::figures::figure;
 use crate::report::numbers::significant;
@@ -34,7 +34,7 @@ pub(super) fn extremes(comparison: &Comparison) -> Option<Section> {
         heading: "Extremes and how often they return".into(),
         lead: format!(
             "Dots are the extreme of each year at its place among the years; lines the fitted distributions, areas their {} % bands. Beyond twice the {} a band is a guess about the shape of the tail.",
-            trimmed(100.0 * comparison.draws.confidence),
+            in_percent(comparison.draws.confidence),
             if comparison.a.members.len() + comparison.b.members.len() > 0 {
                 "number of years"
             } else {

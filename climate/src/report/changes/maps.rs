@@ -1,6 +1,6 @@
 //! Maps of change: colours for the difference, dots where it is significant.
 
-use crate::compare::{Comparison, MapChange, MapQuantity, capital, false_rate, trimmed};
+use crate::compare::{Comparison, MapChange, MapQuantity, capital, false_rate, in_percent};
 use crate::error::Result;
 use crate::map::colour::{change_colour, hex};
 use crate::map::image::{data_url, indexed_png};
@@ -27,7 +27,7 @@ pub(crate) fn section(comparison: &Comparison) -> Result<Option<Section>> {
     {
         html += &figure(map, comparison)?;
     }
-    let rate = trimmed(100.0 * false_rate(comparison.draws.confidence));
+    let rate = in_percent(false_rate(comparison.draws.confidence));
     Ok((!html.is_empty()).then(|| Section {
         id: "where".into(),
         nav: "Where".into(),

@@ -1,13 +1,13 @@
 //! How a comparison was made: units of chance, corrections, folders, the command.
 
-use crate::compare::{Comparison, IntervalMethod, SideSummary, Unit, trimmed};
+use crate::compare::{Comparison, IntervalMethod, SideSummary, Unit, in_percent};
 use crate::report::numbers::grouped;
 use crate::report::page::Section;
 use crate::report::parts;
 
 /// The section; `command` is what made the comparison, if that is known.
 pub(crate) fn section(comparison: &Comparison, command: &str) -> Section {
-    let confidence = trimmed(100.0 * comparison.draws.confidence);
+    let confidence = in_percent(comparison.draws.confidence);
     let draws = grouped(comparison.draws.draws as f64, 0);
     let method = match comparison.draws.method {
         IntervalMethod::Percentile => "percentiles",

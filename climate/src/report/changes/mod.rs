@@ -8,7 +8,7 @@ mod seasons;
 mod whiskers;
 
 use crate::compare::{
-    ChangeRow, Comparison, Group, SideSummary, Unit, capital, statement, trimmed,
+    ChangeRow, Comparison, Group, SideSummary, Unit, capital, in_percent, statement,
 };
 use crate::error::Result;
 use crate::report::class_word;
@@ -128,10 +128,7 @@ fn header(comparison: &Comparison, title: &str) -> String {
     let mut facts = vec![
         crate::compare::words_of_months(&comparison.months),
         format!("{} resamples", grouped(comparison.draws.draws as f64, 0)),
-        format!(
-            "{} % intervals",
-            trimmed(100.0 * comparison.draws.confidence)
-        ),
+        format!("{} % intervals", in_percent(comparison.draws.confidence)),
     ];
     facts.extend(match (&comparison.a.grid, &comparison.b.grid) {
         (Some(a), Some(b)) if a != b => Some(format!("grids {a} against {b}")),
@@ -235,7 +232,7 @@ fn intervals(comparison: &Comparison) -> Option<Section> {
             "Dots are the change in percent from {} to {}, lines its {} % interval; an arrow goes on beyond the axis. Pressure and latitude are in the table below: percent of them mean nothing.",
             comparison.a.label,
             comparison.b.label,
-            trimmed(100.0 * comparison.draws.confidence)
+            in_percent(comparison.draws.confidence)
         ),
         html,
     })

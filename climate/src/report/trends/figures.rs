@@ -1,7 +1,7 @@
 //! Yearly values with their trend, small and side by side.
 
 use super::{classes, rows_of};
-use crate::compare::{capital, spoken_unit, trimmed};
+use crate::compare::{capital, in_percent, spoken_unit};
 use crate::report::figures::figure;
 use crate::report::html::unbroken;
 use crate::report::numbers::significant;
@@ -52,7 +52,7 @@ pub(super) fn series(trends: &Trends) -> Option<Section> {
         heading: "Year by year".into(),
         lead: format!(
             "Thin lines are the values of whole years, broken where one is not known. Thick ones are their trends, dashed where not significant, with the {} % interval of the slope around the middle of the years.",
-            trimmed(100.0 * trends.confidence)
+            in_percent(trends.confidence)
         ),
         html,
     })

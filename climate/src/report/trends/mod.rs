@@ -2,7 +2,7 @@
 
 mod figures;
 
-use crate::compare::{trimmed, words_of_months};
+use crate::compare::{in_percent, words_of_months};
 use crate::report::changes;
 use crate::report::html::escape;
 use crate::report::numbers::counted;
@@ -42,7 +42,7 @@ fn header(trends: &Trends, title: &str) -> String {
     let run = &trends.run;
     let mut facts = vec![
         words_of_months(&trends.months),
-        format!("{} % intervals", trimmed(100.0 * trends.confidence)),
+        format!("{} % intervals", in_percent(trends.confidence)),
     ];
     facts.extend(run.grid.as_ref().map(|grid| format!("grid {grid}")));
     let about = format!(
@@ -159,7 +159,7 @@ fn cells_of(row: &TrendRow) -> Vec<String> {
 }
 
 fn method(trends: &Trends, command: &str) -> Section {
-    let confidence = trimmed(100.0 * trends.confidence);
+    let confidence = in_percent(trends.confidence);
     let paragraphs = [
         format!(
             "The slope is Sen's: the median of the slopes between any two years, which a few extreme years do not move. p is that of a Mann-Kendall test, two-sided, with equal values and persistence regarded: the variance of Kendall's S is multiplied by the number of years by that of independent ones that would tell as much (Yue and Wang 2004), from the correlation of the ranks of neighbouring years without the trend. The {confidence} % interval has the slopes for its ends that the same test would just not refuse. At least {MIN_YEARS} years must be known, and 70 % of those from the first to the last."

@@ -20,7 +20,8 @@ pub(super) struct Storm {
     place: Place,
     wind_m_s: f64,
     lat_deg: f64,
-    energy_1e4_kt2: f64,
+    /// Known if a point with a wind tells its hours, or those of all are known.
+    energy_1e4_kt2: Option<f64>,
 }
 
 impl Side {
@@ -105,7 +106,7 @@ impl Side {
                     place,
                     wind_m_s: f64::NEG_INFINITY,
                     lat_deg: lat_deg.abs(),
-                    energy_1e4_kt2: 0.0,
+                    energy_1e4_kt2: None,
                 };
                 storms.insert(id, storm);
             }
@@ -202,12 +203,7 @@ impl Side {
         for (_, storm) in storms {
             if storm.wind_m_s.is_finite() {
                 self.add(Quantity::CycloneLatitude, storm.place, storm.lat_deg, 1.0);
-                self.add(
-                    Quantity::CycloneEnergy,
-                    storm.place,
-                    storm.energy_1e4_kt2,
-                    1.0,
-                );
+                self.add_mean(Quantity::CycloneEnergy, storm.place, storm.energy_1e4_kt2);
                 if !wind_in_tracks {
                     self.add_wind(storm.place, Some(storm.wind_m_s));
                 }
@@ -235,7 +231,7 @@ fn note_storm(
         return Ok(());
     };
     if let Some(hours) = line.number("hours")?.or(hours) {
-        storm.energy_1e4_kt2 += ace_of_point(wind_m_s, hours);
+        *storm.energy_1e4_kt2.get_or_insert(0.0) += ace_of_point(wind_m_s, hours);
     }
     if wind_m_s > storm.wind_m_s {
         storm.wind_m_s = wind_m_s;

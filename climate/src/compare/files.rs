@@ -1,5 +1,6 @@
 //! A comparison as files.
 
+use crate::compare::read::NUMBERS;
 use crate::compare::{Comparison, Interval, RETURN_YEARS};
 use crate::error::Result;
 use crate::statistics::write_rows;
@@ -26,9 +27,14 @@ impl Comparison {
     ///   `changes.csv`
     ///
     /// # Errors
-    /// [`crate::ClimateError::Data`] if writing fails; files already written stay.
+    /// [`crate::ClimateError::Data`] if writing fails; files already written stay, but without `changes.json`: what is
+    /// not whole is no comparison, nor are these files with those of an older one.
     pub fn write(&self, folder: impl AsRef<Path>) -> Result<()> {
         let folder = folder.as_ref();
+        let path = folder.join(NUMBERS);
+        let json = serde_json::to_vec_pretty(self)
+            .map_err(|error| DataError::io("write", &path)(error.into()))?;
+        atomic::remove(&path)?;
         for (name, header, rows) in [
             ("changes.csv", CHANGE_COLUMNS, self.change_rows()),
             ("return_levels.csv", LEVEL_COLUMNS, self.level_rows()),
@@ -36,12 +42,9 @@ impl Comparison {
         ] {
             write_rows(&folder.join(name), header, &rows)?;
         }
-        let path = folder.join("changes.json");
-        let json = serde_json::to_vec_pretty(self)
-            .map_err(|error| DataError::io("write", &path)(error.into()))?;
-        atomic::write(&path, &json)?;
         atomic::write(folder.join("statements.txt"), self.text().as_bytes())?;
-        self.write_maps(&folder.join("maps.nc"))
+        self.write_maps(&folder.join("maps.nc"))?;
+        Ok(atomic::write(&path, &json)?)
     }
 
     /// The sentences and what a reader must know, as text.

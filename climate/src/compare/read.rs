@@ -7,8 +7,8 @@ use squall_data::archive::on_library_thread;
 use squall_data::{Class, DataError};
 use std::path::Path;
 
-/// The file that says that a folder is a comparison.
-const NUMBERS: &str = "changes.json";
+/// The file that says that a folder is a comparison: removed before the others are written, and written after them.
+pub(super) const NUMBERS: &str = "changes.json";
 
 impl Comparison {
     /// Whether a folder was written by [`Self::write`].

@@ -382,3 +382,20 @@ fn a_comparison_read_back_is_a_section_of_a_report() {
     let error = Comparison::read(folder.path()).unwrap_err().to_string();
     assert!(error.contains("changes.json"), "{error}");
 }
+
+/// `squall report` would show new numbers beside the maps of the comparison that was there before.
+#[test]
+fn what_is_not_written_whole_is_no_comparison() {
+    let folder = tempfile::tempdir().unwrap();
+    let found = compare(&Run::default(), &years(2013..=2024, 2), &options()).unwrap();
+    found.write(folder.path()).unwrap();
+    // What cannot be replaced.
+    let maps = folder.path().join("maps.nc");
+    fs::remove_file(&maps).unwrap();
+    fs::create_dir(&maps).unwrap();
+    assert!(found.write(folder.path()).is_err());
+    assert!(!Comparison::is_in(folder.path()));
+    fs::remove_dir(&maps).unwrap();
+    found.write(folder.path()).unwrap();
+    assert!(Comparison::is_in(folder.path()));
+}

@@ -6,7 +6,7 @@ use crate::compare::design::Design;
 use crate::compare::discovery::adjusted_p;
 use crate::compare::side::{Ensemble, Side};
 use crate::error::Result;
-use crate::statistics::coarse::{COARSE_CELLS, COARSE_COLUMNS, coarse_cell, coarse_grid};
+use crate::statistics::coarse::{COARSE_CELLS, COARSE_COLUMNS, coarse_cell, coarse_grid, on_grid};
 use rayon::prelude::*;
 use squall_data::archive::on_library_thread;
 use squall_data::{Class, DataError};
@@ -198,13 +198,20 @@ struct RunMap<'a> {
 impl<'a> RunMap<'a> {
     fn new(side: &'a Side, quantity: MapQuantity, class: usize, areas_km2: &[f64]) -> Self {
         let maps = &side.maps;
+        // Outside of a region nobody looked for tracks.
+        let looked_at = side.coverage.grid.as_ref().map(on_grid);
+        let is_known = |cell: usize| looked_at.as_ref().is_none_or(|on| on[cell]);
+        let density = |(cell, km2): (usize, &f64)| {
+            if is_known(cell) {
+                1e6 / km2 * side.year_scale()
+            } else {
+                0.0
+            }
+        };
         let (years, factor): (&Vec<[Vec<f32>; 2]>, Vec<f64>) = match quantity {
             MapQuantity::GenesisDensity => (
                 &maps.genesis,
-                areas_km2
-                    .iter()
-                    .map(|km2| 1e6 / km2 * side.year_scale())
-                    .collect(),
+                areas_km2.iter().enumerate().map(density).collect(),
             ),
             MapQuantity::Frequency => (
                 &maps.marked,

@@ -34,6 +34,24 @@ pub fn coarse_grid() -> std::result::Result<LatLonGrid, DataError> {
     Ok(LatLonGrid::from_axes(axis(COARSE_ROWS, -90.0), axis(COARSE_COLUMNS, 0.0))?.0)
 }
 
+/// Whether a part of each coarse cell is on a grid.
+pub(crate) fn on_grid(grid: &LatLonGrid) -> Vec<bool> {
+    // Edges that are only touched are not shared.
+    const TOUCH_DEG: f64 = 1e-6;
+    let bounds = grid.lat_bounds_deg();
+    let (south, north) = (bounds[0] + TOUCH_DEG, bounds[bounds.len() - 1] - TOUCH_DEG);
+    let columns = grid.lon_deg().len() as f64;
+    let west = grid.lon_deg()[0] - 0.5 * grid.lon_spacing_deg() + TOUCH_DEG;
+    let width = columns * grid.lon_spacing_deg() - 2.0 * TOUCH_DEG;
+    let is_on = |cell: usize| {
+        let from = COARSE_CELL_DEG * (cell / COARSE_COLUMNS) as f64 - 90.0;
+        let east = (COARSE_CELL_DEG * (cell % COARSE_COLUMNS) as f64 - west).rem_euclid(360.0);
+        let in_columns = grid.is_periodic() || east < width || east + COARSE_CELL_DEG > 360.0;
+        in_columns && from < north && from + COARSE_CELL_DEG > south
+    };
+    (0..COARSE_CELLS).map(is_on).collect()
+}
+
 /// Counts of one month.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoarseMonth {
@@ -162,6 +180,25 @@ mod tests {
         }
         assert_eq!(coarse_cell(90.0, 360.0), (COARSE_ROWS - 1) * COARSE_COLUMNS);
         assert_eq!(coarse_cell(-90.0, -0.001), COARSE_COLUMNS - 1);
+    }
+
+    #[test]
+    fn a_region_has_the_cells_that_it_reaches_into() {
+        let global = LatLonGrid::global(19, 36).unwrap();
+        assert!(on_grid(&global).iter().all(|on| *on));
+        // From 2°S to 10°N; across 0°E from 350 to 15°E.
+        let axis = |from: f64, count: usize| -> Vec<f64> {
+            (0..count).map(|k| from + k as f64 + 0.5).collect()
+        };
+        let lon = axis(350.0, 25).into_iter().map(|lon| lon.rem_euclid(360.0));
+        let (grid, _) = LatLonGrid::from_axes(axis(-2.0, 12), lon.collect()).unwrap();
+        let on: Vec<(usize, usize)> = (on_grid(&grid).iter().enumerate())
+            .filter(|(_, on)| **on)
+            .map(|(cell, _)| (cell / COARSE_COLUMNS, cell % COARSE_COLUMNS))
+            .collect();
+        let rows = 17..20;
+        let expected = rows.flat_map(|row| [0, 1, 2, 70, 71].map(|column| (row, column)));
+        assert_eq!(on, expected.collect::<Vec<_>>());
     }
 
     #[test]

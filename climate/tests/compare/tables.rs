@@ -271,3 +271,35 @@ fn masks_beside_a_table_tell_its_calendar() {
     };
     assert_eq!(calendars(&asked), ["proleptic_gregorian"; 2]);
 }
+
+/// There is no track outside of a limited area, but nobody knows that none begins there.
+#[test]
+fn outside_of_a_region_genesis_is_not_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let axis = |from: f64| -> Vec<f64> { (0..20).map(|k| from + 2.0 * f64::from(k)).collect() };
+    // From 1°S to 39°N and from 124°E to 164°E.
+    let (grid, _) = LatLonGrid::from_axes(axis(0.0), axis(125.0)).unwrap();
+    for (name, run) in [("a", Run::default()), ("b", years(2013..=2024, 2))] {
+        run.write(&path(name));
+        let mut statistics = Statistics::new(&grid);
+        for year in run.years.clone() {
+            for month in 1..=12 {
+                for day in 1..=run.calendar.days_in_month(year, month) {
+                    let time = run.time(year, month, day);
+                    statistics.add_time(time, None, 24.0, []).unwrap();
+                }
+            }
+        }
+        let file = path(name).join("statistics.nc");
+        (statistics.write_netcdf(file, &grid, run.calendar)).unwrap();
+    }
+    let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
+    let genesis = (found.map_changes.iter())
+        .find(|map| map.class == Class::TropicalCyclone)
+        .unwrap();
+    assert_eq!(genesis.quantity, MapQuantity::GenesisDensity);
+    let known = genesis.a.iter().filter(|density| density.is_finite());
+    assert_eq!(known.clone().count(), 9 * 9);
+    assert!(known.sum::<f64>() > 0.0 && genesis.tested() > 3);
+}

@@ -107,6 +107,10 @@ fn note(found: &Distribution, comparison: &Comparison) -> String {
         let bins = found.bins.iter().filter(|bin| bin.significant);
         bins.filter(differs).count()
     };
+    // As of fewer than five years.
+    if found.bins.iter().all(|bin| bin.adjusted_p.is_none()) {
+        return "Not tested.".into();
+    }
     match (of(true), of(false)) {
         (0, 0) => "No bin differs significantly.".into(),
         (more, fewer) => format!(
@@ -163,5 +167,9 @@ mod tests {
         comparison.distributions[0].bins = vec![found(0.1, false); 3];
         let html = section(&comparison).unwrap().html;
         assert!(html.contains("No bin differs") && !html.contains("dot sure"));
+        let bins = &mut comparison.distributions[0].bins;
+        bins.iter_mut().for_each(|bin| bin.adjusted_p = None);
+        let html = section(&comparison).unwrap().html;
+        assert!(html.contains("Not tested.") && !html.contains("No bin differs"));
     }
 }

@@ -163,3 +163,14 @@ fn a_class_that_neither_run_tells_has_no_part_on_the_page() {
     assert!(page.contains("<h3>Tropical cyclones</h3>"));
     assert!(!page.contains("<h3>Atmospheric rivers</h3>"));
 }
+
+/// There had been a heading with an empty list.
+#[test]
+fn of_a_class_that_has_no_event_the_page_says_so() {
+    // The rivers of these masks are too small to be events.
+    let found = compare(&Run::default(), &years(2013..=2024, 2), &options()).unwrap();
+    let page = changes_page(&found, "cyclones alone", "").unwrap();
+    let rivers = page.split("<h3>Atmospheric rivers</h3>\n").nth(1).unwrap();
+    assert!(rivers.starts_with("<p>Neither side has any such event.</p>\n"));
+    assert!(!page.contains("<ul class=\"said\">\n</ul>"));
+}

@@ -169,7 +169,13 @@ fn summary(comparison: &Comparison) -> Section {
         let mut folded = rows_of(comparison, class, Group::is_region_or_season);
         folded.retain(|row| row.significant);
         let [whole, folded] = [whole, folded].map(|rows| said(rows, comparison));
-        html += &parts::sentences(class, &whole, &folded, "change");
+        if whole.is_empty() {
+            let name = capital(class_word(class));
+            let none = "<p>Neither side has any such event.</p>";
+            let _ = writeln!(html, "<h3>{name}s</h3>\n{none}");
+        } else {
+            html += &parts::sentences(class, &whole, &folded, "change");
+        }
     }
     html += parts::MARKS;
     html += &parts::warnings(&comparison.notes);

@@ -29,7 +29,7 @@ const PARTS: [Part; 7] = [
 
 impl Comparison {
     /// Writes the maps of change: for each map `NAME_a`, `_b`, `_difference`, `_low`, `_high`, `_p`, `_adjusted_p` and
-    /// the flag `_significant`, all `(class, lat, lon)`.
+    /// the flag `_significant`, all `(class, lat, lon)`; of a class that is not compared they are their fill values.
     pub(crate) fn write_maps(&self, path: &Path) -> Result<()> {
         let grid = coarse_grid()?;
         let file = NetcdfFile::create(path, |file| self.fill(file, &grid))?;
@@ -142,6 +142,8 @@ fn put_significant(
     if file.variable(&full).is_none() {
         let mut variable = file.add_variable::<i8>(&full, &["class", "lat", "lon"])?;
         variable.set_compression(1, true)?;
+        // Of classes that are not compared. Tools take the usual fill value of a byte for a number.
+        variable.set_fill_value(-1i8)?;
         variable.put_attribute(
             "long_name",
             "whether the change is significant at the false discovery rate 1 - confidence",

@@ -162,6 +162,13 @@ fn a_class_that_neither_run_tells_has_no_part_on_the_page() {
     let page = changes_page(&found, "best tracks", "").unwrap();
     assert!(page.contains("<h3>Tropical cyclones</h3>"));
     assert!(!page.contains("<h3>Atmospheric rivers</h3>"));
+    found.write(folder.path().join("changes")).unwrap();
+    let file = netcdf::open(folder.path().join("changes/maps.nc")).unwrap();
+    let flags = file.variable("genesis_density_significant").unwrap();
+    assert!(flags.attribute("_FillValue").is_some());
+    let of_class = |class: usize| -> Vec<i8> { flags.get_values((class, .., ..)).unwrap() };
+    assert!(of_class(0).iter().all(|flag| *flag == 0));
+    assert!(of_class(1).iter().all(|flag| *flag == -1));
 }
 
 /// There had been a heading with an empty list.

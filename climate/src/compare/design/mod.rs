@@ -44,7 +44,7 @@ pub enum IntervalMethod {
     /// Percentiles of the draws, widened for small samples.
     #[default]
     Percentile,
-    /// Bias corrected and accelerated, widened likewise.
+    /// Bias corrected and accelerated, widened likewise; maps and return levels have percentiles.
     Bca,
 }
 

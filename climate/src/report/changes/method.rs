@@ -11,7 +11,7 @@ pub(crate) fn section(comparison: &Comparison, command: &str) -> Section {
     let draws = grouped(comparison.draws.draws as f64, 0);
     let method = match comparison.draws.method {
         IntervalMethod::Percentile => "percentiles",
-        IntervalMethod::Bca => "BCa percentiles",
+        IntervalMethod::Bca => "BCa percentiles, but plain ones in maps and of return levels,",
     };
     let paragraphs = [
         match comparison.unit {
@@ -57,5 +57,23 @@ fn folders(side: &SideSummary) -> String {
     match side.runs().len().saturating_sub(MOST) {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_method_of_intervals_is_told_with_what_it_does_not_make() {
+        let mut comparison = Comparison::of_runs([("now", 20), ("then", 20)]);
+        let says = |comparison: &Comparison, words: &str| {
+            let html = section(comparison, "").html;
+            html.contains(&format!("({words} of the draws, widened for"))
+        };
+        assert!(says(&comparison, "percentiles"));
+        comparison.draws.method = IntervalMethod::Bca;
+        let of_both = "BCa percentiles, but plain ones in maps and of return levels,";
+        assert!(says(&comparison, of_both));
     }
 }

@@ -280,6 +280,23 @@ fn trials_that_nothing_compares_do_not_begin() {
     assert!(!folder.path().join("tuned/search.json").exists());
 }
 
+/// Average precision has no value there: every trial had a score of 0, and the first of them was told to be the best.
+#[test]
+fn trials_with_nothing_to_find_are_not_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = made(folder.path(), &[Known::Box; 4], &[Known::NoBox; 2]);
+    let error = search(folder.path(), &store).unwrap_err().to_string();
+    let expected = "no sample of a validation holds a box: stage it with another --seed";
+    assert!(error.contains(expected), "{error}");
+    assert!(!folder.path().join("tuned/search.json").exists());
+    let one = made(
+        &folder.path().join("one"),
+        &[Known::Box; 4],
+        &[Known::NoBox, Known::Box],
+    );
+    assert!(search(folder.path(), &one).unwrap().is_some());
+}
+
 /// The same fields and masks, whose boxes somebody looked at again.
 #[test]
 fn a_search_of_other_boxes_is_another_one() {

@@ -313,9 +313,15 @@ fn evaluator_of(
     Ok((Some(evaluator), samples))
 }
 
-/// Whether a validation has samples with labels of what the recipe learns.
+/// Whether validations tell networks apart: where a detector has nothing to find, each has the same score.
 pub fn has_validation(recipe: &Recipe, store: &Store) -> bool {
-    judged(recipe, store, &Asked::of(recipe, store), false) > 0
+    let (asked, masks) = (Asked::of(recipe, store), recipe.network.mask_classes > 0);
+    let has_box = |id: usize| store.boxes(id).is_some_and(|boxes| !boxes.is_empty());
+    let tells = |id: usize| has_box(id) || masks && store.samples()[id].has_mask();
+    match recipe.task {
+        Task::Segment => asked.samples() > 0,
+        Task::Detect => asked.places().into_keys().any(tells),
+    }
 }
 
 /// How many samples a validation judges.

@@ -9,6 +9,7 @@ use crate::metrics::{Metric, read_metrics};
 use crate::recipe::{Recipe, Task};
 use crate::run_dir::RunDir;
 use crate::train::{Team, TrainEvent, has_validation, steps_alone, train_together};
+use squall_data::store::Split;
 use squall_data::{DataError, Store, atomic};
 use squall_model::{Backend, Network};
 use std::path::{Path, PathBuf};
@@ -76,7 +77,7 @@ impl Search<'_> {
         (recipe.training.target_score, recipe.training.patience) = (None, None);
         recipe.check()?;
         if !has_validation(&recipe, self.store) {
-            return Err(without_validation(recipe.task));
+            return Err(without_validation(&recipe, self.store));
         }
         // Of what nobody can hold one hears before the first trial, not at its turn.
         Network::outline(&recipe.network, Backend::best(), recipe.seed)?;
@@ -311,15 +312,24 @@ impl Search<'_> {
 }
 
 /// What is wrong if trials cannot be compared.
-fn without_validation(task: Task) -> JobError {
-    let (what, how) = match task {
-        Task::Segment => ("a mask", "--labels"),
+fn without_validation(recipe: &Recipe, store: &Store) -> JobError {
+    let ids = store.ids(Split::Validation);
+    let (what, how) = match recipe.task {
+        Task::Segment => (
+            "validation sample of the store has a mask",
+            "stage it with --labels",
+        ),
+        // They were looked at, and nothing was found.
+        Task::Detect if ids.iter().any(|&id| store.boxes(id).is_some()) => (
+            "sample of a validation holds a box",
+            "stage it with another --seed or --block-days, or give more `training.validation_samples`",
+        ),
         Task::Detect => (
-            "boxes",
-            "--boxes, or with a folder of labels that holds boxes.csv",
+            "validation sample of the store has boxes",
+            "stage it with --boxes, or with a folder of labels that holds boxes.csv",
         ),
     };
     JobError::recipe(format!(
-        "trials are compared by their validations, and no validation sample of the store has {what}: stage it with {how}"
+        "trials are compared by their validations, and no {what}: {how}"
     ))
 }

@@ -9,6 +9,7 @@ use squall_data::Store;
 use squall_data::boxes::LabelledShare;
 use squall_jobs::comm::threads;
 use squall_jobs::train::{Team, train_together};
+use squall_jobs::tune::{Ladder, Search, Values};
 use squall_jobs::{JobError, Recipe};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -167,4 +168,33 @@ fn ranks_that_would_learn_other_found_boxes_are_refused() {
         let expected = "the table of found boxes differs between ranks: rank 1";
         assert!(text.contains(expected), "{text}");
     }
+}
+
+/// Its path says the same, but trials that have not begun would learn from other boxes than those before them.
+#[test]
+fn a_search_of_other_found_boxes_is_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let all = store(&at("all"), &[Known::Box; SAMPLES], &[Known::Box; 2]);
+    let found = table(at("found.csv"), &all, 0.9, None);
+    let (path, out) = (at("recipe.toml"), at("tuned"));
+    let recipe = student(&found, &["training.steps=1"]);
+    std::fs::write(&path, recipe.to_toml()).unwrap();
+    let other = vec![("seed".to_string(), "2".to_string())];
+    let search = Search {
+        recipe: &path,
+        overrides: &[],
+        trials: &[Values::new(), other],
+        ladder: Ladder::new(2, 1, 2).unwrap(),
+        store: &all,
+        folder: &out,
+        memory_bytes: None,
+    };
+    let go = || search.run(&AtomicBool::new(false), &mut |_| {});
+    go().unwrap().unwrap();
+    go().unwrap().unwrap();
+    table(found, &all, 0.9, Some(0.9));
+    let error = go().unwrap_err().to_string();
+    let names = error.contains("another search") && error.contains("found.csv` had the hash");
+    assert!(names, "{error}");
 }

@@ -4,7 +4,11 @@ use super::Values;
 use crate::error::{JobError, Result};
 use crate::recipe::Recipe;
 use serde::Deserialize;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::Xxh3;
 
 /// What `search.json` holds.
 #[derive(Debug, Clone, Deserialize)]
@@ -16,6 +20,9 @@ pub(super) struct Described {
     /// The hash of a detector's boxes, which that of the data does not count; none in searches from before it was kept.
     #[serde(default)]
     boxes: Option<String>,
+    /// The hashes of further files that trials learn from, by path; none in searches from before they were kept.
+    #[serde(default)]
+    files: BTreeMap<String, String>,
     /// What each trial changes in the recipe.
     trials: Vec<Values>,
     halts: usize,
@@ -61,6 +68,11 @@ impl Described {
                 "its boxes have the hash {was}, those of --data {is}"
             ));
         }
+        for (path, was) in &there.files {
+            if let Some(is) = self.files.get(path).filter(|is| *is != was) {
+                changes.push(format!("`{path}` had the hash {was}, has {is}"));
+            }
+        }
         changes.extend(self.other_trials(there));
         push_if_changed(&mut changes, "--halts", there.halts, self.halts);
         let (was, is) = (there.keep_one_of, self.keep_one_of);
@@ -78,6 +90,32 @@ impl Described {
         let (number, (was, is)) = pairs.find(|(_, (was, is))| was != is)?;
         let (was, is) = (in_words(was), in_words(is));
         Some(format!("trial {number} was {was}, is {is}"))
+    }
+}
+
+/// The files that a recipe learns from beside the store.
+pub(super) fn files_of(recipe: &Recipe) -> impl Iterator<Item = PathBuf> {
+    let (start, found) = (&recipe.training.start_from, &recipe.detection.pseudo_labels);
+    start.iter().chain(found).cloned()
+}
+
+/// The hashes of files, by path; of one that cannot be read none, which the trial that needs it says.
+pub(super) fn hashes_of(files: &BTreeSet<PathBuf>) -> BTreeMap<String, String> {
+    let hashes = files
+        .iter()
+        .filter_map(|path| Some((path.display().to_string(), hash_of(path)?)));
+    hashes.collect()
+}
+
+fn hash_of(path: &Path) -> Option<String> {
+    // A pipe would give its bytes here, and none to the trial.
+    let mut file = path.is_file().then(|| File::open(path).ok())??;
+    let (mut hash, mut piece) = (Xxh3::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut piece).ok()? {
+            0 => return Some(format!("{:032x}", hash.digest128())),
+            count => hash.update(&piece[..count]),
+        }
     }
 }
 
@@ -120,6 +158,7 @@ mod tests {
             recipe: Recipe::parse("", &overrides).unwrap().to_toml(),
             data: "abc".into(),
             boxes: None,
+            files: BTreeMap::new(),
             trials: vec![trial("1e-3"), trial("2e-3")],
             halts: 2,
             keep_one_of: 3,
@@ -166,6 +205,14 @@ mod tests {
         assert_eq!(changes.unwrap(), [boxes]);
         // An earlier program did not say.
         check(with_boxes("5"), &[]);
+        let with_file = |hash: &str| Described {
+            files: BTreeMap::from([("a.safetensors".to_string(), hash.to_string())]),
+            ..described(&[])
+        };
+        let changes = with_file("5").changes_of_result(&with_file("4"));
+        let file = "`a.safetensors` had the hash 4, has 5";
+        assert_eq!(changes.unwrap(), [file]);
+        check(with_file("5"), &[]);
         let mut new = described(&[]);
         new.trials[1][0].1 = "3e-3".into();
         let trial = "trial 1 was schedule.rate=2e-3, is schedule.rate=3e-3";

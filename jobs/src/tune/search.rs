@@ -1,6 +1,6 @@
 //! The processes' way through a search: claim a trial, train it up to its halt, compare.
 
-use super::described::Described;
+use super::described::{Described, files_of, hashes_of};
 use super::outcome::{score_at, skipped_until};
 use super::{BestModel, Board, Ladder, Trial, Values, changed};
 use crate::error::{JobError, Result};
@@ -12,6 +12,7 @@ use crate::train::{Team, TrainEvent, has_validation, steps_alone, train_together
 use squall_data::store::Split;
 use squall_data::{DataError, Store, atomic};
 use squall_model::{Backend, Network};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -268,10 +269,11 @@ impl Search<'_> {
     fn open(&self) -> Result<Board> {
         let drawn = Board::new(self.trials.to_vec());
         // Before anything is written: values that no recipe can have are the user's to mend.
+        let mut files = BTreeSet::new();
         for trial in &drawn.trials {
-            self.plan_of(trial)?;
+            files.extend(files_of(&self.plan_of(trial)?.0));
         }
-        let described = self.describe()?;
+        let described = self.describe(&files)?;
         let path = self.folder.join("search.json");
         let _lock = loop {
             match FolderLock::take(self.folder) {
@@ -295,14 +297,15 @@ impl Search<'_> {
         Ok(drawn)
     }
 
-    /// All that the results of a search follow from.
-    fn describe(&self) -> Result<String> {
+    /// All that the results of a search follow from, these files that its trials learn from among it.
+    fn describe(&self, files: &BTreeSet<PathBuf>) -> Result<String> {
         let base = Recipe::named(self.recipe, self.overrides)?;
         let boxes = self.store.boxes_hash();
         let document = serde_json::json!({
             "recipe": base.to_toml(),
             "data": self.store.data_hash(),
             "boxes": boxes.filter(|_| base.task == Task::Detect),
+            "files": hashes_of(files),
             "trials": self.trials,
             "halts": self.ladder.rungs(),
             "keep_one_of": self.ladder.keep_one_of(),

@@ -1,10 +1,10 @@
-//! What a halted run came to, by its metrics.
+//! What a halted run came to, by its metrics, and whether one that failed is out.
 
-use crate::error::Result;
+use crate::error::{JobError, Result};
 use crate::metrics::{Metric, read_metrics};
 use crate::recipe::Recipe;
 use crate::train::evaluate::Scores;
-use squall_model::Backend;
+use squall_model::{Backend, GpuError, ModelError};
 use std::path::Path;
 
 /// The validation of a run after so many steps.
@@ -33,10 +33,38 @@ pub(super) fn skipped_until(metrics: &Path, until: u64, recipe: &Recipe) -> Resu
     Ok(read_metrics(metrics)?.iter().filter(is_lost).count() as u64)
 }
 
+/// Whether a trial that ends so is out: it diverged, or does not fit into the memory that is free now, beside whoever else
+/// is there. What a GPU needs is predicted, too, and may turn out to be more.
+pub(super) fn is_out(error: &JobError) -> bool {
+    match error {
+        JobError::Diverged { .. } | JobError::Memory { .. } => true,
+        JobError::Model(ModelError::Gpu(GpuError::OutOfMemory { .. })) => true,
+        // In the words of the driver.
+        JobError::Model(error) => error.to_string().contains("OUT_OF_MEMORY"),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::metrics::JsonLines;
+
+    #[test]
+    fn a_trial_that_a_gpu_cannot_hold_is_out() {
+        let out_of = |error: GpuError| is_out(&JobError::Model(error.into()));
+        assert!(out_of(GpuError::OutOfMemory {
+            asked_mb: 900,
+            free_mb: 20,
+            total_mb: 40_000,
+        }));
+        let call = |reason: &str| GpuError::Call {
+            call: "cuGraphInstantiate",
+            reason: reason.into(),
+        };
+        assert!(out_of(call("CUDA_ERROR_OUT_OF_MEMORY: out of memory")));
+        assert!(!out_of(call("CUDA_ERROR_ILLEGAL_ADDRESS")));
+    }
 
     #[test]
     fn steps_that_find_the_scale_of_the_loss_are_not_lost() {

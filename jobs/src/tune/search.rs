@@ -1,7 +1,7 @@
 //! The processes' way through a search: claim a trial, train it up to its halt, compare.
 
 use super::described::{Described, files_of, hashes_of};
-use super::outcome::{score_at, skipped_until};
+use super::outcome::{is_out, score_at, skipped_until};
 use super::{BestModel, Board, Ladder, Trial, Values, changed};
 use crate::error::{JobError, Result};
 use crate::lock::FolderLock;
@@ -199,8 +199,7 @@ impl Search<'_> {
                     return Ok(trial);
                 }
                 Ok(_) => {}
-                // Whether it fits is what the memory that is free now says, beside whoever else is there.
-                Err(error @ (JobError::Diverged { .. } | JobError::Memory { .. })) => {
+                Err(error) if is_out(&error) => {
                     trial.failed = Some(error.to_string());
                     return Ok(trial);
                 }

@@ -42,10 +42,12 @@ impl FromStr for Dimension {
         if key.is_empty() || values.is_empty() {
             return Err(format!("{expected}; found `{text}`"));
         }
+        let parts = listed(values);
         let choice = match values.split_once("..") {
-            Some((low, high)) => between(low.trim(), high.trim())
+            // In a list it is part of a name: `../a.safetensors,../b.safetensors`.
+            Some((low, high)) if parts.len() < 2 => between(low.trim(), high.trim())
                 .ok_or_else(|| format!("{expected}, LOW below HIGH; found `{text}`"))?,
-            None => Choice::Any(listed(values)),
+            _ => Choice::Any(parts),
         };
         if let Choice::Any(values) = &choice
             && (values.len() < 2 || values.iter().any(String::is_empty))
@@ -274,6 +276,8 @@ mod tests {
         assert_eq!(of("a=0.99..0.9999").at(1.0), "0.9999");
         assert_eq!(of("a=-1..1").at(0.4), "0");
         assert_eq!(of("network.blocks=[1, 1],[2, 2]").at(0.9), "[2, 2]");
+        let files = of("training.start_from=../a.safetensors,../b.safetensors");
+        assert_eq!(files.at(0.9), "../b.safetensors");
         assert_eq!(
             of("loss.weighting=\"none\",\"inverse\"").at(0.1),
             "\"none\""

@@ -153,15 +153,30 @@ pub struct Space {
 /// Halton's bases. Beyond so many dimensions values are drawn independently.
 const PRIMES: [u64; 10] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29];
 
+/// Keys that [`Search::plan_of`](super::Search::plan_of) sets for all trials alike, whatever a recipe says.
+const OF_ALL_TRIALS: [&str; 4] = [
+    "training.validate_every_steps",
+    "training.max_seconds",
+    "training.target_score",
+    "training.patience",
+];
+
 impl Space {
     /// Of these dimensions; `seed` chooses among equally even choices of values.
     ///
     /// # Errors
-    /// What was expected, if there are none or a key is given twice.
+    /// What was expected, if there are none, or a key is given twice or has no effect.
     pub fn new(dimensions: Vec<Dimension>, seed: u64) -> Result<Self, String> {
         let mut keys = HashSet::new();
         if let Some(twice) = dimensions.iter().find(|d| !keys.insert(d.key.as_str())) {
             return Err(format!("`{}` is varied twice", twice.key));
+        }
+        let without_effect = |d: &&Dimension| OF_ALL_TRIALS.contains(&d.key.as_str());
+        if let Some(dimension) = dimensions.iter().find(without_effect) {
+            return Err(format!(
+                "`{}` cannot be varied: all trials are validated and halted after the same parts of their steps",
+                dimension.key
+            ));
         }
         match dimensions.is_empty() {
             true => Err("nothing is varied".into()),
@@ -293,6 +308,13 @@ mod tests {
             Space::new(twice, 1)
                 .unwrap_err()
                 .contains("`a` is varied twice")
+        );
+        // Its trials would be one and the same, and the leaderboard would tell them apart.
+        let ignored = vec![of("a=1,2"), of("training.patience=2,5")];
+        let error = Space::new(ignored, 1).unwrap_err();
+        assert!(
+            error.contains("`training.patience` cannot be varied"),
+            "{error}"
         );
     }
 

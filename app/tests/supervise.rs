@@ -100,6 +100,26 @@ fn some_ends_are_not_tried_again() {
     }
 }
 
+/// Large checkpoints take longer to read than a batch system leaves after its last signal. Here one takes for ever.
+#[test]
+fn an_end_that_is_not_tried_again_does_not_wait_for_what_was_saved() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = "mkfifo checkpoint.safetensors && exit 75";
+    let mut child = supervise(folder.path(), 5, script)
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("starts");
+    let begun = Instant::now();
+    while child.try_wait().expect("asked").is_none() {
+        if begun.elapsed() > Duration::from_secs(20) {
+            child.kill().expect("ended");
+            panic!("it reads what the command saved");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(child.wait().expect("ends").code(), Some(75));
+}
+
 /// As of a supervisor that was killed: its training goes on, and each of its checkpoints would be a reason to try again.
 #[test]
 fn nothing_is_started_beside_a_process_that_works_in_the_folder() {

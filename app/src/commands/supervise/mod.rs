@@ -60,7 +60,6 @@ impl Supervise {
             if status.success() {
                 return Ok(());
             }
-            let after = State::of(&watch);
             let code = status.code().and_then(|code| u8::try_from(code).ok());
             let how = describe(status);
             // 75 without a signal to us: the batch system told the ranks themselves, or the time that the recipe gives
@@ -68,6 +67,7 @@ impl Supervise {
             if relay.was_told() || matches!(code, Some(USAGE | INPUT | INTERRUPTED)) {
                 return Err(ended(&self.command, &how, code.unwrap_or(INTERRUPTED)));
             }
+            let after = State::of(&watch);
             without_progress = if after == before {
                 without_progress + 1
             } else {

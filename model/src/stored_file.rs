@@ -83,6 +83,25 @@ impl StoredFile<'static> {
     }
 }
 
+/// The facts of a file, of which no tensor is looked at: known is only that it has the length that it tells of.
+///
+/// # Errors
+/// As [`StoredFile::open`], but for values that are damaged.
+pub fn facts_alone(path: &Path) -> Result<BTreeMap<String, String>> {
+    let unreadable = |source| unreadable(path, source);
+    let file = File::open(path).map_err(unreadable)?;
+    let length = file.metadata().map_err(unreadable)?.len();
+    let (header, _) = Source::File(file).header(path, length)?;
+    facts_of(path, &header)
+}
+
+/// The facts that a header holds.
+fn facts_of(path: &Path, header: &Metadata) -> Result<BTreeMap<String, String>> {
+    let facts = header.metadata().as_ref().and_then(|all| all.get("squall"));
+    let facts = facts.ok_or_else(|| bad(path, "it has no Squall facts: import it first".into()))?;
+    serde_json::from_str(facts).map_err(|error| bad(path, error.to_string()))
+}
+
 impl<'a> StoredFile<'a> {
     /// The file whose bytes these are; `path` is for errors.
     ///
@@ -96,11 +115,7 @@ impl<'a> StoredFile<'a> {
     fn check(path: &Path, source: Source<'a>, length: u64) -> Result<Self> {
         let (header, head) = source.header(path, length)?;
         let start = head.len() as u64;
-        let facts = header.metadata().as_ref().and_then(|all| all.get("squall"));
-        let facts =
-            facts.ok_or_else(|| bad(path, "it has no Squall facts: import it first".into()))?;
-        let mut facts: BTreeMap<String, String> =
-            serde_json::from_str(facts).map_err(|error| bad(path, error.to_string()))?;
+        let mut facts = facts_of(path, &header)?;
         // Files from before there was a checksum have none.
         let checksum = facts.remove(CHECKSUM);
         // By name, so that the same one is named of several that are of another type.

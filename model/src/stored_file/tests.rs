@@ -191,3 +191,20 @@ fn the_first_tensor_that_is_not_finite_is_named_and_its_values_counted() {
     let last = 2 * PIECE / size_of::<f32>() + 2;
     assert_eq!(put("a", last, f32::NAN), Some(("a".into(), 2)));
 }
+
+/// A supervisor asks many large files for a number in their facts.
+#[test]
+fn facts_are_read_without_a_look_at_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.safetensors");
+    let mut bytes = made().encode(&path).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    assert!(StoredFile::open(&path).is_err());
+    let facts = facts_alone(&path).unwrap();
+    assert_eq!(facts.get("step").map(String::as_str), Some("3"));
+    std::fs::write(&path, &bytes[..last]).unwrap();
+    assert!(facts_alone(&path).is_err());
+    assert!(facts_alone(folder.path()).is_err());
+}

@@ -2,7 +2,7 @@
 
 use crate::plan::counted;
 use squall_jobs::RunDir;
-use squall_jobs::train::checkpoint::newest_step;
+use squall_jobs::train::checkpoint::{newest_step, newest_step_told};
 use std::path::Path;
 
 /// How far the work in a folder has come.
@@ -43,7 +43,7 @@ impl State {
         let (mut steps, mut bytes) = (0_u64, 0);
         for trial in trials.into_iter().flatten().flatten() {
             let trial = trial.path();
-            steps = steps.saturating_add(newest_step(&trial).unwrap_or(0));
+            steps = steps.saturating_add(newest_step_told(&trial).unwrap_or(0));
             let known = std::fs::metadata(trial.join("trial.json"));
             bytes += known.map_or(0, |data| data.len());
         }
@@ -58,7 +58,7 @@ impl std::fmt::Display for State {
             Self::Trials(steps, _) => {
                 write!(
                     f,
-                    "{} in the newest valid checkpoints of all trials",
+                    "{} in the newest checkpoints of all trials",
                     counted(*steps, "step")
                 )
             }
@@ -113,6 +113,14 @@ mod tests {
         assert_eq!(State::of(folder.path()), State::Trials(11, 0));
         std::fs::write(trial(1).join("trial.json"), "known").unwrap();
         assert_eq!(State::of(folder.path()), State::Trials(11, 5));
+        // Values are not looked at, only whether all of them are there.
+        let newest = trial(1).join("checkpoint.safetensors");
+        let mut bytes = std::fs::read(&newest).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(&newest, &bytes).unwrap();
+        assert_eq!(State::of(folder.path()), State::Trials(11, 5));
+        std::fs::write(&newest, &bytes[1..]).unwrap();
+        assert_eq!(State::of(folder.path()), State::Trials(5, 5));
     }
 
     /// A checkpoint of so many steps, without weights.

@@ -86,6 +86,16 @@ fn no_tries_at_all_are_refused() {
     assert_eq!(starts(folder.path()), 0, "{said}");
 }
 
+/// A rank on another machine may have the number of the supervisor's process by chance: it took itself for one that was
+/// started anew already, and left the cores of its node undivided.
+#[test]
+fn a_command_does_not_hear_the_number_of_its_supervisor() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = "[ -z \"$SQUALL_PREPARED_PROCESS\" ] || exit 9";
+    let output = ended(folder.path(), 1, script);
+    assert!(output.status.success(), "{}", text(&output));
+}
+
 /// Wrong usage, unusable input, and what saved and asks to be run again later.
 #[test]
 fn some_ends_are_not_tried_again() {

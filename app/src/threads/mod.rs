@@ -81,6 +81,12 @@ pub fn leave_policy_to(command: &mut Command) {
     }
 }
 
+/// Keeps from another program which process was started anew: a launcher hands its environment to ranks on other machines
+/// and in containers, where another process may have that number.
+pub fn leave_number_out_of(command: &mut Command) {
+    command.env_remove(PREPARED);
+}
+
 /// Whether this process is the second one.
 fn is_prepared() -> bool {
     let process = std::process::id().to_string();

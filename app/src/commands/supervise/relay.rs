@@ -1,6 +1,7 @@
 //! The command as a process, and signals on their way to it.
 
 use crate::failure::Advice;
+use crate::threads;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -106,15 +107,14 @@ impl Relay {
             if self.was_told() {
                 return Ok(None);
             }
-            let child = Command::new(program)
-                .args(arguments)
-                .spawn()
-                .map_err(|error| {
-                    Advice::usage(
-                        format!("`{program}` does not start: {error}"),
-                        "check the name of the program after `--`",
-                    )
-                })?;
+            let mut command = Command::new(program);
+            threads::leave_number_out_of(&mut command);
+            let child = command.args(arguments).spawn().map_err(|error| {
+                Advice::usage(
+                    format!("`{program}` does not start: {error}"),
+                    "check the name of the program after `--`",
+                )
+            })?;
             self.child.store(child.id() as i32, Ordering::Relaxed);
             child
         };

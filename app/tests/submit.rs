@@ -212,6 +212,26 @@ fn ranks_that_training_would_refuse_are_refused_before_a_script_is_written() {
         &[&global[..], &grouped].concat(),
         "`detection.unlabelled_per_batch`: expected a multiple of 8 ranks",
     );
+    // Nor of a part of the samples on each node.
+    let part = ["--nodes", "4", "--per-node", "100"];
+    let groups = [
+        "--set",
+        "distributed.groups=2",
+        "--set",
+        "distributed.servers=4",
+    ];
+    let found = [
+        "detection.pseudo_labels=a.csv",
+        "detection.unlabelled_per_batch=1",
+    ];
+    let found = ["--set", found[0], "--set", found[1]];
+    for (settings, key) in [
+        (groups, "distributed.groups"),
+        (found, "detection.pseudo_labels"),
+    ] {
+        let expected = format!("`--per-node`: expected none with `{key}`");
+        check(&[&part[..], &settings].concat(), &expected);
+    }
     // Nor as ranks are to sum.
     let leaders = ["--set", "distributed.leaders=4", "--ranks-per-node", "3"];
     check(

@@ -118,6 +118,18 @@ impl Submit {
     /// Refuses what training would refuse with so many ranks on each node, after its time in the queue.
     fn check_ranks(&self, recipe: &Recipe, each: usize) -> Result<(), String> {
         let distributed = &recipe.distributed;
+        let found = recipe.detection.pseudo_labels.is_some();
+        let whole = [
+            ("distributed.groups", distributed.groups.is_some()),
+            ("detection.pseudo_labels", found),
+        ];
+        // A single node cannot have less than all of them.
+        let in_parts = self.per_node.filter(|_| self.nodes > 1);
+        if let (Some(samples), Some((key, _))) = (in_parts, whole.iter().find(|(_, set)| *set)) {
+            return Err(format!(
+                "`--per-node`: expected none with `{key}`, for which every node needs all samples, found {samples}"
+            ));
+        }
         let ranks = distributed.step_ranks(self.nodes.saturating_mul(each))?;
         recipe.local_batch(ranks)?;
         match ranks {

@@ -2,6 +2,7 @@
 
 use super::{INPUT, INTERRUPTED, OUTPUT, RUN, USAGE};
 use crate::{own_folder, ranks};
+use rustix::io::Errno;
 use squall_climate::ClimateError;
 use squall_data::DataError;
 use squall_data::boxes::BoxFault;
@@ -121,9 +122,28 @@ fn of_io(action: &str, source: &std::io::Error) -> Verdict {
             output("nothing can be written there: choose another output with --out")
         }
         ErrorKind::NotFound if action == "read" || action == "open" => input("check the path"),
+        _ if (action == "read" || action == "open") && is_on_the_way(source) => run(
+            "the file system did not answer as it should: the same command goes on once it does, and `squall supervise -- COMMAND` tries that by itself",
+        ),
         _ if action == "read" || action == "open" => (INPUT, None),
         _ => (OUTPUT, None),
     }
+}
+
+/// Whether the way to a file failed and not the file: a server is away, or a parallel file system has given this machine
+/// up for a while.
+fn is_on_the_way(source: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    let of_network = [
+        ErrorKind::StaleNetworkFileHandle,
+        ErrorKind::TimedOut,
+        ErrorKind::NotConnected,
+        ErrorKind::HostUnreachable,
+        ErrorKind::NetworkUnreachable,
+        ErrorKind::NetworkDown,
+    ];
+    let without_name = [Errno::IO, Errno::SHUTDOWN].map(Some);
+    of_network.contains(&source.kind()) || without_name.contains(&Errno::from_io_error(source))
 }
 
 fn of_data(error: &DataError) -> Verdict {

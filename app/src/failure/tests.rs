@@ -441,3 +441,21 @@ fn what_may_not_be_read_is_input_and_what_may_not_be_written_is_output() {
         assert!(hint.is_some_and(|hint| hint.contains(word)), "{action}");
     }
 }
+
+/// What is unusable as input `squall supervise` does not try again: one read that failed ended a training of days.
+#[test]
+fn a_file_system_that_is_away_is_no_unusable_input() {
+    use rustix::io::Errno;
+    // The last is what Lustre says where it has shut a machine out.
+    for away in [Errno::STALE, Errno::TIMEDOUT, Errno::IO, Errno::SHUTDOWN] {
+        for action in ["read", "open"] {
+            let error = DataError::io(action, "store/shard-00000.bin")(Error::from(away));
+            let (code, hint) = classify(&error.into());
+            assert_eq!(code, RUN, "{away}");
+            let hint = hint.unwrap_or_default();
+            assert!(hint.contains("squall supervise"), "{away}: {hint}");
+        }
+    }
+    let cut = DataError::io("read", "shard")(Error::from(ErrorKind::UnexpectedEof));
+    assert_eq!(classify(&cut.into()).0, INPUT);
+}

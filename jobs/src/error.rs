@@ -1,8 +1,10 @@
 //! What can stop a training or an inference.
 
 use crate::comm::{CommError, Communicator, agree};
+use rustix::io::Errno;
 use squall_data::DataError;
 use squall_model::ModelError;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// Result of this crate.
@@ -197,6 +199,15 @@ impl JobError {
         Self::Recipe { path: None, reason }
     }
 
+    /// Whether it may be the bytes of a file that are wrong, and not the way to them, a device, or what they are for.
+    pub(crate) fn may_be_damage(&self) -> bool {
+        match self {
+            Self::Resume { .. } | Self::Model(ModelError::Gpu(_)) => false,
+            Self::Model(ModelError::Io { source, .. }) => !is_away(source),
+            _ => true,
+        }
+    }
+
     /// A file that holds what it should not.
     pub(crate) fn damaged(path: impl Into<PathBuf>, reason: impl std::fmt::Display) -> Self {
         Self::Damaged {
@@ -204,6 +215,23 @@ impl JobError {
             reason: reason.to_string(),
         }
     }
+}
+
+/// Whether the way to a file failed and not the file: a server is away, or a parallel file system has shut this machine
+/// out for a while.
+#[must_use]
+pub fn is_away(source: &std::io::Error) -> bool {
+    let of_network = [
+        ErrorKind::StaleNetworkFileHandle,
+        ErrorKind::TimedOut,
+        ErrorKind::NotConnected,
+        ErrorKind::HostUnreachable,
+        ErrorKind::NetworkUnreachable,
+        ErrorKind::NetworkDown,
+    ];
+    // Lustre's word for it, which Rust has no name for.
+    let is_shut_out = Errno::from_io_error(source) == Some(Errno::SHUTDOWN);
+    is_shut_out || of_network.contains(&source.kind())
 }
 
 impl From<candle_core::Error> for JobError {
@@ -227,5 +255,29 @@ pub(crate) fn all_or_none<T>(comm: &mut dyn Communicator, got: Result<T>) -> Res
     match got {
         Ok(_) if failed => Err(JobError::Elsewhere),
         got => got,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a checkpoint that is damaged a run goes on from the one before, and loses what lies between.
+    #[test]
+    fn a_file_system_that_is_away_damages_no_file() {
+        let read = |source: std::io::Error| {
+            JobError::from(ModelError::Io {
+                action: "read",
+                path: "checkpoint.safetensors".into(),
+                source,
+            })
+        };
+        for away in [Errno::STALE, Errno::TIMEDOUT, Errno::SHUTDOWN] {
+            assert!(!read(away.into()).may_be_damage(), "{away}");
+        }
+        // A disk that cannot read its own sectors any more; a crash between two renames.
+        for lost in [Errno::IO, Errno::NOENT] {
+            assert!(read(lost.into()).may_be_damage(), "{lost}");
+        }
     }
 }

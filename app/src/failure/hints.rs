@@ -8,6 +8,7 @@ use squall_data::DataError;
 use squall_data::boxes::BoxFault;
 use squall_jobs::JobError;
 use squall_jobs::comm::CommError;
+use squall_jobs::error::is_away;
 use squall_model::exchange::WeightProblem;
 use squall_model::{GpuError, ModelError};
 use squall_validation::ValidationError;
@@ -122,28 +123,17 @@ fn of_io(action: &str, source: &std::io::Error) -> Verdict {
             output("nothing can be written there: choose another output with --out")
         }
         ErrorKind::NotFound if action == "read" || action == "open" => input("check the path"),
-        _ if (action == "read" || action == "open") && is_on_the_way(source) => run(
-            "the file system did not answer as it should: the same command goes on once it does, and `squall supervise -- COMMAND` tries that by itself",
-        ),
+        // What a disk gives for bytes that are lost, and parallel file systems for a server that is away.
+        _ if (action == "read" || action == "open")
+            && (is_away(source) || Errno::from_io_error(source) == Some(Errno::IO)) =>
+        {
+            run(
+                "the file system did not answer as it should: the same command goes on once it does, and `squall supervise -- COMMAND` tries that by itself",
+            )
+        }
         _ if action == "read" || action == "open" => (INPUT, None),
         _ => (OUTPUT, None),
     }
-}
-
-/// Whether the way to a file failed and not the file: a server is away, or a parallel file system has given this machine
-/// up for a while.
-fn is_on_the_way(source: &std::io::Error) -> bool {
-    use std::io::ErrorKind;
-    let of_network = [
-        ErrorKind::StaleNetworkFileHandle,
-        ErrorKind::TimedOut,
-        ErrorKind::NotConnected,
-        ErrorKind::HostUnreachable,
-        ErrorKind::NetworkUnreachable,
-        ErrorKind::NetworkDown,
-    ];
-    let without_name = [Errno::IO, Errno::SHUTDOWN].map(Some);
-    of_network.contains(&source.kind()) || without_name.contains(&Errno::from_io_error(source))
 }
 
 fn of_data(error: &DataError) -> Verdict {

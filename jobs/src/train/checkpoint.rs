@@ -207,14 +207,13 @@ fn load_newest(
         )),
     };
     match load(&run_dir.checkpoint(), learner, fits) {
-        // So is the one before.
-        Err(error @ JobError::Resume { .. }) => Err(error),
-        Err(error) if run_dir.previous_checkpoint().exists() => {
+        Err(error) if error.may_be_damage() && run_dir.previous_checkpoint().exists() => {
             tracing::warn!("{error}: continuing from the checkpoint before it");
             let loaded = load(&run_dir.previous_checkpoint(), learner, fits)?;
             set_aside(run_dir)?;
             Ok(loaded)
         }
+        // Else the one before is no better.
         loaded => loaded,
     }
 }

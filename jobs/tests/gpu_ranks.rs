@@ -59,6 +59,17 @@ fn stand_in() -> Option<PathBuf> {
 /// In a rank: runs `rank` on its GPU. In the test itself: starts so many ranks for every order, then lets `judge` look
 /// at the folder.
 fn on_gpus(test: &str, ranks: usize, rank: impl FnOnce(Mpi, &Path), judge: impl Fn(&str, &Path)) {
+    on_gpus_with(&[], test, ranks, rank, judge);
+}
+
+/// The same with these variables.
+fn on_gpus_with(
+    variables: &[(&str, &str)],
+    test: &str,
+    ranks: usize,
+    rank: impl FnOnce(Mpi, &Path),
+    judge: impl Fn(&str, &Path),
+) {
     let Some(libraries) = stand_in() else { return };
     if variable(RANK_OF).as_deref() == Some(test) {
         abort_on_panic();
@@ -88,6 +99,7 @@ fn on_gpus(test: &str, ranks: usize, rank: impl FnOnce(Mpi, &Path), judge: impl 
             .env("OMPI_MCA_mpi_yield_when_idle", "1")
             .env("OMPI_MCA_osc", "^ucx")
             .env("RAYON_NUM_THREADS", "1")
+            .envs(variables.iter().copied())
             .output();
         let Ok(output) = output else {
             return println!("{test}: nothing judged, there is no mpirun");
@@ -247,6 +259,29 @@ fn gradients_are_summed_where_they_lie() {
     on_gpus(test, 4, rank, |order, folder| {
         for what in ["all-reduce", "reduce", "broadcast"] {
             assert!(calls(folder, what) > 0, "{order}: no {what}");
+        }
+    });
+}
+
+/// What NCCL cannot end is let go: the ranks' work is done.
+#[test]
+fn a_communicator_that_cannot_be_aborted_ends_no_job() {
+    let test = "a_communicator_that_cannot_be_aborted_ends_no_job";
+    let rank = |mut mpi: Mpi, folder: &Path| {
+        let number = mpi.rank();
+        let mut engine = Nccl::new(&mut mpi, number).expect("NCCL");
+        let mut values = [1.0; 3];
+        engine.all_reduce(&mut values, 1.0).expect("sums");
+        assert_eq!(values, [2.0; 3]);
+        mpi.barrier().expect("all come");
+        drop(engine);
+        std::fs::write(folder.join(format!("done-{number}")), "").expect("written");
+    };
+    let refused = [("SQUALL_STAND_IN_NCCL_ABORT", "1")];
+    on_gpus_with(&refused, test, 2, rank, |order, folder| {
+        for number in 0..2 {
+            let done = folder.join(format!("done-{number}"));
+            assert!(done.is_file(), "{order}: rank {number}");
         }
     });
 }

@@ -16,6 +16,8 @@ use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DriverError};
 use cudarc::driver::{CudaEvent, PinnedHostSlice};
 use cudarc::nccl::result::{NcclError, get_nccl_version};
 use cudarc::nccl::{Comm, Id, ReduceOp, group_end, group_start};
+use squall_data::caught::caught;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -65,12 +67,24 @@ struct Borrowed {
 }
 
 /// NCCL's communicator, a pointer.
-struct Handle(Comm);
+struct Handle(ManuallyDrop<Comm>);
 
 // SAFETY: NCCL's user guide ("Thread Safety") allows a communicator on any thread as long as one at a time operates it,
 // and NCCL selects the communicator's GPU in every call. The only owner is a `Member`, which uses it by `&mut` and
 // drops it.
 unsafe impl Send for Handle {}
+
+impl Drop for Handle {
+    /// cudarc panics where NCCL cannot abort, as after an error of the GPU or of the network. A panic ends the job of all
+    /// ranks, whose work may be done.
+    fn drop(&mut self) {
+        // SAFETY: it is taken once, and nobody uses it afterwards.
+        let comm = unsafe { ManuallyDrop::take(&mut self.0) };
+        if caught(move || drop(comm)).is_none() {
+            tracing::warn!("ncclCommAbort fails (NCCL_DEBUG=WARN says more)");
+        }
+    }
+}
 
 impl Device {
     pub fn open(rank: usize, device: usize) -> Result<Self> {
@@ -173,10 +187,11 @@ impl Gpu for Device {
         bound.map_err(driver(rank, "cuCtxSetCurrent"))?;
         let id = Id::uninit(bytemuck::cast(ticket));
         let comm = Comm::from_rank(Arc::clone(&stream), rank, size, id);
+        let comm = comm.map_err(nccl(rank, "ncclCommInitRank"))?;
         Ok(Box::new(Member {
             rank,
             name,
-            handle: Handle(comm.map_err(nccl(rank, "ncclCommInitRank"))?),
+            handle: Handle(ManuallyDrop::new(comm)),
             buffer: None,
             stream,
             #[cfg(feature = "cuda")]

@@ -163,7 +163,10 @@ pub fn separate_gpus(world: &mut Processes) -> anyhow::Result<()> {
 #[cfg(feature = "cuda")]
 fn first_shared(gpus: &[String]) -> Option<squall_model::GpuError> {
     for (second, gpu) in gpus.iter().enumerate() {
-        let (uuid, ordinal) = gpu.split_once(' ')?;
+        // A rank on the CPU has none.
+        let Some((uuid, ordinal)) = gpu.split_once(' ') else {
+            continue;
+        };
         let same = |other: &String| {
             other
                 .split_once(' ')
@@ -284,7 +287,10 @@ mod tests {
         assert!(first_shared(&gpus[..3]).is_none());
         let error = first_shared(&gpus).unwrap().to_string();
         assert_eq!(error, "ranks 1 and 3 would both compute on GPU 0 (b2)");
-        // Ranks on the CPU have none to share.
+        // Ranks on the CPU have none to share, and hide no others.
         assert!(first_shared(&[String::new(), String::new()]).is_none());
+        let behind = ["", "b2 0", "b2 0"].map(str::to_string);
+        let error = first_shared(&behind).unwrap().to_string();
+        assert_eq!(error, "ranks 1 and 2 would both compute on GPU 0 (b2)");
     }
 }

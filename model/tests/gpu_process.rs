@@ -455,6 +455,21 @@ fn choices_are_kept_and_made_anew_where_they_are_no_more() {
     }
 }
 
+/// Ranks may have an instance each of a card that is shared.
+#[test]
+fn instances_of_a_card_are_told_apart() {
+    if std::env::var_os(KEPT).is_some() {
+        let stands_in = gpu().is_some() && cuda::describe().contains("stand-in");
+        let identity = cuda::identity().filter(|_| stands_in);
+        // Instance 0, not the card.
+        assert!(identity.is_none_or(|(uuid, _)| uuid.ends_with("00")));
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let shared = [("SQUALL_STAND_IN_MIG", "1")];
+    run_alone("instances_of_a_card_are_told_apart", folder.path(), &shared);
+}
+
 /// Where the GPU tells no times nothing is known to be the fastest, and the next process looks again.
 #[test]
 fn choices_without_times_are_not_kept() {

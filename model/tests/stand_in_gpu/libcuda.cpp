@@ -2,8 +2,9 @@
 // shared library of kernels that the stand-in for NVRTC compiled. What a driver leaves undefined is an error here: copies beyond an allocation, writes
 // beyond one (found when it is freed), handles that do not exist, grids that a GPU refuses.
 //
-// Environment: SQUALL_STAND_IN_DEVICES (1), SQUALL_STAND_IN_MEMORY (bytes of each device, 4 GiB), SQUALL_STAND_IN_CAPABILITY (90),
-// SQUALL_STAND_IN_DRIVER (13000), SQUALL_STAND_IN_LATE (`streams.h`), SQUALL_STAND_IN_UNTIMED (events tell no times).
+// Environment: SQUALL_STAND_IN_DEVICES (1), SQUALL_STAND_IN_MIG (if it is set they are instances of one card), SQUALL_STAND_IN_MEMORY (bytes of each
+// device, 4 GiB), SQUALL_STAND_IN_CAPABILITY (90), SQUALL_STAND_IN_DRIVER (13000), SQUALL_STAND_IN_LATE (`streams.h`), SQUALL_STAND_IN_UNTIMED (events tell
+// no times).
 #include "device.h"
 #include "graphs.h"
 #include "modules.h"
@@ -39,7 +40,8 @@ API cuDeviceGetUuid_v2(unsigned char *uuid, CUdevice device) {
   uuid[15] = (unsigned char)device;
   return SUCCESS;
 }
-API cuDeviceGetUuid(unsigned char *uuid, CUdevice device) { return cuDeviceGetUuid_v2(uuid, device); }
+// The card's, whose devices may be instances of it.
+API cuDeviceGetUuid(unsigned char *uuid, CUdevice device) { return cuDeviceGetUuid_v2(uuid, getenv("SQUALL_STAND_IN_MIG") ? 63 : device); }
 API cuDeviceGetPCIBusId(char *id, int size, CUdevice device) {
   snprintf(id, (size_t)size, "0000:%02x:00.0", device);
   return SUCCESS;

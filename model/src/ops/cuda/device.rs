@@ -182,7 +182,11 @@ pub fn describe() -> String {
 /// What tells one GPU from all others, and its number here; of the one that is open.
 pub fn identity() -> Option<(String, usize)> {
     let gpu = GPU.get()?;
-    let uuid = gpu.context.uuid().ok()?;
+    let mut uuid = sys::CUuuid { bytes: [0; 16] };
+    // Not that of the bindings, which is the card's: of a card that is shared (MIG) each instance has one of its own.
+    // SAFETY: the place is writable.
+    let status = unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, gpu.context.cu_device()) };
+    status.result().ok()?;
     let digits = uuid.bytes.iter().map(|byte| format!("{:02x}", *byte as u8));
     Some((digits.collect(), gpu.context.ordinal()))
 }

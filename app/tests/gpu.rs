@@ -25,13 +25,17 @@ fn what_is_missing_is_named() {
     let driver_only = some("driver", &["libcuda.so.1"]);
     let no_cudnn = some("no-cudnn", &["libcuda.so.1", "libnvrtc.so.13"]);
     let nothing = some("nothing", &[]);
+    let two_compilers = some("two-compilers", &["libcuda.so.1", "libnvrtc.so.13"]);
+    let [later, earlier] =
+        ["libnvrtc.so.13", "libnvrtc.so.12"].map(|name| two_compilers.join(name));
+    fs::copy(later, earlier).expect("copied");
     let infer = |device| {
         [
             "infer", "fields", "--model", "m", "--out", "o", "--device", device,
         ]
     };
     type Case<'a> = (&'a Path, (&'a str, &'a str), &'a str, i32, &'a [&'a str]);
-    let cases: [Case<'_>; 12] = [
+    let cases: [Case<'_>; 13] = [
         (
             &driver_only,
             ("A", ""),
@@ -98,6 +102,14 @@ fn what_is_missing_is_named() {
                 "CUDA 12",
                 "nvidia-cuda-nvrtc-cu12",
             ],
+        ),
+        // Of two compilers the one that goes with the driver is taken.
+        (
+            &two_compilers,
+            ("SQUALL_STAND_IN_DRIVER", "12080"),
+            "cuda",
+            4,
+            &["cuDNN", "libcudnn.so.9"],
         ),
         (
             &stand_in,

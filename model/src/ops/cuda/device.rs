@@ -81,6 +81,12 @@ fn look() -> Result<(usize, i32)> {
     }
 }
 
+/// The generation of CUDA that the driver is for, such as 12; none where there is none to ask.
+pub(super) fn generation() -> Option<i32> {
+    let (_, version) = look().ok()?;
+    Some(version / 1000)
+}
+
 /// The compute capability of a GPU that [`look`] has counted, if the kernels can be compiled for it.
 fn capability(ordinal: usize) -> Result<(i32, i32)> {
     /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `..._MINOR`.

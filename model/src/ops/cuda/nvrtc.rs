@@ -1,5 +1,6 @@
 //! NVRTC: kernels from source to machine code of this GPU.
 
+use super::device::generation;
 use super::library::functions;
 use crate::gpu::GpuError;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -7,9 +8,17 @@ use std::ptr::null_mut;
 
 type Program = *mut c_void;
 
+/// The library of the driver's own generation first: of a later one the driver loads no machine code.
+fn names() -> &'static [&'static str] {
+    match generation() {
+        Some(12) => &["libnvrtc.so.12", "libnvrtc.so.13", "libnvrtc.so"],
+        _ => &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
+    }
+}
+
 functions! {
     /// What of NVRTC is used.
-    Functions of "NVIDIA's run-time compiler (NVRTC)" in &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
+    Functions of "NVIDIA's run-time compiler (NVRTC)" in names();
     nvrtcVersion: fn(*mut c_int, *mut c_int) -> c_int,
     nvrtcGetErrorString: fn(c_int) -> *const c_char,
     nvrtcCreateProgram: fn(*mut Program, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char) -> c_int,

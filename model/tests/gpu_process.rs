@@ -438,8 +438,9 @@ fn choices_are_kept_and_made_anew_where_they_are_no_more() {
     assert_eq!(first.len(), 2, "{first:?}");
     run();
     assert_eq!(choices(folder.path()).1, first);
-    // Places that no list has, in the first list, in the last one of f32 results, and what is none.
-    for nothing in ["9999", "39999", "70000"] {
+    // Places that no list has, in the first list and in the second; no engine of any number, also for results of f32;
+    // what is none.
+    for nothing in ["9999", "1039999", "2007999", "5007999", "6070000"] {
         let other = first.iter().map(|line| {
             let (problem, _) = line.rsplit_once(": ").unwrap();
             format!("{problem}: {nothing}\n")

@@ -98,9 +98,15 @@ impl Cudnn {
         let Some(graph) = self.graph(problem, result, alignment)? else {
             return Ok(None);
         };
-        let Some(Some(config)) = if_supported(config(&self.functions, &self.target, &graph, at))?
-        else {
-            return Ok(None);
+        let config = match config(&self.functions, &self.target, &graph, at) {
+            Ok(Some(config)) => config,
+            Ok(None) => return Ok(None),
+            // The file may be damaged, or of a cuDNN of this version for another CUDA: whatever is wrong with a number
+            // of no engine, another one will do.
+            Err(refused) => {
+                tracing::debug!("{}: no engine any more: {}", problem.text(), refused.reason);
+                return Ok(None);
+            }
         };
         // On another kind of GPU of the same architecture a different engine may be named there.
         if config.engine.number != engine {

@@ -256,7 +256,9 @@ impl GpuError {
                 "for a driver of CUDA 12 `pip install nvidia-cudnn-cu12 nvidia-cuda-nvrtc-cu12`, for one of CUDA 13 `nvidia-cudnn-cu13 \
                  nvidia-cuda-nvrtc`, and name their folders in SQUALL_CUDA_LIBRARIES"
             }
-            Self::Ordinal { .. } => "leave the number out, or see CUDA_VISIBLE_DEVICES",
+            Self::Ordinal { .. } => {
+                "name one of these, or start as many ranks on a node as it has GPUs; CUDA_VISIBLE_DEVICES says which a process sees"
+            }
             Self::Shared { .. } => {
                 "leave the number out so that every rank takes its own, or start as many ranks on a node as it has GPUs"
             }
@@ -271,6 +273,11 @@ impl GpuError {
             }
             Self::Call { .. } => {
                 "`nvidia-smi` and the system's log may say more; CUDA_LAUNCH_BLOCKING=1 shows which operation it was"
+            }
+            // As NVRTC says it of an architecture that it does not know.
+            Self::Compile { log, .. } if log.contains("--gpu-architecture") => {
+                "the GPU is of a later generation than NVRTC: `pip install --upgrade` nvidia-cuda-nvrtc (for a driver of CUDA 12 \
+                 nvidia-cuda-nvrtc-cu12), and name its folder in SQUALL_CUDA_LIBRARIES"
             }
             Self::Compile { .. } => "this is a fault of the program: please report it",
         }
@@ -290,6 +297,23 @@ mod tests {
             let error = text.parse::<DeviceChoice>().unwrap_err();
             assert!(error.contains(&format!("`{text}`")), "{error}");
         }
+    }
+
+    #[test]
+    fn an_nvrtc_that_does_not_know_the_gpu_is_no_fault_of_the_program() {
+        let hint = |log: &str| {
+            let (file, architecture) = ("norm.cu", "sm_120".to_string());
+            let log = log.to_string();
+            let error = GpuError::Compile {
+                file,
+                architecture,
+                log,
+            };
+            error.hint()
+        };
+        let old = hint("nvrtc: error: invalid value for --gpu-architecture (-arch)");
+        assert!(old.contains("later generation than NVRTC"), "{old}");
+        assert!(hint("norm.cu(3): error: expected a `;`").contains("please report it"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import filecmp
 import json
 import re
@@ -46,6 +47,15 @@ def gpu(squall: Program, step: Step) -> None:
     step.said.append(told)
 
 
+@contextlib.contextmanager
+def going_on(step: Step):
+    """What fails here does not keep the rest of the step from being looked at."""
+    try:
+        yield
+    except Failed as reason:
+        step.broken.append(str(reason))
+
+
 def operations(squall: Program, step: Step) -> None:
     """operations and small networks against plain loops"""
     networks = ["--network", "deeplabv3plus"] if squall.quick else []
@@ -80,20 +90,24 @@ def golden(squall: Program, step: Step) -> None:
     """twenty steps in f32 as on the CPU; the same bits twice; TF32 is another thing; bf16 and f16 near f32"""
     squall.store()
     steps = 4 if squall.tiny else 20
-    cpu = squall.train("golden-cpu", "cpu", steps, "precision=f32")
     gpu = squall.train("golden-f32", "cuda", steps, "precision=f32")
-    near(step, "f32 on the GPU", gpu, cpu, 0.01, first=5, later=0.1)
-    squall.train("golden-again", "cuda", steps, "precision=f32")
-    if not filecmp.cmp(squall.out / "golden-f32/metrics.jsonl", squall.out / "golden-again/metrics.jsonl", shallow=False):
-        raise Failed("the same run twice gives other bits")
-    tf32 = squall.train("golden-tf32", "cuda", steps, 'precision={ compute = "f32", tf32 = true }')
-    # On the few pixels of tiny fields normalisation makes much of little.
-    near(step, "TF32", tf32, gpu, 0.05 if squall.tiny else 0.01, first=5, later=0.1)
-    if tf32 == gpu and not squall.tiny:
-        raise Failed("TF32 changes nothing: is f32 computed in TF32 too?")
+    with going_on(step):
+        cpu = squall.train("golden-cpu", "cpu", steps, "precision=f32")
+        near(step, "f32 on the GPU", gpu, cpu, 0.01, first=5, later=0.1)
+    with going_on(step):
+        squall.train("golden-again", "cuda", steps, "precision=f32")
+        if not filecmp.cmp(squall.out / "golden-f32/metrics.jsonl", squall.out / "golden-again/metrics.jsonl", shallow=False):
+            raise Failed("the same run twice gives other bits")
+    with going_on(step):
+        tf32 = squall.train("golden-tf32", "cuda", steps, 'precision={ compute = "f32", tf32 = true }')
+        # On the few pixels of tiny fields normalisation makes much of little.
+        near(step, "TF32", tf32, gpu, 0.05 if squall.tiny else 0.01, first=5, later=0.1)
+        if tf32 == gpu and not squall.tiny:
+            raise Failed("TF32 changes nothing: is f32 computed in TF32 too?")
     for precision, within in (("bf16", 0.1 if squall.tiny else 0.05), ("f16", 0.05 if squall.tiny else 0.02)):
-        losses = squall.train(f"golden-{precision}", "cuda", steps, f"precision={precision}")
-        near(step, precision, losses, gpu, within, first=5, later=0.2)
+        with going_on(step):
+            losses = squall.train(f"golden-{precision}", "cuda", steps, f"precision={precision}")
+            near(step, precision, losses, gpu, within, first=5, later=0.2)
 
 
 def near(step: Step, what: str, a: list[float], b: list[float], within: float, *, first: int, later: float) -> None:
@@ -110,14 +124,15 @@ def near(step: Step, what: str, a: list[float], b: list[float], within: float, *
 def graphs(squall: Program, step: Step) -> None:
     """passes launched as CUDA graphs: the same bits as one operation after the other, and the time of a step beside that"""
     squall.store()
-    losses = [
-        squall.train(f"graphs-{on}", "cuda", 6, "precision=bf16", f"training.cuda_graphs={on}")
-        for on in ("false", "true")
-    ]
-    if "no CUDA graphs" in (squall.out / "graphs-true.log").read_text():
-        raise Failed("the passes were not launched as graphs: see graphs-true.log")
-    if losses[0] != losses[1]:
-        raise Failed(f"other losses: {losses[1]} instead of {losses[0]}")
+    with going_on(step):
+        losses = [
+            squall.train(f"graphs-{on}", "cuda", 6, "precision=bf16", f"training.cuda_graphs={on}")
+            for on in ("false", "true")
+        ]
+        if "no CUDA graphs" in (squall.out / "graphs-true.log").read_text():
+            raise Failed("the passes were not launched as graphs: see graphs-true.log")
+        if losses[0] != losses[1]:
+            raise Failed(f"other losses: {losses[1]} instead of {losses[0]}")
     cases = [("small", 1)] if squall.tiny else [("deepcam", 1), ("deeplabv3plus", 1), ("deepcam", 8)]
     # One that fails does not keep the next from being measured.
     for network, batch in cases:
@@ -144,20 +159,23 @@ def learning(squall: Program, step: Step) -> None:
     squall.store()
     steps = 4 if squall.tiny else 400 if squall.quick else 1300
     seeds = [1] if squall.tiny else squall.seeds
-    reached = {precision: [] for precision in ("f32", "bf16", "f16")}
+    reached = {precision: {} for precision in ("f32", "bf16", "f16")}
     for seed in seeds:
         for precision, scores in reached.items():
-            name = f"learn-{precision}-{seed}"
-            losses = squall.train(name, "cuda", steps, f"precision={precision}", f"seed={seed}", "training.cuda_graphs=true")
-            lines = map(json.loads, (squall.out / name / "metrics.jsonl").read_text().splitlines())
-            scored = [line["scores"]["mean_iou"] for line in lines if line.get("kind") == "validation"]
-            if not scored:
-                raise Failed(f"{precision}: no score in metrics.jsonl")
-            scores.append(scored[-1])
-            step.rows.append({"precision": precision, "seed": seed, "steps": steps, "mean IoU": scored[-1], "last loss": losses[-1]})
+            with going_on(step):
+                name = f"learn-{precision}-{seed}"
+                losses = squall.train(name, "cuda", steps, f"precision={precision}", f"seed={seed}", "training.cuda_graphs=true")
+                lines = map(json.loads, (squall.out / name / "metrics.jsonl").read_text().splitlines())
+                scored = [line["scores"]["mean_iou"] for line in lines if line.get("kind") == "validation"]
+                if not scored:
+                    raise Failed(f"{precision}: no score in metrics.jsonl")
+                scores[seed] = scored[-1]
+                step.rows.append({"precision": precision, "seed": seed, "steps": steps, "mean IoU": scored[-1], "last loss": losses[-1]})
     below = []
     for precision in ("bf16", "f16"):
-        apart = [half - full for half, full in zip(reached[precision], reached["f32"])]
+        apart = [half - reached["f32"][seed] for seed, half in reached[precision].items() if seed in reached["f32"]]
+        if not apart:
+            continue
         mean, error = statistics.mean(apart), statistics.stdev(apart) / len(apart) ** 0.5 if len(apart) > 1 else 0.0
         step.said.append(f"mean IoU of {precision} beside f32, the same seeds: {mean:+.4f} +- {error:.4f} (standard error)")
         # Three seeds leave a standard error of nearly what is asked: `--seeds` takes more.
@@ -358,7 +376,8 @@ def two_gpus(squall: Program, step: Step) -> None:
     for name in ("nccl", "ring"):
         lines = map(json.loads, (squall.out / name / "metrics.jsonl").read_text().splitlines())
         losses.append([line["loss"] for line in lines if line.get("kind") == "step"])
-    near(step, "NCCL", *losses, 1e-4, first=8, later=1e-4)
+    with going_on(step):
+        near(step, "NCCL", *losses, 1e-4, first=8, later=1e-4)
     if not filecmp.cmp(squall.out / "nccl/metrics.jsonl", squall.out / "nccl-again/metrics.jsonl", shallow=False):
         raise Failed("the same run twice gives other bits")
 

@@ -1,7 +1,10 @@
-"""Steps that are cut off: what did not come out as it must by then is told."""
+"""Steps that are cut off or fail in part: what did not come out as it must is told, and the rest is looked at."""
 
 from __future__ import annotations
 
+import json
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import check
@@ -40,7 +43,46 @@ def timed(peak_mb: float) -> list[dict]:
     return [row | dict.fromkeys(["peer", "peer_mode", "peer_peak_mb", "ratio"])]
 
 
+def trains(act, folder: Path, losses: dict, seeds: list[int]) -> Step:
+    """A step whose trainings have these losses, or those of all others; a training without any fails."""
+
+    def train(name, *_):
+        if not losses.setdefault(name, [1.0] * 20):
+            raise Failed(f"{name} is broken")
+        run = folder / name
+        run.mkdir(exist_ok=True)
+        lines = [{"kind": "step", "loss": loss} for loss in losses[name]] + [{"kind": "validation", "scores": {"mean_iou": losses[name][-1]}}]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (folder / f"{name}.log").write_text("")
+        return losses[name]
+
+    def bench(*_, **__):
+        return timed(50.0)
+
+    step = Step("name", "about")
+    program = {"tiny": False, "quick": False, "repeat": 1, "card": "", "seeds": seeds, "out": folder}
+    check.attempt(SimpleNamespace(**program, store=lambda: None, train=train, bench=bench), step, act)
+    return step
+
+
+def goes_on(folder: Path) -> None:
+    """What of a step fails does not keep the rest from being looked at."""
+    golden = trains(steps.golden, folder, {"golden-cpu": [2.0] * 20, "golden-again": [1.5] * 20, "golden-bf16": []}, [])
+    assert golden.status == "failed" and [row["run"] for row in golden.rows] == ["f32 on the GPU", "TF32", "f16"], golden
+    for told in ("f32 on the GPU: the losses are off", "other bits", "TF32 changes nothing", "golden-bf16 is broken"):
+        assert any(told in said for said in golden.said), (told, golden)
+    graphs = trains(steps.graphs, folder, {"graphs-true": [2.0]}, [])
+    assert graphs.status == "failed" and len(graphs.rows) == 6 and any("other losses" in said for said in graphs.said), graphs
+    # One seed is left for bf16, and f16 has none that f32 has too.
+    learning = trains(steps.learning, folder, {"learn-bf16-1": [], "learn-f32-2": [], "learn-f16-1": [], "learn-f16-3": []}, [1, 2, 3])
+    assert learning.status == "failed" and len(learning.rows) == 5, learning
+    assert any("IoU of bf16 beside f32, the same seeds: +0.0000" in said for said in learning.said), learning
+    assert not any("IoU of f16" in said for said in learning.said), learning
+
+
 def main() -> None:
+    with tempfile.TemporaryDirectory() as made:
+        goes_on(Path(made))
     # The second network of `extents` has no time: the first one's miss is told.
     cut = ran(steps.extents, parity(1.0))
     assert cut.status == "failed" and len(cut.rows) == 1, cut
@@ -63,4 +105,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    print("what was missed is told")
+    print("what was missed is told, and the rest looked at")

@@ -74,7 +74,10 @@ fn on_gpus_with(
     if variable(RANK_OF).as_deref() == Some(test) {
         abort_on_panic();
         let mpi = Mpi::init().expect("MPI starts");
-        cuda::look_in(&[libraries]);
+        // Behind others whose names take more room than a path may.
+        let others =
+            (0..40).map(|number| PathBuf::from(format!("/none/{number}{}", "-".repeat(200))));
+        cuda::look_in(&others.chain([libraries]).collect::<Vec<_>>());
         let gpu = DeviceChoice::Cuda(None).open(mpi.rank()).expect("a GPU");
         assert!(gpu.is_gpu());
         return rank(mpi, Path::new(&variable(FOLDER).expect("a folder")));

@@ -14,12 +14,15 @@ typedef int (*Function)(Word, Word, Word, Word, Word, Word, Word, Word, Word, Wo
 
 /* Folders to look into first, with colons between them. */
 #ifdef OWNS_FOLDERS
-static char folders[4096];
+static const char *folders = "";
 void squall_cuda_folders(const char *list) {
-    strncpy(folders, list, sizeof folders - 1);
+    /* Never freed: another thread may be reading the one before. */
+    const char *copy = strdup(list);
+    if (copy)
+        __atomic_store_n(&folders, copy, __ATOMIC_RELEASE);
 }
 const char *squall_cuda_folder_list(void) {
-    return folders;
+    return __atomic_load_n(&folders, __ATOMIC_ACQUIRE);
 }
 #else
 extern const char *squall_cuda_folder_list(void);

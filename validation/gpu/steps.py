@@ -360,7 +360,8 @@ def two_gpus(squall: Program, step: Step) -> None:
     """two GPUs: gradients summed by NCCL where they lie, against sums on the host"""
     looks = shutil.which("nvidia-smi") and not squall.tiny
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True) if looks else None
-    if listed is None or len(listed.stdout.splitlines()) < 2 or not shutil.which("mpirun"):
+    visible = squall.environment.get("CUDA_VISIBLE_DEVICES")
+    if listed is None or seen(listed.stdout, visible) < 2 or not shutil.which("mpirun"):
         step.status = "skipped"
         step.said.append("fewer than two GPUs, or no mpirun")
         return
@@ -380,6 +381,12 @@ def two_gpus(squall: Program, step: Step) -> None:
         near(step, "NCCL", *losses, 1e-4, first=8, later=1e-4)
     if not filecmp.cmp(squall.out / "nccl/metrics.jsonl", squall.out / "nccl-again/metrics.jsonl", shallow=False):
         raise Failed("the same run twice gives other bits")
+
+
+def seen(listed: str, visible: str | None) -> int:
+    """GPUs that a process sees: of those that `nvidia-smi -L` lists, with their instances (MIG), as many as CUDA_VISIBLE_DEVICES names."""
+    count = sum(line.startswith("GPU ") for line in listed.splitlines())
+    return count if visible is None else min(count, len([name for name in visible.split(",") if name.strip()]))
 
 
 def timing(row: dict, network: str, batch: int, work: str, precision: str) -> dict:

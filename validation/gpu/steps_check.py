@@ -80,7 +80,16 @@ def goes_on(folder: Path) -> None:
     assert not any("IoU of f16" in said for said in learning.said), learning
 
 
+def counts() -> None:
+    """GPUs for two ranks: neither instances of one, nor those that are not to be seen."""
+    one = "GPU 0: A100 (UUID: GPU-1)\n  MIG 3g.20gb Device 0: (UUID: MIG-1)\n  MIG 3g.20gb Device 1: (UUID: MIG-2)\n"
+    two = "GPU 0: H200 (UUID: GPU-1)\nGPU 1: H200 (UUID: GPU-2)\n"
+    for listed, visible, expected in [("", None, 0), (one, None, 1), (two, None, 2), (two, "0,1", 2), (two, "1", 1), (two, "", 0)]:
+        assert steps.seen(listed, visible) == expected, (listed, visible)
+
+
 def main() -> None:
+    counts()
     with tempfile.TemporaryDirectory() as made:
         goes_on(Path(made))
     # The second network of `extents` has no time: the first one's miss is told.

@@ -242,7 +242,8 @@ impl GpuError {
             } => "install NVIDIA's driver, or compute with `--device cpu`",
             Self::Library { .. } => {
                 "name the folders that hold NVIDIA's libraries (cuDNN 9, NVRTC 12 or 13) in SQUALL_CUDA_LIBRARIES, with colons between \
-                 them; `pip install nvidia-cudnn-cu13 nvidia-cuda-nvrtc` brings both"
+                 them; `pip install nvidia-cudnn-cu13 nvidia-cuda-nvrtc` brings both, for a driver of CUDA 12 `nvidia-cudnn-cu12 \
+                 nvidia-cuda-nvrtc-cu12`"
             }
             Self::NoDevice => {
                 "see `nvidia-smi` and CUDA_VISIBLE_DEVICES, or compute with `--device cpu`"
@@ -296,6 +297,18 @@ mod tests {
         for text in ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "CPU"] {
             let error = text.parse::<DeviceChoice>().unwrap_err();
             assert!(error.contains(&format!("`{text}`")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_missing_library_is_installed_as_the_driver_needs_it() {
+        let missing = GpuError::Library {
+            name: "libcudnn.so.9",
+            what: "cuDNN 9",
+            reason: "no such file".into(),
+        };
+        for package in ["nvidia-cuda-nvrtc`", "nvidia-cuda-nvrtc-cu12`"] {
+            assert!(missing.hint().contains(package), "{}", missing.hint());
         }
     }
 

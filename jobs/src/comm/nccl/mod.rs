@@ -19,7 +19,7 @@ mod region;
 
 use super::collectives::{tree, values};
 use super::hierarchical::{Between, NodeSum};
-use super::{AllReduce, CommError, Communicator, Hierarchical, HierarchicalOptions, Result};
+use super::{AllReduce, CommError, Communicator, Hierarchical, HierarchicalOptions, Result, doing};
 use squall_model::gradients::Lent;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -180,7 +180,11 @@ impl Nccl {
         };
         let mut ticket = together(comm, "ncclGetUniqueId", ticket)?;
         tree::broadcast(comm, &mut ticket, 0)?;
-        let group = together(comm, "ncclCommInitRank", gpu.join(size, ticket))?;
+        let joined = gpu.join(size, ticket);
+        // The others may be inside NCCL for ever: whoever ends the job then says what this rank waits after.
+        let failed = joined.as_ref().err();
+        let _doing = failed.map(|error| doing::begin(format!("after {error}")));
+        let group = together(comm, "ncclCommInitRank", joined)?;
         Ok(Self {
             group,
             ranks: size,

@@ -2,9 +2,13 @@
 
 use super::*;
 use crate::comm::collectives::Choice;
-use crate::comm::threads::{Threads, nodes, run};
+use crate::comm::threads::{Ranks, Threads, nodes, run};
 use crate::comm::{Flat, Solo, Wire};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How long a rank is inside NCCL that stays there.
+const STAY: Duration = Duration::from_millis(2500);
 
 /// What was asked of all stand-ins.
 type Calls = Arc<Mutex<Vec<String>>>;
@@ -42,6 +46,9 @@ impl Gpu for StandIn {
 
     fn join(self: Box<Self>, size: usize, ticket: Ticket) -> Result<Box<dyn Group>> {
         self.call("join", size)?;
+        if self.fails_at == "stay" {
+            std::thread::sleep(STAY);
+        }
         let expected = |(place, &byte): (usize, &u8)| usize::from(byte) == place;
         assert!(ticket.iter().enumerate().all(expected));
         Ok(self)
@@ -189,6 +196,26 @@ fn what_fails_on_one_rank_fails_on_all_and_nobody_waits() {
         // A rank that fails while it joins may leave others inside NCCL; before that none may get there.
         let joins = count(&calls, "join");
         assert_eq!(joins, if stage == "join" { 4 } else { 0 }, "{stage}");
+    }
+}
+
+/// A rank that cannot join waits for one that NCCL keeps: what ends the job tells the reason.
+#[test]
+fn a_wait_for_ranks_that_nccl_keeps_tells_why_this_one_is_not_there() {
+    let calls = Calls::default();
+    let layout = Ranks::nodes(&[2]).limit(Duration::from_secs(1));
+    let errors = run(layout.start(), |mut comm| {
+        let rank = comm.rank();
+        start(&mut comm, rank, ["stay", "join"][rank], &calls).err()
+    });
+    match &errors[1] {
+        Some(CommError::Stalled { rank: 1, doing, .. }) => {
+            assert!(
+                doing.starts_with("after join was told to fail: "),
+                "{doing}"
+            );
+        }
+        other => panic!("{other:?}"),
     }
 }
 

@@ -253,7 +253,12 @@ impl GpuError {
                 "name a GPU of the Ampere generation or later (A100, RTX 30, H100, ...) with `--device cuda:N`, or compute with \
                  `--device cpu`"
             }
-            Self::LibraryVersion { .. } => {
+            // So fails a cuDNN for a later CUDA than the driver's.
+            Self::LibraryVersion { .. }
+            | Self::Call {
+                call: "cudnnCreate",
+                ..
+            } => {
                 "for a driver of CUDA 12 `pip install nvidia-cudnn-cu12 nvidia-cuda-nvrtc-cu12`, for one of CUDA 13 `nvidia-cudnn-cu13 \
                  nvidia-cuda-nvrtc`, and name their folders in SQUALL_CUDA_LIBRARIES"
             }
@@ -310,6 +315,16 @@ mod tests {
         for package in ["nvidia-cuda-nvrtc`", "nvidia-cuda-nvrtc-cu12`"] {
             assert!(missing.hint().contains(package), "{}", missing.hint());
         }
+    }
+
+    #[test]
+    fn a_cudnn_for_another_driver_is_told_from_a_broken_gpu() {
+        let hint = |call| {
+            let reason = "CUDNN_STATUS_NOT_INITIALIZED".to_string();
+            GpuError::Call { call, reason }.hint()
+        };
+        assert!(hint("cudnnCreate").contains("nvidia-cudnn-cu12"));
+        assert!(hint("cudnnBackendExecute").contains("nvidia-smi"));
     }
 
     #[test]

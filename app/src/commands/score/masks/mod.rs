@@ -1,5 +1,7 @@
 //! Masks against masks: by pixel, by event and by track.
 
+mod areas;
+
 use super::Score;
 use super::left_out::LeftOut;
 use crate::failure::Advice;
@@ -75,14 +77,14 @@ struct Sides {
 struct Compared {
     scorer: SegmentationScorer,
     agreement: MaskAgreement,
-    /// Events of the masks of both sides, predicted and true, where no table lists them.
+    /// Events of the masks of both sides, predicted and true, where they are made of these.
     events: [Vec<Event>; 2],
     times: HashSet<Time>,
 }
 
 impl Sides {
-    /// Compares the masks of all times; `is_listed` says which sides have tables of their events.
-    fn compare(&self, is_listed: [bool; 2]) -> anyhow::Result<Compared> {
+    /// Compares the masks of all times; `is_made` says of which sides' masks events are made.
+    fn compare(&self, is_made: [bool; 2]) -> anyhow::Result<Compared> {
         let grid = self.truth.grid();
         let mut compared = Compared {
             scorer: SegmentationScorer::new(),
@@ -107,7 +109,7 @@ impl Sides {
             compared.agreement.add(&label, &prediction, &confusion)?;
             compared.times.insert(label.time);
             for (side, mask) in [&prediction, &label].into_iter().enumerate() {
-                if !is_listed[side] {
+                if is_made[side] {
                     let (fields, options) = (EventFields::default(), ExtractOptions::default());
                     let objects = extract(mask, grid, &fields, &options)?;
                     compared.events[side].extend(objects.into_iter().map(|object| object.event));
@@ -133,13 +135,6 @@ impl Score {
             self.table(&self.prediction, &sides.predicted)?,
             table_of(&self.truth, &sides.truth)?,
         ];
-        let is_listed = listed.each_ref().map(Option::is_some);
-        let Compared {
-            scorer,
-            agreement,
-            events: [found, real],
-            times,
-        } = sides.compare(is_listed)?;
         let tables = [
             (self.events.as_ref().map(PathBuf::from)).or_else(|| table_path(&self.prediction)),
             table_path(&self.truth),
@@ -147,9 +142,16 @@ impl Score {
         // Of masks without a table nothing is listed but what is made of them here.
         let of_labels = tables.map(|table| Some(table?.ends_with(OBJECTS)));
         let are_unlike = of_labels[0] != of_labels[1];
+        // Objects of labels may touch, and are then one event of their masks.
+        let is_made = of_labels.map(|labels| labels.is_none_or(|labels| labels && are_unlike));
+        let Compared {
+            scorer,
+            agreement,
+            events: made,
+            times,
+        } = sides.compare(is_made)?;
         let calendar = sides.truth.calendar();
-        let [predicted_table, true_table] = listed;
-        let at_shared = |table: Vec<Event>| {
+        let at_shared = |table: Vec<Event>| -> Vec<Event> {
             let dated = table.into_iter().filter_map(|event| {
                 let time = event.time.in_calendar(calendar).ok()?;
                 Some(Event { time, ..event })
@@ -159,8 +161,7 @@ impl Score {
                 .filter(|event| !are_unlike || is_large(event))
                 .collect()
         };
-        let found: Vec<Event> = predicted_table.map_or(found, at_shared);
-        let real: Vec<Event> = true_table.map_or(real, at_shared);
+        let listed = listed.map(|table| table.map(at_shared));
         let pixels = scorer
             .score()
             .ok_or_else(|| DataError::Invalid("no masks to score".into()))?;
@@ -171,14 +172,16 @@ impl Score {
             .into_iter()
             .filter_map(|class| agreement.score(class, &bootstrap))
             .collect();
-        let mut events = score_events(&real, &found, &MatchingRules::default(), &bootstrap);
-        events.classes.retain(|score| sides.has(score.class));
         let tracked = |events: &[Event]| events.iter().any(|event| event.track_id.is_some());
-        let tracks = (tracked(&real) || tracked(&found)).then(|| {
-            let mut tracks = score_listed_tracks(&real, &found, &TrackRules::default());
+        let [found, real] = [0, 1].map(|side| listed[side].as_ref().unwrap_or(&made[side]));
+        let tracks = (tracked(real) || tracked(found)).then(|| {
+            let mut tracks = score_listed_tracks(real, found, &TrackRules::default());
             tracks.classes.retain(|score| sides.has(score.class));
             tracks
         });
+        let [found, real] = areas::comparable(listed, made, is_made);
+        let mut events = score_events(&real, &found, &MatchingRules::default(), &bootstrap);
+        events.classes.retain(|score| sides.has(score.class));
         Ok(Scores {
             agreement,
             pixels,

@@ -111,6 +111,44 @@ fn labels_too_small_to_be_events_are_not_missed() {
     assert_eq!(rivers(Some(&table)), (5, 0, 0));
 }
 
+/// Of the same masks one of two had been missed.
+#[test]
+fn labels_that_touch_are_one_event_as_in_masks() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let cyclone = [(Class::TropicalCyclone, "1")];
+    let labels = write(&at("labels"), "objects.csv", &cyclone);
+    let masks = write(&at("masks"), "no.csv", &cyclone);
+    let events = write(&at("events"), "events.csv", &cyclone);
+    let text = std::fs::read_to_string(at("events").join("events.csv")).unwrap();
+    // Two lows lie far apart in the one area; its event is at one of them.
+    let (north, south) = (",62,27,300000,1", ",52,18,300000,2");
+    let of_area = ",57,22,600000,1";
+    let mut both = String::new();
+    for line in text.lines() {
+        both += &format!("{}\n", line.replace(of_area, north));
+        if line.contains(of_area) {
+            both += &format!("{}\n", line.replace(of_area, south));
+        }
+    }
+    std::fs::write(at("labels").join("objects.csv"), &both).unwrap();
+    let counts = |prediction: &str, truth: &str| {
+        let score = Score::of_masks(prediction.into(), truth.into(), None);
+        let cyclones = score.score().unwrap().events.classes[0];
+        (cyclones.hits, cyclones.misses, cyclones.false_alarms)
+    };
+    for centre in [",62,27,600000,1", ",52,18,600000,1"] {
+        let table = text.replace(of_area, centre);
+        std::fs::write(at("events").join("events.csv"), table).unwrap();
+        assert_eq!(counts(&events, &labels), (4, 0, 0), "{centre}");
+        assert_eq!(counts(&labels, &events), (4, 0, 0), "{centre}");
+    }
+    assert_eq!(counts(&masks, &labels), (4, 0, 0));
+    assert_eq!(counts(&labels, &masks), (4, 0, 0));
+    // Where both sides list them they are two.
+    assert_eq!(counts(&labels, &labels), (8, 0, 0));
+}
+
 #[test]
 fn rivers_of_labels_have_no_tracks_to_be_scored_against() {
     use Class::{AtmosphericRiver, TropicalCyclone};

@@ -1,0 +1,90 @@
+//! Events of both sides that can be compared: where one side lists the objects of labels, which may touch, and the other
+//! whole areas, both are areas.
+
+use squall_climate::Event;
+use squall_data::grid::distance_km;
+use squall_data::{Class, Time};
+use std::collections::HashMap;
+
+/// The events of both sides: those of its table, or, of a side without one and where `is_made` says so, those made of its
+/// masks.
+pub(super) fn comparable(
+    listed: [Option<Vec<Event>>; 2],
+    made: [Vec<Event>; 2],
+    is_made: [bool; 2],
+) -> [Vec<Event>; 2] {
+    let ([one, other], [first, second]) = (listed, made);
+    match (one, other) {
+        (Some(objects), Some(events)) if is_made[0] => {
+            [at_centres(first, &objects, &events), events]
+        }
+        (Some(events), Some(objects)) if is_made[1] => {
+            let second = at_centres(second, &objects, &events);
+            [events, second]
+        }
+        (one, other) => [
+            one.filter(|_| !is_made[0]).unwrap_or(first),
+            other.filter(|_| !is_made[1]).unwrap_or(second),
+        ],
+    }
+}
+
+/// Cyclones of masks where labels have them: without fields they lie in the middle of their area, in tables of events at
+/// a low. Several objects may be one area; its event is at one of their lows, so the area is at that of them which is
+/// nearest to an event.
+fn at_centres(mut areas: Vec<Event>, objects: &[Event], events: &[Event]) -> Vec<Event> {
+    let areas_at = cyclones_of(&areas);
+    let events_at = cyclones_of(events);
+    let mut centres: HashMap<usize, (f64, (f64, f64))> = HashMap::new();
+    for object in objects.iter().filter(|object| is_cyclone(object)) {
+        let near = areas_at.get(&object.time);
+        let Some(area) = near.and_then(|near| area_of(object, near, &areas)) else {
+            continue;
+        };
+        let events_near = events_at.get(&object.time).into_iter().flatten();
+        let nearest_km = events_near
+            .map(|&k| apart_km(object, &events[k]))
+            .fold(f64::INFINITY, f64::min);
+        let found = (nearest_km, (object.lat_deg, object.lon_deg));
+        let centre = centres.entry(area).or_insert(found);
+        if nearest_km < centre.0 {
+            *centre = found;
+        }
+    }
+    for (area, (_, centre)) in centres {
+        (areas[area].lat_deg, areas[area].lon_deg) = centre;
+    }
+    areas
+}
+
+fn is_cyclone(event: &Event) -> bool {
+    event.class == Class::TropicalCyclone
+}
+
+/// The places of the cyclones of every time.
+fn cyclones_of(events: &[Event]) -> HashMap<Time, Vec<usize>> {
+    let mut at: HashMap<Time, Vec<usize>> = HashMap::new();
+    for (k, event) in events.iter().enumerate() {
+        if is_cyclone(event) {
+            at.entry(event.time).or_default().push(k);
+        }
+    }
+    at
+}
+
+/// Which area an object is part of: of those whose boxes hold some of its box or its centre the one that it fills most,
+/// then the nearest.
+fn area_of(object: &Event, near: &[usize], areas: &[Event]) -> Option<usize> {
+    let holding = near.iter().filter_map(|&k| {
+        let bounds = areas[k].bounding_box();
+        let overlap = bounds.overlap(&object.bounding_box());
+        let holds = overlap > 0.0 || bounds.contains(object.lat_deg, object.lon_deg);
+        holds.then(|| (k, overlap, apart_km(object, &areas[k])))
+    });
+    let best = holding.min_by(|a, b| b.1.total_cmp(&a.1).then(a.2.total_cmp(&b.2)));
+    best.map(|(k, ..)| k)
+}
+
+fn apart_km(a: &Event, b: &Event) -> f64 {
+    distance_km(a.lat_deg, a.lon_deg, b.lat_deg, b.lon_deg)
+}

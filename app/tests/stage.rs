@@ -305,6 +305,21 @@ fn every_split_says_what_it_has_and_what_it_lacks() {
         assert!((all - 1.0).abs() < 1e-9, "{summary}");
     }
     assert!(shares[2].is_null(), "{summary}");
+    // The time before and the time after the block of validation, of which one may lie outside the run.
+    let apart = folder.path().join("apart");
+    let apart = [path(&apart), "--block-days", "1", "--guard-hours"];
+    let call = [&call[..], &apart].concat();
+    let printed = run(&[&call[..], &["12", "--json", "--quiet"]].concat());
+    let summary: Value = serde_json::from_str(&printed).expect("one JSON document");
+    let trained = summary["samples"][0].as_u64().expect("a number");
+    assert!((18..20).contains(&trained), "{summary}");
+    assert_eq!(summary["samples"][1], 4, "{summary}");
+    assert_eq!(summary["skipped_times"], 0, "{summary}");
+    refuses(
+        &[&call[..], &["1000"]].concat(),
+        2,
+        &["no training sample is 1000 hours"],
+    );
 }
 
 /// The folder that was looked at had the name with `{node}`, which is nobody's.
@@ -327,6 +342,7 @@ fn what_makes_a_store_is_not_asked_of_a_copy() {
         &["--skip-bad"][..],
         &["--train-share", "0.5"][..],
         &["--block-days", "3"][..],
+        &["--guard-hours", "6"][..],
         &["--tag-class", "atmospheric_river"][..],
     ] {
         refuses(

@@ -27,6 +27,7 @@
 mod boxes;
 mod codec;
 mod entry;
+mod guard;
 mod index;
 mod local;
 mod reader;
@@ -41,6 +42,7 @@ pub use boxes::BOXES_FILE;
 pub use codec::View;
 pub(crate) use entry::hex;
 pub use entry::{Encoding, SampleEntry, ShardEntry, StoreMeta};
+pub use guard::too_near;
 pub use local::{LocalCopy, STAGED_FILE};
 pub use reader::{Store, Verification};
 pub use record::SampleReader;

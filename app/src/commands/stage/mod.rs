@@ -9,7 +9,7 @@ mod unread;
 use self::origin::Origin;
 use self::reading::Reading;
 use self::unread::Unread;
-use crate::arguments::number;
+use crate::arguments::{is_not_negative, number};
 use crate::failure::Advice;
 use crate::missing::Missing;
 use crate::own_folder::{self, Holds};
@@ -64,7 +64,7 @@ pub struct Stage {
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["labels", "tag_class", "out", "channels", "train_share", "block_days", "skip_bad"]
+        conflicts_with_all = ["labels", "tag_class", "out", "channels", "train_share", "block_days", "guard_hours", "skip_bad"]
     )]
     pub local: Option<PathBuf>,
     /// Training samples of each node, drawn at random so that each is somewhere; default: all.
@@ -82,6 +82,10 @@ pub struct Stage {
     /// DeepCAM did.
     #[arg(long, default_value_t = BLOCK_DAYS, value_parser = days, allow_negative_numbers = true)]
     pub block_days: f64,
+    /// Leave out training samples less than this many hours before or after one of another split, and validation samples
+    /// as close to one of the test, so that no network is judged by fields that are nearly those it learnt from.
+    #[arg(long, default_value_t = 0.0, value_name = "HOURS", value_parser = hours, allow_negative_numbers = true)]
+    pub guard_hours: f64,
     /// Seed of the split, or of what --per-node draws.
     #[arg(long, default_value_t = SEED)]
     pub seed: u64,
@@ -126,6 +130,10 @@ pub struct StageSummary {
 fn days(text: &str) -> Result<f64, String> {
     let fits = |days: &f64| days.is_finite() && *days >= 0.0;
     number(text, fits, "days, 0 for single times")
+}
+
+fn hours(text: &str) -> Result<f64, String> {
+    number(text, is_not_negative, "hours, 0 for no gap")
 }
 
 impl Stage {
@@ -261,6 +269,9 @@ impl Stage {
         self.warn(&selection);
         let times: Vec<Time> = selection.samples.iter().map(|sample| sample.time).collect();
         let mut splits = self.rule().assign(&times)?;
+        let near = splits::guard(&times, &splits, self.guard_hours)?;
+        selection.leave_out(&near, &mut splits);
+        let chosen = selection.samples.len();
         let meta = StoreMeta::new(archive.grid().clone(), archive.calendar(), channels.clone());
         let record_bytes = meta.record_bytes();
         let _lock = FolderLock::take(out)?;
@@ -296,8 +307,8 @@ impl Stage {
             .missing
             .say("a network gets the mean of the channel there");
         selection.leave_out(&selection.places_of(&unread.times), &mut splits);
-        let skipped_times = times.len() - selection.samples.len();
-        skipped::say(skipped_times, times.len(), &self.input)?;
+        let skipped_times = chosen - selection.samples.len();
+        skipped::say(skipped_times, chosen, &self.input)?;
         let boxes = frames.is_some().then(|| selection.boxes());
         let store = writer.finish_with_boxes(boxes.as_deref())?;
         Ok(StageSummary {

@@ -1,6 +1,31 @@
 //! What each split of a store shows, and what it lacks.
 
-use squall_data::Class;
+use crate::failure::Advice;
+use crate::plan::counted;
+use squall_data::store::{Split, too_near};
+use squall_data::{Class, Time};
+use std::collections::BTreeSet;
+
+/// The places of the samples that are left out because one of another split is closer than so many hours; refuses to
+/// leave none for training.
+pub fn guard(times: &[Time], splits: &[Split], hours: f64) -> anyhow::Result<BTreeSet<usize>> {
+    let near = too_near(times, splits, hours);
+    if near.is_empty() {
+        return Ok(near);
+    }
+    let mut samples = splits.iter().enumerate();
+    if !samples.any(|(place, split)| *split == Split::Train && !near.contains(&place)) {
+        return Err(Advice::usage(
+            format!("no training sample is {hours} hours away from all of the other splits"),
+            "give fewer --guard-hours, or longer blocks (--block-days)",
+        ));
+    }
+    tracing::info!(
+        "left out: {} less than {hours} hours from another split",
+        counted(near.len(), "sample")
+    );
+    Ok(near)
+}
 
 /// The splits in words.
 const NAMES: [&str; 3] = ["training", "validation", "test"];

@@ -476,6 +476,19 @@ fn a_storm_of_track_is_the_same_in_every_layout() {
     let json: serde_json::Value = serde_json::from_str(&said).expect("one JSON document");
     assert_eq!(json["dialect"], "trajectories as netCDF", "{said}");
     assert_eq!(json["tracks"], serde_json::json!([1, 3]), "{said}");
+    // So is each of several, whose psl had made them CMIP's fields.
+    let seasons = at("seasons");
+    fs::create_dir(&seasons).expect("a folder");
+    for name in ["north.nc", "south.nc"] {
+        fs::copy(&prediction, seasons.join(name)).expect("copied");
+    }
+    for input in [seasons.clone(), seasons.join("*.nc")] {
+        let said = run(&["inspect", path(&input), "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&said).expect("one JSON document");
+        assert_eq!(json.as_array().map(Vec::len), Some(2), "{said}");
+        assert_eq!(json[1]["dialect"], "trajectories as netCDF", "{said}");
+        assert_eq!(json[1]["tracks"], serde_json::json!([1, 3]), "{said}");
+    }
 }
 
 /// Also of a table that is named without its folder.

@@ -7,6 +7,7 @@ use crate::{output, own_folder};
 use clap::Args;
 use squall_climate::table::calendar_beside;
 use squall_climate::track::readers::{ReadOptions, TrackFormat, TrackTable, format_of, read};
+use squall_data::archive::files_of;
 use squall_data::boxes::FileKind;
 use squall_data::inspect::{Inspection, inspect};
 use squall_data::{DataError, Time};
@@ -32,7 +33,7 @@ pub struct Inspect {
     /// A file, a folder, a glob in quotes, or a text file that lists paths. Or a file of tracks of Squall, IBTrACS,
     /// HURDAT2, ATCF, TempestExtremes, TECA, TRACK or as others save them, or a folder of such files alone.
     path: String,
-    /// One JSON document instead of text; of a folder of several files of tracks a list, with what one file has.
+    /// One JSON document instead of text; of several files of tracks a list, with what one file has.
     #[arg(long)]
     json: bool,
 }
@@ -60,6 +61,12 @@ impl Inspect {
             true => None,
             false => own_folder::told(Path::new(&self.path)),
         };
+        if !inspection.usable && told.is_none() {
+            let tables = tracks_alone(&self.path);
+            if !tables.is_empty() {
+                return self.say_each(&tables);
+            }
+        }
         inspection.usable = inspection.usable || self.has_tables();
         if let Some(told) = &told {
             inspection.problems.insert(0, told.clone());
@@ -92,15 +99,20 @@ impl Inspect {
             true => tables_in(&self.path),
             false => Vec::new(),
         };
+        if !tables.is_empty() {
+            return self.say_each(&tables);
+        }
+        match own_folder::told(Path::new(&self.path)) {
+            Some(told) if is_none => Err(Advice::input(error.to_string(), told)),
+            _ => Err(unknown_layout(&self.path).unwrap_or_else(|| error.into())),
+        }
+    }
+
+    /// Prints what each of some tables is; an error if none can be used.
+    fn say_each(&self, tables: &[Offer]) -> anyhow::Result<()> {
         let each = |table: &Offer| of_table(&table.path.to_string_lossy(), table, None);
         let found: Vec<Inspection> = tables.iter().map(each).collect();
         match found.as_slice() {
-            [] => {
-                return match own_folder::told(Path::new(&self.path)) {
-                    Some(told) if is_none => Err(Advice::input(error.to_string(), told)),
-                    _ => Err(unknown_layout(&self.path).unwrap_or_else(|| error.into())),
-                };
-            }
             [only] => output::result(only, self.json)?,
             several if self.json => output::json(&several)?,
             several => several.iter().try_for_each(output::text)?,
@@ -140,6 +152,17 @@ fn tables_in(folder: &str) -> Vec<Offer> {
     let mut tables: Vec<Offer> = files.filter_map(|path| table(path.to_str()?)).collect();
     tables.sort_by(|a, b| a.path.cmp(&b.path));
     tables
+}
+
+/// The tracks of an input all of whose netCDF files hold some, with the tables beside them in a folder; they look like
+/// fields by the names of their variables.
+fn tracks_alone(input: &str) -> Vec<Offer> {
+    let files = files_of(input).unwrap_or_default();
+    let tracks: Option<Vec<Offer>> = files.iter().map(|path| table(path.to_str()?)).collect();
+    match tracks {
+        Some(_) if Path::new(input).is_dir() => tables_in(input),
+        tracks => tracks.unwrap_or_default(),
+    }
 }
 
 /// A table as an inspection; what netCDF holds besides is known already.

@@ -133,6 +133,8 @@ pub(super) struct Lines {
     succeeded: bool,
     /// After how many steps its last line was written, and whether it ends an epoch; none if it tells of no step.
     left_after: Option<(u64, bool)>,
+    /// Whether the file ends with other text in the middle of a line.
+    unended: bool,
 }
 
 impl Lines {
@@ -155,7 +157,11 @@ impl Lines {
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let mut left = text.as_str();
         let rest = &text[whole..];
-        if rest.starts_with(PREFIX) || (!rest.is_empty() && PREFIX.starts_with(rest)) {
+        // Of a file that is no log it is somebody's text, also if it is a colon.
+        let is_log = whole == 0 || text.lines().any(|line| line.starts_with(PREFIX));
+        let begins = !rest.is_empty() && PREFIX.starts_with(rest) && is_log;
+        let is_torn = rest.starts_with(PREFIX) || begins;
+        if is_torn {
             // The process before ended while it wrote, or the disk was full.
             left = &text[..whole];
             let cut = file.set_len(whole as u64);
@@ -171,6 +177,7 @@ impl Lines {
             stopped: of_status("aborted").map(|(place, _)| *place as u64),
             succeeded: of_status("success").is_some(),
             left_after: last_step(left),
+            unended: !rest.is_empty() && !is_torn,
         };
         Ok((lines, begun))
     }
@@ -204,7 +211,12 @@ impl Lines {
             let cut = self.file.set_len(place);
             cut.map_err(DataError::io("shorten", &self.path))?;
         }
-        let written = line.bytes().and_then(|bytes| self.file.write_all(&bytes));
+        let written = line.bytes().and_then(|mut bytes| {
+            if std::mem::take(&mut self.unended) {
+                bytes.insert(0, b'\n');
+            }
+            self.file.write_all(&bytes)
+        });
         Ok(written.map_err(DataError::io("append to", &self.path))?)
     }
 }

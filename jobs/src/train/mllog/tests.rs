@@ -227,6 +227,25 @@ fn a_run_that_goes_on_continues_its_log() {
     );
 }
 
+/// A colon at its end had been cut as the beginning of a line, and a line does not begin behind other text.
+#[test]
+fn a_file_that_is_no_log_keeps_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.txt");
+    for text in ["first:\n:", "first\n::", "first\nlast", "first"] {
+        fs::write(&path, text).unwrap();
+        let mut log = MlLog::open(&path, &deepcam(&[]), HARDWARE).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        log.observe(&TrainEvent::Started(plan()));
+        let written = fs::read_to_string(&path).unwrap();
+        assert!(
+            written.starts_with(&format!("{text}\n:::MLLOG ")),
+            "{written}"
+        );
+        assert!(!written.contains("\n\n"), "{written}");
+    }
+}
+
 #[test]
 fn a_run_that_was_killed_before_its_end_is_ended_when_it_is_called_again() {
     let folder = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use super::evaluate::Scores;
 use super::groups::StalenessSummary;
 use super::step::StepResult;
 use crate::error::Result;
-use crate::metrics::{JsonLines, Metric, Timing, to_pretty_json, truncate_after};
+use crate::metrics::{JsonLines, Metric, Timing, read_metrics, to_pretty_json, truncate_after};
 use crate::run_dir::RunDir;
 use crate::tensorboard::EventWriter;
 use squall_data::Store;
@@ -37,11 +37,23 @@ impl Recorder {
     /// do the validations that come again.
     pub(super) fn open(run: &RunDir, step: u64, again: &[u64]) -> Result<Self> {
         truncate_after(&run.metrics(), step, again)?;
+        // The last step that was done stays: it does not come again. TensorBoard forgets all of a step or nothing of it:
+        // what else there was of one whose validation comes again is told once more.
+        let first = again
+            .iter()
+            .fold(step + 1, |first, &at| first.min(at.max(1)));
+        let mut events = EventWriter::create(run.folder(), now(), first)?;
+        if first <= step {
+            let metrics = read_metrics(&run.metrics())?;
+            let forgotten = metrics.iter().filter(|metric| metric.step() >= first);
+            for metric in forgotten {
+                tell(&mut events, metric)?;
+            }
+        }
         Ok(Self {
             metrics: JsonLines::open(&run.metrics())?,
             timing: JsonLines::open(&run.timing())?,
-            // The last step that was done stays: it does not come again.
-            events: EventWriter::create(run.folder(), now(), step + 1)?,
+            events,
             since: Since::default(),
         })
     }
@@ -71,11 +83,7 @@ impl Recorder {
             learning_rate: result.learning_rate,
             skipped: result.skipped,
         })?;
-        let scalars = [
-            ("train/loss", result.loss),
-            ("train/gradient_norm", result.gradient_norm),
-            ("train/learning_rate", f64::from(result.learning_rate)),
-        ];
+        let scalars = of_step(result.loss, result.gradient_norm, result.learning_rate);
         self.events.scalars(now(), step, &scalars)
     }
 
@@ -86,8 +94,7 @@ impl Recorder {
             group,
             staleness,
         })?;
-        let scalars = [("train/staleness", staleness as f64)];
-        self.events.scalars(now(), step, &scalars)
+        self.events.scalars(now(), step, &of_update(staleness))
     }
 
     /// Writes down how stale gradients were so far.
@@ -145,6 +152,39 @@ impl Recorder {
     }
 }
 
+/// The numbers of a step, named for TensorBoard.
+fn of_step(loss: f64, gradient_norm: f64, learning_rate: f32) -> [(&'static str, f64); 3] {
+    [
+        ("train/loss", loss),
+        ("train/gradient_norm", gradient_norm),
+        ("train/learning_rate", f64::from(learning_rate)),
+    ]
+}
+
+fn of_update(staleness: u64) -> [(&'static str, f64); 1] {
+    [("train/staleness", staleness as f64)]
+}
+
+/// Tells TensorBoard what stands in a line of metrics.
+fn tell(events: &mut EventWriter, metric: &Metric) -> Result<()> {
+    let step = metric.step();
+    match metric {
+        Metric::Step {
+            loss,
+            gradient_norm,
+            learning_rate,
+            ..
+        } => {
+            let [loss, norm] = [loss, gradient_norm].map(|value| value.unwrap_or(f64::NAN));
+            events.scalars(now(), step, &of_step(loss, norm, *learning_rate))
+        }
+        Metric::Validation { scores, .. } => events.scalars(now(), step, &scores.scalars()),
+        Metric::Update { staleness, .. } => events.scalars(now(), step, &of_update(*staleness)),
+        // Of all steps so far, which TensorBoard is not told.
+        Metric::Staleness { .. } => Ok(()),
+    }
+}
+
 /// Seconds since 1970.
 fn now() -> f64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -154,6 +194,8 @@ fn now() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recipe::BestBy;
+    use crate::train::evaluate::MaskScores;
 
     /// A run of less than ten seconds, with two checkpoints after the same step.
     #[test]
@@ -187,5 +229,44 @@ mod tests {
             let start = [0x10, done as u8 + 1, 0x3a, 2, 0x08, 1];
             assert!(bytes.windows(start.len()).any(|found| found == start));
         }
+    }
+
+    /// It stood there twice where the run was killed after it and before the checkpoint that tells of it.
+    #[test]
+    fn tensorboard_forgets_a_validation_that_comes_again_and_keeps_its_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::open(folder.path()).unwrap();
+        let mut killed = Recorder::open(&run, 0, &[]).unwrap();
+        for step in 1..=7 {
+            let result = StepResult {
+                loss: 0.5,
+                gradient_norm: 1.0,
+                learning_rate: 1e-3,
+                skipped: false,
+            };
+            killed.step(step, 0, &result).unwrap();
+        }
+        let scores = Scores::Masks(MaskScores {
+            samples: 1,
+            loss: 0.5,
+            mean_iou: 0.5,
+            sample_mean_iou: 0.5,
+            area_mean_iou: 0.5,
+            iou: [None; 3],
+            area_iou: [None; 3],
+            best_by: BestBy::default(),
+        });
+        killed.validation(7, &scores, true).unwrap();
+        drop(killed);
+        let recorder = Recorder::open(&run, 7, &[7]).unwrap();
+        let bytes = std::fs::read(recorder.events.path()).unwrap();
+        let count = |part: &[u8]| {
+            bytes
+                .windows(part.len())
+                .filter(|&found| found == part)
+                .count()
+        };
+        assert_eq!(count(&[0x10, 7, 0x3a, 2, 0x08, 1]), 1);
+        assert_eq!((count(b"train/loss"), count(b"validation/loss")), (1, 0));
     }
 }

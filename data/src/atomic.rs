@@ -1,8 +1,9 @@
-//! Writing so that a file is either whole under its name or not there: temporary name, sync, rename.
+//! Writing so that a file is either whole under its name or not there: temporary name, sync, rename. And lists that grow
+//! line by line.
 
 use crate::error::{DataError, Result};
 use std::collections::hash_map::RandomState;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{BufWriter, Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -72,11 +73,16 @@ impl Pending {
         fs::rename(&self.temporary, &self.target)
             .map_err(DataError::io("rename to", &self.target))?;
         self.committed = true;
-        // The rename itself lasts only once the folder is on disk.
-        if let Some(folder) = self.target.parent().filter(|p| !p.as_os_str().is_empty()) {
-            let _ = File::open(folder).and_then(|folder| folder.sync_all());
-        }
+        sync_name(&self.target);
         Ok(())
+    }
+}
+
+/// Makes sure that a file's name survives a power cut: it lasts only once the folder is on disk. Nothing depends on it
+/// where that is not possible.
+fn sync_name(path: &Path) {
+    if let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
+        let _ = File::open(folder).and_then(|folder| folder.sync_all());
     }
 }
 
@@ -154,6 +160,23 @@ pub fn write(path: impl Into<PathBuf>, bytes: &[u8]) -> Result<()> {
     pending.commit()
 }
 
+/// Appends `bytes` to a file, which is created if it is not there; they and its name are on disk then. Of a process that is
+/// killed meanwhile a part of them may be left.
+///
+/// # Errors
+/// [`DataError::Io`] if it cannot be opened, written or synced.
+pub fn append(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
+    let path = path.as_ref();
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    let added = file.and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_data()
+    });
+    added.map_err(DataError::io("write", path))?;
+    sync_name(path);
+    Ok(())
+}
+
 /// Removes what killed writers left under temporary names in `folder`, for targets that are `ours`; returns how many
 /// files that were.
 ///
@@ -211,6 +234,18 @@ mod tests {
         assert_eq!(fs::read_dir(target.parent().unwrap()).unwrap().count(), 0);
         write(&target, b"whole").unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"whole");
+    }
+
+    #[test]
+    fn what_is_appended_stands_behind_what_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("left_out.txt");
+        append(&file, b"first\n").unwrap();
+        append(&file, b"second\n").unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"first\nsecond\n");
+        let error = append(folder.path().join("absent/a.txt"), b"text").unwrap_err();
+        assert!(error.to_string().contains("absent/a.txt"), "{error}");
+        assert!(append(folder.path(), b"text").is_err());
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use crate::plan::counted;
 use squall_data::{DataError, Time, atomic};
 use std::collections::BTreeSet;
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The file's name, in the folder of the store.
@@ -54,15 +53,7 @@ impl Unread {
     /// channel at every other time.
     pub(super) fn add(&mut self, time: Time) -> Result<(), DataError> {
         let time = time.to_string();
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&self.path);
-        let added = file.and_then(|mut file| {
-            file.write_all(format!("{time}\n").as_bytes())?;
-            file.sync_data()
-        });
-        added.map_err(DataError::io("write", &self.path))?;
+        atomic::append(&self.path, format!("{time}\n").as_bytes())?;
         self.times.insert(time);
         Ok(())
     }

@@ -213,9 +213,9 @@ impl MlLog {
             self.epoch.get_or_insert(epoch);
         }
         let (name, accuracy) = accuracy_of(scores);
-        let line = Line::point("eval_accuracy", accuracy).with("score", name);
-        self.lines.push(&line.of(epoch, step))?;
-        let line = Line::point("eval_loss", scores.loss());
+        let line = self.judged(Line::point("eval_accuracy", accuracy));
+        self.lines.push(&line.with("score", name).of(epoch, step))?;
+        let line = self.judged(Line::point("eval_loss", scores.loss()));
         self.lines.push(&line.of(epoch, step))?;
         let target = self.recipe.training.target_score;
         if let Some(target) = target.filter(|&target| scores.score() >= target) {
@@ -228,6 +228,14 @@ impl MlLog {
             self.end_epoch(step)?;
         }
         Ok(())
+    }
+
+    /// A line about what a validation found, which says so where it is not of the weights of one step.
+    fn judged(&self, line: Line) -> Line {
+        match self.recipe.training.average {
+            Some(decay) => line.with("weights", "average").with("decay", decay),
+            None => line,
+        }
     }
 
     /// Ends the epoch under way, if there is one, after so many steps.

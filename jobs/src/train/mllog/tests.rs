@@ -346,6 +346,32 @@ fn groups_go_on_while_one_validates() {
     );
 }
 
+/// Nobody could see that the accuracy is not of the weights whose loss stands beside it.
+#[test]
+fn a_validation_of_averaged_weights_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    for (changes, told) in [
+        (
+            &["training.average=0.875"][..],
+            [json!("average"), json!(0.875)],
+        ),
+        (&[], [Value::Null, Value::Null]),
+    ] {
+        let path = folder.path().join(format!("result_{}.txt", changes.len()));
+        let mut log = MlLog::open(&path, &deepcam(changes), HARDWARE).unwrap();
+        log.observe(&TrainEvent::Started(plan()));
+        log.observe(&step(948, 0.5, 1e-3));
+        log.observe(&validated(948, scores(0.25, 0.7, 0.71)));
+        let of = |key: &str| {
+            let found = objects(&path).into_iter().find(|found| found["key"] == key);
+            let metadata = found.unwrap()["metadata"].clone();
+            ["weights", "decay"].map(|name| metadata[name].clone())
+        };
+        assert_eq!((of("eval_accuracy"), of("eval_loss")), (told.clone(), told));
+        assert_eq!(of("train_loss"), [Value::Null, Value::Null]);
+    }
+}
+
 /// What is written of a recipe's optimiser and schedule.
 #[test]
 fn numbers_mean_what_they_mean_in_the_reference() {

@@ -30,15 +30,19 @@ pub fn own_name(input: &Path) -> String {
 }
 
 /// What one run is called if nobody says it: as [`own_name`] says, but where its folder is called `events`, as that of
-/// most runs is, after the folder around it.
+/// most runs is, after the folder around it, also where the path does not name that one.
 pub fn run_name(input: &Path) -> String {
-    let around = input.parent().and_then(Path::file_name);
-    match (own_name(input), around) {
-        (name, Some(around)) if name == "events" && input.ends_with(&name) => {
-            around.to_string_lossy().into_owned()
-        }
-        (name, _) => name,
+    let name = own_name(input);
+    if name != "events" {
+        return name;
     }
+    let around = |path: &Path| {
+        let around = path.parent()?.file_name()?;
+        let is_there = path.ends_with("events");
+        is_there.then(|| around.to_string_lossy().into_owned())
+    };
+    let whole = || around(&input.canonicalize().ok()?);
+    around(input).or_else(whole).unwrap_or(name)
 }
 
 /// Bytes of the tables of a folder.
@@ -64,5 +68,16 @@ mod tests {
         assert_eq!(own_name(Path::new(".")), name(&here));
         assert_eq!(own_name(Path::new("..")), name(here.parent().unwrap()));
         assert_eq!(own_name(Path::new("*/events")), "*/events");
+    }
+
+    /// As `squall trends events` is called in the folder of a run: its page was about "events".
+    #[test]
+    fn a_run_is_called_after_a_folder_that_its_path_does_not_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let events = folder.path().join("present/events");
+        std::fs::create_dir_all(&events).unwrap();
+        assert_eq!(run_name(&events), "present");
+        assert_eq!(run_name(&events.join("../events")), "present");
+        assert_eq!(run_name(&folder.path().join("absent/../events")), "events");
     }
 }

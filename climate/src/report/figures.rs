@@ -276,7 +276,7 @@ pub(crate) fn whole(count: usize) -> String {
 mod tests {
     use super::*;
     use crate::report::SourceKind;
-    use crate::track::{Fate, Origin, Track};
+    use crate::track::{Track, testdata};
     use squall_data::Time;
 
     #[test]
@@ -291,24 +291,7 @@ mod tests {
         let start = Time::new(Calendar::NoLeap, 2001, month, 5, 0, 0, 0).unwrap();
         Track {
             track_id: month as u64,
-            class: Class::TropicalCyclone,
-            start,
-            end: start.add_seconds(2 * 86_400),
-            points: 9,
-            origin: Origin::Genesis,
-            fate: Fate::Lysis,
-            related_track: None,
-            genesis_lon_deg: 140.0,
-            genesis_lat_deg: 15.0,
-            end_lon_deg: 135.0,
-            end_lat_deg: 18.0,
-            distance_km: 800.0,
-            max_area_km2: 9e4,
-            mean_area_km2: 8e4,
-            min_psl_pa: None,
-            max_wind_m_s: None,
-            max_tmq_kg_m2: None,
-            details: Default::default(),
+            ..testdata::cyclone(start)
         }
     }
 

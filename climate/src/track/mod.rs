@@ -12,6 +12,8 @@ mod matching;
 mod open_track;
 mod options;
 pub mod readers;
+#[cfg(test)]
+pub(crate) mod testdata;
 mod tracker;
 
 pub use details::{Landfall, MOST_RELATIVES, TrackDetails};

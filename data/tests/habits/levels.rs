@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// What levels of pressure say of themselves.
+const IN_HPA: [(&str, &str); 1] = [("units", "hPa")];
+
 /// Some tools give every field an axis of levels; several versions or members beside each other are no field.
 #[test]
 fn a_level_alone_serves_and_versions_beside_each_other_are_refused() {
@@ -59,6 +62,27 @@ fn a_level_alone_serves_and_versions_beside_each_other_are_refused() {
     }
 }
 
+/// Writes a file of one time and three levels, whose axis has this name, these values and attributes.
+fn three_levels(
+    path: &std::path::Path,
+    axis: &str,
+    values: &[f64; 3],
+    attributes: &[(&str, &str)],
+    fields: &[(&str, &str, &[&str])],
+) {
+    file_of(
+        path,
+        &[("time", 1), (axis, 3), ("lat", 4), ("lon", 4)],
+        &[
+            LAT,
+            LON,
+            ("time", "time", &[0.0], &[SINCE]),
+            (axis, axis, values, attributes),
+        ],
+        fields,
+    );
+}
+
 /// Gives each of three levels of a field its place as value.
 fn number_levels(path: &std::path::Path, field: &str) {
     on_library_thread(|| -> Result<(), netcdf::Error> {
@@ -100,22 +124,9 @@ fn the_lowest_model_level_is_the_one_at_the_ground() {
         ),
     ] {
         let path = folder.path().join(name);
-        file_of(
-            &path,
-            &[("time", 1), ("lev", 3), ("lat", 4), ("lon", 4)],
-            &[
-                LAT,
-                LON,
-                ("time", "time", &[0.0], &[SINCE]),
-                (
-                    "lev",
-                    "lev",
-                    &values,
-                    &[("standard_name", standard), attributes],
-                ),
-            ],
-            &[("ua", "m s-1", &["time", "lev", "lat", "lon"])],
-        );
+        let attributes = [("standard_name", standard), attributes];
+        let wind = ("ua", "m s-1", &ON_LEVELS[..]);
+        three_levels(&path, "lev", &values, &attributes, &[wind]);
         number_levels(&path, "ua");
         let archive = open(&path);
         let wind = archive.read(0, &[Variable::Ubot]).unwrap().fields;
@@ -138,20 +149,11 @@ fn full_levels_of_fv3_are_no_pressures() {
     ] {
         let path = folder.path().join(format!("{name}.nc"));
         let on_levels = &["time", name, "lat", "lon"][..];
-        file_of(
+        three_levels(
             &path,
-            &[("time", 1), (name, 3), ("lat", 4), ("lon", 4)],
-            &[
-                LAT,
-                LON,
-                ("time", "time", &[0.0], &[SINCE]),
-                (
-                    name,
-                    name,
-                    &[500.0, 850.0, 990.0],
-                    &[attribute, ("units", "mb")],
-                ),
-            ],
+            name,
+            &[500.0, 850.0, 990.0],
+            &[attribute, ("units", "mb")],
             &[
                 ("ugrd", "m/sec", on_levels),
                 ("spfh", "kg/kg", on_levels),
@@ -187,15 +189,11 @@ fn numbers_of_model_levels_are_no_pressures() {
     ] {
         let _ = std::fs::remove_file(&path);
         let on_levels = &["time", "level", "lat", "lon"][..];
-        file_of(
+        three_levels(
             &path,
-            &[("time", 1), ("level", 3), ("lat", 4), ("lon", 4)],
-            &[
-                LAT,
-                LON,
-                ("time", "time", &[0.0], &[SINCE]),
-                ("level", "level", &values, &[attribute]),
-            ],
+            "level",
+            &values,
+            &[attribute],
             &[
                 ("u", "m s**-1", on_levels),
                 ("q", "kg kg**-1", on_levels),
@@ -226,17 +224,8 @@ fn the_nearest_level_is_read() {
         ("up.nc", [855.0, 849.8, 849.9], 2.0),
     ] {
         let path = folder.path().join(name);
-        file_of(
-            &path,
-            &[("time", 1), ("level", 3), ("lat", 4), ("lon", 4)],
-            &[
-                LAT,
-                LON,
-                ("time", "time", &[0.0], &[SINCE]),
-                ("level", "level", &levels, &[("units", "hPa")]),
-            ],
-            &[("u", "m s**-1", on_levels)],
-        );
+        let wind = ("u", "m s**-1", on_levels);
+        three_levels(&path, "level", &levels, &IN_HPA, &[wind]);
         number_levels(&path, "u");
         let archive = open(&path);
         let wind = archive.read(0, &[Variable::U850]).unwrap().fields;
@@ -251,22 +240,9 @@ fn the_nearest_level_is_read() {
 fn levels_of_a_time_that_was_never_written_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("blank.nc");
-    file_of(
-        &path,
-        &[("time", 1), ("level", 3), ("lat", 4), ("lon", 4)],
-        &[
-            LAT,
-            LON,
-            ("time", "time", &[0.0], &[SINCE]),
-            (
-                "level",
-                "level",
-                &[300.0, 500.0, 850.0],
-                &[("units", "hPa")],
-            ),
-        ],
-        &[("u", "m s**-1", &["time", "level", "lat", "lon"])],
-    );
+    let on_levels = &["time", "level", "lat", "lon"][..];
+    let wind = ("u", "m s**-1", on_levels);
+    three_levels(&path, "level", &[300.0, 500.0, 850.0], &IN_HPA, &[wind]);
     let blank = |levels: std::ops::Range<usize>| {
         on_library_thread(|| -> Result<(), netcdf::Error> {
             let mut file = netcdf::append(&path)?;
@@ -302,17 +278,11 @@ fn levels_near_the_ground_or_aloft_alone_are_no_column() {
         ("high.nc", [500.0, 300.0, 100.0], false),
     ] {
         let path = folder.path().join(name);
-        file_of(
-            &path,
-            &[("time", 1), ("lev", 3), ("lat", 4), ("lon", 4)],
-            &[
-                LAT,
-                LON,
-                ("time", "time", &[0.0], &[SINCE]),
-                ("lev", "lev", &levels, &[("units", "hPa")]),
-            ],
-            &[("PS", "Pa", &AT_SURFACE), ("q", "kg kg-1", &ON_LEVELS)],
-        );
+        let fields = [
+            ("PS", "Pa", &AT_SURFACE[..]),
+            ("q", "kg kg-1", &ON_LEVELS[..]),
+        ];
+        three_levels(&path, "lev", &levels, &IN_HPA, &fields);
         let archive = open(&path);
         let has_water = archive.available().contains(&Variable::Tmq);
         assert_eq!(has_water, is_column, "{name}");
@@ -329,7 +299,6 @@ fn levels_near_the_ground_or_aloft_alone_are_no_column() {
 fn humidity_beside_another_that_is_no_column_is_summed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("two.nc");
-    let levels = [("units", "hPa")];
     file_of(
         &path,
         &[("time", 1), ("low", 3), ("lev", 3), ("lat", 4), ("lon", 4)],
@@ -337,8 +306,8 @@ fn humidity_beside_another_that_is_no_column_is_summed() {
             LAT,
             LON,
             ("time", "time", &[0.0], &[SINCE]),
-            ("low", "low", &[1000.0, 925.0, 850.0], &levels),
-            ("lev", "lev", &[850.0, 500.0, 250.0], &levels),
+            ("low", "low", &[1000.0, 925.0, 850.0], &IN_HPA),
+            ("lev", "lev", &[850.0, 500.0, 250.0], &IN_HPA),
         ],
         &[
             ("PS", "Pa", &AT_SURFACE),

@@ -1,7 +1,7 @@
 //! Which tracks and months count.
 
 use super::*;
-use crate::track::{Fate, Origin};
+use crate::track::{Origin, testdata};
 use squall_data::Calendar;
 
 fn at(month: i64, day: i64, hour: i64) -> Time {
@@ -12,28 +12,12 @@ fn statistics() -> Statistics {
     Statistics::new(&LatLonGrid::global(8, 12).unwrap())
 }
 
-/// A cyclone of two days in the West Pacific.
+/// A cyclone of two days in the West Pacific, of hurricane force.
 fn cyclone(start: Time, origin: Origin) -> Track {
     Track {
-        track_id: 1,
-        class: Class::TropicalCyclone,
-        start,
-        end: start.add_seconds(2 * 86_400),
-        points: 9,
         origin,
-        fate: Fate::Lysis,
-        related_track: None,
-        genesis_lon_deg: 140.0,
-        genesis_lat_deg: 15.0,
-        end_lon_deg: 135.0,
-        end_lat_deg: 18.0,
-        distance_km: 800.0,
-        max_area_km2: 9e4,
-        mean_area_km2: 8e4,
-        min_psl_pa: None,
         max_wind_m_s: Some(40.0),
-        max_tmq_kg_m2: None,
-        details: Default::default(),
+        ..testdata::cyclone(start)
     }
 }
 

@@ -6,10 +6,13 @@ mod imported;
 pub mod misplaced;
 mod objects;
 mod source;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod together;
 mod tracking;
+
+pub use summary::EventsSummary;
 
 use crate::arguments::{MIN_CONFIDENCE, calendar, is_not_negative, number, wind};
 use crate::failure::Advice;
@@ -24,10 +27,9 @@ use clap::Args;
 use fields::Fields;
 use following::Following;
 use objects::Objects;
-use serde::Serialize;
 use squall_climate::events::ExtractOptions;
 use squall_climate::map::LandMask;
-use squall_climate::stream::{EventCounts, EventStream};
+use squall_climate::stream::EventStream;
 use squall_climate::track::TrackerOptions;
 use squall_climate::track::formats::Format;
 use squall_data::{Archive, Calendar, Class, Time, Variable};
@@ -117,80 +119,6 @@ pub struct Events {
 fn area(text: &str) -> Result<f64, String> {
     let expected = "an area in km² that is not negative, such as 100000";
     number(text, is_not_negative, expected)
-}
-
-/// What the masks or boxes hold.
-#[derive(Debug, Default, Serialize)]
-pub struct EventsSummary {
-    /// Times, objects and tracks.
-    #[serde(flatten)]
-    pub counts: EventCounts,
-    /// Times that an interrupted run had done before.
-    pub resumed_after: usize,
-    /// Files in other formats.
-    pub files: Vec<PathBuf>,
-    /// Files of masks and fields that could not be used (`--skip-bad`).
-    pub skipped_files: usize,
-    /// Times of other files whose mask could not be read (`--skip-bad`).
-    pub unread_times: usize,
-    /// Classes of which none means that there were none.
-    #[serde(skip)]
-    pub looked_for: Vec<Class>,
-}
-
-impl EventsSummary {
-    /// What was found; that there was none of a class only where it was looked for.
-    fn found(&self) -> String {
-        let counts = self.counts;
-        let (cyclones, rivers) = (counts.cyclones, counts.rivers);
-        let of_masks = [
-            (
-                Class::TropicalCyclone,
-                cyclones,
-                "cyclone",
-                counts.cyclone_tracks,
-            ),
-            (
-                Class::AtmosphericRiver,
-                rivers,
-                "river",
-                counts.river_tracks,
-            ),
-        ];
-        let told = (of_masks.into_iter())
-            .filter(|(class, found, ..)| *found > 0 || self.looked_for.contains(class))
-            .map(|(_, found, word, tracks)| (counted(found, word), tracks));
-        let others = (counts.others > 0).then(|| {
-            let found = format!("{} depressions and extratropical cyclones", counts.others);
-            (found, counts.other_tracks)
-        });
-        let parts: Vec<String> = (told.chain(others))
-            .map(|(found, tracks)| format!("{found} on {}", counted(tracks, "track")))
-            .collect();
-        if parts.is_empty() {
-            "nothing found".into()
-        } else {
-            parts.join(", ")
-        }
-    }
-
-    /// What was left out, as the end of a sentence.
-    fn left_out(&self) -> String {
-        let counted = [
-            ("files skipped", self.skipped_files),
-            ("times of others", self.unread_times),
-            ("times without their fields", self.counts.unread_fields),
-        ];
-        let some = counted.iter().filter(|(_, count)| *count > 0);
-        let parts: Vec<String> = some
-            .map(|(what, count)| format!("{what}: {count}"))
-            .collect();
-        if parts.is_empty() {
-            String::new()
-        } else {
-            format!("; {}", parts.join(", "))
-        }
-    }
 }
 
 impl Events {

@@ -1,0 +1,109 @@
+//! Counts of one month.
+
+use crate::statistics::Basin;
+use serde::{Deserialize, Serialize};
+use squall_data::Class;
+
+/// A month that has times on less than this share of its days is a part.
+const WHOLE_MONTH: f64 = 0.95;
+/// Number of basins.
+pub(super) const BASINS: usize = Basin::ALL.len();
+
+/// Counts of one month; arrays are by class (order of [`Class::EVENTS`]) and basin (order of [`Basin::ALL`]).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MonthCounts {
+    /// Year of the data's calendar.
+    pub year: i64,
+    /// Month, 1 to 12; 0 for the sums of a year.
+    pub month: i64,
+    /// Number of analysed times.
+    pub times: u64,
+    /// The days of the month that have some: the first day is the lowest bit. 0 for sums of months.
+    #[serde(default)]
+    pub days: u32,
+    /// Tracks that began in this month and basin; one that a hole in the data cuts also where it is seen again.
+    pub tracks: [[u64; BASINS]; 2],
+    /// Objects: one for each event and time.
+    pub objects: [[u64; BASINS]; 2],
+    /// Accumulated cyclone energy, 10⁴ kt², where winds are known.
+    pub ace: [f64; BASINS],
+    /// Objects of cyclones whose wind is known.
+    #[serde(default)]
+    pub winds: [u64; BASINS],
+    /// Tracks whose first landfall was in this month and basin, where land is known.
+    #[serde(default)]
+    pub landfalls: [[u64; BASINS]; 2],
+    /// Liquid water that fell inside of events, km³, where precipitation is known.
+    #[serde(default)]
+    pub precipitation_km3: [[f64; BASINS]; 2],
+    /// All liquid water that fell on the grid, km³.
+    #[serde(default)]
+    pub all_precipitation_km3: f64,
+}
+
+impl MonthCounts {
+    pub(super) fn new(year: i64, month: i64) -> Self {
+        Self {
+            year,
+            month,
+            times: 0,
+            days: 0,
+            tracks: Default::default(),
+            objects: Default::default(),
+            ace: [0.0; BASINS],
+            winds: [0; BASINS],
+            landfalls: Default::default(),
+            precipitation_km3: Default::default(),
+            all_precipitation_km3: 0.0,
+        }
+    }
+
+    /// Whether it has times on nearly all of so many days; with a step of several days on all that can have some but one,
+    /// as it may begin with any.
+    pub(super) fn covers(&self, all_days: i64) -> bool {
+        let Some(apart) = days_apart(self.days) else {
+            return false;
+        };
+        let (seen, apart) = (f64::from(self.days.count_ones()), f64::from(apart));
+        let all = all_days as f64;
+        seen * apart >= WHOLE_MONTH * all || (apart > 1.0 && (seen + 1.0) * apart > all)
+    }
+
+    pub(super) fn add(&mut self, more: &Self) {
+        self.times += more.times;
+        if self.month == more.month {
+            self.days |= more.days;
+        }
+        self.all_precipitation_km3 += more.all_precipitation_km3;
+        for basin in 0..BASINS {
+            for class in 0..2 {
+                self.tracks[class][basin] += more.tracks[class][basin];
+                self.objects[class][basin] += more.objects[class][basin];
+                self.landfalls[class][basin] += more.landfalls[class][basin];
+                self.precipitation_km3[class][basin] += more.precipitation_km3[class][basin];
+            }
+            self.ace[basin] += more.ace[basin];
+            self.winds[basin] += more.winds[basin];
+        }
+    }
+
+    /// The cyclone energy of each basin; `None` where there are cyclones and the wind of none is known.
+    pub(in crate::statistics) fn known_energy(&self) -> [Option<f64>; BASINS] {
+        let cyclones = index_of(Class::TropicalCyclone).map(|class| self.objects[class]);
+        let cyclones = cyclones.unwrap_or_default();
+        std::array::from_fn(|basin| {
+            let known = cyclones[basin] == 0 || self.winds[basin] > 0;
+            known.then_some(self.ace[basin])
+        })
+    }
+}
+
+/// The shortest distance of two days of a month that have a bit: 1 for daily data and finer.
+pub(crate) fn days_apart(days: u32) -> Option<u32> {
+    (1..32).find(|&shift| days & (days >> shift) != 0)
+}
+
+/// Place of a class in [`Class::EVENTS`].
+pub(super) fn index_of(class: Class) -> Option<usize> {
+    Class::EVENTS.iter().position(|&c| c == class)
+}

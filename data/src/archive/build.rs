@@ -2,7 +2,7 @@
 
 use super::read::How;
 use super::scan::{FileInfo, Layout};
-use super::{Archive, BadFiles, Place, nc};
+use super::{Archive, BadFiles, Place, nc, refused_channel};
 use crate::error::{DataError, Result};
 use crate::facts::FileFacts;
 use crate::{Calendar, Time, Variable};
@@ -107,16 +107,18 @@ impl Build {
         };
         let repeated = archive.repeated();
         archive.problems.extend(repeated);
-        let said = archive.said_by_files();
-        archive.problems.extend(said);
-        archive.find_channels();
+        let (served, told) = archive.find_channels();
+        let said = archive.said_by_files(&served);
+        archive.problems.extend(said.into_iter().chain(told));
         Ok(archive)
     }
 }
 
 impl Archive {
-    /// Fills `available`, and says what is computed and what only some times have.
-    fn find_channels(&mut self) {
+    /// Fills `available`; gives the channels that are read as such at all times, with column water that is summed, and
+    /// says what is computed and what only some times have.
+    fn find_channels(&mut self) -> (Vec<Variable>, Vec<String>) {
+        let (mut served, mut told) = (Vec::new(), Vec::new());
         // Times that come from files of the same makes have the same channels.
         let mut makes: BTreeMap<Vec<usize>, (usize, usize)> = BTreeMap::new();
         for (index, places) in self.places.iter().enumerate() {
@@ -141,15 +143,19 @@ impl Archive {
             }
             if without == 0 {
                 self.available.push(variable);
-                self.problems.extend(computed.map(str::to_string));
+                if computed.is_none() || variable == Variable::Tmq {
+                    served.push(variable);
+                }
+                told.extend(computed.map(str::to_string));
             } else if without < self.times.len() {
-                self.problems.push(format!(
+                told.push(format!(
                     "{variable} is missing at {without} of {} times, first in `{}`",
                     self.times.len(),
                     self.source_of(first).0.display()
                 ));
             }
         }
+        (served, told)
     }
 
     /// A sentence if a channel stands at one time in two files: the first by name is read.
@@ -169,14 +175,19 @@ impl Archive {
         ))
     }
 
-    /// The problems of all files, each said once.
-    fn said_by_files(&self) -> Vec<String> {
+    /// The problems of all files, each said once; not what cannot serve as a channel that is `served` all the same, by
+    /// other files.
+    fn said_by_files(&self, served: &[Variable]) -> Vec<String> {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for &(_, layout) in &self.files {
             for problem in &self.layouts[layout].problems {
                 *counts.entry(problem).or_default() += 1;
             }
         }
+        counts.retain(|problem, _| {
+            let refused = refused_channel(problem);
+            refused.is_none_or(|channel| !served.contains(&channel))
+        });
         let all = self.files.len();
         let say = |(problem, count): (&str, usize)| {
             if count == all {

@@ -239,7 +239,15 @@ impl Archive {
 
 /// The channel that a problem is about: it begins with the name, or says what "cannot serve as" it.
 fn channel_of(problem: &str) -> Option<Variable> {
-    let told = problem.split_once("` cannot serve as ");
-    let told = told.map_or(problem, |(_, told)| told);
+    refused_channel(problem).or_else(|| first_name(problem))
+}
+
+/// The channel that something "cannot serve as", if a problem says so.
+fn refused_channel(problem: &str) -> Option<Variable> {
+    let (_, told) = problem.split_once("` cannot serve as ")?;
+    first_name(told)
+}
+
+fn first_name(told: &str) -> Option<Variable> {
     Variable::from_name(told.split([' ', ':']).next()?)
 }

@@ -294,6 +294,38 @@ fn levels_near_the_ground_or_aloft_alone_are_no_column() {
     }
 }
 
+/// It was told although column water is read from the other file.
+#[test]
+fn humidity_that_is_no_column_matters_where_no_other_file_has_water() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    file_of(
+        &at("water.nc"),
+        &[("time", 1), ("lat", 4), ("lon", 4)],
+        &[LAT, LON, ("time", "time", &[0.0], &[SINCE])],
+        &[("TMQ", "kg m-2", &AT_SURFACE)],
+    );
+    for (times, is_told) in [(&[0.0][..], false), (&[0.0, 1.0][..], true)] {
+        let _ = std::fs::remove_file(at("low.nc"));
+        file_of(
+            &at("low.nc"),
+            &[("time", times.len()), ("lev", 2), ("lat", 4), ("lon", 4)],
+            &[
+                LAT,
+                LON,
+                ("time", "time", times, &[SINCE]),
+                ("lev", "lev", &[850.0, 500.0], &IN_HPA),
+            ],
+            &[("hus", "kg kg-1", &ON_LEVELS)],
+        );
+        let archive = open(folder.path());
+        assert_eq!(archive.available().contains(&Variable::Tmq), !is_told);
+        let mut problems = archive.problems().iter();
+        let told = problems.any(|problem| problem.contains("`hus` cannot serve as TMQ"));
+        assert_eq!(told, is_told, "{:?}", archive.problems());
+    }
+}
+
 /// The first by name had been the only one that was looked at.
 #[test]
 fn humidity_beside_another_that_is_no_column_is_summed() {

@@ -37,8 +37,8 @@ pub use early::EndedEarly;
 pub use groups::StalenessSummary;
 pub use mllog::{Hardware, MlLog};
 pub use plan::TrainPlan;
-use prepare::channels;
 pub use prepare::samples_of_epoch;
+use prepare::{channels, check_longitude};
 pub(crate) use prepare::{has_validation, steps_alone};
 pub use progress::{Best, Outcome, TrainEvent, TrainReport};
 pub use step::StepResult;
@@ -97,8 +97,9 @@ pub fn train_together(
     team: &mut Team,
 ) -> Result<TrainReport> {
     team.limit_waits(recipe.distributed.longest_wait());
-    let fitted =
-        (recipe.check()).and_then(|()| recipe.with_channels(channels(recipe, store).len()));
+    let fitted = (recipe.check())
+        .and_then(|()| check_longitude(recipe, store))
+        .and_then(|()| recipe.with_channels(channels(recipe, store).len()));
     let opened = fitted.and_then(|recipe| {
         let run_dir = team.is_first().then(|| RunDir::open(folder)).transpose()?;
         run_dir

@@ -240,6 +240,19 @@ fn network_of(recipe: &Recipe, channels: usize) -> NetworkConfig {
     }
 }
 
+/// Refuses a network whose longitude wraps on a grid that does not go around the globe: it would learn that one edge of
+/// the region borders on the other, and inference refuses such a model on that very grid.
+pub(super) fn check_longitude(recipe: &Recipe, store: &Store) -> Result<()> {
+    let grid = store.grid();
+    if grid.is_periodic() || !recipe.network.periodic_longitude {
+        return Ok(());
+    }
+    Err(JobError::recipe(format!(
+        "`network.periodic_longitude`: expected false, found true: the grid of the store, {}, does not go around the globe",
+        grid.describe()
+    )))
+}
+
 /// Weights of the classes of masks: those of the recipe, or by how often the store has them.
 fn class_weights_of(recipe: &Recipe, store: &Store) -> Result<Vec<f32>> {
     if let Some(weights) = &recipe.loss.class_weights {

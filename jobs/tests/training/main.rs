@@ -7,8 +7,9 @@ mod goes_on;
 use common::alone::{run, run_for, run_telling};
 use common::learnt::losses;
 use common::tensorboard::read_scalars;
-use common::{CHANNELS, recipe, store, store_of};
-use squall_data::Store;
+use common::{CHANNELS, COLUMNS, ROWS, recipe, sample, store, store_of};
+use squall_data::store::{Split, StoreMeta, StoreWriter};
+use squall_data::{Calendar, LatLonGrid, Store};
 use squall_jobs::train::checkpoint::newest_step;
 use squall_jobs::train::{EndedEarly, TrainPlan};
 use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport};
@@ -111,6 +112,41 @@ fn weights_without_a_place_are_refused_by_name() {
 }
 
 /// Nothing is learnt, so that scores stay as they are once running statistics have settled.
+/// It would learn that one edge of the region borders on the other, and nothing could be inferred with it there.
+#[test]
+fn a_network_whose_longitude_wraps_learns_nothing_from_a_region() {
+    let folder = tempfile::tempdir().unwrap();
+    let degrees =
+        |from: f64, count: usize| -> Vec<f64> { (0..count).map(|at| from + at as f64).collect() };
+    let (region, _) = LatLonGrid::from_axes(degrees(5.0, ROWS), degrees(260.0, COLUMNS)).unwrap();
+    let region = Arc::new(region);
+    let meta = StoreMeta::new(Arc::clone(&region), Calendar::NoLeap, CHANNELS.to_vec());
+    let mut writer = StoreWriter::create(folder.path().join("store"), meta).unwrap();
+    for (index, split) in [Split::Train, Split::Train, Split::Validation]
+        .into_iter()
+        .enumerate()
+    {
+        let (mut snapshot, mask) = sample(index);
+        snapshot.grid = Arc::clone(&region);
+        writer.push(&snapshot, &mask, split).unwrap();
+    }
+    let store = Arc::new(writer.finish().unwrap());
+    let still = [
+        "training.steps=1",
+        "data.augmentation.roll=false",
+        "data.augmentation.mirror=false",
+    ];
+    let folder = folder.path().join("run");
+    let error = run(&recipe(&still), &store, &folder).unwrap_err();
+    let text = error.to_string();
+    for part in ["`network.periodic_longitude`: expected false", "5.0..20.0N"] {
+        assert!(text.contains(part), "`{text}` lacks `{part}`");
+    }
+    assert!(!folder.exists());
+    let edges = [&still[..], &["network.periodic_longitude=false"]].concat();
+    assert_eq!(run(&recipe(&edges), &store, &folder).unwrap().steps, 1);
+}
+
 #[test]
 fn a_run_ends_when_validations_do_not_get_better_and_goes_on_with_more_patience() {
     let folder = tempfile::tempdir().unwrap();

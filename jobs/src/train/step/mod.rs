@@ -153,7 +153,8 @@ impl Learner {
     /// Prepares the exchange of gradients with the other ranks of a team.
     pub(super) fn join(&mut self, options: &Distributed, team: &mut Team) -> Result<()> {
         let parameters = self.network.parameters();
-        if options.wire == Wire::F16 && self.loss_scale.scale() == 1.0 && team.is_first() {
+        let is_sent = team.size() > 1 && options.wire == Wire::F16;
+        if is_sent && self.loss_scale.scale() == 1.0 && team.is_first() {
             tracing::warn!(
                 "`distributed.wire` is f16 and the loss is not scaled: of gradients below 6e-5 digits are lost, and those below 3e-8 become zero; expected \"bf16\", or `precision.loss_scale`"
             );

@@ -231,6 +231,21 @@ fn samples_that_would_teach_nothing_are_refused_by_the_recipe() {
 }
 
 /// What a plan says of a step: without reconstruction no decoder is run.
+/// Its output, and the boxes, would be the same for every field.
+#[test]
+fn a_code_of_one_pixel_is_not_normalised_over_one_sample() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = made(folder.path(), &[Known::Box; 4], &[Known::Box]);
+    // Six halvings of 32 x 64 cells.
+    let with = |batch: &str| {
+        let changes = ["training.steps=1", "network.blocks=[6]", batch];
+        recipe(CELLS, &changes)
+    };
+    let words = ["`training.batch`", "32 x 64", "`code.norm`"];
+    refused(&with("training.batch=1"), &store, &words);
+    learn(&with("training.batch=2"), &store).unwrap();
+}
+
 #[test]
 fn plans_count_the_decoder_where_it_is_run() {
     let folder = tempfile::tempdir().unwrap();

@@ -21,6 +21,7 @@ use squall_data::loader::{Augmentation, LoaderConfig};
 use squall_data::store::Split;
 use squall_data::{BoxClass, Class, Normalisation, Store, Variable};
 use squall_model::{Backend, Network, NetworkConfig};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 impl<'a> Run<'a> {
@@ -77,6 +78,8 @@ impl<'a> Run<'a> {
         let objective = Objective::of(recipe, criterion, labelled);
         let ranks = place.ranks;
         let learner = Learner::new(recipe, &network, objective.clone(), total_steps, ranks)?;
+        let together = local_batch.samples() * recipe.distributed.norm_ranks(ranks);
+        check_norms(&learner.network, store, together)?;
         let (grid, hash) = (store.grid(), store.data_hash());
         let contract = Contract {
             frame_seconds: (recipe.clips())
@@ -251,6 +254,29 @@ pub(super) fn check_longitude(recipe: &Recipe, store: &Store) -> Result<()> {
         "`network.periodic_longitude`: expected false, found true: the grid of the store, {}, does not go around the globe",
         grid.describe()
     )))
+}
+
+/// Refuses batches of so many samples that leave a batch normalisation one value of each channel, as PyTorch does: its
+/// output would be the same whatever the fields are, and a running variance that falls to nothing would blow up what
+/// inference sees.
+fn check_norms(network: &Network, store: &Store, samples: usize) -> Result<()> {
+    let [rows, columns, _] = store.shape();
+    let summary = network.summary(rows, columns)?;
+    let statistics = network.parameters().buffers().iter();
+    let norms: HashSet<&str> = statistics
+        .filter_map(|statistics| statistics.name.strip_suffix(".running_mean"))
+        .collect();
+    let single = summary.layers.iter().find(|layer| {
+        let [h, w, _] = layer.output;
+        norms.contains(layer.name.as_str()) && h * w * summary.frames * samples == 1
+    });
+    single.map_or(Ok(()), |layer| {
+        Err(JobError::recipe(format!(
+            "`training.batch`: expected 2 or more, found 1: fields of {rows} x {columns} cells leave the batch normalisation `{}` one value of \
+             each channel, of which it makes the same whatever it is (detectors of cells: `network.blocks` has their halvings)",
+            layer.name
+        )))
+    })
 }
 
 /// Weights of the classes of masks: those of the recipe, or by how often the store has them.

@@ -53,6 +53,49 @@ fn exported_weights_come_back_bit_for_bit() {
     assert!(report.kept.is_empty() && report.unused.is_empty());
 }
 
+/// PyTorch's modules refuse a tensor of another shape, even one of as many values.
+#[test]
+fn exported_weights_have_the_shapes_of_the_network_that_they_are_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pooled = "bottleneck.global_avg_pool.global_average_pool";
+    for (layout, blocks, shapes) in [
+        (
+            "deepcam",
+            vec![1],
+            [
+                (format!("{pooled}.2.weights"), vec![16, 1, 1]),
+                (format!("{pooled}.2.bias"), vec![16, 1, 1]),
+                (format!("{pooled}.1.weight"), vec![16, 120, 1, 1]),
+            ],
+        ),
+        (
+            "cgnet",
+            vec![2, 2],
+            [
+                ("level2_0.F_glo.fc.0.weight".to_string(), vec![1, 8]),
+                ("level2_0.F_glo.fc.0.bias".to_string(), vec![1]),
+                ("classifier.0.conv.weight".to_string(), vec![3, 16, 1, 1]),
+            ],
+        ),
+    ] {
+        let config = NetworkConfig {
+            width: 0.06,
+            blocks,
+            ..NetworkConfig::of(layout.parse().unwrap())
+        };
+        let named = network(&config, 1).parameters().to_named().unwrap();
+        let (path, layout) = (folder.path().join(layout), Layout::named(layout).unwrap());
+        safetensors::write(&path, &named, &layout, &BTreeMap::new()).unwrap();
+        let weights = Weights::read(&path).unwrap();
+        for (name, shape) in shapes {
+            assert_eq!(weights.tensors[&name].0, shape, "{name}");
+        }
+        let mut target = network(&config, 2);
+        import(&mut target, &weights, &layout, &ImportOptions::default()).unwrap();
+        assert_eq!(target.parameters().to_named().unwrap(), named);
+    }
+}
+
 #[test]
 fn everything_that_does_not_fit_is_named_and_nothing_is_changed() {
     let named = network(&tiny(), 1).parameters().to_named().unwrap();

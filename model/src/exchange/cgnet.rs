@@ -9,6 +9,7 @@ use super::layout::{Layout, Source, counter, norm_leaf};
 pub(super) const CGNET: Layout = Layout {
     name: "cgnet",
     source: |ours| pytorch_name(ours).map_or(Source::Absent, Source::Same),
+    shape,
     tells: |name| name.starts_with("level1_0."),
     unused: counter,
     encoder: |name| !name.starts_with("classifier."),
@@ -47,6 +48,14 @@ fn pytorch_name(ours: &str) -> Option<String> {
         _ => return None,
     };
     Some(format!("{place}.{rest}"))
+}
+
+/// Ours, but for the kernels inside gates, which are matrices there.
+fn shape(name: &str, ours: &[usize]) -> Vec<usize> {
+    match (name.contains(".F_glo.fc."), ours) {
+        (true, &[outputs, inputs, 1, 1]) => vec![outputs, inputs],
+        _ => ours.to_vec(),
+    }
 }
 
 /// ClimateNet's name of a weight of a context-guided block; only a halving one has its normalisation beside its

@@ -11,6 +11,7 @@ use super::layout::{Layout, Source, counter, norm_leaf};
 pub(super) const DEEPCAM: Layout = Layout {
     name: "deepcam",
     source: |ours| pytorch_name(ours).map_or(Source::Absent, Source::Same),
+    shape,
     tells: |name| name.starts_with("xception_features."),
     unused: counter,
     encoder: |name| name.starts_with("xception_features."),
@@ -81,6 +82,14 @@ fn pytorch_name(ours: &str) -> Option<String> {
             _ => None,
         },
         _ => None,
+    }
+}
+
+/// Ours, but for what multiplies and shifts the pooled branch, which has the extents of an image there.
+fn shape(name: &str, ours: &[usize]) -> Vec<usize> {
+    match name.contains(".global_average_pool.2.") {
+        true => [ours, &[1, 1]].concat(),
+        false => ours.to_vec(),
     }
 }
 

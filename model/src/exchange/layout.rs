@@ -58,6 +58,8 @@ pub struct Layout {
     pub name: &'static str,
     /// Where the values of our weight of a name come from.
     pub source: fn(&str) -> Source,
+    /// The shape of a tensor of this name in such files, from that of ours.
+    pub shape: fn(&str, &[usize]) -> Vec<usize>,
     /// Whether only files of this naming have a tensor of this name.
     pub tells: fn(&str) -> bool,
     /// Why a tensor of this name is not needed, if it is not.
@@ -70,6 +72,11 @@ pub struct Layout {
     pub needs_batch_norm: bool,
 }
 
+/// Shapes that are ours.
+pub(super) fn as_ours(_: &str, ours: &[usize]) -> Vec<usize> {
+    ours.to_vec()
+}
+
 /// How the names of our encoders' weights begin.
 pub(super) const ENCODER: &str = "encoder.";
 
@@ -77,6 +84,7 @@ pub(super) const ENCODER: &str = "encoder.";
 pub const SQUALL: Layout = Layout {
     name: "squall",
     source: |ours| Source::Same(ours.to_string()),
+    shape: as_ours,
     tells: |name| name.ends_with(".running_variance"),
     unused: |_| None,
     encoder: |name| name.starts_with(ENCODER),
@@ -88,6 +96,7 @@ pub const SQUALL: Layout = Layout {
 pub const PYTORCH: Layout = Layout {
     name: "pytorch",
     source: |ours| Source::Same(pytorch_name(ours)),
+    shape: as_ours,
     tells: |_| false,
     unused: counter,
     encoder: |name| name.starts_with(ENCODER),

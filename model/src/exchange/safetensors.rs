@@ -36,7 +36,8 @@ pub fn write(
         let Source::Same(name) = (layout.source)(ours) else {
             return Err(unnamed(format!("it has no `{ours}`")));
         };
-        if bytes.insert(name, (shape.clone(), data)).is_some() {
+        let shape = (layout.shape)(&name, shape);
+        if bytes.insert(name, (shape, data)).is_some() {
             return Err(unnamed(format!(
                 "`{ours}` and another weight have one name"
             )));

@@ -7,12 +7,13 @@
 //! # Source
 //! torchvision `models/resnet.py`; He et al. 2015 (arXiv:1512.03385) against He et al. 2016 (arXiv:1603.05027).
 
-use super::layout::{Layout, Source, counter, norm_leaf};
+use super::layout::{Layout, Source, as_ours, counter, norm_leaf};
 
 /// The naming of `torchvision.models.resnet50` and `resnet101`.
 pub(super) const RESNET: Layout = Layout {
     name: "torchvision-resnet",
     source,
+    shape: as_ours,
     tells: |name| name == "layer1.0.conv1.weight",
     unused,
     encoder: |name| {

@@ -29,7 +29,8 @@ pub struct Export {
     /// Default: from the name of --out.
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Safetensors: names of the weights, pytorch, or squall for those of model files. Default: pytorch.
+    /// Safetensors: names and shapes of the weights, pytorch, or squall for those of model files, deepcam for MLPerf
+    /// HPC's network, cgnet for ClimateNet's. Default: pytorch.
     #[arg(long, value_name = "NAME")]
     layout: Option<String>,
     /// ONNX and --sample: latitudes x longitudes. Default: the grid of the training data.

@@ -13,6 +13,9 @@ use std::path::Path;
 const VERSION: u32 = 1;
 /// Spacing may differ by this share before a model is out of its depth: kernels see features of another size.
 const SPACING_TOLERANCE: f64 = 0.15;
+/// The rows of a network that takes latitudes from their places may cover another range by this share: a global grid with
+/// and without rows on its poles.
+const RANGE_TOLERANCE: f64 = 0.05;
 /// The fact under which a model file keeps its contract.
 const FACT: &str = "contract";
 
@@ -49,6 +52,11 @@ impl GridFacts {
             periodic: grid.is_periodic(),
             hash: grid.hash(),
         }
+    }
+
+    /// Degrees of latitude from the first row to the last.
+    fn latitudes_deg(&self) -> f64 {
+        self.shape.0.saturating_sub(1) as f64 * self.spacing_deg.0
     }
 }
 
@@ -317,11 +325,8 @@ impl Contract {
                 ));
             }
         }
-        // From the first row to the last: the two rows that stand for the ends of what it knows.
-        let extent =
-            |facts: &GridFacts| facts.shape.0.saturating_sub(1) as f64 * facts.spacing_deg.0;
-        let (learnt, given) = (extent(&self.grid), extent(&found));
-        if self.network.latitude_input && (given / learnt - 1.0).abs() > SPACING_TOLERANCE {
+        let (learnt, given) = (self.grid.latitudes_deg(), found.latitudes_deg());
+        if self.network.latitude_input && (given / learnt - 1.0).abs() > RANGE_TOLERANCE {
             reasons.push(format!(
                 "it takes the latitude of a row from its place among all rows (latitude_input), which lay over {learnt:.0} degrees in training; those of the input lie over {given:.0}"
             ));
@@ -338,6 +343,13 @@ impl Contract {
                 "trained on another grid of nearly the same spacing ({rows} x {columns}); the input is {}",
                 grid.describe()
             ));
+            // Regions of one height differ only in the hash, which longitudes change as well: nothing to refuse.
+            if self.network.latitude_input && learnt < 180.0 * (1.0 - RANGE_TOLERANCE) {
+                notes.push(
+                    "it takes the latitude of a row from its place among all rows (latitude_input): the input's latitudes must be those of its training"
+                        .into(),
+                );
+            }
         }
         if reasons.is_empty() {
             Ok(notes)
@@ -429,6 +441,21 @@ mod tests {
         assert!(
             reasons.len() == 1 && reasons[0].contains(expected),
             "{reasons:?}"
+        );
+        // Trained on the north; the south is as high.
+        let of_rows = |rows: std::ops::Range<usize>| {
+            let lat = globe.lat_deg()[rows].to_vec();
+            LatLonGrid::from_axes(lat, globe.lon_deg().to_vec())
+                .unwrap()
+                .0
+        };
+        let (north, south) = (of_rows(12..24), of_rows(0..12));
+        contract.grid = GridFacts::of(&north);
+        assert_eq!(contract.check(&north, &Variable::CHANNELS), Ok(vec![]));
+        let notes = contract.check(&south, &Variable::CHANNELS).unwrap();
+        assert!(
+            notes.len() == 2 && notes[1].contains("those of its training"),
+            "{notes:?}"
         );
     }
 

@@ -27,7 +27,8 @@ pub struct Summary {
     /// Multiplies the width of every layer.
     #[arg(long, default_value_t = 1.0)]
     width: f64,
-    /// With batch normalisation, which the networks of the SC18 runs do without; the others always have it.
+    /// With batch normalisation, which the networks of the SC18 runs do without; the others always have it, but for
+    /// detector-15pf, which never has.
     #[arg(long)]
     batch_norm: bool,
     /// One JSON document instead of text.

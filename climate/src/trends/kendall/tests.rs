@@ -224,7 +224,7 @@ fn persistence_is_hardly_taken_for_a_trend() {
     assert!(holds > 0.9, "{holds}");
 }
 
-/// The shares of docs/events.md.
+/// The shares of docs/compare.md.
 #[test]
 fn of_thirty_years_as_many_have_a_trend_as_the_docs_say() {
     for (memory, without, with) in [(0.0, 0.05, 0.04), (0.4, 0.17, 0.06), (0.6, 0.30, 0.08)] {

@@ -1,6 +1,7 @@
-//! docs/input.md names the channels that the rules read.
+//! docs/input.md names the channels that the rules read, docs/events.md the columns of the tables.
 
 use squall_climate::detect::Method;
+use squall_climate::table::{EVENT_COLUMNS, TRACK_COLUMNS};
 use squall_data::Variable;
 
 /// The channels in a cell of a table.
@@ -28,5 +29,13 @@ fn the_page_has_the_channels_of_every_method() {
             expected.sort_unstable();
             assert_eq!(named(cell), expected, "{method}: {cell}");
         }
+    }
+}
+
+#[test]
+fn the_page_has_every_column() {
+    let page = include_str!("../../docs/events.md");
+    for column in EVENT_COLUMNS.iter().chain(&TRACK_COLUMNS) {
+        assert!(page.contains(&format!("`{column}`")), "no `{column}`");
     }
 }

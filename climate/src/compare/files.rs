@@ -171,3 +171,19 @@ pub(crate) fn ends(interval: Option<Interval>) -> [String; 2] {
         cell(interval.map(|i| i.high)),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_every_column() {
+        let page = include_str!("../../../docs/compare.md");
+        for column in [CHANGE_COLUMNS, LEVEL_COLUMNS, BIN_COLUMNS]
+            .iter()
+            .flat_map(|columns| columns.split(','))
+        {
+            assert!(page.contains(&format!("`{column}`")), "no `{column}`");
+        }
+    }
+}

@@ -99,6 +99,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_page_has_every_column() {
+        let page = include_str!("../../../docs/compare.md");
+        for column in TREND_COLUMNS.split(',').chain(YEARLY_COLUMNS.split(',')) {
+            assert!(page.contains(&format!("`{column}`")), "no `{column}`");
+        }
+    }
+
+    #[test]
     fn a_small_p_is_not_written_as_zero() {
         for (p, text) in [
             (Some(1.5e-20), "1.50000e-20"),

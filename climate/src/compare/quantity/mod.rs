@@ -160,4 +160,19 @@ mod tests {
             assert_eq!(quantity.about().quantity, quantity);
         }
     }
+
+    #[test]
+    fn the_page_has_every_quantity_and_its_unit() {
+        let page = include_str!("../../../../docs/compare.md");
+        for quantity in Quantity::all() {
+            let About { name, unit, .. } = quantity.about();
+            let rows: Vec<&str> = (page.lines())
+                .filter(|line| line.starts_with('|') && line.contains(&format!("`{name}`")))
+                .collect();
+            assert!(
+                rows.iter().any(|row| row.contains(unit)),
+                "no `{name}` in {unit}: {rows:?}"
+            );
+        }
+    }
 }

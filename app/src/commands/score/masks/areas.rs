@@ -3,7 +3,7 @@
 
 use squall_climate::Event;
 use squall_data::grid::distance_km;
-use squall_data::{Class, Time};
+use squall_data::{Class, GeoBox, Time};
 use std::collections::HashMap;
 
 /// The events of both sides: those of its table, or, of a side without one and where `is_made` says so, those made of its
@@ -72,19 +72,73 @@ fn cyclones_of(events: &[Event]) -> HashMap<Time, Vec<usize>> {
     at
 }
 
-/// Which area an object is part of: of those whose boxes hold some of its box or its centre the one that it fills most,
-/// then the nearest.
+/// Which area an object is part of: of those whose boxes hold some of its box or its centre the one that holds most of
+/// it, then the one that it fills most, then the nearest.
 fn area_of(object: &Event, near: &[usize], areas: &[Event]) -> Option<usize> {
+    let own = object.bounding_box();
     let holding = near.iter().filter_map(|&k| {
         let bounds = areas[k].bounding_box();
-        let overlap = bounds.overlap(&object.bounding_box());
+        let overlap = bounds.overlap(&own);
         let holds = overlap > 0.0 || bounds.contains(object.lat_deg, object.lon_deg);
-        holds.then(|| (k, overlap, apart_km(object, &areas[k])))
+        let part = (percent_inside(&own, &bounds), overlap);
+        holds.then(|| (k, part, apart_km(object, &areas[k])))
     });
-    let best = holding.min_by(|a, b| b.1.total_cmp(&a.1).then(a.2.total_cmp(&b.2)));
+    let best = holding.min_by(|(_, a, a_km), (_, b, b_km)| {
+        let part = b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1));
+        part.then(a_km.total_cmp(b_km))
+    });
     best.map(|(k, ..)| k)
+}
+
+/// How much of an object's box lies in that of an area, in whole percent: edges in tables are rounded.
+fn percent_inside(object: &GeoBox, area: &GeoBox) -> f64 {
+    let overlap = area.overlap(object);
+    if overlap == 0.0 {
+        return 0.0;
+    }
+    let shared_km2 = overlap / (1.0 + overlap) * (object.area_km2() + area.area_km2());
+    (100.0 * shared_km2 / object.area_km2()).round()
 }
 
 fn apart_km(a: &Event, b: &Event) -> f64 {
     distance_km(a.lat_deg, a.lon_deg, b.lat_deg, b.lon_deg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_climate::table::read_events;
+    use squall_data::Calendar;
+
+    /// Events in boxes of ten degrees, or of twice as many, about centres (latitude, longitude).
+    fn events(boxes: &[(f64, f64, f64)]) -> Vec<Event> {
+        let folder = tempfile::tempdir().unwrap();
+        let table = folder.path().join("events.csv");
+        let mut text =
+            String::from("class,time,lat_deg,lon_deg,south_deg,north_deg,west_deg,east_deg\n");
+        for &(lat, lon, size) in boxes {
+            let half = size / 2.0;
+            let (south, north) = (lat - half, lat + half);
+            let [west, east] = [lon - half, lon + half].map(|lon| lon.rem_euclid(360.0));
+            text +=
+                &format!("tropical_cyclone,2000-08-01,{lat},{lon},{south},{north},{west},{east}\n");
+        }
+        std::fs::write(&table, text).unwrap();
+        read_events(&table, Calendar::NoLeap).unwrap()
+    }
+
+    /// The box of the second area has half of that of the first object, and is more like it than the larger box of the
+    /// first area, which has all of it; across the seam.
+    #[test]
+    fn an_object_is_part_of_the_area_that_holds_it() {
+        let areas = events(&[(20.0, 0.0, 20.0), (10.0, 355.0, 10.0)]);
+        let objects = events(&[(15.0, 355.0, 10.0), (25.0, 5.0, 10.0), (10.0, 355.0, 10.0)]);
+        let found = at_centres(
+            areas,
+            &objects,
+            &events(&[(15.0, 355.0, 20.0), (10.0, 355.0, 10.0)]),
+        );
+        let centres = found.iter().map(|area| (area.lat_deg, area.lon_deg));
+        assert_eq!(centres.collect::<Vec<_>>(), [(15.0, 355.0), (10.0, 355.0)]);
+    }
 }

@@ -181,6 +181,12 @@ fn of_data(error: &DataError) -> Verdict {
         } => input(
             "the split follows from all times, of which there are others now: stage into a new folder with --out",
         ),
+        DataError::Mismatch {
+            what: "a sample that is there already",
+            ..
+        } => input(
+            "samples follow from the fields, the labels, and options such as --guard-hours and --keep-unlabelled: give those that the store was begun with, or stage into a new folder with --out",
+        ),
         DataError::Mismatch { .. } => input(
             "what belongs together must come from one run: give another input or another --out; where a command has --skip-bad, that goes on without the file named",
         ),

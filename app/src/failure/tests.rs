@@ -125,6 +125,8 @@ fn who_lets_a_store_grow_hears_of_a_new_folder() {
     };
     let split = differs("the split of a sample that is there already");
     assert!(split.contains("stage into a new folder"), "{split}");
+    let sample = differs("a sample that is there already");
+    assert!(sample.contains("--guard-hours"), "{sample}");
     assert!(!differs("calendar").contains("new folder"));
 }
 

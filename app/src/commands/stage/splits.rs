@@ -7,18 +7,25 @@ use squall_data::{Class, Time};
 use std::collections::BTreeSet;
 
 /// The places of the samples that are left out because one of another split is closer than so many hours; refuses to
-/// leave none for training.
+/// leave none of a split that has some.
 pub fn guard(times: &[Time], splits: &[Split], hours: f64) -> anyhow::Result<BTreeSet<usize>> {
     let near = too_near(times, splits, hours);
     if near.is_empty() {
         return Ok(near);
     }
-    let mut samples = splits.iter().enumerate();
-    if !samples.any(|(place, split)| *split == Split::Train && !near.contains(&place)) {
-        return Err(Advice::usage(
-            format!("no training sample is {hours} hours away from all of the other splits"),
-            "give fewer --guard-hours, or longer blocks (--block-days)",
-        ));
+    for (split, name) in Split::ALL.into_iter().zip(NAMES) {
+        let samples = splits.iter().enumerate();
+        let mut own = samples.filter(|(_, of)| **of == split).peekable();
+        if own.peek().is_some() && own.all(|(place, _)| near.contains(&place)) {
+            let others = match split {
+                Split::Train => "all of the other splits",
+                _ => "the test",
+            };
+            return Err(Advice::usage(
+                format!("no {name} sample is {hours} hours away from {others}"),
+                "give fewer --guard-hours, or longer blocks (--block-days)",
+            ));
+        }
     }
     tracing::info!(
         "left out: {} less than {hours} hours from another split",
@@ -91,6 +98,27 @@ pub fn lacks(samples: [usize; 3], counts: [[u64; 3]; 3], block_days: f64) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use squall_data::Calendar;
+
+    #[test]
+    fn a_gap_leaves_samples_of_every_split() {
+        use Split::{Test, Train, Validation};
+        let start = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap();
+        let times: Vec<Time> = (0..6).map(|k| start.add_seconds(6 * 3600 * k)).collect();
+        let places = |splits: [Split; 6], hours| {
+            let found = guard(&times, &splits, hours).map_err(|error| error.to_string());
+            found.map(|places| places.into_iter().collect::<Vec<_>>())
+        };
+        let two = [Train, Train, Train, Validation, Validation, Test];
+        assert_eq!(places(two, 6.0), Ok(vec![]));
+        assert_eq!(places(two, 12.0), Ok(vec![2, 4]));
+        // One that lies beside the test would leave nothing to choose the best model by.
+        let one = [Train, Train, Train, Validation, Test, Test];
+        let said = "no validation sample is 12 hours away from the test";
+        assert_eq!(places(one, 12.0), Err(said.into()));
+        let said = "no training sample is 36 hours away from all of the other splits";
+        assert_eq!(places(two, 36.0), Err(said.into()));
+    }
 
     #[test]
     fn what_a_split_lacks_is_said() {

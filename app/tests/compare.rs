@@ -146,4 +146,15 @@ fn a_warmer_world_is_told_apart_and_a_single_year_says_nothing() {
     assert_eq!((rivers("low"), rivers("p")), ("", ""), "{table}");
     assert_eq!(rivers("no_interval"), "too_few_years");
     assert!(said.contains("no interval"), "{said}");
+
+    // Whatever ends the writing, no page of an older comparison lies beside newer tables.
+    fs::remove_file(out.join("maps.nc")).expect("removed");
+    fs::create_dir(out.join("maps.nc")).expect("what cannot be replaced");
+    let failed = squall()
+        .args(["compare", path(&short[0]), path(&short[1]), "-q"])
+        .args(["--out", path(&out)])
+        .output()
+        .expect("starts");
+    assert!(!failed.status.success(), "{}", text(&failed));
+    assert!(!out.join("changes.html").exists());
 }

@@ -85,6 +85,13 @@ fn a_run_has_its_series_trends_words_and_page() {
         few.contains("no trend, because only 9 whole years are known"),
         "{few}"
     );
+
+    // Whatever ends the writing, no page of older trends lies beside newer tables.
+    fs::remove_file(out.join("statements.txt")).expect("removed");
+    fs::create_dir(out.join("statements.txt")).expect("what cannot be replaced");
+    let failed = squall().args(&call).output().expect("starts");
+    assert!(!failed.status.success(), "{}", text(&failed));
+    assert!(!out.join("trends.html").exists());
 }
 
 #[test]

@@ -203,13 +203,16 @@ impl Compare {
         // Whatever ended it: nothing of it is kept.
         interrupt::check_whole()?;
         let comparison = found?;
-        comparison.write(&self.out)?;
         let title = match &self.title {
             Some(title) => title.clone(),
             None => format!("Extreme weather: {label_b} against {label_a}"),
         };
         let page = changes_page(&comparison, &title, &self.command())?;
-        atomic::write(self.out.join("changes.html"), page.as_bytes())?;
+        // No page of an older comparison lies beside these tables, whatever ends the writing.
+        let path = self.out.join("changes.html");
+        atomic::remove(&path)?;
+        comparison.write(&self.out)?;
+        atomic::write(path, page.as_bytes())?;
         Ok(comparison)
     }
 

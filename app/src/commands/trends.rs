@@ -132,13 +132,16 @@ impl Trends {
         // Whatever ended it: nothing of it is kept.
         interrupt::check_whole()?;
         let found = found?;
-        found.write(&self.out)?;
         let title = match &self.title {
             Some(title) => title.clone(),
             None => format!("Trends of extreme weather: {label}"),
         };
         let page = trends_page(&found, &title, &self.command());
-        atomic::write(self.out.join("trends.html"), page.as_bytes())?;
+        // No page of older trends lies beside these tables, whatever ends the writing.
+        let path = self.out.join("trends.html");
+        atomic::remove(&path)?;
+        found.write(&self.out)?;
+        atomic::write(path, page.as_bytes())?;
         Ok(found)
     }
 

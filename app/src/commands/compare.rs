@@ -177,7 +177,7 @@ impl Compare {
             write: 3_000_000,
             // 20 bytes for each draw of each block.
             memory: 80_000_000 + self.resamples as u64 * (20 * work.blocks() as u64).max(6000),
-            seconds: Some(read as f64 / 4e7 + self.resamples as f64 * 5e-4),
+            seconds: Some(seconds(read, self.resamples, work.blocks())),
         }
         .announce();
         if !work.has_intervals() {
@@ -283,6 +283,12 @@ impl Compare {
     }
 }
 
+/// About how long it takes to read tables of so many bytes and to compare by so many draws of blocks of years: each is a
+/// sum over the blocks, for every number and cell of a map.
+fn seconds(read: u64, draws: usize, blocks: usize) -> f64 {
+    read as f64 / 4e7 + 8e-6 * draws as f64 * blocks as f64
+}
+
 /// What to try where a side has too few months or years, which only the command knows.
 fn with_advice(error: ClimateError) -> anyhow::Error {
     match error {
@@ -345,6 +351,14 @@ mod tests {
             let said = labels(one).unwrap_err();
             assert!(said.contains("both sides are called"), "{said}");
         }
+    }
+
+    #[test]
+    fn twice_the_years_take_twice_the_time() {
+        let (thirty, sixty) = (seconds(0, 10_000, 60), seconds(0, 10_000, 120));
+        assert!((sixty - 2.0 * thirty).abs() < 1e-9, "{thirty} {sixty}");
+        // As it was for the usual thirty years on each side.
+        assert!((4.0..6.0).contains(&thirty), "{thirty}");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Numbers of tracks by hemisphere, basin and season: a table of these.
 
 use super::rows_of;
-use crate::compare::{ChangeRow, Comparison, Region, SEASONS, capital};
+use crate::compare::{ChangeRow, Comparison, Interval, Region, SEASONS, capital, in_percent};
 use crate::report::class_word;
-use crate::report::html::{Table, escape};
+use crate::report::html::Table;
 use crate::report::numbers::significant;
 use squall_data::Class;
 
@@ -36,10 +36,11 @@ pub(crate) fn table(comparison: &Comparison, class: Class) -> String {
     let mut columns = vec![("Where", false)];
     columns.extend(SEASONS.map(|(short, _)| (short, true)));
     let caption = format!(
-        "{}s a year by hemisphere, basin and season, {} to {}; significant changes are bold",
+        "{}s a year by hemisphere, basin and season, {} to {}, with the {} % interval of the difference; significant changes are bold",
         capital(class_word(class)),
         comparison.a.label,
-        comparison.b.label
+        comparison.b.label,
+        in_percent(comparison.draws.confidence)
     );
     let table = Table {
         caption: &caption,
@@ -49,22 +50,54 @@ pub(crate) fn table(comparison: &Comparison, class: Class) -> String {
     table.html()
 }
 
+/// Both numbers, bold where they differ significantly, and the interval of their difference.
 fn cell(row: &ChangeRow) -> String {
     let value = |value: Option<f64>| value.map_or("–".into(), |v| significant(v, 2));
-    let numbers = format!("{} → {}", value(row.change.a), value(row.change.b));
-    let interval = row.change.interval.map(|interval| {
-        format!(
-            "{} to {}",
-            significant(interval.low, 2),
-            significant(interval.high, 2)
-        )
-    });
-    let title = interval.map_or(String::new(), |interval| {
-        format!(" title=\"{}\"", escape(&format!("difference {interval}")))
-    });
+    let mut cell = format!("{} → {}", value(row.change.a), value(row.change.b));
     if row.significant {
-        format!("<strong{title}>{numbers}</strong>")
-    } else {
-        format!("<span{title}>{numbers}</span>")
+        cell = format!("<strong>{cell}</strong>");
+    }
+    if let Some(Interval { low, high }) = row.change.interval {
+        let (low, high) = (significant(low, 2), significant(high, 2));
+        cell += &format!(" <small>({low} to {high})</small>");
+    }
+    cell
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::{Change, Group, Quantity};
+    use crate::statistics::Basin;
+
+    /// It was in the title of the cell: on paper and without a mouse it is not there.
+    #[test]
+    fn the_interval_of_the_difference_stands_in_the_cell() {
+        let mut comparison = Comparison::of_runs([("now", 20), ("then", 20)]);
+        let mut change = Change::of_values(Some(4.0), Some(7.0));
+        change.interval = Some(Interval {
+            low: 1.5,
+            high: 4.5,
+        });
+        let quantity = Quantity::CycloneTracks;
+        let (basin, season) = Group::of_both(Basin::NorthAtlantic, 2).columns();
+        comparison.changes.push(ChangeRow {
+            quantity,
+            name: quantity.about().name.into(),
+            class: Class::TropicalCyclone.name().into(),
+            basin: basin.into(),
+            season: season.into(),
+            unit: quantity.about().unit.into(),
+            change,
+            adjusted_p: Some(0.01),
+            significant: true,
+        });
+        let html = table(&comparison, Class::TropicalCyclone);
+        let cell = "<strong>4.0 → 7.0</strong> <small>(1.5 to 4.5)</small></td>";
+        assert!(html.contains(cell), "{html}");
+        assert!(
+            html.contains("the 95 % interval of the difference"),
+            "{html}"
+        );
     }
 }

@@ -2,8 +2,10 @@
 
 use crate::compare::{Bin, Comparison, Distribution, capital, in_percent, spoken_unit, trimmed};
 use crate::report::figures::figure;
+use crate::report::html::{Table, escape};
 use crate::report::numbers::{counted, significant};
 use crate::report::page::Section;
+use crate::report::parts::{interval_cell, main_cell, number_cell};
 use crate::report::svg::Plot;
 use crate::report::ticks::nice_ticks;
 
@@ -23,12 +25,15 @@ pub(crate) fn section(comparison: &Comparison) -> Option<Section> {
     html.push_str(
         "</div>\n<ul class=\"legend marks\"><li><i class=\"sure\"></i>significant</li></ul>\n",
     );
+    for found in &comparison.distributions {
+        html += &numbers(found, comparison);
+    }
     Some(Section {
         id: "distributions".into(),
         nav: "Strengths".into(),
         heading: "How many of each strength".into(),
         lead: format!(
-            "Tracks a year by their strongest moment. Dots mark bins that differ significantly, counted for all bins of a figure together; pointing at a bin shows its numbers with the {} % interval.",
+            "Tracks a year by their strongest moment. Dots mark bins that differ significantly, counted for all bins of a figure together; pointing at a bin shows its numbers with the {} % interval, and so do the tables below.",
             in_percent(comparison.draws.confidence)
         ),
         html,
@@ -99,6 +104,48 @@ fn tip(bin: &Bin, (from, to): (f64, f64), unit: &str, comparison: &Comparison) -
     )
 }
 
+/// What pointing at the bins shows, as a folded table: for paper, phones and keyboards.
+fn numbers(found: &Distribution, comparison: &Comparison) -> String {
+    let (factor, unit) = spoken_unit(&found.unit);
+    let subject = capital(&found.subject);
+    let bin = format!("Bin, {unit}");
+    let columns = [
+        (bin.as_str(), false),
+        (comparison.a.label.as_str(), true),
+        (comparison.b.label.as_str(), true),
+        ("Difference", true),
+        ("Interval", true),
+    ];
+    let row = |(bin, edges): (&Bin, &[f64])| {
+        vec![
+            format!(
+                "{} to {}",
+                trimmed(factor * edges[0]),
+                trimmed(factor * edges[1])
+            ),
+            number_cell(bin.change.a, 3),
+            number_cell(bin.change.b, 3),
+            main_cell(bin.change.difference, bin.significant),
+            interval_cell(bin.change.interval),
+        ]
+    };
+    let rows: Vec<Vec<String>> = (found.bins.iter().zip(found.edges.windows(2)))
+        .map(row)
+        .collect();
+    let caption = format!("{subject}: tracks a year; significant differences are bold");
+    let table = Table {
+        caption: &caption,
+        columns: &columns,
+        rows: &rows,
+    };
+    format!(
+        "<details><summary>{}: {}</summary>\n{}</details>\n",
+        escape(&subject),
+        counted(rows.len(), "bin"),
+        table.html()
+    )
+}
+
 /// In words where the two differ.
 fn note(found: &Distribution, comparison: &Comparison) -> String {
     let of = |rises: bool| {
@@ -164,6 +211,17 @@ mod tests {
             ),
             "{html}"
         );
+        // Not under a mouse alone.
+        let row = html.split(">30 to 35</th>").nth(1).unwrap();
+        let row = row.split("</tr>").next().unwrap();
+        for cell in [
+            ">4.00<",
+            ">7.00<",
+            "<strong>3.00</strong>",
+            ">2.00 to 4.00<",
+        ] {
+            assert!(row.contains(cell), "{row}");
+        }
         comparison.distributions[0].bins = vec![found(0.1, false); 3];
         let html = section(&comparison).unwrap().html;
         assert!(html.contains("No bin differs") && !html.contains("dot sure"));

@@ -208,6 +208,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_folded_on_the_screen_is_printed() {
+        let print = STYLE.split("@media print {").nth(1).unwrap();
+        let shown = "details::details-content { content-visibility: visible;";
+        assert!(print.contains(shown), "{print}");
+        // A table longer than a page may not be kept in one piece.
+        assert!(!print.contains("table"), "{print}");
+    }
+
+    #[test]
     fn text_and_marks_have_enough_contrast_in_both_schemes() {
         // WCAG 2.2: 4.5 for text (1.4.3), 3 for marks of figures (1.4.11).
         for scheme in 0..2 {

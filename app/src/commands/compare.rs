@@ -79,7 +79,8 @@ pub struct Compare {
     /// What is drawn and dealt: years, members with all their years, or pairs of them.
     #[arg(long, value_enum, default_value_t = Drawn::Year, value_name = "UNIT")]
     pub unit: Drawn,
-    /// Consecutive years of a run that are drawn together, where years depend on those before.
+    /// Consecutive years of a run that are drawn together, where years depend on those before; where they do not divide
+    /// its years, blocks are shorter and as equal as can be.
     #[arg(long, default_value_t = 1)]
     pub block_years: usize,
     /// All draws follow from this number.

@@ -98,9 +98,8 @@ impl Side {
         let years = coverage.years(&options.selection, options.range);
         let count = years.used.len();
         let empty = vec![[Sum::default(); Group::COUNT]; count];
-        let blocks = (0..count).map(|k| k / options.block_years.max(1)).collect();
         let mut side = Self {
-            blocks,
+            blocks: blocks_of(count, options.block_years),
             year_scale: options
                 .year_days
                 .map_or(1.0, |days| days / coverage.calendar.mean_year_days()),
@@ -325,6 +324,13 @@ impl Side {
     }
 }
 
+/// The block of each of so many years, of which none has more than `block_years`: as many blocks as it takes, as equal
+/// as can be. Blocks are drawn and dealt alike, so that none may be the short rest of the others.
+fn blocks_of(years: usize, block_years: usize) -> Vec<usize> {
+    let blocks = years.div_ceil(block_years.max(1));
+    (0..years).map(|year| year * blocks / years).collect()
+}
+
 /// An extreme of a track, and so of a year.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extreme {
@@ -369,4 +375,27 @@ pub(crate) struct Extremes {
     pub values: Vec<(f64, u32)>,
     /// Years of each block, those without an event among them.
     pub years: Vec<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_years_are_as_equal_as_can_be() {
+        let lengths = |years, block_years| {
+            let of_year = blocks_of(years, block_years);
+            assert!(of_year.is_sorted());
+            let blocks = of_year.last().map_or(0, |last| last + 1);
+            let count = |block: usize| of_year.iter().filter(|of| **of == block).count();
+            (0..blocks).map(count).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(12, 3), [3; 4]);
+        assert_eq!(lengths(3, 1), [1; 3]);
+        // They had been four of five years and one of one.
+        assert_eq!(lengths(21, 5), [5, 4, 4, 4, 4]);
+        assert_eq!(lengths(6, 5), [3, 3]);
+        assert_eq!(lengths(30, usize::MAX), [30]);
+        assert!(lengths(0, 5).is_empty());
+    }
 }

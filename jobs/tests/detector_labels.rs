@@ -230,7 +230,6 @@ fn samples_that_would_teach_nothing_are_refused_by_the_recipe() {
     parse(CENTRES, &["network.mask_classes=3"]).unwrap();
 }
 
-/// What a plan says of a step: without reconstruction no decoder is run.
 /// Its output, and the boxes, would be the same for every field.
 #[test]
 fn a_code_of_one_pixel_is_not_normalised_over_one_sample() {
@@ -246,6 +245,7 @@ fn a_code_of_one_pixel_is_not_normalised_over_one_sample() {
     learn(&with("training.batch=2"), &store).unwrap();
 }
 
+/// What a plan says of a step: without reconstruction no decoder is run.
 #[test]
 fn plans_count_the_decoder_where_it_is_run() {
     let folder = tempfile::tempdir().unwrap();

@@ -111,7 +111,6 @@ fn weights_without_a_place_are_refused_by_name() {
     .unwrap();
 }
 
-/// Nothing is learnt, so that scores stay as they are once running statistics have settled.
 /// It would learn that one edge of the region borders on the other, and nothing could be inferred with it there.
 #[test]
 fn a_network_whose_longitude_wraps_learns_nothing_from_a_region() {
@@ -147,6 +146,7 @@ fn a_network_whose_longitude_wraps_learns_nothing_from_a_region() {
     assert_eq!(run(&recipe(&edges), &store, &folder).unwrap().steps, 1);
 }
 
+/// Nothing is learnt, so that scores stay as they are once running statistics have settled.
 #[test]
 fn a_run_ends_when_validations_do_not_get_better_and_goes_on_with_more_patience() {
     let folder = tempfile::tempdir().unwrap();

@@ -501,9 +501,25 @@ fn an_input_that_grows_before_its_end_deals_files_of_so_many_times_anew() {
     let error = run(&late, &model, &out, &options).unwrap_err().to_string();
     let told = "of `masks.2000-01-02-10800.nc` would go to other files now";
     assert!(error.contains(told), "{error}");
-    // Other fields of the same times, dealt to files of other names.
+    // Other fields of the same times, dealt to files of other names; from files of the same names first, whose masks
+    // would be removed.
     let other = folder.path().join("other");
     copied(&input, &other, 3.0);
+    let begun = folder.path().join("begun");
+    let first = names(&run(&late, &model, &begun, &options).unwrap()).remove(0);
+    let warm = Archive::open(&other.to_string_lossy()).unwrap();
+    let error = run(&warm, &model, &begun, &options).unwrap_err();
+    assert!(error.to_string().contains("have changed since"), "{error}");
+    assert_eq!(masks(&begun).len(), 9);
+    assert!(begun.join("manifest.json").exists());
+    // Where they cannot be removed one after the other, the folder is not finished.
+    let table = begun.join(first.replace("masks", "boxes").replace(".nc", ".csv"));
+    std::fs::create_dir(&table).unwrap();
+    assert!(run(&all, &model, &begun, &options).is_err());
+    assert!(!begun.join("manifest.json").exists());
+    std::fs::remove_dir(&table).unwrap();
+    assert_eq!(run(&all, &model, &begun, &options).unwrap().new_masks, 20);
+    assert_eq!(masks(&begun), masks(&at_once));
     std::fs::rename(other.join("h2.b.nc"), other.join("warm.nc")).unwrap();
     let warm = Archive::open(&other.join("warm.nc").to_string_lossy()).unwrap();
     let error = run(&warm, &model, &out, &options).unwrap_err().to_string();

@@ -5,26 +5,39 @@ use super::Input;
 use super::chunks::table_of;
 use super::log::FinishedFile;
 use super::output::remove;
+use super::read_from::{ReadFrom, all_changed};
+use super::settings::remove_manifest;
+use super::sliding::Sliding;
 use crate::error::{JobError, Result};
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Time, Variable};
+use std::ops::Range;
 use std::path::Path;
 
 /// Removes those of the `foreign` files, whose names this call gives to none, of which it makes all masks again, and the
-/// tables of boxes beside them.
+/// tables of boxes beside them. `is_known` says that other files of the folder are of these fields, as they were.
 ///
 /// # Errors
 /// [`JobError::Resume`] naming a file that has other masks too, or masks of other fields: they would be lost, or lie
-/// beside those of this input. Nothing is removed then.
+/// beside those of this input; the same if the fields of all have changed. Nothing is removed then.
 pub(super) fn remove_files(
     folder: &Path,
-    (input, variables): (&Input<'_>, &[Variable]),
+    (input, sliding, variables): (&Input<'_>, Option<&Sliding>, &[Variable]),
     foreign: &[FinishedFile],
+    mut is_known: bool,
 ) -> Result<()> {
+    let refused = |reason: String| {
+        Err(JobError::Resume {
+            folder: folder.to_path_buf(),
+            reason,
+        })
+    };
     let own = input.read_from(0..1, variables).first;
     let mut again = Vec::new();
     for entry in foreign {
-        let (shared, all) = shared(&folder.join(&entry.file), entry, input.times());
+        let within = within(entry, input.times());
+        let times = &input.times()[within.clone()];
+        let (shared, all) = shared(&folder.join(&entry.file), entry, times);
         if shared == 0 {
             continue;
         }
@@ -35,48 +48,58 @@ pub(super) fn remove_files(
                 true => "of times that are not in this input",
                 false => "of other fields",
             };
-            return Err(JobError::Resume {
-                folder: folder.to_path_buf(),
-                reason: format!(
-                    "--file-per counts times from the first of the input: some times of `{}` would go to other files now, but it has masks {others}, too; use another folder",
-                    entry.file
-                ),
-            });
+            return refused(format!(
+                "--file-per counts times from the first of the input: some times of `{}` would go to other files now, but it has masks {others}, too; use another folder",
+                entry.file
+            ));
         }
-        again.push(&entry.file);
+        let now = ReadFrom::now(input, within, sliding, variables);
+        is_known |= entry.read_from.as_ref() == Some(&now);
+        again.push((&entry.file, now.first));
     }
-    if let Some(first) = again.first() {
+    // Another run may have files of the same names.
+    if let ([(file, first), _, ..], false) = (&again[..], is_known) {
+        return refused(all_changed(first, file));
+    }
+    if let Some((first, _)) = again.first() {
         tracing::warn!(
             "the times of {} finished files, such as `{first}`, go to files of other names, because --file-per counts times from the first of the input: their masks are made again",
             again.len()
         );
+        // Whoever is killed between the files leaves a folder that is not finished.
+        remove_manifest(folder)?;
     }
-    for file in again {
+    for (file, _) in again {
         remove(&folder.join(file))?;
         remove(&folder.join(table_of(file)))?;
     }
     Ok(())
 }
 
-/// How many masks of a file are of these times, and how many it has; none of a file that is gone. Tables of boxes alone
-/// count for nothing: who reads a folder reads that of all boxes.
-fn shared(path: &Path, entry: &FinishedFile, times: &[Time]) -> (usize, usize) {
-    let within = || {
+/// The places of those times that lie between the first and the last of a file.
+fn within(entry: &FinishedFile, times: &[Time]) -> Range<usize> {
+    let ends = || {
         let calendar = times.first()?.calendar();
         let end = |text: &str| Time::parse(text, calendar).ok();
-        let (first, last) = (end(&entry.first)?, end(&entry.last)?);
-        let from = times.partition_point(|time| *time < first);
-        let to = times.partition_point(|time| *time <= last);
-        times.get(from..to)
+        Some((end(&entry.first)?, end(&entry.last)?))
     };
-    let within = within().unwrap_or_default();
+    let Some((first, last)) = ends() else {
+        return 0..0;
+    };
+    let from = times.partition_point(|time| *time < first);
+    from..times.partition_point(|time| *time <= last)
+}
+
+/// How many masks of a file are of these times, all that lie between its first and its last one, and how many it has;
+/// none of a file that is gone. Tables of boxes alone count for nothing: who reads a folder reads that of all boxes.
+fn shared(path: &Path, entry: &FinishedFile, times: &[Time]) -> (usize, usize) {
     // Most files are of other days, and need not be opened.
-    if within.is_empty() || entry.file.ends_with(".csv") {
+    if times.is_empty() || entry.file.ends_with(".csv") {
         return (0, 0);
     }
     let Ok(masks) = MaskArchive::open(&path.to_string_lossy()) else {
         return (0, 0);
     };
-    let shared = within.iter().filter(|time| masks.find(**time).is_some());
+    let shared = times.iter().filter(|time| masks.find(**time).is_some());
     (shared.count(), masks.times().len())
 }

@@ -148,7 +148,8 @@ impl Inference<'_> {
         });
         let found = found.collect();
         let same = read_from::of_these_fields(self.out, &self.input, found, saw_others)?;
-        dealt_anew::remove_files(self.out, (&self.input, &variables), &foreign)?;
+        let sources = (&self.input, sliding, &variables[..]);
+        dealt_anew::remove_files(self.out, sources, &foreign, !same.is_empty())?;
         let is_there = |entry: &&FinishedFile| self.out.join(&entry.file).exists();
         if let Some(one) = foreign.iter().find(is_there) {
             tracing::warn!(

@@ -77,11 +77,7 @@ pub(super) fn of_these_fields(
         (finished.into_iter()).partition(|(entry, now)| entry.read_from.as_ref() == Some(now));
     if let Some((entry, now)) = changed.first() {
         if changed.len() == all && all > 1 {
-            return refused(format!(
-                "all its masks are of files that have changed since (first `{}`, read for `{}`); use another folder, \
-                 or, if they were only copied, give them their time of change again (`cp -p`, `rsync -t`)",
-                now.first, entry.file
-            ));
+            return refused(all_changed(&now.first, &entry.file));
         }
         tracing::warn!(
             "the fields of {} of {all} finished files have changed since (first `{}`): their masks are made again",
@@ -90,4 +86,13 @@ pub(super) fn of_these_fields(
         );
     }
     Ok(same.into_iter().map(|(entry, _)| entry).collect())
+}
+
+/// Why masks of which none is of fields that are as they were are not made again: they may be of another run, whose files
+/// have the same names.
+pub(super) fn all_changed(first: &str, file: &str) -> String {
+    format!(
+        "all its masks are of files that have changed since (first `{first}`, read for `{file}`); use another folder, \
+         or, if they were only copied, give them their time of change again (`cp -p`, `rsync -t`)"
+    )
 }

@@ -4,11 +4,11 @@ mod common;
 
 use common::fields::{contents, history, masks, prepared};
 use common::{CHANNELS, COLUMNS, ROWS, grid, recipe, sample, store, time};
-use ndarray::Array2;
+use ndarray::{Array2, Axis};
 use squall_data::archive::Archive;
 use squall_data::boxes::table::read_table;
 use squall_data::mask_file::MaskArchive;
-use squall_data::store::{Split, StoreMeta, StoreWriter};
+use squall_data::store::{Encoding, Split, StoreMeta, StoreWriter};
 use squall_data::{Calendar, Class, DataError, Store};
 use squall_jobs::comm::Solo;
 use squall_jobs::infer::{
@@ -91,6 +91,45 @@ fn a_store_gives_the_masks_of_the_files_it_was_made_from() {
         "{error}"
     );
     assert!(Input::store(store, Some(Split::Validation)).is_err());
+}
+
+/// As of files: what is missing counts by channel.
+#[test]
+fn a_sample_without_most_of_a_channel_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, _) = prepared(folder.path());
+    for encoding in [Encoding::F32, Encoding::F16] {
+        let at = |name: &str| folder.path().join(format!("{name}, {encoding:?}"));
+        let meta = StoreMeta {
+            encoding,
+            ..StoreMeta::new(grid(), Calendar::NoLeap, CHANNELS.to_vec())
+        };
+        let mut writer = StoreWriter::create(at("store"), meta).unwrap();
+        for index in 0..3 {
+            let (mut snapshot, mask) = sample(index);
+            // Half of the second channel: a sixth of all values.
+            if index == 1 {
+                let mut wind = snapshot.fields.index_axis_mut(Axis(0), 1);
+                let half = wind.iter_mut().take(ROWS * COLUMNS / 2);
+                half.for_each(|value| *value = f32::NAN);
+            }
+            writer.push(&snapshot, &mask, Split::Train).unwrap();
+        }
+        let store = Arc::new(writer.finish().unwrap());
+        let from_store = |out: &Path, bad_input| {
+            let options = InferOptions {
+                bad_input,
+                ..InferOptions::default()
+            };
+            let input = Input::store(Arc::clone(&store), None).unwrap();
+            run(input, Ensemble::of(&model), (out, &options))
+        };
+        let error = from_store(&at("strict"), BadInput::Fail).unwrap_err();
+        let told = "50.0 % of the values of U850 at 2000-01-01T03:00:00 are missing";
+        assert!(error.to_string().contains(told), "{error}");
+        let report = from_store(&at("patient"), BadInput::Skip).unwrap();
+        assert_eq!((report.masks, report.skipped.len()), (2, 1));
+    }
 }
 
 fn planes(

@@ -1,6 +1,6 @@
 //! What is inferred from: simulation files, or a sample store.
 
-use super::pixels::{check_values, interleaved, normalised};
+use super::pixels::{check_stored, check_values, interleaved, normalised};
 use super::read_from::ReadFrom;
 use super::{BadInput, Ensemble, InferOptions};
 use crate::clips::in_time;
@@ -297,19 +297,15 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The fields of a time; refused if a larger share of them is missing than allowed.
+    /// The fields of a time; refused if a larger share of one of them is missing than allowed.
     ///
     /// # Errors
     /// [`JobError::Data`] naming file and variable, or shard and sample.
     pub fn read(&mut self, index: usize, max_missing_share: f64) -> Result<Fields> {
         let time = self.input.times[index];
-        let (mut missing, mut share) = (0, 0f64);
-        let mut count = |lacking: usize, values: usize| {
-            share = share.max(lacking as f64 / values.max(1) as f64);
-            missing = missing.max(lacking);
-        };
+        let mut missing = 0;
         let (mut fields, mut raw) = (Vec::new(), Vec::new());
-        let path = match &self.input.source {
+        match &self.input.source {
             Source::Archive(archive) => {
                 let snapshot = archive.read(index, &self.variables)?;
                 check_values(archive, (index, &snapshot), max_missing_share)?;
@@ -318,38 +314,39 @@ impl Reader<'_> {
                         Some(_) => interleaved(&snapshot, normalisation)?,
                         None => normalised(&snapshot, normalisation)?,
                     };
-                    count(lacking, values.len());
+                    missing = missing.max(lacking);
                     fields.push(values);
                 }
-                snapshot.source.0
             }
-            Source::Store(store, ids) => {
+            Source::Store(_, ids) => {
                 let (id, view) = (ids[index], View::default());
-                for reader in &self.stored {
-                    let size = reader.shape().iter().product();
-                    let lacking = if self.upload.is_some() {
+                for (reader, normalisation) in self.stored.iter().zip(&self.normalisations) {
+                    let [rows, columns, channels] = reader.shape();
+                    let size = rows * columns * channels;
+                    let mut copy = |labels: &mut [u8]| {
                         raw = vec![0u8; size * reader.encoding().bytes()];
-                        reader.copy_into(id, view, &mut raw, &mut self.labels)?
+                        reader.copy_into(id, view, &mut raw, labels)
+                    };
+                    let lacking = if self.upload.is_some() {
+                        copy(&mut self.labels)?
                     } else {
                         let mut values = vec![0f32; size];
                         let lacking = reader.read_into(id, view, &mut values, &mut self.labels)?;
                         fields.push(values);
                         lacking
                     };
-                    count(lacking, size);
+                    missing = missing.max(lacking);
+                    // So many may all be of one channel. What is normalised no longer tells.
+                    if lacking as f64 > max_missing_share * (rows * columns) as f64 {
+                        if self.upload.is_none() {
+                            copy(&mut self.labels)?;
+                        }
+                        let variables = normalisation.variables();
+                        let what = (&variables[..], time);
+                        check_stored(&raw, reader, what, max_missing_share)?;
+                    }
                 }
-                store.folder().to_path_buf()
             }
-        };
-        if share > max_missing_share {
-            return Err(JobError::Data(DataError::Unreadable {
-                path,
-                reason: format!(
-                    "{:.1} % of the values at {time} are missing, at most {:.1} % are allowed",
-                    100.0 * share,
-                    100.0 * max_missing_share
-                ),
-            }));
         }
         let pixels = match &self.upload {
             Some(upload) => {

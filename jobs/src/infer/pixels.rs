@@ -1,9 +1,11 @@
 //! From the fields of a time to the pixels of a network.
 
 use crate::error::{JobError, Result};
+use half::f16;
 use ndarray::Axis;
-use squall_data::{Archive, DataError, Normalisation, Snapshot};
-use std::path::Path;
+use squall_data::store::{Encoding, SampleReader};
+use squall_data::{Archive, DataError, Normalisation, Snapshot, Time, Variable};
+use std::path::{Path, PathBuf};
 
 /// Refuses the snapshot of a time if more of a field is missing than allowed, or its mean is out of the range of its
 /// values: a network sees there what it never saw, and says something all the same.
@@ -21,18 +23,66 @@ pub(super) fn check_values(
         if share > max_missing_share {
             let files = archive.files_read(index, &[variable]);
             let path = files.first().copied().map(Path::to_path_buf);
-            return Err(JobError::Data(DataError::Unreadable {
-                path: path.unwrap_or_else(|| snapshot.source.0.clone()),
-                reason: format!(
-                    "{:.1} % of the values of {variable} at {} are missing, at most {:.1} % are allowed",
-                    100.0 * share,
-                    snapshot.time,
-                    100.0 * max_missing_share
-                ),
-            }));
+            let path = path.unwrap_or_else(|| snapshot.source.0.clone());
+            let what = (variable, snapshot.time);
+            return Err(mostly_missing(path, what, share, max_missing_share));
         }
     }
     Ok(archive.check_plausible(index, snapshot)?)
+}
+
+/// Refuses a sample of a store, `(lat, lon, channel)` as its reader copies it, if more of a field is missing than allowed.
+///
+/// # Errors
+/// [`JobError::Data`] naming variable and store.
+pub(super) fn check_stored(
+    sample: &[u8],
+    reader: &SampleReader,
+    (variables, time): (&[Variable], Time),
+    max_missing_share: f64,
+) -> Result<()> {
+    let mut missing = vec![0usize; variables.len()];
+    let encoding = reader.encoding();
+    let values = sample.chunks_exact(encoding.bytes());
+    let cells = (values.len() / variables.len().max(1)).max(1);
+    for (at, value) in values.enumerate() {
+        let is_missing = match (encoding, value) {
+            (Encoding::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]).is_nan(),
+            (Encoding::F16, &[a, b]) => f16::from_le_bytes([a, b]).is_nan(),
+            _ => false,
+        };
+        missing[at % variables.len()] += usize::from(is_missing);
+    }
+    for (&variable, missing) in variables.iter().zip(missing) {
+        let share = missing as f64 / cells as f64;
+        if share > max_missing_share {
+            let path = reader.store().folder().to_path_buf();
+            return Err(mostly_missing(
+                path,
+                (variable, time),
+                share,
+                max_missing_share,
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Of a field of a file or a store a larger share is missing than allowed.
+fn mostly_missing(
+    path: PathBuf,
+    (variable, time): (Variable, Time),
+    share: f64,
+    allowed: f64,
+) -> JobError {
+    JobError::Data(DataError::Unreadable {
+        path,
+        reason: format!(
+            "{:.1} % of the values of {variable} at {time} are missing, at most {:.1} % are allowed",
+            100.0 * share,
+            100.0 * allowed
+        ),
+    })
 }
 
 /// A snapshot as normalised pixels `(lat, lon, channel)`, and how many of its values were missing and are the mean now.

@@ -48,7 +48,8 @@ impl Skipped {
     }
 }
 
-/// Says how many of all times are not in the result, if any.
+/// Says how many of all times are not in the result, if any: they cannot be read, are no weather, or a network makes no
+/// numbers of them.
 ///
 /// # Errors
 /// [`DataError::NoInput`] if none is.
@@ -58,11 +59,11 @@ pub fn say(left_out: usize, times: usize, input: &str) -> Result<(), DataError> 
         all if all == times => {
             return Err(DataError::no_input(
                 input,
-                format!("none of its {times} times can be read"),
+                format!("none of its {times} times can be used"),
             ));
         }
-        1 => tracing::warn!("1 time of {times} could not be read and is left out"),
-        some => tracing::warn!("{some} times of {times} could not be read and are left out"),
+        1 => tracing::warn!("1 time of {times} could not be used and is left out"),
+        some => tracing::warn!("{some} times of {times} could not be used and are left out"),
     }
     Ok(())
 }
@@ -94,6 +95,6 @@ mod tests {
         assert_eq!(skipped.or_none(time, Ok(1)).ok(), Some(Some(1)));
         assert!(say(0, 8, "run").is_ok() && say(7, 8, "run").is_ok());
         let error = say(8, 8, "run").expect_err("nothing is left");
-        assert!(error.to_string().contains("none of its 8 times"), "{error}");
+        assert!(error.to_string().contains("8 times can be used"), "{error}");
     }
 }

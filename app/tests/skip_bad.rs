@@ -356,7 +356,7 @@ fn masks_of_a_network_are_those_of_the_times_that_can_be_read() {
         .expect("it starts");
     let said = text(&output);
     assert!(output.status.success(), "{said}");
-    let words = "8 times of 24 could not be read and are left out";
+    let words = "8 times of 24 could not be used and are left out";
     assert!(said.contains(words), "{said}");
 }
 

@@ -32,7 +32,8 @@ impl Larc {
     /// What the gradient of one tensor is multiplied by, from ‖w‖ and ‖g‖.
     pub(super) fn factor(&self, weight_norm: f64, gradient_norm: f64, rate: f32) -> f32 {
         let local = if weight_norm > 0.0 && gradient_norm > 0.0 {
-            self.eta * (weight_norm / gradient_norm) as f32
+            // Beyond f32 an infinity, which makes NaN of every value of the gradient that is 0.
+            (self.eta * (weight_norm / gradient_norm) as f32).min(f32::MAX)
         } else {
             self.epsilon
         };
@@ -66,5 +67,18 @@ mod tests {
         // 1/16000 of the rate 0.01: 1/160.
         assert_relative_eq!(larc.factor(0.0, 10.0, 0.01), 1.0 / 160.0, epsilon = 1e-8);
         assert_eq!(larc.factor(5.0, 10.0, 0.0), 0.0);
+    }
+
+    /// The gradient of a layer that is all but dead: one value of it is 1e-41, the others are 0.
+    #[test]
+    fn the_smallest_gradients_have_a_factor() {
+        for clip in [true, false] {
+            let larc = Larc {
+                clip,
+                ..Larc::default()
+            };
+            let factor = larc.factor(5.0, 1e-41, 0.01);
+            assert!(factor.is_finite() && factor >= 1.0, "{factor}");
+        }
     }
 }

@@ -13,9 +13,11 @@ use squall_jobs::infer::{
 };
 use squall_jobs::{Contract, InferEvent, JobError, Outcome};
 use squall_model::{ModelFile, Precision};
+use std::ffi::OsStr;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -476,6 +478,19 @@ fn an_input_that_grows_at_its_beginning_changes_the_first_file_of_masks() {
     let at_once = folder.path().join("at_once");
     run(&all, &model, &at_once, &options).unwrap();
     assert_eq!(masks(&out), masks(&at_once));
+}
+
+/// All of it was made again by every call, which did not find the files in which it had written.
+#[test]
+fn a_folder_whose_name_is_no_text_is_gone_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    let archive = Archive::open(&input).unwrap();
+    let out = folder.path().join(OsStr::from_bytes(b"out\xff"));
+    for new in [20, 0] {
+        let report = run(&archive, &model, &out, &InferOptions::default()).unwrap();
+        assert_eq!((report.masks, report.new_masks), (20, new));
+    }
 }
 
 /// Such files are named after their first time. What is left of the old ones would hold times that new ones hold, too, and

@@ -56,6 +56,15 @@ impl MaskArchive {
         on_library_thread(|| Self::of(Scan::of(input, paths, tagged, bad_files)?, input))
     }
 
+    /// As [`Self::open`] of a single file, whose path may be no text.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_file(path: &Path) -> Result<Self> {
+        let (input, paths) = (path.display().to_string(), vec![path.to_path_buf()]);
+        on_library_thread(|| Self::of(Scan::of(&input, paths, None, BadFiles::Fail)?, &input))
+    }
+
     fn of(scan: Scan, input: &str) -> Result<Self> {
         let Scan {
             files,

@@ -97,7 +97,7 @@ fn shared(path: &Path, entry: &FinishedFile, times: &[Time]) -> (usize, usize) {
     if times.is_empty() || entry.file.ends_with(".csv") {
         return (0, 0);
     }
-    let Ok(masks) = MaskArchive::open(&path.to_string_lossy()) else {
+    let Ok(masks) = MaskArchive::open_file(path) else {
         return (0, 0);
     };
     let shared = times.iter().filter(|time| masks.find(**time).is_some());

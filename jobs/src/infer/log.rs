@@ -79,9 +79,7 @@ impl FinishedFile {
         if path.extension().is_some_and(|kind| kind == "csv") {
             return path.is_file();
         }
-        let opened = path
-            .exists()
-            .then(|| MaskArchive::open(&path.to_string_lossy()).ok());
+        let opened = path.exists().then(|| MaskArchive::open_file(&path).ok());
         let whole = opened.flatten().is_some_and(|archive| {
             archive.times().len() == self.masks && archive.read(self.masks - 1).is_ok()
         });

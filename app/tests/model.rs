@@ -59,6 +59,21 @@ fn a_model_leaves_and_comes_back_the_same() {
     assert_eq!(before["tensors"], after["tensors"]);
     assert_eq!(before["contract"], after["contract"]);
     assert_eq!(after["non_finite"], 0);
+    // Neither steps nor score of those that were exported are those of weights that another program changed.
+    let edited = at("edited.safetensors");
+    let mut bytes = fs::read(&weights).expect("written");
+    let last = bytes.len() - 2;
+    bytes[last] ^= 1;
+    fs::write(&edited, bytes).expect("written");
+    let own = at("own.safetensors");
+    run(&["model", "import", path(&edited), "--out", path(&own)]);
+    let own = show(&own);
+    let contract = &own["contract"];
+    assert_eq!(before["contract"]["step"], 1);
+    assert!(
+        contract["step"] == 0 && contract["score"].is_null(),
+        "{contract}"
+    );
     let said = run(&["model", "show", path(&back), "--tensors"]);
     for part in ["network   deeplabv3plus", "TMQ", "decoder.classify.weight"] {
         assert!(said.contains(part), "{part} is not in: {said}");

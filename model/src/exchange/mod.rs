@@ -44,6 +44,8 @@ pub struct Weights {
     pub tensors: NamedTensors,
     /// Squall's facts, if Squall wrote the file.
     pub facts: Option<BTreeMap<String, String>>,
+    /// Whether they are other weights than those that Squall exported with these facts.
+    pub edited: bool,
     /// What else was in the file or was done to names, one sentence each.
     pub notes: Vec<String>,
 }

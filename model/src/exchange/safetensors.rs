@@ -14,6 +14,8 @@ use std::path::Path;
 
 /// The key under which an exported file keeps Squall's facts. Not the one of model files: names differ between the two.
 const FACTS: &str = "squall_facts";
+/// The fact of an exported file that tells weights as they were written from weights that another program changed.
+const VALUES: &str = "exported_values";
 
 /// Writes tensors under the names of a layout, with Squall's facts in the metadata, whole or not at all.
 ///
@@ -49,7 +51,14 @@ pub fn write(
             Ok((name, view.map_err(|error| refused(&error))?))
         })
         .collect::<Result<Vec<_>>>()?;
-    let facts = serde_json::to_string(facts).map_err(|error| refused(&error))?;
+    let mut values = Checksum::of_facts(&BTreeMap::new());
+    for (name, (shape, data)) in &bytes {
+        values.begin(name, shape);
+        values.add(data);
+    }
+    let mut facts = facts.clone();
+    facts.insert(VALUES.to_string(), values.text());
+    let facts = serde_json::to_string(&facts).map_err(|error| refused(&error))?;
     // One key: more would make their order, and so the bytes, change from run to run.
     let metadata = HashMap::from([(FACTS.to_string(), facts)]);
     let whole = serialize(views, Some(metadata)).map_err(|error| refused(&error))?;
@@ -92,6 +101,9 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Weights> {
                       it and kept the metadata `squall` (changed weights are saved without them, and imported with --like)";
         return Err(bad(reason.into()));
     }
+    let exported = facts.as_mut().and_then(|facts| facts.remove(VALUES));
+    let edited =
+        exported.is_some_and(|exported| checksum_of(&parsed, &BTreeMap::new()) != exported);
     let mut tensors = NamedTensors::new();
     for (name, view) in parsed.tensors() {
         let values = to_f32(view.dtype(), view.data())
@@ -102,6 +114,7 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Weights> {
         path: path.into(),
         tensors,
         facts,
+        edited,
         notes: Vec::new(),
     })
 }
@@ -113,16 +126,19 @@ fn has_checksum(
     facts: &BTreeMap<String, String>,
     checksum: &str,
 ) -> bool {
+    let converted = (parsed.tensors().iter()).any(|(_, view)| view.dtype() != Dtype::F32);
+    converted || checksum_of(parsed, facts) == checksum
+}
+
+/// The checksum of these facts and of all tensors as they are.
+fn checksum_of(parsed: &SafeTensors<'_>, facts: &BTreeMap<String, String>) -> String {
     let views: BTreeMap<_, _> = parsed.tensors().into_iter().collect();
-    if views.values().any(|view| view.dtype() != Dtype::F32) {
-        return true;
-    }
     let mut found = Checksum::of_facts(facts);
     for (name, view) in &views {
         found.begin(name, view.shape());
         found.add(view.data());
     }
-    found.text() == checksum
+    found.text()
 }
 
 /// Whether it is called an ONNX file, or begins as one: the version of the format (field 1, a number), then the name of

@@ -101,11 +101,18 @@ impl Import {
                 "give a model file of the same network with --like: its contract is taken",
             ));
         };
-        let file = ModelFile {
+        let mut file = ModelFile {
             facts: facts.clone(),
             ..ModelFile::default()
         };
-        let contract = Contract::of(facts, &self.weights)?;
+        let mut contract = Contract::of(facts, &self.weights)?;
+        if weights.edited {
+            tracing::info!(
+                "these are not the weights that were exported: their training and score are not known"
+            );
+            (contract.step, contract.score) = (0, None);
+            contract.put(&mut file)?;
+        }
         let network = build_network(&contract.network, Backend::best(), 0)?;
         Ok((file, network))
     }

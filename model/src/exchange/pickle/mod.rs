@@ -81,6 +81,7 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> crate::error::Result<Weights> 
         path: path.into(),
         tensors,
         facts: None,
+        edited: false,
         notes,
     })
 }

@@ -14,6 +14,8 @@ use squall_model::{Gradients, Network, Pass};
 const NARROWEST: f64 = 0.5;
 /// Share of a globe's columns by which rounding may make the whole circle narrower.
 const NARROWER: f64 = 1e-6;
+/// Pixels that the edges of a box are apart at least: f32 tells them apart in any field, and their logarithm is a number.
+const LEAST: f64 = 1.0 / 1024.0;
 
 /// What a network learns.
 #[derive(Debug, Clone)]
@@ -294,13 +296,25 @@ fn parts(found: &PixelBox, columns: f64) -> Vec<PixelBox> {
 
 /// A labelled box, as the network knows it.
 fn target(found: &PixelBox) -> BoxTarget {
+    let (y_min, y_max) = edges(found.y_min, found.y_max);
+    let (x_min, x_max) = edges(found.x_min, found.x_max);
     BoxTarget {
         class: usize::from(found.class.code()),
-        y_min: found.y_min as f32,
-        x_min: found.x_min as f32,
-        y_max: found.y_max as f32,
-        x_max: found.x_max as f32,
+        y_min,
+        x_min,
+        y_max,
+        x_max,
     }
+}
+
+/// Two edges of a box in f32, between which there is something if there was before.
+fn edges(from: f64, to: f64) -> (f32, f32) {
+    let is_narrow = from < to && to - from < LEAST;
+    let (from, to) = match is_narrow {
+        true => (to.max(LEAST) - LEAST, to.max(LEAST)),
+        false => (from, to),
+    };
+    (from as f32, to as f32)
 }
 
 #[cfg(test)]
@@ -346,6 +360,19 @@ mod tests {
         assert!(targets.iter().all(|target| rest(target) == (1, 4.0, 12.0)));
         let ends = |target: &BoxTarget| (target.x_min, target.x_max);
         targets.iter().map(ends).collect()
+    }
+
+    /// Their edges had been one number, for which the step that met them ended the run.
+    #[test]
+    fn boxes_too_narrow_for_f32_have_an_extent() {
+        for (x_min, x_max) in [(40.0, 40.000_000_1), (63.999_999_99, 64.0), (0.0, 1e-60)] {
+            for periodic in [true, false] {
+                let taught = columns(periodic, x_min, x_max);
+                let (west, east) = taught[0];
+                assert!(taught.len() == 1 && west < east, "{taught:?}");
+                assert!(west >= 0.0 && east <= 64.0, "{taught:?}");
+            }
+        }
     }
 
     #[test]

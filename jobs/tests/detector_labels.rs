@@ -243,6 +243,17 @@ fn a_code_of_one_pixel_is_not_normalised_over_one_sample() {
     let words = ["`training.batch`", "32 x 64", "`code.norm`"];
     refused(&with("training.batch=1"), &store, &words);
     learn(&with("training.batch=2"), &store).unwrap();
+    // Whatever `training.batch` is.
+    let all_ranks = [
+        "training.steps=1",
+        "network.blocks=[6]",
+        "distributed.global_batch=1",
+    ];
+    refused(
+        &recipe(CELLS, &all_ranks),
+        &store,
+        &["`distributed.global_batch`"],
+    );
 }
 
 /// What a plan says of a step: without reconstruction no decoder is run.

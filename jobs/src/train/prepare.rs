@@ -79,7 +79,7 @@ impl<'a> Run<'a> {
         let ranks = place.ranks;
         let learner = Learner::new(recipe, &network, objective.clone(), total_steps, ranks)?;
         let together = local_batch.samples() * recipe.distributed.norm_ranks(ranks);
-        check_norms(&learner.network, store, together)?;
+        check_norms(recipe, &learner.network, store, together)?;
         let (grid, hash) = (store.grid(), store.data_hash());
         let contract = Contract {
             frame_seconds: (recipe.clips())
@@ -259,7 +259,7 @@ pub(super) fn check_longitude(recipe: &Recipe, store: &Store) -> Result<()> {
 /// Refuses batches of so many samples that leave a batch normalisation one value of each channel, as PyTorch does: its
 /// output would be the same whatever the fields are, and a running variance that falls to nothing would blow up what
 /// inference sees.
-fn check_norms(network: &Network, store: &Store, samples: usize) -> Result<()> {
+fn check_norms(recipe: &Recipe, network: &Network, store: &Store, samples: usize) -> Result<()> {
     let [rows, columns, _] = store.shape();
     let summary = network.summary(rows, columns)?;
     let statistics = network.parameters().buffers().iter();
@@ -270,10 +270,14 @@ fn check_norms(network: &Network, store: &Store, samples: usize) -> Result<()> {
         let [h, w, _] = layer.output;
         norms.contains(layer.name.as_str()) && h * w * summary.frames * samples == 1
     });
+    let key = match recipe.distributed.global_batch {
+        Some(_) => "distributed.global_batch",
+        None => "training.batch",
+    };
     single.map_or(Ok(()), |layer| {
         Err(JobError::recipe(format!(
-            "`training.batch`: expected 2 or more, found 1: fields of {rows} x {columns} cells leave the batch normalisation `{}` one value of \
-             each channel, of which it makes the same whatever it is (detectors of cells: `network.blocks` has their halvings)",
+            "`{key}`: expected batches of 2 samples or more, found 1: fields of {rows} x {columns} cells leave the batch normalisation `{}` one \
+             value of each channel, of which it makes the same whatever it is (detectors of cells: `network.blocks` has their halvings)",
             layer.name
         )))
     })

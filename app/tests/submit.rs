@@ -63,9 +63,10 @@ fn a_script_is_written_and_sent() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let at = |name: &str| folder.path().join(name);
     let job = at("job.sh");
-    // Stands in for the batch system: says what it was given.
+    // Stands in for the batch system: says what it was given, also in the environment, which the job will have.
     let write = |file: &Path, code: i32| {
-        let stub = format!("#!/bin/sh\necho \"sent $1\"\nexit {code}\n");
+        let given = "$1 ${SQUALL_PREPARED_PROCESS-none} ${SQUALL_OWN_WAIT_POLICY-none}";
+        let stub = format!("#!/bin/sh\necho \"sent {given}\"\nexit {code}\n");
         std::fs::write(file, stub).expect("written");
         std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).expect("set");
     };
@@ -87,7 +88,7 @@ fn a_script_is_written_and_sent() {
     let output = send();
     assert!(output.status.success(), "{}", text(&output));
     assert!(
-        text(&output).contains(&format!("sent {}", job.display())),
+        text(&output).contains(&format!("sent {} none none", job.display())),
         "{}",
         text(&output)
     );

@@ -96,6 +96,23 @@ fn a_command_does_not_hear_the_number_of_its_supervisor() {
     assert!(output.status.success(), "{}", text(&output));
 }
 
+/// Ranks elsewhere have other quotas of processor time.
+#[test]
+fn a_command_does_not_hear_the_threads_of_its_supervisor() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (own, expected) in [(Some("1"), "none"), (None, "3")] {
+        let script = format!("[ \"${{OMP_NUM_THREADS-none}}\" = {expected} ] || exit 9");
+        let mut command = supervise(folder.path(), 1, &script);
+        command.env_remove("SQUALL_OWN_NUM_THREADS");
+        command.env("OMP_NUM_THREADS", "3");
+        if let Some(own) = own {
+            command.env("SQUALL_OWN_NUM_THREADS", own);
+        }
+        let output = command.output().expect("starts");
+        assert!(output.status.success(), "{own:?}: {}", text(&output));
+    }
+}
+
 /// Wrong usage, unusable input, and what saved and asks to be run again later.
 #[test]
 fn some_ends_are_not_tried_again() {

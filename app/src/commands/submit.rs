@@ -1,8 +1,8 @@
 //! `squall submit`: a recipe and a machine to the script of a batch job, and the job if that is wanted.
 
 use crate::failure::Advice;
-use crate::output;
 use crate::plan::duration;
+use crate::{output, threads};
 use clap::Args;
 use squall_data::{DataError, atomic};
 use squall_jobs::launch::{Job, script};
@@ -235,6 +235,7 @@ fn send(sender: Option<Sender>, path: &Path) -> anyhow::Result<()> {
         ));
     };
     let mut command = Command::new(program);
+    threads::leave_to_user(&mut command);
     if by_input {
         let script = std::fs::File::open(path).map_err(DataError::io("open", path))?;
         command.stdin(script);

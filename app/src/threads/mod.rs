@@ -25,14 +25,19 @@ use topology::Topology;
 const POLICY: &str = "OMP_WAIT_POLICY";
 /// Says that the policy is this program's choice and not the user's.
 const OWN_POLICY: &str = "SQUALL_OWN_WAIT_POLICY";
+/// How many threads OpenMP has; where it is not set as many as there are hardware threads that it may run on.
+const COUNT: &str = "OMP_NUM_THREADS";
+/// Says the same of that number.
+const OWN_COUNT: &str = "SQUALL_OWN_NUM_THREADS";
 /// Holds the process that was started anew: a program that this one starts inherits the variable, and is another
 /// process.
 const PREPARED: &str = "SQUALL_PREPARED_PROCESS";
 /// Lists what is reserved for communication, for the process that was started anew.
 const COMMUNICATION: &str = "SQUALL_COMMUNICATION_CORES";
 
-/// Starts the program anew with OpenMP's threads told to sleep between two operations, unless the user chose; as one of
-/// several ranks of a node, on its share of the node's cores, unless the launcher bound it; and as the options say.
+/// Starts the program anew with OpenMP's threads told to sleep between two operations, and to be no more than a container
+/// keeps busy, unless the user chose; as one of several ranks of a node, on its share of the node's cores, unless the
+/// launcher bound it; and as the options say.
 ///
 /// By default they spin for a while after each operation and take the cores from the loops that run between the
 /// operations: a training step takes up to four times as long on a shared machine. The setting is read when the
@@ -73,17 +78,15 @@ pub fn communication_cores() -> Vec<usize> {
     }
 }
 
-/// Gives another program the environment in which the user would start it: without the policy that this one chose for
-/// itself.
-pub fn leave_policy_to(command: &mut Command) {
-    if std::env::var_os(OWN_POLICY).is_some() {
-        command.env_remove(POLICY).env_remove(OWN_POLICY);
+/// Gives another program the environment in which the user would start it: without what this one chose for itself, and
+/// without the number of its process. A launcher or a batch system hands its environment to ranks on other machines and
+/// in containers, which have other cores, and where another process may have that number.
+pub fn leave_to_user(command: &mut Command) {
+    for (variable, own) in [(POLICY, OWN_POLICY), (COUNT, OWN_COUNT)] {
+        if std::env::var_os(own).is_some() {
+            command.env_remove(variable).env_remove(own);
+        }
     }
-}
-
-/// Keeps from another program which process was started anew: a launcher hands its environment to ranks on other machines
-/// and in containers, where another process may have that number.
-pub fn leave_number_out_of(command: &mut Command) {
     command.env_remove(PREPARED);
 }
 
@@ -95,9 +98,7 @@ fn is_prepared() -> bool {
 
 /// Replaces this process; comes back only if that fails.
 fn start_anew(command: &mut Command, communication: &[usize]) -> std::io::Error {
-    if std::env::var_os(POLICY).is_none() {
-        command.env(POLICY, "passive").env(OWN_POLICY, "1");
-    }
+    tell_openmp(command, |name| std::env::var_os(name).is_some(), quota());
     command
         .args(std::env::args_os().skip(1))
         .env(PREPARED, std::process::id().to_string());
@@ -106,6 +107,24 @@ fn start_anew(command: &mut Command, communication: &[usize]) -> std::io::Error 
         some => command.env(COMMUNICATION, cores::list(some)),
     };
     command.exec()
+}
+
+/// Tells OpenMP what the user, by variables that are set, did not; `quota` is the most threads that can be busy.
+fn tell_openmp(command: &mut Command, is_set: impl Fn(&str) -> bool, quota: Option<usize>) {
+    if !is_set(POLICY) {
+        command.env(POLICY, "passive").env(OWN_POLICY, "1");
+    }
+    if let Some(threads) = quota.filter(|_| !is_set(COUNT)) {
+        command.env(COUNT, threads.to_string()).env(OWN_COUNT, "1");
+    }
+}
+
+/// The threads that a quota of processor time (a container's, `cpu.max`) lets be busy, as the loops of this program count
+/// them, where those are fewer than the hardware threads that they may run on.
+fn quota() -> Option<usize> {
+    let may_use = sched_getaffinity(None).ok()?.count() as usize;
+    let busy = std::thread::available_parallelism().ok()?.get();
+    (busy < may_use).then_some(busy)
 }
 
 /// Takes an equal part of the cores that all ranks of a node may use, or what a launcher left this rank, and of those
@@ -157,4 +176,31 @@ fn node_place() -> Option<Place> {
     let launch = ranks::launch()?;
     let (rank, ranks) = (launch.local_rank?, launch.local_size?);
     (ranks > 1).then_some(Place { rank, ranks })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+
+    /// Of 64 cores with a quota of two oneDNN had 64 threads, which the system stopped for most of every tenth of a second.
+    #[test]
+    fn openmp_keeps_to_the_quota_of_a_container() {
+        let told = |set: &[&str], quota: Option<usize>| {
+            let mut command = Command::new("squall");
+            tell_openmp(&mut command, |name| set.contains(&name), quota);
+            [COUNT, OWN_COUNT, POLICY].map(|name| {
+                let mut variables = command.get_envs();
+                let found = variables.find(|(variable, _)| *variable == name);
+                found.and_then(|(_, value)| value.and_then(OsStr::to_str).map(String::from))
+            })
+        };
+        let words = |words: [Option<&str>; 3]| words.map(|word| word.map(String::from));
+        let passive = Some("passive");
+        assert_eq!(told(&[], Some(2)), words([Some("2"), Some("1"), passive]));
+        assert_eq!(told(&[], None), words([None, None, passive]));
+        // The user's own number stays.
+        assert_eq!(told(&[COUNT], Some(2)), words([None, None, passive]));
+        assert_eq!(told(&[COUNT, POLICY], Some(2)), words([None; 3]));
+    }
 }

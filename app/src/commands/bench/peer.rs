@@ -41,7 +41,7 @@ impl Peer {
         let mut words = command.split_whitespace();
         let program = words.next().unwrap_or_default();
         let mut started = Command::new(program);
-        threads::leave_policy_to(&mut started);
+        threads::leave_to_user(&mut started);
         let mut child = started
             .args(words)
             .args(arguments)

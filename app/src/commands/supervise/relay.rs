@@ -108,7 +108,7 @@ impl Relay {
                 return Ok(None);
             }
             let mut command = Command::new(program);
-            threads::leave_number_out_of(&mut command);
+            threads::leave_to_user(&mut command);
             let child = command.args(arguments).spawn().map_err(|error| {
                 Advice::usage(
                     format!("`{program}` does not start: {error}"),

@@ -79,7 +79,7 @@ pub enum MomentumRule {
     Tuned,
 }
 
-/// How several ranks train one network. One rank ignores all of it but `gradient_lag`.
+/// How several ranks train one network. One rank ignores all of it but `gradient_lag`, `global_batch` and `rate_scaling`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Distributed {

@@ -153,13 +153,25 @@ pub struct Space {
 /// Halton's bases. Beyond so many dimensions values are drawn independently.
 const PRIMES: [u64; 10] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29];
 
-/// Keys that [`Search::plan_of`](super::Search::plan_of) sets for all trials alike, whatever a recipe says.
-const OF_ALL_TRIALS: [&str; 4] = [
-    "training.validate_every_steps",
-    "training.max_seconds",
-    "training.target_score",
-    "training.patience",
-];
+/// Why a key of a recipe cannot be varied, if it cannot: its trials would be one and the same.
+fn without_effect(key: &str) -> Option<&'static str> {
+    match key {
+        // `Search::plan_of` sets them for all trials alike.
+        "training.validate_every_steps"
+        | "training.max_seconds"
+        | "training.target_score"
+        | "training.patience" => {
+            Some("all trials are validated and halted after the same parts of their steps")
+        }
+        "distributed.global_batch" | "distributed.gradient_lag" | "distributed.rate_scaling" => {
+            None
+        }
+        key if key.starts_with("distributed.") => {
+            Some("every trial is trained by one rank, which does not read it")
+        }
+        _ => None,
+    }
+}
 
 impl Space {
     /// Of these dimensions; `seed` chooses among equally even choices of values.
@@ -171,12 +183,9 @@ impl Space {
         if let Some(twice) = dimensions.iter().find(|d| !keys.insert(d.key.as_str())) {
             return Err(format!("`{}` is varied twice", twice.key));
         }
-        let without_effect = |d: &&Dimension| OF_ALL_TRIALS.contains(&d.key.as_str());
-        if let Some(dimension) = dimensions.iter().find(without_effect) {
-            return Err(format!(
-                "`{}` cannot be varied: all trials are validated and halted after the same parts of their steps",
-                dimension.key
-            ));
+        let unread = |d: &Dimension| Some((d.key.clone(), without_effect(&d.key)?));
+        if let Some((key, reason)) = dimensions.iter().find_map(unread) {
+            return Err(format!("`{key}` cannot be varied: {reason}"));
         }
         match dimensions.is_empty() {
             true => Err("nothing is varied".into()),
@@ -310,12 +319,22 @@ mod tests {
                 .contains("`a` is varied twice")
         );
         // Its trials would be one and the same, and the leaderboard would tell them apart.
-        let ignored = vec![of("a=1,2"), of("training.patience=2,5")];
-        let error = Space::new(ignored, 1).unwrap_err();
-        assert!(
-            error.contains("`training.patience` cannot be varied"),
-            "{error}"
-        );
+        for (ignored, key) in [
+            ("training.patience=2,5", "training.patience"),
+            ("distributed.wire=f32,bf16", "distributed.wire"),
+        ] {
+            let error = Space::new(vec![of("a=1,2"), of(ignored)], 1).unwrap_err();
+            let expected = format!("`{key}` cannot be varied");
+            assert!(error.contains(&expected), "{error}");
+        }
+        // What a rank reads that is alone.
+        let read = [
+            "gradient_lag=0,1",
+            "global_batch=4,8",
+            "rate_scaling=none,sqrt",
+        ];
+        let read = read.map(|key| of(&format!("distributed.{key}")));
+        assert!(Space::new(read.into(), 1).is_ok());
     }
 
     #[test]

@@ -280,8 +280,19 @@ fn plans_count_the_decoder_where_it_is_run() {
 
 /// A search of two trials of a step each.
 fn search(folder: &Path, store: &Arc<Store>) -> Result<Option<Board>, JobError> {
+    search_in(folder, store, "f32")
+}
+
+/// The same in this precision.
+fn search_in(
+    folder: &Path,
+    store: &Arc<Store>,
+    precision: &str,
+) -> Result<Option<Board>, JobError> {
     let (path, out) = (folder.join("recipe.toml"), folder.join("tuned"));
-    std::fs::write(&path, recipe(CELLS, &["training.steps=1"]).to_toml()).unwrap();
+    let precision = format!("precision={precision}");
+    let recipe = recipe(CELLS, &["training.steps=1", &precision]);
+    std::fs::write(&path, recipe.to_toml()).unwrap();
     let other = vec![("seed".to_string(), "2".to_string())];
     let search = Search {
         recipe: &path,
@@ -338,4 +349,26 @@ fn a_search_of_other_boxes_is_another_one() {
     search(folder.path(), &first).unwrap().unwrap();
     let error = search(folder.path(), &again).unwrap_err().to_string();
     assert!(error.contains("its boxes have the hash"), "{error}");
+}
+
+/// Trials that have not begun would be in f32, and those before them in bf16.
+#[test]
+fn a_search_does_not_go_on_where_auto_is_another_precision() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = made(folder.path(), &[Known::Box; 4], &[Known::Box]);
+    let go = || search_in(folder.path(), &store, "auto");
+    go().unwrap().unwrap();
+    go().unwrap().unwrap();
+    let path = folder.path().join("tuned/search.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut described: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let other = match described["auto"].as_str() {
+        Some("f32") => "bf16",
+        _ => "f32",
+    };
+    described["auto"] = other.into();
+    std::fs::write(&path, described.to_string()).unwrap();
+    let error = go().unwrap_err().to_string();
+    let expected = format!("`precision` is auto, which was {other} where it began");
+    assert!(error.contains(&expected), "{error}");
 }

@@ -23,6 +23,10 @@ pub(super) struct Described {
     /// The hashes of further files that trials learn from, by path; none in searches from before they were kept.
     #[serde(default)]
     files: BTreeMap<String, String>,
+    /// What `precision = "auto"` was where the search began; none if no trial has it, and in searches from before it was
+    /// kept.
+    #[serde(default)]
+    auto: Option<String>,
     /// What each trial changes in the recipe.
     trials: Vec<Values>,
     halts: usize,
@@ -66,6 +70,13 @@ impl Described {
         {
             changes.push(format!(
                 "its boxes have the hash {was}, those of --data {is}"
+            ));
+        }
+        if let (Some(is), Some(was)) = (&self.auto, &there.auto)
+            && is != was
+        {
+            changes.push(format!(
+                "`precision` is auto, which was {was} where it began and is {is} here"
             ));
         }
         for (path, was) in &there.files {
@@ -159,6 +170,7 @@ mod tests {
             data: "abc".into(),
             boxes: None,
             files: BTreeMap::new(),
+            auto: None,
             trials: vec![trial("1e-3"), trial("2e-3")],
             halts: 2,
             keep_one_of: 3,
@@ -213,6 +225,14 @@ mod tests {
         let file = "`a.safetensors` had the hash 4, has 5";
         assert_eq!(changes.unwrap(), [file]);
         check(with_file("5"), &[]);
+        let on = |device: &str| Described {
+            auto: Some(device.to_string()),
+            ..described(&[])
+        };
+        let changes = on("f32").changes_of_result(&on("bf16")).unwrap();
+        let auto = "`precision` is auto, which was bf16 where it began and is f32 here";
+        assert_eq!(changes, [auto]);
+        check(on("f32"), &[]);
         let mut new = described(&[]);
         new.trials[1][0].1 = "3e-3".into();
         let trial = "trial 1 was schedule.rate=2e-3, is schedule.rate=3e-3";

@@ -11,7 +11,7 @@ use crate::run_dir::RunDir;
 use crate::train::{Team, TrainEvent, has_validation, steps_alone, train_together};
 use squall_data::store::Split;
 use squall_data::{DataError, Store, atomic};
-use squall_model::{Backend, Network};
+use squall_model::{Backend, Network, Precision};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -268,11 +268,13 @@ impl Search<'_> {
     fn open(&self) -> Result<Board> {
         let drawn = Board::new(self.trials.to_vec());
         // Before anything is written: values that no recipe can have are the user's to mend.
-        let mut files = BTreeSet::new();
+        let (mut files, mut auto) = (BTreeSet::new(), false);
         for trial in &drawn.trials {
-            files.extend(files_of(&self.plan_of(trial)?.0));
+            let (recipe, _) = self.plan_of(trial)?;
+            files.extend(files_of(&recipe));
+            auto |= recipe.precision.compute == Precision::Auto;
         }
-        let described = self.describe(&files)?;
+        let described = self.describe(&files, auto)?;
         let path = self.folder.join("search.json");
         let _lock = loop {
             match FolderLock::take(self.folder) {
@@ -296,15 +298,18 @@ impl Search<'_> {
         Ok(drawn)
     }
 
-    /// All that the results of a search follow from, these files that its trials learn from among it.
-    fn describe(&self, files: &BTreeSet<PathBuf>) -> Result<String> {
+    /// All that the results of a search follow from, these files that its trials learn from among it, and what the device
+    /// makes of a precision that is left to it.
+    fn describe(&self, files: &BTreeSet<PathBuf>, auto: bool) -> Result<String> {
         let base = Recipe::named(self.recipe, self.overrides)?;
+        let (dtype, _) = Precision::Auto.resolve(Backend::best());
         let boxes = self.store.boxes_hash();
         let document = serde_json::json!({
             "recipe": base.to_toml(),
             "data": self.store.data_hash(),
             "boxes": boxes.filter(|_| base.task == Task::Detect),
             "files": hashes_of(files),
+            "auto": auto.then(|| format!("{dtype:?}").to_lowercase()),
             "trials": self.trials,
             "halts": self.ladder.rungs(),
             "keep_one_of": self.ladder.keep_one_of(),

@@ -114,7 +114,7 @@ pub fn script(job: &Job, machine: &Machine) -> Result<String> {
     let plan = Plan::of(job, machine)?;
     let system = match machine.scheduler.kind {
         Batch::Lsf => lsf::system(job, machine, &plan)?,
-        Batch::Slurm => slurm::system(job, &plan)?,
+        Batch::Slurm => slurm::system(job, machine, &plan)?,
         Batch::Pbs => pbs::system(job, machine, &plan)?,
         Batch::None => plain::system(job, &plan)?,
     };

@@ -3,6 +3,7 @@
 use super::check::{Plan, refused};
 use super::{Job, System};
 use crate::error::Result;
+use crate::machine::Machine;
 
 /// The longest time before the end at which Slurm can send a signal.
 const LONGEST_NOTICE: u64 = 65_535;
@@ -24,7 +25,7 @@ run_again() {
 }
 "#;
 
-pub(super) fn system(job: &Job, plan: &Plan) -> Result<System> {
+pub(super) fn system(job: &Job, machine: &Machine, plan: &Plan) -> Result<System> {
     if job.margin_seconds > LONGEST_NOTICE {
         let expected = format!("at most {LONGEST_NOTICE} s, the longest that Slurm knows");
         return refused("--margin", expected, job.margin_seconds);
@@ -40,6 +41,12 @@ pub(super) fn system(job: &Job, plan: &Plan) -> Result<System> {
         "--open-mode=append".into(),
         "--requeue".into(),
     ];
+    // Whole nodes come with all of their cores, but only with the memory that is asked for: all of it, unless the machine
+    // says how much.
+    let options = &machine.scheduler.directives;
+    if !options.iter().any(|option| option.starts_with("--mem")) {
+        directives.push("--mem=0".into());
+    }
     if job.margin_seconds > 0 {
         // To the script alone, which passes it on: it also reaches ranks of a launcher that is not Slurm's.
         directives.push(format!("--signal=B:USR1@{}", job.margin_seconds));

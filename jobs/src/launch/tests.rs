@@ -191,6 +191,19 @@ fn a_launcher_of_another_batch_system_is_refused() {
     assert!(text.contains("`scheduler.environment`"), "{text}");
 }
 
+/// Of a whole node Slurm gives all cores, but no more memory than is asked for.
+#[test]
+fn nodes_of_slurm_come_with_all_of_their_memory() {
+    let mut machine = Machine::named("perlmutter").unwrap();
+    let job = Job::new("century", "small", "store", "run");
+    let text = script(&job, &machine).unwrap();
+    assert!(text.contains("#SBATCH --mem=0\n"), "{text}");
+    let own = "--mem-per-cpu=4G".to_string();
+    machine.scheduler.directives.push(own);
+    let text = script(&job, &machine).unwrap();
+    assert!(!text.contains("--mem=0"), "{text}");
+}
+
 #[test]
 fn hosts_are_given_by_an_option_that_every_launcher_has() {
     let mut machine = Machine::named("roce-p100").unwrap();

@@ -3,6 +3,8 @@
 mod common;
 
 use common::{path, run, squall, text};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -156,6 +158,26 @@ fn what_no_machine_gives_is_wrong_usage() {
     let nobody = ["--nodes", "0", "--set", "distributed.global_batch=64"];
     let said = text(&ask("summit", &nobody));
     assert!(said.contains("`--nodes`: expected 1 to 4608"), "{said}");
+}
+
+/// Its script had named a folder that is not there, with `\u{fffd}` for the letter that is no UTF-8.
+#[test]
+fn a_path_that_a_script_cannot_name_is_refused() {
+    for option in ["--data", "--out", "--script"] {
+        let mut command = squall();
+        command.args(["submit", "--recipe", "small", "--machine", "workstation"]);
+        for (known, path) in [("--data", "/s"), ("--out", "/r")] {
+            if known != option {
+                command.args([known, path]);
+            }
+        }
+        let latin = OsStr::from_bytes(b"/stor\xe9");
+        let output = command.arg(option).arg(latin).output().expect("starts");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{option}: {said}");
+        assert!(said.contains("the path is not UTF-8"), "{option}: {said}");
+        assert!(said.contains(option) && output.stdout.is_empty(), "{said}");
+    }
 }
 
 /// As of a queue for debugging: nobody asked for the hour that is the default elsewhere.

@@ -86,7 +86,7 @@ impl Submit {
     pub fn run(self) -> anyhow::Result<()> {
         let recipe = Recipe::named(&self.recipe, &self.overrides)?;
         let machine = Machine::named(&self.machine)?;
-        let text = script(&self.job(&recipe, &machine), &machine)?;
+        let text = script(&self.job(&recipe, &machine)?, &machine)?;
         let each = self.ranks_per_node.unwrap_or(machine.node.ranks);
         self.check_ranks(&recipe, each).map_err(|reason| {
             let hint = "another --nodes or --ranks-per-node, or another value of that key";
@@ -147,17 +147,19 @@ impl Submit {
         self.hours.unwrap_or(usual.min(longest))
     }
 
-    fn job(&self, recipe: &Recipe, machine: &Machine) -> Job {
-        let words = |path: &Path| path.to_string_lossy().into_owned();
+    fn job(&self, recipe: &Recipe, machine: &Machine) -> anyhow::Result<Job> {
         let name = self.name.clone().unwrap_or_else(|| recipe.name.clone());
         let arguments = std::env::args_os().skip(1);
         let arguments = arguments.map(|word| word.to_string_lossy().into_owned());
         let arguments: Vec<String> = arguments.collect();
-        Job {
+        Ok(Job {
             made_by: format!("squall {}", arguments.join(" ")).replace('\n', " "),
             // PBS is told to start it again, wherever that is.
             script: match &self.script {
-                Some(script) => words(&std::path::absolute(script).unwrap_or(script.clone())),
+                Some(script) => word(
+                    "--script",
+                    &std::path::absolute(script).unwrap_or(script.clone()),
+                )?,
                 None => format!("{name}.sh"),
             },
             program: self.program.clone(),
@@ -176,11 +178,11 @@ impl Submit {
             tries: self.tries,
             ..Job::new(
                 &name,
-                &words(&self.recipe),
-                &words(&self.data),
-                &words(&self.out),
+                &word("--recipe", &self.recipe)?,
+                &word("--data", &self.data)?,
+                &word("--out", &self.out)?,
             )
-        }
+        })
     }
 
     /// What may surprise in the job, and can be seen from here.
@@ -206,6 +208,16 @@ impl Submit {
             );
         }
     }
+}
+
+/// A path as a script, which is UTF-8, names it.
+fn word(option: &str, path: &Path) -> anyhow::Result<String> {
+    path.to_str().map(String::from).ok_or_else(|| {
+        Advice::usage(
+            format!("{option} {}: the path is not UTF-8", path.display()),
+            "rename it, or give the name of a symbolic link to it",
+        )
+    })
 }
 
 /// The command that takes scripts.

@@ -4,8 +4,8 @@ use rustix::process::{Pid, getppid};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 /// Programs that start the ranks of a node, by the names that the system keeps of them (15 letters), up to a dot:
-/// `mpiexec.hydra`, and `mpirun.openmpi` as Debian has it.
-const LAUNCHERS: [&str; 9] = [
+/// `mpiexec.hydra`, and `mpirun.openmpi` as Debian has it. `jsmd` is that of LSF's jsrun on each node.
+const LAUNCHERS: [&str; 10] = [
     "mpirun",
     "mpiexec",
     "orterun",
@@ -14,6 +14,7 @@ const LAUNCHERS: [&str; 9] = [
     "prte",
     "prted",
     "hydra_pmi_proxy",
+    "jsmd",
     "slurmstepd",
 ];
 
@@ -60,10 +61,13 @@ mod tests {
             1 => Some("1 (init) S 0 1 1".to_string()),
             60 => Some("60 (squall) S 50 60 60".to_string()),
             50 => Some("50 (mpirun.openmpi) S 1 50 50".to_string()),
+            80 => Some("80 (bash) S 70 80 80".to_string()),
+            70 => Some("70 (jsmd) S 1 70 70".to_string()),
             _ => None,
         };
         assert_eq!(ancestor(pid(40), family), Some(pid(20)));
         assert_eq!(ancestor(pid(60), family), Some(pid(50)));
+        assert_eq!(ancestor(pid(80), family), Some(pid(70)));
         assert_eq!(ancestor(pid(1), family), None);
         assert_eq!(ancestor(pid(7), family), None);
         // Nobody is their own grandparent for ever.

@@ -168,3 +168,37 @@ fn masks_of_a_labelling_that_was_stopped_are_told_of() {
         assert!(said(arguments).contains(stopped), "{arguments:?}");
     }
 }
+
+/// They were not read, and nobody heard of it.
+#[test]
+fn masks_that_a_training_of_masks_and_boxes_does_not_read_are_told() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 6, 3);
+    // Boxes of the first half of the run only.
+    let truth = fields.join("truth");
+    let all = std::fs::read_to_string(truth.join("boxes.csv")).expect("boxes of the run");
+    let days = ["2000-08-01", "2000-08-02", "2000-08-03"];
+    let (header, rows) = all.split_once('\n').expect("a header");
+    let known = |row: &&str| days.iter().any(|day| row.contains(day));
+    let known: Vec<&str> = rows.lines().filter(known).collect();
+    let (boxes, store) = (at("known.csv"), at("store"));
+    std::fs::write(&boxes, format!("{header}\n{}\n", known.join("\n"))).expect("written");
+    let more = ["--block-days", "1", "--boxes", path(&boxes)];
+    stage(&fields, &truth, &store, &more);
+    for (unlabelled, times) in [("0", 1), ("1", 0)] {
+        let unlabelled = format!("detection.unlabelled_per_batch={unlabelled}");
+        let out = at(&unlabelled);
+        let mut train = squall();
+        train.args(["train", "--recipe", "masks-and-boxes"]);
+        train.args(["--data", path(&store), "--out", path(&out)]);
+        for set in ["training.steps=1", "training.batch=2", &unlabelled] {
+            train.args(["--set", set]);
+        }
+        let output = train.output().expect("starts");
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        let warning = "have a mask and no boxes, and are not read";
+        assert_eq!(said.matches(warning).count(), times, "{said}");
+    }
+}

@@ -32,6 +32,7 @@ mod step;
 mod step_shape;
 mod team;
 mod timeline;
+mod told;
 
 pub use early::EndedEarly;
 pub use groups::StalenessSummary;

@@ -9,6 +9,7 @@ use super::samples::{self, Labelled, Samples};
 use super::share::{Place, Share};
 use super::step::Learner;
 use super::team::Team;
+use super::told;
 use crate::clips;
 use crate::code;
 use crate::comm::agree::Facts;
@@ -61,7 +62,7 @@ impl<'a> Run<'a> {
         let network = network_of(recipe, channels.len());
         let class_weights = class_weights_of(recipe, store)?;
         if recipe.task == Task::Segment && share.tells {
-            tell_missing_classes(store);
+            told::missing_classes(store);
         }
         let local_batch = local_batch(recipe, place)?;
         let shuffled = (share.shuffle_seed, share.place);
@@ -69,7 +70,8 @@ impl<'a> Run<'a> {
         let steps_per_epoch = samples.steps_per_epoch();
         let total_steps = recipe.training.total_steps(steps_per_epoch);
         if share.tells {
-            tell_long_warmup(recipe.schedule.warmup_steps, total_steps);
+            told::long_warmup(recipe.schedule.warmup_steps, total_steps);
+            told::masks_not_read(recipe, store);
             for said in recipe.without_effect() {
                 tracing::warn!("{said}");
             }
@@ -298,41 +300,6 @@ fn class_weights_of(recipe: &Recipe, store: &Store) -> Result<Vec<f32>> {
         return Err(samples::without_masks());
     }
     Ok(store.class_weights(recipe.loss.weighting)?)
-}
-
-/// Warns of classes that no training or no validation sample has.
-fn tell_missing_classes(store: &Store) {
-    for (split, samples, so) in [
-        (Split::Train, "training", "the network cannot learn it"),
-        (
-            Split::Validation,
-            "validation",
-            "nothing is known of how well it is found",
-        ),
-    ] {
-        let counts = store.class_counts(split);
-        if counts.iter().sum::<u64>() == 0 {
-            // It has none with labels, which is said where they are missed.
-            continue;
-        }
-        for (class, _) in (Class::ALL.iter().zip(counts)).filter(|(_, count)| *count == 0) {
-            let name = class.name().replace('_', " ");
-            tracing::warn!("no {samples} sample has a pixel of {name}: {so}");
-        }
-    }
-}
-
-/// Says where a run ends before its learning rate is what the recipe has.
-fn tell_long_warmup(warmup: u64, steps: u64) {
-    if warmup > 0 && warmup >= steps {
-        let reached = match warmup == steps {
-            true => "reached in the last step alone",
-            false => "never reached",
-        };
-        tracing::warn!(
-            "`schedule.warmup_steps` is {warmup} and the run has {steps} steps: `schedule.rate` is {reached}"
-        );
-    }
 }
 
 /// What validates at a place, and on how many samples; nothing if the store has none with labels, which one rank tells.

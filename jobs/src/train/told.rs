@@ -1,0 +1,58 @@
+//! What is told of a recipe and a store before the first step, because it is allowed and may not be meant.
+
+use crate::recipe::{Recipe, Task};
+use squall_data::store::Split;
+use squall_data::{Class, Store};
+
+/// Warns of classes that no training or no validation sample has.
+pub(super) fn missing_classes(store: &Store) {
+    for (split, samples, so) in [
+        (Split::Train, "training", "the network cannot learn it"),
+        (
+            Split::Validation,
+            "validation",
+            "nothing is known of how well it is found",
+        ),
+    ] {
+        let counts = store.class_counts(split);
+        if counts.iter().sum::<u64>() == 0 {
+            // It has none with labels, which is said where they are missed.
+            continue;
+        }
+        for (class, _) in (Class::ALL.iter().zip(counts)).filter(|(_, count)| *count == 0) {
+            let name = class.name().replace('_', " ");
+            tracing::warn!("no {samples} sample has a pixel of {name}: {so}");
+        }
+    }
+}
+
+/// Says where a run ends before its learning rate is what the recipe has.
+pub(super) fn long_warmup(warmup: u64, steps: u64) {
+    if warmup > 0 && warmup >= steps {
+        let reached = match warmup == steps {
+            true => "reached in the last step alone",
+            false => "never reached",
+        };
+        tracing::warn!(
+            "`schedule.warmup_steps` is {warmup} and the run has {steps} steps: `schedule.rate` is {reached}"
+        );
+    }
+}
+
+/// Says how many training samples a network of masks and boxes does not read, because they have only masks.
+pub(super) fn masks_not_read(recipe: &Recipe, store: &Store) {
+    let both = recipe.task == Task::Detect && recipe.network.mask_classes > 0;
+    if !both || recipe.detection.unlabelled_per_batch > 0 {
+        return;
+    }
+    let ids = store.ids(Split::Train);
+    let alone = |&&id: &&usize| store.samples()[id].has_mask() && store.boxes(id).is_none();
+    match ids.iter().filter(alone).count() {
+        0 => {}
+        count => tracing::warn!(
+            "{count} of {} training samples have a mask and no boxes, and are not read: `detection.unlabelled_per_batch` is 0, and would \
+             take so many of them into every batch",
+            ids.len()
+        ),
+    }
+}

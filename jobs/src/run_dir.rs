@@ -3,7 +3,7 @@
 use crate::error::{JobError, Result};
 use crate::lock::FolderLock;
 use crate::recipe::Recipe;
-use squall_data::atomic;
+use squall_data::{DataError, atomic};
 use std::path::{Path, PathBuf};
 
 /// A run's folder, held by one process.
@@ -68,9 +68,16 @@ impl RunDir {
     }
 
     /// Whether there is something to continue from.
-    pub(crate) fn has_checkpoint(&self) -> bool {
-        let mut checkpoints = Self::checkpoints_of(&self.folder).into_iter();
-        checkpoints.any(|path| path.exists())
+    ///
+    /// # Errors
+    /// [`JobError::Data`] if the file system does not say: a run that then began anew would replace what is there.
+    pub(crate) fn has_checkpoint(&self) -> Result<bool> {
+        for path in Self::checkpoints_of(&self.folder) {
+            if path.try_exists().map_err(DataError::io("read", &path))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Both checkpoints of a run that need not be opened, by its folder: the newest and the one before.
@@ -112,7 +119,7 @@ impl RunDir {
     /// [`JobError::Resume`] naming what changed; [`JobError::Recipe`] if the recipe there cannot be read.
     pub(crate) fn check_recipe(&self, recipe: &Recipe) -> Result<()> {
         let path = self.recipe();
-        if !self.has_checkpoint() {
+        if !self.has_checkpoint()? {
             return Ok(());
         }
         if !path.exists() {
@@ -143,5 +150,25 @@ impl RunDir {
     /// [`JobError::Data`].
     pub(crate) fn write_recipe(&self, recipe: &Recipe) -> Result<()> {
         Ok(atomic::write(self.recipe(), recipe.to_toml().as_bytes())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run began anew where the file system did not say what was there, and replaced it with its first checkpoints.
+    #[test]
+    fn a_checkpoint_that_cannot_be_asked_for_is_not_taken_for_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::open(folder.path()).unwrap();
+        assert!(!run.has_checkpoint().unwrap());
+        std::fs::write(run.previous_checkpoint(), "bytes").unwrap();
+        assert!(run.has_checkpoint().unwrap());
+        // A link to itself stands in for a server that is away: nobody knows what is behind it.
+        let newest = run.checkpoint();
+        std::os::unix::fs::symlink(&newest, &newest).unwrap();
+        let error = run.has_checkpoint().unwrap_err().to_string();
+        assert!(error.contains("checkpoint.safetensors"), "{error}");
     }
 }

@@ -235,7 +235,7 @@ impl Run<'_> {
         let Some(run_dir) = &self.run_dir else {
             return Ok(());
         };
-        if run_dir.has_checkpoint() {
+        if run_dir.has_checkpoint()? {
             let (facts, standing) = load_newest(run_dir, &mut self.learner, self.store)?;
             self.check_fits(run_dir, &facts)?;
             if let Some(best) = &facts.best {

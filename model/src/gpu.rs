@@ -274,7 +274,9 @@ impl GpuError {
             Self::NotCaptured { .. } => {
                 "leave `training.cuda_graphs` (`squall bench step --graphs`) out: operations are then started one by one"
             }
-            Self::Call { reason, .. } if reason.contains("OUT_OF_MEMORY") => {
+            Self::Call { reason, .. }
+                if reason.contains("OUT_OF_MEMORY") || reason.contains("ALLOCATION_FAILED") =>
+            {
                 "use smaller batches; CUDA graphs (`training.cuda_graphs`) take memory of their own beside that of single operations"
             }
             Self::Call { .. } => {
@@ -325,6 +327,11 @@ mod tests {
         };
         assert!(hint("cudnnCreate").contains("nvidia-cudnn-cu12"));
         assert!(hint("cudnnBackendExecute").contains("nvidia-smi"));
+        let full = GpuError::Call {
+            call: "cudnnBackendExecute",
+            reason: "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED".into(),
+        };
+        assert!(full.hint().contains("smaller batches"));
     }
 
     #[test]

@@ -39,8 +39,11 @@ pub(super) fn is_out(error: &JobError) -> bool {
     match error {
         JobError::Diverged { .. } | JobError::Memory { .. } => true,
         JobError::Model(ModelError::Gpu(GpuError::OutOfMemory { .. })) => true,
-        // In the words of the driver.
-        JobError::Model(error) => error.to_string().contains("OUT_OF_MEMORY"),
+        // In the words of the driver, and of cuDNN.
+        JobError::Model(error) => {
+            let said = error.to_string();
+            said.contains("OUT_OF_MEMORY") || said.contains("ALLOCATION_FAILED")
+        }
         _ => false,
     }
 }
@@ -63,6 +66,8 @@ mod tests {
             reason: reason.into(),
         };
         assert!(out_of(call("CUDA_ERROR_OUT_OF_MEMORY: out of memory")));
+        let of_cudnn = "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED";
+        assert!(out_of(call(of_cudnn)));
         assert!(!out_of(call("CUDA_ERROR_ILLEGAL_ADDRESS")));
     }
 

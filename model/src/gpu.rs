@@ -253,12 +253,15 @@ impl GpuError {
                 "name a GPU of the Ampere generation or later (A100, RTX 30, H100, ...) with `--device cuda:N`, or compute with \
                  `--device cpu`"
             }
-            // So fails a cuDNN for a later CUDA than the driver's.
-            Self::LibraryVersion { .. }
-            | Self::Call {
+            // It says CUDNN_STATUS_NOT_INITIALIZED of both.
+            Self::Call {
                 call: "cudnnCreate",
                 ..
             } => {
+                "cuDNN may be for a later CUDA than the driver (for one of CUDA 12 `pip install nvidia-cudnn-cu12 nvidia-cuda-nvrtc-cu12`, \
+                 and name their folders in SQUALL_CUDA_LIBRARIES), or other processes leave it no memory (`nvidia-smi` shows them)"
+            }
+            Self::LibraryVersion { .. } => {
                 "for a driver of CUDA 12 `pip install nvidia-cudnn-cu12 nvidia-cuda-nvrtc-cu12`, for one of CUDA 13 `nvidia-cudnn-cu13 \
                  nvidia-cuda-nvrtc`, and name their folders in SQUALL_CUDA_LIBRARIES"
             }
@@ -325,7 +328,9 @@ mod tests {
             let reason = "CUDNN_STATUS_NOT_INITIALIZED".to_string();
             GpuError::Call { call, reason }.hint()
         };
-        assert!(hint("cudnnCreate").contains("nvidia-cudnn-cu12"));
+        for word in ["nvidia-cudnn-cu12", "no memory"] {
+            assert!(hint("cudnnCreate").contains(word), "{word}");
+        }
         assert!(hint("cudnnBackendExecute").contains("nvidia-smi"));
         let full = GpuError::Call {
             call: "cudnnBackendExecute",

@@ -1,4 +1,6 @@
-//! The variables Squall knows: names, units, plausible ranges and what other archives call them.
+//! The sixteen channels of the model: CAM's short name, long name, SI unit and plausible range of each.
+//!
+//! What other archives call them is in `archive/alias.rs`, and which units convert to theirs in `archive/units.rs`.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -72,12 +74,12 @@ impl Variable {
         Self::CHANNELS.into_iter().find(|v| v.name() == name)
     }
 
-    /// Whether it changes its sign when the hemispheres change places: northward winds.
+    /// Whether mirroring the globe about the equator changes its sign, as it does for northward winds.
     pub fn is_meridional(self) -> bool {
         matches!(self, Self::V850 | Self::Vbot)
     }
 
-    /// Everything known about it.
+    /// Its row of the table of variables: names, unit and plausible range.
     pub fn entry(self) -> &'static VariableEntry {
         &TABLE[self as usize]
     }

@@ -1,12 +1,16 @@
-//! What other archives call the channels.
+//! The names by which archives call the channels: where a new dialect of files is added.
+//!
+//! A name belongs into `CHANNEL_NAMES` if the variable is the channel itself, into `PROXIES` if it is a close relative
+//! that may stand in for the channel, and into `LEVELS` if the channel is one level of it. All names are in lower case.
+//! The unit need not be the channel's: `units.rs` has the conversions.
 
 use crate::Variable;
 use crate::Variable::*;
 use serde::{Deserialize, Serialize};
 
-/// Names of whole fields, lower case. The first column is CAM's own; then ERA5 (short and CDS names), MERRA-2, CMIP,
-/// GFS, last as NOMADS and wgrib2 (`UGRD_850mb`) have it.
-const SURFACE: [(Variable, &[&str]); 16] = [
+/// Names of variables that are a channel as they stand. CAM's own name comes first; then those of ERA5 (short and CDS
+/// names), MERRA-2, CMIP and GFS, last as NOMADS and wgrib2 (`UGRD_850mb`) write them.
+const CHANNEL_NAMES: [(Variable, &[&str]); 16] = [
     (
         Tmq,
         &[
@@ -312,7 +316,7 @@ pub(super) fn transport(name: &str) -> Option<Transport> {
     found.map(|(part, _)| *part)
 }
 
-/// What a field on pressure levels is, whatever its name.
+/// The quantity that a field on pressure levels holds, whatever a file calls it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Family {
     Zonal,
@@ -334,7 +338,7 @@ impl Family {
     }
 }
 
-/// The family of a name.
+/// The quantity that a field of this name holds on pressure levels; `None` for names of anything else.
 pub(crate) fn family(name: &str) -> Option<Family> {
     let name = name.to_ascii_lowercase();
     let found = LEVELS
@@ -343,12 +347,12 @@ pub(crate) fn family(name: &str) -> Option<Family> {
     found.map(|(family, _, _)| *family)
 }
 
-/// How a name in a file serves a channel.
+/// How a variable of a known name provides a channel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Match {
-    /// It is the channel.
+    /// It is the channel itself.
     Same,
-    /// It stands in for it; the text says how it differs.
+    /// It stands in for the channel; the text says how it differs.
     Proxy(&'static str),
     /// The channel is one of its levels, at this pressure in hPa.
     Level(f64),
@@ -358,11 +362,11 @@ pub(crate) enum Match {
     HourlyTotal,
 }
 
-/// Every channel that a variable of this name can serve.
+/// Every channel that a variable of this name can provide, and how.
 pub(crate) fn matches(name: &str) -> Vec<(Variable, Match)> {
     let name = name.to_ascii_lowercase();
     let mut found = Vec::new();
-    for (variable, names) in SURFACE {
+    for (variable, names) in CHANNEL_NAMES {
         if names.contains(&name.as_str()) {
             found.push((variable, Match::Same));
         }

@@ -1,4 +1,5 @@
-//! Files put together to one archive: their times on one axis, the channels that these have, and what is to be said.
+//! Puts scanned files together to one archive: one time axis, the channels that all its times have, and the problems to
+//! report.
 
 use super::read::How;
 use super::scan::{FileInfo, Layout};
@@ -158,7 +159,7 @@ impl Archive {
         (served, told)
     }
 
-    /// A sentence if a channel stands at one time in two files: the first by name is read.
+    /// A sentence for the user if two files hold a channel of the same time, of which the first by name is read.
     fn repeated(&self) -> Option<String> {
         let twice = |places: &&Vec<Place>| {
             let serves = |v| move |place: &&Place| self.layout(**place).channel(v).is_some();
@@ -175,8 +176,8 @@ impl Archive {
         ))
     }
 
-    /// The problems of all files, each said once; not what cannot serve as a channel that is `served` all the same, by
-    /// other files.
+    /// The problems of all files, each once. Left out is why a variable was refused for a channel that is in `served`:
+    /// another file provides it.
     fn said_by_files(&self, served: &[Variable]) -> Vec<String> {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for &(_, layout) in &self.files {

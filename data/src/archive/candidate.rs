@@ -1,4 +1,4 @@
-//! What one variable of a file can serve as.
+//! Decides what one variable of a file provides: channels, levels, dew point, vapour transport; or why it cannot.
 
 use super::alias::{self, Family, Match};
 use super::coordinates::LevelAxis;
@@ -19,11 +19,11 @@ pub(super) struct Candidate<'f> {
     is_forecast: bool,
     is_static: bool,
     is_speed: bool,
-    /// What shows that it belongs to another time than the file.
+    /// What shows that it belongs to another time than the rest of its file, if it does.
     other_time: Option<&'f str>,
 }
 
-/// Why a variable cannot serve as something.
+/// Why a variable cannot be used for something.
 struct Misfit {
     expected: String,
     found: String,
@@ -38,18 +38,19 @@ impl Misfit {
     }
 }
 
-/// How a variable serves a channel.
+/// How a variable provides a channel.
 struct Service {
     /// The index of its level, if it has levels.
     level: Option<usize>,
-    /// What is not quite the channel, in words.
+    /// How it differs from the channel, in words, if it is only a stand-in.
     proxy: Option<&'static str>,
-    /// To the channel's unit.
+    /// The conversion to the channel's unit, or why there is none.
     conversion: Result<Conversion, Misfit>,
 }
 
 impl<'f> Candidate<'f> {
-    /// The variable as a field on the grid of its file; `None` if it has other dimensions that mean something.
+    /// The variable as a field on the grid of its file; `None` if it is none, or has further dimensions longer than 1
+    /// (members of an ensemble, for instance).
     pub(super) fn of(variable: &'f netcdf::Variable<'f>, shape: &'f FileShape) -> Option<Self> {
         let (roles, axis) = roles(variable, shape)?;
         let has_time = roles.contains(&Role::Time);
@@ -69,7 +70,7 @@ impl<'f> Candidate<'f> {
         })
     }
 
-    /// Adds everything that the variable can serve as to a layout, or why it cannot.
+    /// Adds to a layout everything that the variable provides, or why it cannot be used.
     pub(super) fn add_to(&self, layout: &mut Layout) {
         if let Some(found) = self.other_time {
             self.refuse_other_time(found, layout);
@@ -83,7 +84,7 @@ impl<'f> Candidate<'f> {
         }
     }
 
-    /// Notes why the variable, which is of another time, serves nothing.
+    /// Notes that the variable is not read because it belongs to another time than the rest of its file.
     fn refuse_other_time(&self, found: &str, layout: &mut Layout) {
         let expected = "a field at the times of its file";
         for (channel, _) in alias::matches(&self.name) {
@@ -128,7 +129,7 @@ impl<'f> Candidate<'f> {
                 }
                 layout.levels.push(levels);
             }
-            // Column water would be summed from it; the other families are channels by their own names.
+            // Column water would have been summed from it. What is wrong with other families `add_channel` says.
             (Err(misfit), Some(Family::Humidity)) => self.refuse(Variable::Tmq, misfit, layout),
             (Err(_), _) => {}
         }
@@ -201,7 +202,7 @@ impl<'f> Candidate<'f> {
         }
     }
 
-    /// Notes why the variable cannot serve a channel.
+    /// Notes why the variable cannot provide a channel.
     fn refuse(&self, channel: Variable, misfit: Misfit, layout: &mut Layout) {
         let Misfit { expected, found } = misfit;
         layout.refused.push(Refusal {
@@ -212,7 +213,8 @@ impl<'f> Candidate<'f> {
         });
     }
 
-    /// Says what is taken for granted of the variable, once however much it serves; `unit` is that of one that names none.
+    /// Tells the user what is assumed of the variable, once however many channels it provides; `unit` is the one
+    /// assumed where the file names none.
     fn tell_guesses(&self, unit: &str, layout: &mut Layout) {
         if self.unit.is_none() {
             layout.tell(format!("`{}` names no unit: {unit} is assumed", self.name));
@@ -225,7 +227,7 @@ impl<'f> Candidate<'f> {
         }
     }
 
-    /// How the variable serves a channel; `None` if its levels are not those of `kind`.
+    /// How the variable provides a channel; `None` if its levels are not those of `kind`.
     fn as_channel(&self, channel: Variable, kind: Match) -> Option<Service> {
         let single = self.axis.is_some_and(|axis| axis.pressure_pa.len() == 1);
         let whole = Service {
@@ -261,7 +263,7 @@ impl<'f> Candidate<'f> {
         })
     }
 
-    /// [`Self::conversion`] of a variable on a single level, which must be the channel's if that has one.
+    /// [`Self::conversion`] of a variable on a single level, refused if the channel is of another level.
     fn at_its_level(&self, channel: Variable, axis: &LevelAxis) -> Result<Conversion, Misfit> {
         match alias::level_of(channel) {
             Some(hpa) if !axis.hybrid && axis.at_hpa(hpa).is_none() => Err(Misfit::new(
@@ -272,7 +274,7 @@ impl<'f> Candidate<'f> {
         }
     }
 
-    /// From the variable's unit to `target`, which is assumed where it names none.
+    /// The conversion from the variable's unit to `target`; a variable that names no unit is assumed to be in it.
     fn conversion(&self, target: &str) -> Result<Conversion, Misfit> {
         let unit = self.unit.as_deref().unwrap_or(target);
         units::conversion(target, unit).ok_or_else(|| {
@@ -283,7 +285,7 @@ impl<'f> Candidate<'f> {
         })
     }
 
-    /// From a depth of water that fell in an hour to m s-1.
+    /// The conversion from a depth of water that fell in an hour to m s-1.
     fn hourly_rate(&self) -> Result<Conversion, Misfit> {
         if self.is_forecast {
             return Err(Misfit::new(
@@ -350,7 +352,7 @@ fn roles<'s>(
     (found.contains(&Role::Lat) && found.contains(&Role::Lon)).then_some((found, level_axis))
 }
 
-/// Notes which channels a variable that is no field on the grid cannot serve although it bears their names.
+/// Notes which channels a variable cannot provide, although it has their names, because it is no field on the grid.
 pub(super) fn refuse_no_field(
     variable: &netcdf::Variable<'_>,
     shape: &FileShape,

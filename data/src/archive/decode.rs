@@ -1,4 +1,4 @@
-//! Stored numbers to values: missing ones, unsigned ones, packing, valid ranges, then a unit conversion.
+//! Decodes stored numbers to values: missing values, unsigned integers, packing, valid ranges, then the unit.
 //!
 //! Source: CF conventions 1.10, sections 2.5.1 and 8.1; the netCDF users' guide on `_Unsigned` and `valid_range`.
 
@@ -11,10 +11,11 @@ use netcdf::{Extent, Variable};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Larger numbers are what netCDF (9.97e36), CMIP (1e20) and Ferret (1e34) leave where nothing was written.
+/// Larger numbers are missing: netCDF (9.97e36), CMIP (1e20) and Ferret (1e34) leave such where nothing was written.
 const HUGE: f64 = 9e19;
 
-/// How near to a missing value a float is one, as a share of it: writers round, `-999.9` to `f32` for instance.
+/// Floats this close to the missing value, relative to it, are missing too: writers round it, `-999.9` to `f32` for
+/// instance.
 const NEAR: f64 = 1e-6;
 
 /// How the stored numbers of one variable become values.
@@ -74,7 +75,7 @@ impl Decoder {
         }
     }
 
-    /// Whether the stored number stands for "nothing here".
+    /// Whether the stored number stands for a missing value.
     fn is_missing(&self, stored: f64) -> bool {
         let same = |m: &f64| stored == *m || (stored - m).abs() < self.near * m.abs();
         !stored.is_finite() || stored.abs() > HUGE || self.missing.iter().any(same)
@@ -116,8 +117,8 @@ impl Decoder {
     }
 }
 
-/// What is to be added to the negative numbers of a variable for them to be what they mean, if it says that they are
-/// unsigned: netCDF classic has no such types.
+/// What must be added to negative stored numbers of a variable with the attribute `_Unsigned` (256 for bytes); `None`
+/// of others. It is how netCDF classic, which has no unsigned types, holds them.
 pub(crate) fn wrap_of(variable: &Variable<'_>) -> Option<f64> {
     let unsigned = text(variable, "_Unsigned").is_some_and(|v| v.eq_ignore_ascii_case("true"));
     match variable.vartype() {
@@ -128,7 +129,7 @@ pub(crate) fn wrap_of(variable: &Variable<'_>) -> Option<f64> {
     }
 }
 
-/// The number that a stored one means, given [`wrap_of`] its variable.
+/// The number that a stored one stands for, given [`wrap_of`] its variable.
 pub(crate) fn as_meant(stored: f64, wrap: Option<f64>) -> f64 {
     match wrap {
         Some(wrap) if stored < 0.0 => stored + wrap,
@@ -136,7 +137,8 @@ pub(crate) fn as_meant(stored: f64, wrap: Option<f64>) -> f64 {
     }
 }
 
-/// How a missing value is stored, given [`wrap_of`] its variable: some name by a large number what is a negative one.
+/// How a missing value is stored, given [`wrap_of`] its variable: some files name 255 for what is stored as the byte
+/// -1.
 pub(crate) fn as_stored(missing: f64, wrap: Option<f64>) -> f64 {
     match wrap {
         Some(wrap) if missing >= wrap / 2.0 => missing - wrap,
@@ -144,7 +146,8 @@ pub(crate) fn as_stored(missing: f64, wrap: Option<f64>) -> f64 {
     }
 }
 
-/// The valid stored numbers. A range of floats on packed integers is one of values (a common misreading of CF).
+/// The range of valid stored numbers. Where the range is given in floats but integers are packed, it is taken to be of
+/// unpacked values: a common misreading of CF.
 fn valid_range(
     variable: &Variable<'_>,
     wrap: Option<f64>,

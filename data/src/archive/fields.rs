@@ -1,4 +1,4 @@
-//! Which variables of the files a field is read from, told without reading any.
+//! The variables that a field would be read from, found without reading any.
 
 use super::read::{Derivation, How};
 use super::scan::{Levels, Source};

@@ -1,4 +1,4 @@
-//! Starts and leads of forecasts, and fields that are of other times than the rest of their file.
+//! Start and lead times of forecasts, and fields whose time differs from that of the rest of their file.
 
 use super::coordinates::TimeAxis;
 use super::nc;
@@ -9,7 +9,8 @@ use std::path::Path;
 /// The rank of names that may be those of the start of a forecast.
 const START: usize = 3;
 
-/// Ranks names for the time that fields are valid at, the best least: xarray keeps the start of a forecast beside it.
+/// Ranks the name of a time coordinate by how surely it holds the times that fields are valid at, the surest lowest:
+/// xarray keeps the start of a forecast beside them.
 pub(super) fn rank_of(name: &str) -> usize {
     if name.starts_with("time") {
         0

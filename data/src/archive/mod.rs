@@ -1,7 +1,12 @@
 //! A simulation: many netCDF files of any dialect, seen as one time axis.
 //!
 //! Variables are found by name (the aliases of CAM, ERA5, MERRA-2, CMIP and GFS), on any latitude-longitude grid in any
-//! order, in any convertible unit; what was decided on the way is said in [`Archive::problems`].
+//! order, in any convertible unit. What was guessed, replaced or skipped on the way is listed by [`Archive::problems`].
+//!
+//! How files become fields: `input` lists the files. `scan` looks at each of them once, with `coordinates` for its axes
+//! and `candidate` for its variables, whose names are in `alias` and whose units are in `units`. `build` puts all files
+//! on one time axis. `read` then reads the fields of a time: `decode` turns stored numbers into values, and `derive`
+//! computes channels that the files lack.
 
 mod alias;
 mod build;
@@ -64,16 +69,17 @@ pub(crate) struct Place {
 /// Many files seen as one time axis. Reading takes `&self` and may be done from several threads.
 pub struct Archive {
     files: Vec<(PathBuf, usize)>,
-    /// Which file each was when it was last looked at.
+    /// Length and modification time of each file when it was last looked at, to notice that it has changed.
     facts: Mutex<Vec<FileFacts>>,
-    /// The distinct makes of file; `files` holds indices into it.
+    /// What files of one make have in common; `files` holds indices into it.
     layouts: Vec<Layout>,
     grid: Arc<LatLonGrid>,
     calendar: Calendar,
     times: Vec<Time>,
     /// Where each time stands: in several files if variables are split over them.
     places: Vec<Vec<Place>>,
-    /// The same by file. Made when the first file has changed: where all are copies, all have.
+    /// The times of each file, as (place on the axis, index in the file). Computed only once a file is found to have
+    /// changed.
     times_of_files: OnceLock<Vec<Vec<(usize, usize)>>>,
     available: Vec<Variable>,
     problems: Vec<String>,
@@ -138,7 +144,8 @@ impl Archive {
         &self.problems
     }
 
-    /// [`Self::problems`] but those of other channels than these and what these are computed from, as at the first time.
+    /// Those of [`Self::problems`] that concern these channels, or what they are computed from at the first time, or no
+    /// channel in particular.
     pub fn problems_of(&self, used: &[Variable]) -> impl Iterator<Item = &str> {
         let used = self.with_sources(0, used);
         let is_told =
@@ -156,7 +163,7 @@ impl Archive {
         self.files.iter().map(|(path, _)| path.as_path())
     }
 
-    /// The first file of each make, told apart by the variables that are in it, and how many there are of that make.
+    /// The first file of each make, and how many files are of that make: those with the same names of variables.
     pub(crate) fn makes(&self) -> Vec<(&Path, usize)> {
         let mut makes: Vec<(&[String], &Path, usize)> = Vec::new();
         for (path, layout) in &self.files {
@@ -226,7 +233,7 @@ impl Archive {
         &self.layouts[self.files[place.file].1]
     }
 
-    /// What is wanted of the first file of a time that has it, and where.
+    /// The first `Some` that `wanted` gives for the files of a time, and the place of that file.
     fn first_with<'a, T>(
         &'a self,
         index: usize,

@@ -13,12 +13,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::PoisonError;
 
-/// Where a channel of one time comes from.
+/// How a channel of one time is had.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum How<'a> {
-    /// A field of a file.
+    /// It is read from a file.
     Direct(Place, &'a Source),
-    /// Other fields.
+    /// It is computed from other fields.
     Computed(Derivation<'a>),
 }
 
@@ -151,7 +151,7 @@ impl Archive {
         })
     }
 
-    /// [`Self::read`], which refuses fields that no weather has.
+    /// As [`Self::read`], but refuses fields that are physically impossible.
     ///
     /// # Errors
     /// As [`Self::read`], and as [`Snapshot::check_plausible`].
@@ -161,7 +161,7 @@ impl Archive {
         Ok(snapshot)
     }
 
-    /// Refuses the fields of a time if no weather has such, naming the file of the one that is to blame.
+    /// Refuses the fields of a time if one is physically impossible, naming the file that it was read from.
     ///
     /// # Errors
     /// As [`Snapshot::check_plausible`].
@@ -170,7 +170,7 @@ impl Archive {
         checked.map_err(|error| self.of_its_file(index, error))
     }
 
-    /// Nothing if the files of a time have these channels, as such or to be computed; reads none.
+    /// Checks, without reading, that the files of a time have these channels, as such or to be computed.
     ///
     /// # Errors
     /// The error that [`Self::read`] would give for the first channel that is not there.

@@ -37,7 +37,7 @@ pub(crate) struct Source {
     pub unit: Option<String>,
     /// The index of its level, if it has levels.
     pub level: Option<usize>,
-    /// What is not quite the channel, in words.
+    /// How it differs from the channel, in words, if it is only a stand-in.
     pub proxy: Option<Cow<'static, str>>,
     pub roles: Vec<Role>,
     pub decoder: Decoder,
@@ -89,13 +89,13 @@ pub(crate) struct Levels {
     pub source: Source,
 }
 
-/// Pressures, Pa, above and below which levels of a column must reach: 500 and 850 hPa, within one percent. About a
-/// twentieth of the vapour lies above the first.
+/// The levels of a column must reach above the first and below the second of these pressures, Pa: 500 and 850 hPa,
+/// within one percent. About a twentieth of the vapour lies above 500 hPa.
 const COLUMN_PA: [f64; 2] = [50_500.0, 84_150.0];
 
 impl Levels {
-    /// Whether vapour on them can be summed to that of the column: one or two levels are none, nor are those near the
-    /// ground or those aloft alone.
+    /// Whether they are enough to sum the water vapour of the column: three or more, from 850 hPa or below to 500 hPa
+    /// or above.
     pub(super) fn are_column(&self) -> bool {
         let pressures = || self.pressure_pa.iter().copied();
         let top = pressures().fold(f64::INFINITY, f64::min);
@@ -104,7 +104,7 @@ impl Levels {
     }
 }
 
-/// Why a variable that bears a channel's name cannot serve it.
+/// Why a variable that has a channel's name cannot provide it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Refusal {
     pub channel: Variable,
@@ -135,12 +135,12 @@ pub(crate) struct Layout {
     pub grid: Arc<LatLonGrid>,
 }
 
-/// A new make of file is compared with so many of the last ones: packed files, each with an offset of its own, are all
-/// of different makes.
+/// A new layout is compared with this many of the latest ones only: packed files, each with its own offset, all have
+/// different layouts, and a century of them would be compared with each other.
 const COMPARED: usize = 64;
 
 impl Layout {
-    /// The place of this layout among others: of the same one, or at the end, where it is put.
+    /// The index of an equal layout in `all`; this one is added at the end if there is none.
     pub(crate) fn place_in(mut self, all: &mut Vec<Self>) -> usize {
         if let Some(first) = all.first().filter(|first| first.grid.same_as(&self.grid)) {
             self.grid = first.grid.clone();
@@ -153,7 +153,7 @@ impl Layout {
         all.len() - 1
     }
 
-    /// Whether all fields of files of both are read in the same way.
+    /// Whether all fields are read in the same way from files of either layout.
     pub(super) fn reads_as(&self, other: &Self) -> bool {
         self.grid.same_as(&other.grid)
             && (self.order, self.file_shape) == (other.order, other.file_shape)
@@ -170,7 +170,8 @@ impl Layout {
         }
     }
 
-    /// Says what stands in for channels and what cannot serve them, once all variables of a file were looked at.
+    /// Tells the user, once all variables of a file were looked at, which stand in for channels and which could not be
+    /// used.
     fn conclude(&mut self) {
         for (channel, source) in &self.channels {
             if let Some(difference) = &source.proxy {
@@ -205,7 +206,7 @@ impl Layout {
         found.map(|(_, source)| source)
     }
 
-    /// What a variable serves besides the channels that it is, in words.
+    /// What a variable is used for besides being a channel, in words.
     pub(crate) fn other_uses(&self, name: &str) -> Vec<&'static str> {
         let is = |source: &Source| source.name == name;
         let lacks = |channel| self.channel(channel).is_none();

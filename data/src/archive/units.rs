@@ -1,4 +1,6 @@
-//! Units of files to SI: every conversion is a factor and an offset.
+//! Converts the units of files to SI: every conversion is a factor and an offset.
+//!
+//! A new unit, or a new spelling of one, is added to `conversion`.
 
 /// Standard gravity, m s-2: geopotential to geopotential height.
 pub(super) const GRAVITY: f64 = 9.80665;
@@ -9,7 +11,7 @@ const DAY: f64 = 86_400.0;
 /// A knot in m s-1.
 const KNOT: f64 = 1852.0 / 3600.0;
 
-/// From one unit to another: `factor` · value + `offset`.
+/// A conversion from one unit to another: `factor` · value + `offset`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Conversion {
     pub factor: f64,
@@ -17,10 +19,10 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    /// Between two names of one unit.
+    /// The conversion between two names of the same unit.
     pub(crate) const IDENTITY: Self = Self::by(1.0);
 
-    /// A multiplication.
+    /// A conversion without an offset.
     pub(super) const fn by(factor: f64) -> Self {
         let offset = 0.0;
         Self { factor, offset }
@@ -82,8 +84,8 @@ pub(crate) fn conversion(target: &str, found: &str) -> Option<Conversion> {
     }
 }
 
-/// What values of the unit `found`, as files spell it, are multiplied by to be in `target`, a unit of the table of
-/// variables such as `Pa` or `m s-1`; `None` if a factor is not all, or is not known.
+/// The factor from the unit `found`, as files spell it, to `target`, a unit of the table of variables such as `Pa` or
+/// `m s-1`; `None` if the conversion is not known or needs an offset as well, as from °C to K.
 ///
 /// # Example
 /// ```

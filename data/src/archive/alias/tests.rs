@@ -5,7 +5,10 @@ use super::*;
 #[test]
 fn every_channel_answers_to_its_own_name_and_to_no_other() {
     for (index, variable) in Variable::CHANNELS.into_iter().enumerate() {
-        assert_eq!(SURFACE[index].0, variable, "rows stand in model order");
+        assert_eq!(
+            CHANNEL_NAMES[index].0, variable,
+            "rows stand in model order"
+        );
         assert_eq!(matches(variable.name()), [(variable, Match::Same)]);
     }
     assert_eq!(matches("tcwv"), [(Tmq, Match::Same)]);
@@ -64,7 +67,7 @@ fn names_of_gfs() {
 
 #[test]
 fn no_name_means_two_channels() {
-    let mut all: Vec<&str> = SURFACE
+    let mut all: Vec<&str> = CHANNEL_NAMES
         .iter()
         .flat_map(|row| row.1.iter().copied())
         .collect();

@@ -1,4 +1,4 @@
-//! What a training step gets from the host.
+//! A batch of samples in host memory: what the loader gives to a training step.
 
 use crate::PixelBox;
 

@@ -3,7 +3,7 @@
 use crate::error::{DataError, Result};
 use serde::{Deserialize, Serialize};
 
-/// From class frequencies to class weights.
+/// The rule by which class weights follow from class frequencies f.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClassWeighting {

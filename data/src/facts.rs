@@ -1,10 +1,10 @@
-//! What tells a file from an earlier one of the same name.
+//! Length and modification time of a file, by which one that has changed is noticed.
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Length and time of change of a file.
+/// Length and modification time of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileFacts {
     /// Bytes, if it is there.

@@ -33,7 +33,7 @@ pub struct VariableInfo {
     pub units: Option<String>,
     /// Dimension names and lengths.
     pub dimensions: Vec<(String, usize)>,
-    /// What it serves: channels as such or to be computed, vapour transport.
+    /// What it is used for: channels as such or to be computed, vapour transport.
     pub channels: Vec<String>,
     /// What is done to reach the channel's unit, or why that is impossible.
     pub conversion: Option<String>,
@@ -48,9 +48,9 @@ pub struct Inspection {
     pub files: usize,
     /// Bytes of all files together.
     pub bytes: u64,
-    /// Which tool's habits the files show.
+    /// The dialect: which model's or tool's conventions the files follow.
     pub dialect: &'static str,
-    /// What is in them, for each make of file; of the first that can be opened alone where they are no archive.
+    /// What is in them, for each make of file; where they do not form an archive, only of the first that can be opened.
     pub makes: Vec<Make>,
     /// Channels that can be read at every time.
     pub channels: Vec<String>,
@@ -64,7 +64,7 @@ pub struct Inspection {
     pub times: Option<(String, String, usize)>,
     /// Hours between times, if even.
     pub step_hours: Option<f64>,
-    /// Number of tracks and of their points, of a file of tracks; who reads them tells.
+    /// Number of tracks and of their points, for a file of tracks; filled in by whoever can read these.
     pub tracks: Option<(usize, usize)>,
     /// What was guessed, skipped or is in the way.
     pub problems: Vec<String>,
@@ -73,7 +73,7 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// An input of which no more is known yet than whose habits it shows.
+    /// The inspection of an input of which only the dialect is known so far.
     pub fn new(input: &str, dialect: &'static str) -> Self {
         Self {
             input: input.to_string(),
@@ -159,7 +159,7 @@ pub fn inspect(input: &str) -> Result<Inspection> {
     Ok(inspection)
 }
 
-/// Whether there is a field that anything reads: a channel, vapour transport, or one on pressure levels.
+/// Whether there is a field that any command reads: a channel, vapour transport, or a field on pressure levels.
 fn has_fields(archive: &Archive) -> bool {
     let has_levels = || !archive.times().is_empty() && !archive.level_fields(0).is_empty();
     !archive.available().is_empty() || archive.has_transport(0) || has_levels()
@@ -209,8 +209,8 @@ impl Inspection {
     }
 }
 
-/// The variables of a file with the channels that they serve; of one that is not read as fields none, whatever their
-/// names.
+/// The variables of a file with the channels that they provide; none of a file that is not read as fields, whatever its
+/// variables are called.
 fn look(path: &Path) -> Result<Vec<VariableInfo>> {
     let layout = scan::scan(path).ok().map(|info| info.layout);
     let file = nc::open(path)?;

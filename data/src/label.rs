@@ -5,9 +5,9 @@ use crate::{DataError, Time};
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
 
-/// What a pixel of a mask shows, and what else a table of events may hold; the discriminant is the stored code.
+/// The class of a pixel of a mask or of an event in a table. For the first three the discriminant is the code in masks.
 ///
-/// Masks have the first three only; what is in boxes has no code there ([`Class::from_code`] knows none).
+/// The other two come from boxes and are never in a mask ([`Class::from_code`] does not know them).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -71,7 +71,7 @@ impl Class {
     }
 }
 
-/// The code of pixels that nobody labelled, where class codes are stored: no class, and counted nowhere.
+/// The stored code of pixels without a label: it stands for no class, and such pixels are left out of loss and scores.
 pub const UNLABELLED: u8 = 255;
 
 /// The classes of every cell at one time.

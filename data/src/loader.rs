@@ -18,13 +18,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Changes that keep a sample true, drawn anew for every sample and epoch.
+/// Augmentation: changes that keep labels correct, drawn anew for every sample and epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Augmentation {
     /// Moves the globe eastward by any number of columns.
     pub roll: bool,
-    /// Swaps the hemispheres every other time, with the sign of meridional winds.
+    /// Swaps the hemispheres of every other sample, on average, and with them the sign of meridional winds.
     pub mirror: bool,
 }
 
@@ -128,7 +128,7 @@ pub struct Loader {
 
 struct Plans {
     plans: Box<dyn Iterator<Item = BatchPlan> + Send>,
-    /// How many were taken, be it one that panicked.
+    /// How many plans were taken, including one whose iterator panicked.
     taken: u64,
 }
 
@@ -145,7 +145,7 @@ struct Shared {
     stored: bool,
 }
 
-/// The boxes that a sample teaches, turned as its fields are; of a box that a regional grid cuts, the part on the grid.
+/// The boxes of a sample, turned as its fields are; of a box that reaches beyond a regional grid, the part on the grid.
 fn boxes_of(store: &Store, id: usize, view: View) -> Result<Option<Vec<PixelBox>>> {
     let Some(boxes) = store.boxes_to_learn(id) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! From SI values to numbers that a network likes.
+//! Normalisation: scales every channel from SI units to numbers around 0, or in [0, 1], for a network.
 
 use crate::Variable;
 use crate::error::{DataError, Result};
@@ -32,7 +32,7 @@ pub struct ChannelScale {
 }
 
 impl ChannelScale {
-    /// No change; missing values become the mean.
+    /// The normalisation that changes nothing but missing values, which become the mean.
     pub fn identity(variable: Variable, mean: f64) -> Self {
         Self {
             variable,
@@ -48,7 +48,7 @@ impl ChannelScale {
     }
 }
 
-/// What normalises values as they are stored, channel by channel: `(x - subtract) * factor`, and `fill` where that is
+/// The numbers that normalise stored values, channel by channel: `(x - subtract) * factor`, and `fill` where that is
 /// NaN.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ChannelFactors {
@@ -71,7 +71,8 @@ pub struct Normalisation {
 }
 
 impl Normalisation {
-    /// From the statistics of training data. A channel that is constant there is only shifted.
+    /// The normalisation that follows from statistics of training data. A channel that is constant there is only
+    /// shifted.
     ///
     /// # Errors
     /// [`DataError::Invalid`] naming a channel of which no value was seen.
@@ -128,7 +129,7 @@ impl Normalisation {
         })
     }
 
-    /// What [`Self::apply`] computes with.
+    /// The numbers that [`Self::apply`] computes with.
     pub fn factors(&self) -> ChannelFactors {
         let of = |get: &dyn Fn(&ChannelScale) -> f32| self.channels.iter().map(get).collect();
         ChannelFactors {
@@ -138,8 +139,8 @@ impl Normalisation {
         }
     }
 
-    /// Normalises whole pixels `(..., channel)` in place; NaN becomes the normalised mean. Gives back how many that
-    /// were.
+    /// Normalises whole pixels `(..., channel)` in place; NaN becomes the normalised mean. Returns how many values were
+    /// NaN.
     ///
     /// # Errors
     /// [`DataError::Invalid`] if the length is not a multiple of the number of channels.

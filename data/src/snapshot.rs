@@ -5,13 +5,14 @@ use ndarray::{Array3, ArrayView2, Axis};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The mean of a field is taken over so many of its rows, evenly spread.
+/// The mean of a field is taken over about this many of its rows, evenly spread.
 const MEAN_ROWS: usize = 64;
-/// No wind at 850 hPa or below is faster, m/s; that of a storm in km/h or knots is, if these are called m/s.
+/// Highest plausible wind at 850 hPa or below, m/s. The wind of a storm in km/h or knots exceeds it if a file calls
+/// these m/s.
 const FASTEST_M_S: f32 = 150.0;
-/// The globe's mean column water is never less, kg m-2; in cm it is, if these are called kg m-2.
+/// Lowest plausible mean column water of the globe, kg m-2. That in cm lies below it if a file calls these kg m-2.
 const DRIEST_GLOBE: f32 = 8.0;
-/// Degrees of latitude that a grid must span for that: the mean over the poles alone is small.
+/// Degrees of latitude that a grid must span for [`DRIEST_GLOBE`] to apply: polar air alone is drier.
 const GLOBE_DEG: f64 = 120.0;
 
 /// The fields of one time, in SI units, latitude ascending, longitude in [0, 360), NaN where missing.
@@ -25,7 +26,7 @@ pub struct Snapshot {
     pub variables: Vec<Variable>,
     /// `(channel, lat, lon)`.
     pub fields: Array3<f32>,
-    /// The file it came from, and the index in that file's time axis.
+    /// The file it came from (of several the first), and the index in that file's time axis.
     pub source: (PathBuf, usize),
 }
 
@@ -36,8 +37,8 @@ impl Snapshot {
         Some(self.fields.index_axis(Axis(0), index))
     }
 
-    /// Refuses a field whose mean is out of the range of its values, as that of hPa that are called Pa is (some rows
-    /// stand for all), and winds faster than any.
+    /// Refuses a field whose mean (over some of its rows) lies outside the plausible range of its values, as that of
+    /// pressure in hPa does which a file calls Pa, and winds that are faster than any.
     ///
     /// # Errors
     /// [`DataError::BadVariable`] naming file, variable and the mean, or the speed.
@@ -59,7 +60,7 @@ impl Snapshot {
                 return Err(self.doubtful(variable, expected, format!("{mean:.6}")));
             }
             if matches!(variable, U850 | V850 | Ubot | Vbot) {
-                // What is infinite is missing, and no speed.
+                // Infinite values count as missing, not as speeds.
                 let speeds = plane.iter().map(|value| value.abs());
                 let fastest = speeds
                     .filter(|speed| speed.is_finite())
@@ -73,7 +74,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// What the mean of a variable can be.
+    /// The lowest and the highest plausible mean of a variable.
     fn mean_of(&self, variable: Variable) -> (f32, f32) {
         let (low, high) = variable.entry().plausible;
         let lat = self.grid.lat_deg();

@@ -1,6 +1,6 @@
 //! Values as bytes for another process of the same program, now or after a kill.
 //!
-//! CBOR and not JSON, because numbers may be infinite or none at all, and must come back bit for bit.
+//! CBOR and not JSON, because numbers may be infinite or NaN, and must come back bit for bit.
 
 use crate::atomic::Pending;
 use crate::error::{DataError, Result};
@@ -30,7 +30,7 @@ pub fn to_bytes<T: Serialize>(value: &T) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The value that another process made bytes of.
+/// The value that another process turned into bytes by [`to_bytes`].
 ///
 /// # Errors
 /// [`DataError::Invalid`] if they are no such value: the processes are of different programs.
@@ -39,7 +39,7 @@ pub fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
         .map_err(|error| DataError::Invalid(format!("cannot understand another process: {error}")))
 }
 
-/// A short name for a value, 16 digits, which tells it from others.
+/// A hash of a value, 16 digits, which tells it from others.
 ///
 /// # Errors
 /// [`DataError::Invalid`] as [`to_bytes`].

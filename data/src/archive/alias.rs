@@ -1,8 +1,8 @@
 //! The names by which archives call the channels: where a new dialect of files is added.
 //!
-//! A name belongs into `CHANNEL_NAMES` if the variable is the channel itself, into `PROXIES` if it is a close relative
-//! that may stand in for the channel, and into `LEVELS` if the channel is one level of it. All names are in lower case.
-//! The unit need not be the channel's: `units.rs` has the conversions.
+//! A name belongs in `CHANNEL_NAMES` if the variable is the channel itself, in `PROXIES` if it is a close relative that
+//! may stand in for the channel, and in `LEVELS` if the channel is one level of it. All names are in lower case. The
+//! unit need not be the channel's: `units.rs` has the conversions.
 
 use crate::Variable;
 use crate::Variable::*;

@@ -1,4 +1,5 @@
-//! Between fields and record bytes: interleaving on the way in, one fused pass on the way out.
+//! Encodes fields to record bytes, interleaved by pixel, and decodes them in one pass that picks channels and
+//! normalises.
 
 use super::{Encoding, StoreMeta};
 use crate::normalise::{ChannelFactors, ChannelScale};
@@ -27,7 +28,8 @@ impl Encoding {
                 Self::F32 => pixel[c * 4..c * 4 + 4].copy_from_slice(&known(value).to_le_bytes()),
                 Self::F16 => {
                     let stored = f16::from_f32((known(value) - offset) / scale);
-                    // Thousands of times beyond the variable's range: no value, and it must not become infinity.
+                    // Thousands of times beyond the variable's range: not a value of it, and missing is safer than
+                    // infinite.
                     let stored = if stored.is_infinite() {
                         f16::NAN
                     } else {
@@ -40,7 +42,7 @@ impl Encoding {
     }
 }
 
-/// What writing a record gave.
+/// Length and checksum of a record that was written.
 pub struct WrittenRecord {
     pub bytes: u64,
     pub checksum: u64,
@@ -121,7 +123,7 @@ impl RecordEncoder {
     }
 }
 
-/// How a sample is turned while it is read.
+/// How a sample is turned while it is read ([`crate::loader::Augmentation`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct View {
     /// Columns by which it moves eastward, around the globe.
@@ -162,7 +164,7 @@ impl Pattern {
         })
     }
 
-    /// Applies it to whole pixels; gives back how many values were missing.
+    /// Applies the factors to whole pixels; returns how many values were missing.
     fn apply<S: Copy>(&self, source: &[S], target: &mut [f32], get: impl Fn(S) -> f32) -> usize {
         let ChannelFactors {
             subtract,
@@ -186,12 +188,12 @@ impl Pattern {
     }
 }
 
-/// From record bytes to the chosen channels, normalised, in one pass.
+/// Decodes record bytes to the chosen channels, normalised, in one pass.
 #[derive(Debug, Clone)]
 pub struct RecordDecoder {
     encoding: Encoding,
     stored_channels: usize,
-    /// Stored index of each channel wanted, unless that is all of them in order.
+    /// Stored index of each channel wanted; `None` if all are wanted in stored order.
     gather: Option<Vec<usize>>,
     plain: Pattern,
     mirrored: Pattern,
@@ -253,7 +255,7 @@ impl RecordDecoder {
         self.encoding
     }
 
-    /// What normalises stored values; of a mirrored sample if `mirrored`.
+    /// The numbers that normalise stored values, or those of a mirrored sample.
     pub fn factors(&self, mirrored: bool) -> ChannelFactors {
         let Pattern(repeated) = self.pattern(mirrored);
         let once = |values: &[f32]| values[..self.channels()].to_vec();
@@ -272,7 +274,7 @@ impl RecordDecoder {
         }
     }
 
-    /// Copies the wanted channels of whole pixels as they are stored; gives back how many values are missing.
+    /// Copies the wanted channels of whole pixels as they are stored; returns how many values are missing.
     pub fn copy(&self, bytes: &[u8], target: &mut [u8]) -> usize {
         let size = self.encoding.bytes();
         match &self.gather {
@@ -298,7 +300,7 @@ impl RecordDecoder {
         }
     }
 
-    /// Decodes the bytes of whole pixels; gives back how many values were missing.
+    /// Decodes the bytes of whole pixels; returns how many values were missing.
     pub fn decode(
         &self,
         bytes: &[u8],

@@ -1,13 +1,13 @@
-//! A gap between splits: what lies close to a sample by which a network is judged is not learnt from.
+//! A gap in time between splits: training leaves out samples that lie close to those by which the network is judged.
 
 use super::Split;
 use crate::Time;
 use std::collections::BTreeSet;
 
-/// The places of the samples that lie less than `hours` before or after one that judges them: training samples by a
-/// validation or test sample, validation samples by a test sample. Without them any two splits are `hours` apart.
+/// The indices of the samples to leave out so that any two splits are at least `hours` apart: training samples that lie
+/// closer to a validation or test sample, and validation samples that lie closer to a test sample.
 ///
-/// The test stays whole: what is left out is what it could be known from beforehand.
+/// The test split stays whole: what is left out are samples so close to it that they show the same weather.
 pub fn too_near(times: &[Time], splits: &[Split], hours: f64) -> BTreeSet<usize> {
     let Some(&first) = times.first() else {
         return BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Lows with a closed contour around them, as the tempest method and the labels of extratropical cyclones want them.
+//! Lows with a closed contour around them: what the tempest method and the labels of extratropical cyclones search for.
 //!
 //! # Source
 //! TempestExtremes `DetectNodes` (Ullrich and Zarzycki 2017, GMD 10, 1069): `--searchbymin`, `--mergedist`,

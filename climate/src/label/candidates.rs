@@ -1,4 +1,4 @@
-//! Pass one: where a cyclone may be at one time.
+//! Pass one: the candidates of tropical cyclones at one time.
 
 use super::sampling::{Low, lowest_near, rises_all_around};
 use super::thresholds::TcThresholds;
@@ -102,8 +102,9 @@ impl<'a> CycloneFields<'a> {
 
     /// Candidates from south to north, then by longitude.
     ///
-    /// A low is one of them once, with the strongest of the vorticity maxima that find it. (TECA has it with each: its
-    /// window is a little narrower than twice the largest distance of a low, and on coarse grids it holds few cells.)
+    /// Each low is a candidate once, with the strongest of the vorticity maxima that it is near to. (TECA lists it with
+    /// each of these: its window is a little narrower than twice the largest distance of a low, and on coarse grids it
+    /// holds few cells.)
     ///
     /// Vorticity has the term of the converging meridians, u tan(lat) / R, which `teca_vorticity` leaves out: it adds
     /// 6e-6 per s to a westerly wind of 40 m/s at 45 degrees.
@@ -134,7 +135,7 @@ impl<'a> CycloneFields<'a> {
         found
     }
 
-    /// The sense of cyclones in a row's hemisphere.
+    /// The sign of cyclonic vorticity in a row's hemisphere.
     fn sign(&self, j: usize) -> f32 {
         if self.grid.lat_deg()[j] < 0.0 {
             -1.0
@@ -184,7 +185,7 @@ impl<'a> CycloneFields<'a> {
         })
     }
 
-    /// Whether a stretch of a row, over the seam if the grid wraps, holds a value above `here`. NaN is no rival.
+    /// Whether a stretch of a row, over the seam if the grid wraps, holds a value above `here`. NaN does not count.
     fn rival(&self, j: usize, columns: Range<isize>, here: f32, or_equal: bool) -> bool {
         let count = self.grid.shape().1 as isize;
         let (sign, row) = (self.sign(j), self.vorticity.row(j));

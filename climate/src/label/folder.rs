@@ -1,4 +1,4 @@
-//! Where labels' tables are written, and where labelling goes on after a kill.
+//! The folder of a labelling run: its tables, and the saved state from which an interrupted run continues.
 
 use super::{LabelStream, LabelledSnapshot};
 use crate::error::Result;

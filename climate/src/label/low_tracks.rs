@@ -10,7 +10,7 @@ use squall_data::grid::{KM_PER_DEGREE, distance_km};
 /// Tracks of one kind of lows.
 pub(super) type LowTracks = Tracks<LowRules, LowCandidate>;
 
-/// What makes points a track, and a track one that stands.
+/// The limits by which points are joined to a track, and a track is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct LowRules {
     /// Largest distance from one point to the next, degrees; in proportion where they are more than six hours apart.
@@ -35,8 +35,8 @@ impl Point for LowCandidate {
     }
 }
 
-/// Each track takes the nearest low within its range; one that took none for longer than the gap ends. Where the series
-/// is shorter than the shortest life, all lows stand, without a track.
+/// Each track takes the nearest low within its range; one that took none for longer than the gap ends. If the series is
+/// shorter than the shortest life, all lows are accepted without a track.
 ///
 /// # Source
 /// TempestExtremes `StitchNodes` (Ullrich and Zarzycki 2017, GMD 10, 1069), whose published range is meant for input

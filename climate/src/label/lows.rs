@@ -1,4 +1,4 @@
-//! Pass one, lows besides those of the masks: where an extratropical cyclone or a tropical depression may be at one
+//! Pass one, the classes that only boxes have: candidates of extratropical cyclones and tropical depressions at one
 //! time.
 
 use super::candidates::{CycloneCandidate, CycloneFields};

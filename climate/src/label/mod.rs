@@ -1,15 +1,15 @@
 //! Labels by rule: tropical cyclones and atmospheric rivers as the DeepCAM data set has them.
 //!
-//! Two passes over a series of snapshots, because a cyclone is one only if it lasts:
+//! Two passes over a series of snapshots, because a candidate counts as a cyclone only if its track lasts long enough:
 //! 1. [`Labeller::candidates`] of every time, joined to tracks;
-//! 2. [`Labeller::masks`] of every time, given the candidates that stand.
+//! 2. [`Labeller::masks`] of every time, given the candidates on accepted tracks.
 //!
-//! [`Labeller::label_series`] does both, in parallel over time; the second follows the first as soon as nothing can
-//! change what stands, so that memory holds no more than the storms under way, and a series that was left goes on
-//! ([`Labeller::label_on`]).
+//! [`Labeller::label_series`] does both, in parallel over time. The masks of a time are drawn as soon as no later time
+//! can change which of its candidates are accepted, so that memory holds only the storms under way.
+//! [`Labeller::label_on`] continues a series that was interrupted.
 //!
-//! The boxes are of two classes more, extratropical cyclones and tropical depressions: closed lows ([`Lows`]) that are
-//! tracked alike and that masks do not tell apart.
+//! Boxes have two more classes, extratropical cyclones and tropical depressions. Both are closed lows ([`Lows`]) that
+//! are tracked in the same way; masks do not have them.
 //!
 //! # Source
 //! 1810.01993 section III-A2 and its code, ClimDeepLearn; TECA for the cyclones. Where the published programs differ
@@ -61,10 +61,10 @@ pub(crate) use trajectory::Trajectories;
 /// Cyclones are numbered from 1, extratropical cyclones from this, depressions from [`FIRST_DEPRESSION`], so that no
 /// number is in a table twice and that of a track does not depend on how many of another kind there are.
 pub const FIRST_EXTRATROPICAL: u64 = 10_000_001;
-/// Number of the first track of a tropical depression; why, says [`FIRST_EXTRATROPICAL`].
+/// Number of the first track of a tropical depression; for the reason see [`FIRST_EXTRATROPICAL`].
 pub const FIRST_DEPRESSION: u64 = 20_000_001;
 
-/// The longest step of the data across which lows are followed whatever their gap is, hours: that of
+/// The longest step of the data, hours, that tracks of lows bridge even if their gap is shorter; the same as
 /// [`crate::track::TrackerOptions::max_step_hours`].
 const LONGEST_STEP_HOURS: f64 = 24.0;
 
@@ -86,7 +86,7 @@ pub enum Pass {
 }
 
 impl Pass {
-    /// What of [`REQUIRED_CHANNELS`] the labels look at in it, in model order.
+    /// Those of [`REQUIRED_CHANNELS`] that this pass looks at, in model order.
     pub fn channels(self) -> &'static [Variable] {
         use Variable::{Prect, Psl, T200, T500, Tmq, U850, Ubot, V850, Vbot, Z200, Z1000};
         match self {
@@ -113,7 +113,7 @@ pub struct LabelledSnapshot {
 }
 
 impl LabelledSnapshot {
-    /// Those of a method that is no ensemble and whose boxes are those of its objects' cells.
+    /// The labels of a method that is no ensemble, with the bounding box of each object's cells.
     pub(crate) fn of_codes(time: Time, codes: Array2<u8>, objects: Vec<Event>) -> Self {
         Self {
             mask: ClassMask { time, codes },
@@ -124,7 +124,7 @@ impl LabelledSnapshot {
     }
 }
 
-/// Applies the criteria on one grid.
+/// Labels snapshots of one grid by one set of thresholds.
 #[derive(Debug, Clone)]
 pub struct Labeller {
     grid: Arc<LatLonGrid>,
@@ -132,14 +132,14 @@ pub struct Labeller {
     river: ArThresholds,
     extratropical: EtcThresholds,
     depression: TdThresholds,
-    /// What depressions are searched by.
+    /// The thresholds by which candidates of depressions are searched for.
     weak: TcThresholds,
     /// The step of the data, hours, where it is known.
     step_hours: Option<f64>,
 }
 
 impl Labeller {
-    /// Criteria for a grid, adapted to it if the thresholds say so.
+    /// A labeller for a grid; its thresholds are adapted to the grid if they say so.
     ///
     /// # Errors
     /// [`ClimateError::Invalid`] if a threshold makes no sense.
@@ -180,18 +180,20 @@ impl Labeller {
         })
     }
 
-    /// The same for a series of these times: one of their usual steps is bridged by the tracks of extratropical
-    /// cyclones and depressions even if it is longer than their gap, up to 24 h. Else nothing of daily data is joined.
+    /// The labeller for a series of these times: tracks of extratropical cyclones and depressions bridge one usual step
+    /// of the series, up to 24 h, even if it is longer than their gap. Without this, nothing in daily data would be
+    /// joined.
     ///
-    /// The step is that of the whole series and not the last one: beside a hole in 6-hourly data the gap is what counts.
+    /// It is the usual step of the whole series, not the step at hand: at a hole in 6-hourly data the gap still ends
+    /// tracks.
     #[must_use]
     pub fn of_times(mut self, times: &[Time]) -> Self {
         self.step_hours = usual_step_hours(times);
         self
     }
 
-    /// The classes that cannot be found at these times: they are too far apart for any track, and the series is so long
-    /// that nothing stands without one.
+    /// The classes that cannot be found at these times, because the steps are too long to join any track, and the
+    /// series too long for candidates to be accepted without one.
     pub fn untrackable(&self, times: &[Time]) -> Vec<Class> {
         let (low, weak) = (&self.extratropical, &self.depression);
         let bridged = |gap_hours: f64| self.gap_hours(gap_hours).max(low_tracks::RANGE_HOURS);
@@ -220,7 +222,7 @@ impl Labeller {
             .collect()
     }
 
-    /// A gap, or one step of the data where that is longer.
+    /// The gap that tracks of lows bridge: `gap_hours`, or one step of the data where that is longer.
     fn gap_hours(&self, gap_hours: f64) -> f64 {
         self.step_hours
             .filter(|step| *step <= LONGEST_STEP_HOURS + 1e-9)
@@ -237,8 +239,8 @@ impl Labeller {
         Trajectories::new(self.cyclone.clone(), 1)
     }
 
-    /// Where a cyclone may be: vorticity maxima with a closed low, from south to north. Needs U850, V850, PSL, UBOT,
-    /// VBOT, T200, T500, Z200 and Z1000.
+    /// The candidates of tropical cyclones at one time: vorticity maxima with a closed low, from south to north. Needs
+    /// U850, V850, PSL, UBOT, VBOT, T200, T500, Z200 and Z1000.
     ///
     /// # Errors
     /// [`ClimateError::MissingField`] or [`ClimateError::Mismatch`] if the snapshot lacks a field or is on another
@@ -248,8 +250,8 @@ impl Labeller {
         Ok(CycloneFields::of(snapshot)?.candidates(&self.cyclone))
     }
 
-    /// Where an extratropical cyclone or a tropical depression may be: closed lows. Needs what [`Labeller::candidates`]
-    /// needs.
+    /// The candidates of extratropical cyclones and tropical depressions at one time: closed lows. Needs the same
+    /// channels as [`Labeller::candidates`].
     ///
     /// # Errors
     /// As [`Labeller::candidates`].
@@ -332,7 +334,7 @@ impl Labeller {
         let mut boxes = Vec::with_capacity(cyclones.len());
         for cyclone in cyclones {
             let half = cyclone_mask::box_half_deg(grid, wind, cyclone, &self.cyclone);
-            // That of the vortex alone, or where circles are too coarse for it what the cyclones' own rule looks at.
+            // The wind of the vortex alone; on grids too coarse for that, the wind that the rule for cyclones looks at.
             let speed = if vortex_wind::tells_strength(grid) {
                 vortex_wind::vortex_wind_m_s(grid, wind, (cyclone.lat_deg, cyclone.lon_deg))
             } else {
@@ -374,8 +376,8 @@ pub(crate) fn check_grid(grid: &LatLonGrid, snapshot: &Snapshot) -> Result<()> {
     })
 }
 
-/// Whether no two points at these times can be on one track, by the longest time between two, in a series of which
-/// tracks of the least life are asked.
+/// Whether nothing can be found in a series of these times: it is long enough (`least_hours`) that only tracks are
+/// accepted, but its usual step is longer than the longest (`longest_hours`) that a track bridges.
 pub(crate) fn never_joined(times: &[Time], longest_hours: f64, least_hours: f64) -> bool {
     let span_hours =
         (times.first().zip(times.last())).map_or(0.0, |(first, last)| last.hours_since(*first));

@@ -1,4 +1,4 @@
-//! The labels as events.
+//! Turns the cells of labels into events with their properties.
 
 use super::candidates::CycloneCandidate;
 use crate::events::{Event, EventFields, Region, Run, extract};

@@ -1,4 +1,4 @@
-//! Both passes over a series, the second as soon as the first allows.
+//! Runs both passes over a series: the masks of a time are drawn as soon as its tracks are decided.
 
 use super::low_tracks::LowTracks;
 use super::lows::Lows;
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 use squall_data::{Snapshot, Time};
 use std::collections::BTreeSet;
 
-/// What labelling a series came to.
+/// The counts of a labelled series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SeriesSummary {
     /// Number of times with labels.
     pub times: usize,
     /// Vorticity maxima with a closed low, over all times.
     pub candidates: usize,
-    /// Candidates that stand as cyclones, over all times.
+    /// Candidates accepted as cyclones, over all times.
     pub cyclones: usize,
     /// Cyclone tracks.
     pub tracks: usize,
@@ -25,14 +25,14 @@ pub struct SeriesSummary {
     pub rivers: usize,
     /// Boxes of each class over all times, in the order of [`squall_data::BoxClass::ALL`].
     pub boxes: [usize; 4],
-    /// Whether the series is shorter than the least duration of a cyclone, so that storms stand untracked.
+    /// Whether the series is shorter than the least duration of a cyclone, so that storms are accepted without a track.
     pub untracked: bool,
 }
 
-/// Labelling under way: what is known of the times that were looked at, and how many are labelled.
+/// The state of labelling a series: what is known of the times looked at so far, and how many are labelled.
 ///
-/// It holds what may still change: tracks under way, and the points since the oldest of them began. Written down (it
-/// can be serialised) it is where a series goes on that was left.
+/// It holds what may still change: tracks under way, and the points since the oldest of them began. Saved (it can be
+/// serialised), it lets an interrupted run continue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LabelStream {
     cyclones: Trajectories,
@@ -57,14 +57,14 @@ impl LabelStream {
         &self.left_out
     }
 
-    /// How many times can be labelled: of all before it is decided what stands.
+    /// How many times can be labelled: those before the first that is not decided.
     fn ready(&self) -> usize {
         let lows = self.lows.iter().map(LowTracks::undecided);
         lows.fold(self.cyclones.undecided(), usize::min)
             .min(self.seen)
     }
 
-    /// Takes what was found at the next time; nothing if it is left out.
+    /// Takes what was found at the next time; `None` if that time is left out.
     fn see(&mut self, found: Option<Centres>) -> Result<()> {
         let Some((time, candidates, lows)) = found else {
             self.left_out.insert(self.seen);
@@ -80,7 +80,7 @@ impl LabelStream {
         Ok(())
     }
 
-    /// No time follows.
+    /// Decides all tracks, because no time follows.
     fn end(&mut self) {
         self.summary.untracked = self.cyclones.end();
         for lows in &mut self.lows {
@@ -113,7 +113,7 @@ impl LabelStream {
 type Centres = (Time, Vec<CycloneCandidate>, Lows);
 
 impl Labeller {
-    /// A series of which nothing was looked at.
+    /// The state of a series before its first time.
     pub fn stream(&self) -> LabelStream {
         LabelStream {
             cyclones: self.trajectories(),

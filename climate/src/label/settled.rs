@@ -1,21 +1,21 @@
-//! Points of tracks that stand, as soon as nothing that follows can change them.
+//! Collects the points of accepted tracks, and gives them out once no later time can change them.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A point that can be told the track it belongs to.
+/// A point that can carry the number of its track.
 pub(crate) trait Point: Copy {
     fn on_track(self, id: u64) -> Self;
 }
 
-/// The points that stand, by time, on tracks numbered in the order in which they began.
+/// The accepted points, by time, on tracks numbered in the order in which they began.
 ///
-/// A track's number is known once it is decided of all that began before whether they stand, and the points of a time
-/// are complete once that is decided of all that had begun by then. So what is kept is as old as the oldest track that
-/// is under way.
+/// A track's number is known once all tracks that began before it are accepted or rejected, and the points of a time
+/// are complete once that holds for all tracks that had begun by then. So nothing older than the oldest track under way
+/// is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Settled<P> {
-    /// Tracks that stand but have no number yet, by the order in which they began.
+    /// Accepted tracks that have no number yet, by the order in which they began.
     standing: BTreeMap<usize, Vec<(usize, P)>>,
     by_index: BTreeMap<usize, Vec<P>>,
     next_id: u64,
@@ -33,12 +33,12 @@ impl<P: Point> Settled<P> {
         }
     }
 
-    /// A track stands, which began as the `order`th.
+    /// Accepts a track, which began as the `order`th.
     pub fn stands(&mut self, order: usize, points: Vec<(usize, P)>) {
         self.standing.insert(order, points);
     }
 
-    /// It is decided of all tracks that began before this one.
+    /// Notes that all tracks that began before the `order`th are decided.
     pub fn decided_before(&mut self, order: usize) {
         let later = self.standing.split_off(&order);
         for (_, points) in std::mem::replace(&mut self.standing, later) {
@@ -50,7 +50,7 @@ impl<P: Point> Settled<P> {
         }
     }
 
-    /// A point stands without a track, or on one that it knows.
+    /// Accepts a point without a track, or one that already carries its track's number.
     pub fn add(&mut self, index: usize, point: P) {
         self.by_index.entry(index).or_default().push(point);
     }
@@ -65,7 +65,7 @@ impl<P: Point> Settled<P> {
         self.by_index = self.by_index.split_off(&index);
     }
 
-    /// What stands and was not let go; `untracked` if the input was too short for tracks.
+    /// The accepted points that were not let go; `untracked` if the input was too short for tracks.
     pub fn accepted(self, untracked: bool) -> Accepted<P> {
         Accepted {
             by_index: self.by_index,
@@ -75,14 +75,14 @@ impl<P: Point> Settled<P> {
     }
 }
 
-/// The points that stand: with their track, or without where the input was too short for any.
+/// The accepted points: with their track, or without one where the input was too short for tracks.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Accepted<P> {
     /// By the index of their time, on older tracks first.
     pub by_index: BTreeMap<usize, Vec<P>>,
     /// Number of tracks.
     pub tracks: usize,
-    /// Whether the input was too short for tracks, so that points stand by what they are at one time.
+    /// Whether the input was too short for tracks, so that points were accepted by their own time alone.
     pub untracked: bool,
 }
 

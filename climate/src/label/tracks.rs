@@ -1,4 +1,4 @@
-//! Between the passes: points of each time joined to tracks, as they come in.
+//! Between the passes: joins the points of each time to tracks, and decides which tracks are accepted.
 
 use super::settled::{Accepted, Point, Settled};
 use crate::error::{ClimateError, Result};
@@ -6,29 +6,29 @@ use serde::{Deserialize, Serialize};
 use squall_data::Time;
 use std::cmp::Reverse;
 
-/// How points are joined to tracks, and which tracks stand.
+/// How points are joined to tracks, and which tracks are accepted.
 pub(crate) trait Rules<P> {
-    /// Whether no track can stand in a series from the first to the last of these times.
+    /// Whether a series from the first to the last of these times is too short for any track to be accepted.
     fn too_short(&self, first: Time, last: Time) -> bool;
 
-    /// Whether a point of such a series stands without a track.
+    /// Whether a point of such a series is accepted without a track.
     fn stands_alone(&self, point: &P) -> bool;
 
-    /// What becomes of a track at the next time, of whose points some are still free.
+    /// What becomes of a track at the next time; `free` says which of the points at that time no other track has taken.
     fn next(&self, track: &mut Track<P>, time: Time, points: &[P], free: &[bool]) -> Next;
 
-    /// Whether a track that has ended stands.
+    /// Whether a track that has ended is accepted.
     fn stands(&self, track: &Track<P>) -> bool;
 }
 
 /// What becomes of a track at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// It takes the point at this place.
+    /// It continues with the point of this index.
     Point(usize),
-    /// It takes none, but may take a later one.
+    /// It takes no point, but may take one at a later time.
     Gap,
-    /// It has ended before.
+    /// It has ended: with its last point.
     End,
 }
 
@@ -49,11 +49,12 @@ pub(crate) struct Track<P> {
 
 /// Joins points to tracks by rules, time by time.
 ///
-/// Each track, those without a gap and then the oldest first, takes what the rules say of the points that are free;
-/// what no track takes begins one. Where the series is too short for any track, points stand without one.
+/// At each time every track takes one of the points still free, or none, as the rules say: first the tracks without a
+/// gap, then those with one, the oldest first. A point that no track takes begins a new one. If the series is too short
+/// for any track, points are accepted without one.
 ///
 /// Memory holds the tracks that are under way and, until they are let go ([`Tracks::forget_before`]), the points of
-/// those that stand.
+/// accepted tracks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Tracks<R, P> {
     rules: R,
@@ -63,12 +64,12 @@ pub(crate) struct Tracks<R, P> {
     begun: usize,
     active: Vec<Track<P>>,
     settled: Settled<P>,
-    /// Points that stand alone if the input ends before a track can stand.
+    /// Points that are accepted without a track if the input ends before any track is long enough.
     early: Vec<(usize, P)>,
 }
 
 impl<R: Rules<P>, P: Point> Tracks<R, P> {
-    /// None yet; those that stand are numbered from `first_id` in the order in which they began.
+    /// No tracks yet; accepted ones are numbered from `first_id` in the order in which they began.
     pub fn new(rules: R, first_id: u64) -> Self {
         Self {
             rules,
@@ -81,7 +82,7 @@ impl<R: Rules<P>, P: Point> Tracks<R, P> {
         }
     }
 
-    /// Takes the points of the next time; `index` is what [`Self::at`] will know the time by.
+    /// Takes the points of the next time; `index` is the one by which [`Self::at`] gives them back.
     ///
     /// # Errors
     /// [`ClimateError::Invalid`] if the time or the index is not later than the one before.
@@ -99,7 +100,7 @@ impl<R: Rules<P>, P: Point> Tracks<R, P> {
         self.span = Some((first, time));
         self.last_index = index;
         let mut free = vec![true; points.len()];
-        // Who was there a moment ago comes before who has been missed, and then reaches far.
+        // Tracks seen at the last time come first: one that was missed reaches farther and would take their points.
         (self.active).sort_by_key(|track| (Reverse(track.points.last().map(|p| p.0)), track.order));
         for mut track in std::mem::take(&mut self.active) {
             match self.rules.next(&mut track, time, points, &free) {
@@ -138,9 +139,9 @@ impl<R: Rules<P>, P: Point> Tracks<R, P> {
         self.settled.decided_before(open.unwrap_or(self.begun));
     }
 
-    /// The index of the first time of which nothing is decided; what stands at those before will not change.
+    /// The index of the first time that is not decided; accepted points of earlier times will not change.
     pub fn undecided(&self) -> usize {
-        // Points of a short series may yet stand without a track.
+        // The series may yet prove short, and its points be accepted without a track.
         if self.too_short() {
             return 0;
         }
@@ -149,7 +150,7 @@ impl<R: Rules<P>, P: Point> Tracks<R, P> {
         oldest.unwrap_or(self.last_index + 1)
     }
 
-    /// The points at a time of which it is decided.
+    /// The accepted points at a time that is decided.
     pub fn at(&self, index: usize) -> &[P] {
         self.settled.at(index)
     }
@@ -159,7 +160,7 @@ impl<R: Rules<P>, P: Point> Tracks<R, P> {
         self.settled.forget_before(index);
     }
 
-    /// No time follows, so that everything is decided; gives whether the input was too short for tracks.
+    /// Decides everything, because no time follows; returns whether the input was too short for tracks.
     pub fn end(&mut self) -> bool {
         if self.span.is_some() && self.too_short() {
             self.active.clear();
@@ -175,7 +176,7 @@ impl<R: Rules<P>, P: Point> Tracks<R, P> {
         false
     }
 
-    /// What stands and was not let go.
+    /// The accepted points that were not let go.
     pub fn finish(mut self) -> Accepted<P> {
         let untracked = self.end();
         self.settled.accepted(untracked)

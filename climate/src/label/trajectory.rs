@@ -23,11 +23,11 @@ impl Point for CycloneCandidate {
 
 /// TECA's rule, for thresholds as they are (see [`TcThresholds::adapted_to`]): each track, oldest first, takes the
 /// nearest candidate of the next time within reach of the greatest speed; it ends where there is none (no gaps). A
-/// track stands if it has more than one point and the time it spent as a storm (wind, warm core and thickness), not
-/// necessarily in one piece, adds up to enough; each point counts for the time to the next one. In TECA each candidate
-/// in turn is followed to its end before the next one begins, which deals the candidates out the same way. Distances
-/// are great circles over the seam of longitude; `teca_tc_trajectory` measures degrees in a plane and ends tracks
-/// there.
+/// track is accepted if it has more than one point and the time it spent as a storm (wind, warm core and thickness),
+/// not necessarily in one piece, adds up to enough; each point counts for the time to the next one. In TECA each
+/// candidate in turn is followed to its end before the next one begins, which deals the candidates out the same way.
+/// Distances are great circles over the seam of longitude; `teca_tc_trajectory` measures degrees in a plane and ends
+/// tracks there.
 impl Rules<CycloneCandidate> for TcThresholds {
     fn too_short(&self, first: Time, last: Time) -> bool {
         (last.seconds_since(first) as f64) < self.min_storm_days * SECONDS_PER_DAY

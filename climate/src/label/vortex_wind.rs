@@ -23,8 +23,8 @@ pub(super) fn tells_strength(grid: &LatLonGrid) -> bool {
     grid.lat_spacing_deg() <= COARSEST_DEG + 1e-6
 }
 
-/// The highest mean of the wind around a circle about a centre, turned with the circle, m s-1: that of the tangential
-/// and radial wind of the vortex. A uniform flow, and so the vortex's motion, has no part in it.
+/// The wind of the vortex about a centre, m s-1: of the circles around it, the highest mean wind, from the mean
+/// tangential and the mean radial component. A uniform flow, and so the vortex's own motion, cancels in these means.
 ///
 /// NaN around a circle leaves that circle out.
 pub(super) fn vortex_wind_m_s(

@@ -48,7 +48,7 @@ impl Rules<LowCandidate> for LowRules {
         last.hours_since(first) < self.min_hours
     }
 
-    fn stands_alone(&self, _: &LowCandidate) -> bool {
+    fn is_accepted_untracked(&self, _: &LowCandidate) -> bool {
         true
     }
 
@@ -67,7 +67,7 @@ impl Rules<LowCandidate> for LowRules {
         nearest(track, lows, free, reach_km).map_or(Next::Gap, Next::Point)
     }
 
-    fn stands(&self, track: &Track<LowCandidate>) -> bool {
+    fn is_accepted(&self, track: &Track<LowCandidate>) -> bool {
         let (Some((_, start)), Some((_, end))) = (track.points.first(), track.points.last()) else {
             return false;
         };

@@ -34,7 +34,7 @@ impl<P: Point> Settled<P> {
     }
 
     /// Accepts a track, which began as the `order`th.
-    pub fn stands(&mut self, order: usize, points: Vec<(usize, P)>) {
+    pub fn accept(&mut self, order: usize, points: Vec<(usize, P)>) {
         self.standing.insert(order, points);
     }
 

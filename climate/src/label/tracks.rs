@@ -12,13 +12,13 @@ pub(crate) trait Rules<P> {
     fn too_short(&self, first: Time, last: Time) -> bool;
 
     /// Whether a point of such a series is accepted without a track.
-    fn stands_alone(&self, point: &P) -> bool;
+    fn is_accepted_untracked(&self, point: &P) -> bool;
 
     /// What becomes of a track at the next time; `free` says which of the points at that time no other track has taken.
     fn next(&self, track: &mut Track<P>, time: Time, points: &[P], free: &[bool]) -> Next;
 
     /// Whether a track that has ended is accepted.
-    fn stands(&self, track: &Track<P>) -> bool;
+    fn is_accepted(&self, track: &Track<P>) -> bool;
 }
 
 /// What becomes of a track at one time.
@@ -125,7 +125,9 @@ impl<R: Rules<P>, P: Point> Tracks<R, P> {
             self.begun += 1;
         }
         if self.too_short() {
-            let alone = points.iter().filter(|p| self.rules.stands_alone(p));
+            let alone = points
+                .iter()
+                .filter(|p| self.rules.is_accepted_untracked(p));
             self.early.extend(alone.map(|&point| (index, point)));
         } else {
             self.early = Vec::new();
@@ -188,8 +190,8 @@ impl<R: Rules<P>, P: Point> Tracks<R, P> {
     }
 
     fn close(&mut self, track: Track<P>) {
-        if self.rules.stands(&track) {
-            self.settled.stands(track.order, track.points);
+        if self.rules.is_accepted(&track) {
+            self.settled.accept(track.order, track.points);
         }
     }
 }

@@ -33,7 +33,7 @@ impl Rules<CycloneCandidate> for TcThresholds {
         (last.seconds_since(first) as f64) < self.min_storm_days * SECONDS_PER_DAY
     }
 
-    fn stands_alone(&self, candidate: &CycloneCandidate) -> bool {
+    fn is_accepted_untracked(&self, candidate: &CycloneCandidate) -> bool {
         candidate.is_storm(self.min_wind_m_s)
     }
 
@@ -58,7 +58,7 @@ impl Rules<CycloneCandidate> for TcThresholds {
             .map_or(Next::End, Next::Point)
     }
 
-    fn stands(&self, track: &Track<CycloneCandidate>) -> bool {
+    fn is_accepted(&self, track: &Track<CycloneCandidate>) -> bool {
         // Sixteen steps of an eighth are two, but ten of a tenth need not be one.
         track.points.len() > 1 && track.storm_days >= self.min_storm_days - 1e-9
     }

@@ -230,7 +230,7 @@ impl Stitcher {
         let mut sums = passed_hours.iter();
         if points.len() > 1 && lasts && sums.all(|sum| *sum >= needed_hours - 1e-6) {
             let kept = points.into_iter().map(|point| (point.index, point.node));
-            self.settled.stands(track, kept.collect());
+            self.settled.accept(track, kept.collect());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From boxes, and fields if there are any, to events.
+//! Turns boxes into events, and describes each by the fields inside it, if there are any.
 
 use crate::error::Result;
 use crate::events::centre::move_to_lows;

@@ -1,4 +1,5 @@
-//! What is known of an event beyond its shape and extremes: impact, and what a series adds.
+//! The further properties of an event: its impact (rain, transport, gales, land), and what only a series of times can
+//! tell.
 
 use crate::events::Event;
 use crate::events::components::Region;

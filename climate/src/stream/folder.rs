@@ -1,4 +1,4 @@
-//! Where a run writes, and where it goes on after a kill.
+//! The folder of a run: its tables, and the saved state from which an interrupted run continues.
 
 use super::results::{clear_results, clear_those_of};
 use crate::error::{ClimateError, Result};
@@ -40,7 +40,7 @@ pub struct RunFolder {
     months: BufWriter<File>,
 }
 
-/// What a run came to.
+/// What a finished run gives besides its tables.
 #[derive(Debug)]
 pub struct Finished {
     /// Its statistics.
@@ -152,7 +152,7 @@ impl RunFolder {
         self.partial.save(STATE, &saved)
     }
 
-    /// Ends the run ([`Self::conclude`]), after which nothing is left to be done ([`Self::close`]).
+    /// Ends the run: [`Self::conclude`], then [`Self::close`].
     ///
     /// # Errors
     /// [`ClimateError::Data`] if writing fails.

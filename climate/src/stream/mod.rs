@@ -1,12 +1,13 @@
-//! From the events of one time after the other to tables of a century, in memory for the living only.
+//! Turns the events of one time after the other into tables of a century, in memory that does not grow with its length.
 //!
-//! [`EventStream`] is the state between two times: the tracker, the rows that wait for a decision, the statistics. It
-//! is fed with the events of a mask or of boxes ([`crate::events::extract()`], [`crate::events::from_boxes`], functions
-//! of that time alone, which may therefore run anywhere and in any order) and gives rows back as soon as they are
-//! final. [`RunFolder`] writes them, keeps the state beside them, and goes on after a kill.
+//! [`EventStream`] is the state between two times: the tracker, the rows that wait until their track is decided, and
+//! the statistics. It takes the events of a mask or of boxes ([`crate::events::extract()`],
+//! [`crate::events::from_boxes`]: functions of that time alone, which may therefore run anywhere and in any order) and
+//! returns rows as soon as they are final. [`RunFolder`] writes them, saves the state beside them, and continues after
+//! a kill.
 //!
-//! The sequence of times alone decides: how they lie in files, in how many portions they were computed and how often
-//! the run was interrupted changes no byte.
+//! The tables depend on the sequence of times alone: how these are spread over files, in how many portions they were
+//! computed and how often the run was interrupted changes no byte.
 
 mod folder;
 mod ledger;
@@ -32,7 +33,7 @@ use squall_data::{Class, ClassMask, LatLonGrid, Time};
 pub struct EventCounts {
     /// Times read.
     pub times: usize,
-    /// Times of them whose fields could not be read.
+    /// Those of them whose fields could not be read.
     pub unread_fields: usize,
     /// Cyclones over all times.
     pub cyclones: usize,
@@ -54,11 +55,12 @@ pub struct Moment<'a> {
     pub time: Time,
     /// The mask; none where events come from boxes, and then neither frequency nor rain is counted.
     pub mask: Option<&'a ClassMask>,
-    /// Time that its mask or boxes stand for, hours ([`hours_of`]).
+    /// Hours that its mask or boxes represent ([`hours_of`]).
     pub hours: f64,
-    /// Time that its fields stand for, hours: [`hours_of`] the times that have some, which may be fewer.
+    /// Hours that its fields represent: [`hours_of`] the times that have fields, which may be fewer than those with
+    /// masks.
     pub fields_hours: f64,
-    /// What else is known.
+    /// The fields, and what else is known of this time.
     pub fields: &'a EventFields<'a>,
 }
 
@@ -73,7 +75,7 @@ pub struct Decided {
     pub months: Vec<PastMonth>,
 }
 
-/// The state of a run between two times; as large as what is alive, whatever has passed.
+/// The state of a run between two times. Its size depends on the tracks under way, not on the length of the run.
 ///
 /// # Example
 /// ```
@@ -129,7 +131,7 @@ impl EventStream {
         self.advance(seen, moment.mask)
     }
 
-    /// Takes what was seen of the next time, here or elsewhere.
+    /// Takes what this or another process found at the next time ([`Seen::of`]).
     ///
     /// # Errors
     /// As [`Self::add`]; [`crate::ClimateError::Data`] if it contradicts itself.
@@ -154,7 +156,7 @@ impl EventStream {
             detected.event.details.hours = Some(fields_hours);
         }
         self.stay_in_places(time, fields_hours, &mut found, transport.as_deref());
-        // Tracks take the rank of their rivers from them.
+        // After the ranks of rivers are known, because tracks take them from their events.
         let step = self.tracker.push(time, &mut found)?;
         let events: Vec<Event> = found.into_iter().map(|one| one.event).collect();
         self.statistics.add_time(time, mask, hours, &events)?;
@@ -178,8 +180,8 @@ impl EventStream {
         Ok(decided)
     }
 
-    /// Counts how long rivers have been where they are; a time without transport between two that have it ends only the
-    /// stays of cells that no river covers.
+    /// Counts for how long rivers have covered each cell. At a time whose transport is not known, between two at which
+    /// it is, only the cells that no river covers start again from zero.
     fn stay_in_places(
         &mut self,
         time: Time,
@@ -201,7 +203,8 @@ impl EventStream {
         }
     }
 
-    /// The same, saying that only these classes were looked for: that there are none of another says nothing.
+    /// The same stream, whose statistics note that only these classes were looked for: that none of another class was
+    /// found then means nothing.
     #[must_use]
     pub fn of_classes(mut self, classes: &[Class]) -> Self {
         self.statistics = self.statistics.of_classes(classes);
@@ -245,13 +248,13 @@ impl EventStream {
     }
 }
 
-/// Volume of rain given in m/s times km², that fell for some hours: km³.
+/// Volume of rain, km³, from a rate in m/s summed over km² and the hours that it fell.
 fn water_km3(rain_m_s_km2: f64, hours: f64) -> f64 {
     rain_m_s_km2 * 1e-3 * hours * 3600.0
 }
 
-/// Hours that each time of an axis stands for: the shorter of the steps to the next and from the one before, so that a
-/// hole in the data is not a time that a storm lasted; a day at most, six hours where there is one time only.
+/// Hours that a time of an axis represents: the shorter of its steps from the time before and to the next, so that a
+/// hole in the data does not count as time that a storm lasted; at most a day, and six hours if there is one time only.
 ///
 /// # Example
 /// ```

@@ -1,4 +1,4 @@
-//! What a run takes of one time, without the fields: what other processes send.
+//! What a run needs of one time, without its fields: small enough to be sent by other processes.
 
 use super::{Moment, water_km3};
 use crate::error::Result;
@@ -72,7 +72,7 @@ impl Seen {
         for detected in &mut found {
             detected.event.details.precipitation_km3 = inside_km3(moment, detected, row_areas_km2);
         }
-        // Inside a box is also what is not of the river.
+        // A box also holds cells that are not of its river.
         let transport = (moment.fields.vapour_transport()).filter(|_| masked);
         let transport = transport.map(|transport| {
             let rivers = found.iter().filter(|one| is_river(one));

@@ -1,4 +1,4 @@
-//! The calendar of a table by what lies beside it.
+//! Finds the calendar of a table in the files beside it.
 
 use squall_data::Calendar;
 use squall_data::archive::on_library_thread;

@@ -1,4 +1,4 @@
-//! Tracks of events that already know theirs.
+//! Summarises tracks from events that already have track numbers.
 
 use crate::events::Event;
 use crate::track::details::Shore;

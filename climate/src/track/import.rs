@@ -1,4 +1,4 @@
-//! Tracks of other tools as events of ours.
+//! Turns the tracks of other tools into events, with the hours and the land that their tables lack.
 
 use super::readers::{ImportedPoint, TrackTable};
 use crate::events::Event;
@@ -6,10 +6,10 @@ use crate::map::LandMask;
 use squall_data::{LatLonGrid, Time};
 use std::collections::{BTreeMap, HashSet};
 
-/// A hole in a track is not a time that a storm lasted.
+/// The most hours between two points that count: a hole in a track is not a time that the storm lasted.
 const LONGEST_HOURS: f64 = 24.0;
 
-/// Between two points of most best tracks.
+/// Hours between two points of most best tracks.
 const USUAL_HOURS: f64 = 6.0;
 
 /// The points of tracks as events, by time and track.
@@ -65,8 +65,9 @@ pub fn events(table: &TrackTable, grid: &LatLonGrid, land: &LandMask) -> Vec<Eve
     events
 }
 
-/// Rows of a table of events in the order of time, with what others' tables lack: the hours that rows stand for, and
-/// land, where no row knows them; and how many rows repeat a time of their track, which are left out.
+/// The events of a table in the order of time, completed by what tables of other programs lack (the hours that a row
+/// represents, and land; each only if no row has it), and the number of rows that were left out because they repeat a
+/// time of their track.
 pub fn complete(mut events: Vec<Event>, grid: &LatLonGrid, land: &LandMask) -> (Vec<Event>, usize) {
     let Some(zero) = events.first().map(|event| event.time) else {
         return (events, 0);
@@ -122,8 +123,8 @@ fn tell_land(events: &mut [Event], grid: &LatLonGrid, land: &LandMask) {
     }
 }
 
-/// The hours that each point of a track, with or without a wind, stands for; none of one without on a track that has
-/// some.
+/// The hours that each point of a track, with or without a wind, represents; `None` for points without a wind if others
+/// of the track have one.
 fn hours_of_points(points: &[(Time, bool)]) -> Vec<Option<f64>> {
     let windy = points.iter().any(|(_, has_wind)| *has_wind);
     let counts = |has_wind: bool| !windy || has_wind;
@@ -136,7 +137,7 @@ fn hours_of_points(points: &[(Time, bool)]) -> Vec<Option<f64>> {
     let mut of_counted = (0..times.len()).map(|at| {
         let before = at.checked_sub(1).and_then(gap);
         let (before, after) = (before.or(gap(at)), gap(at).or(before));
-        // A point alone stands for what the usual step is.
+        // A single point represents the usual step.
         before
             .zip(after)
             .map_or(USUAL_HOURS, |(a, b)| (a + b) / 2.0)

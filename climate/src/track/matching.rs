@@ -1,8 +1,8 @@
-//! How the tracks of a class and its events at one time belong together.
+//! Matches the tracks of a class with its events at one time: which go on, merge and split.
 
 use crate::track::assign::{Pair, assign};
 
-/// A track and an event that have something to do with each other.
+/// A track and an event whose centres are within reach of each other, or whose cells overlap.
 pub(super) struct Link {
     pub track: usize,
     pub event: usize,

@@ -152,8 +152,8 @@ impl Track {
         }
     }
 
-    /// Adds the next event, whose step begins at `from`; `shore` is what [`Shore::of`] the event before was. Without a
-    /// place to begin at nobody knows yet how it moved: a later event's step begins before this one.
+    /// Adds the next event, whose step begins at `from`; `shore` is what [`Shore::of`] the event before was. Without
+    /// `from` the step is not measured yet: that of a later event will begin before this one.
     fn go_on_from(&mut self, from: Option<Place>, event: &Event, shore: &mut Shore) {
         let speed_m_s = from.map(|from| {
             let step_km = distance_km(from.lat_deg, from.lon_deg, event.lat_deg, event.lon_deg);

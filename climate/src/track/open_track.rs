@@ -10,8 +10,8 @@ use squall_data::Time;
 use squall_data::grid::distance_km;
 use std::collections::VecDeque;
 
-/// What its motion is taken over at least, once it is as old: between two times of 3-hourly data the jitter of centres
-/// is as large as the motion.
+/// Shortest time over which the motion of a track is measured, once it is as old: between two times of 3-hourly data
+/// the jitter of centres is as large as the motion.
 const MOTION_HOURS: f64 = 12.0;
 
 /// Where pressure is known at some times only, its path waits for so long for the next centre by pressure: the middle of

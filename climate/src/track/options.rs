@@ -1,4 +1,4 @@
-//! How tracks are drawn.
+//! The rules by which events are joined to tracks, and which tracks are listed; the defaults with their reasons.
 
 use crate::error::{ClimateError, Result};
 use serde::{Deserialize, Serialize};

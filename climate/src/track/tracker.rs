@@ -1,4 +1,4 @@
-//! Following events through time with memory for the living only.
+//! Joins events to tracks, one time after the other, with only the open tracks in memory.
 
 use crate::error::{ClimateError, Result};
 use crate::events::{DetectedEvent, Run};
@@ -56,8 +56,8 @@ pub struct Tracker {
     open: Vec<OpenTrack>,
 }
 
-/// A track that goes on for so long and has not reached the least wind or distance is no storm; without a bound all rows that
-/// follow would wait for it.
+/// A track that has lasted this long without reaching the least wind or distance is given up: without a bound all rows
+/// that follow would wait for it.
 const MOST_CALM_HOURS: f64 = 30.0 * 24.0;
 
 impl Tracker {
@@ -92,15 +92,16 @@ impl Tracker {
         self.open.len()
     }
 
-    /// The living tracks of which it is not known yet whether they will be listed, because they are shorter than the
-    /// shortest duration or have not reached the least wind or distance. It is known at the latest one shortest duration
-    /// and one gap after a track began, with a least wind or distance 30 days.
+    /// The open tracks of which it is not known yet whether they will be listed, because they are shorter than the
+    /// shortest duration or have not reached the least wind or distance. It is known at the latest one shortest
+    /// duration and one gap after a track began; if there is a least wind or distance, after 30 days.
     pub fn undecided(&self) -> impl Iterator<Item = u64> + '_ {
         let undecided = self.open.iter().filter(|open| !self.is_listed(open));
         undecided.map(|open| open.track.track_id)
     }
 
-    /// Ends what has gone on for too long without the least wind or distance; what comes there is a new track.
+    /// Discards the open tracks that have lasted too long without reaching the least wind or distance; later events
+    /// there begin a new track.
     fn give_up(&mut self, step: &mut Step) {
         let (calm, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.open)
             .into_iter()
@@ -117,7 +118,7 @@ impl Tracker {
 
     /// Whether a track would be listed if it ended here.
     ///
-    /// Whoever would be, will be: none of what is asked for can be lost again.
+    /// Once true it stays true: duration, highest wind and greatest distance never shrink.
     fn is_listed(&self, open: &OpenTrack) -> bool {
         let track = &open.track;
         let linking = self.options.of(track.class);

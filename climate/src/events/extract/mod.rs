@@ -1,4 +1,4 @@
-//! From a class mask, and fields if there are any, to events.
+//! Extracts the events of a class mask, and describes each by the fields inside it, if there are any.
 
 use crate::derived::vapour_transport_proxy;
 use crate::error::{ClimateError, Result};
@@ -60,7 +60,7 @@ pub struct EventFields<'a> {
     pub land: Option<&'a LandMask>,
     /// Size of the vapour transport, kg m-1 s-1, `(lat, lon)`, where it is known and needs no stand-in.
     pub transport: Option<ArrayView2<'a, f32>>,
-    /// Whether there are fields that could not be read, so that they are none of these.
+    /// Whether this time has fields that could not be read and are therefore missing here.
     pub unread: bool,
 }
 
@@ -74,7 +74,7 @@ pub enum CellTransport<'a> {
 }
 
 impl CellTransport<'_> {
-    /// Of a cell, kg m-1 s-1.
+    /// The vapour transport of a cell, kg m-1 s-1.
     pub fn at(&self, cell: (usize, usize)) -> f64 {
         match self {
             Self::True(transport) => f64::from(transport[cell]),
@@ -191,7 +191,7 @@ pub fn extract(
     Ok(in_order(found))
 }
 
-/// By class, then from west to east by the place that stands with each, then from south to north.
+/// Sorts events by class, then from west to east and from south to north by the (longitude, latitude) beside each.
 pub(super) fn in_order(mut found: Vec<((f64, f64), DetectedEvent)>) -> Vec<DetectedEvent> {
     found.sort_by(|(a, x), (b, y)| {
         let class = x.event.class.cmp(&y.event.class);
@@ -200,7 +200,7 @@ pub(super) fn in_order(mut found: Vec<((f64, f64), DetectedEvent)>) -> Vec<Detec
     found.into_iter().map(|(_, detected)| detected).collect()
 }
 
-/// What is known of a connected area of a class.
+/// The event of a connected area of a class: its shape, and the extremes and means of the fields inside it.
 pub(crate) fn describe(
     region: &Region,
     time: Time,

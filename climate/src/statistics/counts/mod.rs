@@ -110,7 +110,8 @@ impl Statistics {
         }
     }
 
-    /// The same, saying that only these classes were looked for: that there are none of another says nothing.
+    /// The same statistics, with a note that only these classes were looked for: that none of another class was found
+    /// then means nothing.
     #[must_use]
     pub fn of_classes(mut self, classes: &[Class]) -> Self {
         self.classes = classes.to_vec();

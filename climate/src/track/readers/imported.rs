@@ -1,4 +1,4 @@
-//! What a file of tracks holds, whoever wrote it.
+//! Imported tracks in one form for all formats, and how readers put them together from rows.
 
 use super::winds::Winds;
 use crate::events::Event;
@@ -106,8 +106,8 @@ pub struct TrackTable {
 }
 
 impl TrackTable {
-    /// The tracks of events that know theirs; events without a track are left out, and a note says how many. All of them
-    /// tell when somebody looked.
+    /// The tracks of events that have a track number. Events without one are left out, and a note says how many; but
+    /// the times of all of them count as searched ([`Self::covers`]).
     pub fn of_events(events: &[Event]) -> Self {
         let mut rows = Rows::default();
         for event in events {
@@ -176,8 +176,8 @@ impl TrackTable {
     }
 }
 
-/// Names of tracks that stand apart in their file, of which two may be alike: storms without a name, or the files of
-/// several years in one.
+/// Gives each track of a file a name of its own where two may have the same: storms without a name, or several years in
+/// one file.
 #[derive(Default)]
 pub(super) struct Names {
     taken: HashSet<String>,
@@ -197,7 +197,7 @@ impl Names {
     }
 }
 
-/// Seconds between two points of a track that are likely to be of two storms: no tracker bridges ten days.
+/// Points of one track that are more seconds apart are probably of two storms: no tracker bridges ten days.
 pub(super) const MOST_APART: i64 = 10 * DAY_SECONDS;
 
 /// Gathers rows to tracks, in the order in which identities appear.

@@ -17,6 +17,10 @@
 //!
 //! [`read`] finds out by the first lines, or by the variables of netCDF, which of them a file is.
 //!
+//! To add a format, write a reader that returns a [`TrackTable`]: for tables with one row per point a `Dialect` with
+//! the names of the columns is enough (`delimited`; `teca` is the shortest example). Then add a variant of
+//! [`TrackFormat`], how the format is recognised (`sniff`), and its lines in the table above and in [`read`].
+//!
 //! In the formats of other tools a negative wind and a pressure of 0 or less are codes for missing values. A wind above
 //! 150 m/s and a pressure outside 800 to 1100 hPa are taken as missing, too, and [`TrackTable::notes`] counts them.
 
@@ -47,7 +51,7 @@ use crate::table;
 use squall_data::{Calendar, Class};
 use std::path::Path;
 
-/// What a file of tracks may leave open.
+/// What the user says about a file of tracks that the file itself does not.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReadOptions {
     /// Calendar of the dates, where the file does not say.
@@ -95,7 +99,7 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<TrackTable>
         }
     };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // Those whose name holds that of tropical cyclones come before them.
+    // The name of tropical cyclones is part of that of extratropical ones, so it is not looked for.
     let named = [
         Class::AtmosphericRiver,
         Class::ExtratropicalCyclone,

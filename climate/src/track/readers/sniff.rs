@@ -1,4 +1,4 @@
-//! Which tool's tracks a file holds.
+//! Recognises which tool's tracks a file holds, and says what a file lacks that is nearly one of them.
 
 use super::imported::TrackFormat;
 use super::units::WINDS;
@@ -68,7 +68,7 @@ fn is_track_text(head: &[u8]) -> bool {
     })
 }
 
-/// The columns by which tables of each tool are told.
+/// The columns by which the table of a tool is recognised; the first row that matches counts.
 const HEADERS: [(TrackFormat, &[&str]); 6] = [
     (
         TrackFormat::SquallEvents,
@@ -90,7 +90,7 @@ const HEADERS: [(TrackFormat, &[&str]); 6] = [
     (TrackFormat::PointsCsv, &["track_id", "time", "lon", "lat"]),
 ];
 
-/// The variables by which netCDF of IBTrACS is told.
+/// The variables by which netCDF of IBTrACS is recognised.
 const VARIABLES: [&str; 4] = ["sid", "iso_time", "lat", "lon"];
 
 /// Variables of masks, which may lie beside tracks.
@@ -134,8 +134,8 @@ fn missing<'a>(wanted: &[&'a str], names: &[String]) -> Vec<&'a str> {
         .collect()
 }
 
-/// What a file of tracks lacks of the format that it is nearest to, as the end of a sentence about it; `None` if it is
-/// read, or looks like no tracks.
+/// What a file lacks of the track format that it resembles most, as the end of a sentence about the file; `None` if it
+/// can be read, or does not look like tracks at all.
 ///
 /// # Example
 /// ```
@@ -162,13 +162,13 @@ pub fn lacking(path: &Path) -> Option<String> {
     }
     let nearest = HEADERS.into_iter().map(|(format, columns)| {
         let lacking = match format {
-            // Their columns have several names.
+            // Each of its columns may have one of several names.
             TrackFormat::PointsCsv => points_csv::lacks(&names),
             _ => missing(columns, &names),
         };
         (2 * lacking.len() <= columns.len()).then_some((format, lacking))
     });
-    // Of equally near ones the one that any table can become.
+    // Of formats that lack equally much the general one: any table can be turned into it.
     let distance = |(format, lacking): &(TrackFormat, Vec<&str>)| {
         (lacking.len(), *format != TrackFormat::PointsCsv)
     };
@@ -212,7 +212,7 @@ fn is_netcdf(head: &[u8]) -> bool {
     head.starts_with(b"CDF") || head.starts_with(b"\x89HDF")
 }
 
-/// The first line that says something.
+/// The first line that is neither blank nor a comment.
 fn first_line(head: &[u8]) -> Option<String> {
     let lines = head.lines().map_while(|line| line.ok());
     lines

@@ -43,7 +43,7 @@ struct Reader<'a> {
     options: &'a ReadOptions,
     /// Place among the values of longitude, latitude, pressure, wind.
     places: [Option<usize>; 4],
-    /// Metres per second of the unit of the wind: one, unless its name ends with another.
+    /// The unit of the wind in m/s: 1, unless the name of the column ends with another unit.
     wind_m_s: f64,
     /// Number of columns, where the user names them.
     named: Option<usize>,
@@ -52,7 +52,7 @@ struct Reader<'a> {
     /// Points that the track still lacks, and the line where it began.
     open: (usize, u64),
     implausible: [usize; 2],
-    /// What the names tell of a wind or a pressure that is not read.
+    /// Notes on columns whose names are of a wind or a pressure, but which are not read.
     unread: Vec<String>,
     lines: u64,
 }

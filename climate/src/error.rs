@@ -1,4 +1,4 @@
-//! What can go wrong between a field and a statement.
+//! The errors of this crate.
 
 use squall_data::snapshot::shape_text;
 use squall_data::{DataError, Time, Variable};

@@ -1,4 +1,4 @@
-//! What can go wrong between a file and a batch.
+//! The errors of this crate.
 
 use crate::boxes::BoxFault;
 use std::path::{Path, PathBuf};

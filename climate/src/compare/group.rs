@@ -1,4 +1,5 @@
-//! Where and when: the whole, each hemisphere, each basin, each season, each season of each of these places.
+//! Groups of events by place and season: all, each hemisphere, each basin, each season, each season of each of these
+//! places.
 
 use crate::statistics::Basin;
 

@@ -1,9 +1,10 @@
-//! What changes between two runs or two periods, with honest uncertainty.
+//! What changes between two runs or two periods, with confidence intervals and significance tests.
 //!
 //! Every run of both sides is read once into sums by year ([`side::Side`]); a side is one run, or the members of an
-//! ensemble. Whole years are the units of chance ([`Unit`] has others): intervals come from drawing years of both sides
-//! with replacement, p-values from dealing the years of both sides anew, and maps are corrected for the number of their
-//! cells. The same draws serve every quantity and every cell ([`Design`]).
+//! ensemble. Whole years are resampled ([`Unit`] has other choices): intervals come from a bootstrap, which draws years
+//! of each side with replacement; p-values from a permutation test, which deals the years of both sides to two sides
+//! anew; and maps are corrected for their number of cells by the false discovery rate. The same draws serve every
+//! quantity and every cell ([`Design`]).
 //!
 //! # Not done
 //! Trends inside a side ([`crate::trends`] has those of one run), and persistence from year to year beyond blocks of

@@ -1,4 +1,5 @@
-//! What runs are called in notes: a side's only run like the side, members by what tells their folders apart.
+//! The names of runs in notes: the only run of a side has the name of the side, members the part of their path that
+//! differs.
 
 use super::SideInput;
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! What tests of so few years can find at all.
+//! The smallest p that a test of so few years can give, and so what it can find at all.
 
 use crate::compare::levels::MOST_DRAWS;
 use crate::compare::{

@@ -1,4 +1,5 @@
-//! What the tables of some runs tell and those of others do not: classes, values, tracks that a hole in the data cuts.
+//! Notes on what the tables of some runs hold and those of others lack: classes, values, tracks cut by a hole in the
+//! data.
 
 use super::names::{Names, grouped};
 use super::side::Ensemble;

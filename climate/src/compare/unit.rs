@@ -1,4 +1,4 @@
-//! What is drawn and dealt as one: a year, a member of an ensemble, or a pair of members.
+//! The unit that bootstrap and permutation test resample: a year, a member of an ensemble, or a pair of members.
 
 use super::names::Names;
 use serde::{Deserialize, Serialize};

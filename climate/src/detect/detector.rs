@@ -43,7 +43,7 @@ pub enum Detector {
     Bard(BardDetector),
 }
 
-/// What one method made of one time.
+/// The labels of one method at one time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MethodLabels {
     /// The method.
@@ -75,7 +75,7 @@ impl Detector {
         })
     }
 
-    /// The same by the percentiles of a known climate, if it goes by percentiles.
+    /// The same method with the percentiles of a saved climatology, if it uses percentiles; unchanged otherwise.
     #[must_use]
     pub fn of_climate(self, climatology: &SavedClimatology) -> Self {
         match self {
@@ -200,8 +200,9 @@ impl Detector {
     }
 }
 
-// A first pass takes what it has `Seen` at each time into its `Survey`, which ends in a `Conclusion` for the second. Each
-// has a variant for every method, named after it, but for those that need no first pass.
+// The first pass turns each time into a `Seen`, gathers these in a `Survey`, and ends in a `Conclusion`, by which the
+// second pass draws masks. Each of the three has a variant per method, and `Nothing` for methods that need no first
+// pass.
 
 /// The state of a first pass.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -223,19 +224,19 @@ pub(super) enum Seen {
     Percentile(Array2<f32>),
 }
 
-/// What the first pass came to.
+/// The result of the first pass, by which masks are drawn.
 pub(super) enum Conclusion {
     Nothing,
-    /// The candidates that stand as cyclones.
+    /// The candidates accepted as cyclones.
     Deepcam(Accepted<CycloneCandidate>),
-    /// The nodes that stand as cyclones.
+    /// The nodes accepted as cyclones.
     Tempest(Accepted<Node>),
-    /// What is exceeded by rivers in each month and place.
+    /// What moisture must exceed in rivers, by month and place.
     Percentile(Arc<MonthlyThresholds>),
 }
 
 impl Survey {
-    /// Takes one time; the number of candidates.
+    /// Takes one time; returns its number of candidates.
     pub(super) fn push(&mut self, index: usize, time: Time, seen: Seen) -> Result<usize> {
         match (self, seen) {
             (Self::Deepcam(tracks), Seen::Deepcam(candidates)) => {

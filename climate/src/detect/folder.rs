@@ -1,4 +1,5 @@
-//! Where the tables of several methods are written, and where labelling by them goes on after a kill.
+//! The folder of labelling by several methods: its tables, and the saved states from which an interrupted run
+//! continues.
 
 use super::{Agreement, FirstPass, Method, MethodLabels, SecondPass};
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! More heuristics for the same fields, each from its publication, with the same outputs.
+//! Published detection methods, run side by side on the same fields, each with masks and events as its output.
 //!
 //! | method | cyclones | rivers | passes over the series |
 //! |---|---|---|---|
@@ -7,8 +7,11 @@
 //! | [`Method::Percentile`] | - | percentile of transport by month and place, geometry | climatology (or one that is given), masks |
 //! | [`Method::Bard`] | - | ensemble of thresholds, probability | masks |
 //!
-//! [`FirstPass`] and [`SecondPass`] run any of them together, reading each time once; [`Agreement`] says how far they
-//! agree with each other and with a network.
+//! [`FirstPass`] and [`SecondPass`] run any of them together, reading each time once per pass; [`Agreement`] says how
+//! far they agree with each other and with a network.
+//!
+//! A new method is a variant of [`Method`] (its name, classes and channels) and of [`Detector`] (what it does in each
+//! pass), with its numbers in [`DetectorThresholds`].
 
 pub mod agreement;
 pub mod bard;
@@ -104,8 +107,8 @@ impl Method {
         }
     }
 
-    /// What of [`Method::channels`] and [`Method::useful_channels`] it looks at in one reading of a series, in model
-    /// order.
+    /// Those of [`Method::channels`] and [`Method::useful_channels`] that it looks at in one pass over a series, in
+    /// model order.
     pub fn channels_in(self, pass: Pass) -> &'static [Variable] {
         use Variable::{
             Prect, Ps, Psl, T200, T500, Tmq, Trefht, U850, Ubot, V850, Vbot, Z200, Z1000,

@@ -1,4 +1,4 @@
-//! Any methods over a series: all first passes in one reading, all masks in another.
+//! Runs any methods over a series: all first passes in one reading of it, all masks in another.
 
 use super::detector::{Conclusion, Detector, MethodLabels, Seen, Survey};
 use super::percentile::MonthlyThresholds;
@@ -12,10 +12,10 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The first passes of methods over a series, as far as they have come. Written down (it can be serialised) it is where
-/// they go on.
+/// The state of the first passes of methods over a series. Saved (it can be serialised), it lets an interrupted run
+/// continue.
 ///
-/// It holds cyclones that stand or may stand, and the histograms of the climatology.
+/// It holds cyclones that are or may yet be accepted, and the histograms of the climatology.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FirstPass {
     surveys: Vec<Survey>,
@@ -26,14 +26,14 @@ pub struct FirstPass {
     left_out: BTreeSet<usize>,
 }
 
-/// What first passes came to, for the second.
+/// The results of the first passes, for the second.
 pub struct Conclusions {
     known: Vec<Conclusion>,
     candidates: Vec<usize>,
     left_out: BTreeSet<usize>,
 }
 
-/// The masks of methods over a series, as far as they are drawn. Written down it is where drawing goes on.
+/// The state of the second passes of methods over a series. Saved, it lets an interrupted run continue.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SecondPass {
     /// Rivers of each method so far.
@@ -125,7 +125,7 @@ impl FirstPass {
         Ok(())
     }
 
-    /// What it comes to: no time follows.
+    /// The result, once no time follows.
     ///
     /// # Errors
     /// [`ClimateError`] of a climatology without times.

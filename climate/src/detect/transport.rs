@@ -95,7 +95,7 @@ impl VapourTransport {
     }
 }
 
-/// What is to be read of a time.
+/// Which fields are to be read at each time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// The channels to be read.
@@ -107,7 +107,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// These channels and all else that the files have.
+    /// These channels and every further field that the files have.
     pub fn all(channels: &[Variable]) -> Self {
         Self {
             channels: channels.to_vec(),
@@ -116,7 +116,7 @@ impl Wanted {
         }
     }
 
-    /// What of `channels` and of all else the methods look at in one reading of a series.
+    /// Those of `channels` and of the further fields that the methods look at in one pass over a series.
     pub fn by(methods: &[Method], pass: Pass, channels: &[Variable]) -> Self {
         let look_at = |v: &Variable| methods.iter().any(|m| m.channels_in(pass).contains(v));
         Self {
@@ -182,7 +182,8 @@ impl DetectFields {
         })
     }
 
-    /// Refuses another kind of transport than the series has: no threshold and no climatology is that of both.
+    /// Refuses a transport of another source than that of the series: thresholds and climatologies hold for one source
+    /// only.
     ///
     /// # Errors
     /// [`crate::ClimateError::TransportDiffers`].
@@ -234,7 +235,7 @@ fn stored_transport(
     })
 }
 
-/// Fewer levels are no column.
+/// Fewer levels are too few to integrate over a column.
 const MIN_LEVELS: usize = 4;
 /// Levels that differ by less are the same, Pa.
 pub(super) const SAME_PA: f64 = 1.0;

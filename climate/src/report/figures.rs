@@ -66,7 +66,7 @@ pub(crate) fn seasonal(
 ) -> String {
     let month_days = calendar.mean_year_days() / 12.0;
     let per_year = years >= 2.0;
-    // Whoever found none has no objects that were not tracked.
+    // A source without objects has none that were not tracked.
     let tracked = (sources.iter())
         .all(|s| is_tracked(s, class) || s.events.iter().all(|event| event.class != class));
     let counts: Vec<[f64; 12]> = sources
@@ -77,7 +77,7 @@ pub(crate) fn seasonal(
                 counts[(object.start.month() - 1) as usize] += 1.0;
             }
             if per_year {
-                // Of a month without data nobody knows how many there are, whoever else saw some.
+                // The number of a month without data is not known, even if tables have some.
                 let of_days = |(n, d): (&mut f64, &f64)| {
                     *n *= if *d > 0.0 { month_days / d } else { 0.0 };
                 };

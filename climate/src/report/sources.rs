@@ -1,4 +1,4 @@
-//! Who found what a report shows.
+//! The sources of what a report shows: rules, a network, the truth.
 
 use crate::{Event, Track};
 use squall_data::boxes::{BoxFrames, TrackedBox};

@@ -1,4 +1,4 @@
-//! Of which years a run knows its numbers by year: a track without a wind is not one that was weak.
+//! In which years a run knows a number by year: tracks without a wind must not be counted as weak ones.
 
 use super::{Extreme, Side};
 use crate::compare::quantity::{Kind, Quantity};

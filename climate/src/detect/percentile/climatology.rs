@@ -1,4 +1,4 @@
-//! What is usual: histograms of transport, or column water, per month and block of cells, in constant memory.
+//! The climatology: histograms of transport, or column water, per month and block of cells, in constant memory.
 
 use super::thresholds::PercentileThresholds;
 use crate::derived::check_extents;

@@ -33,7 +33,7 @@ use squall_data::{Class, LatLonGrid, Time, Variable};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Applies the criteria on one grid.
+/// Finds rivers on one grid by percentiles and geometry.
 #[derive(Debug, Clone)]
 pub struct PercentileDetector {
     grid: Arc<LatLonGrid>,
@@ -58,7 +58,8 @@ impl PercentileDetector {
         })
     }
 
-    /// The same by the thresholds of a known climate: it needs no first pass, and does with any times of its months.
+    /// The detector with the thresholds of a saved climatology: it needs no first pass, and takes any times in the
+    /// months that the climatology has.
     #[must_use]
     pub fn of_climate(self, known: Arc<MonthlyThresholds>) -> Self {
         Self {
@@ -97,7 +98,7 @@ impl PercentileDetector {
             .check_room(times.into_iter().max().unwrap_or(0))
     }
 
-    /// What must be unusual in a river, of one time.
+    /// The field of one time that must exceed its percentile in rivers: transport, or column water.
     ///
     /// # Errors
     /// [`ClimateError::MissingField`] if it is not there.

@@ -1,4 +1,4 @@
-//! How moisture was computed, and from which variables and levels: no percentile is that of two.
+//! How moisture was computed, and from which variables and levels: percentiles hold only for moisture computed alike.
 
 use super::thresholds::Moisture;
 use crate::detect::transport::{SAME_PA, TransportSource, common_pressures};

@@ -1,4 +1,4 @@
-//! The thresholds of a climate, kept for other runs: two climates are compared by the thresholds of one.
+//! The thresholds of one climate, saved for other runs: rivers of two climates are compared by the thresholds of one.
 //!
 //! # Source
 //! Payne et al. 2020 (Nat. Rev. Earth Environ. 1, 143-157) and O'Brien et al. 2022 (J. Geophys. Res. Atmos. 127,
@@ -15,7 +15,7 @@ use squall_data::{LatLonGrid, Time, wire};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Of what a climatology is, in words for files and people.
+/// From which data a climatology was made, in words for files and people.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClimateOrigin {
     /// The files.

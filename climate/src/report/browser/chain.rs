@@ -1,4 +1,4 @@
-//! Boxes that nobody followed, joined from time to time.
+//! Joins boxes that have no track numbers from one time to the next.
 
 use squall_data::Time;
 use squall_data::boxes::{BoxFrame, GeoBox};

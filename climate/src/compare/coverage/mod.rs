@@ -1,7 +1,9 @@
-//! Which years of a run are whole, and what it was made on.
+//! Which years of a run are whole, and on which grid, in which calendar and by which rules it was made.
+
+mod stored;
 
 use crate::error::{ClimateError, Result};
-use crate::statistics::{COVERAGE, RULES, Span, WIND, days_apart};
+use crate::statistics::{Span, days_apart};
 use crate::table::calendar_beside;
 use crate::table::lines::Table;
 use squall_data::archive::on_library_thread;
@@ -9,6 +11,7 @@ use squall_data::calendar::DAY_SECONDS;
 use squall_data::{Calendar, Class, DataError, LatLonGrid, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use stored::StoredCoverage;
 
 /// A month with less than this share of its times is not whole.
 const WHOLE_MONTH: f64 = 0.95;
@@ -115,61 +118,25 @@ impl Coverage {
                 reason,
             })
         };
-        type Parts = (
-            [String; 2],
-            [Option<String>; 4],
-            [Vec<f64>; 2],
-            [Vec<f64>; 4],
-        );
-        let read = || -> std::result::Result<Parts, netcdf::Error> {
-            let file = netcdf::open(path)?;
-            let column = |name: &str| match file.variable(name) {
-                Some(variable) => variable.get_values::<f64, _>(..),
-                None => Err(netcdf::Error::from(format!("it has no variable `{name}`"))),
-            };
-            let text = |name: &str| match file.attribute(name).map(|a| a.value()) {
-                Some(Ok(netcdf::AttributeValue::Str(text))) => Some(text),
-                _ => None,
-            };
-            let calendar =
-                text("calendar_of_the_data").ok_or("it has no attribute `calendar_of_the_data`")?;
-            // Not in files of earlier versions, which were of all classes.
-            let classes = text("classes_looked_for")
-                .unwrap_or_else(|| Class::EVENTS.map(Class::name).join(" "));
-            // Not in files of earlier versions.
-            let days = match file.variable("days") {
-                Some(_) => column("days")?,
-                None => Vec::new(),
-            };
-            let months = [
-                column("year")?,
-                column("month_of_year")?,
-                column("times")?,
-                days,
-            ];
-            let axes = [column("lat")?, column("lon")?];
-            // Not in files of earlier versions.
-            let [first, last] = COVERAGE;
-            let said = [first, last, WIND, RULES].map(text);
-            Ok(([calendar, classes], said, axes, months))
-        };
-        let ([calendar, classes], said, [lat, lon], [years, months, times, days]) =
-            on_library_thread(read).map_err(|error| unreadable(error.to_string()))?;
-        let calendar = Calendar::from_cf(&calendar)
+        let stored = on_library_thread(|| StoredCoverage::read(path))
+            .map_err(|error| unreadable(error.to_string()))?;
+        let calendar = &stored.calendar;
+        let calendar = Calendar::from_cf(calendar)
             .ok_or_else(|| unreadable(format!("calendar `{calendar}` is not known")))?;
-        let [first, last, wind, rules] = said;
-        let ends = [first, last].map(|end| Time::parse(&end?, calendar).ok());
-        let rules = rules.unwrap_or_default();
+        let ends = (stored.ends).map(|end| Time::parse(&end?, calendar).ok());
+        let rules = stored.rules.unwrap_or_default();
         let rules = (rules.lines().filter_map(|line| line.split_once(" = ")))
             .map(|(name, value)| (name.to_string(), value.to_string()))
             .collect();
-        let named = |class: &Class| classes.split(' ').any(|name| name == class.name());
+        let names = stored.classes;
+        let named = |class: &Class| names.split(' ').any(|name| name == class.name());
         let classes = Class::EVENTS.into_iter().filter(named).collect();
-        let grid = LatLonGrid::from_axes(lat, lon)?.0;
-        let seen: Vec<((i64, i64), f64)> = (years.iter().zip(&months).zip(&times))
+        let grid = LatLonGrid::from_axes(stored.lat_deg, stored.lon_deg)?.0;
+        let months = stored.years.iter().zip(&stored.months);
+        let seen: Vec<((i64, i64), f64)> = (months.zip(&stored.times))
             .map(|((year, month), times)| ((*year as i64, *month as i64), *times))
             .collect();
-        let days = (seen.iter().zip(&days))
+        let days = (seen.iter().zip(&stored.days))
             .filter(|((_, times), days)| *times > 0.0 && **days > 0.0)
             .map(|((_, times), days)| (*times, *days as u32));
         let by_days = times_per_day_of_days(&days.collect::<Vec<_>>());
@@ -182,7 +149,7 @@ impl Coverage {
             months,
             counted: true,
             classes,
-            wind,
+            wind: stored.wind,
             rules,
             ends: ends[0].zip(ends[1]),
         })

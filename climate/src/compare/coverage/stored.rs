@@ -1,0 +1,71 @@
+//! What `statistics.nc` says about the times of a run, as it stands in the file.
+
+use crate::statistics::{COVERAGE, RULES, WIND};
+use squall_data::Class;
+use std::path::Path;
+
+/// The variables and attributes of `statistics.nc` that say when and how a run was analysed.
+pub(super) struct StoredCoverage {
+    /// CF name of the calendar of the data.
+    pub calendar: String,
+    /// Names of the classes that were looked for, with blanks between them.
+    pub classes: String,
+    /// First and last analysed time; not in files of earlier versions.
+    pub ends: [Option<String>; 2],
+    /// Where the wind of cyclones is measured; not in files of earlier versions.
+    pub wind: Option<String>,
+    /// Lines `name = value` of the rules of events and tracks; not in files of earlier versions.
+    pub rules: Option<String>,
+    /// Latitudes of the grid.
+    pub lat_deg: Vec<f64>,
+    /// Longitudes of the grid.
+    pub lon_deg: Vec<f64>,
+    /// The year of each month that has times.
+    pub years: Vec<f64>,
+    /// Its number in that year, 1 to 12.
+    pub months: Vec<f64>,
+    /// Its number of analysed times.
+    pub times: Vec<f64>,
+    /// Its number of days with such times; empty in files of earlier versions.
+    pub days: Vec<f64>,
+}
+
+impl StoredCoverage {
+    /// Reads a file; only for the thread of the netCDF library.
+    ///
+    /// # Errors
+    /// Those of the library, and one that names the variable or the attribute that the file lacks.
+    pub(super) fn read(path: &Path) -> Result<Self, netcdf::Error> {
+        let file = netcdf::open(path)?;
+        let column = |name: &str| match file.variable(name) {
+            Some(variable) => variable.get_values::<f64, _>(..),
+            None => Err(netcdf::Error::from(format!("it has no variable `{name}`"))),
+        };
+        let text = |name: &str| match file.attribute(name).map(|a| a.value()) {
+            Some(Ok(netcdf::AttributeValue::Str(text))) => Some(text),
+            _ => None,
+        };
+        let calendar =
+            text("calendar_of_the_data").ok_or("it has no attribute `calendar_of_the_data`")?;
+        // Files of earlier versions do not say it: they were of all classes.
+        let classes =
+            text("classes_looked_for").unwrap_or_else(|| Class::EVENTS.map(Class::name).join(" "));
+        let days = match file.variable("days") {
+            Some(_) => column("days")?,
+            None => Vec::new(),
+        };
+        Ok(Self {
+            calendar,
+            classes,
+            ends: COVERAGE.map(text),
+            wind: text(WIND),
+            rules: text(RULES),
+            years: column("year")?,
+            months: column("month_of_year")?,
+            times: column("times")?,
+            lat_deg: column("lat")?,
+            lon_deg: column("lon")?,
+            days,
+        })
+    }
+}

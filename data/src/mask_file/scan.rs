@@ -1,4 +1,4 @@
-//! What mask files hold, put together to one time axis.
+//! Looks at mask files, one by one, and puts them together to one time axis.
 
 use super::flags::codes_of;
 use crate::archive::coordinates::{GridAxes, time_axis};
@@ -270,34 +270,22 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
     codes
         .iter_mut()
         .for_each(|(code, _)| *code = as_meant(*code, wrap));
-    let missing: Vec<f64> = (variable.iter())
-        .flat_map(|v| ["_FillValue", "missing_value"].map(|key| nc::numbers(v, key)))
-        .flatten()
-        // Some write 0 for both; NaN tags nothing anyway.
-        .filter(|value| *value != 0.0 && !value.is_nan())
-        .map(|value| as_stored(value, wrap))
-        .collect();
-    let told = variable.as_ref().and_then(|v| v.attribute("_FillValue"));
-    let unwritten = (variable.as_ref().and_then(nc::default_fill))
-        .filter(|fill| told.is_none() && !missing.contains(fill));
+    let missing = variable.as_ref().map(|v| stored_missing(v, wrap));
+    let missing = missing.unwrap_or_default();
+    let unwritten = variable.as_ref();
+    let unwritten = unwritten.and_then(|v| stored_unwritten(v, &missing));
     let number = |key: &str, without: f64| {
         let found = variable.iter().flat_map(|v| nc::numbers(v, key)).next();
         found.unwrap_or(without)
     };
     let packing = (number("scale_factor", 1.0), number("add_offset", 0.0));
-    let orientation = match Orientation::of(&dimensions, &axes, axis.times.len()) {
-        Ok(orientation) => orientation,
-        Err(expected) => {
+    let orientation =
+        Orientation::of(&dimensions, &axes, axis.times.len()).map_err(|expected| {
             let names: Vec<&str> = dimensions.iter().map(|(name, _)| name.as_str()).collect();
             let lengths: Vec<usize> = dimensions.iter().map(|(_, length)| *length).collect();
-            return Err(DataError::bad_variable(
-                path,
-                name,
-                expected,
-                format!("{} of ({})", shape_text(&lengths), names.join(", ")),
-            ));
-        }
-    };
+            let found = format!("{} of ({})", shape_text(&lengths), names.join(", "));
+            DataError::bad_variable(&path, name, expected, found)
+        })?;
     Ok(Found {
         grid: axes.grid,
         calendar: axis.calendar,
@@ -324,7 +312,24 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
     })
 }
 
-/// How the dimensions of a mask stand in its file.
+/// The stored values of a mask that stand where nothing is known, given [`wrap_of`] its variable.
+fn stored_missing(variable: &netcdf::Variable<'_>, wrap: Option<f64>) -> Vec<f64> {
+    let told = ["_FillValue", "missing_value"].map(|key| nc::numbers(variable, key));
+    (told.into_iter().flatten())
+        // Some write 0 for both; NaN tags nothing anyway.
+        .filter(|value| *value != 0.0 && !value.is_nan())
+        .map(|value| as_stored(value, wrap))
+        .collect()
+}
+
+/// The library's own fill value, if the file names no other: all cells of a time that was never written have it.
+fn stored_unwritten(variable: &netcdf::Variable<'_>, missing: &[f64]) -> Option<f64> {
+    let fill = nc::default_fill(variable)?;
+    let is_told = variable.attribute("_FillValue").is_some();
+    (!is_told && !missing.contains(&fill)).then_some(fill)
+}
+
+/// How the dimensions of a mask are ordered in its file.
 struct Orientation {
     has_time: bool,
     /// Longitude varies slower than latitude.

@@ -72,10 +72,7 @@ pub(crate) fn seasonal(
     let counts: Vec<[f64; 12]> = sources
         .iter()
         .map(|source| {
-            let mut counts = [0.0; 12];
-            for object in objects(source, class) {
-                counts[(object.start.month() - 1) as usize] += 1.0;
-            }
+            let mut counts = counts_by_month(source, class);
             if per_year {
                 // The number of a month without data is not known, even if tables have some.
                 let of_days = |(n, d): (&mut f64, &f64)| {
@@ -93,18 +90,7 @@ pub(crate) fn seasonal(
         count_ticks(highest, 4)
     };
     let mut plot = Plot::over((0.0, 12.0), &ticks);
-    // Neighbouring months without data share one band.
-    let mut start = 0;
-    while start < 12 {
-        if days[start] > 0.0 {
-            start += 1;
-            continue;
-        }
-        let end = (start..12).find(|&m| days[m] > 0.0).unwrap_or(12);
-        let word = if end - start > 1 { "no data" } else { "" };
-        plot.band((start as f64, end as f64), "nodata", word);
-        start = end;
-    }
+    mark_months_without_data(&mut plot, days);
     let what = if tracked { "tracks begun" } else { "objects" };
     let heading = if per_year {
         format!("{what} per month of data")
@@ -135,6 +121,30 @@ pub(crate) fn seasonal(
         sources.len()
     );
     figure(&title, &plot.finish(&description), "")
+}
+
+/// How many objects of a class begin in each month.
+fn counts_by_month(source: &Source, class: Class) -> [f64; 12] {
+    let mut counts = [0.0; 12];
+    for object in objects(source, class) {
+        counts[(object.start.month() - 1) as usize] += 1.0;
+    }
+    counts
+}
+
+/// Draws bands over the months that no day of the data is in; neighbouring months share one.
+fn mark_months_without_data(plot: &mut Plot, days: &[f64; 12]) {
+    let mut start = 0;
+    while start < 12 {
+        if days[start] > 0.0 {
+            start += 1;
+            continue;
+        }
+        let end = (start..12).find(|&m| days[m] > 0.0).unwrap_or(12);
+        let word = if end - start > 1 { "no data" } else { "" };
+        plot.band((start as f64, end as f64), "nodata", word);
+        start = end;
+    }
 }
 
 /// Where and when: basins by months, shaded by count, for one source.
@@ -199,24 +209,29 @@ pub(crate) fn basin_calendar(source: &Source, class: Class, days: &[f64; 12]) ->
         capital(class_word(class)),
         source.label
     );
-    let totals = Basin::NAMES
-        .iter()
-        .zip(&counts)
-        .map(|(name, months)| (name, months.iter().sum::<usize>()))
-        .filter(|(_, n)| *n > 0)
-        .map(|(name, n)| format!("{name} {n}"))
-        .collect::<Vec<_>>()
-        .join(", ");
-    let described = if totals.is_empty() {
-        "none".into()
-    } else {
-        totals
-    };
+    let described = basin_totals(&counts);
     let svg = format!(
         "<svg class=\"plot\" role=\"img\" viewBox=\"0 0 460 {height:.0}\" aria-label=\"{}\">{svg}</svg>\n",
         escape(&format!("{title}. {described}."))
     );
     figure(&title, &svg, "")
+}
+
+/// The total of each basin that has any, in words.
+fn basin_totals(counts: &[[usize; 12]; Basin::NAMES.len()]) -> String {
+    let totals = Basin::NAMES
+        .iter()
+        .zip(counts)
+        .map(|(name, months)| (name, months.iter().sum::<usize>()))
+        .filter(|(_, n)| *n > 0)
+        .map(|(name, n)| format!("{name} {n}"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    if totals.is_empty() {
+        "none".into()
+    } else {
+        totals
+    }
 }
 
 /// IoU of two sources over time, both classes.

@@ -99,22 +99,7 @@ fn sentences(page: &Page<'_>, source: &Source) -> String {
         let _ = write!(out, " It did not look for {}.", listed(&blind));
     }
     if let Some(top) = strongest(source) {
-        let wind = top.max_wind_m_s.unwrap_or(0.0);
-        let grade = match category(wind) {
-            0 => "below tropical-storm strength".to_string(),
-            1 => "a tropical storm".into(),
-            c => format!("category {}", c - 1),
-        };
-        let pressure = top
-            .min_psl_pa
-            .map_or(String::new(), |p| format!(" and {:.0}\u{a0}hPa", p / 100.0));
-        let basin = Basin::NAMES[top.basin()];
-        let _ = write!(
-            out,
-            " Its strongest cyclone, first seen in the {basin} on {}, reached {}\u{a0}m\u{a0}s⁻¹ ({grade}){pressure}.",
-            day(top.start),
-            significant(wind, 3)
-        );
+        out += &strongest_sentence(&top);
     }
     let rivers = objects(source, Class::AtmosphericRiver);
     let longest = rivers
@@ -130,6 +115,25 @@ fn sentences(page: &Page<'_>, source: &Source) -> String {
         );
     }
     format!("<p>{out}</p>\n")
+}
+
+/// When and where the strongest cyclone was seen first, and how strong it became.
+fn strongest_sentence(cyclone: &Object<'_>) -> String {
+    let wind = cyclone.max_wind_m_s.unwrap_or(0.0);
+    let grade = match category(wind) {
+        0 => "below tropical-storm strength".to_string(),
+        1 => "a tropical storm".into(),
+        c => format!("category {}", c - 1),
+    };
+    let pressure = cyclone
+        .min_psl_pa
+        .map_or(String::new(), |p| format!(" and {:.0}\u{a0}hPa", p / 100.0));
+    let basin = Basin::NAMES[cyclone.basin()];
+    format!(
+        " Its strongest cyclone, first seen in the {basin} on {}, reached {}\u{a0}m\u{a0}s⁻¹ ({grade}){pressure}.",
+        day(cyclone.start),
+        significant(wind, 3)
+    )
 }
 
 /// How many boxes of one source are shown, of which classes, and how many are not.
@@ -184,7 +188,8 @@ fn tile(value: &str, what: &str, class: &str) -> String {
     )
 }
 
-pub(crate) fn summary(page: &Page<'_>) -> Section {
+/// The numbers at the top: objects of the first source, its strongest wind, and the IoU of the first two sources.
+fn tiles(page: &Page<'_>) -> String {
     let mut tiles = String::new();
     if let Some(source) = page.input.sources.first() {
         let looked = |class: &Class| page.input.looked_for(source.kind, *class);
@@ -222,6 +227,12 @@ pub(crate) fn summary(page: &Page<'_>) -> Section {
             }
         }
     }
+    tiles
+}
+
+/// The section at the top of the page: numbers, sentences on every source, and what to know before quoting them.
+pub(crate) fn summary(page: &Page<'_>) -> Section {
+    let tiles = tiles(page);
     let mut html = String::new();
     if !tiles.is_empty() {
         let _ = writeln!(html, "<ul class=\"tiles\">{tiles}</ul>");

@@ -128,7 +128,7 @@ impl Columns {
     }
 }
 
-/// Reads a table.
+/// The tracks of a table whose columns are called as in a dialect.
 ///
 /// # Errors
 /// As [`super::read`].
@@ -159,19 +159,8 @@ pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable>
             continue;
         }
         let (lon_deg, lat_deg) = line.position(&columns.lon, &columns.lat)?;
-        let mut of_columns = Vec::with_capacity(columns.wind.len());
-        for (name, factor) in columns.wind.iter().zip(&factors) {
-            let value = line.number(name)?;
-            of_columns.push(value.and_then(|value| plausible.wind(value * factor)));
-        }
-        let mut min_psl_pa = None;
-        for name in &columns.pressure {
-            let value = line.number(name)?;
-            min_psl_pa = value.and_then(|value| plausible.pressure(value * dialect.pressure_pa));
-            if min_psl_pa.is_some() {
-                break;
-            }
-        }
+        let winds_m_s = winds_of(&line, &columns, &factors, &mut plausible)?;
+        let min_psl_pa = pressure_of(&line, &columns, dialect.pressure_pa, &mut plausible)?;
         let point = ImportedPoint {
             time: time_of(&line, &columns.time, source)?,
             lon_deg,
@@ -192,7 +181,7 @@ pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable>
                 basin.and_then(Basin::from_code),
             )
         });
-        winds.add(track, of_columns);
+        winds.add(track, winds_m_s);
     }
     let mut found = rows.finish_with(dialect.format, winds);
     found.notes.extend(spurs.note());
@@ -205,6 +194,38 @@ pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable>
         found.notes.extend(units::unread_pressure(names()));
     }
     Ok(found)
+}
+
+/// The wind of a row in each of the columns of winds, m/s; `None` where a cell is blank or holds no plausible wind.
+fn winds_of(
+    line: &Line<'_>,
+    columns: &Columns,
+    factors: &[f64],
+    plausible: &mut Plausible,
+) -> Result<Vec<Option<f64>>> {
+    let mut winds_m_s = Vec::with_capacity(columns.wind.len());
+    for (name, factor) in columns.wind.iter().zip(factors) {
+        let value = line.number(name)?;
+        winds_m_s.push(value.and_then(|value| plausible.wind(value * factor)));
+    }
+    Ok(winds_m_s)
+}
+
+/// The first plausible pressure of a row, Pa; `unit_pa` is the unit of its columns of pressure.
+fn pressure_of(
+    line: &Line<'_>,
+    columns: &Columns,
+    unit_pa: f64,
+    plausible: &mut Plausible,
+) -> Result<Option<f64>> {
+    for name in &columns.pressure {
+        let value = line.number(name)?;
+        let pressure_pa = value.and_then(|value| plausible.pressure(value * unit_pa));
+        if pressure_pa.is_some() {
+            return Ok(pressure_pa);
+        }
+    }
+    Ok(None)
 }
 
 /// Metres per second of the unit of a wind: the one that its name tells, else that of the dialect.

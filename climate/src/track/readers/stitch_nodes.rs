@@ -51,6 +51,7 @@ struct Reader<'a> {
     tracks: usize,
     /// Points that the track still lacks, and the line where it began.
     open: (usize, u64),
+    /// How many pressures and winds were left out because they can be none.
     implausible: [usize; 2],
     /// Notes on columns whose names are of a wind or a pressure, but which are not read.
     unread: Vec<String>,
@@ -190,15 +191,7 @@ impl<'a> Reader<'a> {
         })?;
         let time = self.time(number, date)?;
         let wind = wind.map(|wind| wind * self.wind_m_s);
-        let (mut max_wind_m_s, mut min_psl_pa) = (wind, psl);
-        if psl.is_some_and(|v| !PRESSURE_PA.contains(&v)) {
-            self.implausible[0] += 1;
-            min_psl_pa = None;
-        }
-        if wind.is_some_and(|v| !WIND_M_S.contains(&v)) {
-            self.implausible[1] += 1;
-            max_wind_m_s = None;
-        }
+        let [min_psl_pa, max_wind_m_s] = self.plausible([psl, wind]);
         let point = ImportedPoint {
             time,
             lon_deg: eastern_longitude(lon_deg),
@@ -212,6 +205,17 @@ impl<'a> Reader<'a> {
         self.rows
             .add(&name, point, || (Class::TropicalCyclone, None, None));
         Ok(())
+    }
+
+    /// The pressure (Pa) and the wind (m/s) of a line, each left out and counted where it can be none.
+    ///
+    /// Unlike [`super::plausible::Plausible`] this counts negative values too: the column may be another one.
+    fn plausible(&mut self, [psl, wind]: [Option<f64>; 2]) -> [Option<f64>; 2] {
+        let plausible_psl = psl.filter(|pa| PRESSURE_PA.contains(pa));
+        let plausible_wind = wind.filter(|m_s| WIND_M_S.contains(m_s));
+        self.implausible[0] += usize::from(psl.is_some() && plausible_psl.is_none());
+        self.implausible[1] += usize::from(wind.is_some() && plausible_wind.is_none());
+        [plausible_psl, plausible_wind]
     }
 
     /// The time of a line's last four numbers, of which the last is the hour or, in five digits, the second of the day:

@@ -1,8 +1,8 @@
-//! The fields of one time, storm by storm: what pressure and temperature leave over, rivers, vortices, and what follows
-//! from all.
+//! The fields of one time, built up storm by storm: first the balanced flow without storms, then rivers and vortices,
+//! and last the channels that follow from all of these.
 
 use super::SyntheticRun;
-use super::base_state::Zonal;
+use super::base_state::{Terrain, Zonal};
 use super::cyclone::{ROTATION, Vortex};
 use super::fields::{FRICTION, GAS, GRAVITY, LAPSE, Mass};
 use super::river::Axis;
@@ -20,7 +20,7 @@ const TRUE_WIND: f64 = 15.0;
 /// Column water above the surroundings from which a river is one, kg m-2.
 const TRUE_MOISTURE: f64 = 18.0;
 
-/// Every field but those that follow from others at the end.
+/// The fields of one time but those that follow from others ([`Planes::finish`] computes these).
 pub(super) struct Planes {
     psl: Array2<f32>,
     u850: Array2<f32>,
@@ -36,11 +36,12 @@ pub(super) struct Planes {
     diurnal: Vec<f32>,
 }
 
-/// Cells that a storm touches, with what decides the truth there.
+/// The cells that a storm marks, each with what decides whether it belongs to the truth: the wind of a cyclone there,
+/// m/s, or the share of its axis value that a river has there.
 pub(super) type Touched = Vec<((usize, usize), f64)>;
 
 impl Planes {
-    /// What pressure and temperature leave over, before any storm.
+    /// The fields before any storm is added, in balance with pressure and temperature.
     pub(super) fn new(run: &SyntheticRun, time: Time, climate: &[Zonal], mass: &Mass) -> Self {
         let grid = &*run.grid;
         let [u850, v850, ubot, vbot] = balanced_winds(grid, climate, mass);
@@ -196,39 +197,41 @@ impl Planes {
         outputs.into_par_iter().enumerate().for_each(
             |(j, (ps, q, ts, tref, z1000, z200, zbot))| {
                 for i in 0..columns {
-                    let at = [j, i];
-                    let (height, land) =
-                        (f64::from(terrain.height[at]), f64::from(terrain.land[at]));
-                    let psl = f64::from(self.psl[at]);
-                    let sea_level = f64::from(self.sea_level_k[at]);
-                    let sun = f64::from(self.diurnal[i]) * lat[j].to_radians().cos();
-                    let air = sea_level - LAPSE * height + sun * (0.4 + 3.6 * land);
-                    let pressure =
-                        psl * (1.0 - LAPSE * height / sea_level).powf(GRAVITY / (GAS * LAPSE));
-                    // Bolton 1980: saturation vapour pressure over water.
-                    let celsius = air - 273.15;
-                    let saturation = 611.2 * (17.67 * celsius / (celsius + 243.5)).exp();
-                    let dry = ((lat[j].abs() - 25.0) / 12.0).powi(2);
-                    let humidity =
-                        (0.82 - 0.16 * (-dry).exp() - 0.2 * land * (-dry).exp()).min(0.95);
-                    ps[i] = pressure as f32;
-                    q[i] = (0.622 * humidity * saturation
-                        / (pressure - 0.378 * humidity * saturation))
-                        as f32;
-                    tref[i] = air as f32;
-                    ts[i] = (air + 0.6 + sun * 2.5 * land) as f32;
-                    // Hydrostatic: below and above sea level alike.
-                    let low = GAS * sea_level / GRAVITY * (psl / 100_000.0).ln();
-                    let mean = 0.30 * sea_level
-                        + 0.45 * f64::from(self.t500[at])
-                        + 0.25 * f64::from(self.t200[at]);
-                    z1000[i] = low as f32;
-                    z200[i] = (low + GAS * mean / GRAVITY * 5f64.ln()) as f32;
-                    zbot[i] = (62.0 * air / 288.0) as f32;
+                    [ps[i], q[i], ts[i], tref[i], z1000[i], z200[i], zbot[i]] =
+                        self.computed([j, i], lat[j], terrain);
                 }
             },
         );
         fields
+    }
+
+    /// PS, QREFHT, TS, TREFHT, Z1000, Z200 and ZBOT of a cell, which follow from its other fields and the terrain.
+    fn computed(&self, at: [usize; 2], lat_deg: f64, terrain: &Terrain) -> [f32; 7] {
+        let (height, land) = (f64::from(terrain.height[at]), f64::from(terrain.land[at]));
+        let psl = f64::from(self.psl[at]);
+        let sea_level = f64::from(self.sea_level_k[at]);
+        let sun = f64::from(self.diurnal[at[1]]) * lat_deg.to_radians().cos();
+        let air = sea_level - LAPSE * height + sun * (0.4 + 3.6 * land);
+        let pressure = psl * (1.0 - LAPSE * height / sea_level).powf(GRAVITY / (GAS * LAPSE));
+        // Bolton 1980: saturation vapour pressure over water.
+        let celsius = air - 273.15;
+        let saturation = 611.2 * (17.67 * celsius / (celsius + 243.5)).exp();
+        let dry = ((lat_deg.abs() - 25.0) / 12.0).powi(2);
+        let humidity = (0.82 - 0.16 * (-dry).exp() - 0.2 * land * (-dry).exp()).min(0.95);
+        // Hydrostatic: below and above sea level alike.
+        let low = GAS * sea_level / GRAVITY * (psl / 100_000.0).ln();
+        let mean =
+            0.30 * sea_level + 0.45 * f64::from(self.t500[at]) + 0.25 * f64::from(self.t200[at]);
+        [
+            pressure,
+            0.622 * humidity * saturation / (pressure - 0.378 * humidity * saturation),
+            air + 0.6 + sun * 2.5 * land,
+            air,
+            low,
+            low + GAS * mean / GRAVITY * 5f64.ln(),
+            62.0 * air / 288.0,
+        ]
+        .map(|value| value as f32)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Files of a run that is under way: what labelling and tracking share to go on after a kill.
+//! Files of a run that is under way: what labelling and tracking share to continue after a kill.
 
 use crate::error::{ClimateError, Result};
 use crate::events::Event;
@@ -11,7 +11,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// The folder of a run that is under way, in that of its results: parts of tables, and the states to go on from.
+/// The folder of a run that is under way, inside that of its results: parts of tables, and the saved states.
 pub(crate) struct PartialFolder {
     path: PathBuf,
 }
@@ -53,7 +53,7 @@ impl PartialFolder {
         Ok(state)
     }
 
-    /// Fixes a state on disk.
+    /// Saves a state.
     pub fn save<S: Serialize>(&self, name: &str, state: &S) -> Result<()> {
         Ok(wire::write_file(self.file(name), state)?)
     }

@@ -13,8 +13,8 @@ pub struct HostBatch {
     pub shape: [usize; 4],
     /// Class codes, `(batch, lat, lon)`.
     pub labels: Vec<u8>,
-    /// The boxes of every sample, turned as its fields are: none where nobody labelled it. Empty for a store without
-    /// boxes.
+    /// The boxes of every sample, turned as its fields are; `None` for a sample without labels. Empty for a store
+    /// without boxes.
     pub boxes: Vec<Option<Vec<PixelBox>>>,
     /// Which samples of the store.
     pub ids: Vec<usize>,

@@ -127,8 +127,8 @@ fn lack_of_store(unfinished: bool) -> &'static str {
 }
 
 impl DataError {
-    /// Whether it is about what a file holds, which may be damaged or no weather: not about an operating system that
-    /// refuses, a disk that is full, or a request that makes no sense.
+    /// Whether it is about the content of a file, which may be damaged or physically impossible; not about an operating
+    /// system that refuses, a disk that is full, or a request that makes no sense.
     pub fn is_of_content(&self) -> bool {
         matches!(
             self,

@@ -34,9 +34,10 @@ pub(crate) struct ClosedLow {
     pub rise: f64,
     /// ... within this great-circle distance, degrees.
     pub radius_deg: f64,
-    /// Of two lows closer than this the deeper one stands, degrees.
+    /// Of two lows closer than this the deeper one is kept, degrees.
     pub merge_deg: f64,
-    /// Distances from the equator between which lows are searched for, degrees: what lies outside leaves out nobody.
+    /// Distances from the equator between which lows are searched for, degrees. Deeper lows outside do not suppress
+    /// those inside.
     pub latitudes_deg: (f64, f64),
     /// What the edge of a regional grid is.
     pub edge: DomainEdge,

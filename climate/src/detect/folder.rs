@@ -16,8 +16,9 @@ const SECOND: &str = "second.cbor";
 /// The folder of a run: `objects.csv` of each method appears whole, in the method's folder, when all times are
 /// labelled; until then their parts and the run's states lie in `.methods.partial`.
 ///
-/// A saved state is what a run goes on from: rows written after it are cut off and made again, so that the tables are
-/// those of a run that nothing interrupted. A run of other inputs or options (another fingerprint) begins anew.
+/// An interrupted run continues from the saved state: rows written after it are cut off and made again, so that the
+/// tables are those of a run that nothing interrupted. A run of other inputs or options (another fingerprint) begins
+/// anew.
 pub struct MethodsFolder {
     partial: PartialFolder,
     fingerprint: String,
@@ -41,8 +42,8 @@ struct Drawn<S, A> {
 }
 
 impl MethodsFolder {
-    /// Opens the folder of a run whose methods write into folders of their own; gives the states to go on from, those
-    /// given where there are none.
+    /// Opens the folder of a run whose methods write into folders of their own; returns the states to continue from,
+    /// which are those given if none were saved.
     ///
     /// `fingerprint` must differ for whatever would change the result. The first state is taken up if it is `usable`, the
     /// second with it, if that is `whole`: all else that was written of the times that it has labelled is there.
@@ -90,7 +91,7 @@ impl MethodsFolder {
         Ok((folder, first, second, agreement))
     }
 
-    /// Fixes the state of the first pass.
+    /// Saves the state of the first pass.
     ///
     /// # Errors
     /// [`crate::ClimateError::Data`] if writing fails.
@@ -111,7 +112,7 @@ impl MethodsFolder {
         Ok(())
     }
 
-    /// Fixes the state of the second pass.
+    /// Saves the state of the second pass.
     ///
     /// # Errors
     /// [`crate::ClimateError::Data`] if writing fails.

@@ -108,7 +108,7 @@ fn is_minimum(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, (j, i): Cell) -> bool
     let middle = psl[[j, i]];
     let around = || grid.neighbours8(j, i).map(|cell| psl[cell]);
     let is_lowest = around().all(|v| v >= middle) && around().any(|v| v > middle);
-    // At the edge of a region nobody knows what is beyond.
+    // At the edge of a regional grid pressure may be lower beyond it.
     let bounds = grid.lat_bounds_deg();
     let at_pole =
         j == 0 && is_pole(bounds[0], grid) || j + 1 == rows && is_pole(bounds[rows], grid);
@@ -161,7 +161,7 @@ fn eye(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, from: Cell) -> Cell {
             return at;
         };
         let (next_lat, next_lon) = place(next);
-        // A slope that goes on is none of its own.
+        // Pressure falls on beyond the reach of the eye: the slope belongs to another low.
         if at != from && distance_km(lat, lon, next_lat, next_lon) > EYE_KM {
             return from;
         }

@@ -6,13 +6,13 @@ use squall_data::grid::{EARTH_RADIUS_KM, KM_PER_DEGREE, lon_difference_deg};
 
 /// The wind of a gale, m/s: 34 knots.
 pub const GALE_M_S: f64 = 17.5;
-/// Farther than this nobody looks, km: the largest on record reached 1,100.
+/// Largest distance that is searched, km: the largest radius on record is 1,100.
 const SEARCH_KM: f64 = 1500.0;
-/// Rings are no narrower, km.
+/// Smallest width of a ring, km.
 const NARROWEST_RING_KM: f64 = 25.0;
 
 /// The distance from a centre at which the mean of the wind speed around it, outward of its maximum, falls below
-/// [`GALE_M_S`], km; nothing where it is a gale nowhere, or still is one as far as one looks.
+/// [`GALE_M_S`], km; `None` if that mean is a gale nowhere, or still is one at the largest distance searched.
 ///
 /// Rings are as wide as the grid's cells, 25 km at least; the distance is interpolated between their middles. It is a
 /// mean over all directions, not the largest of four quadrants that best tracks tell.

@@ -17,8 +17,8 @@ const STATE: &str = "state.cbor";
 /// The folder of a run: `objects.csv` and `boxes.csv` appear in it whole when all times are labelled; until then their
 /// parts and the run's state lie in `.label.partial`.
 ///
-/// [`LabelFolder::save`] fixes a state from which [`LabelFolder::open`] goes on: rows written after it are cut off and
-/// made again, so that the tables are those of a run that nothing interrupted. A run of other inputs or options
+/// [`LabelFolder::save`] saves a state from which [`LabelFolder::open`] continues: rows written after it are cut off
+/// and made again, so that the tables are those of a run that nothing interrupted. A run of other inputs or options
 /// (another fingerprint) begins anew.
 pub struct LabelFolder {
     out: PathBuf,
@@ -40,7 +40,7 @@ struct Saved<S> {
 }
 
 impl LabelFolder {
-    /// Opens the folder of a run; gives the state to go on from, that of `new` if there is none.
+    /// Opens the folder of a run; returns the state to continue from, which is `new` if none was saved.
     ///
     /// `fingerprint` must differ for whatever would change the result: inputs, their times, thresholds. A state is
     /// taken up if it is `whole`: all else that was written of the times that it has labelled is there.
@@ -97,7 +97,7 @@ impl LabelFolder {
         Ok(())
     }
 
-    /// Fixes a state on disk, from which a run that is cut off goes on.
+    /// Saves a state, from which an interrupted run continues.
     ///
     /// # Errors
     /// [`crate::ClimateError::Data`] if writing fails.

@@ -301,8 +301,8 @@ fn winds(page: &Page<'_>) -> Vec<String> {
     out
 }
 
-/// Whose events are counted as tracks and whose one by one at each time, for a class that has both: nobody may compare
-/// such numbers.
+/// A warning for each class that some sources count by tracks and others by objects of each time: such numbers must not
+/// be compared.
 fn countings(page: &Page<'_>) -> Vec<String> {
     let of_class = |class: Class| {
         let with = |tracked: bool| -> Vec<String> {

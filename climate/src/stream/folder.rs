@@ -66,7 +66,7 @@ impl RunFolder {
         out.join(PARTIAL).exists()
     }
 
-    /// Opens the folder of a run; gives the state to go on from and the index of the next time (0 of a new run).
+    /// Opens the folder of a run; returns the state to continue from and the index of the next time (0 in a new run).
     ///
     /// `fingerprint` must differ for whatever would change the result: inputs, their times, options. A state that is not
     /// `usable`, with the next time that it names, is none.
@@ -135,7 +135,7 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Fixes the state: `next` is the index of the time that follows.
+    /// Saves the state, from which an interrupted run continues; `next` is the index of the time that follows.
     ///
     /// # Errors
     /// [`ClimateError::Data`] if writing fails.

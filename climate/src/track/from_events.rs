@@ -95,7 +95,7 @@ mod tests {
         table.events()
     }
 
-    /// Events of no track say, too, when somebody looked.
+    /// Events without a track also show that their times were searched.
     #[test]
     fn data_end_with_the_last_event_of_any_track_or_none() {
         let ends = |untracked: &[i64]| {

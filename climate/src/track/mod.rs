@@ -1,7 +1,7 @@
 //! Tracks: one event followed through time.
 //!
-//! [`Tracker`] is fed with the events of one time after the other and hands out identities at once and finished tracks
-//! as they end; it remembers only what is still alive.
+//! [`Tracker`] takes the events of one time after the other. It numbers them at once, returns finished tracks as they
+//! end, and keeps only open ones in memory.
 
 mod assign;
 mod details;
@@ -31,9 +31,9 @@ use squall_data::{Class, Time};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// Out of nothing.
+    /// It formed.
     Genesis,
-    /// Out of another track that split.
+    /// It split from another track.
     Split,
     /// It was there at the first time of the data.
     StartOfData,
@@ -43,9 +43,9 @@ pub enum Origin {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
-    /// Into nothing.
+    /// It dissolved.
     Lysis,
-    /// Into another track.
+    /// It merged into another track.
     Merge,
     /// It was there at the last time of the data.
     EndOfData,

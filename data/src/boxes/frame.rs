@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub struct TrackedBox {
     /// The box.
     pub geo: GeoBox,
-    /// The track of what is in it; none where nobody followed it.
+    /// The track of the storm in it; `None` for a box that was not tracked.
     pub track_id: Option<u64>,
 }
 

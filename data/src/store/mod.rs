@@ -9,17 +9,17 @@
 //! | `h·w` | the class codes, one byte each; of a sample without a mask all [`UNLABELLED`](crate::label::UNLABELLED) |
 //! | up to the next multiple of 4096 | zeros |
 //!
-//! After the records stands what the index needs to know about them (JSON, with its length, checksum and a magic word),
-//! so that a finished shard survives whatever happens to the writer and a later writer continues behind it.
+//! After the records comes what the index needs to know about them (JSON, with its length, checksum and a magic word),
+//! so that a finished shard is complete even if the writer is killed, and a later writer continues behind it.
 //!
-//! A sample without a mask teaches no class of pixels: it counts in no class weight, and nobody who learns or judges
-//! masks reads it ([`Store::masked_ids`]).
+//! A sample without a mask has no classes of pixels: it is left out of class weights, and is read neither for learning
+//! masks nor for scoring them ([`Store::masked_ids`]).
 //!
-//! Boxes around storms, for detectors, stand in a file of their own, `boxes.jsonl`, if the store has any
+//! Boxes around storms, for detectors, are in a file of their own, `boxes.jsonl`, if the store has any
 //! ([`Store::boxes`]).
 //!
-//! `squall stage` remembers beside them what it made the store of (`origin.json`) and which times it could not read
-//! (`left_out.txt`); nobody who reads samples needs either.
+//! `squall stage` notes beside them what it made the store of (`origin.json`) and which times it could not read
+//! (`left_out.txt`); reading samples needs neither.
 //!
 //! A [`LocalCopy`] of a store has the same index and shards of the same size, in which records that it was not given
 //! are holes.

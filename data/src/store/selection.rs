@@ -14,9 +14,9 @@ pub struct Selected {
     pub index: usize,
     /// When.
     pub time: Time,
-    /// Its place among the masks; none if nobody made one.
+    /// Its index among the masks; `None` if it has no mask.
     pub mask: Option<usize>,
-    /// Its boxes on the grid; none if nobody looked for any, empty if nothing was found.
+    /// Its boxes on the grid; `None` if none were looked for, empty if none were found.
     pub boxes: Option<Vec<GeoBox>>,
 }
 
@@ -35,8 +35,8 @@ pub struct Selection {
 
 impl Selection {
     /// Chooses among the times of fields on a grid those with a mask (`mask_at` says which) or boxes, and the others
-    /// only if `keep_unlabelled`. A time at which somebody looked for boxes is labelled, although all of them may lie
-    /// outside the grid.
+    /// only if `keep_unlabelled`. A time that the file of boxes has counts as labelled, even if it has no box or all
+    /// lie outside the grid.
     ///
     /// # Errors
     /// [`DataError::Invalid`] for a box without extent or off the globe.

@@ -108,7 +108,7 @@ impl StoreWriter {
         self.append(snapshot, mask.codes.view(), class_counts, split)
     }
 
-    /// Appends a sample without a mask, of which nobody knows the class of any pixel.
+    /// Appends a sample without a mask: the class of its pixels is not known.
     ///
     /// # Errors
     /// As [`StoreWriter::push`].

@@ -1,4 +1,4 @@
-//! The tables of a run, row by row, into sums.
+//! Reads the tables of a run, row by row, into sums by year.
 
 use super::of_class::quantities;
 use super::{Extreme, HPA, MM_PER_DAY, Place, Side, SideOptions};
@@ -76,7 +76,7 @@ impl Side {
             };
             let origin = line.word("origin", &Origin::ALL, Origin::name)?;
             let fate = line.word("fate", &Fate::ALL, Fate::name)?;
-            // Of the others nobody knows where they began.
+            // Other tracks split from one or were there when the data began: their first point is no genesis.
             if origin.is_none_or(|origin| origin == Origin::Genesis) {
                 self.maps.add_genesis(place.year, class, lat_deg, lon_deg);
             }
@@ -148,7 +148,8 @@ impl Side {
         self.known[Quantity::RiverTransport as usize] = options.transport.is_some();
         use Quantity as Q;
         self.note_columns(&table, |about| about.event_column, options);
-        // What a row without hours counts by. Without statistics nobody knows that step: it has no energy.
+        // A row without hours counts as one step of the data. Without statistics the step is not known, nor then the
+        // energy.
         let hours = (self.coverage.counted).then_some(24.0 / self.coverage.times_per_day);
         self.known[Q::CycloneEnergy as usize] &= table.column("hours").is_some() || hours.is_some();
         let earth_km2 = 4.0 * PI * EARTH_RADIUS_KM * EARTH_RADIUS_KM;

@@ -27,7 +27,7 @@ pub(super) struct Point {
     pub(super) box_deg: Option<(f32, f32)>,
 }
 
-/// A track with its points, or an object that nobody followed.
+/// A track with its points, or an object that was not tracked.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Life {
     /// Place in the list of finders: the sources of masks, then those of boxes.
@@ -53,7 +53,7 @@ pub(super) struct Life {
     /// How often it came to land, if that is known.
     pub(super) landfalls: Option<u32>,
     pub(super) landfall: Option<Landfall>,
-    /// 1 genesis, 2 split, 3 start of data; 0 where nobody followed it.
+    /// 1 genesis, 2 split, 3 start of data; 0 if it was not tracked.
     pub(super) origin: u8,
     /// 1 lysis, 2 merge, 3 end of data.
     pub(super) fate: u8,

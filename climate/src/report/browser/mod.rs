@@ -66,7 +66,7 @@ impl Browser {
     ) -> Result<Option<Self>> {
         let mut lives: Vec<Life> = Vec::new();
         let mut finders = Vec::new();
-        // Points of boxes that nobody followed have a confidence, all others what was found out about the event.
+        // Points of boxes that were not tracked have a confidence, all others the properties of their event.
         let finder = |kind: SourceKind, label: &str, boxes: bool, confidence: bool| json!({ "kind": kind.css(), "label": label, "boxes": boxes, "confidence": confidence });
         for source in &input.sources {
             let boxes = input.boxes.iter();

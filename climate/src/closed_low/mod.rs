@@ -15,15 +15,15 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use squall_data::LatLonGrid;
 
-/// What lies beyond the edge of a regional grid, where a closed contour would go on.
+/// How the edge of a regional grid counts for a contour that reaches it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DomainEdge {
-    /// Nobody knows: a contour that meets it is not closed, and a low that it cuts is no cyclone.
+    /// As unknown: a contour that meets it is not closed, and a low that it cuts is no cyclone.
     #[default]
     Open,
-    /// A wall, as for TempestExtremes: a low that it cuts has a closed contour if the part inside has, and its centre
-    /// may be the place on the edge that is nearest to the true one.
+    /// As a wall, which TempestExtremes does: a low that it cuts has a closed contour if the part inside has, and its
+    /// centre may be the place on the edge that is nearest to the true one.
     Wall,
 }
 

@@ -1,4 +1,4 @@
-//! Where the centre of a cyclone is: at a minimum of pressure.
+//! Puts the centre of a cyclone at a minimum of sea-level pressure.
 
 use super::details::is_pole;
 use super::extract::{DetectedEvent, EventFields};
@@ -7,7 +7,8 @@ use squall_data::grid::distance_km;
 use squall_data::{LatLonGrid, Variable};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Masks by wind leave out the eye, which on coarse grids is the cell of lowest pressure.
+/// How far from the region of a cyclone its pressure minimum may be, km: masks by wind leave out the calm eye, which on
+/// coarse grids is the cell of lowest pressure.
 const EYE_KM: f64 = 300.0;
 
 /// A cell: row and column.

@@ -39,7 +39,7 @@ impl Misfit {
 }
 
 /// How a variable provides a channel.
-struct Service {
+struct Provided {
     /// The index of its level, if it has levels.
     level: Option<usize>,
     /// How it differs from the channel, in words, if it is only a stand-in.
@@ -170,13 +170,13 @@ impl<'f> Candidate<'f> {
     }
 
     fn add_channel(&self, channel: Variable, kind: Match, layout: &mut Layout) {
-        let Some(mut service) = self.as_channel(channel, kind) else {
+        let Some(mut provided) = self.as_channel(channel, kind) else {
             return;
         };
         if self.is_speed && is_component(channel) {
-            service.conversion = Err(Misfit::new("a component of the wind", "its speed"));
+            provided.conversion = Err(Misfit::new("a component of the wind", "its speed"));
         }
-        let conversion = match service.conversion {
+        let conversion = match provided.conversion {
             Ok(conversion) => conversion,
             Err(misfit) => {
                 self.refuse(channel, misfit, layout);
@@ -190,7 +190,7 @@ impl<'f> Candidate<'f> {
             },
             layout,
         );
-        let source = self.source(conversion, service.level, service.proxy);
+        let source = self.source(conversion, provided.level, provided.proxy);
         let known = layout
             .channels
             .iter_mut()
@@ -228,34 +228,34 @@ impl<'f> Candidate<'f> {
     }
 
     /// How the variable provides a channel; `None` if its levels are not those of `kind`.
-    fn as_channel(&self, channel: Variable, kind: Match) -> Option<Service> {
+    fn as_channel(&self, channel: Variable, kind: Match) -> Option<Provided> {
         let single = self.axis.is_some_and(|axis| axis.pressure_pa.len() == 1);
-        let whole = Service {
+        let whole = Provided {
             level: single.then_some(0),
             proxy: None,
             conversion: self.conversion(channel.entry().unit),
         };
         Some(match (kind, self.axis) {
             // Some tools give every field an axis of levels, and one level to those that have none.
-            (Match::Same, Some(axis)) if single => Service {
+            (Match::Same, Some(axis)) if single => Provided {
                 conversion: self.at_its_level(channel, axis),
                 ..whole
             },
             (Match::Same, None) => whole,
-            (Match::Proxy(difference), axis) if single || axis.is_none() => Service {
+            (Match::Proxy(difference), axis) if single || axis.is_none() => Provided {
                 proxy: Some(difference),
                 ..whole
             },
-            (Match::HourlyTotal, axis) if single || axis.is_none() => Service {
+            (Match::HourlyTotal, axis) if single || axis.is_none() => Provided {
                 proxy: Some(alias::HOURLY_TOTAL),
                 conversion: self.hourly_rate(),
                 ..whole
             },
-            (Match::Level(hpa), Some(axis)) if !axis.hybrid => Service {
+            (Match::Level(hpa), Some(axis)) if !axis.hybrid => Provided {
                 level: Some(axis.at_hpa(hpa)?),
                 ..whole
             },
-            (Match::Lowest, Some(axis)) if axis.hybrid => Service {
+            (Match::Lowest, Some(axis)) if axis.hybrid => Provided {
                 level: axis.lowest(),
                 ..whole
             },

@@ -1,4 +1,4 @@
-//! What can be wrong with a box of a file.
+//! The faults that a box of a file can have.
 
 use super::GeoBox;
 use crate::error::DataError;

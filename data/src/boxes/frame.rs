@@ -23,12 +23,12 @@ impl From<GeoBox> for TrackedBox {
     }
 }
 
-/// The boxes of one time that was looked at.
+/// The boxes of one time that was searched for storms.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BoxFrame {
     /// When.
     pub time: Time,
-    /// What is there; empty if there is nothing.
+    /// The boxes; empty if nothing was found.
     pub boxes: Vec<TrackedBox>,
 }
 
@@ -67,7 +67,7 @@ impl BoxFrames {
         &self.frames
     }
 
-    /// The boxes of a time; none if the file says nothing about it.
+    /// The boxes of a time; `None` if the file does not have that time.
     pub fn at(&self, time: Time) -> Option<&[TrackedBox]> {
         let before = |frame: &BoxFrame| frame.time < time;
         let frame = self.frames.get(self.frames.partition_point(before))?;
@@ -116,7 +116,7 @@ impl SinkSummary {
 
 /// A file of boxes that is written time by time and takes its name when it is whole.
 pub trait BoxSink {
-    /// Adds the boxes of the next time; none are a time at which nothing was found.
+    /// Adds the boxes of the next time; an empty slice says that nothing was found at it.
     ///
     /// # Errors
     /// [`crate::DataError::Invalid`] for a box that is none or lies off the grid; [`crate::DataError::Io`].

@@ -108,7 +108,7 @@ pub struct GeoBox {
     pub east_deg: f64,
     /// Northern edge.
     pub north_deg: f64,
-    /// How sure who found it is, 0 to 1; none for labels.
+    /// Confidence of the detection, 0 to 1; `None` for labels.
     pub confidence: Option<f32>,
 }
 
@@ -125,7 +125,7 @@ pub struct PixelBox {
     pub y_max: f64,
     /// Eastern edge; greater than the number of columns where the box crosses the seam of a global grid.
     pub x_max: f64,
-    /// How sure who found it is, 0 to 1; none for labels.
+    /// Confidence of the detection, 0 to 1; `None` for labels.
     pub confidence: Option<f32>,
 }
 
@@ -156,7 +156,7 @@ impl GeoBox {
         if either > 0.0 { shared / either } else { 0.0 }
     }
 
-    /// Whether who found it is at least so sure; labels, which have no confidence, are.
+    /// Whether its confidence is at least `least`; always for labels, which have none.
     pub fn is_sure(&self, least: f32) -> bool {
         self.confidence.is_none_or(|confidence| confidence >= least)
     }

@@ -1,4 +1,4 @@
-//! Boxes from degrees to pixels of a grid, and back.
+//! Converts boxes from degrees to pixels of a grid, and back.
 //!
 //! A field has edges: its first and last row, and the first and last column of a regional grid. What of a box lies
 //! beyond them is cut off. Boxes of a sample are turned as its fields are.
@@ -9,12 +9,13 @@ use crate::error::{DataError, Result};
 use crate::grid::wrapped;
 use crate::store::View;
 
-/// What differs by less comes from rounding, degrees or pixels.
+/// Smaller differences, in degrees or pixels, come from rounding.
 const SLIVER: f64 = 1e-6;
-/// What an edge leaves of a larger box must be more, pixels: by four decimals of a degree a box may reach as far over an
-/// edge that it only touches.
+/// A box cut by an edge must keep more than this, pixels: degrees with four decimals can put a box as far over an edge
+/// that it only touches.
 const LEAST_PART: f64 = 1e-3;
-/// Share of the whole circle by which rounding may make it narrower: edges that a network says are f32.
+/// Share of the whole circle by which rounding may make a box around it narrower: the edges that a network gives are
+/// f32.
 const NARROWER: f64 = 1e-6;
 
 impl GeoBox {
@@ -108,8 +109,7 @@ impl GeoBox {
     }
 }
 
-/// Whether enough is left of a box that spans `whole` pixels: more than half of it, however small it is, or a part that
-/// can be seen.
+/// Whether enough is left of a box that spans `whole` pixels: more than half of it, or more than [`LEAST_PART`].
 fn stays((from, to): (f64, f64), whole: f64) -> bool {
     to - from > LEAST_PART.min(whole / 2.0)
 }
@@ -154,7 +154,7 @@ impl PixelBox {
 }
 
 impl View {
-    /// The box as it lies in a field of this shape that was turned so.
+    /// The box in a field of this shape that was turned by this view.
     #[must_use]
     pub fn turn_box(self, found: PixelBox, (rows, columns): (usize, usize)) -> PixelBox {
         let (rows, columns) = (rows as f64, columns as f64);

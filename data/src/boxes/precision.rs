@@ -1,4 +1,5 @@
-//! From boxes to what is right about them, and from detections in the order of their confidence to average precision.
+//! Matches predicted boxes with true ones, and computes average precision from detections in the order of their
+//! confidence.
 
 use super::suppress::{by_confidence, sureness};
 use crate::GeoBox;
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Overlaps (shared area over covered area) at which a box counts as found: ExtremeWeather's 0.1, then COCO's ten.
 pub const OVERLAPS: [f64; 11] = [0.1, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95];
 
-/// A predicted box: how sure, and a bit for every entry of [`OVERLAPS`] at which it found a true box.
+/// A predicted box: its confidence, and a bit for every entry of [`OVERLAPS`] at which it found a true box.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
     /// How sure the prediction is, 0 to 1.
@@ -64,14 +65,14 @@ pub fn judge(truth: &[GeoBox], predicted: &[GeoBox]) -> Vec<Judged> {
     judged
 }
 
-/// A detection as average precision sees it: how sure, right or wrong, and how often it counts.
+/// A detection as average precision needs it: its confidence, whether it is right, and its weight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Detection {
     /// How sure the prediction is, 0 to 1.
     pub confidence: f32,
     /// Whether it found a true box.
     pub right: bool,
-    /// How often it counts: 1, or the number of times its block was drawn.
+    /// How often it counts: once, or as often as a bootstrap drew its block.
     pub weight: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What the codes of a variable of classes stand for.
+//! Which class each code of a mask stands for, by the CF flags of its variable.
 
 use crate::Class;
 use crate::archive::nc;

@@ -13,7 +13,7 @@ use netcdf::Extent;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A packed code is nearer than this to its own whole number and to no other.
+/// Largest distance of a packed code from the whole number that it stands for.
 const LARGEST_SLIP: f64 = 0.49;
 
 /// Many mask files seen as one time axis.
@@ -120,7 +120,7 @@ impl MaskArchive {
         &self.notes
     }
 
-    /// The classes that the masks can tell: all of them, or that of the tags.
+    /// The classes that the masks can hold: those that have a code, or that of the tags.
     pub fn classes(&self) -> Vec<Class> {
         let tells = |class: &Class| {
             let mut files = self.files.iter();
@@ -189,10 +189,11 @@ impl MaskArchive {
                 "one that was never written",
             ));
         }
-        // Where a detector did not look there is no event; no number of an object is as large as netCDF's own fill.
+        // Missing values count as background: where a detector did not look it found nothing. (No number of an object
+        // is as large as netCDF's own fill value.)
         let is_missing = |value: f64| file.missing.contains(&value) || value > 1e15;
         let (scale, offset) = file.packing;
-        // So far may packing by a tool take a whole number from itself.
+        // Packing by a tool may move a whole number by this much.
         let near = match file.packing {
             (1.0, 0.0) => 0.0,
             _ => scale.abs().min(LARGEST_SLIP),
@@ -235,7 +236,7 @@ impl MaskArchive {
             let shape = self.grid.shape();
             *left.get_or_insert_with(|| Array2::ones(shape)) -= &p;
         }
-        // What is not known stays so.
+        // Missing values stay missing.
         Ok(left.map(|left| left.mapv_into(|p| p.clamp(0.0, 1.0))))
     }
 

@@ -10,9 +10,9 @@ use std::path::Path;
 
 /// Stored standard deviation of 1; it is at most a half.
 const SPREAD_STEPS: f32 = 500.0;
-/// Stored value of 0: bytes are signed in netCDF's classic model, and tools that know no other are many.
+/// Stored value of 0: bytes are signed in netCDF's classic model, which is all that many tools know.
 const BYTE_OF_ZERO: f32 = -125.0;
-/// What no stored value is.
+/// The stored value of cells without a value.
 const NOTHING: i8 = -128;
 
 /// What a mask file says about itself.
@@ -24,8 +24,8 @@ pub struct MaskFileOptions {
     pub source: String,
     /// Further global attributes.
     pub attributes: Vec<(String, String)>,
-    /// The events that were looked for: that there are none of another says nothing, and its code is not among the CF
-    /// flags of `LABELS`. Default all.
+    /// The classes that were looked for. Others are not among the CF flags of `LABELS`, because finding none of them
+    /// means nothing. Default all.
     pub classes: &'static [Class],
     /// Also keep the probability of these classes, in steps of 1/250.
     pub probabilities: &'static [Class],

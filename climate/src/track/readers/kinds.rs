@@ -1,4 +1,4 @@
-//! Which tracks and points of IBTrACS are those of tropical cyclones.
+//! Tells the tracks and points of tropical cyclones in IBTrACS from others: spurs, extratropical stages, disturbances.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use std::collections::HashSet;
 pub(super) struct Spurs(HashSet<String>);
 
 impl Spurs {
-    /// Whether a track is one, which is noted.
+    /// Whether a track is a spur; if so its name is kept for [`Self::note`].
     pub fn is_one(&mut self, track: &str, track_type: &str) -> bool {
         let spur = track_type.to_ascii_lowercase().contains("spur");
         if spur && !self.0.contains(track) {

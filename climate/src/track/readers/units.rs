@@ -80,11 +80,11 @@ const OF_MODELS: [&str; 9] = [
 /// Names of winds of agencies in IBTrACS, which are in knots.
 const OF_AGENCIES: [&str; 2] = ["wmo_wind", "usa_wind"];
 
-/// From so many different winds on, all of them whole fives, they are an agency's: those are told to the nearest five
-/// knots, and no model gives whole numbers.
+/// If a column has at least this many different winds, all multiples of five, they are an agency's, in knots: agencies
+/// round to five knots, and no model gives whole numbers.
 const FEWEST_FIVES: usize = 3;
 
-/// What would tell the unit of a wind.
+/// What the error about a wind without a unit asks for.
 pub(super) const TELLING_WIND: &str = "a unit that is told, m/s or knots";
 
 /// Metres per second of the unit that a name ends with, such as `wind_kt` or `wind (m/s)`; or that its tool has.

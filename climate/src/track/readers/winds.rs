@@ -1,4 +1,4 @@
-//! One source of wind for each track, where a file has several.
+//! Chooses one source of wind for each track, where a file has several.
 
 use super::imported::ImportedTrack;
 

@@ -1,4 +1,4 @@
-//! What a deck holds: best tracks, or one forecast.
+//! Finds out whether a deck holds best tracks or one forecast, and refuses several forecasts.
 
 use super::{BEST, DATE, TECHNIQUE};
 use crate::error::{ClimateError, Result};
@@ -12,9 +12,9 @@ const MOST_NAMED: usize = 12;
 /// What the lines of a deck are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
-    /// What was, as agencies see it later.
+    /// Best tracks: where storms were, as agencies analysed it afterwards.
     BestTracks,
-    /// What one technique foresaw from one start.
+    /// The forecast of one technique from one start.
     Forecast,
 }
 

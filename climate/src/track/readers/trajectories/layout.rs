@@ -1,4 +1,4 @@
-//! Which points of a file belong to which track.
+//! Finds out which points of a netCDF file belong to which track, whatever its layout.
 
 use super::variables::{Source, attribute, dimensions, text_dimensions};
 use crate::error::{ClimateError, Result};

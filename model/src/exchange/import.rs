@@ -1,7 +1,8 @@
 //! From a foreign file's tensors to a network's parameters, by a layout.
 
 use super::layout::ENCODER;
-use super::{EPSILON, ImportReport, Layout, Source, WeightProblem, Weights};
+use super::values::value_of;
+use super::{ImportReport, Layout, Source, WeightProblem, Weights};
 use crate::error::{ModelError, Result};
 use crate::networks::Network;
 use crate::parameters::{NamedTensors, fits};
@@ -27,92 +28,29 @@ pub fn import(
     layout: &Layout,
     options: &ImportOptions,
 ) -> Result<ImportReport> {
-    if layout.needs_batch_norm && !network.config().batch_norm {
-        return Err(ModelError::Config {
-            key: "batch_norm",
-            reason: format!(
-                "the layout {} has batch normalisations, which this network multiplies by one half instead",
-                layout.name
-            ),
-        });
-    }
+    check_batch_norm(network, layout)?;
     let mut named = network.parameters().to_named()?;
-    if options.encoder_only && !named.keys().any(|ours| ours.starts_with(ENCODER)) {
-        return Err(ModelError::Config {
-            key: "encoder_only",
-            reason: format!(
-                "the network `{}` has no part called encoder: all of its weights would stay",
-                network.config().name.as_str()
-            ),
-        });
+    if options.encoder_only {
+        check_encoder(network, &named)?;
     }
-    let mut report = ImportReport {
-        layout: layout.name.to_string(),
-        notes: weights.notes.clone(),
-        ..ImportReport::default()
+    let mut import = Import {
+        weights,
+        layout,
+        options,
+        report: ImportReport {
+            layout: layout.name.to_string(),
+            notes: weights.notes.clone(),
+            ..ImportReport::default()
+        },
+        problems: Vec::new(),
+        read: BTreeSet::new(),
     };
-    let (mut problems, mut known) = (Vec::new(), BTreeSet::new());
     for (ours, (shape, values)) in &mut named {
-        let source = (layout.source)(ours);
-        known.extend(source.reads());
-        if options.encoder_only && !ours.starts_with(ENCODER) {
-            report.kept.push(ours.clone());
-            continue;
-        }
-        match value_of(&source, ours, shape, &weights.tensors) {
-            Ok(found) => {
-                problems.extend(not_finite(&source, ours, &found, &weights.tensors));
-                *values = found;
-                match source {
-                    Source::Constant(_) => report.constant.push(ours.clone()),
-                    _ => {
-                        report.taken += 1;
-                        report.values += values.len();
-                    }
-                }
-            }
-            Err(WeightProblem::Missing { .. })
-                if options.allow_missing.iter().any(|p| fits(p, ours)) =>
-            {
-                report.kept.push(ours.clone());
-            }
-            Err(problem) => problems.push(problem),
-        }
+        import.replace(ours, shape, values);
     }
-    for (tensor, (shape, _)) in &weights.tensors {
-        match (layout.unused)(tensor) {
-            _ if known.contains(tensor) => {}
-            Some(why) => report.unused.push((tensor.clone(), why.to_string())),
-            // Another network's decoder is what the encoder alone is taken for.
-            None if options.encoder_only && !(layout.encoder)(tensor) => {
-                let why = "no part of the encoder".to_string();
-                report.unused.push((tensor.clone(), why));
-            }
-            None => problems.push(WeightProblem::Unknown {
-                tensor: tensor.clone(),
-                found: shape.clone(),
-            }),
-        }
-    }
-    // Those that stay are part of the model that is written.
-    for ours in &report.kept {
-        let count = named.get(ours).map_or(0, |(_, values)| odd(values));
-        if count > 0 {
-            let (name, tensor) = (ours.clone(), None);
-            problems.push(WeightProblem::NotFinite {
-                name,
-                tensor,
-                count,
-            });
-        }
-    }
-    if !problems.is_empty() {
-        return Err(ModelError::Import {
-            path: weights.path.clone(),
-            layout: layout.name,
-            problems,
-        });
-    }
+    import.account_for_unread();
+    import.check_kept(&named);
+    let mut report = import.finish()?;
     network.parameters_mut().load(&weights.path, &named)?;
     report
         .notes
@@ -120,74 +58,134 @@ pub fn import(
     Ok(report)
 }
 
-type Found = std::result::Result<Vec<f32>, WeightProblem>;
+/// An error if the layout's normalisations have no counterpart in the network.
+fn check_batch_norm(network: &Network, layout: &Layout) -> Result<()> {
+    if !layout.needs_batch_norm || network.config().batch_norm {
+        return Ok(());
+    }
+    Err(ModelError::Config {
+        key: "batch_norm",
+        reason: format!(
+            "the layout {} has batch normalisations, which this network multiplies by one half instead",
+            layout.name
+        ),
+    })
+}
 
-/// The values of our weight `ours` of shape `shape`.
-fn value_of(source: &Source, ours: &str, shape: &[usize], theirs: &NamedTensors) -> Found {
-    let missing = |wanted: Option<&str>| WeightProblem::Missing {
-        name: ours.to_string(),
-        expected: shape.to_vec(),
-        wanted: wanted.map(str::to_string),
-    };
-    let get = |name: &str| theirs.get(name).ok_or_else(|| missing(Some(name)));
-    let fitting = |name: &str, expected: &[usize]| {
-        let (found, values) = get(name)?;
-        // Extents of 1 at the end are a matter of taste: vectors that are multiplied with an image, 1x1 kernels.
-        if found == expected || significant(found) == significant(expected) {
-            return Ok(values);
+/// An error if no weight is the encoder's: importing the encoder alone would then change nothing.
+fn check_encoder(network: &Network, named: &NamedTensors) -> Result<()> {
+    if named.keys().any(|ours| ours.starts_with(ENCODER)) {
+        return Ok(());
+    }
+    Err(ModelError::Config {
+        key: "encoder_only",
+        reason: format!(
+            "the network `{}` has no part called encoder: all of its weights would stay",
+            network.config().name.as_str()
+        ),
+    })
+}
+
+/// An import under way: what it did so far, and what it found wrong.
+struct Import<'a> {
+    weights: &'a Weights,
+    layout: &'a Layout,
+    options: &'a ImportOptions,
+    report: ImportReport,
+    problems: Vec<WeightProblem>,
+    /// Names of the file's tensors that the layout reads for any of our weights.
+    read: BTreeSet<String>,
+}
+
+impl Import<'_> {
+    /// Replaces `values` of our weight `ours` by the file's, or notes why they stay.
+    fn replace(&mut self, ours: &str, shape: &[usize], values: &mut Vec<f32>) {
+        let source = (self.layout.source)(ours);
+        self.read.extend(source.reads());
+        if self.options.encoder_only && !ours.starts_with(ENCODER) {
+            self.report.kept.push(ours.to_string());
+            return;
         }
-        Err(WeightProblem::Shape {
-            name: ours.to_string(),
-            tensor: name.to_string(),
-            expected: expected.to_vec(),
-            found: found.clone(),
-        })
-    };
-    // γ / √(σ² + ε) of a normalisation of `channels`.
-    let factors = |norm: &str, channels: usize| {
-        let gamma = fitting(&format!("{norm}.weight"), &[channels])?;
-        let variance = fitting(&format!("{norm}.running_var"), &[channels])?;
-        let factor = |(g, v): (&f32, &f32)| g / (v + EPSILON).sqrt();
-        Ok(gamma.iter().zip(variance).map(factor).collect::<Vec<f32>>())
-    };
-    match source {
-        Source::Same(name) => fitting(name, shape).cloned(),
-        Source::Constant(value) => Ok(vec![*value; shape.iter().product()]),
-        Source::Absent => Err(missing(None)),
-        Source::FoldedBias { norm } => {
-            let factors = factors(norm, shape[0])?;
-            let beta = fitting(&format!("{norm}.bias"), shape)?;
-            let mean = fitting(&format!("{norm}.running_mean"), shape)?;
-            let folded = (0..shape[0]).map(|i| beta[i] - mean[i] * factors[i]);
-            Ok(folded.collect())
-        }
-        Source::FoldedKernel {
-            kernel,
-            norm,
-            spread,
-        } => {
-            let (found, values) = get(kernel)?;
-            let mut values = match (&found[..], shape) {
-                (_, _) if found == shape => values.clone(),
-                (&[out, ins, kh, kw], &[n, ours, h, w])
-                    if *spread && ins > 0 && (out, kh, kw) == (n, h, w) =>
-                {
-                    spread_inputs(values, ins, ours, kh * kw)
+        let theirs = &self.weights.tensors;
+        match value_of(&source, ours, shape, theirs) {
+            Ok(found) => {
+                self.problems
+                    .extend(not_finite(&source, ours, &found, theirs));
+                *values = found;
+                match source {
+                    Source::Constant(_) => self.report.constant.push(ours.to_string()),
+                    _ => {
+                        self.report.taken += 1;
+                        self.report.values += values.len();
+                    }
                 }
-                _ => fitting(kernel, shape)?.clone(),
-            };
-            let per_output = values.len() / shape[0].max(1);
-            let factors = factors(norm, shape[0])?;
-            for (kernel, factor) in values.chunks_exact_mut(per_output.max(1)).zip(&factors) {
-                kernel.iter_mut().for_each(|w| *w *= factor);
             }
-            Ok(values)
+            Err(WeightProblem::Missing { .. }) if self.may_be_missing(ours) => {
+                self.report.kept.push(ours.to_string());
+            }
+            Err(problem) => self.problems.push(problem),
         }
+    }
+
+    fn may_be_missing(&self, ours: &str) -> bool {
+        let mut patterns = self.options.allow_missing.iter();
+        patterns.any(|pattern| fits(pattern, ours))
+    }
+
+    /// Reports every tensor of the file that no weight of ours read: as unused if there is a reason, else as a problem.
+    fn account_for_unread(&mut self) {
+        for (tensor, (shape, _)) in &self.weights.tensors {
+            match (self.layout.unused)(tensor) {
+                _ if self.read.contains(tensor) => {}
+                Some(why) => {
+                    let unused = (tensor.clone(), why.to_string());
+                    self.report.unused.push(unused);
+                }
+                // Another network's decoder is what the encoder alone is taken for.
+                None if self.options.encoder_only && !(self.layout.encoder)(tensor) => {
+                    let why = "no part of the encoder".to_string();
+                    self.report.unused.push((tensor.clone(), why));
+                }
+                None => self.problems.push(WeightProblem::Unknown {
+                    tensor: tensor.clone(),
+                    found: shape.clone(),
+                }),
+            }
+        }
+    }
+
+    /// Finds weights that stay as they are and are not finite: they become part of the model that is written.
+    fn check_kept(&mut self, named: &NamedTensors) {
+        for ours in &self.report.kept {
+            let count = named
+                .get(ours)
+                .map_or(0, |(_, values)| count_not_finite(values));
+            if count > 0 {
+                let (name, tensor) = (ours.clone(), None);
+                self.problems.push(WeightProblem::NotFinite {
+                    name,
+                    tensor,
+                    count,
+                });
+            }
+        }
+    }
+
+    /// The report, or all problems as one error.
+    fn finish(self) -> Result<ImportReport> {
+        if self.problems.is_empty() {
+            return Ok(self.report);
+        }
+        Err(ModelError::Import {
+            path: self.weights.path.clone(),
+            layout: self.layout.name,
+            problems: self.problems,
+        })
     }
 }
 
 /// How many values are NaN or infinite.
-fn odd(values: &[f32]) -> usize {
+fn count_not_finite(values: &[f32]) -> usize {
     values.iter().filter(|value| !value.is_finite()).count()
 }
 
@@ -199,76 +197,15 @@ fn not_finite(
     values: &[f32],
     theirs: &NamedTensors,
 ) -> Option<WeightProblem> {
-    let count = odd(values);
-    let has_some = |name: &String| theirs.get(name).is_some_and(|(_, found)| odd(found) > 0);
+    let count = count_not_finite(values);
+    let has_some = |name: &String| {
+        theirs
+            .get(name)
+            .is_some_and(|(_, found)| count_not_finite(found) > 0)
+    };
     (count > 0).then(|| WeightProblem::NotFinite {
         name: ours.to_string(),
         tensor: source.reads().into_iter().find(has_some),
         count,
     })
-}
-
-/// A shape without the extents of 1 at its end.
-fn significant(shape: &[usize]) -> &[usize] {
-    let ones = shape
-        .iter()
-        .rev()
-        .take_while(|&&extent| extent == 1)
-        .count();
-    &shape[..shape.len() - ones]
-}
-
-/// A kernel of `ins` input channels for `ours` of them: the mean over theirs, times theirs / ours.
-fn spread_inputs(values: &[f32], ins: usize, ours: usize, taps: usize) -> Vec<f32> {
-    let mut spread = Vec::with_capacity(values.len() / ins * ours);
-    for kernel in values.chunks_exact(ins * taps) {
-        // Σ over their channels / ins · ins / ours
-        let shared: Vec<f32> = (0..taps)
-            .map(|tap| (0..ins).map(|c| kernel[c * taps + tap]).sum::<f32>() / ours as f32)
-            .collect();
-        (0..ours).for_each(|_| spread.extend_from_slice(&shared));
-    }
-    spread
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_spread_kernel_answers_equal_channels_as_before() {
-        // Two outputs, three inputs, two taps.
-        let values: Vec<f32> = (0..12).map(|i| i as f32).collect();
-        let spread = spread_inputs(&values, 3, 4, 2);
-        assert_eq!(spread.len(), 16);
-        // First output, first tap: (0 + 2 + 4) / 4 for each of four channels; all channels equal to 1 give 6, as
-        // before.
-        let sum: f32 = (0..4).map(|c| spread[c * 2]).sum();
-        assert_eq!(sum, 6.0);
-        assert_eq!(spread[8 + 1], (7.0 + 9.0 + 11.0) / 4.0);
-    }
-
-    #[test]
-    fn folding_equals_normalising_afterwards() {
-        let mut theirs = NamedTensors::new();
-        theirs.insert("c.weight".into(), (vec![1, 1, 1, 1], vec![3.0]));
-        for (leaf, value) in [
-            ("weight", 2.0),
-            ("bias", 0.5),
-            ("running_mean", 4.0),
-            ("running_var", 0.25 - EPSILON),
-        ] {
-            theirs.insert(format!("n.{leaf}"), (vec![1], vec![value]));
-        }
-        let kernel = Source::FoldedKernel {
-            kernel: "c.weight".into(),
-            norm: "n".into(),
-            spread: false,
-        };
-        let bias = Source::FoldedBias { norm: "n".into() };
-        let weight = value_of(&kernel, "w", &[1, 1, 1, 1], &theirs).unwrap()[0];
-        let bias = value_of(&bias, "b", &[1], &theirs).unwrap()[0];
-        // x = 1: conv 3, normalised 2 · (3 − 4) / 0.5 + 0.5 = −3.5
-        approx::assert_relative_eq!(weight + bias, -3.5, epsilon = 1e-5);
-    }
 }

@@ -17,6 +17,7 @@ mod report;
 pub mod safetensors;
 pub mod sample;
 mod torchvision;
+mod values;
 
 pub use import::{ImportOptions, import};
 pub use layout::{Layout, PYTORCH, SQUALL, Source, pytorch_name};

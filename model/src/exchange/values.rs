@@ -1,0 +1,142 @@
+//! The values of one weight of ours, from the tensors of a file: copied, folded or spread, as its [`Source`] says.
+
+use super::{EPSILON, Source, WeightProblem};
+use crate::parameters::NamedTensors;
+
+/// The values of our weight `ours` of shape `shape`, read from `theirs`.
+///
+/// # Errors
+/// [`WeightProblem::Missing`] if the file lacks a tensor that `source` reads; [`WeightProblem::Shape`] if one does not
+/// fit.
+pub(super) fn value_of(
+    source: &Source,
+    ours: &str,
+    shape: &[usize],
+    theirs: &NamedTensors,
+) -> Result<Vec<f32>, WeightProblem> {
+    let missing = |wanted: Option<&str>| WeightProblem::Missing {
+        name: ours.to_string(),
+        expected: shape.to_vec(),
+        wanted: wanted.map(str::to_string),
+    };
+    let get = |name: &str| theirs.get(name).ok_or_else(|| missing(Some(name)));
+    let fitting = |name: &str, expected: &[usize]| {
+        let (found, values) = get(name)?;
+        // Extents of 1 at the end are a matter of taste: vectors that are multiplied with an image, 1x1 kernels.
+        if found == expected || significant(found) == significant(expected) {
+            return Ok(values);
+        }
+        Err(WeightProblem::Shape {
+            name: ours.to_string(),
+            tensor: name.to_string(),
+            expected: expected.to_vec(),
+            found: found.clone(),
+        })
+    };
+    // γ / √(σ² + ε) of a normalisation of `channels`.
+    let factors = |norm: &str, channels: usize| {
+        let gamma = fitting(&format!("{norm}.weight"), &[channels])?;
+        let variance = fitting(&format!("{norm}.running_var"), &[channels])?;
+        let factor = |(g, v): (&f32, &f32)| g / (v + EPSILON).sqrt();
+        Ok(gamma.iter().zip(variance).map(factor).collect::<Vec<f32>>())
+    };
+    match source {
+        Source::Same(name) => fitting(name, shape).cloned(),
+        Source::Constant(value) => Ok(vec![*value; shape.iter().product()]),
+        Source::Absent => Err(missing(None)),
+        Source::FoldedBias { norm } => {
+            let factors = factors(norm, shape[0])?;
+            let beta = fitting(&format!("{norm}.bias"), shape)?;
+            let mean = fitting(&format!("{norm}.running_mean"), shape)?;
+            let folded = (0..shape[0]).map(|i| beta[i] - mean[i] * factors[i]);
+            Ok(folded.collect())
+        }
+        Source::FoldedKernel {
+            kernel,
+            norm,
+            spread,
+        } => {
+            let (found, values) = get(kernel)?;
+            let mut values = match (&found[..], shape) {
+                (_, _) if found == shape => values.clone(),
+                (&[out, ins, kh, kw], &[n, ours, h, w])
+                    if *spread && ins > 0 && (out, kh, kw) == (n, h, w) =>
+                {
+                    spread_inputs(values, ins, ours, kh * kw)
+                }
+                _ => fitting(kernel, shape)?.clone(),
+            };
+            let per_output = values.len() / shape[0].max(1);
+            let factors = factors(norm, shape[0])?;
+            for (kernel, factor) in values.chunks_exact_mut(per_output.max(1)).zip(&factors) {
+                kernel.iter_mut().for_each(|w| *w *= factor);
+            }
+            Ok(values)
+        }
+    }
+}
+
+/// A shape without the extents of 1 at its end.
+fn significant(shape: &[usize]) -> &[usize] {
+    let ones = shape
+        .iter()
+        .rev()
+        .take_while(|&&extent| extent == 1)
+        .count();
+    &shape[..shape.len() - ones]
+}
+
+/// A kernel of `ins` input channels for `ours` of them: the mean over theirs, times theirs / ours.
+fn spread_inputs(values: &[f32], ins: usize, ours: usize, taps: usize) -> Vec<f32> {
+    let mut spread = Vec::with_capacity(values.len() / ins * ours);
+    for kernel in values.chunks_exact(ins * taps) {
+        // Σ over their channels / ins · ins / ours
+        let shared: Vec<f32> = (0..taps)
+            .map(|tap| (0..ins).map(|c| kernel[c * taps + tap]).sum::<f32>() / ours as f32)
+            .collect();
+        (0..ours).for_each(|_| spread.extend_from_slice(&shared));
+    }
+    spread
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_kernel_answers_equal_channels_as_before() {
+        // Two outputs, three inputs, two taps.
+        let values: Vec<f32> = (0..12).map(|i| i as f32).collect();
+        let spread = spread_inputs(&values, 3, 4, 2);
+        assert_eq!(spread.len(), 16);
+        // First output, first tap: (0 + 2 + 4) / 4 for each of four channels; all channels equal to 1 give 6, as
+        // before.
+        let sum: f32 = (0..4).map(|c| spread[c * 2]).sum();
+        assert_eq!(sum, 6.0);
+        assert_eq!(spread[8 + 1], (7.0 + 9.0 + 11.0) / 4.0);
+    }
+
+    #[test]
+    fn folding_equals_normalising_afterwards() {
+        let mut theirs = NamedTensors::new();
+        theirs.insert("c.weight".into(), (vec![1, 1, 1, 1], vec![3.0]));
+        for (leaf, value) in [
+            ("weight", 2.0),
+            ("bias", 0.5),
+            ("running_mean", 4.0),
+            ("running_var", 0.25 - EPSILON),
+        ] {
+            theirs.insert(format!("n.{leaf}"), (vec![1], vec![value]));
+        }
+        let kernel = Source::FoldedKernel {
+            kernel: "c.weight".into(),
+            norm: "n".into(),
+            spread: false,
+        };
+        let bias = Source::FoldedBias { norm: "n".into() };
+        let weight = value_of(&kernel, "w", &[1, 1, 1, 1], &theirs).unwrap()[0];
+        let bias = value_of(&bias, "b", &[1], &theirs).unwrap()[0];
+        // x = 1: conv 3, normalised 2 · (3 − 4) / 0.5 + 0.5 = −3.5
+        approx::assert_relative_eq!(weight + bias, -3.5, epsilon = 1e-5);
+    }
+}

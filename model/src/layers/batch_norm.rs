@@ -81,7 +81,7 @@ impl BatchNorm {
             parameters.channels(self.scale)?,
             parameters.channels(self.shift)?,
         );
-        let (x, kept) = pass.push_source(self.scale, x)?;
+        let (x, kept) = pass.push_input_kept(self.scale, x)?;
         let (y, saved) = (pass.backend).batch_norm_forward(
             &x,
             &gamma,
@@ -108,7 +108,7 @@ impl BatchNorm {
                 shift,
                 relu,
             };
-            pass.follows(&y, normed);
+            pass.recompute_from_norm(&y, normed);
         }
         pass.push(Saved::Norm(saved));
         Ok(y)

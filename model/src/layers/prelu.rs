@@ -57,7 +57,7 @@ impl NormPrelu {
         let x = pass.push_input(self.slope, x)?;
         let slope = parameters.channels(self.slope)?;
         let y = pass.backend.prelu(&x, &slope)?;
-        pass.follows_by_slope(&y, &x, slope);
+        pass.recompute_from_prelu(&y, &x, slope);
         Ok(y)
     }
 }

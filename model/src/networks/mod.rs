@@ -193,12 +193,12 @@ impl Network {
             gradients.complete();
             return Ok(());
         }
-        pass.turn_back();
+        pass.end_forward();
         let dlogits = dlogits.clone();
         self.layers
             .backward(&self.parameters, &mut pass, dlogits, gradients)?;
         gradients.complete();
-        assert!(pass.is_spent(), "a layer left something on the tape");
+        assert!(pass.is_tape_empty(), "a layer left something on the tape");
         Ok(())
     }
 

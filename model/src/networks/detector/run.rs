@@ -52,10 +52,10 @@ impl Network {
             gradients.complete();
             return Ok(());
         }
-        pass.turn_back();
+        pass.end_forward();
         (self.detector()?).learn(&self.parameters, &mut pass, gradient, gradients)?;
         gradients.complete();
-        assert!(pass.is_spent(), "a layer left something on the tape");
+        assert!(pass.is_tape_empty(), "a layer left something on the tape");
         Ok(())
     }
 

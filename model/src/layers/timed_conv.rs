@@ -1,4 +1,5 @@
-//! A convolution with a bias over frames, whose kernel may reach over time; and its mirror, the same kernel transposed.
+//! A convolution with a bias over frames, whose kernel may reach over time; and the same kernel transposed, for
+//! decoders that share their encoder's kernels.
 //!
 //! Tensors are `(frames, h, w, c)`: the frames of a clip follow each other, so a layer without an extent in time needs
 //! not know of clips.
@@ -140,10 +141,11 @@ impl TimedConv {
     }
 }
 
-/// The mirror: from what the convolution gives back to what it takes, with its own kernel and without a bias.
+/// The transposed convolution, from fields as the convolution gives them to fields as it takes them: the same kernel, no
+/// bias.
 impl TimedConv {
     /// The transposed convolution of g to a tensor of shape x.
-    pub(crate) fn mirror(
+    pub(crate) fn forward_transposed(
         &self,
         p: &Parameters,
         pass: &mut Pass,
@@ -155,7 +157,7 @@ impl TimedConv {
     }
 
     /// The gradient of g. The kernel's is added; the convolution itself will add its own to that.
-    pub(crate) fn mirror_backward(
+    pub(crate) fn backward_transposed(
         &self,
         p: &Parameters,
         pass: &mut Pass,
@@ -169,8 +171,8 @@ impl TimedConv {
         self.apply(p, pass, &dx, false)
     }
 
-    /// The mirror of what `x` became.
-    pub(crate) fn trace_mirror(&self, name: &str, g: Flow, x: Flow, trace: &mut Trace) -> Flow {
+    /// Adds the costs of [`Self::forward_transposed`] to `trace`; the result has the shape of `x`.
+    pub(crate) fn trace_transposed(&self, name: &str, g: Flow, x: Flow, trace: &mut Trace) -> Flow {
         self.trace_planes(g.shape, x.shape, trace);
         trace.layer(name, &[g], x.shape, 0, self.flops(g.shape))
     }

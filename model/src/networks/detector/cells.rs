@@ -13,8 +13,8 @@
 //! encoder layers as above, the last of which does not halve (cells of 32 pixels), three heads, five 3x3 doublings, and
 //! no normalisation.
 
-use super::mirror::Mirror;
-use super::{Detector, SLOPE, wide};
+use super::reconstruction::ReconstructionDecoder;
+use super::{Detector, SLOPE, to_f32};
 use crate::detection::{DetectorGradient, DetectorOutput, Layout, Scheme};
 use crate::error::{ModelError, Result};
 use crate::gradients::Gradients;
@@ -45,7 +45,7 @@ pub(in crate::networks) struct CellDetector {
     norm: Option<BatchNorm>,
     /// The heads of boxes, objectness and classes.
     heads: [TimedConv; 3],
-    mirror: Mirror,
+    decoder: ReconstructionDecoder,
     /// The field's extents are not known yet.
     layout: Layout,
 }
@@ -55,8 +55,8 @@ impl CellDetector {
         parameters: &mut Parameters,
         config: &NetworkConfig,
     ) -> Result<Self> {
-        let own_mirror = config.name == NetworkName::Detector15pf;
-        let halvings = config.blocks[0] - usize::from(own_mirror);
+        let own_decoder = config.name == NetworkName::Detector15pf;
+        let halvings = config.blocks[0] - usize::from(own_decoder);
         let (time, frames) = match config.name {
             NetworkName::Detector3d => (3, config.time_steps),
             _ => (1, 1),
@@ -77,7 +77,7 @@ impl CellDetector {
             encoder.push(TimedConv::new(parameters, &name, (spec, frames), ends)?);
             channels = output;
         }
-        let norm = (!own_mirror).then(|| BatchNorm::new(parameters, "code.norm", channels, EPS));
+        let norm = (!own_decoder).then(|| BatchNorm::new(parameters, "code.norm", channels, EPS));
         let plane = ConvSpec::same(3).periodic(config.periodic_longitude);
         let spec = Conv3dSpec::same_time(plane, time).stride_t(if time > 1 { 2 } else { 1 });
         let mut head = |name: &str, values: usize| {
@@ -89,16 +89,16 @@ impl CellDetector {
             head("objectness", OBJECTNESS)?,
             head("class", config.classes)?,
         ];
-        let mirror = match own_mirror {
-            true => Mirror::own(parameters, config, channels)?,
-            false => Mirror::Tied,
+        let decoder = match own_decoder {
+            true => ReconstructionDecoder::own(parameters, config, channels)?,
+            false => ReconstructionDecoder::Tied,
         };
         Ok(Self {
             name: config.name,
             encoder,
             norm: norm.transpose()?,
             heads,
-            mirror,
+            decoder,
             layout: Layout {
                 scheme: Scheme::Cells,
                 classes: config.classes,
@@ -120,7 +120,7 @@ impl CellDetector {
         for head in &self.heads {
             parts.push(head.forward(p, pass, normed)?);
         }
-        wide(pass.backend, &pass.backend.concat(&parts)?)
+        to_f32(pass.backend, &pass.backend.concat(&parts)?)
     }
 
     /// The gradient of the code, from that of what the heads say.
@@ -170,8 +170,8 @@ impl Detector for CellDetector {
         let mut reconstruction = None;
         if reconstruct {
             fields.push(y);
-            let made = self.mirror.forward(&self.encoder, p, pass, &fields)?;
-            reconstruction = Some(wide(pass.backend, &made)?);
+            let made = self.decoder.forward(&self.encoder, p, pass, &fields)?;
+            reconstruction = Some(to_f32(pass.backend, &made)?);
         }
         Ok(DetectorOutput {
             heads,
@@ -185,20 +185,20 @@ impl Detector for CellDetector {
         })
     }
 
-    fn learn(
+    fn backward_detection(
         &self,
         p: &Parameters,
         pass: &mut Pass,
         gradient: DetectorGradient,
         gradients: &mut Gradients,
     ) -> Result<()> {
-        let of_mirror = match gradient.reconstruction {
-            Some(dy) => Some((self.mirror).backward(&self.encoder, p, pass, dy, gradients)?),
+        let dcode = match gradient.reconstruction {
+            Some(dy) => Some((self.decoder).backward(&self.encoder, p, pass, dy, gradients)?),
             None => None,
         };
         let mut dy = self.heads_backward(p, pass, &gradient.heads, gradients)?;
-        if let Some(of_mirror) = of_mirror {
-            dy = pass.backend.add(&dy, &of_mirror)?;
+        if let Some(dcode) = dcode {
+            dy = pass.backend.add(&dy, &dcode)?;
         }
         for (index, conv) in self.encoder.iter().enumerate().rev() {
             let y = pass.pop_tensor()?;
@@ -239,13 +239,13 @@ impl Architecture for CellDetector {
         for head in &self.heads {
             head.trace(normed, trace)?;
         }
-        trace.training_only(|trace| self.mirror.trace(&self.encoder, &fields, trace));
+        trace.training_only(|trace| self.decoder.trace(&self.encoder, &fields, trace));
         Ok(())
     }
 
     fn outputs(&self) -> Vec<ParameterId> {
         let heads = self.heads.iter().map(TimedConv::kernel);
-        heads.chain(self.mirror.output()).collect()
+        heads.chain(self.decoder.output()).collect()
     }
 
     fn detector(&self) -> Option<&dyn Detector> {

@@ -6,7 +6,7 @@
 //! scores as in CenterNet (arXiv:1904.07850), whose bias starts at −2.19 so that untrained scores are 0.1; distances as
 //! in FCOS (arXiv:1904.01355). What makes them a loss is in `detection`.
 
-use super::{Detector, wide};
+use super::{Detector, to_f32};
 use crate::detection::{DetectorGradient, DetectorOutput, Layout, Scheme};
 use crate::error::{ModelError, Result};
 use crate::gradients::Gradients;
@@ -32,11 +32,11 @@ const CELL_PX: usize = 4;
 /// Distances to a box's sides.
 const SIDES: usize = 4;
 
-/// A 3x3 unit and a 1x1 that says something about every pixel.
+/// A 3x3 unit, and a 1x1 convolution from its features to the values of every pixel.
 #[derive(Debug)]
 struct Head {
     unit: Unit,
-    say: Conv,
+    project: Conv,
 }
 
 impl Head {
@@ -46,12 +46,12 @@ impl Head {
         (channels, values): (usize, usize),
         style: Style,
     ) -> Result<Self> {
-        let (unit, say) = (format!("{name}.conv"), format!("{name}.values"));
+        let (unit, project) = (format!("{name}.conv"), format!("{name}.values"));
         let ends = (channels, channels);
         let point = ConvSpec::same(1);
         Ok(Self {
             unit: Unit::new(parameters, &unit, ConvSpec::same(3), ends, style)?,
-            say: Conv::new(parameters, &say, point, (channels, values), true)?,
+            project: Conv::new(parameters, &project, point, (channels, values), true)?,
         })
     }
 }
@@ -59,7 +59,7 @@ impl Head {
 impl Layer for Head {
     fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let y = self.unit.forward(p, pass, x)?;
-        self.say.forward(p, pass, &y)
+        self.project.forward(p, pass, &y)
     }
 
     fn backward(
@@ -69,13 +69,13 @@ impl Layer for Head {
         dy: Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
-        let dy = self.say.backward(p, pass, dy, gradients)?;
+        let dy = self.project.backward(p, pass, dy, gradients)?;
         self.unit.backward(p, pass, dy, gradients)
     }
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
         let y = self.unit.trace(x, trace)?;
-        self.say.trace(y, trace)
+        self.project.trace(y, trace)
     }
 }
 
@@ -112,7 +112,7 @@ impl CentreDetector {
         let join = Join::new(parameters, "heads", config, (low_level, 0))?;
         let ends = (channels, config.classes);
         let scores = Head::new(parameters, "heads.scores", ends, style)?;
-        scores.say.start_bias(parameters, RARE);
+        scores.project.start_bias(parameters, RARE);
         let sides = Head::new(parameters, "heads.sides", (channels, SIDES), style)?;
         let masks = (config.mask_classes > 0)
             .then(|| masks(parameters, config, low_level))
@@ -153,12 +153,12 @@ impl Detector for CentreDetector {
         let segmentation = match &self.masks {
             Some(masks) => {
                 let logits = masks.forward(p, pass, [deep, low], x)?;
-                Some(wide(pass.backend, &logits)?)
+                Some(to_f32(pass.backend, &logits)?)
             }
             None => None,
         };
         Ok(DetectorOutput {
-            heads: wide(pass.backend, &pass.backend.concat(&[&scores, &sides])?)?,
+            heads: to_f32(pass.backend, &pass.backend.concat(&[&scores, &sides])?)?,
             reconstruction: None,
             segmentation,
             layout: Layout {
@@ -169,7 +169,7 @@ impl Detector for CentreDetector {
         })
     }
 
-    fn learn(
+    fn backward_detection(
         &self,
         p: &Parameters,
         pass: &mut Pass,
@@ -228,7 +228,7 @@ impl Architecture for CentreDetector {
     }
 
     fn outputs(&self) -> Vec<ParameterId> {
-        let heads = [&self.scores, &self.sides].map(|head| head.say.kernel());
+        let heads = [&self.scores, &self.sides].map(|head| head.project.kernel());
         let masks = self.masks.as_ref().map(Decoder::output);
         heads.into_iter().chain(masks).collect()
     }

@@ -2,7 +2,7 @@
 
 mod cells;
 mod centres;
-mod mirror;
+mod reconstruction;
 mod run;
 
 pub(super) use cells::CellDetector;
@@ -22,7 +22,10 @@ pub(super) const SLOPE: f32 = 0.1;
 
 /// The layers of a network that finds boxes.
 pub(super) trait Detector: Debug + Send + Sync {
-    /// What it says about fields `(frames, h, w, c)`, and the fields made again if asked.
+    /// Its heads' output for fields, and the fields reconstructed if `reconstruct` and if it has a decoder for that.
+    ///
+    /// # Shapes
+    /// x `(frames, h, w, c)`, c with the channels of latitude
     fn detect(
         &self,
         parameters: &Parameters,
@@ -31,8 +34,8 @@ pub(super) trait Detector: Debug + Send + Sync {
         reconstruct: bool,
     ) -> Result<DetectorOutput>;
 
-    /// Adds the gradient of every parameter to `gradients`.
-    fn learn(
+    /// Adds the gradient of every parameter to `gradients`, from those of what [`Self::detect`] gave.
+    fn backward_detection(
         &self,
         parameters: &Parameters,
         pass: &mut Pass,
@@ -46,7 +49,7 @@ pub(super) trait Detector: Debug + Send + Sync {
     }
 }
 
-/// In f32, in which losses are computed.
-fn wide(backend: Backend, x: &Tensor) -> Result<Tensor> {
+/// `x` in f32, in which losses are computed.
+fn to_f32(backend: Backend, x: &Tensor) -> Result<Tensor> {
     backend.convert(x, DType::F32)
 }

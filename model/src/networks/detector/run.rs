@@ -53,7 +53,7 @@ impl Network {
             return Ok(());
         }
         pass.end_forward();
-        (self.detector()?).learn(&self.parameters, &mut pass, gradient, gradients)?;
+        (self.detector()?).backward_detection(&self.parameters, &mut pass, gradient, gradients)?;
         gradients.complete();
         assert!(pass.is_tape_empty(), "a layer left something on the tape");
         Ok(())

@@ -1,4 +1,5 @@
-//! How a detector makes its input again from what its encoder found.
+//! The decoder of a detector of cells, which reconstructs the input from the encoder's output: it lets fields without
+//! labels teach the encoder.
 //!
 //! The published decoder has no parameters of its own. It is what Theano makes of "the gradient of the layer": behind
 //! each layer's leaky ReLU the slope that the encoder took, then the layer's kernel transposed, and no bias. The
@@ -16,10 +17,10 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// The way from the code back to fields.
+/// A decoder from the code (the encoder's output) back to fields.
 #[derive(Debug)]
-pub(super) enum Mirror {
-    /// The encoder's own kernels.
+pub(super) enum ReconstructionDecoder {
+    /// The encoder's kernels transposed, without parameters of its own.
     Tied,
     /// Own kernels, with biases, and a leaky ReLU behind all but the last.
     Own(Vec<Upsample>),
@@ -29,8 +30,8 @@ pub(super) enum Mirror {
 /// encoder of Racah et al. the parameters are 79.18 million, the published 302.1 MiB.
 const OWN_CHANNELS: [usize; 4] = [640, 448, 384, 320];
 
-impl Mirror {
-    /// A way back with own kernels, from a code of `channels`.
+impl ReconstructionDecoder {
+    /// A decoder with kernels of its own, from a code of `channels`.
     pub(super) fn own(
         parameters: &mut Parameters,
         config: &NetworkConfig,
@@ -57,7 +58,7 @@ impl Mirror {
         }
     }
 
-    /// The fields again. `fields` holds the input and every layer's output, the code last.
+    /// The reconstructed fields. `fields` holds the input and every layer's output, the code last.
     pub(super) fn forward(
         &self,
         encoder: &[TimedConv],
@@ -72,7 +73,7 @@ impl Mirror {
                     let (x, output) = (&fields[index], &fields[index + 1]);
                     pass.push_tensor(output)?;
                     let g = pass.backend.leaky_relu_backward(&y, output, SLOPE)?;
-                    y = conv.mirror(p, pass, &g, shape_of(x)?)?;
+                    y = conv.forward_transposed(p, pass, &g, shape_of(x)?)?;
                 }
             }
             Self::Own(layers) => {
@@ -103,7 +104,7 @@ impl Mirror {
         match self {
             Self::Tied => {
                 for conv in encoder {
-                    let dg = conv.mirror_backward(p, pass, &dy, gradients)?;
+                    let dg = conv.backward_transposed(p, pass, &dy, gradients)?;
                     let output = pass.pop_tensor()?;
                     dy = pass.backend.leaky_relu_backward(&dg, &output, SLOPE)?;
                 }
@@ -121,7 +122,7 @@ impl Mirror {
         Ok(dy)
     }
 
-    /// As [`Self::forward`].
+    /// Adds the costs of [`Self::forward`] to `trace`.
     pub(super) fn trace(&self, encoder: &[TimedConv], fields: &[Flow], trace: &mut Trace) {
         let mut y = fields[encoder.len()];
         match self {
@@ -130,7 +131,7 @@ impl Mirror {
                     let name = format!("decoder.layer{}", encoder.len() - index);
                     trace.keep(fields[index + 1]);
                     let g = trace.op(&[y], y.shape);
-                    y = conv.trace_mirror(&name, g, fields[index], trace);
+                    y = conv.trace_transposed(&name, g, fields[index], trace);
                 }
             }
             Self::Own(layers) => {

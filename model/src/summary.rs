@@ -56,7 +56,7 @@ impl Summary {
             input,
             frames,
             parameters: trace.rows.iter().map(|row| row.parameters).sum::<usize>()
-                + trace.parameters_left_out,
+                + trace.parameters_skipped,
             forward_flops,
             inference_flops: trace
                 .inference_rows()
@@ -64,7 +64,7 @@ impl Summary {
                 .map(|row| row.forward_flops)
                 .sum(),
             training_flops: 3 * forward_flops,
-            activation_bytes: 4 * trace.values,
+            activation_bytes: 4 * trace.output_values,
             layers: trace.rows.clone(),
             trace,
         }
@@ -142,31 +142,35 @@ impl Summary {
         strips: NonZeroUsize,
     ) -> Result<u64> {
         let ([height, _, _], dtype) = (self.input, storage.dtype);
-        let live = self.trace.live();
+        let live = self.trace.live_values();
         let bytes = |values: u64| values * dtype.size_in_bytes() as u64;
         let batch = batch as u64;
         let wrapped = self.trace.convolutions.iter();
         let wrapped = wrapped.map(|conv| backend.wrapped_bytes(dtype, conv));
         // A GPU's library reads channels of several tensors from one only.
         let joined = if backend.is_gpu() {
-            bytes(self.trace.joined)
+            bytes(self.trace.most_concatenated)
         } else {
             0
         };
         let copied = wrapped.max().unwrap_or(0) + joined;
         let activations = if strips.get() == 1 {
-            batch * (bytes(live.whole) + copied)
-        } else if self.trace.has_last() {
+            batch * (bytes(live.whole_field) + copied)
+        } else if self.trace.has_strips() {
             let rows = height.min(rows_of_strip(height, strips) + HALO) as u64;
-            let strip = (bytes(live.last) + copied) * rows / height.max(1) as u64;
-            (batch * (bytes(live.before) + copied)).max(batch * bytes(live.held) + strip)
+            let strip = (bytes(live.in_strips) + copied) * rows / height.max(1) as u64;
+            (batch * (bytes(live.before_strips) + copied))
+                .max(batch * bytes(live.kept_for_strips) + strip)
         } else {
             return Err(ModelError::Strips {
                 network: self.network.clone(),
                 strips: strips.get(),
             });
         };
-        let (kept, made) = (self.trace.kept.iter(), self.trace.made.iter());
+        let (kept, made) = (
+            self.trace.prepared_once.iter(),
+            self.trace.prepared_each_pass.iter(),
+        );
         let threads = kept.clone().map(|conv| backend.thread_bytes(dtype, conv));
         let kept: u64 = kept.map(|conv| backend.kept_bytes(dtype, conv)).sum();
         let made = made.map(|conv| backend.kept_bytes(dtype, conv)).max();

@@ -185,7 +185,7 @@ impl BatchNorm {
             trace.keep_gate(y);
         }
         if !after.residual {
-            trace.follows(y, !after.relu);
+            trace.recompute_from_norm(y, !after.relu);
         }
         y
     }

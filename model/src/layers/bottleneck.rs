@@ -167,7 +167,7 @@ impl Bottleneck {
             };
             let reduced = self.reduce.trace(active, trace)?;
             let inner = self.spatial.trace(reduced, trace)?;
-            trace.reads(shortcut);
+            trace.also_reads(shortcut);
             Ok((self.expand.trace(inner, trace)?, reduced))
         })
     }

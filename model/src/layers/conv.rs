@@ -255,14 +255,16 @@ impl Joining for Conv {
             y,
         });
         if parts.len() > 1 {
-            trace.joined = trace.joined.max((b * h * w * self.channels_in) as u64);
+            trace.most_concatenated = trace
+                .most_concatenated
+                .max((b * h * w * self.channels_in) as u64);
         }
         let aligned = joined::is_aligned(parts.iter().map(|part| part.shape[3]));
         if parts.len() > 1 && self.spec.kernel == (1, 1) {
             // Only the backward pass can read these without copying them side by side.
-            trace.reads_joined(parts, false);
+            trace.also_reads_concatenated(parts, false);
         } else if !aligned {
-            trace.reads_joined(parts, true);
+            trace.also_reads_concatenated(parts, true);
         }
         Ok(trace.layer(
             &self.name,

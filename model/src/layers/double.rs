@@ -81,7 +81,7 @@ impl Double {
             return Ok(y);
         };
         let normed = norm.trace(y, trace)?;
-        trace.folds(y, normed);
+        trace.fused_in_inference(y, normed);
         Ok(normed)
     }
 }

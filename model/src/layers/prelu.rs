@@ -95,13 +95,13 @@ impl NormPrelu {
     /// What [`Layer::trace`] gives, after a convolution into which inference folds the normalisation.
     pub(crate) fn trace_folded(&self, x: Flow, trace: &mut Trace) -> Flow {
         let normed = self.norm.trace(x, After::NOTHING, trace);
-        trace.folds(x, normed);
+        trace.fused_in_inference(x, normed);
         self.trace_slope(normed, trace)
     }
 
     fn trace_slope(&self, normed: Flow, trace: &mut Trace) -> Flow {
         let y = trace.layer(&self.name, &[normed], normed.shape, self.channels, 0);
-        trace.follows_from(y, normed);
+        trace.recompute_from(y, normed);
         y
     }
 }

@@ -193,10 +193,10 @@ impl SeparableUnit {
     ) -> Result<Flow> {
         let y = self.conv.trace(x, trace)?;
         if after.residual {
-            trace.reads(residual);
+            trace.also_reads(residual);
         }
         let normed = self.norm.trace(y, after, trace);
-        trace.folds(y, normed);
+        trace.fused_in_inference(y, normed);
         Ok(normed)
     }
 }

@@ -197,7 +197,7 @@ impl TimedConv {
         if self.is_flat() {
             return trace.convolution(plane);
         }
-        trace.convolutions_unkept(std::iter::repeat_n(plane, self.spec.kernel_t));
+        trace.convolutions_prepared_each_pass(std::iter::repeat_n(plane, self.spec.kernel_t));
     }
 }
 

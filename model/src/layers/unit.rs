@@ -77,7 +77,7 @@ impl Joining for Unit {
     fn trace_joined(&self, parts: &[Flow], trace: &mut Trace) -> Result<Flow> {
         let x = self.conv.trace_joined(parts, trace)?;
         let y = self.norm.trace(x, trace)?;
-        trace.folds(x, y);
+        trace.fused_in_inference(x, y);
         Ok(y)
     }
 

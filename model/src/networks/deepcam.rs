@@ -103,7 +103,7 @@ impl Architecture for DeepCam {
         let deep = self.pyramid.trace(deep, trace)?;
         let mut y = self.join.trace(deep, low, trace)?;
         y = self.project.trace(y, trace)?;
-        trace.begin_last();
+        trace.begin_strips();
         y = self.up3.trace(y, half((h, w)), trace)?;
         self.classify.trace(y, (h, w), trace);
         Ok(())

@@ -329,7 +329,7 @@ impl Network {
         size::check_operations(&self.config, self.parameters.count(), height, width)?;
         let mut trace = match reconstruct {
             true => Trace::default(),
-            false => Trace::without_end(),
+            false => Trace::without_training_only(),
         };
         let input = [height, width, self.config.channels_in];
         let frames = self.config.frames();
@@ -337,7 +337,7 @@ impl Network {
         self.layers.trace(x, &mut trace)?;
         // A detector has a decoder of masks that could be cut, beside heads that cannot.
         if self.layers.in_strips().is_none() {
-            trace.forget_last();
+            trace.forbid_strips();
         }
         Ok(Summary::new(
             self.config.name.as_str(),

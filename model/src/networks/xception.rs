@@ -183,13 +183,13 @@ impl Layer for Block {
             };
             let last = projection.last.trace(y, trace)?;
             let skip = projection.conv.trace(x, trace)?;
-            trace.reads(last);
+            trace.also_reads(last);
             let after = After {
                 residual: true,
                 relu: self.relu,
             };
             let y = projection.norm.trace(skip, after, trace);
-            trace.folds(skip, y);
+            trace.fused_in_inference(skip, y);
             Ok(y)
         })
     }

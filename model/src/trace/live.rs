@@ -1,49 +1,50 @@
-//! The tensors that inference holds, from shapes alone: each from the operation that makes it to the last that reads
-//! it.
+//! The values that inference holds at once, from shapes alone: each tensor lives from the operation that makes it to
+//! the last that reads it.
 
 use super::{Event, Trace};
 
 /// Values that inference of one sample holds at once, without the network's input and its logits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Live {
-    /// The most of them, of the whole field.
-    pub whole: u64,
-    /// The most of them in what is not computed in strips, and how many of these are left for the last part.
-    pub before: u64,
-    pub held: u64,
-    /// The most that the last part makes beside what it is given, if it is the whole field's.
-    pub last: u64,
+    /// The most at any operation, if nothing is computed in strips.
+    pub whole_field: u64,
+    /// The most at any operation before the part that can be computed in strips.
+    pub before_strips: u64,
+    /// How many the part in strips is given.
+    pub kept_for_strips: u64,
+    /// The most that the part in strips makes beside those, if one strip is the whole field.
+    pub in_strips: u64,
 }
 
 impl Trace {
     /// Whether inference can compute the last part in strips.
-    pub fn has_last(&self) -> bool {
-        self.last_from.is_some()
+    pub fn has_strips(&self) -> bool {
+        self.strips_from.is_some()
     }
 
     /// How many values inference of one sample holds at once.
-    pub fn live(&self) -> Live {
+    pub fn live_values(&self) -> Live {
         let ends = self.last_reads();
-        let from = self.last_from.unwrap_or(self.inferred().len());
+        let from = self.strips_from.unwrap_or(self.inferred().len());
         let mut held = vec![false; self.nodes.len()];
         let (mut now, mut given) = (0, 0);
         let mut live = Live::default();
         for (at, event) in self.inferred().iter().enumerate() {
             if at == from {
-                (given, live.held) = (now, now);
+                (given, live.kept_for_strips) = (now, now);
             }
-            if let Event::Layer(_, y, ..) | Event::Op(_, y) = event {
-                let y = self.owner(*y);
+            if let Event::Layer { output, .. } | Event::Op { output, .. } = event {
+                let y = self.owner(*output);
                 // The input is counted by who gives it.
                 if !held[y] && y > 0 {
                     held[y] = true;
                     now += self.nodes[y].values;
                 }
-                live.whole = live.whole.max(now);
+                live.whole_field = live.whole_field.max(now);
                 if at < from {
-                    live.before = live.before.max(now);
+                    live.before_strips = live.before_strips.max(now);
                 } else {
-                    live.last = live.last.max(now.saturating_sub(given));
+                    live.in_strips = live.in_strips.max(now.saturating_sub(given));
                 }
             }
             for &id in &ends[at] {
@@ -70,14 +71,19 @@ impl Trace {
         let mut beside = Vec::new();
         for (at, event) in self.inferred().iter().enumerate() {
             match event {
-                Event::Layer(parts, y, ..) | Event::Op(parts, y) => {
-                    for id in parts.iter().copied().chain([*y]).chain(beside.drain(..)) {
+                Event::Layer { inputs, output, .. } | Event::Op { inputs, output } => {
+                    for id in inputs
+                        .iter()
+                        .copied()
+                        .chain([*output])
+                        .chain(beside.drain(..))
+                    {
                         last[self.owner(id)] = Some(at);
                     }
                 }
                 Event::Read(id) => beside.push(*id),
                 Event::Hold(inputs) => held = inputs,
-                Event::Open(_, end) => opened.push((*end, std::mem::take(&mut held))),
+                Event::Open { end, .. } => opened.push((*end, std::mem::take(&mut held))),
                 Event::Close => {
                     let index = opened.iter().position(|&(end, _)| end == at);
                     let (_, inputs) = opened.swap_remove(index.expect("a block closes once"));

@@ -1,7 +1,11 @@
-//! A network's tensors from shapes alone: what its tape would hold, the most that a training step holds at once
-//! ([`step`]), and the most that inference does ([`live`]).
+//! A network's costs from shapes alone: parameters, operations, and the most memory that a training step ([`step`]) or
+//! inference ([`live`]) holds at once.
 //!
-//! Layers tell a trace what they would do with a [`crate::pass::Pass`]; the two must say the same.
+//! A trace is a dry run. Every layer has a `trace` method beside `forward` and `backward`: it takes a [`Flow`] (a
+//! tensor of which only the shape is known), records as events what the layer would do with a [`crate::pass::Pass`]
+//! (what the tape keeps, which tensors it reads and makes), and gives the output's [`Flow`]. [`step`] and [`live`] play
+//! these events back and count bytes. So a layer whose forward pass keeps something must say so in its `trace` too;
+//! `validation/memory.sh` compares the result with measured peaks.
 
 mod live;
 mod step;
@@ -13,7 +17,7 @@ use crate::summary::Row;
 use std::ops::Range;
 use step::Step;
 
-/// A tensor that would be: its shape, and which one it is.
+/// A tensor of a dry run: its shape, and its index among the trace's nodes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flow {
     pub shape: [usize; 4],
@@ -24,23 +28,24 @@ pub(crate) struct Flow {
 #[derive(Debug, Clone, Default)]
 struct Node {
     values: u64,
-    /// A normalisation gives it, inside this block (0: outside of all): the backward pass can apply it again there.
+    /// The block inside which a normalisation gives it (0: outside of all): there the backward pass can apply it again.
     normed: Option<usize>,
     /// Its sign is needed as it was.
     signed: bool,
-    /// Inference computes it together with this one, in the same memory.
+    /// The tensor into whose memory inference computes it, in one operation with that one.
     folded: Option<usize>,
-    /// Channels side by side that only the next layer reads.
-    joined: Option<Joined>,
+    /// It is a concatenation that only the next layer makes and reads.
+    concatenated: Option<Concatenated>,
 }
 
-/// A copy of channels side by side, which a layer makes for itself.
+/// Channels of several tensors, copied side by side by the layer that reads them.
 #[derive(Debug, Clone, Copy)]
-struct Joined {
-    /// The layer needs the copy for its backward pass, too.
-    both_ways: bool,
+struct Concatenated {
+    /// The layer makes the copy again for its backward pass.
+    in_backward: bool,
 }
 
+/// What happens in a pass, in forward order. Numbers of type `usize` are indices of tensors, unless said otherwise.
 #[derive(Debug, Clone)]
 enum Event {
     /// The tape keeps a tensor.
@@ -49,16 +54,28 @@ enum Event {
     Bytes(u64),
     /// The tape keeps a bit of every value, if it rounds the values themselves.
     Gate(usize),
-    /// A layer turns tensors side by side, which the tape keeps, into another: on the way back it holds the gradients
-    /// of all. Between them lie these convolutions.
-    Layer(Vec<usize>, usize, Reads, Range<usize>),
-    /// So does an operation that is not a row of the summary, whose inputs the tape does not keep.
-    Op(Vec<usize>, usize),
-    /// What comes next reads a tensor, too.
+    /// A layer, a row of the summary: the tape keeps its inputs, and its backward pass holds the gradients of its
+    /// inputs and of its output at once.
+    Layer {
+        inputs: Vec<usize>,
+        output: usize,
+        reads: Reads,
+        /// Its convolutions, as indices into [`Trace::convolutions`].
+        convolutions: Range<usize>,
+    },
+    /// An operation that is no row of the summary, and whose inputs the tape does not keep.
+    Op {
+        inputs: Vec<usize>,
+        output: usize,
+    },
+    /// The next layer reads this tensor besides its inputs.
     Read(usize),
-    /// A block of these inputs, and where it ends.
-    Open(Vec<usize>, usize),
-    /// Inference holds these until the block ends that begins here: whoever runs it has them.
+    /// A block begins: its inputs, and the index of the event that closes it.
+    Open {
+        inputs: Vec<usize>,
+        end: usize,
+    },
+    /// The caller of the next block holds these tensors until it ends.
     Hold(Vec<usize>),
     Close,
 }
@@ -75,30 +92,33 @@ enum Reads {
 /// Collects costs while shapes flow through a network.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trace {
+    /// The layers so far.
     pub rows: Vec<Row>,
-    /// Values of the rows' outputs.
-    pub values: u64,
+    /// Values of the outputs of all rows.
+    pub output_values: u64,
     /// Every convolution, in forward order.
     pub convolutions: Vec<Convolution>,
-    /// How many of the convolutions belong to layers so far.
-    told: usize,
-    /// The convolutions whose kernels inference keeps as its loops read them, and those that it makes ready each time.
-    pub kept: Vec<Convolution>,
-    pub made: Vec<Convolution>,
-    /// Most values that one convolution reads of several tensors.
-    pub joined: u64,
-    /// Where what only training runs begins: the event, and the row.
-    training_from: Option<(usize, usize)>,
-    /// Training does without that end, too.
-    leaves_end_out: bool,
-    /// Trainable values of the end that was left out.
-    pub parameters_left_out: usize,
+    /// How many of the convolutions belong to layers so far; later ones belong to the next layer.
+    convolutions_of_layers: usize,
+    /// The convolutions whose kernels inference packs once and keeps packed.
+    pub prepared_once: Vec<Convolution>,
+    /// The convolutions whose kernels inference packs in every pass.
+    pub prepared_each_pass: Vec<Convolution>,
+    /// The most values that any one convolution reads from several tensors together.
+    pub most_concatenated: u64,
+    /// Where the part begins that only training runs: the event, and the row.
+    training_only_from: Option<(usize, usize)>,
+    /// Training does not run that part either.
+    skips_training_only: bool,
+    /// Trainable values of the part that is not run.
+    pub parameters_skipped: usize,
     /// The event from which on inference can compute in strips.
-    last_from: Option<usize>,
+    strips_from: Option<usize>,
     nodes: Vec<Node>,
     events: Vec<Event>,
-    /// Blocks so far, and the one that is open.
+    /// The number of blocks so far.
     blocks: usize,
+    /// The number of the open block, counted from 1; 0 outside of all.
     open: usize,
 }
 
@@ -120,10 +140,13 @@ impl Trace {
         }
     }
 
-    /// What an operation without costs makes of tensors.
+    /// The output of an operation whose costs are not counted.
     pub fn op(&mut self, from: &[Flow], shape: [usize; 4]) -> Flow {
         let y = self.tensor(shape);
-        self.events.push(Event::Op(ids(from), y.id));
+        self.events.push(Event::Op {
+            inputs: ids(from),
+            output: y.id,
+        });
         y
     }
 
@@ -133,68 +156,72 @@ impl Trace {
             return x;
         }
         let y = self.op(&[x], x.shape);
-        self.folds(x, y);
+        self.fused_in_inference(x, y);
         y
     }
 
-    /// Inference computes y together with x, of which nothing is left.
-    pub fn folds(&mut self, x: Flow, y: Flow) {
+    /// Notes that inference computes y in one operation with x, in the memory that x would have.
+    pub fn fused_in_inference(&mut self, x: Flow, y: Flow) {
         self.nodes[y.id].folded = Some(x.id);
     }
 
-    /// The next layer reads x, which it adds, besides its input.
-    pub fn reads(&mut self, x: Flow) {
+    /// Notes that the next layer reads x besides its input, to add it.
+    pub fn also_reads(&mut self, x: Flow) {
         self.events.push(Event::Read(x.id));
     }
 
-    /// The next layer copies channels side by side for its forward pass, and on the way back, too, or not.
-    pub fn reads_joined(&mut self, parts: &[Flow], both_ways: bool) {
+    /// Notes that the next layer copies the channels of all parts side by side for its forward pass and, if
+    /// `in_backward`, again for its backward pass.
+    pub fn also_reads_concatenated(&mut self, parts: &[Flow], in_backward: bool) {
         let all = self.concat(parts);
-        self.nodes[all.id].joined = Some(Joined { both_ways });
-        self.reads(all);
+        self.nodes[all.id].concatenated = Some(Concatenated { in_backward });
+        self.also_reads(all);
     }
 
-    /// A convolution whose kernels inference makes ready once.
+    /// Notes a convolution of the next layer, whose kernels inference packs once.
     pub fn convolution(&mut self, convolution: Convolution) {
         self.convolutions.push(convolution);
-        self.kept.push(convolution);
+        self.prepared_once.push(convolution);
     }
 
-    /// Convolutions whose kernels every pass makes ready.
-    pub fn convolutions_unkept(&mut self, planes: impl Iterator<Item = Convolution> + Clone) {
+    /// Notes convolutions of the next layer, whose kernels are packed in every pass.
+    pub fn convolutions_prepared_each_pass(
+        &mut self,
+        planes: impl Iterator<Item = Convolution> + Clone,
+    ) {
         self.convolutions.extend(planes.clone());
-        self.made.extend(planes);
+        self.prepared_each_pass.extend(planes);
     }
 
-    /// A trace of a training that does without the end that [`Self::training_only`] marks.
-    pub fn without_end() -> Self {
+    /// A trace of training that does not run what [`Self::training_only`] marks.
+    pub fn without_training_only() -> Self {
         Self {
-            leaves_end_out: true,
+            skips_training_only: true,
             ..Self::default()
         }
     }
 
-    /// The end of a network, which inference does without.
+    /// Traces the end of a network, which inference does not run.
     pub fn training_only(&mut self, end: impl FnOnce(&mut Self)) {
-        if self.leaves_end_out {
+        if self.skips_training_only {
             // Its parameters are there, and are trained by nothing.
             let mut aside = self.clone();
             end(&mut aside);
             let rows = aside.rows[self.rows.len()..].iter();
-            self.parameters_left_out += rows.map(|row| row.parameters).sum::<usize>();
+            self.parameters_skipped += rows.map(|row| row.parameters).sum::<usize>();
             return;
         }
-        let (kept, made) = (self.kept.len(), self.made.len());
-        self.training_from = Some((self.events.len(), self.rows.len()));
+        let (once, each_pass) = (self.prepared_once.len(), self.prepared_each_pass.len());
+        self.training_only_from = Some((self.events.len(), self.rows.len()));
         end(self);
-        self.kept.truncate(kept);
-        self.made.truncate(made);
+        self.prepared_once.truncate(once);
+        self.prepared_each_pass.truncate(each_pass);
     }
 
     /// The events of what inference runs.
     fn inferred(&self) -> &[Event] {
         let end = self
-            .training_from
+            .training_only_from
             .map_or(self.events.len(), |(event, _)| event);
         &self.events[..end]
     }
@@ -205,18 +232,20 @@ impl Trace {
     }
 
     /// Notes that inference can compute in strips what follows.
-    pub fn begin_last(&mut self) {
-        self.last_from = Some(self.events.len());
+    pub fn begin_strips(&mut self) {
+        self.strips_from = Some(self.events.len());
     }
 
-    /// Notes that nobody computes in strips what was noted to be computable so.
-    pub fn forget_last(&mut self) {
-        self.last_from = None;
+    /// Takes back [`Self::begin_strips`], for a network of which only a part could be computed so.
+    pub fn forbid_strips(&mut self) {
+        self.strips_from = None;
     }
 
     /// The rows of what inference computes: all but those of what only training runs.
     pub fn inference_rows(&self) -> &[Row] {
-        let end = self.training_from.map_or(self.rows.len(), |(_, row)| row);
+        let end = self
+            .training_only_from
+            .map_or(self.rows.len(), |(_, row)| row);
         &self.rows[..end]
     }
 
@@ -227,22 +256,22 @@ impl Trace {
         self.op(parts, [b, h, w, channels])
     }
 
-    /// The tape keeps x.
+    /// Notes that the tape keeps x.
     pub fn keep(&mut self, x: Flow) {
         self.events.push(Event::Keep(x.id));
     }
 
-    /// The tape keeps the signs of y where it rounds values.
+    /// Notes that the tape keeps the signs of y where it rounds values.
     pub fn keep_gate(&mut self, y: Flow) {
         self.events.push(Event::Gate(y.id));
     }
 
-    /// The tape keeps bytes that are not activations.
+    /// Notes that the tape keeps bytes that are not activations.
     pub fn keep_bytes(&mut self, bytes: u64) {
         self.events.push(Event::Bytes(bytes));
     }
 
-    /// A layer keeps tensors that lie side by side and gives one of `shape`: a row of the summary.
+    /// The output, of `shape`, of a layer that keeps its inputs `parts` on the tape; the layer is a row of the summary.
     pub fn layer(
         &mut self,
         name: &str,
@@ -256,11 +285,15 @@ impl Trace {
             0 => Reads::Throughout,
             _ => Reads::First,
         };
-        let convolutions = self.told..self.convolutions.len();
-        self.told = convolutions.end;
-        self.events
-            .push(Event::Layer(ids(parts), y.id, reads, convolutions));
-        self.values += self.nodes[y.id].values;
+        let convolutions = self.convolutions_of_layers..self.convolutions.len();
+        self.convolutions_of_layers = convolutions.end;
+        self.events.push(Event::Layer {
+            inputs: ids(parts),
+            output: y.id,
+            reads,
+            convolutions,
+        });
+        self.output_values += self.nodes[y.id].values;
         self.rows.push(Row {
             name: name.to_string(),
             output: [shape[1], shape[2], shape[3]],
@@ -270,22 +303,22 @@ impl Trace {
         y
     }
 
-    /// y can be computed again from what the layer before it kept; if its sign is needed, only from what is not
-    /// rounded.
-    pub fn follows(&mut self, y: Flow, signed: bool) {
+    /// Notes that y can be computed again from what the normalisation before it kept; if its sign is needed, only where
+    /// that is not rounded.
+    pub fn recompute_from_norm(&mut self, y: Flow, signed: bool) {
         let node = &mut self.nodes[y.id];
         (node.normed, node.signed) = (Some(self.open), signed);
     }
 
-    /// y is one value at a time of x: it can be computed again if x can.
-    pub fn follows_from(&mut self, y: Flow, x: Flow) {
+    /// Notes that y is a function of x value by value, so that it can be computed again if x can.
+    pub fn recompute_from(&mut self, y: Flow, x: Flow) {
         let from = &self.nodes[x.id];
         let (normed, signed) = (from.normed, from.signed);
         let node = &mut self.nodes[y.id];
         (node.normed, node.signed) = (normed, signed);
     }
 
-    /// A part whose inside can be computed again from its inputs, which are held until it ends.
+    /// Traces a block, whose inside can be computed again from its inputs; its caller holds them until it ends.
     pub fn block<T>(
         &mut self,
         inputs: &[Flow],
@@ -295,25 +328,28 @@ impl Trace {
         self.block_taking(inputs, inside)
     }
 
-    /// Whoever runs the block that begins next holds these until it ends.
+    /// Notes that the caller of the next block holds these tensors until it ends.
     pub fn hold(&mut self, inputs: &[Flow]) {
         self.events.push(Event::Hold(ids(inputs)));
     }
 
-    /// The same of a part that drops its inputs once it has read them.
+    /// As [`Self::block`], for a block that drops its inputs once it has read them.
     pub fn block_taking<T>(
         &mut self,
         inputs: &[Flow],
         inside: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
         let at = self.events.len();
-        self.events.push(Event::Open(ids(inputs), 0));
+        self.events.push(Event::Open {
+            inputs: ids(inputs),
+            end: 0,
+        });
         self.blocks += 1;
         let outer = std::mem::replace(&mut self.open, self.blocks);
         let output = inside(self)?;
         self.open = outer;
         let close = self.events.len();
-        if let Event::Open(_, end) = &mut self.events[at] {
+        if let Event::Open { end, .. } = &mut self.events[at] {
             *end = close;
         }
         self.events.push(Event::Close);

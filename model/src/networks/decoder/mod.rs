@@ -242,7 +242,7 @@ impl Decoder {
 
     pub(super) fn trace(&self, deep: Flow, low: Flow, x: Flow, trace: &mut Trace) -> Result<()> {
         let mut y = self.join.trace(deep, low, trace)?;
-        trace.begin_last();
+        trace.begin_strips();
         if let Some(deconv) = &self.deconv {
             y = deconv.trace(y, x, trace)?;
         }

@@ -1,4 +1,12 @@
 //! Networks built from a configuration.
+//!
+//! [`Network`] is what callers see; what it runs is an `Architecture`: a struct of layers (`crate::layers`) that can
+//! compute logits (`forward`), add gradients (`backward`) and say its costs from shapes alone (`trace`). Each has a file
+//! here: `deeplab_v3_plus` is a good first one to read. Detectors implement `Detector` besides, for boxes.
+//!
+//! To add a network: a variant of [`NetworkName`] with its keys, its defaults in `config` and their limits in
+//! `config::check`, its file here, its line in `architecture::build`. The compiler names the other places, and tests run
+//! over all of [`NetworkName::ALL`]. Its published number of parameters goes into `tests/published_networks.rs`.
 
 mod architecture;
 mod cgnet;
@@ -10,7 +18,9 @@ mod deeplab_v3_plus;
 mod detector;
 mod join;
 mod keys;
+mod latitude;
 mod name;
+mod prediction;
 pub(crate) mod resnet;
 mod size;
 pub(crate) mod strips;
@@ -19,10 +29,10 @@ pub(crate) mod xception;
 
 pub use config::NetworkConfig;
 pub use name::NetworkName;
+pub use prediction::Prediction;
 
 use crate::error::{ModelError, Result};
 use crate::gradients::Gradients;
-use crate::lock::locked;
 use crate::ops::Backend;
 use crate::parameters::{ParameterId, Parameters};
 use crate::pass::{BatchStatistics, Pass};
@@ -30,31 +40,9 @@ use crate::storage::Storage;
 use crate::summary::Summary;
 use crate::trace::Trace;
 use architecture::Architecture;
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
+use latitude::Latitudes;
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
-
-/// What a network says about every pixel of a batch.
-#[derive(Debug)]
-pub struct Prediction {
-    /// The most probable class, b · h · w codes; [`NO_CLASS`](crate::ops::loss::NO_CLASS) where a logit is NaN or
-    /// infinite.
-    pub classes: Vec<u8>,
-    /// `(b, h, w, k)`, f32, if asked for.
-    pub probabilities: Option<Tensor>,
-}
-
-impl Prediction {
-    /// What logits `(b, h, w, k)` say.
-    fn of(backend: Backend, logits: &Tensor, probabilities: bool) -> Result<Self> {
-        Ok(Self {
-            classes: backend.argmax(logits)?,
-            probabilities: probabilities
-                .then(|| backend.to_host(&backend.softmax(logits)?))
-                .transpose()?,
-        })
-    }
-}
 
 /// A segmentation network: fields to the logits of every class at every pixel; or one that finds boxes
 /// ([`Network::detect`], [`crate::detection`]).
@@ -346,37 +334,4 @@ impl Network {
             trace,
         ))
     }
-}
-
-/// The channels of latitude of every shape so far, where they are worth keeping: on a GPU, to which they would be
-/// copied in every pass.
-#[derive(Debug, Default)]
-struct Latitudes(Mutex<Vec<Tensor>>);
-
-impl Latitudes {
-    fn of(&self, x: &Tensor, backend: Backend) -> Result<Tensor> {
-        if !backend.is_gpu() {
-            return latitude_channels(x);
-        }
-        let mut kept = locked(&self.0);
-        let fits = |kept: &&Tensor| kept.dims()[..3] == x.dims()[..3] && kept.dtype() == x.dtype();
-        if let Some(kept) = kept.iter().find(fits) {
-            return Ok(kept.clone());
-        }
-        let made = backend.bring(&latitude_channels(x)?)?;
-        kept.push(made.clone());
-        Ok(made)
-    }
-}
-
-/// The position of every row, from -1 to 1, and its square: `(b, h, w, 2)`, as `x` is stored.
-fn latitude_channels(x: &Tensor) -> Result<Tensor> {
-    let (b, h, w, _) = x.dims4()?;
-    let mut values = Vec::with_capacity(b * h * w * 2);
-    for row in (0..b).flat_map(|_| 0..h) {
-        let position = 2.0 * (row as f32 + 0.5) / h as f32 - 1.0;
-        (0..w).for_each(|_| values.extend([position, position * position]));
-    }
-    let channels = Tensor::from_vec(values, (b, h, w, 2), &Device::Cpu)?;
-    Ok(channels.to_dtype(x.dtype())?)
 }

@@ -1,0 +1,82 @@
+//! A summary as text: the network as a tree, a line for each layer, and totals.
+
+use super::{Row, Summary};
+use crate::ops::Backend;
+use candle_core::DType;
+use std::fmt;
+use std::num::NonZeroUsize;
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [h, w, c] = self.input;
+        let clip = match self.frames {
+            1 => String::new(),
+            frames => format!("{frames} frames of "),
+        };
+        writeln!(f, "{} on {clip}{h} x {w} x {c}", self.network)?;
+        write_tree(f, &self.layers)?;
+        self.write_totals(f)
+    }
+}
+
+/// Writes a line for every layer, below lines for the parts of the network that it lies in.
+fn write_tree(f: &mut fmt::Formatter<'_>, layers: &[Row]) -> fmt::Result {
+    let mut open: Vec<&str> = Vec::new();
+    for row in layers {
+        let path: Vec<&str> = row.name.split('.').collect();
+        let shared = open.iter().zip(&path).take_while(|(a, b)| a == b).count();
+        for (depth, part) in path.iter().enumerate().skip(shared) {
+            let label = format!("{:indent$}{part}", "", indent = 2 * depth + 2);
+            if depth + 1 < path.len() {
+                writeln!(f, "{label}")?;
+            } else {
+                write_layer(f, &label, row)?;
+            }
+        }
+        open = path;
+    }
+    Ok(())
+}
+
+fn write_layer(f: &mut fmt::Formatter<'_>, label: &str, row: &Row) -> fmt::Result {
+    let [h, w, c] = row.output;
+    let shape = format!("{h} x {w} x {c}");
+    let flops = match row.forward_flops {
+        0 => String::new(),
+        flops => format!("{:.2} GF", flops as f64 / 1e9),
+    };
+    writeln!(
+        f,
+        "{label:<40} {shape:>18} {:>12} {flops:>12}",
+        row.parameters
+    )
+}
+
+impl Summary {
+    /// Writes parameters, operations and memory of the whole network.
+    fn write_totals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gigabytes = |bytes: u64| bytes as f64 / 1e9;
+        let backend = Backend::best();
+        let training = |dtype: DType| {
+            gigabytes(self.training_bytes(backend, 1, &dtype.into(), 2 * self.parameters))
+        };
+        let inference = |dtype: DType| {
+            let whole = NonZeroUsize::MIN;
+            let bytes = self.inference_bytes(backend, 1, &dtype.into(), whole);
+            gigabytes(bytes.unwrap_or(0))
+        };
+        writeln!(
+            f,
+            "parameters {:.2} M; forward {:.3} TF, training {:.2} TF per sample; activations {:.2} GB in f32; memory of one \
+             sample: training step {:.2} GB (bf16 {:.2}), inference {:.2} GB (bf16 {:.2})",
+            self.parameters as f64 / 1e6,
+            self.forward_flops as f64 / 1e12,
+            self.training_flops as f64 / 1e12,
+            self.activation_bytes as f64 / 1e9,
+            training(DType::F32),
+            training(DType::BF16),
+            inference(DType::F32),
+            inference(DType::BF16),
+        )
+    }
+}

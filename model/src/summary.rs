@@ -1,5 +1,5 @@
-//! What a network costs, from shapes alone: its layers with their shapes, parameters and operations, and the memory that
-//! training and inference take.
+//! What a network costs, from shapes alone: its layers with their shapes, parameters and operations, and the memory
+//! that training and inference take.
 
 mod memory;
 mod table;

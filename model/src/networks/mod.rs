@@ -1,12 +1,12 @@
 //! Networks built from a configuration.
 //!
 //! [`Network`] is what callers see; what it runs is an `Architecture`: a struct of layers (`crate::layers`) that can
-//! compute logits (`forward`), add gradients (`backward`) and say its costs from shapes alone (`trace`). Each has a file
-//! here: `deeplab_v3_plus` is a good first one to read. Detectors implement `Detector` besides, for boxes.
+//! compute logits (`forward`), add gradients (`backward`) and say its costs from shapes alone (`trace`). Each has a
+//! file here: `deeplab_v3_plus` is a good first one to read. Detectors implement `Detector` besides, for boxes.
 //!
 //! To add a network: a variant of [`NetworkName`] with its keys, its defaults in `config` and their limits in
-//! `config::check`, its file here, its line in `architecture::build`. The compiler names the other places, and tests run
-//! over all of [`NetworkName::ALL`]. Its published number of parameters goes into `tests/published_networks.rs`.
+//! `config::check`, its file here, its line in `architecture::build`. The compiler names the other places, and tests
+//! run over all of [`NetworkName::ALL`]. Its published number of parameters goes into `tests/published_networks.rs`.
 
 mod architecture;
 mod cgnet;

@@ -1,5 +1,14 @@
 //! Layers: what parameters they own, their forward pass, their backward pass, their costs.
 //!
+//! Nothing is differentiated automatically. A layer consists of four parts that must agree:
+//! - `new` adds its parameters to [`Parameters`], under names that begin with its own; model files have these names.
+//! - `forward` pushes onto the tape of the [`Pass`] what its backward pass needs.
+//! - `backward` pops that in reverse order, adds the gradients of its parameters to [`Gradients`], and gives the
+//!   gradient of its input.
+//! - `trace` tells a [`Trace`] the same from shapes alone: operations, and what the tape keeps.
+//!
+//! `tests/networks.rs` and `tests/published_networks.rs` compare gradients of whole networks with finite differences.
+//!
 //! Letters: b batch, h latitude, w longitude, c channel; p, q and o are those of an output.
 
 pub(crate) mod affine;

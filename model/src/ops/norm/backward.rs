@@ -49,22 +49,8 @@ impl Backend {
         )?;
         #[cfg(feature = "cuda")]
         if self == Self::Cuda {
-            let needs = after.residual && after.relu && y.is_none();
-            expect(OP, "y, which a residual needs,", false, needs)?;
-            let moments = match &saved.on_gpu {
-                Some(moments) => moments,
-                None => &crate::ops::cuda::Moments::of(saved, &gamma.host()?, &beta.host()?)?,
-            };
-            let operands = crate::ops::cuda::Operands {
-                dy,
-                x,
-                y: y.filter(|_| after.residual),
-                gamma: &gamma,
-                saved: moments,
-                count: saved.count,
-                after,
-            };
-            return crate::ops::cuda::norm_backward(&operands, ranks, dgamma, dbeta);
+            let affine = (&gamma, &beta);
+            return by_cuda((dy, x, y), affine, saved, after, ranks, (dgamma, dbeta));
         }
         let (gamma, beta) = (&*gamma.host()?, &*beta.host()?);
         let sums = Sums {
@@ -77,14 +63,10 @@ impl Backend {
         let (scale, shift) = fold(gamma, beta, &saved.mean, &saved.inv_std);
         // Only a residual needs the masked gradient as a tensor of its own; plain loops always take the same path.
         let split = after.relu && (after.residual || self == Self::Reference);
-        let masked = match y {
-            Some(y) if split => self.relu_backward(dy, y)?,
-            None if split => {
-                expect(OP, "y, which a residual needs,", false, after.residual)?;
-                let y = self.batch_norm_apply(x, &scale, &shift, None, true)?;
-                self.relu_backward(dy, &y)?
-            }
-            _ => dy.clone(),
+        let masked = if split {
+            self.masked_gradient((dy, x, y), (&scale, &shift), after)?
+        } else {
+            dy.clone()
         };
         let dx = match self.on_cpu() {
             Cpu::Reference => plain(sums, &masked, x)?,
@@ -98,9 +80,52 @@ impl Backend {
         };
         Ok((dx, after.residual.then_some(masked)))
     }
+
+    /// dy where the ReLU let its input through, else 0, from the output y or, without a residual, from x.
+    fn masked_gradient(
+        self,
+        (dy, x, y): (&Tensor, &Tensor, Option<&Tensor>),
+        (scale, shift): (&[f32], &[f32]),
+        after: After,
+    ) -> Result<Tensor> {
+        if let Some(y) = y {
+            return self.relu_backward(dy, y);
+        }
+        expect(OP, "y, which a residual needs,", false, after.residual)?;
+        let y = self.batch_norm_apply(x, scale, shift, None, true)?;
+        self.relu_backward(dy, &y)
+    }
 }
 
-/// What becomes of the sums over pixels.
+/// What [`Backend::batch_norm_backward`] gives, computed on the GPU.
+#[cfg(feature = "cuda")]
+fn by_cuda(
+    (dy, x, y): (&Tensor, &Tensor, Option<&Tensor>),
+    (gamma, beta): (&Channels<'_>, &Channels<'_>),
+    saved: &BatchNormSaved,
+    after: After,
+    ranks: Option<&dyn BatchNormRanks>,
+    (dgamma, dbeta): (Landing<'_>, Landing<'_>),
+) -> Result<(Tensor, Option<Tensor>)> {
+    let needs = after.residual && after.relu && y.is_none();
+    expect(OP, "y, which a residual needs,", false, needs)?;
+    let moments = match &saved.on_gpu {
+        Some(moments) => moments,
+        None => &crate::ops::cuda::Moments::of(saved, &gamma.host()?, &beta.host()?)?,
+    };
+    let operands = crate::ops::cuda::Operands {
+        dy,
+        x,
+        y: y.filter(|_| after.residual),
+        gamma,
+        saved: moments,
+        count: saved.count,
+        after,
+    };
+    crate::ops::cuda::norm_backward(&operands, ranks, dgamma, dbeta)
+}
+
+/// Where the sums over pixels go: into the gradients of γ and β and, over all ranks, into that of x.
 struct Sums<'a> {
     gamma: &'a [f32],
     saved: &'a BatchNormSaved,
@@ -111,7 +136,7 @@ struct Sums<'a> {
 
 impl Sums<'_> {
     /// The factors of [`factors`], from Σ g and Σ g x̂; these are added to the gradients of β and γ.
-    fn land(self, (mut sum, mut sum_xhat): (Vec<f64>, Vec<f64>)) -> Result<[Vec<f32>; 3]> {
+    fn into_factors(self, (mut sum, mut sum_xhat): (Vec<f64>, Vec<f64>)) -> Result<[Vec<f32>; 3]> {
         let add = |to: &mut [f32], from: &[f64]| {
             to.iter_mut().zip(from).for_each(|(d, &s)| *d += s as f32);
         };
@@ -129,7 +154,7 @@ impl Sums<'_> {
 fn plain(sums: Sums<'_>, dy: &Tensor, x: &Tensor) -> Result<Tensor> {
     let (grad, values) = (Host::of(OP, dy)?, Host::of(OP, x)?);
     let BatchNormSaved { mean, inv_std, .. } = sums.saved;
-    let [a, b, c] = sums.land(reference::norm::backward_sums(
+    let [a, b, c] = sums.into_factors(reference::norm::backward_sums(
         &grad, &values, mean, inv_std,
     ))?;
     let scaled_x = reference::norm::apply(&values, &b, &c, None, false);
@@ -149,7 +174,7 @@ fn in_few_passes(
         let (grad, values) = (Typed::<V>::of(OP, dy)?, Typed::<V>::of(OP, x)?);
         let operands = fast::norm::Operands { dy: &grad, x: &values, gate };
         let BatchNormSaved { mean, inv_std, .. } = sums.saved;
-        let [a, b, c] = sums.land(fast::norm::backward_sums(operands, mean, inv_std))?;
+        let [a, b, c] = sums.into_factors(fast::norm::backward_sums(operands, mean, inv_std))?;
         tensor(fast::norm::backward_apply(operands, &a, &b, &c), x.dims(), x.dtype())
     })
 }

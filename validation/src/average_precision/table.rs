@@ -22,6 +22,32 @@ impl fmt::Display for DetectionScore {
             "{} times from {} to {}",
             self.times, self.first, self.last
         )?;
+        self.write_precisions(f)?;
+        self.write_other_rules(f)?;
+        if !self.classes_without_truth.is_empty() {
+            let names: Vec<&str> = self
+                .classes_without_truth
+                .iter()
+                .map(|class| class.name())
+                .collect();
+            writeln!(
+                f,
+                "left out of the mean for want of true boxes: {}",
+                names.join(", ")
+            )?;
+        }
+        write!(
+            f,
+            "AP at one IoU: sum of (gain of recall) x precision, not interpolated; COCO: mean of the best precision at or above 101 recalls; \
+             found: recall among the boxes that were found at all, as in the ExtremeWeather code (misses cost nothing). \
+             Boxes of one time and class are matched the surest first, each true box once, by areas on the sphere"
+        )
+    }
+}
+
+impl DetectionScore {
+    /// Writes the average precisions of every class, and their means, with intervals.
+    fn write_precisions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
             "{:<22} {:>8} {:>8}  {:<26} {:<26} {:<26}",
@@ -49,7 +75,11 @@ impl fmt::Display for DetectionScore {
             with_interval(mean.at_10, mean.at_10_interval),
             with_interval(mean.at_50, mean.at_50_interval),
             with_interval(mean.coco, mean.coco_interval)
-        )?;
+        )
+    }
+
+    /// Writes what other rules give of every class: recall, and average precision as COCO and ExtremeWeather count it.
+    fn write_other_rules(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
             "{:<22} {:>8} {:>8}  {:>10} {:>10} {:>10} {:>10}",
@@ -74,24 +104,7 @@ impl fmt::Display for DetectionScore {
                 number(class.at_50.average_precision_of_found)
             )?;
         }
-        if !self.classes_without_truth.is_empty() {
-            let names: Vec<&str> = self
-                .classes_without_truth
-                .iter()
-                .map(|class| class.name())
-                .collect();
-            writeln!(
-                f,
-                "left out of the mean for want of true boxes: {}",
-                names.join(", ")
-            )?;
-        }
-        write!(
-            f,
-            "AP at one IoU: sum of (gain of recall) x precision, not interpolated; COCO: mean of the best precision at or above 101 recalls; \
-             found: recall among the boxes that were found at all, as in the ExtremeWeather code (misses cost nothing). \
-             Boxes of one time and class are matched the surest first, each true box once, by areas on the sphere"
-        )
+        Ok(())
     }
 }
 

@@ -75,15 +75,15 @@ pub struct TrackGroup {
     pub pressure_difference_pa: Option<f64>,
 }
 
-/// Storms in all groupings.
-pub(super) struct Kinds {
+/// The scores of all storms, and of those of each basin, quarter and year.
+pub(super) struct Groupings {
     pub total: TrackGroup,
     pub basins: Vec<TrackGroup>,
     pub quarters: Vec<TrackGroup>,
     pub years: Vec<TrackGroup>,
 }
 
-/// To which groups a track belongs, by its first point.
+/// The basin, quarter and cyclone year of a track, by its first point.
 #[derive(Clone, Copy, PartialEq)]
 struct Home {
     basin: Basin,
@@ -107,7 +107,7 @@ impl Home {
     }
 }
 
-impl Kinds {
+impl Groupings {
     pub fn of(
         reference: &[ImportedTrack],
         predicted: &[ImportedTrack],
@@ -147,22 +147,22 @@ impl Kinds {
     }
 }
 
+/// What groups are made of.
 struct Storms<'a> {
     reference: &'a [ImportedTrack],
     predicted: &'a [ImportedTrack],
     pairs: &'a [TrackPair],
+    /// Of the tracks of the reference, and of the predicted ones; `None` of one without points.
     homes: [Vec<Option<Home>>; 2],
     bootstrap: &'a Bootstrap,
 }
 
 impl Storms<'_> {
-    /// The storms of the reference that `belongs` names, the pairs of those, and the predicted tracks that `belongs`
-    /// names.
-    fn group(&self, name: String, belongs: &dyn Fn(&Home) -> bool) -> TrackGroup {
+    /// Hits, storms, false alarms and predicted tracks of a group, for each cyclone year that has any of them.
+    fn counts_by_year(&self, belongs: &dyn Fn(&Home) -> bool) -> Vec<[f64; 4]> {
         let [storms, tracks] = &self.homes;
         let hit: HashSet<usize> = self.pairs.iter().map(|pair| pair.reference).collect();
         let real: HashSet<usize> = self.pairs.iter().map(|pair| pair.predicted).collect();
-        // By year: hits, storms, false alarms, predicted tracks.
         let mut blocks: BTreeMap<i64, [f64; 4]> = BTreeMap::new();
         for (k, home) in storms.iter().enumerate() {
             if let Some(home) = home.filter(|home| belongs(home)) {
@@ -178,7 +178,13 @@ impl Storms<'_> {
                 block[3] += 1.0;
             }
         }
-        let blocks: Vec<[f64; 4]> = blocks.into_values().collect();
+        blocks.into_values().collect()
+    }
+
+    /// The scores of a group: of the storms of the reference and the predicted tracks for which `belongs` holds, and of
+    /// the pairs whose storm is one of these.
+    fn group(&self, name: String, belongs: &dyn Fn(&Home) -> bool) -> TrackGroup {
+        let blocks = self.counts_by_year(belongs);
         let mut sums = [0.0; 4];
         blocks.iter().for_each(|block| add(&mut sums, block));
         let [pod, far] = rates(&sums);
@@ -186,7 +192,7 @@ impl Storms<'_> {
         let pairs: Vec<&TrackPair> = self
             .pairs
             .iter()
-            .filter(|pair| storms[pair.reference].is_some_and(|home| belongs(&home)))
+            .filter(|pair| self.homes[0][pair.reference].is_some_and(|home| belongs(&home)))
             .collect();
         let difference = |extreme: &dyn Fn(&ImportedTrack) -> Option<f64>| {
             let differences = pairs.iter().filter_map(|pair| {

@@ -1,4 +1,5 @@
-//! Tracks and masks against those of the world: best tracks, other trackers, catalogues of rivers.
+//! Tracks and masks against references that others made: best tracks (IBTrACS), other trackers, catalogues of rivers
+//! (ARTMIP).
 
 mod density;
 mod groups;
@@ -15,7 +16,7 @@ pub use taylor::Taylor;
 
 use crate::bootstrap::Bootstrap;
 use crate::error::{Result, ValidationError};
-use groups::Kinds;
+use groups::Groupings;
 use serde::{Deserialize, Serialize};
 use squall_climate::track::readers::{ImportedTrack, TrackTable};
 use squall_data::calendar::DAY_SECONDS;
@@ -79,9 +80,9 @@ pub struct WorldScores {
 /// Scores predicted tracks against a reference such as IBTrACS.
 ///
 /// Only tracks with a point inside the span of time that both sides cover are scored: what [`TrackTable::covers`] says,
-/// else the time from the first to the last point. Dates are compared as they are
-/// written: `proleptic_gregorian` is read as `standard`, and a run with another calendar is compared by date, which
-/// only means something if it follows the weather of those days (a note says so).
+/// else the time from the first to the last point. Dates are compared as they are written: `proleptic_gregorian` is
+/// read as `standard`, and a run with another calendar is compared by date, which only means something if it follows
+/// the weather of those days (a note says so).
 ///
 /// # Errors
 /// [`ValidationError::Invalid`] if the two have no span of time in common, or a date does not exist in the calendar of
@@ -92,12 +93,12 @@ pub fn score_against_world(
     rules: &WorldRules,
     bootstrap: &Bootstrap,
 ) -> Result<WorldScores> {
-    let mut sides = [reference, predicted].map(|table| Sided {
+    let mut sides = [reference, predicted].map(|table| Side {
         tracks: of_class(table, rules.class),
         covers: table.covers,
     });
     let notes = to_one_calendar(&mut sides)?;
-    let spans = sides.each_ref().map(Sided::span);
+    let spans = sides.each_ref().map(Side::span);
     let [mut reference, mut predicted] = sides.map(|side| side.tracks);
     let [
         Some((first_real, last_real)),
@@ -128,7 +129,7 @@ pub fn score_against_world(
         )));
     }
     let pairs = match_strong(&mut reference, &mut predicted, rules);
-    let kinds = Kinds::of(&reference, &predicted, &pairs, bootstrap);
+    let groups = Groupings::of(&reference, &predicted, &pairs, bootstrap);
     let days = last.seconds_since(first) as f64 / DAY_SECONDS as f64;
     let years = days / first.calendar().mean_year_days();
     Ok(WorldScores {
@@ -138,10 +139,10 @@ pub fn score_against_world(
         reference_left_out: (all_reference - reference.len()) as u64,
         predicted_left_out: (all_predicted - predicted.len()) as u64,
         notes,
-        total: kinds.total,
-        basins: kinds.basins,
-        quarters: kinds.quarters,
-        years: kinds.years,
+        total: groups.total,
+        basins: groups.basins,
+        quarters: groups.quarters,
+        years: groups.years,
         density: compare_density(&reference, &predicted, rules.density_cell_deg, years)?,
     })
 }
@@ -176,13 +177,13 @@ fn match_strong(
     match_tracks(reference, predicted, &rules.criterion)
 }
 
-/// The tracks of a side, and the time that was searched for them.
-struct Sided {
+/// The tracks of one side, reference or prediction, and the span of time that was searched for them.
+struct Side {
     tracks: Vec<ImportedTrack>,
     covers: Option<(Time, Time)>,
 }
 
-impl Sided {
+impl Side {
     /// First and last time of the tracks, and of what was searched for them; `None` without tracks.
     fn span(&self) -> Option<(Time, Time)> {
         let points = self.tracks.iter().flat_map(|track| &track.points);
@@ -219,12 +220,12 @@ fn of_class(table: &TrackTable, class: Class) -> Vec<ImportedTrack> {
 }
 
 /// Brings dates to the calendar of the reference; says where that makes a difference worth a note.
-fn to_one_calendar(sides: &mut [Sided; 2]) -> Result<Vec<String>> {
+fn to_one_calendar(sides: &mut [Side; 2]) -> Result<Vec<String>> {
     let mut notes = Vec::new();
     let Some(calendar) = sides.iter().find_map(|side| calendar_of(&side.tracks)) else {
         return Ok(notes);
     };
-    for Sided { tracks, covers } in sides {
+    for Side { tracks, covers } in sides {
         // An end that the other calendar has not is not worth an error: the tracks tell nearly the same.
         *covers = covers.and_then(|(first, last)| {
             let ends = [first, last].map(|end| end.in_calendar(calendar).ok());

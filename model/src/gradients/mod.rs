@@ -1,5 +1,7 @@
-//! The gradients of all parameters: a flat index, in host memory in one piece or in one for each bucket that is given
-//! away.
+//! The gradients of all parameters, as one flat vector in the order of the parameters.
+//!
+//! In host memory it lies in one piece, or in one for each bucket that is given away as soon as the backward pass has
+//! completed it (so that ranks sum buckets while the pass goes on); on a GPU it lies in one buffer.
 
 mod host;
 mod lent;
@@ -21,7 +23,7 @@ use crate::profile;
 use host::Host;
 use std::borrow::Cow;
 use std::ops::Range;
-use watch::{Hearing, Values, Watch};
+use watch::{Delivery, Values, Watch};
 
 /// Gets a bucket of gradients as soon as the backward pass has written all of it: its number and the values
 /// themselves, not a copy of them, until [`Gradients::put`].
@@ -43,7 +45,7 @@ pub struct Gradients {
     on_gpu: Option<on_gpu::Buffer>,
 }
 
-/// The values, in host memory; nobody watches the copy.
+/// A copy of the values, in host memory; its buckets are not delivered to anyone.
 impl Clone for Gradients {
     fn clone(&self) -> Self {
         Self {
@@ -104,7 +106,7 @@ impl Gradients {
         }
     }
 
-    /// Whether somebody is told of buckets.
+    /// Whether complete buckets are delivered to someone.
     #[cfg(feature = "cuda")]
     pub(crate) fn is_watched(&self) -> bool {
         self.watch.is_some()
@@ -114,7 +116,7 @@ impl Gradients {
     pub fn clear(&mut self) {
         let _span = profile::span(|| format!("gradients cleared, {}", self.len()));
         let given = (self.watch.as_ref())
-            .filter(|watch| matches!(watch.hearing, Hearing::Given(_)) && !self.is_on_gpu());
+            .filter(|watch| matches!(watch.delivery, Delivery::Given(_)) && !self.is_on_gpu());
         (self.host).clear(given.map_or(&[], |watch| &watch.buckets));
         #[cfg(feature = "cuda")]
         if let Some(buffer) = &mut self.on_gpu {
@@ -136,7 +138,7 @@ impl Gradients {
     /// again what is still away: with gradients that lag one step behind, two sets of buckets take turns. Of several
     /// passes that add up, [`Gradients::more_follows`] says which is the last.
     pub fn give(&mut self, buckets: Vec<Range<usize>>, taker: Taker) {
-        self.watch_with(buckets, Hearing::Given(taker));
+        self.watch_with(buckets, Delivery::Given(taker));
     }
 
     /// Takes a bucket of values; until then those of one that was given away are not known. Those of gradients on a GPU
@@ -158,7 +160,7 @@ impl Gradients {
     /// [`Self::take_back`].
     pub fn lend(&mut self, buckets: Vec<Range<usize>>, factor: f32, borrower: Borrower) -> bool {
         if self.is_on_gpu() {
-            self.watch_with(buckets, Hearing::Lent(borrower, factor));
+            self.watch_with(buckets, Delivery::Lent(borrower, factor));
         }
         self.is_on_gpu()
     }
@@ -186,8 +188,8 @@ impl Gradients {
         match *lent {}
     }
 
-    fn watch_with(&mut self, buckets: Vec<Range<usize>>, hearing: Hearing) {
-        self.watch = Some(Watch::new(buckets, hearing));
+    fn watch_with(&mut self, buckets: Vec<Range<usize>>, delivery: Delivery) {
+        self.watch = Some(Watch::new(buckets, delivery));
     }
 
     /// The backward pass is over: what it did not reach is complete as it is.
@@ -202,7 +204,7 @@ impl Gradients {
         }
     }
 
-    /// Who is told of buckets, to be put back; nobody while more is to be added to all of them.
+    /// The watch on buckets, for the caller to put back; `None` while another backward pass is to add to them.
     fn take_watch(&mut self) -> Option<Watch> {
         match self.unfinished {
             true => None,

@@ -1,4 +1,4 @@
-//! Which buckets of gradients are complete, and who is told.
+//! Which buckets of gradients are complete, and to whom they are delivered.
 
 use super::host::Host;
 #[cfg(feature = "cuda")]
@@ -19,11 +19,11 @@ pub(super) struct Watch {
     given: HashSet<usize>,
     /// The bucket that is announced next: they are announced in their order, whichever is complete first.
     pub(super) next: usize,
-    pub(super) hearing: Hearing,
+    pub(super) delivery: Delivery,
 }
 
-/// Who is told that a bucket is complete, and what becomes of its values.
-pub(super) enum Hearing {
+/// How a complete bucket is delivered: given away, or lent where it lies.
+pub(super) enum Delivery {
     Given(Taker),
     /// Values come multiplied by the factor.
     #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
@@ -38,14 +38,14 @@ impl fmt::Debug for Watch {
 }
 
 impl Watch {
-    pub(super) fn new(buckets: Vec<Range<usize>>, hearing: Hearing) -> Self {
+    pub(super) fn new(buckets: Vec<Range<usize>>, delivery: Delivery) -> Self {
         let mut watch = Self {
             buckets,
             missing: Vec::new(),
             writing: Vec::new(),
             given: HashSet::new(),
             next: 0,
-            hearing,
+            delivery,
         };
         watch.start();
         watch
@@ -88,13 +88,13 @@ impl Watch {
 
     pub(super) fn announce(&mut self, values: &mut Values<'_>) {
         let bucket = self.buckets[self.next].clone();
-        match (&mut self.hearing, values) {
+        match (&mut self.delivery, values) {
             #[cfg(feature = "cuda")]
-            (Hearing::Lent(borrower, factor), Values::Gpu(buffer)) => {
+            (Delivery::Lent(borrower, factor), Values::Gpu(buffer)) => {
                 borrower(self.next, buffer.lend(bucket, *factor));
             }
-            (Hearing::Lent(..), Values::Host(_)) => {}
-            (Hearing::Given(taker), values) => taker(self.next, values.take(&bucket)),
+            (Delivery::Lent(..), Values::Host(_)) => {}
+            (Delivery::Given(taker), values) => taker(self.next, values.take(&bucket)),
         }
         self.next += 1;
     }

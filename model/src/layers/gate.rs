@@ -1,4 +1,4 @@
-//! Channels weighted by what the whole field says.
+//! Channels weighted from the mean of the whole field (squeeze and excitation).
 //!
 //! # Source
 //! Hu et al. 2018 (arXiv:1709.01507), as `FGlo` of CGNet (arXiv:1811.08201): mean, 1x1, ReLU, 1x1, sigmoid.

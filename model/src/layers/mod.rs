@@ -16,7 +16,6 @@ pub(crate) mod aspp;
 pub(crate) mod batch_norm;
 pub(crate) mod bottleneck;
 pub(crate) mod conv;
-pub(crate) mod double;
 pub(crate) mod gate;
 pub(crate) mod norm;
 pub(crate) mod prelu;
@@ -25,6 +24,7 @@ pub(crate) mod separable;
 pub(crate) mod timed_conv;
 pub(crate) mod unit;
 pub(crate) mod upsample;
+pub(crate) mod upsample_unit;
 pub(crate) mod wrapped;
 
 use crate::error::Result;

@@ -1,4 +1,5 @@
-//! CGNet: ClimateNet's small network, whose blocks see a pixel's surroundings near, far and as a whole.
+//! CGNet, ClimateNet's small network: its context-guided blocks see a pixel's neighbours, a wider surrounding and the
+//! whole field.
 //!
 //! # Paddings
 //! ClimateNet wraps rows from pole to pole as it wraps columns. Here longitude wraps and latitude does not, and the
@@ -14,7 +15,7 @@
 
 use super::NetworkConfig;
 use super::architecture::Architecture;
-use super::cgnet_block::{Active, BlockSpec, EPS, Guided};
+use super::cgnet_block::{BlockSpec, ContextGuided, ConvNormPrelu, EPS};
 use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::layers::conv::Conv;
@@ -31,21 +32,21 @@ use candle_core::Tensor;
 /// A halving block and the blocks after it.
 #[derive(Debug)]
 struct Stage {
-    halve: Guided,
-    blocks: Vec<Guided>,
+    halve: ContextGuided,
+    blocks: Vec<ContextGuided>,
     channels: usize,
 }
 
 impl Stage {
     fn new(parameters: &mut Parameters, name: &str, spec: BlockSpec, count: usize) -> Result<Self> {
-        let halve = Guided::new(parameters, &format!("{name}.halve"), spec, true)?;
+        let halve = ContextGuided::new(parameters, &format!("{name}.halve"), spec, true)?;
         let same = BlockSpec {
             channels_in: spec.channels_out,
             ..spec
         };
         let block = |index: usize| {
             let name = format!("{name}.block{index}");
-            Guided::new(parameters, &name, same, false)
+            ContextGuided::new(parameters, &name, same, false)
         };
         Ok(Self {
             halve,
@@ -83,7 +84,7 @@ impl Stage {
 #[derive(Debug)]
 pub(super) struct CgNet {
     /// The convolutions at half the resolution.
-    stem: Vec<Active>,
+    stem: Vec<ConvNormPrelu>,
     join1: NormPrelu,
     stage2: Stage,
     join2: NormPrelu,
@@ -107,7 +108,7 @@ impl CgNet {
             .enumerate()
             .map(|(index, (channels, spec))| {
                 let name = format!("stem{}", index + 1);
-                Active::new(parameters, &name, spec, (channels, c1), padding)
+                ConvNormPrelu::new(parameters, &name, spec, (channels, c1), padding)
             })
             .collect::<Result<Vec<_>>>()?;
         let join1 = NormPrelu::new(parameters, "join1", c1 + inputs, EPS)?;

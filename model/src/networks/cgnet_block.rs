@@ -22,12 +22,12 @@ pub(crate) const EPS: f32 = 1e-3;
 
 /// A convolution without bias, batch normalisation, a parametric ReLU.
 #[derive(Debug)]
-pub(super) struct Active {
+pub(super) struct ConvNormPrelu {
     conv: Wrapped<Conv>,
     act: NormPrelu,
 }
 
-impl Active {
+impl ConvNormPrelu {
     pub(super) fn new(
         parameters: &mut Parameters,
         name: &str,
@@ -44,7 +44,7 @@ impl Active {
     }
 }
 
-impl Layer for Active {
+impl Layer for ConvNormPrelu {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let wide = self.conv.widen(pass, x)?;
         (self.act).forward_after(&self.conv.layer, parameters, pass, &wide)
@@ -79,10 +79,11 @@ pub(super) struct BlockSpec {
     pub padding: Padding,
 }
 
-/// A pixel's surroundings, near and far, side by side, then weighted by what the whole field says.
+/// The context-guided block: a pixel's surroundings by a plain and by a dilated depthwise convolution, side by side,
+/// then weighted by channel from the mean of the whole field.
 #[derive(Debug)]
-pub(super) struct Guided {
-    enter: Active,
+pub(super) struct ContextGuided {
+    enter: ConvNormPrelu,
     local: Wrapped<Depthwise>,
     surround: Wrapped<Depthwise>,
     joint: NormPrelu,
@@ -92,7 +93,7 @@ pub(super) struct Guided {
     inner: usize,
 }
 
-impl Guided {
+impl ContextGuided {
     /// A block that halves the field, or one that keeps it and adds its input to what it found.
     pub(super) fn new(
         parameters: &mut Parameters,
@@ -113,7 +114,7 @@ impl Guided {
             (ConvSpec::same(1), channels_out / 2)
         };
         let ends = (channels_in, inner);
-        let enter = Active::new(parameters, &at("enter"), enter, ends, padding)?;
+        let enter = ConvNormPrelu::new(parameters, &at("enter"), enter, ends, padding)?;
         let mut depthwise = |part: &str, dilation: usize| {
             let (spec, margin) = padding.apply(ConvSpec::same(3).dilation(dilation));
             let layer = Depthwise::new(parameters, &at(part), spec, inner)?;
@@ -157,7 +158,7 @@ impl Guided {
     }
 }
 
-impl Layer for Guided {
+impl Layer for ContextGuided {
     fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         pass.block([x.clone()], |pass, [x]| self.inside(p, pass, &x))
     }

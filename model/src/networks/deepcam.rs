@@ -18,8 +18,8 @@ use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::layers::aspp::{Aspp, Pooling};
 use crate::layers::conv::Conv;
-use crate::layers::double::{Double, half};
 use crate::layers::upsample::Upsample;
+use crate::layers::upsample_unit::{UpsampleUnit, half};
 use crate::layers::{Layer, Style};
 use crate::ops::ConvSpec;
 use crate::parameters::{ParameterId, Parameters};
@@ -37,7 +37,7 @@ pub(super) struct DeepCam {
     join: Join,
     project: Conv,
     /// The doubling to a half.
-    up3: Double,
+    up3: UpsampleUnit,
     /// The doubling to the whole, which gives logits; without bias.
     classify: Upsample,
 }
@@ -59,7 +59,7 @@ impl DeepCam {
         let join = Join::new(parameters, "decoder", config, low_level)?;
         let (point, same) = (ConvSpec::same(1), (channels, channels));
         let project = Conv::new(parameters, "decoder.project", point, same, true)?;
-        let up3 = Double::new(parameters, "decoder.up3", same, style)?;
+        let up3 = UpsampleUnit::new(parameters, "decoder.up3", same, style)?;
         let ends = (channels, config.classes);
         let name = "decoder.classify";
         let classify = Upsample::new(parameters, name, style.periodic, ends, false)?;

@@ -3,9 +3,9 @@
 use super::NetworkConfig;
 use crate::error::Result;
 use crate::gradients::Gradients;
-use crate::layers::double::{Double, half};
 use crate::layers::resize::{resize, resize_backward};
 use crate::layers::unit::Unit;
+use crate::layers::upsample_unit::{UpsampleUnit, half};
 use crate::layers::{Joining, JoiningParts, Layer, Style};
 use crate::ops::ConvSpec;
 use crate::parameters::Parameters;
@@ -18,7 +18,7 @@ use candle_core::Tensor;
 pub(super) struct Join {
     low: Unit,
     /// From the deep features' resolution to the low-level ones'; without any, deep features are resized.
-    doublings: Vec<Double>,
+    doublings: Vec<UpsampleUnit>,
     refine: [Unit; 2],
     /// Channels of the enlarged deep features and of the reduced low-level ones.
     parts: [usize; 2],
@@ -42,7 +42,7 @@ impl Join {
         let joined = (channels + low_channels, channels);
         let low = Unit::new(parameters, &at("low_level"), point, reduced, style)?;
         let double =
-            |index: usize| Double::new(parameters, &at(&format!("up{index}")), same, style);
+            |index: usize| UpsampleUnit::new(parameters, &at(&format!("up{index}")), same, style);
         let doublings = (1..=doublings).map(double).collect::<Result<Vec<_>>>()?;
         let refine = [
             Unit::new(parameters, &at("refine1"), kernel, joined, style)?,
@@ -58,7 +58,10 @@ impl Join {
     }
 
     /// Every doubling with the extents that it gives, of which the last are `size`.
-    fn doublings(&self, size: (usize, usize)) -> impl Iterator<Item = (&Double, (usize, usize))> {
+    fn doublings(
+        &self,
+        size: (usize, usize),
+    ) -> impl Iterator<Item = (&UpsampleUnit, (usize, usize))> {
         let count = self.doublings.len();
         self.doublings
             .iter()

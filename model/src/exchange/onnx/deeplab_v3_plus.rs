@@ -5,7 +5,7 @@ use super::layers::{Layers, SAME, Steps, Value};
 use super::pyramid;
 use crate::error::Result;
 use crate::layers::aspp::Pooling;
-use crate::layers::double::half;
+use crate::layers::upsample_unit::half;
 use crate::networks::{NetworkName, resnet};
 
 /// The logits of `x`.

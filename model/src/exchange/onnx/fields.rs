@@ -3,7 +3,7 @@
 use super::graph::Attribute;
 use super::layers::{Layers, Value, mismatch};
 use crate::error::Result;
-use crate::layers::double::half;
+use crate::layers::upsample_unit::half;
 use crate::layers::wrapped::Padding;
 use crate::ops::resample::Axis;
 

@@ -11,9 +11,9 @@ use super::{NetworkConfig, NetworkName};
 use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::layers::conv::Conv;
-use crate::layers::double::{Double, half};
 use crate::layers::resize::{resize, resize_backward};
 use crate::layers::unit::MaybeNormed;
+use crate::layers::upsample_unit::{UpsampleUnit, half};
 use crate::layers::{JoiningParts, Layer, Style};
 use crate::ops::ConvSpec;
 use crate::parameters::{ParameterId, Parameters};
@@ -24,15 +24,16 @@ use candle_core::Tensor;
 /// From a quarter of the input's resolution to all of it, by two doublings.
 #[derive(Debug)]
 struct Deconv {
-    second: Double,
-    third: Double,
+    second: UpsampleUnit,
+    third: UpsampleUnit,
     beside: Option<Beside>,
 }
 
 impl Deconv {
     fn new(parameters: &mut Parameters, config: &NetworkConfig) -> Result<Self> {
         let (style, channels) = (Style::of(config), config.decoder_channels(256));
-        let mut double = |name: &str| Double::new(parameters, name, (channels, channels), style);
+        let mut double =
+            |name: &str| UpsampleUnit::new(parameters, name, (channels, channels), style);
         let (second, third) = (double("decoder.up2")?, double("decoder.up3")?);
         let beside = (config.name == NetworkName::DeepLabV3Plus)
             .then(|| Beside::new(parameters, config))

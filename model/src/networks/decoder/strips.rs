@@ -3,7 +3,7 @@
 use super::{Beside, Decoder, Deconv};
 use crate::error::Result;
 use crate::layers::Layer;
-use crate::layers::double::half;
+use crate::layers::upsample_unit::half;
 use crate::networks::strips::{cut, doubled, kernel};
 use crate::parameters::Parameters;
 use crate::pass::Pass;

@@ -1,4 +1,4 @@
-//! A doubling of the resolution.
+//! An upsampling unit: a transposed convolution that doubles the resolution, then normalisation and ReLU.
 
 use super::norm::Norm;
 use super::upsample::Upsample;
@@ -15,14 +15,15 @@ pub(crate) fn half((h, w): (usize, usize)) -> (usize, usize) {
     (h.div_ceil(2), w.div_ceil(2))
 }
 
-/// A doubling of the resolution, followed by normalisation and ReLU where batch normalisation is on.
+/// A transposed convolution that doubles the resolution: without bias and followed by normalisation and ReLU where
+/// batch normalisation is on, else with a bias and nothing after it.
 #[derive(Debug)]
-pub(crate) struct Double {
+pub(crate) struct UpsampleUnit {
     conv: Upsample,
     norm: Option<Norm>,
 }
 
-impl Double {
+impl UpsampleUnit {
     pub(crate) fn new(
         parameters: &mut Parameters,
         name: &str,

@@ -79,7 +79,7 @@ impl From<&Self> for Storage {
 }
 
 impl Storage {
-    /// The same data types, with another tape.
+    /// The same data types, with another choice of what is kept for the backward pass.
     pub fn keeping(self, recompute: Recompute, saved: SavedActivations) -> Self {
         Self {
             recompute,
@@ -88,7 +88,7 @@ impl Storage {
         }
     }
 
-    /// What the layer that owns this parameter computes in.
+    /// The data type that the layer that owns this parameter computes in.
     pub(crate) fn of(&self, parameter: ParameterId) -> DType {
         let own = self.layers.as_deref();
         own.and_then(|layers| layers.get(parameter.index()).copied())

@@ -8,7 +8,7 @@ use squall_data::random::stream;
 
 pub use squall_climate::compare::Interval;
 
-/// How intervals are made.
+/// How confidence intervals are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Bootstrap {

@@ -1,4 +1,4 @@
-//! Which class was taken for which.
+//! Confusion matrices of masks, by pixels and by area: which class was taken for which.
 
 use crate::error::{Result, ValidationError};
 use ndarray::ArrayView2;
@@ -158,7 +158,7 @@ impl Tally {
     }
 }
 
-/// A part of a whole; `None` of nothing.
+/// `part / whole`; `None` unless `whole` is above 0.
 pub(crate) fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }

@@ -5,7 +5,7 @@ use squall_data::DataError;
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, ValidationError>;
 
-/// Everything that input can cause.
+/// Every error that input can cause in this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ValidationError {

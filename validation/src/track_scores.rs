@@ -67,7 +67,7 @@ pub struct TrackScores {
     pub unfollowed: Vec<Unfollowed>,
 }
 
-/// A class of which a side has objects and not one track: nobody followed them, so that nothing can be said of tracks.
+/// A class of which one side has objects but no track at all: they were not tracked, so its tracks cannot be scored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unfollowed {
     /// Which class.

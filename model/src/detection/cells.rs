@@ -18,14 +18,14 @@ pub(super) const CLASS: usize = OBJECT + 2;
 /// Boxes are at most 2 to this power cells large.
 const LARGEST_LOG2: f32 = 12.0;
 
-/// What a cell should say.
+/// What a cell should predict: the class and the box code of its label.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct CellTarget {
     pub class: usize,
     pub code: [f32; BOX],
 }
 
-/// What each cell should say, row by row; none where no box has its centre.
+/// The target of each cell, row by row; none where no box has its centre.
 ///
 /// Of several boxes in one cell the largest stays; of equally large ones the one nearest the cell's centre, then the
 /// first.
@@ -56,7 +56,7 @@ pub(super) fn assign(
     cells.into_iter().map(target).collect()
 }
 
-/// The box that a cell says, activated.
+/// The box code that a cell predicts, after its activation.
 pub(super) fn code(layout: &Layout, values: &[f32]) -> [f32; BOX] {
     // NaN stays NaN.
     let active = |at: usize| match values[at] {

@@ -1,4 +1,4 @@
-//! How a detector's output lies over its field.
+//! The geometry of a detector's output: which pixels of the field its cells cover.
 
 use super::{BoxTarget, ScoredBox};
 
@@ -11,7 +11,7 @@ pub(crate) enum Scheme {
     Centres,
 }
 
-/// The output's geometry.
+/// How a detector's output lies over its field.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Layout {
     pub scheme: Scheme,
@@ -22,14 +22,15 @@ pub(crate) struct Layout {
     pub field: (usize, usize),
     /// Longitude wraps.
     pub periodic: bool,
-    /// What the box head says below zero counts as zero.
+    /// Negative values of the box head count as zero.
     pub box_relu: bool,
 }
 
 impl Layout {
     /// The part of a label between the field's first and last column; all of it on a globe, where columns have no end.
     ///
-    /// Of a label that reaches beyond, centre and extent are those of this part: no network can see where the rest ends.
+    /// Of a label that reaches beyond, centre and extent are those of this part: no network can see where the rest
+    /// ends.
     pub fn cut(&self, target: &BoxTarget) -> BoxTarget {
         if self.periodic {
             return *target;

@@ -87,7 +87,7 @@ impl DetectionLossConfig {
     }
 }
 
-/// What a detector's output is judged against.
+/// The labels that a detector's output is compared with.
 #[derive(Debug, Clone, Copy)]
 pub struct DetectionTargets<'a> {
     /// The network's input, `(input frames, h, w, c)` (or `(b, t, h, w, c)`), which the reconstruction should be.
@@ -142,7 +142,7 @@ pub(super) struct Sums {
     pub overlap: f64,
 }
 
-/// What all frames of a batch are judged by.
+/// What the losses of all frames of a batch share.
 pub(super) struct Rules<'a> {
     pub config: &'a DetectionLossConfig,
     pub layout: &'a Layout,
@@ -150,7 +150,7 @@ pub(super) struct Rules<'a> {
     pub factor: f64,
 }
 
-/// One frame: what the heads say, where their gradient is added, and the boxes that should be found.
+/// One frame: the heads' output, where its gradient is added, and the boxes that should be found.
 pub(super) struct Frame<'a> {
     pub values: &'a [f32],
     pub gradient: &'a mut [f32],

@@ -9,7 +9,7 @@ use candle_core::{DType, Tensor};
 /// The masks that a network should have given, if it gives masks.
 #[derive(Debug, Clone, Copy)]
 pub struct MaskTargets<'a> {
-    /// The class of every pixel `(h · w)`, of every frame; none where nobody labelled it.
+    /// The class of every pixel `(h · w)`, of every frame; none for frames without labels.
     pub labels: &'a [Option<&'a [u8]>],
     /// The rule by which masks are judged.
     pub criterion: &'a Criterion,

@@ -1,8 +1,12 @@
-//! Boxes around objects: what a detector says, what it is told, and how far apart the two are.
+//! Boxes around objects: a detector's output, the labels it should give, and the loss between the two.
 //!
 //! A detection network ([`crate::Network::is_detector`]) gives a [`DetectorOutput`] for every batch of fields. It can
-//! be read as boxes ([`DetectorOutput::decode`]) or judged against labels ([`DetectorOutput::loss`]), and the
-//! judgement's gradient goes back through the network ([`crate::Network::backward_detection`]).
+//! be decoded to boxes ([`DetectorOutput::decode`]) or compared with labels ([`DetectorOutput::loss`]); the loss's
+//! gradient goes back through the network ([`crate::Network::backward_detection`]).
+//!
+//! There are two schemes. A detector of **cells** predicts one box for each cell of a coarse grid (`cells`,
+//! `cell_loss`); a detector of **centres** predicts a score for each class and pixel, which peaks at centres of
+//! objects, and the distances from there to the box's sides (`centres`, `centre_loss`).
 //!
 //! Boxes are in pixels of the field: pixel (j, i) covers y from j to j + 1 and x from i to i + 1. Classes are numbers.
 //!
@@ -97,7 +101,7 @@ impl ScoredBox {
     }
 }
 
-/// What a detector finds in a batch.
+/// Boxes, and masks if there are any, of a batch.
 #[derive(Debug)]
 pub struct Findings {
     /// The boxes of every frame, the surest first.
@@ -108,7 +112,7 @@ pub struct Findings {
     pub masks: Option<Prediction>,
 }
 
-/// What a detector says about a batch.
+/// The output of a detector for a batch, before it is decoded.
 #[derive(Debug, Clone)]
 pub struct DetectorOutput {
     /// What its heads give before any activation, f32, `(frames, rows, columns, values)`.
@@ -147,9 +151,9 @@ impl DetectorOutput {
 
     /// The boxes of every frame of at least this confidence, the surest first.
     ///
-    /// A detector of cells says one box for each cell, as sure as its objectness, and nothing suppresses neighbours (as
-    /// published). A detector of centres says one for each cell and class whose score is the highest among its eight
-    /// neighbours.
+    /// A detector of cells gives one box for each cell, with its objectness as confidence; neighbours are not
+    /// suppressed (as published). A detector of centres gives one for each cell and class whose score is the highest
+    /// among its eight neighbours.
     ///
     /// # Errors
     /// [`ModelError::Gpu`] if the heads lie on a GPU and cannot be read.

@@ -8,7 +8,7 @@ use crate::networks::Network;
 use crate::parameters::{NamedTensors, fits};
 use std::collections::BTreeSet;
 
-/// What may stay as it is in the network.
+/// Which weights of the network may stay as they are.
 #[derive(Debug, Clone, Default)]
 pub struct ImportOptions {
     /// Only weights of the encoder are replaced.

@@ -1,4 +1,4 @@
-//! Namings of weights: where in a foreign file the values of ours are.
+//! Namings of weights: under which names, and in which form, a foreign file has the values of ours.
 
 use super::{Weights, cgnet, deepcam, torchvision};
 use crate::error::{ModelError, Result};
@@ -60,11 +60,11 @@ pub struct Layout {
     pub source: fn(&str) -> Source,
     /// The shape of a tensor of this name in such files, from that of ours.
     pub shape: fn(&str, &[usize]) -> Vec<usize>,
-    /// Whether only files of this naming have a tensor of this name.
+    /// Whether a tensor of this name proves that a file has this naming.
     pub tells: fn(&str) -> bool,
     /// Why a tensor of this name is not needed, if it is not.
     pub unused: fn(&str) -> Option<&'static str>,
-    /// Whether a tensor of this name is the encoder's, if it is anyone's.
+    /// Whether a tensor of this name belongs to the encoder.
     pub encoder: fn(&str) -> bool,
     /// How the network that it comes from differs from ours: what importing cannot carry over.
     pub differences: &'static [&'static str],
@@ -72,7 +72,7 @@ pub struct Layout {
     pub needs_batch_norm: bool,
 }
 
-/// Shapes that are ours.
+/// Our shape, for layouts whose tensors have the shapes of ours.
 pub(super) fn as_ours(_: &str, ours: &[usize]) -> Vec<usize> {
     ours.to_vec()
 }
@@ -161,7 +161,7 @@ impl Layout {
         Self::ALL.into_iter().find(told).unwrap_or(PYTORCH)
     }
 
-    /// The naming of a name.
+    /// The naming called `name`.
     ///
     /// # Errors
     /// [`ModelError::Config`] listing the known ones.

@@ -1,4 +1,4 @@
-//! What an import says: what it did, and why it could not.
+//! The report of an import, and the reasons why a weight could not be imported.
 
 use serde::Serialize;
 use std::fmt;

@@ -35,7 +35,7 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// A function of one tensor with parameters.
+/// A function of one tensor, with parameters, and its gradient.
 pub(crate) trait Layer {
     /// The output; in training the layer leaves on the tape what its backward pass needs.
     ///
@@ -195,7 +195,7 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    /// As a network's configuration says.
+    /// The style that a network's configuration asks for.
     pub(crate) fn of(config: &NetworkConfig) -> Self {
         Self {
             periodic: config.periodic_longitude,

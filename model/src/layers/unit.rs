@@ -110,7 +110,7 @@ impl MaybeNormed {
         Ok(Self::Biased(conv))
     }
 
-    /// The one or the other.
+    /// Whichever of the two it is.
     pub(crate) fn layer(&self) -> &dyn Joining {
         match self {
             Self::Normed(unit) => unit,

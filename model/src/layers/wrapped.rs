@@ -11,7 +11,7 @@ use crate::pass::{Pass, Saved};
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// Which sides paddings show.
+/// What a padding is filled with, on each axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Padding {
     /// Zeros.
@@ -23,7 +23,7 @@ pub(crate) enum Padding {
 }
 
 impl Padding {
-    /// As a network's configuration says.
+    /// The padding that a network's configuration asks for.
     pub(crate) fn of(config: &NetworkConfig) -> Self {
         match (config.periodic_latitude, config.periodic_longitude) {
             (true, _) => Self::Both,

@@ -1,4 +1,4 @@
-//! What every network can do: the one place that knows them all.
+//! What every network can do, as a trait, and the one place that builds each of them.
 
 use super::cgnet::CgNet;
 use super::deepcam::DeepCam;
@@ -35,15 +35,16 @@ pub(super) trait Architecture: Debug + Send + Sync {
     /// Adds the costs for an input of this shape to `trace`.
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<()>;
 
-    /// The kernels of its output layers: what they give goes into the loss as it is, and to whoever asks the network.
+    /// The kernels of its output layers, whose results go into the loss and to callers: they stay in f32 unless a
+    /// precision policy says otherwise.
     fn outputs(&self) -> Vec<ParameterId>;
 
-    /// How inference computes it in strips, if it can.
+    /// The network as one that inference can compute in strips, if it can.
     fn in_strips(&self) -> Option<&dyn InStrips> {
         None
     }
 
-    /// How it finds boxes, if it does.
+    /// The network as a detector, if it finds boxes.
     fn detector(&self) -> Option<&dyn Detector> {
         None
     }

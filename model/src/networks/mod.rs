@@ -81,7 +81,7 @@ impl Network {
     /// A network with initial values that follow from `seed` and the names of its parameters.
     ///
     /// # Errors
-    /// [`crate::ModelError::Config`] naming the key that cannot be.
+    /// [`crate::ModelError::Config`] naming the key whose value is not possible.
     pub fn build(config: &NetworkConfig, backend: Backend, seed: u64) -> Result<Self> {
         let mut network = Self::outline(config, backend, seed)?;
         network.fill()?;
@@ -92,7 +92,7 @@ impl Network {
     /// computes once [`Self::fill`] was called.
     ///
     /// # Errors
-    /// As [`Self::build`]; also of a network of more parameters than anyone can hold.
+    /// As [`Self::build`]; also if the network has more parameters than any machine can hold.
     pub fn outline(config: &NetworkConfig, backend: Backend, seed: u64) -> Result<Self> {
         config.check()?;
         let mut parameters = Parameters::without_values(seed);
@@ -115,12 +115,12 @@ impl Network {
         self.parameters.fill(self.backend)
     }
 
-    /// What it was built from.
+    /// The configuration that it was built from.
     pub fn config(&self) -> &NetworkConfig {
         &self.config
     }
 
-    /// Which implementation runs it.
+    /// The implementation of the operations that runs it.
     pub fn backend(&self) -> Backend {
         self.backend
     }
@@ -199,8 +199,8 @@ impl Network {
         Ok(())
     }
 
-    /// Batch statistics of this network again from their values, of as many passes as these are of; none where there
-    /// are none.
+    /// Batch statistics of this network from [`BatchStatistics::values`], of one pass or of several, after ranks have
+    /// averaged them.
     pub fn statistics_of(&self, values: Vec<f32>) -> BatchStatistics {
         let running = self.parameters.buffers().iter();
         let of_pass: usize = running.map(|statistics| statistics.values.len()).sum();
@@ -301,9 +301,9 @@ impl Network {
         self.training_summary(height, width, true)
     }
 
-    /// The same for training that makes its input again or, unless `reconstruct`, does not run a detector's decoder,
-    /// as [`Self::detect`] is told: then the decoder's layers are not among the summary's, and cost neither operations
-    /// nor activations; its parameters are counted all the same.
+    /// Shapes and costs as [`Self::summary`] gives them, for training with or without a detector's decoder (the
+    /// argument `reconstruct` of [`Self::detect`]). Without it the decoder's layers are not among the summary's and
+    /// cost neither operations nor activations; its parameters are counted all the same.
     ///
     /// # Errors
     /// [`crate::ModelError::Shape`] if the field is too small for the network; [`crate::ModelError::Config`] if its

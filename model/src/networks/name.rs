@@ -3,7 +3,7 @@
 use crate::error::{ModelError, Result};
 use serde::{Deserialize, Serialize};
 
-/// Which network.
+/// A network's name, as recipes, model files and the command line write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NetworkName {
     /// DeepLabV3+ with the full-resolution `deconv1x` decoder of the SC18 paper.

@@ -75,7 +75,7 @@ impl NetworkConfig {
     }
 }
 
-/// Refuses a network of more parameters than anyone can hold.
+/// An error if the network has more parameters than any machine can hold.
 ///
 /// # Errors
 /// [`ModelError::Config`] naming a key, and what would do.
@@ -205,8 +205,8 @@ mod tests {
         }
     }
 
-    /// A unit of its last block has 4096 channels inside and 16384 outside: 2 x 16384 x 4096 and 9 x 4096 x 4096 values are
-    /// 2.85e8, and 1000 of them 1.1 TB.
+    /// A unit of its last block has 4096 channels inside and 16384 outside: 2 x 16384 x 4096 and 9 x 4096 x 4096 values
+    /// are 2.85e8, and 1000 of them 1.1 TB.
     #[test]
     fn a_detector_that_nobody_can_hold_is_refused() {
         let config = NetworkConfig {

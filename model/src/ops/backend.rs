@@ -158,7 +158,7 @@ impl Backend {
         }
     }
 
-    /// What decides the bits of its results, in words: what [`Self::describe`] says, without what differs between equal
+    /// One line for all that decides the bits of its results: [`Self::describe`] without what differs between equal
     /// machines.
     pub fn kind(self) -> String {
         match self {

@@ -1,4 +1,4 @@
-//! What happens to a convolution's sums before they are written.
+//! The epilogue of a convolution: bias, residual and ReLU, applied to sums before they are written.
 
 use super::value::Value;
 use candle_core::Tensor;

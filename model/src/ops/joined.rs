@@ -1,4 +1,4 @@
-//! Fields whose channels lie side by side, each in its own memory: what a concatenation would copy into one.
+//! Concatenation without a copy: several fields, each in its own memory, read as if their channels lay side by side.
 
 use super::host::{Typed, bhwc, expect};
 use super::value::{PADDING, Value};

@@ -1,5 +1,5 @@
-//! Values that stay as long as a network: in pages of their own, so that activations, which come and go, find the heap
-//! without holes between them.
+//! Memory for values that live as long as a network (packed kernels): in pages of their own, so that they leave no
+//! holes in the heap between activations, which come and go.
 
 use memmap2::MmapMut;
 use std::ops::{Deref, DerefMut};

@@ -74,7 +74,8 @@ enum Cpu {
     Fast,
 }
 
-/// Gives what an operation on the GPU gives, if the backend is the GPU's.
+/// Returns `$given`, the result of an operation on the GPU, from the calling function if the backend is the GPU; else
+/// (and in builds without `cuda`) does nothing.
 macro_rules! on_gpu {
     ($backend:expr, $given:expr) => {
         #[cfg(feature = "cuda")]

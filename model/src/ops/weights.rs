@@ -1,4 +1,5 @@
-//! A convolution's weights with what the fast loops make of them, so that inference packs once.
+//! A convolution's weights with the forms that the fast loops need (packed, transformed, folded), made once for
+//! inference.
 
 use super::Channels;
 use super::direct::Panels;

@@ -1,4 +1,4 @@
-//! What training changes: named f32 tensors, and running statistics.
+//! The parameters of a network (named f32 tensors, which training changes) and its running statistics.
 
 mod parameter;
 mod update;
@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Shape and values by name: what a model file holds.
 pub type NamedTensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
 
-/// Which parameter of a network.
+/// The handle of a parameter, by which layers find it in [`Parameters`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ParameterId(usize);
 
@@ -35,7 +35,7 @@ impl ParameterId {
     }
 }
 
-/// Which running statistic of a network.
+/// The handle of a running statistic, by which layers find it in [`Parameters`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufferId(usize);
 
@@ -92,8 +92,8 @@ impl Parameters {
         }
     }
 
-    /// The same for a network of which only names and shapes are asked: nothing that grows with its channels is allocated
-    /// before [`Self::fill`].
+    /// The same for a network of which only names and shapes are asked: nothing that grows with its channels is
+    /// allocated before [`Self::fill`].
     pub(crate) fn without_values(seed: u64) -> Self {
         Self {
             later: Some(Vec::new()),
@@ -122,7 +122,7 @@ impl Parameters {
         )
     }
 
-    /// Adds a vector of one value.
+    /// Adds a vector whose elements all start with `value`.
     pub(crate) fn vector(
         &mut self,
         name: String,
@@ -357,12 +357,12 @@ impl Parameters {
         Ok(())
     }
 
-    /// Replaces all values by those of the tensors of their names, which go straight to where values lie; on a GPU one of
-    /// them at a time passes through the host's memory. `path` is for errors.
+    /// Replaces all values by those of the tensors of their names, which go straight to where values lie; on a GPU one
+    /// of them at a time passes through the host's memory. `path` is for errors.
     ///
     /// # Errors
-    /// [`crate::ModelError::MissingWeight`] or [`crate::ModelError::WeightShape`] naming the first that does not fit, and
-    /// all values are as they were; [`crate::ModelError::Io`] if a tensor cannot be read, and then some are new.
+    /// [`crate::ModelError::MissingWeight`] or [`crate::ModelError::WeightShape`] naming the first that does not fit,
+    /// and all values are as they were; [`crate::ModelError::Io`] if a tensor cannot be read, and then some are new.
     pub fn load(&mut self, path: &Path, tensors: &impl Tensors) -> Result<()> {
         for entry in &self.entries {
             expect_shape(path, tensors, &entry.name, &entry.shape)?;

@@ -52,7 +52,7 @@ struct Counted {
     boxes: Vec<Judged>,
 }
 
-/// The numbers by which a class, or the mean of all, is told: average precisions, or their intervals.
+/// The headline numbers of a class or of the mean of all: average precisions, or their confidence intervals.
 #[derive(Debug, Clone, Copy)]
 struct Headline<T> {
     /// At an overlap of 0.1, nothing interpolated.

@@ -16,7 +16,7 @@ const SUMS: [Option<f64>; 3] = [Some(1e-5); 3];
 /// Over a million pixels a judge that sums in f32 is itself no better.
 const SUMS_OF_F32: [Option<f64>; 3] = [Some(1e-4); 3];
 
-/// Lines of every convolution of a network; `progress` hears of each that is done.
+/// Lines of every convolution of a network; `progress` is called with a line for each that is done.
 pub(super) fn rows(
     name: NetworkName,
     (h, w): (usize, usize),

@@ -97,12 +97,12 @@ impl Row {
     }
 }
 
-/// The report.
+/// How far the fast backend is from the judge, case by case.
 #[derive(Debug, Clone, Serialize)]
 pub struct Parity {
-    /// The fast backend, in its own words.
+    /// The fast backend, as [`Backend::describe`] names it.
     pub backend: String,
-    /// What judges it, in its own words.
+    /// What it is compared with: plain loops, or the fast backend of the CPU as [`Backend::describe`] names it.
     pub judge: String,
     /// Extents of the networks' input fields.
     pub size: (usize, usize),
@@ -111,7 +111,8 @@ pub struct Parity {
 }
 
 impl Parity {
-    /// The report of these networks at published width, of the operations too; `progress` hears what comes next.
+    /// The report of these networks at published width, and of the operations; `progress` is called with the name of
+    /// each part before it is measured.
     ///
     /// # Errors
     /// [`ValidationError::Model`] if a field is too small for a network.
@@ -141,7 +142,8 @@ impl Parity {
     }
 
     /// The report of the convolutions of these networks alone, judged by the fast backend of the CPU, in f32;
-    /// `progress` hears what comes next, and of each convolution that is done.
+    /// `progress` is called with the name of each network before it is measured, and with a line for each convolution
+    /// after it.
     ///
     /// # Errors
     /// [`ValidationError::Model`] if a field is too small for a network.

@@ -63,7 +63,7 @@ impl Criterion {
         min_share: 0.1,
     };
 
-    /// In words.
+    /// The criterion as a sentence, for reports.
     pub fn describe(&self) -> String {
         match self {
             Self::Near {

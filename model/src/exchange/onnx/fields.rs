@@ -1,4 +1,4 @@
-//! What changes a field without weights: wrapping, pooling, resizing, joining.
+//! Operations without weights as ONNX nodes: wrapping, pooling, resizing, joining.
 
 use super::graph::Attribute;
 use super::layers::{Layers, Value, mismatch};

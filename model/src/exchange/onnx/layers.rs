@@ -119,7 +119,7 @@ impl Layers<'_> {
         Ok(fold(&gamma, &beta, &mean, &inv_std))
     }
 
-    /// A trainable factor and shift per channel.
+    /// The fold of a trainable factor and shift per channel.
     pub fn affine_fold(&mut self, name: &str, channels: usize) -> Result<Fold> {
         Ok((
             self.take_vector(&format!("{name}.scale"), channels)?,

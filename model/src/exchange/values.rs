@@ -14,65 +14,105 @@ pub(super) fn value_of(
     shape: &[usize],
     theirs: &NamedTensors,
 ) -> Result<Vec<f32>, WeightProblem> {
-    let missing = |wanted: Option<&str>| WeightProblem::Missing {
-        name: ours.to_string(),
-        expected: shape.to_vec(),
-        wanted: wanted.map(str::to_string),
+    let wanted = Wanted {
+        ours,
+        shape,
+        theirs,
     };
-    let get = |name: &str| theirs.get(name).ok_or_else(|| missing(Some(name)));
-    let fitting = |name: &str, expected: &[usize]| {
-        let (found, values) = get(name)?;
+    match source {
+        Source::Same(name) => Ok(wanted.fitting(name, shape)?.to_vec()),
+        Source::Constant(value) => Ok(vec![*value; shape.iter().product()]),
+        Source::Absent => Err(wanted.missing(None)),
+        Source::FoldedBias { norm } => wanted.folded_bias(norm),
+        Source::FoldedKernel {
+            kernel,
+            norm,
+            spread,
+        } => wanted.folded_kernel(kernel, norm, *spread),
+    }
+}
+
+/// A weight of ours that is looked for among a file's tensors.
+struct Wanted<'a> {
+    ours: &'a str,
+    shape: &'a [usize],
+    theirs: &'a NamedTensors,
+}
+
+impl<'a> Wanted<'a> {
+    /// The problem that the file lacks a tensor, or has nothing of the kind.
+    fn missing(&self, tensor: Option<&str>) -> WeightProblem {
+        WeightProblem::Missing {
+            name: self.ours.to_string(),
+            expected: self.shape.to_vec(),
+            wanted: tensor.map(str::to_string),
+        }
+    }
+
+    /// Shape and values of the file's tensor of this name.
+    fn tensor(&self, name: &str) -> Result<(&'a [usize], &'a [f32]), WeightProblem> {
+        match self.theirs.get(name) {
+            Some((shape, values)) => Ok((shape.as_slice(), values.as_slice())),
+            None => Err(self.missing(Some(name))),
+        }
+    }
+
+    /// The values of the file's tensor of this name, which must have the shape `expected`.
+    fn fitting(&self, name: &str, expected: &[usize]) -> Result<&'a [f32], WeightProblem> {
+        let (found, values) = self.tensor(name)?;
         // Extents of 1 at the end are a matter of taste: vectors that are multiplied with an image, 1x1 kernels.
         if found == expected || significant(found) == significant(expected) {
             return Ok(values);
         }
         Err(WeightProblem::Shape {
-            name: ours.to_string(),
+            name: self.ours.to_string(),
             tensor: name.to_string(),
             expected: expected.to_vec(),
-            found: found.clone(),
+            found: found.to_vec(),
         })
-    };
-    // γ / √(σ² + ε) of a normalisation of `channels`.
-    let factors = |norm: &str, channels: usize| {
-        let gamma = fitting(&format!("{norm}.weight"), &[channels])?;
-        let variance = fitting(&format!("{norm}.running_var"), &[channels])?;
+    }
+
+    /// γ / √(σ² + ε) of a normalisation of `channels`.
+    fn factors(&self, norm: &str, channels: usize) -> Result<Vec<f32>, WeightProblem> {
+        let gamma = self.fitting(&format!("{norm}.weight"), &[channels])?;
+        let variance = self.fitting(&format!("{norm}.running_var"), &[channels])?;
         let factor = |(g, v): (&f32, &f32)| g / (v + EPSILON).sqrt();
-        Ok(gamma.iter().zip(variance).map(factor).collect::<Vec<f32>>())
-    };
-    match source {
-        Source::Same(name) => fitting(name, shape).cloned(),
-        Source::Constant(value) => Ok(vec![*value; shape.iter().product()]),
-        Source::Absent => Err(missing(None)),
-        Source::FoldedBias { norm } => {
-            let factors = factors(norm, shape[0])?;
-            let beta = fitting(&format!("{norm}.bias"), shape)?;
-            let mean = fitting(&format!("{norm}.running_mean"), shape)?;
-            let folded = (0..shape[0]).map(|i| beta[i] - mean[i] * factors[i]);
-            Ok(folded.collect())
-        }
-        Source::FoldedKernel {
-            kernel,
-            norm,
-            spread,
-        } => {
-            let (found, values) = get(kernel)?;
-            let mut values = match (&found[..], shape) {
-                (_, _) if found == shape => values.clone(),
-                (&[out, ins, kh, kw], &[n, ours, h, w])
-                    if *spread && ins > 0 && (out, kh, kw) == (n, h, w) =>
-                {
-                    spread_inputs(values, ins, ours, kh * kw)
-                }
-                _ => fitting(kernel, shape)?.clone(),
-            };
-            let per_output = values.len() / shape[0].max(1);
-            let factors = factors(norm, shape[0])?;
-            for (kernel, factor) in values.chunks_exact_mut(per_output.max(1)).zip(&factors) {
-                kernel.iter_mut().for_each(|w| *w *= factor);
+        Ok(gamma.iter().zip(variance).map(factor).collect())
+    }
+
+    /// The bias that folding a normalisation leaves.
+    fn folded_bias(&self, norm: &str) -> Result<Vec<f32>, WeightProblem> {
+        let factors = self.factors(norm, self.shape[0])?;
+        let beta = self.fitting(&format!("{norm}.bias"), self.shape)?;
+        let mean = self.fitting(&format!("{norm}.running_mean"), self.shape)?;
+        let folded = (0..self.shape[0]).map(|i| beta[i] - mean[i] * factors[i]);
+        Ok(folded.collect())
+    }
+
+    /// A kernel with a normalisation folded in; with `spread`, of other input channels than ours if need be.
+    fn folded_kernel(
+        &self,
+        kernel: &str,
+        norm: &str,
+        spread: bool,
+    ) -> Result<Vec<f32>, WeightProblem> {
+        let (found, values) = self.tensor(kernel)?;
+        let mut values = match (found, self.shape) {
+            (_, _) if found == self.shape => values.to_vec(),
+            (&[out, ins, kh, kw], &[n, ours, h, w])
+                if spread && ins > 0 && (out, kh, kw) == (n, h, w) =>
+            {
+                spread_inputs(values, ins, ours, kh * kw)
             }
-            Ok(values)
+            _ => self.fitting(kernel, self.shape)?.to_vec(),
+        };
+        let outputs = self.shape[0];
+        let per_output = values.len() / outputs.max(1);
+        let factors = self.factors(norm, outputs)?;
+        for (kernel, factor) in values.chunks_exact_mut(per_output.max(1)).zip(&factors) {
+            kernel.iter_mut().for_each(|w| *w *= factor);
         }
+        Ok(values)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Without GPUs nothing is captured.
+//! Stand-in for builds without GPUs, where nothing is captured.
 
 use crate::detection::{DetectorGradient, DetectorOutput};
 use crate::error::Result;

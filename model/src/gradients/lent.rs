@@ -1,4 +1,4 @@
-//! Gradients that another stream of the GPU works on.
+//! Gradients that are lent to another stream of the GPU, and a stand-in for builds without GPUs.
 
 #[cfg(feature = "cuda")]
 pub use crate::ops::cuda::Lent;

@@ -1,4 +1,4 @@
-//! Gradients that lie on the GPU, and what others see of them.
+//! Gradients in one buffer on the GPU, and the copy in host memory that others read.
 
 use super::Lent;
 use crate::error::Result;

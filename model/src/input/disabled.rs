@@ -1,4 +1,4 @@
-//! Without GPUs nothing is uploaded.
+//! Stand-in for builds without GPUs, where nothing is uploaded.
 
 use super::{Samples, Scaling, Stored};
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! Where decoders begin: deep features, brought to the resolution of low-level ones, beside them.
+//! The start of a decoder: deep features enlarged to the resolution of low-level ones, joined with these and refined.
 
 use super::NetworkConfig;
 use crate::error::Result;

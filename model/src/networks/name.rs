@@ -1,4 +1,4 @@
-//! The networks by name.
+//! The names of the networks, and which keys of a configuration each of them reads.
 
 use crate::error::{ModelError, Result};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! How fast the machine multiplies now: what other times are measured against.
+//! The rate of matrix products on this machine at this moment, with which measured times are compared.
 
 use super::{Backend, ConvSpec, Fuse};
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! What tests of operations share.
+//! Helpers for unit tests of operations.
 
 /// This many values in [-1, 1), the same for the same seed.
 pub fn draw(seed: u64, count: usize) -> Vec<f32> {

@@ -1,4 +1,4 @@
-//! What can be chosen about a network.
+//! The configuration of a network: its name and everything that can be chosen about it.
 
 mod check;
 

@@ -1,5 +1,5 @@
-//! One box for each cell: an encoder of halvings, three heads on its normalised output, a decoder that makes the input
-//! again.
+//! Detectors with one box for each cell: an encoder of halvings, three heads on its normalised output, a decoder that
+//! reconstructs the input.
 //!
 //! # Source
 //! Racah et al. 2017 (arXiv:1612.02095) and eracah/hur-detect `scripts/build_network.py`: 5x5 kernels of stride 2 with

@@ -1,5 +1,5 @@
-//! Boxes around centres: DeepLabV3+'s encoder and pyramid, features at a quarter of the input, scores of classes and
-//! the distances to a box's sides for each of their pixels; masks from the same features if asked for.
+//! The detector of boxes around centres: DeepLabV3+'s encoder and pyramid, features at a quarter of the input, scores of
+//! classes and the distances to a box's sides for each of their pixels; masks from the same features if asked for.
 //!
 //! # Source
 //! Encoder, pyramid and the join with low-level features as in 1810.01993 and Chen et al. 2018 (arXiv:1802.02611);

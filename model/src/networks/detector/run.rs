@@ -1,4 +1,4 @@
-//! [`Network`] as a detector.
+//! The methods of [`Network`] that find boxes and train on them.
 
 use super::Detector;
 use crate::detection::{DetectorGradient, DetectorOutput, Findings, ScoredBox};

@@ -1,6 +1,6 @@
-//! Files of what is found or compiled once, from one run to the next.
+//! The cache on disk: compiled kernels and chosen algorithms, kept from one run to the next.
 //!
-//! A file that cannot be written or is not as it was written is none: what it would have held is made anew.
+//! A file that cannot be written, or is not as it was written, counts as missing: what it would have held is made anew.
 
 use crate::model_file::write_whole;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Values of the GPU that somebody else's stream works on: that of a library that sums gradients over ranks.
+//! Gradients on the GPU that are lent to another stream: that of a library which sums them over ranks.
 
 use super::device::{driver_error, gpu};
 use super::kernels::{ELEMENTWISE, Grid, long};

@@ -2,6 +2,13 @@
 //!
 //! A process computes on one GPU, on one stream. Tensors stay there from one operation to the next; an operand in host
 //! memory is copied when an operation meets it. Results are not waited for: what looks at values waits.
+//!
+//! - The machine: `library` loads NVIDIA's libraries by name, `device` opens the GPU, `memory` counts its memory,
+//!   `stream` says who may put work on its stream, `copies` and `upload` move tensors.
+//! - Kernels: sources in `kernels`, compiled by `nvrtc`, launched by `kernels::launch`.
+//! - Operations: `channels`, `depthwise`, `elementwise`, `loss`, `norm`, `optimizer`, `pool`; convolutions in
+//!   `convolution`, by `cudnn` or, where that has no deterministic algorithm, `plain`.
+//! - Whole passes as CUDA graphs: `graph`, for `crate::captured`.
 
 mod algorithms;
 mod channels;

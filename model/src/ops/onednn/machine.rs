@@ -1,4 +1,4 @@
-//! What oneDNN makes of this processor.
+//! What oneDNN can do on this processor: its version, its instruction set, and whether bf16 is fast.
 
 use crate::ops::value::Value;
 use candle_core::DType;

@@ -1,4 +1,5 @@
-//! Plain loops: slow, obvious, the judge of every fast path. Sums are f64.
+//! Plain loops that follow the definitions: slow and obvious, with sums in f64. Tests compare every faster
+//! implementation with them, so nothing here is optimised.
 
 pub(super) mod conv;
 pub(super) mod conv3d;

@@ -1,4 +1,4 @@
-//! GPUs that are described to cuDNN, so that it tells what it has for them where there is none.
+//! Properties of GPUs that are given to cuDNN where there is no GPU, so that it lists its engines for them (tests).
 //!
 //! cuDNN names engines and makes plans for a GPU that it knows by its properties alone (since its version 9.8, for
 //! compiling ahead of time). That shows which engines the convolutions of the networks get, and whether cuDNN takes

@@ -1,4 +1,4 @@
-//! cuDNN's descriptors: what it is told, and what it tells, attribute by attribute.
+//! cuDNN's backend descriptors, whose attributes are set and read one by one.
 
 use super::library::{Answer, Functions, Place, Pointer, Refused};
 use std::ffi::c_int;

@@ -1,4 +1,4 @@
-//! Which engines cuDNN has for a problem, what it says of them, and which of them are taken.
+//! The engines that cuDNN has for a problem, their properties, and which of them are acceptable.
 
 use super::descriptor::{self as is, Attribute, Descriptor, Kind};
 use super::graph::Graph;

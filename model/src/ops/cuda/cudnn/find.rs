@@ -1,8 +1,7 @@
-//! Which engine of cuDNN solves a problem.
+//! The search for the fastest engine of cuDNN for a problem.
 //!
-//! What cuDNN guesses costs milliseconds and names the fastest first, so the first few are timed. What they need is
-//! asked of the plans that are made of them. The choice is kept from one run to the next as a number: where it was
-//! named.
+//! cuDNN's heuristics take milliseconds and list the fastest engines first, so the first few are timed; the memory that
+//! each needs is read from its plan. The choice is kept from one run to the next as a number: its place in the list.
 
 use super::engine::{At, Config, Source, config, configs};
 use super::graph::Graph;

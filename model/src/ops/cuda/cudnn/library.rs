@@ -1,4 +1,4 @@
-//! What of cuDNN is called, as its header declares it, and what it answers.
+//! The functions of cuDNN that are called, with the types and constants of its header, and its status codes.
 
 use crate::error::{ModelError, Result};
 use crate::gpu::GpuError;

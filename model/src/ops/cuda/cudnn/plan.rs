@@ -1,4 +1,4 @@
-//! A way to solve a problem that is made once and run as often as wanted.
+//! Execution plans: an engine of cuDNN with its choices for one problem, made once and run as often as wanted.
 
 use super::Cudnn;
 use super::descriptor::{self as is, Descriptor, Kind};

@@ -1,4 +1,4 @@
-//! What a convolution is to cuDNN.
+//! A convolution as a problem for cuDNN: direction, types and geometry, all that decides which engine runs it.
 
 use super::library::Direction;
 use candle_core::DType;

@@ -1,4 +1,4 @@
-//! What cuDNN makes plans for: the GPU behind a handle, or in tests one that is only described to it.
+//! The GPU that cuDNN makes plans for: the one behind a handle or, in tests, one of which it gets only the properties.
 
 use super::descriptor::{Attribute, Descriptor};
 use super::library::{Answer, Pointer};

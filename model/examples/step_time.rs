@@ -6,7 +6,7 @@
 use candle_core::{DType, Device, Tensor};
 use squall_model::optim::{Optimizer, OptimizerConfig};
 use squall_model::{Backend, Gradients, Network, NetworkConfig, Pass};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     squall_model::memory::keep_large_buffers();
@@ -55,20 +55,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         optimizer.step(network.parameters_mut(), &gradients, 1e-4)?;
         let total = start.elapsed();
         if step + 1 == steps {
-            let entries = squall_model::profile::finish();
-            let accounted: f64 = entries.iter().map(|entry| entry.time.as_secs_f64()).sum();
-            println!(
-                "{:.1} % of the last step is in operations:",
-                100.0 * accounted / total.as_secs_f64()
-            );
-            for entry in entries.iter().take(40) {
-                println!(
-                    "{:9.2} ms {:3} x  {}",
-                    entry.time.as_secs_f64() * 1e3,
-                    entry.calls,
-                    entry.operation
-                );
-            }
+            print_profile(total);
         }
         let inference = Instant::now();
         network.infer(&x, DType::F32)?;
@@ -80,12 +67,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ];
         phases.push(parts.map(|part| part.as_secs_f64() * 1e3 / batch as f64));
     }
-    let median = |part: usize| {
-        let mut all: Vec<f64> = phases.iter().map(|phase| phase[part]).collect();
-        all.sort_by(f64::total_cmp);
-        all[all.len() / 2]
-    };
-    let [forward, backward, update, inference] = [0, 1, 2, 3].map(median);
+    let [forward, backward, update, inference] = [0, 1, 2, 3].map(|part| median(&phases, part));
     let step = forward + backward + update;
     println!(
         "per sample, median of {steps}: training {step:.1} ms (forward {forward:.1}, loss and backward {backward:.1}, \
@@ -94,4 +76,29 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         summary.forward_flops as f64 / inference / 1e6,
     );
     Ok(())
+}
+
+/// Prints the operations that took the most time of a step of `total`, which was profiled.
+fn print_profile(total: Duration) {
+    let entries = squall_model::profile::finish();
+    let accounted: f64 = entries.iter().map(|entry| entry.time.as_secs_f64()).sum();
+    println!(
+        "{:.1} % of the last step is in operations:",
+        100.0 * accounted / total.as_secs_f64()
+    );
+    for entry in entries.iter().take(40) {
+        println!(
+            "{:9.2} ms {:3} x  {}",
+            entry.time.as_secs_f64() * 1e3,
+            entry.calls,
+            entry.operation
+        );
+    }
+}
+
+/// The median over all steps of one part of their time.
+fn median(phases: &[[f64; 4]], part: usize) -> f64 {
+    let mut all: Vec<f64> = phases.iter().map(|phase| phase[part]).collect();
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
 }

@@ -27,9 +27,9 @@ pub struct Captured {
     key: Tensor,
     /// Whether there is dropout.
     draws_keys: bool,
-    /// What they leave; none only while it is dropped.
+    /// What the forward pass gives, in memory of its graph; none only while this is dropped.
     left: Option<Left>,
-    /// Where parameters, their rounded copies and gradients were.
+    /// Addresses of parameters, their rounded copies and gradients when the passes were captured.
     places: [u64; 3],
     /// Launches of the forward graph.
     launches: AtomicU64,
@@ -37,6 +37,7 @@ pub struct Captured {
     open: AtomicU64,
 }
 
+/// The results of a forward pass, which each launch writes anew.
 struct Left {
     output: Output,
     statistics: Vec<Recorded>,
@@ -99,14 +100,7 @@ impl Captured {
         gradients: &mut Gradients,
         reconstruct: bool,
     ) -> Result<Self> {
-        if !network.backend().is_gpu() {
-            let what = "passes that are not computed on a GPU";
-            return Err(GpuError::NotCaptured { what }.into());
-        }
-        if gradients.is_watched() {
-            let what = "gradients that are given away while they are computed";
-            return Err(GpuError::NotCaptured { what }.into());
-        }
+        check(network, gradients)?;
         // The backward pass finds nothing that would have to be copied first.
         gradients.settle()?;
         // The passes have memory of their own; what they took when they were done step by step would be kept for
@@ -274,6 +268,19 @@ impl Captured {
         }
         self.backward.launch()
     }
+}
+
+/// An error if such passes cannot be captured at all.
+fn check(network: &Network, gradients: &Gradients) -> Result<()> {
+    if !network.backend().is_gpu() {
+        let what = "passes that are not computed on a GPU";
+        return Err(GpuError::NotCaptured { what }.into());
+    }
+    if gradients.is_watched() {
+        let what = "gradients that are given away while they are computed";
+        return Err(GpuError::NotCaptured { what }.into());
+    }
+    Ok(())
 }
 
 fn other_passes() -> ModelError {

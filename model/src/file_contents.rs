@@ -1,4 +1,5 @@
-//! What a model file is to hold, with tensors that stay where they lie until they are written, one after the other.
+//! Writing a model file without copying it first: tensors stay where they lie until they are written, one after the
+//! other.
 
 use crate::checksum::{CHECKSUM, Checksum};
 use crate::error::Result;
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::Path;
 
-/// Named f32 tensors, lent by those who have them, and named facts.
+/// What a model file is to hold: named f32 tensors, borrowed from their owners, and named facts.
 #[derive(Debug, Default)]
 pub struct FileContents<'a> {
     /// Shape and place by name.

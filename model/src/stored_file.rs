@@ -1,5 +1,5 @@
-//! A model file that stays where it is: checked as a whole when it is opened, then read one tensor after the other into
-//! the memory that its values belong in.
+//! Reading a model file without loading it: it is checked as a whole when it is opened, then read one tensor after the
+//! other straight into the memory that its values belong in.
 
 use crate::checksum::{CHECKSUM, Checksum};
 use crate::error::{ModelError, Result};
@@ -83,7 +83,7 @@ impl StoredFile<'static> {
     }
 }
 
-/// The facts of a file, of which no tensor is looked at: known is only that it has the length that it tells of.
+/// The facts of a file, whose tensors are not read: only that it has the length that its header says is checked.
 ///
 /// # Errors
 /// As [`StoredFile::open`], but for values that are damaged.

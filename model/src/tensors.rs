@@ -1,11 +1,12 @@
-//! Named tensors that go one after the other to where they belong, from memory or from a file.
+//! A source of named tensors, in memory or in a file, that are read one after the other to where they belong.
 
 use crate::error::{ModelError, Result};
 use crate::ops::host;
 use crate::parameters::NamedTensors;
 use std::path::Path;
 
-/// Named f32 tensors.
+/// A source of named f32 tensors: a map in memory, [`crate::FileContents`] or a
+/// [`crate::StoredFile`].
 pub trait Tensors {
     /// All names, in order.
     fn names(&self) -> impl Iterator<Item = &str>;

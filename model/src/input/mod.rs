@@ -1,9 +1,9 @@
-//! Fields as they are stored, on their way to a GPU that normalises them.
+//! The upload of fields to a GPU, which normalises them itself.
 //!
-//! On the CPU whoever reads fields normalises them in the same pass. A GPU gets them as they are: an [`Uploader`] puts
-//! them into page-locked memory and begins a copy that runs beside what the GPU computes, and one kernel turns them
-//! into the network's input when their turn comes. Arithmetic is the host's, (x − subtract) · factor in f32 and a
-//! replacement for what is missing, so the bits are the host's too.
+//! On the CPU the reader of fields normalises them in the same pass. A GPU gets them as they are stored: an
+//! [`Uploader`] puts them into page-locked memory and begins a copy that runs while the GPU computes, and one kernel
+//! turns them into the network's input when their turn comes. The arithmetic is the host's, (x − subtract) · factor in
+//! f32 and a replacement for missing values, so the bits are the host's too.
 
 #[cfg(not(feature = "cuda"))]
 mod disabled;

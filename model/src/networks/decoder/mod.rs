@@ -1,4 +1,5 @@
-//! The three decoders: back to the input's resolution.
+//! The three decoders of DeepLabV3+, from the encoder's features back to the input's resolution: bilinear; `deconv`,
+//! with learnt doublings; and `deconv1x`, with a part at full resolution after these.
 //!
 //! # Source
 //! ClimDeepLearn `deeplab_model.py`. As published, layers at full resolution have a bias and neither normalisation nor
@@ -26,7 +27,7 @@ use candle_core::Tensor;
 struct Deconv {
     second: UpsampleUnit,
     third: UpsampleUnit,
-    beside: Option<Beside>,
+    full_resolution: Option<FullResolution>,
 }
 
 impl Deconv {
@@ -35,13 +36,13 @@ impl Deconv {
         let mut double =
             |name: &str| UpsampleUnit::new(parameters, name, (channels, channels), style);
         let (second, third) = (double("decoder.up2")?, double("decoder.up3")?);
-        let beside = (config.name == NetworkName::DeepLabV3Plus)
-            .then(|| Beside::new(parameters, config))
+        let full_resolution = (config.name == NetworkName::DeepLabV3Plus)
+            .then(|| FullResolution::new(parameters, config))
             .transpose()?;
         Ok(Self {
             second,
             third,
-            beside,
+            full_resolution,
         })
     }
 
@@ -61,11 +62,13 @@ impl Deconv {
     fn forward(&self, p: &Parameters, pass: &mut Pass, y: Tensor, x: &Tensor) -> Result<Tensor> {
         let (_, h, w, _) = x.dims4()?;
         let y = pass.block([y], |pass, [y]| self.enlarge(p, pass, &y, (h, w)))?;
-        let Some(beside) = &self.beside else {
+        let Some(full_resolution) = &self.full_resolution else {
             return Ok(y);
         };
-        let skip = pass.block([x.clone()], |pass, [x]| beside.skip(p, pass, &x))?;
-        pass.block([y, skip], |pass, inputs| beside.join(p, pass, inputs))
+        let skip = pass.block([x.clone()], |pass, [x]| full_resolution.skip(p, pass, &x))?;
+        pass.block([y, skip], |pass, inputs| {
+            full_resolution.join(p, pass, inputs)
+        })
     }
 
     fn backward(
@@ -76,8 +79,8 @@ impl Deconv {
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
         let (_, h, w, _) = dy.dims4()?;
-        if let Some(beside) = &self.beside {
-            dy = beside.backward(p, pass, dy, gradients)?;
+        if let Some(full_resolution) = &self.full_resolution {
+            dy = full_resolution.backward(p, pass, dy, gradients)?;
         }
         pass.replay(|pass, [y]| self.enlarge(p, pass, &y, (h, w)))?;
         dy = self.third.backward(p, pass, dy, gradients)?;
@@ -90,23 +93,24 @@ impl Deconv {
             let y = self.second.trace(y, half((h, w)), trace)?;
             self.third.trace(y, (h, w), trace)
         })?;
-        match &self.beside {
-            Some(beside) => beside.trace(y, x, trace),
+        match &self.full_resolution {
+            Some(full_resolution) => full_resolution.trace(y, x, trace),
             None => Ok(y),
         }
     }
 }
 
-/// The `deconv1x` part: the input itself, two convolutions deep, beside the decoded features, then two more.
+/// The part of `deconv1x` at full resolution: two convolutions of the input itself, joined with the decoded features,
+/// then two more.
 #[derive(Debug)]
-struct Beside {
+struct FullResolution {
     skip: [MaybeNormed; 2],
     full: [MaybeNormed; 2],
     /// Channels of the decoded features and of the skip.
     parts: [usize; 2],
 }
 
-impl Beside {
+impl FullResolution {
     fn new(parameters: &mut Parameters, config: &NetworkConfig) -> Result<Self> {
         let style = Style::of(config);
         let [c64, c128, c256] = [64, 128, 256].map(|channels| config.decoder_channels(channels));

@@ -1,6 +1,6 @@
 //! The full-resolution part of a decoder on some rows.
 
-use super::{Beside, Decoder, Deconv};
+use super::{Decoder, Deconv, FullResolution};
 use crate::error::Result;
 use crate::layers::Layer;
 use crate::layers::upsample_unit::half;
@@ -39,9 +39,11 @@ impl Decoder {
             let (backend, size) = (pass.backend, (h, w));
             return backend.resize_bilinear_rows(before, size, rows, self.periodic);
         };
-        let features = match &deconv.beside {
+        let features = match &deconv.full_resolution {
             None => deconv.enlarge_rows(p, pass, before, (h, w), rows)?,
-            Some(beside) => deconv.join_rows(p, pass, (beside, before, x), rows)?,
+            Some(full_resolution) => {
+                deconv.join_rows(p, pass, (full_resolution, before, x), rows)?
+            }
         };
         self.classify.forward(p, pass, &features)
     }
@@ -74,11 +76,11 @@ impl Deconv {
         &self,
         p: &Parameters,
         pass: &mut Pass,
-        (beside, y, x): (&Beside, &Tensor, &Tensor),
+        (full_resolution, y, x): (&FullResolution, &Tensor, &Tensor),
         rows: Range<usize>,
     ) -> Result<Tensor> {
         let (_, h, w, _) = x.dims4()?;
-        let Beside { skip, full, .. } = beside;
+        let FullResolution { skip, full, .. } = full_resolution;
         let skip = |pass: &mut Pass, rows| {
             let first = |pass: &mut Pass, rows| {
                 let x = |_: &mut Pass, rows| cut(x, 0, &rows);

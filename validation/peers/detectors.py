@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 SLOPE = 0.1
 CHANNELS = [128, 256, 512, 768, 1024, 1280]
-# Of the transposed convolutions of `detector-15pf` but the last (model/src/networks/detector/mirror.rs).
+# Of the transposed convolutions of `detector-15pf` but the last (model/src/networks/detector/reconstruction.rs).
 OWN_CHANNELS = [640, 448, 384, 320]
 
 

@@ -58,8 +58,8 @@ impl Trace {
 
     /// The tensor in whose memory inference has this one.
     fn owner(&self, mut id: usize) -> usize {
-        while let Some(folded) = self.nodes[id].folded {
-            id = folded;
+        while let Some(other) = self.nodes[id].fused_with {
+            id = other;
         }
         id
     }

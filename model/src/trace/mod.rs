@@ -33,7 +33,7 @@ struct Node {
     /// Its sign is needed as it was.
     signed: bool,
     /// The tensor into whose memory inference computes it, in one operation with that one.
-    folded: Option<usize>,
+    fused_with: Option<usize>,
     /// It is a concatenation that only the next layer makes and reads.
     concatenated: Option<Concatenated>,
 }
@@ -162,7 +162,7 @@ impl Trace {
 
     /// Notes that inference computes y in one operation with x, in the memory that x would have.
     pub fn fused_in_inference(&mut self, x: Flow, y: Flow) {
-        self.nodes[y.id].folded = Some(x.id);
+        self.nodes[y.id].fused_with = Some(x.id);
     }
 
     /// Notes that the next layer reads x besides its input, to add it.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, squall, staged, text};
+use common::{mpirun, path, squall, staged, text};
 use squall_jobs::lock::FolderLock;
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -198,6 +198,42 @@ fn a_signal_goes_on_and_the_end_counts() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("told");
     let status = child.wait().expect("ends");
     assert_eq!(status.code(), Some(75));
+    assert_eq!(starts(folder.path()), 1);
+}
+
+/// As of `supervise -- env NAME=VALUE mpirun ...`: Open MPI would kill the ranks soon after a SIGTERM, and exit with 1.
+#[test]
+fn ranks_of_a_launcher_in_the_place_of_another_program_hear_a_signal_that_leaves_time() {
+    let launcher = mpirun();
+    let version = std::process::Command::new(launcher.get_program())
+        .arg("--version")
+        .output();
+    if !version.is_ok_and(|version| text(&version).contains("Open MPI")) {
+        println!("nothing judged, there is no mpirun of Open MPI");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = squall();
+    for (name, value) in launcher.get_envs() {
+        command.env(name, value.expect("nothing is taken away"));
+    }
+    let script = "trap 'exit 75' USR1; echo >>starts; while :; do sleep 0.02; done";
+    let mut child = command
+        .args(["supervise", "--watch", path(folder.path()), "--", "env"])
+        .arg(launcher.get_program())
+        .args(["-n", "1", "sh", "-c", script])
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("starts");
+    let patience = Instant::now() + Duration::from_secs(60);
+    while starts(folder.path()) == 0 && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("told");
+    assert_eq!(child.wait().expect("ends").code(), Some(75));
     assert_eq!(starts(folder.path()), 1);
 }
 

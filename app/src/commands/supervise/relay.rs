@@ -13,23 +13,35 @@ use std::time::{Duration, Instant};
 
 /// Whether Open MPI starts the command's ranks.
 pub(super) fn starts_by_open_mpi(command: &[String]) -> bool {
-    let Some(program) = command.first() else {
-        return false;
-    };
+    command
+        .first()
+        .is_some_and(|program| is_of_open_mpi(Path::new(program)))
+}
+
+/// Whether a process has become Open MPI's launcher since it was started: `nice`, `env`, `numactl` and a shell's `exec`
+/// put the program that they start in their own place.
+fn has_become_open_mpi(process: i32) -> bool {
+    let program = std::fs::read_link(format!("/proc/{process}/exe"));
+    program.is_ok_and(|program| is_of_open_mpi(&program))
+}
+
+fn is_of_open_mpi(program: &Path) -> bool {
     if !is_called_like_a_launcher(program) {
         return false;
     }
     let version = Command::new(program).arg("--version").output();
-    let says = |text: &[u8]| {
-        let text = String::from_utf8_lossy(text);
-        text.contains("Open MPI") || text.contains("OpenRTE") || text.contains("PRTE")
-    };
-    version.is_ok_and(|version| says(&version.stdout))
+    version.is_ok_and(|version| names_open_mpi(&String::from_utf8_lossy(&version.stdout)))
+}
+
+/// Whether a launcher's version is one of Open MPI: `orterun (OpenRTE) 4.1.4`, `prterun (PRRTE) 3.0.11`.
+fn names_open_mpi(version: &str) -> bool {
+    let names = ["Open MPI", "OpenRTE", "PRRTE"];
+    names.iter().any(|name| version.contains(name))
 }
 
 /// Whether a program has one of the names of Open MPI's launchers, as Debian has them too: `mpirun.openmpi`.
-fn is_called_like_a_launcher(program: &str) -> bool {
-    let name = Path::new(program).file_name();
+fn is_called_like_a_launcher(program: &Path) -> bool {
+    let name = program.file_name();
     let stem = name.and_then(|name| name.to_str()?.split('.').next());
     matches!(stem, Some("mpirun" | "mpiexec" | "orterun" | "prterun"))
 }
@@ -54,7 +66,8 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// `gently`: the first SIGTERM or SIGINT goes on as SIGUSR1.
+    /// `gently`: the first SIGTERM or SIGINT goes on as SIGUSR1, as it does where the process is Open MPI's launcher by
+    /// then.
     pub(super) fn start(mut gently: bool) -> anyhow::Result<Self> {
         let relay = Self {
             child: Arc::default(),
@@ -65,11 +78,16 @@ impl Relay {
         let (child, told) = (relay.child.clone(), relay.told.clone());
         let changing = relay.changing.clone();
         std::thread::spawn(move || {
+            let mut is_first_end = true;
             for signal in signals.forever() {
                 told.store(true, Ordering::Relaxed);
-                let signal = passed_on(signal, &mut gently);
                 let _held = changing.lock().unwrap_or_else(PoisonError::into_inner);
-                let process = Pid::from_raw(child.load(Ordering::Relaxed));
+                let number = child.load(Ordering::Relaxed);
+                if matches!(signal, SIGTERM | SIGINT) && std::mem::take(&mut is_first_end) {
+                    gently = gently || has_become_open_mpi(number);
+                }
+                let signal = passed_on(signal, &mut gently);
+                let process = Pid::from_raw(number);
                 if let (Some(process), Some(signal)) = (process, Signal::from_named_raw(signal)) {
                     // It may have ended by itself in this moment.
                     let _ = kill_process(process, signal);
@@ -164,10 +182,24 @@ mod tests {
     #[test]
     fn launchers_have_several_names() {
         for name in ["mpirun", "/usr/bin/mpiexec", "/usr/bin/mpirun.openmpi"] {
-            assert!(is_called_like_a_launcher(name), "{name}");
+            assert!(is_called_like_a_launcher(Path::new(name)), "{name}");
         }
         for name in ["squall", "mpirunner", "./mpirun.d/run", ""] {
-            assert!(!is_called_like_a_launcher(name), "{name}");
+            assert!(!is_called_like_a_launcher(Path::new(name)), "{name}");
         }
+    }
+
+    #[test]
+    fn versions_of_open_mpi_have_several_names() {
+        for version in [
+            "mpirun (Open MPI) 5.0.8\n",
+            "orterun (OpenRTE) 4.1.4\n",
+            "prterun (PRRTE) 3.0.11a1\n",
+        ] {
+            assert!(names_open_mpi(version), "{version}");
+        }
+        assert!(!names_open_mpi(
+            "HYDRA build details:\n    Version: 4.3.2\n"
+        ));
     }
 }

@@ -152,6 +152,9 @@ fn of_data(error: &DataError) -> Verdict {
         DataError::Unreadable { reason, .. } if reason.contains("compressed by gzip") => {
             input("unpack it first: `gunzip -c FILE > OUT.nc`")
         }
+        DataError::Unreadable { reason, .. } if reason.contains("are in groups") => input(
+            "write files with fields, latitude, longitude and time outside of groups: docs/input.md has a script for the HDF5 files of DeepCAM's data set",
+        ),
         DataError::Unreadable { .. } => input(
             "if it is cut short, copy or download it again; where a command has --skip-bad, that goes on without it",
         ),

@@ -65,6 +65,10 @@ fn who_gives_another_format_hears_what_makes_netcdf_of_it() {
         ("it is GRIB, not netCDF", "cdo -f nc copy"),
         ("it is a ZIP archive, not netCDF", "unzip"),
         ("it is compressed by gzip, not netCDF", "gunzip"),
+        (
+            "its variables are in groups, which are not read: climate/data",
+            "docs/input.md",
+        ),
     ] {
         let hint = hint(DataError::unreadable("a.nc", reason));
         assert!(hint.contains(word), "{hint}");

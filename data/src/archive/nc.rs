@@ -3,7 +3,7 @@
 use super::classic;
 use crate::error::{DataError, Result};
 use netcdf::types::{IntType, NcVariableType};
-use netcdf::{AttributeValue, File, Variable};
+use netcdf::{AttributeValue, File, Group, Variable};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -106,11 +106,36 @@ pub(crate) fn open(path: &Path) -> Result<File> {
 
 /// The error of a file without a variable, which names some of those that it has.
 pub(crate) fn missing(path: &Path, file: &File, variable: &str) -> DataError {
+    let found: Vec<String> = file.variables().map(|v| v.name()).take(30).collect();
+    if found.is_empty() {
+        let grouped = in_groups(file);
+        if !grouped.is_empty() {
+            let names = grouped[..grouped.len().min(30)].join(", ");
+            let reason = format!("its variables are in groups, which are not read: {names}");
+            return DataError::unreadable(path, reason);
+        }
+    }
     DataError::MissingVariable {
         path: path.into(),
         variable: variable.into(),
-        found: file.variables().map(|v| v.name()).take(30).collect(),
+        found,
     }
+}
+
+/// The variables in a file's groups, with these.
+fn in_groups(file: &File) -> Vec<String> {
+    fn add(group: &Group<'_>, outer: &str, found: &mut Vec<String>) {
+        let prefix = format!("{outer}{}/", group.name());
+        found.extend(group.variables().map(|v| format!("{prefix}{}", v.name())));
+        for inner in group.groups() {
+            add(&inner, &prefix, found);
+        }
+    }
+    let mut found = Vec::new();
+    for group in file.groups().into_iter().flatten() {
+        add(&group, "", &mut found);
+    }
+    found
 }
 
 /// Names and lengths of a variable's dimensions.

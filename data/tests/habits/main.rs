@@ -378,3 +378,29 @@ fn columns_of_an_unstructured_grid_are_called_so() {
         "{error}"
     );
 }
+
+/// As in the HDF5 files of DeepCAM's data set, in which only `squall inspect` found variables.
+#[test]
+fn variables_in_groups_are_named_where_a_file_has_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data-2000-01-01-01-1.h5");
+    on_library_thread(|| -> Result<(), netcdf::Error> {
+        let mut file = netcdf::create(&path)?;
+        let mut group = file.add_group("climate")?;
+        group.add_dimension("y", 2)?;
+        group.add_dimension("x", 3)?;
+        group.add_variable::<f32>("data", &["y", "x"])?;
+        let mut inner = group.add_group("more")?;
+        inner.add_variable::<f32>("labels", &["y", "x"])?;
+        file.close()
+    })
+    .unwrap();
+    let error = Archive::open(path.to_str().unwrap())
+        .map(|_| ())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("in groups") && error.contains("climate/data, climate/more/labels"),
+        "{error}"
+    );
+}

@@ -308,3 +308,23 @@ fn a_training_that_hears_ctrl_c_twice_saves() {
     assert_eq!(status.code(), Some(75));
     assert!(at("run/checkpoint.safetensors").exists());
 }
+
+#[test]
+fn a_training_that_is_stopped_says_which_step_is_saved() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = staged(folder.path(), 3, 3);
+    let ended = squall()
+        .args(["supervise", "--", env!("CARGO_BIN_EXE_squall"), "train"])
+        .args(["--recipe", "small", "--data", path(&store)])
+        .args(["--out", path(&folder.path().join("run"))])
+        .args(["--set", "training.steps=50", "--set", "training.batch=1"])
+        .args(["--set", "training.max_seconds=1e-3"])
+        .output()
+        .expect("starts");
+    assert_eq!(ended.status.code(), Some(75));
+    let said = text(&ended);
+    assert!(
+        said.contains("stopped after step 1, which the checkpoint holds"),
+        "{said}"
+    );
+}

@@ -181,7 +181,13 @@ impl Train {
         let report = ranks::finish(team.size(), report)?;
         match report.outcome {
             Outcome::Finished => Ok(report),
-            Outcome::Interrupted => Err(interrupt::stopped()),
+            Outcome::Interrupted => {
+                if team.is_first() {
+                    let step = report.steps;
+                    tracing::info!("stopped after step {step}, which the checkpoint holds");
+                }
+                Err(interrupt::stopped())
+            }
         }
     }
 

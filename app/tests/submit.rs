@@ -291,3 +291,26 @@ fn a_script_takes_the_place_of_a_script_alone() {
     assert!(text(&refused).contains(&hint), "{}", text(&refused));
     assert!(!folder.path().join("no").exists());
 }
+
+#[test]
+fn who_has_no_batch_system_hears_what_starts_the_script() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let script = folder.path().join("job.sh");
+    let said = |nodes: &str| {
+        let to = ["--data", "/scratch/store", "--out", "/scratch/run"];
+        let written = squall()
+            .args(["submit", "--recipe", "small", "--machine", "roce-p100"])
+            .args(["--nodes", nodes, "--script", path(&script)])
+            .args(to)
+            .output()
+            .expect("it starts");
+        assert!(written.status.success(), "{}", text(&written));
+        text(&written)
+    };
+    let start = format!("`bash {}", script.display());
+    let one = said("1");
+    assert!(one.contains(&format!("{start}` starts it")), "{one}");
+    let two = said("2");
+    let due = format!("{start} HOSTS` starts it, with a file that lists 2 hosts");
+    assert!(two.contains(&due), "{two}");
+}

@@ -109,9 +109,14 @@ impl Submit {
                 by_input: true,
             }) => format!("{program} < {}", path.display()),
             Some(Sender { program, .. }) => format!("{program} {}", path.display()),
+            None if self.nodes > 1 => format!("bash {} HOSTS", path.display()),
             None => format!("bash {}", path.display()),
         };
-        tracing::info!("{} is written: `{how}` starts it", path.display());
+        let hosts = match sender {
+            None if self.nodes > 1 => format!(", with a file that lists {} hosts", self.nodes),
+            _ => String::new(),
+        };
+        tracing::info!("{} is written: `{how}` starts it{hosts}", path.display());
         Ok(())
     }
 

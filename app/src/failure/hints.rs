@@ -266,6 +266,14 @@ fn of_jobs(error: &JobError) -> Verdict {
         JobError::Data(inner) => of_data(inner),
         JobError::Model(inner) => of_model(inner),
         JobError::GaveUp(inner) => of_jobs(inner),
+        JobError::Recipe { reason, .. }
+            if reason.starts_with("after ")
+                && reason.contains("says nothing about the network") =>
+        {
+            usage(
+                "`--set network.name=NAME` keeps the recipe's other keys of [network]: --recipe takes a recipe of that network, and `--set 'network={ name = \"NAME\" }'` leaves all other keys at their defaults",
+            )
+        }
         JobError::Recipe { .. } => usage(
             "docs/recipe.md has every key; `squall train --help` names the recipes that come with Squall, to start from",
         ),

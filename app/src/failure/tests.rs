@@ -59,6 +59,18 @@ fn whose_file_needs_a_filter_is_not_sent_to_download_it_again() {
 }
 
 #[test]
+fn who_changes_a_recipe_s_network_hears_what_leaves_its_keys_out() {
+    let change = |network: &str| {
+        let text = "[network]\nname = 'deeplabv3plus'\ndecoder_width = 0.5";
+        let error = squall_jobs::Recipe::parse(text, &[network.to_string()]);
+        error.map_err(|error| classify(&anyhow::Error::from(error)).1.unwrap())
+    };
+    let hint = change("network.name=tiramisu").unwrap_err();
+    assert!(hint.contains("network={ name = "), "{hint}");
+    assert!(change("network={ name = 'tiramisu' }").is_ok());
+}
+
+#[test]
 fn who_gives_another_format_hears_what_makes_netcdf_of_it() {
     let hint = |error: DataError| classify(&anyhow::Error::from(error)).1.unwrap();
     for (reason, word) in [

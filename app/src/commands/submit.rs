@@ -128,9 +128,8 @@ impl Submit {
             ("distributed.groups", distributed.groups.is_some()),
             ("detection.pseudo_labels", found),
         ];
-        // A single node cannot have less than all of them.
-        let in_parts = self.per_node.filter(|_| self.nodes > 1);
-        if let (Some(samples), Some((key, _))) = (in_parts, whole.iter().find(|(_, set)| *set)) {
+        let key = whole.iter().find(|(_, set)| *set);
+        if let (Some(samples), Some((key, _))) = (self.per_node, key) {
             return Err(format!(
                 "`--per-node`: expected none with `{key}`, for which every node needs all samples, found {samples}"
             ));

@@ -50,6 +50,10 @@ impl Plan {
                 samples,
             );
         }
+        if let (Some(samples), 1) = (job.per_node, job.nodes) {
+            let expected = "none with a single node, which needs all of them";
+            return refused("--per-node", expected, samples);
+        }
         if job.tries == 0 {
             return refused("--tries", "1 or more", 0);
         }

@@ -167,7 +167,7 @@ fn what_cannot_be_asked_for_is_named() {
 #[test]
 fn nodes_may_get_a_part_of_the_store() {
     let mut job = Job::new("century", "small", "/project/store", "/project/run");
-    (job.stage, job.per_node) = (true, Some(1500));
+    (job.nodes, job.stage, job.per_node) = (4, true, Some(1500));
     let machine = Machine::named("perlmutter").unwrap();
     let text = script(&job, &machine).unwrap();
     assert!(text.contains("--per-node 1500"), "{text}");
@@ -176,6 +176,11 @@ fn nodes_may_get_a_part_of_the_store() {
     job.stage = false;
     let error = script(&job, &machine).unwrap_err().to_string();
     assert!(error.contains("`--per-node`"), "{error}");
+    // Staging would refuse it, after the job's time in the queue.
+    (job.nodes, job.stage) = (1, true);
+    let error = script(&job, &machine).unwrap_err().to_string();
+    let expected = "`--per-node`: expected none with a single node";
+    assert!(error.contains(expected), "{error}");
 }
 
 #[test]

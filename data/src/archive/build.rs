@@ -7,7 +7,7 @@ use super::{Archive, BadFiles, Place, nc, refused_channel};
 use crate::error::{DataError, Result};
 use crate::facts::FileFacts;
 use crate::{Calendar, Time, Variable};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 
@@ -108,18 +108,28 @@ impl Build {
         };
         let repeated = archive.repeated();
         archive.problems.extend(repeated);
-        let (served, told) = archive.find_channels();
-        let said = archive.said_by_files(&served);
-        archive.problems.extend(said.into_iter().chain(told));
+        let found = archive.find_channels();
+        let said = archive.said_by_files(&found);
+        archive.problems.extend(said.into_iter().chain(found.told));
         Ok(archive)
     }
 }
 
+/// Where the channels of an archive come from.
+#[derive(Default)]
+struct Channels {
+    /// Those that are read as such at all times, with column water that is summed.
+    served: Vec<Variable>,
+    /// What is said of the stand-ins that are read at some time.
+    stand_ins: BTreeSet<String>,
+    /// What is computed, and what only some times have.
+    told: Vec<String>,
+}
+
 impl Archive {
-    /// Fills `available`; gives the channels that are read as such at all times, with column water that is summed, and
-    /// says what is computed and what only some times have.
-    fn find_channels(&mut self) -> (Vec<Variable>, Vec<String>) {
-        let (mut served, mut told) = (Vec::new(), Vec::new());
+    /// Where channels come from; fills `available`.
+    fn find_channels(&mut self) -> Channels {
+        let mut channels = Channels::default();
         // Times that come from files of the same makes have the same channels.
         let mut makes: BTreeMap<Vec<usize>, (usize, usize)> = BTreeMap::new();
         for (index, places) in self.places.iter().enumerate() {
@@ -139,55 +149,85 @@ impl Archive {
                         let has_ps = self.how(index, Variable::Ps).is_some();
                         computed = Some(derivation.sentence(has_ps));
                     }
-                    Some(How::Direct(..)) => {}
+                    Some(How::Direct(_, source)) => {
+                        channels.stand_ins.extend(source.stands_in_for(variable));
+                    }
                 }
             }
             if without == 0 {
                 self.available.push(variable);
                 if computed.is_none() || variable == Variable::Tmq {
-                    served.push(variable);
+                    channels.served.push(variable);
                 }
-                told.extend(computed.map(str::to_string));
+                channels.told.extend(computed.map(str::to_string));
             } else if without < self.times.len() {
-                told.push(format!(
+                channels.told.push(format!(
                     "{variable} is missing at {without} of {} times, first in `{}`",
                     self.times.len(),
                     self.source_of(first).0.display()
                 ));
             }
         }
-        (served, told)
+        channels
     }
 
     /// A sentence for the user if two files hold a channel of the same time, of which the first by name is read.
     fn repeated(&self) -> Option<String> {
-        let twice = |places: &&Vec<Place>| {
-            let serves = |v| move |place: &&Place| self.layout(**place).channel(v).is_some();
-            let repeats = |&v: &Variable| places.iter().filter(serves(v)).count() > 1;
-            places.len() > 1 && Variable::CHANNELS.iter().any(repeats)
+        let repeats = |places: &Vec<Place>| {
+            let mut channels = Variable::CHANNELS.into_iter();
+            places.len() > 1 && channels.any(|v| self.is_repeated(places, v))
         };
-        let first = self.places.iter().position(|places| twice(&places))?;
-        let count = self.places.iter().filter(twice).count();
-        let names = self.files_at(first).map(|path| path.display().to_string());
-        let names = names.collect::<Vec<_>>().join("`, `");
+        let first = self.places.iter().position(repeats)?;
+        let count = self.places.iter().filter(|places| repeats(places)).count();
+        let places = &self.places[first];
+        let channels = Variable::CHANNELS.into_iter();
+        let channels: Vec<Variable> = channels.filter(|&v| self.is_repeated(places, v)).collect();
+        let has_one = |place: &&Place| {
+            let has = |&v: &Variable| self.layout(**place).channel(v).is_some();
+            channels.iter().any(has)
+        };
+        let files = places.iter().filter(has_one);
+        let files: Vec<String> = files
+            .map(|&place| self.path(place).display().to_string())
+            .collect();
+        let channels: Vec<&str> = channels.iter().map(|v| v.name()).collect();
         Some(format!(
-            "{count} times stand in more than one file, first {} in `{names}`: the first file is read",
-            self.times[first]
+            "{count} times stand in more than one file, first {} in `{}`: the first file that has a channel is read ({})",
+            self.times[first],
+            files.join("`, `"),
+            channels.join(", ")
         ))
     }
 
-    /// The problems of all files, each once. Left out is why a variable was refused for a channel that is in `served`:
-    /// another file provides it.
-    fn said_by_files(&self, served: &[Variable]) -> Vec<String> {
+    /// Whether two files of a time could serve a channel; a stand-in beside the channel itself is not asked.
+    fn is_repeated(&self, places: &[Place], channel: Variable) -> bool {
+        let mut serving = [0, 0];
+        for source in (places.iter()).filter_map(|&place| self.layout(place).channel(channel)) {
+            serving[usize::from(source.proxy.is_some())] += 1;
+        }
+        match serving {
+            [0, stand_ins] => stand_ins > 1,
+            [own, _] => own > 1,
+        }
+    }
+
+    /// The problems of all files, each said once; not what cannot serve as a channel that other files serve all the same,
+    /// nor what stands in for a channel that other files have.
+    fn said_by_files(&self, channels: &Channels) -> Vec<String> {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for &(_, layout) in &self.files {
             for problem in &self.layouts[layout].problems {
                 *counts.entry(problem).or_default() += 1;
             }
         }
+        let stand_ins = self.layouts.iter().flat_map(Layout::stand_ins);
+        let unread: BTreeSet<String> = stand_ins
+            .filter(|told| !channels.stand_ins.contains(told))
+            .collect();
         counts.retain(|problem, _| {
             let refused = refused_channel(problem);
-            refused.is_none_or(|channel| !served.contains(&channel))
+            !unread.contains(*problem)
+                && refused.is_none_or(|channel| !channels.served.contains(&channel))
         });
         let all = self.files.len();
         let say = |(problem, count): (&str, usize)| {

@@ -72,6 +72,15 @@ impl Source {
         place(Role::Lon) < place(Role::Lat)
     }
 
+    /// What is said where it stands in for a channel.
+    pub(super) fn stands_in_for(&self, channel: Variable) -> Option<String> {
+        let difference = self.proxy.as_ref()?;
+        Some(format!(
+            "{channel} is read from `{}`: {difference}",
+            self.name
+        ))
+    }
+
     /// Sorts the channel itself before one level of a field, and that before a stand-in.
     pub(super) fn rank(&self) -> (bool, bool) {
         (self.proxy.is_some(), self.level.is_some())
@@ -173,14 +182,8 @@ impl Layout {
     /// Tells the user, once all variables of a file were looked at, which stand in for channels and which could not be
     /// used.
     fn conclude(&mut self) {
-        for (channel, source) in &self.channels {
-            if let Some(difference) = &source.proxy {
-                self.problems.push(format!(
-                    "{channel} is read from `{}`: {difference}",
-                    source.name
-                ));
-            }
-        }
+        let stand_ins: Vec<String> = self.stand_ins().collect();
+        self.problems.extend(stand_ins);
         // A refused variable matters only where nothing else serves the channel.
         let is_summed = self.humidity().is_some();
         let served = |wanted: Variable| {
@@ -195,6 +198,12 @@ impl Layout {
             ));
         }
         self.channels.sort_by_key(|(channel, _)| *channel);
+    }
+
+    /// What is said of its stand-ins for channels.
+    pub(super) fn stand_ins(&self) -> impl Iterator<Item = String> {
+        let channels = self.channels.iter();
+        channels.filter_map(|(channel, source)| source.stands_in_for(*channel))
     }
 
     /// Where a channel stands as such, as a level or by a stand-in.

@@ -326,6 +326,70 @@ fn humidity_that_is_no_column_matters_where_no_other_file_has_water() {
     }
 }
 
+/// It was told although MERRA-2's `ULML` was read from the other file, and the time was said to stand in both.
+#[test]
+fn a_stand_in_matters_where_no_other_file_has_the_channel() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    file_of(
+        &at("lowest.nc"),
+        &[("time", 1), ("lat", 4), ("lon", 4)],
+        &[LAT, LON, ("time", "time", &[0.0], &[SINCE])],
+        &[("ULML", "m s-1", &AT_SURFACE)],
+    );
+    for (times, is_told) in [(&[0.0][..], false), (&[0.0, 1.0][..], true)] {
+        let _ = std::fs::remove_file(at("at_10_m.nc"));
+        file_of(
+            &at("at_10_m.nc"),
+            &[("time", times.len()), ("lat", 4), ("lon", 4)],
+            &[LAT, LON, ("time", "time", times, &[SINCE])],
+            &[("U10M", "m s-1", &AT_SURFACE)],
+        );
+        let archive = open(folder.path());
+        assert_eq!(archive.available(), [Variable::Ubot]);
+        let told = archive.problems().iter().map(String::as_str);
+        let told: Vec<&str> = told.filter(|told| !told.contains("calendar")).collect();
+        let stand_in =
+            "UBOT is read from `U10M`: 10 m wind instead of the lowest model level (1 of 2 files)";
+        let expected = if is_told { vec![stand_in] } else { vec![] };
+        assert_eq!(told, expected);
+    }
+}
+
+/// All files of the time had been named, and no channel.
+#[test]
+fn a_channel_that_stands_in_two_files_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let at_surface: &[&str] = &AT_SURFACE;
+    for (name, fields) in [
+        ("a.nc", &["PSL", "TMQ"][..]),
+        ("b.nc", &["PSL", "PS"][..]),
+        ("c.nc", &["TS"][..]),
+    ] {
+        let fields = fields.iter().map(|&field| {
+            let unit = match field {
+                "TMQ" => "kg m-2",
+                "TS" => "K",
+                _ => "Pa",
+            };
+            (field, unit, at_surface)
+        });
+        file_of(
+            &folder.path().join(name),
+            &[("time", 1), ("lat", 4), ("lon", 4)],
+            &[LAT, LON, ("time", "time", &[0.0], &[SINCE])],
+            &fields.collect::<Vec<_>>(),
+        );
+    }
+    let problems = open(folder.path()).problems().join("\n");
+    assert!(
+        problems.contains("1 times stand in more than one file"),
+        "{problems}"
+    );
+    let read = "b.nc`: the first file that has a channel is read (PSL)";
+    assert!(problems.contains(read), "{problems}");
+}
+
 /// The first by name had been the only one that was looked at.
 #[test]
 fn humidity_beside_another_that_is_no_column_is_summed() {

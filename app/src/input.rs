@@ -220,6 +220,9 @@ pub fn bad_files(skip_bad: bool) -> BadFiles {
     }
 }
 
+/// Files of a time that are named where there are many.
+const MOST_FILES: usize = 3;
+
 /// Refuses input that lacks channels, naming all of them at once and the first time that is without.
 ///
 /// Where incomplete times may be left out (`--skip-bad`), only a channel that no time has is lacking.
@@ -239,7 +242,13 @@ pub fn require(
         return Ok(());
     };
     let files = archive.files_at(index).map(|path| path.display());
-    let files: Vec<String> = files.map(|path| format!("`{path}`")).collect();
+    let mut files: Vec<String> = files.map(|path| format!("`{path}`")).collect();
+    // CMIP has a file for each variable.
+    if let Some(more) = files.len().checked_sub(MOST_FILES).filter(|more| *more > 1) {
+        files.truncate(MOST_FILES);
+        files.push(format!("{more} more files"));
+    }
+    let on_other_levels = archive.levels_instead(index, &missing);
     let at_times = missing.iter().any(|v| with(v) > 0);
     let has_all = |index: usize| needed.iter().all(|v| archive.offers(index, *v));
     let never_together = needed.iter().all(|v| with(v) > 0) && !(0..all).any(has_all);
@@ -252,11 +261,15 @@ pub fn require(
             names(archive.available())
         ),
         if never_together {
-            "no time has all of them, because files of some have other times than those of others: means stand at the middle of their intervals where other fields stand at full hours (CMIP's 3-hourly `pr`); `cdo shifttime` moves times"
+            "no time has all of them, because files of some have other times than those of others: means stand at the middle of their intervals where other fields stand at full hours (CMIP's 3-hourly `pr`); `cdo shifttime` moves times".to_string()
         } else if at_times {
-            "`squall inspect` lists what each make of file has; --skip-bad leaves out times that are incomplete"
+            "`squall inspect` lists what each make of file has; --skip-bad leaves out times that are incomplete".to_string()
+        } else if let Some(levels) = on_other_levels {
+            format!(
+                "the files have {levels}; nothing is interpolated between levels: bring fields on model levels to those of pressure that the names of channels tell first (`cdo ml2pl`). docs/input.md has what each method needs"
+            )
         } else {
-            "`squall inspect` lists every variable and what it serves as"
+            "`squall inspect` lists every variable and what it serves as".to_string()
         },
     ))
 }

@@ -219,6 +219,48 @@ fn a_file_that_tells_no_time() {
     refuses(&["label", path(&file), "--out", path(&out)], 3, &words);
 }
 
+/// All files of a time had been named, and no level.
+#[test]
+fn files_of_a_variable_each_without_the_level_that_is_needed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for name in ["psl", "ps", "prw", "tas", "ts", "ta"] {
+        squall_data::archive::on_library_thread(|| {
+            let path = folder.path().join(format!("{name}.nc"));
+            let mut file = netcdf::create(path).expect("created");
+            for (axis, units, values) in [
+                ("time", "days since 2000-01-01", &[0.0][..]),
+                ("plev", "Pa", &[85_000.0, 50_000.0, 25_000.0][..]),
+                ("lat", "degrees_north", &[-60.0, -20.0, 20.0, 60.0][..]),
+                ("lon", "degrees_east", &[0.0, 90.0, 180.0, 270.0][..]),
+            ] {
+                file.add_dimension(axis, values.len()).expect("added");
+                let mut axis = file.add_variable::<f64>(axis, &[axis]).expect("added");
+                axis.put_attribute("units", units).expect("written");
+                axis.put_values(values, ..).expect("written");
+            }
+            let (units, dimensions) = match name {
+                "ta" => ("K", &["time", "plev", "lat", "lon"][..]),
+                "prw" => ("kg m-2", &["time", "lat", "lon"][..]),
+                "tas" | "ts" => ("K", &["time", "lat", "lon"][..]),
+                _ => ("Pa", &["time", "lat", "lon"][..]),
+            };
+            let mut field = file.add_variable::<f32>(name, dimensions).expect("added");
+            field.put_attribute("units", units).expect("written");
+        });
+    }
+    let out = folder.path().join("labels");
+    let words = [
+        "labelling needs U850, V850",
+        "psl.nc` and 3 more files (found",
+        "hint: the files have `ta` at 850, 500, 250 hPa; nothing is interpolated",
+    ];
+    refuses(
+        &["label", path(folder.path()), "--out", path(&out)],
+        3,
+        &words,
+    );
+}
+
 #[test]
 fn fields_in_another_unit_than_they_say() {
     let folder = tempfile::tempdir().expect("a temporary folder");

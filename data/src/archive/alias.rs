@@ -261,6 +261,12 @@ pub(super) fn level_of(channel: Variable) -> Option<f64> {
         .map(|(_, hpa)| *hpa)
 }
 
+/// The fields on levels that a channel is a level of; `None` if it is on no pressure level.
+pub(super) fn family_of(channel: Variable) -> Option<Family> {
+    let is_of = |(_, _, channels): &&LevelRow| channels.iter().any(|(known, _)| *known == channel);
+    LEVELS.iter().find(is_of).map(|(family, ..)| *family)
+}
+
 /// Whether a variable of this name is a dew point near the surface.
 pub(super) fn is_dewpoint(name: &str) -> bool {
     DEWPOINTS.contains(&name.to_ascii_lowercase().as_str())

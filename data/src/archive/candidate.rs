@@ -99,10 +99,16 @@ impl<'f> Candidate<'f> {
     }
 
     fn add_level(&self, layout: &mut Layout) {
-        let Some(axis) = self.axis.filter(|axis| !axis.hybrid) else {
+        let Some(axis) = self.axis else {
             return;
         };
         let family = alias::family(&self.name);
+        if axis.hybrid {
+            if family.is_some() {
+                layout.on_model_levels.push(self.name.clone());
+            }
+            return;
+        }
         if self.is_speed && matches!(family, Some(Family::Zonal | Family::Meridional)) {
             return;
         }

@@ -2,6 +2,7 @@
 
 use super::scan::Levels;
 use super::{Archive, Place, alias};
+use crate::Variable;
 use crate::error::{DataError, Result};
 use ndarray::{Array3, Axis};
 
@@ -41,6 +42,32 @@ impl Archive {
         own.or_else(|| self.first_with(index, |layout| layout.levels.iter().find(of_family)))
     }
 
+    /// Where the files of a time have the fields that some channels are levels of, such as "`ta`, `zg` at 850, 500, 250
+    /// hPa; `U` on model levels"; `None` if they have none of them on levels.
+    pub fn levels_instead(&self, index: usize, channels: &[Variable]) -> Option<String> {
+        let mut told: Vec<(String, Vec<&str>)> = Vec::new();
+        for family in channels.iter().filter_map(|v| alias::family_of(*v)) {
+            for layout in self.places[index].iter().map(|&place| self.layout(place)) {
+                let at_pressures = layout.levels.iter().filter(|l| l.family == Some(family));
+                let at_pressures = at_pressures.map(|l| (l.source.name.as_str(), at_hpa(l)));
+                let is_of = |name: &&String| alias::family(name) == Some(family);
+                let on_model_levels = layout.on_model_levels.iter().filter(is_of);
+                let on_model_levels =
+                    on_model_levels.map(|name| (name.as_str(), "on model levels".to_string()));
+                for (name, place) in at_pressures.chain(on_model_levels) {
+                    match told.iter_mut().find(|(known, _)| *known == place) {
+                        Some((_, names)) if names.contains(&name) => {}
+                        Some((_, names)) => names.push(name),
+                        None => told.push((place, vec![name])),
+                    }
+                }
+            }
+        }
+        let each = (told.iter()).map(|(place, names)| format!("`{}` {place}", names.join("`, `")));
+        let each: Vec<String> = each.collect();
+        (!each.is_empty()).then(|| each.join("; "))
+    }
+
     /// All levels of a field, from the top of the atmosphere down, with their pressures in Pa.
     pub(super) fn read_all_levels(
         &self,
@@ -75,6 +102,12 @@ impl Archive {
         }
         Ok((order.iter().map(|&level| pressure[level]).collect(), fields))
     }
+}
+
+/// The levels of a field, in words.
+fn at_hpa(levels: &Levels) -> String {
+    let hpa = levels.pressure_pa.iter().map(|pa| (pa / 100.0).to_string());
+    format!("at {} hPa", hpa.collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]

@@ -130,6 +130,8 @@ pub(crate) struct Layout {
     pub file_shape: (usize, usize),
     pub channels: Vec<(Variable, Source)>,
     pub levels: Vec<Levels>,
+    /// Winds, temperature, height and humidity on model levels, for messages.
+    pub on_model_levels: Vec<String>,
     /// Near-surface dew point, from which QREFHT follows.
     pub dewpoint: Option<Source>,
     /// Vertically integrated vapour transport, which is no channel.
@@ -301,6 +303,7 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
         file_shape,
         channels: Vec::new(),
         levels: Vec::new(),
+        on_model_levels: Vec::new(),
         dewpoint: None,
         transport: Vec::new(),
         refused: Vec::new(),

@@ -137,6 +137,37 @@ fn the_lowest_model_level_is_the_one_at_the_ground() {
     }
 }
 
+/// All that was said is that channels are missing.
+#[test]
+fn of_channels_on_no_level_of_the_files_it_is_told_where_these_have_their_fields() {
+    let folder = tempfile::tempdir().unwrap();
+    let temperature = ("ta", "K", &ON_LEVELS[..]);
+    let height = ("zg", "m", &ON_LEVELS[..]);
+    let wind = ("U", "m s-1", &ON_LEVELS[..]);
+    let path = folder.path().join("pressure.nc");
+    let fields = [temperature, height];
+    three_levels(&path, "lev", &[1000.0, 500.0, 250.0], &IN_HPA, &fields);
+    let path = folder.path().join("model.nc");
+    let hybrid = [
+        (
+            "standard_name",
+            "atmosphere_hybrid_sigma_pressure_coordinate",
+        ),
+        ("positive", "down"),
+    ];
+    three_levels(&path, "lev", &[3.6, 500.0, 992.6], &hybrid, &[wind]);
+    let archive = open(folder.path());
+    let missing = [Variable::U850, Variable::T200, Variable::Z200];
+    assert!(missing.iter().all(|v| !archive.available().contains(v)));
+    let told = archive.levels_instead(0, &missing);
+    let expected = "`U` on model levels; `ta`, `zg` at 1000, 500, 250 hPa";
+    assert_eq!(told.as_deref(), Some(expected));
+    assert_eq!(
+        archive.levels_instead(0, &[Variable::V850, Variable::Psl]),
+        None
+    );
+}
+
 /// FV3 names its hybrid levels by the pressures that they have over the sea; over mountains these had been integrated.
 #[test]
 fn full_levels_of_fv3_are_no_pressures() {

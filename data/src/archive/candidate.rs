@@ -16,6 +16,8 @@ pub(super) struct Candidate<'f> {
     unit: Option<String>,
     roles: Vec<Role>,
     axis: Option<&'f LevelAxis>,
+    /// The level that a scalar coordinate says it is at.
+    picked: Option<&'f LevelAxis>,
     is_forecast: bool,
     is_static: bool,
     is_speed: bool,
@@ -54,6 +56,10 @@ impl<'f> Candidate<'f> {
     pub(super) fn of(variable: &'f netcdf::Variable<'f>, shape: &'f FileShape) -> Option<Self> {
         let (roles, axis) = roles(variable, shape)?;
         let has_time = roles.contains(&Role::Time);
+        let coordinates = nc::text(variable, "coordinates").unwrap_or_default();
+        let is_named = |name: &str| coordinates.split_whitespace().any(|one| one == name);
+        let mut picked = shape.picked_levels.iter();
+        let picked = picked.find(|(name, _)| is_named(name));
         let is_along = |name: &str| variable.dimensions().iter().any(|d| d.name() == name);
         let mut others = shape.other_times.iter();
         let other = others.find(|one| (one.is_lead || !has_time) && is_along(&one.dimension));
@@ -63,6 +69,7 @@ impl<'f> Candidate<'f> {
             unit: nc::text(variable, "units"),
             roles,
             axis,
+            picked: picked.map(|(_, level)| level),
             is_forecast: shape.is_forecast,
             is_static: shape.has_many_times && !has_time,
             is_speed: wind::is_speed(variable),
@@ -261,6 +268,10 @@ impl<'f> Candidate<'f> {
                 level: Some(axis.at_hpa(hpa)?),
                 ..whole
             },
+            (Match::Level(hpa), None) => {
+                self.picked?.at_hpa(hpa)?;
+                whole
+            }
             (Match::Lowest, Some(axis)) if axis.hybrid => Provided {
                 level: axis.lowest(),
                 ..whole

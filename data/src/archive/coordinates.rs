@@ -302,19 +302,25 @@ const LEVEL_NAMES: [&str; 9] = [
 
 /// The pressure and hybrid level axes of a file.
 pub(crate) fn level_axes(path: &Path, file: &File) -> Vec<LevelAxis> {
-    let axes = file.variables();
+    let axes = file.variables().filter(|v| v.dimensions().len() == 1);
     axes.filter_map(|v| level_axis(path, &v)).collect()
 }
 
-/// The variable as a level axis, if it is one.
+/// The pressures of scalar coordinates, by their names: what is left of an axis of which one level was picked.
+pub(crate) fn picked_levels(path: &Path, file: &File) -> Vec<(String, LevelAxis)> {
+    let scalars = file.variables().filter(|v| v.dimensions().is_empty());
+    let levels = scalars.filter_map(|v| Some((v.name(), level_axis(path, &v)?)));
+    levels.filter(|(_, level)| !level.hybrid).collect()
+}
+
+/// The variable as a level axis, if it is one; a scalar has no dimension.
 fn level_axis(path: &Path, v: &netcdf::Variable<'_>) -> Option<LevelAxis> {
-    let [dimension] = v.dimensions() else {
-        return None;
-    };
     let named = LEVEL_NAMES.contains(&v.name().to_ascii_lowercase().as_str());
-    if dimension.name() != v.name() && !named {
-        return None;
-    }
+    let dimension = match v.dimensions() {
+        [dimension] if named || dimension.name() == v.name() => dimension.name(),
+        [] if named => String::new(),
+        _ => return None,
+    };
     let text = |name: &str| nc::text(v, name).unwrap_or_default().to_ascii_lowercase();
     let (unit, positive, standard) = (text("units"), text("positive"), text("standard_name"));
     let (follows, numbered) = (follows_terrain(v), numbers_levels(v));
@@ -335,7 +341,7 @@ fn level_axis(path: &Path, v: &netcdf::Variable<'_>) -> Option<LevelAxis> {
         _ => standard.contains("height"),
     };
     Some(LevelAxis {
-        dimension: dimension.name(),
+        dimension,
         pressure_pa: values.into_iter().map(|p| p * factor).collect(),
         hybrid: follows || numbered || counted,
         // CAM's hybrid levels are named by pressures and may say `up` for what their numbers do not.

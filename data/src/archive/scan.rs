@@ -2,7 +2,7 @@
 
 use super::alias;
 use super::candidate::{self, Candidate};
-use super::coordinates::{GridAxes, LevelAxis, level_axes, time_axis};
+use super::coordinates::{GridAxes, LevelAxis, level_axes, picked_levels, time_axis};
 use super::decode::Decoder;
 use super::forecast::{OtherTime, lead, other_times};
 use super::nc;
@@ -293,6 +293,7 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
         lat,
         lon,
         levels: level_axes(path, &file),
+        picked_levels: picked_levels(path, &file),
         is_forecast: lead(path, &file).is_some(),
         has_many_times: axis.times.len() > 1,
         other_times: other_times(path, &file, &axis),
@@ -336,6 +337,8 @@ pub(super) struct FileShape {
     /// The dimension of time, if there is one.
     pub time: Option<String>,
     pub levels: Vec<LevelAxis>,
+    /// Levels that are scalar coordinates, by the names of these.
+    pub picked_levels: Vec<(String, LevelAxis)>,
     pub has_many_times: bool,
     pub other_times: Vec<OtherTime>,
     /// Whether its times are some way ahead of the time at which a forecast began.

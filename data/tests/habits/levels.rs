@@ -168,6 +168,40 @@ fn of_channels_on_no_level_of_the_files_it_is_told_where_these_have_their_fields
     );
 }
 
+/// xarray's `sel(level=850)` leaves such files, of which nothing had been read.
+#[test]
+fn a_level_that_was_picked_is_told_by_its_scalar_coordinate() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, unit, hpa) in [("u", "m s-1", 850.0), ("t", "K", 500.0), ("z", "m", 300.0)] {
+        let path = folder.path().join(format!("{name}.nc"));
+        file_of(
+            &path,
+            &[("time", 1), ("lat", 4), ("lon", 4)],
+            &[
+                LAT,
+                LON,
+                ("time", "time", &[0.0], &[SINCE]),
+                ("level", "", &[hpa], &IN_HPA),
+            ],
+            &[(name, unit, &AT_SURFACE), ("PSL", "Pa", &AT_SURFACE)],
+        );
+        on_library_thread(|| -> Result<(), netcdf::Error> {
+            let mut file = netcdf::append(&path)?;
+            for field in [name, "PSL"] {
+                let mut field = file.variable_mut(field).unwrap();
+                field.put_attribute("coordinates", "number level")?;
+            }
+            file.close()
+        })
+        .unwrap();
+    }
+    let archive = open(folder.path());
+    let expected = [Variable::U850, Variable::Psl, Variable::T500];
+    assert_eq!(archive.available(), expected);
+    let fields = archive.read(0, &expected).unwrap().fields;
+    assert!(fields.iter().all(|value| *value == 1.0));
+}
+
 /// FV3 names its hybrid levels by the pressures that they have over the sea; over mountains these had been integrated.
 #[test]
 fn full_levels_of_fv3_are_no_pressures() {

@@ -71,6 +71,35 @@ fn surface_pressure_is_of_use_where_transport_is_summed() {
     }
 }
 
+/// On MERRA-2's heights, which are blank below the ground, no cyclone is found: that had to be guessed from a share.
+#[test]
+fn heights_that_are_blank_below_the_ground_hide_cyclones() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 1, 3);
+    let says = |method: &str, out: &str| {
+        let call = ["label", path(&fields), "--method", method, "--out"];
+        let out = folder.path().join(out);
+        let output = squall().args(call).arg(&out).output().expect("starts");
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        said.contains("between Z1000 and Z200, which is missing in nearly all lows")
+    };
+    assert!(!says("deepcam", "whole"));
+    for file in std::fs::read_dir(&fields).expect("readable").flatten() {
+        if file.path().extension().is_some_and(|e| e == "nc") {
+            let mut file = netcdf::append(file.path()).expect("opened");
+            let mut height = file.variable_mut("Z1000").expect("Z1000");
+            let mut values: Vec<f32> = height.get_values(..).expect("read");
+            (values.iter_mut().step_by(10)).for_each(|value| *value = f32::NAN);
+            height.put_values(&values, ..).expect("written");
+            file.close().expect("closed");
+        }
+    }
+    assert!(says("deepcam", "blank"));
+    assert!(says("deepcam,bard", "several"));
+    assert!(!says("bard", "rivers"));
+}
+
 /// The last line is not worth a training that is done: what --recipe names may be gone by then.
 #[test]
 fn a_recipe_that_is_gone_at_the_end_fails_no_training() {

@@ -1,7 +1,7 @@
 //! Labels by the rules of deepcam alone: all reading is one stream, and boxes come with them.
 
 use super::masks::{Masks, release};
-use super::{Label, LabelSummary, NOT_LABELLED, fingerprint, warn_of_steps};
+use super::{Label, LabelSummary, fingerprint, say_missing, warn_of_steps};
 use crate::missing::Missing;
 use crate::plan::{Plan, counted};
 use crate::progress::Progress;
@@ -79,7 +79,7 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     });
     progress.finish();
     let found = labelled?;
-    missing.say(NOT_LABELLED);
+    say_missing(&missing, &[Method::Deepcam]);
     skipped::say(times - found.times, times, &command.input)?;
     masks.finish()?;
     let boxes_left_out = write_boxes(command, &archive, &mut folder)?;

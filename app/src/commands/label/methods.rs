@@ -5,7 +5,7 @@ use super::against::Against;
 use super::climate;
 use super::masks::{Masks, release};
 use super::rules::Rules;
-use super::{Label, NOT_LABELLED, fingerprint};
+use super::{Label, fingerprint, say_missing};
 use crate::failure::Advice;
 use crate::missing::Missing;
 use crate::own_folder::{self, Holds};
@@ -123,7 +123,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     } = labelling;
     progress.finish();
     let found = labelled?;
-    reader.missing.say(NOT_LABELLED);
+    say_missing(&reader.missing, &rules.methods);
     let skipped_times = second.left_out().len();
     skipped::say(skipped_times, archive.times().len(), &command.input)?;
     conclude(&command.out, masks, &agreement, folder)?;

@@ -11,6 +11,7 @@ mod rules;
 use crate::box_files::BoxFormats;
 use crate::failure::Advice;
 use crate::input::{self, files_below};
+use crate::missing::Missing;
 use crate::output;
 use crate::own_folder::{self, Holds};
 use crate::plan::counted;
@@ -119,6 +120,19 @@ const METHOD: u32 = 2;
 /// What follows from missing values.
 const NOT_LABELLED: &str =
     "rules find nothing where one of their fields is missing, and less around it";
+
+/// A share of heights at 1000 hPa that is missing below the ground, and not here and there.
+const BLANK_SHARE: f64 = 0.05;
+
+/// Says what is missing, and whether that hides cyclones: 1000 hPa is below the ground in a low.
+fn say_missing(missing: &Missing, methods: &[Method]) {
+    missing.say(NOT_LABELLED);
+    if methods.contains(&Method::Deepcam) && missing.share(Variable::Z1000) > BLANK_SHARE {
+        tracing::warn!(
+            "deepcam finds cyclones by the thickness between Z1000 and Z200, which is missing in nearly all lows where files leave levels below the ground blank, as those of MERRA-2 do: fill Z1000 there first, or use --method tempest on files with heights at 300 and 500 hPa"
+        );
+    }
+}
 
 impl Label {
     /// Labels and says what was found.

@@ -125,7 +125,7 @@ pub fn same_grid(
     if found.same_as(expected) {
         return Ok(());
     }
-    let (expected, found) = (expected.describe(), found.describe());
+    let [expected, found] = expected.describe_beside(found);
     Err(DataError::mismatch(what, input, expected, found))
 }
 

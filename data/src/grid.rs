@@ -251,6 +251,27 @@ impl LatLonGrid {
             self.lon_spacing_deg()
         )
     }
+
+    /// [`Self::describe`] of this grid and of another; where both are the same words, with the first coordinate by which
+    /// they differ.
+    pub fn describe_beside(&self, other: &Self) -> [String; 2] {
+        let [own, others] = [self.describe(), other.describe()];
+        if own != others {
+            return [own, others];
+        }
+        let lat = (self.lat_spacing_deg(), &self.lat_deg, &other.lat_deg);
+        let lon = (self.lon_spacing_deg(), &self.lon_deg, &other.lon_deg);
+        for (axis, (step, a, b)) in [("latitude", lat), ("longitude", lon)] {
+            let apart = |(a, b): (&f64, &f64)| (a - b).abs() >= 1e-3 * step;
+            if let Some(at) = a.iter().zip(b).position(apart) {
+                let told = |words: String, axis_deg: &[f64]| {
+                    format!("{words}, {axis} {} at {:.4}", at + 1, axis_deg[at])
+                };
+                return [told(own, a), told(others, b)];
+            }
+        }
+        [own, others]
+    }
 }
 
 /// Great-circle distance in km (haversine).
@@ -305,6 +326,13 @@ mod tests {
             .unwrap()
             .0;
         assert!(!grid.same_as(&moved) && grid.hash() != moved.hash());
+        // "expected 8 x 16 ..., found 8 x 16 ..." had been the same words twice.
+        let [expected, found] = grid.describe_beside(&moved);
+        assert_ne!(expected, found);
+        assert!(found.starts_with(&grid.describe()), "{found}");
+        assert!(found.contains(" at "), "{found}");
+        let [expected, found] = grid.describe_beside(&grid);
+        assert_eq!([&expected, &found], [&grid.describe(); 2]);
     }
 
     /// Steps of 650 rows, added up in f32, end at 90.0006 degrees: such grids had been refused.

@@ -81,11 +81,12 @@ pub(super) fn check_grids(
         ));
         return Ok(());
     }
+    let [expected, found] = first.describe_beside(other);
     Err(ClimateError::GridsDiffer {
         path: runs[of_other[0]].path.clone(),
-        expected: first.describe(),
+        expected,
         other: runs[of_first[0]].path.clone(),
-        found: other.describe(),
+        found,
     })
 }
 

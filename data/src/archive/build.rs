@@ -52,7 +52,8 @@ impl Build {
         };
         let first = self.layouts.first().map(|layout| &layout.grid);
         if let Some(grid) = first.filter(|grid| !grid.same_as(&info.layout.grid)) {
-            return differs("grid", grid.describe(), info.layout.grid.describe());
+            let [expected, found] = grid.describe_beside(&info.layout.grid);
+            return differs("grid", expected, found);
         }
         let calendar = *self.calendar.get_or_insert(info.calendar);
         let times = info.times.iter().map(|time| time.instant_in(calendar));

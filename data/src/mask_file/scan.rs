@@ -193,11 +193,12 @@ impl Scan {
         let times = match times.collect::<Option<Vec<Time>>>() {
             Some(times) if known.same_as(&grid) => times,
             _ => {
+                let [expected, found] = known.describe_beside(&grid);
                 return Err(DataError::mismatch(
                     "grid or calendar",
                     file.path,
-                    format!("{}, {of_first}", known.describe()),
-                    format!("{}, {calendar}", grid.describe()),
+                    format!("{expected}, {of_first}"),
+                    format!("{found}, {calendar}"),
                 ));
             }
         };

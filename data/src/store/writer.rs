@@ -209,7 +209,7 @@ impl StoreWriter {
         let same_grid =
             Arc::ptr_eq(&snapshot.grid, &self.meta.grid) || snapshot.grid.same_as(&self.meta.grid);
         if !same_grid {
-            let (expected, found) = (self.meta.grid.describe(), snapshot.grid.describe());
+            let [expected, found] = self.meta.grid.describe_beside(&snapshot.grid);
             return Err(differs("grid", expected, found));
         }
         let (rows, columns) = self.meta.grid.shape();

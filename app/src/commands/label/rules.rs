@@ -295,6 +295,17 @@ fn check_heights(archive: &Archive, index: usize) -> Result<(), DataError> {
     })
 }
 
+/// Whether all times that have the channels that are needed have another one, too: the others are left out anyhow.
+fn is_where_all_are(archive: &Archive, needed: &[Variable], other: Variable) -> bool {
+    let available = archive.available();
+    if available.contains(&other) || needed.iter().all(|v| available.contains(v)) {
+        return available.contains(&other);
+    }
+    let is_whole = |index: &usize| needed.iter().all(|v| archive.offers(*index, *v));
+    let mut whole = (0..archive.times().len()).filter(is_whole).peekable();
+    whole.peek().is_some() && whole.all(|index| archive.offers(index, other))
+}
+
 /// The channels to read: what the methods cannot do without, and what else serves them.
 fn channels(
     methods: &[Method],
@@ -305,7 +316,7 @@ fn channels(
 ) -> anyhow::Result<Vec<Variable>> {
     let by_water = by_water(thresholds);
     let has_transport = tells_by_transport(archive);
-    let mut wanted: Vec<Variable> = Vec::new();
+    let (mut wanted, mut useful): (Vec<Variable>, Vec<Variable>) = (Vec::new(), Vec::new());
     for method in methods {
         use Variable::{Tmq, U850, V850};
         let replaced = |v: &Variable| {
@@ -323,8 +334,11 @@ fn channels(
         let purpose = format!("labelling by {method}");
         input::require(archive, &needed, &purpose, skip_bad)?;
         let all = method.channels().iter().chain(method.useful_channels());
-        wanted.extend(all.filter(|v| needed.contains(v) || archive.available().contains(v)));
+        useful.extend(all.copied().filter(|v| !needed.contains(v)));
+        wanted.extend(needed);
     }
+    useful.retain(|v| is_where_all_are(archive, &wanted, *v));
+    wanted.append(&mut useful);
     wanted.sort_unstable();
     wanted.dedup();
     Ok(wanted)

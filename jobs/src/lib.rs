@@ -4,7 +4,7 @@
 //! when a flag is set, leaving behind what the next call continues from.
 //!
 //! - Training: [`recipe`], [`mod@train`], [`tune`] (a search over recipes), [`clips`] (samples of networks over time).
-//! - Inference: [`mod@infer`], [`contract`] (what a model's numbers mean nothing without).
+//! - Inference: [`mod@infer`], [`contract`] (what a model file says of its channels, normalisation, grid and network).
 //! - Ranks: [`comm`], [`staging`] (a store to the disk of every node).
 //! - Before a job is sent: [`machine`], [`performance`] (how long a step takes), [`launch`] (job scripts).
 //! - A run's folder: [`run_dir`], [`lock`], [`metrics`], [`tensorboard`], [`code`] (which program wrote it).

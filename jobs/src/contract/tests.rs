@@ -1,0 +1,115 @@
+use super::*;
+use squall_data::normalise::{ChannelScale, NormalisationMethod};
+use squall_model::networks::NetworkName;
+
+fn contract() -> Contract {
+    let normalisation = Normalisation {
+        method: NormalisationMethod::MeanStd,
+        channels: [Variable::Tmq, Variable::Psl]
+            .map(|variable| ChannelScale::identity(variable, 1.0))
+            .to_vec(),
+    };
+    let network = NetworkConfig {
+        channels_in: 2,
+        ..NetworkConfig::default()
+    };
+    let grid = LatLonGrid::global(24, 48).unwrap();
+    Contract::new(&Recipe::default(), &network, &normalisation, &grid, "abc")
+}
+
+#[test]
+fn a_file_gives_back_its_contract_and_a_changed_normalisation_is_seen() {
+    let (path, contract) = (Path::new("m.safetensors"), contract());
+    let mut file = ModelFile::default();
+    assert!(
+        Contract::of(&file.facts, path)
+            .unwrap_err()
+            .to_string()
+            .contains("no contract")
+    );
+    contract.put(&mut file).unwrap();
+    assert_eq!(Contract::of(&file.facts, path).unwrap(), contract);
+    let mut changed = contract.clone();
+    changed.normalisation.channels[0].divide = 2.0;
+    changed.put(&mut file).unwrap();
+    let error = Contract::of(&file.facts, path).unwrap_err().to_string();
+    assert!(error.contains("changed after training"), "{error}");
+    // Said to be for regions, too, it would wrap them around the globe.
+    let said = Contract {
+        longitude_padding: "zero".into(),
+        ..contract
+    };
+    said.put(&mut file).unwrap();
+    let error = Contract::of(&file.facts, path).unwrap_err().to_string();
+    assert!(error.contains("says `zero`"), "{error}");
+}
+
+#[test]
+fn a_score_is_called_what_it_is() {
+    let mut model = contract();
+    assert_eq!(model.score_name(), "mean IoU");
+    let by_area = ["training.best_by=area_mean_iou".to_string()];
+    model.recipe = Recipe::parse("", &by_area).unwrap().to_toml();
+    assert_eq!(model.score_name(), "area mean IoU");
+    model.recipe = "of another version".into();
+    assert_eq!(model.score_name(), "score of masks");
+    model.network = NetworkConfig::of(NetworkName::Detector2d);
+    assert_eq!(model.score_name(), "mAP");
+    model.network = NetworkConfig {
+        mask_classes: 3,
+        ..NetworkConfig::of(NetworkName::DetectorDense)
+    };
+    assert_eq!(model.score_name(), "score of boxes and masks");
+}
+
+#[test]
+fn who_takes_latitudes_from_places_takes_no_band() {
+    let mut contract = contract();
+    let (globe, near) = (LatLonGrid::global(24, 48), LatLonGrid::global(25, 48));
+    let (globe, near) = (globe.unwrap(), near.unwrap());
+    let tropics = globe.lat_deg()[6..18].to_vec();
+    let (tropics, _) = LatLonGrid::from_axes(tropics, globe.lon_deg().to_vec()).unwrap();
+    assert!(contract.check(&tropics, &Variable::CHANNELS).is_ok());
+    contract.network.latitude_input = true;
+    assert!(contract.check(&globe, &Variable::CHANNELS).is_ok());
+    assert!(contract.check(&near, &Variable::CHANNELS).is_ok());
+    let reasons = contract.check(&tropics, &Variable::CHANNELS).unwrap_err();
+    let expected = "over 180 degrees in training; those of the input lie over 86";
+    assert!(
+        reasons.len() == 1 && reasons[0].contains(expected),
+        "{reasons:?}"
+    );
+    // Trained on the north; the south is as high.
+    let of_rows = |rows: std::ops::Range<usize>| {
+        let lat = globe.lat_deg()[rows].to_vec();
+        LatLonGrid::from_axes(lat, globe.lon_deg().to_vec())
+            .unwrap()
+            .0
+    };
+    let (north, south) = (of_rows(12..24), of_rows(0..12));
+    contract.grid = GridFacts::of(&north);
+    assert_eq!(contract.check(&north, &Variable::CHANNELS), Ok(vec![]));
+    let notes = contract.check(&south, &Variable::CHANNELS).unwrap();
+    assert!(
+        notes.len() == 2 && notes[1].contains("those of its training"),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn mismatches_are_refused_with_every_reason() {
+    let contract = contract();
+    let same = LatLonGrid::global(24, 48).unwrap();
+    assert_eq!(contract.check(&same, &Variable::CHANNELS), Ok(vec![]));
+    let near = LatLonGrid::global(25, 48).unwrap();
+    assert_eq!(contract.check(&near, &Variable::CHANNELS).unwrap().len(), 1);
+    let finer = LatLonGrid::global(48, 96).unwrap();
+    let reasons = contract.check(&finer, &[Variable::Tmq]).unwrap_err();
+    assert_eq!(reasons.len(), 3, "{reasons:?}");
+    assert!(reasons[0].contains("channels PSL are missing (the input has TMQ)"));
+    assert!(reasons[2].contains("7.500 degrees between cells in longitude, the input has 3.750"));
+    let lon = (0..20).map(|i| 7.5 * f64::from(i)).collect();
+    let (regional, _) = LatLonGrid::from_axes(same.lat_deg().to_vec(), lon).unwrap();
+    let reasons = contract.check(&regional, &Variable::CHANNELS).unwrap_err();
+    assert!(reasons[0].contains("wraps around the globe"), "{reasons:?}");
+}

@@ -9,8 +9,8 @@
 //! doubling and halving. An answer about it that a network file system remembered too long is only too low: the claim
 //! itself then says that somebody was first.
 
-use super::alive;
-use super::looks::Looks;
+use super::heartbeat;
+use super::stop_signal::StopSignal;
 use crate::comm::Communicator;
 use crate::comm::collectives::tree;
 use crate::error::{JobError, Result, all_or_none};
@@ -21,13 +21,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Beginning of the names of claim folders.
 const FOLDER: &str = ".claims-";
-/// Says in the folder that all are to stop.
-const STOP: &str = "stop";
-/// Time between two looks for it, in a call that lasts.
-const LOOK: Duration = Duration::from_secs(1);
 /// Time after which a folder that one rank made must be there for the others: a network file system may remember for a
 /// while that it was not.
 const SEEN_WITHIN: Duration = Duration::from_secs(10);
+/// Time between two attempts to write into such a folder.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// The claims of one call, as one of its ranks sees them.
 #[derive(Debug)]
@@ -146,14 +144,9 @@ impl Claims {
         self.folder.as_deref()
     }
 
-    /// What tells the others to stop, and hears it from them.
-    pub fn bell(&self) -> Bell {
-        Bell {
-            path: self.folder.as_ref().map(|folder| folder.join(STOP)),
-            looks: Looks::in_the_end_every(LOOK),
-            heard: false,
-            ring_when_dropped: false,
-        }
+    /// What tells the other ranks to stop, and hears it from them.
+    pub fn stop_signal(&self) -> StopSignal {
+        StopSignal::within(self.folder())
     }
 
     /// Removes this call's folder. Nobody may look any more.
@@ -165,68 +158,15 @@ impl Claims {
     }
 }
 
-/// Tells all ranks of a call to stop.
-#[derive(Debug)]
-pub(super) struct Bell {
-    path: Option<PathBuf>,
-    looks: Looks,
-    heard: bool,
-    ring_when_dropped: bool,
-}
-
-impl Bell {
-    /// The same, ringing when it is dropped: by a panic, say.
-    pub fn armed(mut self) -> Self {
-        self.ring_when_dropped = true;
-        self
-    }
-
-    /// Does not ring any more.
-    pub fn disarm(&mut self) {
-        self.ring_when_dropped = false;
-    }
-
-    /// Tells the others, who notice within a second; whether they can.
-    pub fn ring(&self) -> bool {
-        let Some(path) = &self.path else {
-            return true;
-        };
-        let rung = std::fs::write(path, b"");
-        if let Err(error) = &rung {
-            tracing::warn!(%error, "the other ranks cannot be told to stop");
-        }
-        rung.is_ok()
-    }
-
-    /// Whether somebody rang; looks at the file system now and then, in the end once a second.
-    pub fn rings(&mut self) -> bool {
-        if let Some(path) = &self.path
-            && !self.heard
-            && self.looks.due().is_some()
-        {
-            self.heard = path.exists();
-        }
-        self.heard
-    }
-}
-
-impl Drop for Bell {
-    fn drop(&mut self) {
-        if self.ring_when_dropped {
-            self.ring();
-        }
-    }
-}
-
 /// Writes a rank's file into a folder that the first rank made; waits if it is not there yet.
 fn first_sign(folder: &Path, rank: usize, patience: Duration) -> std::io::Result<()> {
     let start = Instant::now();
     loop {
-        match std::fs::write(alive::file_of(folder, rank), b"") {
+        match std::fs::write(heartbeat::file_of(folder, rank), b"") {
             Err(error)
                 if error.kind() == std::io::ErrorKind::NotFound && start.elapsed() < patience =>
             {
-                std::thread::sleep(LOOK / 10);
+                std::thread::sleep(RETRY);
             }
             written => return written,
         }
@@ -272,7 +212,7 @@ fn remove_folder(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comm::{Solo, threads};
+    use crate::comm::threads;
 
     #[test]
     fn each_is_claimed_once_by_somebody() {
@@ -303,7 +243,7 @@ mod tests {
             let rank = comm.rank();
             // As where `--out` lies on a disk of each node.
             let out = folder.path().join(format!("node{}", rank / 2));
-            let claims = Claims::begin_within(2 * LOOK / 10, &out, 1, &mut comm);
+            let claims = Claims::begin_within(2 * RETRY, &out, 1, &mut comm);
             claims.unwrap_err()
         });
         assert!(matches!(errors[0], JobError::Elsewhere));
@@ -314,22 +254,6 @@ mod tests {
             folder.path().join("node1").display()
         );
         assert!(said.starts_with(&expected), "{said}");
-    }
-
-    #[test]
-    fn a_bell_that_cannot_ring_says_so() {
-        let folder = tempfile::tempdir().unwrap();
-        threads::run(threads::ranks(2), |mut comm| {
-            let claims = Claims::begin(folder.path(), 1, &mut comm).unwrap();
-            comm.barrier().unwrap();
-            if comm.rank() == 0 {
-                assert!(claims.bell().ring());
-                claims.end().unwrap();
-                assert!(!claims.bell().ring());
-            }
-        });
-        let alone = Claims::begin(folder.path(), 1, &mut Solo::new()).unwrap();
-        assert!(alone.bell().ring());
     }
 
     #[test]
@@ -352,23 +276,13 @@ mod tests {
     }
 
     #[test]
-    fn a_bell_that_falls_rings_and_old_claims_go() {
+    fn claims_of_killed_calls_are_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let folders = threads::run(threads::ranks(2), |mut comm| {
-            let claims = Claims::begin(folder.path(), 1, &mut comm).unwrap();
-            if comm.rank() == 0 {
-                drop(claims.bell().armed());
-            }
-            comm.barrier().unwrap();
-            let mut bell = claims.bell();
-            bell.rings()
+        threads::run(threads::ranks(2), |mut comm| {
+            Claims::begin(folder.path(), 1, &mut comm).unwrap();
         });
-        assert_eq!(folders, [true, true]);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         remove_old(folder.path()).unwrap();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-        let alone = Claims::begin(folder.path(), 1, &mut Solo::new()).unwrap();
-        drop(alone.bell().armed());
-        assert!(!alone.bell().rings());
     }
 }

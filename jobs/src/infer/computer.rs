@@ -2,7 +2,7 @@
 
 use super::input::Fields;
 use super::log::{FinishedFile, SkippedTime};
-use super::neighbours::Neighbours;
+use super::other_ranks::OtherRanks;
 use super::output::{Found, FoundMask, NotFinite};
 use super::pipeline::{Job, Ran, Read, Write, finish};
 use super::read_from::ReadFrom;
@@ -23,7 +23,7 @@ pub(super) struct Computer<'c, 'j, 'a> {
     pub to_writer: SyncSender<Write>,
     pub from_writer: &'c Receiver<FinishedFile>,
     pub progress: &'c mut dyn FnMut(&InferEvent<'_>),
-    pub neighbours: &'c mut Neighbours,
+    pub other_ranks: &'c mut OtherRanks,
 }
 
 /// What has come so far of the file under way.
@@ -50,7 +50,7 @@ impl Computer<'_, '_, '_> {
                 return Ok(());
             };
             self.ran.wait_seconds += before.elapsed().as_secs_f64();
-            if stop.load(Ordering::Relaxed) || self.neighbours.bell.rings() {
+            if stop.load(Ordering::Relaxed) || self.other_ranks.stop.is_sent() {
                 self.ran.stopped = true;
                 return Ok(());
             }
@@ -194,7 +194,7 @@ impl Computer<'_, '_, '_> {
     /// Counts a time as done, and says what was found at it.
     fn tell(&mut self, found: &Found) {
         self.own += 1;
-        let done = self.job.done + self.own + self.neighbours.times();
+        let done = self.job.done + self.own + self.other_ranks.times();
         let total = self.job.total;
         if let Some(FoundMask { mask, .. }) = &found.mask {
             (self.progress)(&InferEvent::Mask { done, total, mask });

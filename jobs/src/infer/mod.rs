@@ -16,7 +16,6 @@
 //! said. Gaps are said and have no masks. A time that cannot be read ends the inference or is left out, as [`BadInput`]
 //! says.
 
-mod alive;
 mod chunks;
 mod claims;
 mod computer;
@@ -25,21 +24,23 @@ mod dealt_anew;
 mod differences;
 mod ensemble;
 mod folder;
+mod heartbeat;
 mod input;
 mod log;
-mod looks;
 pub(crate) mod model;
-mod neighbours;
 mod opening;
 mod options;
+mod other_ranks;
 mod output;
 mod pipeline;
 mod pixels;
 mod plan;
+mod polling;
 mod read_from;
 mod report;
 mod settings;
 mod sliding;
+mod stop_signal;
 mod strips;
 mod views;
 
@@ -161,7 +162,7 @@ impl Inference<'_> {
         let plan = all_or_none(comm, planned)?;
         progress(&InferEvent::Started(plan));
         let mut claims = Claims::begin(self.out, left.len(), comm)?;
-        let ran = neighbours::work(&job, &mut claims, comm, progress, stop)?;
+        let ran = other_ranks::work(&job, &mut claims, comm, progress, stop)?;
         self.conclude(comm, &all, &claims, &ran, start)
     }
 

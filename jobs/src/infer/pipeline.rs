@@ -5,7 +5,7 @@ use super::claims::{Claims, refuse_taken};
 use super::computer::Computer;
 use super::input::{Fields, Reader};
 use super::log::{FinishedFile, SkippedTime};
-use super::neighbours::Neighbours;
+use super::other_ranks::OtherRanks;
 use super::output::{Found, OutputFile, remove};
 use super::read_from::ReadFrom;
 use super::settings::about;
@@ -76,7 +76,7 @@ impl Job<'_, '_> {
     pub fn run(
         &self,
         claims: &mut Claims,
-        neighbours: &mut Neighbours,
+        other_ranks: &mut OtherRanks,
         log: JsonLines,
         progress: &mut dyn FnMut(&InferEvent<'_>),
         stop: &AtomicBool,
@@ -99,7 +99,7 @@ impl Job<'_, '_> {
                 to_writer,
                 from_writer: &from_writer,
                 progress,
-                neighbours,
+                other_ranks,
             };
             let computed = network.run(from_reader, stop);
             // Closes the writer's channel: it ends after what it already has.

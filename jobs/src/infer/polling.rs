@@ -1,36 +1,36 @@
-//! When to look at a shared file system for word of the other ranks.
+//! How often a rank looks at the shared file system for what other ranks wrote.
 
 use std::time::{Duration, Instant};
 
-/// Parts of the time since the beginning that two looks are apart.
+/// The interval between two looks is the time since the beginning divided by this, up to the longest interval.
 const PARTS: u32 = 8;
 
-/// Looks that are close together at the beginning and rarer as it lasts: a short call is not prolonged by much, and
-/// ranks that wait for hours do not burden the file system.
+/// Looks at intervals that are short at first and grow with the time waited, so that a short call is not prolonged by
+/// much, and ranks that wait for hours do not burden the file system.
 #[derive(Debug)]
-pub(super) struct Looks {
+pub(super) struct Polling {
     began: Instant,
     last: Option<Instant>,
-    rarest: Duration,
+    longest: Duration,
 }
 
-impl Looks {
-    /// Looks from now on, in the end so far apart.
-    pub fn in_the_end_every(rarest: Duration) -> Self {
+impl Polling {
+    /// Looks from now on, at intervals that grow up to the longest one.
+    pub fn slowing_to(longest: Duration) -> Self {
         Self {
             began: Instant::now(),
             last: None,
-            rarest,
+            longest,
         }
     }
 
-    /// The time since the last look, where it is time for the next one, which is then the last; zero for the first one.
+    /// The time since the last look (zero before the first one), if the next one is due; it then counts as done.
     pub fn due(&mut self) -> Option<Duration> {
         self.due_at(Instant::now())
     }
 
     fn due_at(&mut self, now: Instant) -> Option<Duration> {
-        let apart = (now.duration_since(self.began) / PARTS).min(self.rarest);
+        let apart = (now.duration_since(self.began) / PARTS).min(self.longest);
         let since = self.last.map(|last| now.duration_since(last));
         if since.is_some_and(|since| since < apart) {
             return None;
@@ -45,25 +45,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_become_rarer_and_never_too_rare() {
+    fn intervals_grow_up_to_the_longest() {
         let tick = Duration::from_millis(10);
-        let rarest = Duration::from_millis(500);
-        let mut looks = Looks::in_the_end_every(rarest);
-        let began = looks.began;
+        let longest = Duration::from_millis(500);
+        let mut polling = Polling::slowing_to(longest);
+        let began = polling.began;
         let mut gaps = Vec::new();
         for k in 0..=1000u32 {
             let since_began = k * tick;
-            if let Some(gap) = looks.due_at(began + since_began) {
-                let most = (since_began / PARTS).min(rarest) + tick;
+            if let Some(gap) = polling.due_at(began + since_began) {
+                let most = (since_began / PARTS).min(longest) + tick;
                 assert!(gap <= most, "{gap:?} after {since_began:?}");
                 gaps.push((since_began, gap));
             }
         }
         assert_eq!(gaps[0], (Duration::ZERO, Duration::ZERO));
         // Each look up to 80 ms, then each by a seventh later than the one before up to 4 s: 9 + 29.3 at most.
-        let early = gaps.iter().filter(|(at, _)| *at <= 8 * rarest).count();
+        let early = gaps.iter().filter(|(at, _)| *at <= 8 * longest).count();
         assert!((25..=39).contains(&early), "{early}");
         let late: Vec<_> = gaps[early + 1..].iter().map(|(_, gap)| *gap).collect();
-        assert!(late.len() >= 10 && late.iter().all(|gap| *gap == rarest));
+        assert!(late.len() >= 10 && late.iter().all(|gap| *gap == longest));
     }
 }

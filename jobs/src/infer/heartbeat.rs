@@ -1,11 +1,12 @@
-//! Whether the other ranks still live while this one waits for them.
+//! Heartbeats: whether the other ranks are alive while this one waits for them.
 //!
-//! Ranks take mask files as they come, and whoever finds none left waits for those who still have one, which may take
-//! hours: the length of a wait says nothing. So every rank counts in a file of its own until it is done, whatever it
-//! computes meanwhile, and whoever waits sees whether they count. The first rank looks at all, the others at the first.
+//! A rank that finds no mask file left to claim waits for the ranks that still make one. That may take hours, so a long
+//! wait does not mean that one of them is dead. Therefore a thread of every rank writes a growing number into a file of
+//! that rank until its work is done, and a rank that waits looks at whether these numbers grow: the first rank at those
+//! of all others, every other rank at that of the first.
 
 use super::claims::Claims;
-use super::looks::Looks;
+use super::polling::Polling;
 use crate::comm::CommError;
 use crate::error::Result;
 use squall_data::DataError;
@@ -16,31 +17,32 @@ use std::time::Duration;
 
 /// Time between two counts.
 const COUNT: Duration = Duration::from_secs(5);
-/// Time between two looks, of a wait that lasts.
+/// Longest time between two looks at the files.
 const LOOK: Duration = Duration::from_millis(500);
 /// A rank that has not counted for so long is dead: file systems may take minutes to recover.
 pub(super) const DEAD_AFTER: Duration = Duration::from_secs(300);
-/// A longer time between two looks is counted as this one: who did not look for so long was stopped, and knows nothing of
-/// that time. Looks themselves may last, at thousands of ranks on a slow file system.
+/// The most silence that a single look may add. A rank that did not look for longer was itself stopped (by a batch
+/// system, say), and so may the others have been. It is this long because a look at thousands of files on a slow file
+/// system takes time, too.
 const LONGEST: Duration = Duration::from_secs(60);
-/// What a rank writes in the end.
+/// What a rank writes when its work is done.
 const DONE: &str = "done";
 
-/// The file in which a rank counts.
+/// The file of a rank's heartbeat.
 pub(super) fn file_of(folder: &Path, rank: usize) -> PathBuf {
     folder.join(format!("rank{rank}"))
 }
 
-/// Counts for this rank, until it is dropped.
+/// The thread that writes this rank's heartbeat, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Pulse {
+pub(super) struct Heartbeat {
     path: PathBuf,
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Pulse {
-    /// Begins to count in the folder of these claims; nothing for a single rank.
+impl Heartbeat {
+    /// Begins to write into the folder of these claims; none for a single rank.
     ///
     /// # Errors
     /// [`JobError::Data`] if the system gives no thread.
@@ -84,40 +86,42 @@ impl Pulse {
     }
 }
 
-impl Drop for Pulse {
+impl Drop for Heartbeat {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-/// Others take a rank that cannot write for dead, and so it is.
+/// Writes a heartbeat. A failure is no error here: the other ranks take a rank that cannot write for dead, and it could
+/// not write its masks either.
 fn write(path: &Path, text: &str) {
     if let Err(error) = std::fs::write(path, text) {
         tracing::debug!(%error, path = %path.display(), "not written");
     }
 }
 
-/// The ranks that this one looks at.
+/// The ranks whose heartbeats this one looks at.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct WatchedRanks {
     own: usize,
     /// Those that are not done.
-    ranks: Vec<Counting>,
-    looks: Looks,
+    ranks: Vec<WatchedRank>,
+    polling: Polling,
 }
 
-/// A rank that counts.
+/// A rank whose heartbeat is looked at.
 #[derive(Debug)]
-struct Counting {
+struct WatchedRank {
     rank: usize,
     path: PathBuf,
-    /// What was read last, and for how long it has been the same.
+    /// What was read last.
     text: String,
+    /// For how long it has been the same.
     silent: Duration,
 }
 
-impl Watched {
-    /// Those of so many that `rank` looks at.
+impl WatchedRanks {
+    /// The ranks, of `size`, that `rank` looks at.
     pub fn of(claims: &Claims, rank: usize, size: usize) -> Self {
         let others = match rank {
             0 => 1..size,
@@ -125,7 +129,7 @@ impl Watched {
         };
         let folder = claims.folder().into_iter();
         let ranks = folder.flat_map(|folder| {
-            let counting = move |rank| Counting {
+            let counting = move |rank| WatchedRank {
                 rank,
                 path: file_of(folder, rank),
                 text: String::new(),
@@ -136,22 +140,22 @@ impl Watched {
         Self {
             own: rank,
             ranks: ranks.collect(),
-            looks: Looks::in_the_end_every(LOOK),
+            polling: Polling::slowing_to(LOOK),
         }
     }
 
-    /// Whether all of them are done; looks now and then.
+    /// Whether all of them are done; looks at their files only when it is time.
     ///
     /// # Errors
-    /// [`CommError::Stalled`] naming one that has not counted for longer than `limit`.
+    /// [`CommError::Stalled`] naming one whose heartbeat has stood still for longer than `limit`.
     pub fn are_done(&mut self, limit: Duration) -> Result<bool> {
-        match self.looks.due() {
+        match self.polling.due() {
             Some(since) => self.look(since, limit),
             None => Ok(self.ranks.is_empty()),
         }
     }
 
-    /// The same, looking now, so long after the last look.
+    /// As [`Self::are_done`], but looks now, this long after the last look.
     fn look(&mut self, since: Duration, limit: Duration) -> Result<bool> {
         for other in &mut self.ranks {
             let text = std::fs::read_to_string(&other.path).unwrap_or_default();
@@ -163,7 +167,7 @@ impl Watched {
         }
         self.ranks.retain(|other| other.text != DONE);
         match self.ranks.iter().find(|other| other.silent > limit) {
-            Some(Counting { rank, silent, .. }) => Err(CommError::Stalled {
+            Some(WatchedRank { rank, silent, .. }) => Err(CommError::Stalled {
                 rank: self.own,
                 doing: format!("inference: rank {rank}, which has mask files to finish,"),
                 waited: *silent,
@@ -188,13 +192,13 @@ mod tests {
             let rank = comm.rank();
             let claims = Claims::begin(folder.path(), 1, &mut comm).unwrap();
             // The last rank is dead from the start.
-            let pulse = (rank < 2).then(|| Pulse::start(&claims, rank).unwrap().unwrap());
+            let heartbeat = (rank < 2).then(|| Heartbeat::start(&claims, rank).unwrap().unwrap());
             comm.barrier().unwrap();
             if rank == 1 {
-                pulse.unwrap().done();
+                heartbeat.unwrap().done();
             }
             comm.barrier().unwrap();
-            let mut watched = Watched::of(&claims, rank, 3);
+            let mut watched = WatchedRanks::of(&claims, rank, 3);
             let start = Instant::now();
             let found = loop {
                 match watched.are_done(limit) {
@@ -219,15 +223,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = file_of(folder.path(), 1);
         write(&path, "7");
-        let watched = || Watched {
+        let watched = || WatchedRanks {
             own: 0,
-            ranks: vec![Counting {
+            ranks: vec![WatchedRank {
                 rank: 1,
                 path: path.clone(),
                 text: String::new(),
                 silent: Duration::ZERO,
             }],
-            looks: Looks::in_the_end_every(LOOK),
+            polling: Polling::slowing_to(LOOK),
         };
         // Thousands of files are read in more time than lies between two counts.
         let slow = 2 * COUNT;
@@ -252,7 +256,7 @@ mod tests {
     fn a_single_rank_waits_for_nobody() {
         let folder = tempfile::tempdir().unwrap();
         let claims = Claims::begin(folder.path(), 1, &mut crate::comm::Solo::new()).unwrap();
-        assert!(Pulse::start(&claims, 0).unwrap().is_none());
-        assert!(Watched::of(&claims, 0, 1).are_done(LOOK).unwrap());
+        assert!(Heartbeat::start(&claims, 0).unwrap().is_none());
+        assert!(WatchedRanks::of(&claims, 0, 1).are_done(LOOK).unwrap());
     }
 }

@@ -3,7 +3,7 @@
 use super::input::{Fields, Pixels};
 use super::model::Boxes;
 use super::output::{Found, FoundMask, NotFinite};
-use super::views::{Opinion, most_probable, turned};
+use super::views::{EnsembleMean, in_view, most_probable};
 use super::{Gives, Model};
 use crate::clips::ClipShape;
 use crate::error::{JobError, Result};
@@ -19,9 +19,9 @@ use std::sync::Arc;
 
 /// The members whose probabilities are averaged: every model with every view of the field.
 ///
-/// A network with an output stride of s answers the same to a field that is rolled by s columns, but not by fewer; such
-/// rolls, the mirrored field (hemispheres and the sign of meridional winds changed) and other models are opinions whose
-/// spread tells how sure the mean is.
+/// A network with an output stride of s answers the same to a field that is rolled by s columns, but not by fewer. So
+/// rolls by fewer columns, the mirrored field (hemispheres and the sign of meridional winds changed) and other models
+/// are members that differ; their spread tells how sure the mean is.
 #[derive(Debug)]
 pub struct Ensemble<'m> {
     models: Vec<&'m Model>,
@@ -111,12 +111,12 @@ impl<'m> Ensemble<'m> {
         &self.models
     }
 
-    /// The views of a field that each model has.
+    /// The views of a field that each model sees.
     pub fn views(&self) -> &[View] {
         &self.views
     }
 
-    /// How many opinions there are on each time.
+    /// How many predictions are averaged for each time: models times views.
     pub fn members(&self) -> usize {
         self.models.len() * self.views.len()
     }
@@ -232,55 +232,77 @@ impl<'m> Ensemble<'m> {
         probabilities: bool,
         strips: NonZeroUsize,
     ) -> Result<Vec<Found>> {
+        if self.gives().boxes() {
+            return self.find_boxes(batch, grid, probabilities);
+        }
+        if self.members() > 1 {
+            return self.average(batch, grid, probabilities, strips);
+        }
+        let times: Vec<_> = batch.iter().map(|fields| fields.time).collect();
+        let x = input(batch, grid.shape())?;
+        let model = self.first();
+        let prediction = model.predict_tensor(&x, &times, probabilities, strips)?;
+        Ok(Found::masks(prediction, model))
+    }
+
+    /// The boxes that the only model, a detector, finds, and masks where it gives them too.
+    fn find_boxes(
+        &self,
+        batch: Vec<Fields>,
+        grid: &LatLonGrid,
+        probabilities: bool,
+    ) -> Result<Vec<Found>> {
+        let times: Vec<_> = batch.iter().map(|fields| fields.time).collect();
+        let x = input(batch, grid.shape())?;
+        let model = self.first();
+        let (boxes, masks) = model.find_boxes_and_masks(&x, &times, grid, probabilities)?;
+        let masks = masks.map(|masks| Found::masks(masks, model));
+        let mut masks = masks.into_iter().flatten();
+        let each = times.into_iter().zip(boxes);
+        Ok(each
+            .map(|(time, (boxes, cells))| {
+                let (mask, of_mask) = match masks.next() {
+                    Some(found) => (found.mask, found.not_finite),
+                    None => (None, None),
+                };
+                Found {
+                    mask,
+                    not_finite: of_mask.or(NotFinite::of(model, cells)),
+                    ..Found::boxes(time, boxes)
+                }
+            })
+            .collect())
+    }
+
+    /// The masks of the mean probabilities of all members, and the spread of these.
+    fn average(
+        &self,
+        batch: Vec<Fields>,
+        grid: &LatLonGrid,
+        probabilities: bool,
+        strips: NonZeroUsize,
+    ) -> Result<Vec<Found>> {
         let (rows, columns) = grid.shape();
         let times: Vec<_> = batch.iter().map(|fields| fields.time).collect();
-        if self.gives().boxes() {
-            let x = input(batch, (rows, columns))?;
-            let model = self.first();
-            let (boxes, masks) = model.find_boxes_and_masks(&x, &times, grid, probabilities)?;
-            let masks = masks.map(|masks| Found::masks(masks, model));
-            let mut masks = masks.into_iter().flatten();
-            let each = times.into_iter().zip(boxes);
-            return Ok(each
-                .map(|(time, (boxes, cells))| {
-                    let (mask, of_mask) = match masks.next() {
-                        Some(found) => (found.mask, found.not_finite),
-                        None => (None, None),
-                    };
-                    Found {
-                        mask,
-                        not_finite: of_mask.or(NotFinite::of(model, cells)),
-                        ..Found::boxes(time, boxes)
-                    }
-                })
-                .collect());
-        }
-        if self.members() == 1 {
-            let x = input(batch, (rows, columns))?;
-            let prediction = self
-                .first()
-                .predict_tensor(&x, &times, probabilities, strips)?;
-            return Ok(Found::masks(prediction, self.first()));
-        }
         let plain = joined(batch, self.normalisations.len());
-        let mut opinion = Opinion::new((times.len(), rows, columns, 3));
-        // A mean with NaN is NaN: whose they are is told.
+        let mut ensemble_mean = EnsembleMean::new((times.len(), rows, columns, 3));
+        // One member's NaN makes the mean NaN: the error names the model that it comes from.
         let mut broken: Vec<Option<NotFinite>> = times.iter().map(|_| None).collect();
         for view in &self.views {
             for (model, &at) in self.models.iter().zip(&self.normalisation_of) {
                 let normalisation = &self.normalisations[at];
-                let values = turned(&plain[at], (rows, columns), *view, normalisation);
+                let values = in_view(&plain[at], (rows, columns), *view, normalisation);
                 let x = tensor(values, times.len(), (rows, columns))?;
                 let prediction = model.predict_tensor(&x, &times, true, strips)?;
                 for (broken, points) in broken.iter_mut().zip(prediction.not_finite) {
                     *broken = broken.take().or(NotFinite::of(model, points));
                 }
                 if let Some(probabilities) = prediction.probabilities {
-                    opinion.add(&probabilities, *view);
+                    ensemble_mean.add(&probabilities, *view);
                 }
             }
         }
-        let (mean, spread) = opinion.mean_and_spread()?;
+        let (mean, spread) = ensemble_mean.mean_and_spread()?;
         let each = times
             .into_iter()
             .zip(mean.outer_iter().zip(spread.outer_iter()))

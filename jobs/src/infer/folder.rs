@@ -4,7 +4,7 @@ use super::log::{self, FinishedFile, in_order, share};
 use super::read_from::{self, ReadFrom};
 use super::settings::{self, Settings};
 use super::sliding::Sliding;
-use super::{BadInput, Chunk, Inference, claims, dealt_anew, output};
+use super::{BadInput, Chunk, Inference, claims, output, renamed_files};
 use crate::comm::collectives::tree;
 use crate::comm::{Communicator, agree};
 use crate::error::{Result, all_or_none};
@@ -149,7 +149,7 @@ impl Inference<'_> {
         let found = found.collect();
         let same = read_from::of_these_fields(self.out, &self.input, found, saw_others)?;
         let sources = (&self.input, sliding, &variables[..]);
-        dealt_anew::remove_files(self.out, sources, &foreign, !same.is_empty())?;
+        renamed_files::remove_files(self.out, sources, &foreign, !same.is_empty())?;
         let is_there = |entry: &&FinishedFile| self.out.join(&entry.file).exists();
         if let Some(one) = foreign.iter().find(is_there) {
             tracing::warn!(

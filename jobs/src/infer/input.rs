@@ -252,7 +252,7 @@ impl<'a> Input<'a> {
             }
         };
         let backend = ensemble.first().network().backend();
-        // Several opinions see a field turned, which the host does.
+        // Members of an ensemble see rolled and mirrored fields, which the host makes.
         let upload = match &normalisations[..] {
             [normalisation] if ensemble.members() == 1 => {
                 let (encoding, factors) = match stored.first() {

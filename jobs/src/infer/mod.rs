@@ -1,26 +1,29 @@
 //! From models and fields to mask files, on one rank or many.
 //!
-//! The work is divided by time: ranks claim mask files one after the other (`claims`), so that fast ones make more of
-//! them. On each rank three threads work at the same time: one reads and normalises, one computes, one writes. A mask
-//! file appears whole, under its name, and then its line in the log of its rank; batches never cross files. So a call
-//! that was killed anywhere is continued by the next one, with any number of ranks: finished files stay, the others are
-//! made, and in the end folders are the same byte for byte.
+//! The work is divided by time: ranks claim mask files one after the other (`claims`), so that fast ranks make more of
+//! them. On each rank three threads work at the same time (`pipeline`): one reads and normalises, one computes, one
+//! writes. A mask file appears whole, under its name; only then is its line added to the log of its rank. A batch holds
+//! times of one file only. So the next call continues one that was killed anywhere, with any number of ranks: finished
+//! files stay, the others are made, and in the end the folder is the same, byte for byte, as that of a call that was
+//! never stopped.
 //!
-//! A network that gives masks and boxes has two files for the same times, the table of boxes named first.
+//! A network that gives masks and boxes has two files for the same times: the table of boxes gets its name before the
+//! masks do.
 //!
-//! A network over time is shown windows of the time axis that slide so that every time is asked for once (`sliding`); a
-//! frame that is missing at an end of the axis, at a hole or in a bad file is replaced by its neighbour.
+//! A network over time sees windows that slide along the time axis, so that every time is asked for once (`sliding`). A
+//! frame that is missing, at an end of the axis, in a gap or in a bad file, is replaced by the nearest one.
 //!
-//! Bad input is met in three ways. What cannot be a time axis, such as two calendars or grids, is refused when the
-//! input is opened; a time that stands in two files is read from the first, and times in any order are sorted; both are
-//! said. Gaps are said and have no masks. A time that cannot be read ends the inference or is left out, as [`BadInput`]
-//! says.
+//! Bad input is met in three ways:
+//!
+//! - What cannot be one time axis, such as files of two calendars or grids, is refused when the input is opened.
+//! - What can be put right is put right with a note: a time in two files is read from the first, unordered times are
+//!   sorted, a gap in the axis has no masks.
+//! - A time that cannot be read ends the inference or is left out, as [`BadInput`] says.
 
 mod chunks;
 mod claims;
 mod computer;
 mod conclusion;
-mod dealt_anew;
 mod differences;
 mod ensemble;
 mod folder;
@@ -37,6 +40,7 @@ mod pixels;
 mod plan;
 mod polling;
 mod read_from;
+mod renamed_files;
 mod report;
 mod settings;
 mod sliding;
@@ -166,7 +170,7 @@ impl Inference<'_> {
         self.conclude(comm, &all, &claims, &ran, start)
     }
 
-    /// What can be known before a file is touched: the memory that is needed, the batch, and what may surprise.
+    /// What can be known before a file is touched: the memory that is needed, the batch, and notes for the user.
     fn prepare(&self) -> Result<(Demand, NonZeroUsize, Vec<String>)> {
         let readable = self
             .input
@@ -185,8 +189,8 @@ impl Inference<'_> {
         Ok((demand, batch, notes))
     }
 
-    /// An error if frames of a clip would be further apart, or less far, than those that its network learnt from: storms
-    /// would move at another speed.
+    /// An error if the frames of a clip are another time apart than those that the network learnt from: storms would
+    /// seem to move at another speed.
     fn check_times(&self) -> Result<()> {
         let model = self.ensemble.first();
         let learnt = model.contract().frame_seconds;
@@ -224,15 +228,16 @@ impl Inference<'_> {
             .with("grid", &self.input.grid().hash().to_le_bytes())
             .with("models", hashes.join(" ").as_bytes())
             .with("views", format!("{:?}", self.ensemble.views()).as_bytes())
-            // `auto` means bf16 on some machines and f32 on others: who makes which mask is a matter of speed.
+            // `auto` means bf16 on some machines and f32 on others. Which rank makes which mask depends on speed, so all
+            // must compute alike.
             .with_text("what computes", settings::computing(&self.ensemble))
             .with("options", format!("{options:?}").as_bytes());
         Ok(facts.check(comm)?)
     }
 
-    /// Bytes that this rank may use, where those of its node share what is there.
+    /// Bytes that this rank may use: those of its GPU, or its share of the node's memory.
     fn available_memory(&self, comm: &mut dyn Communicator) -> Result<Option<u64>> {
-        // Before a GPU is asked, which may answer on some ranks only.
+        // Collective, so it comes before the GPU is asked: only some ranks may have one.
         let ranks = match comm.size() {
             1 => 1,
             _ => comm.split_by_node()?.size() as u64,

@@ -32,7 +32,7 @@ pub struct InferPlan {
     pub done_times: usize,
     /// Ranks that share the work.
     pub ranks: usize,
-    /// Opinions that are averaged for a mask.
+    /// Members of the ensemble that are averaged for a mask: models times views.
     pub members: usize,
     /// Samples computed at once.
     pub batch: usize,

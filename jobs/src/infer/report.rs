@@ -62,7 +62,7 @@ pub struct InferReport {
     pub missing_values: u64,
     /// Ranks that shared the work.
     pub ranks: usize,
-    /// Opinions that were averaged for each mask.
+    /// Members of the ensemble that were averaged for each mask: models times views.
     pub members: usize,
     /// Seconds of this call.
     pub seconds: f64,

@@ -1,12 +1,12 @@
-//! Fields as members of an ensemble see them, and one opinion out of what they say.
+//! Fields rolled and mirrored for the members of an ensemble, and the mean of what the members find, turned back.
 
 use crate::error::{JobError, Result};
 use ndarray::{Array2, Array4, ArrayView3, Axis};
 use squall_data::store::View;
 use squall_data::{DataError, Normalisation};
 
-/// Samples of normalised pixels as a view shows them.
-pub(super) fn turned(
+/// Samples of normalised pixels, rolled and mirrored as a view says.
+pub(super) fn in_view(
     pixels: &[f32],
     (rows, columns): (usize, usize),
     view: View,
@@ -57,11 +57,11 @@ pub(super) fn most_probable(probabilities: ArrayView3<'_, f32>) -> Array2<u8> {
     })
 }
 
-/// Mean and spread of probabilities as they come.
+/// Mean and spread of the probabilities of an ensemble, one member after the other.
 ///
 /// # Source
 /// Welford 1962, doi:10.1080/00401706.1962.10490022: members that agree have a spread of exactly 0.
-pub(super) struct Opinion {
+pub(super) struct EnsembleMean {
     members: usize,
     shape: (usize, usize, usize, usize),
     /// `(sample, lat, lon, class)`.
@@ -70,8 +70,8 @@ pub(super) struct Opinion {
     squares: Vec<f32>,
 }
 
-impl Opinion {
-    /// Of so many samples, rows, columns and classes.
+impl EnsembleMean {
+    /// The mean of no member yet, for this number of samples, rows, columns and classes.
     pub fn new(shape: (usize, usize, usize, usize)) -> Self {
         let (samples, rows, columns, classes) = shape;
         let count = samples * rows * columns * classes;
@@ -83,7 +83,7 @@ impl Opinion {
         }
     }
 
-    /// Adds the probabilities of a member that saw the fields so.
+    /// Adds the probabilities of a member that saw the fields in this view.
     pub fn add(&mut self, probabilities: &Array4<f32>, view: View) {
         self.members += 1;
         let share = 1.0 / self.members as f32;
@@ -152,7 +152,7 @@ mod tests {
 
     /// A view of normalised pixels is the normalised view of the fields.
     #[test]
-    fn turning_and_normalising_commute() {
+    fn viewing_and_normalising_commute() {
         let (rows, columns, normalisation) = (4, 5, normalisation());
         let value = |j: usize, i: usize, k: usize| (10 * j + i) as f32 + 0.25 * k as f32;
         let missing = |j: usize, i: usize| (j, i) == (1, 2);
@@ -178,7 +178,7 @@ mod tests {
                 let sign = if mirror && k == 1 { -1.0 } else { 1.0 };
                 or_nan(j, i, sign * value(j, i, k))
             });
-            let found = turned(
+            let found = in_view(
                 &plain,
                 (rows, columns),
                 View { roll, mirror },
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn opinions_are_turned_back_averaged_and_compared() {
+    fn members_are_turned_back_averaged_and_compared() {
         let at = |j: usize, i: usize, k: usize| ((7 * j + 3 * i + k) % 10) as f32 / 10.0;
         let plain = Array4::from_shape_fn((1, 4, 5, 3), |(_, j, i, k)| at(j, i, k));
         let view = View {
@@ -199,13 +199,13 @@ mod tests {
             mirror: true,
         };
         let seen = Array4::from_shape_fn((1, 4, 5, 3), |(_, j, i, k)| at(3 - j, (i + 3) % 5, k));
-        let mut same = Opinion::new((1, 4, 5, 3));
+        let mut same = EnsembleMean::new((1, 4, 5, 3));
         same.add(&plain, View::default());
         same.add(&seen, view);
         let (mean, spread) = same.mean_and_spread().unwrap();
         assert_eq!(mean, plain);
         assert!(spread.iter().all(|s| *s == 0.0));
-        let mut apart = Opinion::new((1, 1, 1, 3));
+        let mut apart = EnsembleMean::new((1, 1, 1, 3));
         for p in [0.2f32, 0.4, 0.9] {
             let member = Array4::from_elem((1, 1, 1, 3), p);
             apart.add(&member, View::default());

@@ -1,5 +1,7 @@
-//! Mask files whose times go to files of other names now: where so many times share a file, it is named after the first
-//! of them, and an input that grew before its end deals them anew. Who reads the folder refuses a time in two files.
+//! Mask files of an earlier call whose times belong to files of other names now.
+//!
+//! With `--file-per N` a file is named after the first of its N times. If the input got more times before these, the
+//! borders between files shift. The old files must go, because readers of the folder refuse a time in two files.
 
 use super::Input;
 use super::chunks::table_of;
@@ -14,12 +16,13 @@ use squall_data::{Time, Variable};
 use std::ops::Range;
 use std::path::Path;
 
-/// Removes those of the `foreign` files, whose names this call gives to none, of which it makes all masks again, and the
-/// tables of boxes beside them. `is_known` says that other files of the folder are of these fields, as they were.
+/// Removes outdated files, and the tables of boxes beside them: of `foreign`, the files whose names no file of this
+/// call has, those whose masks this call makes again under other names. `is_known` says that other files of the folder
+/// are already known to be of these fields, unchanged.
 ///
 /// # Errors
-/// [`JobError::Resume`] naming a file that has other masks too, or masks of other fields: they would be lost, or lie
-/// beside those of this input; the same if the fields of all have changed. Nothing is removed then.
+/// [`JobError::Resume`] naming a file that also has masks of other times, which would be lost, or that has masks of
+/// other fields, or if the fields of all files have changed. Nothing is removed then.
 pub(super) fn remove_files(
     folder: &Path,
     (input, sliding, variables): (&Input<'_>, Option<&Sliding>, &[Variable]),
@@ -66,7 +69,7 @@ pub(super) fn remove_files(
             "the times of {} finished files, such as `{first}`, go to files of other names, because --file-per counts times from the first of the input: their masks are made again",
             again.len()
         );
-        // Whoever is killed between the files leaves a folder that is not finished.
+        // First, so that a call that is killed between two files does not leave a folder that is called finished.
         remove_manifest(folder)?;
     }
     for (file, _) in again {

@@ -1,21 +1,22 @@
 //! The training loop: read this first.
 //!
-//! Batches come from [`squall_data::Loader`] by way of `feed`, `step::Learner` learns from them,
-//! [`evaluate`] scores, `keep` and [`checkpoint`] save. A run that is killed at any point and started again
-//! ends with the same bytes as one that never was: everything random is a pure function of seed and step, and files are
-//! written whole.
+//! [`train_together`] checks recipe and store, `prepare` builds a `Run`, and `Run::train` is the loop. In it batches
+//! come from [`squall_data::Loader`] by way of `feed`, `step::Learner` learns from them, [`evaluate`] scores, `keep`
+//! and [`checkpoint`] save. A run that is killed at any point and started again ends with the same bytes as one that
+//! was never killed: everything random is a pure function of seed and step, and files are written whole.
 //!
 //! A step is a batch, or several whose gradients are added up (`training.accumulate`).
 //!
 //! Several ranks, a [`Team`], run the same loop: each learns from its share of the samples, gradients are averaged
-//! while the backward pass runs, and the first rank writes the files. Or several groups of ranks do that without
-//! waiting for each other, and servers hold the parameters: `groups`.
+//! while the backward pass runs, and the first rank writes the files. With `distributed.groups` this is what each of
+//! several groups of ranks does; groups do not wait for each other, and servers hold the parameters: `groups`.
 
 pub mod checkpoint;
 mod early;
 pub mod evaluate;
 mod exchange;
 pub(crate) mod feed;
+mod fit;
 mod groups;
 mod keep;
 mod mllog;
@@ -33,18 +34,20 @@ mod step_shape;
 mod team;
 mod timeline;
 mod told;
+mod validation;
 
 pub use early::EndedEarly;
 pub use groups::StalenessSummary;
 pub use mllog::{Hardware, MlLog};
 pub use plan::TrainPlan;
+use prepare::channels;
 pub use prepare::samples_of_epoch;
-use prepare::{channels, check_longitude};
-pub(crate) use prepare::{has_validation, steps_alone};
+pub(crate) use prepare::steps_alone;
 pub use progress::{Best, Outcome, TrainEvent, TrainReport};
 pub use step::StepResult;
 pub use team::{OnStall, Team};
 pub use timeline::{Balance, Spent};
+pub(crate) use validation::has_validation;
 
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
@@ -83,9 +86,9 @@ pub fn train(
     train_together(recipe, store, folder, progress, stop, &mut Team::solo())
 }
 
-/// The same as one of several ranks, which all call it with the same recipe and data. Only the first writes into
-/// `folder`; it reads the checkpoint and sends it to the others. After an error of one rank the others may wait for it:
-/// end the job.
+/// As [`train`], on one of several ranks, which all call it with the same recipe and data. Only the first rank writes
+/// into `folder`; it reads the checkpoint and sends it to the others. After an error on one rank the others may wait
+/// for it: the caller must end the job.
 ///
 /// # Errors
 /// As [`train`]; [`JobError::Comm`] if ranks disagree or cannot talk; [`JobError::Elsewhere`] if another rank failed.
@@ -99,7 +102,7 @@ pub fn train_together(
 ) -> Result<TrainReport> {
     team.limit_waits(recipe.distributed.longest_wait());
     let fitted = (recipe.check())
-        .and_then(|()| check_longitude(recipe, store))
+        .and_then(|()| fit::check_longitude(recipe, store))
         .and_then(|()| recipe.with_channels(channels(recipe, store).len()));
     let opened = fitted.and_then(|recipe| {
         let run_dir = team.is_first().then(|| RunDir::open(folder)).transpose()?;
@@ -124,7 +127,7 @@ pub fn train_together(
     }
     let share = Share::agree(store, recipe.seed, team)?;
     let mut run = Run::prepare(recipe, store, run_dir, share, team)?;
-    // Of groups, if there were any; there are none now.
+    // A checkpoint of a run in groups may hold it; this run has no groups.
     run.standing = None;
     run.learner.join(&recipe.distributed, team)?;
     run.announce(team, progress)?;
@@ -154,17 +157,17 @@ struct Run<'a> {
     local_batch: LocalBatch,
     /// Ranks that do a step together.
     step_ranks: usize,
-    /// Which samples lie on which node, where nodes hold a part.
+    /// What decides, besides the seed, which samples come when: a run goes on only where it is the same.
     deal: String,
-    /// With groups: steps that are still to be done before those that follow.
+    /// With groups: steps that were under way when the checkpoint was taken, to be done first.
     pending: Vec<u64>,
-    /// With groups in turns: where they stood at the last checkpoint.
+    /// With groups in turns: where each of them stood at the last checkpoint.
     standing: Option<groups::Standing>,
     /// The step under way still needs its validation.
     validation_due: bool,
 }
 
-/// Waits for the next batch; how many seconds, too.
+/// The next batch, and the seconds waited for it.
 fn next_batch(team: &mut Team, loader: &mut Feed) -> Result<(Batch, f64)> {
     let before = Instant::now();
     let batch = loader.next().ok_or(JobError::Thread("loader"))??;
@@ -183,8 +186,8 @@ struct Clock {
 }
 
 impl Run<'_> {
-    /// Says what will be done, if the machine has the memory, and writes down what the numbers depend on. All ranks of
-    /// `team` call it.
+    /// Tells `progress` what will be done, and writes into the run's folder what its numbers depend on. Refuses if the
+    /// machine lacks the memory. All ranks of `team` call it.
     fn announce(&self, team: &mut Team, progress: &mut dyn FnMut(&TrainEvent)) -> Result<()> {
         let node_ranks = team.place_on_node()?.ranks;
         let plan = self.plan(team, node_ranks);
@@ -292,7 +295,8 @@ impl Run<'_> {
         let (batch, waited) = next_batch(team, loader)?;
         wait_seconds += waited;
         let begun = self.learner.forward_backward(&batch, team)?;
-        // As late as the others can hear of it with this step: what comes in its passes ends the run after it.
+        // Right before the sums of this step, which tell the other ranks: a signal that comes during the passes still
+        // ends the run after this step.
         team.ask_to_stop(self.is_told_to_stop(clock.started, stop));
         let every = self.recipe.training.checkpoint_every_seconds;
         team.ask_to_save(clock.saved.elapsed().as_secs_f64() >= every);
@@ -321,7 +325,8 @@ impl Run<'_> {
         Ok(result.loss)
     }
 
-    /// Checks, scores and saves what is due after a step; gives whether the run ends there because it was told to.
+    /// Checks, validates and saves where that is due after a step; returns whether the run ends here because it was
+    /// told to stop.
     fn after_step(
         &mut self,
         team: &mut Team,
@@ -361,7 +366,7 @@ impl Run<'_> {
         self.local_batch.times(self.recipe.training.accumulate)
     }
 
-    /// How ranks that spent their time so shared so many steps.
+    /// How evenly ranks that spent their time like this shared these steps.
     fn balance(&self, spent: &[Spent], steps: u64) -> Result<Balance> {
         let samples = steps * (self.step_batch().samples() * self.step_ranks) as u64;
         let flops = self.training_summary()?.training_flops;

@@ -10,11 +10,12 @@ use squall_model::detection::{BoxTarget, DetectionTargets, DetectorGradient, Mas
 use squall_model::ops::loss::Criterion;
 use squall_model::{Gradients, Network, Pass};
 
-/// What the seam leaves of a box is taught where it is so wide, pixels: what is narrower holds the middle of no pixel.
+/// Narrowest part of a box that is taught where the seam of longitude cuts it in two, in pixels: a narrower one need
+/// not contain the centre of a pixel.
 const NARROWEST: f64 = 0.5;
-/// Share of a globe's columns by which rounding may make the whole circle narrower.
+/// A box that lacks less than this share of the columns counts as one around the whole globe: rounding may do that.
 const NARROWER: f64 = 1e-6;
-/// Pixels that the edges of a box are apart at least: f32 tells them apart in any field, and their logarithm is a number.
+/// Least distance of the edges of a box, in pixels: f32 tells them apart in any field, and the logarithm is finite.
 const LEAST: f64 = 1.0 / 1024.0;
 
 /// What a network learns.
@@ -32,11 +33,11 @@ pub(super) struct BoxObjective {
     pub detection: Detection,
     /// The loss of masks, where the network gives them too.
     pub criterion: Criterion,
-    /// The samples whose labels are used; all of them where there is none.
+    /// Which samples' labels are used; none if all are.
     pub labelled: Option<Labelled>,
     /// The clips that a network over time sees.
     pub clips: Option<ClipShape>,
-    /// Longitude wraps in the network.
+    /// Whether the network pads longitude periodically.
     pub periodic: bool,
 }
 
@@ -48,8 +49,8 @@ pub(super) struct LossInput<'b> {
     pub batch: &'b HostBatch,
     /// What the gradient is multiplied by.
     pub scale: f32,
-    /// Of a step in several batches, on several ranks or one after the other, the gradient is first divided by a count
-    /// equal for all of them; the true divisor is known only after the sum.
+    /// Whether this batch is one of several of its step, on other ranks or one after the other. The gradient is then
+    /// divided by a count that is equal for all of them; the true divisor is known only after the sum.
     pub in_parts: bool,
     /// The share of the run that is done.
     pub progress: f64,
@@ -64,12 +65,13 @@ pub(super) struct LossOutput {
 /// The loss of a batch on this rank.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BatchLoss {
-    /// The recipe's loss, of a step that is one batch.
+    /// The recipe's loss, if the step is this batch alone.
     pub value: f64,
-    /// What batches add up, and what they divide it by, unless the loss is a plain sum.
+    /// The sum over samples or pixels, which the batches of a step add up.
     pub weighted_sum: f64,
+    /// What that sum is to be divided by, added up likewise; none if the loss is a plain sum.
     pub divisor: Option<f64>,
-    /// What the gradient was divided by instead, of a step in several batches.
+    /// What the gradient was divided by, if the step has several batches ([`LossInput::in_parts`]).
     pub count: f64,
 }
 
@@ -79,7 +81,7 @@ impl BatchLoss {
         self.weighted_sum.is_finite()
     }
 
-    /// With a later batch of the same step.
+    /// The loss of this batch and a later one of the same step.
     pub(super) fn and(self, later: Self) -> Self {
         let divisors = self.divisor.zip(later.divisor);
         Self {
@@ -112,7 +114,7 @@ impl LossOutput {
 }
 
 impl Objective {
-    /// The objective of a recipe, with these weights of mask classes; of the samples, these have labels that are used.
+    /// The objective of a recipe with this loss of masks, which uses the labels of these samples.
     pub(super) fn of(recipe: &Recipe, masks: Criterion, labelled: Option<Labelled>) -> Self {
         match recipe.task {
             Task::Segment => Self::Masks(masks),
@@ -134,7 +136,7 @@ impl Objective {
         }
     }
 
-    /// What a loss that is a plain sum is multiplied by.
+    /// The constant by which a loss that is a plain sum is multiplied.
     pub(super) fn constant_factor(&self) -> f64 {
         match self {
             Self::Masks(criterion) => criterion.constant_factor(),
@@ -142,7 +144,7 @@ impl Objective {
         }
     }
 
-    /// Whether the loss needs the fields as the network makes them again when this share of the run is done.
+    /// Whether the loss has a term for the reconstruction of the fields when this share of the run is done.
     pub(super) fn reconstructs(&self, progress: f64) -> bool {
         match self {
             Self::Masks(_) => false,
@@ -217,8 +219,8 @@ impl Objective {
 }
 
 impl BoxObjective {
-    /// The boxes that the network should have found, of every sample or, of clips, of every frame that it has boxes
-    /// for: none where labels do not exist or are not used.
+    /// The boxes that the network should have found in every sample or, of clips, in every frame that it gives boxes
+    /// for; none where labels do not exist or are not used.
     pub(super) fn targets(&self, batch: &HostBatch) -> Vec<Option<Vec<BoxTarget>>> {
         let of_sample = |(at, id): (usize, &usize)| {
             let boxes = batch
@@ -239,8 +241,8 @@ impl BoxObjective {
             .collect()
     }
 
-    /// What the boxes of a field of so many columns teach: themselves or, where longitude does not wrap in the network,
-    /// the parts on both sides of the seam, which to it are the ends of the field.
+    /// The boxes that a field of this many columns teaches. A network without periodic longitude is taught a box across
+    /// the seam as two, one at either end of the field.
     pub(super) fn taught(&self, boxes: &[PixelBox], columns: usize) -> Vec<BoxTarget> {
         if self.periodic {
             return boxes.iter().map(target).collect();
@@ -270,7 +272,7 @@ impl BoxObjective {
     }
 }
 
-/// What lies on either side of the seam of so many columns: the box itself if it does not reach over it.
+/// The parts of a box on either side of the seam behind the last column; the box itself if it does not cross the seam.
 fn parts(found: &PixelBox, columns: f64) -> Vec<PixelBox> {
     let between = |x_min: f64, x_max: f64| PixelBox {
         x_min,
@@ -280,7 +282,7 @@ fn parts(found: &PixelBox, columns: f64) -> Vec<PixelBox> {
     if found.x_max <= columns {
         return vec![*found];
     }
-    // Round the whole globe, wherever it begins.
+    // Around the whole globe, wherever it begins.
     if found.x_max - found.x_min >= columns * (1.0 - NARROWER) {
         return vec![between(0.0, columns)];
     }

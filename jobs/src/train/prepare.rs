@@ -1,7 +1,8 @@
-//! From recipe, store and folder to a run that is ready to start.
+//! From recipe, store and folder to a run that is ready to start: see [`Run::prepare`].
 
 use super::Run;
-use super::evaluate::{Asked, Evaluator, Judging};
+use super::evaluate::Judging;
+use super::fit;
 use super::objective::Objective;
 use super::plan::room;
 use super::recorder::Recorder;
@@ -10,24 +11,23 @@ use super::share::{Place, Share};
 use super::step::Learner;
 use super::team::Team;
 use super::told;
+use super::validation::evaluator_of;
 use crate::clips;
 use crate::code;
 use crate::comm::agree::Facts;
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
-use crate::memory;
 use crate::recipe::{LocalBatch, Recipe, Task};
 use crate::run_dir::RunDir;
 use squall_data::loader::{Augmentation, LoaderConfig};
 use squall_data::store::Split;
 use squall_data::{BoxClass, Class, Normalisation, Store, Variable};
-use squall_model::{Backend, Network, NetworkConfig};
-use std::collections::HashSet;
+use squall_model::{Backend, NetworkConfig};
 use std::sync::Arc;
 
 impl<'a> Run<'a> {
-    /// A run at its first step, or at that of its checkpoint. All ranks of `team` call it, which need not be those that do
-    /// its steps.
+    /// A run at its first step, or at the step of its checkpoint. All ranks of `team` call it; the ranks that do steps
+    /// together may be a part of them.
     pub(super) fn prepare(
         recipe: &'a Recipe,
         store: &'a Arc<Store>,
@@ -36,8 +36,8 @@ impl<'a> Run<'a> {
         team: &mut Team,
     ) -> Result<Self> {
         let node_ranks = team.place_on_node()?.ranks;
-        let fits = fits(recipe, store, room(Backend::best(), team, node_ranks));
-        // Nobody allocates while another still asks what is left of a memory that both share.
+        let fits = fit::check_memory(recipe, store, room(Backend::best(), team, node_ranks));
+        // A barrier, too: no rank may allocate while another of its node still asks how much memory is left.
         team.all_or_none(fits)?;
         let built = Self::build(recipe, store, run_dir, share);
         let mut run = team.all_or_none(built)?;
@@ -81,13 +81,8 @@ impl<'a> Run<'a> {
         let ranks = place.ranks;
         let learner = Learner::new(recipe, &network, objective.clone(), total_steps, ranks)?;
         let together = local_batch.samples() * recipe.distributed.norm_ranks(ranks);
-        check_norms(recipe, &learner.network, store, together)?;
-        let (grid, hash) = (store.grid(), store.data_hash());
-        let contract = Contract {
-            frame_seconds: (recipe.clips())
-                .and_then(|shape| shape.frame_seconds(clips::in_time(store, &[]).2)),
-            ..Contract::new(recipe, &network, &normalisation, grid, hash)
-        };
+        fit::check_norms(recipe, &learner.network, store, together)?;
+        let contract = contract_of(recipe, store, &network, &normalisation);
         let loader = loader_of(recipe, channels, normalisation, learner.network.backend());
         let judging = Judging {
             batch: local_batch.samples(),
@@ -127,7 +122,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Refuses ranks with another recipe, other data or another program.
+    /// Refuses ranks whose recipe, data or program differ.
     fn check_agreement(&self, team: &mut Team) -> Result<()> {
         let store = self.store;
         let parameters = self.learner.network.parameters();
@@ -136,8 +131,8 @@ impl<'a> Run<'a> {
             .collect();
         let steps = self.samples.steps_per_epoch().to_string();
         let found = store.found_boxes_hash().unwrap_or("");
-        // Gradients are summed, so that ranks would not drift apart; but what they learn would depend on who computes
-        // what.
+        // Ranks of different data types would keep equal parameters, since gradients are summed. But what is learnt
+        // would depend on which rank computes which samples.
         let dtype = format!("{:?}", self.learner.storage.dtype).to_lowercase();
         let facts = Facts::new()
             .with_text("the program", code::version())
@@ -153,13 +148,13 @@ impl<'a> Run<'a> {
         team.check_facts(&facts)
     }
 
-    /// What writes metrics and times, on the first rank.
+    /// The recorder of metrics and times, on the first rank; none on the others.
     fn open_recorder(&self) -> Result<Option<Recorder>> {
         let step = self.learner.progress.step;
         let again = self.standing.iter().flat_map(|s| &s.validating);
         let mut again: Vec<u64> = again.map(|(_, step)| *step).collect();
         if again.is_empty() && self.validation_due {
-            // An earlier part may have done it and been killed before it saved that.
+            // An earlier call may have validated, and been killed before the checkpoint that says so.
             again.push(step);
         }
         let open = |dir: &RunDir| Recorder::open(dir, step, &again);
@@ -167,7 +162,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Steps of a run of one rank, by the recipe and the samples that it teaches with.
+/// Steps of a whole run on one rank: those of the recipe, whose epochs have as many as the store has samples for.
 ///
 /// # Errors
 /// As [`super::train`], where recipe and samples do not fit.
@@ -178,14 +173,14 @@ pub fn steps_alone(recipe: &Recipe, store: &Store) -> Result<u64> {
     Ok(recipe.training.total_steps(samples.steps_per_epoch()))
 }
 
-/// Samples of an epoch of all ranks, of a network over time clips: those that teach directly. Of the others as many come
-/// beside them as `detection.unlabelled_per_batch` says.
+/// Samples of an epoch of all ranks (clips, for a network over time) that have labels. Samples without labels come
+/// besides, as many as `detection.unlabelled_per_batch` says.
 ///
 /// # Errors
 /// As [`super::train`], where recipe and samples do not fit.
 pub fn samples_of_epoch(recipe: &Recipe, store: &Store) -> Result<usize> {
     let ids = store.ids(Split::Train);
-    // Of a step of many nodes it is known later whether there are enough.
+    // Whether there are enough for a step of many ranks is checked when the ranks are known.
     let config = samples::shuffled(recipe.seed, Place::ALONE, 1);
     let least = LocalBatch {
         labelled: 1,
@@ -198,13 +193,13 @@ pub fn samples_of_epoch(recipe: &Recipe, store: &Store) -> Result<usize> {
     Ok(samples.of_epoch())
 }
 
-/// Each batch of a step of the ranks that do it together.
+/// The batch of each of the ranks that do a step together.
 fn local_batch(recipe: &Recipe, place: Place) -> Result<LocalBatch> {
     recipe.local_batch(place.ranks).map_err(JobError::recipe)
 }
 
-/// The samples that teach what the recipe's task asks for, shuffled by this seed at this place among those that share
-/// them, and which of them have boxes that are used.
+/// The samples that teach the recipe's task, shuffled by this seed for the rank at this place among those that share
+/// them; for a detector also which of them have labels that are used.
 fn teaching(
     recipe: &Recipe,
     store: &Store,
@@ -225,16 +220,8 @@ fn teaching(
     Ok((samples.in_batches(accumulate), labelled))
 }
 
-/// Refuses a recipe whose network alone needs more than this rank may hold, of a memory that so many share, before any
-/// of it is allocated.
-fn fits(recipe: &Recipe, store: &Store, (available, ranks): (Option<u64>, u64)) -> Result<()> {
-    let network = network_of(recipe, channels(recipe, store).len());
-    let outline = Network::outline(&network, Backend::best(), recipe.seed)?;
-    memory::check_values(recipe, &outline, available, ranks)
-}
-
 /// The recipe's network, with as many inputs and outputs as its data and its task have.
-fn network_of(recipe: &Recipe, channels: usize) -> NetworkConfig {
+pub(super) fn network_of(recipe: &Recipe, channels: usize) -> NetworkConfig {
     NetworkConfig {
         channels_in: channels,
         classes: match recipe.task {
@@ -245,54 +232,30 @@ fn network_of(recipe: &Recipe, channels: usize) -> NetworkConfig {
     }
 }
 
-/// Refuses a network whose longitude wraps on a grid that does not go around the globe: it would learn that one edge of
-/// the region borders on the other, and inference refuses such a model on that very grid.
-pub(super) fn check_longitude(recipe: &Recipe, store: &Store) -> Result<()> {
-    let grid = store.grid();
-    if grid.is_periodic() || !recipe.network.periodic_longitude {
-        return Ok(());
+/// The contract of the run's models, before the first step.
+fn contract_of(
+    recipe: &Recipe,
+    store: &Store,
+    network: &NetworkConfig,
+    normalisation: &Normalisation,
+) -> Contract {
+    let (grid, hash) = (store.grid(), store.data_hash());
+    let frame_seconds =
+        (recipe.clips()).and_then(|shape| shape.frame_seconds(clips::in_time(store, &[]).2));
+    Contract {
+        frame_seconds,
+        ..Contract::new(recipe, network, normalisation, grid, hash)
     }
-    Err(JobError::recipe(format!(
-        "`network.periodic_longitude`: expected false, found true: the grid of the store, {}, does not go around the globe",
-        grid.describe()
-    )))
 }
 
-/// Refuses batches of so many samples that leave a batch normalisation one value of each channel, as PyTorch does: its
-/// output would be the same whatever the fields are, and a running variance that falls to nothing would blow up what
-/// inference sees.
-fn check_norms(recipe: &Recipe, network: &Network, store: &Store, samples: usize) -> Result<()> {
-    let [rows, columns, _] = store.shape();
-    let summary = network.summary(rows, columns)?;
-    let statistics = network.parameters().buffers().iter();
-    let norms: HashSet<&str> = statistics
-        .filter_map(|statistics| statistics.name.strip_suffix(".running_mean"))
-        .collect();
-    let single = summary.layers.iter().find(|layer| {
-        let [h, w, _] = layer.output;
-        norms.contains(layer.name.as_str()) && h * w * summary.frames * samples == 1
-    });
-    let key = match recipe.distributed.global_batch {
-        Some(_) => "distributed.global_batch",
-        None => "training.batch",
-    };
-    single.map_or(Ok(()), |layer| {
-        Err(JobError::recipe(format!(
-            "`{key}`: expected batches of 2 samples or more, found 1: fields of {rows} x {columns} cells leave the batch normalisation `{}` one \
-             value of each channel, of which it makes the same whatever it is (detectors of cells: `network.blocks` has their halvings)",
-            layer.name
-        )))
-    })
-}
-
-/// Weights of the classes of masks: those of the recipe, or by how often the store has them.
+/// Weights of the classes of masks: those of the recipe, or computed from how frequent each class is in the store.
 fn class_weights_of(recipe: &Recipe, store: &Store) -> Result<Vec<f32>> {
     if let Some(weights) = &recipe.loss.class_weights {
         return Ok(weights.clone());
     }
     let network = &recipe.network;
     let boxes_alone = network.name.is_detector() && network.mask_classes == 0;
-    // A store for detectors may have no masks to take them from, and boxes alone need none.
+    // A network that gives boxes alone has no use for them, and its store may have no masks.
     if boxes_alone && store.masked_ids(Split::Train).is_empty() {
         return Ok(vec![1.0; Class::ALL.len()]);
     }
@@ -302,52 +265,7 @@ fn class_weights_of(recipe: &Recipe, store: &Store) -> Result<Vec<f32>> {
     Ok(store.class_weights(recipe.loss.weighting)?)
 }
 
-/// What validates at a place, and on how many samples; nothing if the store has none with labels, which one rank tells.
-fn evaluator_of(
-    recipe: &Recipe,
-    store: &Arc<Store>,
-    judging: Judging,
-    (place, tells): (Place, bool),
-) -> Result<(Option<Evaluator>, usize)> {
-    let asked = Asked::of(recipe, store);
-    let samples = judged(recipe, store, &asked, tells);
-    if samples == 0 {
-        if tells {
-            tracing::warn!(
-                "the store has no validation samples with labels: the last model will be the best"
-            );
-        }
-        return Ok((None, 0));
-    }
-    let evaluator = Evaluator::new(store, asked, judging, place)?;
-    Ok((Some(evaluator), samples))
-}
-
-/// Whether validations tell networks apart: where a detector has nothing to find, each has the same score.
-pub fn has_validation(recipe: &Recipe, store: &Store) -> bool {
-    let (asked, masks) = (Asked::of(recipe, store), recipe.network.mask_classes > 0);
-    let has_box = |id: usize| store.boxes(id).is_some_and(|boxes| !boxes.is_empty());
-    let tells = |id: usize| has_box(id) || masks && store.samples()[id].has_mask();
-    match recipe.task {
-        Task::Segment => asked.samples() > 0,
-        Task::Detect => asked.places().into_keys().any(tells),
-    }
-}
-
-/// How many samples a validation judges.
-fn judged(recipe: &Recipe, store: &Store, asked: &Asked, tells: bool) -> usize {
-    match recipe.task {
-        Task::Segment => asked.samples(),
-        // A mask is enough where the network gives masks, too.
-        Task::Detect => match labelled_for_validation(store, asked, tells) {
-            0 if recipe.network.mask_classes > 0 => asked.samples(),
-            labelled => labelled,
-        },
-    }
-}
-
-/// What decides which samples come when, with the hash of the boxes of a detector: whose boxes were learnt from belongs
-/// to the data.
+/// What decides which samples come when: `deal` and, for a detector, the hash of the boxes that it learns from.
 fn with_boxes(deal: String, recipe: &Recipe, store: &Store) -> String {
     match (recipe.task, store.boxes_hash()) {
         (Task::Detect, Some(hash)) => {
@@ -358,21 +276,7 @@ fn with_boxes(deal: String, recipe: &Recipe, store: &Store) -> String {
     }
 }
 
-/// How many samples a validation judges boxes of. The rank that tells says if there is none to be found.
-fn labelled_for_validation(store: &Store, asked: &Asked, tells: bool) -> usize {
-    let ids = asked.places().into_keys();
-    let labelled: Vec<usize> = ids.filter(|&id| store.boxes(id).is_some()).collect();
-    let holds = |&id: &usize| store.boxes(id).is_some_and(|boxes| !boxes.is_empty());
-    if tells && !labelled.is_empty() && !labelled.iter().any(holds) {
-        tracing::warn!(
-            "none of the {} validation samples has a box: average precision has no value, and the last model will be the best",
-            labelled.len()
-        );
-    }
-    labelled.len()
-}
-
-/// Channels of the batches.
+/// Channels of the batches: those of the recipe, or all of the store.
 pub(super) fn channels<'a>(recipe: &'a Recipe, store: &'a Store) -> &'a [Variable] {
     let chosen = recipe.data.channels.as_deref();
     chosen.unwrap_or_else(|| store.channels())
@@ -390,7 +294,7 @@ fn inputs(recipe: &Recipe, store: &Store) -> Result<(Vec<Variable>, Normalisatio
     Ok((channels, normalisation))
 }
 
-/// How training samples are read.
+/// The loader's settings for training samples.
 fn loader_of(
     recipe: &Recipe,
     channels: Vec<Variable>,

@@ -10,34 +10,35 @@ use squall_data::store::Split;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Of which samples labels are used.
+/// The samples whose labels are used, and those whose labels are not.
 #[derive(Debug, Clone)]
 pub(super) struct Labelled {
-    /// Samples that teach boxes: their own, or those that were found in them.
+    /// Samples that teach boxes: labelled ones, or those of `detection.pseudo_labels`.
     pub boxes: Arc<HashSet<usize>>,
     /// Samples whose labels are there, but not used.
     pub withheld: Arc<HashSet<usize>>,
 }
 
-/// What teaches directly, and what a batch has beside it.
+/// The samples that a run learns from: with labels and, for a semi-supervised detector, without.
 #[derive(Debug, Clone)]
 pub(super) struct Samples {
+    /// Samples with labels.
     main: Sampler,
-    /// Without labels: of a semi-supervised detector.
+    /// Samples without labels, of which every batch has some besides.
     beside: Option<Sampler>,
-    /// Of a network over time, the samplers deal clips: these are their frames.
+    /// The frames of every clip, for a network over time: then the samplers deal clips, by their numbers.
     clips: Option<Arc<Vec<Vec<usize>>>>,
-    /// Batches that this rank learns a step's samples in, one after the other.
+    /// Batches of a step on this rank, one after the other.
     accumulate: usize,
 }
 
 impl Samples {
-    /// The same samples in so many batches a step: those that as many ranks would have.
+    /// The same samples, with each step of this rank cut into `accumulate` batches.
     pub(super) fn in_batches(self, accumulate: usize) -> Self {
         Self { accumulate, ..self }
     }
 
-    /// Those that have masks: of the others nobody knows the class of any pixel.
+    /// The samples that have masks.
     ///
     /// # Errors
     /// [`JobError::Recipe`] if no sample has a mask; [`JobError::Data`] if there are too few.
@@ -59,9 +60,11 @@ impl Samples {
         })
     }
 
-    /// Those whose boxes are used (of clips, those with such a frame among the ones that the network has boxes for),
-    /// and beside them in every batch some of the others, as `recipe.detection` says; also which have boxes that are
-    /// used. Of the samples of every step, `batch`, some have labels and some do not.
+    /// The samples (or clips) whose boxes are used, and besides in every batch some of the others, as
+    /// `recipe.detection` says; also which samples have labels that are used. `batch` is how many of either kind a step
+    /// has on this rank.
+    ///
+    /// A clip counts as one whose boxes are used if this holds for a frame that the network gives boxes for.
     ///
     /// # Errors
     /// [`JobError::Recipe`] if no sample has boxes, none that is used holds one, none is left to learn without labels,
@@ -91,7 +94,7 @@ impl Samples {
             Some(clips) => (0..clips.len()).collect(),
             None => ids,
         };
-        // Whether a sample of a unit that the network has boxes for is such.
+        // Whether `such` holds for a sample of the unit that the network gives boxes for.
         let has = |unit: &usize, such: &dyn Fn(&usize) -> bool| {
             let frames = frames_of(clips.as_deref(), unit);
             frames.iter().step_by(every).any(such)
@@ -101,29 +104,11 @@ impl Samples {
             (units.into_iter()).partition(|unit| has(unit, &is_labelled));
         let has_box =
             |id: &usize| is_labelled(id) && store.boxes(*id).is_some_and(|boxes| !boxes.is_empty());
-        // Of a store in parts, another node may have the boxes that this one lacks.
+        // Where every node holds a part of the store, another one may have the boxes that this one lacks.
         if !store.is_partial() && !teaching.iter().any(|unit| has(unit, &has_box)) {
             return Err(no_box(recipe, labelled.len(), with_boxes.len()));
         }
-        if beside > 0 && others.is_empty() {
-            return Err(JobError::recipe(format!(
-                "`detection.unlabelled_per_batch`: expected 0, found {beside}: all {} training samples have boxes that are used, so that \
-                 none is left to learn from without: lower `detection.labelled_share`, or stage with --keep-unlabelled",
-                labelled.len()
-            )));
-        }
-        // What has no masks to learn is refused with the recipe; here it is the store that says which masks are left.
-        let mask_alone = |&id: &usize| {
-            let sample = &store.samples()[id];
-            sample.has_mask() && store.boxes(id).is_none()
-        };
-        let masks = recipe.network.mask_classes > 0 && recipe.detection.pseudo_labels.is_none();
-        if beside > 0 && masks && !others.iter().any(mask_alone) {
-            return Err(JobError::recipe(format!(
-                "`detection.unlabelled_per_batch`: expected 0, found {beside}: no sample whose boxes are not used has a mask that is, so \
-                 samples without labels would teach nothing"
-            )));
-        }
+        check_beside(recipe, store, &others, labelled.len())?;
         let main = Sampler::new(teaching, config_of(batch.labelled))?;
         let beside = (beside > 0).then(|| sampler_beside(others, config_of(batch.unlabelled)));
         let samples = Self {
@@ -143,17 +128,17 @@ impl Samples {
         Ok((samples, taught))
     }
 
-    /// Samples, or clips, that teach directly and beside.
+    /// Samples, or clips, with labels and without.
     pub(super) fn count(&self) -> usize {
         self.main.samples() + self.beside.as_ref().map_or(0, Sampler::samples)
     }
 
-    /// Samples, or clips, that teach directly.
+    /// Samples, or clips, of an epoch: those with labels.
     pub(super) fn of_epoch(&self) -> usize {
         self.main.samples()
     }
 
-    /// Steps of an epoch of the samples that teach directly.
+    /// Steps of an epoch, in which every sample with labels comes once.
     pub(super) fn steps_per_epoch(&self) -> usize {
         self.main.steps_per_epoch()
     }
@@ -163,8 +148,8 @@ impl Samples {
         self.main.cursor(step)
     }
 
-    /// This rank's batches of a run that has done so many steps: first those of the steps `left`, which groups had under
-    /// way, then those of steps that were never begun, without end.
+    /// This rank's batches of a run that has done `done` steps: first those of the steps `left`, which groups had under
+    /// way when the run stopped, then those of the steps that follow, without end.
     pub(super) fn going_on_from(
         &self,
         done: u64,
@@ -205,14 +190,14 @@ impl Samples {
         let both = main.zip(beside).map(|(main, beside)| BatchPlan {
             at: main.at,
             ids: [main.ids, beside.ids].concat(),
-            // Each kind has epochs of its own: one that comes back before the other's epoch ends is turned anew.
+            // Each kind has epochs of its own, so that a sample that comes again is augmented in another way.
             epochs: [main.epochs, beside.epochs].concat(),
         });
         Box::new(both.map(in_frames))
     }
 }
 
-/// The samples of a step in as many batches as long as each other.
+/// The samples of a step in this many batches of equal length.
 fn split(plan: BatchPlan, batches: usize) -> Vec<BatchPlan> {
     if batches == 1 {
         return vec![plan];
@@ -226,13 +211,13 @@ fn split(plan: BatchPlan, batches: usize) -> Vec<BatchPlan> {
     (0..batches).map(|batch| of_batch(batch * each)).collect()
 }
 
-/// Deals samples without labels, in orders that those with labels do not have: of as many of each, a labelled one would
-/// always meet the same other.
+/// Deals samples without labels in an order of their own. Shuffled like those with labels, each of them would share its
+/// batch with the same labelled sample in every epoch, where there are as many of either kind.
 fn sampler_beside(ids: Vec<usize>, config: SamplerConfig) -> Result<Sampler> {
     Ok(Sampler::new(ids, config)?.for_purpose("sampler beside"))
 }
 
-/// Of these samples those that have boxes, and those whose boxes are used.
+/// Those of these samples that have boxes, and those whose boxes are used.
 pub(super) fn used_labels(
     recipe: &Recipe,
     store: &Store,
@@ -244,7 +229,7 @@ pub(super) fn used_labels(
     Ok((with_boxes, used))
 }
 
-/// The samples of what a sampler deals: of a clip by its number, or a sample itself.
+/// The samples of a unit that a sampler deals: the frames of the clip with this number, or the sample itself.
 fn frames_of<'a>(clips: Option<&'a [Vec<usize>]>, unit: &'a usize) -> &'a [usize] {
     match clips {
         Some(clips) => &clips[*unit],
@@ -252,7 +237,35 @@ fn frames_of<'a>(clips: Option<&'a [Vec<usize>]>, unit: &'a usize) -> &'a [usize
     }
 }
 
-/// What is wrong if nothing that teaches holds a box.
+/// Refuses `detection.unlabelled_per_batch` where the store has no samples for it: `others` are those whose boxes are
+/// not used.
+fn check_beside(recipe: &Recipe, store: &Store, others: &[usize], labelled: usize) -> Result<()> {
+    let beside = recipe.detection.unlabelled_per_batch;
+    if beside == 0 {
+        return Ok(());
+    }
+    if others.is_empty() {
+        return Err(JobError::recipe(format!(
+            "`detection.unlabelled_per_batch`: expected 0, found {beside}: all {labelled} training samples have boxes that are used, so that \
+             none is left to learn from without: lower `detection.labelled_share`, or stage with --keep-unlabelled"
+        )));
+    }
+    // A recipe without masks has been checked by itself; whether samples without boxes have masks only the store says.
+    let mask_alone = |&id: &usize| {
+        let sample = &store.samples()[id];
+        sample.has_mask() && store.boxes(id).is_none()
+    };
+    let masks = recipe.network.mask_classes > 0 && recipe.detection.pseudo_labels.is_none();
+    if masks && !others.iter().any(mask_alone) {
+        return Err(JobError::recipe(format!(
+            "`detection.unlabelled_per_batch`: expected 0, found {beside}: no sample whose boxes are not used has a mask that is, so \
+             samples without labels would teach nothing"
+        )));
+    }
+    Ok(())
+}
+
+/// The error where no sample whose boxes are used holds a box.
 fn no_box(recipe: &Recipe, used: usize, labelled: usize) -> JobError {
     let way_out = match used < labelled {
         true => "raise `detection.labelled_share`, or draw others by `detection.labelled_seed`",
@@ -294,7 +307,8 @@ fn clips_of(store: &Store, ids: &[usize], shape: ClipShape) -> Result<Vec<Vec<us
     Ok(clips.into_iter().map(of_clip).collect())
 }
 
-/// How a rank shuffles its part of the samples: by `seed`, at its place among those that share them.
+/// The sampler's settings for a rank's part of the samples: shuffled by `seed`, at its place among those that share
+/// them.
 pub(super) fn shuffled(seed: u64, place: Place, batch: usize) -> SamplerConfig {
     SamplerConfig {
         shuffle: Some(seed),

@@ -1,4 +1,4 @@
-//! What is told of a recipe and a store before the first step, because it is allowed and may not be meant.
+//! Warnings about a recipe and its store before the first step: what is allowed but may not be meant.
 
 use crate::recipe::{Recipe, Task};
 use squall_data::store::Split;
@@ -16,7 +16,7 @@ pub(super) fn missing_classes(store: &Store) {
     ] {
         let counts = store.class_counts(split);
         if counts.iter().sum::<u64>() == 0 {
-            // It has none with labels, which is said where they are missed.
+            // A split without any labels is told of elsewhere.
             continue;
         }
         for (class, _) in (Class::ALL.iter().zip(counts)).filter(|(_, count)| *count == 0) {
@@ -26,7 +26,7 @@ pub(super) fn missing_classes(store: &Store) {
     }
 }
 
-/// Says where a run ends before its learning rate is what the recipe has.
+/// Warns if a run ends before the learning rate has reached that of the recipe.
 pub(super) fn long_warmup(warmup: u64, steps: u64) {
     if warmup > 0 && warmup >= steps {
         let reached = match warmup == steps {
@@ -39,7 +39,7 @@ pub(super) fn long_warmup(warmup: u64, steps: u64) {
     }
 }
 
-/// Says how many training samples a network of masks and boxes does not read, because they have only masks.
+/// Warns of training samples that a network of masks and boxes does not read, because they have only masks.
 pub(super) fn masks_not_read(recipe: &Recipe, store: &Store) {
     let both = recipe.task == Task::Detect && recipe.network.mask_classes > 0;
     if !both || recipe.detection.unlabelled_per_batch > 0 {

@@ -1,0 +1,66 @@
+//! Whether a recipe fits its store and this machine: refusals before anything is trained. Warnings are in `told`.
+
+use super::prepare::{channels, network_of};
+use crate::error::{JobError, Result};
+use crate::memory;
+use crate::recipe::Recipe;
+use squall_data::Store;
+use squall_model::{Backend, Network};
+use std::collections::HashSet;
+
+/// Refuses a recipe whose network alone needs more memory than is `available` to `ranks` that share it, before any of
+/// it is allocated.
+pub(super) fn check_memory(
+    recipe: &Recipe,
+    store: &Store,
+    (available, ranks): (Option<u64>, u64),
+) -> Result<()> {
+    let network = network_of(recipe, channels(recipe, store).len());
+    let outline = Network::outline(&network, Backend::best(), recipe.seed)?;
+    memory::check_values(recipe, &outline, available, ranks)
+}
+
+/// Refuses a network with periodic longitude on a grid that does not go around the globe: it would learn that the
+/// western and the eastern edge of the region are neighbours, and inference would refuse the model on this very grid.
+pub(super) fn check_longitude(recipe: &Recipe, store: &Store) -> Result<()> {
+    let grid = store.grid();
+    if grid.is_periodic() || !recipe.network.periodic_longitude {
+        return Ok(());
+    }
+    Err(JobError::recipe(format!(
+        "`network.periodic_longitude`: expected false, found true: the grid of the store, {}, does not go around the globe",
+        grid.describe()
+    )))
+}
+
+/// Refuses batches of this many samples if some batch normalisation would see a single value of each channel, as
+/// PyTorch does. Its output would be the same whatever the fields are, and the running variance would shrink to zero,
+/// so that inference would divide by almost nothing.
+pub(super) fn check_norms(
+    recipe: &Recipe,
+    network: &Network,
+    store: &Store,
+    samples: usize,
+) -> Result<()> {
+    let [rows, columns, _] = store.shape();
+    let summary = network.summary(rows, columns)?;
+    let statistics = network.parameters().buffers().iter();
+    let norms: HashSet<&str> = statistics
+        .filter_map(|statistics| statistics.name.strip_suffix(".running_mean"))
+        .collect();
+    let single = summary.layers.iter().find(|layer| {
+        let [h, w, _] = layer.output;
+        norms.contains(layer.name.as_str()) && h * w * summary.frames * samples == 1
+    });
+    let key = match recipe.distributed.global_batch {
+        Some(_) => "distributed.global_batch",
+        None => "training.batch",
+    };
+    single.map_or(Ok(()), |layer| {
+        Err(JobError::recipe(format!(
+            "`{key}`: expected batches of 2 samples or more, found 1: fields of {rows} x {columns} cells leave the batch normalisation `{}` one \
+             value of each channel, of which it makes the same whatever it is (detectors of cells: `network.blocks` has their halvings)",
+            layer.name
+        )))
+    })
+}

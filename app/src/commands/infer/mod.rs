@@ -1,5 +1,7 @@
 //! `squall infer`: models over files or a sample store to CF masks and tables of boxes, on one process or many.
 
+mod values;
+
 use crate::arguments::{MIN_CONFIDENCE, check_confidence};
 use crate::box_files::BoxFormats;
 use crate::failure::Advice;
@@ -8,9 +10,6 @@ use crate::plan::{Plan, counted, duration, operations};
 use crate::progress::Progress;
 use crate::{device, input, interrupt, output, ranks, skipped};
 use clap::Args;
-use serde::Deserialize;
-use serde::de::IntoDeserializer;
-use serde::de::value::Error as WordError;
 use squall_data::store::{INDEX_FILE, Split};
 use squall_data::{Archive, Store, TrackedBox, Variable};
 use squall_jobs::Outcome;
@@ -24,68 +23,7 @@ use squall_model::Precision;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// The precision that a recipe would call so.
-fn precision(word: &str) -> Result<Precision, WordError> {
-    Precision::deserialize(word.into_deserializer())
-}
-
-/// A split of a store.
-fn split(word: &str) -> Result<Split, WordError> {
-    Split::deserialize(word.into_deserializer())
-}
-
-/// A number of strips, or auto.
-fn strips(word: &str) -> Result<Strips, String> {
-    match word {
-        "auto" => Ok(Strips::Auto(None)),
-        number => (number.parse().map(Strips::Count))
-            .map_err(|_| format!("expected a number from 1 on or auto, found {number}")),
-    }
-}
-
-/// More samples at once than any memory holds.
-const MOST_SAMPLES: usize = 1 << 24;
-
-/// A number of samples; zero stands for auto.
-fn batch(word: &str) -> Result<usize, String> {
-    match word {
-        "auto" => Ok(0),
-        number => (number.parse::<usize>().ok())
-            .filter(|samples| (1..=MOST_SAMPLES).contains(samples))
-            .ok_or_else(|| {
-                format!("expected a number from 1 to {MOST_SAMPLES} or auto, found {number}")
-            }),
-    }
-}
-
-/// Bytes of as many gigabytes.
-fn gigabytes(word: &str) -> Result<u64, String> {
-    match word.parse::<f64>() {
-        Ok(size) if size > 0.0 && size.is_finite() => Ok((size * 1e9) as u64),
-        _ => Err(format!("expected gigabytes, above 0, found {word}")),
-    }
-}
-
-/// A name that netCDF takes and the program does not write itself, and what it says.
-fn attribute(word: &str) -> Result<(String, String), String> {
-    let Some((name, value)) = word.split_once('=') else {
-        return Err(format!("expected NAME=TEXT, found {word}"));
-    };
-    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    if !name.starts_with(|letter: char| letter.is_ascii_alphabetic()) || !name.chars().all(is_part)
-    {
-        return Err(format!(
-            "expected a name of letters, digits and underscores that begins with a letter, found `{name}`"
-        ));
-    }
-    let lower = name.to_ascii_lowercase();
-    let is_ours = ["conventions", "source", "history"].contains(&lower.as_str());
-    if is_ours || lower.starts_with("squall_") {
-        return Err(format!("`{name}` is written by squall itself"));
-    }
-    Ok((name.to_string(), value.to_string()))
-}
+use values::{attribute, batch, gigabytes, precision, split, strips};
 
 /// Run models over files or a sample store; the same command continues a run that was stopped.
 ///
@@ -209,6 +147,7 @@ impl Infer {
         }
     }
 
+    /// The options of the library, as the arguments say.
     fn options(&self) -> anyhow::Result<InferOptions> {
         let strips = match (self.strips, self.memory) {
             (Strips::Count(_), Some(_)) => {
@@ -236,7 +175,7 @@ impl Infer {
         })
     }
 
-    /// How sure boxes are at least that other files than boxes.csv hold.
+    /// The least confidence of the boxes in the files of further formats; boxes.csv has all boxes.
     fn confidence(&self) -> f32 {
         self.min_confidence.unwrap_or(MIN_CONFIDENCE)
     }
@@ -267,7 +206,7 @@ impl Infer {
         Ok(())
     }
 
-    /// Refuses a batch where the network sees clips: it gets one of them at a time.
+    /// Refuses --batch for a network over time, which gets one clip at a time.
     fn refuse_batch_of(&self, clips: Option<ClipShape>) -> anyhow::Result<()> {
         match clips {
             Some(ClipShape { frames, .. }) if self.batch > 1 => Err(Advice::usage(
@@ -280,24 +219,27 @@ impl Infer {
         }
     }
 
+    /// The input as an archive of files; none if it is a sample store.
+    fn open_archive(&self, comm: &mut dyn Communicator) -> anyhow::Result<Option<Archive>> {
+        if Path::new(&self.input).join(INDEX_FILE).is_file() {
+            return Ok(None);
+        }
+        if self.split.is_some() {
+            return Err(Advice::usage(
+                format!("`{}` is no sample store and has no splits", self.input),
+                "leave out --split, or give a store",
+            ));
+        }
+        // All channels, because those that the models need are not known yet.
+        let channels = &Variable::CHANNELS;
+        input::open_together(comm, &self.input, self.skip_bad, channels).map(Some)
+    }
+
+    /// Opens the input, loads the models, runs the inference and writes boxes in further formats.
     fn infer_with(&self, comm: &mut dyn Communicator) -> anyhow::Result<InferReport> {
         let options = self.options()?;
         check_confidence(self.confidence())?;
-        let is_store = Path::new(&self.input).join(INDEX_FILE).is_file();
-        let archive: Option<Archive> = match (is_store, self.split) {
-            (true, _) => None,
-            // Which channels the models need is not known yet.
-            (false, None) => Some(input::open_together(
-                comm,
-                &self.input,
-                self.skip_bad,
-                &Variable::CHANNELS,
-            )?),
-            (false, Some(_)) => {
-                let message = format!("`{}` is no sample store and has no splits", self.input);
-                return Err(Advice::usage(message, "leave out --split, or give a store"));
-            }
-        };
+        let archive = self.open_archive(comm)?;
         let fields = match &archive {
             Some(archive) => {
                 input::keep_apart(archive, &self.out)?;
@@ -308,7 +250,7 @@ impl Infer {
         if comm.rank() == 0 {
             own_folder::check(&self.out, Holds::Masks)?;
         }
-        // Said when the input was opened.
+        // These have been said when the input was opened.
         let problems = fields.problems().to_vec();
         let load = |path: &PathBuf| Model::load(path, self.precision);
         let models: Vec<Model> = self.model.iter().map(load).collect::<Result<_, _>>()?;
@@ -330,23 +272,12 @@ impl Infer {
             options: &options,
         };
         let (stop, first) = (interrupt::flag(), comm.rank() == 0);
-        let mut tell = |event: &InferEvent<'_>| match event {
-            _ if !first => {}
-            InferEvent::Started(plan) => {
-                let told = |note: &&String| !problems.contains(note);
-                let notes = plan.notes.iter().filter(told);
-                notes.for_each(|note| tracing::warn!("{note}"));
-                announce(plan);
-                progress.start(plan.times, plan.done_times);
+        let mut hear = |event: &InferEvent<'_>| {
+            if first {
+                tell(event, &problems, &mut progress);
             }
-            InferEvent::Mask { done, .. }
-            | InferEvent::Boxes { done, .. }
-            | InferEvent::Others { done, .. } => {
-                progress.set(*done, String::new());
-            }
-            _ => {}
         };
-        let report = inference.run(comm, &mut tell, &stop)?;
+        let report = inference.run(comm, &mut hear, &stop)?;
         progress.finish();
         if first && report.outcome == Outcome::Finished && !self.formats.is_empty() {
             let is_sure = |found: &TrackedBox| found.geo.is_sure(self.confidence());
@@ -360,6 +291,24 @@ impl Infer {
             );
         }
         Ok(report)
+    }
+}
+
+/// Shows what happens in an inference; of the notes of its plan those in `said` are not repeated.
+fn tell(event: &InferEvent<'_>, said: &[String], progress: &mut Progress) {
+    match event {
+        InferEvent::Started(plan) => {
+            let notes = plan.notes.iter().filter(|note| !said.contains(note));
+            notes.for_each(|note| tracing::warn!("{note}"));
+            announce(plan);
+            progress.start(plan.times, plan.done_times);
+        }
+        InferEvent::Mask { done, .. }
+        | InferEvent::Boxes { done, .. }
+        | InferEvent::Others { done, .. } => {
+            progress.set(*done, String::new());
+        }
+        _ => {}
     }
 }
 
@@ -403,18 +352,8 @@ fn announce(plan: &InferPlan) {
 
 #[cfg(test)]
 mod tests {
-    use super::{ClipShape, Infer, attribute, batch};
+    use super::{ClipShape, Infer};
     use crate::arguments::parsed;
-
-    #[test]
-    fn a_batch_is_a_number_of_samples_or_auto() {
-        assert_eq!(batch("auto"), Ok(0));
-        assert_eq!(batch("8"), Ok(8));
-        for word in ["0", "-1", "many", "1000000000000000000"] {
-            let said = batch(word).unwrap_err();
-            assert!(said.contains("from 1 to 16777216 or auto"), "{said}");
-        }
-    }
 
     #[test]
     fn clips_are_no_batch() {
@@ -429,25 +368,6 @@ mod tests {
             assert!(infer.refuse_batch_of(None).is_ok());
             let refused = infer.refuse_batch_of(Some(clips));
             assert_eq!(refused.is_err(), is_refused, "{batch}");
-        }
-    }
-
-    #[test]
-    fn attributes_that_no_file_takes_or_that_are_ours_are_refused() {
-        let pair = ("institution".to_string(), "here = there".to_string());
-        assert_eq!(attribute("institution=here = there"), Ok(pair));
-        for word in ["institution", "=here", "a/b=1", "2nd=1", "_x=1", "a b=1"] {
-            let said = attribute(word).unwrap_err();
-            assert!(said.starts_with("expected"), "{said}");
-        }
-        for word in [
-            "Conventions=CF-9",
-            "history=",
-            "squall_model=mine",
-            "Source=x",
-        ] {
-            let said = attribute(word).unwrap_err();
-            assert!(said.contains("written by squall itself"), "{said}");
         }
     }
 }

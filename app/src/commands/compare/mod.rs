@@ -19,7 +19,7 @@ use squall_data::{Calendar, atomic};
 use squall_jobs::lock::FolderLock;
 use std::path::{Path, PathBuf};
 
-/// What is written.
+/// The files that a comparison consists of.
 const FILES: [&str; 7] = [
     "changes.csv",
     "changes.json",
@@ -143,17 +143,48 @@ impl Compare {
         // From here on a signal is heard.
         interrupt::flag();
         own_folder::check(&self.out, Holds::Changes)?;
-        let draws = DrawOptions {
-            draws: self.resamples,
-            confidence: self.confidence,
-            seed: self.seed,
-            method: match self.interval {
-                Ends::Percentile => IntervalMethod::Percentile,
-                Ends::Bca => IntervalMethod::Bca,
-            },
+        let options = self.options();
+        let [a, b] = self.inputs([folders_of(&self.a)?, folders_of(&self.b)?])?;
+        let title = match &self.title {
+            Some(title) => title.clone(),
+            None => format!("Extreme weather: {} against {}", b.label, a.label),
         };
-        let options = CompareOptions {
-            draws,
+        let folders = a.folders.iter().chain(&b.folders);
+        let read = folders
+            .map(|folder| table_bytes(folder))
+            .sum::<anyhow::Result<u64>>()?;
+        let work = compare::plan(a, b, &options).map_err(with_advice)?;
+        self.announce(&work, read);
+        let mut progress = Progress::new("compare", compare::Plan::STEPS);
+        interrupt::check_whole()?;
+        let _lock = FolderLock::take(&self.out)?;
+        // What a killed call had begun.
+        atomic::sweep(&self.out, |name| FILES.contains(&name))?;
+        let goes_on = || -> Result<(), ClimateError> { Ok(interrupt::check()?) };
+        let found = work.run(options.draws, &goes_on, |step| {
+            progress.set(step, String::new());
+            goes_on()
+        });
+        progress.finish();
+        // A signal ends the command with its own exit code, whatever error it led to above.
+        interrupt::check_whole()?;
+        let comparison = found?;
+        self.write(&comparison, &title)?;
+        Ok(comparison)
+    }
+
+    /// The options of the library, as the arguments say.
+    fn options(&self) -> CompareOptions {
+        CompareOptions {
+            draws: DrawOptions {
+                draws: self.resamples,
+                confidence: self.confidence,
+                seed: self.seed,
+                method: match self.interval {
+                    Ends::Percentile => IntervalMethod::Percentile,
+                    Ends::Bca => IntervalMethod::Bca,
+                },
+            },
             months: self.months.clone().unwrap_or_default().0,
             year_start: self.year_start,
             unit: match self.unit {
@@ -164,14 +195,12 @@ impl Compare {
             block_years: self.block_years,
             calendar: self.calendar,
             any_grid: self.any_grid,
-        };
-        let [a, b] = self.inputs([folders_of(&self.a)?, folders_of(&self.b)?])?;
-        let (label_a, label_b) = (a.label.clone(), b.label.clone());
-        let folders = a.folders.iter().chain(&b.folders);
-        let read = folders
-            .map(|folder| table_bytes(folder))
-            .sum::<anyhow::Result<u64>>()?;
-        let work = compare::plan(a, b, &options).map_err(with_advice)?;
+        }
+    }
+
+    /// Says what the comparison will take, where `read` bytes of tables are read, and warns if it will have no
+    /// intervals.
+    fn announce(&self, work: &compare::Plan, read: u64) {
         Plan {
             work: work.words(),
             read,
@@ -190,31 +219,17 @@ impl Compare {
                 }
             );
         }
-        let mut progress = Progress::new("compare", compare::Plan::STEPS);
-        interrupt::check_whole()?;
-        let _lock = FolderLock::take(&self.out)?;
-        // What a killed call had begun.
-        atomic::sweep(&self.out, |name| FILES.contains(&name))?;
-        let goes_on = || -> Result<(), ClimateError> { Ok(interrupt::check()?) };
-        let found = work.run(draws, &goes_on, |step| {
-            progress.set(step, String::new());
-            goes_on()
-        });
-        progress.finish();
-        // Whatever ended it: nothing of it is kept.
-        interrupt::check_whole()?;
-        let comparison = found?;
-        let title = match &self.title {
-            Some(title) => title.clone(),
-            None => format!("Extreme weather: {label_b} against {label_a}"),
-        };
-        let page = changes_page(&comparison, &title, &self.command())?;
-        // No page of an older comparison lies beside these tables, whatever ends the writing.
+    }
+
+    /// Writes the tables and the page.
+    fn write(&self, comparison: &Comparison, title: &str) -> anyhow::Result<()> {
+        let page = changes_page(comparison, title, &self.command())?;
         let path = self.out.join("changes.html");
+        // An older page goes first: if the writing is interrupted, it must not lie beside newer tables.
         atomic::remove(&path)?;
         comparison.write(&self.out)?;
         atomic::write(path, page.as_bytes())?;
-        Ok(comparison)
+        Ok(())
     }
 
     /// Both sides, of these folders, with names that tell them apart; refuses one name for both.
@@ -302,128 +317,4 @@ fn with_advice(error: ClimateError) -> anyhow::Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::arguments::parsed;
-
-    /// What sides are called, or why they are not.
-    fn labels(more: &[&str]) -> Result<[String; 2], String> {
-        labels_of("present/events", more)
-    }
-
-    fn labels_of(a: &str, more: &[&str]) -> Result<[String; 2], String> {
-        let words = [a, "--out", "changes"];
-        let call: Compare = parsed(words.iter().chain(more)).unwrap();
-        let sides = call.inputs([vec![], vec![]]);
-        let sides = sides.map_err(|error| error.to_string())?;
-        Ok(sides.map(|side| side.label))
-    }
-
-    #[test]
-    fn both_sides_have_names_of_their_own() {
-        let names = |a: &str, b: &str| -> Result<[String; 2], String> {
-            Ok([a.to_string(), b.to_string()])
-        };
-        let [same, other] = ["warmer/events", "warmer/masks"];
-        assert_eq!(labels(&[other]), names("events", "masks"));
-        let letters = names("A (present/events)", "B (warmer/events)");
-        assert_eq!(labels(&[same]), letters);
-        let years = |b| ["--years-a", "1-5", "--years-b", b, same];
-        assert_eq!(labels(&years("6-9")), names("1-5", "6-9"));
-        assert_eq!(labels(&years("1-5")), letters);
-        // Of patterns the folder that holds all members, of lists their own names.
-        let ensembles = labels_of("runs/present/m*/events", &["runs/warmer/m*/events"]);
-        assert_eq!(ensembles, names("present", "warmer"));
-        let [one, two] = ["runs/hist-*", "runs/ssp-[0-9]/events"];
-        let letters = names("A (runs/hist-*)", "B (runs/ssp-[0-9]/events)");
-        assert_eq!(labels_of(one, &[two]), letters);
-        assert_eq!(labels_of("m*", &["warmer"]), names("m*", "warmer"));
-        let folder = tempfile::tempdir().unwrap();
-        let lists = ["present.txt", "warmer.txt"].map(|name| folder.path().join(name));
-        lists
-            .iter()
-            .for_each(|list| std::fs::write(list, "").unwrap());
-        let [one, two] = lists.each_ref().map(|list| list.to_str().unwrap());
-        assert_eq!(labels_of(one, &[two]), names("present", "warmer"));
-        for one in [
-            &[same, "--label-a", "x", "--label-b", "x"][..],
-            &[other, "--label-b", "events"],
-        ] {
-            let said = labels(one).unwrap_err();
-            assert!(said.contains("both sides are called"), "{said}");
-        }
-    }
-
-    #[test]
-    fn twice_the_years_take_twice_the_time() {
-        let (thirty, sixty) = (seconds(0, 10_000, 60), seconds(0, 10_000, 120));
-        assert!((sixty - 2.0 * thirty).abs() < 1e-9, "{thirty} {sixty}");
-        // As it was for the usual thirty years on each side.
-        assert!((4.0..6.0).contains(&thirty), "{thirty}");
-    }
-
-    #[test]
-    fn the_command_on_the_page_makes_the_same_page() {
-        let words = [
-            "ibtracs",
-            "my model",
-            "--out",
-            "changes",
-            "--label-b",
-            "a model's",
-            "--calendar",
-            "365_day",
-            "--year-start",
-            "7",
-            "--title",
-            "Two seasons",
-        ];
-        let call: Compare = parsed(words).unwrap();
-        let command = call.command();
-        for part in [
-            "--calendar noleap",
-            "--year-start 7",
-            "--title 'Two seasons'",
-            "squall compare ibtracs 'my model' --label-b 'a model'\\''s' ",
-        ] {
-            assert!(command.contains(part), "{command}");
-        }
-    }
-
-    #[test]
-    fn the_command_on_the_page_names_members_and_units() {
-        let words = ["present/m*/events", "list of runs.txt", "--out", "changes"];
-        let unit = |unit: &[&str]| -> String {
-            let call: Compare = parsed(words.iter().chain(unit)).unwrap();
-            call.command()
-        };
-        let command = unit(&["--unit", "pair"]);
-        let inputs = "squall compare 'present/m*/events' 'list of runs.txt' ";
-        assert!(command.starts_with(inputs), "{command}");
-        assert!(
-            command.contains("--year-start 1 --unit pair --conf"),
-            "{command}"
-        );
-        assert!(unit(&[]).contains("--year-start 1 --block-years 1 --conf"));
-    }
-
-    #[test]
-    fn the_program_takes_the_command_on_the_page() {
-        for unit in ["year", "member", "pair"] {
-            let words = ["a", "b", "--unit", unit, "--out", "changes"];
-            let call: Compare = parsed(words).unwrap();
-            let command = call.command();
-            let again: Compare = parsed(command.split(' ').skip(2)).unwrap();
-            assert_eq!((again.unit, again.command()), (call.unit, command));
-        }
-    }
-
-    #[test]
-    fn months_and_years_are_read() {
-        assert_eq!(months("6-8,11").unwrap().0, [6, 7, 8, 11]);
-        assert_eq!(months("12-2").unwrap().0, [1, 2, 12]);
-        assert!(months("13").is_err() && months("6-").is_err());
-        assert_eq!(years("1979-2008").unwrap(), (1979, 2008));
-        assert!(years("2008-1979").is_err() && years("2008").is_err());
-    }
-}
+mod tests;

@@ -1,0 +1,122 @@
+use super::*;
+use crate::arguments::parsed;
+
+/// What sides are called, or why they are not.
+fn labels(more: &[&str]) -> Result<[String; 2], String> {
+    labels_of("present/events", more)
+}
+
+fn labels_of(a: &str, more: &[&str]) -> Result<[String; 2], String> {
+    let words = [a, "--out", "changes"];
+    let call: Compare = parsed(words.iter().chain(more)).unwrap();
+    let sides = call.inputs([vec![], vec![]]);
+    let sides = sides.map_err(|error| error.to_string())?;
+    Ok(sides.map(|side| side.label))
+}
+
+#[test]
+fn both_sides_have_names_of_their_own() {
+    let names =
+        |a: &str, b: &str| -> Result<[String; 2], String> { Ok([a.to_string(), b.to_string()]) };
+    let [same, other] = ["warmer/events", "warmer/masks"];
+    assert_eq!(labels(&[other]), names("events", "masks"));
+    let letters = names("A (present/events)", "B (warmer/events)");
+    assert_eq!(labels(&[same]), letters);
+    let years = |b| ["--years-a", "1-5", "--years-b", b, same];
+    assert_eq!(labels(&years("6-9")), names("1-5", "6-9"));
+    assert_eq!(labels(&years("1-5")), letters);
+    // Of patterns the folder that holds all members, of lists their own names.
+    let ensembles = labels_of("runs/present/m*/events", &["runs/warmer/m*/events"]);
+    assert_eq!(ensembles, names("present", "warmer"));
+    let [one, two] = ["runs/hist-*", "runs/ssp-[0-9]/events"];
+    let letters = names("A (runs/hist-*)", "B (runs/ssp-[0-9]/events)");
+    assert_eq!(labels_of(one, &[two]), letters);
+    assert_eq!(labels_of("m*", &["warmer"]), names("m*", "warmer"));
+    let folder = tempfile::tempdir().unwrap();
+    let lists = ["present.txt", "warmer.txt"].map(|name| folder.path().join(name));
+    lists
+        .iter()
+        .for_each(|list| std::fs::write(list, "").unwrap());
+    let [one, two] = lists.each_ref().map(|list| list.to_str().unwrap());
+    assert_eq!(labels_of(one, &[two]), names("present", "warmer"));
+    for one in [
+        &[same, "--label-a", "x", "--label-b", "x"][..],
+        &[other, "--label-b", "events"],
+    ] {
+        let said = labels(one).unwrap_err();
+        assert!(said.contains("both sides are called"), "{said}");
+    }
+}
+
+#[test]
+fn twice_the_years_take_twice_the_time() {
+    let (thirty, sixty) = (seconds(0, 10_000, 60), seconds(0, 10_000, 120));
+    assert!((sixty - 2.0 * thirty).abs() < 1e-9, "{thirty} {sixty}");
+    // As it was for the usual thirty years on each side.
+    assert!((4.0..6.0).contains(&thirty), "{thirty}");
+}
+
+#[test]
+fn the_command_on_the_page_makes_the_same_page() {
+    let words = [
+        "ibtracs",
+        "my model",
+        "--out",
+        "changes",
+        "--label-b",
+        "a model's",
+        "--calendar",
+        "365_day",
+        "--year-start",
+        "7",
+        "--title",
+        "Two seasons",
+    ];
+    let call: Compare = parsed(words).unwrap();
+    let command = call.command();
+    for part in [
+        "--calendar noleap",
+        "--year-start 7",
+        "--title 'Two seasons'",
+        "squall compare ibtracs 'my model' --label-b 'a model'\\''s' ",
+    ] {
+        assert!(command.contains(part), "{command}");
+    }
+}
+
+#[test]
+fn the_command_on_the_page_names_members_and_units() {
+    let words = ["present/m*/events", "list of runs.txt", "--out", "changes"];
+    let unit = |unit: &[&str]| -> String {
+        let call: Compare = parsed(words.iter().chain(unit)).unwrap();
+        call.command()
+    };
+    let command = unit(&["--unit", "pair"]);
+    let inputs = "squall compare 'present/m*/events' 'list of runs.txt' ";
+    assert!(command.starts_with(inputs), "{command}");
+    assert!(
+        command.contains("--year-start 1 --unit pair --conf"),
+        "{command}"
+    );
+    assert!(unit(&[]).contains("--year-start 1 --block-years 1 --conf"));
+}
+
+#[test]
+fn the_program_takes_the_command_on_the_page() {
+    for unit in ["year", "member", "pair"] {
+        let words = ["a", "b", "--unit", unit, "--out", "changes"];
+        let call: Compare = parsed(words).unwrap();
+        let command = call.command();
+        let again: Compare = parsed(command.split(' ').skip(2)).unwrap();
+        assert_eq!((again.unit, again.command()), (call.unit, command));
+    }
+}
+
+#[test]
+fn months_and_years_are_read() {
+    assert_eq!(months("6-8,11").unwrap().0, [6, 7, 8, 11]);
+    assert_eq!(months("12-2").unwrap().0, [1, 2, 12]);
+    assert!(months("13").is_err() && months("6-").is_err());
+    assert_eq!(years("1979-2008").unwrap(), (1979, 2008));
+    assert!(years("2008-1979").is_err() && years("2008").is_err());
+}

@@ -1,0 +1,135 @@
+//! Both passes over the fields: the first looks at all times, the second draws the masks.
+
+use super::reader::Reader;
+use crate::commands::label::against::Against;
+use crate::commands::label::climate;
+use crate::commands::label::masks::Masks;
+use crate::commands::label::rules::Rules;
+use crate::progress::Progress;
+use crate::saving::Saving;
+use squall_climate::ClimateError;
+use squall_climate::detect::{
+    Agreement, Conclusions, FirstPass, Method, MethodLabels, MethodsFolder, SecondPass,
+};
+use squall_climate::label::{Pass, SeriesSummary};
+
+/// A labelling under way: what it reads, and what it writes as it goes.
+pub struct Labelling<'a> {
+    pub rules: &'a Rules,
+    pub reader: &'a Reader<'a>,
+    pub against: &'a Against,
+    pub folder: MethodsFolder,
+    pub masks: Vec<Masks<'a>>,
+    pub agreement: Agreement,
+    pub saving: Saving,
+    pub progress: Progress,
+}
+
+impl Labelling<'_> {
+    /// What each method found, after both passes have gone on to their end.
+    pub fn label(
+        &mut self,
+        first: FirstPass,
+        second: &mut SecondPass,
+    ) -> Result<Vec<SeriesSummary>, ClimateError> {
+        let before = if first.is_needed() {
+            self.reader.times()
+        } else {
+            0
+        };
+        let conclusions = self.first_pass(first, second.done() == 0)?;
+        self.second_pass(second, &conclusions, before)?;
+        Ok(second.summaries(&conclusions))
+    }
+
+    /// What follows from a look at all times; with `is_new` the end of this pass is saved, because the second pass has
+    /// not begun and so no saved state includes it.
+    fn first_pass(
+        &mut self,
+        mut first: FirstPass,
+        is_new: bool,
+    ) -> Result<Conclusions, ClimateError> {
+        let (rules, reader) = (self.rules, self.reader);
+        let read = |index: usize, pass: Pass| reader.read(index, pass);
+        first.run(&rules.detectors, reader.times(), &read, |pass| {
+            self.progress.set(pass.seen(), String::new());
+            if self.saving.is_due() {
+                self.saving.save(|| self.folder.save_first(pass))
+            } else {
+                Ok(())
+            }
+        })?;
+        if is_new && first.is_needed() {
+            self.saving.save(|| self.folder.save_first(&first))?;
+        }
+        let conclusions = first.conclude(&rules.detectors)?;
+        self.keep_climate(&conclusions)?;
+        Ok(conclusions)
+    }
+
+    /// Saves the thresholds of percentile beside its masks, which say of which climate they are.
+    fn keep_climate(&mut self, conclusions: &Conclusions) -> Result<(), ClimateError> {
+        let Some(usual) = conclusions.percentiles() else {
+            return Ok(());
+        };
+        let Reader {
+            archive,
+            transport,
+            moisture,
+            ..
+        } = self.reader;
+        let made_of = (*transport, moisture.as_ref());
+        let climatology = climate::in_force(self.rules, archive, made_of, usual)?;
+        let mut masks = self.masks.iter_mut();
+        let own = masks.find(|masks| masks.method() == Method::Percentile);
+        own.map_or(Ok(()), |masks| climate::keep(&climatology, masks))
+    }
+
+    /// Draws the masks of all times; `before` is the number of steps of the first pass, for the progress bar.
+    fn second_pass(
+        &mut self,
+        second: &mut SecondPass,
+        conclusions: &Conclusions,
+        before: usize,
+    ) -> Result<(), ClimateError> {
+        let (rules, reader) = (self.rules, self.reader);
+        let read = |index: usize, pass: Pass| reader.read(index, pass);
+        let (detectors, times) = (&rules.detectors, reader.times());
+        second.run(
+            detectors,
+            conclusions,
+            times,
+            &read,
+            |pass, index, labels| {
+                self.write(index, labels.as_deref())?;
+                self.progress.set(before + index + 1, String::new());
+                // Only between files: a file of masks that is not whole is begun again.
+                if self.saving.is_due() && self.masks.iter().all(|masks| masks.ends_at(index)) {
+                    self.masks.iter_mut().try_for_each(Masks::close)?;
+                    let (folder, agreement) = (&mut self.folder, &self.agreement);
+                    self.saving.save(|| folder.save_second(pass, agreement))?;
+                }
+                Ok(())
+            },
+        )
+    }
+
+    /// Compares and writes the labels of the next time; without labels that time is left out.
+    fn write(&mut self, index: usize, labels: Option<&[MethodLabels]>) -> Result<(), ClimateError> {
+        if let Some(labels) = labels {
+            let other = self.against.read(self.reader.archive, index)?;
+            let drawn = labels.iter().map(|label| Some(&label.labelled.mask));
+            let mut compared: Vec<_> = drawn.collect();
+            if self.against.is_given() {
+                compared.push(other.as_ref());
+            }
+            self.agreement.add(&compared, self.reader.archive.grid())?;
+            self.folder.write(labels)?;
+        }
+        for (method, masks) in self.masks.iter_mut().enumerate() {
+            let of_method = labels.map(|labels| &labels[method].labelled);
+            masks.write(index, of_method)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! `squall label --method`: several heuristics side by side, and how far they agree with each other and with other
+//! masks.
+
+mod labelling;
+mod reader;
+mod summary;
+
+use super::against::Against;
+use super::climate;
+use super::masks::{Masks, release};
+use super::rules::Rules;
+use super::{Label, fingerprint, say_missing};
+use crate::failure::Advice;
+use crate::missing::Missing;
+use crate::own_folder::{self, Holds};
+use crate::plan::counted;
+use crate::progress::Progress;
+use crate::saving::Saving;
+use crate::skipped::{self, Skipped};
+use crate::{interrupt, output};
+use labelling::Labelling;
+use reader::Reader;
+use squall_climate::detect::{
+    Agreement, FirstPass, Method, MethodsFolder, SecondPass, TransportSource,
+};
+use squall_data::Archive;
+use squall_jobs::lock::FolderLock;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use summary::{MethodsSummary, is_compared};
+
+/// Runs the methods and says what they found.
+pub fn run(command: &Label) -> anyhow::Result<()> {
+    if !command.formats.is_empty() {
+        return Err(Advice::usage(
+            "boxes come with `--method deepcam` alone",
+            "leave out --boxes-hdf5, --boxes-coco and --boxes-geojson, or --method and --against",
+        ));
+    }
+    let archive = command.open_fields()?;
+    let rules = Rules::of(command, &archive)?;
+    let against = Against::open(command, &archive)?;
+    let folders = folders(&rules.methods, &command.out);
+    folders
+        .iter()
+        .try_for_each(|(_, folder)| own_folder::check(folder, Holds::Labels))?;
+    let transport = rules.transport_source(&archive, command.skip_bad)?;
+    let moisture = rules.moisture(&archive)?;
+    let masks = open_masks(&rules, &folders, transport, &archive)?;
+    let fingerprint = fingerprint_of(&rules, &against, &archive)?;
+    let _lock = FolderLock::take(&command.out)?;
+    masks
+        .iter()
+        .try_for_each(|masks| masks.check_folder(&fingerprint))?;
+    rules.announce(&archive);
+    let (folder, first, mut second, agreement) =
+        open_state(command, &rules, &against, &masks, &fingerprint)?;
+    masks
+        .iter()
+        .try_for_each(|masks| masks.claim(&fingerprint))?;
+    let reader = Reader {
+        archive: &archive,
+        rules: &rules,
+        transport,
+        moisture,
+        missing: Missing::default(),
+        skipped: Skipped::new(command.skip_bad, "is left out"),
+    };
+    let mut labelling = Labelling {
+        rules: &rules,
+        reader: &reader,
+        against: &against,
+        folder,
+        masks,
+        agreement,
+        saving: Saving::every(command.save_every),
+        progress: begin(&rules, &archive, [first.seen(), second.done()]),
+    };
+    // From here on a signal is heard.
+    interrupt::flag();
+    let labelled = labelling.label(first, &mut second);
+    let Labelling {
+        folder,
+        masks,
+        agreement,
+        progress,
+        ..
+    } = labelling;
+    progress.finish();
+    let found = labelled?;
+    say_missing(&reader.missing, &rules.methods);
+    let skipped_times = second.left_out().len();
+    skipped::say(skipped_times, archive.times().len(), &command.input)?;
+    conclude(&command.out, masks, &agreement, folder)?;
+    folders.iter().for_each(|(_, folder)| release(folder));
+    let left_out = (archive.skipped_files(), skipped_times);
+    let summary = MethodsSummary::new(folders, &found, &agreement, left_out);
+    if command.json {
+        output::json(&summary)
+    } else {
+        summary.say(&agreement)
+    }
+}
+
+/// Where each method writes: one alone into the folder itself.
+fn folders(methods: &[Method], out: &Path) -> Vec<(Method, PathBuf)> {
+    match methods {
+        [only] => vec![(*only, out.to_path_buf())],
+        _ => methods.iter().map(|m| (*m, out.join(m.name()))).collect(),
+    }
+}
+
+/// The masks of each method, none of them written yet.
+fn open_masks<'a>(
+    rules: &Rules,
+    folders: &[(Method, PathBuf)],
+    transport: Option<TransportSource>,
+    archive: &'a Archive,
+) -> anyhow::Result<Vec<Masks<'a>>> {
+    let open = |(method, folder): &(Method, PathBuf)| -> anyhow::Result<Masks<'a>> {
+        let mut masks = Masks::new(folder.clone(), archive, *method, rules.numbers(*method)?);
+        if *method == Method::Percentile {
+            masks = climate::said_of(masks, rules.climate.as_ref());
+        }
+        Ok(match transport {
+            Some(source) if *method != Method::Deepcam => {
+                masks.saying("moisture_transport", source.describe())
+            }
+            _ => masks,
+        })
+    };
+    folders.iter().map(open).collect()
+}
+
+/// The folder of the state, both passes and the agreement: as an earlier call saved them, where that can be used, else
+/// at their beginning.
+fn open_state(
+    command: &Label,
+    rules: &Rules,
+    against: &Against,
+    masks: &[Masks<'_>],
+    fingerprint: &str,
+) -> anyhow::Result<(MethodsFolder, FirstPass, SecondPass, Agreement)> {
+    let new = (
+        FirstPass::new(&rules.detectors),
+        SecondPass::new(&rules.detectors),
+        Agreement::new(against.sources(&rules.methods)),
+    );
+    // A state with times that --skip-bad left out is of no use without that option: such times are an error then.
+    let may_lack = |left_out: &BTreeSet<usize>| command.skip_bad || left_out.is_empty();
+    let usable = |first: &FirstPass| may_lack(first.left_out());
+    let whole = |second: &SecondPass| {
+        let (done, left_out) = (second.done(), second.left_out());
+        let mut masks = masks.iter();
+        may_lack(left_out) && masks.all(|masks| masks.are_of(fingerprint, done, left_out))
+    };
+    let folders = folders(&rules.methods, &command.out);
+    let checks = (usable, whole);
+    let opened = MethodsFolder::open(&command.out, fingerprint, &folders, new, checks)?;
+    Ok(opened)
+}
+
+/// A text that differs wherever the masks, or their comparison, would: a saved state of another text is not continued.
+fn fingerprint_of(rules: &Rules, against: &Against, archive: &Archive) -> anyhow::Result<String> {
+    let (thresholds, channels) = (&rules.thresholds, &rules.channels);
+    let climate = rules.climate.as_ref();
+    let climate = climate.map(|given| given.climatology.describe());
+    let against = against.fingerprint();
+    let what = (&rules.methods, thresholds, channels, against, climate);
+    fingerprint(archive, &format!("{what:?}"))
+}
+
+/// The progress bar, after a word on where the work goes on; `done` are the times that each pass has done.
+fn begin(rules: &Rules, archive: &Archive, done: [usize; 2]) -> Progress {
+    let start: usize = done.iter().sum();
+    if start > 0 {
+        let [seen, labelled] = done;
+        tracing::info!(
+            "{} looked at and {labelled} labelled before: going on from there",
+            counted(seen, "time")
+        );
+    }
+    let total = rules.passes().len() * archive.times().len();
+    let mut progress = Progress::new("label", total);
+    progress.start(total, start);
+    progress
+}
+
+/// Gives all outputs their final names: masks, the table of agreement if there is something to compare, tables of
+/// objects.
+fn conclude(
+    out: &Path,
+    masks: Vec<Masks<'_>>,
+    agreement: &Agreement,
+    folder: MethodsFolder,
+) -> anyhow::Result<()> {
+    masks.into_iter().try_for_each(Masks::finish)?;
+    if is_compared(agreement) {
+        agreement.write_csv(out.join("agreement.csv"))?;
+    }
+    // The saved state is removed last: until all outputs are there, the same command can go on from it.
+    Ok(folder.finish()?)
+}

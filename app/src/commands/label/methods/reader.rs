@@ -1,0 +1,64 @@
+//! Fields of one time after the other, as the methods need them.
+
+use crate::commands::label::rules::Rules;
+use crate::interrupt;
+use crate::missing::Missing;
+use crate::skipped::Skipped;
+use squall_climate::ClimateError;
+use squall_climate::detect::percentile::MoistureRecord;
+use squall_climate::detect::{DetectFields, TransportSource};
+use squall_climate::label::Pass;
+use squall_data::{Archive, DataError};
+
+/// Reads fields for the methods, and counts what is missing or left out on the way.
+pub struct Reader<'a> {
+    pub archive: &'a Archive,
+    pub rules: &'a Rules,
+    /// By which moisture that moves rivers are found, if by any.
+    pub transport: Option<TransportSource>,
+    /// Which moisture the percentile method uses, if it runs.
+    pub moisture: Option<MoistureRecord>,
+    pub missing: Missing,
+    pub skipped: Skipped,
+}
+
+impl Reader<'_> {
+    /// The fields of a time; none if they cannot be read and may be left out.
+    pub fn read(&self, index: usize, pass: Pass) -> Result<Option<DetectFields>, ClimateError> {
+        interrupt::check()?;
+        let wanted = self.rules.wanted(pass);
+        // A time that is left out is so in both passes.
+        let fields = (self.rules.check_has(self.archive, index))
+            .and_then(|()| self.check_transport(index))
+            .and_then(|()| DetectFields::read(self.archive, index, &wanted));
+        let time = self.archive.times()[index];
+        let Some(fields) = self.skipped.or_none(time, fields)? else {
+            return Ok(None);
+        };
+        self.missing.note(&fields.snapshot);
+        if let (Some(expected), true) = (self.transport, wanted.transport) {
+            fields.check_transport(expected)?;
+        }
+        Ok(Some(fields))
+    }
+
+    /// Refuses a time without the transport that the files of others have, or with one that they lack.
+    fn check_transport(&self, index: usize) -> Result<(), DataError> {
+        let reason = match (self.transport, self.archive.has_transport(index)) {
+            (Some(TransportSource::File), false) => {
+                "it has no vapour transport, by which rivers are found"
+            }
+            (Some(TransportSource::Levels | TransportSource::Proxy), true) => {
+                "it has vapour transport, which most times lack: rivers are found without it"
+            }
+            _ => return Ok(()),
+        };
+        let path = self.archive.source_of(index).0;
+        Err(DataError::unreadable(path, reason))
+    }
+
+    /// How many times there are.
+    pub fn times(&self) -> usize {
+        self.archive.times().len()
+    }
+}

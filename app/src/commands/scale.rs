@@ -62,7 +62,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Predicts.
+    /// Predicts, and prints the predictions.
     pub fn run(self) -> anyhow::Result<()> {
         if self.published {
             let points = published::points()?;
@@ -71,6 +71,7 @@ impl Scale {
         output::result(&self.answer()?, self.json)
     }
 
+    /// Predictions for all numbers of nodes, and what they rest on.
     fn answer(&self) -> anyhow::Result<Answer> {
         let (Some(recipe), Some(name)) = (&self.recipe, &self.machine) else {
             return Err(Advice::usage(
@@ -100,20 +101,12 @@ impl Scale {
         let batch = recipe.training.batch;
         let measure = self.measuring(shape, batch, &workload.precision);
         let rate = match self.samples_per_second {
-            Some(rate) if rate.is_finite() && rate > 0.0 => Rate::given(rate, &workload),
-            Some(rate) => {
-                return Err(Advice::usage(
-                    format!("--samples-per-second: expected above 0, found {rate}"),
-                    format!("{measure} measures it"),
-                ));
-            }
+            Some(rate) => given_rate(rate, &workload, &measure)?,
             None => Rate::of(&machine, &workload, batch, name).map_err(|error| {
-                Advice::usage(
-                    error.to_string(),
-                    format!(
-                        "{measure} on one device measures it: give --samples-per-second, 1 by its seconds"
-                    ),
-                )
+                let hint = format!(
+                    "{measure} on one device measures it: give --samples-per-second, 1 by its seconds"
+                );
+                Advice::usage(error.to_string(), hint)
             })?,
         };
         let question = Question {
@@ -190,6 +183,17 @@ impl Scale {
     }
 }
 
+/// The rate of --samples-per-second, if it is one; `measure` is the command that measures it.
+fn given_rate(rate: f64, workload: &Workload, measure: &str) -> anyhow::Result<Rate> {
+    if rate.is_finite() && rate > 0.0 {
+        return Ok(Rate::given(rate, workload));
+    }
+    Err(Advice::usage(
+        format!("--samples-per-second: expected above 0, found {rate}"),
+        format!("{measure} measures it"),
+    ))
+}
+
 /// The precision that `auto` chooses on a machine.
 fn auto_precision(machine: &Machine) -> &'static str {
     let computes = |precision| machine.device.peak_tflops.contains_key(precision);
@@ -199,6 +203,7 @@ fn auto_precision(machine: &Machine) -> &'static str {
     }
 }
 
+/// How long the recipe trains, on `samples` an epoch.
 fn length(recipe: &Recipe, samples: Option<usize>) -> anyhow::Result<Length> {
     if samples == Some(0) {
         return Err(Advice::usage(
@@ -217,7 +222,7 @@ fn length(recipe: &Recipe, samples: Option<usize>) -> anyhow::Result<Length> {
     })
 }
 
-/// What a reader should know of where samples, so many of them, come from.
+/// A note on the reading of `samples`, where a disk is too small for them or the machine's file lacks what is needed.
 fn about_samples(
     machine: &Machine,
     workload: &Workload,

@@ -4,10 +4,12 @@ mod local;
 mod origin;
 mod reading;
 mod splits;
+mod summary;
 mod unread;
 
 use self::origin::Origin;
 use self::reading::Reading;
+pub use self::summary::StageSummary;
 use self::unread::Unread;
 use crate::arguments::{is_not_negative, number};
 use crate::failure::Advice;
@@ -18,14 +20,13 @@ use crate::skipped::{self, Skipped};
 use crate::tags::{self, Tags};
 use crate::{input, output};
 use clap::Args;
-use serde::Serialize;
 use squall_data::mask_file::MaskArchive;
-use squall_data::store::{Selection, Split, SplitRule, StoreMeta, StoreWriter};
-use squall_data::{Archive, BoxFrames, DataError, GeoBox, Store, Time, boxes};
+use squall_data::store::{Selection, SplitRule, StoreMeta, StoreWriter};
+use squall_data::{Archive, BoxFrames, DataError, Time, boxes};
 use squall_jobs::lock::FolderLock;
 use std::path::{Path, PathBuf};
 
-/// How samples are dealt to the splits unless asked otherwise.
+/// Defaults of --train-share, --block-days and --seed.
 const TRAIN_SHARE: f64 = 0.8;
 const BLOCK_DAYS: f64 = 5.0;
 const SEED: u64 = 12345;
@@ -98,35 +99,6 @@ pub struct Stage {
     pub json: bool,
 }
 
-/// What is in a store.
-#[derive(Debug, Serialize)]
-pub struct StageSummary {
-    /// Samples of training, validation and test.
-    pub samples: [usize; 3],
-    /// Channels kept.
-    pub channels: Vec<&'static str>,
-    /// Times of the input with neither mask nor boxes.
-    pub unlabelled: usize,
-    /// Samples with a mask.
-    pub masked: usize,
-    /// Share of background, cyclone and river pixels in training.
-    pub class_shares: [f64; 3],
-    /// The same of training, validation and test; none of a split without masks.
-    pub split_class_shares: [Option<[f64; 3]>; 3],
-    /// Samples whose boxes are known; none if there are no boxes.
-    pub boxed: Option<usize>,
-    /// Boxes over all samples.
-    pub boxes: usize,
-    /// Boxes that the edge of the grid cut.
-    pub boxes_cut: usize,
-    /// Boxes wholly outside the grid, which were left out.
-    pub boxes_outside: usize,
-    /// Input files that could not be used (`--skip-bad`).
-    pub skipped_files: usize,
-    /// Times of the others that could not be read or lack a channel, which are no samples (`--skip-bad`).
-    pub skipped_times: usize,
-}
-
 fn days(text: &str) -> Result<f64, String> {
     let fits = |days: &f64| days.is_finite() && *days >= 0.0;
     number(text, fits, "days, 0 for single times")
@@ -146,25 +118,7 @@ impl Stage {
         if self.json {
             return output::json(&summary);
         }
-        let [train, validation, test] = summary.samples;
-        tracing::info!(
-            "{} for training, {validation} for validation, {test} for the test; {}; in {}",
-            counted(train, "sample"),
-            counted(summary.channels.len(), "channel"),
-            self.place()?.display()
-        );
-        match summary.masked {
-            0 => tracing::info!("no sample has a mask: the store is for detectors"),
-            masked => tracing::info!(
-                "{} with masks; {}",
-                counted(masked, "sample"),
-                splits::told(&summary.split_class_shares)
-            ),
-        }
-        if let Some(boxed) = summary.boxed {
-            let boxes = counted(summary.boxes, "box");
-            tracing::info!("{boxes} in {}", counted(boxed, "sample"));
-        }
+        summary.say(self.place()?);
         Ok(())
     }
 
@@ -210,7 +164,10 @@ impl Stage {
         Ok(Some(masks))
     }
 
-    /// Where the store goes.
+    /// The store's folder.
+    ///
+    /// # Errors
+    /// Wrong usage without one, or without labels.
     fn place(&self) -> anyhow::Result<&PathBuf> {
         let has_labels = self.labels.is_some() || self.boxes.is_some();
         match self.out.as_ref().filter(|_| has_labels) {
@@ -247,7 +204,7 @@ impl Stage {
         }
     }
 
-    /// Writes the store; a store that was begun is continued.
+    /// Writes the store, or goes on with one that was begun; returns what it holds.
     pub fn stage(&self) -> anyhow::Result<StageSummary> {
         let out = self.place()?;
         let archive = input::open(&self.input, self.skip_bad)?;
@@ -295,7 +252,8 @@ impl Stage {
         let boxes = frames.is_some().then(|| selection.boxes());
         self.check_same(&reading, &origin, &selection, &mut writer)?;
         if !self.skip_bad {
-            // All that is there goes without them, so that they lie behind it.
+            // No time may be left out now. The store has the first samples of the selection (checked above), and these
+            // times are not among them: they are still to be read.
             unread.forget()?;
         }
         if self.boxes.is_none() {
@@ -315,11 +273,11 @@ impl Stage {
             skipped_files: archive.skipped_files()
                 + masks.as_ref().map_or(0, |masks| masks.skipped().len()),
             skipped_times,
-            ..self.summary(&store, &selection, boxes.as_deref())
+            ..StageSummary::of(&store, &selection, boxes.as_deref(), self.block_days)
         })
     }
 
-    /// Refuses other fields or labels than those that the samples of a store which was begun are made of.
+    /// Refuses to go on with a store that was begun with other fields or labels.
     fn check_same(
         &self,
         reading: &Reading<'_>,
@@ -337,7 +295,8 @@ impl Stage {
         }
         let mut differences = was.map_or(Vec::new(), |was| origin.changes(&was));
         if differences.is_empty() {
-            // Files that were made again or copied may hold the same, and earlier versions remembered nothing.
+            // Files that were made again or copied may still hold the same, and stores of earlier versions do not say
+            // what they were made of.
             tracing::info!(
                 "comparing fields and labels with the {} there already",
                 counted(writer.len(), "sample")
@@ -351,34 +310,7 @@ impl Stage {
         }
     }
 
-    /// What is in a store that is done; its splits that lack something are named.
-    fn summary(
-        &self,
-        store: &Store,
-        selection: &Selection,
-        boxes: Option<&[Option<Vec<GeoBox>>]>,
-    ) -> StageSummary {
-        let samples = Split::ALL.map(|split| store.ids(split).len());
-        let counts = Split::ALL.map(|split| store.class_counts(split));
-        let lacks = splits::lacks(samples, counts, self.block_days);
-        lacks.iter().for_each(|lack| tracing::warn!("{lack}"));
-        let shares = splits::shares(counts);
-        StageSummary {
-            samples,
-            channels: store.channels().iter().map(|v| v.name()).collect(),
-            unlabelled: selection.unlabelled,
-            masked: selection.masked(),
-            class_shares: shares[0].unwrap_or_default(),
-            split_class_shares: shares,
-            boxed: boxes.map(|boxes| boxes.iter().flatten().count()),
-            boxes: boxes.into_iter().flatten().flatten().map(Vec::len).sum(),
-            boxes_cut: selection.cut,
-            boxes_outside: selection.outside,
-            skipped_files: 0,
-            skipped_times: 0,
-        }
-    }
-
+    /// The rule by which samples are dealt to the splits.
     fn rule(&self) -> SplitRule {
         let (train, seed) = (self.train_share, self.seed);
         let validation = (1.0 - train) / 2.0;
@@ -398,7 +330,7 @@ impl Stage {
     }
 }
 
-/// Says what staging so many samples takes, of which some are there already.
+/// Says what it takes to stage `samples`, of which some are `there` already.
 fn announce([samples, there]: [usize; 2], channels: usize, record_bytes: u64) {
     let left = record_bytes * (samples - there) as u64;
     let before = match there {

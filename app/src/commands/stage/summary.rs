@@ -1,0 +1,90 @@
+//! What a store holds, for people and for programs.
+
+use super::splits;
+use crate::plan::counted;
+use serde::Serialize;
+use squall_data::store::{Selection, Split};
+use squall_data::{GeoBox, Store};
+use std::path::Path;
+
+/// What a store holds.
+#[derive(Debug, Serialize)]
+pub struct StageSummary {
+    /// Samples of training, validation and test.
+    pub samples: [usize; 3],
+    /// Channels kept.
+    pub channels: Vec<&'static str>,
+    /// Times of the input with neither mask nor boxes.
+    pub unlabelled: usize,
+    /// Samples with a mask.
+    pub masked: usize,
+    /// Share of background, cyclone and river pixels in training.
+    pub class_shares: [f64; 3],
+    /// The same of training, validation and test; none of a split without masks.
+    pub split_class_shares: [Option<[f64; 3]>; 3],
+    /// Samples whose boxes are known; none if there are no boxes.
+    pub boxed: Option<usize>,
+    /// Boxes over all samples.
+    pub boxes: usize,
+    /// Boxes that the edge of the grid cut.
+    pub boxes_cut: usize,
+    /// Boxes wholly outside the grid, which were left out.
+    pub boxes_outside: usize,
+    /// Input files that could not be used (`--skip-bad`).
+    pub skipped_files: usize,
+    /// Times of the others that could not be read or lack a channel, which are no samples (`--skip-bad`).
+    pub skipped_times: usize,
+}
+
+impl StageSummary {
+    /// What a finished store holds; warns of splits that lack something.
+    pub fn of(
+        store: &Store,
+        selection: &Selection,
+        boxes: Option<&[Option<Vec<GeoBox>>]>,
+        block_days: f64,
+    ) -> Self {
+        let samples = Split::ALL.map(|split| store.ids(split).len());
+        let counts = Split::ALL.map(|split| store.class_counts(split));
+        let lacks = splits::lacks(samples, counts, block_days);
+        lacks.iter().for_each(|lack| tracing::warn!("{lack}"));
+        let shares = splits::shares(counts);
+        Self {
+            samples,
+            channels: store.channels().iter().map(|v| v.name()).collect(),
+            unlabelled: selection.unlabelled,
+            masked: selection.masked(),
+            class_shares: shares[0].unwrap_or_default(),
+            split_class_shares: shares,
+            boxed: boxes.map(|boxes| boxes.iter().flatten().count()),
+            boxes: boxes.into_iter().flatten().flatten().map(Vec::len).sum(),
+            boxes_cut: selection.cut,
+            boxes_outside: selection.outside,
+            skipped_files: 0,
+            skipped_times: 0,
+        }
+    }
+
+    /// Says what the store in this folder holds.
+    pub fn say(&self, place: &Path) {
+        let [train, validation, test] = self.samples;
+        tracing::info!(
+            "{} for training, {validation} for validation, {test} for the test; {}; in {}",
+            counted(train, "sample"),
+            counted(self.channels.len(), "channel"),
+            place.display()
+        );
+        match self.masked {
+            0 => tracing::info!("no sample has a mask: the store is for detectors"),
+            masked => tracing::info!(
+                "{} with masks; {}",
+                counted(masked, "sample"),
+                splits::told(&self.split_class_shares)
+            ),
+        }
+        if let Some(boxed) = self.boxed {
+            let boxes = counted(self.boxes, "box");
+            tracing::info!("{boxes} in {}", counted(boxed, "sample"));
+        }
+    }
+}

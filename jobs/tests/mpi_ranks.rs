@@ -7,7 +7,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use squall_jobs::comm::launch::Launch;
 use squall_jobs::comm::mpi::{Mpi, MpiAllReduce, PANIC_CODE, STALL_CODE, abort_on_panic};
-use squall_jobs::comm::{AllReduce, Arrival, CommError, Communicator, Letter, doing};
+use squall_jobs::comm::{AllReduce, Arrival, CommError, Communicator, Payload, doing};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -506,19 +506,19 @@ fn who_is_gone_is_let_go() {
         let (start, lives) = (Instant::now(), Duration::from_millis(600));
         let there = || start.elapsed() < lives;
         // More than the library takes without a receiver.
-        let letter = Letter::Values(vec![1.0; 5_000_000]);
+        let payload = Payload::Values(vec![1.0; 5_000_000]);
         match rank {
             0 => {
                 let sent = mpi
-                    .send_while(1, letter.clone(), &there)
+                    .send_while(1, payload.clone(), &there)
                     .expect("no failure");
                 assert!(sent.is_none() && !there());
                 // Whoever is there gets all of it.
                 let there = || true;
                 let sent = mpi
-                    .send_while(2, letter.clone(), &there)
+                    .send_while(2, payload.clone(), &there)
                     .expect("no failure");
-                assert_eq!(sent, Some(letter));
+                assert_eq!(sent, Some(payload));
             }
             1 => {
                 std::thread::spawn(move || {
@@ -538,7 +538,7 @@ fn who_is_gone_is_let_go() {
                 let mut values = vec![0.0f32; 5_000_000];
                 let bytes = bytemuck::cast_slice_mut(&mut values);
                 assert!(mpi.receive_while(0, bytes, &|| true).expect("no failure"));
-                assert_eq!(Letter::Values(values), letter);
+                assert_eq!(Payload::Values(values), payload);
                 // By now it has retired, and takes nothing.
                 mpi.send(1, &[1]).expect("no failure");
             }

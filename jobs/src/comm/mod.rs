@@ -58,17 +58,17 @@ pub enum Arrival {
     Nothing,
 }
 
-/// A message to a rank that may go while it is sent; then the backend keeps it, because it may still read from it.
+/// What [`Communicator::send_while`] sends: owned, because the backend may still read it after the receiver has gone.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Letter {
-    /// Anything.
+pub enum Payload {
+    /// Bytes of any meaning.
     Bytes(Vec<u8>),
-    /// Numbers.
+    /// Values, sent as their bytes.
     Values(Vec<f32>),
 }
 
-impl Letter {
-    /// What is sent.
+impl Payload {
+    /// The bytes that are sent.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -146,7 +146,7 @@ pub trait Communicator: Send {
         self.receive(from, bytes).map(|()| true)
     }
 
-    /// As [`Communicator::send`] to a rank that may go meanwhile, as `there` says: gives the letter back if all was
+    /// As [`Communicator::send`] to a rank that may go meanwhile, as `there` says: gives the payload back if all was
     /// sent. Not collective.
     ///
     /// # Errors
@@ -154,11 +154,11 @@ pub trait Communicator: Send {
     fn send_while(
         &mut self,
         to: usize,
-        letter: Letter,
+        payload: Payload,
         _there: &dyn Fn() -> bool,
-    ) -> Result<Option<Letter>> {
-        let there = self.offer(to, letter.bytes())?;
-        Ok(there.then_some(letter))
+    ) -> Result<Option<Payload>> {
+        let there = self.offer(to, payload.bytes())?;
+        Ok(there.then_some(payload))
     }
 
     /// Returns when all ranks have come here.

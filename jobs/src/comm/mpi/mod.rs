@@ -18,7 +18,7 @@ pub use all_reduce::MpiAllReduce;
 pub use library::{PANIC_CODE, STALL_CODE, abort_on_panic};
 
 use super::error::check_peer;
-use super::{Arrival, CommError, Communicator, Letter, Result, StallReport, Window, agree};
+use super::{Arrival, CommError, Communicator, Payload, Result, StallReport, Window, agree};
 use ffi::Group;
 use library::Library;
 use std::sync::Arc;
@@ -123,11 +123,11 @@ impl Communicator for Mpi {
     fn send_while(
         &mut self,
         to: usize,
-        letter: Letter,
+        payload: Payload,
         there: &dyn Fn() -> bool,
-    ) -> Result<Option<Letter>> {
+    ) -> Result<Option<Payload>> {
         let to = self.peer(to)?;
-        self.group.send_while(to, letter, there)
+        self.group.send_while(to, payload, there)
     }
 
     fn send(&mut self, to: usize, bytes: &[u8]) -> Result<()> {

@@ -1,11 +1,11 @@
 //! How a run ends: the last state, its scores, and goodbye to everybody.
 
 use super::coordinator::Coordinator;
-use super::heard::Heard;
+use super::last_message::LastMessage;
 use super::link::json;
 use super::message::{Orders, Reply, Request, errand, raw};
 use super::staleness::StalenessSummary;
-use crate::comm::{Arrival, Letter};
+use crate::comm::{Arrival, Payload};
 use crate::error::{JobError, Result};
 use crate::train::{Balance, Best, Outcome, Spent, TrainReport};
 use serde::{Deserialize, Serialize};
@@ -95,14 +95,14 @@ impl Coordinator<'_, '_> {
             (self.server.mail).send_errand(other, errand::END, &text)?;
         }
         let layout = self.server.mail.layout;
-        let missing = |group: usize| self.server.mail.pulse.is_missing(layout.leader(group));
+        let missing = |group: usize| self.server.mail.heartbeats.is_missing(layout.leader(group));
         if (0..layout.groups).any(missing) {
             tracing::warn!(
                 "ranks of a lost group will not come to the end of the job, which then ends by force; nothing of the run is lost"
             );
             self.server.mail.between.limit_waits(FOR_THE_MISSING);
         }
-        self.server.mail.pulse.end();
+        self.server.mail.heartbeats.end();
         let told = self.ledger.is_closed() || stop.load(Ordering::Relaxed);
         let (done, total) = (self.ledger.done(), self.server.run.total_steps);
         // The next call does the rest.
@@ -138,8 +138,8 @@ impl Coordinator<'_, '_> {
         let mail = &mut self.server.mail;
         let mut there = mail.say(group, raw(&reply))? && mail.say(group, &text)?;
         if there && validate {
-            let running = Letter::Values(running);
-            there = mail.send(group, Letter::Values(values))?.is_some()
+            let running = Payload::Values(running);
+            there = mail.send(group, Payload::Values(values))?.is_some()
                 && mail.send(group, running)?.is_some();
         }
         if !there {
@@ -154,7 +154,7 @@ impl Coordinator<'_, '_> {
         let leader = self.server.mail.leader_between(group);
         let mut request = Request::of(0, 0);
         let bytes = bytemuck::bytes_of_mut(&mut request);
-        self.server.heard = Heard::at(Instant::now());
+        self.server.last_message = LastMessage::at(Instant::now());
         loop {
             match self.server.wait(&[leader])? {
                 Arrival::Message(_) if self.server.mail.take(group, bytes)? => {
@@ -162,7 +162,10 @@ impl Coordinator<'_, '_> {
                     return Ok(!self.server.turns.is_lost(group));
                 }
                 Arrival::Nothing
-                    if self.server.mail.waits_for(group, self.server.heard.since()) => {}
+                    if self
+                        .server
+                        .mail
+                        .waits_for(group, self.server.last_message.since()) => {}
                 _ => break,
             }
         }

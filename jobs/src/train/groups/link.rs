@@ -2,9 +2,9 @@
 
 use super::LOOK;
 use super::ending::Ending;
+use super::heartbeats::Heartbeats;
 use super::message::{Orders, Reply, Request, kind, raw};
 use super::plan;
-use super::pulse::Pulse;
 use crate::comm::collectives::tree;
 use crate::comm::{Arrival, CommError, Communicator, doing};
 use crate::error::{JobError, Result};
@@ -31,7 +31,7 @@ pub(in crate::train) struct Link {
     pub(super) optimiser: OptimizerConfig,
     pub(super) exchange: State,
     /// The last field, as in `Mail`: ranks free what they share in the same order.
-    pub(super) pulse: Pulse,
+    pub(super) heartbeats: Heartbeats,
 }
 
 /// What the last exchange left.

@@ -1,9 +1,9 @@
 //! A server's mail: with the other servers, and with the leaders of groups, who may go at any moment.
 
 use super::LOOK;
+use super::heartbeats::Heartbeats;
 use super::plan::Layout;
-use super::pulse::Pulse;
-use crate::comm::{Arrival, Communicator, Letter};
+use crate::comm::{Arrival, Communicator, Payload};
 use crate::error::Result;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub(super) struct Mail {
     /// A group that sends nothing for this long is given up.
     pub limit: Duration,
     /// Exchanges heartbeats with the leaders. The last field, as in `Link`: ranks free what they share in the same order.
-    pub pulse: Pulse,
+    pub heartbeats: Heartbeats,
 }
 
 impl Mail {
@@ -29,7 +29,7 @@ impl Mail {
 
     /// Whether a group's leader has shown no sign of life for longer than the recipe allows, or has said its last word.
     pub fn is_silent(&self, group: usize) -> bool {
-        self.pulse.is_silent(self.layout.leader(group))
+        self.heartbeats.is_silent(self.layout.leader(group))
     }
 
     /// Whether a group that has been at its work since then is still waited for: not for ever even if it is alive,
@@ -41,8 +41,8 @@ impl Mail {
     /// Receives from a group; returns whether it was there. Nothing that moves within the limit counts as gone.
     pub fn take(&mut self, group: usize, bytes: &mut [u8]) -> Result<bool> {
         let (from, leader) = (self.leader_between(group), self.layout.leader(group));
-        let (limit, pulse) = (self.limit, &self.pulse);
-        let there = || !pulse.is_silent(leader);
+        let (limit, heartbeats) = (self.limit, &self.heartbeats);
+        let there = || !heartbeats.is_silent(leader);
         let start = Instant::now();
         loop {
             match self.between.wait_any(&[from], limit.min(LOOK))? {
@@ -63,19 +63,19 @@ impl Mail {
         Ok(came.then_some(found))
     }
 
-    /// Sends to a group; returns the letter if the group was there.
-    pub fn send(&mut self, group: usize, letter: Letter) -> Result<Option<Letter>> {
+    /// Sends to a group; returns the payload if the group was there.
+    pub fn send(&mut self, group: usize, payload: Payload) -> Result<Option<Payload>> {
         let (to, leader) = (self.leader_between(group), self.layout.leader(group));
-        let there = || !self.pulse.is_silent(leader);
+        let there = || !self.heartbeats.is_silent(leader);
         if !there() {
             return Ok(None);
         }
-        Ok(self.between.send_while(to, letter, &there)?)
+        Ok(self.between.send_while(to, payload, &there)?)
     }
 
     /// Sends bytes to a group; returns whether it was there.
     pub fn say(&mut self, group: usize, bytes: &[u8]) -> Result<bool> {
-        let sent = self.send(group, Letter::Bytes(bytes.to_vec()))?;
+        let sent = self.send(group, Payload::Bytes(bytes.to_vec()))?;
         Ok(sent.is_some())
     }
 
@@ -109,7 +109,7 @@ mod tests {
             between: Box::new(Solo::new()),
             layout: Layout::of(3, 2, 1).unwrap(),
             limit,
-            pulse: Pulse::default(),
+            heartbeats: Heartbeats::default(),
         };
         let long_ago = Instant::now().checked_sub(Duration::from_secs(20)).unwrap();
         assert!(!mail(Duration::from_secs(1)).waits_for(0, long_ago));

@@ -22,10 +22,11 @@
 //! on.
 
 mod coordinator;
+mod earlier_parts;
 mod ending;
-mod heard;
 mod heartbeat_peers;
-mod kept;
+mod heartbeats;
+mod last_message;
 mod ledger;
 mod link;
 mod liveness;
@@ -34,7 +35,6 @@ mod message;
 mod momentum;
 mod part;
 mod plan;
-mod pulse;
 mod server;
 mod staleness;
 mod standing;
@@ -55,10 +55,10 @@ use crate::run_dir::RunDir;
 use coordinator::Coordinator;
 use ending::Ending;
 use heartbeat_peers::Peer;
+use heartbeats::{HeartbeatOrder, Heartbeats};
 use mail::Mail;
 use part::Part;
 use plan::{Layout, Role};
-use pulse::{Pulse, PulseOrder};
 use server::Server;
 use squall_data::Store;
 use std::ops::Range;
@@ -95,7 +95,7 @@ pub(super) fn train(
     let layout = Layout::of(world.size(), groups, recipe.distributed.servers);
     let layout = layout.map_err(JobError::recipe)?;
     let role = layout.role(world.rank());
-    // What servers know of steps is what the first rank of a group knows.
+    // A server plans steps and samples as the first rank of a group does.
     let rank = match role {
         Role::Server(_) => 0,
         Role::Worker { rank, .. } => rank,
@@ -108,33 +108,33 @@ pub(super) fn train(
     let run = Run::prepare(recipe, store, run_dir, share, world)?;
     let layers = plan::layers(run.learner.network.parameters());
     let slices = plan::deal(&layers, layout.servers).map_err(JobError::recipe)?;
-    let post = Post {
+    let assignment = Assignment {
         job,
         layout,
         role,
         place,
-        ends: split(world, layout, role)?,
+        comms: split(world, layout, role)?,
         slices,
     };
     match role {
-        Role::Server(index) => post.serve_groups(index, run, progress, world),
-        Role::Worker { group, .. } => post.work_in_group(group, run, progress, world),
+        Role::Server(index) => assignment.serve_groups(index, run, progress, world),
+        Role::Worker { group, .. } => assignment.work_in_group(group, run, progress, world),
     }
 }
 
-/// What a rank is to do, and with whom.
-struct Post<'a> {
+/// The role of a rank, and what it needs for it.
+struct Assignment<'a> {
     job: Job<'a>,
     layout: Layout,
     role: Role,
     place: Place,
-    ends: Ends,
+    comms: Communicators,
     /// What each server holds.
     slices: Vec<Vec<Range<usize>>>,
 }
 
-impl Post<'_> {
-    /// Holds a part of the parameters, to the end of the run.
+impl Assignment<'_> {
+    /// Serves a part of the parameters to the groups, to the end of the run.
     fn serve_groups(
         self,
         index: usize,
@@ -143,7 +143,7 @@ impl Post<'_> {
         world: &mut Team,
     ) -> Result<TrainReport> {
         let Self {
-            job, layout, ends, ..
+            job, layout, comms, ..
         } = self;
         let (recipe, learner) = (job.recipe, &run.learner);
         let config = recipe.distributed.momentum;
@@ -157,15 +157,16 @@ impl Post<'_> {
         let part = world.all_or_none(part)?;
         run.announce(world, progress)?;
         let mail = Mail {
-            between: ends.between.ok_or_else(nobody)?,
+            between: comms.between.ok_or_else(nobody)?,
             layout,
             limit: recipe.distributed.longest_wait(),
-            pulse: Pulse::default(),
+            heartbeats: Heartbeats::default(),
         };
         let mut server = Server::new(run, mail, part, self.slices)?;
         let peers = Peer::of(layout, self.role);
         let on_stall = world.on_stall_shared();
-        server.mail.pulse = begin_pulse(ends.pulse, peers, recipe, channel(), on_stall)?;
+        server.mail.heartbeats =
+            start_heartbeats(comms.heartbeats, peers, recipe, channel(), on_stall)?;
         serve(server, job, progress)
     }
 
@@ -178,10 +179,10 @@ impl Post<'_> {
         world: &mut Team,
     ) -> Result<TrainReport> {
         let Self {
-            job, layout, ends, ..
+            job, layout, comms, ..
         } = self;
         let recipe = job.recipe;
-        let mut group = ends.group.ok_or_else(nobody)?;
+        let mut group = comms.group.ok_or_else(nobody)?;
         let inside = (group.size() > 1)
             .then(|| group.split(Some(0), self.place.rank))
             .transpose()?;
@@ -189,15 +190,15 @@ impl Post<'_> {
         let count = parameters.count();
         let link = Link {
             group: inside.flatten(),
-            servers: ends.between,
+            servers: comms.between,
             exchange: link::State::new(parameters, layout.servers),
             slices: self.slices,
             optimiser: recipe.optimiser.clone(),
-            pulse: Pulse::default(),
+            heartbeats: Heartbeats::default(),
         };
         // If there is another group, servers can go on without this one.
         let (orders, inbox) = channel();
-        let dispensable = layout.groups > 1 && ends.pulse.is_some();
+        let dispensable = layout.groups > 1 && comms.heartbeats.is_some();
         let on_stall = world.on_stall_shared();
         let mut team = world.group(group, Some(link));
         // Dropped before the team, in the same order on all ranks.
@@ -220,7 +221,8 @@ impl Post<'_> {
             world.control().on_stall(Some(instead));
         }
         let peers = Peer::of(layout, self.role);
-        team.link()?.pulse = begin_pulse(ends.pulse, peers, recipe, (orders, inbox), on_stall)?;
+        team.link()?.heartbeats =
+            start_heartbeats(comms.heartbeats, peers, recipe, (orders, inbox), on_stall)?;
         let report = worker::work(run, &mut team, job.folder, job.stop);
         world.control().on_stall(None);
         // A rank that is done waits for those that still score the last state.
@@ -232,10 +234,11 @@ impl Post<'_> {
     }
 }
 
-/// How the work of a dispensable group ended: after an error of its own this rank gives up, and the others go on.
+/// The end of a rank's work in a group that others can do without: after an error of its own this rank gives up, and
+/// the other groups go on.
 fn or_gives_up(report: Result<TrainReport>, mut team: Team) -> Result<TrainReport> {
     match report {
-        Err(error) if is_of_this_rank(&error) && team.link()?.pulse.give_up() => {
+        Err(error) if is_of_this_rank(&error) && team.link()?.heartbeats.give_up() => {
             // Its threads may wait for ranks that will not answer.
             std::mem::forget(team);
             Err(JobError::GaveUp(Box::new(error)))
@@ -244,17 +247,18 @@ fn or_gives_up(report: Result<TrainReport>, mut team: Team) -> Result<TrainRepor
     }
 }
 
-/// With whom this rank talks.
-struct Ends {
+/// The communicators of this rank.
+struct Communicators {
     /// The ranks that exchange parameters: servers first, then leaders.
     between: Option<Box<dyn Communicator>>,
     /// All ranks once more, for heartbeats, where one rank can fall silent alone.
-    pulse: Option<Box<dyn Communicator>>,
+    heartbeats: Option<Box<dyn Communicator>>,
     /// The ranks of this rank's group.
     group: Option<Box<dyn Communicator>>,
 }
 
-fn split(world: &mut Team, layout: Layout, role: Role) -> Result<Ends> {
+/// Splits the ranks of `world` by what they do; all of them call it.
+fn split(world: &mut Team, layout: Layout, role: Role) -> Result<Communicators> {
     let place = world.rank();
     let control = world.control();
     let between = match role {
@@ -262,7 +266,7 @@ fn split(world: &mut Team, layout: Layout, role: Role) -> Result<Ends> {
         Role::Worker { .. } => None,
     };
     let between = control.split(between, place)?;
-    let pulse = match control.are_processes() {
+    let heartbeats = match control.are_processes() {
         true => control.split(Some(0), place)?,
         false => None,
     };
@@ -271,37 +275,38 @@ fn split(world: &mut Team, layout: Layout, role: Role) -> Result<Ends> {
         Role::Worker { group, .. } => group,
     };
     let colour = u32::try_from(colour).unwrap_or(u32::MAX);
-    Ok(Ends {
+    Ok(Communicators {
         between,
-        pulse,
+        heartbeats,
         group: control.split(Some(colour), place)?,
     })
 }
 
 /// Starts the heartbeats of this rank, where there is a communicator for them.
-fn begin_pulse(
+fn start_heartbeats(
     comm: Option<Box<dyn Communicator>>,
     peers: Vec<(usize, Peer)>,
     recipe: &Recipe,
-    orders: (Sender<PulseOrder>, Receiver<PulseOrder>),
+    orders: (Sender<HeartbeatOrder>, Receiver<HeartbeatOrder>),
     on_stall: OnStall,
-) -> Result<Pulse> {
+) -> Result<Heartbeats> {
     let limit = recipe.distributed.longest_wait();
     comm.map_or_else(
-        || Ok(Pulse::default()),
-        |comm| Pulse::start(comm, peers, limit, orders, on_stall),
+        || Ok(Heartbeats::default()),
+        |comm| Heartbeats::start(comm, peers, limit, orders, on_stall),
     )
 }
 
-/// What a rank does after it has waited too long for its group: the job goes on without the group.
+/// A callback for stalls in a rank that has waited too long for its group: it gives up, and the job goes on without the
+/// group.
 fn give_up_on_stall(
     rank: usize,
-    orders: Sender<PulseOrder>,
+    orders: Sender<HeartbeatOrder>,
 ) -> impl Fn(CommError) + Send + Sync + 'static {
     move |stall| {
         tracing::error!("{stall}: rank {rank} gives up, and its group with it");
-        // Where the thread has ended everything is over.
-        let _ = orders.send(PulseOrder::Retire);
+        // A thread that has ended no longer needs the order: the run is over.
+        let _ = orders.send(HeartbeatOrder::Retire);
     }
 }
 
@@ -318,6 +323,7 @@ fn nobody() -> JobError {
     CommError::Layout("a rank without others cannot be one of a group: this is a bug".into()).into()
 }
 
+/// Serves as the coordinator on the first rank, which has the run's folder, and as a mere server on the others.
 fn serve(
     mut server: Server<'_>,
     job: Job<'_>,

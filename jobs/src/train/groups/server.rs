@@ -1,8 +1,8 @@
 //! A server: it takes gradients, changes what it holds, and gives it back.
 
 use super::LOOK;
-use super::heard::Heard;
-use super::kept::Kept;
+use super::earlier_parts::EarlierParts;
+use super::last_message::LastMessage;
 use super::link::json;
 use super::mail::Mail;
 use super::message::{Orders, Reply, Request, errand, kind, raw};
@@ -10,7 +10,7 @@ use super::part::Part;
 use super::staleness::StalenessSummary;
 use super::standing::{ServerStanding, Standing, Views};
 use super::turns::Turns;
-use crate::comm::{Arrival, CommError, Letter};
+use crate::comm::{Arrival, CommError, Payload};
 use crate::error::Result;
 use crate::recipe::Order;
 use crate::train::Run;
@@ -39,7 +39,7 @@ pub(super) struct Server<'a> {
     /// In turns: where groups stood when the run was left.
     pub standing: Option<Standing>,
     /// In turns, but not of the first server: what it held, for the first one to ask for.
-    kept: Kept,
+    earlier_parts: EarlierParts,
     /// Steps of the run after which it will be asked for that, besides those of regular checkpoints.
     cuts: BTreeSet<u64>,
     /// Steps of the run before it was made.
@@ -51,7 +51,7 @@ pub(super) struct Server<'a> {
     pub staleness: StalenessSummary,
     /// Batch statistics of the last update, on the first server.
     pub statistics: Vec<f32>,
-    pub heard: Heard,
+    pub last_message: LastMessage,
     pub mail: Mail,
 }
 
@@ -114,12 +114,12 @@ impl<'a> Server<'a> {
             slices,
             views,
             standing,
-            kept: Kept::default(),
+            earlier_parts: EarlierParts::default(),
             cuts: BTreeSet::new(),
             version: counted.version,
             steps_of: vec![0; layout.groups],
             staleness: counted.staleness,
-            heard: Heard::at(Instant::now()),
+            last_message: LastMessage::at(Instant::now()),
             mail,
         })
     }
@@ -140,7 +140,10 @@ impl<'a> Server<'a> {
         // What a group sent before it was lost still counts. In turns a silent group is passed over, but may come back.
         let in_turns = self.run.recipe.distributed.order == Order::RoundRobin;
         let gone = |group: &&usize| match in_turns {
-            true => self.mail.pulse.is_gone(self.mail.layout.leader(**group)),
+            true => self
+                .mail
+                .heartbeats
+                .is_gone(self.mail.layout.leader(**group)),
             false => self.mail.is_silent(**group),
         };
         if let Some(&group) = groups.iter().find(gone) {
@@ -161,7 +164,7 @@ impl<'a> Server<'a> {
             .into()),
             Arrival::Gone(leader) => Ok(self.loses(leader - self.mail.layout.servers)),
             Arrival::Message(leader) => {
-                self.heard = Heard::at(Instant::now());
+                self.last_message = LastMessage::at(Instant::now());
                 self.hear(leader - self.mail.layout.servers)
             }
         }
@@ -170,7 +173,7 @@ impl<'a> Server<'a> {
     /// Waits a moment for a message of one of these ranks of [`Mail::between`].
     pub fn wait(&mut self, from: &[usize]) -> Result<Arrival> {
         let arrival = self.mail.between.wait_any(from, LOOK)?;
-        self.heard.look(Instant::now());
+        self.last_message.look(Instant::now());
         Ok(arrival)
     }
 
@@ -180,13 +183,13 @@ impl<'a> Server<'a> {
             tracing::warn!("group {group} is lost: the others go on without it");
         }
         self.turns.loses(group);
-        self.mail.pulse.dismiss(self.mail.layout.leader(group));
+        self.mail.heartbeats.dismiss(self.mail.layout.leader(group));
         ServerEvent::Lost(group)
     }
 
     /// Whether a group that has sent nothing for long still has a heartbeat, and is waited for.
     pub fn takes_its_time(&self, group: usize) -> bool {
-        self.mail.pulse.is_felt() && self.mail.waits_for(group, self.heard.since())
+        self.mail.heartbeats.are_sent() && self.mail.waits_for(group, self.last_message.since())
     }
 
     /// After a long silence: stops waiting for the group whose turn it is.
@@ -201,7 +204,7 @@ impl<'a> Server<'a> {
                 "group {group} has not come to its turn in {:?}: the others go on",
                 self.mail.limit
             );
-            self.heard = Heard::at(Instant::now());
+            self.last_message = LastMessage::at(Instant::now());
         }
         late.is_some()
     }
@@ -263,15 +266,15 @@ impl<'a> Server<'a> {
             if let Some(views) = &mut self.views {
                 views.read(group, self.version, &values);
             }
-            let sent = self.mail.send(group, Letter::Values(values))?;
+            let sent = self.mail.send(group, Payload::Values(values))?;
             there = sent.is_some();
-            if let Some(Letter::Values(values)) = sent {
+            if let Some(Payload::Values(values)) = sent {
                 self.part.give_back(values);
             }
         }
         if there && orders.validates() {
             let running = self.running_statistics();
-            there = self.mail.send(group, Letter::Values(running))?.is_some();
+            there = self.mail.send(group, Payload::Values(running))?.is_some();
         }
         if !there {
             self.loses(group);
@@ -309,7 +312,7 @@ impl<'a> Server<'a> {
         let usual = done.is_multiple_of(self.run.checkpoint_every);
         if self.turns.in_turns().is_some() && (self.cuts.remove(&done) || usual) {
             let bytes = self.part_file()?.encode(Path::new(PART))?;
-            self.kept.keep(&self.steps_of, bytes);
+            self.earlier_parts.keep(&self.steps_of, bytes);
         }
         Ok(())
     }
@@ -334,7 +337,7 @@ impl<'a> Server<'a> {
                     let (errand, bytes) = self.mail.receive_errand()?;
                     match errand {
                         errand::END => {
-                            self.mail.pulse.end();
+                            self.mail.heartbeats.end();
                             return Ok(bytes);
                         }
                         errand::CUT => {
@@ -345,7 +348,7 @@ impl<'a> Server<'a> {
                     }
                 }
                 // A group that is late because of the first server is waited for.
-                ServerEvent::Nothing if self.heard.elapsed() > self.mail.limit => {
+                ServerEvent::Nothing if self.last_message.elapsed() > self.mail.limit => {
                     self.gives_up();
                 }
                 _ => {}
@@ -353,7 +356,7 @@ impl<'a> Server<'a> {
             if let Some(counts) = &wanted
                 && self.has_done(counts)
             {
-                let bytes = match self.kept.take(counts) {
+                let bytes = match self.earlier_parts.take(counts) {
                     Some(bytes) => bytes,
                     None => self.part_file()?.encode(Path::new(PART))?,
                 };

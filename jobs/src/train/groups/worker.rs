@@ -77,7 +77,7 @@ pub(super) fn work(
     let (ending, validate) = link.leave(&all, missing[0], parameters)?;
     // Told to stop, it leaves the last state without scores, and the run unfinished.
     let complete = !validate || run.validate_for_servers(team, stop)?;
-    team.link()?.pulse.end();
+    team.link()?.heartbeats.end();
     let report = ending.report(folder, start, last_loss, missing[0]);
     Ok(TrainReport {
         spent,

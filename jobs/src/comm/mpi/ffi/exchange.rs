@@ -2,7 +2,7 @@
 
 use super::super::wait::Patience;
 use super::{Group, SUCCESS, c, count};
-use crate::comm::{CommError, Letter, Result, doing};
+use crate::comm::{CommError, Payload, Result, doing};
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -60,21 +60,21 @@ impl Group {
         self.exchange_while(None, Some((from, bytes)), Some(there))
     }
 
-    /// Sends one message to a rank while it is `there`; returns the letter if all of it was sent.
+    /// Sends one message to a rank while it is `there`; returns the payload if all of it was sent.
     ///
     /// # Errors
     /// [`CommError::Library`].
     pub fn send_while(
         &self,
         to: usize,
-        letter: Letter,
+        payload: Payload,
         there: &dyn Fn() -> bool,
-    ) -> Result<Option<Letter>> {
-        if self.exchange_while(Some((to, letter.bytes())), None, Some(there))? {
-            return Ok(Some(letter));
+    ) -> Result<Option<Payload>> {
+        if self.exchange_while(Some((to, payload.bytes())), None, Some(there))? {
+            return Ok(Some(payload));
         }
         // A piece that was not received is under way for ever.
-        std::mem::forget(letter);
+        std::mem::forget(payload);
         Ok(None)
     }
 

@@ -4,7 +4,7 @@
 mod saving;
 mod validating;
 
-use super::heard::Heard;
+use super::last_message::LastMessage;
 use super::ledger::Ledger;
 use super::message::{Orders, Reply, Request, raw};
 use super::server::{Server, ServerEvent};
@@ -306,16 +306,16 @@ impl<'a, 'b> Coordinator<'a, 'b> {
     /// Nothing has come for a moment. If it has been long, groups that are still expected count as lost; those that
     /// score the network and are alive after a longer time.
     fn silence(&mut self) {
-        if self.server.heard.elapsed() <= self.server.mail.limit {
+        if self.server.last_message.elapsed() <= self.server.mail.limit {
             return;
         }
-        let (mail, since) = (&self.server.mail, self.server.heard.since());
+        let (mail, since) = (&self.server.mail, self.server.last_message.since());
         let judges = self.validating.iter().map(|v| v.group);
         let late: Vec<usize> = judges.filter(|&g| !mail.waits_for(g, since)).collect();
         if !late.is_empty() {
             late.into_iter().for_each(|group| self.loses(group));
             // Those that waited for them, or for their turn, have their time from now on.
-            self.server.heard = Heard::at(Instant::now());
+            self.server.last_message = LastMessage::at(Instant::now());
             return;
         }
         if !self.validating.is_empty() {

@@ -2,20 +2,21 @@
 
 use std::collections::BTreeMap;
 
-/// Files of a server's part, by the steps that each group had done.
+/// Earlier states of a server's part, as bytes of a file, by the number of steps that each group had done.
 ///
-/// The sum of those does not tell them apart: of a group that is lost no steps are asked for, so that the others will
-/// have done as many alone as all had done together.
+/// The sum of these numbers would not be enough to find a state: once a group is lost, its steps are no longer counted,
+/// so the others reach the same sum a second time.
 #[derive(Debug, Default)]
-pub(super) struct Kept(BTreeMap<Vec<u64>, Vec<u8>>);
+pub(super) struct EarlierParts(BTreeMap<Vec<u64>, Vec<u8>>);
 
-impl Kept {
-    /// Keeps what is held after these steps of each group.
+impl EarlierParts {
+    /// Keeps the state after these numbers of steps of each group.
     pub fn keep(&mut self, steps_of: &[u64], part: Vec<u8>) {
         self.0.insert(steps_of.to_vec(), part);
     }
 
-    /// What was held after these steps of each group, if it was kept; what was kept after fewer goes.
+    /// The state after these numbers of steps of each group, if it was kept; states after no more steps in all are
+    /// dropped.
     pub fn take(&mut self, steps_of: &[u64]) -> Option<Vec<u8>> {
         let part = self.0.remove(steps_of);
         let done: u64 = steps_of.iter().sum();
@@ -30,7 +31,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_found_once_and_what_came_before_goes() {
-        let mut kept = Kept::default();
+        let mut kept = EarlierParts::default();
         for (steps, part) in [([2, 1], 3), ([2, 2], 4), ([3, 3], 6)] {
             kept.keep(&steps, vec![part]);
         }
@@ -45,7 +46,7 @@ mod tests {
     /// The second group is lost in its fifth step, before the checkpoint of the first ten is asked for.
     #[test]
     fn as_many_steps_of_other_groups_are_another_state() {
-        let mut kept = Kept::default();
+        let mut kept = EarlierParts::default();
         kept.keep(&[5, 5], vec![10]);
         assert_eq!(kept.take(&[5, 0]), None);
         // Ten steps in all, but fifteen of the run.

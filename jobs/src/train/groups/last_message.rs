@@ -1,17 +1,17 @@
-//! When a server last heard of a group.
+//! When a server last got a message of a group.
 
 use super::LOOK;
 use crate::comm::watchdog::STOPPED;
 use std::time::{Duration, Instant};
 
-/// The time of the last message of a group.
+/// The time of the last message of a group, not counting time in which this server did not look for messages.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Heard {
+pub(super) struct LastMessage {
     at: Instant,
     looked: Instant,
 }
 
-impl Heard {
+impl LastMessage {
     /// A message came now.
     pub fn at(now: Instant) -> Self {
         Self {
@@ -50,14 +50,14 @@ mod tests {
     fn the_time_in_which_a_job_stands_still_is_no_silence() {
         let start = Instant::now();
         let after = |milliseconds| start + Duration::from_millis(milliseconds);
-        let mut heard = Heard::at(start);
-        (1..=50).for_each(|look| heard.look(after(100 * look)));
-        assert_eq!(heard.since(), start);
+        let mut last = LastMessage::at(start);
+        (1..=50).for_each(|look| last.look(after(100 * look)));
+        assert_eq!(last.since(), start);
         // Stopped for an hour.
-        heard.look(after(3_605_000));
-        assert_eq!(heard.since(), after(3_600_000));
-        heard.look(after(3_605_100));
-        assert_eq!(heard.since(), after(3_600_000));
+        last.look(after(3_605_000));
+        assert_eq!(last.since(), after(3_600_000));
+        last.look(after(3_605_100));
+        assert_eq!(last.since(), after(3_600_000));
     }
 
     /// Two seconds of every minute, as long as it takes to write one.
@@ -65,16 +65,16 @@ mod tests {
     fn checkpoints_hide_no_silence() {
         let start = Instant::now();
         let mut now = start;
-        let mut heard = Heard::at(start);
+        let mut last = LastMessage::at(start);
         for _ in 0..10 {
             for _ in 0..580 {
                 now += Duration::from_millis(100);
-                heard.look(now);
+                last.look(now);
             }
             now += Duration::from_secs(2);
-            heard.look(now);
+            last.look(now);
         }
         assert_eq!(now - start, Duration::from_secs(600));
-        assert_eq!(heard.since() - start, Duration::from_secs(20));
+        assert_eq!(last.since() - start, Duration::from_secs(20));
     }
 }

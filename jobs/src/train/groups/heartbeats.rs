@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// What the thread is told to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PulseOrder {
+pub(super) enum HeartbeatOrder {
     /// Everything is over.
     End,
     /// Say that this rank does not go on.
@@ -32,17 +32,17 @@ pub(super) enum PulseOrder {
     Retire,
 }
 
-/// Sends the heartbeats of this rank, and notes those of others, until [`Pulse::end`].
+/// The thread that sends this rank's heartbeats, and notes those of others, until [`Heartbeats::end`].
 #[derive(Default)]
-pub(super) struct Pulse {
+pub(super) struct Heartbeats {
     liveness: Option<Arc<Liveness>>,
-    orders: Option<Sender<PulseOrder>>,
+    orders: Option<Sender<HeartbeatOrder>>,
     thread: Option<JoinHandle<Box<dyn Communicator>>>,
     /// After the end: all ranks free what they share in the same order.
     ended: Option<Box<dyn Communicator>>,
 }
 
-impl Pulse {
+impl Heartbeats {
     /// Starts the thread, on a communicator of all ranks that take part; `peers` are the ranks to exchange heartbeats
     /// with. The channel brings its orders, and may have some already. `on_stall` is called when a server was silent for
     /// longer than `limit`.
@@ -53,12 +53,12 @@ impl Pulse {
         comm: Box<dyn Communicator>,
         peers: Vec<(usize, Peer)>,
         limit: Duration,
-        (orders, inbox): (Sender<PulseOrder>, Receiver<PulseOrder>),
+        (orders, inbox): (Sender<HeartbeatOrder>, Receiver<HeartbeatOrder>),
         on_stall: OnStall,
     ) -> Result<Self> {
         let rank = comm.rank();
         let liveness = Arc::new(Liveness::new(comm.size(), limit));
-        let beating = Beating {
+        let beating = HeartbeatThread {
             comm,
             peers,
             liveness: Arc::clone(&liveness),
@@ -82,7 +82,7 @@ impl Pulse {
     }
 
     /// Whether there are heartbeats at all.
-    pub fn is_felt(&self) -> bool {
+    pub fn are_sent(&self) -> bool {
         self.liveness.is_some()
     }
 
@@ -109,16 +109,16 @@ impl Pulse {
     /// heartbeats.
     pub fn give_up(&mut self) -> bool {
         let told = self.thread.is_some();
-        self.end_with(PulseOrder::GiveUp);
+        self.end_with(HeartbeatOrder::GiveUp);
         told
     }
 
     /// Ends the heartbeats: this rank waits for no other any more, and none for it.
     pub fn end(&mut self) {
-        self.end_with(PulseOrder::End);
+        self.end_with(HeartbeatOrder::End);
     }
 
-    fn end_with(&mut self, order: PulseOrder) {
+    fn end_with(&mut self, order: HeartbeatOrder) {
         if let Some(orders) = self.orders.take() {
             // A thread that has ended needs no order.
             let _ = orders.send(order);
@@ -129,29 +129,30 @@ impl Pulse {
     }
 }
 
-impl Drop for Pulse {
+impl Drop for Heartbeats {
     fn drop(&mut self) {
         self.end();
     }
 }
 
 /// The state of the thread.
-struct Beating {
+struct HeartbeatThread {
     comm: Box<dyn Communicator>,
     /// With whom it exchanges heartbeats.
     peers: Vec<(usize, Peer)>,
     liveness: Arc<Liveness>,
 }
 
-impl Beating {
+impl HeartbeatThread {
     /// Returns the communicator, whatever happens: errors are reported where an answer is needed.
-    fn run(mut self, inbox: &Receiver<PulseOrder>, on_stall: OnStall) -> Box<dyn Communicator> {
-        // A wait for a message of one byte is not worth reporting as a stall.
+    fn run(mut self, inbox: &Receiver<HeartbeatOrder>, on_stall: OnStall) -> Box<dyn Communicator> {
+        // The thread reports silent ranks itself, below; a slow message of one byte is no stall of its own.
         let _patient = doing::patiently();
         let every = self.every();
         let mut looked = Instant::now();
         loop {
             let order = inbox.recv_timeout(every);
+            // This process was itself stopped for a while: that says nothing about the others.
             if looked.elapsed() > every + STOPPED {
                 let all = self.peers.iter();
                 all.for_each(|(other, _)| self.liveness.note(*other, Heartbeat::Lives));
@@ -162,16 +163,16 @@ impl Beating {
                 break;
             }
             match order {
-                Ok(PulseOrder::End) | Err(RecvTimeoutError::Disconnected) => {
+                Ok(HeartbeatOrder::End) | Err(RecvTimeoutError::Disconnected) => {
                     self.say(Heartbeat::Done);
                     break;
                 }
-                Ok(PulseOrder::GiveUp) => {
+                Ok(HeartbeatOrder::GiveUp) => {
                     let word = self.last_word();
                     self.say(word);
                     break;
                 }
-                Ok(PulseOrder::Retire) => self.retire(),
+                Ok(HeartbeatOrder::Retire) => self.retire(),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let (own, liveness) = (self.comm.rank(), &self.liveness);
@@ -302,23 +303,24 @@ mod tests {
             let on_stall = Box::new(move |stall: CommError| tell.send(stall).unwrap());
             let peers = Peer::of(layout, layout.role(rank));
             let mut comm: Option<Box<dyn Communicator>> = Some(Box::new(comm));
-            let mut pulse = Pulse::default();
+            let mut heartbeats = Heartbeats::default();
             if (who, Fate::Stands) != (rank, what) {
                 let comm = comm.take().unwrap();
-                pulse = Pulse::start(comm, peers.clone(), LIMIT, channel(), on_stall).unwrap();
+                heartbeats =
+                    Heartbeats::start(comm, peers.clone(), LIMIT, channel(), on_stall).unwrap();
             }
             if (who, Fate::GivesUp) == (rank, what) {
-                assert!(pulse.give_up());
+                assert!(heartbeats.give_up());
             }
             if what == Fate::IsDismissed && rank < layout.servers {
-                pulse.dismiss(who);
+                heartbeats.dismiss(who);
             }
             if what == Fate::IsDone && layout.role(rank) == layout.role(who) {
-                pulse.end();
+                heartbeats.end();
             }
             std::thread::sleep(LIMIT * 8 / 5);
             let leader = layout.leader(0);
-            let found = (pulse.is_silent(leader), pulse.is_gone(leader));
+            let found = (heartbeats.is_silent(leader), heartbeats.is_gone(leader));
             over.wait();
             let mut last = None;
             if let Some(comm) = &mut comm {
@@ -331,7 +333,7 @@ mod tests {
                 }
             }
             // Those who retire never come back.
-            std::mem::forget(pulse);
+            std::mem::forget(heartbeats);
             (told.try_recv().ok(), found.0, found.1, last)
         })
     }

@@ -1,4 +1,4 @@
-//! The command that makes a page again.
+//! The command line that makes a page again, written on the page.
 
 use std::fmt::Display;
 

@@ -1,5 +1,5 @@
-//! Clips of consecutive times: which a network over time learns from, and from which of them it says what each time
-//! holds.
+//! Clips of consecutive times, for networks over time: those that training learns from, and those in which validation
+//! and inference find what each time holds.
 //!
 //! Two times are consecutive if they are one step of the data apart, the step that is most common on the time axis (of
 //! a split, on that of its whole store); where a time is missing, a run of consecutive times ends. Frames of a clip are
@@ -19,7 +19,7 @@ pub struct ClipShape {
     pub frames: usize,
     /// Steps of the data from one frame to the next.
     pub stride: usize,
-    /// The network has boxes for every so many frames, the first among them.
+    /// The network answers for every `every`-th frame, beginning with the first.
     pub every: usize,
 }
 
@@ -28,12 +28,12 @@ pub struct ClipShape {
 pub struct Window {
     /// Places of the frames on the time axis; the last ones may be one and the same.
     pub frames: Vec<usize>,
-    /// Which of the network's answers is taken for which place.
+    /// Which of the network's answers is taken for which place: `(answer, place)`.
     pub takes: Vec<(usize, usize)>,
 }
 
 impl ClipShape {
-    /// That of a network, with frames so many steps apart; none of a network that sees single fields.
+    /// The clips of a network, with frames `stride` steps apart; none for a network that sees single fields.
     pub fn of(network: &NetworkConfig, stride: usize) -> Option<Self> {
         (network.frames() > 1).then(|| Self {
             frames: network.frames(),
@@ -42,7 +42,7 @@ impl ClipShape {
         })
     }
 
-    /// Seconds from one frame to the next where times are so many apart; none if there is but one time.
+    /// Seconds from one frame to the next where times are `step` seconds apart; none if there is a single time.
     pub fn frame_seconds(&self, step: Option<i64>) -> Option<i64> {
         Some(step?.saturating_mul(self.stride as i64))
     }
@@ -53,8 +53,8 @@ impl ClipShape {
     }
 }
 
-/// Samples in the order of time, their times, and the step of the whole store's time axis: a split may have but some of
-/// its times.
+/// These samples in the order of time, their times, and the step of the time axis of the whole store, since a split may
+/// have only some of its times.
 pub(crate) fn in_time(store: &Store, ids: &[usize]) -> (Vec<usize>, Vec<Time>, Option<i64>) {
     let all = store.times();
     let sorted = |mut ids: Vec<usize>| {
@@ -67,7 +67,7 @@ pub(crate) fn in_time(store: &Store, ids: &[usize]) -> (Vec<usize>, Vec<Time>, O
         .into_iter()
         .map(|id| all[id])
         .collect();
-    // Of samples of two runs at the same times there is no step from one to the other.
+    // Samples of two runs may have the same times, which are no step apart.
     whole.dedup();
     let ids = sorted(ids.to_vec());
     let times = ids.iter().map(|&id| all[id]).collect();
@@ -128,7 +128,8 @@ pub fn windows(times: &[Time], step: Option<i64>, shape: ClipShape) -> Vec<Windo
             let taken: Vec<usize> = (phase..series.len()).step_by(shape.every).collect();
             for taken in taken.chunks(shape.answers()) {
                 let mut first = taken[0];
-                // Rather begin earlier than repeat the last frame.
+                // A clip that would reach over the end of its run begins earlier, if its answers still fit: better than
+                // repeating the last frame.
                 while first + shape.frames - 1 > last && first >= shape.every {
                     let ends = first - shape.every + (shape.answers() - 1) * shape.every;
                     if ends < taken[taken.len() - 1] {

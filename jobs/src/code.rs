@@ -1,4 +1,4 @@
-//! Which program this is.
+//! The version of this program, precise enough to tell builds apart.
 
 /// The version, a hash of the sources that decide numbers, and how they were compiled: the same text on ranks that run
 /// the same program.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Instant;
 
-/// The middle of the three: batches in, masks out.
+/// The second of the three threads of a rank: takes batches of fields from the reader, gives masks to the writer.
 pub(super) struct Computer<'c, 'j, 'a> {
     pub job: &'c Job<'j, 'a>,
     pub ran: &'c mut Ran,
@@ -26,7 +26,7 @@ pub(super) struct Computer<'c, 'j, 'a> {
     pub other_ranks: &'c mut OtherRanks,
 }
 
-/// What has come so far of the file under way.
+/// The mask file under way, as far as its fields have been read.
 #[derive(Default)]
 struct OpenFile {
     number: usize,

@@ -1,4 +1,4 @@
-//! What all ranks did, put together when they are done.
+//! The end of an inference: what all ranks did is put together, and the folder is marked as finished.
 
 use super::claims::Claims;
 use super::log::{self, FinishedFile, in_order, share};

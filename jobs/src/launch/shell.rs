@@ -1,6 +1,6 @@
-//! Words of a shell script.
+//! Quoting for shell scripts.
 
-/// A word that the shell takes as it is.
+/// A word, quoted where needed, that the shell takes literally.
 pub(super) fn quote(word: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || "._-/=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(safe) {
@@ -9,7 +9,7 @@ pub(super) fn quote(word: &str) -> String {
     escaped(word, &['"', '\\', '`', '$'])
 }
 
-/// A word in which the shell replaces variables, and splits nothing.
+/// A quoted word in which the shell still replaces variables, but splits nothing.
 pub(super) fn quote_with_variables(word: &str) -> String {
     escaped(word, &['"', '\\', '`'])
 }

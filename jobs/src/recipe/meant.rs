@@ -1,4 +1,4 @@
-//! Which key is meant by a word that is none where it stands.
+//! Which key of a recipe an unknown one most likely means, for error messages.
 
 use super::{Recipe, flat};
 

@@ -1,4 +1,4 @@
-//! Keys that were changed although nothing reads them beside the other keys.
+//! Keys of a recipe that were changed although nothing reads them, given the values of the other keys.
 
 use super::{Recipe, Task, flat};
 use squall_model::networks::NetworkName;

@@ -1,8 +1,8 @@
 //! Gradients on their way between ranks: buckets leave while the backward pass runs, and come back as averages.
 //!
-//! No bucket is copied for it. One in host memory changes hands: the communication thread owns it until its sums are
-//! put in its place. On a GPU whose engine sums there it is lent: no value comes to the host, and what is computed next
-//! waits for the sums on the GPU.
+//! No bucket is copied. One in host memory is moved: the communication thread owns it until it puts the sums back. One
+//! on a GPU is lent, if the engine sums there: no value comes to the host, and what is computed next waits for the sums
+//! on the GPU.
 
 use super::team::OnStall;
 use super::timeline::Timeline;
@@ -61,7 +61,7 @@ impl Exchange {
         };
         let (sender, failed) = (Arc::clone(&exchange.reducer), Arc::clone(&exchange.failed));
         let borrower = move |bucket: usize, lent: squall_model::error::Result<Lent>| match lent {
-            // An error comes up again where results are waited for.
+            // An error here is returned again where the results are waited for.
             Ok(lent) => {
                 let _ = lock(&sender).submit_lent(bucket, lent);
             }

@@ -15,8 +15,8 @@ pub(super) struct StepShape {
 }
 
 impl StepShape {
-    /// Why a run that was saved so cannot go on as this one; nothing if it can. Checkpoints from before it was kept how
-    /// many samples have no labels had as many on each rank as the recipe says: `unlabelled_key`.
+    /// Why the run of a checkpoint cannot go on as this one; none if it can. Old checkpoints do not say how many
+    /// samples of a step have no labels: it was the number of the recipe, `unlabelled_key`, on each rank.
     pub(super) fn differs(&self, was: &CheckpointFacts, unlabelled_key: usize) -> Option<String> {
         let (ranks, samples) = was.ranks;
         let unlabelled = was.unlabelled.unwrap_or(unlabelled_key);

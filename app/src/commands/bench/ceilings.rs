@@ -1,4 +1,5 @@
-//! How fast memory is where something is measured, which the times of what passes over memory are compared with.
+//! The memory bandwidth of this machine, measured in the same run: the ceiling of operations that are limited by
+//! memory.
 
 use super::median;
 use candle_core::{Device, Tensor};

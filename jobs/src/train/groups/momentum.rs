@@ -1,4 +1,4 @@
-//! Asynchrony is a momentum of its own; what the optimiser adds has to shrink by it.
+//! The momentum of the servers' optimiser: less than the recipe's, because asynchronous groups act like momentum.
 
 use crate::recipe::{Momentum, MomentumRule};
 use squall_model::optim::{OptimizerConfig, Rule};

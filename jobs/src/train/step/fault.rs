@@ -19,8 +19,8 @@ impl Learner {
         }))
     }
 
-    /// Counts a step, as skipped if it had a fault: `"loss"` or `"gradient"`, and why. `scale_could_fall`: by an
-    /// overflow of this step.
+    /// Counts a step, as a skipped one if it had a `fault`: which of `"loss"` and `"gradient"` was not finite, and why.
+    /// `scale_could_fall` says that the loss scale was not yet at its least when this step overflowed.
     ///
     /// # Errors
     /// [`JobError::Diverged`] after more skipped steps in a row than allowed.

@@ -4,7 +4,7 @@ use super::Learner;
 use crate::error::{JobError, Result};
 
 impl Learner {
-    /// Refuses a network that is about to be kept and holds a value that is not finite. The same on all ranks.
+    /// Refuses to keep a network that holds a value that is not finite. All ranks come to the same result.
     ///
     /// # Errors
     /// [`JobError::Diverged`] naming the first such parameter or running statistic.
@@ -25,8 +25,9 @@ impl Learner {
         })
     }
 
-    /// Refuses the end of a training whose last steps found a loss that is not finite: the parameters were left as they
-    /// were, and are worth nothing. One such step may be chance, in half precisions: then the network is judged as usual.
+    /// Refuses to end a training whose last steps had a loss that is not finite: they did not change the parameters,
+    /// which give no finite loss any more. A single such step may be chance in half precisions, and is no reason to
+    /// refuse.
     ///
     /// # Errors
     /// [`JobError::Diverged`] with the last such step's reason.

@@ -1,4 +1,4 @@
-//! How a step's passes are started on a GPU: one operation after the other, or as a whole.
+//! How a step's passes are started on a GPU: one operation after the other, or as a whole by a captured CUDA graph.
 
 use crate::error::Result;
 use candle_core::Tensor;
@@ -8,14 +8,14 @@ use std::sync::Arc;
 /// Batches before passes are captured: kernels are loaded and algorithms chosen by then.
 const BEFORE: u32 = 2;
 
-/// Captured passes have memory of their own beside that of single operations; the peak of a step times this is enough
-/// for both.
+/// Factor of a step's peak memory that is enough for single operations and captured passes together: the latter have
+/// memory of their own.
 const ROOM: f64 = 1.5;
 
 /// Whether and how the passes are launched as a whole.
 #[derive(Debug, Default)]
 pub(super) struct Launches {
-    /// The recipe asks for it, so that a warning is due where it is not possible.
+    /// Whether the recipe asks for graphs, so that a warning is due where they are not possible.
     asked: bool,
     how: How,
 }
@@ -25,14 +25,14 @@ enum How {
     /// Every operation is started when its turn comes.
     #[default]
     OneByOne,
-    /// As a whole after so many more batches.
+    /// As a whole, after this many more batches.
     AsWhole { after: u32 },
-    /// They were captured.
-    Written(Arc<Captured>),
+    /// As a whole, by this graph.
+    Captured(Arc<Captured>),
 }
 
 impl Launches {
-    /// As the recipe wants, by default where there is no obstacle.
+    /// Launches as the recipe wants; by default as a whole where there is no obstacle.
     pub fn new(wanted: Option<bool>, obstacle: Option<&str>) -> Self {
         let mut launches = Self {
             asked: wanted == Some(true),
@@ -46,6 +46,7 @@ impl Launches {
         launches
     }
 
+    /// Starts operations one by one from now on, and says why.
     fn refuse(&mut self, why: &str) {
         if self.asked {
             tracing::warn!("no CUDA graphs, operations are started one by one: {why}");
@@ -55,15 +56,16 @@ impl Launches {
         self.how = How::OneByOne;
     }
 
-    /// Whether they have memory of their own.
-    pub fn are_written(&self) -> bool {
-        matches!(self.how, How::Written(_))
+    /// Whether the passes are captured, and so have memory of their own.
+    pub fn are_captured(&self) -> bool {
+        matches!(self.how, How::Captured(_))
     }
 
-    /// The passes for an input like `x`, which a detector may have to make again, if they are launched as a whole.
+    /// The captured passes for an input like `x`, which a detector with `reconstruct` also reconstructs; none if
+    /// operations are started one by one, this time at least.
     ///
     /// # Errors
-    /// Of the GPU, whatever went wrong on it before.
+    /// Those of the GPU, also of operations that were started before.
     pub fn of(
         &mut self,
         network: &Network,
@@ -74,11 +76,11 @@ impl Launches {
     ) -> Result<Option<Arc<Captured>>> {
         match &self.how {
             How::OneByOne => return Ok(None),
-            How::Written(captured) if captured.fits(network, x, gradients, reconstruct) => {
+            How::Captured(captured) if captured.fits(network, x, gradients, reconstruct) => {
                 return Ok(Some(Arc::clone(captured)));
             }
-            // Parameters lie elsewhere, or batch or loss are others.
-            How::Written(_) => {
+            // The parameters have moved in memory, or the batch or the loss has changed.
+            How::Captured(_) => {
                 self.how = How::AsWhole { after: BEFORE };
                 network.backend().give_back_memory()?;
             }
@@ -95,7 +97,7 @@ impl Launches {
         match Captured::of(network, x, storage, gradients, reconstruct) {
             Ok(captured) => {
                 let captured = Arc::new(captured);
-                self.how = How::Written(Arc::clone(&captured));
+                self.how = How::Captured(Arc::clone(&captured));
                 Ok(Some(captured))
             }
             Err(error) => {
@@ -107,7 +109,7 @@ impl Launches {
     }
 }
 
-/// What keeps the passes of a step from being launched as a whole, if anything does.
+/// The reason why the passes of a step cannot be launched as a whole, if there is one.
 pub(super) fn graph_obstacle(
     backend: Backend,
     ranks: usize,
@@ -124,7 +126,7 @@ pub(super) fn graph_obstacle(
     }
 }
 
-/// Whether the peak of memory so far leaves enough.
+/// Whether the peak of memory so far leaves enough for captured passes.
 fn has_room(backend: Backend) -> bool {
     match (backend.available_memory(), backend.peak_memory()) {
         (Some(all), Some(peak)) => peak as f64 * ROOM <= all as f64,
@@ -139,7 +141,7 @@ mod tests {
     use squall_model::{Backend, NetworkConfig};
 
     #[test]
-    fn passes_are_written_down_when_all_is_loaded_and_never_again_once_refused() {
+    fn passes_are_captured_down_when_all_is_loaded_and_never_again_once_refused() {
         let config = NetworkConfig {
             channels_in: 3,
             width: 0.05,

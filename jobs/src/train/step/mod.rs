@@ -53,22 +53,22 @@ pub struct Learner {
     gradients: Gradients,
     /// Batches of a step.
     accumulate: usize,
-    /// The step whose first batches have been learnt from.
+    /// The step under way, after its first batches (`training.accumulate`).
     begun: Option<Begun>,
     schedule: Schedule,
     objective: Objective,
     pub(super) loss_scale: LossScale,
     pub(super) storage: Storage,
-    /// The kernels that training multiplies by, if the optimiser rounds them.
+    /// Rounded copies of the kernels, by which training multiplies, if the precision has them.
     copies: Option<Mirror>,
-    /// The average of the network over its steps, which is judged and kept as a model.
+    /// The average of the parameters over steps, which is validated and kept as the model, if the recipe wants one.
     pub(super) average: Option<Average>,
     seed: u64,
     total_steps: u64,
     /// Steps in a row that may be skipped.
     max_skipped: u32,
     pub(super) progress: LearnerProgress,
-    /// Whether a step has changed the parameters, so that the search for the loss scale is over.
+    /// Whether the search for the loss scale is over, because a step has changed the parameters.
     found_scale: bool,
     /// Why the loss of the last step was not finite, if it was not.
     loss_fault: Option<String>,
@@ -92,7 +92,7 @@ pub struct LearnerProgress {
 }
 
 impl Learner {
-    /// An untrained network of a recipe, one of `ranks`.
+    /// A learner with an untrained network, on one of `ranks` that do a step together.
     ///
     /// # Errors
     /// [`crate::JobError::Model`] naming the key whose value is impossible.
@@ -164,7 +164,7 @@ impl Learner {
         team.begin(options, parameters, &mut self.gradients, facts)
     }
 
-    /// Adds the gradients of a batch to those of the step under way, which other batches follow in.
+    /// Adds the gradients of a batch to those of the step under way, of which more batches follow.
     ///
     /// # Errors
     /// [`crate::JobError::Model`].
@@ -219,22 +219,24 @@ impl Learner {
 
     /// Continues the counters of an earlier part of the run.
     pub(super) fn go_on_from(&mut self, progress: LearnerProgress) {
-        // With a lag the first steps have no gradient.
+        // With a lag the first steps count as skipped, because they have no gradient yet.
         self.found_scale = progress.skipped + (self.lag as u64) < progress.step;
         if self.found_scale {
-            // They were told of after the first step of the run.
+            // Parameters without gradient were reported after the first step of the run.
             self.without_gradient = WithoutGradient::Settled;
         }
         self.progress = progress;
     }
 
-    /// Searches for the loss scale again, in a group that continues a run: other groups have done the steps before.
+    /// Searches for the loss scale again, in a group that continues a run: the steps before may be those of other
+    /// groups.
     pub(super) fn find_scale_anew(&mut self) {
         self.found_scale = false;
     }
 
-    /// Memory that the optimiser takes beside its state, counted in f32 values: what it works with, and the kernels
-    /// that it rounds, which are one for each parameter on a GPU, on the CPU a bf16 and what it is read as.
+    /// Memory beside the parameters, gradients and state, counted in f32 values: what the optimiser works with, and the
+    /// rounded copies of kernels. A copy takes one f32 for each value on a GPU; on the CPU a bf16, and the f32 that it
+    /// is read as.
     pub(super) fn values_beside(&self) -> usize {
         let count = self.copies.as_ref().map_or(0, Mirror::count);
         let copies = match self.network.backend().is_gpu() {
@@ -244,8 +246,8 @@ impl Learner {
         copies + self.optimizer.working_len()
     }
 
-    /// Rounds the kernels that training multiplies by as the last update did, or would have: before the first step of a
-    /// run or of a part of it.
+    /// Makes the rounded copies of the kernels anew, as the last update would have: before the first step of a run, or
+    /// of a part of it.
     pub(super) fn round_kernels(&mut self) -> Result<()> {
         let Some(copies) = &mut self.copies else {
             return Ok(());
@@ -258,7 +260,7 @@ impl Learner {
     /// Returns cached GPU memory between steps and other work: passes launched as CUDA graphs have their own memory,
     /// which other work cannot use, nor can they use what other work leaves cached.
     pub(super) fn give_back_memory(&self) -> Result<()> {
-        if self.launches.are_written() {
+        if self.launches.are_captured() {
             self.network.backend().give_back_memory()?;
         }
         Ok(())
@@ -274,7 +276,7 @@ impl Learner {
         let backend = self.network.backend();
         let earlier = self.begun.take();
         let done = earlier.as_ref().map_or(0, |step| step.batches);
-        // Batches drop different values of different samples, whichever rank has them.
+        // A random stream for each batch of a step, numbered over all ranks: no two drop the same values.
         let place: &[u64] = match team.rank() * self.accumulate + done {
             0 => &[step],
             place => &[step, place as u64],
@@ -321,11 +323,11 @@ impl Learner {
         }
         self.gradients.more_follows(more);
         if loss.is_finite() || team.size() > 1 {
-            // The others wait for this rank's gradients, whatever they are.
+            // Even if they are useless: the other ranks wait for this rank's gradients.
             output.backward(&self.network, pass, &mut self.gradients)?;
         }
         if (more || self.lag > 0) && pending.bad_field.is_none() {
-            // This batch is gone when its gradients are used. A GPU is busy with the backward pass meanwhile.
+            // Now, because this batch is gone when its gradients are used. A GPU does the backward pass meanwhile.
             pending.bad_field = bad_field(&batch.host);
         }
         if !more {

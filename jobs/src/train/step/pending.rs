@@ -4,18 +4,18 @@ use crate::train::objective::BatchLoss;
 use crate::train::team::Signals;
 use squall_model::BatchStatistics;
 
-/// A step some of whose batches have been learnt from, or all of them.
+/// A step after the passes of one or more of its batches.
 #[derive(Debug)]
 pub(in crate::train) struct Begun {
     pub pending: PendingStep,
-    /// The sum over these batches.
+    /// The loss, summed over these batches.
     pub loss: BatchLoss,
     /// How many they are.
     pub batches: usize,
 }
 
 impl Begun {
-    /// The first batch of the step after `step` others, with what its loss was multiplied by.
+    /// A step after its first batch; `step` is the number of steps before it, `scale` what its loss was multiplied by.
     pub fn with((step, scale): (u64, f32), loss: BatchLoss, statistics: BatchStatistics) -> Self {
         Self {
             pending: PendingStep {
@@ -33,7 +33,7 @@ impl Begun {
         }
     }
 
-    /// One more batch.
+    /// The same step after one more batch.
     pub fn and(mut self, loss: BatchLoss, statistics: BatchStatistics) -> Self {
         self.loss = self.loss.and(loss);
         self.pending.statistics.append(statistics);
@@ -59,7 +59,7 @@ pub(crate) struct PendingStep {
     pub statistics: BatchStatistics,
     /// Why the loss of this rank is not finite.
     pub fault: Option<String>,
-    /// The first value of its batches that is not finite, of batches that are gone when the gradients are used.
+    /// The first value of its batches that is not finite, noted early if batches are gone when the gradients are used.
     pub bad_field: Option<String>,
 }
 

@@ -23,7 +23,7 @@ impl Learner {
         let learning_rate = self.schedule.rate(pending.step, self.total_steps);
         let sums = self.receive(&mut pending, team)?;
         // All ranks take note of it at the same step, however early one of them received it.
-        team.heard(sums.signals);
+        team.note_signals(sums.signals);
         let mut result = StepResult {
             loss: sums.loss,
             gradient_norm: f64::NAN,

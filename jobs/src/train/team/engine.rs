@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// What sums buckets, of gradients on a GPU or in host memory.
+/// The engine that sums buckets of gradients, as the recipe chooses it.
 pub(super) fn engine(
     comm: &mut dyn Communicator,
     options: &Distributed,
@@ -68,7 +68,7 @@ fn nccl(_: &mut dyn Communicator, _: &HierarchicalOptions) -> Result<Box<dyn All
     ))
 }
 
-/// Buckets by one engine, the last call of every step by another.
+/// Sums the buckets of a step by one engine, and its facts, which are the last call of every step, by another.
 pub(super) struct WithFacts {
     pub(super) buckets: Box<dyn AllReduce>,
     pub(super) facts: Box<dyn AllReduce>,

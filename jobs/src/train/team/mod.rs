@@ -31,14 +31,14 @@ use std::time::Duration;
 /// Called when communication has stalled; it usually ends the job.
 pub type OnStall = Box<dyn FnOnce(CommError) + Send>;
 
-/// One rank of those that train together.
+/// The ranks that train together, as one of them sees them.
 pub struct Team {
     rank: usize,
     size: usize,
     /// The number in the job of the first of these ranks, which are consecutive.
     first_in_job: usize,
     description: String,
-    /// Through which all ranks agree outside of steps.
+    /// The communicator of everything outside of steps.
     control: Box<dyn Communicator>,
     on_stall: Option<OnStall>,
     exchange: Option<Exchange>,
@@ -47,11 +47,11 @@ pub struct Team {
     waited: Arc<AtomicU64>,
     /// Hardware threads kept for the communication thread.
     cores: Vec<usize>,
-    /// What this rank has to say of the run.
+    /// Signals of this rank that the others do not know of yet.
     says: Signals,
-    /// What some rank has said and all ranks know.
+    /// Signals of any rank that all ranks know of.
     known: Signals,
-    /// The first rank asked for a checkpoint that the others do not know of yet.
+    /// Whether the first rank has asked for a checkpoint of which the others do not know yet.
     asked: bool,
     /// Where the time of this rank goes.
     pub(super) timeline: Timeline,
@@ -319,8 +319,7 @@ impl Team {
         Ok((facts, Signals::of_facts(&signals)))
     }
 
-    /// Notes before the facts of a step are submitted whether this rank was told to stop: with them the others hear of
-    /// it.
+    /// Notes whether this rank was told to stop. The others hear of it with the next facts that are submitted.
     pub(super) fn ask_to_stop(&mut self, told: bool) {
         self.says.stop |= told;
     }
@@ -333,8 +332,8 @@ impl Team {
         }
     }
 
-    /// Notes, likewise, whether it is time for a checkpoint. The first rank's clock counts: ranks that look at their
-    /// own would check and save after different steps, and wait for each other.
+    /// Notes, likewise, whether it is time for a checkpoint. Only the first rank's clock counts: if every rank went by
+    /// its own, they would save after different steps, and wait for each other.
     pub(super) fn ask_to_save(&mut self, due: bool) {
         match self.size {
             1 => self.known.save = due,
@@ -345,15 +344,15 @@ impl Team {
         }
     }
 
-    /// Whether all ranks know after a step that a checkpoint is due; once.
+    /// Whether all ranks know that a checkpoint is due; true only once for each.
     pub(super) fn is_to_save(&mut self) -> bool {
         let save = std::mem::take(&mut self.known.save);
         self.asked &= !save;
         save
     }
 
-    /// Notes what all ranks know.
-    pub(super) fn heard(&mut self, signals: Signals) {
+    /// Notes signals that all ranks now know of.
+    pub(super) fn note_signals(&mut self, signals: Signals) {
         self.known.stop |= signals.stop;
         self.known.save |= signals.save;
     }

@@ -1,4 +1,4 @@
-//! What ranks say of the run beside the facts of a step.
+//! Signals that ranks send to each other with the facts of a step: to stop, to save.
 
 /// Whether a rank was told to stop, and whether the first finds that a checkpoint is due.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -10,15 +10,15 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Values that say them.
+    /// How many values they are sent as.
     pub const FACTS: usize = 2;
 
-    /// The values of one rank.
+    /// The values that one rank sends.
     pub fn facts(self) -> [f32; Self::FACTS] {
         [self.stop, self.save].map(|said| f32::from(u8::from(said)))
     }
 
-    /// What is said by at least one rank, from the sums of their values.
+    /// The signals of at least one rank, from the sums of these values over ranks.
     pub fn of_facts(sums: &[f32]) -> Self {
         let said = |at: usize| sums.get(at).is_some_and(|sum| *sum > 0.5);
         Self {

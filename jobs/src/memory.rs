@@ -41,7 +41,8 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// Bytes at the peak of a step of so many samples, or before it, while all ranks get the first one's state.
+    /// Bytes at the peak: of a step of `batch` samples or, if that needs more, of sending the first rank's state to
+    /// all.
     pub fn bytes(&self, batch: usize) -> u64 {
         self.bytes_with(batch, &self.storage)
     }
@@ -78,7 +79,7 @@ impl Demand {
             tracing::warn!("{}", too_little(Vec::new()));
             return Ok(());
         }
-        // Of those that share a global batch each has its part, of both kinds of samples.
+        // Ranks that share a global batch have equal parts of it, of both kinds of samples.
         let (key, batches) = match recipe.distributed.global_batch {
             None => ("training.batch", 1),
             Some(_) => ("distributed.global_batch", sharing.step_batches),
@@ -94,7 +95,7 @@ impl Demand {
             }
             words
         };
-        // What was found in samples without labels is for those that are read.
+        // Pseudo-labels are for samples without labels, so at least one of these must be left.
         let least = match unlabelled > 0 && detection.pseudo_labels.is_some() {
             true => 2,
             false => 1,

@@ -20,7 +20,7 @@ pub(super) fn group_of(comm: &mut dyn Communicator, colour: u32) -> Result<Box<d
 }
 
 impl Flat {
-    /// Over all ranks of `comm`, on messages of its own.
+    /// The engine over all ranks of `comm`, with messages that no other of its users sees.
     ///
     /// # Errors
     /// Those of the backend.
@@ -28,7 +28,7 @@ impl Flat {
         Self::with_pieces(comm, choice, wire, PIECE_BYTES)
     }
 
-    /// The same with messages of at most so many bytes where values are added.
+    /// The same engine, with messages of at most `piece_bytes` bytes where values are added.
     ///
     /// # Errors
     /// Those of the backend.

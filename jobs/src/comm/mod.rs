@@ -217,7 +217,7 @@ pub trait Window: Send {
     /// Copies values into this rank's segment from position `at`.
     fn write(&mut self, at: usize, values: &[f32]);
 
-    /// The same past this core's caches, where that can be: for readers that do not share them.
+    /// As [`Self::write`], but past this core's caches where that is possible: for readers that do not share them.
     fn stream(&mut self, at: usize, values: &[f32]) {
         self.write(at, values);
     }
@@ -242,13 +242,13 @@ pub trait Window: Send {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Wire {
-    /// As they are.
+    /// Unchanged.
     #[default]
     F32,
-    /// Eight bits of fraction, the range of f32.
+    /// Eight significant bits, the range of f32.
     Bf16,
-    /// Eleven bits of fraction, up to 65504: values are averaged before they are sent. Those below 6.1e-5 have fewer
-    /// bits, and those below 3e-8 become zero: nothing here makes small ones larger.
+    /// Eleven significant bits, up to 65504, so sums are averaged before they are sent. Values below 6.1e-5 have fewer
+    /// bits, and those below 3e-8 become zero: scaling the loss is up to the caller.
     F16,
 }
 
@@ -265,7 +265,7 @@ impl Wire {
         }
     }
 
-    /// As in a recipe.
+    /// The name in a recipe.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -185,9 +185,9 @@ impl Reducer {
         self.hand_over(bucket, values.len(), values, None)
     }
 
-    /// The same of a bucket on a GPU, which is scaled already, to an engine that takes it. It comes back as soon as its
-    /// sum is begun, so that the GPU may wait for it instead of the host; until it is done, it is what
-    /// [`Self::progress`] tells of.
+    /// As [`Self::submit`], for a bucket on a GPU, which is scaled already, if the engine takes such buckets. It comes
+    /// back as soon as its sum has begun, so that the GPU waits for it instead of the host; [`Self::progress`] shows it
+    /// as under way until the sum is done.
     ///
     /// # Errors
     /// As [`Self::submit`].
@@ -271,7 +271,7 @@ impl Reducer {
         self.progress.progress()
     }
 
-    /// The same for another thread, usually a [`Watchdog`](super::Watchdog)'s.
+    /// A reader of [`Self::progress`] for another thread, usually that of a [`Watchdog`](super::Watchdog).
     #[must_use]
     pub fn progress_reader(&self) -> ProgressReader {
         self.progress.clone()

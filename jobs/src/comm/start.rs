@@ -30,7 +30,7 @@ pub struct Stalls {
     pub report: StallReport,
 }
 
-/// The same, where no wait lasts longer than that, that for the other ranks to start included.
+/// As [`processes`], but with a limit on all waits, the one for the other ranks to start included.
 ///
 /// # Errors
 /// As [`processes`].

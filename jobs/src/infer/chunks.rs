@@ -16,7 +16,7 @@ pub enum FilePer {
     Month,
     /// One file per year.
     Year,
-    /// One file per so many times, counted from the first.
+    /// One file per this many times, counted from the first.
     Times(NonZeroUsize),
 }
 
@@ -98,7 +98,7 @@ pub(super) fn table_of(name: &str) -> String {
     }
 }
 
-/// The same where there are tables of boxes and no masks.
+/// The files of these times where there are tables of boxes and no masks.
 pub(super) fn of_boxes(masks: Vec<Chunk>) -> Vec<Chunk> {
     let renamed = |chunk: Chunk| Chunk {
         name: table_of(&chunk.name),

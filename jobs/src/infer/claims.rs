@@ -38,7 +38,7 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// The claims of so many mask files, for all ranks of a communicator. All of them call it.
+    /// The claims on `count` mask files, for all ranks of a communicator. All of them call it.
     ///
     /// # Errors
     /// [`JobError::NotShared`] on a rank that cannot write where the first one made a folder.
@@ -65,7 +65,7 @@ impl Claims {
             };
             // Nobody may look before it is there.
             all_or_none(comm, made.map_err(JobError::from))?;
-            // Who cannot write there could neither claim files nor tell the others that it failed.
+            // A rank that cannot write there could neither claim files nor tell the others that it failed.
             let rank = comm.rank();
             let written = first_sign(&path, rank, patience);
             let written = written.map_err(|source| JobError::NotShared {

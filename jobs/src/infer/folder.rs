@@ -134,7 +134,7 @@ impl Inference<'_> {
         };
         let saw_others = |entry: &FinishedFile| has_its_times(entry) && !saw_the_same(entry);
         let wanted = |entry: &FinishedFile| {
-            // Who does not skip bad times wants to hear of those that an earlier call skipped.
+            // Without --skip-bad, times that an earlier call skipped must be tried again.
             let is_patient = self.options.bad_input == BadInput::Skip;
             has_its_times(entry) && saw_the_same(entry) && (is_patient || entry.skipped.is_empty())
         };

@@ -216,7 +216,7 @@ impl<'a> Input<'a> {
         available
     }
 
-    /// Bytes that one time of so many channels takes where it lies, uncompressed.
+    /// Bytes that one time of this many channels takes in the files or the store, uncompressed.
     pub(super) fn bytes_read(&self, channels: usize) -> u64 {
         match &self.source {
             Source::Archive(archive) => {

@@ -112,7 +112,7 @@ impl Model {
             Task::Segment => (Suppression::default(), None),
         };
         let backend = Backend::best();
-        // Who asks for a precision gets it.
+        // A precision that was asked for is used as it is, without TF32.
         let tf32 = contract.tf32 && precision.is_none();
         allow_tf32(tf32);
         let policy = PrecisionPolicy {
@@ -122,7 +122,7 @@ impl Model {
             ..precision.unwrap_or(contract.precision).into()
         };
         let (dtype, note) = policy.resolve(backend);
-        // Who leaves the choice to the machine has nothing to be warned of: the plan says what it is.
+        // No note where the machine was to choose: the plan says what it chose.
         let note = note.filter(|_| policy.compute != Precision::Auto);
         let mut network = build_network(&contract.network, backend, 0)?;
         let storage = policy.storage(&network, dtype)?;
@@ -283,8 +283,8 @@ impl Model {
         }
     }
 
-    /// The same of a tensor `(sample, lat, lon, channel)`, in so many strips of latitude. Where the network gives NaN is
-    /// no error yet.
+    /// The prediction for a tensor `(sample, lat, lon, channel)`, computed in this many strips of latitude. NaN in the
+    /// output is counted, and no error yet.
     pub(super) fn predict_tensor(
         &self,
         x: &Tensor,
@@ -338,7 +338,7 @@ fn prediction(
         Some(values) => {
             let shape = values.dims4()?;
             let values = values.flatten_all()?.to_vec1::<f32>()?;
-            // Of an infinite logit there is a class, but no probability.
+            // An infinite logit still gives a class, but no probability.
             let pixels = values.chunks_exact((rows * columns * shape.3).max(1));
             for (broken, pixels) in not_finite.iter_mut().zip(pixels) {
                 let firsts = pixels.iter().step_by(shape.3.max(1));

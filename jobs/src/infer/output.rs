@@ -33,7 +33,7 @@ pub(super) struct NotFinite {
 }
 
 impl NotFinite {
-    /// That of so many points; none of none.
+    /// The fault of a model whose output is not finite at this many points; none for 0.
     pub fn of(model: &Model, points: usize) -> Option<Self> {
         (points > 0).then(|| Self {
             model: model.path().to_path_buf(),

@@ -247,7 +247,7 @@ impl Job<'_, '_> {
                     refuse_taken(claims)?;
                     match open.take() {
                         Some(file) => file.finish()?,
-                        // Of an earlier call with other input; it must not be taken for ours.
+                        // There may be one of an earlier call with other input, which must not be taken for ours.
                         None => {
                             let (out, name) = (self.inference.out, &self.chunks[number].name);
                             remove(&out.join(name))?;

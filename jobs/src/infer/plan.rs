@@ -10,13 +10,11 @@ use squall_model::gpu::tf32_is_allowed;
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
-/// Cells that a batch should hold at least.
-///
-/// Below, threads wait for each other more than they compute.
+/// Cells that a batch should hold at least: with fewer, threads wait for each other more than they compute.
 const CELLS_OF_BATCH: usize = 1 << 16;
 /// A batch has no more samples, so that the times of a day fit into few of them.
 const LARGEST_BATCH: usize = 8;
-/// With fewer masks to make nothing is tried before: the trial would take a noticeable part of the time.
+/// With fewer masks the time is not predicted by a trial, which would itself take a noticeable part of it.
 const MASKS_WORTH_A_TRIAL: usize = 50;
 
 /// What will be done, known before the first mask.
@@ -125,7 +123,7 @@ impl Demand {
             .sum();
         let many = ensemble.members() > 1;
         let frames = ensemble.clips().map_or(1, |clips| clips.frames);
-        // A byte a mask; three f32 of probabilities, and as many of their spread.
+        // For each cell a byte of mask, three f32 of probabilities, and three of their spread.
         let found = 1 + 12 * u64::from(options.probabilities || many) + 12 * u64::from(many);
         let ahead = options.read_ahead.max(1) as u64;
         Ok(Self {
@@ -213,7 +211,7 @@ impl Demand {
 }
 
 impl Job<'_, '_> {
-    /// What so many ranks will do, whose mask files, finished ones included, are `files`.
+    /// What `ranks` ranks will do; `files` is the number of mask files, finished ones included.
     pub fn plan(
         &self,
         demand: &Demand,
@@ -273,8 +271,8 @@ impl Job<'_, '_> {
         clips.map_or(1, |clips| clips.answers())
     }
 
-    /// Seconds that so many masks take on so many ranks, from a batch of zeros computed twice: the first prepares the
-    /// kernels, which is not lost. None where that is not worth it.
+    /// Predicted seconds for this many masks on this many ranks, from a batch of zeros that is computed twice: the
+    /// first pass prepares the kernels, which are used later. None where the trial is not worth its time.
     fn seconds(&self, masks: usize, ranks: usize) -> Result<Option<f64>> {
         if masks < MASKS_WORTH_A_TRIAL * ranks {
             return Ok(None);

@@ -9,9 +9,9 @@ use std::num::NonZeroUsize;
 /// run by oneDNN), so a run may be continued with another number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strips {
-    /// So many.
+    /// This many.
     Count(NonZeroUsize),
-    /// As few as fit into so many bytes; without a number, into the memory that is to be had.
+    /// As few as fit into this many bytes; without a number, into the memory that is free.
     Auto(Option<u64>),
 }
 
@@ -22,10 +22,10 @@ impl Default for Strips {
 }
 
 impl Strips {
-    /// The number for fields of so many rows, where `needed` says how many bytes a number needs and `free` how many are
-    /// to be had.
+    /// The number of strips for fields of this many rows. `needed` gives the bytes that a number of strips needs,
+    /// `free` the bytes that are free.
     ///
-    /// What is free is no promise, so that a number that does not fit into it is only warned of.
+    /// How much is free may change, so a number that does not fit is only warned of, unless the user gave a limit.
     ///
     /// # Errors
     /// [`JobError::Strips`] if no number fits into the bytes that were given; what `needed` says of one strip.
@@ -44,7 +44,7 @@ impl Strips {
             return Ok(least.0);
         };
         for strips in (1..=rows).filter_map(NonZeroUsize::new) {
-            // Those that cannot be cut say so from two on.
+            // Networks that cannot be computed in strips return an error from two strips on.
             let Ok(bytes) = needed(strips) else { break };
             if bytes <= available {
                 return Ok(strips);

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Bytes that this process may hold, one of so many alike on its node: what it holds, and its share of what the system
-/// has left for them, within the limits of its control groups; nothing where the system does not say.
+/// Bytes that this process may hold, as one of `ranks` alike on its node: what it holds already, and its share of what
+/// the system has left, within the limits of its control groups; none where the system does not say.
 pub fn available_memory(ranks: u64) -> Option<u64> {
     let own = kilobytes(&read("/proc/self/status"), "VmRSS:").unwrap_or(0);
     let host = kilobytes(&read("/proc/meminfo"), "MemAvailable:")?;
@@ -19,7 +19,7 @@ pub fn available_memory(ranks: u64) -> Option<u64> {
     Some(share_of(left.fold(host, u64::min), own, ranks))
 }
 
-/// What one of so many alike may hold: what it does now, and its share of what is left.
+/// What one of `ranks` processes may hold: its `own`, and its share of what is `left`.
 fn share_of(left: u64, own: u64, ranks: u64) -> u64 {
     own + left / ranks.max(1)
 }

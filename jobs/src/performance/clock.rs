@@ -51,7 +51,7 @@ impl Step {
     #[must_use]
     pub fn without_sums(mut self) -> Self {
         self.sums.clear();
-        // Somebody who waits for a sum waits for the slowest all the same.
+        // An empty sum stays, because ranks that wait for a sum also wait for the slowest rank.
         self.sums.push(Landing {
             at: 1.0,
             seconds: 0.0,

@@ -108,7 +108,7 @@ pub struct Prediction {
     pub communication_seconds: f64,
     /// Samples that all ranks learn from in a second.
     pub samples_per_second: f64,
-    /// Of so many devices that did not know of each other.
+    /// Share of the samples a second that as many devices would do without waiting for each other.
     pub efficiency: f64,
     /// Operations of all ranks in a second.
     pub flops_per_second: f64,
@@ -131,21 +131,21 @@ fn is_zero(bytes: &u64) -> bool {
     *bytes == 0
 }
 
-/// Draws of devices: the slowest of thousands is then known to some thousandths.
+/// How often the speeds of all devices are drawn: enough to know the slowest of thousands to some thousandths.
 const DRAWS: u64 = 10;
 
-/// Steps that are run through with each.
+/// Steps that are simulated with each draw.
 const STEPS: usize = 40;
 
-/// Of which so many are not counted, until ranks that do not wait for each other at once have parted as far as they
-/// will.
+/// The first of these steps, which are not counted: ranks that do not wait for each other in every step first drift
+/// apart, up to a limit.
 const WARM_UP: usize = 10;
 
 /// The share of a step that is its backward pass: twice as many operations as forward.
 const BACKWARD: f64 = 2.0 / 3.0;
 
 impl Question<'_> {
-    /// What is expected of so many nodes.
+    /// What is expected of this many nodes.
     ///
     /// # Errors
     /// [`JobError::Submit`] if the machine has fewer nodes; [`JobError::Recipe`] if a batch or groups cannot be dealt
@@ -180,7 +180,7 @@ impl Question<'_> {
         let step = self.step(nodes, group, samples);
         let servers = (servers > 0).then(|| self.servers(groups, servers, group));
         let whole = self.times(&step, servers.as_ref());
-        // What would be gained without each: the same steps, the same draws.
+        // The same steps with the same draws, each time without one kind of wait: what that kind costs.
         let fed = Step {
             input: 0.0,
             ..step.clone()
@@ -286,7 +286,7 @@ impl Question<'_> {
         Servers {
             groups,
             busy: bytes / (links as f64 * rate),
-            // Of a group one rank sends the gradients and then gets the parameters.
+            // One rank of a group sends the gradients and then gets the parameters.
             exchange: 2.0 * (latency + bytes / rate),
             hand_round: match group {
                 1 => 0.0,

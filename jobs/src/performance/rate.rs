@@ -76,7 +76,8 @@ impl Rate {
 
     fn assumed(machine: &Machine, workload: &Workload, name: &str) -> Result<Self> {
         let (device, precision) = (&machine.device, &workload.precision);
-        // Of half precisions nobody has measured it, and matrix units on paper are far faster than memory feeds them.
+        // The usual share is of f32: nobody has measured it in half precisions, and there the peak of matrix units is
+        // far above what memory can feed.
         let has_usual = device.kind == DeviceKind::Cpu && precision == "f32";
         let usual = has_usual.then_some(SHARE_OF_CPUS);
         let stated = device.utilisation.get(precision).copied();

@@ -14,18 +14,18 @@ pub struct Shape {
     pub ranks: usize,
     /// Nodes that have any.
     pub nodes: usize,
-    /// Ranks of each; of the last there may be fewer.
+    /// Ranks of each node; the last one may have fewer.
     pub each: usize,
 }
 
 impl Shape {
-    /// So many consecutive ranks on a machine's nodes.
+    /// The shape of this many consecutive ranks on a machine's nodes.
     #[must_use]
     pub fn of(machine: &Machine, ranks: usize) -> Self {
         Self::on_nodes_of(machine.node.ranks, ranks)
     }
 
-    /// So many consecutive ranks on nodes of `each`.
+    /// The shape of this many consecutive ranks on nodes of `each` ranks.
     #[must_use]
     pub fn on_nodes_of(each: usize, ranks: usize) -> Self {
         let each = each.min(ranks).max(1);
@@ -80,7 +80,7 @@ pub fn check(shape: &Shape, how: &Distributed) -> Result<(), String> {
     }
 }
 
-/// Seconds of a sum of so many values.
+/// Seconds of a sum of this many values.
 #[must_use]
 pub fn seconds(values: usize, shape: &Shape, machine: &Machine, how: &Distributed) -> f64 {
     let bytes = values * how.wire.bytes();

@@ -36,8 +36,8 @@ pub struct Layer {
 }
 
 impl Workload {
-    /// Of a recipe's network on fields of so many rows and columns, of whose pixels the store keeps so many bytes: all its
-    /// channels, also those that the recipe does not use, and a byte of label.
+    /// The workload of a recipe's network on fields of this size. `bytes_per_pixel` is what the store keeps of a pixel:
+    /// all its channels, also those that the recipe does not use, and a byte of label.
     ///
     /// `auto` precision is bf16 on devices that compute it, which the caller says.
     ///
@@ -105,7 +105,7 @@ impl Workload {
         }
     }
 
-    /// Bytes that a rank needs for steps of so many samples; 0 if that is not known.
+    /// Bytes that a rank needs for steps of `batch` samples; 0 if that is not known.
     #[must_use]
     pub fn memory_bytes(&self, batch: usize) -> u64 {
         let (one, more) = self.memory;
@@ -118,8 +118,8 @@ impl Workload {
         self.layers.iter().map(|layer| layer.values).sum()
     }
 
-    /// Layers fused until each bucket has so many values at least, as [`squall_model::gradients::Gradients::buckets`]
-    /// does: a bucket is there when its last layer is.
+    /// Layers fused into buckets of at least this many values, as [`squall_model::gradients::Gradients::buckets`] does:
+    /// a bucket is complete when its last layer is.
     #[must_use]
     pub fn buckets(&self, values: usize) -> Vec<Layer> {
         let mut buckets = Vec::new();

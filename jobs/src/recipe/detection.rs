@@ -17,7 +17,7 @@ pub struct Detection {
     /// Share of the labelled training samples whose boxes are used, drawn by `labelled_seed`; the others teach by their
     /// reconstruction, if at all. Default 1.
     pub labelled_share: f64,
-    /// Of the drawing. Default 1.
+    /// Seed of that draw. Default 1.
     pub labelled_seed: u64,
     /// Samples of every batch that come from those without labels (or whose labels are not used), which teach by their
     /// reconstruction, or by `pseudo_labels`. They are part of each rank's batch; with `distributed.global_batch` part
@@ -28,7 +28,7 @@ pub struct Detection {
     /// (`squall infer STORE --split train` writes boxes.csv): these samples teach them as if they were labels. Default
     /// none.
     pub pseudo_labels: Option<PathBuf>,
-    /// Of those, the ones that are at least so sure count. Default 0.5.
+    /// Least confidence of the boxes of `pseudo_labels` that are used. Default 0.5.
     pub pseudo_min_confidence: f32,
     /// Which boxes are kept, in validation and inference.
     pub suppression: Suppression,

@@ -19,7 +19,7 @@ pub enum Algorithm {
     Halving,
     /// Inside each node, between nodes by shards, inside again.
     Hierarchical,
-    /// The same over rows and columns of ranks, as nearly square as their number allows.
+    /// Over rows and columns of ranks, as nearly square as their number allows.
     Grid,
     /// As hierarchical, by NVIDIA's NCCL inside nodes, with a GPU for each rank (feature `nccl`).
     Nccl,
@@ -29,17 +29,17 @@ pub enum Algorithm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RateScaling {
-    /// Not: the recipe's rate is for the global batch.
+    /// It does not: the recipe's rate is for the samples of a whole step.
     #[default]
     None,
-    /// By that number, over `training.batch` (Goyal et al. 2017, arXiv:1706.02677).
+    /// In proportion to the samples of a step over `training.batch` (Goyal et al. 2017, arXiv:1706.02677).
     Linear,
-    /// By its square root (Krizhevsky 2014, arXiv:1404.5997).
+    /// By the square root of that ratio (Krizhevsky 2014, arXiv:1404.5997).
     Sqrt,
 }
 
 impl RateScaling {
-    /// What the rate for `training.batch` samples is multiplied by in a step of so many times as many.
+    /// The factor of the learning rate for a step of `times` times `training.batch` samples.
     pub fn factor(self, times: f32) -> f32 {
         match self {
             Self::None => 1.0,
@@ -64,9 +64,9 @@ pub enum Order {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Momentum {
-    /// This one.
+    /// This value.
     Is(f32),
-    /// As the word says.
+    /// By a rule.
     As(MomentumRule),
 }
 
@@ -83,12 +83,12 @@ pub enum MomentumRule {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Distributed {
-    /// So many groups of ranks train asynchronously: the ranks of a group average their gradients, and groups exchange
-    /// them for fresh parameters with servers, without waiting for each other. A step is then a step of one group, and
-    /// all groups share the steps of the run. Default none: all ranks are one group, without servers.
+    /// Number of groups of ranks that train asynchronously: the ranks of a group average their gradients, and groups
+    /// exchange them for fresh parameters with servers, without waiting for each other. A step is then a step of one
+    /// group, and all groups share the steps of the run. Default none: all ranks are one group, without servers.
     pub groups: Option<usize>,
-    /// With groups: the first so many ranks hold the parameters and do not compute. The others must divide evenly into
-    /// groups of consecutive ranks. Default 1.
+    /// With groups: number of ranks, the first ones, that hold the parameters and do not compute. The others must
+    /// divide evenly into groups of consecutive ranks. Default 1.
     pub servers: usize,
     /// With groups: `"arrival"` or `"round-robin"`. Default `"arrival"`.
     pub order: Order,
@@ -116,13 +116,13 @@ pub struct Distributed {
     pub between: Choice,
     /// Rows and columns of `algorithm = "grid"`. Default: as nearly square as the number of ranks allows.
     pub grid: Option<(usize, usize)>,
-    /// Gradients are sent in buckets of about so many megabytes while the backward pass goes on. Default 16.
+    /// Megabytes, about, of the buckets in which gradients are sent while the backward pass goes on. Default 16.
     pub bucket_mb: f64,
     /// 0: parameters change by the gradients of their own step. 1: by those of the step before, so that communication
     /// has a whole step's time; the first step changes nothing. Default 0.
     pub gradient_lag: usize,
-    /// So many consecutive ranks share the statistics of batch normalisation; 1 is none, 0 all ranks, however many. It
-    /// must divide the number of ranks. Default 1.
+    /// Number of consecutive ranks that share the statistics of batch normalisation; 1: each rank has its own; 0: all
+    /// ranks share them. It must divide the number of ranks. Default 1.
     pub norm_ranks: usize,
     /// How the learning rate grows with the samples of a step, beyond `training.batch`. Default `"none"`.
     pub rate_scaling: RateScaling,
@@ -205,7 +205,7 @@ impl Distributed {
         Ok(())
     }
 
-    /// Ranks that do a step together, of so many: those of a group, or all. One rank alone has no groups.
+    /// How many of `ranks` do a step together: those of a group, or all. One rank alone has no groups.
     ///
     /// # Errors
     /// Key, expected and found, if the ranks that compute are none or do not divide evenly into groups.
@@ -224,8 +224,7 @@ impl Distributed {
         }
     }
 
-    /// How many times `training.batch` samples a step takes: as many as it has batches, on all ranks, unless the global
-    /// batch says otherwise.
+    /// Samples of a step over `training.batch`: the number of its batches on all ranks, unless there is a global batch.
     pub fn batches(&self, batch: usize, batches: usize) -> f32 {
         match self.global_batch {
             Some(global) => global as f32 / batch as f32,
@@ -244,7 +243,7 @@ impl Distributed {
     }
 }
 
-/// Ranks of a group, where so many of a world hold the parameters and the others compute.
+/// Ranks of a group, where `servers` of the ranks of `world` hold the parameters and the others compute.
 ///
 /// # Errors
 /// Key, expected and found, if the ranks that compute are none or do not divide evenly.

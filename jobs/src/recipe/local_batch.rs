@@ -6,19 +6,19 @@ use super::{Distributed, Recipe};
 /// several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalBatch {
-    /// Those that teach directly.
+    /// Samples whose labels are used.
     pub labelled: usize,
-    /// Those beside them whose labels do not exist or are not used.
+    /// Samples besides, whose labels do not exist or are not used.
     pub unlabelled: usize,
 }
 
 impl LocalBatch {
-    /// All of them.
+    /// All samples.
     pub fn samples(self) -> usize {
         self.labelled + self.unlabelled
     }
 
-    /// Of as many batches.
+    /// The samples of this many such batches.
     #[must_use]
     pub fn times(self, batches: usize) -> Self {
         Self {
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(samples(&global, 2, (4, 1)), Ok(3));
         let uneven = samples(&global, 2, (5, 1)).unwrap_err();
         assert!(uneven.contains("5 ranks, found 12"), "{uneven}");
-        // Of several batches each has its part.
+        // Each of several batches has its part.
         assert_eq!(samples(&plain, 2, (5, 4)), Ok(2));
         assert_eq!(samples(&global, 2, (2, 3)), Ok(2));
         let uneven = samples(&global, 2, (3, 8)).unwrap_err();

@@ -47,11 +47,11 @@ pub enum Task {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Recipe {
-    /// Of the run, in reports. Default `"run"`.
+    /// Name of the run, in reports. Default `"run"`.
     pub name: String,
     /// What the network learns. Default `"segment"`.
     pub task: Task,
-    /// Of initial values, order of samples, augmentation and dropout. Default 1.
+    /// Seed of initial values, order of samples, augmentation and dropout. Default 1.
     pub seed: u64,
     /// How activations are stored and computed, which layers stay in f32, how the loss is scaled. Default `"auto"`.
     pub precision: PrecisionPolicy,
@@ -200,7 +200,7 @@ impl Recipe {
         table
     }
 
-    /// The same with as many channels of its network's input as the data have.
+    /// The same recipe, whose network takes this many channels: those of the data.
     ///
     /// # Errors
     /// [`JobError::Recipe`] if it asks for another number.
@@ -233,7 +233,7 @@ impl Recipe {
             let kept = recipe.training.clone();
             recipe.training = Training {
                 batch: kept.batch,
-                // A step of so many samples over all ranks may come in any number of batches.
+                // With a global batch the samples of a step may come in any number of batches.
                 accumulate: match recipe.distributed.global_batch {
                     Some(_) => 1,
                     None => kept.accumulate,
@@ -247,7 +247,7 @@ impl Recipe {
                 steps: kept.steps,
                 max_skipped_steps: kept.max_skipped_steps,
                 saved_activations: kept.saved_activations,
-                // What is computed again from rounded values is not what was computed.
+                // Activations that are recomputed from rounded ones differ from those that were computed first.
                 recompute: match kept.saved_activations {
                     SavedActivations::Same => Recompute::None,
                     SavedActivations::Bf16 => kept.recompute,

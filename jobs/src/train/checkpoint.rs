@@ -38,16 +38,16 @@ pub(super) struct CheckpointFacts {
     pub data_hash: String,
     /// Ranks and samples of a step on each.
     pub ranks: (usize, usize),
-    /// Those of a rank's samples that have no labels; none in checkpoints from before this was kept.
+    /// How many of a rank's samples have no labels; none in checkpoints of earlier versions.
     #[serde(default)]
     pub unlabelled: Option<usize>,
-    /// Steps of an epoch; none in checkpoints from before this was kept.
+    /// Steps of an epoch; none in checkpoints of earlier versions.
     #[serde(default)]
     pub steps_per_epoch: Option<usize>,
     /// Which samples lay on which node, where nodes held a part of the store each; else empty.
     #[serde(default)]
     pub deal: String,
-    /// With groups: steps before the last one done that are still to be done.
+    /// With groups: steps that are still to be done although later ones are done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<u64>,
 }
@@ -99,8 +99,8 @@ pub fn newest_step(folder: &Path) -> Option<u64> {
     RunDir::checkpoints_of(folder).into_iter().find_map(step)
 }
 
-/// The same by what the newest checkpoint of its whole length says itself: its values, which take long to be read where
-/// there are many runs, are not looked at.
+/// The same without reading the values of checkpoints, which takes long where there are many runs: by the facts of the
+/// newest checkpoint that has its whole length.
 pub fn newest_step_told(folder: &Path) -> Option<u64> {
     let step = |path: PathBuf| {
         let facts = facts_alone(&path).ok()?;

@@ -22,7 +22,7 @@ impl Run<'_> {
         self.averaged(|run| run.validate_as_it_is(team, progress, stop))
     }
 
-    /// What `with` gives while the average, if there is one, stands in the network's place.
+    /// What `with` returns, called while the network has its averaged values if the recipe wants an average.
     fn averaged<T>(&mut self, with: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.learner.exchange_average()?;
         let answer = with(self);
@@ -30,6 +30,7 @@ impl Run<'_> {
         answer
     }
 
+    /// [`Self::validate`] with the values that the network has now.
     fn validate_as_it_is(
         &mut self,
         team: &mut Team,
@@ -58,7 +59,8 @@ impl Run<'_> {
         self.write_model(RunDir::best, self.learner.progress.step, None)
     }
 
-    /// Takes note of the scores that the network had after so many steps, and keeps it if they are the best.
+    /// Records the scores of the network after `step` steps, and keeps it as the best model if they are the best so
+    /// far.
     pub(super) fn judge(
         &mut self,
         step: u64,

@@ -45,7 +45,7 @@ pub struct TrainPlan {
 }
 
 impl Run<'_> {
-    /// The plan from here on, of a rank of `team` that shares its node with so many, itself included.
+    /// The plan from here on, for a rank of `team` that is one of `node_ranks` on its node.
     ///
     /// # Errors
     /// [`crate::JobError::Memory`] if the machine has too little.
@@ -59,10 +59,10 @@ impl Run<'_> {
         let record = self.store.meta().record_bytes();
         let left = self.total_steps.saturating_sub(self.learner.progress.step);
         let validations = left.div_ceil(self.validate_every);
-        // Of a network over time a batch's samples are clips, of which every frame is read and kept.
+        // For a network over time the samples of a batch are clips, of which every frame is read and kept.
         let frames = self.loader.frames;
         let judged = self.evaluator.as_ref().map_or(0, Evaluator::samples_read);
-        // A run without an end is told to stop some time.
+        // Saturating: a recipe may ask for more steps than can ever be done, to be stopped by hand.
         let of_steps = left.saturating_mul(step_samples);
         let samples_read = (of_steps.saturating_mul(frames as u64))
             .saturating_add(validations.saturating_mul(judged));
@@ -112,7 +112,8 @@ impl Run<'_> {
     }
 }
 
-/// Bytes that a rank of `team` may hold where it computes, one of so many on its node, and how many share that memory.
+/// Bytes that a rank of `team`, one of `node_ranks` on its node, may hold where it computes, and how many ranks share
+/// that memory.
 pub(super) fn room(backend: Backend, team: &Team, node_ranks: usize) -> (Option<u64>, u64) {
     match backend.is_gpu() {
         // Every rank has a GPU of its own.

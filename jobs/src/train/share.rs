@@ -23,12 +23,12 @@ impl Place {
 /// The training samples that a rank deals with others, and its place among those.
 pub(super) struct Share {
     pub ids: Vec<usize>,
-    /// Nodes with other samples shuffle differently.
+    /// Seed of the order of these samples; nodes with different samples have different seeds.
     pub shuffle_seed: u64,
     pub place: Place,
-    /// This rank among those that do steps together, which may have other samples.
+    /// This rank among those that do steps together, of which some may have other samples.
     pub step_place: Place,
-    /// Whether this rank says, for all ranks, what is amiss with recipe and store. The first ranks of groups are several.
+    /// Whether this rank warns, for all ranks of the job, of what is wrong with recipe and store.
     pub tells: bool,
     /// What decides which samples come when, besides the seed: the same when a run goes on.
     pub deal: String,
@@ -92,8 +92,8 @@ impl Share {
             }
         }
         let (shuffle_seed, fingerprint) = staging::shuffle_seed(seed, &here);
-        // Of each node once: the samples of its step are the same however many of its ranks share them, as long as these
-        // are as large a part of all ranks.
+        // Only the first rank of a node counts: the samples of a node's step do not depend on how many ranks share
+        // them, as long as these are the same share of all ranks.
         let part = match place.rank {
             0 => (place.ranks as f64 / step_place.ranks as f64).to_bits(),
             _ => 0,

@@ -84,7 +84,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Of ranks that spent their time so on `samples` samples, of which each takes `flops` operations.
+    /// The balance of ranks that spent their time like this on `samples` samples of `flops` operations each.
     pub(super) fn of(ranks: &[Spent], samples: f64, flops: f64) -> Self {
         let computing = |rank: &usize| ranks[*rank].computing();
         let slowest = (0..ranks.len()).max_by(|a, b| computing(a).total_cmp(&computing(b)));

@@ -1,4 +1,4 @@
-//! How far trials go: all of them a little, the best all the way.
+//! How far trials go: all of them a little, the best all the way (successive halving).
 
 /// How many trials there are at every halt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,8 +9,8 @@ pub struct Ladder {
 }
 
 impl Ladder {
-    /// A ladder for so many trials: at each of `rungs` halts, of which the last is the end, one of `keep_one_of` trials
-    /// stays (rounded up).
+    /// A ladder for this many trials: at each of `rungs` halts, the last of which is the end of a run, one of
+    /// `keep_one_of` trials stays (rounded up).
     ///
     /// # Errors
     /// What was expected and found, if it cannot be.

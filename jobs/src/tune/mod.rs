@@ -29,9 +29,8 @@ use crate::recipe::Recipe;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// The share of each of so many processes of a search on this node, in bytes of host memory, to be asked for before the
-/// first trial: later what the others hold is not free any more. None of a single process, or where the system does not
-/// say.
+/// Bytes of host memory for each of this many processes of a search on a node; none for a single process, or where the
+/// system does not say. To be asked for before the first trial: later the memory of the others is no longer free.
 #[must_use]
 pub fn share_of_memory(processes: usize) -> Option<u64> {
     match processes {
@@ -43,8 +42,8 @@ pub fn share_of_memory(processes: usize) -> Option<u64> {
 /// Keys of a recipe with the values that a trial gives them.
 pub type Values = Vec<(String, String)>;
 
-/// The first so many trials whose recipes differ from those of all trials before them: lists often hold the recipe's own
-/// value.
+/// The first trials, up to this number, whose recipes differ from those of all trials before them: lists often hold the
+/// recipe's own value.
 ///
 /// # Errors
 /// [`JobError::Recipe`](crate::JobError::Recipe) if values do not fit into the recipe.

@@ -80,7 +80,7 @@ impl Search<'_> {
         if !has_validation(&recipe, self.store) {
             return Err(without_validation(&recipe, self.store));
         }
-        // Of what nobody can hold one hears before the first trial, not at its turn.
+        // A network that is impossible or too large is refused before the first trial, not when its turn comes.
         Network::outline(&recipe.network, Backend::best(), recipe.seed)?;
         Ok((recipe, halts))
     }
@@ -143,7 +143,7 @@ impl Search<'_> {
             if board.read(&folder, index)?.is_done(rung) {
                 continue;
             }
-            // Who holds this lock writes the trial's file, too.
+            // The process that holds this lock writes the trial's file, too.
             let claim = match FolderLock::take(&folder.join("claim")) {
                 Err(JobError::Locked { .. }) => continue,
                 claim => claim?,
@@ -244,9 +244,10 @@ impl Search<'_> {
         }))
     }
 
-    /// Waits until no other process has a trial, or for so long.
+    /// Waits until no other process has a trial, or at most this long.
     ///
-    /// Of ranks that are told to stop the first that leaves makes its launcher end the others, whatever they are at.
+    /// When ranks are told to stop, the launcher ends all of them as soon as the first one leaves, even if others are
+    /// still saving.
     pub fn let_others_save(&self, patience: Duration) {
         let until = Instant::now() + patience;
         let is_free = |trial| {

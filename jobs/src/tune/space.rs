@@ -109,7 +109,7 @@ impl Dimension {
                 log,
                 whole,
             } => {
-                // Of whole numbers both ends are as likely as those between.
+                // Both ends of a range of whole numbers are as likely as the numbers between.
                 let room = if *whole { 0.5 } else { 0.0 };
                 let (from, to) = (low - room, high + room);
                 let value = match log {
@@ -150,7 +150,7 @@ pub struct Space {
     seed: u64,
 }
 
-/// Halton's bases. Beyond so many dimensions values are drawn independently.
+/// Halton's bases. With more dimensions than these, values are drawn independently.
 const PRIMES: [u64; 10] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29];
 
 /// Why a key of a recipe cannot be varied, if it cannot: its trials would be one and the same.
@@ -200,9 +200,9 @@ impl Space {
             .map(|dimension| dimension.key.as_str())
     }
 
-    /// Values for a search of so many trials, by key, from which [`distinct`](super::distinct) takes these. The first are
-    /// none: the recipe as it is. The others are spread more evenly than by chance (Halton's sequence, shifted); of lists
-    /// that have fewer combinations than that, each comes once.
+    /// Values by key for a search of `count` trials, from which [`distinct`](super::distinct) takes that many. The
+    /// first trial changes nothing. The others are spread more evenly than by chance (Halton's sequence, shifted);
+    /// lists with fewer combinations than trials give each combination once.
     pub fn candidates(&self, count: usize) -> impl Iterator<Item = Values> {
         let others: Box<dyn Iterator<Item = Values> + '_> =
             match self.combinations(count.saturating_sub(1)) {
@@ -212,7 +212,7 @@ impl Space {
         std::iter::once(Values::new()).chain(others)
     }
 
-    /// Values that are spread evenly, more of them than so many trials need.
+    /// Values that are spread evenly, more than `count` trials need.
     fn spread(&self, count: usize) -> impl Iterator<Item = Values> {
         let mut draws = stream(self.seed, "tune shift", &[]);
         let shifts: Vec<f64> = self.dimensions.iter().map(|_| draws.random()).collect();

@@ -59,7 +59,7 @@ impl Facts {
         self
     }
 
-    /// The same of a text whose first line that differs is worth showing.
+    /// The same facts and a text; if it differs, the error shows the first line that does.
     #[must_use]
     pub fn with_text(mut self, name: &str, text: impl Into<String>) -> Self {
         let text = text.into();
@@ -108,7 +108,8 @@ pub fn same_parameters<'a>(
     same_parameters_from(0, comm, tensors)
 }
 
-/// The same of consecutive ranks of a job, the first of which has this number there: by such numbers they are named.
+/// As [`same_parameters`], for consecutive ranks of a job, the first of which has this number there: errors name ranks
+/// by their numbers in the job.
 pub(crate) fn same_parameters_from<'a>(
     first_in_job: usize,
     comm: &mut dyn Communicator,

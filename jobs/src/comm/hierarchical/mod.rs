@@ -37,8 +37,8 @@ pub struct HierarchicalOptions {
     /// Values that go through the three phases at once; the window holds twice as many for each rank, as few as the
     /// number of nodes needs.
     pub values_at_once: usize,
-    /// The same where all ranks live on one node: few enough that what they write is still in the caches when it is
-    /// read.
+    /// As `values_at_once`, where all ranks are on one node: so few that what they write is still in the caches when it
+    /// is read.
     pub values_in_cache: usize,
     /// The longest message where values are added.
     pub piece_bytes: usize,
@@ -67,16 +67,16 @@ pub struct Hierarchical {
     /// The leaders of the same part on all nodes; `None` on ranks that do not lead.
     between: Option<Box<dyn Communicator>>,
     lane: Lane,
-    /// Of the last sum.
+    /// The phases of the last sum.
     phases: Vec<Phase>,
 }
 
 impl Hierarchical {
-    /// Over all ranks of `comm`, on messages of its own.
+    /// The engine over all ranks of `comm`, with messages that no other of its users sees.
     ///
     /// # Errors
-    /// [`CommError::Layout`] if nodes have unequal numbers of ranks, or if there cannot be so many leaders; those of
-    /// the backend.
+    /// [`CommError::Layout`] if nodes have unequal numbers of ranks, or if there cannot be this many leaders; those
+    /// of the backend.
     pub fn new(comm: &mut dyn Communicator, options: &HierarchicalOptions) -> Result<Self> {
         Self::build(comm, options, |_, node, at_once| {
             Inside::new(node, options, at_once)
@@ -156,7 +156,7 @@ impl Hierarchical {
         collectives::all_reduce(algorithm, &mut **between, sums, &mut self.lane)
     }
 
-    /// The part of each leader of so many values.
+    /// The part of each leader, of this many values.
     fn parts(&self, values: usize) -> Vec<Range<usize>> {
         let leaders = self.leaders;
         (0..leaders)
@@ -246,7 +246,7 @@ impl Hierarchical {
 const INSIDE: &str = "inside nodes";
 const BETWEEN: &str = "between nodes";
 
-/// Values that go through the three phases at once on so many nodes.
+/// Values that go through the three phases at once on this many nodes.
 fn at_once(options: &HierarchicalOptions, nodes: usize) -> usize {
     match nodes {
         1 => options.values_at_once.min(options.values_in_cache),

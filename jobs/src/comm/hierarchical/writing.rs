@@ -22,7 +22,7 @@ const ROUND: usize = 256;
 const TRIED: usize = 6;
 /// The last of these, which count: of a few the fastest, because others may take the core in the midst of one.
 const COUNTED: usize = 4;
-/// Fewer values than these say nothing, and take no time.
+/// Passes over fewer values are not timed: they are too short to compare, and cost little.
 const FEWEST: usize = 1 << 14;
 
 /// Tries both ways now and then and takes the faster one in between.
@@ -31,7 +31,7 @@ const FEWEST: usize = 1 << 14;
 #[derive(Debug)]
 pub(super) struct Ways {
     passes: usize,
-    /// Of the trial under way: the fastest pass of either way, seconds a value.
+    /// Seconds a value of the fastest pass by either way, in the trial under way.
     fastest: [f64; 2],
     best: Way,
 }
@@ -45,7 +45,7 @@ impl Ways {
         }
     }
 
-    /// The way of the next pass, over so many values.
+    /// The way of the next pass, over this many values.
     pub fn next(&self, values: usize) -> Way {
         match self.passes % ROUND / TRIED {
             _ if values < FEWEST => Way::Cached,

@@ -47,9 +47,9 @@ impl Mpi {
         Self::start(Watch::new(), None)
     }
 
-    /// The same, where the job ends with [`STALL_CODE`] when this rank has waited for others for longer than `after`,
-    /// from the start of MPI on. `report` gets a [`CommError::Stalled`] before; in it this process is `rank` until MPI
-    /// says who it is.
+    /// As [`Mpi::init`], but the job ends with [`STALL_CODE`] when this rank has waited for others for longer than
+    /// `after`, from the start of MPI on. Before that `report` gets a [`CommError::Stalled`], which calls this process
+    /// `rank` until MPI has given it a number.
     ///
     /// # Errors
     /// As [`Mpi::init`].

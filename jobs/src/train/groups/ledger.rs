@@ -16,8 +16,8 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// The steps `0..total` for so many groups, of which `done` are done; those of `pending` are not, though later ones
-    /// may be.
+    /// The ledger of steps `0..total` for this many groups. `done` of them are done; those of `pending` are not, though
+    /// later ones may be.
     pub fn new(total: u64, groups: usize, done: u64, pending: &[u64]) -> Self {
         Self {
             total,

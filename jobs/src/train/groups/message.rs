@@ -22,11 +22,11 @@ pub(super) mod kind {
 
 /// What the first server wants of another.
 pub(super) mod errand {
-    /// Send what you hold once you have done these steps of each group; in turns, what you held just then.
+    /// Send your part once you have done these numbers of steps of each group; in turns, as it was just then.
     pub const PART: u64 = 1;
     /// The run is over.
     pub const END: u64 = 2;
-    /// In turns: keep what you will hold after so many steps of the run, for you will be asked for it.
+    /// In turns: keep your part after this number of steps of the run: you will be asked for it.
     pub const CUT: u64 = 3;
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Request {
     pub scale: f32,
     /// The group was told to stop.
     pub stop: u64,
-    /// Of what follows, where the receiver cannot know.
+    /// Length of the data that follow, where the receiver cannot know it.
     pub bytes: u64,
 }
 
@@ -93,7 +93,7 @@ impl Orders {
         }
     }
 
-    /// The same orders; with `stop`, to do nothing any more.
+    /// The same orders or, with `stop`, the order to do nothing any more.
     pub fn stopping(self, stop: bool) -> Self {
         Self {
             stop: u64::from(stop),
@@ -121,7 +121,7 @@ pub(super) struct Reply {
     /// Updates that its parameters have seen.
     pub version: u64,
     pub orders: Orders,
-    /// Of what follows, where the receiver cannot know.
+    /// Length of the data that follow, where the receiver cannot know it.
     pub bytes: u64,
 }
 

@@ -30,7 +30,7 @@ pub enum Role {
 }
 
 impl Layout {
-    /// The layout of a world of so many ranks.
+    /// The layout of a world of this many ranks.
     ///
     /// # Errors
     /// Key, expected and found, if the ranks that compute are none or do not divide evenly.

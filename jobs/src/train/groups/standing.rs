@@ -26,12 +26,12 @@ pub(in crate::train) struct Standing {
     pub held: Vec<Vec<u64>>,
     /// Where each server stood.
     pub servers: Vec<ServerStanding>,
-    /// Groups that score the network as it was after so many steps.
+    /// Groups that score the network, each with the number of steps after which it is scored.
     pub validating: Vec<(usize, u64)>,
-    /// Of each group: all parameters as it read them last.
+    /// All parameters as each group read them last.
     #[serde(skip)]
     pub views: Vec<Vec<f32>>,
-    /// Of each of `validating`: the running statistics that it scores with.
+    /// The running statistics with which each of `validating` scores.
     #[serde(skip)]
     pub running: Vec<Vec<f32>>,
 }
@@ -118,14 +118,14 @@ pub(super) struct Views {
 }
 
 impl Views {
-    /// Those of the start: all groups have read these values.
+    /// The views at the start of a run: all groups have read these values.
     pub fn of_start(groups: usize, values: &[f32]) -> Self {
         Self {
             of: vec![(0, values.to_vec()); groups],
         }
     }
 
-    /// Those of a checkpoint, for the server that holds these ranges.
+    /// The views in a checkpoint, for the server that holds these ranges.
     pub fn of_standing(standing: &Standing, server: usize, ranges: &[Range<usize>]) -> Self {
         let versions = &standing.servers[server].views;
         let pairs = versions.iter().zip(&standing.views);

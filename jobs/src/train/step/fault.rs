@@ -68,7 +68,7 @@ pub(super) fn bad_field(batch: &HostBatch) -> Option<String> {
             let at = first_where(&batch.x, |x| !x.is_finite())?;
             (at, batch.x[at])
         }
-        // What is missing there is replaced on the GPU.
+        // NaN stands for missing values in stored fields, which are replaced on the GPU: only infinities are faults.
         Some(stored) => {
             let values = batch.shape.iter().product::<usize>().max(1);
             if stored.bytes.len() / values == 2 {

@@ -49,7 +49,8 @@ fn main() -> ExitCode {
         }
     };
     if squall_data::netcdf_file::has_failed() {
-        // What Rust does at the end; no library is asked for its own end, in which HDF5's would crash.
+        // HDF5's exit handler crashes after a failed write. This ends the process without exit handlers, and so
+        // standard output is flushed here, as Rust does at a normal end.
         let _ = std::io::stdout().flush();
         signal_hook::low_level::exit(code.into());
     }

@@ -1,4 +1,5 @@
-//! A folder holds what one command writes: readers take all masks, or all tables, of a folder for those of one run.
+//! Refuses to write into a folder that holds what another command wrote: readers take all masks, or all tables, of a
+//! folder for those of one run.
 
 use crate::failure::Advice;
 use squall_climate::stream::is_result;
@@ -31,7 +32,7 @@ pub enum Holds {
     Trends,
 }
 
-/// Files by which a folder is known, whose they are, and what they tell of it.
+/// Names of files by which a folder is recognised, what such a folder holds, and the words for it.
 const KNOWN: [(&str, Holds, &str); 12] = [
     ("run.txt", Holds::Truth, "the truth of a simulated run"),
     ("objects.csv", Holds::Labels, "tables of labels"),
@@ -66,7 +67,7 @@ impl Holds {
         }
     }
 
-    /// Which commands take such a folder.
+    /// A sentence on which commands read such a folder.
     fn taken_by(self) -> &'static str {
         match self {
             Self::Fields => "`squall label` and `squall infer` take it",
@@ -86,7 +87,7 @@ impl Holds {
         }
     }
 
-    /// What a file of this name tells of its folder, if it is not one of the command's own.
+    /// What a file of this name says about its folder, unless it is one that the command itself writes.
     fn stranger(self, name: &str, beside: &BTreeSet<String>) -> Option<&'static str> {
         // Events of boxes may lie beside them: `squall report` and `squall score` take such a folder.
         let are_both = beside.contains(FINISHED) && matches!(self, Self::Masks | Self::Events);
@@ -96,7 +97,7 @@ impl Holds {
         if name.ends_with(".nc") {
             return (!self.writes(name)).then_some("masks or fields");
         }
-        // A truth has tables of the same names.
+        // The truth of a simulated run has tables of the same names as labels and events.
         if self == Self::Truth && ["objects.csv", "tracks.csv"].contains(&name) {
             return None;
         }
@@ -105,14 +106,15 @@ impl Holds {
     }
 }
 
-/// What a folder holds that a command of ours wrote, and which commands take it; nothing of other folders.
+/// What a folder of one of our commands holds, and which commands read it; none for other folders.
 pub fn told(folder: &Path) -> Option<String> {
     let is_there = |name: &str| folder.join(name).is_file();
     let (_, holds, what) = KNOWN.iter().find(|(name, ..)| is_there(name))?;
     Some(format!("it holds {what}: {}", holds.taken_by()))
 }
 
-/// Refuses a folder that holds what another command wrote; what this one left there is gone on with or replaced.
+/// Refuses a folder that holds what another command wrote. What the same command wrote is no reason: it is continued or
+/// replaced.
 pub fn check(out: &Path, own: Holds) -> anyhow::Result<()> {
     let entries = std::fs::read_dir(out).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -120,12 +122,12 @@ pub fn check(out: &Path, own: Holds) -> anyhow::Result<()> {
     let strangers = names
         .iter()
         .filter_map(|name| Some((name, own.stranger(name, &names)?)));
-    // Masks and fields say more of a folder than the tables beside them.
+    // Masks and fields first: they say more about a folder than the tables beside them.
     let told = strangers.min_by_key(|(name, _)| !name.ends_with(".nc"));
     match told {
         Some((name, what)) => Err(Advice::usage(
             format!("`{}` holds {what} (`{name}`)", out.display()),
-            "choose another folder with --out: all that lies in one counts as of one run",
+            "choose another folder with --out: all files in a folder are taken for those of one run",
         )),
         None => Ok(()),
     }

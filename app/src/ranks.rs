@@ -12,11 +12,11 @@ use std::time::Duration;
 /// How long a rank waits for another where no recipe says otherwise: nodes may check copies of very different sizes.
 const LONGEST_WAIT: Duration = Duration::from_secs(900);
 
-/// How long a rank leaves it to another, which failed, to say why and to end the job.
+/// How long a rank waits for another rank, which failed, to say why and to end the job.
 const FOR_THE_OTHER: Duration = Duration::from_secs(6);
 
-/// How long a rank leaves it to the first to say what most likely all of them found wrong, and to end the job, which
-/// takes a busy machine a second or two.
+/// How long a rank waits for the first rank to report an error that most likely all ranks have, and to end the job,
+/// which takes a busy machine a second or two.
 const FOR_THE_FIRST: Duration = Duration::from_secs(4);
 
 /// How long ranks that gave up have to print why, before the job ends because no group is left.
@@ -41,8 +41,8 @@ pub fn of_a_launcher() -> bool {
     launch().is_some_and(|launch| launch.size > 1)
 }
 
-/// Whether a command failed because another rank does its work, in the same folder. It should then end well: if the
-/// others failed, the launcher would end that one, too.
+/// Whether a command failed because another rank does the same work in the same folder. It should then end with
+/// success: a failure would make the launcher end the other rank, too.
 pub fn another_works(error: &anyhow::Error) -> bool {
     of_a_launcher() && matches!(error.downcast_ref(), Some(JobError::Locked { .. }))
 }
@@ -115,7 +115,7 @@ fn announce_placement(mut world: Processes) -> anyhow::Result<Processes> {
             .0
             .iter()
             .map(|node| usize::from_le_bytes(*node));
-        // One that is longer than expected is not known.
+        // A text that was cut off cannot be parsed: that placement is not known.
         let placements = all
             .chunks(LENGTH)
             .map(|text| serde_json::from_slice(text).ok());
@@ -218,7 +218,7 @@ pub fn library_methods(_: &Processes) -> anyhow::Result<Vec<(&'static str, Box<d
     Ok(Vec::new())
 }
 
-/// How long a rank keeps an error to itself: one that knows less than another, or no more than the first, may be silent.
+/// How long a rank waits before it reports an error, so that the rank that knows most reports first and ends the job.
 pub fn patience(rank: usize, error: &anyhow::Error) -> Duration {
     match error.downcast_ref() {
         Some(JobError::Elsewhere) => return FOR_THE_OTHER,
@@ -233,14 +233,14 @@ pub fn patience(rank: usize, error: &anyhow::Error) -> Duration {
     }
 }
 
-/// What a rank's work gave; after an error of one of several ranks the whole job ends here, because the others would
-/// wait for it for ever.
+/// The result of a rank's work. If it is an error and there are several ranks, the whole job ends here instead, because
+/// the others would wait for this rank for ever.
 pub fn finish<T>(ranks: usize, result: anyhow::Result<T>) -> anyhow::Result<T> {
     #[cfg(feature = "mpi")]
     if let Err(error) = &result
         && ranks > 1
     {
-        // The job ends with the words and the code of whoever is first.
+        // The first rank that comes here decides on the message and the exit code of the job.
         std::thread::sleep(patience(number(), error));
         let (code, _) = classify(error);
         crate::failure::report(error);

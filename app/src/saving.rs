@@ -5,11 +5,11 @@ use std::time::Instant;
 /// The usual pause between two states.
 pub const SAVE_EVERY_SECONDS: f64 = 30.0;
 
-/// Saving takes one part of so many of the time at most.
+/// Saving takes at most one part in this many of the time.
 const ONE_PART_OF: f64 = 20.0;
 
-/// When a state is due: no more often than was asked for, and so that saving takes a twentieth of the time at most.
-/// Who asks for states without a pause gets them whatever they cost.
+/// When a state is due: no more often than asked for, and so that saving takes at most a twentieth of the time. A pause
+/// of zero means after every step, whatever that costs.
 pub struct Saving {
     pause: f64,
     last: Instant,
@@ -17,7 +17,7 @@ pub struct Saving {
 }
 
 impl Saving {
-    /// The first state is due so many seconds from now.
+    /// A first state is due this many seconds from now.
     pub fn every(seconds: f64) -> Self {
         Self {
             pause: seconds,

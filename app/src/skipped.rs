@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Which files were named as having such times: each is named once.
+/// Leaves out such times, and warns of their files, of each once.
 #[derive(Debug, Default)]
 pub struct Skipped {
     allowed: bool,
@@ -14,7 +14,8 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    /// None yet; without `--skip-bad` none will be. `what_follows` is said of a time: "is left out".
+    /// Nothing is left out yet; without `skip_bad` nothing will be. `what_follows` completes the sentence about a time:
+    /// "is left out".
     pub fn new(skip_bad: bool, what_follows: &'static str) -> Self {
         Self {
             allowed: skip_bad,
@@ -23,7 +24,7 @@ impl Skipped {
         }
     }
 
-    /// What was read of a time; nothing if it could not be read and may be left out.
+    /// What was read of a time; none if it could not be read and may be left out.
     ///
     /// # Errors
     /// The error of reading, if times may not be left out or if the file's content is not to blame.
@@ -48,11 +49,11 @@ impl Skipped {
     }
 }
 
-/// Says how many of all times are not in the result, if any: they cannot be read, are no weather, or a network makes no
-/// numbers of them.
+/// Says how many of all times are not in the result, if any: those that cannot be read, whose values are no weather, or
+/// for which a network gives NaN.
 ///
 /// # Errors
-/// [`DataError::NoInput`] if none is.
+/// [`DataError::NoInput`] if no time is left.
 pub fn say(left_out: usize, times: usize, input: &str) -> Result<(), DataError> {
     match left_out {
         0 => {}

@@ -19,11 +19,11 @@ use std::path::Path;
 const OF_A_LAUNCHER: &str = "wait for the other process, or choose another output with --out; simulate, label and stage without --local \
      work in one process: of several that a launcher starts each needs its own --out";
 
-/// Where samples come from.
+/// How to make a sample store.
 const A_STORE: &str =
     "`squall stage FIELDS --labels MASKS --out STORE` makes a sample store: give its folder";
 
-/// Where models come from.
+/// How to make a model file.
 const A_MODEL: &str = "give a model file that `squall train` wrote: best.safetensors or last.safetensors of a run; `squall model import` makes one of \
      weights of PyTorch or safetensors";
 
@@ -34,13 +34,13 @@ const NO_CHECKPOINT: &str = "delete the checkpoints of the run that cannot be re
 /// What to do about a file that a command of ours wrote.
 const DAMAGED: &str = "delete the damaged file and run the command that wrote it again";
 
-/// What to do about weights that are no numbers.
+/// What to do about weights that are NaN or infinite.
 const BROKEN_WEIGHTS: &str = "its training broke down, or the file was made badly: take the weights of an earlier step or another file; \
      `squall model show FILE --tensors` lists where they are";
 
-/// Exit code and hint of an error of ours; nothing of others.
+/// Exit code and hint of an error of our libraries; none for other errors.
 pub(super) fn of(cause: &(dyn Error + 'static)) -> Option<(u8, Option<String>)> {
-    // What cannot be read of a folder that the command does take needs another hint.
+    // A folder without netCDF files that one of our commands wrote: the hint says which commands read it.
     if let Some(DataError::NoInput { input, reason }) = cause.downcast_ref()
         && reason.starts_with("no netCDF files")
         && let Some(told) = own_folder::told(Path::new(input))
@@ -123,7 +123,7 @@ fn of_io(action: &str, source: &std::io::Error) -> Verdict {
             output("nothing can be written there: choose another output with --out")
         }
         ErrorKind::NotFound if action == "read" || action == "open" => input("check the path"),
-        // What a disk gives for bytes that are lost, and parallel file systems for a server that is away.
+        // A disk gives this error for bytes that are lost, a parallel file system for a server that is away.
         _ if (action == "read" || action == "open")
             && (is_away(source) || Errno::from_io_error(source) == Some(Errno::IO)) =>
         {
@@ -139,7 +139,7 @@ fn of_io(action: &str, source: &std::io::Error) -> Verdict {
 fn of_data(error: &DataError) -> Verdict {
     match error {
         DataError::Io { action, source, .. } => of_io(action, source),
-        // What the netCDF library says where a file needs a plugin that it does not find.
+        // The netCDF library says this where a file needs a plugin that it does not find.
         DataError::Unreadable { reason, .. } if reason.contains("Filter error") => input(
             "it is compressed (zstd, blosc, bzip2, ...) by a filter that the netCDF library has no plugin for: HDF5_PLUGIN_PATH names the folder of plugins (Python's netCDF4 brings some, in netCDF4/plugins), or `nccopy -F none IN OUT` where there are some writes it anew",
         ),
@@ -165,7 +165,7 @@ fn of_data(error: &DataError) -> Verdict {
             input("give a file, a folder, a glob in quotes, or a text file that lists paths")
         }
         DataError::NoStore { .. } => input(A_STORE),
-        // The name by which readers of masks say what they looked for.
+        // Readers of masks look for this name.
         DataError::MissingVariable { variable, .. } if variable == "LABELS" => input(
             "masks are netCDF with LABELS, ar_binary_tag, binary_tag or object_id: give the folder or files of masks alone",
         ),
@@ -315,7 +315,7 @@ fn of_jobs(error: &JobError) -> Verdict {
         JobError::Comm(CommError::Differs { .. }) => usage(
             "start all ranks with the same program, recipe and data, on processors of one kind; where they are of several kinds, give `squall infer` --precision",
         ),
-        // What one rank sends another did not wait for: most often a rank that runs something else.
+        // A rank got another message than it waited for: most often another rank runs something else.
         JobError::Comm(CommError::Size { .. }) => run(
             "start all ranks with the same program and the same command; where they are, `squall supervise -- COMMAND` starts it again from the newest checkpoint",
         ),
@@ -373,7 +373,7 @@ fn of_model(error: &ModelError) -> Verdict {
     }
 }
 
-/// Whether it is what a training continues from, by its name.
+/// Whether a file is a checkpoint of a training, by its name.
 fn is_checkpoint(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();
     name == "checkpoint.safetensors" || name == "checkpoint.previous.safetensors"

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 
-/// What was checked is not as it must be.
+/// A check failed.
 pub const CHECK: u8 = 1;
 /// The command line or a recipe is wrong.
 pub const USAGE: u8 = 2;
@@ -63,15 +63,14 @@ impl Advice {
     }
 }
 
-/// Prints a line to standard error, where errors reach the user. Whose reader has gone (`2>&1 | head`) is told by the
-/// exit code alone.
+/// Prints a line to standard error. If its reader has gone (`2>&1 | head`), only the exit code tells of the error.
 fn say(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
 /// Prints the error, its causes and a hint to standard error, and gives the exit code.
 ///
-/// All lines are written at once: those of ranks that fail together would mix.
+/// All lines are written at once, so that those of ranks that fail together do not mix.
 pub fn report(error: &anyhow::Error) -> u8 {
     let (code, text) = describe(error);
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
@@ -97,7 +96,7 @@ fn describe(error: &anyhow::Error) -> (u8, String) {
     (code, printable(&lines).into_owned())
 }
 
-/// Prints what is wrong with a command line, and leaves.
+/// Prints what is wrong with a command line, and ends the process.
 pub fn leave(error: &clap::Error) -> ! {
     use clap::error::{ContextKind, ContextValue};
     let _ = error.print();
@@ -109,19 +108,19 @@ pub fn leave(error: &clap::Error) -> ! {
     std::process::exit(error.exit_code())
 }
 
-/// What to try where an argument of a command line has no place.
+/// A hint for an argument that the command does not take, if the reason can be guessed.
 fn hint_of_argument(found: &str, line: &[OsString]) -> Option<&'static str> {
     let has = |word: &str| line.iter().any(|given| given == word);
     if has("supervise") && !has("--") {
         return Some("the command to run stands after `--`: squall supervise -- COMMAND");
     }
-    // What a shell made of a pattern.
+    // Probably a pattern without quotes, which the shell has replaced by the files that match.
     Path::new(found).exists().then_some(
         "give one folder, or a pattern in quotes so that the shell leaves it alone, such as 'run/*.nc'",
     )
 }
 
-/// Exit code and hint of the first cause that is one of ours.
+/// Exit code and hint of an error: those of its first cause that is an error of this program or its libraries.
 pub fn classify(error: &anyhow::Error) -> (u8, Option<String>) {
     let of_cause = |cause: &(dyn std::error::Error + 'static)| match cause.downcast_ref() {
         Some(Advice { hint, code, .. }) => Some((*code, Some(hint.clone()))),

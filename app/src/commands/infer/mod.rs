@@ -152,7 +152,7 @@ impl Infer {
         let strips = match (self.strips, self.memory) {
             (Strips::Count(_), Some(_)) => {
                 return Err(Advice::usage(
-                    "--memory is for --strips auto: a number of strips needs what it needs",
+                    "--memory is for --strips auto: a given number of strips takes as much memory as it needs",
                     "leave out --memory, or the number of --strips",
                 ));
             }

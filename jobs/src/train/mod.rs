@@ -179,6 +179,18 @@ fn next_batch(team: &mut Team, loader: &mut Feed) -> Result<(Batch, f64)> {
     Ok((batch, seconds))
 }
 
+/// How the training loop ended on this rank.
+struct LoopEnd {
+    started: Instant,
+    /// Steps done by earlier calls.
+    done_before: u64,
+    /// Whether it was told to stop.
+    interrupted: bool,
+    last_loss: Option<f64>,
+    /// Missing values in the fields that this rank read.
+    missing_values: u64,
+}
+
 /// When this rank began to train, and when it saved last.
 struct Clock {
     started: Instant,
@@ -243,7 +255,20 @@ impl Run<'_> {
             interrupted = self.after_step(team, &mut clock, progress, stop)?;
         }
         team.timeline.end(folder)?;
-        let before_last = self.learner.progress.step < self.total_steps && !interrupted;
+        let loop_end = LoopEnd {
+            started,
+            done_before: done,
+            interrupted,
+            last_loss,
+            missing_values: loader.missing_values(),
+        };
+        self.report(loop_end, team, folder)
+    }
+
+    /// The report of a run whose loop has ended, from what all ranks of `team` did.
+    fn report(&self, end: LoopEnd, team: &mut Team, folder: &Path) -> Result<TrainReport> {
+        let steps = self.learner.progress.step;
+        let before_last = steps < self.total_steps && !end.interrupted;
         let ended_early = before_last.then(|| self.ends_early()).flatten();
         if let (Some(why), true) = (ended_early, team.is_first()) {
             self.tell_ended_early(why);
@@ -251,21 +276,21 @@ impl Run<'_> {
         let spent = team.timeline.spent;
         let of_all = team.gather(bytemuck::bytes_of(&spent))?;
         let of_all: Vec<Spent> = bytemuck::pod_collect_to_vec(&of_all);
-        let balance = self.balance(&of_all, self.learner.progress.step - done)?;
-        let mut missing_values = [loader.missing_values()];
+        let balance = self.balance(&of_all, steps - end.done_before)?;
+        let mut missing_values = [end.missing_values];
         team.sum_counts(&mut missing_values)?;
         Ok(TrainReport {
             balance,
-            outcome: match interrupted {
+            outcome: match end.interrupted {
                 true => Outcome::Interrupted,
                 false => Outcome::Finished,
             },
             ended_early,
-            steps: self.learner.progress.step,
+            steps,
             skipped_steps: self.learner.progress.skipped,
             best: self.best.clone(),
-            last_loss,
-            seconds: started.elapsed().as_secs_f64(),
+            last_loss: end.last_loss,
+            seconds: end.started.elapsed().as_secs_f64(),
             missing_values: missing_values[0],
             ranks: team.size(),
             spent,

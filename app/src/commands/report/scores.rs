@@ -5,6 +5,7 @@ use crate::commands::score::{BoxScores, Scores};
 use crate::plan::counted;
 use squall_climate::report::{self, SourceKind};
 use squall_data::Class;
+use squall_validation::average_precision::ClassDetection;
 use squall_validation::bootstrap::Interval;
 use squall_validation::event_scores::EventScore;
 
@@ -71,76 +72,24 @@ fn lines(group: &str, scores: &Scores) -> Vec<report::Score> {
 
 /// The scores of boxes: average precision of every class that either side has, then what was found and what is false.
 pub(super) fn box_lines(group: &str, scores: &BoxScores) -> Vec<report::Score> {
-    let share = |name: String, value: Option<f64>, interval: Option<Interval>, meaning: String| {
-        let meaning = format!("{meaning}{}", in_words(interval.as_ref()));
-        report::Score::fraction(group, name, value.unwrap_or(f64::NAN), meaning)
-    };
     let score = &scores.boxes.score;
     let mean = &score.mean;
     let over = format!(
         "mean over the classes that the judge has, {}",
         counted(score.times, "time")
     );
-    let mut lines = vec![
-        share(
-            "mAP at 0.1".into(),
-            mean.at_10,
-            mean.at_10_interval,
-            over.clone(),
-        ),
-        share(
-            "mAP at 0.5".into(),
-            mean.at_50,
-            mean.at_50_interval,
-            over.clone(),
-        ),
-        share(
-            "mAP at 0.5 to 0.95".into(),
-            mean.coco,
-            mean.coco_interval,
-            over,
-        ),
+    let means = [
+        ("0.1", mean.at_10, mean.at_10_interval),
+        ("0.5", mean.at_50, mean.at_50_interval),
+        ("0.5 to 0.95", mean.coco, mean.coco_interval),
     ];
-    for class in score
-        .classes
-        .iter()
-        .filter(|c| c.truths > 0 || c.predictions > 0)
-    {
-        let name = words(class.class.into());
-        let of = format!(
-            "{} against {}",
-            counted(class.predictions, "box"),
-            class.truths
-        );
-        let found = "found where shared over covered area is";
-        for ((level, meaning), value, interval) in [
-            (
-                ("0.1", format!("{of}, {found} 0.1 or more")),
-                class.at_10.average_precision,
-                class.at_10.interval,
-            ),
-            (
-                ("0.5", format!("{of}, {found} 0.5 or more")),
-                class.at_50.average_precision,
-                class.at_50.interval,
-            ),
-            (
-                (
-                    "0.5 to 0.95",
-                    format!("{of}, mean over 0.5, 0.55 and so on"),
-                ),
-                class.coco,
-                class.coco_interval,
-            ),
-        ] {
-            lines.push(share(
-                format!("AP at {level}, {name}"),
-                value,
-                interval,
-                meaning,
-            ));
-        }
-    }
+    let means = means.map(|(level, value, interval)| {
+        precision(group, format!("mAP at {level}"), (value, interval), &over)
+    });
+    let mut lines = Vec::from(means);
+    let classes = score.classes.iter();
+    let known = classes.filter(|class| class.truths > 0 || class.predictions > 0);
+    lines.extend(known.flat_map(|class| class_precisions(group, class)));
     let classes: Vec<EventScore> = (scores.events.classes.iter().copied())
         .filter(|class| class.hits + class.misses + class.false_alarms > 0)
         .collect();
@@ -150,6 +99,49 @@ pub(super) fn box_lines(group: &str, scores: &BoxScores) -> Vec<report::Score> {
     );
     lines.extend(event_lines(&sure, &classes, "boxes"));
     lines
+}
+
+/// The average precision of a class at each overlap.
+fn class_precisions(group: &str, class: &ClassDetection) -> [report::Score; 3] {
+    let name = words(class.class.into());
+    let of = format!(
+        "{} against {}",
+        counted(class.predictions, "box"),
+        class.truths
+    );
+    let found = "found where shared over covered area is";
+    let (at_10, at_50) = (&class.at_10, &class.at_50);
+    [
+        (
+            "0.1",
+            (at_10.average_precision, at_10.interval),
+            format!("{of}, {found} 0.1 or more"),
+        ),
+        (
+            "0.5",
+            (at_50.average_precision, at_50.interval),
+            format!("{of}, {found} 0.5 or more"),
+        ),
+        (
+            "0.5 to 0.95",
+            (class.coco, class.coco_interval),
+            format!("{of}, mean over 0.5, 0.55 and so on"),
+        ),
+    ]
+    .map(|(level, value, meaning)| {
+        precision(group, format!("AP at {level}, {name}"), value, &meaning)
+    })
+}
+
+/// An average precision with its interval; NaN where it has no value.
+fn precision(
+    group: &str,
+    name: String,
+    (value, interval): (Option<f64>, Option<Interval>),
+    meaning: &str,
+) -> report::Score {
+    let meaning = format!("{meaning}{}", in_words(interval.as_ref()));
+    report::Score::fraction(group, name, value.unwrap_or(f64::NAN), meaning)
 }
 
 /// POD, FAR and distance of each class; `what` is judged.

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// A command of ours, as a shell takes it.
+/// A command line of this program, quoted for a shell.
 pub struct CommandLine(String);
 
 impl CommandLine {
@@ -34,13 +34,13 @@ impl CommandLine {
         self
     }
 
-    /// Its words.
+    /// The command line.
     pub fn text(self) -> String {
         self.0
     }
 }
 
-/// A word that a shell takes as it is: in quotes if it has signs that mean something to it.
+/// A word, in quotes if it has characters that mean something to a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

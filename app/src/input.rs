@@ -1,4 +1,5 @@
-//! What commands do with their input before they start: open it, say what was decided, refuse what is missing.
+//! What commands do with their input before they start: open it, say how it was read, refuse it where something is
+//! missing.
 
 use crate::failure::Advice;
 use anyhow::Context;
@@ -325,9 +326,10 @@ pub fn channels(
     Ok(kept)
 }
 
-/// A file's path from the root, however it was spelled, and what tells it from what was under its name before.
+/// A file's absolute path, and the facts (such as length and time of change) that tell it from an earlier file of that
+/// name.
 pub fn file_facts(path: &Path) -> (String, FileFacts) {
-    // What is not there has no other name.
+    // A file that is not there keeps the name it was given.
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     (whole.display().to_string(), FileFacts::of(path))
 }

@@ -67,7 +67,7 @@ pub fn check() -> Result<(), DataError> {
     }
 }
 
-/// The same for work that begins anew the next time, which the hint says.
+/// As [`check`], for work that begins anew the next time, as the hint says.
 pub fn check_whole() -> anyhow::Result<()> {
     check().map_err(|interrupted| {
         let hint = "run the same command again: it begins anew";

@@ -56,7 +56,7 @@ impl Inspect {
             (None, Ok(found)) => found,
             (None, Err(error)) => return self.say_tables(error),
         };
-        // Of what has no fields or masks: tables, a comparison.
+        // A folder without fields or masks may hold tables or a comparison of another command.
         let told = match inspection.usable {
             true => None,
             false => own_folder::told(Path::new(&self.path)),

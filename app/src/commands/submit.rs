@@ -61,7 +61,7 @@ pub struct Submit {
     /// Read samples from where they are, without a copy on every node.
     #[arg(long)]
     no_staging: bool,
-    /// Copy so many training samples to every node, drawn by chance, instead of all.
+    /// Copy this many training samples to every node, drawn by chance, instead of all.
     #[arg(long, value_name = "N")]
     per_node: Option<usize>,
     /// Failures in a row without progress after which a turn gives up.
@@ -120,7 +120,7 @@ impl Submit {
         Ok(())
     }
 
-    /// Refuses what training would refuse with so many ranks on each node, after its time in the queue.
+    /// Refuses what training, with `each` ranks on every node, would refuse after its time in the queue.
     fn check_ranks(&self, recipe: &Recipe, each: usize) -> Result<(), String> {
         let distributed = &recipe.distributed;
         let found = recipe.detection.pseudo_labels.is_some();
@@ -274,8 +274,8 @@ fn send(sender: Option<Sender>, path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Refuses a folder that is not there, which is a slip of the keyboard, and a place where something lies that is no
-/// script: a table that was meant to be read, say.
+/// Refuses a folder that is not there, most likely a typing error, and a file that is no script, such as a table that
+/// was meant to be read.
 fn refuse_other(path: &Path) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(Path::new(""));
     if !folder.as_os_str().is_empty() && !folder.is_dir() {

@@ -45,8 +45,8 @@ pub struct Train {
     pub json: bool,
 }
 
-/// The speed of training as a share of what matrix products reach on so many ranks like this one; `rate` is what they
-/// reach on one.
+/// The speed of training in percent of what matrix products would reach on all `ranks`; `rate` is what they reach on
+/// this one.
 fn percent_of_peak(balance: &Balance, ranks: usize, rate: f64) -> f64 {
     100.0 * balance.flops_per_second / (rate * ranks as f64)
 }
@@ -120,7 +120,7 @@ fn closing(report: &TrainReport, rate: f64) -> Vec<String> {
 impl Train {
     /// Trains and says how it went.
     pub fn run(self) -> anyhow::Result<()> {
-        // Before ranks meet, which may take long: what a batch system says then is heard.
+        // Before ranks meet, which may take long, so that a signal of the batch system is not lost meanwhile.
         interrupt::flag();
         self.device.open()?;
         let mut team = ranks::team()?;
@@ -146,8 +146,8 @@ impl Train {
         Ok(())
     }
 
-    /// Operations a second of matrix products of the type that was trained in, now; NaN where that cannot be told, which
-    /// is not worth a failure of a training that is done.
+    /// Operations a second of matrix products in the data type of the training, measured now; NaN where that is not
+    /// possible: no reason to fail after a training that is done.
     ///
     /// The recipe is that of the run: what --recipe names may have been changed since, or be gone.
     fn matrix_rate(&self) -> f64 {

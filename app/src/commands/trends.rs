@@ -121,7 +121,7 @@ impl Trends {
         let mut progress = Progress::new("trends", trends::Plan::STEPS);
         interrupt::check_whole()?;
         let _lock = FolderLock::take(&self.out)?;
-        // What a killed call had begun.
+        // Removes files that a killed call had begun.
         atomic::sweep(&self.out, |name| FILES.contains(&name))?;
         let goes_on = || -> Result<(), ClimateError> { Ok(interrupt::check()?) };
         let found = work.run(&goes_on, |step| {

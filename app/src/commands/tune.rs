@@ -55,7 +55,7 @@ pub struct Tune {
     /// Halts, the end included; 1 lets all trials go to the end.
     #[arg(long, default_value_t = 3)]
     halts: usize,
-    /// At each halt one of so many trials goes on, for as many times the steps.
+    /// At each halt one of N trials goes on, to N times as many steps.
     #[arg(long, default_value_t = 3, value_name = "N")]
     keep_one_of: usize,
     /// Chooses among equally even spreads of values.

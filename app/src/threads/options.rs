@@ -38,7 +38,7 @@ pub enum HyperThreads {
     /// As many as there are.
     #[default]
     All,
-    /// At most so many.
+    /// At most this many of each core.
     AtMost(NonZeroUsize),
 }
 

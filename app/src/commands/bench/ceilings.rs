@@ -21,7 +21,7 @@ pub(super) enum Triad {
 }
 
 impl Triad {
-    /// Arrays of so many values.
+    /// A triad over arrays of this many values.
     pub fn new(backend: Backend, count: usize) -> anyhow::Result<Self> {
         let (a, b) = (vec![1f32; count], vec![2f32; count]);
         if !backend.is_gpu() {
@@ -31,7 +31,7 @@ impl Triad {
         Ok(Self::Gpu(backend, bring(a)?, bring(b)?))
     }
 
-    /// Seconds of one triad, now.
+    /// Seconds of one triad, measured now.
     pub fn seconds(&mut self) -> anyhow::Result<f64> {
         let started = Instant::now();
         match self {
@@ -48,7 +48,7 @@ impl Triad {
         Ok(started.elapsed().as_secs_f64())
     }
 
-    /// Bytes a second: the median of three, now.
+    /// Bytes a second, measured now: the median of three.
     pub fn rate(&mut self) -> anyhow::Result<f64> {
         let mut seconds = [self.seconds()?, self.seconds()?, self.seconds()?];
         let count = match self {

@@ -12,7 +12,7 @@ use squall_data::{Archive, Calendar, Time, Variable};
 use squall_model::Backend;
 use std::time::Instant;
 
-/// Of which size.
+/// The size of fields.
 #[derive(Debug, Args)]
 pub struct FieldOptions {
     /// Latitudes x longitudes of simulating, labelling and reading.
@@ -20,7 +20,7 @@ pub struct FieldOptions {
     grid: (usize, usize),
 }
 
-/// Of which size, or which.
+/// The size of synthetic fields, or files of fields.
 #[derive(Debug, Args)]
 pub struct LabelOptions {
     #[command(flatten)]

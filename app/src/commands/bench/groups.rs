@@ -24,7 +24,7 @@ const GRID: (usize, usize) = (32, 48);
 const DAYS: usize = 750;
 const BLOCK: usize = 15;
 
-/// How sure the interval of a change of the loss is.
+/// Confidence of the interval of a change of the loss.
 const CONFIDENCE: f64 = 0.95;
 
 /// How much of the running statistics of batch normalisation a sample leaves, whoever learns from it.
@@ -188,7 +188,8 @@ pub(super) fn run(options: &GroupOptions, json: bool) -> anyhow::Result<()> {
     let mut rows: Vec<Outcome> = Vec::new();
     let mut learnt: Option<Outcome> = None;
     for &slow in &options.slow {
-        // What ranks in step learn is the same bit for bit whoever is slow; how fast is told from one seed.
+        // Synchronous ranks learn the same, bit for bit, whichever rank is slow: later only the speed is measured, with
+        // one seed.
         let in_step = match &learnt {
             None => options.mean(folder.path(), None, slow, options.seeds)?,
             Some(first) => Outcome {
@@ -236,7 +237,7 @@ impl GroupOptions {
         ))
     }
 
-    /// One way to train, the mean over so many seeds.
+    /// The outcome of one way to train, as the mean over this many seeds.
     fn mean(&self, folder: &Path, way: Way, slow: u32, seeds: u64) -> anyhow::Result<Outcome> {
         let mut mean = Outcome {
             groups: way.map(|(groups, _)| groups),

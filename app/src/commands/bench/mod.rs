@@ -158,8 +158,7 @@ impl Bench {
         }
         let mut rows = Vec::new();
         let measured = self.measure(&mut rows);
-        // Of ranks that measure side by side the first one tells. What was measured before something failed took its
-        // time, too.
+        // Ranks measure side by side, and the first one reports. It also reports what was measured before a failure.
         if ranks::number() == 0 && (measured.is_ok() || !rows.is_empty()) {
             output::result(&Table(rows), self.json)?;
         }

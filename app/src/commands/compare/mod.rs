@@ -41,17 +41,17 @@ pub struct Compare {
     /// 'present/m*/events', or a text file that lists their folders.
     #[arg(value_name = "A")]
     pub a: PathBuf,
-    /// The same of the second run; the same folder for two periods of one run (--years-a, --years-b).
+    /// Likewise for the second run; the same folder for two periods of one run (--years-a, --years-b).
     #[arg(value_name = "B")]
     pub b: PathBuf,
     /// Folder for changes.csv, changes.json, return_levels.csv, distributions.csv, maps.nc, statements.txt and
     /// changes.html.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// What the first run is called; its folder's name if left out, of a pattern the last folder before a wildcard.
+    /// Name of the first run; if left out that of its folder, or of the last folder before a wildcard of a pattern.
     #[arg(long, value_name = "NAME")]
     pub label_a: Option<String>,
-    /// What the second run is called.
+    /// Name of the second run.
     #[arg(long, value_name = "NAME")]
     pub label_b: Option<String>,
     /// Years of the first run, as FROM-TO.
@@ -158,7 +158,7 @@ impl Compare {
         let mut progress = Progress::new("compare", compare::Plan::STEPS);
         interrupt::check_whole()?;
         let _lock = FolderLock::take(&self.out)?;
-        // What a killed call had begun.
+        // Removes files that a killed call had begun.
         atomic::sweep(&self.out, |name| FILES.contains(&name))?;
         let goes_on = || -> Result<(), ClimateError> { Ok(interrupt::check()?) };
         let found = work.run(options.draws, &goes_on, |step| {
@@ -299,13 +299,13 @@ impl Compare {
     }
 }
 
-/// About how long it takes to read tables of so many bytes and to compare by so many draws of blocks of years: each is a
-/// sum over the blocks, for every number and cell of a map.
+/// About how many seconds it takes to read tables of `read` bytes and to compare by this many draws of blocks of years:
+/// each draw is a sum over the blocks, for every number and cell of a map.
 fn seconds(read: u64, draws: usize, blocks: usize) -> f64 {
     read as f64 / 4e7 + 8e-6 * draws as f64 * blocks as f64
 }
 
-/// What to try where a side has too few months or years, which only the command knows.
+/// The error, with a hint that only this command can give where a side has too few months or years.
 fn with_advice(error: ClimateError) -> anyhow::Error {
     match error {
         ClimateError::Period { .. } => Advice::input(

@@ -198,8 +198,8 @@ fn span(times: &[Time]) -> String {
     }
 }
 
-/// What a run says of times without fields when it ends, a sentence each: of all `times`, so many whose fields could not be
-/// read, and so many that have none; tracks may be chosen by their wind.
+/// Sentences for the end of a run on times without fields: of all `times`, `unread` had fields that could not be read,
+/// and `absent` have none. More is said if tracks are chosen by their wind.
 pub fn without_fields(
     [unread, absent]: [usize; 2],
     times: usize,

@@ -35,7 +35,7 @@ impl<'a> Following<'a> {
         fingerprint: &str,
         new: EventStream,
     ) -> anyhow::Result<Self> {
-        // What was left out with --skip-bad is an error without.
+        // A state with times that --skip-bad left out is of no use without that option: such times are an error then.
         let usable = |stream: &EventStream, start: usize| {
             let counts = stream.counts();
             arguments.skip_bad || counts.times == start && counts.unread_fields == 0

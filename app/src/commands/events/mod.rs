@@ -86,7 +86,7 @@ pub struct Events {
     /// `min_duration_hours = 72` under `[tropical_cyclone]` (docs/events.md, "From events to tracks").
     #[arg(long, value_name = "FILE")]
     pub tracking: Option<PathBuf>,
-    /// Boxes that are less sure are no events; boxes without a confidence are sure [default: 0.5].
+    /// Boxes of less confidence are no events; boxes without a confidence count as sure [default: 0.5].
     #[arg(long, value_name = "SHARE")]
     pub min_confidence: Option<f32>,
     /// Boxes and tracks: the calendar of their dates, which most tables do not tell; by default that of the fields,
@@ -171,7 +171,7 @@ impl Events {
             together::help(comm, self, &objects, fields, &land)?;
             return Ok(None);
         }
-        // Before a century of work, not after it.
+        // Refuses formats before a century of work, not after it.
         formats
             .iter()
             .try_for_each(|format| format.check(objects.times()))?;
@@ -223,6 +223,7 @@ impl Events {
         Ok((objects, fields, skipped))
     }
 
+    /// The options of the library, as the arguments say.
     fn options(&self) -> ExtractOptions {
         let usual = ExtractOptions::default();
         ExtractOptions {
@@ -233,7 +234,7 @@ impl Events {
         }
     }
 
-    /// How sure boxes are at least.
+    /// The least confidence of boxes that are events.
     fn confidence(&self) -> f32 {
         self.min_confidence.unwrap_or(MIN_CONFIDENCE)
     }
@@ -299,7 +300,7 @@ impl Events {
         Ok(tracking)
     }
 
-    /// The numbers by which events and tracks are chosen, for who compares with another run.
+    /// The numbers by which events and tracks are chosen; a comparison with another run checks them.
     fn rules(&self, objects: &Objects, tracking: &TrackerOptions) -> Vec<(String, String)> {
         let least = self.options();
         let of_objects = match objects {
@@ -319,6 +320,7 @@ impl Events {
             .collect()
     }
 
+    /// The further formats that are asked for.
     fn formats(&self) -> anyhow::Result<Vec<Format>> {
         let hint = "for example --format gfdl,parquet";
         self.format
@@ -329,6 +331,7 @@ impl Events {
             .collect()
     }
 
+    /// Says what the command will read and need.
     fn plan(&self, objects: &Objects, fields: Option<&Fields>) {
         let times = objects.times().len();
         let (rows, columns) = objects.grid().shape();
@@ -352,7 +355,7 @@ impl Events {
         .announce();
     }
 
-    /// Whatever would change the result.
+    /// A text that differs wherever the result would: a saved state of another text is not continued.
     fn fingerprint(
         &self,
         objects: &Objects,

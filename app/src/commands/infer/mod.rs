@@ -58,13 +58,13 @@ pub struct Infer {
     /// one.
     #[arg(long, value_name = "N", default_value = "auto", value_parser = batch)]
     pub batch: usize,
-    /// Also ask about the field rolled eastward by so many columns; several separated by commas.
+    /// Average also over the field rolled eastward by this many columns; several separated by commas.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     pub roll: Vec<usize>,
-    /// Also ask about the mirrored field: hemispheres, and the sign of northward winds.
+    /// Average also over the mirrored field: hemispheres exchanged, and the sign of northward winds.
     #[arg(long)]
     pub mirror: bool,
-    /// Of a sample store only this split: train, validation or test.
+    /// Only this split of a sample store: train, validation or test.
     #[arg(long, value_name = "SPLIT", value_parser = split)]
     pub split: Option<Split>,
     /// A global attribute for the mask files, such as institution or references; may stand several times.
@@ -72,7 +72,7 @@ pub struct Infer {
     pub attribute: Vec<(String, String)>,
     #[command(flatten)]
     pub formats: BoxFormats,
-    /// How sure boxes are at least that those files hold [default: 0.5]; boxes.csv has all.
+    /// Least confidence of the boxes in those files [default: 0.5]; boxes.csv has all boxes.
     #[arg(long, value_name = "SHARE")]
     pub min_confidence: Option<f32>,
     /// Go on without files and times that cannot be used; they are named and counted.

@@ -36,7 +36,7 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     announce(&archive);
     let (mut folder, stream) =
         LabelFolder::open(&command.out, &fingerprint, labeller.stream(), |stream| {
-            // What was left out with --skip-bad is an error without.
+            // A state with times that --skip-bad left out is of no use without that option: they are an error then.
             (command.skip_bad || stream.left_out().is_empty())
                 && masks.are_of(&fingerprint, stream.done(), stream.left_out())
         })?;
@@ -70,7 +70,7 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
             .iter()
             .try_for_each(|labelled| folder.write(labelled))?;
         progress.set(index + 1, String::new());
-        // A file of masks that is not whole is begun again.
+        // Only between files: a file of masks that is not whole is begun again.
         if saving.is_due() && masks.ends_at(index) {
             masks.close()?;
             saving.save(|| folder.save(stream))?;

@@ -24,7 +24,7 @@ pub(super) fn movie_place(text: &str) -> Result<PathBuf, String> {
 }
 
 impl Report {
-    /// Refuses a place where the page would replace what is none: a table that was meant to be read, say.
+    /// Refuses to write the page over a file that is no page, such as a table that was meant to be read.
     pub(super) fn check_place(&self) -> anyhow::Result<()> {
         let end = self.out.extension().unwrap_or_default();
         let is_page = ["html", "htm"]

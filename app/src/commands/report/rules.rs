@@ -21,13 +21,14 @@ pub(super) fn of(masks: &Masks) -> Vec<Provenance> {
     all.into_iter().filter_map(told).collect()
 }
 
-/// What is said where numbers are known. Without them a title may say anything.
+/// The provenance with these numbers; none without numbers, because a title alone may say anything.
 fn told(name: String, title: Option<String>, numbers: Vec<String>) -> Option<Provenance> {
     let said = Provenance::new(name, title.unwrap_or_default());
     (!numbers.is_empty()).then_some(Provenance { numbers, ..said })
 }
 
-/// Those of the statistics in a folder, without the masks' own and those of classes that masks do not have.
+/// The rules in the statistics of a folder, without those of the masks themselves and of classes that masks do not
+/// have.
 fn of_events(folder: &str) -> Vec<String> {
     let folder = Path::new(folder);
     if !folder.join("statistics.nc").is_file() {

@@ -73,7 +73,8 @@ impl fmt::Display for TrackScores {
 /// Scores a file of tracks against another.
 pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Result<TrackScores> {
     let table = |path: &Path, other: &Path| -> anyhow::Result<TrackTable> {
-        // What lies beside another tool's table may be of anything.
+        // Only our own tables tell their calendar by the masks beside them: files beside another tool's may be
+        // unrelated.
         let ours = format_of(path)? == Some(TrackFormat::SquallEvents);
         let both = [path, other];
         let options = ReadOptions {

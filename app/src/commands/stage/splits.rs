@@ -6,8 +6,8 @@ use squall_data::store::{Split, too_near};
 use squall_data::{Class, Time};
 use std::collections::BTreeSet;
 
-/// The places of the samples that are left out because one of another split is closer than so many hours; refuses to
-/// leave none of a split that has some.
+/// The places of the samples that are left out because one of another split is less than `hours` away; refuses if a
+/// split would lose all its samples.
 pub fn guard(times: &[Time], splits: &[Split], hours: f64) -> anyhow::Result<BTreeSet<usize>> {
     let near = too_near(times, splits, hours);
     if near.is_empty() {

@@ -101,7 +101,7 @@ impl Relay {
         self.told.load(Ordering::Relaxed)
     }
 
-    /// Whether a signal comes, or came before; waits so long for one.
+    /// Whether a signal came, or comes within this time.
     pub(super) fn comes_within(&self, time: Duration) -> bool {
         const SLICE: Duration = Duration::from_millis(100);
         let begun = Instant::now();

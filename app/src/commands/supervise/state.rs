@@ -24,7 +24,7 @@ impl State {
         if folder.join("search.json").is_file() {
             return Self::of_trials(folder);
         }
-        // What a training writes before its first checkpoint, every start writes anew.
+        // Files that a training writes before its first checkpoint are written anew at every start: no progress.
         if RunDir::metrics_of(folder).exists() {
             return Self::Files(0, 0);
         }
@@ -37,7 +37,7 @@ impl State {
         Self::Files(sizes.len() as u64, sizes.iter().sum())
     }
 
-    /// Of a search, whose trials advance in folders of their own.
+    /// The state of a search, whose trials advance in folders of their own.
     fn of_trials(search: &Path) -> Self {
         let trials = std::fs::read_dir(search.join("trials"));
         let (mut steps, mut bytes) = (0_u64, 0);

@@ -71,7 +71,7 @@ pub(super) fn take_turns(
 }
 
 impl Turns {
-    /// Lets every peer work once, after ours took so many seconds.
+    /// Lets every peer work once, after ours took this many seconds.
     fn ask(
         &mut self,
         peers: &mut [Peer],

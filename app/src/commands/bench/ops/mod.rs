@@ -19,14 +19,14 @@ use squall_model::{Backend, Network, NetworkConfig};
 use std::time::{Duration, Instant};
 use work::Work;
 
-/// An operation is repeated until it has taken so long, s: of less, starting and waiting would be most.
+/// Least time for which an operation is repeated, s: with less, most of it would be starting and waiting.
 const LEAST_SECONDS: f64 = 0.005;
 /// Times that it is repeated at most.
 const MOST_TIMES: f64 = 1000.0;
-/// Rates of the machine stand for so long: what an operation of milliseconds met is the load of its neighbours, too.
+/// How long a measured rate of the machine is used again: operations within that time meet the same load of other work.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Of which network, on which fields.
+/// Which network, on which fields.
 #[derive(Debug, Args)]
 pub struct OpsOptions {
     /// The network whose convolutions are timed.
@@ -222,8 +222,8 @@ impl Measured {
     }
 }
 
-/// Seconds of one of so many in a row: on the CPU their median, which one that other work interrupts does not change;
-/// on a GPU, which must not wait between them, their mean.
+/// Seconds of one operation out of `times` in a row: on the CPU their median, which a single interruption does not
+/// change; on a GPU, which must not wait between them, their mean.
 fn seconds_of(work: &mut Work, backend: Backend, times: usize) -> anyhow::Result<f64> {
     if !backend.is_gpu() {
         let mut each = Vec::with_capacity(times);

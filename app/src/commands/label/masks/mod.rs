@@ -115,7 +115,7 @@ impl<'a> Masks<'a> {
         }
         let Some(labelled) = labelled else {
             if self.begins_at(index) {
-                // What an earlier run made of these times; the file comes again with the first that has a mask.
+                // A file of an earlier run for these times goes; the first of them with a mask begins a new one.
                 atomic::remove(self.path(self.archive.times()[index]))?;
             }
             return Ok(());
@@ -152,7 +152,7 @@ impl<'a> Masks<'a> {
         self.out.join(format!("labels.{}.nc", first.stamp()))
     }
 
-    /// The indices of the first so many times with which files begin.
+    /// Those of the first `times` times with which a file begins, by index.
     fn firsts(&self, times: usize) -> impl Iterator<Item = usize> {
         (0..times).filter(|index| self.begins_at(*index))
     }
@@ -163,8 +163,8 @@ impl<'a> Masks<'a> {
         last.is_ok_and(|last| last == fingerprint.as_bytes())
     }
 
-    /// Whether the files of so many times but those left out are there, and the run of this fingerprint was the last to
-    /// write into their folder.
+    /// Whether the files of the first `times` times, except those left out, are there, and the run of this fingerprint
+    /// was the last to write into their folder.
     pub fn are_of(&self, fingerprint: &str, times: usize, left_out: &BTreeSet<usize>) -> bool {
         let is_there = |first: usize| {
             let mut of_file = (first..times).take_while(|at| *at == first || !self.begins_at(*at));
@@ -179,7 +179,7 @@ impl<'a> Masks<'a> {
     /// Labels that this run makes again under the same names, with the same rules, from files of the same names, may be
     /// there.
     pub fn check_folder(&self, fingerprint: &str) -> anyhow::Result<()> {
-        // What is there was looked at when this run began.
+        // This run has checked the folder before, when it began.
         if self.are_receiving(fingerprint) {
             return Ok(());
         }
@@ -189,7 +189,7 @@ impl<'a> Masks<'a> {
             .collect();
         for path in labels_in(&self.out)? {
             let index = own.get(&path).copied();
-            // What cannot be read tells nothing; it is made again if it is of this run's times.
+            // A file that cannot be read is no reason to refuse; it is made again if it has a name of this run.
             let about = About::read(&path).ok();
             let changed = about.map_or(Vec::new(), |about| self.changes(&about, index));
             if !changed.is_empty() {
@@ -302,9 +302,9 @@ pub fn is_unfinished(folder: &Path) -> bool {
     folder.join(RUN).is_file()
 }
 
-/// Nobody writes into the folder any more.
+/// Marks a folder of masks as finished: no run writes into it any more.
 pub fn release(out: &Path) {
-    // What stays is of a run that has no state to go on from.
+    // If this fails the file stays, and the folder counts as one of a run that was stopped and cannot be continued.
     let _ = std::fs::remove_file(out.join(RUN));
 }
 

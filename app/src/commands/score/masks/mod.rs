@@ -139,7 +139,7 @@ impl Score {
             (self.events.as_ref().map(PathBuf::from)).or_else(|| table_path(&self.prediction)),
             table_path(&self.truth),
         ];
-        // Of masks without a table nothing is listed but what is made of them here.
+        // For masks without a table the events are made here.
         let of_labels = tables.map(|table| Some(table?.ends_with(OBJECTS)));
         let are_unlike = of_labels[0] != of_labels[1];
         // Objects of labels may touch, and are then one event of their masks.

@@ -1,6 +1,6 @@
 //! `squall inspect`: says what a file or folder is.
 
-use crate::commands::events::misplaced::unknown_layout;
+use crate::commands::events::refusals::unknown_layout;
 use crate::commands::score::kind::{Kind, Offer, offers};
 use crate::failure::Advice;
 use crate::{output, own_folder};

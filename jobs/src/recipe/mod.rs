@@ -8,8 +8,8 @@ mod distributed;
 pub(crate) mod explain;
 mod local_batch;
 mod loss;
-mod meant;
 mod overrides;
+mod suggestions;
 mod training;
 mod without_effect;
 
@@ -127,7 +127,7 @@ impl Recipe {
     pub fn parse(text: &str, overrides: &[String]) -> Result<Self> {
         let bad = JobError::recipe;
         let parsed: std::result::Result<Self, _> = toml::from_str(text);
-        let explained = |error| bad(explain::explain(text, &error, meant::keys));
+        let explained = |error| bad(explain::explain(text, &error, suggestions::keys));
         let recipe = parsed.map_err(explained)?;
         // A number that has room in the recipe but not in TOML could not be written down again.
         let mut table: toml::Table = toml::from_str(text).map_err(explained)?;
@@ -137,7 +137,7 @@ impl Recipe {
             overrides::apply(&mut table, overrides).map_err(bad)?;
             let changed = toml::to_string(&table).map_err(|error| bad(error.to_string()))?;
             toml::from_str(&changed).map_err(|error| {
-                let reason = explain::explain_without_line(&error, meant::keys);
+                let reason = explain::explain_without_line(&error, suggestions::keys);
                 bad(format!("after {}: {reason}", overrides.join(", ")))
             })?
         };

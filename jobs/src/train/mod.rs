@@ -12,7 +12,7 @@
 //! several groups of ranks does; groups do not wait for each other, and servers hold the parameters: `groups`.
 
 pub mod checkpoint;
-mod early;
+mod early_stopping;
 pub mod evaluate;
 mod exchange;
 pub(crate) mod feed;
@@ -36,7 +36,7 @@ mod timeline;
 mod told;
 mod validation;
 
-pub use early::EndedEarly;
+pub use early_stopping::EndedEarly;
 pub use groups::StalenessSummary;
 pub use mllog::{Hardware, MlLog};
 pub use plan::TrainPlan;

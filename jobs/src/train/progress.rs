@@ -1,6 +1,6 @@
 //! What a run tells while it goes and when it ends.
 
-use super::early::EndedEarly;
+use super::early_stopping::EndedEarly;
 use super::evaluate::Scores;
 use super::groups::StalenessSummary;
 use super::plan::TrainPlan;

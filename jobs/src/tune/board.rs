@@ -1,4 +1,4 @@
-//! What trials have reached, and who is ahead.
+//! The leaderboard: what trials have reached, and in which order they stand.
 
 use super::Values;
 use super::described::in_words;
@@ -12,19 +12,19 @@ use std::path::Path;
 /// A trial with what it has reached so far.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// From 0; that one is the recipe as it is.
+    /// Its number, from 0; trial 0 is the recipe as it is.
     pub number: usize,
     /// Keys and values that the recipe is changed by.
     pub values: Values,
     /// The score at every halt that it has reached.
     pub scores: Vec<f64>,
-    /// Steps until the newest of them.
+    /// Steps done at the newest of these halts.
     pub steps: u64,
     /// What the score is.
     pub score_name: String,
     /// Why it goes no further, if it broke down.
     pub failed: Option<String>,
-    /// Seconds that it trained for, by all that had it.
+    /// Seconds of its training, over all processes that worked on it.
     pub seconds: f64,
     /// Until every halt that it has reached: steps that were skipped because a loss or gradient was not finite,
     /// although none should be.
@@ -35,7 +35,7 @@ pub struct Trial {
     pub best: Option<BestModel>,
 }
 
-/// What a trial's model is of.
+/// The validation that a trial's model is of.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BestModel {
     /// Steps done before it.

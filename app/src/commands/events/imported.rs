@@ -1,6 +1,6 @@
 //! Tracks of other tools instead of masks: the same tables from them.
 
-use super::{Events, EventsSummary, misplaced};
+use super::{Events, EventsSummary, refusals};
 use crate::commands::score::box_grid;
 use crate::failure::Advice;
 use crate::input::name_of;
@@ -80,13 +80,13 @@ impl Events {
     pub(super) fn import(&self, formats: &[Format]) -> anyhow::Result<EventsSummary> {
         self.refuse_what_tracks_lack()?;
         let path = Path::new(&self.masks);
-        misplaced::refuse_own([path].into_iter(), &self.out)?;
+        refusals::refuse_own([path].into_iter(), &self.out)?;
         let calendar = self.calendar.unwrap_or(Calendar::Standard);
         let grid = box_grid()?;
         let (source, mut events, mut tracks) = self.read_tracks(path, calendar, &grid)?;
         self.leave_out_weak(&mut events, &mut tracks)?;
         if let Some(event) = events.first() {
-            misplaced::refuse_calendar(self.calendar, event.time.calendar(), &self.masks)?;
+            refusals::refuse_calendar(self.calendar, event.time.calendar(), &self.masks)?;
         }
         let mut times: Vec<Time> = events.iter().map(|event| event.time).collect();
         times.dedup();

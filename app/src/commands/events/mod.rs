@@ -3,8 +3,8 @@
 mod fields;
 mod following;
 mod imported;
-pub mod misplaced;
 mod objects;
+pub mod refusals;
 mod source;
 mod summary;
 #[cfg(test)]
@@ -210,7 +210,7 @@ impl Events {
             input::compare_origin(masks, archive);
         }
         let paths = archive.iter().flat_map(Archive::paths);
-        misplaced::refuse_own(objects.paths().into_iter().chain(paths), &self.out)?;
+        refusals::refuse_own(objects.paths().into_iter().chain(paths), &self.out)?;
         let skipped = archive.as_ref().map_or(0, Archive::skipped_files);
         let fields = archive
             .zip(self.fields.as_deref())

@@ -1,6 +1,6 @@
 //! What events are made of: masks or boxes.
 
-use super::{Events, misplaced};
+use super::{Events, refusals};
 use crate::arguments::check_confidence;
 use crate::commands::score::box_grid;
 use crate::commands::score::kind::{Kind, offers};
@@ -41,8 +41,8 @@ impl Objects {
             arguments.refuse_misfits("masks")?;
             let bad_files = bad_files(arguments.skip_bad);
             let masks = (arguments.tags.open_with(input, bad_files))
-                .map_err(|error| misplaced::explained(error, input))?;
-            misplaced::refuse_calendar(arguments.calendar, masks.calendar(), input)?;
+                .map_err(|error| refusals::explained(error, input))?;
+            refusals::refuse_calendar(arguments.calendar, masks.calendar(), input)?;
             if says {
                 tags::say(&masks);
                 if let Some(gaps) = Gaps::of(masks.times()) {

@@ -3,7 +3,7 @@
 use super::coordinator::Coordinator;
 use super::last_message::LastMessage;
 use super::link::json;
-use super::message::{Orders, Reply, Request, errand, raw};
+use super::message::{Orders, Reply, Request, command, raw};
 use super::staleness::StalenessSummary;
 use crate::comm::{Arrival, Payload};
 use crate::error::{JobError, Result};
@@ -92,7 +92,7 @@ impl Coordinator<'_, '_> {
         }
         let text = json(&ending)?;
         for other in 1..self.server.mail.layout.servers {
-            (self.server.mail).send_errand(other, errand::END, &text)?;
+            (self.server.mail).send_command(other, command::END, &text)?;
         }
         let layout = self.server.mail.layout;
         let missing = |group: usize| self.server.mail.heartbeats.is_missing(layout.leader(group));

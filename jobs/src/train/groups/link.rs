@@ -1,4 +1,4 @@
-//! A group's end of the way to the servers: gradients go, parameters come.
+//! The link of a group to the servers: it sends gradients and gets parameters.
 
 use super::LOOK;
 use super::ending::Ending;
@@ -18,16 +18,16 @@ use std::ops::Range;
 
 /// What a rank of a group knows of the servers; its leader talks to them.
 ///
-/// It waits for them as long as they show that they live: they serve others meanwhile, and drop whoever does not
-/// answer.
+/// It waits for the servers as long as they send heartbeats: they serve other groups meanwhile, and drop a group that
+/// does not answer.
 pub(in crate::train) struct Link {
-    /// To the other ranks of the group, if there are any.
+    /// The communicator of this group's ranks, if there are several.
     pub(super) group: Option<Box<dyn Communicator>>,
-    /// To the servers, whose ranks come first; of the leader.
+    /// The communicator of servers, which come first, and leaders; on leaders only.
     pub(super) servers: Option<Box<dyn Communicator>>,
     /// What each server holds.
     pub(super) slices: Vec<Vec<Range<usize>>>,
-    /// The recipe's, which says how gradients are clipped.
+    /// The recipe's optimiser, which says how gradients are clipped.
     pub(super) optimiser: OptimizerConfig,
     pub(super) exchange: State,
     /// The last field, as in `Mail`: ranks free what they share in the same order.
@@ -41,12 +41,12 @@ pub(super) struct State {
     versions: Vec<u64>,
     /// All parameters.
     values: Vec<f32>,
-    /// Running statistics, where they are to be validated with.
+    /// Running statistics of the servers, if a validation is to use them.
     buffers: Vec<f32>,
     orders: Orders,
     /// This rank was told to stop.
     stop: bool,
-    /// A message to be.
+    /// Buffer for the part of a gradient that one server gets.
     slice: Vec<f32>,
 }
 

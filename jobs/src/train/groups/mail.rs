@@ -80,15 +80,15 @@ impl Mail {
     }
 
     /// Asks another server for something.
-    pub fn send_errand(&mut self, other: usize, errand: u64, bytes: &[u8]) -> Result<()> {
-        let head = [errand, bytes.len() as u64];
+    pub fn send_command(&mut self, other: usize, command: u64, bytes: &[u8]) -> Result<()> {
+        let head = [command, bytes.len() as u64];
         self.between.send(other, bytemuck::cast_slice(&head))?;
         self.between.send(other, bytes)?;
         Ok(())
     }
 
     /// What the first server asks for.
-    pub fn receive_errand(&mut self) -> Result<(u64, Vec<u8>)> {
+    pub fn receive_command(&mut self) -> Result<(u64, Vec<u8>)> {
         let mut head = [0u64; 2];
         (self.between).receive(0, bytemuck::cast_slice_mut(&mut head))?;
         let mut bytes = vec![0; head[1] as usize];

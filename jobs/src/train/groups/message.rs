@@ -8,20 +8,20 @@ use bytemuck::{Pod, Zeroable};
 
 /// What a leader wants.
 pub(super) mod kind {
-    /// Here is a gradient: of what the server holds, then, to the first, batch statistics.
+    /// A gradient of the server's part follows and, to the first server, batch statistics.
     pub const UPDATE: u64 = 1;
     /// A step had no finite gradient.
     pub const SKIP: u64 = 2;
-    /// Goodbye; to the first server with the seconds of the group's ranks. Its `step` is how many missing values they
-    /// met.
+    /// The group leaves the run; to the first server the seconds of the group's ranks follow. `step` is the number of
+    /// missing values that they met.
     pub const LEAVE: u64 = 3;
-    /// To the first server: the scores that it asked for as JSON, with all parameters and running statistics if there
-    /// are any.
+    /// To the first server: the scores that it asked for follow as JSON and, if there are scores, all parameters and
+    /// running statistics.
     pub const SCORES: u64 = 4;
 }
 
-/// What the first server wants of another.
-pub(super) mod errand {
+/// Commands of the first server to another one.
+pub(super) mod command {
     /// Send your part once you have done these numbers of steps of each group; in turns, as it was just then.
     pub const PART: u64 = 1;
     /// The run is over.

@@ -5,7 +5,7 @@ use super::earlier_parts::EarlierParts;
 use super::last_message::LastMessage;
 use super::link::json;
 use super::mail::Mail;
-use super::message::{Orders, Reply, Request, errand, kind, raw};
+use super::message::{Orders, Reply, Request, command, kind, raw};
 use super::part::Part;
 use super::staleness::StalenessSummary;
 use super::standing::{ServerStanding, Standing, Views};
@@ -64,17 +64,17 @@ pub(super) enum ServerEvent {
         request: Request,
         staleness: u64,
     },
-    /// A step without one.
+    /// A step without a finite gradient.
     Skip { group: usize, request: Request },
-    /// Goodbye.
+    /// A group has left the run, as it does at the end.
     Left { group: usize, request: Request },
     /// Scores follow.
     Scores { group: usize, request: Request },
-    /// A group is gone.
+    /// A group is lost: it does not answer any more.
     Lost(usize),
-    /// The first server wants something.
-    Errand,
-    /// Nothing for a moment.
+    /// A command of the first server follows.
+    Command,
+    /// No message for a moment.
     Nothing,
 }
 
@@ -137,7 +137,8 @@ impl<'a> Server<'a> {
             // The first server comes first, so that its messages are not starved by busy groups.
             from.insert(0, 0);
         }
-        // What a group sent before it was lost still counts. In turns a silent group is passed over, but may come back.
+        // Messages that a group sent before it was lost still count. In turns a silent group is only passed over,
+        // because it may come back.
         let in_turns = self.run.recipe.distributed.order == Order::RoundRobin;
         let gone = |group: &&usize| match in_turns {
             true => self
@@ -155,7 +156,7 @@ impl<'a> Server<'a> {
         }
         match self.wait(&from)? {
             Arrival::Nothing => Ok(ServerEvent::Nothing),
-            Arrival::Message(0) => Ok(ServerEvent::Errand),
+            Arrival::Message(0) => Ok(ServerEvent::Command),
             Arrival::Gone(0) => Err(CommError::Gone {
                 rank: self.mail.between.rank(),
                 peer: 0,
@@ -177,7 +178,7 @@ impl<'a> Server<'a> {
         Ok(arrival)
     }
 
-    /// A group is gone; others go on.
+    /// The event that a group is lost; the others go on without it.
     pub fn loses(&mut self, group: usize) -> ServerEvent {
         if self.is_first() {
             tracing::warn!("group {group} is lost: the others go on without it");
@@ -187,15 +188,15 @@ impl<'a> Server<'a> {
         ServerEvent::Lost(group)
     }
 
-    /// Whether a group that has sent nothing for long still has a heartbeat, and is waited for.
-    pub fn takes_its_time(&self, group: usize) -> bool {
+    /// Whether a group that has sent nothing for long still sends heartbeats, and is waited for.
+    pub fn is_slow_but_alive(&self, group: usize) -> bool {
         self.mail.heartbeats.are_sent() && self.mail.waits_for(group, self.last_message.since())
     }
 
-    /// After a long silence: stops waiting for the group whose turn it is.
+    /// After a long silence: stops waiting for the group whose turn it is, unless it is alive; returns whether it did.
     pub fn gives_up(&mut self) -> bool {
         let last = self.turns.listened().pop();
-        if last.is_some_and(|group| self.takes_its_time(group)) {
+        if last.is_some_and(|group| self.is_slow_but_alive(group)) {
             return false;
         }
         let late = self.turns.gives_up();
@@ -209,6 +210,7 @@ impl<'a> Server<'a> {
         late.is_some()
     }
 
+    /// Receives a message of a group, and applies its gradient.
     fn hear(&mut self, group: usize) -> Result<ServerEvent> {
         let mut request = Request::zeroed();
         let bytes = bytemuck::bytes_of_mut(&mut request);
@@ -243,6 +245,7 @@ impl<'a> Server<'a> {
         })
     }
 
+    /// Receives a gradient and, on the first server, batch statistics; returns whether the group was there.
     fn take_gradient(&mut self, group: usize) -> Result<bool> {
         let gradient = bytemuck::cast_slice_mut(self.part.gradient_mut());
         let came = self.mail.take(group, gradient)?;
@@ -288,7 +291,7 @@ impl<'a> Server<'a> {
         buffers.flat_map(|b| b.values.iter().copied()).collect()
     }
 
-    /// What this server holds, as a file.
+    /// This server's part of the parameters and the optimiser's state, as a file.
     pub fn part_file(&self) -> Result<ModelFile> {
         let mut file = ModelFile::default();
         self.part.save_into(&mut file)?;
@@ -333,14 +336,14 @@ impl<'a> Server<'a> {
                     self.keep()?;
                 }
                 ServerEvent::Skip { .. } => self.keep()?,
-                ServerEvent::Errand => {
-                    let (errand, bytes) = self.mail.receive_errand()?;
-                    match errand {
-                        errand::END => {
+                ServerEvent::Command => {
+                    let (command, bytes) = self.mail.receive_command()?;
+                    match command {
+                        command::END => {
                             self.mail.heartbeats.end();
                             return Ok(bytes);
                         }
-                        errand::CUT => {
+                        command::CUT => {
                             let cut: Vec<u64> = bytemuck::pod_collect_to_vec(&bytes);
                             self.cuts.extend(cut);
                         }

@@ -97,7 +97,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
                 ServerEvent::Scores { group, request } => self.scores(group, &request)?,
                 ServerEvent::Lost(group) => self.lost(group),
                 ServerEvent::Nothing => self.silence(),
-                ServerEvent::Errand => {}
+                ServerEvent::Command => {}
             }
             self.release()?;
             let seconds = self.server.run.recipe.training.checkpoint_every_seconds;
@@ -325,7 +325,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
             for group in self.server.turns.listened() {
                 // A group that waits for this server cannot send anything.
                 let waits = self.parked.iter().any(|(parked, _)| *parked == group);
-                if !waits && !self.server.takes_its_time(group) {
+                if !waits && !self.server.is_slow_but_alive(group) {
                     self.loses(group);
                 }
             }

@@ -5,7 +5,7 @@ use super::validating::Validating;
 use crate::error::Result;
 use crate::train::Team;
 use crate::train::groups::link::parsed;
-use crate::train::groups::message::errand;
+use crate::train::groups::message::command;
 use crate::train::groups::server::{COUNTED, PART};
 use crate::train::groups::staleness::StalenessSummary;
 use crate::train::groups::standing::{ServerStanding, Standing, Views};
@@ -37,7 +37,7 @@ impl Coordinator<'_, '_> {
         Views::scatter(&mut file, &server.slices[0], &mut views);
         let others = 1..server.mail.layout.servers;
         for other in others.clone() {
-            (server.mail).send_errand(other, errand::PART, bytemuck::cast_slice(&counts))?;
+            (server.mail).send_command(other, command::PART, bytemuck::cast_slice(&counts))?;
         }
         for other in others {
             let mut length = [0; 8];
@@ -91,7 +91,7 @@ impl Coordinator<'_, '_> {
             let cut = self.ledger.done() + 2 * layout.groups as u64;
             let mail = &mut self.server.mail;
             for other in 1..layout.servers {
-                mail.send_errand(other, errand::CUT, bytemuck::bytes_of(&cut))?;
+                mail.send_command(other, command::CUT, bytemuck::bytes_of(&cut))?;
             }
             self.cut = Some(cut);
         }

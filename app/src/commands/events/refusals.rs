@@ -1,4 +1,4 @@
-//! Says in plain words why no events can be made of an input, and what a run would write over.
+//! Refusals: of input that no events can be made of, in plain words, and of an output that would overwrite the input.
 
 use crate::failure::Advice;
 use crate::input::{absolute_folder, name_of, same_dates};

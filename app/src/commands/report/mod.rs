@@ -123,7 +123,7 @@ impl Report {
             max_frames: self.frames,
             ..ReportOptions::default()
         };
-        let (masks, times) = (&inputs.masks, &inputs.times);
+        let times = &inputs.times;
         let movie = MovieOptions {
             width: self.movie_width,
             ..MovieOptions::default()
@@ -133,38 +133,8 @@ impl Report {
         let mut progress = Progress::new("report", times.len());
         for (done, &time) in times.iter().enumerate() {
             interrupt::check_whole()?;
-            let read = |one: &Masks| match one.archive.find(time) {
-                Some(index) => Ok::<_, DataError>(Some((one.kind, one.archive.read(index)?))),
-                None => Ok(None),
-            };
-            let codes: Vec<_> = masks
-                .iter()
-                .filter_map(|one| read(one).transpose())
-                .collect::<Result<_, _>>()?;
-            let pictured = movies.as_ref().is_some_and(|movies| movies.want(done));
-            let snapshot = match (&fields, pictured || builder.keeps_next_frame()) {
-                (Some(archive), true) => shown(archive, time)?,
-                _ => None,
-            };
-            let plane = |variable| {
-                snapshot
-                    .as_ref()
-                    .and_then(|snapshot| snapshot.field(variable))
-            };
-            let frame = Frame {
-                time,
-                field: plane(Variable::Tmq),
-                sea_level_pressure_pa: plane(Variable::Psl),
-                wind_m_s: plane(Variable::U850).zip(plane(Variable::V850)),
-                masks: codes
-                    .iter()
-                    .map(|(kind, mask)| (*kind, mask.codes.view()))
-                    .collect(),
-            };
-            builder.add_frame(&frame)?;
-            if let Some(movies) = &mut movies {
-                movies.add(done, &frame)?;
-            }
+            let movies = movies.as_mut();
+            add_frame((done, time), &inputs, fields.as_ref(), &mut builder, movies)?;
             progress.set(done + 1, String::new());
         }
         progress.finish();
@@ -177,6 +147,7 @@ impl Report {
         Ok(builder.write(&self.out)?)
     }
 
+    /// What the page says besides the frames: sources, scores, rules and notes.
     fn page(&self, inputs: &Inputs, fields: Option<&Archive>) -> anyhow::Result<ReportInput> {
         let masks = &inputs.masks;
         let mut page = ReportInput::new(&self.title, inputs.grid.clone());
@@ -265,6 +236,48 @@ impl Report {
             ));
             page.warnings.extend(fields.problems().iter().cloned());
         }
+    }
+}
+
+/// Adds the masks of a time, with its fields if they are shown, to the page and the movies.
+fn add_frame(
+    (index, time): (usize, Time),
+    inputs: &Inputs,
+    fields: Option<&Archive>,
+    builder: &mut ReportBuilder,
+    movies: Option<&mut Movies>,
+) -> anyhow::Result<()> {
+    let read = |one: &Masks| match one.archive.find(time) {
+        Some(index) => Ok::<_, DataError>(Some((one.kind, one.archive.read(index)?))),
+        None => Ok(None),
+    };
+    let codes: Vec<_> = (inputs.masks.iter())
+        .filter_map(|one| read(one).transpose())
+        .collect::<Result<_, _>>()?;
+    let pictured = movies.as_ref().is_some_and(|movies| movies.want(index));
+    let snapshot = match (fields, pictured || builder.keeps_next_frame()) {
+        (Some(archive), true) => shown(archive, time)?,
+        _ => None,
+    };
+    let plane = |variable| {
+        snapshot
+            .as_ref()
+            .and_then(|snapshot| snapshot.field(variable))
+    };
+    let frame = Frame {
+        time,
+        field: plane(Variable::Tmq),
+        sea_level_pressure_pa: plane(Variable::Psl),
+        wind_m_s: plane(Variable::U850).zip(plane(Variable::V850)),
+        masks: codes
+            .iter()
+            .map(|(kind, mask)| (*kind, mask.codes.view()))
+            .collect(),
+    };
+    builder.add_frame(&frame)?;
+    match movies {
+        Some(movies) => movies.add(index, &frame),
+        None => Ok(()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Fields on their way to a GPU, as the data's and the model's crates see them.
+//! Fields on their way to a GPU: connects the types of the crate for data with those of the crate for models.
 
 use crate::error::Result;
 use candle_core::{DType, Tensor};
@@ -20,7 +20,8 @@ pub(crate) struct Sent {
 }
 
 impl Upload {
-    /// Of fields that are stored so; a sample is normalised by one of `factors`. None where the host normalises.
+    /// An upload of fields in this encoding, of which each sample is normalised by one of `factors`; none where the
+    /// host normalises.
     ///
     /// # Errors
     /// [`crate::JobError::Model`] if the GPU cannot.
@@ -50,10 +51,10 @@ impl Upload {
     }
 }
 
-/// The samples of all these, normalised: `(b, h, w, c)` in f32, since the first convolution keeps f32 whatever the
-/// others compute in.
+/// A batch of normalised samples, `(b, h, w, c)` in f32, since the first convolution keeps f32 whatever the others
+/// compute in. Each sample is given by what was sent, its place in that, and which factors it needs.
 ///
-/// All were sent by one [`Upload`]. Which of its factors each sample needs comes sample by sample.
+/// All must have been sent by one [`Upload`].
 ///
 /// # Errors
 /// [`crate::JobError::Model`] if there are fewer samples of this size.
@@ -81,7 +82,7 @@ pub(crate) fn normalised<'a>(
     Ok(uploader.normalised(&samples, shape, DType::F32)?)
 }
 
-/// What normalises stored values, as the model's crate wants it.
+/// The factors in the type of the model's crate.
 fn scaling(factors: ChannelFactors) -> Scaling {
     let ChannelFactors {
         subtract,

@@ -33,13 +33,13 @@ enum Source<'a> {
     Store(Arc<Store>, Vec<usize>),
 }
 
-/// The fields of one time by each normalisation of an ensemble.
+/// The fields of one time, normalised in each way that an ensemble needs.
 #[derive(Debug)]
 pub(super) struct Fields {
     pub time: Time,
     /// The fields.
     pub pixels: Pixels,
-    /// Values that were missing and are the mean now, by the normalisation whose channels lack most.
+    /// Number of missing values, replaced by the mean: the largest number over the normalisations.
     pub missing: usize,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Fields {
 pub(super) enum Pixels {
     /// Normalised, `(lat, lon, channel)`, one for each of [`Ensemble::normalisations`].
     Host(Vec<Vec<f32>>),
-    /// On their way to the GPU, which normalises them, where there is one normalisation only.
+    /// On their way to the GPU, which normalises them; only where there is a single normalisation.
     Sent(Sent),
 }
 
@@ -151,7 +151,7 @@ impl<'a> Input<'a> {
         files
     }
 
-    /// What some times are read from, as it is now.
+    /// What some times are read from, as those files are now.
     pub(super) fn read_from(&self, indices: Range<usize>, variables: &[Variable]) -> ReadFrom {
         if let Source::Store(store, _) = &self.source {
             let (first, state) = (store_name(store), String::new());
@@ -227,7 +227,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Reads for an ensemble.
+    /// A reader of the fields that an ensemble needs.
     ///
     /// # Errors
     /// [`JobError::Data`] naming a channel that a store does not have.
@@ -292,7 +292,7 @@ pub(super) struct Reader<'a> {
     variables: Vec<Variable>,
     stored: Vec<SampleReader>,
     labels: Vec<u8>,
-    /// The way to the GPU, where that normalises.
+    /// Sends fields to the GPU, where that normalises.
     upload: Option<Upload>,
 }
 
@@ -336,7 +336,7 @@ impl Reader<'_> {
                         lacking
                     };
                     missing = missing.max(lacking);
-                    // So many may all be of one channel. What is normalised no longer tells.
+                    // That many may all be missing in one channel, which the normalised values no longer show.
                     if lacking as f64 > max_missing_share * (rows * columns) as f64 {
                         if self.upload.is_none() {
                             copy(&mut self.labels)?;

@@ -29,11 +29,11 @@ pub struct Model {
     storage: Storage,
     /// Whether it may compute f32 in TF32 where a GPU has it.
     tf32: bool,
-    /// Which boxes are kept, as the recipe says; of a detector.
+    /// Which boxes of a detector are kept, as the recipe says.
     suppression: Suppression,
     /// The clips that a network over time sees.
     clips: Option<ClipShape>,
-    /// One sentence for everything about it that may surprise.
+    /// Notes for the user, one sentence each.
     notes: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ impl Gives {
         }
     }
 
-    /// What is counted by times, for people: 12 masks, boxes of 12 times.
+    /// What is given for this many times, in words: 12 masks, boxes of 12 times.
     pub fn count(self, times: usize) -> String {
         let ending = if times == 1 { "" } else { "s" };
         match self {
@@ -80,7 +80,7 @@ impl Gives {
     }
 }
 
-/// The boxes of a frame, and for how many cells the network gives no numbers.
+/// The boxes of a frame, and the number of cells for which the network gives NaN.
 pub(super) type Boxes = (Vec<GeoBox>, usize);
 
 /// Masks of a batch.
@@ -190,7 +190,7 @@ impl Model {
         self.clips
     }
 
-    /// What may surprise, one sentence each.
+    /// Notes for the user, one sentence each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -217,8 +217,8 @@ impl Model {
     }
 
     /// The boxes of every sample of normalised fields on a grid, the surest first: those that the recipe's suppression
-    /// keeps, and for how many cells the network gives no numbers. Of a clip's frames, those that the network has boxes
-    /// for.
+    /// keeps, and the number of cells for which the network gives NaN. For a clip: those of the frames that the network
+    /// answers for.
     ///
     /// # Errors
     /// [`JobError::Model`] if the network finds no boxes, or the shape does not fit it.
@@ -226,7 +226,7 @@ impl Model {
         Ok(self.find_boxes_and_masks(x, &[], grid, false)?.0)
     }
 
-    /// The same boxes, and the masks of a network that gives them too.
+    /// The boxes as [`Self::find_boxes`] gives them, and the masks of a network that gives them too.
     ///
     /// # Errors
     /// As [`Self::find_boxes`].
@@ -299,7 +299,7 @@ impl Model {
     }
 }
 
-/// Refuses weights that are NaN or infinite: the masks that they give look like others.
+/// Refuses weights that are NaN or infinite: the masks that they give would look like any others.
 ///
 /// # Errors
 /// [`JobError::Weights`] naming the first tensor that has some, and how many.

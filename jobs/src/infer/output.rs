@@ -21,11 +21,11 @@ pub(super) struct Found {
     pub mask: Option<FoundMask>,
     /// The surest first.
     pub boxes: Option<Vec<TrackedBox>>,
-    /// Why neither means anything, if so.
+    /// Why neither can be used, if so.
     pub not_finite: Option<NotFinite>,
 }
 
-/// How many points of a time a model gives NaN or infinities for.
+/// The model that gives NaN or infinities for a time, and for how many points.
 #[derive(Debug)]
 pub(super) struct NotFinite {
     pub model: PathBuf,
@@ -172,7 +172,7 @@ pub(super) fn remove(path: &Path) -> Result<()> {
 /// The table of the boxes of all times.
 const JOINED: &str = "boxes.csv";
 
-/// Removes the table of all boxes, which is of earlier fields where some of its parts are to be made.
+/// Removes the table of all boxes, because some of the tables that it is made of are to be made again.
 ///
 /// # Errors
 /// As [`remove`].

@@ -8,7 +8,7 @@ use squall_data::{Archive, DataError, Normalisation, Snapshot, Time, Variable};
 use std::path::{Path, PathBuf};
 
 /// Refuses the snapshot of a time if more of a field is missing than allowed, or its mean is out of the range of its
-/// values: a network sees there what it never saw, and says something all the same.
+/// values: a network would give an answer for such fields, but it has never learnt from any like them.
 ///
 /// # Errors
 /// [`JobError::Data`] naming variable and file: the fields of a time may lie in several.
@@ -68,7 +68,7 @@ pub(super) fn check_stored(
     Ok(())
 }
 
-/// Of a field of a file or a store a larger share is missing than allowed.
+/// The error that a larger share of a field, in a file or a store, is missing than allowed.
 fn mostly_missing(
     path: PathBuf,
     (variable, time): (Variable, Time),
@@ -85,7 +85,7 @@ fn mostly_missing(
     })
 }
 
-/// A snapshot as normalised pixels `(lat, lon, channel)`, and how many of its values were missing and are the mean now.
+/// A snapshot as normalised pixels `(lat, lon, channel)`, and how many missing values were replaced by the mean.
 ///
 /// # Errors
 /// [`JobError::Data`] if the snapshot lacks a channel.
@@ -106,8 +106,8 @@ pub(super) fn interleaved(
     })
 }
 
-/// The channels of a normalisation side by side, with `finish` done to every row, which tells how many of its values are
-/// missing.
+/// The channels of a normalisation as pixels, after `finish` was called on every row; it returns how many values of the
+/// row are missing.
 fn by_rows(
     snapshot: &Snapshot,
     normalisation: &Normalisation,

@@ -50,12 +50,11 @@ pub struct InferPlan {
     pub dtype: String,
     /// What computes.
     pub backend: String,
-    /// What may surprise about model or input, one sentence each.
+    /// Notes on model and input for the user, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// How many samples are computed at once where nothing else is said: the smallest power of two with 65,536 cells or
-/// more, at most 8.
+/// How many samples are computed at once by default: the smallest power of two with 65,536 cells or more, at most 8.
 ///
 /// The batch is the same wherever the program runs, because the last bits of a probability may depend on it.
 pub fn batch_for(rows: usize, columns: usize) -> NonZeroUsize {
@@ -139,7 +138,7 @@ impl Demand {
         for (summary, storage, backend) in &self.networks {
             let alone = summary.inference_bytes(*backend, batch.get(), storage, strips)?;
             largest = largest.max(alone);
-            // As trained, and packed for speed.
+            // The weights twice: as trained, and packed for speed.
             weights += 8 * summary.parameters as u64;
         }
         let others = match self.networks.len() {
@@ -187,7 +186,7 @@ impl Demand {
         }
     }
 
-    /// In how many strips, where `free` bytes are to be had.
+    /// The number of strips, where `free` bytes are free.
     ///
     /// # Errors
     /// [`JobError::Strips`] if no number fits into a given memory.

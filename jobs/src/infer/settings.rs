@@ -92,7 +92,7 @@ impl Settings {
                 .flatten()
                 .filter(|(key, value)| old.get(key.as_str()) != Some(value))
                 .collect();
-            // A bad time may be met with more patience than before: what is finished stays right.
+            // Whether bad times are skipped may change: finished files stay right.
             let only_patience = changed.iter().all(|(key, _)| *key == "bad_input");
             if !changed.is_empty() && !only_patience && has_some(out)? {
                 let changed = changed.into_iter();
@@ -103,7 +103,7 @@ impl Settings {
                 return Err(refused(format!("other settings ({changed})")));
             }
         } else if !log::read(out)?.is_empty() {
-            // What the log names would stay as it is.
+            // The files that the log calls finished would be kept, whatever their settings were.
             return Err(refused(format!(
                 "settings that are not known: {FILE} is gone"
             )));
@@ -163,7 +163,7 @@ pub(super) fn about(inference: &Inference<'_>, indices: Range<usize>) -> MaskFil
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What every model has to say, in one line; neighbours that say the same say it once.
+/// A text for each model, in one line; consecutive models with the same text share it.
 fn of_models(ensemble: &Ensemble<'_>, get: impl Fn(&Model) -> String) -> String {
     let models = ensemble.models().iter();
     let mut all: Vec<String> = models.map(|&model| get(model)).collect();

@@ -33,14 +33,14 @@ pub const BUILT_IN: [(&str, &str); 8] = [
 /// Types that devices compute in.
 const PRECISIONS: [&str; 3] = ["f32", "f16", "bf16"];
 
-/// More than any machine has; each has a clock in a prediction.
+/// Largest number of ranks: more than any machine has. A prediction keeps a clock for each of them.
 const MOST_RANKS: usize = 1 << 22;
 
 /// What is known of a machine. Unknown keys are errors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// What it is, in a line.
+    /// A title in one line.
     pub title: String,
     /// Nodes that a job can have.
     pub nodes: usize,
@@ -134,14 +134,14 @@ pub struct Device {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
-    /// Of this network, named as in recipes, at 768 x 1152.
+    /// The network, named as in recipes, on fields of 768 x 1152.
     pub network: String,
     /// The type that it computed in.
     pub precision: String,
     /// Samples of a step.
     pub batch: usize,
-    /// Operations of a training step for a sample, in TF, as `squall summary` counts them: what was measured is a rate of
-    /// networks that have as many.
+    /// Operations of a training step for a sample, in TF, as `squall summary` counts them: the measured rate is one of
+    /// a network with as many.
     pub sample_tflop: f64,
     /// Samples a second.
     pub samples_s: f64,

@@ -1,4 +1,4 @@
-//! What training continues from.
+//! Checkpoints: everything that a training continues from.
 
 use super::groups::Standing;
 use super::start_from::start_from;
@@ -27,12 +27,12 @@ const FACT: &str = "checkpoint";
 pub(super) struct CheckpointFacts {
     /// Steps done and skipped.
     pub progress: LearnerProgress,
-    /// The factor of the loss now; none in checkpoints from before there was one.
+    /// The loss scale; none in checkpoints of earlier versions.
     #[serde(default)]
     pub loss_scale: Option<LossScale>,
     /// The best validation so far.
     pub best: Option<Best>,
-    /// The validation of its last step was interrupted and comes first.
+    /// Whether the validation of its last step was interrupted, and is to be done first.
     pub validation_due: bool,
     /// SHA-256 of the data.
     pub data_hash: String,
@@ -67,7 +67,7 @@ struct PendingFacts {
     bad_field: Option<String>,
 }
 
-/// Says that the best model of a run that goes on is gone, where it is.
+/// Warns if the best model of a run that goes on is missing.
 fn tell_lost(run: &RunDir, step: u64) {
     let path = run.best();
     if !path.exists() {
@@ -213,7 +213,7 @@ fn load_newest(
             set_aside(run_dir)?;
             Ok(loaded)
         }
-        // Else the one before is no better.
+        // Also where there is no previous checkpoint, or it would give the same error.
         loaded => loaded,
     }
 }

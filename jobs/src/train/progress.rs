@@ -32,7 +32,7 @@ pub enum TrainEvent {
         total: u64,
         /// Epoch, counted from 0.
         epoch: u64,
-        /// What it did.
+        /// Its loss, gradient norm and learning rate.
         result: StepResult,
         /// How long it took, waiting included.
         seconds: f64,
@@ -68,7 +68,7 @@ pub enum TrainEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// All steps are done, or so many that the validations asked for no more.
+    /// All steps are done, or the validations ended the run early.
     Finished,
     /// Told to stop, or out of time; the same call continues.
     Interrupted,

@@ -11,10 +11,10 @@ use crate::tensorboard::EventWriter;
 use squall_data::Store;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Most seconds of training of a line of `timing.jsonl`, beside those of its last step; a checkpoint ends one, too.
+/// A line of `timing.jsonl` ends with the first step after this many seconds of training, or with a checkpoint.
 const TIMING_SECONDS: f64 = 10.0;
 
-/// Metrics, times and TensorBoard.
+/// Writes metrics, times and TensorBoard's files of a run.
 #[derive(Debug)]
 pub(super) struct Recorder {
     metrics: JsonLines,
@@ -33,12 +33,12 @@ struct Since {
 }
 
 impl Recorder {
-    /// Continues the files of a run that has done so many steps; what an interrupted part wrote after them goes, and so
-    /// do the validations that come again.
+    /// Continues the files of a run that has done this many steps. What an interrupted part wrote about later steps is
+    /// removed, and so are the validations that will be done again.
     pub(super) fn open(run: &RunDir, step: u64, again: &[u64]) -> Result<Self> {
         truncate_after(&run.metrics(), step, again)?;
-        // The last step that was done stays: it does not come again. TensorBoard forgets all of a step or nothing of it:
-        // what else there was of one whose validation comes again is told once more.
+        // The last step that was done stays, because it is not done again. TensorBoard forgets all of a step or
+        // nothing: if only the validation of a step is done again, its other numbers are written once more.
         let first = again
             .iter()
             .fold(step + 1, |first, &at| first.min(at.max(1)));
@@ -145,7 +145,8 @@ impl Recorder {
         })
     }
 
-    /// Before a checkpoint of this step: what was measured until then, and all metrics on the disk.
+    /// Writes what was measured until this step, and makes sure that all metrics are on the disk: before its
+    /// checkpoint.
     pub(super) fn sync(&mut self, step: u64) -> Result<()> {
         self.end_line(step)?;
         self.metrics.sync()
@@ -165,7 +166,7 @@ fn of_update(staleness: u64) -> [(&'static str, f64); 1] {
     [("train/staleness", staleness as f64)]
 }
 
-/// Tells TensorBoard what stands in a line of metrics.
+/// Writes the numbers of a line of metrics for TensorBoard.
 fn tell(events: &mut EventWriter, metric: &Metric) -> Result<()> {
     let step = metric.step();
     match metric {
@@ -180,7 +181,7 @@ fn tell(events: &mut EventWriter, metric: &Metric) -> Result<()> {
         }
         Metric::Validation { scores, .. } => events.scalars(now(), step, &scores.scalars()),
         Metric::Update { staleness, .. } => events.scalars(now(), step, &of_update(*staleness)),
-        // Of all steps so far, which TensorBoard is not told.
+        // A count over all steps so far is not for TensorBoard, which shows numbers of single steps.
         Metric::Staleness { .. } => Ok(()),
     }
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 /// Takes the weights of a model file as initial values.
 pub(super) fn start_from(path: &Path, learner: &mut Learner, contract: &Contract) -> Result<()> {
     let file = StoredFile::open(path)?;
-    // A training from them diverges at once, and nobody would look for the reason here.
+    // Refused here: a training from such weights would diverge at once, and its error would not name the file.
     check_finite(path, &file)?;
     let theirs = Contract::of(&file.facts, path)?;
     let names = |contract: &Contract| {

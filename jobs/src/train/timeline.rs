@@ -25,18 +25,18 @@ pub struct Spent {
     /// Backward pass.
     pub backward: f64,
     /// Waiting for gradients of other ranks, and for servers of parameters, after the backward pass: communication that
-    /// nothing hid.
+    /// is not hidden by computation.
     pub exchange: f64,
-    /// Waiting for batch statistics of other ranks, in the midst of either pass.
+    /// Waiting for batch statistics of other ranks, within either pass.
     pub statistics: f64,
     /// Changing the parameters.
     pub update: f64,
-    /// Sums of buckets, hidden or not; NaN where a GPU sums them, which alone knows how long that takes.
+    /// Sums of buckets, hidden or not; NaN where a GPU sums them, because the host cannot measure that.
     pub communication: f64,
 }
 
 impl Spent {
-    /// Mean of each over ranks.
+    /// The mean of each number over ranks.
     pub(super) fn mean(ranks: &[Self]) -> Self {
         let mut mean = Self::default();
         let share = 1.0 / ranks.len().max(1) as f64;
@@ -134,7 +134,7 @@ struct Event {
     args: Option<Size>,
 }
 
-/// How large what an entry tells of is.
+/// The size of what an entry is about.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Size {
     bytes: usize,
@@ -193,7 +193,7 @@ impl Timeline {
     /// Notes a bucket that was summed.
     pub fn bucket(&mut self, reduced: &Reduced) {
         let took = reduced.finished.duration_since(reduced.started);
-        // One on a GPU comes back when its sum is begun.
+        // A bucket on a GPU comes back when its sum has begun.
         self.spent.communication += match reduced.lent.is_some() {
             true => f64::NAN,
             false => took.as_secs_f64(),
@@ -240,7 +240,7 @@ impl Timeline {
         self.events.last_mut()
     }
 
-    /// A step is over; the last one that is traced writes `trace.rankN.json` into the run's folder.
+    /// Notes the end of a step; after the last traced one writes `trace.rankN.json` into the run's folder.
     pub fn step(&mut self, folder: &Path) -> Result<()> {
         if self.left == 0 {
             return Ok(());
@@ -252,7 +252,7 @@ impl Timeline {
         self.write(folder)
     }
 
-    /// The run is over, perhaps before the last step that was to be traced: what was is written then.
+    /// Notes the end of the run. If it came before the last step to be traced, writes the steps that were.
     pub fn end(&mut self, folder: &Path) -> Result<()> {
         if self.left == 0 || self.events.is_empty() {
             return Ok(());

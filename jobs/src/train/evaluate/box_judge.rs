@@ -11,7 +11,7 @@ use squall_model::detection::{DetectionTargets, DetectorOutput, ScoredBox};
 use squall_model::ops::loss::IGNORED;
 use squall_model::{Network, Pass};
 
-/// What was judged so far.
+/// Scores of the samples so far.
 pub(super) struct BoxJudge<'a> {
     evaluator: &'a Evaluator,
     objective: &'a BoxObjective,
@@ -26,7 +26,7 @@ struct Question<'b> {
     /// Its place in the unit that the network sees, and in the order of all samples.
     at: usize,
     place: usize,
-    /// None where nobody looked.
+    /// True boxes; none where they are not known.
     boxes: Option<&'b [PixelBox]>,
     mask: Option<&'b [u8]>,
 }
@@ -63,7 +63,7 @@ impl<'a> BoxJudge<'a> {
         Ok(())
     }
 
-    /// What is asked about the unit that begins here in a batch: samples of which something is known.
+    /// The questions about the unit that begins here in a batch: one for each of its samples that has labels.
     fn questions<'b>(&self, batch: &'b HostBatch, first: usize, masks: bool) -> Vec<Question<'b>> {
         let (asked, pixels) = (&self.evaluator.asked, batch.labels.len() / batch.len());
         let judged = asked.judged(&batch.ids[first..first + asked.frames()]);
@@ -123,7 +123,7 @@ impl<'a> BoxJudge<'a> {
             masks: None,
         };
         let config = self.objective.detection.loss_at(1.0);
-        // The mean over all answers, of which one was judged.
+        // The loss is a mean over all answers about the unit, of which one is judged here.
         let loss = output.loss(&targets, &config, 1.0)?.total * boxes.len() as f64;
         let found: Vec<GeoBox> = (found.iter())
             .filter_map(|found| Some(in_pixels(found)?.to_degrees(grid)))

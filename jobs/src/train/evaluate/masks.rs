@@ -1,8 +1,8 @@
 //! How good masks are: pixels and areas of every pair of true and predicted class.
 //!
-//! The rules are those of `squall_validation`, which stands above this crate and scores finished masks, but for the
-//! means that choose a model: they are over the classes that the truth has. A mean over what either mask has is one over
-//! other classes for every network: a first invented pixel of a class adds a zero.
+//! The rules are those of `squall_validation`, which depends on this crate and scores finished masks, except for the
+//! means that choose a model: these are over the classes that the truth has. A mean over the classes that either mask
+//! has would be over other classes for every network: the first false pixel of a class would add a zero.
 
 use super::mean_of_known;
 use crate::error::Result;
@@ -89,7 +89,7 @@ pub struct MaskTally {
     /// Pixels of every row, by true and predicted class.
     pixels: Vec<[[u64; CLASSES]; CLASSES]>,
     row_areas_km2: Vec<f64>,
-    /// Of every sample: its place in the order of all, mean IoU, weighted loss and weight.
+    /// For every sample its place in the order of all, mean IoU, weighted loss and weight.
     samples: Vec<[f64; 4]>,
 }
 
@@ -120,7 +120,7 @@ impl MaskTally {
             for (&t, &p) in truth.iter().zip(predicted) {
                 // Codes beyond the classes are pixels that do not count.
                 let (t, p) = match (usize::from(t), p) {
-                    // Where the network gives no number it is wrong, whatever is true.
+                    // A pixel for which the network gives NaN counts as wrong, whatever the truth is.
                     (t, NO_CLASS) => (t, (t + 1) % CLASSES),
                     (t, p) => (t, usize::from(p)),
                 };

@@ -30,7 +30,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How good a network is, by what it gives.
+/// The scores of a network, by what it gives: masks, boxes or both.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Scores {
@@ -61,7 +61,7 @@ impl Scores {
         }
     }
 
-    /// What [`Self::score`] is.
+    /// The name of what [`Self::score`] measures.
     pub fn score_name(&self) -> &'static str {
         match self {
             Self::Masks(scores) => scores.score_name(),
@@ -96,14 +96,14 @@ impl Scores {
 /// How good boxes and masks of one network are, on the same samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BothScores {
-    /// Of boxes; their loss is the recipe's of both, without the reconstruction.
+    /// Scores of the boxes; their loss is the recipe's loss of both, without the reconstruction.
     pub boxes: BoxScores,
     /// Scores of the masks.
     pub masks: MaskScores,
 }
 
 impl BothScores {
-    /// The mean of the two scores: neither task is given up for the other.
+    /// The mean of the two scores, so that neither task is sacrificed for the other.
     fn score(&self) -> f64 {
         (self.boxes.score() + self.masks.score()) / 2.0
     }
@@ -131,7 +131,7 @@ pub(super) struct Judging {
     pub batch: usize,
     pub loader: LoaderConfig,
     pub objective: Objective,
-    /// What activations are kept as.
+    /// The data types of activations.
     pub storage: Storage,
     pub best_by: BestBy,
 }
@@ -285,7 +285,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// The mean of the values that there are; 0 if there is none.
+/// The mean of the values that are there; 0 if none is.
 fn mean_of_known(values: &[Option<f64>]) -> f64 {
     let known: Vec<f64> = values.iter().flatten().copied().collect();
     known.iter().sum::<f64>() / known.len().max(1) as f64

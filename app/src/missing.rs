@@ -53,13 +53,6 @@ impl Missing {
         }
     }
 
-    /// The share of a variable's values that are missing; 0 of one that was not read.
-    pub fn share(&self, variable: Variable) -> f64 {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let share = |(missing, values): &(u64, u64)| *missing as f64 / (*values).max(1) as f64;
-        all.get(&variable).map_or(0.0, share)
-    }
-
     /// Says it, and what follows from it, if anything is missing.
     pub fn say(&self, what_follows: &str) {
         if let Some(sentence) = self.sentence() {
@@ -136,7 +129,5 @@ mod tests {
             .expect("counts");
         let said = missing.sentence().expect("something is missing");
         assert_eq!(said, "17 % of TMQ and 0.17 % of PSL");
-        assert_eq!(missing.share(Variable::Psl), 1.0 / 600.0);
-        assert_eq!(missing.share(Variable::Z1000), 0.0);
     }
 }

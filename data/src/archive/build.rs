@@ -9,6 +9,7 @@ use crate::facts::FileFacts;
 use crate::{Calendar, Time, Variable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock};
 
 /// An archive being put together.
@@ -105,6 +106,7 @@ impl Build {
             available: Vec::new(),
             problems,
             skipped_files,
+            has_completed_heights: AtomicBool::new(false),
             open: nc::FileCache::new(of_a_time),
         };
         let repeated = archive.repeated();

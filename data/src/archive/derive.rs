@@ -1,7 +1,7 @@
-//! Channels computed from others: column water, humidity near the ground, height of the lowest model level.
+//! Channels computed from others: column water, humidity near the ground, height of the lowest model level and of 1000 hPa.
 
 use super::units::GRAVITY;
-use ndarray::{Array2, ArrayView2, ArrayView3};
+use ndarray::{Array2, ArrayView2, ArrayView3, ArrayViewMut2};
 
 /// ∫ q dp / g in kg m-2: trapezoids between the levels above ground, and the layer between the lowest of them and the
 /// surface.
@@ -76,6 +76,27 @@ const LOWEST_SIGMA: f64 = 0.992_556_1;
 pub(super) fn lowest_level_height(temperature_k: f32, humidity: f32) -> f32 {
     let virtual_k = f64::from(temperature_k) * (1.0 + 0.608 * f64::from(humidity));
     (287.04 / 9.80616 * virtual_k * -LOWEST_SIGMA.ln()) as f32
+}
+
+/// Fills heights (m) of 1000 hPa where they are missing, from sea-level pressure (Pa) and the temperature near the ground
+/// (K): the hypsometric equation for the layer between them.
+///
+/// Where no temperature is known it is that of the standard atmosphere. A temperature that is 10 K off makes 15 m in a low
+/// of 950 hPa, whose 1000 hPa are 450 m below sea level.
+pub(super) fn complete_heights(
+    mut heights_m: ArrayViewMut2<'_, f32>,
+    psl_pa: &Array2<f32>,
+    temperature_k: Option<&Array2<f32>>,
+) {
+    const STANDARD_K: f32 = 288.15;
+    for ((place, height), psl) in heights_m.indexed_iter_mut().zip(psl_pa) {
+        if height.is_nan() {
+            let temperature = temperature_k.map(|field| field[place]);
+            let temperature = temperature.filter(|t| t.is_finite()).unwrap_or(STANDARD_K);
+            let layer = (f64::from(*psl) / 100_000.0).ln();
+            *height = (287.04 / 9.80616 * f64::from(temperature) * layer) as f32;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -179,5 +200,20 @@ mod tests {
         let mean = off.iter().sum::<f32>() / off.len() as f32;
         assert!(off.len() > 30_000 && mean.abs() < 0.2, "mean {mean}");
         assert!(off.iter().all(|d| d.abs() < 0.5));
+    }
+
+    #[test]
+    fn heights_below_the_ground_follow_from_pressure() {
+        let nan = f32::NAN;
+        let mut heights = array![[nan, nan, 120.0, nan, nan]];
+        let psl = array![[95_000.0, 100_000.0, 90_000.0, 95_000.0, nan]];
+        let temperature = array![[300.0, 300.0, 300.0, nan, 300.0]];
+        complete_heights(heights.view_mut(), &psl, Some(&temperature));
+        // 8 m a hPa near sea level.
+        let expected = [-450.4, 0.0, 120.0, -432.6];
+        for (height, expected) in heights.iter().zip(expected) {
+            assert!((height - expected).abs() < 0.1, "{heights}");
+        }
+        assert!(heights[[0, 4]].is_nan());
     }
 }

@@ -46,6 +46,7 @@ use crate::{Calendar, Time, Variable};
 use build::Build;
 use scan::Layout;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// What to do with an input file that cannot be used.
@@ -84,6 +85,8 @@ pub struct Archive {
     available: Vec<Variable>,
     problems: Vec<String>,
     skipped_files: usize,
+    /// Whether Z1000 was blank somewhere, and computed there.
+    has_completed_heights: AtomicBool,
     open: nc::FileCache,
 }
 
@@ -156,6 +159,18 @@ impl Archive {
     /// How many files were left out because they cannot be used ([`BadFiles::Skip`]); [`Self::problems`] names them.
     pub fn skipped_files(&self) -> usize {
         self.skipped_files
+    }
+
+    /// A sentence for the user if fields that were read so far have been completed.
+    ///
+    /// Many files leave levels below the ground blank (MERRA-2's, many of CMIP's), and in nearly every low 1000 hPa is
+    /// below the ground: cyclones would be where Z1000 is missing. It is computed there from PSL and TREFHT, as models
+    /// do that write such levels, or the standard atmosphere's temperature.
+    pub fn completed(&self) -> Option<&'static str> {
+        let is_completed = self.has_completed_heights.load(Ordering::Relaxed);
+        is_completed.then_some(
+            "Z1000 is blank in places, as below the ground: it is computed from PSL and TREFHT there",
+        )
     }
 
     /// All files that are read.

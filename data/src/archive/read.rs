@@ -1,6 +1,8 @@
 //! Reading the fields of one time.
 
-use super::derive::{humidity_of_dewpoint, lowest_level_height, precipitable_water};
+use super::derive::{
+    complete_heights, humidity_of_dewpoint, lowest_level_height, precipitable_water,
+};
 use super::scan::{self, Layout, Levels, Source};
 use super::{Archive, Place, decode};
 use crate::Variable;
@@ -12,6 +14,10 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+/// What Z1000 is computed from where it is blank.
+const BELOW_GROUND: [Variable; 2] = [Variable::Psl, Variable::Trefht];
 
 /// How a channel of one time is had.
 #[derive(Debug, Clone, Copy)]
@@ -104,7 +110,12 @@ impl Archive {
         let mut asked = variables.to_vec();
         while let Some(variable) = asked.pop() {
             match self.how(index, variable) {
-                Some(How::Direct(place, _)) => drop(files.insert(place.file)),
+                Some(How::Direct(place, _)) => {
+                    files.insert(place.file);
+                    if variable == Variable::Z1000 {
+                        asked.extend(BELOW_GROUND);
+                    }
+                }
                 Some(How::Computed(derivation)) => {
                     files.extend(derivation.file());
                     asked.extend(derivation.made_of());
@@ -224,6 +235,15 @@ impl Archive {
             None => return Err(self.missing(index, variable)),
             Some(How::Direct(place, source)) => {
                 self.read_plane_into(place, source, None, plane.view_mut())?;
+                if variable == Variable::Z1000
+                    && plane.iter().any(|z| z.is_nan())
+                    && !plane.iter().all(|z| z.is_nan())
+                    && let Some(psl) = wanted(Variable::Psl)?
+                {
+                    let temperature = wanted(Variable::Trefht)?;
+                    complete_heights(plane.view_mut(), &psl, temperature.as_ref());
+                    self.has_completed_heights.store(true, Ordering::Relaxed);
+                }
             }
             Some(How::Computed(Derivation::ColumnWater(place, levels))) => {
                 let (pressure_pa, q) = self.read_all_levels(place, levels)?;

@@ -79,7 +79,7 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     });
     progress.finish();
     let found = labelled?;
-    say_missing(&missing, &[Method::Deepcam]);
+    say_missing(&missing, &archive);
     skipped::say(times - found.times, times, &command.input)?;
     masks.finish()?;
     let boxes_left_out = write_boxes(command, &archive, &mut folder)?;

@@ -115,22 +115,17 @@ pub struct LabelSummary {
 /// The usual strictness of deepcam.
 const PRESET: &str = "default";
 /// Raised whenever the same fields and thresholds give other labels: a run is not continued by another method.
-const METHOD: u32 = 2;
+const METHOD: u32 = 3;
 
 /// What follows from missing values.
 const NOT_LABELLED: &str =
     "rules find nothing where one of their fields is missing, and less around it";
 
-/// A share of heights at 1000 hPa that is missing below the ground, and not here and there.
-const BLANK_SHARE: f64 = 0.05;
-
-/// Says what is missing, and whether that hides cyclones: 1000 hPa is below the ground in a low.
-fn say_missing(missing: &Missing, methods: &[Method]) {
+/// Says what of the fields is missing or was completed, once they have been read.
+fn say_missing(missing: &Missing, archive: &Archive) {
     missing.say(NOT_LABELLED);
-    if methods.contains(&Method::Deepcam) && missing.share(Variable::Z1000) > BLANK_SHARE {
-        tracing::warn!(
-            "deepcam finds cyclones by the thickness between Z1000 and Z200, which is missing in nearly all lows where files leave levels below the ground blank, as those of MERRA-2 do: fill Z1000 there first, or use --method tempest on files with heights at 300 and 500 hPa"
-        );
+    if let Some(completed) = archive.completed() {
+        tracing::warn!("{completed}");
     }
 }
 

@@ -264,6 +264,9 @@ impl Stage {
         reading
             .missing
             .say("a network gets the mean of the channel there");
+        if let Some(completed) = archive.completed() {
+            tracing::warn!("{completed}");
+        }
         selection.leave_out(&selection.places_of(&unread.times), &mut splits);
         let skipped_times = chosen - selection.samples.len();
         skipped::say(skipped_times, chosen, &self.input)?;

@@ -88,7 +88,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     } = labelling;
     progress.finish();
     let found = labelled?;
-    say_missing(&reader.missing, &rules.methods);
+    say_missing(&reader.missing, &archive);
     let skipped_times = second.left_out().len();
     skipped::say(skipped_times, archive.times().len(), &command.input)?;
     conclude(&command.out, masks, &agreement, folder)?;

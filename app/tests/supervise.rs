@@ -1,4 +1,5 @@
 //! `squall supervise` with commands that fail in every way.
+#![allow(clippy::print_stdout)] // that nothing was judged
 
 mod common;
 

@@ -92,12 +92,13 @@ impl Contract {
             ("latitude", self.grid.spacing_deg.0, found.spacing_deg.0),
             ("longitude", self.grid.spacing_deg.1, found.spacing_deg.1),
         ];
-        spacings.into_iter().filter_map(|(axis, expected, found)| {
-            ((found / expected - 1.0).abs() > SPACING_TOLERANCE).then(|| {
-                format!(
-                    "it was trained on {expected:.3} degrees between cells in {axis}, the input has {found:.3}: events would have another size in pixels (regrid the input, or train on this grid)"
-                )
-            })
+        let differ = |(_, expected, found): &(&str, f64, f64)| {
+            (found / expected - 1.0).abs() > SPACING_TOLERANCE
+        };
+        spacings.into_iter().filter(differ).map(|(axis, expected, found)| {
+            format!(
+                "it was trained on {expected:.3} degrees between cells in {axis}, the input has {found:.3}: events would have another size in pixels (regrid the input, or train on this grid)"
+            )
         })
     }
 

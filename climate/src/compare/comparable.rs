@@ -7,11 +7,12 @@ use super::names::{Names, grouped, listed};
 use super::period::{self, months_of, years_of};
 use super::{Coverage, PlannedSide, Unit, words};
 use crate::error::{ClimateError, Result};
+use squall_data::Calendar;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// A year that calendars of other lengths are scaled to, days: that of the Gregorian calendar.
-const COMMON_YEAR_DAYS: f64 = 365.2425;
+/// The calendar to whose months numbers by year are scaled where calendars differ.
+const COMMON_CALENDAR: Calendar = Calendar::ProlepticGregorian;
 
 /// Values that are named one by one.
 const MOST: usize = 5;
@@ -90,13 +91,13 @@ pub(super) fn check_grids(
     })
 }
 
-/// The length of a year that numbers by year are scaled to where calendars differ; a note says so where their years are
-/// not equally long.
-pub(super) fn common_year_days(
+/// The calendar to whose months numbers by year are scaled where calendars differ; a note says so where their years are not
+/// equally long.
+pub(super) fn common_calendar(
     runs: &[&Coverage],
     names: &Names,
     notes: &mut Vec<String>,
-) -> Option<f64> {
+) -> Option<Calendar> {
     let calendars = runs.iter().map(|run| run.calendar);
     let groups = grouped(calendars.enumerate(), |a, b| a == b);
     if groups.len() < 2 {
@@ -105,11 +106,11 @@ pub(super) fn common_year_days(
     let lengths = groups.iter().map(|(calendar, _)| calendar.mean_year_days());
     if grouped(lengths.enumerate(), |a, b| a == b).len() > 1 {
         notes.push(format!(
-            "The calendars are {}: numbers by year are scaled to years of {COMMON_YEAR_DAYS} days.",
+            "The calendars are {}: numbers by year are scaled to the lengths of Gregorian months (February has 28.2425 days).",
             listed(&names.each(&groups))
         ));
     }
-    Some(COMMON_YEAR_DAYS)
+    Some(COMMON_CALENDAR)
 }
 
 /// Notes where runs have other numbers of times a day, if all are known.
@@ -338,7 +339,7 @@ mod tests {
     use super::*;
     use crate::compare::SideInput;
     use crate::statistics::Statistics;
-    use squall_data::{Calendar, LatLonGrid, Time};
+    use squall_data::{LatLonGrid, Time};
 
     /// There had been 0 times a day.
     #[test]

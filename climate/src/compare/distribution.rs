@@ -150,7 +150,7 @@ fn counts_of(run: &Side, (values, years): &Known, edges: &[f64]) -> Vec<Statisti
     for (value, block) in values {
         let above = edges.partition_point(|edge| edge <= value);
         let bin = above.saturating_sub(1).min(sums.len() - 1);
-        sums[bin][*block as usize] += run.year_scale();
+        sums[bin][*block as usize] += run.scale(None);
     }
     sums.into_iter()
         .map(|sums| Statistic::ratio(sums, years.clone()))

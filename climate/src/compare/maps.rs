@@ -203,7 +203,7 @@ impl<'a> RunMap<'a> {
         let is_known = |cell: usize| looked_at.as_ref().is_none_or(|on| on[cell]);
         let density = |(cell, km2): (usize, &f64)| {
             if is_known(cell) {
-                1e6 / km2 * side.year_scale()
+                1e6 / km2 * side.scale(None)
             } else {
                 0.0
             }

@@ -65,7 +65,7 @@ pub(crate) use words::{
 use crate::error::{ClimateError, Result};
 use changes::changes;
 use comparable::{
-    check_apart, check_grids, check_members, check_years, common_months, common_year_days,
+    check_apart, check_grids, check_members, check_years, common_calendar, common_months,
     note_rules, note_steps, share_wind,
 };
 use comparison::{map_summary, summary};
@@ -214,7 +214,7 @@ pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan
             // Then all years of a run are one block.
             Unit::Member | Unit::Pair => usize::MAX,
         },
-        year_days: common_year_days(&runs, &names, &mut notes),
+        calendar: common_calendar(&runs, &names, &mut notes),
         transport: shared_transport(&runs, &names, &mut notes)?,
         wind: share_wind(&runs, &names, &mut notes),
     };

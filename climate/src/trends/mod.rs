@@ -94,7 +94,7 @@ pub fn plan(input: TrendInput, options: &TrendOptions) -> Result<Plan> {
         selection,
         range: input.years,
         block_years: 1,
-        year_days: None,
+        calendar: None,
         transport: Some(Side::transport_column(&input.folder)?),
         wind: true,
     };

@@ -245,8 +245,8 @@ fn members_of_other_calendars_are_scaled_each_by_its_own() {
     // Both scaled, because their calendars differ.
     let each = compare_with(alone(0), alone(1), &options()).unwrap();
     let found = compare_with(a.clone(), b, &options()).unwrap();
-    let note = "The calendars are noleap in m1 of a and b and 360_day in m2 of a: numbers by year are scaled to years of \
-                365.2425 days.";
+    let note = "The calendars are noleap in m1 of a and b and 360_day in m2 of a: numbers by year are scaled to the \
+                lengths of Gregorian months (February has 28.2425 days).";
     assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
     let of = |found: &Comparison| row(found, Quantity::CycloneTracks, Group::ALL).change;
     let (each, pooled) = (of(&each), of(&found).a.unwrap());

@@ -107,6 +107,14 @@ impl Calendar {
         }
     }
 
+    /// Mean length of a month in days, over leap years and others; 0 if `month` is not 1..=12.
+    pub fn mean_month_days(self, month: i64) -> f64 {
+        if month == 2 && self != Self::Day360 {
+            return self.mean_year_days() - 337.0; // which the other months have
+        }
+        self.days_in_month(1, month) as f64
+    }
+
     /// Days from 0000-01-01 to the given date, in this calendar.
     fn day_number(self, year: i64, month: i64, day: i64) -> i64 {
         let leaps_julian = |y: i64| (y + 3).div_euclid(4);

@@ -9,13 +9,13 @@ pub(crate) use ensemble::{Ensemble, joined};
 pub(super) use tables::shared_transport;
 
 use crate::compare::coverage::{Coverage, Selection, Years};
-use crate::compare::group::{Group, season_of};
+use crate::compare::group::{Group, SEASONS, season_of};
 use crate::compare::maps::YearMaps;
 use crate::compare::quantity::{Kind, Quantity};
 use crate::compare::statistic::Statistic;
 use crate::error::Result;
 use crate::statistics::{Basin, Category};
-use squall_data::Class;
+use squall_data::{Calendar, Class};
 
 /// Pascals of a hectopascal.
 const HPA: f64 = 100.0;
@@ -52,8 +52,8 @@ pub struct Side {
     pub years: Years,
     /// Block of each used year: years that are drawn together.
     blocks: Vec<usize>,
-    /// Counts are scaled by this to years of one common length.
-    year_scale: f64,
+    /// Counts in all selected months and in each season are scaled by this to months of the common calendar.
+    scales: [f64; 1 + SEASONS.len()],
     /// By quantity, year and group.
     sums: Vec<Vec<[Sum; Group::COUNT]>>,
     /// By [`Extreme`]: the value of each track, and where the track counts.
@@ -79,8 +79,8 @@ pub struct SideOptions {
     pub range: Option<(i64, i64)>,
     /// Consecutive years that are drawn together.
     pub block_years: usize,
-    /// Length of a year that counts are scaled to, days; that of the calendar if `None`.
-    pub year_days: Option<f64>,
+    /// The calendar to whose months counts are scaled; the run's own if `None`.
+    pub calendar: Option<Calendar>,
     /// The column of the transport in rivers; it is not looked at if `None`.
     pub transport: Option<&'static str>,
     /// Whether winds are looked at: not where the other run has those of another level.
@@ -100,9 +100,7 @@ impl Side {
         let empty = vec![[Sum::default(); Group::COUNT]; count];
         let mut side = Self {
             blocks: blocks_of(count, options.block_years),
-            year_scale: options
-                .year_days
-                .map_or(1.0, |days| days / coverage.calendar.mean_year_days()),
+            scales: scales_of(coverage.calendar, options),
             sums: vec![empty; Quantity::COUNT],
             extremes: Default::default(),
             times: Vec::new(),
@@ -132,9 +130,9 @@ impl Side {
         &self.blocks
     }
 
-    /// Length of a year that counts are given for, relative to the calendar's.
-    pub(crate) fn year_scale(&self) -> f64 {
-        self.year_scale
+    /// How long the selected months of the common calendar, or those of a season, are, relative to the run's own.
+    pub(crate) fn scale(&self, season: Option<usize>) -> f64 {
+        self.scales[season.map_or(0, |season| 1 + season)]
     }
 
     /// Whether the tables have what a quantity needs: its columns, and values in them where there are events, in some
@@ -193,7 +191,8 @@ impl Side {
                 let known = self.known_years(quantity);
                 let share = |year: usize| f64::from(u8::from(known[year]));
                 let of_known = |year: usize| share(year) * sums[year][index].total;
-                let numerator = by_block(&|year| of_known(year) * self.year_scale);
+                let scale = self.scale(group.season);
+                let numerator = by_block(&|year| of_known(year) * scale);
                 Statistic::ratio(numerator, by_block(&share))
             }
             Kind::PerTime => {
@@ -324,6 +323,23 @@ impl Side {
     }
 }
 
+/// How long the months of the common calendar are, relative to those of the run's own: all selected months, then those of
+/// each season. A February of 30 days has more storms than one of 28.
+fn scales_of(own: Calendar, options: &SideOptions) -> [f64; 1 + SEASONS.len()] {
+    let common = options.calendar.unwrap_or(own);
+    let days = |calendar: Calendar, is_of: &dyn Fn(i64) -> bool| {
+        let months = (1..=12).filter(|month| is_of(*month));
+        months
+            .map(|month| calendar.mean_month_days(month))
+            .sum::<f64>()
+    };
+    let ratio = |is_of: &dyn Fn(i64) -> bool| days(common, is_of) / days(own, is_of);
+    std::array::from_fn(|part| match part.checked_sub(1) {
+        None => ratio(&|month| options.selection.months.contains(&month)),
+        Some(season) => ratio(&|month| season_of(month) == season),
+    })
+}
+
 /// The block of each of so many years, of which none has more than `block_years`: as many blocks as it takes, as equal
 /// as can be. Blocks are drawn and dealt alike, so that none may be the short rest of the others.
 fn blocks_of(years: usize, block_years: usize) -> Vec<usize> {
@@ -380,6 +396,39 @@ pub(crate) struct Extremes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_are_scaled_by_the_lengths_of_their_own_months() {
+        let options = |months: &[i64]| SideOptions {
+            selection: Selection {
+                months: months.to_vec(),
+                year_start: 1,
+            },
+            range: None,
+            block_years: 1,
+            calendar: Some(Calendar::Standard),
+            transport: None,
+            wind: true,
+        };
+        let all: Vec<i64> = (1..=12).collect();
+        let [year, winter, spring, summer, autumn] = scales_of(Calendar::Day360, &options(&all));
+        assert!((year - 365.2425 / 360.0).abs() < 1e-12);
+        assert!((winter - 90.2425 / 90.0).abs() < 1e-12);
+        assert_eq!(
+            [spring, summer, autumn],
+            [92.0 / 90.0, 92.0 / 90.0, 91.0 / 90.0]
+        );
+        // It had been that of a year, 1.015.
+        let [february, ..] = scales_of(Calendar::Day360, &options(&[2]));
+        assert!((february - 28.2425 / 30.0).abs() < 1e-12);
+        // January has 31 days in both.
+        assert_eq!(scales_of(Calendar::NoLeap, &options(&[1]))[0], 1.0);
+        let own = SideOptions {
+            calendar: None,
+            ..options(&[2])
+        };
+        assert_eq!(scales_of(Calendar::Day360, &own), [1.0; 5]);
+    }
 
     #[test]
     fn blocks_of_years_are_as_equal_as_can_be() {

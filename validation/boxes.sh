@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Trains the small detectors, and the network of masks and boxes, on a synthetic run and scores their boxes on another one.
 # usage: validation/boxes.sh OUT [STEPS] [SEEDS] [RECIPES]
-#   OUT      a folder; what is there already is not computed again
+#   OUT      a folder; a call that was stopped goes on, and what is there already is not computed again
 #   STEPS    of each training (600)
 #   SEEDS    how many (1), or a list in quotes
 #   RECIPES  in quotes ("detect detect-dense masks-and-boxes")
 # validation/box_scores.py makes a page of all seeds. SQUALL names the program, if it is built already.
 set -euo pipefail
-cd "$(dirname "$0")/.."
 out=$(realpath -m "${1:?a folder for the results}")
+cd "$(dirname "$0")/.."
 steps=${2:-600}
 seeds=${3:-1}
 recipes=${4:-detect detect-dense masks-and-boxes}
@@ -16,9 +16,10 @@ recipes=${4:-detect detect-dense masks-and-boxes}
 . validation/program.sh
 mkdir -p "$out"
 run() { "$squall" -q "$@"; }
-[ -d "$out/seen" ] || run simulate --out "$out/seen" --grid 192x288 --days 300 --hours 12 --seed 1
-[ -d "$out/unseen" ] || run simulate --out "$out/unseen" --grid 192x288 --days 80 --hours 12 --seed 2
-[ -d "$out/store" ] || run stage "$out/seen" --labels "$out/seen/truth" --out "$out/store"
+# Each keeps what is there and whole; a folder alone may hold half a run.
+run simulate --out "$out/seen" --grid 192x288 --days 300 --hours 12 --seed 1
+run simulate --out "$out/unseen" --grid 192x288 --days 80 --hours 12 --seed 2
+run stage "$out/seen" --labels "$out/seen/truth" --out "$out/store"
 for seed in $seeds; do
   for recipe in $recipes; do
     at=$out/$recipe-$steps-$seed

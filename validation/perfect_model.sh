@@ -89,7 +89,7 @@ fi
 if [ "$steps" -gt 0 ] && [ ! -e model.done ]; then
   ls learn-*/*.nc > learn.txt
   ls learn-*/truth/*.nc > learn-truth.txt
-  [ -d store ] || "$squall" stage learn.txt --labels learn-truth.txt --out store
+  "$squall" stage learn.txt --labels learn-truth.txt --out store
   "$squall" train --recipe small --data store --out model --set training.steps="$steps" --set training.batch=8 \
     --set training.validate_every_steps=$(((steps + 3) / 4))
   touch model.done

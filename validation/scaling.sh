@@ -15,11 +15,10 @@ recipes=$PWD/jobs/recipes
 . validation/program.sh
 cd "$out"
 
-if [ ! -d store ]; then
-  "$squall" -q simulate --out fields --grid 96x144 --days 20 --hours 6 --seed 5
-  "$squall" -q label fields --out labels
-  "$squall" -q stage fields --labels labels --out store
-fi
+# Each keeps what is there and whole; a folder alone may hold half of it.
+"$squall" -q simulate --out fields --grid 96x144 --days 20 --hours 6 --seed 5
+"$squall" -q label fields --out labels
+"$squall" -q stage fields --labels labels --out store
 train=("$squall" -q train --recipe small --data "$out/store" --json --set training.validate_every_steps=1000000)
 # A value of the summary of a run, the last line of its log that is one.
 of() { python3 -c "import json,sys; v=json.load(open('$1.json'))

@@ -1,0 +1,82 @@
+//! Scripts of `validation`, with a program that only writes down what it is asked for: what they do in a folder that
+//! holds something already.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use common::text;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A folder with a program that fails where its second argument is `stage`.
+struct Place {
+    folder: tempfile::TempDir,
+    program: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let program = folder.path().join("program.sh");
+        let asked = folder.path().join("asked");
+        let lines = format!(
+            "#!/bin/sh\necho \"$*\" >> '{}'\n[ \"$2\" != stage ] || exit 9\n",
+            asked.display()
+        );
+        fs::write(&program, lines).expect("written");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+        Self { folder, program }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs a script in the folder; `None` where there is no bash.
+    #[allow(clippy::print_stderr)] // says what it skips
+    fn run(&self, script: &str, arguments: &[&str], seed: &str) -> Option<Output> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../validation")
+            .join(script);
+        let output = Command::new("bash")
+            .arg(script)
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env("SQUALL", &self.program)
+            .env("CENTURY", &self.program)
+            .env("SEED", seed)
+            .env_remove("STEPS")
+            .env_remove("LEARN")
+            .output();
+        if output.is_err() {
+            eprintln!("skipped: there is no bash");
+        }
+        output.ok()
+    }
+
+    /// What the program was asked for.
+    fn asked(&self) -> String {
+        fs::read_to_string(self.at("asked")).unwrap_or_default()
+    }
+}
+
+/// A folder is there as soon as a run begins: of one that was killed a part was learnt from.
+#[test]
+fn a_run_that_was_killed_is_finished_before_it_is_learnt_from() {
+    let place = Place::new();
+    for name in ["seen", "unseen", "store"] {
+        fs::create_dir_all(place.at("of boxes").join(name)).expect("a folder");
+    }
+    let Some(output) = place.run("boxes.sh", &["of boxes"], "1") else {
+        return;
+    };
+    assert_eq!(output.status.code(), Some(9), "{}", text(&output));
+    let out = place.at("of boxes").canonicalize().expect("a folder");
+    let asked = place.asked();
+    for words in ["simulate --out OUT/seen", "simulate --out OUT/unseen"] {
+        let words = words.replace("OUT", common::path(&out));
+        assert!(asked.contains(&words), "no `{words}`: {asked}");
+    }
+}

@@ -31,10 +31,11 @@ rm -rf events
 "$century" fields "${grid%x*}" "${grid#*x}" "$years" "$hours" events ${WEATHER:-} | tee fields.csv
 
 echo "rivers of $rivers, every 6 h, 40 years: events, statistics"
-if [ ! -e rivers.done ]; then
-  rm -rf rivers
+# The file names their grid: those of another one would be measured as those of this one.
+if [ "$(cat rivers.done 2>/dev/null)" != "$rivers" ]; then
+  rm -rf rivers.done rivers
   "$century" rivers "${rivers%x*}" "${rivers#*x}" 40 6 rivers
-  touch rivers.done
+  echo "$rivers" > rivers.done
 fi
 rm -rf rivers-events
 now() { date +%s.%N; }

@@ -14,7 +14,7 @@
 # The network has learned from the true masks of three more years of either climate, with other storms; the rules are fitted to the same.
 # 35 GB of disk for 30 years; fields are deleted as soon as their events are known. Both scenarios run at the same time.
 # usage: validation/perfect_model.sh OUT [YEARS] [GRID] [HOURS]
-#   OUT    a folder; a run that was stopped goes on
+#   OUT    a folder; a run that was stopped goes on, one of other years, grid, hours, seed, steps is refused
 #   YEARS  of each scenario (30)
 #   GRID   latitudes x longitudes (72x108)
 #   HOURS  between two fields (12)
@@ -29,6 +29,13 @@ cd "$(dirname "$0")/.."
 cd "$out"
 
 seed=${SEED:-11} steps=${STEPS:-1600} learn=${LEARN:-3}
+# What is done is not done again: results of other settings would be told as those of these.
+settings="$years years of $grid every $hours h, seed $seed, $steps steps on $learn years"
+[ -e settings.txt ] || echo "$settings" > settings.txt
+if [ "$(cat settings.txt)" != "$settings" ]; then
+  echo "$out holds an experiment of $(cat settings.txt), not of $settings: give another folder" >&2
+  exit 2
+fi
 if [ ! -e learn.done ]; then
   year=2000
   for scenario in present plus2k; do

@@ -80,3 +80,39 @@ fn a_run_that_was_killed_is_finished_before_it_is_learnt_from() {
         assert!(asked.contains(&words), "no `{words}`: {asked}");
     }
 }
+
+/// They were told as those of the seed that was asked for.
+#[test]
+fn results_of_another_experiment_are_not_told_as_those_of_this_one() {
+    let place = Place::new();
+    let call = |seed| place.run("perfect_model.sh", &["out", "2", "24x36"], seed);
+    let Some(first) = call("11") else {
+        return;
+    };
+    assert!(!first.status.success(), "{}", text(&first));
+    let before = place.asked();
+    let other = call("29").expect("bash");
+    assert_eq!(other.status.code(), Some(2), "{}", text(&other));
+    assert!(text(&other).contains("seed 11"), "{}", text(&other));
+    assert_eq!(place.asked(), before);
+    // The same goes on.
+    let again = call("11").expect("bash");
+    assert_ne!(again.status.code(), Some(2), "{}", text(&again));
+    assert!(place.asked().len() > before.len());
+}
+
+/// Those of the grid before were followed under the name of this one.
+#[test]
+fn river_masks_of_another_grid_are_made_anew() {
+    let place = Place::new();
+    let call = |grid| place.run("century.sh", &["out", "1", "24x36", "24", grid], "1");
+    for (grid, made) in [("181x288", 1), ("181x288", 1), ("91x144", 2)] {
+        let Some(output) = call(grid) else {
+            return;
+        };
+        let asked = place.asked();
+        let rivers = asked.lines().filter(|line| line.starts_with("rivers "));
+        assert_eq!(rivers.count(), made, "{asked}\n{}", text(&output));
+    }
+    assert!(place.asked().contains("rivers 91 144 40 6 rivers"));
+}

@@ -160,6 +160,37 @@ fn cyclones_have_low_pressure_warm_cores_and_wind() {
     assert!(strong > 5, "only {strong} strong storms");
 }
 
+/// It had been a quarter more, since deeper cyclones rain more by themselves. The same storms, without rain, with that of
+/// the present and with that of a warmer climate.
+#[test]
+fn cyclones_of_a_warmer_climate_have_as_much_more_rain_as_is_said() {
+    let warm = Scenario::PLUS_2K;
+    let rain = |cyclone_rain: f64, cyclone_deficit: f64| -> f64 {
+        let scenario = Scenario {
+            cyclone_rain,
+            cyclone_deficit,
+            ..Scenario::PRESENT
+        };
+        let run = SyntheticRun::new(SyntheticConfig {
+            scenario,
+            ..config(72, 108, 120)
+        })
+        .unwrap();
+        let of_time = |index: usize| -> f64 {
+            let (snapshot, _) = run.snapshot(index);
+            let field = snapshot.field(Variable::Prect).unwrap();
+            field.iter().map(|value| f64::from(*value)).sum()
+        };
+        [20, 60, 100].map(of_time).iter().sum()
+    };
+    let dry = rain(0.0, 1.0);
+    let present = rain(1.0, 1.0) - dry;
+    let warmer = rain(warm.cyclone_rain, warm.cyclone_deficit) - dry;
+    assert!(present > 0.05 * dry, "{present} {dry}");
+    let ratio = warmer / present;
+    assert!((ratio - 1.14).abs() < 0.02, "{ratio}");
+}
+
 #[test]
 fn files_open_as_cam_history_and_truth_beside_them() {
     let folder = tempfile::tempdir().unwrap();

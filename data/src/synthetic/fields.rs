@@ -65,7 +65,7 @@ pub(super) fn compute(run: &SyntheticRun, time: Time) -> (Snapshot, Truth) {
             continue;
         };
         let vortex = Vortex::new(storm, state, run.grid.spacing_km());
-        let seen = planes.add_vortex(&vortex, &run.grid, scenario.cyclone_rain);
+        let seen = planes.add_vortex(&vortex, &run.grid, scenario.rain_of_a_deficit());
         let lowest_wind = FRICTION * vortex.wind(vortex.rmw_km());
         if lowest_wind >= NAMED_WIND {
             truth.cyclone(storm.id, &vortex, &seen);

@@ -49,6 +49,12 @@ impl Scenario {
         cyclone_rain: 1.14,
         river_count: 1.2,
     };
+
+    /// Rain rate of a tropical cyclone relative to one of the present with the same deficit: a vortex rains in proportion
+    /// to its deficit, which has a change of its own.
+    pub(super) fn rain_of_a_deficit(&self) -> f64 {
+        self.cyclone_rain / self.cyclone_deficit
+    }
 }
 
 impl std::str::FromStr for Scenario {

@@ -151,7 +151,7 @@ imposed_wind() {
     }' present-truth/objects.csv
 }
 # The relative change of the area under rivers: a fifth more of them, each true one times the hours for which it is one. That is as long as its
-# axis has 20 kg m-2 more than its surroundings, so that moister ones last longer; a threshold that goes with the moisture does not see that.
+# axis has 18 kg m-2 more than its surroundings, so that moister ones last longer; a threshold that goes with the moisture does not see that.
 imposed_cover() {
   cat present-truth/objects.csv plus2k-truth/objects.csv | awk -F, '
     $1 == "class" { run++; for (k = 1; k <= NF; k++) at[$k] = k; next }

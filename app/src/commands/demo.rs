@@ -208,12 +208,18 @@ impl Demo {
                 self.days / 2.0
             ),
             frames: 120,
-            training: vec![format!("DeepLabV3+={}", self.text("run"))],
+            training: vec![self.curve()?],
             recipe: Some(self.at("run").join("recipe.toml")),
             ..parsed(&folders)?
         }
         .write()?;
         Ok(page)
+    }
+
+    /// The training of the page, by the name of its network.
+    fn curve(&self) -> anyhow::Result<String> {
+        let network = self.training().read_recipe()?.network.name;
+        Ok(format!("{}={}", network.as_str(), self.text("run")))
     }
 
     /// How far masks and their events agree with others.
@@ -314,5 +320,22 @@ impl DemoSummary {
             self.peak_rss_mb,
             self.report.display(),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The curve of every recipe was called DeepLabV3+.
+    #[test]
+    fn the_page_names_the_network_that_was_trained() {
+        for (recipe, expected) in [
+            ("small", "deeplabv3plus=a/run"),
+            ("tiramisu", "tiramisu=a/run"),
+        ] {
+            let demo: Demo = parsed(["--out", "a", "--recipe", recipe]).unwrap();
+            assert_eq!(demo.curve().unwrap(), expected);
+        }
     }
 }

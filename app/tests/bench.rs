@@ -135,6 +135,40 @@ fn a_ceiling_has_no_part_in_the_memory_beside_it() {
     }
 }
 
+/// It had that of all before it: inference the peak of a training step, labelling that of the triad's arrays (134 MB),
+/// and rules that of the optimiser with copies of the parameters (87 MB).
+#[test]
+#[cfg(target_os = "linux")]
+#[allow(clippy::print_stderr)] // says what it skips
+fn what_is_measured_among_all_has_its_own_peak() {
+    if fs::write("/proc/self/clear_refs", "5").is_err() {
+        eprintln!("skipped: the system cannot forget a peak");
+        return;
+    }
+    let options = "bench all --grid 48x72 --size 24x36 --repeat 1 --json -q --device cpu";
+    let told = run(&Vec::from_iter(options.split(' ')));
+    let rows: Vec<Value> = serde_json::from_str(&told).expect("a list of rows");
+    let peak = |begin: &str| {
+        let is_it = |row: &&Value| {
+            row["name"]
+                .as_str()
+                .is_some_and(|name| name.starts_with(begin))
+        };
+        let row = rows.iter().find(is_it);
+        number(
+            row.unwrap_or_else(|| panic!("no `{begin}`: {told}")),
+            "peak_mb",
+        )
+    };
+    for part in ["label", "lows", "rivers", "read", "infer"] {
+        assert!(peak(part) < 130.0, "{part}: {told}");
+    }
+    assert!(
+        peak("LARC-Adam") < peak("AdamW + bf16 copies") - 40.0,
+        "{told}"
+    );
+}
+
 /// TempestExtremes that fails on the first of two files is no TempestExtremes of half the time, nor of 0 s.
 #[test]
 #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! Keeping memory alive between steps.
+//! Keeping memory alive between steps, and giving it back after the last.
 
 /// Tells the allocator to keep large buffers instead of giving them back to the system after every use.
 ///
@@ -17,5 +17,15 @@ pub fn keep_large_buffers() {
         if libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 30) == 0 {
             libc::mallopt(libc::M_MMAP_MAX, 0);
         }
+    }
+}
+
+/// Gives what was freed back to the system, which [`keep_large_buffers`] lets the allocator keep: what is measured next
+/// is not to count the memory of what was measured before. Without effect where the C library is not glibc.
+pub fn give_back_freed() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: glibc's `malloc_trim` holds the lock of an arena while it gives back pages of it that no buffer has.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }

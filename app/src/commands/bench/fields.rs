@@ -1,7 +1,7 @@
 //! `squall bench simulate|label|read`: what is done with fields before a network sees them.
 
 use super::ceilings::{LONG, Triad};
-use super::{Row, median, row_of_cpu};
+use super::{Row, forget_peak, median, row_of_cpu};
 use crate::arguments::grid;
 use clap::Args;
 use squall_climate::detect::tempest::{TempestDetector, TempestThresholds};
@@ -30,8 +30,9 @@ pub struct LabelOptions {
     fields: Option<String>,
 }
 
-/// Median seconds of `act`, after one call that does not count.
+/// Median seconds of `act`, after one call that does not count. The highest memory use is then that of these calls.
 fn time(repeat: usize, mut act: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+    forget_peak();
     act()?;
     let mut times = Vec::new();
     for _ in 0..repeat.max(1) {
@@ -91,6 +92,7 @@ pub(super) fn label(options: &LabelOptions, repeat: usize) -> anyhow::Result<Vec
     let labeller = Labeller::new(&Thresholds::default(), grid.clone())?;
     let tempest = TempestDetector::new(&TempestThresholds::default(), grid.clone())?;
     let transport = fields.transport()?.into_owned().magnitude;
+    // Right after what it is of, whose memory it tells.
     let of = |what: &str, planes: usize, seconds: f64| {
         let name = format!("{what} of {rows} x {columns}");
         let ceiling = "reading the fields from memory once";
@@ -102,19 +104,18 @@ pub(super) fn label(options: &LabelOptions, repeat: usize) -> anyhow::Result<Vec
         labeller.masks(&fields.snapshot, &candidates)?;
         Ok(())
     })?;
+    let deepcam = of("label a time", 11, deepcam);
     let nodes = time(repeat, || {
         tempest.nodes(&fields)?;
         Ok(())
     })?;
+    let nodes = of("lows by closed contours, a time", 7, nodes);
     let rivers = time(repeat, || {
         tempest.rivers(transport.view())?;
         Ok(())
     })?;
-    with_ceilings(vec![
-        of("label a time", 11, deepcam),
-        of("lows by closed contours, a time", 7, nodes),
-        of("rivers by a Laplacian, a time", 1, rivers),
-    ])
+    let rivers = of("rivers by a Laplacian, a time", 1, rivers);
+    with_ceilings(vec![deepcam, nodes, rivers])
 }
 
 /// A time read from a file of four.

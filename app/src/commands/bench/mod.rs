@@ -100,7 +100,8 @@ pub(super) struct Row {
     ceiling: &'static str,
     /// Floating-point operations a second, where they are counted.
     flops_per_second: Option<f64>,
-    /// Highest memory use: on a GPU that of its memory by what is measured, else that of the process so far.
+    /// Highest memory use while it was measured: on a GPU of its memory, else of the process. Of one operation on a CPU,
+    /// and where the system cannot forget a peak, that of the process so far.
     peak_mb: f64,
     /// The memory that it was said to need before it ran, where that is said.
     predicted_mb: Option<f64>,
@@ -244,6 +245,15 @@ pub(super) fn row_of_cpu(name: String, ours: f64, ceiling: Option<f64>, what: &'
 /// Bytes of the highest memory use where it is computed.
 pub(super) fn peak() -> u64 {
     (Backend::best().peak_memory()).unwrap_or_else(peak_memory)
+}
+
+/// Lets the highest memory use begin anew, from what is in use: before that the allocator gives back what was freed.
+pub(super) fn forget_peak() {
+    Backend::best().forget_peak();
+    squall_model::memory::give_back_freed();
+    // What it means is in proc(5): 5 resets the peak. Where there is no such file, or it is closed, the peak stays that
+    // of the process so far.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
 #[cfg(test)]

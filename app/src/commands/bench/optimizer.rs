@@ -2,7 +2,7 @@
 //! rate.
 
 use super::ceilings::Triad;
-use super::{Row, median, row};
+use super::{Row, forget_peak, median, row};
 use squall_model::optim::{Mirror, Optimizer, OptimizerConfig, Rounding, Rule, Update};
 use squall_model::{Backend, Gradients, Network, NetworkConfig};
 use std::time::Instant;
@@ -45,6 +45,7 @@ pub(super) fn rows(repeat: usize) -> anyhow::Result<Vec<Row>> {
     ];
     let mut found = Vec::new();
     for (name, config, copies, bytes) in cases {
+        forget_peak();
         let mut optimizer = Optimizer::new(&config, network.parameters())?;
         let mut mirror = copies
             .then(|| Mirror::new(network.parameters(), Rounding::Nearest))

@@ -3,8 +3,8 @@
 mod ours;
 mod turns;
 
-use super::Row;
 use super::peer::Peer;
+use super::{Row, forget_peak};
 use crate::arguments::grid;
 use crate::failure::Advice;
 use crate::plan::bytes;
@@ -151,6 +151,8 @@ pub(super) fn measure(
     let (rows, columns) = options.size;
     let backend = Backend::best();
     check_options(options, work, backend)?;
+    // Where all is measured, other parts were before it.
+    forget_peak();
     // Before it has values: whether they fit is asked first.
     let mut network = Network::outline(&config, backend, 1)?;
     let of_optimiser = optimiser.values_kept(backend.is_gpu());

@@ -30,7 +30,7 @@ pub struct Simulate {
     /// Folder for the files; truth goes to DIR/truth.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Latitudes x longitudes.
+    /// Latitudes x longitudes. Fields of fewer than 32 latitudes have few tropical cyclones, of 20 hardly any.
     #[arg(long, default_value = "192x288", value_parser = grid)]
     pub grid: (usize, usize),
     /// Length in years of 365 days.

@@ -23,7 +23,8 @@ pub(super) struct Vortex {
 }
 
 impl Vortex {
-    /// The vortex of a storm; one that the grid cannot hold is widened to one that it can.
+    /// The vortex of a storm; one that the grid cannot hold is widened to one that it can. Where its strongest wind would
+    /// then lie beyond its reach, it has none there and is not in the truth.
     pub(super) fn new(storm: &TropicalCyclone, state: State, spacing_km: f64) -> Self {
         Self {
             rmw_km: storm.rmw_km.max(1.15 * spacing_km),
@@ -99,15 +100,18 @@ impl Vortex {
 mod tests {
     use super::*;
 
-    fn vortex(lat: f64) -> Vortex {
-        let state = State {
+    fn state(lat: f64) -> State {
+        State {
             lat,
             lon: 150.0,
             deficit_pa: 4000.0,
             motion: (0.0, 0.0),
             age: 0.5,
-        };
-        let storm = TropicalCyclone {
+        }
+    }
+
+    fn storm(lat: f64) -> TropicalCyclone {
+        TropicalCyclone {
             id: 1,
             basin: "WP",
             birth_hours: 0.0,
@@ -116,8 +120,11 @@ mod tests {
             rmw_km: 45.0,
             outer_km: 900.0,
             holland_b: 1.5,
-        };
-        Vortex::new(&storm, state, 28.0)
+        }
+    }
+
+    fn vortex(lat: f64) -> Vortex {
+        Vortex::new(&storm(lat), state(lat), 28.0)
     }
 
     #[test]
@@ -136,6 +143,19 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// The help of `squall simulate --grid` says so: 32 latitudes are 5.8 degrees apart, 20 are 9.5.
+    #[test]
+    fn a_very_coarse_grid_has_no_strong_wind() {
+        let storm = storm(15.0);
+        let wind = |rows: u32| {
+            let spacing_km = crate::grid::KM_PER_DEGREE * 180.0 / f64::from(rows - 1);
+            let vortex = Vortex::new(&storm, state(15.0), spacing_km);
+            vortex.wind(vortex.rmw_km())
+        };
+        assert!(wind(32) > 25.0, "{}", wind(32));
+        assert!(wind(20) < 10.0, "{}", wind(20));
     }
 
     #[test]

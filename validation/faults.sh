@@ -24,8 +24,8 @@ clean() {
 }
 trap clean EXIT
 
+# Each keeps what is there and whole; a folder alone may hold half of it.
 make_store() { # NAME SEED
-  [ ! -d "$1" ] || return 0
   "$squall" -q simulate --out "run-$1" --grid 32x64 --days 20 --hours 6 --seed "$2"
   "$squall" -q label "run-$1" --out "labels-$1"
   "$squall" -q stage "run-$1" --labels "labels-$1" --out "$1"

@@ -23,15 +23,15 @@ if [ ! -f run/best.safetensors ]; then
     --set network.width=0.1
 fi
 # A year in small files, so that there is something to kill; the tracker is faster and gets finer masks.
-[ -d year ] || "$squall" -q simulate --out year --grid 32x64 --days 365 --hours 6 --seed 6
-[ -d fine ] || "$squall" -q simulate --out fine --grid 96x144 --days 365 --hours 6 --seed 7
+"$squall" -q simulate --out year --grid 32x64 --days 365 --hours 6 --seed 6
+"$squall" -q simulate --out fine --grid 96x144 --days 365 --hours 6 --seed 7
 
-# What JOB does into a folder, as words.
+# What JOB does into a folder, as the words of `call`.
 words() { # JOB FOLDER
   case $1 in
-    infer) echo "$squall -q infer $out/year --model $out/run/best.safetensors --probabilities --out $2" ;;
-    label) echo "$squall -q label $out/fine --save-every 0 --out $2" ;;
-    events) echo "$squall -q events $out/fine/truth --fields $out/fine --save-every 0 --out $2" ;;
+    infer) call=("$squall" -q infer "$out/year" --model "$out/run/best.safetensors" --probabilities --out "$2") ;;
+    label) call=("$squall" -q label "$out/fine" --save-every 0 --out "$2") ;;
+    events) call=("$squall" -q events "$out/fine/truth" --fields "$out/fine" --save-every 0 --out "$2") ;;
     *) echo "error: there is no job $1" >&2 && exit 2 ;;
   esac
 }
@@ -39,15 +39,17 @@ words() { # JOB FOLDER
 for job in $jobs; do
   alone=$out/$job-alone killed=$out/$job-killed
   rm -rf "$alone" "$killed"
+  words "$job" "$alone"
   started=$(date +%s%N)
-  $(words "$job" "$alone")
+  "${call[@]}"
   took=$((($(date +%s%N) - started) / 1000000))
   echo "$job alone: $(ls "$alone" | wc -l) files, $took ms"
   kill=0 finished=0
+  words "$job" "$killed"
   while ((kill < kills)); do
     ranks=${fixed:-$((1 + RANDOM % 4))}
     [ "$job" != label ] || ranks=1
-    mpirun -n "$ranks" $(words "$job" "$killed") 2>>"$job.log" &
+    mpirun -n "$ranks" "${call[@]}" 2>>"$job.log" &
     start=$!
     # Anywhere within the time that it takes alone, and somewhat later.
     sleep "$(printf '%d.%03d' $((took / 1000)) $((took % 1000)) | awk -v r=$RANDOM '{ print 0.3 + 1.2 * $1 * r / 32768 }')"
@@ -65,7 +67,7 @@ for job in $jobs; do
   done
   ranks=${fixed:-3}
   [ "$job" != label ] || ranks=1
-  mpirun -n "$ranks" $(words "$job" "$killed")
+  mpirun -n "$ranks" "${call[@]}"
   diff -r -x .lock "$alone" "$killed"
   [ -z "$(find "$killed" -name '.claims-*' -o -name '*.tmp')" ]
   echo "$job: $kill kills, $finished ends between them, $(ls "$alone" | wc -l) files with the same bytes"

@@ -11,20 +11,17 @@ cd "$(dirname "$0")/.."
 . validation/program.sh
 cd "$out"
 
-if [ ! -d store ]; then
-  "$squall" -q simulate --out run --grid 32x64 --days 20 --hours 6 --seed 5
-  "$squall" -q label run --out labels
-  "$squall" -q stage run --labels labels --out store
-fi
-train() { # OUT
-  echo mpirun -n 4 "$squall" -q train --recipe small --data "$out/store" --out "$1" \
-    --set distributed.global_batch=4 --set training.steps=$((200 * kills)) --set training.validate_every_steps=$((60 * kills)) \
-    --set training.checkpoint_every_steps=5 --set distributed.check_every_steps=20 --set network.width=0.1
-}
+# Each keeps what is there and whole; a folder alone may hold half of it.
+"$squall" -q simulate --out run --grid 32x64 --days 20 --hours 6 --seed 5
+"$squall" -q label run --out labels
+"$squall" -q stage run --labels labels --out store
+train=(mpirun -n 4 "$squall" -q train --recipe small --data "$out/store"
+  --set distributed.global_batch=4 --set training.steps=$((200 * kills)) --set training.validate_every_steps=$((60 * kills))
+  --set training.checkpoint_every_steps=5 --set distributed.check_every_steps=20 --set network.width=0.1)
 rm -rf alone killed
-$(train "$out/alone")
+"${train[@]}" --out "$out/alone"
 
-"$squall" supervise --tries 40 --pause 0.5 -- $(train "$out/killed") &
+"$squall" supervise --tries 40 --pause 0.5 -- "${train[@]}" --out "$out/killed" &
 supervisor=$!
 kill=0
 while ((kill < kills)) && kill -0 "$supervisor" 2>/dev/null; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Boxes from a tenth of the labels, with and without the fields that have none.
 # usage: validation/semi_supervised.sh OUT [SEEDS] [STEPS] [WAYS] [GRID]
-#   OUT    a folder; what is there already is not computed again
+#   OUT    a folder; a call that was stopped goes on, and what is there already is not computed again
 #   SEEDS  how many (5), or a list in quotes; each draws another tenth
 #   STEPS  of each training (1500)
 #   WAYS   in quotes ("supervised longer self-training lambda1 lambda10"):
@@ -13,8 +13,8 @@
 # As many labelled samples a step in all ways. Prints mAP on an unseen run for every seed; validation/loss_curves.py makes a page of
 # all. SQUALL names the program, if it is built already.
 set -euo pipefail
-cd "$(dirname "$0")/.."
 out=$(realpath -m "${1:?a folder for the results}")
+cd "$(dirname "$0")/.."
 seeds=${2:-5}
 steps=${3:-1500}
 ways=${4:-supervised longer self-training lambda1 lambda10}
@@ -23,9 +23,10 @@ grid=${5:-192x288}
 . validation/program.sh
 mkdir -p "$out"
 run() { "$squall" -q "$@"; }
-[ -d "$out/seen" ] || run simulate --out "$out/seen" --grid "$grid" --days 300 --hours 12 --seed 1
-[ -d "$out/unseen" ] || run simulate --out "$out/unseen" --grid "$grid" --days 80 --hours 12 --seed 2
-[ -d "$out/store" ] || run stage "$out/seen" --labels "$out/seen/truth" --out "$out/store"
+# Each keeps what is there and whole; a folder alone may hold half a run.
+run simulate --out "$out/seen" --grid "$grid" --days 300 --hours 12 --seed 1
+run simulate --out "$out/unseen" --grid "$grid" --days 80 --hours 12 --seed 2
+run stage "$out/seen" --labels "$out/seen/truth" --out "$out/store"
 # Cells of the same size in degrees on every grid.
 case $grid in 192x288) blocks=4 ;; 96x144) blocks=3 ;; *) echo "error: GRID is 192x288 or 96x144" >&2 && exit 2 ;; esac
 

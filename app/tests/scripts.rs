@@ -65,19 +65,21 @@ impl Place {
 /// A folder is there as soon as a run begins: of one that was killed a part was learnt from.
 #[test]
 fn a_run_that_was_killed_is_finished_before_it_is_learnt_from() {
-    let place = Place::new();
-    for name in ["seen", "unseen", "store"] {
-        fs::create_dir_all(place.at("of boxes").join(name)).expect("a folder");
-    }
-    let Some(output) = place.run("boxes.sh", &["of boxes"], "1") else {
-        return;
-    };
-    assert_eq!(output.status.code(), Some(9), "{}", text(&output));
-    let out = place.at("of boxes").canonicalize().expect("a folder");
-    let asked = place.asked();
-    for words in ["simulate --out OUT/seen", "simulate --out OUT/unseen"] {
-        let words = words.replace("OUT", common::path(&out));
-        assert!(asked.contains(&words), "no `{words}`: {asked}");
+    for script in ["boxes.sh", "semi_supervised.sh"] {
+        let place = Place::new();
+        for name in ["seen", "unseen", "store"] {
+            fs::create_dir_all(place.at("of boxes").join(name)).expect("a folder");
+        }
+        let Some(output) = place.run(script, &["of boxes"], "1") else {
+            return;
+        };
+        assert_eq!(output.status.code(), Some(9), "{}", text(&output));
+        let out = place.at("of boxes").canonicalize().expect("a folder");
+        let asked = place.asked();
+        for words in ["simulate --out OUT/seen", "simulate --out OUT/unseen"] {
+            let words = words.replace("OUT", common::path(&out));
+            assert!(asked.contains(&words), "no `{words}`: {asked}");
+        }
     }
 }
 

@@ -100,8 +100,8 @@ pub(super) struct Row {
     ceiling: &'static str,
     /// Floating-point operations a second, where they are counted.
     flops_per_second: Option<f64>,
-    /// Highest memory use while it was measured: on a GPU of its memory, else of the process. Of one operation on a CPU,
-    /// and where the system cannot forget a peak, that of the process so far.
+    /// Highest memory use while it was measured: on a GPU of its memory, else of the process. Of operations and sums on a
+    /// CPU, and where the system cannot forget a peak, that of the process so far.
     peak_mb: f64,
     /// The memory that it was said to need before it ran, where that is said.
     predicted_mb: Option<f64>,

@@ -63,17 +63,7 @@ impl Simulate {
         if self.json {
             return output::json(&summary);
         }
-        tracing::info!(
-            "{} in {} ({}), {}, {}: {} at {:.1} times a second, peak memory {}",
-            counted(summary.times, "time"),
-            counted(summary.files, "file"),
-            bytes(summary.bytes),
-            counted(summary.tropical_cyclones, "tropical cyclone"),
-            counted(summary.rivers, "river"),
-            duration(summary.seconds),
-            summary.times as f64 / summary.seconds.max(1e-3),
-            bytes(peak_memory()),
-        );
+        tracing::info!("{}, peak memory {}", words(&summary), bytes(peak_memory()));
         Ok(())
     }
 
@@ -150,6 +140,26 @@ impl Simulate {
     }
 }
 
+/// What was written, how long it took, and how fast that is: times that were there before took none of it.
+fn words(summary: &RunSummary) -> String {
+    let pace = match summary.kept {
+        0 => format!(
+            " at {:.1} times a second",
+            summary.times as f64 / summary.seconds.max(1e-3)
+        ),
+        kept => format!(", {} there before", counted(kept, "file")),
+    };
+    format!(
+        "{} in {} ({}), {}, {}: {}{pace}",
+        counted(summary.times, "time"),
+        counted(summary.files, "file"),
+        bytes(summary.bytes),
+        counted(summary.tropical_cyclones, "tropical cyclone"),
+        counted(summary.rivers, "river"),
+        duration(summary.seconds),
+    )
+}
+
 /// Bytes that a run takes: two times of 16 channels and what they are made of, and all storms.
 fn memory(config: &SyntheticConfig) -> u64 {
     let field = (config.rows * config.columns * 4) as u64;
@@ -172,6 +182,25 @@ mod tests {
         assert!(said("100000000").contains("more than 100000000 times"));
         assert!(said("0").contains("has no times"));
         assert!(said("nan").contains("has no times"));
+    }
+
+    /// Of 240 times that were all there it had computed 3,000 a second.
+    #[test]
+    fn what_was_there_before_was_not_computed_fast() {
+        let told = |kept: usize| {
+            words(&RunSummary {
+                times: 240,
+                files: 30,
+                kept,
+                bytes: 56_000_000,
+                tropical_cyclones: 14,
+                rivers: 1,
+                seconds: 2.0,
+            })
+        };
+        let run = "240 times in 30 files (56 MB), 14 tropical cyclones, 1 river: 2 s";
+        assert_eq!(told(0), format!("{run} at 120.0 times a second"));
+        assert_eq!(told(29), format!("{run}, 29 files there before"));
     }
 
     /// Measured on one thread: 48 MB of a year, 97 MB of a century, 582 MB of ten.

@@ -5,12 +5,13 @@ use super::history::HistoryWriter;
 use super::{SyntheticConfig, SyntheticRun, truth};
 use crate::archive::nc::{self, on_library_thread};
 use crate::atomic::TextFile;
-use crate::boxes::table;
+use crate::boxes::{BoxClass, table};
 use crate::error::{DataError, Result};
 use crate::mask_file::{MaskFileOptions, MaskWriter};
 use crate::{Snapshot, Time, atomic};
 use netcdf::File;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -182,14 +183,28 @@ impl ChunkPaths {
             .all(|path| path.exists())
     }
 
-    /// Whether all are there, and those of netCDF open and have so many times: a copy may have been cut short.
+    /// Whether all are there and have so many times: a copy may have been cut short.
     fn are_whole(&self, steps: usize) -> bool {
         let has_times = |path: &PathBuf| {
             let times = |file: File| file.dimension_len("time");
             nc::open(path).ok().and_then(times) == Some(steps)
         };
         let are_whole = || [&self.fields, &self.masks].into_iter().all(has_times);
-        self.are_there() && on_library_thread(are_whole)
+        self.are_there() && self.tables_are_whole(steps) && on_library_thread(are_whole)
+    }
+
+    /// Whether the parts of the tables end with a line, that of boxes has rows of so many times, and that of objects the
+    /// rivers of the boxes: it may have no row at all, as what a full disk leaves of a copy.
+    fn tables_are_whole(&self, steps: usize) -> bool {
+        let read = |path: &PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+        let (objects, boxes) = (read(&self.objects), read(&self.boxes));
+        let times = boxes.lines().filter_map(|row| row.split(',').nth(1));
+        let river = BoxClass::AtmosphericRiver.name();
+        let rivers = |table: &str| table.lines().filter(|row| row.starts_with(river)).count();
+        (objects.is_empty() || objects.ends_with('\n'))
+            && boxes.ends_with('\n')
+            && times.collect::<BTreeSet<_>>().len() == steps
+            && rivers(&objects) == rivers(&boxes)
     }
 }
 

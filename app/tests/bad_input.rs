@@ -23,6 +23,9 @@ fn vectors_that_no_memory_holds_and_links_without_a_rate() {
         2,
         &["nothing to sum", "hint:"],
     );
+    // Within what an option may be, and more than any machine has: it was killed for memory.
+    let many = ["bench", "allreduce", "--millions=10000", "--ranks=1000"];
+    refuses(&many, 2, &["1000 ranks need 40.0 TB", "hint:"]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::{Row, row_of_cpu};
 use crate::arguments::number;
 use crate::failure::{Advice, CHECK};
+use crate::plan::{bytes, counted};
 use crate::ranks;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
@@ -94,6 +95,7 @@ pub(super) fn measure_all(
             ranks::finish(world.size(), found.map_err(anyhow::Error::from))?
         }
         None => {
+            check_memory(options)?;
             let ranks = threads::ranks(options.ranks);
             let found = threads::run(ranks, |mut rank| {
                 compete(&mut rank, options, Vec::new(), repeat)
@@ -118,6 +120,24 @@ pub(super) fn measure_all(
         ),
         "what is fast and wrong is of no use: another method or another MPI library may be right",
     ))
+}
+
+/// Refuses vectors that this process has no memory for: each thread has one of its own.
+fn check_memory(options: &AllReduceOptions) -> anyhow::Result<()> {
+    let longest = options.millions.iter().copied().fold(0.0, f64::max);
+    let needed = (4e6 * longest * options.ranks as f64) as u64;
+    match squall_jobs::available_memory(1) {
+        Some(free) if needed > free => Err(Advice::usage(
+            format!(
+                "vectors of {longest} million values on {} need {}, this process may have {}",
+                counted(options.ranks, "rank"),
+                bytes(needed),
+                bytes(free)
+            ),
+            "give fewer --millions or fewer --ranks",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Whether an average is further from the exact one than it is if every rank rounds once.

@@ -530,8 +530,11 @@
     const now = moments[state.index];
     return chosen >= 0 && now >= store.row.start[chosen] && now < store.row.end[chosen];
   }
+  let run = 0;
   async function play() {
-    while (state.playing) {
+    // The run before may still be in its pause.
+    const own = ++run;
+    while (state.playing && own === run) {
       const pause = new Promise((done) => setTimeout(done, pace));
       await show(following() ? state.index + 1 : momentAt(pictured[pictureAfter()]));
       await pause;

@@ -114,7 +114,9 @@ squall.store.then((store) => {
   // ---- hands ------------------------------------------------------------------------------------------------------
   body.onclick = (e) => {
     const tr = e.target.closest('tr');
-    if (tr) squall.openLife(Number(tr.dataset.event), listed);
+    // Who marks text of a row, to copy it, does not choose the row.
+    const marks = !e.target.closest('button') && !getSelection().isCollapsed;
+    if (tr && !marks) squall.openLife(Number(tr.dataset.event), listed);
   };
   body.onkeydown = (e) => {
     const by = { ArrowDown: 'nextElementSibling', ArrowUp: 'previousElementSibling' }[e.key];

@@ -248,7 +248,14 @@ squall.store.then((store) => {
     dialog.close();
     squall.showOnMap(shown, point.t[points(shown)[now]]);
   };
-  dialog.onclick = (e) => { if (e.target === dialog) dialog.close(); };
+  // A click beside the dialog closes it; its own empty places are the dialog, too, and a drag may end beside it.
+  const isBeside = (e) => {
+    const box = dialog.getBoundingClientRect();
+    return e.target === dialog && (e.clientX < box.left || e.clientX > box.right || e.clientY < box.top || e.clientY > box.bottom);
+  };
+  let begunBeside = false;
+  dialog.onpointerdown = (e) => { begunBeside = isBeside(e); };
+  dialog.onclick = (e) => { if (begunBeside && isBeside(e)) dialog.close(); };
   dialog.onkeydown = (e) => {
     const by = { PageUp: -1, PageDown: 1 }[e.key];
     if (by) {

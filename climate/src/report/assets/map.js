@@ -602,7 +602,7 @@
     bar.style.background = `linear-gradient(90deg,${stops})`;
   }
   $('colours').onchange = () => { paintBar(); draw(); };
-  if ($('mode')) $('mode').onchange = () => {
+  function setMode() {
     const mode = $('mode').value, layers = mode === 'layers';
     $('class-legend').hidden = !layers;
     $('difference-legend').hidden = layers;
@@ -613,7 +613,12 @@
       $('second-name').textContent = 'only ' + b;
     }
     draw();
-  };
+  }
+  if ($('mode')) {
+    $('mode').onchange = setMode;
+    // Browsers that come back to a page put back what was chosen, without a word.
+    setMode();
+  }
   if ($('centre')) {
     $('centre').value = [180, 300, 80].includes(centre) ? centre : 180;
     $('centre').onchange = () => { centre = Number($('centre').value); draw(); };

@@ -49,17 +49,22 @@ squall.store = (async () => {
   const point = {
     t: p[0], lat: p[1], lon: p[2], a: p[3], b: p[4], area: p[5], w: p[6], h: p[7],
   };
+  // Points are rounded more coarsely than the extremes of their row, beyond which rounding may not bring them.
+  const upTo = (v, most, step) => (v > most && v - most < step ? most : v);
+  const downTo = (v, least, step) => (v < least && least - v < step ? least : v);
   for (let k = 0; k < n; k++) {
     const river = row.kind[k] === 3, sure = confident[row.finder[k]];
     const steps = sure ? [1, 1] : river ? [0.5, 20] : [0.5, 0.5];
+    const most = sure ? row.confidence[k] : river ? row.water[k] : row.wind[k];
     const before = [start[k], 0, 0, 0, 0, 0, 0, 0];
     for (let i = row.first[k]; i < row.first[k] + row.count[k]; i++) {
       for (let c = 0; c < p.length; c++) before[c] += unfold(p[c][i]);
       point.t[i] = before[0];
       point.lat[i] = before[1] / 10;
       point.lon[i] = before[2] / 10;
-      point.a[i] = before[3] ? (before[3] - 1) * steps[0] : NaN;
-      point.b[i] = before[4] ? (before[4] - 1) * steps[1] : NaN;
+      point.a[i] = before[3] ? upTo((before[3] - 1) * steps[0], most, steps[0]) : NaN;
+      const b = before[4] ? (before[4] - 1) * steps[1] : NaN;
+      point.b[i] = river ? upTo(b, row.length[k], steps[1]) : downTo(b, row.pressure[k], steps[1]);
       point.area[i] = before[5] ? Math.exp((before[5] - 1) / head.areaSteps) : NaN;
       point.w[i] = before[6] ? (before[6] - 1) / 10 : NaN;
       point.h[i] = before[7] ? (before[7] - 1) / 10 : NaN;

@@ -701,6 +701,8 @@
     draw();
   }
   canvas.style.aspectRatio = `${win.span} / ${spanLat}`;
+  // A window that reaches far from south to north is no taller than the screen, unless that would leave no room for its buttons.
+  canvas.parentElement.style.maxWidth = `max(20rem, 85vh * ${win.span / spanLat})`;
   new ResizeObserver(resize).observe(canvas);
   paintBar();
   resize();

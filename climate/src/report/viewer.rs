@@ -81,7 +81,7 @@ fn viewer(page: &Page<'_>) -> String {
 <fieldset class="layers"><legend>Layers</legend>{layers}</fieldset>
 <div class="selects">{mode}{centre}<label class="select">Colours <select id="colours"><option value="slate">Slate</option><option value="viridis">Viridis</option><option value="cividis">Cividis</option></select></label></div>
 <p class="note" id="counts"></p>
-<p class="note" id="map-help">With the map in focus: ← and → change the time, space plays, + and − zoom, 0 shows the whole map; drag to move when zoomed in.{event_help}{difference_help}</p>
+<p class="note" id="map-help">With the map in focus: ← and → change the time, space plays, + and − zoom, 0 shows the whole map; drag, or shift with an arrow, to move when zoomed in.{event_help}{difference_help}</p>
 </div>
 "#,
         event_help = if page.browser.is_some() {

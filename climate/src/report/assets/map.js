@@ -578,7 +578,8 @@
   if (moments.length < 2) for (const id of ['play', 'back', 'next', 'time']) $(id).disabled = true;
   if (frames.length < 2) $('play').disabled = true;
   canvas.onkeydown = (e) => {
-    const act = {
+    const way = e.shiftKey && { ArrowLeft: [1, 0], ArrowRight: [-1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[e.key];
+    const act = way ? () => pan(way[0] * width / 5, way[1] * height / 5) : {
       ArrowLeft: () => step(-1), ArrowRight: () => step(1), ' ': () => setPlaying(!state.playing),
       '+': () => zoom(1.6), '=': () => zoom(1.6), '-': () => zoom(1 / 1.6), 0: () => zoom(0),
       Home: () => step(-state.index), End: () => step(moments.length - 1 - state.index),

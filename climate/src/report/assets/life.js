@@ -77,7 +77,7 @@ squall.store.then((store) => {
       body += `<line class="mark" x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${y(value)}" y2="${y(value)}"/>${room ? `<text class="e s" x="${WIDTH - RIGHT}" y="${y(value) - 3}">${word}</text>` : ''}`;
     }
     const days = store.hours(to - from) / 24, apart = [1, 2, 5, 10, 20, 50, 100].find((d) => days / d <= 5) || 365;
-    for (let t = store.midnight(from); t <= to; t = store.midnight(t + 1e-6 + (apart - 1) * 24 / store.hours(1))) {
+    for (let t = store.midnight(from); t <= to; t = store.midnight(t + ((apart - 1) * 24 + 1 / 3600) / store.hours(1))) {
       const d = store.date(t);
       body += `<line class="axis" x1="${x(t)}" x2="${x(t)}" y1="${HEIGHT - BOTTOM}" y2="${HEIGHT - BOTTOM + 4}"/>`;
       if (x(t) < WIDTH - 24) body += `<text class="m" x="${x(t)}" y="${HEIGHT - BOTTOM + 17}">${d.day} ${squall.MONTHS[d.month - 1]}</text>`;

@@ -213,7 +213,18 @@ mod tests {
         let shown = "details::details-content { content-visibility: visible;";
         assert!(print.contains(shown), "{print}");
         // A table longer than a page may not be kept in one piece.
-        assert!(!print.contains("table"), "{print}");
+        let pieces = print.split("break-inside: avoid").next().unwrap();
+        let kept = pieces.lines().last().unwrap();
+        assert!(!kept.contains("table"), "{kept}");
+    }
+
+    #[test]
+    fn paper_is_no_telephone_and_cuts_no_column_off() {
+        // A4 between its margins is 717 pixels wide; the rows of events scroll on the screen.
+        assert!(STYLE.contains("@media screen and (max-width: 720px) {"));
+        assert!(!STYLE.contains("@media (max-width: 720px)"));
+        let print = STYLE.split("@media print {").nth(1).unwrap();
+        assert!(print.contains(".rows { overflow: visible; }"), "{print}");
     }
 
     #[test]

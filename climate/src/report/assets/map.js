@@ -545,6 +545,8 @@
     $('play').textContent = state.playing ? '❚❚' : '▶';
     $('play').setAttribute('aria-pressed', state.playing);
     $('play').setAttribute('aria-label', state.playing ? 'Pause' : 'Play');
+    // Read out step by step, but not several times a second.
+    $('position').setAttribute('aria-live', state.playing ? 'off' : 'polite');
     if (state.playing) play();
   }
   function step(by) {

@@ -59,7 +59,7 @@
         pixels(f.f, data.shape), pixels(f.p, data.pressureShape), pixels(f.w, wind),
         Promise.all(f.m.map((m) => pixels(m, data.shape))),
       ]).then(([field, pressure, wind, masks]) => ({
-        field, pressure, wind, masks: masks.map((m) => m && m.map((v) => v / 85)), paths: new Map(),
+        field, pressure, wind, masks: masks.map((m) => m && m.map((v) => Math.round(v / 85))), paths: new Map(),
       })));
     }
     return cache.get(index);

@@ -360,6 +360,8 @@ fn geojson_has_a_line_in_two_parts_and_a_point_for_each_event() {
         2
     );
     assert_eq!(cyclone["properties"]["points"], 12);
+    // A text, as `TS` is: no type may depend on how strong the storms of a run are.
+    assert_eq!(cyclone["properties"]["category"], "1");
     let events = read("events.geojson");
     let table = read_events(folder.path().join("events.csv"), Calendar::NoLeap).unwrap();
     assert_eq!(events["features"].as_array().unwrap().len(), table.len());

@@ -1,9 +1,10 @@
 //! Tracks as lines and events as points, for geographic information systems.
 //!
-//! Properties are the columns of the tables, and the calendar of their dates is a member of the collection. A line that
-//! crosses the antimeridian is cut there (RFC 7946, section 3.1.9); a track of one point is a point.
+//! Properties are the columns of the tables, and the calendar of their dates is a member of the collection. Numbers are
+//! numbers, but for those of columns that also have words. A line that crosses the antimeridian is cut there (RFC 7946,
+//! section 3.1.9); a track of one point is a point.
 
-use super::{TextFile, TrackSink};
+use super::{TEXTS, TextFile, TrackSink};
 use crate::error::Result;
 use crate::events::Event;
 use crate::map::projection::signed_longitude;
@@ -56,7 +57,7 @@ impl Collection {
     fn feature<T: Row>(&mut self, row: &T, geometry: Value) -> Result<()> {
         let cells = T::columns().into_iter().zip(row.cells());
         let properties: Map<String, Value> = cells
-            .map(|(name, text)| (name.to_string(), value(text)))
+            .map(|(name, text)| (name.to_string(), value(name, text)))
             .collect();
         let feature = json!({"type": "Feature", "geometry": geometry, "properties": properties});
         let comma = if self.features > 0 { "," } else { "" };
@@ -70,10 +71,13 @@ impl Collection {
     }
 }
 
-/// A cell as JSON: nothing, a number or a text.
-fn value(text: String) -> Value {
+/// The cell of a column as JSON: nothing, a number or a text.
+fn value(column: &str, text: String) -> Value {
     if text.is_empty() {
         return Value::Null;
+    }
+    if TEXTS.contains(&column) {
+        return Value::String(text);
     }
     if let Ok(whole) = text.parse::<i64>() {
         return whole.into();

@@ -117,6 +117,17 @@ impl Format {
     }
 }
 
+/// The columns of both tables that are texts, also where all that a run has in them could be numbers.
+const TEXTS: [&str; 7] = [
+    "class",
+    "origin",
+    "fate",
+    "category",
+    "basin",
+    "split_tracks",
+    "merged_tracks",
+];
+
 /// What the tables do not say of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting<'a> {

@@ -7,6 +7,7 @@
 //!
 //! Written by the crate `parquet` without Arrow and without compressors: repeated texts shrink by dictionary.
 
+use super::TEXTS;
 use crate::error::{ClimateError, Result};
 use ::parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
 use ::parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
@@ -25,15 +26,6 @@ use std::sync::Arc;
 const GROUP_ROWS: usize = 65_536;
 
 const TIMES: [&str; 4] = ["time", "start_time", "end_time", "landfall_time"];
-const TEXTS: [&str; 7] = [
-    "class",
-    "origin",
-    "fate",
-    "category",
-    "basin",
-    "split_tracks",
-    "merged_tracks",
-];
 const WHOLE: [&str; 8] = [
     "track_id",
     "points",

@@ -96,13 +96,15 @@ pub fn measure(region: &Region, grid: &LatLonGrid, row_areas_km2: &[f64]) -> Sha
     let angle = major_axis(&points);
     let slice_km = 2.0 * grid.spacing_km();
     let length_km = curved_length(&points, angle, slice_km, cell_reach(&cells, grid), &plane);
+    let turned = angle.to_degrees().rem_euclid(180.0);
     Shape {
         area_km2,
         lon_deg,
         lat_deg,
         length_km,
         width_km: area_km2 / length_km,
-        orientation_deg: angle.to_degrees().rem_euclid(180.0),
+        // The remainder of a tiny negative angle rounds to 180 itself.
+        orientation_deg: if turned < 180.0 { turned } else { 0.0 },
     }
 }
 

@@ -38,6 +38,10 @@ const AMERICAS: [(f64, f64); 12] = [
     (30.0, 251.0),
 ];
 
+/// What is so near to the equator is on it, degrees: tables write it as 0, and the middle of an area that is the same on
+/// both sides is off it by rounding.
+const ON_EQUATOR_DEG: f64 = 5e-5;
+
 impl Basin {
     /// All basins, in the order of tables.
     pub const ALL: [Self; 7] = [
@@ -68,7 +72,7 @@ impl Basin {
     /// line of twelve points.
     pub fn of(lat_deg: f64, lon_deg: f64) -> Self {
         let lon = lon_deg.rem_euclid(360.0);
-        if lat_deg < 0.0 {
+        if lat_deg < -ON_EQUATOR_DEG {
             return match lon {
                 l if (10.0..135.0).contains(&l) => Self::SouthIndian,
                 l if (135.0..290.0).contains(&l) => Self::SouthPacific,
@@ -133,5 +137,7 @@ mod tests {
         assert_eq!(Basin::of(19.2, -96.1), Basin::NorthAtlantic);
         assert_eq!(Basin::of(-15.0, 360.0), Basin::SouthAtlantic);
         assert_eq!(Basin::of(-90.0, -180.0), Basin::SouthPacific);
+        assert_eq!(Basin::of(-1e-17, 150.0), Basin::WestPacific);
+        assert_eq!(Basin::of(-1e-4, 150.0), Basin::SouthPacific);
     }
 }

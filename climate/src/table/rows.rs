@@ -23,7 +23,7 @@ pub(super) const EVENT: [Column<Event>; 28] = [
     ("north_deg", |e| fixed(e.north_deg, 4)),
     ("length_km", |e| fixed(e.length_km, 1)),
     ("width_km", |e| fixed(e.width_km, 1)),
-    ("orientation_deg", |e| fixed(e.orientation_deg, 2)),
+    ("orientation_deg", |e| turned(e.orientation_deg, 2, 180.0)),
     ("min_psl_pa", |e| optional(e.min_psl_pa, 1)),
     ("max_wind_m_s", |e| optional(e.max_wind_m_s, 3)),
     ("max_tmq_kg_m2", |e| optional(e.max_tmq_kg_m2, 3)),
@@ -152,10 +152,14 @@ fn at_landfall(track: &Track, cell: fn(&Landfall) -> String) -> String {
 }
 
 fn fixed(value: f64, decimals: usize) -> String {
-    if value.is_finite() {
-        format!("{value:.decimals$}")
-    } else {
-        String::new()
+    if !value.is_finite() {
+        return String::new();
+    }
+    let text = format!("{value:.decimals$}");
+    match text.strip_prefix('-') {
+        // What is rounded to 0 has no sign.
+        Some(size) if size.bytes().all(|byte| matches!(byte, b'0' | b'.')) => size.into(),
+        _ => text,
     }
 }
 
@@ -181,10 +185,14 @@ fn list(ids: &[u64]) -> String {
     ids.join(" ")
 }
 
-/// A longitude of [0, 360) must not be rounded to 360.
 fn longitude(value: f64) -> String {
-    match fixed(value, 4) {
-        text if text == "360.0000" => "0.0000".into(),
+    turned(value, 4, 360.0)
+}
+
+/// An angle from 0 to below an end, to which it must not be rounded.
+fn turned(value: f64, decimals: usize, end: f64) -> String {
+    match fixed(value, decimals) {
+        text if text == fixed(end, decimals) => fixed(0.0, decimals),
         text => text,
     }
 }

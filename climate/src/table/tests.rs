@@ -95,6 +95,27 @@ proptest! {
     }
 }
 
+#[test]
+fn rounding_leaves_neither_a_sign_nor_a_whole_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events.csv");
+    let text = "class,time,lon_deg,lat_deg,south_deg,orientation_deg\n\
+                atmospheric_river,1996-02-28,359.99999,-1e-17,-0.00004,179.996\n\
+                atmospheric_river,1996-02-28,0,0,-0.00006,179.994\n";
+    fs::write(&path, text).unwrap();
+    let events = read_events(&path, Calendar::NoLeap).unwrap();
+    let cell = |event: &Event, name: &str| {
+        let place = EVENT_COLUMNS.iter().position(|known| *known == name);
+        event.cells()[place.unwrap()].clone()
+    };
+    let names = ["lon_deg", "lat_deg", "south_deg", "orientation_deg"];
+    let rows: Vec<_> = (events.iter())
+        .map(|event| names.map(|name| cell(event, name)))
+        .collect();
+    assert_eq!(rows[0], ["0.0000", "0.0000", "0.0000", "0.00"]);
+    assert_eq!(rows[1], ["0.0000", "0.0000", "-0.0001", "179.99"]);
+}
+
 fn track() -> Track {
     Track {
         track_id: 7,

@@ -73,8 +73,12 @@ impl World {
 
     /// The same where only every so manieth time has fields.
     fn run_with_fields_every(&self, every: usize) -> (Decided, Statistics) {
+        self.run_by(TrackerOptions::default(), every)
+    }
+
+    fn run_by(&self, options: TrackerOptions, every: usize) -> (Decided, Statistics) {
         let land = LandMask::natural_earth(&self.grid);
-        let mut stream = EventStream::new(&self.grid, TrackerOptions::default()).unwrap();
+        let mut stream = EventStream::new(&self.grid, options).unwrap();
         let mut all = Decided::default();
         for step in 0..self.path.len() {
             let (mask, snapshot) = self.step(step);
@@ -210,6 +214,13 @@ fn a_river_at_a_place_is_ranked_by_transport_and_stay() {
     assert_eq!(ranks, expected);
     let track = only(&decided);
     assert_eq!(track.details.river_scale, Some(3));
+    // A step that a gap bridges is no hole, for places as for tracks.
+    let short_steps = TrackerOptions {
+        max_step_hours: 3.0,
+        ..TrackerOptions::default()
+    };
+    let (bridged, _) = world(10, 0.0).run_by(short_steps, 1);
+    assert_eq!(only(&bridged).details.river_scale, Some(3));
     assert!((track.details.max_ivt_proxy_kg_m_s.unwrap() - 600.0).abs() < 0.1);
     // One that passes every place within 24 h stays at 1, however long it lives: 10 degrees (850 km) a step.
     let (decided, _) = world(10, 10.0).run();

@@ -3,6 +3,9 @@
 /// Vapour transport from which on a river counts at a place, kg m-1 s-1.
 pub const RIVER_SCALE_MIN_IVT_KG_M_S: f64 = 250.0;
 
+/// The time of a stay is a sum of steps, which may end short of whole hours: 144 of 20 minutes are 47.99996 hours in f32.
+const ROUNDING_HOURS: f64 = 1e-3;
+
 /// Rank of an atmospheric river at a place, 1 (weak, mostly beneficial) to 5 (exceptional, mostly hazardous), from the
 /// highest vapour transport there and the time for which it was 250 kg m-1 s-1 or more; 0 where a weak one passed
 /// within a day; `None` below 250.
@@ -26,7 +29,7 @@ pub fn river_scale(max_ivt_kg_m_s: f64, hours: f64) -> Option<u8> {
     if rank == 0 {
         return None;
     }
-    Some(match hours {
+    Some(match hours + ROUNDING_HOURS {
         h if h < 24.0 => rank - 1,
         h if h >= 48.0 => (rank + 1).min(5),
         _ => rank,
@@ -39,12 +42,17 @@ mod tests {
 
     #[test]
     fn limits_belong_to_the_higher_rank() {
+        // As places count: 47.99996 and 23.99998 hours.
+        let stay = |steps: usize, hours: f32| f64::from((0..steps).map(|_| hours).sum::<f32>());
         for (ivt, hours, expected) in [
             (249.9, 100.0, None),
             (250.0, 24.0, Some(1)),
             (499.9, 23.9, Some(0)),
             (500.0, 47.9, Some(2)),
             (500.0, 48.0, Some(3)),
+            (500.0, stay(144, 1.0 / 3.0), Some(3)),
+            (250.0, stay(144, 1.0 / 6.0), Some(1)),
+            (250.0, stay(143, 1.0 / 6.0), Some(0)),
             (1250.0, 23.0, Some(4)),
             (1250.0, 24.0, Some(5)),
             (2000.0, 90.0, Some(5)),

@@ -189,7 +189,9 @@ impl EventStream {
         found: &mut [DetectedEvent],
         transport: Option<&[f64]>,
     ) {
-        let most = self.tracker.options().max_step_hours;
+        // A longer step is a hole, as it is for tracks of rivers.
+        let options = self.tracker.options();
+        let most = (options.max_step_hours).max(options.atmospheric_river.max_gap_hours);
         let is_near = |last: Time| time.seconds_since(last) as f64 <= most * 3600.0;
         if !self.last_transport.is_some_and(is_near) {
             self.places.forget();

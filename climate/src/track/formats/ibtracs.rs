@@ -1,9 +1,9 @@
 //! Tracks as netCDF with the dimensions, names and units of IBTrACS.
 //!
 //! `lat`, `lon` (in [-180, 180)), `time` (days since 1858-11-17 of the calendar of the data), `iso_time`, `basin`,
-//! `usa_wind` (knots), `usa_pres` (mb) and `usa_sshs` (-1 depression, 0 storm, 1 to 5) by `storm` and `date_time`;
-//! `sid`, `season` and `numobs` by `storm`. The wind is that of the model's lowest level and time step, not a
-//! one-minute mean at 10 m. Texts are netCDF strings where IBTrACS has arrays of characters.
+//! `usa_wind` (knots), `usa_pres` (mb) and `usa_sshs` (-1 depression, 0 storm, 1 to 5; of tropical cyclones alone) by
+//! `storm` and `date_time`; `sid`, `season` and `numobs` by `storm`. The wind is that of the model's lowest level and
+//! time step, not a one-minute mean at 10 m. Texts are netCDF strings where IBTrACS has arrays of characters.
 //!
 //! # Source
 //! Knapp et al. 2010, doi:10.1175/2009BAMS2755.1; column documentation of IBTrACS v04r00.
@@ -17,11 +17,13 @@ use crate::statistics::{Basin, Category};
 use crate::track::Track;
 use netcdf::FileMut;
 use squall_data::netcdf_file::{NetcdfFile, variable_mut};
-use squall_data::{Calendar, Time};
+use squall_data::{Calendar, Class, Time};
 use std::path::Path;
 
 /// What stands where nothing is known, as in IBTrACS.
 const MISSING: f32 = -9999.0;
+/// The same of categories.
+const NO_CATEGORY: i16 = -15;
 
 pub(super) struct Storms {
     file: NetcdfFile,
@@ -87,7 +89,7 @@ fn begin(file: &mut FileMut, setting: Setting<'_>, most_points: usize) -> netcdf
         variable.put_attribute("units", units)?;
     }
     let mut category = file.add_variable::<i16>("usa_sshs", &at)?;
-    category.set_fill_value(-15i16)?;
+    category.set_fill_value(NO_CATEGORY)?;
     category.put_attribute("units", "1")?;
     category.put_attribute(
         "long_name",
@@ -148,11 +150,10 @@ fn put(
             .collect();
         variable_mut(file, name)?.put_values(&values, (storm, 0..count))?;
     }
-    let category = |point: &Event| {
-        let category = point.max_wind_m_s.and_then(Category::saffir_simpson);
-        category.map_or(-15, |category| category as i16 - 1)
-    };
-    let categories: Vec<i16> = points.iter().map(category).collect();
+    let categories = points.iter().map(category);
+    let categories: Vec<i16> = categories
+        .map(|known| known.unwrap_or(NO_CATEGORY))
+        .collect();
     variable_mut(file, "usa_sshs")?.put_values(&categories, (storm, 0..count))?;
     for (name, text) in [
         ("iso_time", iso_time as fn(&Event) -> String),
@@ -166,6 +167,13 @@ fn put(
     Ok(())
 }
 
+/// The category of a tropical cyclone whose wind is known; others have none, as in `tracks.csv`.
+fn category(point: &Event) -> Option<i16> {
+    let wind_m_s = (point.max_wind_m_s).filter(|_| point.class == Class::TropicalCyclone)?;
+    let category = Category::saffir_simpson(wind_m_s)?;
+    Some(category as i16 - 1)
+}
+
 fn iso_time(point: &Event) -> String {
     point.time.to_string().replace('T', " ")
 }
@@ -177,7 +185,41 @@ fn basin(point: &Event) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use squall_data::Calendar;
+    use crate::track::readers::{ImportedPoint, ImportedTrack, TrackFormat, TrackTable};
+
+    #[test]
+    fn only_tropical_cyclones_have_a_category() {
+        let of = |class, max_wind_m_s| {
+            let point = ImportedPoint {
+                time: Time::new(Calendar::Standard, 1980, 8, 3, 0, 0, 0).unwrap(),
+                lon_deg: 300.0,
+                lat_deg: 15.0,
+                max_wind_m_s,
+                other_wind: false,
+                min_psl_pa: None,
+            };
+            let track = ImportedTrack {
+                name: "a".into(),
+                class,
+                season: None,
+                basin: None,
+                points: vec![point],
+            };
+            let table = TrackTable {
+                format: TrackFormat::PointsCsv,
+                tracks: vec![track],
+                notes: Vec::new(),
+                covers: None,
+            };
+            category(&table.events()[0])
+        };
+        let winds = [Some(15.0), Some(20.0), Some(45.0), None];
+        let cyclones = winds.map(|wind| of(Class::TropicalCyclone, wind));
+        assert_eq!(cyclones, [Some(-1), Some(0), Some(2), None]);
+        for class in [Class::AtmosphericRiver, Class::ExtratropicalCyclone] {
+            assert_eq!(winds.map(|wind| of(class, wind)), [None; 4]);
+        }
+    }
 
     #[test]
     fn southern_seasons_begin_in_july() {

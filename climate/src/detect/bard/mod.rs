@@ -162,8 +162,7 @@ impl BardDetector {
         let snapshot = &fields.snapshot;
         check_grid(&self.grid, snapshot)?;
         let probability = self.probability(fields.transport()?.magnitude.view())?;
-        // A share of exactly two thirds counts, however it is rounded.
-        let least = self.tag_share as f32 - 1e-6;
+        let least = least_probability(self.tag_share);
         let rows = probability.outer_iter();
         let lines: Vec<_> = rows
             .map(|row| row_runs(row.iter().map(|&p| p >= least)))
@@ -193,9 +192,27 @@ impl BardDetector {
     }
 }
 
+/// The probability from which a cell is a river. A share of exactly two thirds counts, however it is rounded; that of no
+/// member never does.
+fn least_probability(tag_share: f64) -> f32 {
+    (tag_share as f32 - 1e-6).max(f32::MIN_POSITIVE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cells_that_no_member_flags_are_no_rivers() {
+        let of = |members: u16, all: u16| f32::from(members) / f32::from(all);
+        for tag_share in [1e-300, 1e-7, 1e-6] {
+            let least = least_probability(tag_share);
+            assert!(of(0, 128) < least && of(1, 32_767) >= least, "{tag_share}");
+        }
+        let least = least_probability(2.0 / 3.0);
+        assert!(of(2, 3) >= least && of(682, 1024) < least);
+        assert!(of(128, 128) >= least_probability(1.0));
+    }
 
     #[test]
     fn a_share_of_members_that_is_none_is_refused() {

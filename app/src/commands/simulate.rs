@@ -72,6 +72,7 @@ impl Simulate {
         let config = self.config()?;
         own_folder::check(&self.out, Holds::Fields)?;
         own_folder::check(&self.out.join("truth"), Holds::Truth)?;
+        check_memory(&config, squall_jobs::available_memory(1))?;
         let (rows, columns) = self.grid;
         let size = (rows * columns * 16 * 4) as u64;
         let run = SyntheticRun::new(config.clone())?;
@@ -167,10 +168,51 @@ fn memory(config: &SyntheticConfig) -> u64 {
     60_000_000 + 8 * 16 * field + (STORMS_OF_A_YEAR * years) as u64
 }
 
+/// Refuses a run that needs more than twice the memory that is free: half of what is told is one time alone, or the storms
+/// before there are fields.
+fn check_memory(config: &SyntheticConfig, free: Option<u64>) -> anyhow::Result<()> {
+    let needed = memory(config);
+    match free {
+        Some(free) if needed / 2 > free => Err(Advice::usage(
+            format!(
+                "{} of {} x {} need memory of about {}, this process may have {}",
+                counted(config.steps, "time"),
+                config.rows,
+                config.columns,
+                bytes(needed),
+                bytes(free)
+            ),
+            "a coarser --grid needs less, and so do fewer --years with their storms",
+        )),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::arguments::parsed;
+
+    /// All storms are drawn, and one time is computed, before the plan is told.
+    #[test]
+    fn a_run_that_no_memory_holds_is_refused() {
+        let check = |words: [&str; 6], free| {
+            let call: Simulate = parsed([&["--out", "run"][..], &words].concat()).unwrap();
+            check_memory(&call.config().unwrap(), free)
+        };
+        let fine = ["--grid", "5000x9999", "--hours", "6", "--days", "1"];
+        let long = ["--grid", "48x72", "--hours", "24", "--years", "250000"];
+        let usual = ["--grid", "768x1152", "--hours", "3", "--years", "1"];
+        for words in [fine, long] {
+            let refused = check(words, Some(8_000_000_000)).unwrap_err();
+            assert!(
+                refused.to_string().contains("may have 8.00 GB"),
+                "{refused}"
+            );
+            assert!(check(words, None).is_ok());
+        }
+        assert!(check(usual, Some(1_000_000_000)).is_ok());
+    }
 
     /// Before anything is computed or allocated.
     #[test]

@@ -35,6 +35,9 @@ pub struct Fields {
     pub has_transport: bool,
 }
 
+/// A step longer than the usual one that comes so often in a row is the fields' own, and no hole.
+const IN_A_ROW: usize = 3;
+
 /// The times that events and fields have in common.
 struct Common {
     times: Vec<Time>,
@@ -47,6 +50,23 @@ impl Common {
     fn of(times: Vec<Time>) -> Option<Self> {
         let step_hours = median_step_seconds(&times)? as f64 / 3600.0;
         Some(Self { times, step_hours })
+    }
+
+    /// Hours that the fields of one of the times stand for: no more than the usual step, which one time between two holes
+    /// has not, but where fields have become rarer.
+    fn hours(&self, place: usize) -> f64 {
+        let hours = hours_of(&self.times, place);
+        let first = place.saturating_sub(IN_A_ROW);
+        let end = (place + IN_A_ROW + 1).min(self.times.len());
+        // So many steps in a row among as many on either side have one at the time itself.
+        let around = self.times[first..end].windows(2);
+        let steps: Vec<i64> = around.map(|pair| pair[1].seconds_since(pair[0])).collect();
+        let mut alike = steps.chunk_by(|a, b| a == b);
+        if alike.any(|same| same.len() >= IN_A_ROW) {
+            hours
+        } else {
+            hours.min(self.step_hours)
+        }
     }
 }
 
@@ -120,12 +140,11 @@ impl Fields {
         }
     }
 
-    /// Hours that the fields of a time stand for, where these are not those of the events; no more than their usual
-    /// step, which one time between two holes has not.
+    /// Hours that the fields of a time stand for, where these are not those of the events.
     pub fn hours(&self, time: Time) -> Option<f64> {
-        let Common { times, step_hours } = self.common.as_ref()?;
-        let place = times.binary_search_by_key(&0, |at| at.seconds_since(time));
-        Some(hours_of(times, place.ok()?).min(*step_hours))
+        let common = self.common.as_ref()?;
+        let place = (common.times).binary_search_by_key(&0, |at| at.seconds_since(time));
+        Some(common.hours(place.ok()?))
     }
 
     /// Whether there are fields at a time.
@@ -262,6 +281,22 @@ fn absences(variables: &[Variable], has_transport: bool) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use squall_data::Calendar;
+
+    #[test]
+    fn fields_that_become_rarer_count_for_longer_and_holes_do_not() {
+        let start = Time::new(Calendar::NoLeap, 2000, 9, 1, 0, 0, 0).unwrap();
+        let hours = |all: &[i64]| -> Vec<f64> {
+            let times = all.iter().map(|hours| start.add_seconds(3600 * hours));
+            let common = Common::of(times.collect()).unwrap();
+            (0..all.len()).map(|place| common.hours(place)).collect()
+        };
+        // Every three hours, then every six.
+        let found = hours(&[0, 3, 6, 9, 12, 15, 21, 27, 33, 39]);
+        assert_eq!(found, [3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 6.0, 6.0, 6.0, 6.0]);
+        // One time between two holes.
+        assert_eq!(hours(&[0, 3, 6, 9, 159, 309, 312, 315, 318]), [3.0; 9]);
+    }
 
     #[test]
     fn times_without_fields_are_told_and_more_where_wind_chooses() {

@@ -252,7 +252,7 @@ mod tests {
             spill.push(row * 7919 % 1000, 0, row * 7919 % 1000).unwrap();
         }
         // 1000 is 33220 to the base of four.
-        let files = std::fs::read_dir(folder.path()).unwrap().count();
+        let files = fs::read_dir(folder.path()).unwrap().count();
         assert_eq!((files, spill.portions.len()), (10, 10));
         let rows: Vec<u64> = spill.sorted().unwrap().map(|row| row.unwrap()).collect();
         assert!(rows.into_iter().eq(0..1000));

@@ -111,6 +111,17 @@ fn every_format_has_its_files_and_leaves_nothing_else() {
     }
 }
 
+/// Events lie there while they are sorted, if they are many.
+#[test]
+fn what_a_killed_export_left_goes_also_without_formats() {
+    let folder = tempfile::tempdir().unwrap();
+    let sorting = folder.path().join(".events.sorting");
+    fs::create_dir(&sorting).unwrap();
+    fs::write(sorting.join("000001.jsonl"), "[[1,0,0],{").unwrap();
+    assert!(exported(folder.path(), &[]).is_empty());
+    assert!(!sorting.exists());
+}
+
 #[test]
 fn our_own_readers_give_the_points_back() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,11 +4,30 @@ use crate::error::{ClimateError, Result};
 use crate::events::Event;
 use crate::table::{EventReader, Spill, TrackReader};
 use crate::track::Track;
-use squall_data::{Calendar, Time};
+use squall_data::{Calendar, DataError, Time};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// Events held in memory while they are sorted by track.
 const MOST_HELD: usize = 32_768;
+
+/// Where the others lie meanwhile.
+const SORTING: &str = ".events.sorting";
+
+/// Removes what a run that was killed while it sorted events left in its folder.
+///
+/// # Errors
+/// [`ClimateError::Data`] if it cannot be removed.
+pub(super) fn clear(folder: &Path) -> Result<()> {
+    let sorting = folder.join(SORTING);
+    match fs::remove_dir_all(&sorting) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(DataError::io("remove", sorting)(error).into())
+        }
+        _ => Ok(()),
+    }
+}
 
 /// Calls `each` for every row of `tracks.csv` (ascending by identity) with its rows of `events.csv`, by time.
 ///
@@ -19,7 +38,7 @@ pub(super) fn for_each_track(
     calendar: Calendar,
     mut each: impl FnMut(&Track, &[Event]) -> Result<()>,
 ) -> Result<()> {
-    let mut spill = Spill::<Event>::new(folder.join(".events.sorting"), MOST_HELD);
+    let mut spill = Spill::<Event>::new(folder.join(SORTING), MOST_HELD);
     let mut zero: Option<Time> = None;
     for event in EventReader::open(folder.join("events.csv"), calendar)? {
         let event = event?;

@@ -157,6 +157,8 @@ trait TrackSink {
 /// file not be written; [`ClimateError::Mismatch`] if a track has not as many events as it says;
 /// [`ClimateError::Invalid`] if a format cannot express a track.
 pub fn export(folder: &Path, formats: &[Format], setting: &Setting<'_>) -> Result<Vec<PathBuf>> {
+    // Also of a run that was to write formats and then was not.
+    join::clear(folder)?;
     let mut files = Vec::new();
     let mut sinks: Vec<(Option<Class>, Box<dyn TrackSink + '_>)> = Vec::new();
     let longest = longest(&folder.join("tracks.csv"), setting.calendar)?;

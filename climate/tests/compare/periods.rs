@@ -186,7 +186,7 @@ fn years_are_not_compared_with_themselves() {
 }
 
 #[test]
-fn calendars_of_other_lengths_are_scaled_to_one_year() {
+fn calendars_of_other_lengths_are_scaled_to_one_calendar() {
     let b = Run {
         calendar: Calendar::Day360,
         ..Run::default()
@@ -196,17 +196,20 @@ fn calendars_of_other_lengths_are_scaled_to_one_year() {
         found
             .notes
             .iter()
-            .any(|n| n.contains("noleap and 360_day") && n.contains("365.2425")),
+            .any(|n| n.contains("noleap and 360_day") && n.contains("Gregorian months")),
         "{:?}",
         found.notes
     );
     let same = compare(&b, &b, &options()).unwrap();
-    let (scaled, plain) = (
-        row(&found, Quantity::CycloneTracks, Group::ALL),
-        row(&same, Quantity::CycloneTracks, Group::ALL),
-    );
-    let ratio = scaled.change.b.unwrap() / plain.change.b.unwrap();
-    assert!((ratio - 365.2425 / 360.0).abs() < 1e-9, "{ratio}");
+    let winter = Group {
+        region: None,
+        season: Some(0),
+    };
+    for (group, expected) in [(Group::ALL, 365.2425 / 360.0), (winter, 90.2425 / 90.0)] {
+        let of = |found: &Comparison| row(found, Quantity::CycloneTracks, group).change.b.unwrap();
+        let ratio = of(&found) / of(&same);
+        assert!((ratio - expected).abs() < 1e-9, "{group:?}: {ratio}");
+    }
 }
 
 #[test]

@@ -449,6 +449,8 @@ fn the_file_of_the_bad_variable_is_named() {
     for (name, field) in [
         ("huss.nc", Field::named("huss", "1")),
         ("psl.nc", Field::named("psl", "Pa")),
+        // What it is computed from where it is blank is in another file.
+        ("z1000.nc", Field::named("z1000", "km")),
     ] {
         write(
             &at(name),
@@ -459,8 +461,10 @@ fn the_file_of_the_bad_variable_is_named() {
         );
     }
     let archive = open(folder.path());
-    let error = archive.read_plausible(0, &[Variable::Psl]).unwrap_err();
-    assert_eq!(error.path(), Some(at("psl.nc").as_path()), "{error}");
+    for (variable, name) in [(Variable::Psl, "psl.nc"), (Variable::Z1000, "z1000.nc")] {
+        let error = archive.read_plausible(0, &[variable]).unwrap_err();
+        assert_eq!(error.path(), Some(at(name).as_path()), "{error}");
+    }
 }
 
 /// A name tells one time: of many without an axis all but the first would be lost.

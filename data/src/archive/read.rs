@@ -127,6 +127,14 @@ impl Archive {
         files.iter().map(path).collect()
     }
 
+    /// The file that a channel of a time is in; the first of those that it is computed from where it is in none.
+    pub fn file_of(&self, index: usize, variable: Variable) -> Option<&Path> {
+        match self.how(index, variable)? {
+            How::Direct(place, _) => Some(self.path(place)),
+            How::Computed(_) => self.files_read(index, &[variable]).first().copied(),
+        }
+    }
+
     /// Some channels of a time and all that they are computed from.
     pub(super) fn with_sources(&self, index: usize, variables: &[Variable]) -> Vec<Variable> {
         let (mut all, mut at) = (variables.to_vec(), 0);
@@ -197,7 +205,7 @@ impl Archive {
     fn of_its_file(&self, index: usize, mut error: DataError) -> DataError {
         if let DataError::BadVariable { path, variable, .. } = &mut error
             && let Some(variable) = Variable::from_name(variable)
-            && let Some(own) = self.files_read(index, &[variable]).first()
+            && let Some(own) = self.file_of(index, variable)
         {
             *path = own.to_path_buf();
         }

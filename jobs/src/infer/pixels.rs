@@ -5,7 +5,7 @@ use half::f16;
 use ndarray::Axis;
 use squall_data::store::{Encoding, SampleReader};
 use squall_data::{Archive, DataError, Normalisation, Snapshot, Time, Variable};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Refuses the snapshot of a time if more of a field is missing than allowed, or its mean is out of the range of its
 /// values: a network would give an answer for such fields, but it has never learnt from any like them.
@@ -21,9 +21,8 @@ pub(super) fn check_values(
         let finite = plane.iter().filter(|value| value.is_finite()).count();
         let share = 1.0 - finite as f64 / plane.len().max(1) as f64;
         if share > max_missing_share {
-            let files = archive.files_read(index, &[variable]);
-            let path = files.first().copied().map(Path::to_path_buf);
-            let path = path.unwrap_or_else(|| snapshot.source.0.clone());
+            let path = archive.file_of(index, variable);
+            let path = path.unwrap_or(&snapshot.source.0).to_path_buf();
             let what = (variable, snapshot.time);
             return Err(mostly_missing(path, what, share, max_missing_share));
         }

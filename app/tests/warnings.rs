@@ -112,6 +112,20 @@ fn heights_that_are_blank_below_the_ground_hide_no_cyclones() {
     assert_eq!(cyclones("deepcam", "blank"), (whole, true));
     // Rivers need no heights.
     assert!(!cyclones("bard", "rivers").1);
+    // A network gets what is computed: who uses it hears of it as well.
+    let [store, trained, masks] =
+        ["store", "trained", "masks"].map(|name| folder.path().join(name));
+    stage(&fields, &fields.join("truth"), &store, &["--block-days=1"]);
+    let train = ["train", "--recipe=small", "--data", path(&store), "--out"];
+    let short = ["--set=training.steps=1", "--set=training.batch=1"];
+    let short = [&short[..], &["--set=schedule.warmup_steps=0", "--quiet"]].concat();
+    run(&[&train[..], &[path(&trained)], &short[..]].concat());
+    let model = trained.join("best.safetensors");
+    let infer = ["infer", path(&fields), "--model", path(&model), "--out"];
+    let output = squall().args(infer).arg(&masks).output().expect("starts");
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("Z1000 is blank in places"), "{said}");
 }
 
 /// The last line is not worth a training that is done: what --recipe names may be gone by then.

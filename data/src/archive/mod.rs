@@ -169,7 +169,7 @@ impl Archive {
     pub fn completed(&self) -> Option<&'static str> {
         let is_completed = self.has_completed_heights.load(Ordering::Relaxed);
         is_completed.then_some(
-            "Z1000 is blank in places, as below the ground: it is computed from PSL and TREFHT there",
+            "Z1000 is blank in places, as below the ground: it is computed there from PSL, and TREFHT if it is known",
         )
     }
 

@@ -290,6 +290,9 @@ impl Infer {
                 report.missing_values
             );
         }
+        if first && let Some(completed) = archive.as_ref().and_then(Archive::completed) {
+            tracing::warn!("{completed}");
+        }
         Ok(report)
     }
 }

@@ -8,6 +8,7 @@ mod details;
 pub mod formats;
 mod from_events;
 pub mod import;
+mod links;
 mod matching;
 mod open_track;
 mod options;

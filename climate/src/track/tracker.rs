@@ -2,13 +2,12 @@
 
 use crate::error::{ClimateError, Result};
 use crate::events::{DetectedEvent, Run};
-use crate::track::assign::Pair;
-use crate::track::matching::{Link, Matching};
+use crate::track::links::links;
+use crate::track::matching::Matching;
 use crate::track::open_track::OpenTrack;
 use crate::track::options::{Linking, TrackerOptions};
 use crate::track::{Fate, Origin, Track};
 use serde::{Deserialize, Serialize};
-use squall_data::grid::distance_km;
 use squall_data::{Class, LatLonGrid, Time};
 
 /// What one time adds.
@@ -251,7 +250,7 @@ impl Tracker {
             .into_iter()
             .partition(|open| open.track.class == class);
         self.open = others;
-        let links = self.links(&tracks, events, time, &linking);
+        let links = links(&tracks, events, time, &linking, &self.row_areas_km2);
         let matching = Matching::of(links, (tracks.len(), events.len()), linking.min_overlap);
         let hole = self.last_time.is_none_or(|last| {
             time.hours_since(last) > self.options.max_step_hours.max(linking.max_gap_hours)
@@ -324,59 +323,6 @@ impl Tracker {
         born
     }
 
-    /// All pairs of a track and an event that overlap or are in reach.
-    fn links(
-        &self,
-        tracks: &[OpenTrack],
-        events: &[&mut DetectedEvent],
-        time: Time,
-        linking: &Linking,
-    ) -> Vec<Link> {
-        let mut links = Vec::new();
-        for (track, open) in tracks.iter().enumerate() {
-            let ahead = time.hours_since(open.track.end);
-            let reach_km = linking.reach_km(ahead).max(1e-6);
-            // A track of one point has no motion that could be carried on.
-            let deviation_km = match open.hours_behind() {
-                Some(behind) => linking.deviation_km(ahead, behind),
-                None => f64::INFINITY,
-            };
-            let (lat, lon) = open.predicted(time, linking);
-            let own_km2 = open.region.area_km2(&self.row_areas_km2);
-            for (event, detected) in events.iter().enumerate() {
-                let DetectedEvent { event: at, region } = &**detected;
-                let last = &open.track;
-                let moved_km =
-                    distance_km(last.end_lat_deg, last.end_lon_deg, at.lat_deg, at.lon_deg);
-                let overlap_km2 = open.region.overlap_km2(region, &self.row_areas_km2);
-                let area_km2 = region.area_km2(&self.row_areas_km2);
-                let share = overlap_km2 / own_km2.min(area_km2).max(1e-9);
-                let joined = linking.join_by_overlap && share > 0.0 && share >= linking.min_overlap;
-                let missed_km = distance_km(lat, lon, at.lat_deg, at.lon_deg);
-                let near = moved_km <= reach_km && missed_km <= deviation_km;
-                let pair = (joined || near).then(|| {
-                    let common = overlap_km2 / own_km2.max(area_km2).max(1e-9);
-                    let cost = (missed_km / reach_km).min(1.0) + 1.0 - common;
-                    Pair {
-                        track,
-                        event,
-                        cost: cost_apart(cost, at.lon_deg - last.end_lon_deg),
-                    }
-                });
-                if pair.is_some() || share > 0.0 {
-                    links.push(Link {
-                        track,
-                        event,
-                        overlap_km2,
-                        share,
-                        pair,
-                    });
-                }
-            }
-        }
-        links
-    }
-
     fn close(&mut self, mut open: OpenTrack, fate: Fate, other: Option<u64>, step: &mut Step) {
         open.end_path();
         open.track.fate = fate;
@@ -390,10 +336,4 @@ impl Tracker {
             step.discarded.push(open.track.track_id);
         }
     }
-}
-
-/// A cost in which the last digits do not decide, nor where longitude begins: of equal ones the more easterly is less.
-fn cost_apart(cost: f64, east_deg: f64) -> f64 {
-    let west_deg = (180.0 - east_deg).rem_euclid(360.0);
-    (cost * 1e9).round() * 1e-9 + 1e-10 * (west_deg / 360.0)
 }

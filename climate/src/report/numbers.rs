@@ -2,6 +2,7 @@
 
 use crate::compare::Statistic;
 use crate::map::projection::signed_longitude;
+use crate::statistics::is_southern;
 use squall_data::Time;
 
 /// A value with some decimals and narrow spaces between thousands (from 10,000 on).
@@ -59,7 +60,7 @@ pub(crate) fn counted(count: usize, word: &str) -> String {
 pub(crate) fn place(lat_deg: f64, lon_deg: f64) -> String {
     let lon = signed_longitude(lon_deg);
     let (ns, ew) = (
-        if lat_deg < 0.0 { 'S' } else { 'N' },
+        if is_southern(lat_deg) { 'S' } else { 'N' },
         if lon < 0.0 { 'W' } else { 'E' },
     );
     format!("{:.1}°{ns} {:.1}°{ew}", lat_deg.abs(), lon.abs())
@@ -160,6 +161,7 @@ mod tests {
         assert_eq!(counted(1, "river"), "1 river");
         assert_eq!(place(-18.25, 225.5), "18.2°S 134.5°W");
         assert_eq!(place(5.0, 180.0), "5.0°N 180.0°W");
+        assert_eq!(place(-1e-17, 225.5), "0.0°N 134.5°W");
         assert_eq!(duration(30.0), "30 h");
         assert_eq!(duration(59.875 * 24.0), "60 days");
         assert_eq!(duration(75.0), "3.1 days");

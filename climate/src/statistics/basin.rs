@@ -42,6 +42,11 @@ const AMERICAS: [(f64, f64); 12] = [
 /// both sides is off it by rounding.
 const ON_EQUATOR_DEG: f64 = 5e-5;
 
+/// Whether a place is south of the equator; what is on it is not.
+pub(crate) fn is_southern(lat_deg: f64) -> bool {
+    lat_deg < -ON_EQUATOR_DEG
+}
+
 impl Basin {
     /// All basins, in the order of tables.
     pub const ALL: [Self; 7] = [
@@ -72,7 +77,7 @@ impl Basin {
     /// line of twelve points.
     pub fn of(lat_deg: f64, lon_deg: f64) -> Self {
         let lon = lon_deg.rem_euclid(360.0);
-        if lat_deg < -ON_EQUATOR_DEG {
+        if is_southern(lat_deg) {
             return match lon {
                 l if (10.0..135.0).contains(&l) => Self::SouthIndian,
                 l if (135.0..290.0).contains(&l) => Self::SouthPacific,

@@ -17,6 +17,7 @@ mod tables;
 
 pub use ace::{ace_of_point, power_dissipation_of_point};
 pub use basin::Basin;
+pub(crate) use basin::is_southern;
 pub use category::Category;
 pub use coarse::CoarseOccurrence;
 pub(crate) use counts::days_apart;

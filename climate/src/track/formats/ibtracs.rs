@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::events::Event;
 use crate::map::projection::signed_longitude;
 use crate::statistics::category::KNOT_M_S;
-use crate::statistics::{Basin, Category};
+use crate::statistics::{Basin, Category, is_southern};
 use crate::track::Track;
 use netcdf::FileMut;
 use squall_data::netcdf_file::{NetcdfFile, variable_mut};
@@ -116,7 +116,7 @@ impl TrackSink for Storms {
 /// The year of a storm's season: in the southern hemisphere it begins in July and is named by the year in which it ends.
 fn season(start: Time, genesis_lat_deg: f64) -> i32 {
     let (year, month, _) = start.date();
-    year as i32 + i32::from(genesis_lat_deg < 0.0 && month >= 7)
+    year as i32 + i32::from(is_southern(genesis_lat_deg) && month >= 7)
 }
 
 fn put(
@@ -230,5 +230,7 @@ mod tests {
         // 1980308S05102 is of the season 1981.
         assert_eq!((of(11, -5.0), of(6, -5.0), of(7, -5.0)), (1981, 1980, 1981));
         assert_eq!((of(11, 5.0), of(1, 5.0)), (1980, 1980));
+        // On the equator but for rounding.
+        assert_eq!(of(11, -1e-17), 1980);
     }
 }

@@ -84,6 +84,7 @@ impl<'f> Candidate<'f> {
             return;
         }
         self.add_level(layout);
+        self.add_picked(layout);
         self.add_dewpoint(layout);
         self.add_transport(layout);
         for (channel, kind) in alias::matches(&self.name) {
@@ -116,7 +117,7 @@ impl<'f> Candidate<'f> {
             }
             return;
         }
-        if self.is_speed && matches!(family, Some(Family::Zonal | Family::Meridional)) {
+        if self.is_no_component(family) {
             return;
         }
         let conversion = match family {
@@ -146,6 +147,32 @@ impl<'f> Candidate<'f> {
             (Err(misfit), Some(Family::Humidity)) => self.refuse(Variable::Tmq, misfit, layout),
             (Err(_), _) => {}
         }
+    }
+
+    /// Adds a field at the one level that a scalar coordinate names.
+    fn add_picked(&self, layout: &mut Layout) {
+        let (None, Some(picked), Some(family)) =
+            (self.axis, self.picked, alias::family(&self.name))
+        else {
+            return;
+        };
+        if self.is_no_component(Some(family)) {
+            return;
+        }
+        // What is wrong with the unit `add_channel` says.
+        if let Ok(conversion) = self.conversion(family.unit()) {
+            self.tell_guesses(family.unit(), layout);
+            layout.picked.push(Levels {
+                pressure_pa: picked.pressure_pa.clone(),
+                family: Some(family),
+                source: self.source(conversion, None, None),
+            });
+        }
+    }
+
+    /// Whether it is a speed with the name of a component of the wind.
+    fn is_no_component(&self, family: Option<Family>) -> bool {
+        self.is_speed && matches!(family, Some(Family::Zonal | Family::Meridional))
     }
 
     fn add_dewpoint(&self, layout: &mut Layout) {

@@ -69,7 +69,8 @@ impl Archive {
     ) -> Option<(Place, (&Source, usize))> {
         let family = alias::family(name);
         self.first_with(index, |layout| {
-            layout.levels.iter().find_map(|levels| {
+            let mut fields = layout.levels.iter().chain(&layout.picked);
+            fields.find_map(|levels| {
                 let same = levels.source.name.eq_ignore_ascii_case(name)
                     || family.is_some() && levels.family == family;
                 let level = nearest_level(&levels.pressure_pa, hpa, 50.0);

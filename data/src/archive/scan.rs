@@ -130,6 +130,8 @@ pub(crate) struct Layout {
     pub file_shape: (usize, usize),
     pub channels: Vec<(Variable, Source)>,
     pub levels: Vec<Levels>,
+    /// The same fields at the one level that a scalar coordinate names; no column is made of these.
+    pub picked: Vec<Levels>,
     /// Winds, temperature, height and humidity on model levels, for messages.
     pub on_model_levels: Vec<String>,
     /// Near-surface dew point, from which QREFHT follows.
@@ -170,6 +172,7 @@ impl Layout {
             && (self.order, self.file_shape) == (other.order, other.file_shape)
             && self.channels == other.channels
             && self.levels == other.levels
+            && self.picked == other.picked
             && self.dewpoint == other.dewpoint
             && self.transport == other.transport
     }
@@ -304,6 +307,7 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
         file_shape,
         channels: Vec::new(),
         levels: Vec::new(),
+        picked: Vec::new(),
         on_model_levels: Vec::new(),
         dewpoint: None,
         transport: Vec::new(),

@@ -200,6 +200,10 @@ fn a_level_that_was_picked_is_told_by_its_scalar_coordinate() {
     assert_eq!(archive.available(), expected);
     let fields = archive.read(0, &expected).unwrap().fields;
     assert!(fields.iter().all(|value| *value == 1.0));
+    // The heights of `tempest`, which are no channels.
+    let heights = archive.read_level(0, "Z", 300.0).unwrap().unwrap();
+    assert!(heights.iter().all(|value| *value == 1.0));
+    assert!(archive.has_level(0, "T", 500.0) && !archive.has_level(0, "Z", 500.0));
 }
 
 /// FV3 names its hybrid levels by the pressures that they have over the sea; over mountains these had been integrated.

@@ -133,7 +133,7 @@ fn repeated_times_and_gaps_are_reported() {
     let archive = open(folder.path());
     assert_eq!(archive.times().len(), 4);
     let says = |word: &str| archive.problems().iter().any(|p| p.contains(word));
-    assert!(says("1 times stand in more than one file") && says("PSL is missing at 1 of 4 times"));
+    assert!(says("1 time stands in more than one file") && says("PSL is missing at 1 of 4 times"));
     assert!(archive.available().is_empty());
     let error = archive.read(3, &PSL).unwrap_err();
     assert!(

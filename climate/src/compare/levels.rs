@@ -198,9 +198,10 @@ impl Fit {
     /// Why there are no levels.
     pub fn reason(&self) -> Option<String> {
         (self.gev.is_none()).then(|| {
+            let count = self.extremes.len();
+            let extremes = if count == 1 { "extreme" } else { "extremes" };
             format!(
-                "{} annual extremes; at least {MIN_MAXIMA} different ones are needed for three parameters",
-                self.extremes.len()
+                "{count} annual {extremes}; at least {MIN_MAXIMA} different ones are needed for three parameters"
             )
         })
     }
@@ -372,7 +373,10 @@ mod tests {
         );
         assert!(fits[0].extremes[0] > fits[0].extremes[19]);
         let few: Vec<(f64, u32)> = (0..8u32).map(|k| (f64::from(k), k)).collect();
-        let (fits, changes) = super::levels([all(few.clone()), all(few)], false, &design);
-        assert!(changes.is_empty() && fits[0].reason().unwrap().starts_with("8 annual"));
+        let one = few[..1].to_vec();
+        let (fits, changes) = super::levels([all(few), all(one)], false, &design);
+        let begins = |side: usize, words: &str| fits[side].reason().unwrap().starts_with(words);
+        assert!(changes.is_empty());
+        assert!(begins(0, "8 annual extremes;") && begins(1, "1 annual extreme;"));
     }
 }

@@ -194,8 +194,13 @@ impl Archive {
             .map(|&place| self.path(place).display().to_string())
             .collect();
         let channels: Vec<&str> = channels.iter().map(|v| v.name()).collect();
+        let stand = if count == 1 {
+            "time stands"
+        } else {
+            "times stand"
+        };
         Some(format!(
-            "{count} times stand in more than one file, first {} in `{}`: the first file that has a channel is read ({})",
+            "{count} {stand} in more than one file, first {} in `{}`: the first file that has a channel is read ({})",
             self.times[first],
             files.join("`, `"),
             channels.join(", ")

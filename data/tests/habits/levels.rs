@@ -452,7 +452,7 @@ fn a_channel_that_stands_in_two_files_is_named() {
     }
     let problems = open(folder.path()).problems().join("\n");
     assert!(
-        problems.contains("1 times stand in more than one file"),
+        problems.contains("1 time stands in more than one file"),
         "{problems}"
     );
     let read = "b.nc`: the first file that has a channel is read (PSL)";

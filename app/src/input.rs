@@ -25,10 +25,14 @@ pub fn open(input: &str, skip_bad: bool) -> anyhow::Result<Archive> {
 /// [`open`] for a command that uses some channels: what concerns others alone is not said.
 pub fn open_for(input: &str, skip_bad: bool, used: &[Variable]) -> anyhow::Result<Archive> {
     let archive = Archive::open_with(input, bad_files(skip_bad))?;
-    archive
-        .problems_of(used)
-        .for_each(|problem| tracing::warn!("{problem}"));
+    warn_of(&archive, used);
     Ok(archive)
+}
+
+fn warn_of(archive: &Archive, used: &[Variable]) {
+    for problem in archive.problems_of(used) {
+        tracing::warn!("{problem}");
+    }
 }
 
 /// [`open_for`] on all ranks of a job, each of which opens some of the files; the first one warns.
@@ -42,10 +46,9 @@ pub fn open_together(
         return open_for(input, skip_bad, used);
     }
     let archive = open_archive(comm, input, bad_files(skip_bad))?;
-    let problems = archive.problems_of(used);
-    problems
-        .filter(|_| comm.rank() == 0)
-        .for_each(|problem| tracing::warn!("{problem}"));
+    if comm.rank() == 0 {
+        warn_of(&archive, used);
+    }
     Ok(archive)
 }
 

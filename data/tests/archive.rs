@@ -157,10 +157,10 @@ fn problems_are_those_of_the_channels_that_are_used() {
         },
     );
     let archive = open(&path);
-    let about = |used: &[Variable]| -> Vec<&str> {
+    let about = |used: &[Variable]| -> Vec<String> {
         let told = archive.problems_of(used);
-        let words = told.filter_map(|told| told.split(' ').next());
-        words.collect()
+        let words = told.iter().filter_map(|told| told.split(' ').next());
+        words.map(String::from).collect()
     };
     assert!(about(&[Variable::Ps, Variable::Trefht]).is_empty());
     assert_eq!(about(&[Variable::Tmq]), ["`tcwv`"]);
@@ -169,6 +169,39 @@ fn problems_are_those_of_the_channels_that_are_used() {
     assert_eq!(about(&[Variable::Zbot]), ["QREFHT", "ZBOT"]);
     assert_eq!(all, ["`tcwv`", "QREFHT", "ZBOT"]);
     assert_eq!(all.len(), archive.problems().len());
+}
+
+/// Winds at half hours beside pressure at full hours were a line each, before the error.
+#[test]
+fn channels_that_are_missing_at_the_same_times_share_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let winds = [Field::named("U850", "m s-1"), Field::named("V850", "m s-1")];
+    let pressure = [Field::named("PSL", "Pa")];
+    for (name, time, fields) in [("a.nc", 0.0, &pressure[..]), ("b.nc", 0.5, &winds[..])] {
+        write(
+            &folder.path().join(name),
+            &FileSpec {
+                times: vec![time],
+                fields: fields.to_vec(),
+                ..FileSpec::default()
+            },
+        );
+    }
+    let archive = open(folder.path());
+    let begins = |used: &[Variable], expected: &[&str]| {
+        let told = archive.problems_of(used);
+        let same = told.iter().zip(expected).all(|(a, b)| a.starts_with(b));
+        assert!(told.len() == expected.len() && same, "{told:?}");
+    };
+    let both = "U850, V850 are missing at 1 of 2 times, first in `";
+    begins(
+        &Variable::CHANNELS,
+        &[both, "PSL is missing at 1 of 2 times, first in `"],
+    );
+    begins(
+        &[Variable::V850],
+        &["V850 is missing at 1 of 2 times, first in `"],
+    );
 }
 
 #[test]

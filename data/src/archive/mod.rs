@@ -148,12 +148,12 @@ impl Archive {
     }
 
     /// Those of [`Self::problems`] that concern these channels, or what they are computed from at the first time, or no
-    /// channel in particular.
-    pub fn problems_of(&self, used: &[Variable]) -> impl Iterator<Item = &str> {
+    /// channel in particular. Channels that are missing at the same times share a sentence.
+    pub fn problems_of(&self, used: &[Variable]) -> Vec<String> {
         let used = self.with_sources(0, used);
         let is_told =
-            move |problem: &&str| channel_of(problem).is_none_or(|channel| used.contains(&channel));
-        self.problems.iter().map(String::as_str).filter(is_told)
+            |problem: &&str| channel_of(problem).is_none_or(|channel| used.contains(&channel));
+        together(self.problems.iter().map(String::as_str).filter(is_told))
     }
 
     /// How many files were left out because they cannot be used ([`BadFiles::Skip`]); [`Self::problems`] names them.
@@ -257,6 +257,26 @@ impl Archive {
         let mut places = self.places[index].iter();
         places.find_map(|&place| Some((place, wanted(self.layout(place))?)))
     }
+}
+
+/// Problems, of which those of channels that are missing at the same times are one.
+fn together<'a>(problems: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut told: Vec<(Vec<&str>, Option<&str>)> = Vec::new();
+    for problem in problems {
+        let missing = problem.split_once(" is missing at ");
+        let missing = missing.filter(|(name, _)| Variable::from_name(name).is_some());
+        let (words, times) = missing.map_or((problem, None), |(name, times)| (name, Some(times)));
+        match told.iter_mut().find(|(_, known)| *known == times) {
+            Some((names, _)) if times.is_some() => names.push(words),
+            _ => told.push((vec![words], times)),
+        }
+    }
+    let say = |(words, times): (Vec<&str>, Option<&str>)| match times {
+        Some(times) if words.len() > 1 => format!("{} are missing at {times}", words.join(", ")),
+        Some(times) => format!("{} is missing at {times}", words[0]),
+        None => words[0].into(),
+    };
+    told.into_iter().map(say).collect()
 }
 
 /// The channel that a problem is about: it begins with the name, or says what "cannot serve as" it.

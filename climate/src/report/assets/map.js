@@ -354,6 +354,7 @@
 
   // The event nearest to a place on the screen, within reach of a finger or a pointer.
   function pick(x, y, reach) {
+    const turn = width * state.zoom * 360 / win.span;
     let best = null;
     for (const mark of marks) {
       const far = Math.hypot(mark.x - x, mark.y - y);
@@ -361,8 +362,10 @@
       // Inside of a box counts as near.
       if (mark.i >= 0 && !best) {
         const { w, h } = store.point;
-        const inside = Math.abs(mark.x - x) < w[mark.i] / 2 / win.span * width * state.zoom && Math.abs(mark.y - y) < h[mark.i] / 2 / spanLat * height * state.zoom;
-        if (inside) best = { far: reach, k: mark.k };
+        const across = w[mark.i] / 360 * turn, down = h[mark.i] / spanLat * height * state.zoom;
+        // The part of a box beyond the seam is a turn away from its middle.
+        const inside = [-turn, 0, turn].some((dx) => Math.abs(mark.x + dx - x) < across / 2);
+        if (inside && Math.abs(mark.y - y) < down / 2) best = { far: reach, k: mark.k };
       }
     }
     return best?.k ?? -1;

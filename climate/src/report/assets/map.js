@@ -682,7 +682,8 @@
     const parts = [squall.place(lat, lon)];
     if (current.field) {
       const level = current.field[k], v = valueOf(level, data.field.low, data.field.high);
-      const digits = data.field.high - data.field.low > 300 ? 0 : 1;
+      // Pictures have 254 steps between the ends: as many decimals as tell steps apart, nearly.
+      const digits = clamp(-Math.floor(Math.log10((data.field.high - data.field.low) / 300)), 0, 12);
       const said = level ? `${level === 255 ? '≥ ' : ''}${v.toFixed(digits)} ${data.field.unit}` : 'no data';
       parts.push(`${data.field.name} ${said}`);
     }

@@ -88,7 +88,9 @@ squall.store = (async () => {
   const two = (v) => String(Math.floor(v)).padStart(2, '0');
   const day = (units) => {
     const d = date(units);
-    return `${d.day} ${squall.MONTHS[d.month - 1]} ${String(d.year).padStart(4, '0')}`;
+    // Four characters with the sign, as the page's other dates have.
+    const year = d.year < 0 ? '-' + String(-d.year).padStart(3, '0') : String(d.year).padStart(4, '0');
+    return `${d.day} ${squall.MONTHS[d.month - 1]} ${year}`;
   };
   const moment = (units) => {
     const { seconds } = date(units);

@@ -135,4 +135,6 @@ squall.store.then((store) => {
   const [first, last] = years.reduce(([low, high], y) => [Math.min(low, y), Math.max(high, y)], [Infinity, -Infinity]);
   for (const [id, year] of [['filter-from', first], ['filter-to', last]]) Object.assign($(id), { min: first, max: last, placeholder: year });
   sort(order.column, false);
+}, () => {
+  squall.$('found').textContent = 'The events of this page are damaged and cannot be shown: make the report again, or copy it again.';
 });

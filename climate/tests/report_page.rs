@@ -263,7 +263,14 @@ fn frames_are_thinned_and_the_page_says_so() {
     let html = report(30, &[SourceKind::Network], options).html().unwrap();
     let frames = data(&html)["frames"].as_array().unwrap().clone();
     assert!((3..=4).contains(&frames.len()), "{} frames", frames.len());
-    let hours: Vec<f64> = frames.iter().map(|f| f["h"].as_f64().unwrap()).collect();
+    // All in one month: "5 Aug 1995, 00:00".
+    let hour = |frame: &serde_json::Value| {
+        let told = frame["t"].as_str().unwrap();
+        let (day, clock) = (told.split(' ').next(), told.rsplit(' ').next());
+        let (hour, _) = clock.unwrap().split_once(':').unwrap();
+        24.0 * day.unwrap().parse::<f64>().unwrap() + hour.parse::<f64>().unwrap()
+    };
+    let hours: Vec<f64> = frames.iter().map(hour).collect();
     let steps: Vec<f64> = hours.windows(2).map(|w| w[1] - w[0]).collect();
     assert!(steps.iter().all(|s| *s == steps[0]), "{hours:?}");
     let every = (steps[0] / 3.0) as usize;

@@ -22,11 +22,6 @@ fn window(grid: &LatLonGrid, centre_deg: f64) -> Value {
     })
 }
 
-/// Tenths of degrees or hours as numbers without a tail of digits.
-fn tenth(value: f64) -> f64 {
-    (value * 10.0).round() / 10.0
-}
-
 /// Objects of each class at each time.
 type Counts = HashMap<(Time, Class), usize>;
 
@@ -49,10 +44,9 @@ pub(crate) fn payload(
     frames: &[&EncodedFrame],
     centre_deg: f64,
 ) -> Value {
-    let times: Vec<Time> = frames.iter().map(|f| f.time).collect();
-    let Some(first) = times.first() else {
+    if frames.is_empty() {
         return Value::Null;
-    };
+    }
     let has_mask = |kind: SourceKind| frames.iter().any(|f| f.masks[kind as usize].is_some());
     let shown: Vec<SourceKind> = SourceKind::ALL
         .into_iter()
@@ -71,7 +65,7 @@ pub(crate) fn payload(
     let objects: Vec<Option<Counts>> = shown.iter().map(|k| counts(input, *k)).collect();
     let frame_values: Vec<Value> = frames
         .iter()
-        .map(|frame| of_frame(frame, *first, &shown, &objects))
+        .map(|frame| of_frame(frame, &shown, &objects))
         .collect();
     let [field, pressure, wind] = encoder.shapes();
     json!({
@@ -101,12 +95,7 @@ pub(crate) fn payload(
 }
 
 /// What is drawn at one time; `objects` are those of the sources shown.
-fn of_frame(
-    frame: &EncodedFrame,
-    first: Time,
-    shown: &[SourceKind],
-    objects: &[Option<Counts>],
-) -> Value {
+fn of_frame(frame: &EncodedFrame, shown: &[SourceKind], objects: &[Option<Counts>]) -> Value {
     let picture = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|b| base64(b));
     let masks: Vec<_> = shown
         .iter()
@@ -123,7 +112,6 @@ fn of_frame(
         .collect();
     json!({
         "t": moment(frame.time),
-        "h": tenth(frame.time.hours_since(first)),
         "f": picture(&frame.field),
         "p": picture(&frame.pressure),
         "w": picture(&frame.wind),

@@ -297,6 +297,7 @@ fn every_split_says_what_it_has_and_what_it_lacks() {
         serde_json::json!([20, 4, 0]),
         "{summary}"
     );
+    assert_eq!(summary["guarded_times"], 0, "{summary}");
     let shares = &summary["split_class_shares"];
     assert_eq!(shares[0], summary["class_shares"], "{summary}");
     for split in [0, 1] {
@@ -315,6 +316,7 @@ fn every_split_says_what_it_has_and_what_it_lacks() {
     assert!((18..20).contains(&trained), "{summary}");
     assert_eq!(summary["samples"][1], 4, "{summary}");
     assert_eq!(summary["skipped_times"], 0, "{summary}");
+    assert_eq!(summary["guarded_times"], 20 - trained, "{summary}");
     refuses(
         &[&call[..], &["1000"]].concat(),
         2,

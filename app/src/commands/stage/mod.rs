@@ -276,6 +276,7 @@ impl Stage {
             skipped_files: archive.skipped_files()
                 + masks.as_ref().map_or(0, |masks| masks.skipped().len()),
             skipped_times,
+            guarded_times: near.len(),
             ..StageSummary::of(&store, &selection, boxes.as_deref(), self.block_days)
         })
     }

@@ -34,6 +34,8 @@ pub struct StageSummary {
     pub skipped_files: usize,
     /// Times of the others that could not be read or lack a channel, which are no samples (`--skip-bad`).
     pub skipped_times: usize,
+    /// Times left out because a sample of another split is too near (`--guard-hours`).
+    pub guarded_times: usize,
 }
 
 impl StageSummary {
@@ -62,6 +64,7 @@ impl StageSummary {
             boxes_outside: selection.outside,
             skipped_files: 0,
             skipped_times: 0,
+            guarded_times: 0,
         }
     }
 

@@ -182,7 +182,7 @@ fn of_data(error: &DataError) -> Verdict {
             what: "the split of a sample that is there already",
             ..
         } => input(
-            "the split follows from all times, of which there are others now: stage into a new folder with --out",
+            "the split follows from all times and from --train-share, --block-days and --seed: give those that the store was begun with, or stage into a new folder with --out",
         ),
         DataError::Mismatch {
             what: "a sample that is there already",

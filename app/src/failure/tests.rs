@@ -42,6 +42,20 @@ fn where_masks_are_looked_for_no_recipe_is_spoken_of() {
 }
 
 #[test]
+fn another_split_may_be_of_other_options() {
+    let error = DataError::Mismatch {
+        what: "the split of a sample that is there already",
+        path: "store".into(),
+        expected: "test".into(),
+        found: "train as sample 3".into(),
+    };
+    let hint = classify(&anyhow::Error::from(error)).1.unwrap();
+    for option in ["--train-share", "--block-days", "--seed", "--out"] {
+        assert!(hint.contains(option), "{option}: {hint}");
+    }
+}
+
+#[test]
 fn whose_file_needs_a_filter_is_not_sent_to_download_it_again() {
     let hint = |reason: &str| {
         let error = DataError::Unreadable {

@@ -36,6 +36,15 @@ impl Tags {
     pub fn open_with(self, input: &str, bad_files: BadFiles) -> Result<MaskArchive, DataError> {
         MaskArchive::open_with(input, self.tag_class, bad_files)
     }
+
+    /// Says if a class was given that masks have no use for.
+    pub fn say_unused(self, masks: &MaskArchive) {
+        if self.tag_class.is_some() && !masks.has_unnamed() {
+            tracing::warn!(
+                "--tag-class has no effect: all masks are of variables that name their classes"
+            );
+        }
+    }
 }
 
 /// Says what is taken for granted, which files are left out, and whether they are of one run, and all of it.

@@ -61,3 +61,21 @@ fn a_class_that_a_side_cannot_hold_is_not_scored() {
         assert!(cells[5..].iter().all(|cell| cell.is_empty()), "{row}");
     }
 }
+
+#[test]
+fn a_class_for_masks_that_name_their_own_is_told() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let truth = simulate(folder.path(), 3, 3).join("truth");
+    let says = |masks: &Path, out: &Path, more: &[&str]| {
+        let call = ["events", path(masks), "--tag-class", "tropical_cyclone"];
+        let call = [&call[..], &["--out", path(out)], more].concat();
+        let output = squall().args(call).output().expect("starts");
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        said.contains("--tag-class has no effect")
+    };
+    let named = at("named");
+    assert!(says(&truth, &named, &["--object-id"]));
+    assert!(!says(&named.join("object_id.nc"), &at("tags"), &[]));
+}

@@ -308,6 +308,7 @@ fn cells_carry_the_identity_of_their_track() {
     assert!(taken.notes()[0].contains("`object_id`") && taken.notes()[0].contains("rivers"));
     let said = MaskArchive::open_with(name, Some(Class::TropicalCyclone), BadFiles::Fail).unwrap();
     assert!(said.notes().is_empty());
+    assert!(said.has_unnamed() && !archive.has_unnamed());
     let all = cells(&taken, Class::AtmosphericRiver);
     assert!(all > 0 && cells(&taken, Class::TropicalCyclone) == 0);
     assert_eq!(cells(&said, Class::TropicalCyclone), all);

@@ -26,6 +26,7 @@ pub struct MaskArchive {
     places: Vec<Place>,
     source: String,
     notes: Vec<String>,
+    has_unnamed: bool,
     skipped: Vec<String>,
     mixed: Option<String>,
     made_by: Vec<(&'static str, String)>,
@@ -72,6 +73,7 @@ impl MaskArchive {
             common,
             source,
             notes,
+            has_unnamed,
             skipped,
             mixed,
             made_by,
@@ -91,6 +93,7 @@ impl MaskArchive {
             places,
             source,
             notes,
+            has_unnamed,
             skipped,
             mixed,
             made_by: said
@@ -118,6 +121,11 @@ impl MaskArchive {
     /// What was taken for granted when the files were opened.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Whether a file has masks whose variable names no class, such as `binary_tag`: a class may be given for these.
+    pub fn has_unnamed(&self) -> bool {
+        self.has_unnamed
     }
 
     /// The classes that the masks can hold: those that have a code, or that of the tags.

@@ -126,6 +126,8 @@ pub(super) struct Scan {
     pub common: Option<(LatLonGrid, Calendar)>,
     pub source: String,
     pub notes: Vec<String>,
+    /// Whether some file marks something without a name, which [`Self::tagged`] says.
+    pub has_unnamed: bool,
     /// Why files were left out.
     pub skipped: Vec<String>,
     /// A sentence if files were made by different rules or networks.
@@ -214,8 +216,9 @@ impl Scan {
             ));
         }
         self.taken.extend(times.iter().map(since));
-        let is_tag = file.layout == Layout::Tag;
-        if is_tag && !names_a_class && self.tagged.is_none() && self.notes.is_empty() {
+        let is_unnamed = file.layout == Layout::Tag && !names_a_class;
+        self.has_unnamed |= is_unnamed;
+        if is_unnamed && self.tagged.is_none() && self.notes.is_empty() {
             self.notes.push(format!(
                 "`{}` in `{}` names no class and is read as atmospheric rivers",
                 file.name,

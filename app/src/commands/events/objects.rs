@@ -45,6 +45,7 @@ impl Objects {
             refusals::refuse_calendar(arguments.calendar, masks.calendar(), input)?;
             if says {
                 tags::say(&masks);
+                arguments.tags.say_unused(&masks);
                 if let Some(gaps) = Gaps::of(masks.times()) {
                     tracing::warn!("{gaps}");
                 }

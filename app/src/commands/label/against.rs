@@ -36,6 +36,7 @@ impl Against {
         };
         let masks = tags.open_with(path, input::bad_files(command.skip_bad))?;
         tags::say(&masks);
+        tags.say_unused(&masks);
         input::same_grid("grid", path, masks.grid(), archive.grid())?;
         input::same_dates(path, masks.calendar(), archive.calendar())?;
         input::compare_origin(&masks, archive);

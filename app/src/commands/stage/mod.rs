@@ -157,6 +157,7 @@ impl Stage {
         };
         let masks = (self.tags).open_with(labels, input::bad_files(self.skip_bad))?;
         tags::say(&masks);
+        self.tags.say_unused(&masks);
         input::same_grid("grid of the labels", labels, masks.grid(), archive.grid())?;
         input::same_dates(labels, masks.calendar(), archive.calendar())?;
         input::compare_origin(&masks, archive);

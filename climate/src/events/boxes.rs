@@ -277,6 +277,28 @@ mod tests {
         assert!((event.lon_deg - 56.25).abs() < 1e-6, "{event:?}");
     }
 
+    /// All cells of a row on the pole are one place with one pressure; a box without the first of them had no low.
+    #[test]
+    fn a_low_on_the_pole_is_the_centre_of_one_box_that_reaches_it() {
+        let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
+        let fields = Array3::from_shape_fn((1, 181, 360), |(_, j, _)| {
+            101_000.0 - 3000.0 / (181 - j) as f32
+        });
+        let snapshot = of_pressure(&grid, fields);
+        let around = |lat: f64, lon: f64| {
+            let low = BoxClass::ExtratropicalCyclone;
+            let geo = GeoBox::around(low, (lat, lon), (90.0 - lat, 20.0));
+            TrackedBox::from(geo)
+        };
+        let boxes = [around(86.0, 180.0), around(85.0, 300.0)];
+        let found = from_boxes(time(), &boxes, &grid, &EventFields::of(&snapshot)).unwrap();
+        let lats = [1, 2].map(|sector| {
+            let is_in = |one: &&DetectedEvent| (one.event.lon_deg / 120.0) as i32 == sector;
+            found.iter().find(is_in).unwrap().event.lat_deg
+        });
+        assert_eq!(lats, [90.0, 85.0], "{found:?}");
+    }
+
     #[test]
     fn boxes_without_a_cell_centre_take_the_nearest_and_boxes_off_a_region_none() {
         let globe = LatLonGrid::global(18, 36).unwrap();

@@ -84,7 +84,7 @@ pub(super) fn move_to_lows(
     let mut placed = vec![false; found.len()];
     for (_, _, index, cell) in lows {
         let class = found[index].event.class;
-        if !placed[index] && taken.insert((class, cell)) {
+        if !placed[index] && taken.insert((class, of_low(psl, grid, cell))) {
             placed[index] = true;
             centre_at(&mut found[index], cell, grid, psl);
         }
@@ -102,17 +102,31 @@ fn minima<'a>(
     cells.filter(move |&cell| is_minimum(psl, grid, cell))
 }
 
-/// Whether no cell within [`EYE_KM`] has lower pressure, and all cells around are known; of equals the first. On fine
-/// grids pressure dips between any few cells, on slopes too.
+/// The cell that stands for the low of a minimum: equals of a row beside a pole are of one.
+fn of_low(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, (j, i): Cell) -> Cell {
+    if !is_beside_pole(grid, j) {
+        return (j, i);
+    }
+    let first = psl.row(j).iter().position(|v| *v == psl[[j, i]]);
+    (j, first.unwrap_or(i))
+}
+
+/// Whether a row is the last before a pole, or on it.
+fn is_beside_pole(grid: &LatLonGrid, j: usize) -> bool {
+    let (rows, bounds) = (grid.shape().0, grid.lat_bounds_deg());
+    j == 0 && is_pole(bounds[0], grid) || j + 1 == rows && is_pole(bounds[rows], grid)
+}
+
+/// Whether no cell within [`EYE_KM`] has lower pressure, and all cells around are known; of equals the first, but all in
+/// a row beside a pole: a box need not hold its first column. On fine grids pressure dips between any few cells, on slopes
+/// too.
 fn is_minimum(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, (j, i): Cell) -> bool {
     let (rows, columns) = grid.shape();
     let middle = psl[[j, i]];
     let around = || grid.neighbours8(j, i).map(|cell| psl[cell]);
     let is_lowest = around().all(|v| v >= middle) && around().any(|v| v > middle);
     // At the edge of a regional grid pressure may be lower beyond it.
-    let bounds = grid.lat_bounds_deg();
-    let at_pole =
-        j == 0 && is_pole(bounds[0], grid) || j + 1 == rows && is_pole(bounds[rows], grid);
+    let at_pole = is_beside_pole(grid, j);
     let is_whole = || around().count() == 8 || at_pole && grid.is_periodic();
     if !(middle.is_finite() && is_lowest && is_whole()) {
         return false;
@@ -135,7 +149,7 @@ fn is_minimum(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, (j, i): Cell) -> bool
                 .map(|column| (row, column));
             cells.all(|cell| {
                 let v = psl[cell];
-                v.is_nan() || v > middle || v == middle && cell >= (j, i)
+                v.is_nan() || v > middle || v == middle && (cell >= (j, i) || at_pole && row == j)
             })
         })
     })

@@ -245,7 +245,7 @@ impl Tracker {
         events: &mut [&mut DetectedEvent],
         step: &mut Step,
     ) {
-        let linking = *self.options.of(class);
+        let linking: Linking = *self.options.of(class);
         let (mut tracks, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.open)
             .into_iter()
             .partition(|open| open.track.class == class);

@@ -1,4 +1,5 @@
-//! Inside a node: shared memory, messages, or a library that knows the node's own links.
+//! The phases of a sum that stay inside a node: through shared memory, by messages, or by a library that knows the
+//! node's own links, such as NCCL.
 
 use super::HierarchicalOptions;
 use super::writing::{Busy, Way, Ways};
@@ -12,10 +13,11 @@ use std::time::Duration;
 pub(super) enum Inside {
     Shared {
         window: Box<dyn Window>,
-        /// Values of a half of it.
+        /// Number of values in each half of a rank's segment.
         half: usize,
-        /// Which half of the window comes next: the other may still be read by a slower rank.
-        odd: bool,
+        /// Whether the next piece uses the second half. Pieces alternate between halves, because a slower rank may
+        /// still be reading the one before.
+        second_half: bool,
         ways: Ways,
     },
     Ring {
@@ -23,19 +25,21 @@ pub(super) enum Inside {
         lane: Lane,
     },
     Library(Box<dyn NodeSum>),
+    /// The node has one rank: there is nothing to sum inside.
     Alone,
 }
 
-/// The parts of the leaders, and what changes a leader's own between nodes.
+/// The range of values that each leader sums between nodes, and the function that does so: a leader gives it the sums
+/// of its own range over the node, and it replaces them by the sums over all nodes.
 pub type Between<'a> = (
     &'a [Range<usize>],
     &'a mut dyn FnMut(&mut [f32]) -> Result<()>,
 );
 
-/// The ranks of a node, connected by something else than memory and messages.
+/// A way to sum over the ranks of a node other than shared memory and messages.
 pub trait NodeSum: Send {
-    /// Sums `all` over the node in parts, one for each leader, which `between` then changes on that leader (local rank
-    /// `part` leads part number `part`); every rank ends with all parts as their leaders left them.
+    /// Replaces `all` on every rank by its sum over the node, which leaders change first: local rank i leads `parts[i]`
+    /// and calls `between` with the sums of that part, and every rank ends with all parts as their leaders left them.
     ///
     /// # Errors
     /// Those of the library, and of `between`.
@@ -46,13 +50,13 @@ pub trait NodeSum: Send {
         between: &mut dyn FnMut(&mut [f32]) -> Result<()>,
     ) -> Result<()>;
 
-    /// Whether it sums values that lie on a GPU there; the same answer on every rank.
+    /// Whether [`Self::sum_lent`] sums values in GPU memory where they lie; the same answer on every rank.
     fn takes_lent(&self) -> bool {
         false
     }
 
-    /// Begins the same with values on a GPU; over this node alone where there are no `parts`. Only the part that this
-    /// rank leads comes to the host.
+    /// Begins to sum values in GPU memory as [`Self::sum`] does; [`Self::settle`] waits for the end. Without `parts` it
+    /// sums over this node alone. Only the part that this rank leads is copied to the host.
     ///
     /// # Errors
     /// [`CommError::Layout`] if it does not take them; as [`Self::sum`].
@@ -69,12 +73,12 @@ pub trait NodeSum: Send {
         Ok(())
     }
 
-    /// What connects them, in a word or two.
+    /// The name of this way in messages to the user, in a word or two.
     fn name(&self) -> &'static str;
 }
 
 impl Inside {
-    /// By shared memory where it can be had, else by messages.
+    /// Shared memory if the options ask for it and the node has enough, else messages.
     pub(super) fn new(
         mut node: Box<dyn Communicator>,
         options: &HierarchicalOptions,
@@ -99,7 +103,7 @@ impl Inside {
             Some(window) => Self::Shared {
                 window,
                 half: at_once,
-                odd: false,
+                second_half: false,
                 ways: Ways::new(),
             },
             None => Self::Ring {
@@ -110,16 +114,19 @@ impl Inside {
     }
 }
 
-/// One pass through shared memory.
+/// One piece of values on its way through shared memory.
 pub(super) struct Shared<'a> {
     pub(super) window: &'a mut dyn Window,
+    /// Where the half that is used begins in every rank's segment.
     pub(super) base: usize,
     pub(super) leaders: usize,
     pub(super) way: Way,
 }
 
 impl Shared<'_> {
-    /// Gives the time that this rank was busy. What a leader sums it keeps to itself: the others read only the sums.
+    /// Sums `all` over the node and, by `between`, over nodes; returns how long this rank worked, without its waits.
+    /// `local` is its number on the node. A leader does not write its own part before it is summed: nobody else reads
+    /// those values, only their sums.
     pub(super) fn reduce(
         mut self,
         all: &mut [f32],
@@ -143,7 +150,8 @@ impl Shared<'_> {
             busy.pause();
             between(sums)?;
             busy.go_on();
-            // Nobody else reads this part of this segment before the next synchronisation: it was this leader's to sum.
+            // No wait is needed: until the next `sync` nobody else reads this part of this rank's segment, because only
+            // this leader sums it.
             self.write(start, sums);
             busy.pause();
         }
@@ -165,7 +173,8 @@ impl Shared<'_> {
     }
 }
 
-/// One pass by messages inside the node: every rank sums a shard, leaders collect the shards of their part.
+/// One piece of values on its way by messages inside the node: every rank sums a shard (an equal share of the values),
+/// and leaders collect the shards of the part that they sum between nodes.
 pub(super) struct Shards<'a> {
     pub(super) node: &'a mut dyn Communicator,
     pub(super) ranks: usize,
@@ -190,10 +199,11 @@ impl Shards<'_> {
         ring::all_gather(self.node, all, lane)
     }
 
-    /// Carries values between the owners of shards and the leaders of parts: to the leaders, or back.
+    /// Sends sums from the owners of shards to the leaders of the parts that they lie in or, with `back`, from leaders
+    /// to owners.
     ///
-    /// All ranks go through the pairs in the same order, so a send that waits for its receive waits for a pair before
-    /// its own.
+    /// This cannot deadlock, although a send may wait for its receive: all ranks go through the pairs in the same
+    /// order, so a rank waits only for one that is busy with an earlier pair.
     fn regroup(&mut self, all: &mut [f32], back: bool) -> Result<()> {
         let local = self.node.rank();
         for leader in 0..self.leaders {

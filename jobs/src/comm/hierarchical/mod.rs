@@ -1,11 +1,12 @@
 //! Sums in three phases: inside the node, between nodes, inside the node.
 //!
-//! Only the phase between nodes uses the network, and it sends each value once per node instead of once per rank;
-//! several ranks of a node lead, each with its part of the values, so that all of a node's links are busy. Inside a
-//! node values go through memory that its ranks share: every rank writes what others sum, leaders sum their part from
-//! all of them in the order of rank, which rounds nothing but the sums, and everybody reads the result. Which way of
-//! writing is the faster one is tried now and then (`writing`). Where memory cannot be shared, rings do the same; a
-//! library that knows the node's own links, such as NCCL, may do it instead ([`Hierarchical::with_node`]).
+//! Only the phase between nodes uses the network, and it sends each value once per node instead of once per rank.
+//! Several ranks of a node, its leaders, do this, each with its part of the values, so that all of the node's links to
+//! the network are busy. Inside a node values go through memory that its ranks share: every rank writes the values that
+//! others sum, each leader adds up its part from all ranks in the order of rank (with no rounding but that of the
+//! additions), and every rank reads the results. There are two ways of writing to this memory; which is faster is
+//! measured now and then (`writing`). Where memory cannot be shared, ring algorithms do the same by messages; a library
+//! that knows the node's own links, such as NCCL, may do it instead ([`Hierarchical::with_node`]).
 //!
 //! The result does not depend on how nodes are numbered: they are ordered by their lowest rank.
 
@@ -23,24 +24,25 @@ use squall_model::gradients::Lent;
 use std::ops::Range;
 use std::time::Instant;
 
-/// How [`Hierarchical`] works. All ranks give the same.
+/// Settings of [`Hierarchical`]; all ranks must give the same.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HierarchicalOptions {
-    /// Ranks of a node that talk to other nodes; all of them if `None`.
+    /// How many ranks of each node talk to other nodes; all of them if `None`.
     pub leaders: Option<usize>,
-    /// What values are sent as between nodes. Inside a node they stay f32.
+    /// The number format in which values are sent between nodes. Inside a node they stay f32.
     pub wire: Wire,
     /// The algorithm between nodes.
     pub between: Choice,
     /// Whether the ranks of a node share memory where they can.
     pub shared_memory: bool,
-    /// Values that go through the three phases at once; the window holds twice as many for each rank, as few as the
-    /// number of nodes needs.
+    /// Values in one piece: longer vectors go through the three phases piece by piece. Shared memory holds two pieces
+    /// for each rank.
     pub values_at_once: usize,
-    /// As `values_at_once`, where all ranks are on one node: so few that what they write is still in the caches when it
-    /// is read.
+    /// Most values in one piece where all ranks are on one node: so few that what a rank writes is still in the caches
+    /// when others read it.
     pub values_in_cache: usize,
-    /// The longest message where values are added.
+    /// The longest message, in bytes, of the steps that add values: longer ones are cut, so that additions overlap with
+    /// sending.
     pub piece_bytes: usize,
 }
 
@@ -58,13 +60,13 @@ impl Default for HierarchicalOptions {
     }
 }
 
-/// Sums over ranks that live on nodes, the same number on each.
+/// Sums over the ranks of several nodes, which must have equal numbers of ranks.
 pub struct Hierarchical {
     layout: Layout,
     leaders: usize,
     options: HierarchicalOptions,
     inside: Inside,
-    /// The leaders of the same part on all nodes; `None` on ranks that do not lead.
+    /// Connects the leaders of the same part on all nodes; `None` on ranks that do not lead.
     between: Option<Box<dyn Communicator>>,
     lane: Lane,
     /// The phases of the last sum.
@@ -72,7 +74,7 @@ pub struct Hierarchical {
 }
 
 impl Hierarchical {
-    /// The engine over all ranks of `comm`, with messages that no other of its users sees.
+    /// The engine over all ranks of `comm`. Its messages are kept apart from those of other users of `comm`.
     ///
     /// # Errors
     /// [`CommError::Layout`] if nodes have unequal numbers of ranks, or if there cannot be this many leaders; those
@@ -83,8 +85,8 @@ impl Hierarchical {
         })
     }
 
-    /// The same, with something else inside nodes of several ranks. `connect` is given all ranks and those of the node;
-    /// it fails on all ranks or on none.
+    /// As [`Self::new`], with a [`NodeSum`] inside nodes of several ranks. `connect` makes it from the communicators of
+    /// all ranks and of the node's ranks; it must fail on all ranks or on none.
     ///
     /// # Errors
     /// As [`Self::new`]; those of `connect`.
@@ -133,7 +135,8 @@ impl Hierarchical {
         })
     }
 
-    /// Sums a leader's part over nodes, and notes when.
+    /// Sums a leader's part over nodes and records the time that this took as a phase; ranks that do not lead do
+    /// nothing.
     fn reduce_between(&mut self, sums: &mut [f32]) -> Result<()> {
         let from = Instant::now();
         let result = self.send_between(sums);
@@ -156,7 +159,7 @@ impl Hierarchical {
         collectives::all_reduce(algorithm, &mut **between, sums, &mut self.lane)
     }
 
-    /// The part of each leader, of this many values.
+    /// The range of each leader's part in a piece of this many values.
     fn parts(&self, values: usize) -> Vec<Range<usize>> {
         let leaders = self.leaders;
         (0..leaders)
@@ -164,7 +167,7 @@ impl Hierarchical {
             .collect()
     }
 
-    /// The three phases for as many values as the window holds.
+    /// Sums one piece in three phases.
     fn reduce_piece(&mut self, all: &mut [f32], scale: f32) -> Result<()> {
         let (local, ranks) = (self.layout.local_rank, self.layout.ranks_per_node);
         let leaders = self.leaders;
@@ -179,11 +182,11 @@ impl Hierarchical {
             Inside::Shared {
                 window,
                 half,
-                odd,
+                second_half,
                 ways,
             } => {
-                let base = usize::from(*odd) * *half;
-                *odd = !*odd;
+                let base = usize::from(*second_half) * *half;
+                *second_half = !*second_half;
                 let shared = Shared {
                     window: &mut **window,
                     base,
@@ -222,7 +225,8 @@ impl Hierarchical {
         result
     }
 
-    /// What is left of a piece, beside the phase between nodes, was inside.
+    /// Records what a piece took before and after its phase between nodes as phases inside nodes. `before` is the
+    /// number of phases that were recorded when the piece began.
     fn note_inside(&mut self, began: Instant, before: usize) {
         let ended = Instant::now();
         let name = INSIDE;
@@ -246,7 +250,7 @@ impl Hierarchical {
 const INSIDE: &str = "inside nodes";
 const BETWEEN: &str = "between nodes";
 
-/// Values that go through the three phases at once on this many nodes.
+/// Values in one piece on this many nodes.
 fn at_once(options: &HierarchicalOptions, nodes: usize) -> usize {
     match nodes {
         1 => options.values_at_once.min(options.values_in_cache),
@@ -322,7 +326,7 @@ mod tests {
     use super::*;
     use crate::comm::threads;
 
-    /// What one node needs is a sixteenth of the rest, which a container's /dev/shm may not hold.
+    /// A single node needs a sixteenth of the memory that several need; a container's /dev/shm may not hold more.
     #[test]
     fn windows_are_as_large_as_the_number_of_nodes_needs() {
         let options = HierarchicalOptions::default();

@@ -1,9 +1,9 @@
-//! Which way of writing into shared memory is the faster one, here and now.
+//! Chooses by timing between two ways of writing to shared memory: through the caches or past them.
 //!
-//! Values that a core has just written lie in its caches. A reader that shares the last of them has them from there, at
-//! once; for one that does not, as between sockets or the dies of one, memory is nearer than another's caches. Which of
-//! the two holds depends on where ranks run, which cannot be known inside a virtual machine and may change. The sums
-//! are the same, to the bit.
+//! Values that a core has just written lie in its caches. A reader on a core that shares the last-level cache finds
+//! them there at once. For a reader that does not, on another socket or another die, reading memory is faster than
+//! asking another core's caches. Which of the two holds depends on where ranks run, which cannot be known inside a
+//! virtual machine and may change. The sums are the same, to the bit.
 
 use std::time::{Duration, Instant};
 
@@ -16,18 +16,20 @@ pub(super) enum Way {
     Streamed,
 }
 
-/// Passes from one trial to the next.
+/// Passes from one trial of both ways to the next. A pass is one piece of values that goes through shared memory.
 const ROUND: usize = 256;
-/// Passes of each way in a trial. The first of them still pay for the other way's.
+/// Passes of each way in a trial. The first of them are slowed by what the other way left in the caches.
 const TRIED: usize = 6;
-/// The last of these, which count: of a few the fastest, because others may take the core in the midst of one.
+/// How many of these count, from the end. The fastest of them is taken, because other processes may take the core
+/// during any one.
 const COUNTED: usize = 4;
 /// Passes over fewer values are not timed: they are too short to compare, and cost little.
 const FEWEST: usize = 1 << 14;
 
 /// Tries both ways now and then and takes the faster one in between.
 ///
-/// All ranks count the same passes and so try the same way at the same time; what they find need not agree.
+/// All ranks count the same passes and so try the same way at the same time. Each then takes what was faster on its own
+/// core: they need not agree.
 #[derive(Debug)]
 pub(super) struct Ways {
     passes: usize,
@@ -55,7 +57,7 @@ impl Ways {
         }
     }
 
-    /// That pass is over, and kept this rank busy for this long, not counting its waits for others.
+    /// Records that the pass is over and kept this rank busy for this long, not counting its waits for others.
     pub fn passed(&mut self, values: usize, busy: Duration) {
         if values < FEWEST {
             return;
@@ -77,7 +79,7 @@ impl Ways {
     }
 }
 
-/// The time that a rank is busy, in parts.
+/// A stopwatch for the time that a rank works, paused while it waits for others.
 pub(super) struct Busy {
     since: Instant,
     total: Duration,
@@ -91,12 +93,12 @@ impl Busy {
         }
     }
 
-    /// What comes now is waiting.
+    /// Stops the watch: the rank begins to wait.
     pub fn pause(&mut self) {
         self.total += self.since.elapsed();
     }
 
-    /// It waited long enough.
+    /// Starts the watch again: the wait is over.
     pub fn go_on(&mut self) {
         self.since = Instant::now();
     }
@@ -112,7 +114,7 @@ impl Busy {
 mod tests {
     use super::*;
 
-    /// The ways of so many passes, of which each takes as long as `seconds` says.
+    /// Makes so many passes, of which each takes as long as `seconds` says, and returns their ways.
     fn ways(ways: &mut Ways, passes: usize, seconds: impl Fn(Way, usize) -> f64) -> Vec<Way> {
         let values = 10 * FEWEST;
         let pass = |pass| {

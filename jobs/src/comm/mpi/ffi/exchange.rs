@@ -7,19 +7,22 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// Messages go in pieces of so many bytes: below 64 kB Open MPI sends over TCP without asking the receiver first.
+/// Messages are sent in pieces of so many bytes: below 64 kB Open MPI sends over TCP without first asking the receiver
+/// whether it is ready.
 ///
-/// Questions and answers wait behind the data that a socket holds already, which makes two ranks that exchange large
-/// messages take turns: 12 ranks on two hosts at 100 Mbit/s needed 2.33 s with pieces of 256 kB for what takes 1.49 s.
+/// That question and its answer would wait behind the data that a socket holds already, so that two ranks that exchange
+/// large messages would take turns: 12 ranks on two hosts at 100 Mbit/s needed 2.33 s with pieces of 256 kB for what
+/// takes 1.49 s.
 const PIECE_BYTES: usize = 60 * 1024;
 
 /// How many pieces of one message are under way at once.
 const PIECES_AT_ONCE: usize = 128;
 
-/// What a rank sent before it was gone still arrives, piece after piece, with pauses no longer than this.
+/// How long nothing must arrive before a rank that has left is given up: what it sent before it left still arrives,
+/// piece after piece, with pauses no longer than this.
 const LAST_PIECES: Duration = Duration::from_millis(500);
 
-/// Tags are at least 15 bits wide.
+/// The highest tag that every MPI library allows: 15 bits.
 const HIGHEST_TAG: usize = 32_767;
 
 /// How many pieces a message of this length has.
@@ -27,7 +30,8 @@ fn pieces(bytes: usize) -> usize {
     bytes.div_ceil(PIECE_BYTES).max(1)
 }
 
-/// The tag of every piece of such a message: it tells the receiver at the first piece that lengths differ.
+/// The tag of every piece of a message of this length: how many pieces it has. A receiver that expects another length
+/// notices this at the first piece.
 fn tag_of(bytes: usize) -> c_int {
     // Fits: the highest tag has 15 bits.
     pieces(bytes).min(HIGHEST_TAG) as c_int
@@ -37,8 +41,8 @@ impl Group {
     /// Sends one message and receives another at the same time; either may be absent.
     ///
     /// # Errors
-    /// [`CommError::Size`] if a message of another length arrives; what it was meant for is then lost, and so is the
-    /// order of later messages. [`CommError::Library`].
+    /// [`CommError::Size`] if a message of another length arrives: it is lost, and later messages may reach the wrong
+    /// receive. [`CommError::Library`].
     pub fn exchange(
         &self,
         sent: Option<(usize, &[u8])>,
@@ -73,13 +77,13 @@ impl Group {
         if self.exchange_while(Some((to, payload.bytes())), None, Some(there))? {
             return Ok(Some(payload));
         }
-        // A piece that was not received is under way for ever.
+        // Never freed, because the library may read a piece that is not received for as long as the process runs.
         std::mem::forget(payload);
         Ok(None)
     }
 
     /// As `exchange`, but abandoned when the other rank is not `there` any more; returns whether everything was
-    /// exchanged. If not, the library may go on reading what was to be sent: our callers above never free it.
+    /// exchanged. If not, the library may go on reading what was to be sent, so that callers must never free it.
     fn exchange_while(
         &self,
         sent: Option<(usize, &[u8])>,
@@ -126,10 +130,11 @@ impl Group {
     }
 }
 
-/// Pieces under way. None is left when it is dropped: the library would go on using their memory.
+/// Pieces under way. If any is left when this is dropped, the process ends: the library would go on using memory that
+/// may be freed.
 struct Flight<'a> {
     group: &'a Group,
-    /// To whom, and from whom.
+    /// The rank that we send to and the rank that we receive from, for messages to the user.
     peers: (Option<usize>, Option<usize>),
     from: usize,
     /// Bytes of the whole message that we receive.
@@ -137,7 +142,7 @@ struct Flight<'a> {
     /// How many of them have arrived.
     arrived: usize,
     requests: Vec<c::MPI_Request>,
-    /// Bytes of the piece where the request receives one.
+    /// For each request the bytes of the piece that it receives; `None` if it sends.
     receiving: Vec<Option<usize>>,
     active: usize,
 }
@@ -156,7 +161,7 @@ impl<'a> Flight<'a> {
         }
     }
 
-    /// Opens the buffer for the next pieces.
+    /// Posts receives of the next pieces into this buffer.
     fn receive(&mut self, bytes: &mut [u8]) -> Result<()> {
         let rank = self.group.rank;
         let from = count(self.from, rank, "rank to receive from")?;
@@ -188,7 +193,7 @@ impl<'a> Flight<'a> {
         Ok(())
     }
 
-    /// Hands the next pieces over.
+    /// Posts sends of the next pieces.
     fn send(&mut self, to: usize, bytes: &[u8], tag: c_int) -> Result<()> {
         let rank = self.group.rank;
         let to = count(to, rank, "rank to send to")?;
@@ -224,8 +229,8 @@ impl<'a> Flight<'a> {
         self.active += 1;
     }
 
-    /// Waits until no piece is under way; gives whether all have arrived, which they do while the other rank is
-    /// `there`.
+    /// Waits until no piece is under way; returns whether all were exchanged, which they are unless the other rank is
+    /// not `there` any more.
     fn land(&mut self, there: Option<&dyn Fn() -> bool>) -> Result<bool> {
         let posted = count(self.requests.len(), self.group.rank, "pieces under way")?;
         let mut indices = vec![0; self.requests.len()];
@@ -242,7 +247,7 @@ impl<'a> Flight<'a> {
             let from = named("receiving from", peers.1).unwrap_or_default();
             format!("a message exchange{to}{from}")
         });
-        // Until it is known to be gone, it lives, and may take its time.
+        // No time limit: a rank that is not known to be gone may be slow.
         let mut patient = there.map(|_| doing::patiently());
         let mut gone = false;
         while self.active > 0 {
@@ -279,7 +284,7 @@ impl<'a> Flight<'a> {
                 if first_error.is_none()
                     && let Err(error) = result
                 {
-                    // The rest of a message of another length may never come.
+                    // A message of another length may have fewer pieces than are waited for.
                     self.cancel_receives();
                     first_error = Some(error);
                 }
@@ -291,7 +296,7 @@ impl<'a> Flight<'a> {
                 (gone, patient) = (true, None);
                 patience.moved();
                 self.cancel_receives();
-                self.let_go_of_sends();
+                self.free_sends();
             } else {
                 patience.pause();
             }
@@ -302,7 +307,7 @@ impl<'a> Flight<'a> {
         first_error.map_or(Ok(!gone), Err)
     }
 
-    /// What the end of one piece means.
+    /// Checks a piece that has ended: `receiving` is the length that was expected, `None` if it was sent.
     fn ended(
         &mut self,
         receiving: Option<usize>,
@@ -350,8 +355,8 @@ impl<'a> Flight<'a> {
         Ok(())
     }
 
-    /// Leaves what is sent to the library.
-    fn let_go_of_sends(&mut self) {
+    /// Gives up the requests of sends that have not ended: the library ends them by itself, if at all.
+    fn free_sends(&mut self) {
         let _turn = self.group.library.turn();
         for (request, receiving) in self.requests.iter_mut().zip(&self.receiving) {
             // SAFETY: a request is either active, and a send may be left to the library, or null; what it sends is
@@ -389,7 +394,7 @@ impl Drop for Flight<'_> {
 }
 
 impl Group {
-    /// The kind of an error.
+    /// The error class that the library has for an error code.
     fn class_of(&self, code: c_int) -> c_int {
         let mut class = 0;
         let _turn = self.library.turn();

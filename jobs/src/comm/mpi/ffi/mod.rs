@@ -1,7 +1,7 @@
 //! The MPI functions that we call, each wrapped so that nothing above needs `unsafe`.
 //!
-//! The crate `mpi` gives the bindings; its safe half has no returned errors, no operations in place, no shared windows
-//! and no handle that may move between threads, so we go below it.
+//! The crate `mpi` gives the bindings. Its safe interface does not do: it returns no errors, and has no in-place
+//! operations, no shared-memory windows and no handles that may move between threads.
 
 mod exchange;
 mod segments;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// What every function returns when all went well.
 pub(super) const SUCCESS: c_int = c::MPI_SUCCESS as c_int;
 
-/// How many threads may call the library.
+/// Which threads may call the library: MPI's level of thread support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Threads {
     Multiple,
@@ -92,7 +92,7 @@ pub(super) fn finish() {
     }
 }
 
-/// This process among all of the job.
+/// The rank of this process among all of the job.
 pub(super) fn rank_in_world() -> usize {
     let mut rank = 0;
     // SAFETY: MPI runs; the handle is the library's own constant; the rank outlives the call.
@@ -100,11 +100,11 @@ pub(super) fn rank_in_world() -> usize {
     usize::try_from(rank).unwrap_or(0)
 }
 
-/// All ranks of the job on their way to one place.
+/// A barrier of all ranks of the job that does not block the caller.
 pub(super) struct Meeting(c::MPI_Request);
 
 impl Meeting {
-    /// Begins it; none if the library refuses. It is the caller's turn.
+    /// Begins the barrier; `None` if the library refuses. The caller must hold the library's lock (`Library::turn`).
     pub fn of_all() -> Option<Self> {
         let mut request = MaybeUninit::uninit();
         // SAFETY: MPI runs; the handle is the library's own constant; the place for the request outlives the call.
@@ -113,8 +113,8 @@ impl Meeting {
         (code == SUCCESS).then(|| Self(unsafe { request.assume_init() }))
     }
 
-    /// Whether all have come; an error is the library's code. It is the caller's turn, and after `true` this is not
-    /// called again.
+    /// Whether all ranks have come to the barrier, or the library's error code. The caller must hold the lock, as in
+    /// `of_all`, and must not call this again after `true`.
     pub fn has_met(&mut self) -> std::result::Result<bool, c_int> {
         let mut done = 0;
         // SAFETY: the request is active; no buffer belongs to it.
@@ -174,7 +174,7 @@ fn text_of(bytes: &[u8], length: c_int) -> String {
         .to_string()
 }
 
-/// The address that stands for "the values are in the place of the result".
+/// `MPI_IN_PLACE`: the address that means "the values are where the result goes".
 ///
 /// Bindings cannot carry it because it is a cast in a macro. Libraries with integer handles (MPICH, Cray, Intel) have
 /// -1, those with pointers (Open MPI, Spectrum, the binary interface of MPI 5) have 1.
@@ -186,6 +186,7 @@ fn in_place() -> *const c_void {
     }
 }
 
+/// A number as MPI takes it; an error that says `what` it is if it is too large.
 fn count(values: usize, rank: usize, what: &str) -> Result<c_int> {
     c_int::try_from(values).map_err(|_| CommError::Size {
         rank,
@@ -202,17 +203,19 @@ pub(super) struct Group {
     pub rank: usize,
     pub size: usize,
     pub library: Arc<Library>,
-    /// Handles are numbers in some libraries, which would make this `Sync` there and not elsewhere.
+    /// Keeps this from being `Sync` with libraries whose handles are numbers, as it is with those whose handles are
+    /// pointers.
     not_sync: PhantomData<*const ()>,
 }
 
 // SAFETY: a handle names an object that belongs to the process, not to a thread. MPI allows its use from another thread
-// with level MULTIPLE, and with SERIALIZED under the lock that every call takes first (`Library::turn`), but those that
-// the standard lets any thread make at any time (`running`, `version`) and the one that ends the process (`abort`).
+// with level MULTIPLE, and with SERIALIZED under a lock, which every call takes first (`Library::turn`). The exceptions
+// are calls that the standard lets any thread make at any time (`running`, `version`) and the one that ends the process
+// (`abort`).
 unsafe impl Send for Group {}
 
 impl Group {
-    /// All ranks of the job, apart from what other users of the library do.
+    /// All ranks of the job, with messages apart from those of other users of the library.
     pub fn world(library: Arc<Library>) -> Result<Self> {
         let mut comm = MaybeUninit::uninit();
         let code = {
@@ -274,7 +277,7 @@ impl Group {
         self.library.watch.inside(self.library.rank, call)
     }
 
-    /// A rank of this group among all of the job: what a message to people says.
+    /// The number of a rank of this group among all ranks of the job, by which messages name it to people.
     fn in_world(&self, rank: usize) -> usize {
         let (Ok(number), mut found) = (c_int::try_from(rank), -1) else {
             return rank;
@@ -298,7 +301,7 @@ impl Group {
         usize::try_from(found).unwrap_or(rank)
     }
 
-    /// The ranks of the same colour; `None` without one.
+    /// The ranks that give the same colour, in the order of their keys; `None` on ranks that give no colour.
     pub fn split(&self, colour: Option<u32>, key: usize) -> Result<Option<Self>> {
         let colour = colour
             .map(|colour| count(colour as usize, self.rank, "colour of a split"))
@@ -340,7 +343,7 @@ impl Group {
         Self::of(unsafe { comm.assume_init() }, Arc::clone(&self.library))
     }
 
-    /// Whether a message of this rank, or the beginning of one, has arrived.
+    /// Whether a message from this rank, or the beginning of one, has arrived.
     pub fn has_message(&self, from: usize) -> Result<bool> {
         let from = count(from, self.rank, "rank to hear of")?;
         let mut arrived = 0;
@@ -412,7 +415,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Freeing waits for the other ranks: not after a panic.
+        // Not after a panic: freeing waits for the other ranks, which do not know of it.
         if running() && !std::thread::panicking() {
             let library = &self.library;
             let _inside = library.watch.inside(library.rank, "MPI_Comm_free");

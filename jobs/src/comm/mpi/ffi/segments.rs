@@ -9,11 +9,12 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Floats of a cache line: what one rank writes all the time lies in no other's.
+/// Floats of a cache line. The counter of each rank has a line of its own, so that writing it does not slow readers of
+/// other data.
 const LINE: usize = 16;
 
-/// A segment of f32 for each rank of a node, all of them mapped into this process. Behind each lies a line with the
-/// number of times that its rank has come to [`Segments::sync`].
+/// A segment of f32 for each rank of a node, all of them mapped into this process. Behind each segment lies a cache
+/// line that counts how often its rank has come to [`Segments::sync`].
 pub(in super::super) struct Segments {
     window: c::MPI_Win,
     starts: Vec<*mut f32>,
@@ -21,7 +22,7 @@ pub(in super::super) struct Segments {
     pub group: Group,
 }
 
-/// Floats of a segment with its line.
+/// Floats of a segment with its counter's line; `None` if there are too many.
 fn with_line(floats: usize) -> Option<usize> {
     floats.checked_next_multiple_of(LINE)?.checked_add(LINE)
 }
@@ -31,8 +32,9 @@ fn with_line(floats: usize) -> Option<usize> {
 unsafe impl Send for Segments {}
 
 impl Group {
-    /// Shared memory with a segment of so many f32 for each rank; all ranks must be on one node. None if there is too
-    /// little, which other ranks may not have seen; [`Segments::clear`] comes before its first use.
+    /// Shared memory with a segment of so many f32 for each rank; all ranks must be on one node. `None` if there is too
+    /// little memory: other ranks may still have got it, so ranks must agree before they use it. [`Segments::clear`]
+    /// comes before the first use.
     ///
     /// # Errors
     /// [`CommError::Differs`] if ranks ask for different sizes, [`CommError::Library`].
@@ -65,7 +67,7 @@ impl Group {
             }
         };
         if code != SUCCESS {
-            // Not `check`: other means do the same, so that the job goes on.
+            // Not an error: the job goes on with messages instead of shared memory.
             tracing::debug!(
                 "MPI_Win_allocate_shared failed: {}",
                 self.library.words_of(code)
@@ -98,7 +100,8 @@ impl Group {
 }
 
 impl Segments {
-    /// Fills this rank's segment with zeros: whoever touches a page first has it in its own memory. All ranks call it.
+    /// Fills this rank's segment with zeros, which places its pages in memory near this rank: a page lies near the core
+    /// that first writes it. All ranks must call it.
     pub fn clear(&mut self) -> Result<()> {
         self.own(0..self.floats).fill(0.0);
         self.arrivals(self.group.rank).store(0, Ordering::Release);
@@ -107,7 +110,8 @@ impl Segments {
         self.fence()
     }
 
-    /// Leaves the memory as it is until the process ends: where not all ranks have it, those who have cannot free it.
+    /// Leaks the memory until the process ends. All ranks must free a window together, which they cannot where some did
+    /// not get it.
     pub fn abandon(self) {
         let this = ManuallyDrop::new(self);
         // SAFETY: `this` is neither used nor dropped after this, so the group has one owner. The addresses hold nothing
@@ -184,8 +188,8 @@ impl Segments {
                 unsafe { _mm_stream_ps(own.as_mut_ptr(), _mm_loadu_ps(values.as_ptr())) };
             }
             own_rest.copy_from_slice(rest);
-            // SAFETY: it touches no memory. Without it these stores might come after the release that says they are
-            // done.
+            // SAFETY: the fence touches no memory. Without it, streamed stores might arrive after the counter in `sync`
+            // that says they are done.
             unsafe { _mm_sfence() };
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -214,8 +218,8 @@ impl Segments {
 
     /// Returns when all ranks have come here and see what the others wrote.
     ///
-    /// The library's barrier sends messages, each of which waits until its rank gets a core: where ranks share cores,
-    /// most of the time of a sum inside a node went there.
+    /// It counts in shared memory, because the library's barrier sends messages, each of which waits until its rank
+    /// gets a core: where ranks share cores, that took most of the time of a sum inside a node.
     pub fn sync(&mut self) -> Result<()> {
         self.fence()?;
         let now = {
@@ -227,7 +231,7 @@ impl Segments {
         };
         let patience = Patience::new(&self.group.library, || "a barrier".into());
         for rank in 0..self.group.size {
-            // A rank that is ahead can be at the next synchronisation, but not further.
+            // A rank that is ahead may be waiting at the next synchronisation, but cannot be further.
             let ahead = |arrived: u32| arrived.wrapping_sub(now) <= 1;
             let has_come = || {
                 let _turn = self.group.library.turn();
@@ -252,7 +256,7 @@ impl Segments {
 
 impl Drop for Segments {
     fn drop(&mut self) {
-        // Freeing waits for the other ranks: not after a panic.
+        // Not after a panic: freeing waits for the other ranks, which do not know of it.
         if running() && !std::thread::panicking() {
             let _inside = self.group.inside("MPI_Win_free");
             let _turn = self.group.library.turn();

@@ -1,7 +1,8 @@
-//! What was measured on thousands of nodes, beside what the model says of the same runs.
+//! Published efficiencies of training on up to thousands of nodes, beside what the performance model predicts for the
+//! same runs.
 //!
-//! One value is fitted to one row: `jitter` of Aries networks to CosmoFlow's efficiency. Everything else is written in
-//! `jobs/machines` from its sources, and no other row was looked at for it.
+//! One parameter is fitted to one row: `jitter` of Aries networks to CosmoFlow's efficiency. All others stand in
+//! `jobs/machines` with their sources, and were chosen without regard to the other rows.
 
 use super::workload::Layer;
 use super::{Length, Question, Rate, Workload};
@@ -22,7 +23,7 @@ pub struct Point {
     pub nodes: usize,
     /// Its ranks: GPUs, or processors.
     pub ranks: usize,
-    /// Both efficiencies are relative to a run of so many nodes; of one device if it is none.
+    /// Both efficiencies are relative to a run on so many nodes, or to one device if this is `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relative_to: Option<usize>,
     /// The efficiency that was measured.
@@ -31,9 +32,9 @@ pub struct Point {
     pub predicted_efficiency: f64,
     /// The predicted efficiency less the measured one.
     pub difference: f64,
-    /// A parameter of the model was fitted to this row: it shows nothing.
+    /// Whether a parameter of the model was fitted to this row, so that its agreement shows nothing.
     pub fitted: bool,
-    /// Who measured it.
+    /// Where the measurement is published.
     pub source: &'static str,
 }
 
@@ -46,7 +47,7 @@ struct Run {
     efficiency: f64,
     fitted: bool,
     batch: usize,
-    /// Samples a second of one device.
+    /// Samples a second of one device; `None` if the machine file's rate is used.
     samples_s: Option<f64>,
     workload: Workload,
     distributed: Distributed,
@@ -100,7 +101,7 @@ impl Run {
     }
 }
 
-/// A network of ours as published, on 768 x 1152 fields.
+/// The workload of one of our networks as published, on 768 x 1152 fields.
 fn ours(name: NetworkName, channels: usize, precision: &str) -> Result<Workload> {
     let config = NetworkConfig {
         channels_in: channels,
@@ -116,7 +117,8 @@ fn ours(name: NetworkName, channels: usize, precision: &str) -> Result<Workload>
     ))
 }
 
-/// A network that is not ours: millions of values, and the share of the backward pass after which they are there.
+/// The workload of another network. For each of its layers: the gradients it has, in millions, and the share of the
+/// backward pass after which they are ready to be summed.
 fn other(network: &str, layers: &[(f64, f64)]) -> Workload {
     let layer = |(values, at): &(f64, f64)| Layer {
         values: (values * 1e6) as usize,
@@ -133,7 +135,8 @@ fn other(network: &str, layers: &[(f64, f64)]) -> Workload {
     }
 }
 
-/// A network that is not ours, its values spread evenly over the backward pass.
+/// The workload of another network of so many million parameters, whose gradients become ready evenly over the backward
+/// pass.
 fn evenly(network: &str, millions: f64) -> Workload {
     let layers: Vec<(f64, f64)> = (1..=20)
         .map(|i| (millions / 20.0, f64::from(i) / 20.0))
@@ -149,9 +152,9 @@ fn runs() -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// Segmentation of climate data.
+/// The runs of Kurth et al. 2018: segmentation of climate data.
 fn of_kurth_2018() -> Result<Vec<Run>> {
-    // Four of six ranks talk to other nodes, gradients of the step before.
+    // Four of a node's six ranks talk to other nodes; a step applies the gradients of the step before.
     let sc18 = Distributed {
         algorithm: Algorithm::Hierarchical,
         leaders: Some(4),
@@ -204,7 +207,7 @@ fn of_kurth_2018() -> Result<Vec<Run>> {
     ])
 }
 
-/// Groups of ranks with servers for parameters.
+/// The runs of Kurth et al. 2017: groups of ranks that exchange parameters through servers.
 fn of_kurth_2017() -> Result<Vec<Run>> {
     let groups = |groups, servers| Distributed {
         groups: Some(groups),
@@ -285,7 +288,7 @@ fn of_mlperf() -> Result<Vec<Run>> {
     ])
 }
 
-/// Networks that are not ours.
+/// The runs of other networks.
 fn of_others() -> Vec<Run> {
     let tuned = Distributed {
         bucket_mb: 64.0,
@@ -308,7 +311,8 @@ fn of_others() -> Vec<Run> {
         distributed: horovod.clone(),
         source: "Horovod's documentation of benchmarks",
     };
-    // The last layers of VGG have nine tenths of its values and next to none of its operations.
+    // VGG's last layers, where the backward pass begins, have nine tenths of its parameters and next to none of its
+    // operations.
     let vgg = [
         (4.1, 0.001),
         (16.8, 0.002),
@@ -371,7 +375,8 @@ fn of_others() -> Vec<Run> {
 mod tests {
     use super::*;
 
-    /// How far off it is, as docs/scaling.md says. Of groups that exchange with servers the papers do not tell enough.
+    /// The bounds are those of docs/scaling.md. That of groups is wide: their papers do not tell enough of how groups
+    /// exchange with servers.
     #[test]
     fn published_runs_are_predicted() {
         let points = points().unwrap();

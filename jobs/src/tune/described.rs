@@ -1,4 +1,5 @@
-//! What the results of a search follow from, as its folder keeps it (`search.json`): whether it may go on.
+//! Everything that determines the results of a search, as kept in its folder (`search.json`): a search goes on only if
+//! none of it has changed.
 
 use super::Values;
 use crate::error::{JobError, Result};
@@ -17,24 +18,28 @@ pub(super) struct Described {
     recipe: String,
     /// The hash of the data.
     data: String,
-    /// The hash of a detector's boxes, which that of the data does not count; none in searches from before it was kept.
+    /// The hash of a detector's boxes, which `data` does not cover; `None` in searches of versions that did not keep
+    /// it.
     #[serde(default)]
     boxes: Option<String>,
-    /// The hashes of further files that trials learn from, by path; none in searches from before they were kept.
+    /// The hashes of further files that trials learn from, by path; empty in searches of versions that did not keep
+    /// them.
     #[serde(default)]
     files: BTreeMap<String, String>,
-    /// What `precision = "auto"` was where the search began; none if no trial has it, and in searches from before it was
-    /// kept.
+    /// The number format that `precision = "auto"` chose where the search began; `None` if no trial has it, and in
+    /// searches of versions that did not keep it.
     #[serde(default)]
     auto: Option<String>,
     /// What each trial changes in the recipe.
     trials: Vec<Values>,
+    /// The value of `--halts`.
     halts: usize,
+    /// The value of `--keep-one-of`.
     keep_one_of: usize,
 }
 
 impl Described {
-    /// What a text says that was read from `path`, or would be written there.
+    /// What the text of a `search.json` says; errors name `path`, where it was read or would be written.
     ///
     /// # Errors
     /// [`JobError::Damaged`].
@@ -42,7 +47,7 @@ impl Described {
         serde_json::from_str(text).map_err(|error| JobError::damaged(path, error))
     }
 
-    /// What is different in the search that is `there` and changes results, a phrase each.
+    /// The differences from the search that is `there` in the folder, if they change results: a phrase each.
     ///
     /// # Errors
     /// [`JobError::Recipe`] if the recipe of this one cannot be read.
@@ -51,12 +56,13 @@ impl Described {
         let mut changes = match Recipe::parse(&there.recipe, &[]) {
             Ok(old) => {
                 let mut changes = new.changes_of_result(&old);
-                // To a run that goes on it means nothing, but to trials that have not begun.
+                // Compared here, because `Recipe::changes_of_result` is about runs that go on, which no longer read it:
+                // trials that have not begun will.
                 let [is, was] = [&new, &old].map(start_of);
                 push_if_changed(&mut changes, "training.start_from", was, is);
                 changes
             }
-            // Of another version of the program.
+            // It was written by another version of the program.
             Err(error) => vec![format!("its recipe cannot be read ({error})")],
         };
         if self.data != there.data {
@@ -110,7 +116,7 @@ pub(super) fn files_of(recipe: &Recipe) -> impl Iterator<Item = PathBuf> {
     start.iter().chain(found).cloned()
 }
 
-/// The hashes of files, by path; of one that cannot be read none, which the trial that needs it says.
+/// The hashes of files, by path. A file that cannot be read is left out: the trial that needs it will say why.
 pub(super) fn hashes_of(files: &BTreeSet<PathBuf>) -> BTreeMap<String, String> {
     let hashes = files
         .iter()
@@ -119,7 +125,7 @@ pub(super) fn hashes_of(files: &BTreeSet<PathBuf>) -> BTreeMap<String, String> {
 }
 
 fn hash_of(path: &Path) -> Option<String> {
-    // A pipe would give its bytes here, and none to the trial.
+    // Plain files only: a pipe that is read here would be empty for the trial.
     let mut file = path.is_file().then(|| File::open(path).ok())??;
     let (mut hash, mut piece) = (Xxh3::new(), vec![0; 1 << 20]);
     loop {
@@ -130,7 +136,7 @@ fn hash_of(path: &Path) -> Option<String> {
     }
 }
 
-/// The model that trials begin with.
+/// The model that trials begin with, in words.
 fn start_of(recipe: &Recipe) -> String {
     match &recipe.training.start_from {
         Some(path) => format!("\"{}\"", path.display()),
@@ -149,7 +155,7 @@ fn push_if_changed<T: PartialEq + std::fmt::Display>(
     }
 }
 
-/// What a trial changes.
+/// What a trial changes in the recipe, in words.
 pub(super) fn in_words(values: &Values) -> String {
     let pairs = values.iter().map(|(key, value)| format!("{key}={value}"));
     match values.is_empty() {
@@ -215,7 +221,7 @@ mod tests {
         let changes = with_boxes("5").changes_of_result(&with_boxes("4"));
         let boxes = "its boxes have the hash 4, those of --data 5";
         assert_eq!(changes.unwrap(), [boxes]);
-        // An earlier program did not say.
+        // The other search is of a version that kept no such hash.
         check(with_boxes("5"), &[]);
         let with_file = |hash: &str| Described {
             files: BTreeMap::from([("a.safetensors".to_string(), hash.to_string())]),

@@ -1,4 +1,4 @@
-//! The processes' way through a search: claim a trial, train it up to its halt, compare.
+//! A search by one or several processes that share a folder: each claims a trial, trains it up to a halt, and compares.
 
 use super::described::{Described, files_of, hashes_of};
 use super::outcome::{is_out, score_at, skipped_until};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A search.
+/// A search for better values of a recipe's keys.
 #[derive(Debug)]
 pub struct Search<'a> {
     /// File or name of the recipe that is varied.
@@ -27,13 +27,13 @@ pub struct Search<'a> {
     pub overrides: &'a [String],
     /// Keys and values of every trial ([`super::distinct`]).
     pub trials: &'a [Values],
-    /// How many trials there are, and when which of them end.
+    /// How many trials there are, and how many of them go on after each halt.
     pub ladder: Ladder,
     /// What all trials learn from.
     pub store: &'a Arc<Store>,
     /// The folder that holds everything of the search.
     pub folder: &'a Path,
-    /// Bytes of host memory that a trial may need here at most ([`super::share_of_memory`]); with none, all that is free.
+    /// Most bytes of host memory that a trial may need here ([`super::share_of_memory`]); all that is free if `None`.
     pub memory_bytes: Option<u64>,
 }
 
@@ -41,22 +41,22 @@ pub struct Search<'a> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TuneEvent<'a> {
-    /// A trial begins or goes on, to this step.
+    /// A trial begins, or goes on after a halt.
     Trial {
-        /// Its number.
+        /// The trial, as it stands.
         trial: &'a Trial,
-        /// The step at which it is halted.
+        /// The step at which it is halted next.
         until: u64,
     },
-    /// What happens in it.
+    /// An event in the training of that trial.
     Train(&'a TrainEvent),
-    /// It was halted there, or failed.
+    /// The trial was halted at that step, or failed.
     Halted(&'a Trial),
-    /// Nothing is left here but what other processes have.
+    /// Every trial that is left is being trained by another process, for which this one waits.
     Waiting,
 }
 
-/// How long a process that has nothing to do leaves others alone.
+/// How long a process that has nothing to do sleeps before it looks again.
 const NAP: Duration = Duration::from_millis(500);
 
 impl Search<'_> {
@@ -65,7 +65,8 @@ impl Search<'_> {
     ///
     /// # Errors
     /// [`JobError::Recipe`] and [`JobError::Data`] if its values fit neither the recipe nor the data, or leave too few
-    /// steps for its halts, or no validation sample has labels; [`JobError::Model`] if nobody can hold its network.
+    /// steps for its halts, or no validation sample has labels; [`JobError::Model`] if its network is impossible or too
+    /// large.
     pub fn plan_of(&self, trial: &Trial) -> Result<(Recipe, Vec<u64>)> {
         let mut recipe = changed(self.recipe, self.overrides, &trial.values)?;
         let steps = steps_alone(&recipe, self.store)?;
@@ -73,7 +74,7 @@ impl Search<'_> {
         recipe.training.epochs = None;
         recipe.training.steps = halts.last().copied();
         recipe.training.validate_every_steps = halts.first().copied();
-        // A search ends when it is told to, not a trial by itself.
+        // Trials end at their halts only, so that they can be compared: no limit of time, no early end by score.
         recipe.training.max_seconds = None;
         (recipe.training.target_score, recipe.training.patience) = (None, None);
         recipe.check()?;
@@ -85,7 +86,7 @@ impl Search<'_> {
         Ok((recipe, halts))
     }
 
-    /// The values that the recipe as it is has of these keys, but of those that have none.
+    /// The values of these keys in the recipe before any trial changes it; keys without a value are left out.
     ///
     /// # Errors
     /// [`JobError::Recipe`] if the recipe cannot be used.
@@ -95,7 +96,8 @@ impl Search<'_> {
         Ok(keys.iter().filter_map(value).collect())
     }
 
-    /// Every trial as far as it should go; `None` if a signal stopped it before.
+    /// The board of all trials after each was trained as far as it should go; `None` if a signal stopped the search
+    /// before.
     ///
     /// A trial that diverges, or does not fit into memory, is out; the next best goes on in its place.
     ///
@@ -126,7 +128,8 @@ impl Search<'_> {
         Ok(Some(board))
     }
 
-    /// Goes once over the trials of a rung, and says whether all of them are done; none if it was stopped.
+    /// Goes once over the trials of a rung (those that are trained to one halt) and trains what no other process has
+    /// claimed; returns whether all are done, `None` if it was stopped.
     fn pass(
         &self,
         rung: usize,
@@ -143,12 +146,12 @@ impl Search<'_> {
             if board.read(&folder, index)?.is_done(rung) {
                 continue;
             }
-            // The process that holds this lock writes the trial's file, too.
+            // Only the process that holds this lock trains the trial and writes its file.
             let claim = match FolderLock::take(&folder.join("claim")) {
                 Err(JobError::Locked { .. }) => continue,
                 claim => claim?,
             };
-            // Somebody may have done it between the two.
+            // Another process may have finished it between the first look and the lock.
             if board.read(&folder, index)?.is_done(rung) {
                 continue;
             }
@@ -188,13 +191,14 @@ impl Search<'_> {
             }
         };
         let metrics = RunDir::metrics_of(&folder);
-        // A run that was killed between its halt and this file's words of it is there already.
+        // Nothing is left to train if an earlier process was killed between the validation at the halt and the writing
+        // of the trial's file.
         if score_at(&metrics, until)?.is_none() {
             let mut team = Team::solo().within(self.memory_bytes);
             let report = train_together(&recipe, self.store, &folder, &mut tell, &halt, &mut team);
             trial.seconds += started.elapsed().as_secs_f64();
             match report {
-                // Told to stop; perhaps it had come so far all the same.
+                // Stopped before the validation at the halt; if that was reached, the trial counts.
                 Ok(_) if stop.load(Ordering::Relaxed) && score_at(&metrics, until)?.is_none() => {
                     return Ok(trial);
                 }
@@ -211,7 +215,7 @@ impl Search<'_> {
             return Err(JobError::damaged(metrics, reason));
         };
         if scores.loss().is_finite() && scores.score().is_finite() {
-            // Trials of an earlier program have no such numbers.
+            // Trials of earlier versions lack these counts for the halts that they have passed.
             trial.skipped.resize(trial.scores.len(), 0);
             trial.skipped.push(skipped_until(&metrics, until, &recipe)?);
             trial.scores.push(scores.score());
@@ -225,7 +229,7 @@ impl Search<'_> {
         Ok(trial)
     }
 
-    /// What the model of a trial is of: the newest validation that was better than all before it.
+    /// The step and score of the model that a trial keeps: its newest validation that was better than all before it.
     fn best_of(&self, trial: &Trial) -> Result<Option<BestModel>> {
         if trial.score().is_none() {
             return Ok(None);
@@ -244,7 +248,7 @@ impl Search<'_> {
         }))
     }
 
-    /// Waits until no other process has a trial, or at most this long.
+    /// Waits until no other process is training a trial, but at most this long.
     ///
     /// When ranks are told to stop, the launcher ends all of them as soon as the first one leaves, even if others are
     /// still saving.
@@ -268,7 +272,7 @@ impl Search<'_> {
     /// The board as other processes and earlier calls left it; refuses a folder of another search.
     fn open(&self) -> Result<Board> {
         let drawn = Board::new(self.trials.to_vec());
-        // Before anything is written: values that no recipe can have are the user's to mend.
+        // Checked before anything is written: values that no recipe can have are for the user to correct.
         let (mut files, mut auto) = (BTreeSet::new(), false);
         for trial in &drawn.trials {
             let (recipe, _) = self.plan_of(trial)?;
@@ -299,8 +303,8 @@ impl Search<'_> {
         Ok(drawn)
     }
 
-    /// All that the results of a search follow from, these files that its trials learn from among it, and what the device
-    /// makes of a precision that is left to it.
+    /// The text of `search.json`: all that determines the results of a search. `files` are those that its trials learn
+    /// from; `auto` says whether a trial leaves its precision to the device.
     fn describe(&self, files: &BTreeSet<PathBuf>, auto: bool) -> Result<String> {
         let base = Recipe::named(self.recipe, self.overrides)?;
         let (dtype, _) = Precision::Auto.resolve(Backend::best());
@@ -319,7 +323,7 @@ impl Search<'_> {
     }
 }
 
-/// What is wrong if trials cannot be compared.
+/// The error for a store whose validation samples cannot tell trials apart.
 fn without_validation(recipe: &Recipe, store: &Store) -> JobError {
     let ids = store.ids(Split::Validation);
     let (what, how) = match recipe.task {
@@ -327,7 +331,7 @@ fn without_validation(recipe: &Recipe, store: &Store) -> JobError {
             "validation sample of the store has a mask",
             "stage it with --labels",
         ),
-        // They were looked at, and nothing was found.
+        // Samples were labelled, but no label holds a box.
         Task::Detect if ids.iter().any(|&id| store.boxes(id).is_some()) => (
             "sample of a validation holds a box",
             "stage it with another --seed or --block-days, or give more `training.validation_samples`",

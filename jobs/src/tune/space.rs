@@ -9,21 +9,22 @@ use std::str::FromStr;
 /// A key of a recipe with the values that it may have.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dimension {
-    /// As `--set` takes it.
+    /// The key, as `--set` takes it.
     pub key: String,
     choice: Choice,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 enum Choice {
-    /// One of these, as they stand.
+    /// One of these texts, unchanged.
     Any(Vec<String>),
-    /// Numbers between two.
+    /// A number of this range.
     Between {
         low: f64,
         high: f64,
-        /// Their logarithm is spread evenly.
+        /// Whether logarithms are spread evenly, rather than values.
         log: bool,
+        /// Whether only whole numbers are drawn.
         whole: bool,
     },
 }
@@ -31,8 +32,8 @@ enum Choice {
 impl FromStr for Dimension {
     type Err = String;
 
-    /// `KEY=LOW..HIGH` or `KEY=A,B,C`. A range from above 0 to ten times as much or more is spread by its logarithm;
-    /// of whole numbers whole ones are drawn.
+    /// Reads `KEY=LOW..HIGH` or `KEY=A,B,C`. A range above 0 whose ends differ by a factor of ten or more is spread
+    /// evenly in its logarithm; a range between two whole numbers gives whole numbers.
     fn from_str(text: &str) -> Result<Self, String> {
         let expected = "expected KEY=LOW..HIGH or KEY=A,B,C, such as schedule.rate=1e-4..1e-2";
         let Some((key, values)) = text.split_once('=') else {
@@ -44,7 +45,7 @@ impl FromStr for Dimension {
         }
         let parts = listed(values);
         let choice = match values.split_once("..") {
-            // In a list it is part of a name: `../a.safetensors,../b.safetensors`.
+            // In a list `..` is part of a name: `../a.safetensors,../b.safetensors`.
             Some((low, high)) if parts.len() < 2 => between(low.trim(), high.trim())
                 .ok_or_else(|| format!("{expected}, LOW below HIGH; found `{text}`"))?,
             _ => Choice::Any(parts),
@@ -75,7 +76,7 @@ fn between(low: &str, high: &str) -> Option<Choice> {
     })
 }
 
-/// Parts between commas, but for those inside of brackets and quotes.
+/// The parts of a text between commas; commas inside brackets or quotes do not divide.
 fn listed(text: &str) -> Vec<String> {
     let (mut depth, mut quoted) = (0_i32, false);
     let mut parts = vec![String::new()];
@@ -96,7 +97,7 @@ fn listed(text: &str) -> Vec<String> {
 }
 
 impl Dimension {
-    /// The value at a place between 0 and 1, as a recipe writes it.
+    /// The value at a place from 0 (the lowest or first) to 1 (the highest or last), as a recipe writes it.
     fn at(&self, place: f64) -> String {
         match &self.choice {
             Choice::Any(values) => {
@@ -109,7 +110,8 @@ impl Dimension {
                 log,
                 whole,
             } => {
-                // Both ends of a range of whole numbers are as likely as the numbers between.
+                // Half a unit of room on either side, so that after rounding both ends are as likely as the numbers
+                // between.
                 let room = if *whole { 0.5 } else { 0.0 };
                 let (from, to) = (low - room, high + room);
                 let value = match log {
@@ -124,7 +126,7 @@ impl Dimension {
         }
     }
 
-    /// How many values there are; none if they are numbers of a range.
+    /// How many values a list has; `None` for a range.
     fn count(&self) -> Option<usize> {
         match &self.choice {
             Choice::Any(values) => Some(values.len()),
@@ -133,13 +135,14 @@ impl Dimension {
     }
 }
 
-/// Three digits of a range's width, or of a value near to 0, are more than a search can tell apart.
+/// A value as a recipe writes it, rounded to three digits of the range's width, or of the value if that is smaller:
+/// more digits than a search can tell apart.
 fn written(value: f64, (low, high): (f64, f64)) -> String {
     let width = (high - low).log10().floor();
     let own = value.abs().max(f64::MIN_POSITIVE).log10().floor();
     let digits = 2 + (own - width).max(0.0) as usize;
     let short = format!("{value:.digits$e}").parse().unwrap_or(value);
-    // A recipe tells `1.0` from `1`.
+    // With a decimal point: a recipe tells `1.0` from `1`.
     format!("{:?}", f64::clamp(short, low, high))
 }
 
@@ -150,10 +153,10 @@ pub struct Space {
     seed: u64,
 }
 
-/// Halton's bases. With more dimensions than these, values are drawn independently.
+/// The bases of Halton's sequence, one for each dimension. Values of further dimensions are drawn independently.
 const PRIMES: [u64; 10] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29];
 
-/// Why a key of a recipe cannot be varied, if it cannot: its trials would be one and the same.
+/// Why varying a key of a recipe would have no effect on trials; `None` if it has one.
 fn without_effect(key: &str) -> Option<&'static str> {
     match key {
         // `Search::plan_of` sets them for all trials alike.
@@ -174,10 +177,10 @@ fn without_effect(key: &str) -> Option<&'static str> {
 }
 
 impl Space {
-    /// Of these dimensions; `seed` chooses among equally even choices of values.
+    /// The space of these dimensions; `seed` shifts the evenly spread values.
     ///
     /// # Errors
-    /// What was expected, if there are none, or a key is given twice or has no effect.
+    /// What is wrong, if there are no dimensions, or a key is given twice or has no effect.
     pub fn new(dimensions: Vec<Dimension>, seed: u64) -> Result<Self, String> {
         let mut keys = HashSet::new();
         if let Some(twice) = dimensions.iter().find(|d| !keys.insert(d.key.as_str())) {
@@ -217,7 +220,8 @@ impl Space {
         let mut draws = stream(self.seed, "tune shift", &[]);
         let shifts: Vec<f64> = self.dimensions.iter().map(|_| draws.random()).collect();
         let mut seen = HashSet::new();
-        // Lists and whole numbers come again; not for ever, where there are too few to be had.
+        // Values of lists and whole numbers repeat, and repeats are skipped; the end is for spaces with fewer values
+        // than are asked for.
         (1..20 * count as u64)
             .map(move |index| self.values(index, &shifts))
             .filter(move |values| seen.insert(values.clone()))
@@ -239,7 +243,7 @@ impl Space {
             .collect()
     }
 
-    /// Every combination of lists, if there are at most so many.
+    /// Every combination of values, if all dimensions are lists and there are at most so many.
     fn combinations(&self, most: usize) -> Option<Vec<Values>> {
         let counts: Option<Vec<usize>> = self.dimensions.iter().map(Dimension::count).collect();
         let counts = counts?;
@@ -263,7 +267,7 @@ impl Space {
     }
 }
 
-/// The digits of a number behind the point, in reverse: van der Corput's sequence.
+/// A member of van der Corput's sequence: the digits of `index` in this base, in reverse, behind the point.
 fn radical_inverse(mut index: u64, base: u64) -> f64 {
     let (mut value, mut part) = (0.0, 1.0);
     while index > 0 {
@@ -318,7 +322,7 @@ mod tests {
                 .unwrap_err()
                 .contains("`a` is varied twice")
         );
-        // Its trials would be one and the same, and the leaderboard would tell them apart.
+        // Trials would be identical, and the leaderboard would still rank them.
         for (ignored, key) in [
             ("training.patience=2,5", "training.patience"),
             ("distributed.wire=f32,bf16", "distributed.wire"),
@@ -327,7 +331,7 @@ mod tests {
             let expected = format!("`{key}` cannot be varied");
             assert!(error.contains(&expected), "{error}");
         }
-        // What a rank reads that is alone.
+        // Keys that training by a single rank reads too.
         let read = [
             "gradient_lag=0,1",
             "global_batch=4,8",

@@ -3,8 +3,8 @@
 use rustix::process::{Pid, getppid};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-/// Programs that start the ranks of a node, by the names that the system keeps of them (15 letters), up to a dot:
-/// `mpiexec.hydra`, and `mpirun.openmpi` as Debian has it. `jsmd` is that of LSF's jsrun on each node.
+/// Programs that start the ranks of a node, by the name that the kernel keeps of them (15 letters) up to its first dot:
+/// `mpiexec.hydra`, and `mpirun.openmpi` as Debian has it. `jsmd` is the daemon of LSF's jsrun on each node.
 const LAUNCHERS: [&str; 10] = [
     "mpirun",
     "mpiexec",
@@ -21,7 +21,7 @@ const LAUNCHERS: [&str; 10] = [
 /// Between a launcher and a rank there may be scripts, but not more than this.
 const GENERATIONS: usize = 8;
 
-/// Whether the launcher of this rank may run on exactly these hardware threads; none if it is not found.
+/// Whether the launcher of this rank may run on exactly these hardware threads; `None` if it is not found.
 pub(super) fn may_use(threads: &CpuSet) -> Option<bool> {
     let launcher = ancestor(getppid()?, |process| {
         std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()
@@ -30,12 +30,12 @@ pub(super) fn may_use(threads: &CpuSet) -> Option<bool> {
     Some(its == *threads)
 }
 
-/// The nearest launcher among a process and its ancestors, of which `stat` gives the system's line.
+/// The nearest launcher among a process and its ancestors; `stat` returns the line of `/proc/PID/stat` of a process.
 fn ancestor(process: Pid, stat: impl Fn(Pid) -> Option<String>) -> Option<Pid> {
     let mut process = process;
     for _ in 0..GENERATIONS {
         let stat = stat(process)?;
-        // The name stands in brackets and may hold any; the state and the parent follow.
+        // The name stands in brackets and may hold brackets itself; the state and the parent follow.
         let (_, rest) = stat.split_once('(')?;
         let (name, rest) = rest.rsplit_once(')')?;
         let stem = name.split('.').next().unwrap_or(name);
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(ancestor(pid(80), family), Some(pid(70)));
         assert_eq!(ancestor(pid(1), family), None);
         assert_eq!(ancestor(pid(7), family), None);
-        // Nobody is their own grandparent for ever.
+        // A process that says it is its own parent does not keep the search going for ever.
         assert_eq!(ancestor(pid(5), |_| Some("5 (sh) S 5 5".into())), None);
     }
 

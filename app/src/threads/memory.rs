@@ -9,7 +9,7 @@ use std::process::Command;
 /// A command that runs a program with memory from a node, as long as that node has any.
 ///
 /// # Errors
-/// Wrong usage if there is no such node or no numactl; a failed run if the system does not let it.
+/// Wrong usage if there is no such node or no numactl; a failed run if the system refuses.
 pub fn preferring(node: usize, program: &Path) -> anyhow::Result<Command> {
     check(node, &Topology::of_this_machine().memory_nodes())?;
     let numactl = || {
@@ -17,7 +17,8 @@ pub fn preferring(node: usize, program: &Path) -> anyhow::Result<Command> {
         command.arg(format!("--preferred={node}"));
         command
     };
-    // Tried first, because it could not be told afterwards from a program that failed.
+    // Tried with `true` first: once the program runs in its place, a refusal by numactl looks like a failure of the
+    // program.
     let tried = numactl().arg("true").output();
     let refused = match tried {
         Ok(output) if output.status.success() => {

@@ -1,6 +1,8 @@
-//! Threads that wait without spinning, on cores of this process's own, with memory from where the user likes.
+//! Prepares the process for computing: OpenMP's threads wait without spinning, ranks of a node run on cores of their
+//! own, and memory comes from the NUMA node that the user chose.
 //!
-//! The first process of the program decides ([`prepare`]) and starts the program anew; the second knows ([`Placement`],
+//! Libraries read some of this when they are loaded, before `main`. So the program decides ([`prepare`]) and replaces
+//! itself by a new start, which finds the decisions in its environment and bindings ([`Placement`],
 //! [`communication_cores`]).
 
 mod cores;
@@ -21,30 +23,29 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use topology::Topology;
 
-/// What GNU's OpenMP, under oneDNN, reads once, when it is loaded.
+/// How OpenMP's idle threads wait. GNU's OpenMP, which oneDNN uses, reads it once, when it is loaded.
 const POLICY: &str = "OMP_WAIT_POLICY";
-/// Says that the policy is this program's choice and not the user's.
+/// Set if the policy is this program's choice and not the user's.
 const OWN_POLICY: &str = "SQUALL_OWN_WAIT_POLICY";
-/// How many threads OpenMP has; where it is not set as many as there are hardware threads that it may run on.
+/// How many threads OpenMP has; where it is not set, as many as the hardware threads that it may run on.
 const COUNT: &str = "OMP_NUM_THREADS";
-/// Says the same of that number.
+/// Set if that number is this program's choice and not the user's.
 const OWN_COUNT: &str = "SQUALL_OWN_NUM_THREADS";
-/// Holds the process that was started anew: a program that this one starts inherits the variable, and is another
-/// process.
+/// The id of the process that was started anew. Programs that this one starts inherit the variable, but have other ids.
 const PREPARED: &str = "SQUALL_PREPARED_PROCESS";
-/// Lists what is reserved for communication, for the process that was started anew.
+/// Tells the process that was started anew which hardware threads are reserved for communication.
 const COMMUNICATION: &str = "SQUALL_COMMUNICATION_CORES";
 
-/// Starts the program anew with OpenMP's threads told to sleep between two operations, and to be no more than a container
-/// keeps busy, unless the user chose; as one of several ranks of a node, on its share of the node's cores, unless the
-/// launcher bound it; and as the options say.
+/// Starts the program anew, once; in the new start it returns at once. There, unless the user chose otherwise, OpenMP's
+/// threads sleep between two operations and are no more than a container's quota keeps busy; a rank that shares its
+/// node with others runs on its share of the cores, unless the launcher bound it; and the options are carried out.
 ///
-/// By default they spin for a while after each operation and take the cores from the loops that run between the
-/// operations: a training step takes up to four times as long on a shared machine. The setting is read when the
-/// library is loaded, before `main`; so the program replaces itself, once, in a few milliseconds.
+/// By default OpenMP's threads spin for a while after each operation and take the cores from the loops that run between
+/// the operations: a training step takes up to four times as long on a shared machine. The setting is read when the
+/// library is loaded, before `main`; so the program replaces itself, in a few milliseconds.
 ///
 /// # Errors
-/// Wrong usage if the options ask for what this machine has not.
+/// Wrong usage if the options ask for what this machine does not have.
 pub fn prepare(options: &Options) -> anyhow::Result<()> {
     if is_prepared() {
         return Ok(());
@@ -60,7 +61,7 @@ pub fn prepare(options: &Options) -> anyhow::Result<()> {
         }
         Err(error) => error,
     };
-    // Nothing was asked for that needs a new start: the program goes on as it is.
+    // The new start failed. If no option needs it, the program goes on without.
     if communication.is_empty() && options.memory_node.is_none() {
         return Ok(());
     }
@@ -90,7 +91,7 @@ pub fn leave_to_user(command: &mut Command) {
     command.env_remove(PREPARED);
 }
 
-/// Whether this process is the second one.
+/// Whether this process was started anew already.
 fn is_prepared() -> bool {
     let process = std::process::id().to_string();
     std::env::var(PREPARED).is_ok_and(|prepared| prepared == process)
@@ -109,7 +110,7 @@ fn start_anew(command: &mut Command, communication: &[usize]) -> std::io::Error 
     command.exec()
 }
 
-/// Tells OpenMP what the user, by variables that are set, did not; `quota` is the most threads that can be busy.
+/// Sets the variables of OpenMP that the user has not set; `quota` is the most threads that can be busy.
 fn tell_openmp(command: &mut Command, is_set: impl Fn(&str) -> bool, quota: Option<usize>) {
     if !is_set(POLICY) {
         command.env(POLICY, "passive").env(OWN_POLICY, "1");
@@ -119,16 +120,17 @@ fn tell_openmp(command: &mut Command, is_set: impl Fn(&str) -> bool, quota: Opti
     }
 }
 
-/// The threads that a quota of processor time (a container's, `cpu.max`) lets be busy, as the loops of this program count
-/// them, where those are fewer than the hardware threads that they may run on.
+/// How many threads a quota of processor time (a container's, `cpu.max`) lets be busy, counted as the loops of this
+/// program count them; `None` if no fewer than the hardware threads that this process may run on.
 fn quota() -> Option<usize> {
     let may_use = sched_getaffinity(None).ok()?.count() as usize;
     let busy = std::thread::available_parallelism().ok()?.get();
     (busy < may_use).then_some(busy)
 }
 
-/// Takes an equal part of the cores that all ranks of a node may use, or what a launcher left this rank, and of those
-/// only what computes; gives what is reserved for communication. Threads are then as many as the cores.
+/// Binds this process to the hardware threads that it computes on, and returns those that are reserved for
+/// communication. Both come from this rank's equal share of the cores that all ranks of the node may use, or from those
+/// that a launcher bound it to. Thread pools take their size from this binding.
 fn take_cores(options: &Options) -> anyhow::Result<Vec<usize>> {
     let all = match sched_getaffinity(None) {
         Ok(all) => all,
@@ -137,14 +139,15 @@ fn take_cores(options: &Options) -> anyhow::Result<Vec<usize>> {
     };
     let threads: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&t| all.is_set(t)).collect();
     let topology = Topology::of_this_machine();
-    // A launcher that binds leaves a rank its own part already. One that has itself no more than this rank, as in a
-    // container of a few cores, has bound nobody.
+    // A rank on fewer threads than the machine has was bound by its launcher and is left its part, unless the launcher
+    // itself may run on no more than the rank, as in a container of a few cores: then it bound nobody, and ranks must
+    // share.
     let place = node_place()
         .filter(|_| threads.len() >= topology.online() || launcher::may_use(&all) == Some(true));
     let (place, cores) = match (place, options.say_cores()) {
         (None, false) => return Ok(Vec::new()),
         (place, true) => (place.unwrap_or(Place::ALONE), topology.cores(&threads)),
-        // As the system numbers them, each like a core.
+        // Without options each hardware thread is dealt like a core, as the system numbers them.
         (Some(place), false) => (place, threads.iter().map(|&t| Core::from([t])).collect()),
     };
     let division = cores::divide(&cores, place, options).map_err(|error| {
@@ -158,12 +161,12 @@ fn take_cores(options: &Options) -> anyhow::Result<Vec<usize>> {
         .for_each(|&thread| mine.set(thread));
     match sched_setaffinity(None, &mine) {
         Err(error) if options.say_cores() => Err(refused(error)),
-        // Without it ranks share all cores, which is slower and not wrong.
+        // Unbound ranks share all cores, which is slower but not wrong.
         _ => Ok(division.communication),
     }
 }
 
-/// The system does not deal with cores.
+/// The error for a system that does not let a process choose its cores.
 fn refused(error: rustix::io::Errno) -> anyhow::Error {
     Advice::run(
         format!("the system does not let the program choose its cores: {error}"),
@@ -171,7 +174,7 @@ fn refused(error: rustix::io::Errno) -> anyhow::Error {
     )
 }
 
-/// This process among several of its node, where a launcher tells.
+/// This process's place among the ranks of its node; `None` if it is alone there, or the launcher does not tell.
 fn node_place() -> Option<Place> {
     let launch = ranks::launch()?;
     let (rank, ranks) = (launch.local_rank?, launch.local_size?);
@@ -183,7 +186,8 @@ mod tests {
     use super::*;
     use std::ffi::OsStr;
 
-    /// Of 64 cores with a quota of two oneDNN had 64 threads, which the system stopped for most of every tenth of a second.
+    /// Before, on 64 cores with a quota of two, oneDNN had 64 threads, which the system stopped for most of every tenth
+    /// of a second.
     #[test]
     fn openmp_keeps_to_the_quota_of_a_container() {
         let told = |set: &[&str], quota: Option<usize>| {

@@ -12,7 +12,7 @@ pub struct Placement {
     computing: String,
     /// Hardware threads reserved for communication, in the same way.
     communication: String,
-    /// Where memory comes from, if not from next to the core that first writes it.
+    /// The memory policy in words; `None` for the usual one, by which memory lies near the core that first writes it.
     memory: Option<String>,
 }
 
@@ -22,7 +22,8 @@ impl Placement {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let allowed =
             |line: &str| Some(line.strip_prefix("Cpus_allowed_list:")?.trim().to_string());
-        // The first line is the program's own, under the policy of the process: the rest costs time.
+        // Only the first line is read. It is the program's own mapping and shows the policy of the process; the kernel
+        // takes long for the rest.
         let mut line = String::new();
         if let Ok(maps) = File::open("/proc/self/numa_maps") {
             // Kernels without NUMA have no such file, and no policy.
@@ -60,8 +61,8 @@ impl fmt::Display for Placement {
     }
 }
 
-/// Two ranks of one node that have a hardware thread in common, where any of them has reserved some. Of each rank its
-/// node, and its placement if it is known.
+/// The first two ranks of one node that have a hardware thread in common although one of them has reserved some; `None`
+/// if there are none. `ranks` has the node of each rank, and its placement if it is known.
 pub fn sharing(ranks: &[(usize, Option<Placement>)]) -> Option<(usize, usize)> {
     let known = |rank: usize| ranks[rank].1.as_ref();
     let shares = |a: usize, b: usize| {
@@ -78,7 +79,7 @@ pub fn sharing(ranks: &[(usize, Option<Placement>)]) -> Option<(usize, usize)> {
 /// The memory policy in a line such as `55d0c000 prefer:1 file=/usr/bin/squall`, in words; `None` for the default.
 fn policy(line: &str) -> Option<String> {
     let (_, rest) = line.trim().split_once(' ')?;
-    // Newer kernels have one with a blank: `prefer (many):1`.
+    // Newer kernels have a policy with a blank in it: `prefer (many):1`.
     let words = rest.split(' ');
     let words: Vec<&str> = words.take_while(|word| !word.contains('=')).collect();
     match words.join(" ").as_str() {
@@ -119,7 +120,7 @@ mod tests {
             };
             (node, Some(placement))
         };
-        // A launcher that binds four ranks to each socket.
+        // As of a launcher that binds several ranks to one socket.
         let socket = [
             rank(0, "0-30", "31"),
             rank(1, "0-30", "31"),

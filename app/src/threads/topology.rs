@@ -3,7 +3,7 @@
 use super::cores::{self, Core};
 use std::path::{Path, PathBuf};
 
-/// A folder such as `/sys/devices/system`.
+/// Cores and NUMA nodes, read from a folder laid out as `/sys/devices/system`.
 #[derive(Debug)]
 pub struct Topology {
     root: PathBuf,
@@ -16,7 +16,7 @@ pub struct MemoryNode {
     pub number: usize,
     /// Its memory, in bytes.
     pub bytes: u64,
-    /// Its hardware threads, as the kernel lists them; none in a node of memory alone.
+    /// Its hardware threads, as the kernel lists them; empty in a node that has only memory.
     pub threads: String,
 }
 
@@ -43,7 +43,7 @@ impl Topology {
         Self { root }
     }
 
-    /// Hardware threads of the machine.
+    /// How many hardware threads the machine has; 0 if the kernel does not say.
     pub fn online(&self) -> usize {
         cores::parse(&self.read("cpu/online")).len()
     }
@@ -53,7 +53,7 @@ impl Topology {
         cores::group(threads, |thread| self.siblings(thread))
     }
 
-    /// All hardware threads of a thread's core; none where the kernel does not say.
+    /// All hardware threads of a thread's core; empty if the kernel does not say.
     fn siblings(&self, thread: usize) -> Vec<usize> {
         let file = |name: &str| self.read(&format!("cpu/cpu{thread}/topology/{name}"));
         // The second name is that of kernels before 5.3.

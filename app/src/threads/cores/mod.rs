@@ -85,7 +85,8 @@ pub fn group(threads: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Vec<C
     cores
 }
 
-/// An equal part for each rank, in their order; where ranks are more than things, one thing in turn.
+/// The part of a rank where things are dealt equally and in the order of ranks; where ranks outnumber things, one thing
+/// for each rank in turn.
 fn share<T>(things: &[T], place: Place) -> &[T] {
     let (count, Place { rank, ranks }) = (things.len(), place);
     if count < ranks {

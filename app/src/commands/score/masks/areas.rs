@@ -1,13 +1,13 @@
-//! Events of both sides that can be compared: where one side lists the objects of labels, which may touch, and the other
-//! whole areas, both are areas.
+//! Makes events of both sides comparable: where one side lists objects of labels, which may touch, and the other whole
+//! connected areas, the objects are replaced by the areas of their masks.
 
 use squall_climate::Event;
 use squall_data::grid::distance_km;
 use squall_data::{Class, GeoBox, Time};
 use std::collections::HashMap;
 
-/// The events of both sides: those of its table, or, of a side without one and where `is_made` says so, those made of its
-/// masks.
+/// The events of both sides. Of each side these are the events in its table, or those made of its masks if it has no
+/// table or `is_made` says so.
 pub(super) fn comparable(
     listed: [Option<Vec<Event>>; 2],
     made: [Vec<Event>; 2],
@@ -29,9 +29,9 @@ pub(super) fn comparable(
     }
 }
 
-/// Cyclones of masks where labels have them: without fields they lie in the middle of their area, in tables of events at
-/// a low. Several objects may be one area; its event is at one of their lows, so the area is at that of them which is
-/// nearest to an event.
+/// The areas with their cyclones moved to where labels have the centre. Without fields a cyclone made of a mask lies in
+/// the middle of its area, but in tables of events at a low. Where several objects lie in one area, the table has one
+/// event, at one of their lows; so the object that is nearest to an event gives the centre.
 fn at_centres(mut areas: Vec<Event>, objects: &[Event], events: &[Event]) -> Vec<Event> {
     let areas_at = cyclones_of(&areas);
     let events_at = cyclones_of(events);
@@ -61,7 +61,7 @@ fn is_cyclone(event: &Event) -> bool {
     event.class == Class::TropicalCyclone
 }
 
-/// The places of the cyclones of every time.
+/// The indices of the cyclones in `events`, by time.
 fn cyclones_of(events: &[Event]) -> HashMap<Time, Vec<usize>> {
     let mut at: HashMap<Time, Vec<usize>> = HashMap::new();
     for (k, event) in events.iter().enumerate() {
@@ -72,8 +72,8 @@ fn cyclones_of(events: &[Event]) -> HashMap<Time, Vec<usize>> {
     at
 }
 
-/// Which area an object is part of: of those whose boxes hold some of its box or its centre the one that holds most of
-/// it, then the one that it fills most, then the nearest.
+/// The area that an object is part of, among those whose boxes overlap its box or hold its centre: the one that holds
+/// most of the object's box, then the one whose box is most like it (intersection over union), then the nearest.
 fn area_of(object: &Event, near: &[usize], areas: &[Event]) -> Option<usize> {
     let own = object.bounding_box();
     let holding = near.iter().filter_map(|&k| {
@@ -127,8 +127,8 @@ mod tests {
         read_events(&table, Calendar::NoLeap).unwrap()
     }
 
-    /// The box of the second area has half of that of the first object, and is more like it than the larger box of the
-    /// first area, which has all of it; across the seam.
+    /// The first object: the box of the second area holds half of it and is more like it in size, but the larger box of
+    /// the first area holds all of it and wins. Boxes cross the seam.
     #[test]
     fn an_object_is_part_of_the_area_that_holds_it() {
         let areas = events(&[(20.0, 0.0, 20.0), (10.0, 355.0, 10.0)]);

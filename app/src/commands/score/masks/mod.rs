@@ -25,7 +25,8 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The table of labels and of the truth, which lists objects of any size.
+/// The table in folders of labels and of the truth; it lists objects of any size, also such as are too small for
+/// `events.csv`.
 const OBJECTS: &str = "objects.csv";
 
 /// All scores of a prediction.
@@ -67,23 +68,24 @@ struct Sides {
     truth: MaskArchive,
     /// Classes that one side cannot hold.
     left_out: Vec<LeftOut>,
-    /// How predicted masks come to the grid of the truth, if it is another one.
+    /// Brings predicted masks to the grid of the truth; `None` if they are on it.
     cells: Option<NearestCells>,
-    /// Places of the times that both have, in either side.
+    /// For each time that both sides have, its index in the predicted masks and in those of the truth.
     shared: Vec<(usize, usize)>,
 }
 
-/// What came of the times that both sides have.
+/// The results over all times that both sides have.
 struct Compared {
     scorer: SegmentationScorer,
     agreement: MaskAgreement,
-    /// Events of the masks of both sides, predicted and true, where they are made of these.
+    /// Events made of the masks, predicted and true; empty for a side where none are made.
     events: [Vec<Event>; 2],
     times: HashSet<Time>,
 }
 
 impl Sides {
-    /// Compares the masks of all times; `is_made` says of which sides' masks events are made.
+    /// Compares the masks of all times; `is_made` says for each side, predicted and true, whether events are made of
+    /// its masks.
     fn compare(&self, is_made: [bool; 2]) -> anyhow::Result<Compared> {
         let grid = self.truth.grid();
         let mut compared = Compared {
@@ -139,10 +141,11 @@ impl Score {
             (self.events.as_ref().map(PathBuf::from)).or_else(|| table_path(&self.prediction)),
             table_path(&self.truth),
         ];
-        // For masks without a table the events are made here.
+        // Whether the table of each side lists objects of labels; `None` without a table.
         let of_labels = tables.map(|table| Some(table?.ends_with(OBJECTS)));
         let are_unlike = of_labels[0] != of_labels[1];
-        // Objects of labels may touch, and are then one event of their masks.
+        // Events are made of the masks of a side without a table. So they are of labels beside a table of events:
+        // objects of labels may touch, and are then one event of their masks.
         let is_made = of_labels.map(|labels| labels.is_none_or(|labels| labels && are_unlike));
         let Compared {
             scorer,
@@ -247,7 +250,7 @@ impl Score {
         )
     }
 
-    /// How predicted masks come to the grid of the truth; `None` if they are there.
+    /// What brings predicted masks to the grid of the truth; `None` if they are on it.
     fn cells(
         &self,
         predicted: &MaskArchive,
@@ -287,8 +290,8 @@ impl Score {
     }
 }
 
-/// Whether an event is as large as those that are made of masks: where one side lists such alone, the other's small ones
-/// have no chance to be found, or to be false. Of those whose area a table does not tell nobody knows it.
+/// Whether an event is as large as those that are made of masks. Where one side lists only such, smaller ones of the
+/// other must not count: they could not be found. An event whose table gives no area is taken to be large.
 fn is_large(event: &Event) -> bool {
     let least = ExtractOptions::default().min_area_km2(event.class);
     event.area_km2.is_nan() || event.area_km2 >= least
@@ -310,7 +313,7 @@ pub fn table_path(folder: &str) -> Option<PathBuf> {
     paths.find(|path| path.is_file())
 }
 
-/// What to run where a side's objects are on no track.
+/// The hint of what to run where a side's objects are on no track.
 fn to_follow(unfollowed: &[Unfollowed]) -> Option<&'static str> {
     let truth = unfollowed.iter().any(|class| class.true_objects.is_some());
     match (unfollowed.is_empty(), truth) {
@@ -324,7 +327,7 @@ fn to_follow(unfollowed: &[Unfollowed]) -> Option<&'static str> {
     }
 }
 
-/// The classes that the truth has; says which predicted ones it lacks.
+/// The classes that the truth has; warns of predicted ones that it lacks.
 fn classes_of_truth(pixels: &SegmentationScore) -> Vec<Class> {
     let real = |class: &Class| {
         let tally = pixels.confusion.pixels_of(*class);

@@ -83,7 +83,7 @@ fn events_without_an_area_count_where_one_side_alone_has_a_table() {
     assert_eq!(hits(",9,"), [(0, 4, 0); 2]);
 }
 
-/// Of the same masks the small labels had been missed.
+/// Before, small labels counted as missed although both sides had the same masks.
 #[test]
 fn labels_too_small_to_be_events_are_not_missed() {
     let folder = tempfile::tempdir().unwrap();
@@ -111,7 +111,7 @@ fn labels_too_small_to_be_events_are_not_missed() {
     assert_eq!(rivers(Some(&table)), (5, 0, 0));
 }
 
-/// Of the same masks one of two had been missed.
+/// Before, one of two labels that touch counted as missed although both sides had the same masks.
 #[test]
 fn labels_that_touch_are_one_event_as_in_masks() {
     let folder = tempfile::tempdir().unwrap();
@@ -182,7 +182,7 @@ fn rivers_of_labels_have_no_tracks_to_be_scored_against() {
     let tracks = score(&events, &storms).unwrap();
     let rivers = tracks.classes[1];
     assert_eq!((rivers.true_tracks, rivers.far), (0, Some(1.0)), "{tracks}");
-    // Without a table nobody followed anything.
+    // A side without a table has no tracks.
     assert_eq!(score(&events, &masks).unwrap().unfollowed.len(), 2);
     assert_eq!(score(&masks, &masks), None);
 }

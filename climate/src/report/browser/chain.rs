@@ -5,22 +5,24 @@ use squall_data::boxes::{BoxFrame, GeoBox};
 
 /// Smallest overlap (shared area over joint area) that joins two boxes of a class.
 pub(super) const LEAST_OVERLAP: f64 = 0.1;
-/// Times of the file at which a box may be missing in between.
+/// How many times of the file in a row may lack a box between two that are joined.
 const MISSED_TIMES: usize = 1;
 /// Hours after which nothing is joined, however few times lie between.
 const MOST_HOURS: i64 = 24;
 
-/// Boxes of one thing, in time order; there is at least one.
+/// Boxes of one storm or river in time order, at least one.
 pub(super) type Chain = Vec<(Time, GeoBox)>;
 
+/// A chain that later boxes may still join.
 struct Open {
     chain: Chain,
-    /// Place of the frame of the last box.
+    /// Index of the frame that has its last box.
     seen: usize,
 }
 
-/// The boxes without a track as chains, in the order of their beginnings: each box goes on the chain of its class whose
-/// last box it overlaps most, the largest overlaps first, each chain and each box once.
+/// The boxes without a track joined to chains, which are ordered by their first times. A box joins the chain of its
+/// class whose last box it overlaps most. Pairs are joined in order of overlap, the largest first; a chain takes at
+/// most one box of each time, and a box joins at most one chain.
 pub(super) fn chains(frames: &[BoxFrame]) -> Vec<Chain> {
     let mut done: Vec<Chain> = Vec::new();
     let mut open: Vec<Open> = Vec::new();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use squall_data::Time;
 use squall_data::calendar::DAY_SECONDS;
 
-/// Counts from the first time in the largest unit that divides all times.
+/// A clock that counts from the first of all times, in the largest unit of which all intervals are multiples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Clock {
     first: Time,

@@ -87,13 +87,14 @@ impl Life {
     }
 }
 
-/// The lives that a source of events found; `boxes`: its events are boxes, whose edges are drawn.
+/// The lives that a source of events found; `boxes` says whether its events are boxes, whose edges are drawn.
 pub(super) fn of_source(source: &Source, finder: usize, boxes: bool) -> Vec<Life> {
     let tracks: HashMap<(Class, u64), &Track> = (source.tracks.iter())
         .map(|track| ((track.class, track.track_id), track))
         .collect();
     let found = Class::TRACKED.into_iter().flat_map(|class| {
-        // Of masks the map shows all that is marked, of boxes only what is an event.
+        // Events too brief to be followed are listed for boxes only: the map shows all that masks mark, but of boxes
+        // only what is listed.
         let strays = if boxes {
             strays(source, class)
         } else {
@@ -196,7 +197,7 @@ fn of_event(event: &Event, cyclone: bool) -> Point {
     }
 }
 
-/// The lives of boxes: those of one track and class are one life; boxes without a track are joined as [`chains`] says.
+/// The lives of boxes: boxes of one track and class make one life; boxes without a track are joined as [`chains`] says.
 pub(super) fn of_boxes(source: &BoxSource, finder: usize) -> Vec<Life> {
     let mut tracked: BTreeMap<(BoxClass, u64), Chain> = BTreeMap::new();
     for frame in source.frames.frames() {

@@ -1,4 +1,7 @@
-//! The browser of events: a table of lives with filters, and the life of each; its data as one block of bytes.
+//! The browser of events in the report: a table with filters and, for each event, a view of its life. Its data are one
+//! compressed block of bytes in the page.
+//!
+//! A life is a track with its points, or an object that is on no track.
 
 mod chain;
 mod clock;
@@ -45,12 +48,13 @@ pub(crate) const KINDS: [(BoxClass, &str, [u8; 3]); 4] = [
     ),
 ];
 
-/// Everything that the browser knows.
+/// All data of the browser, thinned to fit into the page.
 pub(crate) struct Browser {
     clock: Clock,
     thinned: Thinned,
     /// Classes that occur.
     classes: Vec<BoxClass>,
+    /// What found the events: sources of events, then sources of boxes.
     finders: Vec<Value>,
 }
 
@@ -99,7 +103,7 @@ impl Browser {
         }))
     }
 
-    /// What the script reads.
+    /// The data that the script of the page reads.
     pub(crate) fn json(&self, frames: &[Time]) -> Value {
         let kinds: Vec<Value> = KINDS
             .iter()
@@ -235,7 +239,8 @@ impl Browser {
     }
 }
 
-/// The boxes that no source of events belongs to: they are finders of their own, behind the sources.
+/// The sources of boxes from which no source of events was made. They are finders of their own, listed behind the
+/// sources of events.
 fn unfollowed(input: &ReportInput) -> impl Iterator<Item = &BoxSource> {
     let followed = |boxes: &BoxSource| of_kind(input, boxes.followed_by).is_some();
     input.boxes.iter().filter(move |boxes| !followed(boxes))

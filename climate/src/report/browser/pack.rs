@@ -1,8 +1,10 @@
 //! Lives as bytes: columns of small whole numbers, deflated.
 //!
-//! Every number is a variable-length one (seven bits a byte, the lowest first); signed ones are folded (0, -1, 1, -2
-//! become 0, 1, 2, 3). What is not known is 0, and what is known one more than its value. Points hold differences from
-//! the point before, the first of a life from zero. Columns follow each other so that equal things lie together.
+//! Every number is stored with variable length (seven bits a byte, the lowest first); signed ones are folded to
+//! unsigned ones first (0, -1, 1, -2 become 0, 1, 2, 3). Where a value may be unknown, 0 means that it is, and known
+//! values are stored plus one. Points are stored as differences from the point before; the first of a life has
+//! differences from zero, its time from the start of the life. Numbers follow each other by column, because similar
+//! numbers side by side compress better.
 
 use super::clock::Clock;
 use super::life::{Life, eastward_deg};
@@ -12,10 +14,10 @@ use flate2::write::ZlibEncoder;
 use squall_data::boxes::BoxClass;
 use std::io::Write as _;
 
-/// Steps of an area by one unit of its logarithm: one and a half percent.
+/// Steps of an area for one unit of its natural logarithm: one step is one and a half percent.
 pub(super) const AREA_STEPS: f64 = 64.0;
 
-/// One column.
+/// One column: numbers of variable length.
 #[derive(Default)]
 struct Column(Vec<u8>);
 
@@ -29,7 +31,7 @@ impl Column {
     }
 }
 
-/// A signed number as one that is not.
+/// A signed number folded to an unsigned one.
 fn folded(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
@@ -44,7 +46,7 @@ fn tenths(degrees: f64) -> i64 {
     (10.0 * degrees).round() as i64
 }
 
-/// Bytes that are deflated between two looks at how many came out.
+/// Bytes that are compressed between two checks of how large the result has become.
 const PART: usize = 1 << 16;
 
 /// Number of the columns of [`rows`].
@@ -155,7 +157,8 @@ fn points(life: &Life, kept: &[usize], clock: &Clock, columns: &mut [Column]) {
             BoxClass::AtmosphericRiver => (0.5, 20.0),
             _ => (0.5, 0.5),
         };
-        // Its logarithm has the same steps everywhere; tables of other tools often have no area.
+        // The logarithm is stored, so that the relative error is the same everywhere; tables of other tools often have
+        // no area.
         let area = Some(f64::from(point.area_km2)).filter(|km2| km2.is_finite());
         let area = area.map(|km2| km2.max(1.0).ln());
         let (width, height) = point.box_deg.unzip();

@@ -1,4 +1,5 @@
-//! What is kept of many lives so that a century fits on the page: a fixed ladder, tried from the top.
+//! Chooses what is kept of many lives so that a century fits on the page: the rows of a fixed table are tried in order,
+//! each of which keeps fewer points than the one before; if the last is still too large, lives are left out.
 
 use super::clock::Clock;
 use super::life::Life;
@@ -23,7 +24,7 @@ const STEPS_HOURS: [(i64, i64); 7] = [
     (24, 24 * 365),
 ];
 
-/// Lives as bytes of at most a given number.
+/// Lives that were packed into at most a given number of bytes.
 pub(super) struct Thinned {
     /// As [`pack`] gives them.
     pub(super) bytes: Vec<u8>,
@@ -35,12 +36,13 @@ pub(super) struct Thinned {
     pub(super) points: usize,
     /// Points that were given.
     pub(super) all_points: usize,
+    /// The row of [`STEPS_HOURS`] that was used.
     steps_hours: (i64, i64),
 }
 
-/// The most that fits into `most_bytes`: first points are left out down the ladder, then lives, shortest and weakest
-/// first (tropical cyclones by their wind and after all others; others by their length, those of one time by
-/// confidence).
+/// Packs as much as fits into `most_bytes`. First points are left out by the rows of [`STEPS_HOURS`], then whole lives
+/// from the lowest rank up: tropical cyclones rank above all others, by their wind; others rank by the length of their
+/// life, those of a single time by confidence.
 ///
 /// # Errors
 /// As [`pack`].
@@ -71,7 +73,7 @@ pub(super) fn thin(
     for steps_hours in first {
         let points = lives.iter().map(|life| points_of(life, steps_hours).len());
         let points = Some(points.sum::<usize>());
-        // As many points, most often the same ones, take as much room.
+        // As many points as in the row before, most often the same ones, would be too large too.
         if points == too_many {
             continue;
         }
@@ -81,7 +83,7 @@ pub(super) fn thin(
         }
         too_many = points;
     }
-    // How far this is too large says how many lives may stay.
+    // From the size of all lives follows how many of them may stay.
     let mut found = packed(&all, last, usize::MAX)?;
     let mut ranked: Vec<usize> = (0..lives.len()).collect();
     ranked.sort_by(|&a, &b| {
@@ -101,7 +103,7 @@ pub(super) fn thin(
     Ok(found)
 }
 
-/// What decides who stays when lives must go.
+/// The rank of a life: where lives must be left out, those of higher values stay.
 fn worth(life: &Life) -> f64 {
     let confidence = f64::from(life.confidence.unwrap_or(0.0));
     match life.class {

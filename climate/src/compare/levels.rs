@@ -1,4 +1,4 @@
-//! Return levels of both runs with their bands, and how they change.
+//! Return levels of both runs with their confidence bands, and how they change.
 
 use crate::compare::design::{Change, Design, Interval, NoInterval};
 use crate::compare::return_level::{Gev, MIN_MAXIMA};
@@ -6,15 +6,15 @@ use crate::compare::side::{Ensemble, Extreme, Extremes};
 use crate::compare::weights::Weights;
 use serde::{Deserialize, Serialize};
 
-/// Years between two exceedances on average, for which levels are given.
+/// Return periods for which levels are given: years between two exceedances on average.
 pub const RETURN_YEARS: [f64; 6] = [2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
-/// Draws that bands are made of: a fit costs more than a sum.
+/// Most bootstrap draws that bands are made of: every draw needs a fit, which costs more than a sum.
 pub(super) const MOST_DRAWS: usize = 2000;
 
 /// The return levels of one quantity in both runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReturnLevels {
-    /// The word in tables.
+    /// The name in tables.
     pub name: String,
     /// The code of the class whose tracks have the quantity, as masks have it.
     pub class: u8,
@@ -35,15 +35,16 @@ pub struct ReturnLevels {
 pub struct Fit {
     /// The extreme of each year that has one, from the least to the most extreme.
     pub extremes: Vec<f64>,
-    /// Years that these are of, those without an event among them; 0 in comparisons of earlier versions, which did not
+    /// How many years were analysed, with or without an event; 0 in comparisons of earlier versions, which did not
     /// count them.
     #[serde(default)]
     pub years: usize,
-    /// The distribution, of the negative values if the extreme is the lowest; `None` for fewer than ten.
+    /// The fitted distribution of the extremes, or of their negatives if the lowest are extreme; `None` for fewer than
+    /// ten different ones.
     pub gev: Option<Gev>,
-    /// For each of [`RETURN_YEARS`]; `None` where events come in too few years for such a level.
+    /// The level for each of [`RETURN_YEARS`]; `None` where events come in too few years for such a level.
     pub levels: Vec<Option<f64>>,
-    /// Bands of the levels.
+    /// Confidence bands of the levels.
     pub bands: Vec<Option<Interval>>,
 }
 
@@ -132,7 +133,8 @@ fn levels(sides: [Extremes; 2], lowest: bool, design: &Design) -> ([Fit; 2], Vec
             let pairs = draws[0].iter().zip(&draws[1]);
             let mut differences: Vec<f64> = pairs.map(|(a, b)| b[index] - a[index]).collect();
             change.interval = design.percentile_interval(&mut differences);
-            // With draws it is events that are lacking: in too many of them no level is so frequent, or none is fitted.
+            // Where there are draws, too few events are the reason: in too many draws no distribution can be fitted, or
+            // events come in too few years for the level.
             let why = if design.has_draws() {
                 NoInterval::TooFewEvents
             } else {
@@ -148,7 +150,8 @@ fn levels(sides: [Extremes; 2], lowest: bool, design: &Design) -> ([Fit; 2], Vec
 /// A level for each of [`RETURN_YEARS`]: NaN if there is no fit, -∞ if no value is exceeded so often.
 type Levels = [f64; RETURN_YEARS.len()];
 
-/// The levels of each draw of blocks, from the fit to its maxima and the share of its years that have one.
+/// The levels of each bootstrap draw of blocks, from a fit to the drawn maxima and from the share of the drawn years
+/// that have one.
 fn draws_of<'a>(
     maxima: &'a [(f64, u32)],
     years: &'a [u32],

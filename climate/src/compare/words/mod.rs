@@ -1,4 +1,4 @@
-//! Changes in sentences.
+//! Sentences that tell the changes between two runs.
 
 mod numbers;
 
@@ -29,10 +29,10 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// The place in [`RETURN_YEARS`] of the level that sentences speak of: that of 20 years.
+/// Index in [`RETURN_YEARS`] of the level that sentences speak of: that of 20 years.
 pub(crate) const SPOKEN_LEVEL: usize = 3;
 
-/// The name of a month: 1 to 12, and on from there and back.
+/// The name of a month, 1 to 12; other numbers go on around the year: 13 is January, 0 December.
 pub(crate) fn month_name(month: i64) -> &'static str {
     MONTHS[(month - 1).rem_euclid(12) as usize]
 }
@@ -59,7 +59,8 @@ pub(crate) fn months(months: &[i64]) -> String {
     names.join(", ")
 }
 
-/// Ascending years as people say them, the first of many: `1952 to 1975, 1980`.
+/// Years in words, with runs of consecutive ones joined; `years` ascend, and of many runs only the first are named:
+/// `1952 to 1975, 1980`.
 pub(crate) fn years_in_words(years: &[i64]) -> String {
     const MOST: usize = 5;
     let stretches: Vec<&[i64]> = years.chunk_by(|a, b| a + 1 == *b).collect();
@@ -75,7 +76,8 @@ pub(crate) fn years_in_words(years: &[i64]) -> String {
     }
 }
 
-/// All sentences: the whole first, then hemispheres, basins and seasons where they changed, maps, return levels.
+/// All sentences: those of the whole globe and year first, then those of hemispheres, basins and seasons that changed,
+/// of maps, of return levels.
 pub(crate) fn statements(comparison: &Comparison) -> Vec<String> {
     let of = |wanted: &dyn Fn(&ChangeRow) -> bool| -> Vec<String> {
         (comparison.changes.iter())
@@ -167,7 +169,7 @@ pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
     Some(capital(&text))
 }
 
-/// Plural subjects have no s at the verb.
+/// The verb that fits the subject: counted things are plural, and their verb has no s.
 pub(crate) fn verb(about: &About, word: &str) -> String {
     if about.counted {
         word.into()
@@ -176,7 +178,7 @@ pub(crate) fn verb(about: &About, word: &str) -> String {
     }
 }
 
-/// Why there is no interval.
+/// Why there is no interval, in words.
 pub(crate) fn reason(reason: Option<NoInterval>, comparison: &Comparison) -> String {
     match reason {
         Some(NoInterval::TooFewYears) | None => {
@@ -223,18 +225,20 @@ fn of_members(side: &SideSummary) -> String {
     }
 }
 
-/// The interval that the sentence gives: of the relative change where percent mean something. Where that has no upper
-/// end, because a run has nothing in too many of its draws, of the difference.
+/// The interval that a sentence gives: that of the relative change where percentages make sense for the quantity, else
+/// that of the difference. The latter too if the relative change has no upper end, because in too many bootstrap draws
+/// a run has no event.
 fn shown_interval(about: &About, change: &Change) -> Option<Interval> {
     relative_interval(about, change).or(change.interval)
 }
 
-/// The interval of the relative change, if percent mean something.
+/// The interval of the relative change, if percentages make sense for the quantity.
 fn relative_interval(about: &About, change: &Change) -> Option<Interval> {
     let means = about.relative && change.relative.is_some();
     change.relative_interval.filter(|_| means)
 }
 
+/// The size of a change: in percent where that makes sense, else in the quantity's unit.
 fn amount(about: &About, change: &Change, signed: bool) -> String {
     match change.relative.filter(|_| about.relative) {
         Some(relative) => percent(relative, decimals(relative), signed),
@@ -251,6 +255,7 @@ fn amount(about: &About, change: &Change, signed: bool) -> String {
     }
 }
 
+/// The confidence interval and the p value, in words.
 fn evidence(about: &About, change: &Change, interval: Interval, comparison: &Comparison) -> String {
     let ends = if relative_interval(about, change).is_some() {
         let digits = decimals(interval.low).max(decimals(interval.high));
@@ -277,6 +282,7 @@ fn evidence(about: &About, change: &Change, interval: Interval, comparison: &Com
     )
 }
 
+/// What a sentence adds if the change would be significant were it the only row that is tested; else nothing.
 fn after_correction(row: &ChangeRow, comparison: &Comparison) -> &'static str {
     let alone = row
         .change
@@ -289,6 +295,7 @@ fn after_correction(row: &ChangeRow, comparison: &Comparison) -> &'static str {
     }
 }
 
+/// In how many cells of a map the quantity changes, in a sentence.
 fn of_map(map: &MapSummary, comparison: &Comparison) -> String {
     let (name, class) = (map.name.as_str(), map.class.as_str());
     let quantity = MapQuantity::ALL.into_iter().find(|q| q.name() == name);
@@ -318,7 +325,7 @@ fn of_map(map: &MapSummary, comparison: &Comparison) -> String {
     )
 }
 
-/// What a return level does, in a sentence.
+/// How a return level changes, in a sentence.
 pub(crate) fn of_level(levels: &ReturnLevels, comparison: &Comparison) -> String {
     let subject = capital(&levels.subject);
     let Some(change) = levels.changes.get(SPOKEN_LEVEL) else {
@@ -374,7 +381,7 @@ fn years_without(levels: &ReturnLevels, comparison: &Comparison) -> String {
     said.collect()
 }
 
-/// A text with a capital letter.
+/// The text with its first letter as a capital.
 pub(crate) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| {

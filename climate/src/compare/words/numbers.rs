@@ -1,11 +1,11 @@
-//! Numbers as sentences have them.
+//! Formats numbers for sentences.
 
-/// Decimals of a share in percent: one below ten percent.
+/// How many decimals a share in percent has: one below ten percent, none above.
 pub(super) fn decimals(share: f64) -> usize {
     usize::from((100.0 * share).abs() < 9.95)
 }
 
-/// A share in percent.
+/// A share in percent as text; without sign its absolute value.
 pub(crate) fn percent(share: f64, decimals: usize, signed: bool) -> String {
     let percent = 100.0 * if signed { share } else { share.abs() };
     if signed {
@@ -29,7 +29,7 @@ pub(crate) fn value(number: f64) -> String {
     format!("{number:.decimals$}")
 }
 
-/// The same with its sign.
+/// As [`value`], with the sign.
 pub(crate) fn signed_value(number: f64) -> String {
     let sign = if number > 0.0 { "+" } else { "" };
     format!("{sign}{}", value(number))
@@ -37,7 +37,8 @@ pub(crate) fn signed_value(number: f64) -> String {
 
 /// A share in percent, with the digits that it was given with: 95, 99.73, 99.9999.
 pub(crate) fn in_percent(share: f64) -> String {
-    // Binary numbers below 1 are within 6e-17 of the decimals that they stand for, their products are not.
+    // Rounded, because multiplying by 100 adds binary errors: numbers below 1 are within 6e-17 of the decimals that
+    // they stand for, their products are not.
     format!("{}", (1e15 * share).round() / 1e13)
 }
 

@@ -1,15 +1,15 @@
-//! What the tables of a run tell, and what a reader must know where they do not.
+//! Notes that tell the reader what the tables of a run lack.
 
 use crate::compare::words::years_in_words;
 use crate::compare::{Coverage, Quantity, Side, SideOptions, grouped, period, quantity_names};
 use crate::error::Result;
 
-/// The quantities of the classes that a run tells of.
+/// The quantities of the classes that a run's tables cover.
 pub(super) fn told(side: &Side) -> impl Iterator<Item = Quantity> {
     Quantity::all().filter(move |quantity| side.tells(quantity.about().class))
 }
 
-/// Notes which years do not count, and where nothing says which times were analysed.
+/// Adds a note on years that do not count, and one if no file says which times were analysed.
 ///
 /// # Errors
 /// [`crate::ClimateError::Period`] if no year counts.
@@ -34,7 +34,8 @@ pub(super) fn of_years(
     Ok(())
 }
 
-/// Notes what the tables lack: columns, values of whole years, values of some tracks or events, tracks across a hole.
+/// Adds notes on what the tables lack (columns, values of whole years, values of some tracks or events) and on tracks
+/// that a hole in the data cuts.
 pub(super) fn add(label: &str, side: &Side, notes: &mut Vec<String>) {
     let (known, lacking): (Vec<Quantity>, Vec<Quantity>) =
         told(side).partition(|quantity| side.knows(*quantity));
@@ -49,7 +50,7 @@ pub(super) fn add(label: &str, side: &Side, notes: &mut Vec<String>) {
         let share = side.share_without(*quantity)?;
         Some((*quantity as usize, format!("{:.0} %", 100.0 * share)))
     });
-    // Those of one cause lack the same share.
+    // Quantities that lack values for one reason lack the same share: they get one note.
     for (share, quantities) in grouped(shares, |a, b| a == b) {
         notes.push(format!(
             "{share} of the tracks or events have no value for {}: they count as none.",

@@ -1,4 +1,4 @@
-//! Boxes as COCO has them: images, annotations with `[x, y, width, height]` in pixels, categories.
+//! Boxes in the format of COCO: images, annotations with `[x, y, width, height]` in pixels, categories.
 //!
 //! One image is one time of the grid. x runs eastward from the first column; y runs down from the northern edge, as in
 //! a picture. A box across the seam runs on past the right edge: x + width is then larger than the image is wide.
@@ -28,7 +28,7 @@ pub struct CocoWriter {
     grid: Arc<LatLonGrid>,
     file: TextFile,
     done: SinkSummary,
-    /// The list of images, which stands behind the annotations.
+    /// The text of the list of images, which is written behind the annotations.
     images: String,
 }
 
@@ -126,7 +126,7 @@ struct Image {
     id: u64,
     width: usize,
     height: usize,
-    /// A date; CVAT writes the number 0, which is none.
+    /// A date as text; CVAT writes the number 0 instead if it has none.
     date_captured: Option<Value>,
     file_name: Option<String>,
 }
@@ -146,7 +146,7 @@ struct Category {
     name: String,
 }
 
-/// What stands in a file about its grid; all else is passed over.
+/// The parts of a file that tell its grid; all else is ignored.
 #[derive(Deserialize)]
 struct Head {
     info: Option<Info>,
@@ -261,7 +261,7 @@ fn times_of(
     for image in images {
         let place = || format!("image {}", image.id);
         let time = image_time(path, image, grid, calendar)?;
-        // Files put together without new numbers: all annotations would be those of the last image.
+        // Happens where files were joined without new ids: all annotations would go to the last image of an id.
         if let Some(other) = times.insert(image.id, time) {
             let found = format!("{other} and {time}");
             return Err(BoxFault::SameId.at(
@@ -271,7 +271,8 @@ fn times_of(
                 found,
             ));
         }
-        // The date of an export, or two answers about one time: its boxes would count together.
+        // Happens where a tool gives all images the date of export, or where two people drew boxes for one time: their
+        // boxes would count together.
         if let Some(other) = ids.insert(time, image.id) {
             let found = format!("{time}, as image {other}");
             return Err(BoxFault::SameTime.at(
@@ -302,7 +303,7 @@ fn image_time(path: &Path, image: &Image, grid: &LatLonGrid, calendar: Calendar)
         if let Ok(time) = Time::parse(name, calendar) {
             return Some(time);
         }
-        // The date counts, not the calendar that a name of this kind would have.
+        // Only the date in the name counts: it is read again in the calendar that is asked for.
         let time = file_date::from_name(Path::new(name))?;
         Time::parse(&time.to_string(), calendar).ok()
     };
@@ -348,7 +349,7 @@ fn part_in_image(
         x_max,
         confidence: annotation.score,
     };
-    // Edges that differ in pixels may be one number in degrees.
+    // Checked again in degrees: edges that differ in pixels may be the same number there.
     match part.to_degrees(grid).within(grid) {
         Ok(Some(geo)) => Ok(geo),
         _ => Err((

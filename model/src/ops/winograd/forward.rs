@@ -14,14 +14,15 @@ use crate::ops::{gemm, scratch};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-/// What goes through all three stages together, so that it stays in the cache while kernels stream through it.
+/// How many tiles and channels go through all three stages together: so few that they stay in the cache while kernels
+/// stream through it.
 struct Portion {
     tiles: usize,
     inputs: usize,
     outputs: usize,
 }
 
-/// What is computed at once, of tiles with this many points along an axis.
+/// The portion for tiles with this many points along an axis.
 const fn portion(points: usize) -> Portion {
     let large = points > 6;
     Portion {
@@ -31,7 +32,7 @@ const fn portion(points: usize) -> Portion {
     }
 }
 
-/// Values that a thread works in, of tiles with this many points along an axis.
+/// How many values of scratch memory a thread needs, for tiles with this many points along an axis.
 pub fn scratch_values(along: usize, (inputs, outputs): (usize, usize)) -> usize {
     let portion = portion(along);
     let (depth, width) = (inputs.min(portion.inputs), outputs.min(portion.outputs));
@@ -39,7 +40,7 @@ pub fn scratch_values(along: usize, (inputs, outputs): (usize, usize)) -> usize 
     kept + along * along * portion.tiles * (depth + width)
 }
 
-/// A stride-1 convolution by [`Kernels`].
+/// The shape of a stride-1 convolution, or of one of its gradients.
 #[derive(Debug, Clone)]
 pub struct Geometry<const P: usize, const M: usize> {
     pub batch: usize,
@@ -48,7 +49,7 @@ pub struct Geometry<const P: usize, const M: usize> {
     /// (h, w) of the input and of the output.
     pub input: (usize, usize),
     pub output: (usize, usize),
-    /// The tiles of a row of tiles cover consecutive pixels, so that it can be cut.
+    /// Whether tiles cover consecutive pixels (no dilation), so that a row of tiles can be cut anywhere.
     pub dense: bool,
 }
 
@@ -107,7 +108,7 @@ where
         let tiles = tiles.next_multiple_of(block.rows);
         let inputs = self.kernels.inputs;
         let portion = portion(P);
-        // Equal parts.
+        // Equal parts of the input channels, none larger than a portion.
         let depth = inputs
             .div_ceil(inputs.div_ceil(portion.inputs))
             .next_multiple_of(PADDING);

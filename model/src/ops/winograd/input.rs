@@ -1,8 +1,8 @@
 //! A row of tiles of the input, transformed to points.
 //!
-//! Tiles lie `M` positions apart and are `P` wide, so neighbours share columns of pixels: each is transformed along its
-//! height once and kept for the next tile. Both steps read and write along channels, a few streams at a time, which
-//! processors fetch ahead; they do not do that for all pixels of a tile at once.
+//! Tiles lie `M` positions apart and are `P` wide, so neighbours share columns of pixels: each column is transformed
+//! along its height once and kept for the next tile. Both steps read and write along channels, a few streams of memory
+//! at a time, which processors prefetch; all pixels of a tile at once would be too many streams.
 
 use super::forward::Geometry;
 use super::transform::{Input, Transform};
@@ -25,7 +25,7 @@ struct Part<'a, V, const P: usize> {
     /// Channels of a pixel, and those that are transformed.
     channels: usize,
     range: (usize, usize),
-    /// Where the first of those that are transformed goes.
+    /// Where the first of these goes among all channels that are transformed.
     at: usize,
 }
 
@@ -60,7 +60,7 @@ pub struct Columns<'a, const P: usize, const M: usize> {
     /// `[slot][point][channel]`, `depth` channels.
     values: &'a mut [f32],
     depth: usize,
-    /// The column in every slot; outside the field there are zeros.
+    /// The column in every slot: `None` in an empty slot, `Some(None)` for zeros outside the field.
     held: [Option<Option<usize>>; P],
     /// The slot of the first column.
     first: usize,
@@ -70,7 +70,7 @@ impl<'a, const P: usize, const M: usize> Columns<'a, P, M>
 where
     Input: Transform<P, P>,
 {
-    /// None yet. `values` has room for `P * P * depth`.
+    /// An empty store of columns. `values` has room for `P * P * depth`.
     pub fn new(values: &'a mut [f32], depth: usize) -> Self {
         Self {
             values,
@@ -80,8 +80,8 @@ where
         }
     }
 
-    /// Writes the points of the tile that reads these columns: point p, channel c at `p * apart + c`. `columns` must
-    /// follow those of the call before along the same lines for anything to be kept; they need not.
+    /// Writes the points of the tile that reads these columns: point p, channel c at `p * apart + c`. All calls give
+    /// the same `lines`: a column that is still held from the call before is not transformed again.
     #[inline(always)]
     pub fn tile<V: Value, S: Simd>(
         &mut self,

@@ -1,4 +1,4 @@
-//! Kernels at the points of a tile, packed for the matrix product.
+//! Kernels transformed to the points of a tile, packed for the matrix product.
 
 use super::transform::{Kernel, both_axes};
 use crate::ops::gemm::{Block, block};
@@ -84,7 +84,7 @@ impl Kernels {
         }
     }
 
-    /// Panels in all.
+    /// The number of panels.
     pub fn panels(&self) -> usize {
         self.outputs.div_ceil(self.block.columns)
     }

@@ -45,12 +45,12 @@ pub enum Direction {
     BackwardWeights,
 }
 
-/// Values of a kernel as it is kept: one for every point of a tile of 4x4 outputs.
+/// Values that a transformed kernel has: one for every point of a tile of 4x4 outputs.
 pub fn points(spec: &ConvSpec) -> usize {
     (spec.kernel.0 + 3) * (spec.kernel.1 + 3)
 }
 
-/// Values that a thread works in, for this many inputs and outputs.
+/// How many values of scratch memory a thread needs for this many input and output channels.
 pub fn scratch_values(spec: &ConvSpec, channels: (usize, usize)) -> usize {
     forward::scratch_values(spec.kernel.0 + OUTPUTS - 1, channels)
 }
@@ -62,7 +62,7 @@ pub fn pays(conv: &Convolution, direction: Direction, beside: Beside) -> bool {
     let Convolution { spec, x, y } = conv;
     let fits = matches!(spec.kernel, (3, 3) | (5, 5)) && spec.stride == 1 && spec.groups == 1;
     let fits = fits && (!spec.periodic || x[2] == y[2]);
-    // The gradient of the input pads by what the kernel has left over.
+    // Checked for the gradient of the input only: it is padded by the kernel's reach less the padding.
     let backward = direction == Direction::BackwardData;
     if !fits || backward && !can_turn(spec) || !gemm::is_fast() {
         return false;
@@ -72,8 +72,8 @@ pub fn pays(conv: &Convolution, direction: Direction, beside: Beside) -> bool {
     let along = spec.kernel.0 + OUTPUTS - 1;
     let points = (along * along) as f64;
     let tiles = tiles_of(spec, if backward { *x } else { *y });
-    // Costs in multiply-adds. Transforms cost about as much per value as this many multiply-adds (measured).
-    // Direct loops leave out the padding that atrous taps see; for the gradient of the kernels so do products by taps.
+    // Costs are counted in multiply-adds; transforms cost `TRANSFORM` of them per value. Direct loops skip the padding
+    // that taps of dilated kernels see; for the gradient of the kernels this counts from a dilation of 3 on.
     let by_taps = direction != Direction::BackwardWeights || spec.dilation >= 3;
     let pairs = direct::pairs(conv).filter(|_| by_taps);
     let direct = pairs.map_or(taps * pixels, |pairs| pairs as f64) * inputs * outputs;
@@ -84,12 +84,12 @@ pub fn pays(conv: &Convolution, direction: Direction, beside: Beside) -> bool {
 
 /// Outputs of a tile along one axis.
 const OUTPUTS: usize = 4;
-/// Multiply-adds that take as long as transforming, writing and reading one point of one channel.
+/// Multiply-adds that take as long as transforming, writing and reading one point of one channel (measured).
 const TRANSFORM: f64 = 16.0;
-/// Points of a kernel cost this much more than those of a tile: they are written once and read once per group of tiles.
+/// Cost of a point of a kernel relative to one of a tile: kernels are written once and read once per group of tiles.
 const KERNELS: f64 = 1.0;
 
-/// What the loops are compared with.
+/// The direct convolution that these loops are compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beside {
     /// Direct loops in f32.
@@ -104,7 +104,7 @@ impl Beside {
         match self {
             // Direct convolutions run nearer to the peak.
             Self::F32 => 0.9,
-            // They run at twice the rate and more (measured on Zen 4: `conv_paths -- bf16`).
+            // oneDNN's loops run at twice the rate of f32 and more (measured on Zen 4: `conv_paths -- bf16`).
             Self::NativeBf16 => 0.31,
         }
     }
@@ -122,7 +122,7 @@ fn reach(spec: &ConvSpec) -> (usize, usize) {
     ((rows - 1) * spec.dilation, (columns - 1) * spec.dilation)
 }
 
-/// Tiles of an output of this shape.
+/// The number of tiles of an output of this shape.
 fn tiles_of(spec: &ConvSpec, to: [usize; 4]) -> f64 {
     let [rows, columns] = [to[1], to[2]].map(|extent| tiles::count(extent, spec.dilation, OUTPUTS));
     (rows * columns) as f64

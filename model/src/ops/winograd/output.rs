@@ -1,7 +1,7 @@
 //! Products at the points of a tile, transformed to the pixels that it writes.
 //!
-//! Along one axis at a time, for all channels: so few streams are read and written at once that processors fetch them
-//! ahead. They do not do that for all points of a tile at once.
+//! Transforms go along one axis at a time, for all channels. So they read and write a few streams of memory at a time,
+//! which processors prefetch; all points of a tile at once would be too many streams.
 
 use super::forward::Geometry;
 use super::transform::{Output, Transform};
@@ -22,7 +22,7 @@ pub struct Products<'a> {
 /// What is written of the output, and how.
 #[derive(Clone, Copy)]
 pub struct Writing<'a, V> {
-    /// Channels of the output fields, and of all of them.
+    /// Channels of each output field, and of all fields together.
     pub fields: &'a [usize],
     pub all: usize,
     pub finish: Finish<'a, V>,
@@ -34,8 +34,8 @@ pub const fn kept_values(points: usize, outputs: usize, channels: usize) -> usiz
 }
 
 impl<V: Value> Writing<'_, V> {
-    /// Writes some channels of the pixels of some tiles, the first of which are the first of the products. `kept` has
-    /// room for [`kept_values`].
+    /// Writes some channels of the pixels of a unit's tiles, whose products begin with those of its first tile. `kept`
+    /// has room for [`kept_values`].
     #[inline(always)]
     pub fn write<S: Simd, const P: usize, const M: usize>(
         &self,

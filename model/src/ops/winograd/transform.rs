@@ -1,10 +1,11 @@
 //! The one-dimensional transforms of F(m, r), on vectors of channels: `P` = m + r − 1 inputs of a tile become as many
 //! points.
 //!
-//! The points are 0, pairs ±a and infinity. Six points, for F(4, 3): ±1/√2, ±√2, whose product of squares is 1, which
-//! saves multiplications, and the error of f32 is half of that with the usual ±1, ±2: 1.2e-6 (relative, 256 channels)
-//! against 2.5e-6. Eight points, for F(4, 5): ±1/2, ±1, ±2, of the same kind, whose powers f32 holds exactly; of nine
-//! sets tried with a model of the sums (128 channels) it errs least, 4.1e-6.
+//! The points are 0, pairs ±a and infinity. Tiles of six points, for F(4, 3), have the pairs ±1/√2 and ±√2: the product
+//! of their squares is 1, which saves multiplications, and the error of f32 is half of that with the usual ±1 and ±2:
+//! 1.2e-6 (relative, 256 channels) against 2.5e-6. Tiles of eight points, for F(4, 5), have ±1/2, ±1 and ±2: the
+//! product of squares is 1 here too, and f32 holds all powers exactly; of nine sets tried with a model of the sums (128
+//! channels) this errs least, 4.1e-6.
 //!
 //! # Source
 //! Toom–Cook as in Lavin and Gray 2016 (arXiv:1509.09308); choice of points after Barabasz et al. 2020
@@ -145,7 +146,8 @@ impl<const P: usize, const R: usize> Transform<P, R> for KernelTransposed {
     }
 }
 
-/// Output k is Σ a^k m over the points, those of a pair times its weight; infinity counts for the last one.
+/// Output k is Σ aᵏ m over the finite points a, where the products m at a pair are first multiplied by its weight; the
+/// product at infinity adds to the last output.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // compilers do not unroll loops of iterators that skip
 fn sums_of_powers<S: Simd, const P: usize, const M: usize>(
@@ -207,8 +209,8 @@ impl<const M: usize, const P: usize> Transform<M, P> for OutputTransposed {
     }
 }
 
-/// The values at the points of the polynomial with these coefficients, those of a pair times its weight; at infinity
-/// the last coefficient.
+/// The values of the polynomial with these coefficients at the points, those at a pair multiplied by its weight; the
+/// value at infinity is the last coefficient.
 #[inline(always)]
 fn values_at_points<S: Simd, const N: usize, const P: usize>(
     s: S,

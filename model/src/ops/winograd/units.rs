@@ -14,8 +14,8 @@ pub struct TileRow<'a, V, const M: usize> {
     pub first_column: usize,
 }
 
-/// Tiles of a unit, up to `most`: so many that all threads together end soonest, where a product takes `block` rows at
-/// a time; the most of those, so that kernels are read seldom.
+/// The number of tiles in a unit, up to `most`: the one with which all threads finish soonest, given that a product
+/// takes `block` rows at a time. Of equally good ones it is the largest, so that kernels are read less often.
 pub fn size<const P: usize, const M: usize>(
     geometry: &Geometry<P, M>,
     most: usize,
@@ -28,7 +28,7 @@ pub fn size<const P: usize, const M: usize>(
     fastest((total, step), most, block, threads)
 }
 
-/// The multiple of `step` with which this many threads end soonest.
+/// The multiple of `step` with which this many threads finish soonest.
 fn fastest((total, step): (usize, usize), most: usize, block: usize, threads: usize) -> usize {
     let time = |size: &usize| {
         let of_a_thread = total.div_ceil(*size).div_ceil(threads);
@@ -39,8 +39,8 @@ fn fastest((total, step): (usize, usize), most: usize, block: usize, threads: us
     sizes.min_by_key(time).unwrap_or(step)
 }
 
-/// All tiles, with the pixels of the output fields of this many channels each, in units of this many tiles; of rows
-/// that cannot be cut there may be more.
+/// All tiles in units of `size` tiles, with the pixels that they write in the output fields, of which `fields` has the
+/// channels. Units are larger where a row of tiles is longer and cannot be cut.
 pub fn cut<'a, V, const P: usize, const M: usize>(
     geometry: &'a Geometry<P, M>,
     (y, fields): (&'a mut [Vec<V>], &[usize]),

@@ -1,4 +1,5 @@
-//! The gradient of the kernels: at every point, the sum over all tiles of input times gradient.
+//! The gradient of the kernels: at every point of the transform, the sum over all tiles of transformed input times
+//! transformed gradient of the output.
 
 use super::forward::Geometry;
 use super::input::{Columns, Lines};
@@ -10,7 +11,7 @@ use crate::ops::value::{PADDING, Value};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-/// Tiles that are summed together.
+/// Tiles that are transformed together before their products are summed.
 const TILES: usize = 96;
 /// Consecutive tiles that one thread transforms.
 const RUN: usize = 12;

@@ -5,7 +5,7 @@
 
 use crate::ops::conv_spec::ConvSpec;
 
-/// Positions that read by the same offsets.
+/// Positions that read the input at the same offsets, relative to their own place.
 #[derive(Debug, Clone)]
 pub struct Class {
     /// The taps, and where position t of the class reads: `t * step + offset`.
@@ -76,7 +76,7 @@ impl Axis {
         }
     }
 
-    /// The taps that read something for one of this many positions that are written.
+    /// The number of pairs of one of this many written positions and a tap that reads no padding there.
     pub fn seen(&self, outputs: usize) -> usize {
         let of_class = |class: &Class| {
             let positions = outputs.saturating_sub(class.first).div_ceil(class.every);

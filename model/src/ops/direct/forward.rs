@@ -10,9 +10,10 @@ use rayon::prelude::*;
 
 /// Pixels whose sums stay in the cache together.
 const PIXELS: usize = 96;
-/// Pixels that a unit of work has at least, if there are that many for every thread: it reads all kernels.
+/// Fewest pixels of a unit of work, if every thread gets that many: each unit reads all kernels, so that small ones
+/// waste time.
 const LEAST_PIXELS: usize = 48;
-/// Channels of the input or output that do so.
+/// Channels of the input or output whose kernels and sums stay in the cache together.
 const CHANNELS: usize = 256;
 
 /// Both axes of a convolution in one direction.
@@ -26,7 +27,7 @@ pub struct Geometry {
     pub kernel_width: usize,
 }
 
-/// What is read, of whatever type, as f32; written as `V`.
+/// The convolution of `x` with the panels, stored as `V`.
 pub fn convolve<V: Value>(
     geometry: &Geometry,
     batch: usize,
@@ -68,8 +69,8 @@ struct RunUnit<'a, V> {
     y: &'a mut [V],
 }
 
-/// One pixel to compute: of which image, where in its class, and where in the output, of whose rows all images are
-/// counted.
+/// One pixel to compute: its image, its place in its classes of rows and columns, and its row and column in the output,
+/// with rows counted over all images.
 #[derive(Clone, Copy)]
 struct Pixel {
     image: usize,
@@ -147,8 +148,8 @@ impl<V: Value> WithSimd for RunUnit<'_, V> {
 }
 
 impl<'a, V: Value> RunUnit<'a, V> {
-    /// For every tap the lines that some pixels read, which are `zeros` in the padding and behind the last pixel, and
-    /// which blocks of them are padding alone.
+    /// Fills `lines` with the line of channels that each pixel reads for every tap, which is `zeros` in the padding and
+    /// behind the last pixel, and `padding` with which blocks of lines are zeros alone.
     #[inline(always)]
     fn find_lines<'l>(
         &self,
@@ -179,14 +180,15 @@ impl<'a, V: Value> RunUnit<'a, V> {
                 });
             }
             lines.resize(first + padded, zeros);
-            // Of blocks that see nothing but padding through a tap, nothing is multiplied.
+            // Such blocks are left out of the products.
             let is_padding = |line: &&[f32]| std::ptr::eq(*line, zeros);
             let blocks = lines[first..].chunks_exact(self.panels.block.rows);
             padding.extend(blocks.map(|block| block.iter().all(is_padding)));
         }
     }
 
-    /// The sums of some pixels: for every tap the lines that they read, and which blocks of them are padding alone.
+    /// Computes some pixels and writes them, from the lines that they read for every tap; `padding` says which blocks
+    /// of lines are padding alone.
     #[inline(always)]
     fn multiply<S: Simd>(
         &mut self,
@@ -216,7 +218,8 @@ impl<'a, V: Value> RunUnit<'a, V> {
                     let group_lines = &lines[group.start * padded..group.end * padded];
                     let blocks = padded / block.rows;
                     let padding = &padding[group.start * blocks..group.end * blocks];
-                    // Groups are the same for all pixels, whatever is left out, and with them the order of sums.
+                    // Groups of taps are fixed whatever is left out, so that the order of sums is the same for all
+                    // pixels.
                     if padding.iter().all(|only| *only) {
                         continue;
                     }

@@ -31,14 +31,14 @@ pub fn pays(conv: &Convolution) -> bool {
     pairs(conv).is_some_and(|pairs| spec.stride > 1 || pairs * 4 < all * 3)
 }
 
-/// Pairs of a pixel and a tap that reads it, where the rest is padding: what these loops multiply, once for each pair
-/// of channels. None if they cannot run it. The gradient of the input has the same pairs.
+/// The number of pairs of an output pixel and a tap that reads a pixel, not padding: what these loops multiply, once
+/// for each pair of channels. `None` if they cannot run the convolution. The gradient of the input has the same pairs.
 pub fn pairs(conv: &Convolution) -> Option<usize> {
     let Geometry { rows, columns, .. } = geometry(conv);
     fits(conv).then(|| rows.seen(conv.y[1]) * columns.seen(conv.y[2]))
 }
 
-/// Whether these loops can: fields that wrap must be as wide as their strides say.
+/// Whether these loops can run the convolution: a field that wraps must be as wide as the output times the stride.
 fn fits(conv: &Convolution) -> bool {
     let spec = &conv.spec;
     spec.groups == 1 && (!spec.periodic || conv.x[2] == conv.y[2] * spec.stride)

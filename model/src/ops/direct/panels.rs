@@ -35,7 +35,8 @@ impl Panels {
         Self::new(weights, (inputs, outputs, taps), steps, stay)
     }
 
-    /// The panels of weights that lie so far apart from output to output and from input to input.
+    /// The panels of weights, where `output_step` and `input_step` are the distances in `weights` from one output, or
+    /// one input, to the next.
     ///
     /// Panels are written row by row, each once: the kernels of a row's outputs at one input stay in the cache while
     /// their taps are dealt out.
@@ -75,7 +76,7 @@ impl Panels {
         }
     }
 
-    /// Panels in all.
+    /// The number of panels.
     pub fn count(&self) -> usize {
         self.outputs.div_ceil(self.block.columns)
     }

@@ -1,4 +1,5 @@
-//! The gradient of the kernels: for every tap, the sum over pixels of what it read times the gradient there.
+//! The gradient of the kernels: for every tap, the sum over output pixels of the input that the tap read times the
+//! gradient of the output.
 
 use super::forward::Geometry;
 use crate::ops::gemm::{block, panels_by_panels};

@@ -111,14 +111,14 @@ fn without_interval_the_text_says_why() {
         statement(&lacking, &of).unwrap(),
         "The mean lifetime-maximum wind of tropical cyclones cannot be compared: 40.0 m/s in present, no events in plus2k; 3 years against 30."
     );
-    // Of next to nothing they have no upper end.
+    // The relative change from almost nothing has no upper end: the interval is that of the difference.
     let mut rare = row(Quantity::CycloneTracks, Group::ALL, (0.1, 2.0), 0.01);
     rare.change.relative_interval = None;
     assert_eq!(
         statement(&rare, &of).unwrap(),
         "Tropical cyclones become 1900 % more frequent (95 % interval +0.950 to +2.85 a year, p = 0.010); 3 years against 30."
     );
-    // Percent of nothing mean nothing.
+    // A change from zero has no percentage.
     let first = row(Quantity::CycloneTracks, Group::ALL, (0.0, 2.5), 0.01);
     assert!(
         statement(&first, &of)
@@ -139,7 +139,8 @@ fn where_nothing_can_be_significant_the_text_says_so() {
         (of.draws.confidence, of.draws.draws) = (confidence, draws);
         statement(&unsure, &of).unwrap()
     };
-    // Ten years can be dealt in 252 ways, two of which are as far apart as can be.
+    // Ten years can be divided into five and five in 252 ways, and in two of these the sides differ most: no p is below
+    // 2/252 = 0.0079, which is more than the 0.005 that is needed.
     let said = say(5, 0.995, 10_000);
     assert!(
         said.starts_with(
@@ -162,7 +163,7 @@ fn where_nothing_can_be_significant_the_text_says_so() {
 }
 
 #[test]
-fn no_interval_is_of_all_percent() {
+fn high_confidence_is_not_rounded_to_all_percent() {
     for (share, text) in [
         (0.95, "95"),
         (0.9, "90"),

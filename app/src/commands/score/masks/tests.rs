@@ -178,7 +178,7 @@ fn rivers_of_labels_have_no_tracks_to_be_scored_against() {
         assert_eq!(said.contains("rule of best tracks"), hint == hints[0]);
         assert!(tracks.to_string().contains("judged by another rule"));
     }
-    // No river at all is no lack of tracks.
+    // A truth without any river is scored: it does not count as one without tracks.
     let tracks = score(&events, &storms).unwrap();
     let rivers = tracks.classes[1];
     assert_eq!((rivers.true_tracks, rivers.far), (0, Some(1.0)), "{tracks}");

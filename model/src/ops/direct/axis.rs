@@ -8,7 +8,7 @@ use crate::ops::conv_spec::ConvSpec;
 /// Positions that read the input at the same offsets, relative to their own place.
 #[derive(Debug, Clone)]
 pub struct Class {
-    /// The taps, and where position t of the class reads: `t * step + offset`.
+    /// Each tap with its offset: position t of the class reads the input at `t * step + offset`.
     pub taps: Vec<(usize, isize)>,
     /// First position, and the distance to the next.
     pub first: usize,

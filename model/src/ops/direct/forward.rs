@@ -59,6 +59,7 @@ pub fn convolve<V: Value>(
     y
 }
 
+/// Computes the pixels of one unit: some consecutive rows of the output.
 struct RunUnit<'a, V> {
     geometry: &'a Geometry,
     /// The unit's first row, counted over all images one after the other.
@@ -90,6 +91,7 @@ impl<V: Value> WithSimd for RunUnit<'_, V> {
         let zeros = vec![0.0; panels.inputs];
         let mut lines: Vec<&[f32]> = Vec::new();
         let mut pixels: Vec<Pixel> = Vec::with_capacity(PIXELS);
+        // The number of each tap, and the offsets of the row and the column that it reads.
         let mut taps: Vec<(usize, isize, isize)> = Vec::new();
         let mut padding: Vec<bool> = Vec::new();
         for row_class in &geometry.rows.classes {

@@ -11,8 +11,9 @@ fn magnitudes(values: &[f32]) -> Vec<f32> {
     values.iter().map(|v| v.abs()).collect()
 }
 
-/// ‖a − b‖ beside the norm of what was summed: where little is left of large terms, their rounding is large beside it.
-/// Nothing if nothing was summed, of kernels that see borders only.
+/// ‖a − b‖ relative to the norm of `summed`, the sums of magnitudes, not to that of the result: where large terms
+/// cancel, their rounding is large beside what is left. 0 if a and b are equal, also where kernels see padding only and
+/// nothing is summed.
 fn off(a: &[f32], b: &[f32], summed: &[f32]) -> f64 {
     let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
     let apart = norm(&mut a.iter().zip(b).map(|(a, b)| f64::from(a - b)));
@@ -107,7 +108,8 @@ fn more_channels_and_pixels_than_one_pass_takes() {
     check(ConvSpec::same(7).stride(2), [1, 40, 64, 16], 64);
 }
 
-/// Lines of pixels go on from image to image, cut by how many images and threads there are; sums must not show it.
+/// Units of work go on from one image to the next, and their size follows from the numbers of images and threads: no
+/// sum may depend on that.
 #[test]
 fn images_have_the_same_bits_together_and_alone() {
     for (spec, (height, width)) in [

@@ -136,6 +136,7 @@ impl<V: Value> WithSimd for Copy<'_, V> {
     }
 }
 
+/// Adds the products of some pixels to the sums of one tap and some input channels.
 struct SumPiece<'a, V> {
     geometry: &'a Geometry,
     x: &'a [V],

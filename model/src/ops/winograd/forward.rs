@@ -87,6 +87,7 @@ where
     y
 }
 
+/// Computes the tiles of one unit.
 struct RunUnit<'a, V, const P: usize, const M: usize> {
     geometry: &'a Geometry<P, M>,
     x: &'a Joined<'a, V>,

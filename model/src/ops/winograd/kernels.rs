@@ -98,6 +98,7 @@ impl Kernels {
     }
 }
 
+/// Fills one panel with transformed kernels; `at` gives the weight of an output, an input and a tap.
 struct FillPanel<'a, F, const R: usize, const P: usize> {
     values: &'a mut [f32],
     inputs: usize,

@@ -53,6 +53,7 @@ struct Part<'a, V, const P: usize, const M: usize> {
     dy: &'a [V],
     inputs: usize,
     outputs: usize,
+    /// The first of these input channels, and the first after them.
     channels: (usize, usize),
     block: Block,
 }
@@ -244,6 +245,7 @@ struct SumPoint<'a> {
     pieces: &'a [(&'a [f32], &'a [f32])],
     apart: (usize, usize),
     sums: &'a mut [f32],
+    /// Input and output channels, each rounded up to whole blocks.
     padded: (usize, usize),
 }
 
@@ -256,6 +258,7 @@ impl WithSimd for SumPoint<'_> {
     }
 }
 
+/// Transforms the sums of some outputs back to taps and adds them to the gradient of the weights.
 struct BackToTaps<'a, V, const P: usize, const M: usize, const R: usize> {
     part: Part<'a, V, P, M>,
     sums: &'a [f32],

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, run, squall, text};
+use common::{path, run, squall, staged, text};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -313,4 +313,31 @@ fn who_has_no_batch_system_hears_what_starts_the_script() {
     let two = said("2");
     let due = format!("{start} HOSTS` starts it, with a file that lists 2 hosts");
     assert!(two.contains(&due), "{two}");
+}
+
+/// The job waited for its nodes, and ended at its first step.
+#[test]
+fn a_batch_that_no_rank_has_memory_for_is_told_before_the_queue() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = staged(folder.path(), 2, 5);
+    let said = |batch: &str, data: &str| {
+        let written = squall()
+            .args(["submit", "--recipe", "small", "--machine", "cori-knl"])
+            .args(["--ranks-per-node", "4", "--set", batch, "--data", data])
+            .args(["--out", "/scratch/run"])
+            .output()
+            .expect("it starts");
+        assert!(written.status.success(), "{}", text(&written));
+        String::from_utf8_lossy(&written.stderr).into_owned()
+    };
+    let huge = "training.batch=1000000";
+    let warned = said(huge, path(&store));
+    assert!(warned.contains("a rank needs about"), "{warned}");
+    // Four ranks share the memory that the machine's file gives its one rank.
+    assert!(warned.contains("has 24.00 GB: take a smaller"), "{warned}");
+    let fits = said("training.batch=2", path(&store));
+    assert!(!fits.contains("a rank needs"), "{fits}");
+    // Nobody knows the grid of a store that is not here.
+    let elsewhere = said(huge, "/scratch/store");
+    assert!(!elsewhere.contains("a rank needs"), "{elsewhere}");
 }

@@ -195,7 +195,7 @@ fn given_rate(rate: f64, workload: &Workload, measure: &str) -> anyhow::Result<R
 }
 
 /// The precision that `auto` chooses on a machine.
-fn auto_precision(machine: &Machine) -> &'static str {
+pub(super) fn auto_precision(machine: &Machine) -> &'static str {
     let computes = |precision| machine.device.peak_tflops.contains_key(precision);
     match machine.device.kind {
         DeviceKind::Gpu if computes("bf16") => "bf16",

@@ -1,12 +1,14 @@
 //! `squall submit`: a recipe and a machine to the script of a batch job, and the job if that is wanted.
 
+use super::scale::auto_precision;
 use crate::failure::Advice;
-use crate::plan::duration;
+use crate::plan::{bytes, duration};
 use crate::{output, threads};
 use clap::Args;
-use squall_data::{DataError, atomic};
+use squall_data::{DataError, Store, atomic};
 use squall_jobs::launch::{Job, script};
-use squall_jobs::machine::Batch;
+use squall_jobs::machine::{Batch, DeviceKind};
+use squall_jobs::performance::Workload;
 use squall_jobs::performance::sums::{self, Shape};
 use squall_jobs::{Machine, Recipe};
 use std::path::{Path, PathBuf};
@@ -88,10 +90,11 @@ impl Submit {
         let machine = Machine::named(&self.machine)?;
         let text = script(&self.job(&recipe, &machine)?, &machine)?;
         let each = self.ranks_per_node.unwrap_or(machine.node.ranks);
-        self.check_ranks(&recipe, each).map_err(|reason| {
+        let samples = self.check_ranks(&recipe, each).map_err(|reason| {
             let hint = "another --nodes or --ranks-per-node, or another value of that key";
             Advice::usage(reason, hint)
         })?;
+        self.warn_of_memory(&recipe, &machine, each, samples)?;
         self.warn(&recipe, self.hours(&machine), machine.scheduler.kind);
         let Some(path) = &self.script else {
             return output::text(&text.trim_end());
@@ -120,8 +123,9 @@ impl Submit {
         Ok(())
     }
 
-    /// Refuses what training, with `each` ranks on every node, would refuse after its time in the queue.
-    fn check_ranks(&self, recipe: &Recipe, each: usize) -> Result<(), String> {
+    /// Refuses what training, with `each` ranks on every node, would refuse after its time in the queue; gives the samples
+    /// of a rank's batch.
+    fn check_ranks(&self, recipe: &Recipe, each: usize) -> Result<usize, String> {
         let distributed = &recipe.distributed;
         let found = recipe.detection.pseudo_labels.is_some();
         let whole = [
@@ -135,11 +139,47 @@ impl Submit {
             ));
         }
         let ranks = distributed.step_ranks(self.nodes.saturating_mul(each))?;
-        recipe.local_batch(ranks)?;
-        match ranks {
-            1 => Ok(()),
-            _ => sums::check(&Shape::on_nodes_of(each, ranks), distributed),
+        let batch = recipe.local_batch(ranks)?;
+        if ranks > 1 {
+            sums::check(&Shape::on_nodes_of(each, ranks), distributed)?;
         }
+        Ok(batch.samples())
+    }
+
+    /// Warns of a rank that needs more memory for batches of so many samples than it has, as `squall scale` would say.
+    /// That depends on the grid: nothing is said of a store that cannot be read from here.
+    fn warn_of_memory(
+        &self,
+        recipe: &Recipe,
+        machine: &Machine,
+        each: usize,
+        samples: usize,
+    ) -> anyhow::Result<()> {
+        let (Some(gb), Ok(store)) = (machine.device.memory_gb, Store::open(&self.data)) else {
+            return Ok(());
+        };
+        let mut recipe = recipe.clone();
+        let known = &store.meta().channels;
+        recipe.data.channels.get_or_insert_with(|| known.clone());
+        let [rows, columns, _] = store.shape();
+        let of_pixel = known.len() * store.meta().encoding.bytes() + 1;
+        let auto = auto_precision(machine);
+        let workload = Workload::of(&recipe, (rows, columns), of_pixel, auto)?;
+        let needed = workload.memory_bytes(samples);
+        let shared = match machine.device.kind {
+            DeviceKind::Gpu => 1.0,
+            // More ranks than the machine's file has for these processors share their memory.
+            DeviceKind::Cpu => machine.node.ranks as f64 / each as f64,
+        };
+        let room = (gb * 1e9 * shared) as u64;
+        if needed > room {
+            tracing::warn!(
+                "a rank needs about {} of memory and has {}: take a smaller batch, or training.recompute",
+                bytes(needed),
+                bytes(room)
+            );
+        }
+        Ok(())
     }
 
     fn hours(&self, machine: &Machine) -> f64 {

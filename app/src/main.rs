@@ -44,8 +44,12 @@ fn main() -> ExitCode {
     let code = match arguments.command.run() {
         Ok(()) => 0,
         Err(error) => {
-            std::thread::sleep(ranks::patience(ranks::number(), &error));
-            failure::report(&error)
+            let rank = ranks::number();
+            std::thread::sleep(ranks::patience(rank, &error));
+            match ranks::is_told_by_first(rank, &error) {
+                true => failure::INTERRUPTED,
+                false => failure::report(&error),
+            }
         }
     };
     if squall_data::netcdf_file::has_failed() {

@@ -1,6 +1,6 @@
 //! The ranks that this process is one of: by MPI where a launcher started several.
 
-use crate::failure::{Advice, INPUT, USAGE, classify};
+use crate::failure::{Advice, INPUT, INTERRUPTED, USAGE, classify};
 use crate::threads::{self, Placement};
 use squall_jobs::JobError;
 use squall_jobs::comm::launch::Launch;
@@ -18,6 +18,10 @@ const FOR_THE_OTHER: Duration = Duration::from_secs(6);
 /// How long a rank waits for the first rank to report an error that most likely all ranks have, and to end the job,
 /// which takes a busy machine a second or two.
 const FOR_THE_FIRST: Duration = Duration::from_secs(4);
+
+/// How long a rank that a signal ended waits for the first rank to say so: some launchers end all ranks with the first
+/// that leaves.
+const FOR_THE_SAME_WORDS: Duration = Duration::from_millis(500);
 
 /// How long ranks that gave up have to print why, before the job ends because no group is left.
 const FOR_LAST_WORDS: Duration = Duration::from_secs(2);
@@ -225,12 +229,20 @@ pub fn patience(rank: usize, error: &anyhow::Error) -> Duration {
         Some(JobError::NoGroup(_)) => return FOR_LAST_WORDS,
         _ => (),
     }
-    // All ranks read the same recipe and the same input.
     let (code, _) = classify(error);
-    match rank > 0 && matches!(code, USAGE | INPUT) {
-        true => FOR_THE_FIRST,
-        false => Duration::ZERO,
+    match code {
+        _ if rank == 0 => Duration::ZERO,
+        // All ranks read the same recipe and the same input.
+        USAGE | INPUT => FOR_THE_FIRST,
+        INTERRUPTED => FOR_THE_SAME_WORDS,
+        _ => Duration::ZERO,
     }
+}
+
+/// Whether a rank leaves it to the first one to say why it ends: a signal ends all of them, of which a large job has
+/// thousands.
+pub fn is_told_by_first(rank: usize, error: &anyhow::Error) -> bool {
+    rank > 0 && classify(error).0 == INTERRUPTED
 }
 
 /// The result of a rank's work. If it is an error and there are several ranks, the whole job ends here instead, because
@@ -272,6 +284,11 @@ mod tests {
         assert_eq!(patience(3, &recipe), FOR_THE_FIRST);
         let full_disk = Advice::with_code(crate::failure::OUTPUT, "no space", "free some");
         assert_eq!(patience(3, &full_disk), Duration::ZERO);
+        let stopped = crate::interrupt::stopped();
+        assert!(is_told_by_first(3, &stopped) && !is_told_by_first(0, &stopped));
+        assert!(!is_told_by_first(3, &recipe) && !is_told_by_first(3, &full_disk));
+        assert_eq!(patience(0, &stopped), Duration::ZERO);
+        assert_eq!(patience(3, &stopped), FOR_THE_SAME_WORDS);
         let lost = JobError::NoGroup("after 3 of 9 steps".into()).into();
         assert_eq!(patience(0, &lost), FOR_LAST_WORDS);
         for rank in [0, 3] {

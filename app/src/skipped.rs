@@ -1,6 +1,10 @@
 //! Times whose data cannot be read, where the user said `--skip-bad`.
 
+use crate::failure::Advice;
+use crate::plan::counted;
 use squall_data::{DataError, Time};
+use squall_jobs::InferReport;
+use squall_jobs::infer::SkippedTime;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -69,10 +73,29 @@ pub fn say(left_out: usize, times: usize, input: &str) -> Result<(), DataError> 
     Ok(())
 }
 
+/// Refuses to call a run done in which no time is left because the network gives NaN for all of them: the input is not to
+/// blame for that.
+pub fn check_network(report: &InferReport) -> anyhow::Result<()> {
+    let skipped = &report.skipped;
+    match skipped.first() {
+        Some(first) if report.masks == 0 && skipped.iter().all(SkippedTime::is_of_network) => {
+            let times = counted(skipped.len(), "time");
+            Err(Advice::run(
+                format!("nothing is left of {times}: {}", first.reason),
+                "numbers grew too large on the way through the network: compute in --precision f32, into another --out; if that was f32, the model is of no use for these fields",
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::{RUN, classify};
     use squall_data::Calendar;
+    use squall_jobs::Outcome;
+    use squall_jobs::infer::{Gives, Spent};
 
     #[test]
     fn times_are_left_out_only_where_they_may_be() {
@@ -97,5 +120,39 @@ mod tests {
         assert!(say(0, 8, "run").is_ok() && say(7, 8, "run").is_ok());
         let error = say(8, 8, "run").expect_err("nothing is left");
         assert!(error.to_string().contains("8 times can be used"), "{error}");
+    }
+
+    /// As unusable input `squall supervise` and scripts would look for the fault in the files.
+    #[test]
+    fn a_network_that_gives_nan_everywhere_is_a_failed_run() {
+        let report = |masks: usize, reasons: &[&str]| InferReport {
+            outcome: Outcome::Finished,
+            gives: Gives::Masks,
+            masks,
+            new_masks: masks,
+            files: Vec::new(),
+            skipped: (reasons.iter())
+                .map(|reason| SkippedTime {
+                    time: "2000-01-01T00:00:00".into(),
+                    reason: reason.to_string(),
+                })
+                .collect(),
+            skipped_files: 0,
+            missing_values: 0,
+            ranks: 1,
+            members: 1,
+            seconds: 1.0,
+            wait_seconds: 0.0,
+            compute_seconds: 0.0,
+            spent: Spent::default(),
+        };
+        let nan = "the output of the model `m` at 2000-01-01T00:00:00 is not finite at 3 points";
+        let cut = "cannot read `h2.nc`: cut";
+        let error = check_network(&report(0, &[nan, nan])).unwrap_err();
+        assert_eq!(classify(&error).0, RUN);
+        assert!(error.to_string().contains("of 2 times: the output"));
+        for (masks, reasons) in [(1, vec![nan]), (0, vec![nan, cut]), (0, vec![])] {
+            assert!(check_network(&report(masks, &reasons)).is_ok());
+        }
     }
 }

@@ -32,6 +32,14 @@ pub struct SkippedTime {
     pub reason: String,
 }
 
+impl SkippedTime {
+    /// Whether it is the network that failed, and not the input: the words of [`JobError::NotFinite`].
+    #[must_use]
+    pub fn is_of_network(&self) -> bool {
+        self.reason.starts_with("the output of the model ")
+    }
+}
+
 /// A finished mask file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -108,6 +108,7 @@ impl Infer {
             return Ok(());
         }
         let left_out = report.skipped.len();
+        skipped::check_network(&report)?;
         skipped::say(left_out, report.masks + left_out, &self.input)?;
         if self.json {
             return output::json(&report);

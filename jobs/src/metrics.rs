@@ -155,6 +155,23 @@ pub(crate) fn number_or_nan<'a, D: serde::Deserializer<'a>>(
     Ok(Option::deserialize(reader)?.unwrap_or(f64::NAN))
 }
 
+/// A path in a report. JSON has no bytes that are no text: such are told as `\u{fffd}`, since a report that is refused for
+/// them would tell nothing at all.
+pub(crate) fn path_as_text<S: serde::Serializer>(
+    path: &Path,
+    writer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    writer.serialize_str(&path.to_string_lossy())
+}
+
+/// The same of several.
+pub(crate) fn paths_as_text<S: serde::Serializer>(
+    paths: &[PathBuf],
+    writer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    writer.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
+}
+
 /// The metrics of a run; none if the file is not there. A last line without its end is left out.
 ///
 /// # Errors

@@ -490,6 +490,9 @@ fn a_folder_whose_name_is_no_text_is_gone_on_with() {
     for new in [20, 0] {
         let report = run(&archive, &model, &out, &InferOptions::default()).unwrap();
         assert_eq!((report.masks, report.new_masks), (20, new));
+        // As `--json` prints it.
+        let told = serde_json::to_string(&report).unwrap();
+        assert!(told.contains("out\u{fffd}/masks.2000-01-01.nc"), "{told}");
     }
 }
 

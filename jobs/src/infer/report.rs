@@ -53,6 +53,7 @@ pub struct InferReport {
     /// Masks made by this call, on all ranks.
     pub new_masks: usize,
     /// Mask files in the folder, or tables of boxes where there are no masks, in order of time.
+    #[serde(serialize_with = "crate::metrics::paths_as_text")]
     pub files: Vec<PathBuf>,
     /// Times left out.
     pub skipped: Vec<SkippedTime>,

@@ -104,5 +104,6 @@ pub struct TrainReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staleness: Option<StalenessSummary>,
     /// The model to use.
+    #[serde(serialize_with = "crate::metrics::path_as_text")]
     pub model: PathBuf,
 }

@@ -293,6 +293,39 @@ fn every_time_of_an_archive_has_its_boxes_once_however_files_are_dealt() {
     assert_eq!(text(&out), text(&fresh));
 }
 
+/// Tables of which none had a name of the new ones lay beside these for ever, as if of times that the input does not have.
+#[test]
+fn tables_of_boxes_whose_times_go_to_others_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (other, input) = prepared(folder.path());
+    let model = detector(folder.path(), &other.contract().normalisation);
+    let late = folder.path().join("late");
+    std::fs::create_dir(&late).unwrap();
+    history(&late.join("h2.b.nc"), 5..60, None, None).unwrap();
+    let per_three = FilePer::Times(NonZeroUsize::new(3).unwrap());
+    let of = |input: &str, out: &Path| {
+        let archive = Archive::open(input).unwrap();
+        infer(&archive, &model, out, per_three, BadInput::Fail).masks
+    };
+    let (out, fresh) = (folder.path().join("out"), folder.path().join("fresh"));
+    let late = late.to_string_lossy().into_owned();
+    assert_eq!(of(&late, &out), 55);
+    history(&Path::new(&late).join("h2.a.nc"), 0..5, None, None).unwrap();
+    assert_eq!((of(&late, &out), of(&late, &fresh)), (60, 60));
+    let tables = |out: &Path| {
+        let entries = std::fs::read_dir(out).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names
+            .filter(|name| name.to_string_lossy().ends_with(".csv"))
+            .collect();
+        names.sort();
+        names
+    };
+    // Those at the new border saw other times then: they are not certain to be of these fields.
+    let left = tables(&out).len() - tables(&fresh).len();
+    assert!(left < 5, "{left} of 19");
+}
+
 /// All of its files see times that came since, in files that were not there: none has changed for that.
 #[test]
 fn an_input_shorter_than_a_clip_may_grow() {

@@ -152,8 +152,12 @@ impl Inference<'_> {
         renamed_files::remove_files(self.out, sources, &foreign, !same.is_empty())?;
         let is_there = |entry: &&FinishedFile| self.out.join(&entry.file).exists();
         if let Some(one) = foreign.iter().find(is_there) {
+            let what = match renamed_files::is_table(one) {
+                true => "tables of boxes that this call does not make",
+                false => "masks of times that the input does not have",
+            };
             tracing::warn!(
-                "`{}` holds masks of times that the input does not have, such as `{}`: they stay, and are not in its manifest",
+                "`{}` holds {what}, such as `{}`: they stay, and are not in its manifest",
                 self.out.display(),
                 one.file
             );

@@ -1,4 +1,4 @@
-//! Mask files of an earlier call whose times belong to files of other names now.
+//! Mask files, and tables of boxes alone, of an earlier call whose times belong to files of other names now.
 //!
 //! With `--file-per N` a file is named after the first of its N times. If the input got more times before these, the
 //! borders between files shift. The old files must go, because readers of the folder refuse a time in two files.
@@ -40,6 +40,17 @@ pub(super) fn remove_files(
     for entry in foreign {
         let within = within(entry, input.times());
         let times = &input.times()[within.clone()];
+        if is_table(entry) {
+            // Readers of a folder read the table of all boxes: one of other fields may stay, and stops nobody.
+            if has_these_times(entry, times) {
+                let now = ReadFrom::now(input, within, sliding, variables);
+                if entry.read_from.as_ref() == Some(&now) {
+                    is_known = true;
+                    again.push((&entry.file, now.first));
+                }
+            }
+            continue;
+        }
         let (shared, all) = shared(&folder.join(&entry.file), entry, times);
         if shared == 0 {
             continue;
@@ -66,7 +77,7 @@ pub(super) fn remove_files(
     }
     if let Some((first, _)) = again.first() {
         tracing::warn!(
-            "the times of {} finished files, such as `{first}`, go to files of other names, because --file-per counts times from the first of the input: their masks are made again",
+            "the times of {} finished files, such as `{first}`, go to files of other names, because --file-per counts times from the first of the input: what they hold is made again",
             again.len()
         );
         // First, so that a call that is killed between two files does not leave a folder that is called finished.
@@ -93,11 +104,25 @@ fn within(entry: &FinishedFile, times: &[Time]) -> Range<usize> {
     from..times.partition_point(|time| *time <= last)
 }
 
+/// Whether it is a table of boxes without masks beside it.
+pub(super) fn is_table(entry: &FinishedFile) -> bool {
+    entry.file.ends_with(".csv")
+}
+
+/// Whether a table, which lists no times without boxes, is of exactly these, all that lie between its first and its last.
+fn has_these_times(entry: &FinishedFile, times: &[Time]) -> bool {
+    let ends = times.first().zip(times.last());
+    let same = ends.is_some_and(|(first, last)| {
+        (first.to_string(), last.to_string()) == (entry.first.clone(), entry.last.clone())
+    });
+    same && entry.masks > 0 && entry.times() == times.len()
+}
+
 /// How many masks of a file are of these times, all that lie between its first and its last one, and how many it has;
-/// none of a file that is gone. Tables of boxes alone count for nothing: who reads a folder reads that of all boxes.
+/// none of a file that is gone.
 fn shared(path: &Path, entry: &FinishedFile, times: &[Time]) -> (usize, usize) {
     // Most files are of other days, and need not be opened.
-    if times.is_empty() || entry.file.ends_with(".csv") {
+    if times.is_empty() {
         return (0, 0);
     }
     let Ok(masks) = MaskArchive::open_file(path) else {

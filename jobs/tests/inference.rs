@@ -126,7 +126,8 @@ fn strips_give_the_same_files_and_can_be_changed_on_the_way() {
     };
     let never = AtomicBool::new(false);
     infer(&archive, &model, &cut, &of(3), &mut keep, &never).unwrap();
-    assert_eq!(plan.unwrap().strips.get(), 3);
+    // A strip has whole groups of four rows: of 16 rows there is no third of that kind.
+    assert_eq!(plan.unwrap().strips.get(), 2);
     assert_eq!(masks(&cut), masks(&whole));
     let manifest = |out: &Path| std::fs::read(out.join("manifest.json")).unwrap();
     assert_eq!(manifest(&cut), manifest(&whole));

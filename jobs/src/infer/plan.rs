@@ -2,6 +2,7 @@
 
 use super::input::{Fields, Pixels};
 use super::pipeline::Job;
+use super::strips::cut;
 use super::{Ensemble, Gives, InferOptions, Inference, Model};
 use crate::error::{JobError, Result};
 use serde::Serialize;
@@ -257,7 +258,7 @@ impl Job<'_, '_> {
             read_bytes: to_do as u64 * input.bytes_read(channels),
             write_bytes: to_do as u64 * cells * mask,
             memory_bytes: demand.bytes(self.batch, self.strips)?,
-            strips: self.strips,
+            strips: cut(rows, self.strips),
             dtype: dtype_name(ensemble),
             backend: ensemble.first().network().backend().describe(),
             notes,

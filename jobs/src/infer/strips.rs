@@ -66,6 +66,15 @@ impl Strips {
     }
 }
 
+/// Strips are of whole groups of this many rows ([`squall_model::Network::infer_in_strips`]).
+const GROUP: usize = 4;
+
+/// How many strips so many rows are really cut into where this many are asked for.
+pub(super) fn cut(rows: usize, strips: NonZeroUsize) -> NonZeroUsize {
+    let of_strip = rows.div_ceil(strips.get()).next_multiple_of(GROUP);
+    NonZeroUsize::new(rows.div_ceil(of_strip.max(GROUP))).unwrap_or(NonZeroUsize::MIN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,5 +126,20 @@ mod tests {
                 .choose(16, whole_only, None)
                 .is_err()
         );
+    }
+
+    /// 48 rows were announced in 1000 strips.
+    #[test]
+    fn there_are_no_more_strips_than_groups_of_four_rows() {
+        for (rows, asked, due) in [
+            (48, 1000, 12),
+            (48, 12, 12),
+            (768, 3, 3),
+            (16, 7, 4),
+            (9, 1, 1),
+        ] {
+            let asked = NonZeroUsize::new(asked).unwrap();
+            assert_eq!(cut(rows, asked).get(), due, "{rows} rows, {asked} strips");
+        }
     }
 }

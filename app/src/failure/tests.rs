@@ -209,7 +209,7 @@ fn who_starts_from_another_network_hears_of_keys_of_the_recipe() {
 fn whose_training_diverged_gets_one_advice() {
     let diverged = || JobError::Diverged {
         step: 3,
-        reason: "the loss was not finite in 1 steps in a row".into(),
+        reason: "the loss was not finite in 1 step".into(),
     };
     for error in [diverged(), JobError::GaveUp(Box::new(diverged()))] {
         let (code, hint) = classify(&error.into());

@@ -33,8 +33,9 @@ pub(super) fn long_warmup(warmup: u64, steps: u64) {
             true => "reached in the last step alone",
             false => "never reached",
         };
+        let ending = if steps == 1 { "" } else { "s" };
         tracing::warn!(
-            "`schedule.warmup_steps` is {warmup} and the run has {steps} steps: `schedule.rate` is {reached}"
+            "`schedule.warmup_steps` is {warmup} and the run has {steps} step{ending}: `schedule.rate` is {reached}"
         );
     }
 }

@@ -44,12 +44,13 @@ impl Learner {
                 "the {what} is not finite: step skipped ({why})"
             );
             if progress.skipped_in_row > self.max_skipped && !searching {
+                let steps = match progress.skipped_in_row {
+                    1 => "1 step".to_string(),
+                    many => format!("{many} steps in a row"),
+                };
                 return Err(JobError::Diverged {
                     step: progress.step,
-                    reason: format!(
-                        "the {what} was not finite in {} steps in a row ({why})",
-                        progress.skipped_in_row
-                    ),
+                    reason: format!("the {what} was not finite in {steps} ({why})"),
                 });
             }
         } else {

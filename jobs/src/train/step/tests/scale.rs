@@ -118,3 +118,11 @@ fn f16_scales_its_loss_unless_told_not_to() {
     assert_eq!(learner(&[off]).loss_scale.scale(), 1.0);
     assert_eq!(learner(&["precision='bf16'"]).loss_scale.scale(), 1.0);
 }
+
+#[test]
+fn a_single_step_that_may_not_be_skipped_is_told_as_one() {
+    let scaled = "precision={ compute = 'f32', loss_scale = { kind = 'static', scale = 1024.0 } }";
+    let mut learner = learner(&[scaled, "training.max_skipped_steps=0"]);
+    let error = failure(&mut learner, &broken_batch());
+    assert!(error.contains("not finite in 1 step ("), "{error}");
+}

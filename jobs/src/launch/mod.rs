@@ -260,7 +260,7 @@ fn training(job: &Job, machine: &Machine, plan: &Plan, system: &System) -> Strin
     };
     format!(
         "{}\n{}\n{if_staged}{indent}run {supervise} \\\n\
-         {indent}    bash -c \"$starter\" train \"$stop_at\" \"$summary\" \"${{train[@]}}\"\n\
+         {indent}    bash -c \"$starter\" \"${{train[0]}}\" \"$stop_at\" \"$summary\" \"${{train[@]}}\"\n\
          {indent}code=$?\n{end}",
         shell::array("train", &words),
         starter(plan)

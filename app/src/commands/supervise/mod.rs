@@ -99,7 +99,7 @@ impl Supervise {
         let (begun, mut is_said) = (Instant::now(), false);
         while let Err(held) = FolderLock::check_free(watch) {
             if begun.elapsed() >= patience {
-                let program = self.command.first().map_or("", String::as_str);
+                let program = program_of(&self.command);
                 return Err(Advice {
                     message: format!("{held}: `{program}` is not started beside it"),
                     hint: "another training or inference works in that folder, perhaps one whose supervisor was killed: wait for its end, \
@@ -159,8 +159,19 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
+/// What a command is called in messages: a shell's script by the name that it is given (`bash -c SCRIPT srun ...`), as the
+/// shell itself calls it. Job scripts start a launcher so.
+fn program_of(command: &[String]) -> &str {
+    let is_shell = |path: &Path| path.ends_with("sh") || path.ends_with("bash");
+    match command {
+        [shell, option, _, name, ..] if option == "-c" && is_shell(Path::new(shell)) => name,
+        [program, ..] => program,
+        [] => "",
+    }
+}
+
 fn ended(command: &[String], how: &str, code: u8) -> anyhow::Error {
-    let program = command.first().map_or("", String::as_str);
+    let program = program_of(command);
     let hint = match code {
         USAGE => "the options after `--` are wrong, as it says above: it was not tried again",
         INPUT => {
@@ -189,6 +200,20 @@ mod tests {
         assert_eq!(of("mpirun -n 2 squall train --out RUN --json"), run);
         assert_eq!(of("squall infer --out=RUN"), run);
         assert_eq!(of("squall demo"), None);
+    }
+
+    /// That of a job script was called `bash`, where the launcher had failed.
+    #[test]
+    fn a_script_of_a_shell_has_its_own_name() {
+        let of = |text| program_of(&words(text)).to_string();
+        assert_eq!(
+            of("/bin/bash -c SCRIPT srun 1000 summary srun -n 4"),
+            "srun"
+        );
+        assert_eq!(of("bash -c SCRIPT"), "bash");
+        assert_eq!(of("bash job.sh a b"), "bash");
+        assert_eq!(of("mpirun -c 2 squall train"), "mpirun");
+        assert_eq!(program_of(&[]), "");
     }
 
     #[test]

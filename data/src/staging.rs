@@ -41,7 +41,7 @@ pub fn wanted(
         return Ok(vec![all; nodes]);
     };
     let samples = training.len();
-    if per_node == 0 || per_node > samples || per_node * nodes < samples {
+    if per_node == 0 || per_node > samples || per_node.saturating_mul(nodes) < samples {
         return Err(DataError::Invalid(format!(
             "{per_node} training samples on each of {nodes} nodes, of {samples} in all: expected {} to {samples}, so that \
              each is somewhere",

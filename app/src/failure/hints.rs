@@ -210,6 +210,9 @@ fn of_data(error: &DataError) -> Verdict {
             INTERRUPTED,
             Some("run the same command again: it goes on where this one stopped"),
         ),
+        DataError::Invalid(reason) if reason.contains("training samples on each of") => usage(
+            "give a --per-node between these two, start on more nodes, or leave --per-node out to copy all samples to every node",
+        ),
         DataError::Invalid(_) => (USAGE, None),
         _ => (INPUT, None),
     }

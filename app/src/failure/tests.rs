@@ -459,6 +459,21 @@ fn an_interruption_is_told_as_such_from_wherever_it_is_noticed() {
 }
 
 #[test]
+fn who_stages_too_few_samples_to_each_node_hears_what_to_change() {
+    use squall_data::staging::{Share, wanted};
+    for per_node in [0, 1, 9] {
+        let share = Share::Training { per_node, seed: 1 };
+        let error = wanted(&[0, 1, 2, 3, 4], &[], 2, share).expect_err("not everywhere");
+        let (code, hint) = classify(&error.into());
+        assert_eq!(code, USAGE, "{per_node}");
+        assert!(
+            hint.is_some_and(|hint| hint.contains("--per-node")),
+            "{per_node}"
+        );
+    }
+}
+
+#[test]
 fn what_may_not_be_read_is_input_and_what_may_not_be_written_is_output() {
     for (action, expected, word) in [
         ("read", INPUT, "read"),

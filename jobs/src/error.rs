@@ -199,12 +199,19 @@ impl JobError {
         Self::Recipe { path: None, reason }
     }
 
-    /// Whether it may be the bytes of a file that are wrong, and not the way to them, a device, or what they are for.
+    /// Whether it may be the bytes of a file that are wrong, and not the way to them, this process or its device, or what
+    /// they are for. Only what is listed: of a checkpoint that is damaged a run loses the steps since the one before.
     pub(crate) fn may_be_damage(&self) -> bool {
         match self {
-            Self::Resume { .. } | Self::Model(ModelError::Gpu(_)) => false,
-            Self::Model(ModelError::Io { source, .. }) => !is_away(source),
-            _ => true,
+            Self::Damaged { .. } => true,
+            Self::Model(error) => match error {
+                ModelError::Io { source, .. } => is_lost(source),
+                ModelError::File { .. }
+                | ModelError::MissingWeight { .. }
+                | ModelError::WeightShape { .. } => true,
+                _ => false,
+            },
+            _ => false,
         }
     }
 
@@ -215,6 +222,20 @@ impl JobError {
             reason: reason.to_string(),
         }
     }
+}
+
+/// Whether a file, or a part of it, is gone: after a crash between two renames, or from a disk or file system that cannot
+/// read its own blocks any more.
+fn is_lost(source: &std::io::Error) -> bool {
+    let is_short = [ErrorKind::NotFound, ErrorKind::UnexpectedEof].contains(&source.kind());
+    let of_blocks = [
+        Errno::IO,
+        Errno::NODATA,
+        Errno::ILSEQ,
+        Errno::BADMSG,
+        Errno::UCLEAN,
+    ];
+    is_short || Errno::from_io_error(source).is_some_and(|error| of_blocks.contains(&error))
 }
 
 /// Whether the way to a file failed and not the file: a server is away, or a parallel file system has shut this machine
@@ -275,9 +296,25 @@ mod tests {
         for away in [Errno::STALE, Errno::TIMEDOUT, Errno::SHUTDOWN] {
             assert!(!read(away.into()).may_be_damage(), "{away}");
         }
+        // Nor does a process that may not read it, or not now.
+        for own in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::ACCESS] {
+            assert!(!read(own.into()).may_be_damage(), "{own}");
+        }
+        let of_another = JobError::from(ModelError::Task {
+            network: "cgnet".into(),
+            gives: "masks",
+            asked: "boxes",
+        });
+        assert!(!of_another.may_be_damage());
         // A disk that cannot read its own sectors any more; a crash between two renames.
-        for lost in [Errno::IO, Errno::NOENT] {
+        for lost in [Errno::IO, Errno::BADMSG, Errno::NOENT] {
             assert!(read(lost.into()).may_be_damage(), "{lost}");
         }
+        assert!(read(ErrorKind::UnexpectedEof.into()).may_be_damage());
+        let cut = JobError::from(ModelError::File {
+            path: "checkpoint.safetensors".into(),
+            reason: "cut".into(),
+        });
+        assert!(cut.may_be_damage());
     }
 }

@@ -539,6 +539,43 @@ fn time_axes_that_are_not_as_they_should_be() {
     );
 }
 
+/// A roll was said to need no more memory than the model alone.
+#[test]
+fn the_mean_of_members_is_counted_in_the_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, files) = prepared(folder.path());
+    let archive = Archive::open(&files).unwrap();
+    let options = InferOptions {
+        batch: NonZeroUsize::new(2),
+        ..InferOptions::default()
+    };
+    let memory = |name: &str, rolls: &[usize]| {
+        let mut told = None;
+        let mut keep = |event: &InferEvent<'_>| {
+            if let InferEvent::Started(plan) = event {
+                told = Some(plan.memory_bytes);
+            }
+        };
+        let inference = Inference {
+            input: Input::archive(&archive),
+            ensemble: Ensemble::new(vec![&model], rolls, false).unwrap(),
+            out: &folder.path().join(name),
+            options: &options,
+        };
+        let at_once = AtomicBool::new(true);
+        inference
+            .run(&mut Solo::new(), &mut keep, &at_once)
+            .unwrap();
+        told.unwrap()
+    };
+    // Of each sample that waits a spread and probabilities; of a batch of two its fields, and three times probabilities.
+    let cells = ROWS * COLUMNS;
+    let waiting = options.read_ahead * cells * 2 * 12;
+    let averaged = 2 * cells * (4 * CHANNELS.len() + 3 * 12);
+    let more = memory("rolled", &[4]) - memory("alone", &[]);
+    assert_eq!(more, (waiting + averaged) as u64);
+}
+
 #[test]
 fn too_little_memory_says_what_would_fit() {
     let folder = tempfile::tempdir().unwrap();

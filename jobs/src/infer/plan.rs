@@ -41,7 +41,7 @@ pub struct InferPlan {
     pub seconds: Option<f64>,
     /// Bytes of fields that will be read, uncompressed.
     pub read_bytes: u64,
-    /// Bytes that will be written at most, uncompressed.
+    /// Bytes of masks that will be written at most, uncompressed. How many boxes there will be nobody knows.
     pub write_bytes: u64,
     /// Bytes of weights, activations, and fields and masks under way, of each rank.
     pub memory_bytes: u64,
@@ -105,6 +105,8 @@ pub(super) struct Demand {
     )>,
     /// Bytes of a sample's fields and of what is found in it, in all places where they wait.
     waiting: u64,
+    /// Bytes for each sample of a batch that the mean of several members takes beside them; 0 of one alone.
+    averaging: u64,
 }
 
 impl Demand {
@@ -126,10 +128,14 @@ impl Demand {
         // For each cell a byte of mask, three f32 of probabilities, and three of their spread.
         let found = 1 + 12 * u64::from(options.probabilities || many) + 12 * u64::from(many);
         let ahead = options.read_ahead.max(1) as u64;
+        // For each cell the fields as they are, beside those that a member sees turned, and three f32 of its probabilities, of
+        // the mean and of the sum of squares.
+        let averaging = cells * u64::from(many) * (4 * channels as u64 + 3 * 12);
         Ok(Self {
             rows,
             networks: networks.collect::<Result<_>>()?,
             waiting: ahead * cells * (4 * (frames * channels) as u64 + found),
+            averaging,
         })
     }
 
@@ -146,7 +152,8 @@ impl Demand {
             1 => 0,
             _ => weights,
         };
-        Ok(largest + others + self.waiting)
+        let averaging = batch.get() as u64 * self.averaging;
+        Ok(largest + others + self.waiting + averaging)
     }
 
     /// How many samples at once: what was asked for, or what is good for speed as far as it fits.
@@ -230,10 +237,14 @@ impl Job<'_, '_> {
         let cells = (rows * columns) as u64;
         let members = ensemble.members();
         // LABELS and ARTMIP's tag, two probabilities and two spreads: a byte each.
-        let mask = 1
-            + u64::from(options.artmip)
-            + 2 * u64::from(options.probabilities)
-            + 2 * u64::from(members > 1);
+        let mask = match ensemble.gives().masks() {
+            true => {
+                1 + u64::from(options.artmip)
+                    + 2 * u64::from(options.probabilities)
+                    + 2 * u64::from(members > 1)
+            }
+            false => 0,
+        };
         if let Some(gaps) = Gaps::of(input.times()) {
             notes.push(format!(
                 "{gaps}: there are no masks of times that are not there"

@@ -297,7 +297,7 @@ fn every_time_of_an_archive_has_its_boxes_once_however_files_are_dealt() {
 #[test]
 fn tables_of_boxes_whose_times_go_to_others_are_removed() {
     let folder = tempfile::tempdir().unwrap();
-    let (other, input) = prepared(folder.path());
+    let (other, _) = prepared(folder.path());
     let model = detector(folder.path(), &other.contract().normalisation);
     let late = folder.path().join("late");
     std::fs::create_dir(&late).unwrap();

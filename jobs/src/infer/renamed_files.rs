@@ -51,7 +51,7 @@ pub(super) fn remove_files(
             }
             continue;
         }
-        let (shared, all) = shared(&folder.join(&entry.file), entry, times);
+        let (shared, all) = shared(&folder.join(&entry.file), times);
         if shared == 0 {
             continue;
         }
@@ -118,9 +118,9 @@ fn has_these_times(entry: &FinishedFile, times: &[Time]) -> bool {
     same && entry.masks > 0 && entry.times() == times.len()
 }
 
-/// How many masks of a file are of these times, all that lie between its first and its last one, and how many it has;
+/// How many masks of a file are of these times, all that lie between its first and its last one, and how many it has:
 /// none of a file that is gone.
-fn shared(path: &Path, entry: &FinishedFile, times: &[Time]) -> (usize, usize) {
+fn shared(path: &Path, times: &[Time]) -> (usize, usize) {
     // Most files are of other days, and need not be opened.
     if times.is_empty() {
         return (0, 0);

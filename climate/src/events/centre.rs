@@ -102,9 +102,9 @@ fn minima<'a>(
     cells.filter(move |&cell| is_minimum(psl, grid, cell))
 }
 
-/// The cell that stands for the low of a minimum: equals of a row beside a pole are of one.
+/// The cell that stands for the low of a minimum: equals of a row around a pole are of one.
 fn of_low(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, (j, i): Cell) -> Cell {
-    if !is_beside_pole(grid, j) {
+    if !is_around_pole(grid, j) {
         return (j, i);
     }
     let first = psl.row(j).iter().position(|v| *v == psl[[j, i]]);
@@ -117,8 +117,15 @@ fn is_beside_pole(grid: &LatLonGrid, j: usize) -> bool {
     j == 0 && is_pole(bounds[0], grid) || j + 1 == rows && is_pole(bounds[rows], grid)
 }
 
+/// Whether the last row before a pole, or on it, has no cells farther apart than [`EYE_KM`]: on coarse grids it may hold
+/// several lows.
+fn is_around_pole(grid: &LatLonGrid, j: usize) -> bool {
+    let lat = grid.lat_deg()[j];
+    is_beside_pole(grid, j) && distance_km(lat, 0.0, lat, 180.0) <= EYE_KM
+}
+
 /// Whether no cell within [`EYE_KM`] has lower pressure, and all cells around are known; of equals the first, but all in
-/// a row beside a pole: a box need not hold its first column. On fine grids pressure dips between any few cells, on slopes
+/// a row around a pole: a box need not hold its first column. On fine grids pressure dips between any few cells, on slopes
 /// too.
 fn is_minimum(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, (j, i): Cell) -> bool {
     let (rows, columns) = grid.shape();
@@ -126,8 +133,7 @@ fn is_minimum(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, (j, i): Cell) -> bool
     let around = || grid.neighbours8(j, i).map(|cell| psl[cell]);
     let is_lowest = around().all(|v| v >= middle) && around().any(|v| v > middle);
     // At the edge of a regional grid pressure may be lower beyond it.
-    let at_pole = is_beside_pole(grid, j);
-    let is_whole = || around().count() == 8 || at_pole && grid.is_periodic();
+    let is_whole = || around().count() == 8 || is_beside_pole(grid, j) && grid.is_periodic();
     if !(middle.is_finite() && is_lowest && is_whole()) {
         return false;
     }
@@ -139,6 +145,7 @@ fn is_minimum(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, (j, i): Cell) -> bool
         .last()
         .unwrap_or(j);
     let end = (j..rows).take_while(|&row| near(row)).last().unwrap_or(j);
+    let around_pole = is_around_pole(grid, j);
     (first..=end).all(|row| {
         [-1, 1].into_iter().all(|side| {
             let steps = (0..=columns as isize / 2).map_while(|step| grid.column(i, side * step));
@@ -149,7 +156,9 @@ fn is_minimum(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, (j, i): Cell) -> bool
                 .map(|column| (row, column));
             cells.all(|cell| {
                 let v = psl[cell];
-                v.is_nan() || v > middle || v == middle && (cell >= (j, i) || at_pole && row == j)
+                v.is_nan()
+                    || v > middle
+                    || v == middle && (cell >= (j, i) || around_pole && row == j)
             })
         })
     })

@@ -131,9 +131,18 @@ fn of_io(action: &str, source: &std::io::Error) -> Verdict {
                 "the file system did not answer as it should: the same command goes on once it does, and `squall supervise -- COMMAND` tries that by itself",
             )
         }
+        _ if (action == "read" || action == "open") && lacks_means(source) => run(
+            "this process may open no more files (`ulimit -n`), or the machine had no memory left: the same command goes on once it has, and `squall supervise -- COMMAND` tries that by itself",
+        ),
         _ if action == "read" || action == "open" => (INPUT, None),
         _ => (OUTPUT, None),
     }
+}
+
+/// Whether open files or memory ran out, which says nothing of the file.
+fn lacks_means(source: &std::io::Error) -> bool {
+    let of_means = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    Errno::from_io_error(source).is_some_and(|error| of_means.contains(&error))
 }
 
 fn of_data(error: &DataError) -> Verdict {

@@ -493,8 +493,10 @@ fn what_may_not_be_read_is_input_and_what_may_not_be_written_is_output() {
 #[test]
 fn a_file_system_that_is_away_is_no_unusable_input() {
     use rustix::io::Errno;
-    // The last is what Lustre says where it has shut a machine out.
-    for away in [Errno::STALE, Errno::TIMEDOUT, Errno::IO, Errno::SHUTDOWN] {
+    // The fourth is what Lustre says where it has shut a machine out; after it, what is short for a while.
+    let away = [Errno::STALE, Errno::TIMEDOUT, Errno::IO, Errno::SHUTDOWN];
+    let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    for away in away.into_iter().chain(short) {
         for action in ["read", "open"] {
             let error = DataError::io(action, "store/shard-00000.bin")(Error::from(away));
             let (code, hint) = classify(&error.into());

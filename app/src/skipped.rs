@@ -73,14 +73,15 @@ pub fn say(left_out: usize, times: usize, input: &str) -> Result<(), DataError> 
     Ok(())
 }
 
-/// Refuses to call a run done in which no time is left because the network gives NaN for all of them: the input is not to
-/// blame for that.
+/// Refuses to call a run done in which no time is left because the network gives NaN for all of them. The fields are not to
+/// blame for that, but the exit code is that of a run which ends at the first such time: the same command would give NaN
+/// again, so that nobody is to repeat it.
 pub fn check_network(report: &InferReport) -> anyhow::Result<()> {
     let skipped = &report.skipped;
     match skipped.first() {
         Some(first) if report.masks == 0 && skipped.iter().all(SkippedTime::is_of_network) => {
             let times = counted(skipped.len(), "time");
-            Err(Advice::run(
+            Err(Advice::input(
                 format!("nothing is left of {times}: {}", first.reason),
                 "numbers grew too large on the way through the network: compute in --precision f32, into another --out; if that was f32, the model is of no use for these fields",
             ))
@@ -92,10 +93,10 @@ pub fn check_network(report: &InferReport) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::{RUN, classify};
+    use crate::failure::{INPUT, classify};
     use squall_data::Calendar;
-    use squall_jobs::Outcome;
     use squall_jobs::infer::{Gives, Spent};
+    use squall_jobs::{JobError, Outcome};
 
     #[test]
     fn times_are_left_out_only_where_they_may_be() {
@@ -122,9 +123,10 @@ mod tests {
         assert!(error.to_string().contains("8 times can be used"), "{error}");
     }
 
-    /// As unusable input `squall supervise` and scripts would look for the fault in the files.
+    /// Who reads that the input cannot be used looks for the fault in the files; and with the code of a failed run, which
+    /// it had for a while, `squall supervise` tried it again.
     #[test]
-    fn a_network_that_gives_nan_everywhere_is_a_failed_run() {
+    fn a_network_that_gives_nan_everywhere_ends_alike_with_and_without_skip_bad() {
         let report = |masks: usize, reasons: &[&str]| InferReport {
             outcome: Outcome::Finished,
             gives: Gives::Masks,
@@ -146,10 +148,17 @@ mod tests {
             compute_seconds: 0.0,
             spent: Spent::default(),
         };
-        let nan = "the output of the model `m` at 2000-01-01T00:00:00 is not finite at 3 points";
-        let cut = "cannot read `h2.nc`: cut";
+        let at_once = JobError::NotFinite {
+            model: "m".into(),
+            time: "2000-01-01T00:00:00".into(),
+            origin: None,
+            points: 3,
+        };
+        let reason = at_once.to_string();
+        let (nan, cut) = (reason.as_str(), "cannot read `h2.nc`: cut");
         let error = check_network(&report(0, &[nan, nan])).unwrap_err();
-        assert_eq!(classify(&error).0, RUN);
+        assert_eq!(classify(&error).0, INPUT);
+        assert_eq!(classify(&at_once.into()).0, INPUT);
         assert!(error.to_string().contains("of 2 times: the output"));
         for (masks, reasons) in [(1, vec![nan]), (0, vec![nan, cut]), (0, vec![])] {
             assert!(check_network(&report(masks, &reasons)).is_ok());

@@ -202,7 +202,11 @@ impl PrecisionPolicy {
 fn stored(parameters: &Parameters, layers: &BTreeMap<String, DType>, dtype: DType) -> Storage {
     let own = |name: &str| layers.get(layer_of(name)).copied().unwrap_or(dtype);
     let differ = layers.values().any(|own| *own != dtype);
+    let in_f32 = layers
+        .iter()
+        .filter(|(_, own)| **own == DType::F32 && dtype != DType::F32);
     Storage {
+        f32_layers: in_f32.map(|(name, _)| name.clone()).collect(),
         layers: differ.then(|| parameters.iter().map(|p| own(&p.name)).collect()),
         ..dtype.into()
     }

@@ -55,6 +55,8 @@ pub struct Storage {
     pub dtype: DType,
     /// What the layer that owns a parameter computes in, by the parameter's index; none if all are alike.
     pub(crate) layers: Option<Arc<[DType]>>,
+    /// The names of the layers that compute in f32 although the others do not: a dry run knows names alone.
+    pub(crate) f32_layers: Arc<[String]>,
     /// What the backward pass computes again.
     pub recompute: Recompute,
     /// What is kept for the backward pass, and as what.
@@ -66,6 +68,7 @@ impl From<DType> for Storage {
         Self {
             dtype,
             layers: None,
+            f32_layers: Arc::default(),
             recompute: Recompute::default(),
             saved: SavedActivations::default(),
         }
@@ -93,6 +96,11 @@ impl Storage {
         let own = self.layers.as_deref();
         own.and_then(|layers| layers.get(parameter.index()).copied())
             .unwrap_or(self.dtype)
+    }
+
+    /// Whether the layer of this name computes in f32 although the others do not.
+    pub(crate) fn is_f32(&self, layer: &str) -> bool {
+        self.f32_layers.iter().any(|name| name == layer)
     }
 
     /// Whether the tape rounds what is computed in f32: not where f32 is what some layers keep on purpose.

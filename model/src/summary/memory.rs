@@ -18,8 +18,6 @@ impl Summary {
     /// an optimiser that keeps `state` values (Adam: two per parameter): the tape and the tensors beside it where they
     /// are most, parameters, gradients, the optimiser's state, and what the program itself takes.
     ///
-    /// Layers that are named to stay in f32 count like the others.
-    ///
     /// `validation/memory.sh` compares it with measured peaks: docs/speed.md has them.
     pub fn training_bytes(
         &self,
@@ -43,7 +41,7 @@ impl Summary {
             .map(|conv| backend.thread_bytes(dtype, conv));
         let batch = batch.max(1) as u64;
         // Kernels once, however many samples.
-        let working = |conv: &Convolution| {
+        let working = |conv: &Convolution, dtype: DType| {
             backend.working_bytes(dtype, conv) / batch + backend.copied_bytes(dtype, conv)
         };
         let activations = self.trace.peak_bytes(storage, &working);
@@ -81,7 +79,7 @@ impl Summary {
         strips: NonZeroUsize,
     ) -> Result<u64> {
         let (dtype, batch) = (storage.dtype, batch as u64);
-        let activations = self.inference_activations(backend, batch, dtype, strips)?;
+        let activations = self.inference_activations(backend, batch, storage, strips)?;
         let (kept, made) = (
             self.trace.prepared_once.iter(),
             self.trace.prepared_each_pass.iter(),
@@ -108,10 +106,11 @@ impl Summary {
         &self,
         backend: Backend,
         batch: u64,
-        dtype: DType,
+        storage: &Storage,
         strips: NonZeroUsize,
     ) -> Result<u64> {
-        let live = self.trace.live_values();
+        let dtype = storage.dtype;
+        let live = self.trace.live_values(storage);
         let bytes = |values: u64| values * dtype.size_in_bytes() as u64;
         let wrapped = self.trace.convolutions.iter();
         let wrapped = wrapped.map(|conv| backend.wrapped_bytes(dtype, conv));

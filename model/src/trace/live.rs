@@ -2,6 +2,7 @@
 //! the last that reads it.
 
 use super::{Event, Trace};
+use crate::storage::Storage;
 
 /// Values that inference of one sample holds at once, without the network's input and its logits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -22,8 +23,17 @@ impl Trace {
         self.strips_from.is_some()
     }
 
-    /// How many values inference of one sample holds at once.
-    pub fn live_values(&self) -> Live {
+    /// How many values of the storage's data type inference of one sample holds at once.
+    pub fn live_values(&self, storage: &Storage) -> Live {
+        let size = storage.dtype.size_in_bytes() as u64;
+        // A layer that stays in f32 copies what it reads; the network's input is f32 already.
+        let copied = |event: &Event| match event {
+            Event::Layer { inputs, row, .. } if storage.is_f32(&self.rows[*row].name) => {
+                let read = inputs.iter().filter(|&&id| id > 0);
+                read.map(|&id| self.nodes[id].values * 4 / size).sum()
+            }
+            _ => 0,
+        };
         let ends = self.last_reads();
         let from = self.strips_from.unwrap_or(self.inferred().len());
         let mut held = vec![false; self.nodes.len()];
@@ -40,11 +50,12 @@ impl Trace {
                     held[y] = true;
                     now += self.nodes[y].values;
                 }
-                live.whole_field = live.whole_field.max(now);
+                let most: u64 = now + copied(event);
+                live.whole_field = live.whole_field.max(most);
                 if at < from {
-                    live.before_strips = live.before_strips.max(now);
+                    live.before_strips = live.before_strips.max(most);
                 } else {
-                    live.in_strips = live.in_strips.max(now.saturating_sub(given));
+                    live.in_strips = live.in_strips.max(most.saturating_sub(given));
                 }
             }
             for &id in &ends[at] {

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::ops::Convolution;
 use crate::storage::Storage;
 use crate::summary::Row;
+use candle_core::DType;
 use std::ops::Range;
 use step::Step;
 
@@ -62,6 +63,8 @@ enum Event {
         reads: Reads,
         /// Its convolutions, as indices into [`Trace::convolutions`].
         convolutions: Range<usize>,
+        /// Its row of the summary.
+        row: usize,
     },
     /// An operation that is no row of the summary, and whose inputs the tape does not keep.
     Op {
@@ -292,6 +295,7 @@ impl Trace {
             output: y.id,
             reads,
             convolutions,
+            row: self.rows.len(),
         });
         self.output_values += self.nodes[y.id].values;
         self.rows.push(Row {
@@ -357,8 +361,12 @@ impl Trace {
     }
 
     /// The most bytes of activations and their gradients that a training step of one sample holds at once, and of
-    /// `working` beside them: what a convolution holds while it runs.
-    pub fn peak_bytes(&self, storage: &Storage, working: &dyn Fn(&Convolution) -> u64) -> u64 {
+    /// `working` beside them: what a convolution holds while it runs in a data type.
+    pub fn peak_bytes(
+        &self,
+        storage: &Storage,
+        working: &dyn Fn(&Convolution, DType) -> u64,
+    ) -> u64 {
         let mut step = Step::new(self, storage, working);
         let all = 0..self.events.len();
         step.forward(all.clone(), 0);

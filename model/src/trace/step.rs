@@ -4,6 +4,7 @@
 use super::{Concatenated, Event, Reads, Trace};
 use crate::ops::Convolution;
 use crate::storage::{Recompute, Storage};
+use candle_core::DType;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
@@ -13,8 +14,9 @@ const INPUT: usize = 0;
 /// The tensors of a training step.
 pub(super) struct Step<'a> {
     trace: &'a Trace,
-    /// Bytes that a convolution holds while it runs.
-    working: &'a dyn Fn(&Convolution) -> u64,
+    storage: &'a Storage,
+    /// Bytes that a convolution holds while it runs in a data type.
+    working: &'a dyn Fn(&Convolution, DType) -> u64,
     recompute: Recompute,
     /// Bytes of a value as layers compute it.
     computed_size: u64,
@@ -33,12 +35,13 @@ pub(super) struct Step<'a> {
 impl<'a> Step<'a> {
     pub fn new(
         trace: &'a Trace,
-        storage: &Storage,
-        working: &'a dyn Fn(&Convolution) -> u64,
+        storage: &'a Storage,
+        working: &'a dyn Fn(&Convolution, DType) -> u64,
     ) -> Self {
         let (computed_size, kept_size) = storage.value_bytes();
         Self {
             trace,
+            storage,
             working,
             recompute: storage.recompute,
             computed_size,
@@ -70,9 +73,29 @@ impl Step<'_> {
     }
 
     /// Bytes that the convolutions of a layer hold while they run, one after another.
-    fn working_bytes(&self, convolutions: &Range<usize>) -> u64 {
+    fn working_bytes(&self, convolutions: &Range<usize>, in_f32: bool) -> u64 {
+        let dtype = if in_f32 {
+            DType::F32
+        } else {
+            self.storage.dtype
+        };
         let convolutions = self.trace.convolutions[convolutions.clone()].iter();
-        convolutions.map(self.working).max().unwrap_or(0)
+        convolutions
+            .map(|convolution| (self.working)(convolution, dtype))
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Whether the layer of a row computes in f32 although the others do not.
+    fn is_f32(&self, row: usize) -> bool {
+        self.storage.is_f32(&self.trace.rows[row].name)
+    }
+
+    /// Bytes of the f32 copies of tensors that a layer in f32 makes of its inputs, outputs or their gradients; the
+    /// network's input is f32 already.
+    fn f32_bytes(&self, tensors: &[usize]) -> u64 {
+        let made = tensors.iter().filter(|&&id| id != INPUT);
+        made.map(|&id| 4 * self.values(id)).sum()
     }
 
     /// Notes that this many bytes are held beside [`Self::now`] for a moment.
@@ -159,12 +182,19 @@ impl Step<'_> {
                     inputs,
                     output,
                     convolutions,
+                    row,
                     ..
                 } => {
                     inputs.iter().for_each(|&id| self.keep(id, block));
-                    let working = self.working_bytes(convolutions);
+                    let in_f32 = self.is_f32(*row);
+                    let working = self.working_bytes(convolutions, in_f32);
                     let restored = self.restored_bytes(inputs, block);
-                    self.note_peak(restored + self.computed_bytes(*output) + working);
+                    let copies = if in_f32 {
+                        self.f32_bytes(inputs) + self.f32_bytes(&[*output])
+                    } else {
+                        0
+                    };
+                    self.note_peak(restored + copies + self.computed_bytes(*output) + working);
                 }
                 Event::Op { output, .. } => self.note_peak(self.computed_bytes(*output)),
                 Event::Open { inputs, end } if self.recompute == Recompute::Blocks => {
@@ -199,8 +229,14 @@ impl Step<'_> {
                     output,
                     reads,
                     convolutions,
+                    row,
                 } => {
-                    let working = self.working_bytes(convolutions);
+                    let in_f32 = self.is_f32(*row);
+                    let mut working = self.working_bytes(convolutions, in_f32);
+                    if in_f32 {
+                        // Of the inputs, and then of their gradients; of the output's gradient.
+                        working += self.f32_bytes(inputs) + self.f32_bytes(&[*output]);
+                    }
                     self.backward_layer(at, (inputs, *output), (*reads, working), block);
                 }
                 Event::Op { inputs, output } => self.backward_op(inputs, *output),

@@ -18,6 +18,9 @@ impl Summary {
     /// an optimiser that keeps `state` values (Adam: two per parameter): the tape and the tensors beside it where they
     /// are most, parameters, gradients, the optimiser's state, and what the program itself takes.
     ///
+    /// Of layers that stay in f32 the copies of what they read and their working memory count, not that their outputs stay
+    /// f32 up to the next layer: of Tiramisu's step in bf16 a quarter is missing.
+    ///
     /// `validation/memory.sh` compares it with measured peaks: docs/speed.md has them.
     pub fn training_bytes(
         &self,

@@ -2,11 +2,11 @@
 
 use super::input::{Fields, Pixels};
 use super::pipeline::Job;
-use super::strips::cut;
 use super::{Ensemble, Gives, InferOptions, Inference, Model};
 use crate::error::{JobError, Result};
 use serde::Serialize;
 use squall_data::gaps::Gaps;
+use squall_model::Network;
 use squall_model::gpu::tf32_is_allowed;
 use std::num::NonZeroUsize;
 use std::time::Instant;
@@ -269,7 +269,7 @@ impl Job<'_, '_> {
             read_bytes: to_do as u64 * input.bytes_read(channels),
             write_bytes: to_do as u64 * cells * mask,
             memory_bytes: demand.bytes(self.batch, self.strips)?,
-            strips: cut(rows, self.strips),
+            strips: Network::strips_of(rows, self.strips),
             dtype: dtype_name(ensemble),
             backend: ensemble.first().network().backend().describe(),
             notes,

@@ -66,19 +66,10 @@ impl Strips {
     }
 }
 
-/// Strips are of whole groups of this many rows ([`squall_model::Network::infer_in_strips`]).
-const GROUP: usize = 4;
-
-/// How many strips so many rows are really cut into where this many are asked for.
-pub(super) fn cut(rows: usize, strips: NonZeroUsize) -> NonZeroUsize {
-    let of_strip = rows.div_ceil(strips.get()).next_multiple_of(GROUP);
-    NonZeroUsize::new(rows.div_ceil(of_strip.max(GROUP))).unwrap_or(NonZeroUsize::MIN)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use squall_model::ModelError;
+    use squall_model::{ModelError, Network};
 
     /// 100 bytes in all strips together, and 10 beside them.
     fn needed(strips: NonZeroUsize) -> Result<u64> {
@@ -139,7 +130,11 @@ mod tests {
             (9, 1, 1),
         ] {
             let asked = NonZeroUsize::new(asked).unwrap();
-            assert_eq!(cut(rows, asked).get(), due, "{rows} rows, {asked} strips");
+            assert_eq!(
+                Network::strips_of(rows, asked).get(),
+                due,
+                "{rows} rows, {asked} strips"
+            );
         }
     }
 }

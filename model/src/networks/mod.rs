@@ -231,6 +231,13 @@ impl Network {
         self.forward(x, &mut Pass::infer(self.backend, storage))
     }
 
+    /// In how many strips [`Self::infer_in_strips`] computes a field of `height` rows where it is asked for `strips`.
+    pub fn strips_of(height: usize, strips: NonZeroUsize) -> NonZeroUsize {
+        let height = height.max(1);
+        let count = height.div_ceil(strips::rows_of_strip(height, strips));
+        NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN)
+    }
+
     /// The same logits with the full-resolution part computed in this many strips of latitude (or as many as there are
     /// groups of four rows): less memory, and a little more time where strips meet. One strip is [`Self::infer`].
     ///

@@ -309,3 +309,39 @@ fn intervals_hold_the_value_and_shrink_with_data() {
     assert!(long_width < 0.6 * short_width, "{short_width} {long_width}");
     assert_eq!(score(4).classes[1].at_50.interval, None);
 }
+
+#[test]
+fn each_average_precision_has_its_own_interval() {
+    // At every time the surer box has 9/11 in common with a true one, the other a third: all draws say the same.
+    let mut scorer = DetectionScorer::new();
+    for day in 0..10 {
+        let truth = [50.0, 150.0].map(|west| geo(TC, west, 10.0, None));
+        let found = [(51.0, 0.9), (155.0, 0.5)];
+        let found = found.map(|(west, confidence)| geo(TC, west, 10.0, Some(confidence)));
+        scorer.add(time(8 * day), &truth, &found).unwrap();
+    }
+    let bootstrap = Bootstrap {
+        draws: 50,
+        block_days: 1.0,
+        ..Bootstrap::default()
+    };
+    let score = scorer.score(&bootstrap).unwrap();
+    let (class, mean) = (score.classes[1], score.mean);
+    // Both right at 0.1; at 0.5 and up to 0.8 half of the recall with a precision of 1: 51 of 101 levels.
+    let expected = [1.0, 0.5, 0.7 * 51.0 / 101.0];
+    assert_relative_eq!(class.coco.unwrap(), expected[2], max_relative = 1e-12);
+    for intervals in [
+        [
+            class.at_10.interval,
+            class.at_50.interval,
+            class.coco_interval,
+        ],
+        [mean.at_10_interval, mean.at_50_interval, mean.coco_interval],
+    ] {
+        for (interval, expected) in intervals.into_iter().zip(expected) {
+            let interval = interval.unwrap();
+            assert_relative_eq!(interval.low, expected, max_relative = 1e-12);
+            assert_relative_eq!(interval.high, expected, max_relative = 1e-12);
+        }
+    }
+}

@@ -267,3 +267,95 @@ fn a_class_that_a_side_did_not_follow_has_no_score_of_tracks() {
     let short = score_tracks(&followed, &labels, &rules).classes[1];
     assert_eq!((short.true_tracks, short.predicted_tracks), (1, 0));
 }
+
+#[test]
+fn events_of_each_class_have_a_reach_of_their_own() {
+    // A degree of latitude is 111.2 km: 500 km are 4.5 degrees, 1500 km 13.5. Boxes of two degrees do not meet.
+    for (class, degrees, is_hit) in [
+        (Class::TropicalCyclone, 4.0, true),
+        (Class::TropicalCyclone, 5.0, false),
+        (Class::ExtratropicalCyclone, 4.0, true),
+        (Class::ExtratropicalCyclone, 5.0, false),
+        (Class::AtmosphericRiver, 13.0, true),
+        (Class::AtmosphericRiver, 14.0, false),
+    ] {
+        let truth = event(class, 0, 10.0, 200.0);
+        let predicted = event(class, 0, 10.0 + degrees, 200.0);
+        let rules = MatchingRules::default();
+        let scores = score_events(&[truth], &[predicted], &rules, &no_draws());
+        let score = scores.classes.iter().find(|score| score.class == class);
+        assert_eq!(score.unwrap().hits == 1, is_hit, "{class:?} {degrees}");
+    }
+}
+
+#[test]
+fn each_rate_has_its_own_interval_and_blocks_begin_with_the_first_time() {
+    // Every day one of two storms is found and two of three predicted ones are false: all draws say the same.
+    let run = |days: i64| {
+        let (mut truth, mut predicted) = (Vec::new(), Vec::new());
+        // Tables need not be in the order of time.
+        for day in (0..days).map(|day| (day + 7) % days) {
+            truth.extend([50.0, 150.0].map(|lon| cyclone(8 * day, 10.0, lon)));
+            predicted.extend([50.0, 250.0, 300.0].map(|lon| cyclone(8 * day, 10.0, lon)));
+        }
+        let rules = MatchingRules::default();
+        score_events(&truth, &predicted, &rules, &Bootstrap::default()).classes[0]
+    };
+    let score = run(25);
+    for (interval, rate) in [
+        (score.pod_interval, 0.5),
+        (score.far_interval, 2.0 / 3.0),
+        (score.csi_interval, 0.25),
+    ] {
+        let interval = interval.unwrap();
+        assert_eq!((interval.low, interval.high), (rate, rate));
+    }
+    // Twenty days are four blocks of five, which are too few; of a day more there is a fifth.
+    assert_eq!(run(20).pod_interval, None);
+    assert!(run(21).pod_interval.is_some());
+}
+
+#[test]
+fn tracks_of_each_class_have_a_reach_of_their_own() {
+    // 300 km are 2.7 degrees of latitude, 1000 km 9.
+    for (class, degrees, hits) in [
+        (Class::TropicalCyclone, 2.5, 1),
+        (Class::TropicalCyclone, 3.0, 0),
+        (Class::AtmosphericRiver, 8.5, 1),
+        (Class::AtmosphericRiver, 9.5, 0),
+    ] {
+        let at = |lat_deg: f64| -> Vec<Event> {
+            let points = (0..4).map(|step| event(class, step, lat_deg, 100.0));
+            points.map(|point| on_track(1, point)).collect()
+        };
+        let scores = score_tracks(&at(10.0), &at(10.0 + degrees), &TrackRules::default());
+        let score = scores.classes.iter().find(|score| score.class == class);
+        let score = score.unwrap();
+        let found = (score.hits, score.false_alarms);
+        assert_eq!(found, (hits, 1 - hits), "{class:?} {degrees}");
+    }
+}
+
+#[test]
+fn the_nearest_of_tracks_that_follow_a_storm_tells_its_distance() {
+    // The first storm has tracks 1 and 2 degrees off at its four times, the second one 2 degrees off at its twelve.
+    let (mut truth, mut predicted) = (Vec::new(), Vec::new());
+    for step in 0..12 {
+        if step < 4 {
+            truth.push(on_track(1, cyclone(step, 0.0, 100.0)));
+            predicted.push(on_track(6, cyclone(step, 1.0, 100.0)));
+            predicted.push(on_track(7, cyclone(step, 2.0, 100.0)));
+        }
+        truth.push(on_track(2, cyclone(step, 0.0, 200.0)));
+        predicted.push(on_track(8, cyclone(step, 2.0, 200.0)));
+    }
+    let score = score_tracks(&truth, &predicted, &TrackRules::default()).classes[0];
+    assert_eq!((score.hits, score.false_alarms), (2, 0));
+    // The mean of points, not of storms: (4 · 1 + 12 · 2) / 16 degrees.
+    assert_relative_eq!(
+        score.mean_distance_km.unwrap(),
+        1.75 * KM_PER_DEGREE,
+        max_relative = 1e-9
+    );
+    assert_eq!(score.pieces_per_track, Some(1.5));
+}

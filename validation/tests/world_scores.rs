@@ -9,7 +9,9 @@ use squall_data::grid::KM_PER_DEGREE;
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Calendar, Class, ClassMask, LatLonGrid, Time, testdata};
 use squall_validation::bootstrap::Bootstrap;
-use squall_validation::world_scores::{Criterion, NearestCells, match_tracks, track_density};
+use squall_validation::world_scores::{
+    Criterion, NearestCells, compare_density, match_tracks, track_density,
+};
 use squall_validation::{Confusion, MaskAgreement, WorldRules, score_against_world};
 
 fn quick() -> Bootstrap {
@@ -140,6 +142,97 @@ fn the_two_criteria_choose_differently() {
 }
 
 #[test]
+fn a_track_is_a_storm_within_five_degrees_on_average() {
+    let storms = [storm("a", 0, 50.0, 0.0, 10)];
+    for (off, pairs) in [(4.5, 1), (5.5, 0)] {
+        let track = moved(&storms[0], off);
+        let found = match_tracks(&storms, &[track], &Criterion::MEAN_DISTANCE);
+        assert_eq!(found.len(), pairs, "{off}");
+    }
+}
+
+#[test]
+fn distances_are_summed_up_as_by_numpy() {
+    // 0, 1, 2 and 9 degrees: 90 % of the way from the first to the last of four is at 2 + 0.7 · 7.
+    let reference = table(vec![storm("a", 0, 50.0, 0.0, 4)]);
+    let mut predicted = reference.clone();
+    let points = predicted.tracks[0].points.iter_mut();
+    for (point, off) in points.zip([2.0, 0.0, 9.0, 1.0]) {
+        point.lat_deg += off;
+    }
+    let scores = score_against_world(&reference, &predicted, &WorldRules::default(), &quick());
+    let distance = scores.unwrap().total.distance.unwrap();
+    for (km, degrees) in [
+        (distance.mean_km, 3.0),
+        (distance.median_km, 1.5),
+        (distance.p90_km, 6.9),
+    ] {
+        assert_relative_eq!(km, degrees * KM_PER_DEGREE, max_relative = 1e-9);
+    }
+}
+
+#[test]
+fn quarters_and_cyclone_years_are_those_of_the_first_point() {
+    for (month, lat_deg, quarter, year) in [
+        (1, 10.0, "DJF", "2001"),
+        (2, 10.0, "DJF", "2001"),
+        (3, 10.0, "MAM", "2001"),
+        (6, -10.0, "JJA", "2001"),
+        (7, -10.0, "JJA", "2002"),
+        (11, 10.0, "SON", "2001"),
+        (12, 10.0, "DJF", "2001"),
+        (12, -10.0, "DJF", "2002"),
+    ] {
+        // It lives on into the next month.
+        let start = Time::new(Calendar::Standard, 2001, month, 26, 0, 0, 0).unwrap();
+        let mut track = storm("a", 0, 150.0, lat_deg, 3);
+        for (k, point) in (0..).zip(&mut track.points) {
+            point.time = start.add_seconds(k * 5 * 86_400);
+        }
+        let one = table(vec![track]);
+        let scores = score_against_world(&one, &one, &WorldRules::default(), &quick()).unwrap();
+        let names = [&scores.quarters, &scores.years]
+            .map(|groups| groups.iter().map(|g| g.name.as_str()).collect::<Vec<_>>());
+        assert_eq!(names, [vec![quarter], vec![year]], "{month} {lat_deg}");
+    }
+}
+
+#[test]
+fn rates_of_years_have_intervals_of_their_own() {
+    // In each of six years one storm of two is found, and two of three tracks are none: all draws say the same.
+    let (mut storms, mut tracks) = (Vec::new(), Vec::new());
+    for year in 0..6 {
+        let at = |lon_deg: f64| storm("a", 365 * 24 * year, lon_deg, 10.0, 3);
+        storms.extend([150.0, 200.0].map(at));
+        tracks.extend([150.0, 300.0, 60.0].map(at));
+    }
+    let bootstrap = Bootstrap {
+        draws: 100,
+        ..Bootstrap::default()
+    };
+    let rules = WorldRules::default();
+    let scores = score_against_world(&table(storms), &table(tracks), &rules, &bootstrap);
+    let total = scores.unwrap().total;
+    for (interval, rate) in [(total.pod_interval, 0.5), (total.far_interval, 2.0 / 3.0)] {
+        let interval = interval.unwrap();
+        assert_eq!((interval.low, interval.high), (rate, rate));
+    }
+}
+
+#[test]
+fn a_track_after_the_end_of_the_reference_is_not_false() {
+    let reference = table(vec![storm("a", 0, 50.0, 10.0, 5)]);
+    let later = storm("later", 480, 60.0, 10.0, 5);
+    let predicted = table(vec![reference.tracks[0].clone(), later]);
+    let rules = WorldRules::default();
+    let scores = score_against_world(&reference, &predicted, &rules, &quick()).unwrap();
+    assert_eq!(
+        (scores.total.far, scores.predicted_left_out),
+        (Some(0.0), 1)
+    );
+}
+
+#[test]
 fn only_what_both_sides_cover_is_scored() {
     let reference = table(vec![
         storm("early", 0, 50.0, 10.0, 3),
@@ -244,6 +337,27 @@ fn a_track_counts_once_in_a_cell() {
     let row = density.row(18);
     assert_eq!((row[0], row[71], row[70]), (0.5, 0.5, 0.5));
     assert_relative_eq!(density.sum(), 1.5);
+}
+
+#[test]
+fn maps_of_tracks_keep_their_sides() {
+    // In ten years two storms at 2°N of the reference, one of the prediction in the cell north of it.
+    let at = |lat_deg: f64| storm("a", 0, 152.0, lat_deg, 1);
+    let found = compare_density(&[at(2.0), at(2.0)], &[at(7.0)], 5.0, 10.0);
+    let found = found.unwrap().unwrap();
+    assert_relative_eq!(found.lat_deg[18], 2.5);
+    assert_relative_eq!(found.lon_deg[30], 152.5);
+    let of_cells = |map: &[Vec<f64>]| (map[18][30], map[19][30]);
+    assert_eq!(of_cells(&found.reference), (0.2, 0.0));
+    assert_eq!(of_cells(&found.predicted), (0.0, 0.1));
+    // Over the two cells alone, by their areas: sin 5° and sin 10° - sin 5°.
+    let [five, ten] = [5.0f64, 10.0].map(|deg| deg.to_radians().sin());
+    let taylor = found.taylor.unwrap();
+    assert_eq!(taylor.cells, 2);
+    let mean = 0.2 * five / ten;
+    assert_relative_eq!(taylor.reference_mean, mean, max_relative = 1e-9);
+    let bias = 0.1 * (ten - five) / ten - mean;
+    assert_relative_eq!(taylor.bias, bias, max_relative = 1e-9);
 }
 
 #[test]
@@ -433,6 +547,23 @@ fn scores_of_masks_by_hand() {
     assert_eq!((score.times, score.times_with_class), (3, 2));
     let iou = score.iou_per_time.unwrap();
     assert_eq!((iou.mean, iou.least, iou.greatest), (0.25, 0.0, 0.5));
+    // The upper one of two.
+    assert_eq!(iou.median, 0.5);
+    // Cells reach halfway to the next row: the equator's have sin 22.5° of the sphere, those of 45° half of the rest up to
+    // 67.5°. Over three times the truth has half of the equator once and 45° once, the prediction a quarter of the equator.
+    let [low, high] = [22.5f64, 67.5].map(|deg| deg.to_radians().sin());
+    let (equator, north) = (low, 0.5 * (high - low));
+    let of_truth = (0.5 * equator + north) / 3.0;
+    assert_relative_eq!(
+        score.frequency.reference_mean,
+        of_truth,
+        max_relative = 1e-9
+    );
+    assert_relative_eq!(
+        score.frequency.bias,
+        0.25 * equator / 3.0 - of_truth,
+        max_relative = 1e-9
+    );
     let cyclones = whole.score(Class::TropicalCyclone, &quick()).unwrap();
     assert_eq!(
         (cyclones.iou_per_time, cyclones.frequency.correlation),

@@ -182,6 +182,8 @@ fn quarters_and_cyclone_years_are_those_of_the_first_point() {
         (11, 10.0, "SON", "2001"),
         (12, 10.0, "DJF", "2001"),
         (12, -10.0, "DJF", "2002"),
+        // On the equator but for rounding, and so in a northern basin.
+        (8, -1e-9, "JJA", "2001"),
     ] {
         // It lives on into the next month.
         let start = Time::new(Calendar::Standard, 2001, month, 26, 0, 0, 0).unwrap();

@@ -97,12 +97,12 @@ impl Home {
     fn of(track: &ImportedTrack) -> Option<Self> {
         let first = track.points.first()?;
         let (year, month, _) = first.time.date();
-        let southern = first.lat_deg < 0.0;
+        // By one rule for both sides, whatever the file says.
+        let basin = Basin::of(first.lat_deg, first.lon_deg);
         Some(Self {
-            // By one rule for both sides, whatever the file says.
-            basin: Basin::of(first.lat_deg, first.lon_deg),
+            basin,
             quarter: (month % 12 / 3) as usize,
-            year: year + i64::from(southern && month >= 7),
+            year: year + i64::from(basin.is_southern() && month >= 7),
         })
     }
 }

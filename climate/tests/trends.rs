@@ -9,6 +9,7 @@ use squall_climate::statistics::{Basin, Statistics};
 use squall_climate::trends::{self, NoTrend, TrendInput, TrendOptions, TrendRow, Trends};
 use squall_data::random::stream;
 use squall_data::{Calendar, ClassMask, LatLonGrid, Time};
+use std::collections::BTreeMap;
 use std::fs;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -183,6 +184,34 @@ fn known_trends_are_found_where_they_are_and_written() {
     assert!(table.lines().all(|line| line.split(',').count() == columns));
     assert!(table.contains("\ntracks,tropical_cyclone,all,all,a year,40,1961,2000,"));
     assert!(table.contains(",no_events\n"));
+    let mut rows = table.lines();
+    let columns = rows.next().unwrap().split(',');
+    let of_tracks = |row: &&str| row.starts_with("tracks,tropical_cyclone,all,all,");
+    let cells: BTreeMap<&str, &str> = columns
+        .zip(rows.find(of_tracks).unwrap().split(','))
+        .collect();
+    let relative = tracks.relative_interval.unwrap();
+    for (column, expected) in [
+        ("mean", tracks.trend.mean),
+        ("sd", tracks.trend.sd),
+        ("slope", tracks.trend.slope),
+        ("low", Some(interval.low)),
+        ("high", Some(interval.high)),
+        ("relative_slope", tracks.relative),
+        ("relative_low", Some(relative.low)),
+        ("relative_high", Some(relative.high)),
+        ("tau", tracks.trend.tau),
+        ("persistence", tracks.trend.persistence),
+        ("p", tracks.trend.p),
+        ("adjusted_p", tracks.adjusted_p),
+    ] {
+        let (found, expected): (f64, f64) = (cells[column].parse().unwrap(), expected.unwrap());
+        let off = (found - expected).abs();
+        assert!(off <= 1e-5 * expected.abs(), "{column}: {found}");
+    }
+    // By the mean, of which 100 % are 1.
+    assert!((relative.low * mean - interval.low).abs() < 1e-9);
+    assert!((relative.high * mean - interval.high).abs() < 1e-9);
     let json: serde_json::Value = serde_json::from_str(&read("trends.json")).unwrap();
     assert_eq!(json["trends"][0]["slope"], slope);
     assert_eq!(json["trends"][0]["interval"]["low"], interval.low);

@@ -1,5 +1,6 @@
 //! Two runs with known storms, through the tables and statistics that `squall events` writes, to changes.
 
+mod by_hand;
 mod changes;
 mod classes;
 mod ensembles;

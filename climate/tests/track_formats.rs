@@ -194,6 +194,9 @@ fn stitch_nodes_text_and_csv_are_in_its_form() {
     );
     let i: usize = lines[1][1].parse().unwrap();
     assert!((2.0 * i as f64 - first.lon_deg).abs() <= 1.0);
+    // Rows are counted from the South Pole.
+    let j: usize = lines[1][2].parse().unwrap();
+    assert!((2.0 * j as f64 - 90.0 - first.lat_deg).abs() <= 1.0);
     let csv = read("tracks.tropical_cyclone.stitchnodes.csv");
     assert!(csv.starts_with(
         "track_id, year, month, day, hour, i, j, lon, lat, slp, wind\n1, 1998, 2, 28, 0, "

@@ -370,6 +370,30 @@ fn gaps_are_bridged_up_to_their_limit() {
 }
 
 #[test]
+fn one_step_of_daily_data_is_bridged_and_a_day_without_is_not() {
+    // A river may be unseen for 12 hours, and for a step of the data.
+    let river = |day: i64| (2u8, 40.0, 150.0 + 5.0 * day as f64, 900.0);
+    let history: Vec<(i64, Vec<Disc>)> = (0..6)
+        .map(|day| {
+            (
+                24 * day,
+                (day != 3).then(|| river(day)).into_iter().collect(),
+            )
+        })
+        .collect();
+    let (ids, tracks) = follow(keep_all(), &history);
+    assert_eq!(ids, [vec![1], vec![1], vec![1], vec![], vec![2], vec![2]]);
+    let told: Vec<_> = tracks.iter().map(|t| (t.origin, t.fate)).collect();
+    assert_eq!(
+        told,
+        [
+            (Origin::StartOfData, Fate::Lysis),
+            (Origin::Genesis, Fate::EndOfData)
+        ]
+    );
+}
+
+#[test]
 fn a_hole_in_the_data_ends_and_begins_tracks() {
     let storm = vec![(1, 15.0, 150.0, 250.0), (2, 40.0, 20.0, 900.0)];
     let history = [

@@ -68,3 +68,44 @@ impl Matching {
 fn most_overlap<'a>(links: impl Iterator<Item = &'a Link>) -> Option<&'a Link> {
     links.reduce(|a, b| if b.overlap_km2 > a.overlap_km2 { b } else { a })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tracks 0 and 1 go on with events 0 and 1. Event 2 lies over both, and so does track 2; these two share most with
+    /// each other, but do not go on.
+    fn links() -> Vec<Link> {
+        let link = |track, event, overlap_km2: f64, cost: Option<f64>| Link {
+            track,
+            event,
+            overlap_km2,
+            share: 0.5,
+            pair: cost.map(|cost| Pair { track, event, cost }),
+        };
+        vec![
+            link(0, 0, 9.0, Some(0.1)),
+            link(0, 2, 1.0, None),
+            link(1, 1, 9.0, Some(0.1)),
+            link(1, 2, 3.0, None),
+            link(2, 0, 4.0, None),
+            link(2, 1, 2.0, None),
+            link(2, 2, 8.0, None),
+        ]
+    }
+
+    #[test]
+    fn relatives_are_those_that_go_on_and_share_most() {
+        let found = Matching::of(links(), (3, 3), 0.2);
+        assert_eq!(found.event_of, [Some(0), Some(1), None]);
+        assert_eq!(found.track_of, [Some(0), Some(1), None]);
+        assert_eq!(found.parent_of(2), Some(1));
+        assert_eq!(found.merged_with(2), Some(0));
+        // What goes on has not merged.
+        assert_eq!(found.merged_with(0), None);
+        // Half of the smaller area is just enough.
+        assert_eq!(Matching::of(links(), (3, 3), 0.5).parent_of(2), Some(1));
+        let strict = Matching::of(links(), (3, 3), 0.6);
+        assert_eq!((strict.parent_of(2), strict.merged_with(2)), (None, None));
+    }
+}

@@ -1,7 +1,7 @@
 //! Which tracks and months count.
 
 use super::*;
-use crate::track::{Origin, testdata};
+use crate::track::{Landfall, Origin, testdata};
 use squall_data::Calendar;
 
 fn at(month: i64, day: i64, hour: i64) -> Time {
@@ -194,4 +194,111 @@ fn episodes_are_all_in_the_seasonal_cycle() {
     add_days(&mut run, 370..372, 3, &[370]);
     let cycle = run.seasonal_cycle(Class::TropicalCyclone, Basin::WestPacific);
     assert_eq!(cycle[6], 2.0);
+}
+
+/// A cyclone that comes to land in the Bay of Bengal.
+fn landing(start: Time, landfall: Time) -> Track {
+    let mut track = cyclone(start, Origin::Genesis);
+    track.details.landfall = Some(Landfall {
+        time: landfall,
+        lon_deg: 92.0,
+        lat_deg: 20.0,
+        max_wind_m_s: None,
+        min_psl_pa: None,
+    });
+    track
+}
+
+#[test]
+fn landfalls_count_where_and_when_they_are() {
+    let mut run = statistics();
+    run.add_track(&landing(at(8, 30, 0), at(9, 2, 0)));
+    let months = run.months().iter();
+    let counts: Vec<_> = months
+        .map(|month| {
+            let tracks = month.tracks[0][Basin::WestPacific as usize];
+            let landfalls = month.landfalls[0][Basin::NorthIndian as usize];
+            (month.month, tracks, landfalls)
+        })
+        .collect();
+    assert_eq!(counts, [(8, 1, 0), (9, 0, 1)]);
+}
+
+/// Two times; three objects and five tracks of cyclones, with a quarter of all rain; four tracks of rivers that land.
+#[test]
+fn each_count_has_its_column_and_variable() {
+    let mut run = statistics();
+    // 100 kt for six hours is 1.
+    let mut storm = seen(at(8, 2, 0), Some(100.0 * 1852.0 / 3600.0));
+    storm.details.precipitation_km3 = Some(2.0);
+    let storms = [&storm; 3];
+    run.add_time(at(8, 2, 0), None, 6.0, storms).unwrap();
+    run.add_time(at(8, 2, 6), None, 6.0, []).unwrap();
+    run.add_precipitation(at(8, 2, 0), 24.0);
+    for day in 1..=5 {
+        run.add_track(&cyclone(at(8, day, 0), Origin::Genesis));
+    }
+    for day in 6..=9 {
+        let mut track = landing(at(8, day, 0), at(8, day, 6));
+        track.class = Class::AtmosphericRiver;
+        run.add_track(&track);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    run.write_csv(folder.path()).unwrap();
+    let counts = "times,tracks,objects,ace_1e4_kt2,landfalls,precipitation_km3,precipitation_share";
+    let cyclones = "2,5,3,3.0000,0,6.000,0.250000";
+    // What came to land came in another basin.
+    let (rivers, landed) = ("2,4,0,,0,0.000,0.000000", "2,0,0,,4,0.000,0.000000");
+    for (table, date) in [("monthly.csv", "2001,8"), ("yearly.csv", "2001")] {
+        let text = std::fs::read_to_string(folder.path().join(table)).unwrap();
+        let header = text.lines().next().unwrap();
+        assert!(
+            header.ends_with(&format!("class,basin,{counts}")),
+            "{header}"
+        );
+        for row in [
+            format!("{date},tropical_cyclone,WP,{cyclones}"),
+            format!("{date},atmospheric_river,WP,{rivers}"),
+            format!("{date},atmospheric_river,NI,{landed}"),
+        ] {
+            assert!(
+                text.lines().any(|line| line == row),
+                "{row} is not in\n{text}"
+            );
+        }
+    }
+    let (path, grid) = (
+        folder.path().join("statistics.nc"),
+        LatLonGrid::global(8, 12).unwrap(),
+    );
+    run.write_netcdf(&path, &grid, Calendar::NoLeap).unwrap();
+    let file = netcdf::open(&path).unwrap();
+    let values = |name: &str| -> Vec<f64> { file.variable(name).unwrap().get_values(..).unwrap() };
+    let of_month = [
+        "year",
+        "month_of_year",
+        "times",
+        "days",
+        "all_precipitation",
+    ]
+    .map(values);
+    // The second day is the second bit.
+    assert_eq!(of_month.concat(), [2001.0, 8.0, 2.0, 2.0, 24.0]);
+    // By class, then by basin.
+    let (pacific, indian) = (Basin::WestPacific as usize, Basin::NorthIndian as usize);
+    let of_rivers = Basin::ALL.len();
+    for (name, place, expected) in [
+        ("tracks", pacific, 5.0),
+        ("tracks", of_rivers + pacific, 4.0),
+        ("objects", pacific, 3.0),
+        ("landfalls", of_rivers + indian, 4.0),
+        ("precipitation", pacific, 6.0),
+        ("ace", pacific, 3.0),
+    ] {
+        let found = values(name);
+        assert!((found[place] - expected).abs() < 1e-9, "{name}: {found:?}");
+        let sum: f64 = found.iter().sum();
+        let all = if name == "tracks" { 9.0 } else { expected };
+        assert!((sum - all).abs() < 1e-9, "{name}: {found:?}");
+    }
 }

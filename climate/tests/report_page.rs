@@ -212,6 +212,38 @@ fn a_full_report_is_well_formed_and_complete() {
     assert!((rivers.iou().unwrap() - ratio).abs() < 0.02 && ratio < 0.9);
 }
 
+/// The numbers at the top are those of the tables.
+#[test]
+fn the_summary_tells_the_strongest_and_the_longest() {
+    let world = World::new(48, 96, 40);
+    let (events, tracks) = world.found_by(SourceKind::Truth);
+    let winds = tracks.iter().filter_map(|t| t.max_wind_m_s);
+    let wind = winds.fold(0.0, f64::max);
+    let rivers = events.iter().filter(|e| e.class == Class::AtmosphericRiver);
+    let length = rivers.map(|e| e.length_km).fold(0.0, f64::max);
+    let counts = [Class::TropicalCyclone, Class::AtmosphericRiver]
+        .map(|class| tracks.iter().filter(|t| t.class == class).count());
+    let mut input = ReportInput::new("Summary", world.grid.clone());
+    let source = Source::new(SourceKind::Truth, events, tracks);
+    input.sources.push(source);
+    let html = ReportBuilder::new(input).unwrap().html().unwrap();
+    // Three digits of tens of m/s and of thousands of km.
+    assert!((10.0..100.0).contains(&wind) && (1000.0..10_000.0).contains(&length));
+    let [cyclones, rivers] = counts;
+    for part in [
+        format!("reached {wind:.1}\u{a0}m\u{a0}s⁻¹ ("),
+        format!(
+            "Its longest river stretched over {}\u{a0}km on ",
+            10.0 * (length / 10.0).round()
+        ),
+        format!("<b>{cyclones}</b><span>tropical cyclone tracks, Truth</span>"),
+        format!("<b>{rivers}</b><span>atmospheric river tracks, Truth</span>"),
+        format!("<b>{wind:.1} m s⁻¹</b><span>strongest cyclone wind</span>"),
+    ] {
+        assert!(html.contains(&part), "{part}");
+    }
+}
+
 /// Sections, headings and captions in order, and the controls with an id.
 fn outline(html: &str) -> String {
     // Without the script, which has markup of its own.

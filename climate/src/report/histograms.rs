@@ -238,6 +238,52 @@ fn table(samples: &[Sample<'_>], unit: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::track::{Track, testdata};
+    use squall_data::{Calendar, Time};
+
+    #[test]
+    fn values_are_in_the_units_of_their_axes_and_in_the_bin_above_an_edge() {
+        let start = Time::new(Calendar::NoLeap, 2001, 8, 1, 0, 0, 0).unwrap();
+        let track = Track {
+            max_wind_m_s: Some(40.0),
+            min_psl_pa: Some(97_000.0),
+            max_tmq_kg_m2: Some(60.0),
+            max_area_km2: 2.5e6,
+            ..testdata::cyclone(start)
+        };
+        let source = Source::new(SourceKind::Truth, Vec::new(), vec![track]);
+        let found = objects(&source, Class::TropicalCyclone);
+        let cyclone = &found[0];
+        let values = |class: Class| -> Vec<(&str, Option<f64>)> {
+            let all = quantities(class).into_iter();
+            all.map(|quantity| (quantity.unit, (quantity.value)(cyclone)))
+                .collect()
+        };
+        assert_eq!(
+            values(Class::TropicalCyclone),
+            [
+                ("m s⁻¹", Some(40.0)),
+                ("hPa", Some(970.0)),
+                ("days", Some(2.0)),
+                ("thousand km²", Some(2500.0)),
+            ]
+        );
+        assert_eq!(
+            values(Class::AtmosphericRiver)[1..],
+            [
+                ("kg m⁻²", Some(60.0)),
+                ("days", Some(2.0)),
+                ("million km²", Some(2.5)),
+            ]
+        );
+        let sample = Sample {
+            source: &source,
+            values: vec![10.0, 14.9, 15.0, 19.9, 20.0],
+            text: |value| significant(value, 3),
+        };
+        // The last edge belongs to the last bin.
+        assert_eq!(sample.counts(&[10.0, 15.0, 20.0]), [2.0, 3.0]);
+    }
 
     #[test]
     fn pressures_are_read_as_whole_hectopascals_and_others_to_three_digits() {

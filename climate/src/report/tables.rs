@@ -235,3 +235,6 @@ pub(crate) fn score_table(scores: &[Score]) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests;

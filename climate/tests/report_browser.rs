@@ -9,12 +9,13 @@ use squall_climate::events::{EventFields, from_boxes};
 use squall_climate::report::{
     BoxSource, Frame, ReportBuilder, ReportInput, ReportOptions, Source, SourceKind,
 };
+use squall_climate::track::{Fate, Landfall, Origin};
 use squall_climate::{Event, track};
 use squall_data::boxes::BoxFrames;
 use squall_data::{Calendar, Class, LatLonGrid, Time, boxes};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use unpack::{element, known, unpack};
+use unpack::{element, known, unfold, unpack};
 
 fn world_page(kinds: &[SourceKind], options: ReportOptions) -> (String, Vec<Source>) {
     let world = World::new(24, 48, 40);
@@ -90,6 +91,14 @@ fn every_track_of_every_source_is_on_the_page_as_it_was_found() {
                 let first = event.max_wind_m_s.or(event.max_tmq_kg_m2).unwrap();
                 let found = known(point[3] as u64, 0.5).unwrap();
                 assert!((found - first).abs() <= 0.2501, "{found} for {first}");
+                // Pressure of cyclones, hPa, and length of rivers, km.
+                let (second, step) = match event.min_psl_pa {
+                    Some(pa) => (pa / 100.0, 0.5),
+                    None => (event.length_km, 20.0),
+                };
+                let found = known(point[4] as u64, step).unwrap();
+                let apart = (found - second).abs();
+                assert!(apart <= 0.5001 * step, "{found} for {second}");
             }
             let jumps = points.windows(2).map(|p| (p[1][2] - p[0][2]).abs());
             assert!(
@@ -342,6 +351,51 @@ fn century(years: i64) -> Vec<Event> {
         }
     }
     events
+}
+
+#[test]
+fn relatives_and_landfall_of_a_track_are_on_the_page() {
+    let grid = Arc::new(LatLonGrid::global(24, 48).unwrap());
+    let mut events = century(1);
+    events.retain(|event| event.track_id == Some(0));
+    events.iter_mut().for_each(|event| event.track_id = Some(7));
+    let mut tracks = track::from_events(&events);
+    (tracks[0].origin, tracks[0].fate) = (Origin::Split, Fate::Merge);
+    let details = &mut tracks[0].details;
+    (details.parent_track, details.merged_into) = (Some(3), Some(9));
+    details.landfalls = Some(2);
+    details.landfall = Some(Landfall {
+        time: events[2].time,
+        lon_deg: 268.3,
+        lat_deg: -29.5,
+        max_wind_m_s: Some(45.2),
+        min_psl_pa: Some(95_540.0),
+    });
+    let length = events.iter().map(|e| e.length_km).fold(0.0, f64::max);
+    let mut input = ReportInput::new("A storm", grid);
+    let source = Source::new(SourceKind::Heuristic, events, tracks);
+    input.sources.push(source);
+    let html = ReportBuilder::new(input).unwrap().html().unwrap();
+    let page = unpack(&html);
+    assert_eq!(page.len(), 1);
+    // Two steps of six hours after the start, south of the equator, in hPa.
+    for (column, step, expected) in [
+        (12, 10.0, length),
+        (15, 1.0, 2.0),
+        (16, 1.0, 2.0),
+        (17, 0.1, 90.0 - 29.5),
+        (18, 0.1, 268.3),
+        (19, 0.1, 45.2),
+        (20, 0.1, 955.4),
+    ] {
+        let found = known(page.rows[column][0], step).unwrap();
+        let apart = (found - expected).abs();
+        assert!(apart <= 0.5001 * step, "column {column}: {found}");
+    }
+    // The second of three origins and of three fates; relatives by how far before it they are.
+    assert_eq!((page.rows[21][0], page.rows[22][0]), (2, 2));
+    let before = [23, 24].map(|column| unfold(page.rows[column][0]));
+    assert_eq!(before, [7 - 3, 7 - 9]);
 }
 
 #[test]

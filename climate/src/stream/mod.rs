@@ -265,6 +265,7 @@ fn water_km3(rain_m_s_km2: f64, hours: f64) -> f64 {
 /// let times = [at(0), at(3), at(6), at(150)];
 /// let hours = [0, 1, 2, 3].map(|k| squall_climate::stream::hours_of(&times, k));
 /// assert_eq!(hours, [3.0, 3.0, 3.0, 24.0]);
+/// assert_eq!(squall_climate::stream::hours_of(&times[..1], 0), 6.0);
 /// ```
 pub fn hours_of(times: &[Time], index: usize) -> f64 {
     let step = |from: Option<usize>| {

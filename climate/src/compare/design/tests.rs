@@ -317,3 +317,19 @@ fn a_relative_change_from_next_to_nothing_has_no_upper_end() {
     assert_eq!(relative_change(0.0, 3.0), f64::INFINITY);
     assert!(relative_change(0.0, 0.0).is_nan());
 }
+
+/// Coverage hardly tells a wrong sign of either correction.
+#[test]
+fn bca_reads_draws_where_its_formula_says() {
+    let mut design = Design::new((9, 9), options(IntervalMethod::Bca, 1)).unwrap();
+    design.limit = 1.96;
+    // 600 of 1000 draws are below the value: a bias of 0.2533. Influences -1, -1 and 2: an acceleration of (6 / 27) /
+    // (6 (6 / 9)^1.5) = 0.0680. Python, statistics.NormalDist: Φ(z + (z ± 1.96) / (1 - a (z ± 1.96))).
+    let draws: Vec<f64> = (0..1000).map(f64::from).collect();
+    let (low, high) = design.bca_shares(599.5, &draws, &[vec![-1.0, -1.0, 2.0]]);
+    assert!((low - 0.101_023_155).abs() < 1e-7, "{low}");
+    assert!((high - 0.997_875_922).abs() < 1e-7, "{high}");
+    // Of a symmetric sample without a bias they are those of percentiles.
+    let (low, high) = design.bca_shares(499.5, &draws, &[vec![-1.0, 0.0, 1.0]]);
+    assert!((low - normal_cdf(-1.96)).abs() < 1e-9 && (high - normal_cdf(1.96)).abs() < 1e-9);
+}

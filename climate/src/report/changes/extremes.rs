@@ -186,6 +186,25 @@ mod tests {
     }
 
     #[test]
+    fn dots_lie_at_the_return_periods_of_their_ranks() {
+        // Half of the years have an extreme. Of ten such 9.56 of 10.12 are below the largest: it is exceeded once in
+        // 10.12 / 0.56 of them, and in twice as many years.
+        let fit = Fit {
+            extremes: (0..10).map(f64::from).collect(),
+            years: 20,
+            gev: None,
+            levels: Vec::new(),
+            bands: Vec::new(),
+        };
+        let (at, value) = dots(&fit)[9];
+        let below: f64 = 1.0 - 0.56 / 10.12 / 2.0;
+        assert_eq!(value, 9.0);
+        assert!((at + (-below.ln()).ln()).abs() < 1e-9, "{at}");
+        // -ln ln 2.
+        assert!((variate(2.0) - 0.366_512_920_58).abs() < 1e-9);
+    }
+
+    #[test]
     fn areas_of_rivers_are_millions_and_their_labels_lie_on_the_plot() {
         let comparison = compared(20);
         let svg = return_level_plot(&comparison.return_levels[0], &comparison);

@@ -105,3 +105,79 @@ pub(super) fn decode(
     let cells = values.chunks_exact(CLASS + layout.classes).enumerate();
     cells.filter_map(of_cell).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detection::Scheme;
+    use approx::assert_relative_eq;
+
+    /// 2 x 3 cells of 8 pixels.
+    fn layout(periodic: bool, box_relu: bool) -> Layout {
+        Layout {
+            scheme: Scheme::Cells,
+            classes: 3,
+            cell_px: 8,
+            field: (16, 24),
+            periodic,
+            box_relu,
+        }
+    }
+
+    /// Edges x_min, y_min, x_max, y_max of what the cell in row 1 and column 2 says with this code.
+    fn edges(layout: &Layout, code: [f32; BOX]) -> [f32; 4] {
+        let mut values = [0.0, 0.0, 0.0, 0.0, -9.0, 9.0, 0.0, 0.0, 0.0].repeat(6);
+        let cell = &mut values[5 * 9..];
+        cell[..BOX].copy_from_slice(&code);
+        // e² · 3 against e², and two classes that are as good.
+        cell[BOX..].copy_from_slice(&[2.0 + 3f32.ln(), 2.0, 1.0, 4.0, 4.0]);
+        let boxes = decode(layout, &values, (2, 3), 0.7);
+        assert_eq!(boxes.len(), 1);
+        assert_eq!(boxes[0].class, 1, "the first of equals");
+        assert_relative_eq!(boxes[0].confidence, 0.75, epsilon = 1e-6);
+        assert!(decode(layout, &values, (2, 3), 0.76).is_empty());
+        let ScoredBox {
+            x_min,
+            y_min,
+            x_max,
+            y_max,
+            ..
+        } = boxes[0];
+        [x_min, y_min, x_max, y_max]
+    }
+
+    #[test]
+    fn a_cell_says_a_box_by_hand() {
+        // The centre is x = 8 · 2.25 and y = 8 · 1.75; two cells wide, half a cell high.
+        let code = [0.25, 0.75, 1.0, -1.0];
+        assert_eq!(edges(&layout(true, false), code), [10.0, 12.0, 26.0, 16.0]);
+        assert_eq!(edges(&layout(false, false), code), [10.0, 12.0, 24.0, 16.0]);
+        // With the published ReLU no centre lies before its cell, and no box is smaller than one.
+        let before = [-1.0, 0.5, -2.0, -2.0];
+        assert_eq!(edges(&layout(true, false), before), [7.0, 11.0, 9.0, 13.0]);
+        assert_eq!(edges(&layout(true, true), before), [12.0, 8.0, 20.0, 16.0]);
+        // 2²⁰⁰ has no room in f32: the box is the whole field.
+        let huge = [0.5, 0.5, 200.0, 200.0];
+        assert_eq!(edges(&layout(false, false), huge), [0.0, 0.0, 24.0, 16.0]);
+    }
+
+    #[test]
+    fn a_label_is_a_code_by_hand() {
+        let target = BoxTarget {
+            class: 2,
+            y_min: 4.0,
+            x_min: 3.0,
+            y_max: 20.0,
+            x_max: 7.0,
+        };
+        let found = assign(&layout(true, false), (2, 3), &[target]);
+        // The centre x = 5 and y = 12 lies in row 1 and column 0; half a cell wide, two cells high.
+        let expected = CellTarget {
+            class: 2,
+            code: [0.625, 0.5, -1.0, 1.0],
+        };
+        for (cell, found) in found.into_iter().enumerate() {
+            assert_eq!(found, (cell == 3).then_some(expected), "cell {cell}");
+        }
+    }
+}

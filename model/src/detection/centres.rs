@@ -183,3 +183,198 @@ fn neighbours(
         Some((j, i)).filter(|&place| place != (row, column))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detection::Scheme;
+    use approx::assert_relative_eq;
+
+    /// 8 x 16 cells of 4 pixels, two classes.
+    fn layout(periodic: bool) -> Layout {
+        Layout {
+            scheme: Scheme::Centres,
+            classes: 2,
+            cell_px: 4,
+            field: (32, 64),
+            periodic,
+            box_relu: false,
+        }
+    }
+
+    const GRID: (usize, usize) = (8, 16);
+
+    fn target([y_min, x_min, y_max, x_max]: [f32; 4]) -> BoxTarget {
+        BoxTarget {
+            class: 1,
+            y_min,
+            x_min,
+            y_max,
+            x_max,
+        }
+    }
+
+    /// A box 6 cells high and 9 wide, with its centre in row 4. Of the half of it 54 % are 1.62 and 2.43 cells, so the
+    /// bump reaches 1 and 2 cells from the centre's; deviations are 3 / 6 and 5 / 6 of a cell:
+    /// exp(−(j / ½)² / 2 − (i / ⅚)² / 2).
+    #[test]
+    fn a_bump_is_as_wide_as_its_box() {
+        let down = [0.135_335_28, 1.0, 0.135_335_28];
+        let across = [
+            0.056_134_764,
+            0.486_752_27,
+            1.0,
+            0.486_752_27,
+            0.056_134_764,
+        ];
+        let sum: f64 = 2.650_331_677_9;
+        for (periodic, west, column) in [(false, 24.0, 10), (true, 24.0, 10), (true, 48.0, 0)] {
+            let boxes = [target([4.0, west, 28.0, west + 36.0])];
+            let found = assign(&layout(periodic), GRID, &boxes);
+            let mut expected = [[0.0f32; 16]; 8];
+            for (row, down) in (3..6).zip(down) {
+                for (east, across) in (14..19).zip(across) {
+                    expected[row][(column + east) % 16] = down * across;
+                }
+            }
+            assert_eq!(found.objects, 1);
+            let cells = found.bumps.chunks_exact(2).zip(&found.boxes);
+            for ((bump, learnt), height) in cells.zip(expected.concat()) {
+                assert_eq!(bump[0], 0.0, "nothing is of the other class");
+                assert_relative_eq!(bump[1], height, epsilon = 1e-6);
+                let share = learnt.map_or(0.0, |(share, _)| share);
+                assert_relative_eq!(share, f64::from(height) / sum, epsilon = 1e-6);
+            }
+            // From the middles of cells to x_min, y_min, x_max and y_max; the box's centre is that of its column, and 2
+            // pixels north of its row's middle.
+            for (row, east, sides) in [
+                (4, 0, [4.5, 3.5, 4.5, 2.5]),
+                (4, 2, [6.5, 3.5, 2.5, 2.5]),
+                (3, 14, [2.5, 2.5, 6.5, 3.5]),
+            ] {
+                let cell = 16 * row + (column + east) % 16;
+                assert_eq!(found.boxes[cell].map(|(_, sides)| sides), Some(sides));
+            }
+        }
+    }
+
+    /// Rows end at the poles. 12 cells of height reach 3 cells from the centre, which lies beyond the pole here and is
+    /// moved to it.
+    #[test]
+    fn a_bump_ends_at_the_poles() {
+        for (y_min, rows) in [(-40.0, 0..4), (24.0, 4..8)] {
+            let boxes = [target([y_min, 24.0, y_min + 48.0, 60.0])];
+            let found = assign(&layout(true), GRID, &boxes);
+            let share = |(cell, learnt): (usize, &Option<(f64, Sides)>)| {
+                let inside = rows.contains(&(cell / 16)) && (8..13).contains(&(cell % 16));
+                assert_eq!(learnt.is_some(), inside, "cell {cell} for {y_min}");
+                assert_eq!(found.bumps[2 * cell + 1] > 0.0, inside, "cell {cell}");
+                learnt.map_or(0.0, |(share, _)| share)
+            };
+            let shares: f64 = found.boxes.iter().enumerate().map(share).sum();
+            assert_relative_eq!(shares, 1.0, epsilon = 1e-12);
+        }
+    }
+
+    /// The small box has the cell that both have their centres in, and of both the bump is 1 there.
+    #[test]
+    fn a_cell_under_two_boxes_learns_the_smaller() {
+        let large = target([4.0, 24.0, 28.0, 60.0]);
+        let small = target([12.0, 36.0, 20.0, 48.0]);
+        for boxes in [[large, small], [small, large]] {
+            let found = assign(&layout(true), GRID, &boxes);
+            assert_eq!(found.objects, 2);
+            let shared = 16 * 4 + 10;
+            assert_eq!(found.boxes[shared], Some((1.0, [1.5, 1.5, 1.5, 0.5])));
+            assert_eq!(found.bumps[2 * shared + 1], 1.0);
+            let others = found.boxes.iter().flatten().filter(|learnt| learnt.0 < 1.0);
+            let (count, sum) =
+                others.fold((0, 0.0f64), |(n, sum), (share, _)| (n + 1, sum + share));
+            assert_eq!(count, 14);
+            assert_relative_eq!(sum, 1.0, epsilon = 1e-12);
+        }
+    }
+
+    /// Heads that give these cells these probabilities of a class, no other cell anything, and one cell of distance to
+    /// every side.
+    fn frame(scores: &[(usize, usize, usize, f32)]) -> Vec<f32> {
+        let mut values = [-9.0, -9.0, 0.0, 0.0, 0.0, 0.0].repeat(8 * 16);
+        for &(row, column, class, p) in scores {
+            values[(16 * row + column) * 6 + class] = (p / (1.0 - p)).ln();
+        }
+        values
+    }
+
+    #[test]
+    fn a_box_is_a_peak_among_its_neighbours() {
+        let values = frame(&[
+            // The poles are no neighbours of each other.
+            (0, 3, 1, 0.8),
+            (7, 3, 1, 0.7),
+            // Corner to corner, on a globe across the seam.
+            (2, 0, 1, 0.75),
+            (3, 15, 1, 0.9),
+            // Equals across the seam, and three of them beside each other: the first is the peak.
+            (5, 0, 1, 0.6),
+            (5, 15, 1, 0.6),
+            (5, 7, 1, 0.95),
+            (5, 8, 1, 0.95),
+            (6, 8, 1, 0.95),
+            // Another class is no neighbour.
+            (5, 8, 0, 0.85),
+        ]);
+        let peaks = |periodic: bool, least: f32| -> Vec<(usize, i32)> {
+            let boxes = decode(&layout(periodic), &values, GRID, least);
+            let percent = |found: &ScoredBox| (100.0 * found.confidence).round() as i32;
+            boxes
+                .iter()
+                .map(|found| (found.class, percent(found)))
+                .collect()
+        };
+        let globe = [(1, 80), (1, 90), (1, 60), (1, 95), (0, 85), (1, 70)];
+        assert_eq!(peaks(true, 0.5), globe);
+        let sure = [(1, 80), (1, 90), (1, 95), (0, 85), (1, 70)];
+        assert_eq!(peaks(true, 0.65), sure);
+        let region = [
+            (1, 80),
+            (1, 75),
+            (1, 90),
+            (1, 60),
+            (1, 95),
+            (0, 85),
+            (1, 60),
+            (1, 70),
+        ];
+        assert_eq!(peaks(false, 0.5), region);
+    }
+
+    #[test]
+    fn sides_are_as_far_as_their_logarithms_say() {
+        let mut values = frame(&[(3, 15, 1, 0.9)]);
+        let edges = |values: &[f32], periodic: bool| {
+            let boxes = decode(&layout(periodic), values, GRID, 0.5);
+            assert_eq!(boxes.len(), 1);
+            [
+                boxes[0].x_min,
+                boxes[0].y_min,
+                boxes[0].x_max,
+                boxes[0].y_max,
+            ]
+        };
+        let sides = (16 * 3 + 15) * 6 + 2;
+        values[sides..sides + 4].copy_from_slice(&[1.0, 2.0, 3.0, 0.5].map(f32::ln));
+        // The middle of the cell is x 62, y 14.
+        for (periodic, expected) in [
+            (true, [58.0, 6.0, 74.0, 16.0]),
+            (false, [58.0, 6.0, 64.0, 16.0]),
+        ] {
+            for (got, expected) in edges(&values, periodic).into_iter().zip(expected) {
+                assert_relative_eq!(got, expected, epsilon = 1e-4);
+            }
+        }
+        // e¹⁰⁰ has no room in f32: the box is the whole field, on a globe with x 62 in its middle.
+        values[sides..sides + 4].fill(100.0);
+        assert_eq!(edges(&values, true), [30.0, 0.0, 94.0, 32.0]);
+        assert_eq!(edges(&values, false), [0.0, 0.0, 64.0, 32.0]);
+    }
+}

@@ -108,3 +108,86 @@ fn turned(x: f32, width: f32) -> f32 {
     // The remainder of a tiny negative number rounds to the width itself.
     if x < width { x } else { 0.0 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 32 x 64 pixels.
+    fn layout(periodic: bool) -> Layout {
+        Layout {
+            scheme: Scheme::Cells,
+            classes: 3,
+            cell_px: 8,
+            field: (32, 64),
+            periodic,
+            box_relu: false,
+        }
+    }
+
+    #[test]
+    fn boxes_end_at_the_poles_and_go_on_across_the_seam() {
+        type Edges = [f32; 4];
+        // x_min, y_min, x_max, y_max as said; what is left of them on a globe and in a region.
+        let cases: [(Edges, Option<Edges>, Option<Edges>); 6] = [
+            (
+                [60.0, -5.0, 70.0, 40.0],
+                Some([60.0, 0.0, 70.0, 32.0]),
+                Some([60.0, 0.0, 64.0, 32.0]),
+            ),
+            (
+                [-6.0, 4.0, 2.0, 8.0],
+                Some([58.0, 4.0, 66.0, 8.0]),
+                Some([0.0, 4.0, 2.0, 8.0]),
+            ),
+            ([70.0, 4.0, 80.0, 8.0], Some([6.0, 4.0, 16.0, 8.0]), None),
+            // Wider than the globe: all of it, with the same centre.
+            (
+                [-40.0, 4.0, 60.0, 8.0],
+                Some([42.0, 4.0, 106.0, 8.0]),
+                Some([0.0, 4.0, 60.0, 8.0]),
+            ),
+            // Beyond the poles.
+            ([4.0, -8.0, 8.0, 0.0], None, None),
+            ([4.0, 32.0, 8.0, 40.0], None, None),
+        ];
+        for (said, globe, region) in cases {
+            for (periodic, expected) in [(true, globe), (false, region)] {
+                let found = layout(periodic).place(2, 0.75, said);
+                let expected = expected.map(|[x_min, y_min, x_max, y_max]| ScoredBox {
+                    class: 2,
+                    y_min,
+                    x_min,
+                    y_max,
+                    x_max,
+                    confidence: 0.75,
+                });
+                assert_eq!(found, expected, "{said:?}, periodic: {periodic}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_short_way_round_is_at_most_half_the_globe() {
+        for (from, to, globe) in [
+            (60.0, 2.0, 6.0),
+            (2.0, 60.0, -6.0),
+            (0.0, 32.0, 32.0),
+            (0.0, 33.0, -31.0),
+            (10.0, 10.0, 0.0),
+        ] {
+            assert_eq!(layout(true).eastward(from, to), globe);
+            assert_eq!(layout(false).eastward(from, to), to - from);
+        }
+    }
+
+    /// The remainder of less than nothing rounds to the width itself, which is the first column and not one behind the
+    /// last.
+    #[test]
+    fn a_hair_west_of_the_seam_is_the_seam() {
+        assert_eq!(turned(-1e-8, 64.0), 0.0);
+        assert_eq!(turned(-1.0, 64.0), 63.0);
+        assert_eq!(turned(64.0, 64.0), 0.0);
+        assert_eq!(turned(131.0, 64.0), 3.0);
+    }
+}

@@ -261,3 +261,86 @@ impl DetectorOutput {
         Ok((parts.into_iter().map(mean).collect(), gradient))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::Backend;
+    use approx::assert_relative_eq;
+
+    /// Two frames of one cell, heads of zeros, and beside them what decoders made of 1 x 2 pixels.
+    fn output(reconstruction: Option<Tensor>, segmentation: Option<Tensor>) -> DetectorOutput {
+        DetectorOutput {
+            heads: tensor(vec![0.0; 18], &[2, 1, 1, 9], DType::F32).unwrap(),
+            reconstruction,
+            segmentation,
+            layout: Layout {
+                scheme: Scheme::Cells,
+                classes: 3,
+                cell_px: 2,
+                field: (1, 2),
+                periodic: true,
+                box_relu: false,
+            },
+            backend: Backend::Reference,
+        }
+    }
+
+    fn values(tensor: &Tensor) -> Vec<f32> {
+        tensor.flatten_all().unwrap().to_vec1().unwrap()
+    }
+
+    /// The decoder makes the channel of latitude too, which the network added itself: it does not count.
+    #[test]
+    fn what_is_made_again_is_compared_with_the_fields_alone() {
+        let made = vec![1.0, 2.0, 9.0, 3.0, 4.0, 9.0];
+        let made = tensor(made, &[1, 1, 2, 3], DType::F32).unwrap();
+        let masks = tensor(vec![1.0; 4], &[1, 1, 2, 2], DType::F32).unwrap();
+        let fields = tensor(vec![0.0, 0.0, 1.0, 6.0], &[1, 1, 2, 2], DType::F32).unwrap();
+        let targets = DetectionTargets {
+            fields: &fields,
+            boxes: &[None, Some(Vec::new())],
+            masks: None,
+        };
+        let config = DetectionLossConfig::default();
+        let output = output(Some(made), Some(masks));
+        let loss = output.loss(&targets, &config, 8.0).unwrap();
+        assert_eq!(loss.labelled, 1);
+        // 1² + 2² + 2² + 2² over four values, with the weight 10.
+        let part = loss.part("reconstruction").unwrap();
+        assert_relative_eq!(part, 32.5, max_relative = 1e-12);
+        // Of one frame of two, a cell without an object: ½ ln 2.
+        assert_relative_eq!(loss.total, 32.5 + 0.25 * 2f64.ln(), max_relative = 1e-6);
+        // 2 off / 4, times weight and scale.
+        let gradient = values(loss.gradient.reconstruction.as_ref().unwrap());
+        assert_eq!(gradient, [40.0, 80.0, 0.0, 80.0, -80.0, 0.0]);
+        // Masks that nobody made teach nothing.
+        assert_eq!(loss.part("segmentation"), None);
+        assert_eq!(
+            values(loss.gradient.segmentation.as_ref().unwrap()),
+            [0.0; 4]
+        );
+    }
+
+    #[test]
+    fn every_weight_below_nothing_is_named() {
+        let all = serde_json::to_value(DetectionLossConfig::default()).unwrap();
+        let keys: Vec<String> = all.as_object().unwrap().keys().cloned().collect();
+        assert_eq!(keys.len(), 9);
+        for key in keys {
+            let mut changed = all.clone();
+            changed[&key] = serde_json::json!(-1.0);
+            let config: DetectionLossConfig = serde_json::from_value(changed).unwrap();
+            let error = config.check().unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("`{key}`: expected 0 or more")),
+                "{error}"
+            );
+        }
+        let config = DetectionLossConfig {
+            class: f64::NAN,
+            ..DetectionLossConfig::default()
+        };
+        assert!(config.check().is_err());
+    }
+}

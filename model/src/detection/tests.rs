@@ -229,6 +229,36 @@ fn boxes_come_back_across_the_seam_too() {
     }
 }
 
+/// Whoever takes the first hundred boxes of a frame takes the surest.
+#[test]
+fn boxes_of_a_frame_are_its_own_and_the_surest_come_first() {
+    for scheme in [Scheme::Cells, Scheme::Centres] {
+        let both = output(layout(scheme, true), 1);
+        let found = both.decode(0.0).unwrap();
+        assert_eq!(found.len(), 2);
+        for (frame, found) in found.into_iter().enumerate() {
+            let order = found
+                .windows(2)
+                .map(|pair| [pair[0].confidence, pair[1].confidence]);
+            assert!(
+                order.clone().all(|[first, then]| first >= then),
+                "{scheme:?}"
+            );
+            assert!(order.clone().any(|[first, then]| first > then));
+            let alone = DetectorOutput {
+                heads: both
+                    .heads
+                    .narrow(0, frame, 1)
+                    .unwrap()
+                    .contiguous()
+                    .unwrap(),
+                ..output_like(&both)
+            };
+            assert_eq!(alone.decode(0.0).unwrap(), [found], "{scheme:?} {frame}");
+        }
+    }
+}
+
 /// It would be a box as large as the field, as sure as the score; and nothing to learn from.
 #[test]
 fn what_is_no_number_is_no_box() {

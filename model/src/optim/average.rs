@@ -306,6 +306,15 @@ mod tests {
                     assert!(off.abs() < 1e-6, "{got} instead of {want}");
                 }
             }
+            // What begins anew is a copy, and the next step is the first one: nine tenths of the way.
+            average.begin(&parameters).unwrap();
+            assert_eq!(first(&average), [8.0, 30.0]);
+            parameters.update_all(|values| values.fill(18.0)).unwrap();
+            parameters.running_mut(running).fill(40.0);
+            average.update(&parameters).unwrap();
+            for (got, want) in first(&average).into_iter().zip([17.0, 39.0]) {
+                assert!((got - want).abs() < 1e-4, "{got} instead of {want}");
+            }
         }
         // After 8990 steps 0.999 is the smaller one.
         assert_eq!(share(0.999, 8_990), share(0.999, u64::MAX));

@@ -224,3 +224,53 @@ impl OptimizerConfig {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What would train for a night before anybody sees that it learns nothing.
+    #[test]
+    fn nonsense_names_its_key() {
+        let larc = |eta, epsilon| {
+            Some(Larc {
+                eta,
+                epsilon,
+                ..Larc::default()
+            })
+        };
+        type Change = Box<dyn Fn(&mut OptimizerConfig)>;
+        let cases: [(&str, Change); 12] = [
+            ("momentum", Box::new(|c| c.momentum = 1.0)),
+            ("momentum", Box::new(|c| c.momentum = -0.1)),
+            ("beta1", Box::new(|c| c.beta1 = 1.0)),
+            ("beta2", Box::new(|c| c.beta2 = 1.0)),
+            ("beta2", Box::new(|c| c.beta2 = f32::NAN)),
+            ("weight_decay", Box::new(|c| c.weight_decay = -1e-4)),
+            ("weight_decay", Box::new(|c| c.weight_decay = f32::INFINITY)),
+            ("clip_norm", Box::new(|c| c.clip_norm = Some(0.0))),
+            ("clip_norm", Box::new(|c| c.clip_norm = Some(f64::NAN))),
+            ("larc.eta", Box::new(move |c| c.larc = larc(0.0, 0.1))),
+            ("larc.epsilon", Box::new(move |c| c.larc = larc(0.1, -0.1))),
+            (
+                "larc",
+                Box::new(|c| (c.rule, c.larc) = (Rule::Lamb, Some(Larc::default()))),
+            ),
+        ];
+        for (key, change) in cases {
+            let mut config = OptimizerConfig::default();
+            config.check().unwrap();
+            change(&mut config);
+            let error = config.check().unwrap_err().to_string();
+            assert!(error.contains(&format!("`{key}`")), "{key}: {error}");
+        }
+        let edge = OptimizerConfig {
+            momentum: 0.0,
+            beta1: 0.0,
+            clip_norm: Some(1e-3),
+            larc: larc(1e-3, 0.0),
+            ..OptimizerConfig::default()
+        };
+        edge.check().unwrap();
+    }
+}

@@ -171,6 +171,39 @@ mod tests {
         assert_eq!(serde_json::from_str::<LossScale>(&kept).unwrap(), scale);
     }
 
+    /// Each doubling begins a new count.
+    #[test]
+    fn good_steps_in_a_row_double_it_once_for_every_interval() {
+        let config = LossScaleConfig::Dynamic {
+            initial: 8.0,
+            growth_interval: 2,
+        };
+        let mut scale = LossScale::new(config).unwrap();
+        assert!(scale.can_fall());
+        let after = [true; 6].map(|finite| {
+            scale.record(finite);
+            scale.scale()
+        });
+        assert_eq!(after, [8.0, 16.0, 16.0, 32.0, 32.0, 64.0]);
+        let never = LossScaleConfig::Dynamic {
+            initial: 8.0,
+            growth_interval: 0,
+        };
+        let error = LossScale::new(never).unwrap_err().to_string();
+        assert!(error.contains("`growth_interval`"), "{error}");
+    }
+
+    #[test]
+    fn f16_alone_is_scaled_unless_asked() {
+        let of = |dtype| LossScale::new(LossScaleConfig::of(dtype)).unwrap();
+        let half = of(DType::F16);
+        assert_eq!((half.scale(), half.can_fall()), (65_536.0, true));
+        for dtype in [DType::F32, DType::BF16] {
+            let plain = of(dtype);
+            assert_eq!((plain.scale(), plain.can_fall()), (1.0, false));
+        }
+    }
+
     #[test]
     fn a_static_factor_stays_and_nonsense_is_refused() {
         let mut scale = LossScale::new(LossScaleConfig::Static { scale: 1024.0 }).unwrap();

@@ -218,6 +218,12 @@ mod tests {
             &[10, 20, 30, 50, 109],
             &[1.0, 0.5f32.sqrt(), 0.5, 0.25, 0.1],
         );
+        // Over the rest of the run where nothing is said, and not over the length of other decays.
+        let whole = Schedule {
+            t_max: Some(50),
+            ..of(Decay::Exponential)
+        };
+        check(whole, &[10, 60, 110], &[1.0, 0.1f32.sqrt(), 0.1]);
         let multistep = Schedule {
             milestones: vec![5, 8],
             ..of(Decay::Multistep)
@@ -317,9 +323,30 @@ mod tests {
                 },
             ),
             (
+                "factor",
+                Schedule {
+                    factor: 1.5,
+                    ..fine.clone()
+                },
+            ),
+            (
+                "warmup_start",
+                Schedule {
+                    warmup_start: -0.1,
+                    ..fine.clone()
+                },
+            ),
+            (
                 "t_max",
                 Schedule {
                     t_max: Some(0),
+                    ..fine.clone()
+                },
+            ),
+            (
+                "decay_steps",
+                Schedule {
+                    decay_steps: Some(0),
                     ..fine.clone()
                 },
             ),
@@ -342,6 +369,15 @@ mod tests {
                 Schedule {
                     decay: Decay::Piecewise,
                     milestones: vec![5],
+                    ..fine.clone()
+                },
+            ),
+            (
+                "shares",
+                Schedule {
+                    decay: Decay::Piecewise,
+                    milestones: vec![5],
+                    shares: vec![-0.1],
                     ..fine.clone()
                 },
             ),

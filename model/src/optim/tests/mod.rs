@@ -288,12 +288,17 @@ fn a_state_that_does_not_fit_is_named() {
 #[test]
 fn copies_are_the_new_values() {
     let mut parameters = network(&SIZES, 2);
-    for config in [
+    // Rounded by the step chunk by chunk, and all at once when they are filled: random bits are those of the place.
+    let roundings = [Rounding::Nearest, Rounding::Stochastic { seed: 5 }];
+    for (config, rounding) in [
         OptimizerConfig::default(),
         OptimizerConfig::mlperf_deepcam(),
-    ] {
-        let mut optimizer = Optimizer::new(&config, &parameters).unwrap();
-        let mut mirror = Mirror::new(&parameters, Rounding::Nearest).unwrap();
+    ]
+    .iter()
+    .flat_map(|config| roundings.map(|rounding| (config, rounding)))
+    {
+        let mut optimizer = Optimizer::new(config, &parameters).unwrap();
+        let mut mirror = Mirror::new(&parameters, rounding).unwrap();
         let fresh = gradients(&parameters, 1);
         let update = Update {
             mirror: Some(&mut mirror),
@@ -303,10 +308,14 @@ fn copies_are_the_new_values() {
         let expected: Vec<half::bf16> = (values(&mut parameters).iter())
             .map(|&v| half::bf16::from_f32(v))
             .collect();
-        assert!(*mirror.values().unwrap() == expected);
-        let mut filled = Mirror::new(&parameters, Rounding::Nearest).unwrap();
+        let nearest = *mirror.values().unwrap() == expected;
+        assert_eq!(nearest, rounding == Rounding::Nearest);
+        let mut filled = Mirror::new(&parameters, rounding).unwrap();
         optimizer.fill_mirror(&mut parameters, &mut filled).unwrap();
-        assert!(*filled.values().unwrap() == expected);
+        assert!(
+            filled.values().unwrap() == mirror.values().unwrap(),
+            "{rounding:?}"
+        );
     }
 }
 

@@ -5,7 +5,7 @@ use squall_model::exchange::{
     ImportOptions, Layout, PYTORCH, Source, WeightProblem, Weights, import, safetensors,
 };
 use squall_model::networks::NetworkName;
-use squall_model::parameters::NamedTensors;
+use squall_model::parameters::{NamedTensors, Parameter};
 use squall_model::{Backend, ModelError, ModelFile, Network, NetworkConfig};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -90,6 +90,7 @@ fn exported_weights_have_the_shapes_of_the_network_that_they_are_for() {
         for (name, shape) in shapes {
             assert_eq!(weights.tensors[&name].0, shape, "{name}");
         }
+        assert_eq!(Layout::guess(&weights).name, layout.name);
         let mut target = network(&config, 2);
         import(&mut target, &weights, &layout, &ImportOptions::default()).unwrap();
         assert_eq!(target.parameters().to_named().unwrap(), named);
@@ -149,6 +150,77 @@ fn everything_that_does_not_fit_is_named_and_nothing_is_changed() {
         assert_eq!(values, expected, "{name}");
     }
     assert_eq!(report.taken + report.kept.len(), after.len());
+    let of_encoder = named
+        .iter()
+        .filter(|(name, _)| name.starts_with("encoder."));
+    let count: usize = of_encoder.map(|(_, (_, values))| values.len()).sum();
+    assert_eq!(report.values, count);
+}
+
+#[test]
+fn what_may_be_missing_stays_as_it_was() {
+    let mut tensors = network(&tiny(), 1).parameters().to_named().unwrap();
+    let missing = "decoder.classify.weight";
+    tensors.remove(missing).unwrap();
+    let weights = Weights {
+        path: "foreign.pt".into(),
+        tensors,
+        ..Weights::default()
+    };
+    let options = ImportOptions {
+        allow_missing: vec!["decoder.classify.*".into()],
+        ..ImportOptions::default()
+    };
+    let layout = Layout::named("squall").unwrap();
+    let mut target = network(&tiny(), 2);
+    let before = target.parameters().to_named().unwrap();
+    let report = import(&mut target, &weights, &layout, &options).unwrap();
+    assert_eq!(report.kept, [missing]);
+    let after = target.parameters().to_named().unwrap();
+    assert_eq!(after[missing], before[missing]);
+    assert_eq!(report.taken, after.len() - 1);
+    // It becomes part of the model that is written, and so it must be a number.
+    let spoil = |p: &Parameter, values: &mut [f32]| {
+        if p.name == missing {
+            values[2] = f32::NAN;
+        }
+    };
+    target.parameters_mut().update(spoil).unwrap();
+    let error = import(&mut target, &weights, &layout, &options).unwrap_err();
+    let expected = WeightProblem::NotFinite {
+        name: missing.into(),
+        tensor: None,
+        count: 1,
+    };
+    assert_eq!(problems(error), [expected]);
+}
+
+/// Numbers as other programs keep them.
+#[test]
+fn every_type_of_numbers_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    let write = |dtype, data: &[u8]| {
+        let view = TensorView::new(dtype, vec![1], data).unwrap();
+        std::fs::write(&path, serialize([("w", view)], None).unwrap()).unwrap();
+        Weights::read(&path)
+    };
+    for (dtype, data, value) in [
+        (Dtype::F32, &(-2.5f32).to_le_bytes()[..], -2.5),
+        (Dtype::F64, &(-2.5f64).to_le_bytes()[..], -2.5),
+        // −1.25 · 2: the exponents 16 of a bias of 15, and 128 of 127.
+        (Dtype::F16, &0xc100u16.to_le_bytes()[..], -2.5),
+        (Dtype::BF16, &0xc020u16.to_le_bytes()[..], -2.5),
+        (Dtype::I64, &(-3i64).to_le_bytes()[..], -3.0),
+        (Dtype::I32, &70_000i32.to_le_bytes()[..], 70_000.0),
+        (Dtype::U8, &[200][..], 200.0),
+        (Dtype::BOOL, &[1][..], 1.0),
+    ] {
+        let read = write(dtype, data).unwrap();
+        assert_eq!(read.tensors["w"], (vec![1], vec![value]), "{dtype:?}");
+    }
+    let error = write(Dtype::I8, &[1]).unwrap_err().to_string();
+    assert!(error.contains("tensor `w`: no numbers of I8"), "{error}");
 }
 
 #[test]
@@ -414,6 +486,7 @@ fn a_damaged_model_file_is_not_imported() {
     file.write(&path).unwrap();
     let read = Weights::read(&path).unwrap();
     assert_eq!(read.tensors, file.tensors);
+    assert_eq!(Layout::guess(&read).name, "squall");
     assert_eq!(read.facts, Some(file.facts));
     // A bit of a value.
     let mut bytes = std::fs::read(&path).unwrap();

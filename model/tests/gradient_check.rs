@@ -289,5 +289,8 @@ fn cross_entropy_and_dropout() {
             (share - 0.4).abs() < 0.01,
             "{share} of the values dropped at rate 0.4"
         );
+        // What is left stands for what is dropped: the mean stays.
+        let mut left = values(&many).into_iter().filter(|&v| v != 0.0);
+        assert!(left.all(|v| (v - 1.0 / 0.6).abs() < 1e-6));
     }
 }

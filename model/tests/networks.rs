@@ -276,6 +276,48 @@ fn impossible_configurations_are_refused_by_key() {
             },
         ),
         (
+            "channels_in",
+            NetworkConfig {
+                channels_in: 0,
+                ..NetworkConfig::default()
+            },
+        ),
+        (
+            "classes",
+            NetworkConfig {
+                classes: 1,
+                ..NetworkConfig::default()
+            },
+        ),
+        (
+            "classes",
+            NetworkConfig {
+                classes: 251,
+                ..NetworkConfig::default()
+            },
+        ),
+        (
+            "decoder_width",
+            NetworkConfig {
+                decoder_width: Some(0.0),
+                ..NetworkConfig::default()
+            },
+        ),
+        (
+            "output_stride",
+            NetworkConfig {
+                output_stride: 16,
+                ..NetworkConfig::default()
+            },
+        ),
+        (
+            "batch_norm_decay",
+            NetworkConfig {
+                batch_norm_decay: 1.0,
+                ..NetworkConfig::default()
+            },
+        ),
+        (
             "preactivation_relu",
             NetworkConfig {
                 preactivation_relu: false,

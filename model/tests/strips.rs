@@ -166,6 +166,25 @@ fn strips_have_the_bits_of_the_whole_where_our_loops_run() {
     }
 }
 
+/// Whole groups of four rows, so that there may be fewer than asked for.
+#[test]
+fn strips_are_counted_as_they_are_cut() {
+    for (rows, asked, count) in [
+        (768, 1, 1),
+        // 156 rows each.
+        (768, 5, 5),
+        // 24 rows each: 24, 24 and 16.
+        (64, 3, 3),
+        // 8 rows each: 8, 8 and 4.
+        (20, 4, 3),
+        (37, 1000, 10),
+        (0, 2, 1),
+    ] {
+        let found = Network::strips_of(rows, strips(asked));
+        assert_eq!(found, strips(count), "{rows} rows in {asked} strips");
+    }
+}
+
 #[test]
 fn other_networks_refuse() {
     for name in [NetworkName::Tiramisu, NetworkName::CgNet] {

@@ -3,6 +3,7 @@
 use candle_core::{DType, Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use squall_model::networks::NetworkName;
 use squall_model::optim::{Larc, Optimizer, OptimizerConfig, Rule};
 use squall_model::{Backend, BatchStatistics, Gradients, ModelFile, Network, NetworkConfig, Pass};
 
@@ -277,9 +278,31 @@ fn initial_values_follow_from_seed_and_name() {
     let stem = "encoder.stem.weight";
     assert_eq!(bits(&a[stem].1), bits(&b[stem].1));
     assert_ne!(bits(&a[stem].1), bits(&other[stem].1));
-    // He uniform: variance 2 / fan-in.
-    let values = &a[stem].1;
-    let variance = values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32;
-    let fan_in = (7 * 7 * SIZE[3]) as f32;
-    assert!((variance * fan_in / 2.0 - 1.0).abs() < 0.1, "{variance}");
+    // He uniform, within ±√(6 / fan-in): variance 2 / fan-in. Inputs that reach an output: 7 x 7 pixels; a quarter of
+    // 3 x 3 where a stride of 2 lies between; 3 x 3 of one channel; all channels of one pixel; 5 x 5 of three frames.
+    let deepcam = NetworkConfig {
+        width: 0.25,
+        blocks: vec![1],
+        ..NetworkConfig::of(NetworkName::DeepCam)
+    };
+    let over_time = NetworkConfig {
+        width: 0.05,
+        ..NetworkConfig::of(NetworkName::Detector3d)
+    };
+    let (deepcam, over_time) = (named(&deepcam, 1), named(&over_time, 1));
+    for (named, name, fan_in) in [
+        (&a, stem, 7 * 7 * SIZE[3]),
+        (&a, "decoder.up2.weight", 16 * 9 / 4),
+        (&deepcam, "encoder.block4.sep1.depthwise.weight", 9),
+        (&deepcam, "encoder.block4.sep1.pointwise.weight", 184),
+        (&over_time, "encoder.layer2.weight", 3 * 5 * 5 * 8),
+    ] {
+        let values = &named[name].1;
+        let variance = values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32;
+        let share = variance * fan_in as f32 / 2.0;
+        assert!((share - 1.0).abs() < 0.1, "{name}: {share}");
+        let most = values.iter().fold(0f32, |most, v| most.max(v.abs()));
+        let bound = (6.0 / fan_in as f32).sqrt();
+        assert!(most <= bound && most > 0.97 * bound, "{name}: {most}");
+    }
 }

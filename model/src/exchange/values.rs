@@ -179,4 +179,33 @@ mod tests {
         // x = 1: conv 3, normalised 2 · (3 − 4) / 0.5 + 0.5 = −3.5
         approx::assert_relative_eq!(weight + bias, -3.5, epsilon = 1e-5);
     }
+
+    /// γ / √(σ² + ε) is 2 / 0.5 for the first output and 3 / 1 for the second, whatever the input.
+    #[test]
+    fn every_output_has_its_own_factor_and_shift() {
+        let mut theirs = NamedTensors::new();
+        let kernel = vec![1.0, 2.0, 3.0, 4.0];
+        theirs.insert("c.weight".into(), (vec![2, 2, 1, 1], kernel));
+        for (leaf, values) in [
+            ("weight", [2.0, 3.0]),
+            ("bias", [1.0, 2.0]),
+            ("running_mean", [0.5, -1.0]),
+            ("running_var", [0.25 - EPSILON, 1.0 - EPSILON]),
+        ] {
+            theirs.insert(format!("n.{leaf}"), (vec![2], values.to_vec()));
+        }
+        let kernel = Source::FoldedKernel {
+            kernel: "c.weight".into(),
+            norm: "n".into(),
+            spread: false,
+        };
+        let bias = Source::FoldedBias { norm: "n".into() };
+        let kernel = value_of(&kernel, "w", &[2, 2, 1, 1], &theirs).unwrap();
+        let bias = value_of(&bias, "b", &[2], &theirs).unwrap();
+        // β − μ times the factor: 1 − 2 and 2 + 3.
+        let expected = [4.0, 8.0, 9.0, 12.0, -1.0, 5.0];
+        for (found, expected) in kernel.into_iter().chain(bias).zip(expected) {
+            approx::assert_relative_eq!(found, expected, epsilon = 1e-5);
+        }
+    }
 }

@@ -69,3 +69,36 @@ fn read_moments(all: &[Recorded]) -> Result<Vec<Vec<f32>>> {
     }
     crate::ops::cuda::read_all(&tensors.iter().collect::<Vec<_>>())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::Backend;
+    use crate::parameters::Parameters;
+    use candle_core::{Device, Tensor};
+
+    /// Of two channels 1, 3 and 4, 4 the means are 2 and 4, the mean squares of what is off them 1 and 0; with 2 / (2 − 1)
+    /// these are 2 and 0. Of one pixel nothing is known, which is not infinite.
+    #[test]
+    fn variances_are_unbiased_and_follow_the_means() {
+        let mut parameters = Parameters::new(1);
+        let mean = parameters.buffer("mean".into(), 2, 0.0);
+        let variance = parameters.buffer("variance".into(), 2, 1.0);
+        for (pixels, expected) in [
+            (vec![1.0f32, 4.0, 3.0, 4.0], [2.0, 4.0, 2.0, 0.0]),
+            (vec![5.0, 6.0], [5.0, 6.0, 0.0, 0.0]),
+        ] {
+            let shape = (1, 1, pixels.len() / 2, 2);
+            let x = Tensor::from_vec(pixels, shape, &Device::Cpu).unwrap();
+            let batch = Backend::Reference.batch_norm_statistics(&x, 1e-5, None);
+            let recorded = Recorded {
+                mean,
+                variance,
+                batch: batch.unwrap(),
+            };
+            let statistics = BatchStatistics::of(vec![recorded]).unwrap();
+            assert_eq!(statistics.values, expected);
+            assert_eq!(statistics.buffers, [mean, variance]);
+        }
+    }
+}

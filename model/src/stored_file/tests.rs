@@ -94,6 +94,27 @@ fn every_changed_value_is_found() {
     }
 }
 
+/// What values mean is as much a part of the model as the values.
+#[test]
+fn every_changed_fact_name_and_shape_is_found() {
+    let path = Path::new("m.safetensors");
+    let whole = made().encode(path).unwrap();
+    StoredFile::of_bytes(path, &whole).unwrap();
+    for (written, changed) in [
+        (r#"step\":\"3"#, r#"step\":\"4"#),
+        (r#"step\":\"3"#, r#"stop\":\"3"#),
+        (r#""b":{"#, r#""c":{"#),
+        (r#""shape":[2,1]"#, r#""shape":[1,2]"#),
+    ] {
+        let found = |bytes: &[u8]| bytes == written.as_bytes();
+        let at = whole.windows(written.len()).position(found).unwrap();
+        let mut bytes = whole.clone();
+        bytes[at..at + written.len()].copy_from_slice(changed.as_bytes());
+        let error = StoredFile::of_bytes(path, &bytes).unwrap_err().to_string();
+        assert!(error.contains("checksum"), "{changed}: {error}");
+    }
+}
+
 /// Nothing is read, and no memory taken, that the file has no bytes for; the words are those of safetensors, which
 /// sees the whole file in memory.
 #[test]

@@ -348,6 +348,48 @@ mod tests {
         assert_eq!(storage(DType::F32), DType::F32.into());
     }
 
+    /// Plain loops have no fast half precision, as most machines: asked for it is stored, unasked nothing is.
+    #[test]
+    fn what_is_asked_for_is_computed_and_the_rest_said() {
+        for (asked, dtype, word) in [
+            (Precision::F32, DType::F32, None),
+            (Precision::Auto, DType::F32, Some("computing in f32")),
+            (Precision::Bf16, DType::BF16, Some("storing bf16")),
+            (Precision::F16, DType::F16, Some("storing f16")),
+        ] {
+            let (found, note) = asked.resolve(Backend::Reference);
+            assert_eq!((found, note.is_some()), (dtype, word.is_some()));
+            assert!(note.unwrap_or_default().contains(word.unwrap_or_default()));
+        }
+    }
+
+    #[test]
+    fn copies_are_for_kernels_that_are_rounded_and_scales_for_f16() {
+        let (parameters, _) = parameters();
+        for (kernels, dtype, rounds) in [
+            (KernelRounding::Stochastic, DType::BF16, true),
+            (KernelRounding::Stochastic, DType::F32, false),
+            (KernelRounding::Stochastic, DType::F16, false),
+            (KernelRounding::Nearest, DType::BF16, false),
+        ] {
+            let policy = PrecisionPolicy {
+                kernels,
+                ..PrecisionPolicy::default()
+            };
+            let copies = policy.copies(&parameters, dtype, 1).unwrap();
+            assert_eq!(copies.is_some(), rounds, "{kernels:?} {dtype:?}");
+        }
+        let asked = LossScaleConfig::Static { scale: 8.0 };
+        let policy = PrecisionPolicy {
+            loss_scale: Some(asked),
+            ..PrecisionPolicy::default()
+        };
+        assert_eq!(policy.loss_scale(DType::F16), asked);
+        let unasked = PrecisionPolicy::default();
+        assert!(unasked.loss_scale(DType::F16).is_dynamic());
+        assert!(!unasked.loss_scale(DType::BF16).is_dynamic());
+    }
+
     #[test]
     fn a_word_or_a_table() {
         let read = |json: &str| serde_json::from_str::<PrecisionPolicy>(json);

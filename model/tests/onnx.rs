@@ -210,3 +210,25 @@ fn latitude_channels_follow_the_batch() {
     let (alone, pair) = (&alone["logits"].values, &pair["logits"].values);
     assert_eq!(&pair[alone.len()..], &alone[..]);
 }
+
+/// By them the file is known where it lies alone. A pair is its name (field 1) and its value (field 2), each behind its
+/// length.
+#[test]
+fn facts_are_metadata_and_classes_are_there_if_asked_for() {
+    let network = shaken(&cases().remove(0));
+    let options = onnx::OnnxOptions {
+        grid: GRID,
+        classes: false,
+    };
+    let facts = BTreeMap::from([("contract".to_string(), "{\"a\": 1}".to_string())]);
+    let bytes = onnx::encode(&network, &options, &facts).unwrap();
+    let pair = b"\x0a\x0fsquall.contract\x12\x08{\"a\": 1}";
+    assert!(bytes.windows(pair.len()).any(|found| found == pair));
+    let names = |graph: Graph| -> Vec<String> {
+        let outputs = graph.outputs.iter();
+        outputs.map(|(name, _)| name.clone()).collect()
+    };
+    assert_eq!(names(Graph::read(&bytes)), ["logits"]);
+    let both = names(graph(&network, GRID));
+    assert_eq!(both, ["logits", "classes"]);
+}

@@ -156,3 +156,53 @@ impl ResNet {
         Ok((y, low))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stride and dilation of the units whose 3x3 kernels are not plain, of 3, 4, 6 and 3 units: a block's stride sits in
+    /// its last unit, the last block has none, and one beyond the output stride doubles the dilation of what follows.
+    #[test]
+    fn strides_become_dilations_of_the_blocks_that_follow() {
+        let all = |block: usize, units: usize, dilation: usize| {
+            (1..=units)
+                .map(move |unit| (format!("encoder.block{block}.unit{unit}"), 1usize, dilation))
+        };
+        let halved = |block: usize, unit: usize| {
+            std::iter::once((format!("encoder.block{block}.unit{unit}"), 2usize, 1usize))
+        };
+        for (output_stride, expected) in [
+            (
+                8,
+                halved(1, 3)
+                    .chain(all(3, 6, 2))
+                    .chain(all(4, 3, 4))
+                    .collect::<Vec<_>>(),
+            ),
+            (
+                16,
+                halved(1, 3)
+                    .chain(halved(2, 4))
+                    .chain(all(4, 3, 2))
+                    .collect(),
+            ),
+        ] {
+            let config = NetworkConfig {
+                output_stride,
+                ..NetworkConfig::default()
+            };
+            let units = plan(&config);
+            assert_eq!(units.len(), 16);
+            let blocks = units.iter().map(|unit| unit.block);
+            let counts = [0, 1, 2, 3].map(|block| blocks.clone().filter(|&b| b == block).count());
+            assert_eq!(counts, [3, 4, 6, 3]);
+            let found: Vec<_> = units
+                .into_iter()
+                .map(|unit| (unit.name, unit.stride, unit.dilation))
+                .filter(|(_, stride, dilation)| (*stride, *dilation) != (1, 1))
+                .collect();
+            assert_eq!(found, expected, "output stride {output_stride}");
+        }
+    }
+}

@@ -221,10 +221,30 @@ mod tests {
         );
     }
 
+    /// A configuration with what a hint says.
+    fn changed(config: &NetworkConfig, setting: &str) -> NetworkConfig {
+        let mut changed = config.clone();
+        for pair in setting.split(' ') {
+            match pair.split_once('=').unwrap() {
+                ("network.width", width) => changed.width = width.parse().unwrap(),
+                ("network.decoder_width", width) => {
+                    changed.decoder_width = Some(width.parse().unwrap());
+                }
+                ("network.blocks", blocks) => {
+                    changed.blocks = serde_json::from_str(blocks).unwrap();
+                }
+                (other, _) => panic!("{other}"),
+            }
+        }
+        assert_ne!(&changed, config);
+        changed
+    }
+
     #[test]
     fn what_is_said_to_fit_does() {
-        for name in NetworkName::ALL {
-            let config = NetworkConfig::of(name);
+        let all = NetworkName::ALL.map(NetworkConfig::of).into_iter();
+        for config in all.chain([NetworkConfig::small()]) {
+            let name = config.name;
             let network = outline(&config).unwrap();
             let count = network.parameters().count();
             let bytes = 4 * 4 * count as u64;
@@ -242,6 +262,10 @@ mod tests {
             };
             assert_eq!((parameters, needed, available), (count, bytes, bytes / 4));
             assert!(fits[0].starts_with("network.width="), "{fits:?}");
+            for setting in &fits {
+                let count = changed(&config, setting).count().unwrap();
+                assert!(16 * count as u64 <= available, "{setting}: {count}");
+            }
             let share = (bytes / 4) as f64 / bytes as f64;
             let narrower = config.narrower((share / 128.0).sqrt());
             assert!(narrower.count().unwrap() <= count / 4, "{}", name.as_str());

@@ -95,6 +95,32 @@ fn nested_dictionaries_and_any_strides_are_read() {
     assert_eq!(weights.tensors["module.w"].1[5], 6.0);
 }
 
+/// Seven numbers as PyTorch stores each type; the last of them is the last of the weights.
+#[test]
+fn every_type_of_numbers_is_read() {
+    let stored = |kind: &str| -> Vec<u8> {
+        (1i8..8)
+            .flat_map(|i| match kind {
+                "DoubleStorage" => f64::from(i).to_le_bytes().to_vec(),
+                "HalfStorage" => half::f16::from_f32(f32::from(i)).to_le_bytes().to_vec(),
+                "LongStorage" => i64::from(-i).to_le_bytes().to_vec(),
+                "IntStorage" => i32::from(-i).to_le_bytes().to_vec(),
+                _ => vec![i.unsigned_abs()],
+            })
+            .collect()
+    };
+    for (kind, last) in [
+        ("DoubleStorage", 7.0),
+        ("HalfStorage", 7.0),
+        ("LongStorage", -7.0),
+        ("IntStorage", -7.0),
+        ("ByteStorage", 7.0),
+    ] {
+        let weights = parse_bytes(&nested(kind, stored(kind))).unwrap();
+        assert_eq!(weights.tensors["module.w"].1[5], last, "{kind}");
+    }
+}
+
 #[test]
 fn wrappers_are_taken_off_in_any_order() {
     for name in [

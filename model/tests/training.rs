@@ -4,7 +4,7 @@ use candle_core::{DType, Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use squall_model::networks::NetworkName;
-use squall_model::optim::{Larc, Optimizer, OptimizerConfig, Rule};
+use squall_model::optim::{Larc, Mirror, Optimizer, OptimizerConfig, Rounding, Rule};
 use squall_model::{Backend, BatchStatistics, Gradients, ModelFile, Network, NetworkConfig, Pass};
 
 const SIZE: [usize; 4] = [2, 16, 24, 4];
@@ -216,6 +216,41 @@ fn statistics_of_several_passes_follow_one_another() {
     assert!(!running(&each).is_empty() && running(&each) != running(&build()));
     assert_eq!(running(&together), running(&each));
     assert_eq!(running(&restored), running(&each));
+}
+
+/// The copies are those of another network, so that they show.
+#[test]
+fn copies_are_for_training_in_bf16_alone() {
+    let build = |seed| Network::build(&tiny(), Backend::best(), seed).unwrap();
+    let (mut network, mut other) = (build(1), build(2));
+    let (x, _) = batch(3);
+    let trained = |network: &Network, dtype: DType| {
+        let mut pass = Pass::train(network.backend(), dtype, 0);
+        values(&network.forward(&x, &mut pass).unwrap())
+    };
+    let inferred = |network: &Network| values(&network.infer(&x, DType::BF16).unwrap());
+    let own = (trained(&network, DType::BF16), inferred(&network));
+    let theirs = trained(&other, DType::BF16);
+    let optimizer = Optimizer::new(&OptimizerConfig::default(), other.parameters()).unwrap();
+    let mut copies = Mirror::new(other.parameters(), Rounding::Nearest).unwrap();
+    (optimizer.fill_mirror(other.parameters_mut(), &mut copies)).unwrap();
+    let narrow = DType::BF16.into();
+    (network.parameters_mut().compute_with(&copies, &narrow)).unwrap();
+    let off = |a: &[f32], b: &[f32]| -> f32 {
+        let squares = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b));
+        squares.sum::<f32>().sqrt()
+    };
+    let now = trained(&network, DType::BF16);
+    let (near, far) = (off(&now, &theirs), off(&now, &own.0));
+    assert!(near < far / 2.0, "{near} {far}");
+    assert!(inferred(&network) == own.1, "inference keeps the masters");
+    let mut wide = build(1);
+    let before = trained(&wide, DType::F32);
+    (wide
+        .parameters_mut()
+        .compute_with(&copies, &DType::F32.into()))
+    .unwrap();
+    assert!(trained(&wide, DType::F32) == before);
 }
 
 #[test]

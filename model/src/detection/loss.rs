@@ -266,6 +266,7 @@ impl DetectorOutput {
 mod tests {
     use super::*;
     use crate::ops::Backend;
+    use crate::ops::loss::Criterion;
     use approx::assert_relative_eq;
 
     /// Two frames of one cell, heads of zeros, and beside them what decoders made of 1 x 2 pixels.
@@ -320,6 +321,35 @@ mod tests {
             values(loss.gradient.segmentation.as_ref().unwrap()),
             [0.0; 4]
         );
+    }
+
+    /// Of two pixels with p = ½ for both classes the loss is ln 2, and its gradient (p − 1) / 2 and p / 2.
+    #[test]
+    fn masks_count_by_their_weight() {
+        let logits = tensor(vec![0.0; 4], &[1, 1, 2, 2], DType::F32).unwrap();
+        let (labels, criterion): (&[u8], _) = (&[0, 1], Criterion::cross_entropy(&[1.0; 2]));
+        let frames = [Some(labels)];
+        let targets = DetectionTargets {
+            fields: &logits,
+            boxes: &[None, None],
+            masks: Some(MaskTargets {
+                labels: &frames,
+                criterion: &criterion,
+            }),
+        };
+        let config = DetectionLossConfig {
+            segmentation: 0.5,
+            ..DetectionLossConfig::default()
+        };
+        let output = output(None, Some(logits.clone()));
+        let loss = output.loss(&targets, &config, 8.0).unwrap();
+        assert_eq!(loss.labelled, 0);
+        assert_relative_eq!(loss.total, 0.5 * 2f64.ln(), max_relative = 1e-6);
+        assert_eq!(loss.part("segmentation"), Some(loss.total));
+        let gradient = values(loss.gradient.segmentation.as_ref().unwrap());
+        for (got, expected) in gradient.into_iter().zip([-1.0, 1.0, 1.0, -1.0]) {
+            assert_relative_eq!(got, expected, max_relative = 1e-6);
+        }
     }
 
     #[test]

@@ -57,18 +57,32 @@ fn labels() -> Vec<Option<Vec<BoxTarget>>> {
 }
 
 fn judged(output: &DetectorOutput, labels: &[Option<Vec<BoxTarget>>]) -> DetectionLoss {
+    judged_by(&DetectionLossConfig::default(), output, labels)
+}
+
+fn judged_by(
+    config: &DetectionLossConfig,
+    output: &DetectorOutput,
+    labels: &[Option<Vec<BoxTarget>>],
+) -> DetectionLoss {
     let fields = tensor(vec![0.0f32; 1], &[1, 1, 1, 1], DType::F32).unwrap();
     let targets = DetectionTargets {
         fields: &fields,
         boxes: labels,
         masks: None,
     };
-    let config = DetectionLossConfig::default();
-    output.loss(&targets, &config, 4.0).unwrap()
+    output.loss(&targets, config, 4.0).unwrap()
 }
 
 #[test]
 fn gradients_are_those_of_finite_differences() {
+    // No weight is 1, lest it could be left out of either.
+    let config = DetectionLossConfig {
+        object: 1.5,
+        class: 2.0,
+        scores: 3.0,
+        ..DetectionLossConfig::default()
+    };
     for scheme in [Scheme::Cells, Scheme::Centres] {
         for box_relu in [false, true] {
             let layout = Layout {
@@ -76,7 +90,7 @@ fn gradients_are_those_of_finite_differences() {
                 ..layout(scheme, true)
             };
             let output = output(layout, 3);
-            let loss = judged(&output, &labels());
+            let loss = judged_by(&config, &output, &labels());
             let gradient: Vec<f32> = loss
                 .gradient
                 .heads
@@ -100,7 +114,7 @@ fn gradients_are_those_of_finite_differences() {
                     segmentation: None,
                     ..output_like(&output)
                 };
-                judged(&moved, &labels()).total
+                judged_by(&config, &moved, &labels()).total
             };
             let mut touched = 0;
             for (at, &gradient) in gradient.iter().enumerate().skip(half) {

@@ -491,7 +491,22 @@ fn the_wrong_question_is_an_error() {
     assert!(error.contains("a multiple of 3"), "{error}");
     // Masks alone can be had of a detector that gives both.
     let both = Network::build(&tiny(NetworkName::DetectorDense), Backend::best(), 1).unwrap();
-    assert_eq!(both.infer(&x, DType::F32).unwrap().dims(), [1, 16, 24, 3]);
+    let masks = both.infer(&x, DType::F32).unwrap();
+    assert_eq!(masks.dims(), [1, 16, 24, 3]);
+    // They are those that it gives beside boxes, whose number of cells without numbers comes with them.
+    let asked = (0.0, true);
+    let found = both.find_boxes_and_masks(&x, DType::F32, asked).unwrap();
+    assert_eq!(found.boxes, both.find_boxes(&x, DType::F32, 0.0).unwrap());
+    assert!(!found.boxes[0].is_empty() && found.not_finite == [0]);
+    let beside = found.masks.unwrap();
+    assert_eq!(beside.classes, both.backend().argmax(&masks).unwrap());
+    let probabilities = both.backend().softmax(&masks).unwrap();
+    assert_eq!(
+        values(&beside.probabilities.unwrap()),
+        values(&probabilities)
+    );
+    let boxes_alone = detector.find_boxes_and_masks(&x, DType::F32, asked);
+    assert!(boxes_alone.unwrap().masks.is_none());
 }
 
 /// A score of 0.1 has the logit ln(1/9) = −2.197, which CenterNet rounds.

@@ -193,3 +193,23 @@ impl Pass {
         BatchStatistics::of(std::mem::take(&mut self.statistics))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Layers that drop the same values would be one layer.
+    #[test]
+    fn every_layer_of_every_step_drops_other_values() {
+        let mut keys = Vec::new();
+        for step in 0..3 {
+            let mut pass = Pass::train(Backend::Reference, DType::F32, step);
+            keys.extend([pass.next_key(), pass.next_key(), pass.next_key()]);
+            let mut again = Pass::train(Backend::Reference, DType::F32, step);
+            assert_eq!(again.next_key(), keys[3 * step as usize]);
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), 9);
+    }
+}

@@ -178,6 +178,47 @@ fn numbers_by_hand() {
     }
 }
 
+/// What ranks compute of one batch, each by the divisor of all, adds up to the whole: loss, own divisors and gradient.
+#[test]
+fn shares_of_a_batch_add_up_to_the_whole() {
+    let (z, labels) = (draw(72, 2.0), labels(24));
+    for (backend, criterion) in Backend::all()
+        .into_iter()
+        .flat_map(|backend| criteria().into_iter().map(move |c| (backend, c)))
+    {
+        let whole = backend
+            .segmentation_loss(&logits(&z, [2, 3, 4, 3]), &labels, &criterion, 4.0)
+            .unwrap();
+        assert_eq!(whole.divisor, whole.own_divisor);
+        let shares = [0, 1].map(|sample| {
+            let z = logits(&z[36 * sample..][..36], [1, 3, 4, 3]);
+            let labels = &labels[12 * sample..][..12];
+            let divisor = Some(whole.divisor);
+            backend
+                .segmentation_loss_within(&z, labels, &criterion, 4.0, divisor)
+                .unwrap()
+        });
+        let sum: f64 = shares.iter().map(|share| share.value()).sum();
+        assert_relative_eq!(sum, whole.value(), max_relative = 1e-5);
+        let weights: f64 = shares.iter().map(|share| share.weight_sum).sum();
+        assert_relative_eq!(weights, whole.weight_sum, max_relative = 1e-12);
+        let mean = whole.weighted_sum / weights;
+        assert_relative_eq!(whole.mean(), mean, max_relative = 1e-12);
+        if criterion.is_mean() {
+            let own: f64 = shares.iter().map(|share| share.own_divisor).sum();
+            assert_relative_eq!(own, whole.divisor, max_relative = 1e-12);
+            assert_eq!(criterion.constant_factor(), 1.0);
+        } else {
+            let factor = criterion.constant_factor();
+            assert_relative_eq!(factor, 1.0 / whole.divisor, max_relative = 1e-6);
+        }
+        let parts = shares.iter().flat_map(|share| values(&share.gradient));
+        for (part, whole) in parts.zip(values(&whole.gradient)) {
+            assert_relative_eq!(part, whole, epsilon = 1e-7, max_relative = 1e-5);
+        }
+    }
+}
+
 #[test]
 fn extremes_stay_numbers() {
     for backend in Backend::all() {

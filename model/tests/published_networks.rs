@@ -5,6 +5,7 @@ mod common;
 use candle_core::{DType, Tensor};
 use common::{distance, field, first_step, learn, reloaded, shake, values, wrong_gradients};
 use squall_model::networks::NetworkName;
+use squall_model::parameters::Kind;
 use squall_model::{Backend, Network, NetworkConfig};
 use std::collections::BTreeMap;
 
@@ -192,6 +193,30 @@ fn every_name_is_read_and_written() {
         assert_eq!(config, NetworkConfig::of(name));
         config.check().unwrap();
     }
+}
+
+/// Weight decay, rounding and the types of layers go by what a parameter is.
+#[test]
+fn a_parameter_is_what_its_name_says() {
+    let kinds = [
+        ("weight", Kind::Weight),
+        ("bias", Kind::Bias),
+        ("scale", Kind::Scale),
+        ("shift", Kind::Shift),
+        ("slope", Kind::Slope),
+    ];
+    let mut seen = [0; 5];
+    for name in NetworkName::ALL {
+        let config = NetworkConfig::of(name);
+        let network = Network::outline(&config, Backend::Reference, 1).unwrap();
+        for parameter in network.parameters().iter() {
+            let (_, leaf) = parameter.name.rsplit_once('.').unwrap();
+            let at = kinds.iter().position(|(name, _)| *name == leaf).unwrap();
+            assert_eq!(parameter.kind, kinds[at].1, "{}", parameter.name);
+            seen[at] += 1;
+        }
+    }
+    assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
 }
 
 /// Model files and recipes of finished runs have these bytes, and a run is resumed only by the same ones.

@@ -273,4 +273,19 @@ mod tests {
         };
         edge.check().unwrap();
     }
+
+    /// Factors and shifts of normalisations, slopes and biases are pulled to zero only if asked.
+    #[test]
+    fn kernels_decay_and_nothing_else_does_unasked() {
+        let config = |decay_all| OptimizerConfig {
+            weight_decay: 0.1,
+            decay_all,
+            ..OptimizerConfig::default()
+        };
+        assert_eq!(config(false).decay_of(Kind::Weight), 0.1);
+        for kind in [Kind::Bias, Kind::Scale, Kind::Shift, Kind::Slope] {
+            assert_eq!(config(false).decay_of(kind), 0.0, "{kind:?}");
+            assert_eq!(config(true).decay_of(kind), 0.1, "{kind:?}");
+        }
+    }
 }

@@ -80,3 +80,42 @@ impl Summary {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::networks::NetworkName;
+    use crate::{Network, NetworkConfig};
+
+    /// A clip of eight frames through the detector over time, whose inference leaves out the decoder.
+    #[test]
+    fn every_layer_has_its_line_and_totals_their_numbers() {
+        let config = NetworkConfig::published(NetworkName::Detector3d);
+        let network = Network::outline(&config, Backend::Reference, 1).unwrap();
+        let summary = network.summary(192, 288).unwrap();
+        let text = summary.to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "detector-3d on 8 frames of 192 x 288 x 16");
+        let rows = lines.iter().filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [name, h, "x", w, "x", c, parameters, ..] = words[..] else {
+                return None;
+            };
+            let shape = [h, w, c].map(|extent| extent.parse::<usize>().ok());
+            Some((name, shape, parameters.parse::<usize>().ok()))
+        });
+        let expected = summary.layers.iter().map(|row| {
+            let (_, leaf) = row.name.rsplit_once('.').unwrap();
+            (leaf, row.output.map(Some), Some(row.parameters))
+        });
+        assert!(rows.eq(expected), "{text}");
+        // 50.02 million parameters; three passes of training.
+        let totals = lines[lines.len() - 1];
+        let tera = |flops: u64| flops as f64 / 1e12;
+        let forward = format!("forward {:.3} TF", tera(summary.forward_flops));
+        let training = format!("training {:.2} TF", tera(summary.training_flops));
+        for part in ["parameters 50.02 M", &forward, &training] {
+            assert!(totals.contains(part), "{part}: {totals}");
+        }
+    }
+}

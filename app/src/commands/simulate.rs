@@ -214,6 +214,25 @@ mod tests {
         assert!(check(usual, Some(1_000_000_000)).is_ok());
     }
 
+    /// The scenario and half of the others had been in no test of the command.
+    #[test]
+    fn every_option_reaches_the_run() {
+        let words = "--out run --grid 40x60 --years 2 --start 2001-03-04 --hours 6 --scenario plus2k --seed 9";
+        let call: Simulate = parsed(words.split_whitespace()).unwrap();
+        let config = call.config().unwrap();
+        assert_eq!((config.rows, config.columns), (40, 60));
+        assert_eq!(config.scenario, Scenario::PLUS_2K);
+        assert_eq!((config.step_hours, config.seed), (6, 9));
+        // Two years of 365 days, four times a day.
+        assert_eq!(config.steps, 2920);
+        let start = Time::new(Calendar::NoLeap, 2001, 3, 4, 0, 0, 0).unwrap();
+        assert_eq!(config.start, start);
+        let usual: Simulate = parsed(["--out", "run"]).unwrap();
+        let config = usual.config().unwrap();
+        // A year of 3-hourly fields.
+        assert_eq!((config.scenario, config.steps), (Scenario::PRESENT, 2920));
+    }
+
     /// Before anything is computed or allocated.
     #[test]
     fn a_run_that_no_disk_holds_is_refused_in_true_words() {

@@ -120,3 +120,51 @@ fn months_and_years_are_read() {
     assert_eq!(years("1979-2008").unwrap(), (1979, 2008));
     assert!(years("2008-1979").is_err() && years("2008").is_err());
 }
+
+/// No test had a call whose options differ from the usual ones: any of them could have been passed over.
+#[test]
+fn every_option_reaches_the_comparison_and_the_command_on_the_page() {
+    let words = "a b --out changes --label-a x --label-b y --years-a 1981-2000 --years-b 2001-2020 --months 12-2 \
+                 --year-start 7 --block-years 3 --confidence 0.9 --resamples 500 --seed 9 --interval bca \
+                 --calendar noleap --any-grid --title page";
+    let call: Compare = parsed(words.split_whitespace()).unwrap();
+    let expected = CompareOptions {
+        draws: DrawOptions {
+            draws: 500,
+            confidence: 0.9,
+            seed: 9,
+            method: IntervalMethod::Bca,
+        },
+        months: vec![1, 2, 12],
+        year_start: 7,
+        unit: Unit::Year,
+        block_years: 3,
+        calendar: Some(Calendar::NoLeap),
+        any_grid: true,
+    };
+    assert_eq!(call.options(), expected);
+    let folders = ["a", "b"].map(|name| vec![PathBuf::from(name)]);
+    let [a, b] = call.inputs(folders).unwrap();
+    assert_eq!((a.years, b.years), (Some((1981, 2000)), Some((2001, 2020))));
+    assert_eq!((a.label.as_str(), b.label.as_str()), ("x", "y"));
+    assert_eq!(
+        [a.folders, b.folders].concat(),
+        ["a", "b"].map(PathBuf::from)
+    );
+    // The command on the page asks for the same.
+    let command = call.command();
+    let again: Compare = parsed(command.split(' ').skip(2)).unwrap();
+    assert_eq!(again.options(), expected);
+    assert_eq!((again.years_a, again.years_b), (call.years_a, call.years_b));
+    assert_eq!(
+        (&again.a, &again.b, &again.out),
+        (&call.a, &call.b, &call.out)
+    );
+    assert_eq!(again.title.as_deref(), Some("page"));
+    for (name, unit) in [("member", Unit::Member), ("pair", Unit::Pair)] {
+        let call: Compare = parsed(["a", "b", "--out", "c", "--unit", name]).unwrap();
+        assert_eq!(call.options().unit, unit);
+    }
+    let usual: Compare = parsed(["a", "b", "--out", "c"]).unwrap();
+    assert_eq!(usual.options(), CompareOptions::default());
+}

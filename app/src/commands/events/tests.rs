@@ -390,3 +390,27 @@ fn an_import_leaves_nothing_of_an_earlier_one() {
     let error = import(&source, &[]).unwrap_err();
     assert!(error.to_string().contains("interrupted run"), "{error}");
 }
+
+/// Of masks: smaller objects are no events.
+#[test]
+fn least_areas_are_those_of_their_class() {
+    let call = |more: &[&str]| -> Events {
+        let words = ["masks", "--out", "events"];
+        arguments::parsed(words.iter().chain(more)).unwrap()
+    };
+    let areas = |events: &Events| {
+        let least = events.options();
+        [
+            least.min_tropical_cyclone_km2,
+            least.min_atmospheric_river_km2,
+        ]
+    };
+    // As the help says.
+    assert_eq!(areas(&call(&[])), [20_000.0, 300_000.0]);
+    let both = ["--min-cyclone-km2", "5", "--min-river-km2", "7"];
+    assert_eq!(areas(&call(&both)), [5.0, 7.0]);
+    assert_eq!(areas(&call(&both[..2])), [5.0, 300_000.0]);
+    assert_eq!(areas(&call(&both[2..])), [20_000.0, 7.0]);
+    assert_eq!(call(&[]).confidence(), 0.5);
+    assert_eq!(call(&["--min-confidence", "0.8"]).confidence(), 0.8);
+}

@@ -97,8 +97,11 @@ pub fn lacks(samples: [usize; 3], counts: [[u64; 3]; 3], block_days: f64) -> Vec
 
 #[cfg(test)]
 mod tests {
+    use super::super::Stage;
     use super::*;
+    use crate::arguments::parsed;
     use squall_data::Calendar;
+    use squall_data::store::SplitRule;
 
     #[test]
     fn a_gap_leaves_samples_of_every_split() {
@@ -118,6 +121,35 @@ mod tests {
         assert_eq!(places(one, 12.0), Err(said.into()));
         let said = "no training sample is 36 hours away from all of the other splits";
         assert_eq!(places(two, 36.0), Err(said.into()));
+    }
+
+    /// What validation leaves is the test: half of the rest is for each.
+    #[test]
+    fn samples_are_dealt_as_asked() {
+        let rule = |words: &str| {
+            let words = ["run", "--labels", "labels", "--out", "store"]
+                .into_iter()
+                .chain(words.split_whitespace());
+            parsed::<Stage>(words).unwrap().rule()
+        };
+        let blocks = SplitRule::Blocks {
+            seed: 7,
+            train: 0.5,
+            validation: 0.25,
+            days: 2.5,
+        };
+        let asked = "--train-share 0.5 --seed 7 --block-days";
+        assert_eq!(rule(&format!("{asked} 2.5")), blocks);
+        let single = SplitRule::Shuffled {
+            seed: 7,
+            train: 0.5,
+            validation: 0.25,
+        };
+        assert_eq!(rule(&format!("{asked} 0")), single);
+        let SplitRule::Blocks { train, days, .. } = rule("") else {
+            panic!("blocks are usual");
+        };
+        assert_eq!((train, days), (0.8, 5.0));
     }
 
     #[test]

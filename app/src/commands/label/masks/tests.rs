@@ -164,3 +164,26 @@ fn what_an_interrupted_run_left_is_no_other_work() {
     assert_eq!(whole.times(), out.times());
     assert!((0..12).all(|index| whole.read(index).unwrap() == out.read(index).unwrap()));
 }
+
+/// --cyclones had been in no test: cyclones could have been found by the usual numbers.
+#[test]
+fn each_preset_is_for_its_class() {
+    let numbers = |more: &[&str]| {
+        let words = ["run", "--out", "labels"];
+        let label: Label = parsed(words.iter().chain(more)).unwrap();
+        let found = label.deepcam_thresholds().unwrap();
+        (
+            found.cyclone.warm_core_fall_k,
+            found.river.min_damped_tmq_kg_m2,
+            found.adapt_to_grid,
+        )
+    };
+    // The core's warmth of the DeepCAM labels: 0.8 K, relaxed 0.6 K; column water 24 and 21 kg m-2.
+    assert_eq!(numbers(&[]), (0.8, 24.0, true));
+    assert_eq!(numbers(&["--cyclones", "relaxed"]), (0.6, 24.0, true));
+    assert_eq!(numbers(&["--rivers", "relaxed"]), (0.8, 21.0, true));
+    assert_eq!(numbers(&["--no-grid-scaling"]), (0.8, 24.0, false));
+    let words = ["run", "--out", "labels", "--cyclones", "lax"];
+    let error = parsed::<Label>(words).unwrap().deepcam_thresholds();
+    assert!(error.unwrap_err().to_string().contains("lax"));
+}

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, run, squall, staged, text};
+use common::{json, path, run, squall, stage, staged, text};
 use squall_model::ModelFile;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -247,4 +247,48 @@ fn weights_that_are_not_finite_neither_leave_nor_come_in() {
             assert!(!out.exists(), "{}", out.display());
         }
     }
+}
+
+/// No test of the program had --roll, --mirror, --split, --precision or --batch: masks would have been made without them.
+#[test]
+fn inference_is_as_asked_for() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let model = model(folder.path());
+    let at = |name: &str| folder.path().join(name);
+    let (store, out) = (at("days"), at("masks"));
+    let by_days = ["--block-days", "1"];
+    stage(&at("run5"), &at("labels"), &store, &by_days);
+    let sides = ["infer", path(&store), "--model", path(&model), "--out"];
+    let words = "--split validation --roll 8,16 --mirror --precision bf16 --probabilities --artmip --file-per month \
+                 --batch 2 --skip-bad --attribute institution=ours --json -q";
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let report = json(&[&sides[..], &[path(&out)], &words[..]].concat());
+    // One of three days; as it is and rolled twice, each of them mirrored as well.
+    assert_eq!(
+        (&report["masks"], &report["members"]),
+        (&4.into(), &6.into())
+    );
+    let settings = fs::read_to_string(out.join("settings.json")).expect("settings");
+    let settings: serde_json::Value = serde_json::from_str(&settings).expect("JSON");
+    let views = serde_json::json!([
+        [0, false],
+        [8, false],
+        [16, false],
+        [0, true],
+        [8, true],
+        [16, true]
+    ]);
+    for (key, expected) in [
+        ("views", views),
+        ("dtype", "bf16".into()),
+        ("probabilities", true.into()),
+        ("artmip", true.into()),
+        ("file_per", "month".into()),
+        ("batch", 2.into()),
+        ("bad_input", "skip".into()),
+        ("attributes", serde_json::json!([["institution", "ours"]])),
+    ] {
+        assert_eq!(settings[key], expected, "{key}");
+    }
+    assert!(out.join("masks.2000-08.nc").is_file());
 }

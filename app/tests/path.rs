@@ -75,9 +75,17 @@ fn from_files_to_a_page() {
         path(&pictures),
         "--frames",
         "6",
+        "--movie-width",
+        "320",
+        "--title",
+        "Six days",
+        "--about",
+        "Of a synthetic August.",
         "-q",
     ]);
     let html = fs::read_to_string(&page).expect("a page");
+    assert!(html.contains("<title>Six days</title>"));
+    assert!(html.contains("Of a synthetic August."));
     assert!(
         html.contains("</html>") && !html.contains("src=\"http"),
         "the page needs nothing from elsewhere"
@@ -89,6 +97,8 @@ fn from_files_to_a_page() {
     assert_eq!(fs::read_dir(&pictures).expect("pictures").count(), 6);
     let moving = fs::read(&movie).expect("a movie");
     assert!(moving.windows(4).filter(|bytes| *bytes == b"fcTL").count() == 6);
+    // The width of a PNG follows its mark, and the length and name of its first chunk.
+    assert_eq!(moving[16..20], 320_u32.to_be_bytes());
 
     // Boxes alone need fields for their grid.
     let boxes = at("boxes");

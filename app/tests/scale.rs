@@ -185,11 +185,29 @@ fn a_store_says_grid_and_samples() {
         "workstation",
         "--json",
     ];
-    let given = ["--samples-per-second", "10", "--data", path(&store)];
-    let found = rows(&[&small[..], &given].concat());
-    let alone = found[0]["efficiency"].as_f64().expect("a number");
+    let rate = ["--samples-per-second", "10", "--set", "training.epochs=3"];
+    let asked = |more: &[&str]| rows(&[&small[..], &rate[..], more].concat());
+    let found = asked(&["--data", path(&store)]);
+    let of = |row: &Value, key: &str| row[key].as_f64().expect("a number");
+    let alone = of(&found[0], "efficiency");
     assert!(found.len() == 1 && (alone - 1.0).abs() < 1e-9, "{found:?}");
-    assert!(found[0]["hours"].as_f64().expect("hours") > 0.0);
+    // Three epochs of whole steps of two samples, of a fifth of a second each.
+    let index = std::fs::read_to_string(store.join("store.json")).expect("a store");
+    let training = index.matches("\"train\"").count();
+    let steps = 3.0 * (training / 2) as f64;
+    assert_eq!(of(&found[0], "steps"), steps);
+    assert!(
+        (of(&found[0], "hours") / (steps * 0.2 / 3600.0) - 1.0).abs() < 1e-6,
+        "{found:?}"
+    );
+    let training = training.to_string();
+    let same = asked(&["--grid", "48x72", "--samples", &training]).swap_remove(0);
+    for key in ["steps", "memory_bytes", "flops_per_second"] {
+        assert_eq!(same[key], found[0][key], "{key}");
+    }
+    // That is not the usual grid: memory grows with the cells.
+    let usual = asked(&["--samples", &training]).swap_remove(0);
+    assert!(of(&usual, "memory_bytes") > 10.0 * of(&same, "memory_bytes"));
 }
 
 #[test]
@@ -224,4 +242,30 @@ fn what_cannot_be_predicted_is_wrong_usage_with_a_hint() {
         &[&on("summit")[..], &uneven].concat(),
         "distributed.global_batch",
     );
+}
+
+/// Of `auto` the type that training will choose there, and what does not fit on a disk.
+#[test]
+fn a_machine_says_the_type_and_the_room_for_samples() {
+    let answer = |machine: &str, more: &[&str]| -> Value {
+        let ask = ["scale", "--recipe", "small", "--machine", machine];
+        let rest = ["--nodes", "1", "--samples-per-second", "10", "--json"];
+        let said = run(&[&ask[..], &rest, more].concat());
+        serde_json::from_str(&said).expect("JSON")
+    };
+    // A100 have bf16, V100 have not, and CPUs are asked for f32.
+    for (machine, precision) in [
+        ("perlmutter", "bf16"),
+        ("summit", "f32"),
+        ("cori-knl", "f32"),
+    ] {
+        assert_eq!(answer(machine, &[])["precision"], precision, "{machine}");
+    }
+    // Disks of Summit hold 1.6 TB. A sample of 768 x 1152 cells with 16 channels of two bytes and a byte of label has
+    // 29,196,288 bytes: 54,801 of them fit.
+    let note = |samples: &str| answer("summit", &["--samples", samples])["note"].clone();
+    assert!(note("54801").is_null());
+    let told = note("54802");
+    let told = told.as_str().expect("a note");
+    assert!(told.contains("a node's disk holds 1.6 TB"), "{told}");
 }

@@ -113,6 +113,49 @@ fn a_script_is_written_and_sent() {
     );
 }
 
+/// Nobody would have noticed a script that trains another recipe, on somebody else's account.
+#[test]
+fn every_option_is_in_the_script() {
+    let words = "--ranks-per-node 2 --margin 120 --name century --account geo123 --queue debug --exclude nid1,nid2 \
+                 --exclude nid3 --per-node 100 --tries 7 --program /opt/squall --set training.batch=3 --set seed=5";
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let script = run(&[&PERLMUTTER[..], &words[..]].concat());
+    for part in [
+        "#SBATCH --job-name=century\n",
+        "#SBATCH --nodes=4\n",
+        "#SBATCH --ntasks-per-node=2\n",
+        "#SBATCH --time=2:00:00\n",
+        "#SBATCH --signal=B:USR1@120\n",
+        "#SBATCH --partition=debug\n",
+        "#SBATCH --account=geo123\n",
+        "#SBATCH --exclude=nid1,nid2,nid3\n",
+        // Two hours without the seconds that are kept.
+        "stop_at=$(($(date +%s) + 7080))\n",
+        "run_folder=/scratch/run\nstore=/scratch/store\n",
+        "    /opt/squall stage \"$store\"\n",
+        "--per-node 100\n",
+        "    /opt/squall train\n    --recipe deepcam\n",
+        "    --set training.batch=3\n    --set seed=5\n",
+        "run /opt/squall supervise --tries 7 ",
+    ] {
+        assert!(script.contains(part), "{part} is not in:\n{script}");
+    }
+    let made_by = format!(
+        "# Written by: squall {} {}\n",
+        PERLMUTTER.join(" "),
+        words.join(" ")
+    );
+    assert!(script.contains(&made_by), "{script}");
+    let unstaged = run(&[&PERLMUTTER[..], &["--no-staging"]].concat());
+    assert!(run(&PERLMUTTER).contains("squall stage"));
+    assert!(!unstaged.contains("squall stage"), "{unstaged}");
+    assert!(unstaged.contains("\ndata=$store\n"), "{unstaged}");
+    // The recipe's own limit of time counts, too.
+    let limit = ["--set", "training.max_seconds=600"];
+    let limited = run(&[&PERLMUTTER[..], &limit].concat());
+    assert!(limited.contains("\n    left=600\n"), "{limited}");
+}
+
 #[test]
 fn what_no_machine_gives_is_wrong_usage() {
     let check = |more: &[&str], expected: &str| {

@@ -49,6 +49,23 @@ fn what_fails_is_started_again_while_it_advances() {
     assert_eq!(starts(folder.path()), 4);
 }
 
+/// Tries are those in a row: an advance begins them anew.
+#[test]
+fn an_advance_forgets_the_failures_before_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // The second of four starts leaves more behind. What begins with a dot is no progress.
+    let script = "echo >>.n; n=$(wc -l <.n); [ $n -ne 2 ] || echo >>starts; [ $n -ge 4 ]";
+    let output = ended(folder.path(), 2, script);
+    assert!(output.status.success(), "{}", text(&output));
+    // Survivors of a failure have a pause to go in.
+    let mut paused = squall();
+    paused.args(["supervise", "--watch", path(folder.path()), "--pause=0.5"]);
+    paused.args(["--tries=2", "--", "sh", "-c", "exit 9"]);
+    let begun = Instant::now();
+    assert_eq!(paused.output().expect("starts").status.code(), Some(9));
+    assert!(begun.elapsed() >= Duration::from_millis(500));
+}
+
 #[test]
 fn what_does_not_advance_is_given_up_with_its_own_code() {
     let folder = tempfile::tempdir().expect("a folder");

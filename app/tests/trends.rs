@@ -79,6 +79,18 @@ fn a_run_has_its_series_trends_words_and_page() {
     assert_eq!(file.trim_end(), json.trim_end());
     assert!(!torn.exists());
 
+    // Without the first and the last day of a year there are two fewer in each: 20 a decade of 14.
+    let august = run(&[&call[..], &["--months", "8"]].concat());
+    let words = "become 143 % more frequent per decade (95 % interval +143 to +143 %, p < 0.001); 12 years, 2001 to 2012, August only.";
+    assert!(august.contains(words), "{august}");
+    // From July to June there are eleven whole years, with 5, 7, 9, ... 25 cyclones.
+    let shifted = [&call[..], &["--year-start", "7", "--confidence", "0.9"]].concat();
+    let shifted = run(&[&shifted[..], &["--title", "From winter on"]].concat());
+    let words = "become 133 % more frequent per decade (90 % interval +133 to +133 %, p < 0.001); 11 years, 2001 to 2011.";
+    assert!(shifted.contains(words), "{shifted}");
+    let page = fs::read_to_string(out.join("trends.html")).expect("a page");
+    assert!(page.contains("<title>From winter on</title>"));
+
     // Of few years nothing is claimed.
     let few = run(&[&call[..], &["--years", "2001-2009"]].concat());
     assert!(

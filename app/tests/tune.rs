@@ -279,6 +279,34 @@ fn a_folder_of_another_search_says_what_differs() {
     refuses(&words(&other), 2, &["another search (`seed` was ", "is 5"]);
 }
 
+/// The usual sixteen of the usual spread would have been made, whatever was asked for.
+#[test]
+fn trials_and_their_spread_are_as_asked_for() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = store(folder.path());
+    // The rates of both trials, that of the recipe first.
+    let rates = |seed: &str| -> Vec<String> {
+        let out = folder.path().join(seed);
+        let of = ["tune", "--recipe", "small", "--data", path(&store)];
+        let to = ["--out", path(&out), "--trials", "2", "--seed", seed];
+        let rest = "--json --quiet --halts 1 --vary schedule.rate=1e-4..1e-2 --set training.steps=1 --set training.batch=1 \
+                    --set precision=f32 --set training.validation_samples=1 --set schedule.warmup_steps=0";
+        let rest: Vec<&str> = rest.split_whitespace().collect();
+        let board: Value =
+            serde_json::from_str(&run(&[&of[..], &to[..], &rest[..]].concat())).expect("JSON");
+        let mut places = board["places"].as_array().expect("places").clone();
+        places.sort_by_key(|place| place["trial"].as_u64());
+        let rates = places.iter().map(|place| &place["values"]["schedule.rate"]);
+        rates
+            .map(|rate| rate.as_str().expect("a rate").to_string())
+            .collect()
+    };
+    let (one, two) = (rates("1"), rates("2"));
+    assert_eq!((one.len(), two.len()), (2, 2), "{one:?} {two:?}");
+    assert_eq!(one[0], two[0]);
+    assert_ne!(one[1], two[1]);
+}
+
 /// The first trial is the run that `squall train` makes, also where its length is in epochs.
 #[test]
 fn trials_are_as_long_as_trainings() {

@@ -356,8 +356,39 @@ fn announce(plan: &InferPlan) {
 
 #[cfg(test)]
 mod tests {
-    use super::{ClipShape, Infer};
+    use super::{BadInput, ClipShape, FilePer, Infer, InferOptions, Strips};
     use crate::arguments::parsed;
+    use std::num::NonZeroUsize;
+
+    fn call(words: &str) -> Infer {
+        let always = ["run", "--model", "m", "--out", "o"];
+        parsed(always.into_iter().chain(words.split_whitespace())).unwrap()
+    }
+
+    #[test]
+    fn every_option_reaches_the_library() {
+        let words = "--probabilities --artmip --file-per month --batch 3 --skip-bad --strips 2 --attribute institution=ours";
+        let expected = InferOptions {
+            probabilities: true,
+            artmip: true,
+            file_per: FilePer::Month,
+            batch: NonZeroUsize::new(3),
+            bad_input: BadInput::Skip,
+            strips: NonZeroUsize::new(2).map(Strips::Count).unwrap(),
+            attributes: vec![("institution".into(), "ours".into())],
+            ..InferOptions::default()
+        };
+        assert_eq!(call(words).options().unwrap(), expected);
+        let usual = |memory| InferOptions {
+            strips: Strips::Auto(memory),
+            ..InferOptions::default()
+        };
+        assert_eq!(call("").options().unwrap(), usual(None));
+        // A GB is a billion bytes.
+        let memory = call("--memory 1.5").options().unwrap();
+        assert_eq!(memory, usual(Some(1_500_000_000)));
+        assert!(call("--memory 1.5 --strips 2").options().is_err());
+    }
 
     #[test]
     fn clips_are_no_batch() {

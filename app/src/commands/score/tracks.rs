@@ -257,6 +257,44 @@ mod tests {
         }
     }
 
+    /// No test had --by-mean-distance: tracks would have been matched by their nearest points all the same.
+    #[test]
+    fn tracks_are_matched_as_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, class: &str, offsets: [f64; 3]| {
+            let path = folder.path().join(name);
+            let rows = offsets.iter().enumerate().map(|(day, offset)| {
+                let lon = 150.0 + offset;
+                format!("{class},2000-02-0{}T00:00:00,{lon},15.0,1\n", day + 1)
+            });
+            let rows: String = rows.collect();
+            let header = "class,time,lon_deg,lat_deg,track_id";
+            std::fs::write(&path, format!("{header}\n{rows}")).unwrap();
+            path
+        };
+        let [cyclone, river] = ["tropical_cyclone", "atmospheric_river"];
+        // A degree is 107 km here. Near: once within 300 km, rivers within 1000 km; by the mean: within 556 km.
+        for (class, offsets, near, by_mean) in [
+            (cyclone, [0.0, 30.0, 30.0], 1, 0),
+            (cyclone, [4.0, 4.0, 4.0], 0, 1),
+            (river, [4.0, 4.0, 4.0], 1, 1),
+            (river, [8.0, 8.0, 8.0], 1, 0),
+            (river, [12.0, 12.0, 12.0], 0, 0),
+        ] {
+            let truth = write("truth.csv", class, [0.0; 3]);
+            let predicted = write("predicted.csv", class, offsets);
+            let names = [&predicted, &truth].map(|path| path.display().to_string());
+            let [prediction, reference] = names;
+            let mut arguments = Score::of_masks(prediction, reference, None);
+            for (by_mean_distance, expected) in [(false, near), (true, by_mean)] {
+                arguments.by_mean_distance = by_mean_distance;
+                let found = score(&arguments, &predicted, &truth).unwrap();
+                let hits = found.tracks[0].total.hits;
+                assert_eq!(hits, expected, "{class} {offsets:?} {by_mean_distance}");
+            }
+        }
+    }
+
     #[test]
     fn sides_without_a_class_in_common_say_what_each_has() {
         let folder = tempfile::tempdir().unwrap();

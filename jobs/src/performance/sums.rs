@@ -193,6 +193,38 @@ mod tests {
         assert!((0.5..0.54).contains(&ratio), "{ratio}");
     }
 
+    /// Partners of halving lie on other nodes for all ranks of a node at once, neighbours of a ring for one of them. Rows
+    /// of a grid hold all values, columns the part of one of the row.
+    #[test]
+    fn flat_sums_by_hand() {
+        let (machine, values) = (summit(), 3_000_000);
+        let bytes = 4.0 * values as f64;
+        let with = |algorithm, grid| Distributed {
+            algorithm,
+            grid,
+            between: Choice::Ring,
+            ..Distributed::default()
+        };
+        let near = |ranks: usize, how: Distributed, expected: f64| {
+            let found = seconds(values, &Shape::of(&machine, ranks), &machine, &how);
+            let off = (found / expected - 1.0).abs();
+            assert!(off < 1e-6, "{how:?}: {found} and not {expected}");
+        };
+        let ring = |ranks: f64, bytes: f64, latency: f64, rate: f64| {
+            2.0 * (ranks - 1.0) * (latency + bytes / ranks / rate)
+        };
+        // One node: NVLink. Eight nodes: InfiniBand.
+        let flat = with(Algorithm::Ring, None);
+        near(6, flat.clone(), ring(6.0, bytes, 3e-6, 32e9));
+        near(48, flat, ring(48.0, bytes, 1.5e-6, 23e9));
+        // 32 of 48 ranks are seats of five rounds, after and before a message with everything; six ranks share a link.
+        let rate = 23e9 / 6.0;
+        let halving = (10.0 + 2.0) * 1.5e-6 + (2.0 * 31.0 / 32.0 + 2.0) * bytes / rate;
+        near(48, with(Algorithm::Halving, None), halving);
+        let grid = ring(12.0, bytes, 1.5e-6, 23e9) + ring(4.0, bytes / 12.0, 1.5e-6, 23e9);
+        near(48, with(Algorithm::Grid, Some((4, 12))), grid);
+    }
+
     #[test]
     fn one_rank_sums_nothing() {
         let (machine, how) = (summit(), Distributed::default());

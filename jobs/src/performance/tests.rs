@@ -1,6 +1,7 @@
 //! Predictions against what was measured.
 
 use super::*;
+use crate::machine::{FileSystem, LocalDisk, Price};
 use crate::recipe::Recipe;
 
 /// A training on two hosts with a core each behind a shaped link, as `validation/scaling.sh` measured it.
@@ -140,6 +141,26 @@ fn one_rank_is_as_fast_as_one_rank() {
     assert!((alone.samples_per_second - 5.0).abs() < 1e-9, "{alone:?}");
     // 333 whole steps of three an epoch.
     assert_eq!((alone.steps, alone.global_batch), (Some(833), 3));
+    // Of 0.6 seconds each; five samples of a billion operations a second.
+    let hours = 833.0 * 0.6 / 3600.0;
+    assert!((alone.hours.unwrap() / hours - 1.0).abs() < 1e-9);
+    assert_eq!(alone.node_hours, alone.hours);
+    assert_eq!(alone.cost, None);
+    assert!((alone.flops_per_second / 5e9 - 1.0).abs() < 1e-9);
+    // All nodes are paid for, by the hour.
+    let mut priced = machine.clone();
+    priced.price = Some(Price {
+        node_hour: 2.5,
+        unit: "EUR".into(),
+    });
+    let paid = Question {
+        machine: &priced,
+        ..question
+    };
+    let paid = paid.predict(4).unwrap();
+    let node_hours = 4.0 * paid.hours.unwrap();
+    assert!((paid.node_hours.unwrap() / node_hours - 1.0).abs() < 1e-9);
+    assert!((paid.cost.unwrap() / (2.5 * node_hours) - 1.0).abs() < 1e-9);
     let twice = Question {
         accumulate: 2,
         ..question
@@ -165,4 +186,123 @@ fn one_rank_is_as_fast_as_one_rank() {
     assert!(refused(4609).contains("`--nodes`: expected 1 to 4608"));
     let few = refused(400);
     assert!(few.contains("a step needs 1200 samples"), "{few}");
+}
+
+/// Two ranks of a node read four samples of a billion bytes in a step, and compute next to nothing.
+#[test]
+fn what_reads_slowest_sets_the_pace() {
+    let workload = Workload {
+        network: "any".into(),
+        precision: "f32".into(),
+        layers: Vec::new(),
+        training_flops: 1e9,
+        sample_bytes: 1e9,
+        pixels: 1,
+        memory: (100, 10),
+    };
+    let mut machine = Machine::named("workstation").unwrap();
+    (machine.nodes, machine.node.ranks) = (8, 2);
+    machine.inside.gb_s = 1e6;
+    machine.network.gb_s = 4.0;
+    machine.node.local_disk = Some(LocalDisk {
+        path: "/disk".into(),
+        capacity_gb: 100.0,
+        read_gb_s: 0.5,
+        write_gb_s: 0.25,
+    });
+    machine.file_system = Some(FileSystem {
+        name: "shared".into(),
+        gb_s: 10.0,
+    });
+    let seconds = |machine: &Machine, staged: bool, nodes: usize| {
+        let question = Question {
+            workload: &workload,
+            distributed: &Distributed::default(),
+            batch: 2,
+            accumulate: 1,
+            unlabelled: 0,
+            machine,
+            rate: &Rate::given(1e6, &workload),
+            length: Length::default(),
+            staged,
+            seed: 1,
+        };
+        let found = question.predict(nodes).unwrap();
+        assert_eq!(found.memory_bytes, 110, "a second sample takes 10 more");
+        assert!(found.input_seconds > 0.99 * found.step_seconds || found.input_seconds == 0.0);
+        found.step_seconds
+    };
+    let near = |found: f64, expected: f64| {
+        assert!((found / expected - 1.0).abs() < 0.01, "{found}, {expected}");
+    };
+    // Four GB by half a GB a second, whatever the other nodes do.
+    near(seconds(&machine, true, 1), 8.0);
+    near(seconds(&machine, true, 8), 8.0);
+    // What eight nodes share is 1.25 GB/s for each; a node alone reads no faster than its link.
+    near(seconds(&machine, false, 8), 3.2);
+    near(seconds(&machine, false, 1), 1.0);
+    // Without a disk the samples are read from where they are.
+    machine.node.local_disk = None;
+    near(seconds(&machine, true, 8), 3.2);
+    machine.file_system = None;
+    assert!(seconds(&machine, true, 1) < 0.1);
+}
+
+/// Nine million values, 36 MB, over links of 12 GB/s; nodes of two ranks.
+#[test]
+fn servers_are_as_busy_as_their_links() {
+    let workload = Workload {
+        network: "any".into(),
+        precision: "f32".into(),
+        layers: vec![
+            workload::Layer {
+                values: 4_000_000,
+                at: 0.5,
+            },
+            workload::Layer {
+                values: 5_000_000,
+                at: 1.0,
+            },
+        ],
+        training_flops: 1e9,
+        sample_bytes: 0.0,
+        pixels: 1,
+        memory: (0, 0),
+    };
+    let mut machine = Machine::named("workstation").unwrap();
+    (machine.nodes, machine.node.ranks) = (8, 2);
+    machine.network.gb_s = 12.0;
+    machine.network.latency_us = 100.0;
+    let question = Question {
+        workload: &workload,
+        distributed: &Distributed::default(),
+        batch: 1,
+        accumulate: 1,
+        unlabelled: 0,
+        machine: &machine,
+        rate: &Rate::given(1.0, &workload),
+        length: Length::default(),
+        staged: false,
+        seed: 1,
+    };
+    let near = |found: f64, expected: f64| {
+        assert!((found - expected).abs() < 1e-12, "{found}, {expected}");
+    };
+    // Three servers lie on two nodes, and share their links: 36 MB by 24 GB/s.
+    let three = question.servers(4, 3, 5);
+    assert_eq!(three.groups, 4);
+    near(three.busy, 0.0015);
+    // To the server and back by one link of the group.
+    near(three.exchange, 2.0 * (0.0001 + 0.003));
+    // Five ranks have them after three rounds.
+    near(three.hand_round, 3.0 * 0.0001 + 2.0 * 0.003);
+    let one = question.servers(4, 1, 1);
+    near(one.busy, 0.003);
+    near(one.hand_round, 0.0);
+}
+
+#[test]
+fn a_tenth_of_the_steps_take_less_and_a_tenth_more() {
+    let times = Times::of((0..=100).rev().map(f64::from).collect());
+    assert_eq!((times.mean, times.p10, times.p90), (50.0, 10.0, 90.0));
 }

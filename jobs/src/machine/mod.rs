@@ -361,6 +361,56 @@ mod tests {
             "`network.jitter`",
         );
         check("nodes = 4608", "nodes = 4608000", "at most");
+        // Predictions divide by these, and scripts ask for them.
+        for (from, to, key) in [
+            (
+                "read_gb_s = 5.5",
+                "read_gb_s = 0.0",
+                "node.local_disk.read_gb_s",
+            ),
+            (
+                "write_gb_s = 2.1",
+                "write_gb_s = nan",
+                "node.local_disk.write_gb_s",
+            ),
+            (
+                "capacity_gb = 1600.0",
+                "capacity_gb = -1.0",
+                "node.local_disk.capacity_gb",
+            ),
+            ("gb_s = 2500.0", "gb_s = 0.0", "file_system.gb_s"),
+            ("max_hours = 24.0", "max_hours = 0.0", "scheduler.max_hours"),
+            ("memory_gb = 512.0", "memory_gb = inf", "node.memory_gb"),
+            ("memory_gb = 16.0", "memory_gb = 0.0", "device.memory_gb"),
+            ("f32 = 15.7", "f32 = 0.0", "device.peak_tflops.f32"),
+            ("f16 = 0.25", "f16 = 0.0", "device.utilisation.f16"),
+            (
+                "samples_s = 0.87",
+                "samples_s = 0.0",
+                "device.measured.samples_s",
+            ),
+            (
+                "sample_tflop = 13.024",
+                "sample_tflop = nan",
+                "device.measured.sample_tflop",
+            ),
+            ("gb_s = 32.0", "gb_s = 0.0", "inside.gb_s"),
+            ("latency_us = 3.0", "latency_us = -3.0", "inside.latency_us"),
+            ("latency_us = 1.5", "latency_us = nan", "network.latency_us"),
+            (
+                "latency_us = 3.0",
+                "latency_us = 3.0\njitter = 0.2",
+                "inside.jitter",
+            ),
+            ("spread = 0.015", "spread = -0.1", "device.spread"),
+            (
+                "[node]",
+                "[price]\nnode_hour = -1.0\nunit = 'EUR'\n[node]",
+                "price.node_hour",
+            ),
+        ] {
+            check(from, to, &format!("`{key}`"));
+        }
         check("f16 = 0.25", "f16 = 25.0", "`device.utilisation.f16`");
         check("nodes = 4608", "nods = 4608", "did you mean `nodes`?");
         check("kind = \"lsf\"", "kind = \"lfs\"", "did you mean `lsf`?");

@@ -341,6 +341,18 @@ mod tests {
         assert_eq!(with(1e300).longest_wait(), Duration::MAX);
     }
 
+    /// Values of four bytes; a megabyte is a million of them.
+    #[test]
+    fn buckets_are_as_large_as_asked_for() {
+        let with = |bucket_mb| Distributed {
+            bucket_mb,
+            ..Distributed::default()
+        };
+        assert_eq!(Distributed::default().bucket_values(), 4_000_000);
+        assert_eq!(with(0.1).bucket_values(), 25_000);
+        assert_eq!(with(1e-9).bucket_values(), 1);
+    }
+
     #[test]
     fn rates_grow_as_published() {
         assert_eq!(RateScaling::Linear.factor(16.0), 16.0);

@@ -57,8 +57,86 @@ fn absurd_numbers_are_refused_by_key() {
         let last = key.rsplit('.').next().unwrap_or(key);
         assert!(said.contains(last), "{key}={value}: {said}");
     }
-    // Never again, and until it is told to stop.
+    // A step is a multiple of no 0, and nothing is a 0th of a run.
+    for (changes, key) in [
+        ("training.steps=0", "`training.steps`"),
+        (
+            "training.validate_every_steps=0",
+            "`training.validate_every_steps`",
+        ),
+        (
+            "training.validation_samples=0",
+            "`training.validation_samples`",
+        ),
+        (
+            "training.checkpoint_every_steps=0",
+            "`training.checkpoint_every_steps`",
+        ),
+        ("data.clip_stride=0", "`data.clip_stride`"),
+        ("data.threads=0", "`data.threads`"),
+        ("data.prefetch=0", "`data.prefetch`"),
+        ("training.epochs=0", "`training.epochs`"),
+        (
+            "training.checkpoint_every_seconds=0",
+            "`training.checkpoint_every_seconds`",
+        ),
+        (
+            "training.checkpoint_every_seconds=nan",
+            "`training.checkpoint_every_seconds`",
+        ),
+        ("training.max_seconds=-1", "`training.max_seconds`"),
+        ("training.max_seconds=nan", "`training.max_seconds`"),
+        ("training.target_score=0", "`training.target_score`"),
+        ("training.target_score=nan", "`training.target_score`"),
+        (
+            "training.target_score=0.5 distributed.groups=2",
+            "`training.target_score`: with",
+        ),
+        ("distributed.groups=0", "`distributed.groups`"),
+        ("distributed.servers=0", "`distributed.servers`"),
+        ("distributed.global_batch=0", "`distributed.global_batch`"),
+        (
+            "distributed.check_every_steps=0",
+            "`distributed.check_every_steps`",
+        ),
+        ("distributed.bucket_mb=0", "`distributed.bucket_mb`"),
+        ("distributed.bucket_mb=nan", "`distributed.bucket_mb`"),
+        ("distributed.stall_seconds=0", "`distributed.stall_seconds`"),
+        ("distributed.momentum=-0.1", "`distributed.momentum`"),
+        ("data.channels=[]", "`data.channels`"),
+        ("data.channels=['PSL','PSL']", "`data.channels`"),
+        ("loss.class_weights=[1,-1,1]", "`loss.class_weights`"),
+        ("loss.class_weights=[0,0,0]", "`loss.class_weights`"),
+        ("loss.class_weights=[1,inf,1]", "`loss.class_weights`"),
+        (
+            "task=detect network.name=detector-dense network.mask_classes=2",
+            "`network.mask_classes`",
+        ),
+        ("network.name=detector-2d", "needs \"detect\""),
+        ("task=detect", "needs \"segment\""),
+        ("detection.labelled_share=0", "`detection.labelled_share`"),
+        ("detection.labelled_share=1.5", "`detection.labelled_share`"),
+        ("detection.labelled_share=nan", "`detection.labelled_share`"),
+        (
+            "detection.pseudo_min_confidence=1.5",
+            "`detection.pseudo_min_confidence`",
+        ),
+        (
+            "detection.pseudo_min_confidence=-0.5",
+            "`detection.pseudo_min_confidence`",
+        ),
+    ] {
+        let said = error("seed = 1", &changes.split(' ').collect::<Vec<_>>());
+        assert!(said.contains(key), "{changes}: {said}");
+    }
+    // What lies at the end of a range belongs to it. Never again, and until it is told to stop.
     for fine in [
+        "training.target_score=1",
+        "distributed.momentum=0",
+        "loss.class_weights=[0,1,1]",
+        "detection.labelled_share=1",
+        "detection.pseudo_min_confidence=0",
+        "detection.pseudo_min_confidence=1",
         "training.checkpoint_every_seconds=inf",
         "training.steps=1000000000000",
     ] {
@@ -514,4 +592,46 @@ fn a_value_is_told_as_set_takes_it() {
     check("training.best_by", Some("mean_iou"));
     check("training.max_seconds", None);
     check("training.batch.size", None);
+}
+
+/// The rate of a step of eight batches of two, over all ranks and what each adds up.
+#[test]
+fn the_rate_of_a_run_follows_its_ranks_and_batches() {
+    let rate = |changes: &[&str], ranks: usize| {
+        let changes: Vec<String> = changes.iter().map(|change| change.to_string()).collect();
+        let recipe = Recipe::parse("schedule.rate = 0.5", &changes).unwrap();
+        recipe.scaled_schedule(ranks).rate
+    };
+    let linear = "distributed.rate_scaling=linear";
+    assert_eq!(rate(&[], 8), 0.5);
+    assert_eq!(rate(&[linear], 1), 0.5);
+    assert_eq!(rate(&[linear], 8), 4.0);
+    assert_eq!(rate(&[linear, "training.accumulate=4"], 2), 4.0);
+    assert_eq!(rate(&["distributed.rate_scaling=sqrt"], 4), 1.0);
+    // Six times the two samples of a batch, on any number of ranks.
+    let global = "distributed.global_batch=12";
+    assert_eq!(rate(&[linear, global], 1), 3.0);
+    assert_eq!(rate(&[linear, global], 4), 3.0);
+}
+
+/// From 10 to 2 evenly over the run, and no further.
+#[test]
+fn the_weight_of_the_reconstruction_changes_evenly() {
+    let parse = |changes: &[&str]| {
+        let changes: Vec<String> = changes.iter().map(|change| change.to_string()).collect();
+        Recipe::parse("", &changes).unwrap().detection
+    };
+    let start = "detection.loss.reconstruction=10";
+    let falls = parse(&[start, "detection.reconstruction_end=2"]);
+    let at = |progress: f64| falls.loss_at(progress).reconstruction;
+    assert_eq!(
+        [0.0, 0.25, 1.0, 1.5].map(at),
+        [10.0, 8.0, 2.0, 2.0],
+        "{falls:?}"
+    );
+    assert_eq!(parse(&[start]).loss_at(0.75).reconstruction, 10.0);
+    let none = "detection.loss.reconstruction=0";
+    assert!(!parse(&[none]).reconstructs());
+    assert!(parse(&[none, "detection.reconstruction_end=2"]).reconstructs());
+    assert!(parse(&[start, "detection.reconstruction_end=0"]).reconstructs());
 }

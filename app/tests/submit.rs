@@ -150,10 +150,16 @@ fn every_option_is_in_the_script() {
     assert!(run(&PERLMUTTER).contains("squall stage"));
     assert!(!unstaged.contains("squall stage"), "{unstaged}");
     assert!(unstaged.contains("\ndata=$store\n"), "{unstaged}");
-    // The recipe's own limit of time counts, too.
-    let limit = ["--set", "training.max_seconds=600"];
-    let limited = run(&[&PERLMUTTER[..], &limit].concat());
+    // Name and limit of time are the recipe's own, where no option says otherwise.
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let recipe = folder.path().join("own.toml");
+    let text = "name = 'limited'\n[training]\nmax_seconds = 600.0\n";
+    std::fs::write(&recipe, text).expect("written");
+    let ask = ["submit", "--recipe", path(&recipe), "--machine"];
+    let rest = ["perlmutter", "--data", "/s", "--out", "/r"];
+    let limited = run(&[&ask[..], &rest[..]].concat());
     assert!(limited.contains("\n    left=600\n"), "{limited}");
+    assert!(limited.contains("--job-name=limited\n"), "{limited}");
 }
 
 #[test]

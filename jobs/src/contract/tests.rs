@@ -113,3 +113,82 @@ fn mismatches_are_refused_with_every_reason() {
     let reasons = contract.check(&regional, &Variable::CHANNELS).unwrap_err();
     assert!(reasons[0].contains("wraps around the globe"), "{reasons:?}");
 }
+
+/// Events in pixels are those that kernels learnt up to 15 % of the spacing, finer or coarser.
+#[test]
+fn cells_may_be_a_little_larger_or_smaller() {
+    let contract = contract();
+    // Trained with 48 columns: 42 are 14.3 % wider, 41 are 17.1 %, 56 are 14.3 % narrower, 57 are 15.8 %.
+    for (columns, is_near) in [(42, true), (41, false), (56, true), (57, false)] {
+        let grid = LatLonGrid::global(24, columns).unwrap();
+        let checked = contract.check(&grid, &Variable::CHANNELS);
+        assert_eq!(checked.is_ok(), is_near, "{columns}: {checked:?}");
+    }
+    let coarser = LatLonGrid::global(12, 24).unwrap();
+    let reasons = contract.check(&coarser, &Variable::CHANNELS).unwrap_err();
+    assert_eq!(reasons.len(), 2, "{reasons:?}");
+}
+
+/// A model of another program, or of a later version of this one.
+#[test]
+fn what_means_something_else_here_is_refused() {
+    let grid = LatLonGrid::global(24, 48).unwrap();
+    let refused = |contract: &Contract| {
+        let reasons = contract.check(&grid, &Variable::CHANNELS).unwrap_err();
+        assert_eq!(reasons.len(), 1, "{reasons:?}");
+        reasons[0].clone()
+    };
+    let mut units = contract();
+    units.channels[1].unit = "hPa".into();
+    let said = refused(&units);
+    let words = "takes PSL in hPa, this program reads it in Pa";
+    assert!(said.contains(words), "{said}");
+    let mut classes = contract();
+    classes.classes.swap(1, 2);
+    let said = refused(&classes);
+    assert!(
+        said.contains("the model's classes are background, a"),
+        "{said}"
+    );
+    let mut masks = contract();
+    masks.mask_classes = vec!["background".into()];
+    let said = refused(&masks);
+    assert!(
+        said.contains("the model's masks are background, "),
+        "{said}"
+    );
+    let of = |change: &dyn Fn(&mut Contract)| {
+        let mut contract = contract();
+        change(&mut contract);
+        let mut file = ModelFile::default();
+        contract.put(&mut file).unwrap();
+        let read = Contract::of(&file.facts, Path::new("m.safetensors"));
+        read.unwrap_err().to_string()
+    };
+    let said = of(&|contract| contract.version = 2);
+    assert!(said.contains("has version 2"), "{said}");
+    let changes: [&dyn Fn(&mut Contract); 3] = [
+        &|contract| contract.channels.swap(0, 1),
+        &|contract| contract.network.channels_in = 3,
+        &|contract| drop(contract.classes.pop()),
+    ];
+    for change in changes {
+        let said = of(change);
+        assert!(said.contains("network disagree"), "{said}");
+    }
+}
+
+/// Inference computes as training did.
+#[test]
+fn the_precision_of_training_is_in_the_contract() {
+    let text =
+        "[precision]\ncompute = 'bf16'\nkeep_f32 = ['decoder']\nall_layers = true\ntf32 = true";
+    let recipe = Recipe::parse(text, &[]).unwrap();
+    let of = contract();
+    let grid = LatLonGrid::global(24, 48).unwrap();
+    let contract = Contract::new(&recipe, &of.network, &of.normalisation, &grid, "abc");
+    assert_eq!(contract.precision, Precision::Bf16);
+    assert_eq!(contract.keep_f32, ["decoder"]);
+    assert!(contract.all_layers && contract.tf32);
+    assert!(of.keep_f32.is_empty() && !of.all_layers && !of.tf32);
+}

@@ -118,6 +118,12 @@ fn what_cannot_be_asked_for_is_named() {
         "`--ranks-per-node`: expected 1 to 6",
     );
     summit(&|job| job.ranks_per_node = Some(0), "`--ranks-per-node`");
+    // Processors have as many as they have cores.
+    check(
+        "cori-knl",
+        &|job| job.ranks_per_node = Some(69),
+        "`--ranks-per-node`: expected 1 to 68",
+    );
     summit(&|job| job.tries = 0, "`--tries`");
     for name in ["", "two words", "a/b", "-x", ".hidden", "a;b", "ü", "a\nb"] {
         summit(&|job| job.name = name.into(), "`--name`: expected letters");
@@ -288,4 +294,24 @@ fn a_core_is_reserved_where_ranks_have_many_and_talk() {
     assert!(reserves("cori-knl", 1, 2));
     assert!(!reserves("cori-knl", 2, 4));
     assert!(!reserves("perlmutter", 2, 1));
+}
+
+/// 2.05 hours are 122.99999999999999 minutes to a computer.
+#[test]
+fn a_turn_has_the_minutes_that_were_asked_for() {
+    let time = |hours| {
+        let job = Job {
+            hours,
+            ..Job::new("century", "small", "store", "run")
+        };
+        let text = written("cori-knl", &job);
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("#SBATCH --time="));
+        line.unwrap().to_string()
+    };
+    assert_eq!(time(2.05), "2:03:00");
+    assert_eq!(time(0.1), "0:06:00");
+    // Never more than was asked for.
+    assert_eq!(time(1.0 + 119.9 / 3600.0), "1:01:00");
 }

@@ -101,3 +101,18 @@ impl Spent {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Spent;
+
+    #[test]
+    fn shares_of_the_time_add_up_to_one() {
+        let spent = Spent::of(5.0, 2.0, 1.0, 10.0);
+        let shares = [spent.network, spent.input, spent.output, spent.rest];
+        assert_eq!(shares, [0.5, 0.2, 0.1, 0.2]);
+        // Clocks of several threads may count a little more than all of it.
+        assert_eq!(Spent::of(6.0, 5.0, 0.0, 10.0).rest, 0.0);
+        assert_eq!(Spent::of(0.0, 0.0, 0.0, 0.0), Spent::default());
+    }
+}

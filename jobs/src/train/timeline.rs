@@ -302,6 +302,43 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_a_step_add_up() {
+        let one = Spent {
+            input: 1.0,
+            forward: 2.0,
+            backward: 4.0,
+            exchange: 8.0,
+            statistics: 16.0,
+            update: 32.0,
+            communication: 64.0,
+        };
+        assert_eq!(one.computing(), 2.0 + 4.0 + 32.0);
+        assert_eq!(one.waiting(), 8.0 + 16.0);
+        // Communication is hidden, or counted as waiting.
+        assert_eq!(one.steps(), 63.0);
+        let mean = Spent::mean(&[one, Spent::default()]);
+        let half = Spent {
+            input: 0.5,
+            forward: 1.0,
+            backward: 2.0,
+            exchange: 4.0,
+            statistics: 8.0,
+            update: 16.0,
+            communication: 32.0,
+        };
+        assert_eq!(mean, half);
+        // Nothing is hidden of what is waited for longer than it takes, and none of what is not there.
+        let late = Spent {
+            communication: 4.0,
+            ..one
+        };
+        assert_eq!(
+            (late.hidden(), Spent::default().hidden()),
+            (Some(0.0), None)
+        );
+    }
+
+    #[test]
     fn a_trace_is_json_of_what_was_noted() {
         let folder = tempfile::tempdir().unwrap();
         let waited = Arc::new(AtomicU64::new(0));

@@ -197,7 +197,13 @@ fn a_run_ends_with_the_score_that_it_was_to_reach() {
     // What ended nothing leaves no trace in the models.
     let at = |name: &str| folder.path().join(name);
     let whole = recipe(&["training.validate_every_steps=4"]);
-    run(&whole, &store, &at("whole")).unwrap();
+    let mut first = None;
+    let mut hear = |event: &TrainEvent| {
+        if let TrainEvent::Validated { scores, .. } = event {
+            first = first.or(Some(scores.score()));
+        }
+    };
+    run_telling(&mut hear, &whole, &store, &at("whole")).unwrap();
     for name in ["best.safetensors", "last.safetensors"] {
         let bytes = |run: &str| std::fs::read(at(run).join(name)).unwrap();
         assert!(
@@ -205,6 +211,34 @@ fn a_run_ends_with_the_score_that_it_was_to_reach() {
             "{name}"
         );
     }
+    // What is exactly the target reaches it.
+    let target = format!("training.target_score={:?}", first.unwrap());
+    assert_eq!(score(&target), (4, Some(EndedEarly::TargetScore)));
+}
+
+/// As the keys say: where they are left out there is one of each at the end of an epoch.
+#[test]
+fn a_run_validates_and_saves_every_epoch_unless_told_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 4, 1);
+    let text = recipe(&["training.steps=5"]).to_toml();
+    let left_out = ["validate_every_steps", "checkpoint_every_steps"];
+    let lines = text.lines();
+    let lines = lines.filter(|line| !left_out.iter().any(|key| line.starts_with(key)));
+    let recipe = Recipe::parse(&lines.collect::<Vec<_>>().join("\n"), &[]).unwrap();
+    let (mut validated, mut saved) = (Vec::new(), Vec::new());
+    let mut hear = |event: &TrainEvent| match event {
+        TrainEvent::Started(plan) => {
+            let every = (plan.validate_every_steps, plan.checkpoint_every_steps);
+            assert_eq!(every, (2, 2));
+        }
+        TrainEvent::Validated { step, .. } => validated.push(*step),
+        TrainEvent::CheckpointSaved { step, .. } => saved.push(*step),
+        _ => {}
+    };
+    run_telling(&mut hear, &recipe, &store, &folder.path().join("run")).unwrap();
+    // Four samples are two steps of two; the fifth step is the last one.
+    assert_eq!((validated, saved), (vec![2, 4, 5], vec![2, 4, 5]));
 }
 
 #[test]

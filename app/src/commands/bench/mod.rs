@@ -261,6 +261,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_median_counts_beside_the_ceiling() {
+        assert_eq!(median(&mut [3.0, 1.0, 9.0]), 3.0);
+        assert_eq!(median(&mut [4.0, 1.0, 3.0, 2.0]), 3.0);
+        // The ceiling would take a quarter of the time.
+        let row = row("any".into(), 2.0, Some(0.5), "-");
+        assert_eq!(row.ceiling_percent, Some(25.0));
+    }
+
+    #[test]
     fn short_times_and_long_names_can_be_read() {
         let long = "n".repeat(60);
         let rows = [(&long[..], 0.000_012), ("short", 12.0)];

@@ -253,6 +253,19 @@ fn a_peer_has_the_users_way_to_wait() {
     }
 }
 
+/// Every method with every type for every length, by threads.
+#[test]
+fn sums_are_timed_as_asked_for() {
+    let call = "bench allreduce --methods ring,grid --wires bf16 --millions 0.02,0.01 --ranks 3 --repeat 1 --json -q";
+    let told = run(&Vec::from_iter(call.split(' ')));
+    let rows: Vec<Value> = serde_json::from_str(&told).expect("a list of rows");
+    let mut names: Vec<&str> = rows.iter().filter_map(|row| row["name"].as_str()).collect();
+    names.sort_unstable();
+    let of = |method: &str, millions: &str| format!("{method} bf16, {millions} M over 1 x 3 ranks");
+    let expected = ["grid", "ring"].map(|method| ["0.01", "0.02"].map(|m| of(method, m)));
+    assert_eq!(names, expected.concat());
+}
+
 /// Four answers are those of two operations, twice each.
 #[test]
 #[cfg(unix)]

@@ -49,6 +49,34 @@ fn a_model_leaves_and_comes_back_the_same() {
     ]);
     run(&["model", "export", path(&model), "--out", path(&onnx)]);
     assert!(fs::metadata(&onnx).expect("written").len() > 10_000);
+    let export = |name: &str, more: &[&str]| {
+        let out = at(name);
+        let call = ["model", "export", path(&model), "--out", path(&out)];
+        run(&[&call[..], more].concat());
+        fs::read(&out).expect("written")
+    };
+    let holds = |file: &[u8], text: &str| {
+        let mut parts = file.windows(text.len());
+        parts.any(|part| part == text.as_bytes())
+    };
+    // The name decides no more than it is asked to.
+    let whole = fs::read(&onnx).expect("written");
+    assert!(export("graph.bin", &["--format", "onnx"]) == whole);
+    // Classes are cast from the place of the largest logit.
+    let logits = export("logits.onnx", &["--logits-only"]);
+    assert!(holds(&whole, "Cast:classes") && !holds(&logits, "Cast:classes"));
+    assert!(export("other.onnx", &["--grid", "24x40"]) != whole);
+    let small = at("small.safetensors");
+    let more = ["--layout", "squall", "--grid", "24x40", "--sample"];
+    let own = export(
+        "own-names.safetensors",
+        &[&more[..], &[path(&small)]].concat(),
+    );
+    let of_sample = fs::read(&small).expect("written");
+    assert!(holds(&of_sample, "[1,24,40,16]"), "a sample of that grid");
+    let pytorch = fs::read(&weights).expect("written");
+    let ours = ".running_variance\"";
+    assert!(holds(&own, ours) && !holds(&pytorch, ours));
     let back = at("back.safetensors");
     let said = run(&["model", "import", path(&weights), "--out", path(&back)]);
     assert!(said.contains("by the layout pytorch"), "{said}");

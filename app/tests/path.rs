@@ -60,6 +60,12 @@ fn from_files_to_a_page() {
     let page = at("report.html");
     let sources = format!("{}:{}", path(&labels), path(&events));
     let (pictures, movie) = (at("pictures"), at("run.png"));
+    let (trained, recipe) = (at("trained"), at("own.toml"));
+    fs::create_dir(&trained).expect("a folder");
+    let step = r#"{"kind":"step","step":1,"epoch":0,"loss":2.0,"gradient_norm":1.0,"learning_rate":0.001,"skipped":false}"#;
+    fs::write(trained.join("metrics.jsonl"), format!("{step}\n")).expect("written");
+    fs::write(&recipe, "seed = 7654321\n").expect("written");
+    let training = format!("first try={}", path(&trained));
     run(&[
         "report",
         &sources,
@@ -81,11 +87,21 @@ fn from_files_to_a_page() {
         "Six days",
         "--about",
         "Of a synthetic August.",
+        "--training",
+        &training,
+        "--recipe",
+        path(&recipe),
         "-q",
     ]);
     let html = fs::read_to_string(&page).expect("a page");
     assert!(html.contains("<title>Six days</title>"));
-    assert!(html.contains("Of a synthetic August."));
+    for part in [
+        "Of a synthetic August.",
+        "first try, 1 step",
+        "seed = 7654321",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
     assert!(
         html.contains("</html>") && !html.contains("src=\"http"),
         "the page needs nothing from elsewhere"
@@ -154,6 +170,19 @@ fn published_network_counts() {
     assert_eq!(summary["parameters"], 43_669_251);
     let training = summary["training_flops"].as_f64().expect("a number");
     assert!((training - 13.02e12).abs() < 0.01e12, "{training}");
+    // A quarter of the cells takes a quarter of the work, half the width about a quarter of the weights.
+    let with =
+        |option: &str, value: &str| json(&["summary", "deeplabv3plus", "--json", option, value]);
+    let quarter = with("--grid", "384x576");
+    assert_eq!(quarter["input"], serde_json::json!([384, 576, 16]));
+    let share = quarter["training_flops"].as_f64().expect("a number") / training;
+    assert!((share - 0.25).abs() < 1e-3, "{share}");
+    let eight = with("--channels", "8");
+    assert_eq!(eight["input"], serde_json::json!([768, 1152, 8]));
+    assert!(eight["parameters"].as_u64() < summary["parameters"].as_u64());
+    let thin = with("--width", "0.5")["parameters"].as_f64();
+    let share = thin.expect("a number") / 43_669_251.0;
+    assert!((0.24..0.26).contains(&share), "{share}");
     for (network, parameters) in [
         ("deepcam", 56_454_720),
         ("tiramisu", 7_148_611),

@@ -264,6 +264,35 @@ mod tests {
     }
 
     #[test]
+    fn ours_stand_beside_the_fastest_of_the_library() {
+        let row = |name: &str, values: usize, seconds: f64| BenchRow {
+            name: name.into(),
+            wire: Wire::F32,
+            values,
+            nodes: 2,
+            ranks_per_node: 2,
+            seconds,
+            fastest_seconds: seconds,
+            slowest_seconds: seconds,
+            bytes_sent: 6000,
+            bound_seconds: Some(0.5),
+            error: 0.0,
+        };
+        // The library was faster on a shorter vector, and slower in pieces.
+        let all = [
+            row("ring", 1000, 2.0),
+            row("MPI", 1000, 1.0),
+            row("MPI in pieces", 1000, 3.0),
+            row("MPI", 10, 0.25),
+        ];
+        let ours = as_row(&all[0], &all);
+        assert_eq!((ours.peer, ours.ratio), (Some(1.0), Some(0.5)));
+        assert_eq!(ours.ceiling_percent, Some(25.0));
+        let theirs = as_row(&all[1], &all);
+        assert_eq!((theirs.peer, theirs.ratio), (None, None));
+    }
+
+    #[test]
     fn a_vector_is_as_long_as_was_asked_for() {
         for (asked, expected) in [("1.001", 1_001_000), ("16.4", 16_400_000), ("1e-6", 1)] {
             let millions = millions(asked).expect("a length");

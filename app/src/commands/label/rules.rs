@@ -347,8 +347,34 @@ fn channels(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::parsed;
     use squall_data::LatLonGrid;
     use std::sync::Arc;
+
+    /// Beside other methods deepcam has its presets, tempest its scaling, and bard the members of a file.
+    #[test]
+    fn options_of_one_method_reach_it_beside_others() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let members = folder.path().join("members.csv");
+        let table = "hwhm_latitude,min_water_vapor,min_component_area\n12,95,30000\n";
+        std::fs::write(&members, table).expect("written");
+        let of = |more: &[&str]| {
+            let always = ["run", "--out", "labels", "--method", "deepcam,tempest,bard"];
+            let command: Label = parsed(always.iter().chain(more)).expect("a command");
+            thresholds(&command).expect("thresholds")
+        };
+        let usual = of(&[]);
+        assert!(usual.tempest.adapt_to_grid && usual.bard.members.is_empty());
+        let path = members.to_str().expect("UTF-8");
+        let found = of(&["--rivers", "relaxed", "--bard-members", path]);
+        assert_eq!(found.deepcam.river.min_damped_tmq_kg_m2, 21.0);
+        assert!(found.tempest.adapt_to_grid);
+        let members = found.bard.members.iter();
+        let members = members.map(|m| (m.half_width_deg, m.percentile, m.min_area_km2));
+        assert_eq!(members.collect::<Vec<_>>(), [(12.0, 95.0, 30_000.0)]);
+        let found = of(&["--no-grid-scaling"]);
+        assert!(!found.tempest.adapt_to_grid && !found.deepcam.adapt_to_grid);
+    }
 
     /// It was read, or summed over all levels, for nothing.
     #[test]

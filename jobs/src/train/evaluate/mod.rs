@@ -302,3 +302,51 @@ pub(crate) fn in_pixels(found: &ScoredBox) -> Option<PixelBox> {
         confidence: Some(found.confidence),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The best model is good at both tasks, not at one of them.
+    #[test]
+    fn the_score_of_both_is_the_mean_of_either() {
+        let boxes = BoxScores {
+            samples: 2,
+            loss: 4.0,
+            mean_ap_10: 0.75,
+            mean_ap_50: 0.25,
+            ap_10: [None; 4],
+            ap_50: [None; 4],
+            truths: [1; 4],
+        };
+        let masks = MaskScores {
+            samples: 3,
+            loss: 2.0,
+            mean_iou: 0.25,
+            sample_mean_iou: 0.125,
+            area_mean_iou: 1.0,
+            iou: [None; 3],
+            area_iou: [None; 3],
+            best_by: BestBy::MeanIou,
+        };
+        let both = |best_by| {
+            let masks = MaskScores {
+                best_by,
+                ..masks.clone()
+            };
+            Scores::Both(Box::new(BothScores {
+                boxes: boxes.clone(),
+                masks,
+            }))
+        };
+        // Boxes have 0.5.
+        assert_eq!(both(BestBy::MeanIou).score(), 0.375);
+        assert_eq!(both(BestBy::SampleMeanIou).score(), 0.3125);
+        assert_eq!(both(BestBy::AreaMeanIou).score(), 0.75);
+        let both = both(BestBy::MeanIou);
+        assert_eq!((both.loss(), both.samples()), (4.0, 2));
+        let losses = both.scalars().into_iter();
+        let losses = losses.filter(|(name, _)| *name == "validation/loss");
+        assert_eq!(losses.collect::<Vec<_>>(), [("validation/loss", 4.0)]);
+    }
+}

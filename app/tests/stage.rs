@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{contents, path, refuses, run, simulate, squall, stage, text};
+use common::{contents, path, refuses, run, simulate, squall, stage, staged, text};
 use ndarray::Array2;
 use serde_json::Value;
 use squall_data::archive::on_library_thread;
@@ -334,6 +334,24 @@ fn the_folder_of_a_node_must_not_hold_what_another_command_wrote() {
     let (store, local) = (at("store"), at("node{node}"));
     let call = ["stage", path(&store), "--local", path(&local)];
     refuses(&call, 2, &["node0` holds tables of `squall events`"]);
+}
+
+#[test]
+fn a_node_has_a_copy_of_as_many_samples_as_it_asks_for() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = staged(folder.path(), 1, 3);
+    let to = folder.path().join("node{node}");
+    let call = ["stage", path(&store), "--local", path(&to), "--json", "-q"];
+    // All four times are for training, and a single node has to have each of them.
+    let three = [&call[..], &["--per-node", "3"]].concat();
+    refuses(&three, 2, &["3 training samples on each of 1 nodes, of 4"]);
+    let told: Value = serde_json::from_str(&run(&call)).expect("one JSON document");
+    assert_eq!(told["samples_per_node"], 4, "{told}");
+    let data = |store: &Path| {
+        let shard = store.join("shard-00000.bin");
+        fs::read(shard).expect("a shard")
+    };
+    assert!(data(&folder.path().join("node0")) == data(&store));
 }
 
 /// A copy has the samples and splits of its store: what asks for others had been passed over.

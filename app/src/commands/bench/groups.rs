@@ -376,3 +376,6 @@ fn store(folder: &Path) -> anyhow::Result<()> {
     writer.finish()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -549,18 +549,18 @@ fn the_mean_of_members_is_counted_in_the_memory() {
         batch: NonZeroUsize::new(2),
         ..InferOptions::default()
     };
-    let memory = |name: &str, rolls: &[usize]| {
+    let plan = |name: &str, rolls: &[usize], options: &InferOptions| {
         let mut told = None;
         let mut keep = |event: &InferEvent<'_>| {
             if let InferEvent::Started(plan) = event {
-                told = Some(plan.memory_bytes);
+                told = Some(plan.clone());
             }
         };
         let inference = Inference {
             input: Input::archive(&archive),
             ensemble: Ensemble::new(vec![&model], rolls, false).unwrap(),
             out: &folder.path().join(name),
-            options: &options,
+            options,
         };
         let at_once = AtomicBool::new(true);
         inference
@@ -572,8 +572,23 @@ fn the_mean_of_members_is_counted_in_the_memory() {
     let cells = ROWS * COLUMNS;
     let waiting = options.read_ahead * cells * 2 * 12;
     let averaged = 2 * cells * (4 * CHANNELS.len() + 3 * 12);
-    let more = memory("rolled", &[4]) - memory("alone", &[]);
+    let (alone, rolled) = (plan("alone", &[], &options), plan("rolled", &[4], &options));
+    let more = rolled.memory_bytes - alone.memory_bytes;
     assert_eq!(more, (waiting + averaged) as u64);
+    // Three channels of four bytes are read once, and computed for each member. A byte of each cell is written for masks,
+    // and one for the spread of either class.
+    let all = (20 * cells) as u64;
+    assert_eq!((alone.times, alone.members, rolled.members), (20, 1, 2));
+    assert_eq!((alone.read_bytes, alone.write_bytes), (12 * all, all));
+    assert_eq!((rolled.read_bytes, rolled.write_bytes), (12 * all, 3 * all));
+    assert_eq!(rolled.flops_per_mask, 2 * alone.flops_per_mask);
+    // One for the tag of rivers, and one for the probabilities of either class.
+    let kept = InferOptions {
+        probabilities: true,
+        artmip: true,
+        ..options.clone()
+    };
+    assert_eq!(plan("kept", &[], &kept).write_bytes, 4 * all);
 }
 
 #[test]

@@ -280,6 +280,29 @@ mod tests {
     use super::*;
     use squall_jobs::train::Spent;
 
+    /// Two ranks that reach a quarter of what their matrix products do.
+    #[test]
+    fn speed_is_told_beside_that_of_all_ranks() {
+        let balance = Balance {
+            samples_per_second: 3.0,
+            flops_per_second: 5e9,
+            imbalance: 0.25,
+            slowest: 1,
+        };
+        assert_eq!(percent_of_peak(&balance, 2, 1e10), 25.0);
+        let told = in_words(&balance, 2, 1e10);
+        assert_eq!(
+            told,
+            "3.00 samples/s, 5.0 GFLOP/s: 25 % of what matrix products of that type reach on 2 ranks like the first; \
+             rank 1 computed 25 % longer than the mean"
+        );
+        let told = in_words(&balance, 1, 1e10);
+        assert!(
+            told.ends_with(": 50 % of what matrix products of that type reach here"),
+            "{told}"
+        );
+    }
+
     #[test]
     fn a_run_that_was_finished_before_has_no_rate() {
         let mut report = TrainReport {

@@ -353,3 +353,39 @@ impl fmt::Display for Leaderboard {
         self.write_score_of_model(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values of lists and reasons have commas and quotes.
+    #[test]
+    fn every_place_has_a_line_of_as_many_fields() {
+        let place = |place: usize, blocks: &str| Place {
+            place,
+            trial: 7,
+            steps: 30,
+            score: Some(0.5),
+            values: vec![("network.blocks".to_string(), blocks.to_string())],
+            failed: None,
+            seconds: 1.5,
+            best_score: Some(0.75),
+            best_step: Some(20),
+            skipped_steps: 2,
+        };
+        let lost = Place {
+            score: None,
+            failed: Some("diverged: a \"loss\", say".into()),
+            best_score: None,
+            best_step: None,
+            ..place(2, "x")
+        };
+        let keys = ["schedule.rate", "network.blocks"];
+        assert_eq!(
+            table(&keys, &[place(1, "[1, 2]"), lost]),
+            "place,trial,steps,score,seconds,schedule.rate,network.blocks,failed,best_score,best_step,skipped_steps\n\
+             1,7,30,0.5,1.5,,\"[1, 2]\",,0.75,20,2\n\
+             2,7,30,,1.5,,x,\"diverged: a \"\"loss\"\", say\",,,2\n"
+        );
+    }
+}

@@ -8,6 +8,7 @@ use common::alone::{run, run_for, run_telling};
 use common::learnt::losses;
 use common::tensorboard::read_scalars;
 use common::{CHANNELS, COLUMNS, ROWS, recipe, sample, store, store_of};
+use squall_data::normalise::NormalisationMethod;
 use squall_data::store::{Split, StoreMeta, StoreWriter};
 use squall_data::{Calendar, LatLonGrid, Store};
 use squall_jobs::train::checkpoint::newest_step;
@@ -261,6 +262,36 @@ fn the_best_model_is_chosen_by_the_score_that_the_recipe_names() {
         let report = run_telling(&mut judge, &recipe, &store, &at).unwrap();
         let best = report.best.unwrap().scores.score();
         assert_eq!(best.to_bits(), highest.to_bits(), "{best_by}");
+    }
+}
+
+/// Nothing is learnt, so that only what is read makes a difference.
+#[test]
+fn fields_are_turned_for_training_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 8, 2);
+    let seen = |roll: bool, mirror: bool| {
+        let turns = [
+            format!("data.augmentation.roll={roll}"),
+            format!("data.augmentation.mirror={mirror}"),
+        ];
+        let changes = [
+            "schedule.rate=1e-30",
+            "schedule.warmup_steps=0",
+            "network.batch_norm=false",
+            "training.validate_every_steps=12",
+            turns[0].as_str(),
+            turns[1].as_str(),
+        ];
+        let at = folder.path().join(format!("{roll}-{mirror}"));
+        let report = run(&recipe(&changes), &store, &at).unwrap();
+        (losses(&at), report.best.unwrap().scores.loss())
+    };
+    let (as_they_are, judged) = seen(false, false);
+    for (roll, mirror) in [(true, false), (false, true)] {
+        let (turned, same) = seen(roll, mirror);
+        assert_ne!(turned, as_they_are, "{roll} {mirror}");
+        assert!((same / judged - 1.0).abs() < 1e-6, "{same} and {judged}");
     }
 }
 
@@ -613,6 +644,12 @@ fn the_model_file_holds_the_contract() {
     assert_eq!(contract.data_hash, store.data_hash());
     assert_eq!(contract.step, 2);
     assert_eq!(contract.score, report.best.map(|best| best.scores.score()));
+    assert_eq!(contract.normalisation.method, NormalisationMethod::MeanStd);
+    let other = recipe(&["training.steps=1", "data.normalisation=min-max"]);
+    let other = run(&other, &store, &folder.path().join("other")).unwrap();
+    let file = ModelFile::read(&other.model).unwrap();
+    let other = squall_jobs::Contract::of(&file.facts, &other.model).unwrap();
+    assert_eq!(other.normalisation.method, NormalisationMethod::MinMax);
     let recipe = Recipe::parse(&contract.recipe, &[]).unwrap();
     assert_eq!(recipe.name, "tiny");
     assert_eq!(recipe.network.channels_in, CHANNELS.len());

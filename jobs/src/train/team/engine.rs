@@ -137,3 +137,71 @@ impl BatchNormRanks for Group {
         summed.map_err(|error| ModelError::BatchNormRanks(error.to_string()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::threads;
+    use crate::recipe::Recipe;
+
+    /// What the engine of ranks on such nodes says of itself, or why there is none.
+    fn described(nodes: &[usize], settings: &str) -> std::result::Result<String, String> {
+        let settings = settings.split_whitespace();
+        let settings: Vec<String> = settings.map(|key| format!("distributed.{key}")).collect();
+        let options = Recipe::parse("", &settings).unwrap().distributed;
+        let mut all = threads::run(threads::nodes(nodes), |mut rank| {
+            let engine = engine(&mut rank, &options, false);
+            let told = engine.map(|engine| engine.describe());
+            told.map_err(|error| error.to_string())
+        });
+        all.swap_remove(0)
+    }
+
+    /// Every engine gives the same sums: that another one was built would show in nothing but its speed.
+    #[test]
+    fn the_engine_is_that_of_the_recipe() {
+        for (settings, expected) in [
+            (
+                "algorithm=ring wire=f16",
+                "flat over 4 ranks, ring, f16 on the wire",
+            ),
+            (
+                "algorithm=halving",
+                "flat over 4 ranks, halving, f32 on the wire",
+            ),
+            (
+                "algorithm=grid",
+                "grid of 2 rows and 2 columns, auto, f32 on the wire",
+            ),
+            (
+                "algorithm=grid grid=[1,4] between=ring wire=bf16",
+                "grid of 1 rows and 4 columns, ring, bf16 on the wire",
+            ),
+        ] {
+            let found = described(&[2, 2], settings);
+            assert_eq!(found.as_deref(), Ok(expected), "{settings}");
+        }
+        for (settings, end) in [
+            ("", ", 2 leaders, auto and f32 between"),
+            (
+                "leaders=1 wire=bf16 between=halving",
+                ", 1 leaders, halving and bf16 between",
+            ),
+            (
+                "algorithm=hierarchical wire=f16",
+                ", 2 leaders, auto and f16 between",
+            ),
+        ] {
+            let found = described(&[2, 2], settings).unwrap();
+            let begin = "hierarchical: 2 nodes with 2 ranks, ";
+            assert!(found.starts_with(begin) && found.ends_with(end), "{found}");
+        }
+        // Of unequal nodes none are made, unless the recipe counts on them.
+        let flat = "flat over 3 ranks, auto, bf16 on the wire";
+        assert_eq!(described(&[2, 1], "wire=bf16").as_deref(), Ok(flat));
+        for settings in ["leaders=1", "algorithm=hierarchical"] {
+            let refused = described(&[2, 1], settings).unwrap_err();
+            assert!(refused.contains("equal numbers of ranks"), "{refused}");
+        }
+    }
+}

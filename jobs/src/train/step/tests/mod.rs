@@ -6,6 +6,7 @@ use super::*;
 use crate::comm::Communicator;
 use crate::comm::threads::{self, Threads};
 use squall_data::HostBatch;
+use squall_model::{Recompute, SavedActivations};
 use std::ops::Range;
 
 fn recipe(settings: &[&str]) -> Recipe {
@@ -99,6 +100,21 @@ fn fill(learner: &mut Learner, name: &str, value: f32) {
             }
         })
         .unwrap();
+}
+
+/// What is computed again has the same bits: that it was kept instead would show in nothing but the memory.
+#[test]
+fn activations_are_kept_as_the_recipe_says() {
+    let kept = |settings: &[&str]| {
+        let learner = learner(settings);
+        (learner.storage.recompute, learner.storage.saved)
+    };
+    assert_eq!(kept(&[]), (Recompute::None, SavedActivations::Same));
+    let less = [
+        "training.recompute=blocks",
+        "training.saved_activations=bf16",
+    ];
+    assert_eq!(kept(&less), (Recompute::Blocks, SavedActivations::Bf16));
 }
 
 /// As with PyTorch's autocast; what goes into the loss is rounded then, so that losses differ a little.

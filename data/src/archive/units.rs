@@ -173,4 +173,37 @@ mod tests {
         assert_eq!(convert("m s-1", "K", 1.0), None);
         assert_eq!(convert("Pa", "", 1.0), None);
     }
+
+    /// By the definitions of the units; 1 kg of water on a m² is 1 mm deep.
+    #[test]
+    fn every_unit_has_its_size() {
+        for (target, found, value, expected) in [
+            ("Pa", "kPa", 101.325, 101_325.0),
+            ("Pa", "millibars", 1013.25, 101_325.0),
+            ("m s-1", "kt", 3600.0, 1852.0),
+            ("m s-1", "km/h", 36.0, 10.0),
+            ("m s-1", "mm/s", 1.0, 1e-3),
+            ("m s-1", "mm/h", 3.6, 1e-6),
+            ("m s-1", "kg m-2 day-1", 86.4, 1e-6),
+            ("m s-1", "m/day", 86.4, 1e-3),
+            ("m", "gpm", 5700.0, 5700.0),
+            ("m", "J/kg", 9806.65, 1000.0),
+            ("m", "dam", 570.0, 5700.0),
+            ("m", "km", 1.5, 1500.0),
+            ("kg kg-1", "g/kg", 18.0, 0.018),
+            ("kg kg-1", "%", 1.8, 0.018),
+            ("kg m-2", "mm", 30.0, 30.0),
+            ("kg m-2", "cm", 3.0, 30.0),
+            ("kg m-2", "m", 0.03, 30.0),
+        ] {
+            let Conversion { factor, offset } = conversion(target, found).unwrap();
+            let off = (factor * value + offset) / expected - 1.0;
+            assert!(off.abs() < 1e-12, "{value} {found} in {target}: {off}");
+        }
+        // An offset is no factor.
+        let factors = ["degC", "kelvin"].map(|found| unit_factor("K", found));
+        assert_eq!(factors, [None, Some(1.0)]);
+        let depths = ["m", "mm", "kg m**-2", "K"].map(water_depth);
+        assert_eq!(depths, [Some(1.0), Some(1e-3), Some(1e-3), None]);
+    }
 }

@@ -130,7 +130,11 @@ mod tests {
         // The surface layer is a trapezoid to the humidity near the ground.
         let qref = array![[0.02f32]];
         let water = precipitable_water(&levels, q.view(), Some(ps.view()), Some(qref.view()));
-        let expected = (0.005 * 35_000.0 + 0.015 * 7_000.0) / 9.80665;
+        let with_qref = (0.005 * 35_000.0 + 0.015 * 7_000.0) / 9.80665;
+        assert!((f64::from(water[[0, 0]]) - with_qref).abs() < 1e-3);
+        // Where that is missing it is the humidity of the lowest level again.
+        let blank = array![[f32::NAN]];
+        let water = precipitable_water(&levels, q.view(), Some(ps.view()), Some(blank.view()));
         assert!((f64::from(water[[0, 0]]) - expected).abs() < 1e-3);
         let none = Array3::from_elem((3, 1, 1), f32::NAN);
         assert!(precipitable_water(&levels, none.view(), None, None)[[0, 0]].is_nan());
@@ -177,6 +181,19 @@ mod tests {
         let found = f64::from(humidity_of_dewpoint(293.15, 101_325.0));
         assert!((found / expected - 1.0).abs() < 2e-3, "{found} {expected}");
         assert!(humidity_of_dewpoint(f32::NAN, 1e5).is_nan());
+    }
+
+    /// z = (R / g) Tv ln(ps / p), with R / g = 29.2714 m/K, ln(1 / 0.9925561) = 0.0074717 and Tv = T (1 + 0.608 q).
+    #[test]
+    fn the_lowest_level_is_as_high_as_the_layer_below_it_is_thick() {
+        for (temperature, humidity, expected) in [
+            (288.15, 0.0, 63.02),
+            (288.15, 0.01, 63.40),
+            (250.0, 0.0, 54.68),
+        ] {
+            let found = lowest_level_height(temperature, humidity);
+            assert!((found - expected).abs() < 0.02, "{found} {expected}");
+        }
     }
 
     #[test]

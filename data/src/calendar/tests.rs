@@ -35,6 +35,106 @@ fn offsets_since_an_epoch_give_known_dates() {
     assert_eq!(t.to_string(), "1995-03-01T12:00:00");
 }
 
+/// Leap days by the rules of each calendar: 1900 is one of the Julian calendar only, 1500 also of what was in use then.
+#[test]
+fn days_lie_between_dates_as_each_calendar_has_them() {
+    use Calendar::*;
+    for (calendar, [from, to], days) in [
+        (Standard, ["1900-02-28", "1900-03-01"], 1),
+        (Standard, ["2000-02-28", "2000-03-01"], 2),
+        (Standard, ["1500-02-28", "1500-03-01"], 2),
+        // Ten days were left out.
+        (Standard, ["1582-01-01", "1583-01-01"], 355),
+        (Standard, ["1900-01-01", "1901-01-01"], 365),
+        (ProlepticGregorian, ["1500-02-28", "1500-03-01"], 1),
+        (ProlepticGregorian, ["1582-01-01", "1583-01-01"], 365),
+        (ProlepticGregorian, ["1904-02-28", "1904-03-01"], 2),
+        (NoLeap, ["2000-02-28", "2000-03-01"], 1),
+        (AllLeap, ["1901-02-28", "1901-03-01"], 2),
+        (AllLeap, ["1901-01-01", "1902-01-01"], 366),
+        (Day360, ["2000-02-28", "2000-03-01"], 3),
+        (Day360, ["2000-01-01", "2001-01-01"], 360),
+        (Julian, ["1900-02-28", "1900-03-01"], 2),
+        (Julian, ["1901-02-28", "1901-03-01"], 1),
+    ] {
+        let [from, to] = [from, to].map(|date| Time::parse(date, calendar).unwrap());
+        assert_eq!(to.days_since(from), f64::from(days), "{calendar} {from}");
+    }
+    for (calendar, year_days, february_days) in [
+        (Standard, 365.2425, 28.2425),
+        (ProlepticGregorian, 365.2425, 28.2425),
+        (NoLeap, 365.0, 28.0),
+        (AllLeap, 366.0, 29.0),
+        (Day360, 360.0, 30.0),
+        (Julian, 365.25, 28.25),
+    ] {
+        let at = |year| Time::new(calendar, year, 1, 1, 0, 0, 0).unwrap();
+        // The Gregorian rules repeat after 400 years.
+        let mean = at(2000).days_since(at(1600)) / 400.0;
+        assert_eq!((mean, calendar.mean_year_days()), (year_days, year_days));
+        let february = calendar.mean_month_days(2);
+        assert!((february - february_days).abs() < 1e-9, "{calendar}");
+        let sum: f64 = (1..=12).map(|month| calendar.mean_month_days(month)).sum();
+        assert!((sum - year_days).abs() < 1e-9, "{calendar}: {sum}");
+        assert_eq!(
+            [0, 13].map(|month| calendar.mean_month_days(month)),
+            [0.0; 2]
+        );
+    }
+    for (calendar, day) in [(NoLeap, 59.5), (Standard, 60.5), (Day360, 60.5)] {
+        let noon = Time::new(calendar, 2000, 3, 1, 12, 0, 0).unwrap();
+        assert_eq!(noon.day_of_year(), day, "{calendar}");
+    }
+}
+
+/// The names of CF 1.10, section 4.4.1.
+#[test]
+fn calendars_are_known_by_all_their_names() {
+    for (name, calendar) in [
+        ("standard", Calendar::Standard),
+        ("gregorian", Calendar::Standard),
+        ("proleptic_gregorian", Calendar::ProlepticGregorian),
+        ("noleap", Calendar::NoLeap),
+        ("365_day", Calendar::NoLeap),
+        ("all_leap", Calendar::AllLeap),
+        ("366_day", Calendar::AllLeap),
+        ("360_day", Calendar::Day360),
+        ("julian", Calendar::Julian),
+    ] {
+        let upper = name.to_ascii_uppercase();
+        for name in [name, upper.as_str(), calendar.cf_name()] {
+            assert_eq!(Calendar::from_cf(name), Some(calendar), "{name}");
+        }
+    }
+    assert_eq!(Calendar::from_cf("none"), None);
+}
+
+#[test]
+fn times_since_an_origin_have_units_of_many_lengths() {
+    for (value, unit, expected) in [
+        (1.5, "days", "2000-03-01T12:00:00"),
+        (-1.0, "d", "2000-02-28T00:00:00"),
+        (30.0, "hours", "2000-03-01T06:00:00"),
+        (6.0, "h", "2000-02-29T06:00:00"),
+        (90.0, "minutes", "2000-02-29T01:30:00"),
+        (90.0, "seconds", "2000-02-29T00:01:30"),
+        (2000.0, "milliseconds", "2000-02-29T00:00:02"),
+        (2e6, "microseconds", "2000-02-29T00:00:02"),
+        (3.6e12, "nanoseconds", "2000-02-29T01:00:00"),
+    ] {
+        let units = format!("{unit} since 2000-02-29");
+        let found = Time::from_cf(value, &units, Calendar::Standard).unwrap();
+        assert_eq!(found.to_string(), expected, "{value} {units}");
+    }
+    // And back, for the axes of files that are written.
+    let time = Time::new(Calendar::NoLeap, 1996, 8, 26, 3, 0, 0).unwrap();
+    assert_eq!(time.stamp(), "1996-08-26-10800");
+    assert_eq!(time.cf_units(), "days since 1996-08-26 00:00:00");
+    assert_eq!(time.days_since(time.midnight()), 0.125);
+    let again = Time::from_cf(0.125, &time.cf_units(), Calendar::NoLeap);
+    assert_eq!(again.unwrap(), time);
+}
+
 #[test]
 fn dates_may_be_numbers() {
     let read = |value, calendar| Time::from_cf(value, "day as %Y%m%d.%f", calendar);

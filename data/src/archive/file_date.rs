@@ -206,6 +206,23 @@ mod tests {
         assert_eq!(date("topography.nc"), None);
     }
 
+    /// CAM's years have 365 days, those of other names the days of the calendar in use.
+    #[test]
+    fn names_of_cam_are_of_its_calendar() {
+        let calendar = |name: &str| from_name(Path::new(name)).map(Time::calendar);
+        for (name, expected) in [
+            ("data-1996-02-28-01-1.nc", Some(Calendar::NoLeap)),
+            ("data-1996-02-29-01-1.nc", None),
+            ("run.cam.h2.1996-02-28-10800.nc", Some(Calendar::NoLeap)),
+            ("run.cam.h2.1996-02-29-10800.nc", None),
+            ("x.1996-02-29-10800.nc", Some(Calendar::Standard)),
+            ("x_19960229.nc", Some(Calendar::Standard)),
+            ("x_19950229.nc", None),
+        ] {
+            assert_eq!(calendar(name), expected, "{name}");
+        }
+    }
+
     /// The time of the day had been midnight in all of these.
     #[test]
     fn times_of_the_day_behind_a_date() {

@@ -65,6 +65,57 @@ fn names_of_gfs() {
     assert!(is_dewpoint("dpt2m") && is_dewpoint("DPT_2maboveground"));
 }
 
+/// As the tables of variables of ERA5 (short names), MERRA-2 and CMIP6 have them.
+#[test]
+fn names_of_reanalyses_and_cmip() {
+    for (channel, names) in [
+        (Tmq, ["tcwv", "TQV", "prw"]),
+        (Ps, ["sp", "PS", "ps"]),
+        (Psl, ["msl", "SLP", "psl"]),
+        (Prect, ["mtpr", "PRECTOT", "pr"]),
+        (Ts, ["skt", "TS", "ts"]),
+        (Trefht, ["t2m", "T2M", "tas"]),
+        (Z200, ["z200", "H200", "zg200"]),
+        (Z1000, ["z1000", "H1000", "zg1000"]),
+    ] {
+        for name in names {
+            assert_eq!(matches(name), [(channel, Match::Same)], "{name}");
+        }
+    }
+    for (channel, names) in [
+        (Ubot, ["u10", "U10M", "uas"]),
+        (Vbot, ["v10", "V10M", "vas"]),
+    ] {
+        for name in names {
+            let found = matches(name);
+            let is_proxy = matches!(found[..], [(of, Match::Proxy(_))] if of == channel);
+            assert!(is_proxy, "{name}: {found:?}");
+        }
+    }
+    for (known, names) in [
+        (Family::Zonal, ["u", "U", "ua"]),
+        (Family::Meridional, ["v", "V", "va"]),
+        (Family::Temperature, ["t", "T", "ta"]),
+        (Family::Height, ["z", "H", "zg"]),
+        (Family::Humidity, ["q", "QV", "hus"]),
+    ] {
+        for name in names {
+            assert_eq!(family(name), Some(known), "{name}");
+        }
+    }
+    // CAM, ERA5, MERRA-2 and ARTMIP.
+    for (part, names) in [
+        (Transport::Eastward, ["TUQ", "viwve", "UFLXQV", "uIVT"]),
+        (Transport::Northward, ["TVQ", "viwvn", "VFLXQV", "vIVT"]),
+        (Transport::Magnitude, ["IVT", "ivt", "ivtmag", "ivt_mag"]),
+    ] {
+        for name in names {
+            assert_eq!(transport(name), Some(part), "{name}");
+        }
+    }
+    assert_eq!((transport("tcwv"), family("o3")), (None, None));
+}
+
 #[test]
 fn no_name_means_two_channels() {
     let mut all: Vec<&str> = CHANNEL_NAMES

@@ -89,8 +89,46 @@ where
         let variable = file.variable("q").unwrap();
         let decoder = Decoder::new(&variable, Conversion::IDENTITY);
         let stored = variable.get_values::<f64, _>(..).unwrap();
-        stored.into_iter().map(|v| decoder.value(v)).collect()
+        let values: Vec<f32> = stored.into_iter().map(|v| decoder.value(v)).collect();
+        // What the reader does with these types, which has loops of its own.
+        if decoder.single {
+            let mut single = variable.get_values::<f32, _>(..).unwrap();
+            decoder.decode_single(&mut single);
+            let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&single), bits(&values));
+        }
+        values
     })
+}
+
+/// What netCDF (9.97e36), CMIP (1e20) and Ferret (1e34) leave, with and without a fill value of another kind.
+#[test]
+fn huge_numbers_are_missing_whatever_the_file_says() {
+    let netcdf_fill = 9.969_21e36f32;
+    let stored = [
+        5.0f32,
+        -999.0,
+        1e20,
+        -1e34,
+        netcdf_fill,
+        f32::INFINITY,
+        f32::NAN,
+    ];
+    for told in [&[][..], &[-999.0], &[-999.0, -888.0]] {
+        let mut attributes = Vec::new();
+        for (name, value) in ["_FillValue", "missing_value"].into_iter().zip(told) {
+            let value: f32 = *value;
+            attributes.push((name, netcdf::AttributeValue::from(value)));
+        }
+        let values = decoded_by(&stored, attributes, None);
+        let known: Vec<f32> = values.iter().copied().filter(|v| !v.is_nan()).collect();
+        let expected = if told.is_empty() {
+            &stored[..2]
+        } else {
+            &stored[..1]
+        };
+        assert_eq!(known, expected, "{told:?}: {values:?}");
+    }
 }
 
 /// By the tolerance of floats two thousand numbers on each side of the fill value had been missing.

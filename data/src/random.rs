@@ -35,6 +35,8 @@ mod tests {
             draw(2, "shuffle", &[0, 1]),
             draw(1, "dropout", &[0, 1]),
             draw(1, "shuffle", &[1, 0]),
+            draw(1, "shuffle", &[0, 2]),
+            draw(1, "shuffle", &[0]),
         ] {
             assert_ne!(base, other);
         }

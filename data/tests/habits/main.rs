@@ -266,6 +266,105 @@ fn inspect_tells_what_each_variable_serves() {
     }
 }
 
+/// Gives all values of some fields at the ground these numbers, and those of levels one number for each.
+fn fill(path: &std::path::Path, at_ground: &[(&str, f32)], on_levels: &[(&str, [f32; 3])]) {
+    on_library_thread(|| -> Result<(), netcdf::Error> {
+        let mut file = netcdf::append(path)?;
+        for (name, value) in at_ground {
+            let mut field = file.variable_mut(name).unwrap();
+            field.put_values(&[*value; 16], ..)?;
+        }
+        for (name, values) in on_levels {
+            let mut field = file.variable_mut(name).unwrap();
+            for (level, value) in values.iter().enumerate() {
+                field.put_values(&[*value; 16], (0_usize, level, .., ..))?;
+            }
+        }
+        file.close()
+    })
+    .unwrap();
+}
+
+/// What is computed, by hand, from fields in several files and in units of their own.
+#[test]
+fn computed_channels_have_the_values_of_their_formulas() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    // Humidity at 200, 500 and 850 hPa.
+    let humidity = [("q", [0.0, 4.0, 10.0])];
+    let (q, dewpoint) = (
+        ("q", "g kg-1", &ON_LEVELS[..]),
+        ("d2m", "degC", &AT_SURFACE[..]),
+    );
+    let ground = [
+        ("sp", "hPa", &AT_SURFACE[..]),
+        ("t2m", "K", &AT_SURFACE[..]),
+    ];
+    std::fs::create_dir(at("both")).unwrap();
+    file_with_levels(&at("both/levels.nc"), &[q, dewpoint]);
+    fill(&at("both/levels.nc"), &[("d2m", 20.0)], &humidity);
+    file_with_levels(&at("both/ground.nc"), &ground);
+    fill(
+        &at("both/ground.nc"),
+        &[("sp", 1000.0), ("t2m", 295.0)],
+        &[],
+    );
+    // Without surface pressure there is no humidity near the ground, and no air below the lowest level.
+    file_with_levels(&at("alone.nc"), &[q, dewpoint, ground[1]]);
+    fill(&at("alone.nc"), &[("d2m", 20.0), ("t2m", 295.0)], &humidity);
+    for (name, expected) in [
+        (
+            "both",
+            &[
+                // Vapour of 23.39 hPa at 20 °C (Smithsonian tables): 0.622 e / (p - 0.378 e).
+                (Variable::Qrefht, 0.014_68, 4e-5),
+                // Trapezoids: (0.002 · 30,000 + 0.007 · 35,000 + 0.01234 · 15,000) / 9.80665.
+                (Variable::Tmq, 49.97, 0.05),
+                // 29.2714 · 295 (1 + 0.608 · 0.01468) · 0.0074717.
+                (Variable::Zbot, 65.09, 0.05),
+            ][..],
+        ),
+        (
+            "alone.nc",
+            &[
+                (Variable::Tmq, 31.10, 0.01),
+                // With 8 g/kg, where no humidity is known.
+                (Variable::Zbot, 64.83, 0.05),
+            ][..],
+        ),
+    ] {
+        let archive = open(&at(name));
+        for &(variable, value, tolerance) in expected {
+            let field = archive.read(0, &[variable]).unwrap().fields;
+            let value: f64 = value;
+            let is_near = |found: &f32| (f64::from(*found) - value).abs() < tolerance;
+            assert!(field.iter().all(is_near), "{name} {variable}: {field}");
+        }
+        let told = archive.problems().join("\n");
+        let is_told = told.contains("without PS levels below the ground count");
+        assert_eq!(is_told, name == "alone.nc", "{told}");
+        let has_humidity = archive.available().contains(&Variable::Qrefht);
+        assert_eq!(has_humidity, name == "both");
+    }
+    // And who asks for a channel hears of all files that it is made of.
+    let archive = open(&at("both"));
+    let paths = [at("both/ground.nc"), at("both/levels.nc")];
+    let [ground, levels] = [0, 1].map(|file| paths[file].as_path());
+    for (variable, files) in [
+        (Variable::Tmq, &[ground, levels][..]),
+        (Variable::Qrefht, &[ground, levels]),
+        (Variable::Zbot, &[ground, levels]),
+        (Variable::Trefht, &[ground]),
+        (Variable::Psl, &[]),
+    ] {
+        assert_eq!(archive.files_read(0, &[variable]), files, "{variable}");
+        let first = archive.file_of(0, variable);
+        assert_eq!(first, files.first().copied());
+        let has = archive.check_has(0, &[Variable::Ps, variable]);
+        assert_eq!(has.is_ok(), !files.is_empty(), "{variable}");
+    }
+}
+
 /// The channels had been missing without a reason.
 #[test]
 fn a_unit_that_keeps_a_channel_from_being_computed_is_told() {

@@ -301,6 +301,20 @@ fn the_nearest_level_is_read() {
         assert!(wind.iter().all(|value| *value == nearest), "{name}: {wind}");
         let level = archive.read_level(0, "u", 850.0).unwrap().unwrap();
         assert!(level.iter().all(|value| *value == nearest), "{name}");
+        // The nearest is 2 hPa away.
+        let other = archive.read_level(0, "u", 852.0).unwrap();
+        assert!(
+            other.is_none() && !archive.has_level(0, "u", 852.0),
+            "{name}"
+        );
+    }
+    // For a channel a level stands that is less than one percent away.
+    for (hpa, is_near) in [(842.0, true), (858.0, true), (841.0, false), (859.0, false)] {
+        let path = folder.path().join(format!("{hpa}.nc"));
+        let wind = ("u", "m s**-1", on_levels);
+        three_levels(&path, "level", &[300.0, 500.0, hpa], &IN_HPA, &[wind]);
+        let found = open(&path).available().contains(&Variable::U850);
+        assert_eq!(found, is_near, "{hpa}");
     }
 }
 

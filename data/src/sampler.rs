@@ -249,6 +249,17 @@ mod tests {
         assert_ne!(sampler.order(0), other.order(0));
         other.config.shuffle = None;
         assert_eq!(other.order(3), (100..140).collect::<Vec<_>>());
+        // A plan says of which epoch its samples are: by that they are turned.
+        let from = Cursor { epoch: 3, step: 9 };
+        let plans: Vec<BatchPlan> = sampler.endless(from).take(2).collect();
+        let next = Cursor { epoch: 4, step: 0 };
+        for (plan, at, order) in [
+            (&plans[0], from, &sampler.order(3)[36..]),
+            (&plans[1], next, &sampler.order(4)[..4]),
+        ] {
+            assert_eq!((plan.at, &plan.ids[..]), (at, order));
+            assert_eq!(plan.epochs, [at.epoch; 4]);
+        }
     }
 
     #[test]

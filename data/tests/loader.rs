@@ -7,7 +7,7 @@ use squall_data::loader::{Augmentation, Loader, LoaderConfig};
 use squall_data::normalise::NormalisationMethod;
 use squall_data::sampler::{BatchPlan, Cursor, LastBatch, Sampler, SamplerConfig};
 use squall_data::store::{Encoding, Split, Store};
-use squall_data::{DataError, HostBatch, Variable};
+use squall_data::{DataError, HostBatch, LatLonGrid, Variable};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use store_support::{COLUMNS, ROWS, write_store};
@@ -193,6 +193,61 @@ fn every_sample_is_turned_by_its_own_epoch() {
     assert_eq!(batch, direct(&store, &plan, &config));
     let samples: Vec<&[f32]> = batch.x.chunks_exact(VALUES).collect();
     assert!(samples[0] != samples[1] || samples[0] != samples[2]);
+}
+
+/// The frames of a clip are turned as the first of them is, those of the next clip in another way.
+#[test]
+fn samples_of_a_clip_are_turned_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(write_store(folder.path(), Encoding::F32, 12));
+    let plan = BatchPlan {
+        epochs: (0..12).collect(),
+        ..BatchPlan::new(Cursor::default(), (0..12).collect())
+    };
+    let clips = LoaderConfig {
+        frames: 2,
+        ..config(&store, 1)
+    };
+    let view = |id: usize| {
+        let augmentation = clips.augmentation;
+        augmentation.view(clips.seed, id as u64, id, COLUMNS)
+    };
+    assert!((0..11).any(|id| view(id) != view(id + 1)));
+    let mut loader = Loader::new(&store, std::iter::once(plan), &clips).unwrap();
+    let batch = loader.next().unwrap().unwrap();
+    let reader = store
+        .reader(&clips.channels, clips.normalisation.as_ref())
+        .unwrap();
+    let found = batch.x.chunks_exact(VALUES);
+    let found = found.zip(batch.labels.chunks_exact(ROWS * COLUMNS));
+    for (id, (found, found_labels)) in found.enumerate() {
+        let (mut x, mut labels) = (vec![0.0; VALUES], vec![0; ROWS * COLUMNS]);
+        let first = view(id / 2 * 2);
+        reader.read_into(id, first, &mut x, &mut labels).unwrap();
+        assert!(found == x && found_labels == labels, "{id}: {first:?}");
+    }
+}
+
+#[test]
+fn fields_are_turned_only_on_grids_that_allow_it() {
+    let axis = |first: f64, count: i32| -> Vec<f64> {
+        (0..count).map(|k| first + 10.0 * f64::from(k)).collect()
+    };
+    for (lat, lon, can_roll, can_mirror) in [
+        (axis(-85.0, 18), axis(0.0, 36), true, true),
+        // Without the northernmost row.
+        (axis(-85.0, 17), axis(0.0, 36), true, false),
+        (axis(-25.0, 6), axis(100.0, 9), false, true),
+        (axis(5.0, 6), axis(100.0, 9), false, false),
+    ] {
+        let grid = LatLonGrid::from_axes(lat, lon).unwrap().0;
+        for (roll, mirror) in [(false, false), (true, false), (false, true), (true, true)] {
+            let checked = Augmentation { roll, mirror }.check(&grid);
+            let is_allowed = (can_roll || !roll) && (can_mirror || !mirror);
+            let case = format!("{}: {roll} {mirror}", grid.describe());
+            assert_eq!(checked.is_ok(), is_allowed, "{case}");
+        }
+    }
 }
 
 #[test]

@@ -2,11 +2,14 @@
 
 mod store_support;
 
+use squall_data::loader::{Augmentation, Loader, LoaderConfig};
+use squall_data::sampler::{BatchPlan, Cursor};
 use squall_data::store::{BOXES_FILE, Encoding, LocalCopy, Store, StoreWriter};
 use squall_data::{BoxClass, DataError, GeoBox};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use store_support::{mask, meta, sample, split, write_store};
 
 fn boxes(count: usize) -> Vec<GeoBox> {
@@ -70,6 +73,53 @@ fn a_local_copy_has_them_too() {
     let local = local.finish(&samples).unwrap();
     assert_eq!(local.boxes(0), store.boxes(0));
     assert_eq!(local.boxes_hash(), store.boxes_hash());
+}
+
+/// A network would learn boxes at places where the fields have nothing.
+#[test]
+fn boxes_are_turned_as_the_fields_around_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = StoreWriter::create(folder.path(), meta(Encoding::F32)).unwrap();
+    for id in 0..12 {
+        writer.push(&sample(id), &mask(id), split(id)).unwrap();
+    }
+    // Columns are 30 degrees wide and the first is about 0 E; rows are 20 degrees high, but for half ones at the poles.
+    let found = GeoBox {
+        west_deg: 15.0,
+        south_deg: 20.0,
+        east_deg: 75.0,
+        north_deg: 60.0,
+        ..boxes(1)[0]
+    };
+    let all = vec![Some(vec![found]); 12];
+    let store = Arc::new(writer.finish_with_boxes(Some(&all)).unwrap());
+    let augmentation = Augmentation {
+        roll: true,
+        mirror: true,
+    };
+    let config = LoaderConfig {
+        augmentation,
+        seed: 11,
+        ..LoaderConfig::new(&store)
+    };
+    let plan = BatchPlan::new(Cursor { epoch: 2, step: 0 }, (0..12).collect());
+    let mut loader = Loader::new(&store, std::iter::once(plan), &config).unwrap();
+    let batch = loader.next().unwrap().unwrap();
+    let (mut rolled, mut mirrored) = (0, 0);
+    for (id, turned) in batch.boxes.iter().enumerate() {
+        let view = augmentation.view(11, 2, id, 12);
+        rolled += usize::from(view.roll > 0);
+        mirrored += usize::from(view.mirror);
+        // Columns 1 and 2 move eastward; rows 6 and 7 of 10 become 2 and 3 on the other side of the equator.
+        let west = ((1 + view.roll) % 12) as f64;
+        let south = if view.mirror { 2.0 } else { 6.0 };
+        let turned = turned.as_ref().unwrap()[0];
+        let edges = [turned.x_min, turned.x_max, turned.y_min, turned.y_max];
+        for (edge, expected) in edges.iter().zip([west, west + 2.0, south, south + 2.0]) {
+            assert!((edge - expected).abs() < 1e-9, "{id} {view:?}: {edges:?}");
+        }
+    }
+    assert!(rolled > 0 && mirrored > 0);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 mod store_support;
 
 use squall_data::normalise::NormalisationMethod;
-use squall_data::store::{Encoding, LocalCopy, Split, Store, StoreWriter, View};
-use squall_data::{DataError, Variable};
+use squall_data::store::{Encoding, LocalCopy, Split, Store, StoreMeta, StoreWriter, View};
+use squall_data::{Calendar, DataError, LatLonGrid, Variable};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -67,13 +67,16 @@ fn half_precision_keeps_the_promised_error() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(write_store(folder.path(), Encoding::F16, 3));
     let (x, _, _) = read(&store, 1).unwrap();
+    // Half the plausible range of each channel, or all of it on one side of 0, in 4096 parts; and the rounding of f32.
+    let ranges = [12_500.0, 120.0, 2e-4, 120.0, 55.0];
     for (k, (found, expected)) in x.iter().zip(&expected(1)).enumerate() {
-        let (_, scale) = Encoding::F16.affine(CHANNELS[k % CHANNELS.len()]);
+        let c = k % CHANNELS.len();
         if !expected.is_nan() {
             let error = f64::from((found - expected).abs());
             assert!(
-                error <= scale * 2f64.powi(-11),
-                "{found} instead of {expected}"
+                error <= 1.01 * ranges[c] / 4096.0,
+                "{}: {found} instead of {expected}",
+                CHANNELS[c]
             );
         }
     }
@@ -384,11 +387,34 @@ fn broken_stores_are_refused_with_the_reason() {
     assert!(StoreWriter::create(folder.path(), meta(Encoding::F32)).is_err());
     fs::write(&shard, &bytes).unwrap();
     // Another layout cannot continue it.
-    let error = StoreWriter::create(folder.path(), meta(Encoding::F16))
-        .err()
-        .unwrap();
-    assert!(matches!(error, DataError::Mismatch { .. }), "{error}");
+    let changes: [fn(&mut StoreMeta); 5] = [
+        |other| other.encoding = Encoding::F16,
+        |other| other.calendar = Calendar::Standard,
+        |other| other.channels.swap(0, 1),
+        |other| other.shard_bytes *= 2,
+        |other| other.grid = moved_grid(),
+    ];
+    for (which, change) in changes.iter().enumerate() {
+        let mut other = meta(Encoding::F32);
+        change(&mut other);
+        let error = StoreWriter::create(folder.path(), other).err();
+        assert!(
+            matches!(error, Some(DataError::Mismatch { .. })),
+            "{which}: {error:?}"
+        );
+    }
     assert!(StoreWriter::create(folder.path(), meta(Encoding::F32)).is_ok());
+}
+
+/// As many rows and columns as the samples have, elsewhere.
+fn moved_grid() -> Arc<LatLonGrid> {
+    let grid = sample(0).grid;
+    let lon = grid.lon_deg().iter().map(|lon| lon + 10.0).collect();
+    Arc::new(
+        LatLonGrid::from_axes(grid.lat_deg().to_vec(), lon)
+            .unwrap()
+            .0,
+    )
 }
 
 #[test]
@@ -406,6 +432,24 @@ fn wrong_samples_are_refused() {
     let mut wrong = mask(0);
     wrong.codes[[1, 1]] = 7;
     assert!(writer.push(&sample(0), &wrong, Split::Train).is_err());
+    let mut elsewhere = sample(0);
+    elsewhere.grid = moved_grid();
+    let mut leap = sample(0);
+    leap.time = leap.time.in_calendar(Calendar::Standard).unwrap();
+    let mut turned = mask(0);
+    turned.codes = turned.codes.reversed_axes();
+    for (sample, mask, wrong) in [
+        (&elsewhere, &mask(0), "grid"),
+        (&leap, &mask(0), "calendar"),
+        (&sample(0), &turned, "shape of the mask"),
+        (&sample(0), &mask(1), "time of the mask"),
+    ] {
+        let error = writer.push(sample, mask, Split::Train).unwrap_err();
+        assert!(
+            matches!(&error, DataError::Mismatch { what, .. } if *what == wrong),
+            "{wrong}: {error}"
+        );
+    }
     assert!(writer.is_empty());
     assert!(writer.finish().is_err());
 }

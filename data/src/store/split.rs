@@ -278,6 +278,31 @@ mod tests {
         assert_eq!(counts(&splits), [400, 200, 200]);
     }
 
+    /// Files may come in any order.
+    #[test]
+    fn what_is_dealt_goes_by_time_and_not_by_place() {
+        let times = three_hourly(8 * 60);
+        let mut mixed: Vec<usize> = (0..times.len()).rev().collect();
+        mixed.rotate_left(137);
+        let mixed_times: Vec<Time> = mixed.iter().map(|&at| times[at]).collect();
+        for rule in [
+            SplitRule::Blocks {
+                seed: 3,
+                train: 0.5,
+                validation: 0.25,
+                days: 5.0,
+            },
+            SplitRule::Chronological {
+                train: 0.5,
+                validation: 0.25,
+            },
+        ] {
+            let splits = rule.assign(&times).unwrap();
+            let expected: Vec<Split> = mixed.iter().map(|&at| splits[at]).collect();
+            assert!(rule.assign(&mixed_times).unwrap() == expected, "{rule:?}");
+        }
+    }
+
     #[test]
     fn impossible_shares_are_refused() {
         for (train, validation) in [(0.9, 0.2), (-0.1, 0.1), (f64::NAN, 0.1)] {

@@ -257,8 +257,32 @@ mod tests {
             serde_json::from_str::<Normalisation>(&text).unwrap().hash(),
             all.hash()
         );
-        let mut other = all.clone();
-        other.channels[0].divide = 1001.0;
-        assert_ne!(other.hash(), all.hash());
+        let changes: [fn(&mut Normalisation); 5] = [
+            |other| other.method = NormalisationMethod::MinMax,
+            |other| other.channels[0].variable = Variable::Ps,
+            |other| other.channels[0].subtract += 100.0,
+            |other| other.channels[0].divide = 1001.0,
+            |other| other.channels[2].missing += 1.0,
+        ];
+        for (which, change) in changes.iter().enumerate() {
+            let mut other = all.clone();
+            change(&mut other);
+            assert_ne!(other.hash(), all.hash(), "{which}");
+        }
+    }
+
+    /// The spread that f32 leaves of a constant pressure: divided by it, noise would be a signal.
+    #[test]
+    fn a_spread_of_rounding_is_none() {
+        let mut statistics = statistics();
+        let divides = |statistics: &Statistics| {
+            let made = Normalisation::from_statistics(NormalisationMethod::MeanStd, statistics);
+            made.unwrap().channels[0].divide
+        };
+        for (spread, expected) in [(0.005, 1.0), (0.05, 0.05)] {
+            statistics.channels[0].squared_deviations = 4.0 * spread * spread;
+            let found = divides(&statistics);
+            assert!((found - expected).abs() < 1e-9, "{spread}: {found}");
+        }
     }
 }

@@ -1,10 +1,11 @@
 //! The synthetic run as a user meets it: files, truth, physics, restart.
 
+use squall_data::archive::on_library_thread;
 use squall_data::mask_file::MaskArchive;
 use squall_data::synthetic::{
     STEPS_PER_FILE, Scenario, SyntheticConfig, SyntheticRun, times_there, write_run,
 };
-use squall_data::{Archive, Calendar, DataError, Time, Variable};
+use squall_data::{Archive, Calendar, DataError, Snapshot, Time, Variable};
 use std::fs;
 
 fn config(rows: usize, columns: usize, steps: usize) -> SyntheticConfig {
@@ -219,6 +220,197 @@ fn files_open_as_cam_history_and_truth_beside_them() {
             .count()
             == truth.objects.len()
     );
+    // Each number of the table stands under its name.
+    let header: Vec<&str> = objects.lines().next().unwrap().split(',').collect();
+    let mut rows = objects.lines().skip(1);
+    for object in (0..10).flat_map(|index| run.snapshot(index).1.objects) {
+        let row: Vec<&str> = rows.next().unwrap().split(',').collect();
+        let cell = |name: &str| row[header.iter().position(|column| *column == name).unwrap()];
+        assert_eq!(cell("class"), object.class.name());
+        assert_eq!(cell("track_id"), object.track_id.to_string());
+        for (name, value, rounding) in [
+            ("lon_deg", object.lon_deg, 6e-4),
+            ("lat_deg", object.lat_deg, 6e-4),
+            ("area_km2", object.area_km2, 0.6),
+            ("west_deg", object.west_deg, 6e-4),
+            ("south_deg", object.south_deg, 6e-4),
+            ("east_deg", object.east_deg, 6e-4),
+            ("north_deg", object.north_deg, 6e-4),
+        ] {
+            let found: f64 = cell(name).parse().unwrap();
+            assert!((found - value).abs() < rounding, "{name}: {row:?}");
+        }
+    }
+    assert!(rows.next().is_none());
+}
+
+/// What tools of CAM read besides the fields: the second file of a run that starts on 1 August, eight times a file.
+#[test]
+fn times_and_weights_of_files_are_those_of_cam() {
+    let folder = tempfile::tempdir().unwrap();
+    write_run(&config(48, 72, 10), folder.path(), 8, |_| Ok(())).unwrap();
+    let name = "squall_present_seed5.cam.h2.2000-08-03-00000.nc";
+    let path = folder.path().join(name);
+    let stored = |name: &str| -> Vec<f64> {
+        on_library_thread(|| {
+            let file = netcdf::open(&path).unwrap();
+            let variable = file.variable(name).unwrap();
+            variable.get_values(..).unwrap()
+        })
+    };
+    assert_eq!(stored("time"), [2.0, 2.25]);
+    // The interval ends with its time.
+    assert_eq!(stored("time_bnds"), [1.75, 2.0, 2.0, 2.25]);
+    assert_eq!(stored("date"), [20_000_803.0, 20_000_803.0]);
+    assert_eq!(stored("datesec"), [0.0, 21_600.0]);
+    // sin φ2 - sin φ1 of each row: the first north of the equator reaches to 3.83 degrees, those at the poles are alike.
+    let weights = stored("gw");
+    let sum: f64 = weights.iter().sum();
+    assert!((sum - 2.0).abs() < 1e-9, "{sum}");
+    assert!((weights[24] - 0.066_79).abs() < 1e-5, "{}", weights[24]);
+    assert!((weights[0] - weights[47]).abs() < 1e-9 && weights[0] < 0.001);
+}
+
+/// Anticlockwise in the north, clockwise in the south, and inward near the ground.
+#[test]
+fn cyclones_turn_as_their_hemisphere_has_it() {
+    let (mut north, mut south) = ((0, 0.0), (0, 0.0));
+    for month in [2, 8] {
+        let start = Time::new(Calendar::NoLeap, 2000, month, 1, 0, 0, 0).unwrap();
+        let run = SyntheticRun::new(SyntheticConfig {
+            start,
+            ..config(96, 144, 120)
+        })
+        .unwrap();
+        let grid = run.grid().clone();
+        for index in (0..120).step_by(8) {
+            let storms = run.tropical_cyclones().iter();
+            let states = storms.filter_map(|storm| storm.at(6.0 * index as f64));
+            let strong: Vec<_> = states.filter(|state| state.deficit_pa > 2500.0).collect();
+            if strong.is_empty() {
+                continue;
+            }
+            let (snapshot, _) = run.snapshot(index);
+            for state in strong {
+                let at = |variable: Variable, north: f64, east: f64| {
+                    let lon = (state.lon + east).rem_euclid(360.0);
+                    let place = grid.nearest(state.lat + north, lon);
+                    snapshot.field(variable).unwrap()[place]
+                };
+                let (u, v) = (Variable::U850, Variable::V850);
+                // Northward in the east and westward in the north, if it is anticlockwise.
+                let along = at(v, 0.0, 2.5) - at(v, 0.0, -2.5);
+                let spin = along - at(u, 2.5, 0.0) + at(u, -2.5, 0.0);
+                let (u, v) = (Variable::Ubot, Variable::Vbot);
+                let inward = at(u, 0.0, -2.5) - at(u, 0.0, 2.5);
+                let inflow = inward + at(v, -2.5, 0.0) - at(v, 2.5, 0.0);
+                let side = if state.lat > 0.0 { 1.0 } else { -1.0 };
+                assert!(side * spin > 10.0, "{spin} m/s at {state:?}");
+                let sums = if side > 0.0 { &mut north } else { &mut south };
+                *sums = (sums.0 + 1, sums.1 + inflow);
+            }
+        }
+    }
+    assert!(north.0 >= 3 && south.0 >= 3, "{north:?} {south:?}");
+    assert!(north.1 > 0.0 && south.1 > 0.0, "{north:?} {south:?}");
+}
+
+/// Warmth and rain follow the sun; trade winds blow from the east, those of the middle latitudes from the west, in both
+/// hemispheres.
+#[test]
+fn zonal_means_have_the_season_and_the_winds_of_their_latitude() {
+    for (month, summer) in [(1, -1.0), (7, 1.0)] {
+        let start = Time::new(Calendar::NoLeap, 2000, month, 10, 0, 0, 0).unwrap();
+        let run = SyntheticRun::new(SyntheticConfig {
+            start,
+            ..config(48, 72, 60)
+        })
+        .unwrap();
+        let times = [0, 19, 38, 57].map(|index| run.snapshot(index).0);
+        let mean = |variable: Variable, lat_deg: f64| -> f64 {
+            let (row, _) = run.grid().nearest(lat_deg, 0.0);
+            let of_time = |snapshot: &Snapshot| -> f64 {
+                let field = snapshot.field(variable).unwrap();
+                field.row(row).iter().map(|value| f64::from(*value)).sum()
+            };
+            times.iter().map(of_time).sum::<f64>() / (4.0 * 72.0)
+        };
+        for (variable, lat_deg, least) in [
+            (Variable::Trefht, 40.0, 3.0),
+            (Variable::T500, 40.0, 1.0),
+            (Variable::Prect, 10.0, 0.0),
+        ] {
+            let north_less_south = mean(variable, lat_deg) - mean(variable, -lat_deg);
+            assert!(
+                summer * north_less_south > least,
+                "{variable} in month {month}"
+            );
+        }
+        for side in [-1.0, 1.0] {
+            let (trades, westerlies) = (
+                mean(Variable::Ubot, 15.0 * side),
+                mean(Variable::U850, 45.0 * side),
+            );
+            let told = format!("{trades} and {westerlies} m/s in month {month}");
+            assert!(trades < 0.0 && westerlies > 0.0, "{told}");
+        }
+    }
+}
+
+/// p = p0 (1 - Γ z / T)^(g / R Γ), and z = R T / g ln(p / 1000 hPa) for the heights of levels.
+#[test]
+fn pressure_and_heights_are_hydrostatic() {
+    let run = SyntheticRun::new(config(48, 72, 4)).unwrap();
+    let (snapshot, _) = run.snapshot(2);
+    let field = |variable| snapshot.field(variable).unwrap();
+    let (psl, z1000, z200) = (
+        field(Variable::Psl),
+        field(Variable::Z1000),
+        field(Variable::Z200),
+    );
+    let (mut lows, mut highs) = (0, 0);
+    for (at, psl) in psl.indexed_iter() {
+        let (low, high) = (f64::from(z1000[at]), f64::from(z200[at]));
+        // R / g = 29.27 m/K.
+        let layer = 29.27 * (f64::from(*psl) / 100_000.0).ln();
+        if (*psl - 100_000.0).abs() > 200.0 {
+            let temperature = low / layer;
+            assert!((220.0..320.0).contains(&temperature), "{temperature} K");
+        }
+        lows += usize::from(*psl < 99_800.0);
+        highs += usize::from(*psl > 100_200.0);
+        let temperature = (high - low) / (29.27 * 5f64.ln());
+        assert!((220.0..285.0).contains(&temperature), "{temperature} K");
+    }
+    assert!(lows > 0 && highs > 0);
+    let at = |lat_deg: f64, lon_deg: f64, variable: Variable| {
+        snapshot.field(variable).unwrap()[run.grid().nearest(lat_deg, lon_deg)]
+    };
+    // Tibet is 4.5 km high, and there is no land in the Pacific.
+    let tibet = at(33.0, 88.0, Variable::Ps);
+    assert!((54_000.0..64_000.0).contains(&tibet), "{tibet} Pa");
+    let [ps, psl] = [Variable::Ps, Variable::Psl].map(|variable| at(0.0, 200.0, variable));
+    assert!((ps - psl).abs() < 1.0, "{ps} {psl} Pa");
+}
+
+/// Land is warmest against the air in the early afternoon; in Australia, nine hours east of Greenwich, that is at 6 UTC.
+#[test]
+fn the_ground_follows_the_local_sun() {
+    let run = SyntheticRun::new(config(48, 72, 4)).unwrap();
+    let warmer = |lat_deg: f64, lon_deg: f64| -> [f32; 4] {
+        let place = run.grid().nearest(lat_deg, lon_deg);
+        [0, 1, 2, 3].map(|index| {
+            let (snapshot, _) = run.snapshot(index);
+            let at = |variable| snapshot.field(variable).unwrap()[place];
+            at(Variable::Ts) - at(Variable::Trefht)
+        })
+    };
+    let [midnight, six, noon, eighteen] = warmer(-25.0, 134.0);
+    assert!(six > midnight + 1.0 && six > noon + 1.0, "{six} K");
+    assert!(eighteen < midnight - 1.0 && eighteen < noon - 1.0);
+    // At sea there is hardly a day.
+    let sea = warmer(0.0, 200.0);
+    assert!(sea.iter().all(|warmer| (warmer - sea[0]).abs() < 0.1));
 }
 
 /// What is swept goes by exact names: others may be writing into the folder.

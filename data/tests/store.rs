@@ -2,9 +2,10 @@
 
 mod store_support;
 
+use ndarray::{Array2, Array3};
 use squall_data::normalise::NormalisationMethod;
 use squall_data::store::{Encoding, LocalCopy, Split, Store, StoreMeta, StoreWriter, View};
-use squall_data::{Calendar, DataError, LatLonGrid, Variable};
+use squall_data::{Calendar, ClassMask, DataError, LatLonGrid, Snapshot, Variable};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -60,6 +61,53 @@ fn what_was_pushed_is_read_back_bit_for_bit() {
     let ids: Vec<Vec<usize>> = Split::ALL.iter().map(|&s| store.ids(s)).collect();
     assert_eq!(ids.concat().len(), 7);
     assert!(ids[1].iter().all(|&id| split(id) == Split::Validation));
+}
+
+/// Records of several pieces, whose rows have more than one block of columns, as those of models have: no other test's do.
+#[test]
+fn large_records_are_written_and_read_in_pieces() {
+    let (rows, columns, all) = (100, 120, Variable::CHANNELS);
+    let grid = Arc::new(LatLonGrid::global(rows, columns).unwrap());
+    // It tells its place.
+    let value = |c: usize, j: usize, i: usize| (c * 100_000 + j * 1000 + i) as f32;
+    let time = sample(0).time;
+    let snapshot = Snapshot {
+        time,
+        grid: Arc::clone(&grid),
+        variables: all.to_vec(),
+        fields: Array3::from_shape_fn((16, rows, columns), |(c, j, i)| value(c, j, i)),
+        source: ("large.nc".into(), 0),
+    };
+    let codes = Array2::from_shape_fn((rows, columns), |(j, i)| ((7 * j + i) % 3) as u8);
+    let mask = ClassMask::new(time, codes.clone()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let meta = StoreMeta::new(grid, time.calendar(), all.to_vec());
+    let mut writer = StoreWriter::create(folder.path(), meta).unwrap();
+    writer.push(&snapshot, &mask, Split::Train).unwrap();
+    let store = Arc::new(writer.finish().unwrap());
+    assert!(store.verify().unwrap().problems.is_empty());
+    for wanted in [(0..16).collect::<Vec<usize>>(), vec![14, 2, 7]] {
+        let channels: Vec<Variable> = wanted.iter().map(|&c| all[c]).collect();
+        let reader = store.reader(&channels, None).unwrap();
+        let n = wanted.len();
+        let (mut x, mut labels) = (vec![0.0; rows * columns * n], vec![0; rows * columns]);
+        for (roll, mirror) in [(0, false), (7, false), (50, true)] {
+            let view = View { roll, mirror };
+            let missing = reader.read_into(0, view, &mut x, &mut labels).unwrap();
+            assert_eq!(missing, 0);
+            for (place, pixel) in x.chunks_exact(n).enumerate() {
+                let (j, i) = (place / columns, place % columns);
+                let j = if mirror { rows - 1 - j } else { j };
+                let i = (i + columns - roll) % columns;
+                assert_eq!(labels[place], codes[[j, i]], "{view:?}: ({j}, {i})");
+                for (found, &c) in pixel.iter().zip(&wanted) {
+                    let is_turned = mirror && all[c].is_meridional();
+                    let sign = if is_turned { -1.0 } else { 1.0 };
+                    assert_eq!(*found, sign * value(c, j, i), "{view:?}: {c} ({j}, {i})");
+                }
+            }
+        }
+    }
 }
 
 #[test]

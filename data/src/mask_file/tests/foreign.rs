@@ -179,6 +179,43 @@ fn write_square(path: &std::path::Path, times: usize, dimensions: &[&str]) {
     });
 }
 
+/// From north to south and from 180°W, as many tools write.
+#[test]
+fn masks_are_turned_as_fields_are() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, most) in [("LABELS", 1i8), ("binary_tag", 7)] {
+        let path = folder.path().join(format!("{name}.nc"));
+        crate::archive::nc::on_library_thread(|| {
+            let mut file = netcdf::create(&path).unwrap();
+            for (name, unit, places) in [
+                ("time", "hours since 2000-07-01", &[6.0][..]),
+                ("lat", "degrees_north", &[60.0, 20.0, -20.0]),
+                ("lon", "degrees_east", &[-180.0, -90.0, 0.0, 90.0]),
+            ] {
+                file.add_dimension(name, places.len()).unwrap();
+                let mut axis = file.add_variable::<f64>(name, &[name]).unwrap();
+                axis.put_attribute("units", unit).unwrap();
+                axis.put_values(places, ..).unwrap();
+            }
+            let mut mask = file
+                .add_variable::<i8>(name, &["time", "lat", "lon"])
+                .unwrap();
+            // At 60°N 90°E and at 20°S 90°W.
+            let values = [0, 0, 0, most, 0, 0, 0, 0, 0, most, 0, 0];
+            mask.put_values(&values, ..).unwrap();
+            file.close().unwrap();
+        });
+        let archive = MaskArchive::open(path.to_str().unwrap()).unwrap();
+        let codes = archive.read(0).unwrap().codes;
+        let places = [(60.0, 90.0), (-20.0, 270.0)];
+        let expected = places.map(|(lat, lon)| archive.grid().nearest(lat, lon));
+        assert_eq!(expected, [(2, 1), (0, 3)]);
+        for (place, code) in codes.indexed_iter() {
+            assert_eq!(*code > 0, expected.contains(&place), "{name} {place:?}");
+        }
+    }
+}
+
 /// One mask beside many times had been that of each of them.
 #[test]
 fn a_mask_without_time_is_that_of_one_time_only() {

@@ -76,6 +76,101 @@ fn masks_and_probabilities_come_back() {
     );
 }
 
+/// Our reader takes classes from `LABELS` and knows the packing: others read rivers by their tag, edges of cells, and values
+/// by CF's scale and offset.
+#[test]
+fn other_tools_find_in_the_file_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("masks.nc");
+    let grid = LatLonGrid::global(10, 12).unwrap();
+    let start = Time::new(Calendar::NoLeap, 2000, 2, 28, 21, 0, 0).unwrap();
+    let options = MaskFileOptions {
+        classes: &[Class::AtmosphericRiver],
+        probabilities: &[Class::AtmosphericRiver],
+        spread: true,
+        ..MaskFileOptions::default()
+    };
+    let mut writer = MaskWriter::create(&path, &grid, start, &options).unwrap();
+    // By class.
+    let probability = Array3::from_shape_fn((10, 12, 3), |(_, _, k)| [0.1, 0.3, 0.6][k]);
+    let spread = Array3::from_shape_fn((10, 12, 3), |(_, _, k)| [0.01, 0.03, 0.06][k]);
+    for hours in [0, 3] {
+        let codes = Array2::from_shape_fn((10, 12), |(j, i)| ((j + i) % 3) as u8);
+        let mask = ClassMask::new(start.add_seconds(3600 * hours), codes).unwrap();
+        writer
+            .write_with_spread(&mask, Some(probability.view()), Some(spread.view()))
+            .unwrap();
+    }
+    writer.finish().unwrap();
+    let read = |name: &str| -> (Vec<f64>, [Vec<f64>; 3]) {
+        crate::archive::nc::on_library_thread(|| {
+            let file = netcdf::open(&path).unwrap();
+            let variable = file.variable(name).unwrap();
+            let numbers = ["scale_factor", "add_offset", "flag_values"]
+                .map(|key| crate::archive::nc::numbers(&variable, key));
+            (variable.get_values(..).unwrap(), numbers)
+        })
+    };
+    assert_eq!(read("time").0, [0.875, 1.0]);
+    let (labels, [.., values]) = read("LABELS");
+    assert_eq!(values, [0.0, 2.0]);
+    let (rivers, _) = read("ar_binary_tag");
+    assert!(labels.contains(&1.0) && rivers.len() == labels.len());
+    let is_river = |(label, tag): (&f64, &f64)| *tag == f64::from(u8::from(*label == 2.0));
+    assert!(labels.iter().zip(&rivers).all(is_river), "{rivers:?}");
+    for (name, expected) in [("probability", 0.6), ("probability_spread", 0.06)] {
+        let name = format!("atmospheric_river_{name}");
+        let (stored, [scale, offset, _]) = read(&name);
+        let off = |value: &f64| (value * scale[0] + offset[0] - expected).abs();
+        assert!(stored.iter().all(|value| off(value) < 1e-6), "{name}");
+    }
+    // Rows reach half way to the next, and to the poles; columns 15 degrees to either side.
+    for (name, first, last) in [
+        ("lat_bnds", [-90.0, -80.0], [80.0, 90.0]),
+        ("lon_bnds", [-15.0, 15.0], [315.0, 345.0]),
+    ] {
+        let (edges, _) = read(name);
+        assert_eq!(edges[..2], first, "{name}");
+        assert_eq!(edges[edges.len() - 2..], last, "{name}");
+    }
+}
+
+/// Files of earlier versions keep the probabilities of all classes side by side.
+#[test]
+fn probabilities_of_earlier_versions_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("masks.nc");
+    let grid = LatLonGrid::global(4, 6).unwrap();
+    let start = Time::new(Calendar::NoLeap, 2000, 7, 1, 0, 0, 0).unwrap();
+    let mut writer = MaskWriter::create(&path, &grid, start, &MaskFileOptions::default()).unwrap();
+    let mask = ClassMask::new(start, Array2::zeros(grid.shape())).unwrap();
+    writer.write(&mask, None).unwrap();
+    writer.finish().unwrap();
+    crate::archive::nc::on_library_thread(|| {
+        let mut file = netcdf::append(&path).unwrap();
+        file.add_dimension("class", 3).unwrap();
+        let dimensions = ["time", "lat", "lon", "class"];
+        let mut all = file.add_variable::<u8>("probability", &dimensions).unwrap();
+        // In steps of 1/250, more in every row.
+        let stored: Vec<u8> = (0..4u8)
+            .flat_map(|row| [200 - 10 * row, 50, 10 * row].repeat(6))
+            .collect();
+        all.put_values(&stored, ..).unwrap();
+        file.close().unwrap();
+    });
+    let archive = MaskArchive::open(path.to_str().unwrap()).unwrap();
+    for (class, expected) in [
+        (Class::Background, [0.8, 0.76, 0.72, 0.68]),
+        (Class::TropicalCyclone, [0.2; 4]),
+        (Class::AtmosphericRiver, [0.0, 0.04, 0.08, 0.12]),
+    ] {
+        let found = archive.probability(0, class).unwrap().unwrap();
+        for ((row, _), found) in found.indexed_iter() {
+            assert!((found - expected[row]).abs() < 1e-6, "{class:?} {row}");
+        }
+    }
+}
+
 #[test]
 fn a_probability_that_is_not_known_comes_back_so() {
     let folder = tempfile::tempdir().unwrap();

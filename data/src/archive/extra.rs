@@ -155,9 +155,16 @@ mod tests {
     fn transport_is_read_by_any_of_its_names() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ivt.nc");
-        for (names, both) in [(["p72.162", "IVT"], false), (["viwve", "viwvn"], true)] {
+        for (names, both) in [
+            (&["p72.162", "IVT"][..], false),
+            (&["viwve", "viwvn"], true),
+            // A direction is more than a size.
+            (&["viwve", "viwvn", "IVT"], true),
+            // And half of it is none.
+            (&["viwve", "IVT"], false),
+        ] {
             let _ = std::fs::remove_file(&path);
-            write(&path, &names);
+            write(&path, names);
             let archive = Archive::open(&path.to_string_lossy()).unwrap();
             assert!(archive.has_transport(0));
             match archive.read_transport(0).unwrap() {

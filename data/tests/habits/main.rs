@@ -365,6 +365,42 @@ fn computed_channels_have_the_values_of_their_formulas() {
     }
 }
 
+/// As people are told and programs read it.
+#[test]
+fn inspect_tells_times_sizes_and_whose_files_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.nc");
+    for (names, days, dialect, step_hours) in [
+        (["msl", "tcwv"], [0.0, 0.25, 0.5], "ERA5", Some(6.0)),
+        (["SLP", "TQV"], [0.0, 1.0, 2.0], "MERRA-2", Some(24.0)),
+        (["psl", "prw"], [0.0, 1.0, 3.0], "CMIP", None),
+        (["prmslmsl", "pwatclm"], [0.0, 1.0, 2.0], "GFS", Some(24.0)),
+        (["PSL", "TMQ"], [0.5, 1.0, 1.5], "CAM names", Some(12.0)),
+    ] {
+        let _ = std::fs::remove_file(&path);
+        file_of(
+            &path,
+            &[("time", 3), ("lat", 4), ("lon", 4)],
+            &[LAT, LON, ("time", "time", &days, &[SINCE])],
+            &[(names[0], "Pa", &AT_SURFACE), (names[1], "mm", &AT_SURFACE)],
+        );
+        let found = inspect(path.to_str().unwrap()).unwrap();
+        assert_eq!((found.dialect, found.step_hours), (dialect, step_hours));
+        assert_eq!(found.channels, ["TMQ", "PSL"]);
+        assert_eq!((found.files, found.grid_shape), (1, Some((4, 4))));
+        assert_eq!(found.bytes, std::fs::metadata(&path).unwrap().len());
+        let (first, last, count) = found.times.unwrap();
+        let times = open(&path).times().to_vec();
+        assert_eq!((first, last), (times[0].to_string(), times[2].to_string()));
+        assert_eq!(count, 3);
+        // Where times are uneven somebody may have lost some.
+        let mut problems = found.problems.iter();
+        let is_told = problems.any(|told| told.contains("has a gap"));
+        assert_eq!(is_told, step_hours.is_none(), "{:?}", found.problems);
+        assert!(found.usable);
+    }
+}
+
 /// The channels had been missing without a reason.
 #[test]
 fn a_unit_that_keeps_a_channel_from_being_computed_is_told() {

@@ -75,6 +75,86 @@ fn every_object_of_the_truth_is_of_a_track_and_the_summary_counts_tracks() {
     }
 }
 
+/// Births before the run and deaths after it are cut to its ends; where a storm is then is what the run says.
+#[test]
+fn the_table_of_tracks_has_the_lives_of_the_storms() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(36, 54, 40);
+    write_run(&config, folder.path(), STEPS_PER_FILE, |_| Ok(())).unwrap();
+    let run = SyntheticRun::new(config).unwrap();
+    let table = fs::read_to_string(folder.path().join("truth/tracks.csv")).unwrap();
+    let header: Vec<&str> = table.lines().next().unwrap().split(',').collect();
+    let mut cyclones = 0;
+    for line in table.lines().skip(1) {
+        let row: Vec<&str> = line.split(',').collect();
+        let cell = |name: &str| row[header.iter().position(|column| *column == name).unwrap()];
+        let id = cell("track_id");
+        let mut tropical = run.tropical_cyclones().iter();
+        let tropical = tropical.find(|storm| storm.id.to_string() == id);
+        let mut lows = run.extratropical_cyclones().iter();
+        let low = lows.find(|storm| storm.id.to_string() == id);
+        let (class, basin, birth, life) = match (tropical, low) {
+            (Some(storm), None) => {
+                cyclones += 1;
+                let life = storm.life_hours();
+                ("tropical_cyclone", storm.basin, storm.birth_hours, life)
+            }
+            (None, Some(low)) => ("atmospheric_river", "", low.birth_hours, low.life_hours),
+            _ => panic!("no storm or two: {line}"),
+        };
+        assert_eq!([cell("class"), cell("basin")], [class, basin], "{line}");
+        let (from, to) = (f64::max(birth, 0.0), f64::min(birth + life, 39.0 * 6.0));
+        let at = |hours: f64| match (tropical, low) {
+            (Some(storm), _) => storm.at(hours).unwrap(),
+            _ => low.and_then(|low| low.at(hours)).unwrap(),
+        };
+        let hours = |name: &str| -> f64 {
+            let time = Time::parse(cell(name), Calendar::NoLeap).unwrap();
+            time.hours_since(run.time(0))
+        };
+        let number = |name: &str| -> f64 { cell(name).parse().unwrap() };
+        let (first, last) = (at(from), at(to));
+        for (found, expected, rounding) in [
+            (hours("start_time"), from, 2e-4),
+            (hours("end_time"), to, 2e-4),
+            (number("duration_hours"), to - from, 0.051),
+            (number("genesis_lon_deg"), first.lon, 6e-4),
+            (number("genesis_lat_deg"), first.lat, 6e-4),
+            (number("end_lon_deg"), last.lon, 6e-4),
+            (number("end_lat_deg"), last.lat, 6e-4),
+        ] {
+            assert!((found - expected).abs() < rounding, "{expected}: {line}");
+        }
+    }
+    assert!(cyclones > 0 && table.lines().count() > cyclones + 5);
+}
+
+/// Two degrees at the ground and 2.4 at 500 hPa; 7 % more vapour for each of the two.
+#[test]
+fn a_warmer_climate_is_as_warm_and_moist_as_is_said() {
+    let means = |scenario: Scenario| {
+        let run = SyntheticRun::new(SyntheticConfig {
+            scenario,
+            ..config(48, 72, 60)
+        })
+        .unwrap();
+        let times = [0, 19, 38, 57].map(|index| run.snapshot(index).0);
+        [Variable::Trefht, Variable::T500, Variable::Tmq].map(|variable| -> f64 {
+            let of_time = |snapshot: &Snapshot| -> f64 {
+                let field = snapshot.field(variable).unwrap();
+                field.iter().map(|value| f64::from(*value)).sum()
+            };
+            times.iter().map(of_time).sum::<f64>() / (4.0 * 48.0 * 72.0)
+        })
+    };
+    let (present, warm) = (means(Scenario::PRESENT), means(Scenario::PLUS_2K));
+    let [ground, aloft] = [0, 1].map(|k| warm[k] - present[k]);
+    assert!((ground - 2.0).abs() < 0.05, "{ground} K");
+    assert!((aloft - 2.4).abs() < 0.05, "{aloft} K");
+    let moister = warm[2] / present[2];
+    assert!((moister - 1.14).abs() < 0.03, "{moister}");
+}
+
 /// Another run's files had become this one's.
 #[test]
 fn a_folder_whose_description_cannot_be_read_is_left_alone() {

@@ -1,7 +1,10 @@
 //! The boxes of a synthetic run's truth.
 
 use squall_data::boxes;
-use squall_data::synthetic::{STEPS_PER_FILE, Scenario, SyntheticConfig, SyntheticRun, write_run};
+use squall_data::grid::distance_km;
+use squall_data::synthetic::{
+    STEPS_PER_FILE, Scenario, SyntheticConfig, SyntheticRun, TruthObject, write_run,
+};
 use squall_data::{BoxClass, Calendar, Class, Time};
 
 fn run(month: i64, days: usize) -> SyntheticRun {
@@ -74,6 +77,57 @@ fn boxes_hold_their_centres_and_follow_the_state_of_the_storms() {
         }
     }
     assert!(counts.iter().all(|&count| count >= 10), "{counts:?}");
+}
+
+/// Of cyclones that no other is near: theirs are the cells of the mask within their edges, and reach these.
+#[test]
+fn objects_have_the_area_and_the_edges_of_their_cells() {
+    let run = run(8, 30);
+    let grid = run.grid();
+    let half_lat = grid.lat_spacing_deg() / 2.0;
+    let half_lon = grid.lon_spacing_deg() / 2.0;
+    let mut compared = 0;
+    for index in (0..run.len()).step_by(20) {
+        let (_, truth) = run.snapshot(index);
+        let cyclones = (truth.objects.iter()).filter(|o| o.class == Class::TropicalCyclone);
+        let cyclones: Vec<&TruthObject> = cyclones.collect();
+        for found in &cyclones {
+            let is_far = |other: &&TruthObject| {
+                let (a, b) = (found, other);
+                let km = distance_km(a.lat_deg, a.lon_deg, b.lat_deg, b.lon_deg);
+                other.track_id == found.track_id || km > 4000.0
+            };
+            if !cyclones.iter().all(is_far) {
+                continue;
+            }
+            let rows = found.south_deg..=found.north_deg;
+            let width = (found.east_deg - found.west_deg).rem_euclid(360.0);
+            let from_west = |i: usize| (grid.lon_deg()[i] - found.west_deg).rem_euclid(360.0);
+            let (mut area, mut lat, mut lon) = (0.0, Vec::new(), Vec::new());
+            for ((j, i), code) in truth.mask.codes.indexed_iter() {
+                let is_inside = rows.contains(&grid.lat_deg()[j]) && from_west(i) <= width;
+                if *code == Class::TropicalCyclone.code() && is_inside {
+                    area += grid.cell_area_km2(j);
+                    lat.push(grid.lat_deg()[j]);
+                    lon.push(from_west(i));
+                }
+            }
+            let off = area / found.area_km2 - 1.0;
+            assert!(off.abs() < 1e-9, "{found:?}: {area}");
+            let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = |values: &[f64]| values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            for (edge, expected) in [
+                (least(&lat) - half_lat, found.south_deg),
+                (most(&lat) + half_lat, found.north_deg),
+                (least(&lon) - half_lon, 0.0),
+                (most(&lon) + half_lon, width),
+            ] {
+                assert!((edge - expected).abs() < 1e-6, "{found:?}: {edge}");
+            }
+            compared += 1;
+        }
+    }
+    assert!(compared > 5, "{compared}");
 }
 
 #[test]

@@ -174,6 +174,33 @@ fn the_ends_of_a_valid_range_are_valid() {
     assert!(values[0] == 0.1 && values[1].is_nan(), "{values:?}");
 }
 
+/// As NUG has it: of unsigned bytes the ends are unsigned, too.
+#[test]
+fn a_valid_range_may_be_a_pair() {
+    let range = (
+        "valid_range",
+        netcdf::AttributeValue::from(vec![-1.0f32, 3.0]),
+    );
+    let values = decoded_by(&[-1.5f32, -1.0, 3.0, 3.5], vec![range], None);
+    assert!(values[0].is_nan() && values[3].is_nan(), "{values:?}");
+    assert_eq!(values[1..3], [-1.0, 3.0]);
+    let attributes = vec![
+        ("_Unsigned", "true".into()),
+        ("valid_range", netcdf::AttributeValue::from(vec![0i8, -6])),
+    ];
+    let values = decoded_by(&[0i8, 127, -6, -5], attributes, None);
+    assert_eq!(values[..3], [0.0, 127.0, 250.0]);
+    assert!(values[3].is_nan(), "{values:?}");
+}
+
+/// What was not written of short integers, if they are packed and name no fill value.
+#[test]
+fn the_fill_value_of_packed_numbers_need_not_be_told() {
+    let values = decoded(&[-32_767i16, -32_766], &[("scale_factor", 0.5)], None);
+    assert!(values[0].is_nan() && values[1] == -16_383.0, "{values:?}");
+    assert_eq!(decoded(&[-32_767i16], &[], None), [-32_767.0]);
+}
+
 /// Where one end alone is named, all valid numbers had been missing, and the others had not.
 #[test]
 fn one_end_of_a_valid_range_holds_for_negative_scale_factors() {

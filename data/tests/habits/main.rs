@@ -128,6 +128,38 @@ fn axes_of_any_name_are_known_by_their_units() {
     }
 }
 
+/// CAM's finite-volume core keeps winds between the cells.
+#[test]
+fn staggered_axes_are_not_those_of_the_grid() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("staggered.nc");
+    file_of(
+        &path,
+        &[
+            ("time", 1),
+            ("slat", 3),
+            ("slon", 4),
+            ("lat", 4),
+            ("lon", 4),
+        ],
+        &[
+            ("slat", "slat", &[-40.0, 0.0, 40.0], LAT.3),
+            ("slon", "slon", &[45.0, 135.0, 225.0, 315.0], LON.3),
+            LAT,
+            LON,
+            ("time", "time", &[0.0], &[SINCE]),
+        ],
+        &[
+            ("PSL", "Pa", &AT_SURFACE),
+            ("UBOT", "m s-1", &["time", "slat", "lon"]),
+        ],
+    );
+    let archive = open(&path);
+    let grid = archive.grid();
+    assert_eq!((grid.lat_deg(), grid.lon_deg()), (LAT.2, LON.2));
+    assert_eq!(archive.available(), [Variable::Psl]);
+}
+
 /// All memory had been asked for, and where there was less the process ended.
 #[test]
 fn axes_of_more_values_than_any_has_are_refused() {

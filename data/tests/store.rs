@@ -3,6 +3,7 @@
 mod store_support;
 
 use ndarray::{Array2, Array3};
+use squall_data::class_weights::ClassWeighting;
 use squall_data::normalise::NormalisationMethod;
 use squall_data::store::{Encoding, LocalCopy, Split, Store, StoreMeta, StoreWriter, View};
 use squall_data::{Calendar, ClassMask, DataError, LatLonGrid, Snapshot, Variable};
@@ -157,6 +158,9 @@ fn statistics_are_those_of_training_samples_only() {
         (0..3).for_each(|k| counts[k] += of_mask[k]);
     }
     assert_eq!(store.class_counts(Split::Train), counts);
+    let weighting = ClassWeighting::InverseSqrt;
+    let weights = weighting.weights(&counts).unwrap();
+    assert_eq!(store.class_weights(weighting).unwrap(), weights);
 }
 
 #[test]

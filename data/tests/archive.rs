@@ -140,6 +140,24 @@ fn repeated_times_and_gaps_are_reported() {
         matches!(&error, DataError::MissingVariable { path, .. } if path.ends_with("c.nc")),
         "{error}"
     );
+    // Which times have it is known without reading.
+    for (variable, has) in [
+        (Variable::Psl, [true, true, true, false]),
+        (Variable::Ps, [false, false, true, true]),
+        (Variable::Tmq, [false; 4]),
+    ] {
+        let offered = [0, 1, 2, 3].map(|index| archive.offers(index, variable));
+        assert_eq!(offered, has, "{variable}");
+        assert!(!archive.offers(4, variable));
+        let count = has.iter().filter(|has| **has).count();
+        assert_eq!(archive.times_with(variable), count, "{variable}");
+        let first = has.iter().position(|has| !has);
+        assert_eq!(archive.first_without(&[variable]), first, "{variable}");
+    }
+    let both = [Variable::Psl, Variable::Ps];
+    assert_eq!(archive.first_without(&both), Some(0));
+    let files = archive.files_at(2).map(|path| path.file_name().unwrap());
+    assert!(files.eq(["b.nc", "c.nc"]));
 }
 
 /// What is said of channels that nobody uses is noise.
@@ -208,58 +226,66 @@ fn channels_that_are_missing_at_the_same_times_share_a_line() {
 fn units_are_converted_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("units.nc");
-    let fields = vec![
-        Field::named("msl", "hPa"),
-        Field::named("t2m", "degC"),
-        Field::named("tp", "m"),
-        Field::named("tcwv", "parsec"),
-    ];
-    write(
-        &path,
-        &FileSpec {
-            fields,
-            ..FileSpec::default()
-        },
-    );
-    let archive = open(&path);
-    assert_eq!(
-        archive.available(),
-        [
-            Variable::Psl,
-            Variable::Prect,
-            Variable::Trefht,
-            Variable::Zbot
-        ]
-    );
-    let stored = values_of(archive.grid(), 0.0, 1.0);
-    let snapshot = archive.read(0, archive.available()).unwrap();
-    for (cell, stored) in snapshot
-        .fields
-        .outer_iter()
-        .next()
-        .unwrap()
-        .iter()
-        .zip(&stored)
-    {
-        approx::assert_relative_eq!(*cell, stored * 100.0, max_relative = 1e-6);
+    // What is packed has an offset of its own, in the unit of the file.
+    for scale in [None, Some(0.25)] {
+        let named = [
+            ("msl", "hPa"),
+            ("t2m", "degC"),
+            ("tp", "m"),
+            ("tcwv", "parsec"),
+        ];
+        let fields = named.map(|(name, unit)| Field {
+            scale,
+            ..Field::named(name, unit)
+        });
+        let fields = fields.to_vec();
+        write(
+            &path,
+            &FileSpec {
+                fields,
+                ..FileSpec::default()
+            },
+        );
+        let archive = open(&path);
+        assert_eq!(
+            archive.available(),
+            [
+                Variable::Psl,
+                Variable::Prect,
+                Variable::Trefht,
+                Variable::Zbot
+            ]
+        );
+        let stored = values_of(archive.grid(), 0.0, 1.0);
+        let snapshot = archive.read(0, archive.available()).unwrap();
+        for (cell, stored) in snapshot
+            .fields
+            .outer_iter()
+            .next()
+            .unwrap()
+            .iter()
+            .zip(&stored)
+        {
+            approx::assert_relative_eq!(*cell, stored * 100.0, max_relative = 1e-6);
+        }
+        for (cell, stored) in snapshot
+            .field(Variable::Trefht)
+            .unwrap()
+            .iter()
+            .zip(&stored)
+        {
+            approx::assert_relative_eq!(*cell, stored + 273.15, max_relative = 1e-6);
+        }
+        for (cell, stored) in snapshot.field(Variable::Prect).unwrap().iter().zip(&stored) {
+            approx::assert_relative_eq!(*cell, stored / 3600.0, max_relative = 1e-6);
+        }
+        let error = archive.read(0, &[Variable::Tmq]).unwrap_err();
+        assert!(
+            matches!(&error, DataError::BadVariable { variable, found, .. } if variable == "tcwv" && found.contains("parsec")),
+            "{error}"
+        );
+        assert!(archive.problems().iter().any(|p| p.contains("parsec")));
     }
-    for (cell, stored) in snapshot
-        .field(Variable::Trefht)
-        .unwrap()
-        .iter()
-        .zip(&stored)
-    {
-        approx::assert_relative_eq!(*cell, stored + 273.15, max_relative = 1e-6);
-    }
-    for (cell, stored) in snapshot.field(Variable::Prect).unwrap().iter().zip(&stored) {
-        approx::assert_relative_eq!(*cell, stored / 3600.0, max_relative = 1e-6);
-    }
-    let error = archive.read(0, &[Variable::Tmq]).unwrap_err();
-    assert!(
-        matches!(&error, DataError::BadVariable { variable, found, .. } if variable == "tcwv" && found.contains("parsec")),
-        "{error}"
-    );
-    assert!(archive.problems().iter().any(|p| p.contains("parsec")));
 }
 
 #[test]

@@ -193,6 +193,17 @@ fn a_valid_range_may_be_a_pair() {
     assert!(values[3].is_nan(), "{values:?}");
 }
 
+/// As text, by which some tools write numbers.
+#[test]
+fn packing_may_be_told_in_text() {
+    let attributes = vec![
+        ("scale_factor", netcdf::AttributeValue::from("0.005")),
+        ("add_offset", netcdf::AttributeValue::from(" 2 ")),
+    ];
+    let values = decoded_by(&[100i16, -200], attributes, None);
+    assert_eq!(values, [2.5, 1.0]);
+}
+
 /// What was not written of short integers, if they are packed and name no fill value.
 #[test]
 fn the_fill_value_of_packed_numbers_need_not_be_told() {

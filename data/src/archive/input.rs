@@ -300,6 +300,19 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_is_its_netcdf_files_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let files = ["a10.nc", "a2.NC4", "b.cdf", "c.h5"];
+        for name in files.iter().rev().chain(&["d.txt", "nc", ".e.nc"]) {
+            fs::write(at(name), "").unwrap();
+        }
+        fs::create_dir(at("f.nc")).unwrap();
+        let found = files_of(folder.path().to_str().unwrap()).unwrap();
+        assert_eq!(found, files.map(at));
+    }
+
+    #[test]
     #[cfg(unix)]
     fn links_to_what_is_not_there_stay_in_the_list() {
         let folder = tempfile::tempdir().unwrap();

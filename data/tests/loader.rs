@@ -76,10 +76,10 @@ fn fields_as_they_are_stored_become_the_same_bits() {
             stored: true,
             ..ready.clone()
         };
-        let expected = Loader::new(&store, plans(), &ready).unwrap();
+        let mut at_once = Loader::new(&store, plans(), &ready).unwrap();
         let mut loader = Loader::new(&store, plans(), &later).unwrap();
         let (mut turned, mut missing) = (0, 0);
-        for expected in expected {
+        for expected in at_once.by_ref() {
             let (expected, batch) = (expected.unwrap(), loader.next().unwrap().unwrap());
             assert_eq!(
                 (&batch.labels, &batch.ids, batch.shape),
@@ -113,6 +113,7 @@ fn fields_as_they_are_stored_become_the_same_bits() {
         }
         assert!(loader.next().is_none() && turned > 0);
         assert_eq!(loader.missing_values(), missing);
+        assert_eq!(at_once.missing_values(), missing);
     }
 }
 

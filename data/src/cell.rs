@@ -19,3 +19,36 @@ pub fn digits(text: &str) -> &str {
         _ => text,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_of_data_frames_say_what_is_in_them() {
+        for (text, expected) in [
+            ("NA", ""),
+            ("NaN", ""),
+            ("nan", ""),
+            ("-nan", ""),
+            ("", ""),
+            // Basins and people.
+            ("NAN1", "NAN1"),
+            ("na", "na"),
+            ("-1", "-1"),
+        ] {
+            assert_eq!(known(text), expected, "{text}");
+        }
+        for (text, expected) in [
+            ("7.0", "7"),
+            ("12.000", "12"),
+            ("7", "7"),
+            // What is no whole number stays what it is, to be refused.
+            ("7.5", "7.5"),
+            ("7.05", "7.05"),
+            ("7.", "7."),
+        ] {
+            assert_eq!(digits(text), expected, "{text}");
+        }
+    }
+}

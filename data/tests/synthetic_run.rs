@@ -1,11 +1,12 @@
 //! The synthetic run as a user meets it: files, truth, physics, restart.
 
 use squall_data::archive::on_library_thread;
+use squall_data::grid::lon_difference_deg;
 use squall_data::mask_file::MaskArchive;
 use squall_data::synthetic::{
     STEPS_PER_FILE, Scenario, SyntheticConfig, SyntheticRun, times_there, write_run,
 };
-use squall_data::{Archive, Calendar, DataError, Snapshot, Time, Variable};
+use squall_data::{Archive, Calendar, Class, DataError, Snapshot, Time, Variable};
 use std::fs;
 
 fn config(rows: usize, columns: usize, steps: usize) -> SyntheticConfig {
@@ -393,6 +394,57 @@ fn cyclones_turn_as_their_hemisphere_has_it() {
     }
     assert!(north.0 >= 3 && south.0 >= 3, "{north:?} {south:?}");
     assert!(north.1 > 0.0 && south.1 > 0.0, "{north:?} {south:?}");
+}
+
+/// They lie west and equatorward of their cyclones, hold more water than their latitudes, and blow eastward and, on the
+/// whole, poleward.
+#[test]
+fn rivers_bring_vapour_from_the_tropics_to_their_cyclones() {
+    let run = SyntheticRun::new(config(96, 144, 120)).unwrap();
+    let grid = run.grid();
+    let (mut rivers, mut poleward) = (0, 0.0);
+    for index in (0..120).step_by(20) {
+        let (snapshot, truth) = run.snapshot(index);
+        let field = |variable| snapshot.field(variable).unwrap();
+        let (water, u) = (field(Variable::Tmq), field(Variable::U850));
+        let v = field(Variable::V850);
+        for river in &truth.objects {
+            if river.class != Class::AtmosphericRiver {
+                continue;
+            }
+            let mut lows = run.extratropical_cyclones().iter();
+            let low = lows.find(|low| low.id == river.track_id).unwrap();
+            let low = low.at(6.0 * index as f64).unwrap();
+            assert!(river.lat_deg.abs() < low.lat.abs(), "{river:?}: {low:?}");
+            let east = lon_difference_deg(river.lon_deg, low.lon);
+            assert!(east < 0.0, "{river:?}: {low:?}");
+            let rows = river.south_deg..=river.north_deg;
+            let width = (river.east_deg - river.west_deg).rem_euclid(360.0);
+            let from_west = |i: usize| (grid.lon_deg()[i] - river.west_deg).rem_euclid(360.0);
+            let all = truth.mask.codes.indexed_iter();
+            let own = all.filter(|((j, i), code)| {
+                let is_inside = rows.contains(&grid.lat_deg()[*j]) && from_west(*i) <= width;
+                is_inside && **code == Class::AtmosphericRiver.code()
+            });
+            let cells: Vec<(usize, usize)> = own.map(|(at, _)| at).collect();
+            // Cyclones stand above rivers and may hide one.
+            if cells.is_empty() {
+                continue;
+            }
+            let count = cells.len() as f32;
+            let mean = |of: &dyn Fn((usize, usize)) -> f32| -> f32 {
+                cells.iter().map(|&at| of(at)).sum::<f32>() / count
+            };
+            let around = |(j, _): (usize, usize)| water.row(j).mean().unwrap();
+            let moister = mean(&|at| water[at]) / mean(&around);
+            assert!(moister > 1.4, "{river:?}: {moister}");
+            let (east, north) = (mean(&|at| u[at]), mean(&|at| v[at]));
+            assert!(east > 0.0, "{river:?}: {east} m/s");
+            rivers += 1;
+            poleward += north * low.lat.signum() as f32;
+        }
+    }
+    assert!(rivers > 10 && poleward > 0.0, "{rivers} {poleward}");
 }
 
 /// Warmth and rain follow the sun; trade winds blow from the east, those of the middle latitudes from the west, in both

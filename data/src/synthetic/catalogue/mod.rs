@@ -242,6 +242,36 @@ mod tests {
         };
         let north = storms.iter().filter(|s| s.track[0].0 > 0.0).count();
         assert!(storms.iter().filter(northern_autumn).count() * 10 > north * 7);
+        let southern_summer = |storm: &&&TropicalCyclone| {
+            let day = (storm.birth_hours / 24.0).rem_euclid(365.0);
+            storm.track[0].0 < 0.0 && !(135.0..300.0).contains(&day)
+        };
+        let south = storms.len() - north;
+        assert!(storms.iter().filter(southern_summer).count() * 10 > south * 8);
+    }
+
+    /// Of 1.5 a day in each hemisphere 30 % more are born in midwinter than on average, and as many less in summer.
+    #[test]
+    fn lows_are_storms_of_the_winter() {
+        let all = catalogue(&Scenario::PRESENT, 20.0);
+        let born = |north: bool, days: std::ops::Range<f64>| {
+            let is_one = |low: &&ExtratropicalCyclone| {
+                let day = (low.birth_hours / 24.0).rem_euclid(365.0);
+                (low.origin.0 > 0.0) == north && days.contains(&day)
+            };
+            all.extratropical.iter().filter(is_one).count() as f64
+        };
+        for north in [true, false] {
+            let (january, july) = (born(north, 0.0..60.0), born(north, 180.0..240.0));
+            let (winter, summer) = if north {
+                (january, july)
+            } else {
+                (july, january)
+            };
+            assert!(winter > 1.5 * summer, "{winter} {summer}");
+            let a_day = born(north, 0.0..365.0) / (20.0 * 365.0);
+            assert!((a_day - 1.5).abs() < 0.1, "{a_day}");
+        }
     }
 
     #[test]

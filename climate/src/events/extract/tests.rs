@@ -1,7 +1,7 @@
 //! Events against floods of cells by plain loops; the seam, the poles, small areas.
 
 use super::*;
-use ndarray::{Array2, Array3};
+use ndarray::{Array2, Array3, s};
 use proptest::prelude::*;
 use squall_data::grid::{distance_km, lon_difference_deg};
 use squall_data::{Calendar, Time};
@@ -62,6 +62,189 @@ fn fields_give_centre_and_extremes() {
     assert!((event.min_psl_pa.unwrap() - 95_000.0).abs() < 60.0);
     assert!((event.mean_prect_m_s.unwrap() / 1e-7 - 1.0).abs() < 1e-6);
     assert_eq!((event.max_tmq_kg_m2, event.mean_probability), (None, None));
+    // 50 exp(-(d/300)²) falls below 17.5 m/s at 307 km; rings are 111 km wide.
+    let gales = event.details.gale_radius_km.unwrap();
+    assert!((gales - 307.0).abs() < 40.0, "{gales}");
+}
+
+/// A column of cells from the equator to 60N at 7E, in which everything differs from row to row.
+#[test]
+fn properties_are_extremes_and_means_by_area_of_what_lies_inside() {
+    let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
+    let mut codes = Array2::<u8>::zeros(grid.shape());
+    codes.slice_mut(s![90..151, 7]).fill(2u8);
+    let mask = ClassMask::new(time(), codes).unwrap();
+    let fields = Array3::from_shape_fn((7, 181, 360), |(k, j, i)| match (k, i, j) {
+        // What lies outside would change every one of them.
+        (0, 7, 150) => f32::NAN,
+        (0, 7, _) => j as f32 - 80.0,
+        (1, 7, _) => 101_000.0 + j as f32,
+        (2, 7, ..120) => 1e-7,
+        (2, 7, _) => 4e-7,
+        (3, 7, 100) => 3.0,
+        (4, 7, 100) => -4.0,
+        (3 | 4, 7, _) => 0.0,
+        (5, 7, _) => -6.0,
+        (6, 7, _) => 8.0,
+        _ => 999.0,
+    });
+    let snapshot = Snapshot {
+        time: time(),
+        grid: grid.clone(),
+        variables: vec![
+            Variable::Tmq,
+            Variable::Psl,
+            Variable::Prect,
+            Variable::Ubot,
+            Variable::Vbot,
+            Variable::U850,
+            Variable::V850,
+        ],
+        fields,
+        source: ("column".into(), 0),
+    };
+    let sure = Array2::from_shape_fn(grid.shape(), |(j, _)| match j {
+        ..120 => 0.5f32,
+        _ => 0.75,
+    });
+    let other = Array2::from_elem(grid.shape(), 0.125f32);
+    let transport = Array2::from_shape_fn(grid.shape(), |(j, i)| match (j, i) {
+        (110, 7) => 900f32,
+        (_, 7) => 300.0,
+        _ => 1200.0,
+    });
+    let event = |snapshot: &Snapshot| {
+        let fields = EventFields {
+            probabilities: vec![
+                (Class::TropicalCyclone, other.view()),
+                (Class::AtmosphericRiver, sure.view()),
+            ],
+            transport: Some(transport.view()),
+            ..EventFields::of(snapshot)
+        };
+        let mut found = extract(&mask, &grid, &fields, &ExtractOptions::everything()).unwrap();
+        assert_eq!(found.len(), 1);
+        found.remove(0).event
+    };
+    let found = event(&snapshot);
+    // Rows 90 to 119 reach from 0.5S to 29.5N, all of them to 60.5N: 30 of 61 cells, but 57 % of the area.
+    let sine = |lat_deg: f64| lat_deg.to_radians().sin();
+    let south = (sine(29.5) + sine(0.5)) / (sine(60.5) + sine(0.5));
+    let rain = 1e-7 * south + 4e-7 * (1.0 - south);
+    assert!((found.mean_prect_m_s.unwrap() / rain - 1.0).abs() < 1e-5);
+    let probability = 0.5 * south + 0.75 * (1.0 - south);
+    assert!((found.mean_probability.unwrap() - probability).abs() < 1e-5);
+    assert_eq!(found.max_tmq_kg_m2, Some(69.0), "the last row is missing");
+    assert_eq!(found.min_psl_pa, Some(101_090.0));
+    assert_eq!(found.max_wind_m_s, Some(5.0), "that of the lowest level");
+    let details = &found.details;
+    assert_eq!(details.max_ivt_proxy_kg_m_s, Some(690.0));
+    assert_eq!(details.max_ivt_kg_m_s, Some(900.0));
+    assert_eq!(details.gale_radius_km, None, "a river has none");
+    let mut without = snapshot.clone();
+    without.variables[3] = Variable::T200;
+    assert_eq!(event(&without).max_wind_m_s, Some(10.0), "at 850 hPa");
+}
+
+/// 100W from the Pacific at 10N to the Great Plains at 50N; the coast of Mexico is near 17N.
+#[test]
+fn land_under_an_event_is_a_share_of_its_area_and_a_place() {
+    let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
+    let land = LandMask::natural_earth(&grid);
+    let areas = grid.row_areas_km2();
+    let area = |on_land: bool| -> f64 {
+        let cells = (100..141).filter(|&j| !on_land || land.is_land((j, 260)));
+        cells.map(|j| areas[j]).sum()
+    };
+    let event = |code: u8, fields: EventFields<'_>| {
+        let mut codes = Array2::<u8>::zeros(grid.shape());
+        codes.slice_mut(s![100..141, 260]).fill(code);
+        let mask = ClassMask::new(time(), codes).unwrap();
+        let fields = EventFields {
+            land: Some(&land),
+            ..fields
+        };
+        let mut found = extract(&mask, &grid, &fields, &ExtractOptions::everything()).unwrap();
+        found.remove(0).event
+    };
+    let place = |event: &Event| (event.details.land_lat_deg).zip(event.details.land_lon_deg);
+    let river = event(2, EventFields::default());
+    let share = area(true) / area(false);
+    assert!((river.details.land_share.unwrap() - share).abs() < 1e-9);
+    let rows = (100..141).filter(|&j| land.is_land((j, 260))).count();
+    assert!(rows as f64 / 41.0 - share > 0.02, "not what cells say");
+    // Nothing tells where it is strongest: the middle of its area, at 28.6N, is nearest to 29N.
+    assert_eq!(place(&river), Some((29.0, 260.0)));
+    // Strongest over the sea, on land at 40N; moistest on land at 35N.
+    let strength = |on_land: usize| {
+        Array2::from_shape_fn(grid.shape(), |(j, _)| match j {
+            100..105 => 1000f32,
+            _ if j == on_land => 600.0,
+            _ => 300.0,
+        })
+    };
+    let (transport, water) = (strength(130), strength(125));
+    let snapshot = Snapshot {
+        time: time(),
+        grid: grid.clone(),
+        variables: vec![Variable::Tmq],
+        fields: water.insert_axis(ndarray::Axis(0)),
+        source: ("land".into(), 0),
+    };
+    let moist = event(2, EventFields::of(&snapshot));
+    assert_eq!(place(&moist), Some((35.0, 260.0)));
+    let known = EventFields {
+        transport: Some(transport.view()),
+        ..EventFields::of(&snapshot)
+    };
+    let strong = event(2, known);
+    assert_eq!(place(&strong), Some((40.0, 260.0)));
+    // What counts of a cyclone is its centre.
+    let cyclone = event(1, EventFields::default());
+    assert_eq!(place(&cyclone), Some((cyclone.lat_deg, cyclone.lon_deg)));
+}
+
+#[test]
+fn events_are_in_order_of_class_and_from_west_to_east_and_large_enough_for_their_class() {
+    let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
+    let found = |stretches: &[(u8, usize, usize, usize)], options: &ExtractOptions| {
+        let mut codes = Array2::<u8>::zeros(grid.shape());
+        for &(code, row, west, cells) in stretches {
+            codes.slice_mut(s![row, west..west + cells]).fill(code);
+        }
+        let mask = ClassMask::new(time(), codes).unwrap();
+        let found = extract(&mask, &grid, &EventFields::default(), options).unwrap();
+        let of = |one: DetectedEvent| {
+            let Event { class, lon_deg, .. } = one.event;
+            (class.code(), lon_deg.round() as i32, one.region.runs[0].row)
+        };
+        found.into_iter().map(of).collect::<Vec<_>>()
+    };
+    // In no order of their rows. Two rivers at 5E: the southern one first.
+    let all = [
+        (1, 110, 199, 3),
+        (1, 120, 19, 3),
+        (2, 50, 4, 3),
+        (2, 130, 4, 3),
+        (2, 40, 299, 3),
+    ];
+    let order: [(u8, i32, u32); 5] = [
+        (1, 20, 120),
+        (1, 200, 110),
+        (2, 5, 50),
+        (2, 5, 130),
+        (2, 300, 40),
+    ];
+    assert_eq!(found(&all, &ExtractOptions::everything()), order);
+    // A cell at the equator has 12,364 km²: one is too small for a cyclone of 20,000, 24 are for a river of 300,000.
+    let sizes = [
+        (1, 90, 10, 1),
+        (1, 90, 20, 3),
+        (2, 90, 100, 24),
+        (2, 90, 200, 25),
+    ];
+    let large: [(u8, i32, u32); 2] = [(1, 21, 90), (2, 212, 90)];
+    assert_eq!(found(&sizes, &ExtractOptions::default()), large);
 }
 
 #[test]

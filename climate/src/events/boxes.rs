@@ -150,6 +150,7 @@ fn region_of(geo: &GeoBox, grid: &LatLonGrid) -> Option<Region> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::map::LandMask;
     use ndarray::Array3;
     use proptest::prelude::*;
     use squall_data::grid::distance_km;
@@ -338,6 +339,37 @@ mod tests {
         assert_eq!(cell(2.4), Some(run(17)));
         assert_eq!(cell(14.4), Some(run(29)));
         assert_eq!((cell(14.7), cell(344.3), cell(180.4)), (None, None, None));
+    }
+
+    /// Most of a river's box is no river.
+    #[test]
+    fn land_is_told_of_cyclones_alone_and_identities_stay() {
+        let grid = LatLonGrid::global(181, 360).unwrap();
+        let land = LandMask::natural_earth(&grid);
+        let fields = EventFields {
+            land: Some(&land),
+            ..EventFields::default()
+        };
+        // All of them in Kansas.
+        let boxes = BoxClass::ALL.map(|class| TrackedBox {
+            geo: GeoBox::around(class, (39.0, 260.0), (1.5, 1.5)),
+            track_id: Some(u64::from(class.code()) + 7),
+        });
+        let found = from_boxes(time(), &boxes, &grid, &fields).unwrap();
+        assert_eq!(found.len(), 4);
+        for DetectedEvent { event, .. } in &found {
+            let id = u64::from(event.bounding_box().class.code()) + 7;
+            assert_eq!(event.track_id, Some(id), "{event:?}");
+            let details = &event.details;
+            let place = details.land_lat_deg.zip(details.land_lon_deg);
+            if event.class == Class::AtmosphericRiver {
+                assert_eq!((details.land_share, place), (None, None));
+                continue;
+            }
+            let share = details.land_share.unwrap();
+            assert!((share - 1.0).abs() < 1e-9, "{event:?}");
+            assert_eq!(place, Some((39.0, 260.0)));
+        }
     }
 
     #[test]

@@ -247,9 +247,10 @@ impl TangentPlane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::regions;
+    use crate::events::{Run, regions};
     use ndarray::Array2;
     use proptest::prelude::*;
+    use squall_data::Class;
     use squall_data::grid::KM_PER_DEGREE;
 
     fn grid() -> LatLonGrid {
@@ -330,6 +331,31 @@ mod tests {
                 .length_km
                 .is_finite()
         );
+    }
+
+    #[test]
+    fn boxes_end_at_the_edges_of_the_outermost_cells() {
+        let run = |row, first, end| Run { row, first, end };
+        let check = |grid: &LatLonGrid, runs: Vec<Run>, expected: [f64; 4]| {
+            let class = Class::AtmosphericRiver;
+            let found = bounding_box_deg(&Region { class, runs }, grid);
+            let off = |(a, b): (&f64, &f64)| (a - b).abs() > 1e-9;
+            let wrong = found.iter().zip(&expected).any(off);
+            assert!(!wrong, "{found:?} for {expected:?}");
+        };
+        // Cells of half a degree: 359E to 1E, 40S to 39S.
+        let over_the_seam = [(100, 0, 3), (100, 718, 720), (101, 0, 1), (102, 719, 720)];
+        let runs = over_the_seam.map(|(row, first, end)| run(row, first, end));
+        check(&grid(), runs.to_vec(), [358.75, -40.25, 1.25, -38.75]);
+        // 5E to 5.5E and 200E to 204.5E: the wider gap lies between them, not over the seam.
+        let runs = vec![run(100, 10, 12), run(101, 400, 410)];
+        check(&grid(), runs, [199.75, -40.25, 5.75, -39.25]);
+        // A region from 300E to 139.5E: what is west in it is west, however wide the gap.
+        let lat = (0..10).map(f64::from).collect();
+        let lon = (0..400).map(|i| 300.0 + 0.5 * f64::from(i)).collect();
+        let regional = LatLonGrid::from_axes(lat, lon).unwrap().0;
+        let runs = vec![run(3, 2, 4), run(4, 390, 392)];
+        check(&regional, runs, [300.75, 2.5, 135.75, 4.5]);
     }
 
     /// All cells of the row are at one place: without a length its width would be 10¹⁶ km.

@@ -91,3 +91,113 @@ pub(super) fn lows(
     };
     lows.iter().filter_map(boxed).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn storm(lat_deg: f64, lon_deg: f64) -> CycloneCandidate {
+        CycloneCandidate {
+            lat_deg,
+            lon_deg,
+            min_psl_pa: 98_000.0,
+            vorticity_per_s: 2e-4,
+            max_wind_m_s: 25.0,
+            warm_core: true,
+            thick_core: true,
+            core_temperature_k: None,
+            core_thickness_m: None,
+            track_id: Some(5),
+        }
+    }
+
+    fn low(class: BoxClass, lat_deg: f64, wind_m_s: Option<f64>) -> LowCandidate {
+        LowCandidate {
+            class,
+            lat_deg,
+            lon_deg: 2.0,
+            min_psl_pa: 99_000.0,
+            wind_m_s,
+            track_id: Some(9),
+        }
+    }
+
+    /// Whether a box lies about a place with these half sides, degrees.
+    fn is_about(geo: &GeoBox, (lat, lon): (f64, f64), (half_lat, half_lon): (f64, f64)) -> bool {
+        let (centre_lat, centre_lon) = geo.centre();
+        let off = [
+            centre_lat - lat,
+            centre_lon - lon,
+            geo.north_deg - geo.south_deg - 2.0 * half_lat,
+            geo.width_deg() - 2.0 * half_lon,
+        ];
+        off.iter().all(|off| off.abs() < 1e-9)
+    }
+
+    #[test]
+    fn a_cyclone_of_the_masks_is_a_depression_while_it_is_weak_in_the_tropics() {
+        let depression = TdThresholds::default();
+        for (lat, wind_m_s, weak) in [
+            (20.0, 16.9, true),
+            (20.0, 17.0, false),
+            (35.0, 16.9, true),
+            (36.0, 16.9, false),
+            (-35.0, 16.9, true),
+            (-36.0, 16.9, false),
+        ] {
+            let found = cyclone(&storm(lat, 300.0), 8.0, wind_m_s, &depression);
+            // A depression's box is 5.5 degrees of a great circle across in both directions.
+            let (class, sides) = if weak {
+                let east = 2.75 / f64::to_radians(lat).cos();
+                (BoxClass::TropicalDepression, (2.75, east))
+            } else {
+                (BoxClass::TropicalCyclone, (8.0, 8.0))
+            };
+            assert_eq!((found.geo.class, found.track_id), (class, Some(5)), "{lat}");
+            assert!(is_about(&found.geo, (lat, 300.0), sides), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn lows_beside_a_cyclone_or_as_strong_as_one_have_no_box() {
+        use BoxClass::{ExtratropicalCyclone as Etc, TropicalDepression as Td};
+        // Distances that tell which of them is used.
+        let extratropical = EtcThresholds {
+            merge_radius_deg: 4.0,
+            ..EtcThresholds::default()
+        };
+        let depression = TdThresholds {
+            merge_radius_deg: 8.0,
+            ..TdThresholds::default()
+        };
+        for (class, lat, wind_m_s, storm_lat, boxed) in [
+            (Etc, 50.0, None, 45.9, true),
+            (Etc, 50.0, None, 46.1, false),
+            (Td, 20.0, Some(16.9), 11.9, true),
+            (Td, 20.0, Some(16.9), 12.1, false),
+            (Td, 20.0, Some(17.0), -60.0, false),
+        ] {
+            let found = lows(
+                &[low(class, lat, wind_m_s)],
+                &[storm(-70.0, 100.0), storm(storm_lat, 2.0)],
+                &extratropical,
+                &depression,
+            );
+            assert_eq!(found.len(), usize::from(boxed), "{class:?} {storm_lat}");
+            for TrackedBox { geo, track_id } in found {
+                assert_eq!((geo.class, track_id), (class, Some(9)));
+                // 700 km are 6.2953 degrees of 111.195 km.
+                let half = if class == Td {
+                    2.75
+                } else {
+                    700.0 / 111.195_080
+                };
+                let east = half / f64::to_radians(lat).cos();
+                let (height, width) = (geo.north_deg - geo.south_deg, geo.width_deg());
+                assert!((height / (2.0 * half) - 1.0).abs() < 1e-6, "{geo:?}");
+                assert!((width / (2.0 * east) - 1.0).abs() < 1e-6, "{geo:?}");
+                assert!(geo.contains(lat, 2.0));
+            }
+        }
+    }
+}

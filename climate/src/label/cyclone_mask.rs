@@ -247,6 +247,21 @@ mod tests {
         assert_eq!(percentile_linear(&mut vec![f32::NAN], 93.0), None);
     }
 
+    fn storm(lat_deg: f64, lon_deg: f64) -> CycloneCandidate {
+        CycloneCandidate {
+            lat_deg,
+            lon_deg,
+            min_psl_pa: 98_000.0,
+            vorticity_per_s: 2e-4,
+            max_wind_m_s: 20.0,
+            warm_core: true,
+            thick_core: true,
+            core_temperature_k: None,
+            core_thickness_m: None,
+            track_id: None,
+        }
+    }
+
     #[test]
     fn the_wind_radius_is_where_the_profile_falls_below_the_storm_wind() {
         let grid = LatLonGrid::global(768, 1152).unwrap();
@@ -262,6 +277,8 @@ mod tests {
             let wind = [speed.view(), calm.view()];
             let radius = wind_radius_deg(&grid, wind, (lat, lon), &thresholds);
             assert!((radius - expected).abs() < 0.1, "{radius} for {expected}");
+            let half_deg = box_half_deg(&grid, wind, &storm(lat, lon), &thresholds);
+            assert!((half_deg - expected - 6.6).abs() < 0.1, "{half_deg}");
             let weak = TcThresholds {
                 radius_wind_m_s: 31.0,
                 ..thresholds.clone()
@@ -358,18 +375,7 @@ mod tests {
         let apart = paint(&block(110, 355, 1, 2)); // its largest piece, but apart from the union
         let flat = paint(&[]);
         let calm = Array2::zeros(grid.shape());
-        let storm = CycloneCandidate {
-            lat_deg: 15.0,
-            lon_deg: 0.0,
-            min_psl_pa: 98_000.0,
-            vorticity_per_s: 2e-4,
-            max_wind_m_s: 20.0,
-            warm_core: true,
-            thick_core: true,
-            core_temperature_k: None,
-            core_thickness_m: None,
-            track_id: None,
-        };
+        let storm = storm(15.0, 0.0);
         let channels = [first.view(), second.view(), apart.view(), flat.view()];
         let wind = [calm.view(), calm.view()];
         let thresholds = TcThresholds::default();

@@ -199,6 +199,35 @@ mod tests {
         assert_eq!(cells(&ArThresholds::labels_1()), 90 + 24);
     }
 
+    /// 21 rows from 30N to 50N and ten columns: R² Δλ (sin 50.5° − sin 29.5°) = 1,977,929 km², or 1,855,089 on a sphere
+    /// of 6170 km.
+    #[test]
+    fn length_is_the_diagonal_and_width_the_area_over_the_height() {
+        let grid = grid();
+        let (first, end) = (20, 30);
+        let piece: Vec<Run> = (120..141).map(|row| Run { row, first, end }).collect();
+        let areas = grid.row_areas_km2();
+        // Between the outermost centres 20 degrees are 2223.9 km, and the diagonal 2348.2; with a margin of two degrees
+        // 2446.3 and 2612.9. Widths: 834.2 and 758.3 km.
+        for (box_margin_deg, min_length_km, max_width_km, expected) in [
+            (0.0, 2347.0, 835.0, true),
+            (0.0, 2350.0, 835.0, false),
+            (0.0, 2347.0, 833.0, false),
+            (2.0, 2612.0, 759.0, true),
+            (2.0, 2614.0, 759.0, false),
+            (2.0, 2612.0, 757.0, false),
+        ] {
+            let thresholds = ArThresholds {
+                box_margin_deg,
+                min_length_km,
+                max_width_km,
+                ..ArThresholds::default()
+            };
+            let found = is_river(&piece, &grid, &areas, &thresholds);
+            assert_eq!(found, expected, "{thresholds:?}");
+        }
+    }
+
     #[test]
     fn extents_run_over_the_seam() {
         let grid = grid();

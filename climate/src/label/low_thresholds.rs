@@ -173,6 +173,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn depressions_are_searched_for_by_their_own_numbers() {
+        let depression = TdThresholds {
+            min_vorticity_per_s: 2e-5,
+            pressure_rise_pa: 90.0,
+            warm_core_fall_k: 0.2,
+            max_latitude_deg: 28.0,
+            min_wind_m_s: 5.0,
+            max_wind_m_s: 15.0,
+            ..TdThresholds::default()
+        };
+        let expected = TcThresholds {
+            min_vorticity_per_s: 2e-5,
+            pressure_rise_pa: 90.0,
+            warm_core_fall_k: 0.2,
+            max_latitude_deg: 28.0,
+            // From here on it is a storm.
+            min_wind_m_s: 15.0,
+            ..TcThresholds::default()
+        };
+        assert_eq!(depression.candidates(), expected);
+    }
+
+    #[test]
     fn nonsense_is_named() {
         assert!(
             EtcThresholds::default().check().is_ok() && TdThresholds::default().check().is_ok()

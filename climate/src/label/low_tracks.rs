@@ -171,6 +171,40 @@ mod tests {
         assert_eq!(jump.tracks, 2);
     }
 
+    #[test]
+    fn each_track_takes_the_nearest_low_whatever_the_order_of_lows() {
+        let found = track(12, |k| {
+            let lon = 100.0 + 4.0 * k as f64;
+            let mut lows = vec![low(50.0, lon), low(53.0, lon)];
+            // Both are within reach of both.
+            lows.rotate_left(k % 2);
+            lows
+        });
+        assert_eq!(found.tracks, 2);
+        for k in 0..12 {
+            let of = |low: &LowCandidate| (low.track_id, low.lat_deg);
+            let at: Vec<_> = found.at(k).iter().map(of).collect();
+            assert_eq!(at, [(Some(7), 50.0), (Some(8), 53.0)], "{k}");
+        }
+    }
+
+    /// Twelve hours after its last point the older track reaches twelve degrees, and the other's low is eleven off.
+    #[test]
+    fn a_track_that_was_missed_does_not_take_the_low_of_one_that_was_not() {
+        let found = track(25, |k| {
+            let lon = 100.0 + 4.0 * k as f64;
+            let older = (k <= 12).then(|| low(40.0, lon));
+            let younger = (k >= 2).then(|| low(49.0, lon));
+            older.into_iter().chain(younger).collect()
+        });
+        assert_eq!(found.tracks, 2);
+        for k in 0..25 {
+            let ids: Vec<_> = found.at(k).iter().map(|low| low.track_id).collect();
+            let expected = (7..=8).filter(|&id| id == 7 && k <= 12 || id == 8 && k >= 2);
+            assert!(ids.into_iter().eq(expected.map(Some)), "{k}");
+        }
+    }
+
     /// The gap is given by the labeller, which knows the step; the reach follows from the time between two points.
     #[test]
     fn one_step_of_daily_data_is_bridged_and_two_are_not() {

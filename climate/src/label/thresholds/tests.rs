@@ -91,6 +91,30 @@ fn the_published_grid_gets_the_published_numbers_and_coarser_ones_less() {
     assert_eq!(coarse.min_damped_tmq_kg_m2, published.min_damped_tmq_kg_m2);
 }
 
+/// By the formulas of [`GridScaling`] at 2.5 degrees of 111.195 km, with a vortex of 100 km: vorticity shrinks to
+/// 0.12343, pressure to 0.67940, the core to 0.78181, wind to 0.79921.
+#[test]
+fn each_threshold_shrinks_by_the_factor_of_its_quantity() {
+    // Columns are four degrees apart.
+    let grid = LatLonGrid::global(73, 90).unwrap();
+    let found = TcThresholds::default().adapted_to(&grid);
+    for (value, expected) in [
+        (found.min_vorticity_per_s, 1.97491e-5),
+        (found.pressure_rise_pa, 271.758),
+        (found.warm_core_fall_k, 0.625_450),
+        (found.thickness_fall_m, 39.0906),
+        (found.min_wind_m_s, 13.5865),
+        (found.radius_wind_m_s, 13.9861),
+        // One cell and a half, or two.
+        (found.max_core_radius_deg, 6.0),
+        (found.pressure_radius_deg, 8.0),
+        (found.warm_core_radius_deg, 8.0),
+        (found.thickness_radius_deg, 8.0),
+    ] {
+        assert!((value / expected - 1.0).abs() < 1e-5, "{value} {expected}");
+    }
+}
+
 #[test]
 fn recipes_are_read_strictly_and_checked() {
     let read: Thresholds =

@@ -6,7 +6,9 @@ use common::{Vortex, time, world};
 use ndarray::{Array2, Array3};
 use proptest::prelude::*;
 use squall_climate::ClimateError;
-use squall_climate::label::{CycloneCandidate, LabelledSnapshot, Labeller, Pass, Thresholds};
+use squall_climate::label::{
+    CycloneCandidate, LabelledSnapshot, Labeller, LowCandidate, Pass, TcThresholds, Thresholds,
+};
 use squall_data::grid::distance_km;
 use squall_data::{BoxClass, Class, LatLonGrid, Snapshot, Variable};
 use std::sync::Arc;
@@ -123,6 +125,130 @@ fn each_criterion_alone_decides() {
         breeze[0].max_wind_m_s < 17.0 && !is_storm(&breeze[0]),
         "{breeze:?}"
     );
+}
+
+/// What decides about the hurricane above if one number of the recipe is another.
+#[test]
+fn each_threshold_is_that_of_its_own_criterion() {
+    let good = Vortex::default();
+    // Warm core and greatest thickness a degree and a half north of the low.
+    let apart = Vortex {
+        core_offset_deg: 1.5,
+        ..good
+    };
+    let south = Vortex {
+        lat_deg: -15.1,
+        ..good
+    };
+    type Change = fn(&mut TcThresholds);
+    // The cores of what is found: warm, thick.
+    let cases: [(Vortex, Change, Option<[bool; 2]>); 11] = [
+        (good, |t| t.max_latitude_deg = 16.0, Some([true, true])),
+        (good, |t| t.max_latitude_deg = 14.0, None),
+        (south, |t| t.max_latitude_deg = 16.0, Some([true, true])),
+        (south, |t| t.max_latitude_deg = 14.0, None),
+        // 97,000 Pa are in its centre.
+        (
+            good,
+            |t| t.min_credible_pressure_pa = 96_900.0,
+            Some([true, true]),
+        ),
+        (good, |t| t.min_credible_pressure_pa = 97_500.0, None),
+        // No place on the diagonals is as near.
+        (good, |t| t.pressure_radius_deg = 1.2, None),
+        (good, |t| t.warm_core_radius_deg = 1.2, Some([false, true])),
+        (good, |t| t.thickness_radius_deg = 1.2, Some([true, false])),
+        (apart, |_| (), Some([true, true])),
+        (apart, |t| t.max_core_radius_deg = 1.0, Some([false, false])),
+    ];
+    for (case, (vortex, change, expected)) in cases.into_iter().enumerate() {
+        let grid = quarter_degree(&vortex);
+        let mut thresholds = Thresholds::default();
+        change(&mut thresholds.cyclone);
+        let labeller = Labeller::new(&thresholds, grid.clone()).unwrap();
+        let found = labeller.candidates(&world(&grid, &[vortex], time(0)));
+        let found = found.unwrap();
+        assert_eq!(found.len(), usize::from(expected.is_some()), "{case}");
+        let cores = found.first().map(|c| [c.warm_core, c.thick_core]);
+        assert_eq!(cores, expected, "{case}: {found:?}");
+    }
+}
+
+#[test]
+fn lows_are_told_apart_by_latitude_core_and_wind() {
+    let (grid, labeller) = one_degree();
+    let cold = Vortex {
+        warm_k: -3.0,
+        thick_m: -150.0,
+        depth_pa: 3000.0,
+        ..large()
+    };
+    let warm = Vortex {
+        wind_m_s: 14.0,
+        depth_pa: 1500.0,
+        ..large()
+    };
+    // Temperature and thickness fall off polewards by themselves: a core that stands out at 45 degrees.
+    let strong = Vortex {
+        warm_k: 8.0,
+        thick_m: 500.0,
+        ..warm
+    };
+    let at = |vortex: Vortex, lat_deg: f64| Vortex { lat_deg, ..vortex };
+    let count = |vortex: Vortex| {
+        let lows = labeller.lows(&world(&grid, &[vortex], time(0))).unwrap();
+        let here = |low: &&LowCandidate| {
+            let (lat, lon) = (vortex.lat_deg, vortex.lon_deg);
+            distance_km(lat, lon, low.lat_deg, low.lon_deg) < 100.0
+        };
+        let count = |lows: &[LowCandidate]| lows.iter().filter(here).count();
+        (count(&lows.extratropical), count(&lows.depressions))
+    };
+    for (vortex, expected) in [
+        // From 30 to 80 degrees, and not with a warm core and a thick one.
+        (at(cold, 45.2), (1, 0)),
+        (at(cold, -45.2), (1, 0)),
+        (at(cold, 32.2), (1, 0)),
+        (at(cold, 28.2), (0, 0)),
+        (at(cold, 78.2), (1, 0)),
+        (at(cold, 82.2), (0, 0)),
+        (at(strong, 45.2), (0, 0)),
+        (
+            Vortex {
+                thick_m: -150.0,
+                ..at(strong, 45.2)
+            },
+            (1, 0),
+        ),
+        (
+            Vortex {
+                warm_k: -3.0,
+                ..at(strong, 45.2)
+            },
+            (1, 0),
+        ),
+        // Up to 35 degrees, with a warm core and a wind of its own.
+        (at(warm, 20.2), (0, 1)),
+        (at(warm, -20.2), (0, 1)),
+        (at(warm, 33.8), (0, 1)),
+        (at(warm, 36.2), (0, 0)),
+        (
+            Vortex {
+                warm_k: -3.0,
+                ..at(warm, 20.2)
+            },
+            (0, 0),
+        ),
+        (
+            Vortex {
+                wind_m_s: 4.0,
+                ..at(warm, 20.2)
+            },
+            (0, 0),
+        ),
+    ] {
+        assert_eq!(count(vortex), expected, "{vortex:?}");
+    }
 }
 
 #[test]

@@ -85,6 +85,10 @@ mod tests {
 
     /// Gaussian lows `(lat, lon, depth)` of 400 km on a level plane.
     fn found(lows: &[(f64, f64, f64)]) -> Vec<(f64, f64)> {
+        found_by(&CRITERIA, lows)
+    }
+
+    fn found_by(criteria: &ClosedLow, lows: &[(f64, f64, f64)]) -> Vec<(f64, f64)> {
         let grid = LatLonGrid::global(181, 360).unwrap();
         let values = Array2::from_shape_fn(grid.shape(), |(j, i)| {
             let (lat, lon) = (grid.lat_deg()[j], grid.lon_deg()[i]);
@@ -93,7 +97,7 @@ mod tests {
             });
             (101_000.0 - deficit.sum::<f64>()) as f32
         });
-        let cells = CRITERIA.find(values.view(), &grid);
+        let cells = criteria.find(values.view(), &grid);
         cells
             .into_iter()
             .map(|(j, i)| (grid.lat_deg()[j], grid.lon_deg()[i]))
@@ -110,6 +114,23 @@ mod tests {
         assert_eq!(found(&[(45.0, 100.0, 235.0)]).len(), 1);
         assert!(found(&[(45.0, 100.0, 205.0)]).is_empty());
         assert!(found(&[(45.0, 100.0, -1000.0)]).is_empty());
+    }
+
+    #[test]
+    fn a_deeper_low_outside_the_latitudes_leaves_one_inside() {
+        // 8.8 degrees apart.
+        let lows = [(28.0, 100.0, 1500.0), (32.0, 109.0, 1000.0)];
+        let between = |latitudes_deg: (f64, f64)| {
+            let criteria = ClosedLow {
+                merge_deg: 12.0,
+                latitudes_deg,
+                ..CRITERIA
+            };
+            found_by(&criteria, &lows)
+        };
+        assert_eq!(between((0.0, 85.0)), [(28.0, 100.0)]);
+        assert_eq!(between((30.0, 85.0)), [(32.0, 109.0)]);
+        assert!(between((33.0, 85.0)).is_empty() && between((0.0, 27.0)).is_empty());
     }
 
     #[test]

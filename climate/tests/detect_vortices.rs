@@ -4,11 +4,12 @@
 mod common;
 
 use common::{Vortex, detect_series, time, world};
+use ndarray::Axis;
 use squall_climate::detect::tempest::{TempestDetector, TempestThresholds};
 use squall_climate::detect::{DetectFields, Detector, DetectorThresholds, Method};
 use squall_climate::label::Pass;
 use squall_data::grid::distance_km;
-use squall_data::{Class, LatLonGrid};
+use squall_data::{Class, LatLonGrid, Variable};
 use std::sync::Arc;
 
 fn one_degree() -> Arc<LatLonGrid> {
@@ -98,6 +99,34 @@ fn each_criterion_alone_decides() {
     };
     assert_eq!(nodes(&grid, &[good, second(5.0)]).len(), 1);
     assert_eq!(nodes(&grid, &[good, second(11.0)]).len(), 2);
+}
+
+#[test]
+fn the_wind_of_a_low_is_the_strongest_within_two_degrees() {
+    let grid = one_degree();
+    let vortex = Vortex {
+        lat_deg: 15.0,
+        lon_deg: 210.0,
+        ..Vortex::default()
+    };
+    let mut snapshot = world(&grid, &[vortex], time(0));
+    let (row, column) = grid.nearest(15.0, 210.0);
+    let [u, v] = [Variable::Ubot, Variable::Vbot].map(|variable| variable as usize);
+    for plane in [u, v] {
+        let mut plane = snapshot.fields.index_axis_mut(Axis(0), plane);
+        plane.fill(0.0);
+    }
+    // 50 m/s two degrees south of it, 100 m/s three degrees north.
+    for (row, east, north) in [(row - 2, 30.0, -40.0), (row + 3, 60.0, 80.0)] {
+        snapshot.fields[[u, row, column]] = east;
+        snapshot.fields[[v, row, column]] = north;
+    }
+    let detector = TempestDetector::new(&TempestThresholds::default(), grid.clone()).unwrap();
+    let found = detector.nodes(&DetectFields::of(snapshot)).unwrap();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].cell, (row, column));
+    assert!((found[0].max_wind_m_s - 50.0).abs() < 1e-4, "{found:?}");
+    assert!((found[0].min_psl_pa - 97_000.0).abs() < 1.0);
 }
 
 #[test]

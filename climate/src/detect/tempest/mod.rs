@@ -202,3 +202,133 @@ fn runs_of(mut cells: Vec<(usize, usize)>) -> Vec<Run> {
     }
     runs
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::{TransportSource, VapourTransport};
+    use squall_data::grid::{KM_PER_DEGREE, distance_km};
+    use squall_data::{Calendar, Snapshot};
+
+    fn one_degree() -> Arc<LatLonGrid> {
+        Arc::new(LatLonGrid::global(181, 360).unwrap())
+    }
+
+    /// A ridge of 500 kg m-1 s-1 all around the globe at one latitude. Its Laplacian by eight points at 10 degrees is
+    /// about 16.4 · (2 · (0 − 500) + 4 · (23 − 500)) = −48,000 on its crest.
+    fn ridge(grid: &LatLonGrid, lat_deg: f64) -> Array2<f32> {
+        Array2::from_shape_fn(grid.shape(), |(j, _)| {
+            let off = (grid.lat_deg()[j] - lat_deg) / 4.0;
+            (500.0 * (-off.powi(2)).exp()) as f32
+        })
+    }
+
+    #[test]
+    fn a_ridge_is_a_river_if_it_is_sharp_large_and_far_enough_from_the_equator() {
+        let grid = one_degree();
+        let rivers = |lat_deg: f64, change: fn(&mut RidgeThresholds)| {
+            let mut thresholds = TempestThresholds::default();
+            change(&mut thresholds.ridge);
+            let detector = TempestDetector::new(&thresholds, grid.clone()).unwrap();
+            detector.rivers(ridge(&grid, lat_deg).view()).unwrap()
+        };
+        for lat_deg in [40.0, -40.0] {
+            let found = rivers(lat_deg, |_| ());
+            assert_eq!(found.len(), 1, "one over the seam");
+            let off = |run: &Run| (grid.lat_deg()[run.row as usize] - lat_deg).abs();
+            assert!(found[0].iter().all(|run| off(run) < 4.5));
+            assert_eq!(rivers(lat_deg, |r| r.max_laplacian = -40_000.0).len(), 1);
+            assert!(rivers(lat_deg, |r| r.max_laplacian = -60_000.0).is_empty());
+            assert!(rivers(lat_deg, |r| r.min_abs_latitude_deg = 46.0).is_empty());
+            // Six rows about 39.5 degrees: 667 km by 30,900 km, or 20.6 million km².
+            assert_eq!(rivers(lat_deg, |r| r.min_area_km2 = 19e6).len(), 1);
+            assert!(rivers(lat_deg, |r| r.min_area_km2 = 22e6).is_empty());
+        }
+        assert!(rivers(10.0, |_| ()).is_empty());
+        assert_eq!(rivers(10.0, |r| r.min_abs_latitude_deg = 0.0).len(), 1);
+    }
+
+    #[test]
+    fn rivers_end_before_a_cyclone_which_is_what_its_contour_encloses() {
+        let grid = one_degree();
+        let (lat_deg, lon_deg) = (40.0, 1.0);
+        let cell = grid.nearest(lat_deg, lon_deg);
+        let off_km = |j: usize, i: usize| {
+            distance_km(lat_deg, lon_deg, grid.lat_deg()[j], grid.lon_deg()[i])
+        };
+        // 3000 (1 - exp(-(r/600)²)) reaches 200 Pa at 158 km: the cell and the eight around it are nearer.
+        let psl = Array2::from_shape_fn(grid.shape(), |(j, i)| {
+            (101_000.0 - 3000.0 * (-(off_km(j, i) / 600.0).powi(2)).exp()) as f32
+        });
+        let snapshot = Snapshot {
+            time: Time::new(Calendar::NoLeap, 2000, 9, 1, 0, 0, 0).unwrap(),
+            grid: grid.clone(),
+            variables: vec![Variable::Psl],
+            fields: psl.insert_axis(ndarray::Axis(0)),
+            source: ("ridge".into(), 0),
+        };
+        let parts = [ridge(&grid, lat_deg), Array2::zeros(grid.shape())];
+        let transport = VapourTransport::from_components(parts, TransportSource::File).unwrap();
+        let fields = DetectFields {
+            transport: Some(transport),
+            ..DetectFields::of(snapshot)
+        };
+        let cyclone = Node {
+            cell,
+            lat_deg,
+            lon_deg,
+            min_psl_pa: 98_000.0,
+            max_wind_m_s: 30.0,
+            surface_height_m: None,
+            track_id: Some(4),
+        };
+        let detector = TempestDetector::new(&TempestThresholds::default(), grid.clone()).unwrap();
+        let labelled = detector.masks(&fields, &[cyclone]).unwrap();
+        let mut counts = [0; 3];
+        for ((j, i), &code) in labelled.mask.codes.indexed_iter() {
+            counts[usize::from(code)] += 1;
+            assert_eq!(code == 1, off_km(j, i) < 158.0, "{j} {i}");
+            assert!(code != 2 || off_km(j, i) > 8.0 * KM_PER_DEGREE, "{j} {i}");
+        }
+        assert!(counts[1] == 9 && counts[2] > 1000, "{counts:?}");
+        let objects = labelled.objects.iter();
+        let objects: Vec<_> = objects.map(|event| (event.class, event.track_id)).collect();
+        let expected = [
+            (Class::TropicalCyclone, Some(4)),
+            (Class::AtmosphericRiver, None),
+        ];
+        assert_eq!(objects, expected);
+        // Without the cyclone it goes all around.
+        let alone = detector.masks(&fields, &[]).unwrap();
+        assert_eq!(alone.mask.codes[cell], 2);
+    }
+
+    #[test]
+    fn a_disc_is_round_over_the_seam_and_the_pole() {
+        let grid = LatLonGrid::global(61, 120).unwrap();
+        for centre in [(25, 0), (50, 118), (59, 40), (1, 7)] {
+            let mut codes = Array2::from_elem(grid.shape(), 2u8);
+            clear_disc(&mut codes, &grid, centre, 8.0);
+            let (lat, lon) = (grid.lat_deg()[centre.0], grid.lon_deg()[centre.1]);
+            for ((j, i), &code) in codes.indexed_iter() {
+                let km = distance_km(lat, lon, grid.lat_deg()[j], grid.lon_deg()[i]);
+                assert_eq!(code == 0, km < 8.0 * KM_PER_DEGREE, "{centre:?}: {j} {i}");
+            }
+        }
+    }
+
+    #[test]
+    fn cells_in_any_order_are_runs() {
+        let run = |row, first, end| Run { row, first, end };
+        let cells = vec![(2, 5), (1, 3), (3, 7), (1, 4), (2, 0), (1, 6), (2, 6)];
+        let expected = [
+            run(1, 3, 5),
+            run(1, 6, 7),
+            run(2, 0, 1),
+            run(2, 5, 7),
+            run(3, 7, 8),
+        ];
+        assert_eq!(runs_of(cells), expected);
+        assert!(runs_of(Vec::new()).is_empty());
+    }
+}

@@ -163,3 +163,39 @@ impl<'a> Ground<'a> {
         height.is_finite().then_some(height)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::Array3;
+    use squall_data::{Calendar, Time};
+    use std::sync::Arc;
+
+    /// Pressure and temperature of the standard atmosphere: 101,325 Pa and 288.15 K at sea level, 6.5 K/km.
+    #[test]
+    fn the_ground_is_as_high_as_in_the_standard_atmosphere() {
+        let height_m = |ps: f32, temperature: f32, last: Variable| {
+            let values = [temperature, ps, 101_325.0];
+            let snapshot = Snapshot {
+                time: Time::new(Calendar::NoLeap, 2000, 9, 1, 0, 0, 0).unwrap(),
+                grid: Arc::new(LatLonGrid::global(4, 4).unwrap()),
+                variables: vec![Variable::Trefht, Variable::Ps, last],
+                fields: Array3::from_shape_fn((3, 4, 4), |(k, _, _)| values[k]),
+                source: ("air".into(), 0),
+            };
+            let ground = Ground::of(&snapshot)?;
+            ground.height_m((1, 2))
+        };
+        for (expected, ps, temperature) in [
+            (0.0, 101_325.0, 288.15),
+            (150.0, 99_536.0, 287.175),
+            (1000.0, 89_874.6, 281.65),
+            (3000.0, 70_108.5, 268.65),
+        ] {
+            let found = height_m(ps, temperature, Variable::Psl).unwrap();
+            assert!((found - expected).abs() < 2.0, "{found} for {expected}");
+        }
+        assert_eq!(height_m(f32::NAN, 288.15, Variable::Psl), None);
+        assert_eq!(height_m(101_325.0, 288.15, Variable::Tmq), None);
+    }
+}

@@ -237,6 +237,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn distances_hold_one_and_a_half_or_two_and_a_half_cells() {
+        let published = NodeThresholds::default();
+        let one_degree = LatLonGrid::global(181, 360).unwrap();
+        assert_eq!(published.adapted_to(&one_degree), published);
+        // Columns are four degrees apart, rows two and a half.
+        let coarse = published.adapted_to(&LatLonGrid::global(73, 90).unwrap());
+        let expected = NodeThresholds {
+            contour_radius_deg: 10.0,
+            core_radius_deg: 10.0,
+            core_search_deg: 6.0,
+            wind_radius_deg: 6.0,
+            ..published
+        };
+        assert_eq!(coarse, expected);
+    }
+
+    #[test]
     fn numbers_that_make_no_sense_are_refused_by_name() {
         assert!(TempestThresholds::default().check().is_ok());
         type Change = fn(&mut TempestThresholds);

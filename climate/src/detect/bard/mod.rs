@@ -201,6 +201,8 @@ fn least_probability(tag_share: f64) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::detect::{TransportSource, VapourTransport};
+    use squall_data::{Calendar, Snapshot, Time, Variable};
 
     #[test]
     fn cells_that_no_member_flags_are_no_rivers() {
@@ -212,6 +214,98 @@ mod tests {
         let least = least_probability(2.0 / 3.0);
         assert!(of(2, 3) >= least && of(682, 1024) < least);
         assert!(of(128, 128) >= least_probability(1.0));
+    }
+
+    fn member(percentile: f64, min_area_km2: f64) -> BardMember {
+        BardMember {
+            half_width_deg: 12.0,
+            percentile,
+            min_area_km2,
+        }
+    }
+
+    fn ensemble(members: Vec<BardMember>, tag_share: f64) -> BardDetector {
+        let thresholds = BardThresholds {
+            members,
+            tag_share,
+            ..BardThresholds::default()
+        };
+        let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
+        BardDetector::new(&thresholds, grid).unwrap()
+    }
+
+    #[test]
+    fn a_filter_has_half_its_height_at_its_half_width() {
+        let detector = ensemble(vec![member(90.0, 1e5)], 0.5);
+        let factor = |row: usize| detector.members[0].factors[row];
+        assert_eq!(factor(90), 0.0);
+        // 12 degrees on either side; 1 - 2^-4 at twice that.
+        for (row, expected) in [(102, 0.5), (78, 0.5), (114, 0.9375), (0, 1.0)] {
+            assert!((factor(row) - expected).abs() < 1e-6, "{row}");
+        }
+    }
+
+    /// One area of 100 cells from 39.5N to 49.5N, whose northern half is stronger, and one of 14 across the seam at 30N
+    /// and 31N, with 150,000 km².
+    #[test]
+    fn a_cell_has_the_share_of_the_members_that_flag_it_and_a_river_their_mean() {
+        let members = vec![
+            member(0.0, 1e5),
+            // The larger area alone.
+            member(0.0, 5e5),
+            // Half of the 114 cells are above the mean of 30N and 31N; those at 31N are too small an area.
+            member(50.0, 1e5),
+        ];
+        let magnitude = Array2::from_shape_fn((181, 360), |(j, i)| match (j, i) {
+            (130..135, 100..110) => 100.0,
+            (135..140, 100..110) => 1000.0,
+            (120..122, 355.. | ..2) => 1000.0,
+            _ => f32::NAN,
+        });
+        let labels = |tag_share: f64| {
+            let detector = ensemble(members.clone(), tag_share);
+            let snapshot = Snapshot {
+                time: Time::new(Calendar::NoLeap, 2000, 9, 1, 0, 0, 0).unwrap(),
+                grid: detector.grid.clone(),
+                variables: vec![Variable::Psl],
+                fields: ndarray::Array3::zeros((1, 181, 360)),
+                source: ("rivers".into(), 0),
+            };
+            let transport = VapourTransport {
+                magnitude: magnitude.clone(),
+                direction: None,
+                source: TransportSource::File,
+            };
+            let fields = DetectFields {
+                transport: Some(transport),
+                ..DetectFields::of(snapshot)
+            };
+            detector.masks(&fields).unwrap()
+        };
+        let tagged = labels(2.0 / 3.0);
+        let probability = tagged.river_probability.unwrap();
+        for (cell, expected) in [
+            ((132, 105), 2.0 / 3.0),
+            ((137, 105), 1.0),
+            ((120, 359), 1.0 / 3.0),
+            ((121, 1), 1.0 / 3.0),
+            ((121, 50), 0.0),
+        ] {
+            assert!((probability[cell] - expected).abs() < 1e-6, "{cell:?}");
+        }
+        // By area: sin 49.5° - sin 44.5° = 0.05950 at 1, sin 44.5° - sin 39.5° = 0.06483 at 2/3.
+        let mean = (0.05950 + 2.0 / 3.0 * 0.06483) / (0.05950 + 0.06483);
+        let of = |event: &crate::Event| event.mean_probability.unwrap();
+        assert_eq!(tagged.objects.len(), 1);
+        assert!((of(&tagged.objects[0]) - mean).abs() < 1e-4);
+        assert_eq!(tagged.mask.pixel_counts()[2], 100);
+        let more = labels(0.3);
+        let found: Vec<f64> = more.objects.iter().map(of).collect();
+        assert!(
+            found.len() == 2 && (found[0] - 1.0 / 3.0).abs() < 1e-6,
+            "{found:?}"
+        );
+        assert_eq!(more.mask.pixel_counts()[2], 114);
     }
 
     #[test]

@@ -395,6 +395,40 @@ mod tests {
         }
     }
 
+    /// The cosine of the angle is sin φ₁ sin φ₂ + cos φ₁ cos φ₂ cos Δλ.
+    #[test]
+    fn distances_are_those_of_great_circles() {
+        for (from, to, angle_deg) in [
+            ((0.0, 350.0), (0.0, 20.0), 30.0),
+            ((10.0, 40.0), (-35.0, 40.0), 45.0),
+            // Over the pole.
+            ((60.0, 10.0), (60.0, 190.0), 60.0),
+            // The cosines are 3/4 and, with 1/2 and 1/2 at 45 degrees, 3/4 again.
+            ((60.0, 0.0), (60.0, 90.0), 0.75f64.acos().to_degrees()),
+            ((45.0, 330.0), (45.0, 30.0), 0.75f64.acos().to_degrees()),
+            ((90.0, 0.0), (-90.0, 77.0), 180.0),
+        ] {
+            let found = distance_km(from.0, from.1, to.0, to.1);
+            let expected = angle_deg * KM_PER_DEGREE;
+            assert!((found / expected - 1.0).abs() < 1e-9, "{from:?} {to:?}");
+        }
+        // A quarter of a meridian of a sphere of 6371.0088 km.
+        assert!((distance_km(0.0, 5.0, 90.0, 5.0) - 10_007.557).abs() < 1e-3);
+    }
+
+    #[test]
+    fn the_nearest_cell_may_lie_across_the_seam_and_at_a_pole() {
+        let grid = LatLonGrid::global(19, 36).unwrap();
+        for (lat, lon, cell) in [
+            (4.0, 356.0, (9, 0)),
+            (6.0, 354.0, (10, 35)),
+            (-89.0, 180.0, (0, 18)),
+            (86.0, 14.0, (18, 1)),
+        ] {
+            assert_eq!(grid.nearest(lat, lon), cell, "{lat} {lon}");
+        }
+    }
+
     proptest! {
         #[test]
         fn distance_is_a_metric(a in -90.0..90.0f64, b in 0.0..360.0f64, c in -90.0..90.0f64, d in 0.0..360.0f64) {
@@ -423,6 +457,14 @@ mod tests {
         assert!((lon - between).abs() < 1e-9, "{lon}");
         // The great circle between two cells of a row runs nearer to the pole.
         assert!((lat - grid.lat_deg()[30]).abs() < 0.1, "{lat}");
+        // One cell at the equator and one at 60N, which has half the area: tan φ = sin 60° / 2 / (1 + cos 60° / 2).
+        let coarse = LatLonGrid::global(19, 36).unwrap();
+        let (lat, lon) = (coarse.centroid(&[(9, 4), (15, 4)], &coarse.row_areas_km2())).unwrap();
+        let expected = (3f64.sqrt() / 4.0).atan2(1.25).to_degrees();
+        assert!(
+            (lat - expected).abs() < 1e-9 && (lon - 40.0).abs() < 1e-9,
+            "{lat} {lon}"
+        );
         let row: Vec<(usize, usize)> = (0..72).map(|i| (30, i)).collect();
         let (lat, _) = grid.centroid(&row, &areas).unwrap();
         assert!((lat - 90.0).abs() < 1e-6, "the pole is its middle: {lat}");

@@ -98,6 +98,16 @@ mod tests {
     }
 
     #[test]
+    fn sides_of_the_same_length_are_more_degrees_of_longitude() {
+        for (lat, width_deg) in [(0.0, 6.0), (60.0, 12.0), (-60.0, 12.0)] {
+            let made = GeoBox::around_equal_sides(BoxClass::TropicalDepression, (lat, 1.0), 3.0);
+            assert_eq!((made.south_deg, made.north_deg), (lat - 3.0, lat + 3.0));
+            assert!((made.width_deg() - width_deg).abs() < 1e-9, "{made:?}");
+            assert!(lon_difference_deg(made.centre().1, 1.0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
     fn both_conventions_of_longitude_are_one() {
         assert_eq!(GeoBox::turned_deg(-10.0, 10.0), (350.0, 10.0));
         assert_eq!(GeoBox::turned_deg(350.0, 360.0), (350.0, 360.0));

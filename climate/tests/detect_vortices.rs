@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Vortex, detect_series, time, world};
-use ndarray::Axis;
+use ndarray::{Array2, Axis};
 use squall_climate::detect::tempest::{TempestDetector, TempestThresholds};
 use squall_climate::detect::{DetectFields, Detector, DetectorThresholds, Method};
 use squall_climate::label::Pass;
@@ -127,6 +127,33 @@ fn the_wind_of_a_low_is_the_strongest_within_two_degrees() {
     assert_eq!(found[0].cell, (row, column));
     assert!((found[0].max_wind_m_s - 50.0).abs() < 1e-4, "{found:?}");
     assert!((found[0].min_psl_pa - 97_000.0).abs() < 1.0);
+}
+
+/// The thickness from 500 to 300 hPa must fall by 6 m within 6.5 degrees; where it is known nothing else counts.
+#[test]
+fn the_upper_thickness_tells_a_warm_core_where_it_is_known() {
+    let grid = one_degree();
+    let detector = TempestDetector::new(&TempestThresholds::default(), grid.clone()).unwrap();
+    let warm = Vortex::default();
+    let cold = Vortex {
+        warm_k: -3.0,
+        thick_m: -150.0,
+        ..warm
+    };
+    // It falls by 0.98 of what it has in the middle within 600 km.
+    for (vortex, middle_m, expected) in [(cold, 7.0, 1), (warm, 5.5, 0), (warm, -20.0, 0)] {
+        let thickness = Array2::from_shape_fn(grid.shape(), |(j, i)| {
+            let (lat, lon) = (grid.lat_deg()[j], grid.lon_deg()[i]);
+            let r = distance_km(vortex.lat_deg, vortex.lon_deg, lat, lon) / 300.0;
+            (3700.0 + middle_m * (-r.powi(2)).exp()) as f32
+        });
+        let fields = DetectFields {
+            upper_thickness_m: Some(thickness),
+            ..DetectFields::of(world(&grid, &[vortex], time(0)))
+        };
+        let found = detector.nodes(&fields).unwrap();
+        assert_eq!(found.len(), expected, "{middle_m} m: {found:?}");
+    }
 }
 
 #[test]

@@ -297,6 +297,95 @@ fn common_levels(fields: [(Vec<f64>, Array3<f32>); 3]) -> Option<(Vec<f64>, [Arr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use squall_data::archive::on_library_thread;
+    use squall_data::{Calendar, LatLonGrid, Time};
+    use std::sync::Arc;
+
+    /// Whether all cells of a plane have a value, to rounding.
+    fn is_all(plane: &Array2<f32>, value: f64) -> bool {
+        plane
+            .iter()
+            .all(|found| (f64::from(*found) - value).abs() < 1e-4 * value.abs())
+    }
+
+    /// A hundredth of the air is vapour and moves by (-3, 4) m/s, from 1000 to 300 hPa.
+    #[test]
+    fn levels_give_transport_and_the_thickness_of_the_upper_layer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("levels.nc");
+        let written = on_library_thread(|| -> netcdf::Result<()> {
+            let mut file = netcdf::create(&path)?;
+            let lat_deg: Vec<f64> = (0..8).map(|j| -78.75 + 22.5 * f64::from(j)).collect();
+            let lon_deg: Vec<f64> = (0..8).map(|i| 45.0 * f64::from(i)).collect();
+            for (name, values, units) in [
+                ("time", &[0.0][..], "days since 2000-08-01 00:00:00"),
+                ("lev", &[1000.0, 850.0, 500.0, 300.0][..], "hPa"),
+                ("lat", &lat_deg[..], "degrees_north"),
+                ("lon", &lon_deg[..], "degrees_east"),
+            ] {
+                file.add_dimension(name, values.len())?;
+                let mut axis = file.add_variable::<f64>(name, &[name])?;
+                axis.put_attribute("units", units)?;
+                axis.put_values(values, ..)?;
+            }
+            for (name, units, of_levels) in [
+                ("hus", "kg kg-1", [0.01f32; 4]),
+                ("ua", "m s-1", [-3.0; 4]),
+                ("va", "m s-1", [4.0; 4]),
+                ("zg", "m", [100.0, 1500.0, 5600.0, 9300.0]),
+            ] {
+                let mut field = file.add_variable::<f32>(name, &["time", "lev", "lat", "lon"])?;
+                field.put_attribute("units", units)?;
+                let values: Vec<f32> = of_levels.iter().flat_map(|value| [*value; 64]).collect();
+                field.put_values(&values, ..)?;
+            }
+            Ok(())
+        });
+        written.unwrap();
+        let archive = Archive::open(&path.to_string_lossy()).unwrap();
+        assert_eq!(
+            TransportSource::of(&archive, 0).unwrap(),
+            TransportSource::Levels
+        );
+        let wanted = Wanted::all(&[Variable::U850]);
+        let fields = DetectFields::read(&archive, 0, &wanted).unwrap();
+        assert!(fields.check_transport(TransportSource::Levels).is_ok());
+        assert!(fields.check_transport(TransportSource::Proxy).is_err());
+        let transport = fields.transport.unwrap();
+        // Over 70,000 Pa.
+        let per_m_s = 0.01 * 70_000.0 / 9.80665;
+        let [east, north] = transport.direction.unwrap();
+        assert!(is_all(&east, -3.0 * per_m_s) && is_all(&north, 4.0 * per_m_s));
+        assert!(is_all(&transport.magnitude, 5.0 * per_m_s));
+        assert!(is_all(&fields.upper_thickness_m.unwrap(), 9300.0 - 5600.0));
+        let neither = Wanted {
+            transport: false,
+            upper_thickness: false,
+            ..wanted
+        };
+        let fields = DetectFields::read(&archive, 0, &neither).unwrap();
+        assert!(fields.transport.is_none() && fields.upper_thickness_m.is_none());
+    }
+
+    #[test]
+    fn the_stand_in_is_column_water_times_the_wind() {
+        let planes = [
+            (Variable::V850, 4.0),
+            (Variable::Tmq, 20.0),
+            (Variable::U850, -3.0),
+        ];
+        let snapshot = Snapshot {
+            time: Time::new(Calendar::NoLeap, 2000, 8, 1, 0, 0, 0).unwrap(),
+            grid: Arc::new(LatLonGrid::global(4, 8).unwrap()),
+            variables: planes.map(|(variable, _)| variable).to_vec(),
+            fields: Array3::from_shape_fn((3, 4, 8), |(k, _, _)| planes[k].1),
+            source: ("proxy".into(), 0),
+        };
+        let found = VapourTransport::proxy(&snapshot).unwrap();
+        let [east, north] = found.direction.unwrap();
+        assert!(is_all(&east, -60.0) && is_all(&north, 80.0));
+        assert!(is_all(&found.magnitude, 100.0));
+    }
 
     #[test]
     fn humidity_and_wind_meet_at_the_levels_that_all_have() {

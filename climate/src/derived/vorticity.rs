@@ -175,6 +175,19 @@ mod tests {
         assert!(error.to_string().contains("northward wind and grid"));
     }
 
+    /// A pole is surrounded by all longitudes.
+    #[test]
+    fn a_region_has_no_vorticity_at_a_pole() {
+        let lat: Vec<f64> = (0..6).map(|j| 85.0 + f64::from(j)).collect();
+        let lon: Vec<f64> = (0..9).map(f64::from).collect();
+        let grid = LatLonGrid::from_axes(lat, lon).unwrap().0;
+        let wind = Array2::from_elem((6, 9), 10f32);
+        let vorticity = relative_vorticity(wind.view(), wind.view(), &grid).unwrap();
+        for ((j, _), value) in vorticity.indexed_iter() {
+            assert_eq!(value.is_nan(), j == 5, "{j}");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(20))]
         #[test]

@@ -89,6 +89,41 @@ fn cells_areas_and_events_are_counted_for_shared_classes_only() {
     assert!(whole.add(&[Some(&a), Some(&later), None], &grid).is_err());
 }
 
+/// Columns are two degrees apart, 222 km near the equator: cyclones are the same up to 500 km, the nearest first.
+#[test]
+fn cyclones_match_by_distance_and_rivers_by_cells_one_to_one() {
+    let grid = LatLonGrid::global(90, 180).unwrap();
+    let matched = |class: Class, first: &ClassMask, second: &ClassMask| {
+        let sources = vec![source("a", &[class]), source("b", &[class])];
+        let mut agreement = Agreement::new(sources);
+        agreement.add(&[Some(first), Some(second)], &grid).unwrap();
+        agreement.rows()[0].matched_events
+    };
+    let cyclones = |columns: &[usize]| {
+        let cells: Vec<_> = columns.iter().map(|i| (1, 45, 46, *i, i + 1)).collect();
+        mask(0, &cells)
+    };
+    let cases: [(&[usize], &[usize], u64); 5] = [
+        (&[90], &[92], 1),
+        (&[90], &[93], 0),
+        // Over the seam.
+        (&[179], &[1], 1),
+        // The one at 93 takes that at 92, and nothing is left for that at 90.
+        (&[90, 93], &[92, 95], 1),
+        (&[90, 92], &[91], 1),
+    ];
+    for (first, second, expected) in cases {
+        let found = matched(Class::TropicalCyclone, &cyclones(first), &cyclones(second));
+        assert_eq!(found, expected, "{first:?} {second:?}");
+    }
+    // Rivers side by side share nothing.
+    let river = |south: usize| mask(0, &[(2, south, south + 3, 20, 40)]);
+    for (south, expected) in [(62, 1), (63, 0)] {
+        let found = matched(Class::AtmosphericRiver, &river(60), &river(south));
+        assert_eq!(found, expected, "{south}");
+    }
+}
+
 #[test]
 fn the_table_has_scores_and_blanks() {
     let grid = LatLonGrid::global(90, 180).unwrap();

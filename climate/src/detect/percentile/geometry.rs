@@ -168,5 +168,22 @@ mod tests {
         assert!(passes(&transport));
         transport.magnitude[[130, 201]] = f32::NAN;
         assert!(passes(&transport));
+        // Eastward it is no river; of no known direction it may be one.
+        let east = Array2::from_elem(grid.shape(), 20.0);
+        transport.direction = Some([east, Array2::zeros(grid.shape())]);
+        assert!(!passes(&transport));
+        transport.direction = None;
+        assert!(passes(&transport));
+        // Short ones, and those as wide as long, are none.
+        let limits = |change: fn(&mut PercentileThresholds)| {
+            let mut changed = thresholds.clone();
+            change(&mut changed);
+            is_river(&region, &transport, &grid, &areas, &changed)
+        };
+        assert!(limits(|t| t.min_length_km = 3600.0) && !limits(|t| t.min_length_km = 4200.0));
+        assert!(
+            limits(|t| t.min_length_over_width = 10.0)
+                && !limits(|t| t.min_length_over_width = 20.0)
+        );
     }
 }

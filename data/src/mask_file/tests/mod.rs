@@ -200,3 +200,48 @@ fn a_probability_that_is_not_known_comes_back_so() {
     let spread = archive.spread(0, Class::TropicalCyclone).unwrap().unwrap();
     assert!(spread[[2, 5]].is_nan() && (spread[[2, 6]] - 0.25).abs() < 0.0011);
 }
+
+/// Regridding needs the edges of cells, ARTMIP the tags, and both what the numbers mean. 30 degrees a cell.
+#[test]
+fn other_tools_find_edges_tags_and_meanings() {
+    use crate::archive::nc;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("masks.nc");
+    let grid = LatLonGrid::global(7, 12).unwrap();
+    let start = Time::new(Calendar::NoLeap, 2000, 2, 28, 21, 0, 0).unwrap();
+    let options = MaskFileOptions {
+        classes: &[Class::AtmosphericRiver],
+        ..MaskFileOptions::default()
+    };
+    let mut writer = MaskWriter::create(&path, &grid, start, &options).unwrap();
+    let codes = Array2::from_shape_fn((7, 12), |(j, i)| ((j + i) % 3) as u8);
+    let rivers: Vec<f64> = (codes.iter())
+        .map(|code| f64::from(u8::from(*code == 2)))
+        .collect();
+    writer
+        .write(&ClassMask::new(start, codes).unwrap(), None)
+        .unwrap();
+    writer.finish().unwrap();
+    nc::on_library_thread(|| {
+        let file = netcdf::open(&path).unwrap();
+        let values = |name: &str| -> Vec<f64> {
+            let variable = file.variable(name).unwrap();
+            variable.get_values(..).unwrap()
+        };
+        let pairs = |edges: &[f64]| -> Vec<f64> {
+            let pairs = edges.windows(2);
+            pairs.flat_map(|pair| [pair[0], pair[1]]).collect()
+        };
+        let edges = [-90.0, -75.0, -45.0, -15.0, 15.0, 45.0, 75.0, 90.0];
+        assert_eq!(values("lat_bnds"), pairs(&edges));
+        let edges: Vec<f64> = (0..13).map(|i| -15.0 + 30.0 * f64::from(i)).collect();
+        assert_eq!(values("lon_bnds"), pairs(&edges));
+        assert_eq!(values("ar_binary_tag"), rivers);
+        // 21 hours after the midnight before.
+        assert_eq!(values("time"), [0.875]);
+        let labels = file.variable("LABELS").unwrap();
+        assert_eq!(nc::numbers(&labels, "flag_values"), [0.0, 2.0]);
+        let meanings = nc::text(&labels, "flag_meanings").unwrap();
+        assert_eq!(meanings, "background atmospheric_river");
+    });
+}

@@ -96,7 +96,14 @@ fn every_method_agrees_with_the_truth_better_than_by_chance() {
     let read = |index: usize, _: Pass| -> Result<DetectFields> {
         Ok(DetectFields::of(run.snapshot(index).0))
     };
+    let mut counts = [[0; 2]; Method::ALL.len()];
     let summaries = detect_series(&detectors, run.len(), read, |index, labels| {
+        for (counts, label) in counts.iter_mut().zip(&labels) {
+            for (count, class) in counts.iter_mut().zip(Class::EVENTS) {
+                let objects = label.labelled.objects.iter();
+                *count += objects.filter(|event| event.class == class).count();
+            }
+        }
         let truth = run.snapshot(index).1.mask;
         let mut masks: Vec<_> = labels.iter().map(|l| Some(&l.labelled.mask)).collect();
         masks.push(Some(&truth));
@@ -110,8 +117,9 @@ fn every_method_agrees_with_the_truth_better_than_by_chance() {
     })
     .unwrap();
     println!("{agreement}");
-    for (method, summary) in Method::ALL.iter().zip(&summaries) {
+    for ((method, summary), counts) in Method::ALL.iter().zip(&summaries).zip(counts) {
         println!("{method}: {summary:?}");
+        assert_eq!([summary.cyclones, summary.rivers], counts, "{method}");
         assert_eq!(summary.times, 60);
         assert!(summary.rivers > 60, "{method}");
     }

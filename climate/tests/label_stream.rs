@@ -4,9 +4,9 @@ use squall_climate::ClimateError;
 use squall_climate::label::{
     LabelFolder, LabelStream, LabelledSnapshot, Labeller, Pass, SeriesSummary, Thresholds,
 };
-use squall_data::Snapshot;
 use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun};
-use squall_data::{Calendar, Time};
+use squall_data::{BoxClass, Calendar, Class, Snapshot, Time};
+use std::collections::BTreeSet;
 
 fn run(days: usize) -> (Labeller, SyntheticRun) {
     run_every(6, days)
@@ -63,6 +63,27 @@ fn a_series_that_was_left_goes_on_as_if_it_had_not_been() {
         summary.tracks > 2 && summary.boxes.iter().all(|&count| count > 0),
         "{summary:?}"
     );
+    // It counts what was labelled.
+    let objects = |class: Class| {
+        let all = whole.iter().flat_map(|labelled| &labelled.objects);
+        all.filter(move |event| event.class == class)
+    };
+    let cyclones = objects(Class::TropicalCyclone);
+    let tracks: BTreeSet<_> = cyclones.map(|event| event.track_id.unwrap()).collect();
+    let boxes = BoxClass::ALL.map(|class| {
+        let all = whole.iter().flat_map(|labelled| &labelled.boxes);
+        all.filter(|found| found.geo.class == class).count()
+    });
+    let expected = SeriesSummary {
+        times: 120,
+        cyclones: objects(Class::TropicalCyclone).count(),
+        tracks: tracks.len(),
+        rivers: objects(Class::AtmosphericRiver).count(),
+        boxes,
+        untracked: false,
+        ..summary
+    };
+    assert_eq!(summary, expected);
     for left in [1, 2, 50, 119] {
         let (mut labels, state, none) = part(&run, run.0.stream(), left);
         assert!(none.is_none() && labels.len() == left);

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Vortex, time, world};
-use ndarray::{Array2, Array3};
+use ndarray::{Array2, Array3, Axis};
 use proptest::prelude::*;
 use squall_climate::ClimateError;
 use squall_climate::label::{
@@ -54,6 +54,12 @@ fn a_hurricane_is_found_where_it_is_in_either_hemisphere_and_on_the_seam() {
         assert!((found[0].min_psl_pa - 97_000.0).abs() < 40.0, "{found:?}");
         assert!((found[0].max_wind_m_s - 32.0).abs() < 1.0, "{found:?}");
         assert!(found[0].vorticity_per_s > 5e-4 && is_storm(&found[0]));
+        // Means of 220 and 268 K, and 12,300 m, with what the core adds and latitude takes.
+        let cold = (lat_deg / 90.0).powi(2);
+        let temperature_k = found[0].core_temperature_k.unwrap();
+        assert!((temperature_k - (248.0 - 15.0 * cold)).abs() < 0.1);
+        let thickness_m = found[0].core_thickness_m.unwrap();
+        assert!((thickness_m - (12_500.0 - 800.0 * cold)).abs() < 3.0);
     }
 }
 
@@ -395,6 +401,30 @@ fn a_storm_of_a_coarse_grid_is_boxed_as_one() {
         );
         let labelled = labeller.masks(&snapshot, &found).unwrap();
         assert_eq!(labelled.boxes.len(), 1);
+        assert_eq!(labelled.boxes[0].geo.class, class, "{wind_m_s}");
+    }
+}
+
+/// On a fine grid the wind of the vortex alone counts, without the flow that carries it.
+#[test]
+fn a_weak_vortex_in_a_strong_flow_is_boxed_as_a_depression() {
+    for (wind_m_s, flow_m_s, class) in [
+        (14.0, 12f32, BoxClass::TropicalDepression),
+        (30.0, 0.0, BoxClass::TropicalCyclone),
+    ] {
+        let vortex = Vortex {
+            wind_m_s,
+            ..Vortex::default()
+        };
+        let grid = quarter_degree(&vortex);
+        let mut snapshot = world(&grid, &[vortex], time(0));
+        let eastward = Variable::Ubot as usize;
+        let mut eastward = snapshot.fields.index_axis_mut(Axis(0), eastward);
+        eastward.mapv_inplace(|u| u + flow_m_s);
+        let labeller = Labeller::new(&Thresholds::default(), grid).unwrap();
+        let found = labeller.candidates(&snapshot).unwrap();
+        assert!(found.len() == 1 && found[0].max_wind_m_s > 20.0);
+        let labelled = labeller.masks(&snapshot, &found).unwrap();
         assert_eq!(labelled.boxes[0].geo.class, class, "{wind_m_s}");
     }
 }

@@ -1,7 +1,7 @@
 //! The interactive map.
 
 use crate::engine::Browser;
-use crate::pages::{day, grid, hour, mask};
+use crate::pages::{day, grid, hour, mask, of_masks};
 use ndarray::Array2;
 use serde_json::json;
 use squall_climate::report::{Frame, ReportBuilder, ReportInput, SourceKind};
@@ -43,6 +43,23 @@ fn a_box_over_the_seam_is_drawn_at_both_edges_of_the_map() {
     // It is in one piece where the map is cut elsewhere.
     page.does("choose('centre', 300)");
     page.shows("boxes(2)", json!([[460, 80, 500, 100]]));
+}
+
+/// The outline of a mask begins at the west of its first row, on one side of the picture's seam or the other, and goes
+/// on beyond the edge of the picture.
+#[test]
+fn a_mask_over_the_seam_is_drawn_at_both_edges_of_the_map() {
+    let page = Browser::open(&day());
+    page.does("choose('time', 0)");
+    page.shows("masks(1)", json!([[0, 130, 20, 160], [700, 130, 720, 160]]));
+    // Here half a column lies beyond the seam, and the first row is west of it alone.
+    let grid = grid(0.0);
+    let mut cyclone = mask(&grid, 1, &[12.5, 17.5], &[350.0, 355.0, 0.0, 5.0]);
+    cyclone += &mask(&grid, 1, &[22.5], &[350.0, 355.0]);
+    let input = ReportInput::new("A mask", grid);
+    let page = Browser::open(&of_masks(input, &cyclone));
+    page.does("choose('time', 0)");
+    page.shows("masks(1)", json!([[0, 130, 15, 160], [695, 130, 720, 160]]));
 }
 
 #[test]

@@ -180,13 +180,14 @@
     win.north - (y / (height * state.zoom) + state.oy) * spanLat,
   ];
 
-  // From cells of a picture of h rows and w columns to the screen; once more to the left on a global map.
+  // From cells of a picture of h rows and w columns to the screen; on a global map every turn that may reach it, because
+  // an outline over the seam of the picture goes on beyond either of its edges.
   function matrices(h, w) {
     const sx = width * state.zoom / w, sy = height * state.zoom / h;
     const x0 = (mod(win.west - left(), 360) / win.span - state.ox) * width * state.zoom;
     const y0 = -state.oy * height * state.zoom;
-    const shifts = win.global ? [0, -width * state.zoom] : [0];
-    return shifts.map((dx) => new DOMMatrix([sx, 0, 0, sy, x0 + dx, y0]));
+    const turns = win.global ? [1, 0, -1, -2] : [0];
+    return turns.map((turn) => new DOMMatrix([sx, 0, 0, sy, x0 + turn * width * state.zoom, y0]));
   }
 
   function placed(path, list) {

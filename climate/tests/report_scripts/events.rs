@@ -130,15 +130,24 @@ fn the_life_of_an_event_says_what_is_known_at_each_time() {
         json!(true),
     );
     page.shows("charts().length", json!(4));
-    // Three values of wind are joined, two of pressure with none between them are not.
+    // Three values of wind are joined, two of pressure with none between them are not, but each is seen.
     page.shows(
         "[line('Wind'), line('Pressure')].map((d) => d.replace(/[^ML]/g, ''))",
         json!(["MLL", "MM"]),
+    );
+    page.shows(
+        "charts().map((c) => c.querySelectorAll('circle').length)",
+        json!([0, 2, 0, 0]),
     );
     page.does("click('life-next')");
     page.shows(
         "[text('life-name'), text('life-now')]",
         json!(["Tropical cyclone 3", "5 Aug 1995, 00:00 · 15.0°N 140.0°E"]),
+    );
+    // Of two times there is one speed.
+    page.shows(
+        "charts().map((c) => c.querySelectorAll('circle').length)",
+        json!([1]),
     );
 }
 

@@ -87,6 +87,11 @@ squall.store.then((store) => {
       if (Number.isFinite(v)) path += `${drawing ? 'L' : 'M'}${x(point.t[all[i]]).toFixed(1)} ${y(v).toFixed(1)}`;
       drawing = Number.isFinite(v);
     });
+    // A line through one point alone is not seen.
+    all.forEach((i, index) => {
+      const [before, own, after] = [-1, 0, 1].map((by) => Number.isFinite(values[index + by]));
+      if (own && !before && !after) body += `<circle cx="${x(point.t[i])}" cy="${y(values[index])}" r="2" style="fill:${colour}"/>`;
+    });
     body += `<path class="line" style="stroke:${colour};fill:none" d="${path}"/><line class="cursor" y1="${TOP}" y2="${HEIGHT - BOTTOM}"/>`;
     const figure = document.createElement('figure');
     figure.className = 'chart';

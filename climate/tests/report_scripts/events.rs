@@ -66,11 +66,9 @@ fn a_heading_sorts_and_what_is_not_known_comes_last() {
 #[test]
 fn rows_have_the_numbers_of_the_other_tables() {
     let page = Browser::open(&day());
-    for heading in ["Wind", "Path"] {
+    for heading in ["Wind", "Lifetime", "Path"] {
         page.shows(
-            &format!(
-                "cell(rows()[0], '{heading}') === cell(still('Strongest tropical')[0], '{heading}')"
-            ),
+            &format!("[0, 1].every((k) => cell(rows()[k], '{heading}') === cell(still('Strongest tropical')[k], '{heading}'))"),
             json!(true),
         );
     }
@@ -91,6 +89,10 @@ fn rows_have_the_numbers_of_the_other_tables() {
     page.shows(
         "['Strength', 'Wind', 'Pressure', 'Water', 'Area'].map((h) => cell(rows()[1], h))",
         json!(["–", "–", "–", "–", "–"]),
+    );
+    page.shows(
+        "[6, 47, 60, 2568].map((hours) => squall.duration(hours))",
+        json!(["6 h", "47 h", "2.5 days", "107 days"]),
     );
     page.shows(
         "[0, 0.01234, 0.5, 9.996, 999.6, 12345.6, -2, NaN].map((v) => squall.number(v))",

@@ -19,6 +19,12 @@ const squall = {
     const [whole, fraction] = (decimals ? size : Math.round(size / scale) * scale).toFixed(decimals).split('.');
     return (v < 0 ? '−' : '') + squall.grouped(whole) + (fraction ? `.${fraction}` : '');
   },
+  // A length of time in the unit that suits it.
+  duration(hours, unit = 'days') {
+    if (hours < 48) return `${squall.whole(hours)} h`;
+    const days = hours / 24;
+    return `${days < 10 ? squall.number(days, 2) : squall.whole(days)} ${unit}`;
+  },
   escape: (text) => text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`),
   // Round places for an axis, as the page's other plots have them.
   ticks(low, high, wanted) {

@@ -11,14 +11,13 @@ squall.store.then((store) => {
   const seasons = row.start.map((t) => Math.floor(squall.mod(store.date(t).month, 12) / 3));
   const lifetime = row.end.map((t, k) => store.hours(t - row.start[k]));
   const some = (column) => column.some((v) => !Number.isNaN(v));
-  const days = (h) => (h < 48 ? `${number(h, 2)} h` : `${number(h / 24, 2)} d`);
   const cell = (column, digits, most) => (k) => number(column[k], digits, most);
   const columns = [
     { name: 'Event', key: row.id, text: store.name },
     { name: 'Found by', key: row.finder, text: (k) => head.finders[row.finder[k]].label, shown: head.finders.length > 1 },
     { name: 'Began', key: row.start, text: (k) => store.moment(row.start[k]) },
     { name: 'Basin', key: row.basin, text: (k) => head.basins[row.basin[k]] },
-    { name: 'Lifetime', key: lifetime, text: (k) => (lifetime[k] ? days(lifetime[k]) : '–'), number: true },
+    { name: 'Lifetime', key: lifetime, text: (k) => (lifetime[k] ? squall.duration(lifetime[k], 'd') : '–'), number: true },
     { name: 'Strength', key: row.category, text: store.grade, shown: some(row.category) },
     { name: 'Wind (m\u00a0s⁻¹)', key: row.wind, text: cell(row.wind, 3, 1), number: true, shown: some(row.wind) },
     { name: 'Pressure (hPa)', key: row.pressure, text: cell(row.pressure, 4, 1), number: true, shown: some(row.pressure) },

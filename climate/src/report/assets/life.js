@@ -17,7 +17,6 @@ squall.store.then((store) => {
     // The last colour is that of winds that are not known.
     return colours[Number.isNaN(point.a[i]) ? limits.length + 1 : limits.filter((low) => point.a[i] >= low).length];
   };
-  const duration = (hours) => (hours < 48 ? `${number(hours, 2)} h` : `${number(hours / 24, 2)} days`);
 
   // Speed of the centre between a point and the one before, m/s.
   function speed(i, before) {
@@ -41,7 +40,7 @@ squall.store.then((store) => {
     return [
       head.finders.length > 1 && `found by ${head.finders[row.finder[k]].label}`,
       head.basins[row.basin[k]],
-      `${store.moment(row.start[k])}${row.end[k] > row.start[k] ? ` to ${store.moment(row.end[k])} (${duration(store.hours(row.end[k] - row.start[k]))})` : ''}`,
+      `${store.moment(row.start[k])}${row.end[k] > row.start[k] ? ` to ${store.moment(row.end[k])} (${squall.duration(store.hours(row.end[k] - row.start[k]))})` : ''}`,
       value(row.category[k], store.grade(k)),
       value(row.wind[k], `wind up to ${number(row.wind[k], 3, 1)} m s⁻¹`),
       value(row.pressure[k], `pressure down to ${number(row.pressure[k], 4, 1)} hPa`),

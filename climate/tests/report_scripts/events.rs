@@ -141,6 +141,13 @@ fn the_life_of_an_event_says_what_is_known_at_each_time() {
         "charts().map((c) => c.querySelectorAll('circle').length)",
         json!([0, 2, 0, 0]),
     );
+    page.shows(
+        "charts().slice(0, 2).map((c) => c.querySelector('svg').getAttribute('aria-label'))",
+        json!([
+            "Wind: from 20.0 to 35.3 m s⁻¹",
+            "Pressure: from 970.2 to 1004 hPa"
+        ]),
+    );
     page.does("click('life-next')");
     page.shows(
         "[text('life-name'), text('life-now')]",

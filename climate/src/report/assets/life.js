@@ -94,7 +94,9 @@ squall.store.then((store) => {
     body += `<path class="line" style="stroke:${colour};fill:none" d="${path}"/><line class="cursor" y1="${TOP}" y2="${HEIGHT - BOTTOM}"/>`;
     const figure = document.createElement('figure');
     figure.className = 'chart';
-    const said = `${title}: from ${number(Math.min(...known))} to ${number(Math.max(...known))} ${unit}`;
+    // Three digits of 1004 hPa would be 1000.
+    const digits = unit === 'hPa' ? 4 : 3;
+    const said = `${title}: from ${number(Math.min(...known), digits)} to ${number(Math.max(...known), digits)} ${unit}`;
     figure.innerHTML = `<figcaption>${title}</figcaption><svg class="plot" role="img" viewBox="0 0 ${WIDTH} ${HEIGHT}" aria-label="${escape(said)}">${body}</svg>`;
     const svg = figure.querySelector('svg'), cursor = svg.querySelector('.cursor');
     svg.onpointerdown = svg.onpointermove = (e) => {

@@ -206,3 +206,13 @@ fn an_old_browser_is_told_from_no_events() {
     // The map goes on with its pictures.
     page.shows("time()", json!(["5 Aug 1995, 06:00", "2 of 3", "1"]));
 }
+
+#[test]
+fn damaged_events_are_told_from_no_events() {
+    let page = Browser::open(&day().replace("\"rows\":5", "\"rows\":4"));
+    page.shows(
+        "text('found').startsWith('The events of this page are damaged')",
+        json!(true),
+    );
+    page.shows("time()", json!(["5 Aug 1995, 06:00", "2 of 3", "1"]));
+}

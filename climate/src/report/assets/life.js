@@ -270,4 +270,6 @@ squall.store.then((store) => {
     }
   };
   new ResizeObserver(() => { if (dialog.open && shown >= 0) drawMap(); }).observe(canvas);
+}, () => {
+  // What is damaged the table of events says.
 });

@@ -469,7 +469,7 @@ fn missing_fields_and_other_grids_are_named() {
         .collect();
     let without = Snapshot {
         variables: keep.iter().map(|&k| snapshot.variables[k]).collect(),
-        fields: snapshot.fields.select(ndarray::Axis(0), &keep),
+        fields: snapshot.fields.select(Axis(0), &keep),
         ..snapshot.clone()
     };
     let error = labeller.candidates(&without).unwrap_err();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::events::shape::TangentPlane;
-use ndarray::{Array2, Array3, s};
+use ndarray::{Array2, Array3};
 use proptest::prelude::*;
 use squall_data::grid::{distance_km, lon_difference_deg};
 use squall_data::{Calendar, Time};
@@ -73,7 +73,7 @@ fn fields_give_centre_and_extremes() {
 fn properties_are_extremes_and_means_by_area_of_what_lies_inside() {
     let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
     let mut codes = Array2::<u8>::zeros(grid.shape());
-    codes.slice_mut(s![90..151, 7]).fill(2u8);
+    (90..151).for_each(|j| codes[(j, 7)] = 2);
     let mask = ClassMask::new(time(), codes).unwrap();
     let fields = Array3::from_shape_fn((7, 181, 360), |(k, j, i)| match (k, i, j) {
         // What lies outside would change every one of them.
@@ -159,7 +159,7 @@ fn land_under_an_event_is_a_share_of_its_area_and_a_place() {
     };
     let event = |code: u8, fields: EventFields<'_>| {
         let mut codes = Array2::<u8>::zeros(grid.shape());
-        codes.slice_mut(s![100..141, 260]).fill(code);
+        (100..141).for_each(|j| codes[(j, 260)] = code);
         let mask = ClassMask::new(time(), codes).unwrap();
         let fields = EventFields {
             land: Some(&land),
@@ -211,7 +211,7 @@ fn events_are_in_order_of_class_and_from_west_to_east_and_large_enough_for_their
     let found = |stretches: &[(u8, usize, usize, usize)], options: &ExtractOptions| {
         let mut codes = Array2::<u8>::zeros(grid.shape());
         for &(code, row, west, cells) in stretches {
-            codes.slice_mut(s![row, west..west + cells]).fill(code);
+            (west..west + cells).for_each(|i| codes[(row, i)] = code);
         }
         let mask = ClassMask::new(time(), codes).unwrap();
         let found = extract(&mask, &grid, &EventFields::default(), options).unwrap();

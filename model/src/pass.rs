@@ -132,9 +132,19 @@ impl Pass {
         self.storage.of(parameter)
     }
 
-    /// The gradient `dy` in the type that the layer of this parameter computes in.
-    pub(crate) fn gradient(&self, layer: ParameterId, dy: &Tensor) -> Result<Tensor> {
-        self.backend.convert(dy, self.dtype_of(layer))
+    /// The type that the layer that owns this kernel gives its output in.
+    pub(crate) fn dtype_given_by(&self, kernel: ParameterId) -> DType {
+        self.storage.given_by(kernel)
+    }
+
+    /// The output `y` of the layer that owns this kernel, in the type that it gives it in.
+    pub(crate) fn output(&self, kernel: ParameterId, y: &Tensor) -> Result<Tensor> {
+        self.backend.convert(y, self.dtype_given_by(kernel))
+    }
+
+    /// The gradient `dy` in the type that the layer of this parameter computes in; another type's is freed.
+    pub(crate) fn gradient(&self, layer: ParameterId, dy: Tensor) -> Result<Tensor> {
+        self.backend.convert(&dy, self.dtype_of(layer))
     }
 
     /// A fresh key for one dropout layer.

@@ -73,7 +73,8 @@ pub enum KernelRounding {
 /// In a recipe a word is short for `compute`: `precision = "bf16"` is `precision = { compute = "bf16" }`.
 ///
 /// A layer that stays in f32 widens its input, computes and stores in f32; its output stays f32 through pooling,
-/// resizing and concatenation until the next layer that is not named narrows it. Training and inference do the same.
+/// resizing and concatenation until the next layer that is not named narrows it. The first convolution's output is
+/// rounded at once, unless the layer after it is in f32, too. Training and inference do the same.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(remote = "Self", default, deny_unknown_fields)] // functions for the traits below
 pub struct PrecisionPolicy {
@@ -207,9 +208,23 @@ fn stored(parameters: &Parameters, layers: &BTreeMap<String, DType>, dtype: DTyp
         .filter(|(_, own)| **own == DType::F32 && dtype != DType::F32);
     Storage {
         f32_layers: in_f32.map(|(name, _)| name.clone()).collect(),
+        rounded_output: rounded_output(parameters, own, dtype),
         layers: differ.then(|| parameters.iter().map(|p| own(&p.name)).collect()),
         ..dtype.into()
     }
+}
+
+/// What [`Storage::rounded_output`] is where the layer of a parameter computes in `own` of its name.
+fn rounded_output(
+    parameters: &Parameters,
+    own: impl Fn(&str) -> DType,
+    dtype: DType,
+) -> Option<usize> {
+    let (index, first) = (parameters.iter().enumerate()).find(|(_, p)| p.kind == Kind::Weight)?;
+    let mut later = parameters.iter().skip(index);
+    let next = later.find(|p| layer_of(&p.name) != layer_of(&first.name))?;
+    let narrows = own(&first.name) != dtype && own(&next.name) == dtype;
+    narrows.then_some(index)
 }
 
 impl Serialize for PrecisionPolicy {
@@ -388,6 +403,28 @@ mod tests {
         let unasked = PrecisionPolicy::default();
         assert!(unasked.loss_scale(DType::F16).is_dynamic());
         assert!(!unasked.loss_scale(DType::BF16).is_dynamic());
+    }
+
+    #[test]
+    fn the_first_output_is_rounded_unless_the_next_layer_is_in_f32() {
+        let (parameters, outputs) = parameters();
+        let storage = |keep_f32: &[&str], all_layers, dtype| {
+            let policy = PrecisionPolicy {
+                keep_f32: keep_f32.iter().map(|p| p.to_string()).collect(),
+                all_layers,
+                ..PrecisionPolicy::default()
+            };
+            let layers = policy.layers_of(&parameters, &outputs, dtype).unwrap();
+            stored(&parameters, &layers, dtype)
+        };
+        let rounded = |storage: &Storage| storage.rounded_output;
+        assert_eq!(rounded(&storage(&[], false, DType::BF16)), Some(0));
+        let block10 = storage(&["encoder.block10"], false, DType::BF16);
+        assert_eq!(rounded(&block10), Some(0));
+        let block1 = storage(&["encoder.block1"], false, DType::BF16);
+        assert_eq!(rounded(&block1), None);
+        assert_eq!(rounded(&storage(&[], true, DType::BF16)), None);
+        assert_eq!(rounded(&storage(&[], false, DType::F32)), None);
     }
 
     #[test]

@@ -57,6 +57,10 @@ pub struct Storage {
     pub(crate) layers: Option<Arc<[DType]>>,
     /// The names of the layers that compute in f32 although the others do not: a dry run knows names alone.
     pub(crate) f32_layers: Arc<[String]>,
+    /// The index of the first convolution's kernel, if that computes in f32 and the layer after it does not: its output is
+    /// rounded at once. Left to its readers, each of them would keep a copy of its own, and what joins it with other
+    /// tensors would widen those.
+    pub(crate) rounded_output: Option<usize>,
     /// What the backward pass computes again.
     pub recompute: Recompute,
     /// What is kept for the backward pass, and as what.
@@ -69,6 +73,7 @@ impl From<DType> for Storage {
             dtype,
             layers: None,
             f32_layers: Arc::default(),
+            rounded_output: None,
             recompute: Recompute::default(),
             saved: SavedActivations::default(),
         }
@@ -96,6 +101,15 @@ impl Storage {
         let own = self.layers.as_deref();
         own.and_then(|layers| layers.get(parameter.index()).copied())
             .unwrap_or(self.dtype)
+    }
+
+    /// The data type that the layer that owns this kernel gives its output in.
+    pub(crate) fn given_by(&self, kernel: ParameterId) -> DType {
+        if self.rounded_output == Some(kernel.index()) {
+            self.dtype
+        } else {
+            self.of(kernel)
+        }
     }
 
     /// Whether the layer of this name computes in f32 although the others do not.

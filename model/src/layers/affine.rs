@@ -61,13 +61,14 @@ impl Layer for Affine {
             Self::Half => return pass.backend.scale(&dy, 0.5),
             Self::Trainable { scale, shift, .. } => (*scale, *shift),
         };
-        let dy = pass.gradient(scale, &dy)?;
-        let x = pass.pop_input(scale)?;
+        let dy = pass.gradient(scale, dy)?;
+        let (x, kept) = pass.pop_input(scale)?;
         let (dscale, dshift) = gradients.of_two(parameters.range(scale), parameters.range(shift));
         pass.backend.affine_backward(&dy, &x, dscale, dshift)?;
         let factors = parameters.channels(scale)?;
         let zeros = pass.backend.equal_channels(0.0, factors.len())?;
-        (pass.backend).batch_norm_apply(&dy, factors, zeros, None, false)
+        let dx = (pass.backend).batch_norm_apply(&dy, factors, zeros, None, false)?;
+        pass.backend.convert(&dx, kept)
     }
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {

@@ -185,9 +185,9 @@ impl Layer for ImagePooling {
         dy: Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
-        let dy = resize_backward(pass, &dy, true)?;
+        let mut dy = resize_backward(pass, &dy, true)?;
         let y = pass.pop_tensor()?;
-        let mut dy = pass.backend.relu_backward(&dy, &y)?;
+        dy = pass.backend.relu_backward(&dy, &y)?;
         if let Some(after) = &self.after {
             dy = after.backward(parameters, pass, dy, gradients)?;
         }

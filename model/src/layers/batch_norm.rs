@@ -151,8 +151,8 @@ impl BatchNorm {
         let y = (after.relu && after.residual).then(|| pass.pop_tensor());
         let y = y.transpose()?;
         let gate = (after.relu && !after.residual).then(|| pass.pop_gate());
-        let x = pass.pop_input(self.scale)?;
-        let mut dy = pass.gradient(self.scale, &dy)?;
+        let (x, kept) = pass.pop_input(self.scale)?;
+        let mut dy = pass.gradient(self.scale, dy)?;
         let mut after = after;
         if let Some(bits) = gate.flatten() {
             (dy, after.relu) = (pass.backend.masked(&dy, &bits)?, false);
@@ -163,7 +163,7 @@ impl BatchNorm {
         );
         let ranges = (parameters.range(self.scale), parameters.range(self.shift));
         let (dgamma, dbeta) = gradients.of_two(ranges.0, ranges.1);
-        (pass.backend).batch_norm_backward(
+        let (dx, dresidual) = (pass.backend).batch_norm_backward(
             &dy,
             &x,
             y.as_ref(),
@@ -173,7 +173,8 @@ impl BatchNorm {
             pass.norm_ranks(),
             dgamma,
             dbeta,
-        )
+        )?;
+        Ok((pass.backend.convert(&dx, kept)?, dresidual))
     }
 
     pub(crate) fn trace(&self, x: Flow, after: After, trace: &mut Trace) -> Flow {

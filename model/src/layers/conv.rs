@@ -86,14 +86,16 @@ impl Conv {
         fuse: Fuse<'_>,
     ) -> Result<Tensor> {
         let weight = parameters.kernel(self.weight, pass);
-        if !pass.is_training() {
+        let y = if pass.is_training() {
+            let bias = self.bias.map(|bias| parameters.get(bias));
+            (pass.backend).conv2d_joined(parts, weight, bias, &self.spec, fuse)?
+        } else {
             let weights = parameters.prepared(self.weight, || {
                 biased(Weights::of(weight), parameters, self.bias)
             })?;
-            return (pass.backend).conv2d_of_parts(parts, &weights, &self.spec, fuse, pass.rows);
-        }
-        let bias = self.bias.map(|bias| parameters.get(bias));
-        (pass.backend).conv2d_joined(parts, weight, bias, &self.spec, fuse)
+            (pass.backend).conv2d_of_parts(parts, &weights, &self.spec, fuse, pass.rows)?
+        };
+        pass.output(self.weight, &y)
     }
 
     /// In inference: the convolution with a factor folded into the kernel, plus a shift, then `fuse`, stored as
@@ -126,6 +128,11 @@ impl Conv {
     /// The type that this layer computes in.
     pub(crate) fn dtype(&self, pass: &Pass) -> DType {
         pass.dtype_of(self.weight)
+    }
+
+    /// The type that this layer gives its output in.
+    pub(crate) fn dtype_given(&self, pass: &Pass) -> DType {
+        pass.dtype_given_by(self.weight)
     }
 
     /// Keeps what the backward pass needs where nobody reads the output.
@@ -191,7 +198,8 @@ impl Conv {
             .map(drop)
     }
 
-    /// Adds the parameters' gradients; gives batch and extents of the input, which had this many parts.
+    /// Adds the parameters' gradients; gives batch and extents of the input, which had this many parts, and the types of
+    /// their gradients.
     fn add_gradients(
         &self,
         parameters: &Parameters,
@@ -199,16 +207,20 @@ impl Conv {
         dy: &Tensor,
         parts: usize,
         gradients: &mut Gradients,
-    ) -> Result<[usize; 3]> {
-        let mut x = (0..parts)
-            .map(|_| pass.pop_input(self.weight))
-            .collect::<Result<Vec<_>>>()?;
+    ) -> Result<([usize; 3], Vec<DType>)> {
+        let (mut x, mut kept) = (Vec::with_capacity(parts), Vec::with_capacity(parts));
+        for _ in 0..parts {
+            let (part, dtype) = pass.pop_input(self.weight)?;
+            x.push(part);
+            kept.push(dtype);
+        }
         x.reverse();
-        let dy = &pass.gradient(self.weight, dy)?;
+        kept.reverse();
+        let dy = &pass.gradient(self.weight, dy.clone())?;
         let (dw, dbias) = landings(parameters, gradients, self.weight, self.bias);
         (pass.backend).conv2d_joined_backward_weights(&all(&x), dy, &self.spec, dw, dbias)?;
         let (b, h, w, _) = x[0].dims4()?;
-        Ok([b, h, w])
+        Ok(([b, h, w], kept))
     }
 }
 
@@ -236,11 +248,16 @@ impl Joining for Conv {
         channels: &[usize],
         gradients: &mut Gradients,
     ) -> Result<Vec<Tensor>> {
-        let dy = pass.gradient(self.weight, &dy)?;
-        let extents = self.add_gradients(parameters, pass, &dy, channels.len(), gradients)?;
+        let dy = pass.gradient(self.weight, dy)?;
+        let (extents, kept) =
+            self.add_gradients(parameters, pass, &dy, channels.len(), gradients)?;
         let kernel = parameters.kernel(self.weight, pass);
         let shapes = (extents, channels);
-        (pass.backend).conv2d_joined_backward_data(&dy, kernel, shapes, &self.spec)
+        let dparts = (pass.backend).conv2d_joined_backward_data(&dy, kernel, shapes, &self.spec)?;
+        let dparts = dparts.into_iter().zip(kept);
+        dparts
+            .map(|(dpart, dtype)| pass.backend.convert(&dpart, dtype))
+            .collect()
     }
 
     fn trace_joined(&self, parts: &[Flow], trace: &mut Trace) -> Result<Flow> {

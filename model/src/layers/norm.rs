@@ -96,6 +96,7 @@ impl Layer for Norm {
             Self::Half { relu: true } => {
                 let y = pass.pop_tensor()?;
                 let dx = pass.backend.relu_backward(&dy, &y)?;
+                drop((dy, y));
                 pass.backend.scale(&dx, 0.5)
             }
             Self::Batch(norm) => Ok(norm

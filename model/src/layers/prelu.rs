@@ -77,10 +77,11 @@ impl Layer for NormPrelu {
     ) -> Result<Tensor> {
         let slope = parameters.channels(self.slope)?;
         let dslope = gradients.of(parameters.range(self.slope));
-        let x = pass.pop_input(self.slope)?;
-        let dy = pass.gradient(self.slope, &dy)?;
-        let dy = pass.backend.prelu_backward(&dy, &x, slope, dslope)?;
+        let (x, kept) = pass.pop_input(self.slope)?;
+        let mut dy = pass.gradient(self.slope, dy)?;
+        dy = pass.backend.prelu_backward(&dy, &x, slope, dslope)?;
         drop(x);
+        dy = pass.backend.convert(&dy, kept)?;
         let (dx, _) = (self.norm).backward(parameters, pass, dy, After::NOTHING, gradients)?;
         Ok(dx)
     }

@@ -59,14 +59,15 @@ impl Layer for Depthwise {
         dy: Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
-        let x = pass.pop_input(self.weight)?;
-        let dy = pass.gradient(self.weight, &dy)?;
+        let (x, kept) = pass.pop_input(self.weight)?;
+        let dy = pass.gradient(self.weight, dy)?;
         let dw = gradients.of(parameters.range(self.weight));
         (pass.backend).depthwise_conv2d_backward_weights(&x, &dy, &self.spec, dw)?;
         let shape = shape_of(&x)?;
         drop(x);
         let kernel = parameters.kernel(self.weight, pass);
-        (pass.backend).depthwise_conv2d_backward_data(&dy, kernel, shape, &self.spec)
+        let dx = (pass.backend).depthwise_conv2d_backward_data(&dy, kernel, shape, &self.spec)?;
+        pass.backend.convert(&dx, kept)
     }
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {

@@ -12,7 +12,7 @@ use crate::ops::{Backend, Conv3dSpec, Convolution, Fuse, Landing, Weights};
 use crate::parameters::{Kind, ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 /// Kernel, bias, geometry, frames of a clip.
 #[derive(Debug)]
@@ -125,19 +125,19 @@ impl TimedConv {
         backend.conv3d_backward_weights(&x, &dy, &self.spec, dw, dbias)
     }
 
-    /// Adds the parameters' gradients only; gives the input.
+    /// Adds the parameters' gradients only; gives the input, and the type of its gradient.
     pub(crate) fn backward_parameters(
         &self,
         p: &Parameters,
         pass: &mut Pass,
         dy: &Tensor,
         gradients: &mut Gradients,
-    ) -> Result<Tensor> {
-        let x = pass.pop_input(self.weight)?;
-        let dy = pass.gradient(self.weight, dy)?;
+    ) -> Result<(Tensor, DType)> {
+        let (x, kept) = pass.pop_input(self.weight)?;
+        let dy = pass.gradient(self.weight, dy.clone())?;
         let (dw, dbias) = gradients.of_two(p.range(self.weight), p.range(self.bias));
         self.add_gradients(pass.backend, (&x, &dy), dw, Some(dbias))?;
-        Ok(x)
+        Ok((x, kept))
     }
 }
 
@@ -164,11 +164,12 @@ impl TimedConv {
         dx: &Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
-        let g = pass.pop_input(self.weight)?;
-        let dx = pass.gradient(self.weight, dx)?;
+        let (g, kept) = pass.pop_input(self.weight)?;
+        let dx = pass.gradient(self.weight, dx.clone())?;
         let dw = gradients.of_shared(p.range(self.weight));
         self.add_gradients(pass.backend, (&dx, &g), dw, None)?;
-        self.apply(p, pass, &dx, false)
+        let dg = self.apply(p, pass, &dx, false)?;
+        pass.backend.convert(&dg, kept)
     }
 
     /// Adds the costs of [`Self::forward_transposed`] to `trace`; the result has the shape of `x`.
@@ -208,9 +209,11 @@ impl Layer for TimedConv {
             let weights = p.prepared(self.weight, || {
                 Ok(Weights::of(p.get(self.weight)).biased(p.values(self.bias)?))
             })?;
-            return (pass.backend).conv2d_with(&x, &weights, &self.spec.plane, Fuse::None);
+            let y = (pass.backend).conv2d_with(&x, &weights, &self.spec.plane, Fuse::None)?;
+            return pass.output(self.weight, &y);
         }
-        self.apply(p, pass, &x, true)
+        let y = self.apply(p, pass, &x, true)?;
+        pass.output(self.weight, &y)
     }
 
     fn backward(
@@ -220,11 +223,12 @@ impl Layer for TimedConv {
         dy: Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
-        let dy = pass.gradient(self.weight, &dy)?;
-        let x = self.backward_parameters(p, pass, &dy, gradients)?;
+        let dy = pass.gradient(self.weight, dy)?;
+        let (x, kept) = self.backward_parameters(p, pass, &dy, gradients)?;
         let shape = shape_of(&x)?;
         drop(x);
-        self.transposed(p, pass, &dy, shape)
+        let dx = self.transposed(p, pass, &dy, shape)?;
+        pass.backend.convert(&dx, kept)
     }
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow> {
@@ -233,6 +237,10 @@ impl Layer for TimedConv {
         let y = [n / self.frames * t, p, q, self.channels_out];
         let parameters = (self.taps() + 1) * self.channels_out;
         self.trace_planes(y, x.shape, trace);
-        Ok(trace.layer(&self.name, &[x], y, parameters, self.flops(y)))
+        let y = trace.layer(&self.name, &[x], y, parameters, self.flops(y));
+        if !self.is_flat() {
+            trace.sum_of_convolutions(y);
+        }
+        Ok(y)
     }
 }

@@ -109,16 +109,17 @@ impl Upsample {
         dy: Tensor,
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
-        let x = pass.pop_input(self.weight)?;
-        let dy = pass.gradient(self.weight, &dy)?;
+        let (x, kept) = pass.pop_input(self.weight)?;
+        let mut dy = pass.gradient(self.weight, dy)?;
         let (_, h, w, _) = x.dims4()?;
         let (full_h, full_w) = self.spec.output_size((h, w));
-        let dy = pass.backend.fill_up(&dy, (full_h, full_w))?;
+        dy = pass.backend.fill_up(&dy, (full_h, full_w))?;
         let (dw, dbias) = landings(parameters, gradients, self.weight, self.bias);
         (pass.backend).conv_transpose2d_backward_weights(&x, &dy, &self.spec, dw, dbias)?;
         drop(x);
         let kernel = parameters.kernel(self.weight, pass);
-        (pass.backend).conv_transpose2d_backward_data(&dy, kernel, &self.spec)
+        let dx = (pass.backend).conv_transpose2d_backward_data(&dy, kernel, &self.spec)?;
+        pass.backend.convert(&dx, kept)
     }
 
     pub(crate) fn trace(

@@ -69,8 +69,9 @@ impl Stage {
         (dfirst, dlast): (Tensor, Tensor),
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
-        let dy = self.blocks.backward(p, pass, dlast, gradients)?;
-        let dy = pass.backend.add(&dy, &dfirst)?;
+        let mut dy = self.blocks.backward(p, pass, dlast, gradients)?;
+        dy = pass.backend.add(&dy, &dfirst)?;
+        drop(dfirst);
         self.halve.backward(p, pass, dy, gradients)
     }
 

@@ -90,10 +90,12 @@ impl Pass {
         Ok((used, Some(kept)))
     }
 
-    /// The input that [`Self::push_input`] kept, in the type that the layer computes in.
-    pub(crate) fn pop_input(&mut self, layer: ParameterId) -> Result<Tensor> {
+    /// The input that [`Self::push_input`] kept, in the type that the layer computes in, and the type that it was kept
+    /// in, which its gradient is given in: other readers add theirs in that one.
+    pub(crate) fn pop_input(&mut self, layer: ParameterId) -> Result<(Tensor, DType)> {
         let x = self.pop_tensor()?;
-        self.backend.convert(&x, self.dtype_of(layer))
+        let used = self.backend.convert(&x, self.dtype_of(layer))?;
+        Ok((used, x.dtype()))
     }
 
     /// How the tape holds this tensor; one that is kept twice takes memory once.

@@ -10,16 +10,19 @@ use crate::storage::{Recompute, Storage};
 use candle_core::DType;
 use std::num::NonZeroUsize;
 
-/// Code, libraries and threads, bytes.
-const PROGRAM: u64 = 40 << 20;
+/// Code, libraries and threads of inference, bytes, as measured on fields of 48 x 72.
+const INFERENCE: u64 = 37 << 20;
+
+/// The same of training.
+const TRAINING: u64 = 46 << 20;
+
+/// More of it where some layers compute in another type than the others: kernels of both.
+const SECOND_TYPE: u64 = 3 << 20;
 
 impl Summary {
     /// Bytes that a training step of `batch` samples needs at its peak, with activations stored as `storage` says and
     /// an optimiser that keeps `state` values (Adam: two per parameter): the tape and the tensors beside it where they
     /// are most, parameters, gradients, the optimiser's state, and what the program itself takes.
-    ///
-    /// Of layers that stay in f32 the copies of what they read and their working memory count, not that their outputs stay
-    /// f32 up to the next layer: of Tiramisu's step in bf16 a quarter is missing.
     ///
     /// `validation/memory.sh` compares it with measured peaks: docs/speed.md has them.
     pub fn training_bytes(
@@ -54,7 +57,8 @@ impl Summary {
             + packed.max().unwrap_or(0)
             + threads.max().unwrap_or(0)
             + backend.library_bytes(dtype, convolutions)
-            + PROGRAM
+            + TRAINING
+            + u64::from(storage.layers.is_some()) * SECOND_TYPE
     }
 
     /// Bytes that a process needs while the state of the first of several goes to the others, before their first step:
@@ -62,7 +66,7 @@ impl Summary {
     /// takes. Of large networks on small fields that is more than a step needs; reading a checkpoint, into where it
     /// belongs, never is.
     pub fn spreading_bytes(&self, state: usize) -> u64 {
-        4 * 2 * (self.parameters + state) as u64 + PROGRAM
+        4 * 2 * (self.parameters + state) as u64 + TRAINING
     }
 
     /// Bytes that inference of `batch` samples needs at its peak, with activations stored as `storage` says and the
@@ -101,7 +105,7 @@ impl Summary {
         // What the loops themselves hold grows with the network.
         let library = backend.library_bytes(dtype, self.convolutions());
         let loops = kernels / 20 + threads.max().unwrap_or(0) + library;
-        Ok(batch * ends + activations + kernels + loops + PROGRAM)
+        Ok(batch * ends + activations + kernels + loops + INFERENCE)
     }
 
     /// Bytes of the fields that inference of `batch` samples holds at once, without its input and its logits.

@@ -50,7 +50,9 @@ impl Trace {
                     held[y] = true;
                     now += self.nodes[y].values;
                 }
-                let most: u64 = now + copied(event);
+                let summed = self.nodes[*output].summed;
+                let so_far = u64::from(summed) * self.nodes[*output].values;
+                let most: u64 = now + copied(event) + so_far;
                 live.whole_field = live.whole_field.max(most);
                 if at < from {
                     live.before_strips = live.before_strips.max(most);

@@ -35,6 +35,8 @@ struct Node {
     signed: bool,
     /// The tensor into whose memory inference computes it, in one operation with that one.
     fused_with: Option<usize>,
+    /// It is a sum of several convolutions: while the next is added, the sum so far lies beside it.
+    summed: bool,
     /// It is a concatenation that only the next layer makes and reads.
     concatenated: Option<Concatenated>,
 }
@@ -166,6 +168,11 @@ impl Trace {
     /// Notes that inference computes y in one operation with x, in the memory that x would have.
     pub fn fused_in_inference(&mut self, x: Flow, y: Flow) {
         self.nodes[y.id].fused_with = Some(x.id);
+    }
+
+    /// Notes that y is a sum of several convolutions.
+    pub fn sum_of_convolutions(&mut self, y: Flow) {
+        self.nodes[y.id].summed = true;
     }
 
     /// Notes that the next layer reads x besides its input, to add it.

@@ -194,7 +194,9 @@ impl Step<'_> {
                     } else {
                         0
                     };
-                    self.note_peak(restored + copies + self.computed_bytes(*output) + working);
+                    let summed = self.trace.nodes[*output].summed;
+                    let made = self.computed_bytes(*output) * if summed { 2 } else { 1 };
+                    self.note_peak(restored + copies + made + working);
                 }
                 Event::Op { output, .. } => self.note_peak(self.computed_bytes(*output)),
                 Event::Open { inputs, end } if self.recompute == Recompute::Blocks => {

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::events::centre::move_to_lows;
 use crate::events::components::{Region, Run};
+use crate::events::cyclone_wind::look_around;
 use crate::events::extract::{DetectedEvent, EventFields, describe, in_order};
 use crate::events::{Event, EventDetails};
 use squall_data::{Class, GeoBox, LatLonGrid, Time, TrackedBox};
@@ -12,9 +13,10 @@ use squall_data::{Class, GeoBox, LatLonGrid, Time, TrackedBox};
 /// An event's area and edges are those of its box, its centre is the box's middle (for cyclones the minimum of
 /// sea-level pressure inside, where that is known, which is one box's of a class), its probability the box's
 /// confidence, and its cells, by which the tracker finds overlaps, are those of the grid whose centres lie in the box.
-/// Pressure, wind, moisture and vapour transport are extremes over the box. What a box cannot tell stays blank: length,
-/// width, orientation, rain, and of a river its share over land and its rank, because most of its box is no river.
-/// Identities that the boxes came with are kept; a tracker gives its own.
+/// Pressure, wind, moisture and vapour transport are extremes over the box, the wind of a tropical cyclone also over what
+/// is within [`crate::events::CYCLONE_WIND_DEG`] of its centre. What a box cannot tell stays blank: length, width,
+/// orientation, rain, and of a river its share over land and its rank, because most of its box is no river. Identities
+/// that the boxes came with are kept; a tracker gives its own.
 ///
 /// Boxes that lie off a regional grid are left out.
 ///
@@ -62,6 +64,7 @@ pub fn from_boxes(
         .collect();
     move_to_lows(&mut found, grid, fields);
     for detected in &mut found {
+        look_around(&mut detected.event, grid, fields);
         let known = EventDetails::of(detected, grid, &areas, fields);
         detected.event.details = if detected.event.class.is_cyclone() {
             known

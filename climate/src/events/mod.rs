@@ -3,6 +3,7 @@
 mod boxes;
 mod centre;
 pub(crate) mod components;
+mod cyclone_wind;
 mod details;
 pub(crate) mod extract;
 mod gale_radius;
@@ -10,6 +11,7 @@ pub(crate) mod shape;
 
 pub use boxes::from_boxes;
 pub use components::{Region, Run, regions};
+pub use cyclone_wind::CYCLONE_WIND_DEG;
 pub use details::EventDetails;
 pub(crate) use details::is_pole;
 pub use extract::{CellTransport, DetectedEvent, EventFields, ExtractOptions, extract};
@@ -52,7 +54,8 @@ pub struct Event {
     /// Lowest sea-level pressure inside, Pa; of a cyclone that of its centre, if that is a cell and not the middle of a
     /// box.
     pub min_psl_pa: Option<f64>,
-    /// Highest wind of the lowest level inside, m/s; at 850 hPa where that is not known.
+    /// Highest wind of the lowest level inside, m/s; at 850 hPa where that is not known. Of a tropical cyclone the higher
+    /// one of that and of the highest within [`CYCLONE_WIND_DEG`] of its centre.
     pub max_wind_m_s: Option<f64>,
     /// Highest precipitable water inside, kg m-2.
     pub max_tmq_kg_m2: Option<f64>,

@@ -27,7 +27,7 @@ use clap::Args;
 use fields::Fields;
 use following::Following;
 use objects::Objects;
-use squall_climate::events::ExtractOptions;
+use squall_climate::events::{CYCLONE_WIND_DEG, ExtractOptions};
 use squall_climate::map::LandMask;
 use squall_climate::stream::EventStream;
 use squall_climate::track::TrackerOptions;
@@ -38,7 +38,7 @@ use squall_jobs::lock::FolderLock;
 use std::path::PathBuf;
 
 /// Raised whenever the same masks and fields give other events: a run is not continued by another method.
-const METHOD: u32 = 7;
+const METHOD: u32 = 8;
 
 /// Most times in memory at once; their events are found in parallel.
 const MOST_TIMES: usize = 8;
@@ -313,8 +313,9 @@ impl Events {
             ],
             Objects::Boxes { .. } => vec![("min_confidence", self.confidence().to_string())],
         };
+        let of_wind = ("cyclone_wind_deg", CYCLONE_WIND_DEG.to_string());
         let named = |(name, value): (&str, String)| (name.to_string(), value);
-        (of_objects.into_iter().map(named))
+        (of_objects.into_iter().chain([of_wind]).map(named))
             .chain(tracking.rules())
             .chain(objects.made_by())
             .collect()

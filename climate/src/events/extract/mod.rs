@@ -4,6 +4,7 @@ use crate::derived::vapour_transport_proxy;
 use crate::error::{ClimateError, Result};
 use crate::events::centre::move_to_eyes;
 use crate::events::components::{Region, regions};
+use crate::events::cyclone_wind::look_around;
 use crate::events::shape::{bounding_box_deg, measure};
 use crate::events::{Event, EventDetails};
 use crate::map::LandMask;
@@ -107,6 +108,16 @@ impl<'a> EventFields<'a> {
         Some(CellTransport::Proxy([tmq?, u?, v?]))
     }
 
+    /// The wind near the ground, else that at 850 hPa.
+    pub(super) fn wind(&self) -> Option<[ArrayView2<'a, f32>; 2]> {
+        let parts = |names: [Variable; 2]| {
+            let [u, v] = names.map(|name| self.plane(name));
+            Some([u?, v?])
+        };
+        let lowest = parts([Variable::Ubot, Variable::Vbot]);
+        lowest.or_else(|| parts([Variable::U850, Variable::V850]))
+    }
+
     pub(super) fn plane(&self, variable: Variable) -> Option<ArrayView2<'a, f32>> {
         self.snapshot.and_then(|s| s.field(variable))
     }
@@ -157,8 +168,9 @@ pub struct DetectedEvent {
 /// next cell or within 300 km, in that (masks by wind leave out the eye; where pressure falls on, at the deepest
 /// minimum inside), to a fraction of a cell by parabolas through its neighbours; other extremes are over the cells,
 /// precipitation is weighted by area. Wind is that of the lowest level (UBOT, VBOT); without it that at 850 hPa (U850,
-/// V850), of which the surface wind over sea is about 0.8 (Franklin et al. 2003), so that categories come out high.
-/// Missing values are left out; where all are missing the property is blank.
+/// V850), of which the surface wind over sea is about 0.8 (Franklin et al. 2003), so that categories come out high. That
+/// of a tropical cyclone is also looked for within [`crate::events::CYCLONE_WIND_DEG`] of its centre. Missing values are
+/// left out; where all are missing the property is blank.
 ///
 /// # Errors
 /// [`ClimateError::Mismatch`] if mask, grid and fields differ in shape or time, [`ClimateError::Invalid`] on an unknown
@@ -185,6 +197,7 @@ pub fn extract(
     }
     move_to_eyes(&mut found, grid, fields);
     for (_, detected) in &mut found {
+        look_around(&mut detected.event, grid, fields);
         let details = EventDetails::of(detected, grid, &areas, fields);
         detected.event.details = details;
     }
@@ -227,10 +240,7 @@ pub(crate) fn describe(
         }
         (weight > 0.0).then(|| sum / weight)
     };
-    let wind = |u, v| fields.plane(u).zip(fields.plane(v));
-    let lowest = wind(Variable::Ubot, Variable::Vbot);
-    let wind = lowest.or_else(|| wind(Variable::U850, Variable::V850));
-    let max_wind_m_s = wind.and_then(|(u, v)| {
+    let max_wind_m_s = fields.wind().and_then(|[u, v]| {
         let speeds = region
             .indices()
             .map(|cell| f64::from(u[cell]).hypot(f64::from(v[cell])));

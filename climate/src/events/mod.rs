@@ -14,7 +14,9 @@ pub use components::{Region, Run, regions};
 pub use cyclone_wind::CYCLONE_WIND_DEG;
 pub use details::EventDetails;
 pub(crate) use details::is_pole;
-pub use extract::{CellTransport, DetectedEvent, EventFields, ExtractOptions, extract};
+pub use extract::{
+    CellTransport, DetectedEvent, EventFields, ExtractOptions, extract, extract_counting,
+};
 pub use gale_radius::{GALE_M_S, gale_radius_km};
 
 use serde::{Deserialize, Serialize};

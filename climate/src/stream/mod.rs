@@ -37,6 +37,8 @@ pub struct EventCounts {
     pub unread_fields: usize,
     /// Cyclones over all times.
     pub cyclones: usize,
+    /// Areas of cyclones that were too small to be events ([`EventStream::leave_out`]).
+    pub small_cyclones: usize,
     /// Rivers over all times.
     pub rivers: usize,
     /// Extratropical cyclones and tropical depressions over all times; of boxes only.
@@ -129,6 +131,11 @@ impl EventStream {
     pub fn add(&mut self, moment: &Moment<'_>, found: Vec<DetectedEvent>) -> Result<Decided> {
         let seen = Seen::beside_mask(moment, found, &self.row_areas_km2);
         self.advance(seen, moment.mask)
+    }
+
+    /// Counts areas of cyclones that the next time has, and that are too small to be events.
+    pub fn leave_out(&mut self, small_cyclones: usize) {
+        self.counts.small_cyclones += small_cyclones;
     }
 
     /// Takes what this or another process found at the next time ([`Seen::of`]).

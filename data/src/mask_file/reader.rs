@@ -30,6 +30,7 @@ pub struct MaskArchive {
     skipped: Vec<String>,
     mixed: Option<String>,
     made_by: Vec<(&'static str, String)>,
+    is_by_rules: bool,
     open: nc::FileCache,
 }
 
@@ -77,6 +78,7 @@ impl MaskArchive {
             skipped,
             mixed,
             made_by,
+            has_unruled,
             ..
         } = scan;
         let (Some((grid, calendar)), Some(&(origin, _))) = (common, all.first()) else {
@@ -99,6 +101,7 @@ impl MaskArchive {
             made_by: said
                 .filter_map(|(name, text)| Some((name, text?)))
                 .collect(),
+            is_by_rules: !has_unruled,
             open: nc::FileCache::new(1),
         })
     }
@@ -154,6 +157,12 @@ impl MaskArchive {
     /// about that, none of masks that are not ours.
     pub fn made_by(&self) -> &[(&'static str, String)] {
         &self.made_by
+    }
+
+    /// Whether all files name the rules by which they were made, as those of `squall label` do, and none a network: then
+    /// every object in them was chosen, whatever its size.
+    pub fn is_by_rules(&self) -> bool {
+        self.is_by_rules
     }
 
     /// The file that holds a time.

@@ -37,6 +37,11 @@ const ON_GRID: &str = "a mask of (time, lat, lon) or (lat, lon)";
 /// Attributes that say by which rules or network our own masks were made.
 pub(super) const MADE_BY: [&str; 3] = ["thresholds", "percentile_climatology", "squall_model_hash"];
 
+/// Whether what a file says in [`MADE_BY`] is rules, and no network.
+fn names_rules([thresholds, _, model]: &[Option<String>; MADE_BY.len()]) -> bool {
+    thresholds.is_some() && model.is_none()
+}
+
 #[derive(PartialEq)]
 pub(super) struct MaskFile {
     pub path: PathBuf,
@@ -132,6 +137,8 @@ pub(super) struct Scan {
     pub skipped: Vec<String>,
     /// A sentence if files were made by different rules or networks.
     pub mixed: Option<String>,
+    /// Whether some file does not name rules by which it was made, or a network.
+    pub has_unruled: bool,
     /// What the first file says in [`MADE_BY`].
     pub made_by: Option<[Option<String>; MADE_BY.len()]>,
     taken: HashSet<i64>,
@@ -237,6 +244,7 @@ impl Scan {
                 first.path.display()
             ));
         }
+        self.has_unruled |= !names_rules(&made_by);
         self.made_by.get_or_insert(made_by);
         let number = self.files.len();
         let place = |at: usize| Place { file: number, at };

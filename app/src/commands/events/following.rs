@@ -76,12 +76,14 @@ impl<'a> Following<'a> {
             for mut read in source.read(rounds.block(round, 0))? {
                 let found = std::mem::take(&mut read.found);
                 let known = read.known(land);
+                self.stream.leave_out(read.small_cyclones);
                 let decided = self.stream.add(&read.moment(times, &known), found)?;
                 self.folder.write(&decided)?;
             }
             for rank in 1..rounds.ranks() {
-                let seen: Vec<Seen> = wire::from_bytes(&together::receive(comm, rank)?)?;
-                for seen in seen {
+                let seen: Vec<(Seen, usize)> = wire::from_bytes(&together::receive(comm, rank)?)?;
+                for (seen, small_cyclones) in seen {
+                    self.stream.leave_out(small_cyclones);
                     let decided = self.stream.take(seen)?;
                     self.folder.write(&decided)?;
                 }
@@ -176,6 +178,6 @@ fn object_ids(
         );
         return Ok(None);
     }
-    let options = arguments.options();
+    let options = arguments.options(objects);
     Ok(Some(write_object_ids(&arguments.out, masks, &options)?))
 }

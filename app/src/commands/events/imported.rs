@@ -218,6 +218,7 @@ fn counts(times: usize, events: &[Event], tracks: &[Track]) -> EventCounts {
         times,
         unread_fields: 0,
         cyclones,
+        small_cyclones: 0,
         rivers,
         others: events.len() - cyclones - rivers,
         cyclone_tracks,

@@ -71,7 +71,8 @@ pub struct Events {
     /// run left there is gone on with; the results of a finished one are replaced.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Masks: smallest cyclone, km² [default: 20000].
+    /// Masks: smallest cyclone, km² [default: 20000; 0 for masks that name the rules they were made by, as those of
+    /// `squall label` do].
     #[arg(long, value_name = "KM2", value_parser = area)]
     pub min_cyclone_km2: Option<f64>,
     /// Masks: smallest river, km² [default: 300000].
@@ -191,6 +192,9 @@ impl Events {
         {
             tracing::warn!("{sentence}");
         }
+        if let Some(sentence) = summary.all_too_small(self.options(&objects)) {
+            tracing::warn!("{sentence}");
+        }
         Ok(Some(EventsSummary {
             skipped_files,
             ..summary
@@ -223,9 +227,9 @@ impl Events {
         Ok((objects, fields, skipped))
     }
 
-    /// The options of the library, as the arguments say.
-    fn options(&self) -> ExtractOptions {
-        let usual = ExtractOptions::default();
+    /// The options of the library, as the arguments say, else as the objects ask for.
+    fn options(&self, objects: &Objects) -> ExtractOptions {
+        let usual = objects.usual_options();
         ExtractOptions {
             min_tropical_cyclone_km2: (self.min_cyclone_km2)
                 .unwrap_or(usual.min_tropical_cyclone_km2),
@@ -302,7 +306,7 @@ impl Events {
 
     /// The numbers by which events and tracks are chosen; a comparison with another run checks them.
     fn rules(&self, objects: &Objects, tracking: &TrackerOptions) -> Vec<(String, String)> {
-        let least = self.options();
+        let least = self.options(objects);
         let of_objects = match objects {
             Objects::Masks(_) => vec![
                 (
@@ -367,7 +371,7 @@ impl Events {
             let ends = [times.first(), times.last()].map(|time| time.map(Time::to_string));
             (times.len(), ends)
         };
-        let least = self.options();
+        let least = self.options(objects);
         let parts = (
             (env!("CARGO_PKG_VERSION"), METHOD),
             (

@@ -8,6 +8,7 @@ use crate::failure::Advice;
 use crate::input::bad_files;
 use crate::made_by;
 use crate::tags;
+use squall_climate::events::ExtractOptions;
 use squall_climate::track::TrackerOptions;
 use squall_data::boxes::{self, BoxSeries};
 use squall_data::gaps::Gaps;
@@ -116,6 +117,14 @@ impl Objects {
                 numbers.into_iter().map(named).collect()
             }
             Self::Boxes { .. } => Vec::new(),
+        }
+    }
+
+    /// Which areas of masks are events unless the arguments say otherwise.
+    pub fn usual_options(&self) -> ExtractOptions {
+        match self {
+            Self::Masks(masks) if masks.is_by_rules() => ExtractOptions::of_rules(),
+            Self::Masks(_) | Self::Boxes { .. } => ExtractOptions::default(),
         }
     }
 

@@ -6,7 +6,9 @@ use crate::missing::Missing;
 use crate::skipped::Skipped;
 use ndarray::Array2;
 use rayon::prelude::*;
-use squall_climate::events::{DetectedEvent, EventFields, ExtractOptions, extract, from_boxes};
+use squall_climate::events::{
+    DetectedEvent, EventFields, ExtractOptions, extract_counting, from_boxes,
+};
 use squall_climate::map::LandMask;
 use squall_climate::stream::{Moment, hours_of};
 use squall_data::boxes::BoxFrame;
@@ -36,6 +38,8 @@ pub struct Read {
     time: Time,
     /// The events that were found.
     pub found: Vec<DetectedEvent>,
+    /// Areas of cyclones that are too small to be events.
+    pub small_cyclones: usize,
     shown: Shown,
     fields: Option<Known>,
     /// Whether there are fields that cannot be read.
@@ -84,17 +88,17 @@ impl Read {
         }
     }
 
-    /// The events of the time.
+    /// The events of the time, and how many cyclones are too small to be some.
     fn find(
         &self,
         grid: &LatLonGrid,
         land: &LandMask,
         options: &ExtractOptions,
-    ) -> anyhow::Result<Vec<DetectedEvent>> {
+    ) -> anyhow::Result<(Vec<DetectedEvent>, usize)> {
         let known = self.known(land);
         Ok(match &self.shown {
-            Shown::Mask(mask) => extract(mask, grid, &known, options)?,
-            Shown::Boxes(boxes) => from_boxes(self.time, boxes, grid, &known)?,
+            Shown::Mask(mask) => extract_counting(mask, grid, &known, options)?,
+            Shown::Boxes(boxes) => (from_boxes(self.time, boxes, grid, &known)?, 0),
         })
     }
 }
@@ -117,7 +121,7 @@ impl<'a> Source<'a> {
             frames,
             fields,
             land,
-            options: arguments.options(),
+            options: arguments.options(objects),
             unread_masks: Skipped::new(arguments.skip_bad, "is left out"),
         })
     }
@@ -135,7 +139,7 @@ impl<'a> Source<'a> {
             .collect::<anyhow::Result<Vec<_>>>()?;
         let (grid, land, options) = (self.objects.grid(), self.land, &self.options);
         read.par_iter_mut().try_for_each(|read| {
-            read.found = read.find(grid, land, options)?;
+            (read.found, read.small_cyclones) = read.find(grid, land, options)?;
             Ok::<_, anyhow::Error>(())
         })?;
         Ok(read)
@@ -177,6 +181,7 @@ impl<'a> Source<'a> {
             index,
             time,
             found: Vec::new(),
+            small_cyclones: 0,
             shown,
             unread: fields.is_some_and(|fields| fields.has(time)) && matches!(known, Some(None)),
             fields: known.flatten(),

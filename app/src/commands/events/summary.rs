@@ -2,6 +2,7 @@
 
 use crate::plan::counted;
 use serde::Serialize;
+use squall_climate::events::ExtractOptions;
 use squall_climate::stream::EventCounts;
 use squall_data::Class;
 use std::path::PathBuf;
@@ -59,6 +60,19 @@ impl EventsSummary {
         } else {
             parts.join(", ")
         }
+    }
+
+    /// A sentence where the masks have cyclones and none of them is an event.
+    pub(super) fn all_too_small(&self, options: ExtractOptions) -> Option<String> {
+        let small = self.counts.small_cyclones;
+        (self.counts.cyclones == 0 && small > 0).then(|| {
+            format!(
+                "no cyclone is kept: the masks have {} of cyclones, none of {} km² or more; --min-cyclone-km2 0 keeps \
+                 all of them",
+                counted(small, "area"),
+                options.min_tropical_cyclone_km2
+            )
+        })
     }
 
     /// What was left out, as the end of a sentence.

@@ -100,11 +100,12 @@ pub fn help(
     let times = objects.times();
     let mut source = Source::new(arguments, objects, fields, land, 0)?;
     for round in rounds.all() {
-        let mut seen: Vec<Seen> = Vec::new();
+        let mut seen: Vec<(Seen, usize)> = Vec::new();
         for mut read in source.read(rounds.block(round, comm.rank()))? {
             let found = std::mem::take(&mut read.found);
             let known = read.known(land);
-            seen.push(Seen::of(&read.moment(times, &known), found, &areas));
+            let of_time = Seen::of(&read.moment(times, &known), found, &areas);
+            seen.push((of_time, read.small_cyclones));
         }
         send(comm, &wire::to_bytes(&seen)?)?;
     }

@@ -40,6 +40,16 @@ impl ExtractOptions {
         }
     }
 
+    /// For masks whose own rules have chosen their objects: cyclones of any size, rivers as usual. The mask of a cyclone
+    /// may be its eye, which is smaller the stronger the storm; what rules call a river is not an event at any size,
+    /// because cyclones and edges cut pieces off.
+    pub fn of_rules() -> Self {
+        Self {
+            min_tropical_cyclone_km2: 0.0,
+            ..Self::default()
+        }
+    }
+
     /// The smallest area of a class, km².
     pub fn min_area_km2(&self, class: Class) -> f64 {
         match class {
@@ -181,12 +191,27 @@ pub fn extract(
     fields: &EventFields<'_>,
     options: &ExtractOptions,
 ) -> Result<Vec<DetectedEvent>> {
+    Ok(extract_counting(mask, grid, fields, options)?.0)
+}
+
+/// As [`extract()`], and how many areas of cyclones were too small.
+///
+/// # Errors
+/// As [`extract()`].
+pub fn extract_counting(
+    mask: &ClassMask,
+    grid: &LatLonGrid,
+    fields: &EventFields<'_>,
+    options: &ExtractOptions,
+) -> Result<(Vec<DetectedEvent>, usize)> {
     fields.check(grid)?;
     fields.check_time(mask.time)?;
     let areas = grid.row_areas_km2();
     let mut found: Vec<((f64, f64), DetectedEvent)> = Vec::new();
+    let mut small_cyclones = 0;
     for region in regions(mask.codes.view(), grid)? {
         if region.area_km2(&areas) < options.min_area_km2(region.class) {
+            small_cyclones += usize::from(region.class == Class::TropicalCyclone);
             continue;
         }
         let event = describe(&region, mask.time, grid, &areas, fields);
@@ -201,7 +226,7 @@ pub fn extract(
         let details = EventDetails::of(detected, grid, &areas, fields);
         detected.event.details = details;
     }
-    Ok(in_order(found))
+    Ok((in_order(found), small_cyclones))
 }
 
 /// Sorts events by class, then from west to east and from south to north by the (longitude, latitude) beside each.

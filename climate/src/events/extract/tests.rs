@@ -355,6 +355,14 @@ fn without_fields_properties_are_blank_and_small_regions_go() {
     assert_eq!((found.len(), found[0].event.min_psl_pa), (1, None));
     let all = extract(&mask, &grid, &none, &ExtractOptions::everything()).unwrap();
     assert_eq!(all.len(), 2);
+    // Rules have chosen theirs, whatever its size.
+    for (options, events, small) in [
+        (ExtractOptions::default(), 1, 1),
+        (ExtractOptions::of_rules(), 2, 0),
+    ] {
+        let (found, left_out) = extract_counting(&mask, &grid, &none, &options).unwrap();
+        assert_eq!((found.len(), left_out), (events, small));
+    }
     snapshot.fields.fill(f32::NAN);
     let blank = extract(
         &mask,

@@ -187,6 +187,46 @@ fn masks_of_other_rules_are_told() {
     assert_eq!(other.made_by(), [rules]);
 }
 
+/// Only rules have chosen their objects; who reads masks of others drops small ones.
+#[test]
+fn masks_are_by_rules_if_all_files_name_some_and_none_a_network() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let is_by_rules = |names: &[&str]| {
+        let paths: Vec<String> = names
+            .iter()
+            .map(|name| at(name).display().to_string())
+            .collect();
+        let list = at("list.txt");
+        std::fs::write(&list, paths.join("\n")).unwrap();
+        MaskArchive::open(list.to_str().unwrap())
+            .unwrap()
+            .is_by_rules()
+    };
+    for (name, day) in [("a.nc", 1), ("b.nc", 2), ("network.nc", 3)] {
+        written(at(name), 8, day);
+    }
+    crate::archive::nc::on_library_thread(|| {
+        let mut file = netcdf::append(at("network.nc")).unwrap();
+        file.add_attribute("squall_model_hash", "3f2a").unwrap();
+        file.close().unwrap();
+    });
+    let grid = LatLonGrid::global(8, 12).unwrap();
+    let first = Time::new(Calendar::NoLeap, 2000, 7, 4, 0, 0, 0).unwrap();
+    let options = MaskFileOptions::default();
+    let mut writer = MaskWriter::create(&at("other.nc"), &grid, first, &options).unwrap();
+    let mask = ClassMask::new(first, Array2::zeros(grid.shape())).unwrap();
+    writer.write(&mask, None).unwrap();
+    writer.finish().unwrap();
+    assert!(is_by_rules(&["a.nc", "b.nc"]));
+    for not in ["network.nc", "other.nc"] {
+        assert!(
+            !is_by_rules(&["a.nc", not]) && !is_by_rules(&[not]),
+            "{not}"
+        );
+    }
+}
+
 /// As xarray writes attributes through h5netcdf: the masks had been of no rules.
 #[test]
 fn attributes_may_be_strings_of_netcdf_4() {

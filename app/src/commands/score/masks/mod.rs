@@ -94,6 +94,7 @@ impl Sides {
             events: [Vec::new(), Vec::new()],
             times: HashSet::new(),
         };
+        let options = self.options();
         let mut progress = Progress::new("score", self.shared.len());
         for (done, &(p, t)) in self.shared.iter().enumerate() {
             interrupt::check_whole()?;
@@ -112,8 +113,7 @@ impl Sides {
             compared.times.insert(label.time);
             for (side, mask) in [&prediction, &label].into_iter().enumerate() {
                 if is_made[side] {
-                    let (fields, options) = (EventFields::default(), ExtractOptions::default());
-                    let objects = extract(mask, grid, &fields, &options)?;
+                    let objects = extract(mask, grid, &EventFields::default(), &options)?;
                     compared.events[side].extend(objects.into_iter().map(|object| object.event));
                 }
             }
@@ -121,6 +121,15 @@ impl Sides {
         }
         progress.finish();
         Ok(compared)
+    }
+
+    /// Which areas are events: of any size where the rules of both sides have chosen their cyclones, as for `events`.
+    fn options(&self) -> ExtractOptions {
+        if self.predicted.is_by_rules() && self.truth.is_by_rules() {
+            ExtractOptions::of_rules()
+        } else {
+            ExtractOptions::default()
+        }
     }
 
     /// Whether both sides can hold a class.
@@ -154,6 +163,7 @@ impl Score {
             times,
         } = sides.compare(is_made)?;
         let calendar = sides.truth.calendar();
+        let options = sides.options();
         let at_shared = |table: Vec<Event>| -> Vec<Event> {
             let dated = table.into_iter().filter_map(|event| {
                 let time = event.time.in_calendar(calendar).ok()?;
@@ -161,7 +171,7 @@ impl Score {
             });
             dated
                 .filter(|event| times.contains(&event.time) && sides.has(event.class))
-                .filter(|event| !are_unlike || is_large(event))
+                .filter(|event| !are_unlike || is_large(event, &options))
                 .collect()
         };
         let listed = listed.map(|table| table.map(at_shared));
@@ -292,9 +302,10 @@ impl Score {
 
 /// Whether an event is as large as those that are made of masks. Where one side lists only such, smaller ones of the
 /// other must not count: they could not be found. An event whose table gives no area is taken to be large.
-fn is_large(event: &Event) -> bool {
-    let least = ExtractOptions::default().min_area_km2(event.class);
-    event.area_km2.is_nan() || event.area_km2 >= least
+fn is_large(event: &Event, options: &ExtractOptions) -> bool {
+    let (area, least) = (event.area_km2, options.min_area_km2(event.class));
+    // An object without cells is in no mask.
+    area.is_nan() || area > 0.0 && area >= least
 }
 
 /// The events of a folder's table, if it has one.

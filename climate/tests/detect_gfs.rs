@@ -13,6 +13,7 @@ use squall_climate::detect::{
     VapourTransport, Wanted, agreement::AgreementSource, bard::BardDetector,
 };
 use squall_climate::events::{EventFields, from_boxes};
+use squall_climate::statistics::river_scale;
 use squall_climate::track::{Tracker, TrackerOptions};
 use squall_data::grid::lon_difference_deg;
 use squall_data::{Archive, BoxClass, Class, GeoBox, TrackedBox, Variable, testdata};
@@ -103,10 +104,15 @@ fn the_stand_in_for_transport_has_the_right_size() {
     let proxy = VapourTransport::proxy(&fields.snapshot).unwrap();
     let lat = fields.snapshot.grid.lat_deg();
     let (mut xy, mut xx, mut yy, mut count) = (0.0, 0.0, 0.0, 0);
+    let (mut ratios, mut other_steps) = (Vec::new(), 0u32);
+    // That of a stay of one or two days is the step itself.
+    let step = |kg_m_s: f64| river_scale(kg_m_s, 36.0);
     for ((j, i), &y) in truth.magnitude.indexed_iter() {
         let (x, y) = (f64::from(proxy.magnitude[[j, i]]), f64::from(y));
         if lat[j].abs() > 20.0 && y > 250.0 {
             (xy, xx, yy, count) = (xy + x * y, xx + x * x, yy + y * y, count + 1);
+            ratios.push(x / y);
+            other_steps += u32::from(step(x) != step(y));
         }
     }
     let (slope, cosine) = (xy / xx, xy / (xx * yy).sqrt());
@@ -114,6 +120,14 @@ fn the_stand_in_for_transport_has_the_right_size() {
     assert!(count > 200 && cosine > 0.95);
     // The factor is already in the stand-in.
     assert!((slope - 1.0).abs() < 0.05, "{slope}");
+    // Of single cells that says little (docs/events.md has these figures).
+    ratios.sort_by(f64::total_cmp);
+    let cells = ratios.len() as f64;
+    let [low, high] = [0.05, 0.95].map(|share: f64| ratios[(share * cells) as usize]);
+    let share = f64::from(other_steps) / cells;
+    println!("{low:.3} to {high:.3} of the transport, {share:.3} of the cells at another step");
+    assert!((low - 0.68).abs() < 0.02 && (high - 1.20).abs() < 0.02);
+    assert!((share - 0.24).abs() < 0.02);
 }
 
 #[test]

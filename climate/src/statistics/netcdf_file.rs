@@ -12,6 +12,8 @@ use std::path::Path;
 pub const COVERAGE: [&str; 2] = ["time_coverage_start", "time_coverage_end"];
 /// Attribute of where the wind of cyclones is measured.
 pub const WIND: &str = "wind_of_cyclones";
+/// Attribute of what the transport of rivers is, by which they are ranked.
+pub const TRANSPORT: &str = "transport_of_rivers";
 /// Attribute of the numbers by which events and tracks were chosen: a line `name = value` for each.
 pub const RULES: &str = "rules_of_events";
 
@@ -33,7 +35,7 @@ impl Statistics {
     /// `marked_cells(month, class, coarse_lat, coarse_lon)`: grid cells of the class in cells of 5 degrees, over all
     /// times of the month; of `grid_cells(coarse_lat, coarse_lon)`. The attribute `classes_looked_for` names the
     /// classes of which a 0 means that there were none, `wind_of_cyclones` which wind categories and cyclone energy are
-    /// of, `rules_of_events` by which numbers events and tracks were chosen, `time_coverage_start` and
+    /// of, `transport_of_rivers` what rivers are ranked by, `rules_of_events` by which numbers events and tracks were chosen, `time_coverage_start` and
     /// `time_coverage_end` are the first and the last analysed time.
     ///
     /// # Errors
@@ -89,6 +91,9 @@ impl Statistics {
         file.add_attribute("classes_looked_for", looked_for.join(" "))?;
         if let Some(wind) = self.wind() {
             file.add_attribute(WIND, wind)?;
+        }
+        if let Some(transport) = self.transport() {
+            file.add_attribute(TRANSPORT, transport)?;
         }
         let rules: Vec<String> = (self.rules().iter())
             .map(|(name, value)| format!("{name} = {value}"))

@@ -8,7 +8,7 @@ use ndarray::Array2;
 use squall_climate::detect::{DetectFields, TransportSource, Wanted};
 use squall_climate::stream::hours_of;
 use squall_data::gaps::median_step_seconds;
-use squall_data::{Archive, DataError, Snapshot, Time, Variable};
+use squall_data::{Archive, Class, DataError, Snapshot, Time, Variable};
 
 /// Fields that events are described by, as far as the input has them.
 pub const DESCRIBING: [Variable; 7] = [
@@ -31,8 +31,8 @@ pub struct Fields {
     pub absent: usize,
     missing: Missing,
     unread: Skipped,
-    /// Whether there is vapour transport at all times.
-    pub has_transport: bool,
+    /// Where vapour transport comes from, at all times alike: ranks of rivers by two quantities would be no ranks.
+    transport: TransportSource,
 }
 
 /// A step longer than the usual one that comes so often in a row is the fields' own, and no hole.
@@ -94,11 +94,7 @@ impl Fields {
         check_fit(&archive, objects, name, &common)?;
         let has = |variable: &Variable| archive.available().contains(variable);
         let variables: Vec<Variable> = DESCRIBING.into_iter().filter(has).collect();
-        let count = archive.times().len();
-        let with_transport = (0..count).filter(|&index| archive.has_transport(index));
-        let with_transport = with_transport.count();
-        // Ranks of rivers by two quantities would be no ranks.
-        let has_transport = with_transport == count;
+        let transport = TransportSource::of_series(&archive);
         if says {
             if let Some(first) = times.iter().find(|time| !has_fields(time)) {
                 tracing::warn!(
@@ -106,14 +102,10 @@ impl Fields {
                     times.len()
                 );
             }
-            if has_transport {
-                tracing::info!("rivers are ranked by {}", TransportSource::File.describe());
-            } else if with_transport > 0 {
-                tracing::warn!(
-                    "{with_transport} of {count} times have vapour transport, the others have not: max_ivt_kg_m_s stays blank"
-                );
+            if objects.classes().contains(&Class::AtmosphericRiver) {
+                say_ranks(&archive, ranked_by(transport, &variables));
             }
-            for absence in absences(&variables, has_transport) {
+            for absence in absences(&variables, transport != TransportSource::Proxy) {
                 tracing::warn!("{absence}");
             }
         }
@@ -128,8 +120,31 @@ impl Fields {
             absent,
             missing: Missing::default(),
             unread: Skipped::new(skip_bad, "is described without fields"),
-            has_transport,
+            transport,
         })
+    }
+
+    /// What rivers are ranked by; none where there is not even the stand-in for vapour transport.
+    pub fn ranked_by(&self) -> Option<TransportSource> {
+        ranked_by(self.transport, &self.variables)
+    }
+
+    /// How many planes are read of a time, and how many of them are kept until its events are found.
+    pub fn planes(&self) -> [u64; 2] {
+        let channels = self.variables.len() as u64;
+        match self.transport {
+            // Both parts of the transport, and its size.
+            TransportSource::File => [channels + 3; 2],
+            // Humidity and both parts of the wind at each level.
+            TransportSource::Levels => {
+                let levels = ["Q", "U", "V"].map(|name| {
+                    let found = self.archive.field_on_levels(0, name);
+                    found.map_or(0, |field| field.levels_pa.len() as u64)
+                });
+                [channels + levels.iter().sum::<u64>(), channels + 3]
+            }
+            TransportSource::Proxy => [channels; 2],
+        }
     }
 
     /// Where `max_wind_m_s` is measured; none without a wind.
@@ -159,10 +174,11 @@ impl Fields {
         };
         let wanted = Wanted {
             channels: self.variables.clone(),
-            transport: self.has_transport,
+            transport: self.transport != TransportSource::Proxy,
             upper_thickness: false,
         };
         let read = DetectFields::read(&self.archive, index, &wanted);
+        let read = read.and_then(|read| self.check_transport(read));
         let Some(mut read) = self.unread.or_none(time, read)? else {
             return Ok(None);
         };
@@ -175,9 +191,58 @@ impl Fields {
         }))
     }
 
+    /// Refuses a time whose transport is not that of the others: its rivers would be ranked by the stand-in.
+    fn check_transport(&self, read: DetectFields) -> Result<DetectFields, DataError> {
+        let found = (read.transport.as_ref()).map_or(TransportSource::Proxy, |found| found.source);
+        if found == self.transport {
+            return Ok(read);
+        }
+        let reason = format!("it does not give {}", self.transport.describe());
+        Err(DataError::unreadable(&read.snapshot.source.0, reason))
+    }
+
     /// How much of them was missing.
     pub fn missing(&self) -> &Missing {
         &self.missing
+    }
+}
+
+/// What rivers are ranked by, given where transport comes from; none where the stand-in is wanted and lacks a channel.
+fn ranked_by(transport: TransportSource, variables: &[Variable]) -> Option<TransportSource> {
+    let stand_in = [Variable::Tmq, Variable::U850, Variable::V850];
+    let is_known = transport != TransportSource::Proxy
+        || stand_in.iter().all(|channel| variables.contains(channel));
+    is_known.then_some(transport)
+}
+
+/// Says what rivers are ranked by, and what is wrong with it.
+fn say_ranks(archive: &Archive, ranked_by: Option<TransportSource>) {
+    if let Some(known @ (TransportSource::File | TransportSource::Levels)) = ranked_by {
+        tracing::info!("rivers are ranked by {}", known.describe());
+        if known == TransportSource::Levels && !archive.available().contains(&Variable::Ps) {
+            tracing::warn!(
+                "no PS in the fields: vapour transport is summed over all levels that have values, also below the ground"
+            );
+        }
+        return;
+    }
+    let count = archive.times().len();
+    let offers =
+        |&index: &usize| TransportSource::offered(archive, index) != TransportSource::Proxy;
+    match (0..count).filter(offers).count() {
+        0 => {}
+        all if all == count => tracing::warn!(
+            "vapour transport is not of one kind, or not of the same levels, at all times: max_ivt_kg_m_s stays blank"
+        ),
+        some => tracing::warn!(
+            "{some} of {count} times have vapour transport, or humidity and wind on levels, the others have not: max_ivt_kg_m_s stays blank"
+        ),
+    }
+    if ranked_by.is_some() {
+        tracing::info!(
+            "rivers are ranked by a proxy, {}: one place in four gets another rank than by the integral (docs/events.md, \"Scale of rivers\")",
+            TransportSource::Proxy.describe()
+        );
     }
 }
 

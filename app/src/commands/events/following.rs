@@ -7,6 +7,7 @@ use crate::interrupt;
 use crate::plan::counted;
 use crate::progress::Progress;
 use crate::saving::Saving;
+use squall_climate::detect::TransportSource;
 use squall_climate::map::LandMask;
 use squall_climate::stream::{EventStream, RunFolder, Seen};
 use squall_climate::track::formats::{Format, Setting, export, write_object_ids};
@@ -106,14 +107,14 @@ impl<'a> Following<'a> {
         Ok(())
     }
 
-    /// Ends the tables and writes all that follows from them; `wind` says where wind is measured, `rules` by which numbers
-    /// events and tracks are chosen. Skipped files are not counted.
+    /// Ends the tables and writes all that follows from them; `wind` says where wind is measured, `ranked_by` what rivers
+    /// are ranked by, `rules` by which numbers events and tracks are chosen. Skipped files are not counted.
     ///
     /// # Errors
     /// [`DataError::NoInput`] if no time could be read; those of writing.
     pub fn conclude(
         mut self,
-        wind: Option<&str>,
+        (wind, ranked_by): (Option<&str>, Option<TransportSource>),
         rules: Vec<(String, String)>,
         formats: &[Format],
     ) -> anyhow::Result<EventsSummary> {
@@ -133,7 +134,10 @@ impl<'a> Following<'a> {
         }
         let stream = self.stream.of_classes(&objects.classes());
         let finished = self.folder.conclude(stream)?;
-        let statistics = finished.statistics.of_wind(wind).of_rules(rules);
+        let transport = ranked_by.map(|by| format!("{}: {}", by.name(), by.describe()));
+        let statistics = (finished.statistics.of_wind(wind))
+            .of_transport(transport)
+            .of_rules(rules);
         statistics.write_netcdf(
             arguments.out.join("statistics.nc"),
             objects.grid(),
@@ -153,6 +157,7 @@ impl<'a> Following<'a> {
             resumed_after: self.start,
             files,
             unread_times,
+            transport: ranked_by.map(TransportSource::name),
             looked_for: match objects {
                 Objects::Masks(masks) => masks.classes(),
                 // A table of boxes does not say it.

@@ -139,11 +139,12 @@ impl Events {
             return output::json(&summary);
         }
         tracing::info!(
-            "{}: {}; events.csv and tracks.csv in {}{}",
+            "{}: {}; events.csv and tracks.csv in {}{}{}",
             counted(summary.counts.times, "time"),
             summary.found(),
             self.out.display(),
-            summary.left_out()
+            summary.left_out(),
+            summary.by_proxy()
         );
         Ok(())
     }
@@ -183,9 +184,11 @@ impl Events {
         let _lock = FolderLock::take(&self.out)?;
         let mut following = Following::open(self, &objects, &fingerprint, new)?;
         let wind = fields.as_ref().and_then(Fields::wind);
+        let ranked_by = fields.as_ref().and_then(Fields::ranked_by);
         let absent = fields.as_ref().map_or(0, |fields| fields.absent);
         following.follow(comm, fields, &land)?;
-        let summary = following.conclude(wind, self.rules(&objects, &tracking), &formats)?;
+        let summary =
+            following.conclude((wind, ranked_by), self.rules(&objects, &tracking), &formats)?;
         let without = [summary.counts.unread_fields, absent];
         for sentence in
             fields::without_fields(without, objects.times().len(), chooses_by_wind(&tracking))
@@ -341,10 +344,7 @@ impl Events {
         let times = objects.times().len();
         let (rows, columns) = objects.grid().shape();
         let plane = (rows * columns) as u64;
-        let planes = fields.map_or(0, |fields| {
-            // Both parts of the transport, and its size.
-            fields.variables.len() as u64 + if fields.has_transport { 3 } else { 0 }
-        });
+        let [planes, kept] = fields.map_or([0, 0], Fields::planes);
         let held = rayon::current_num_threads().clamp(1, MOST_TIMES) as u64;
         Plan {
             work: format!(
@@ -353,7 +353,10 @@ impl Events {
                 objects.grid().describe()
             ),
             read: objects.bytes() + plane * 4 * planes * times as u64,
-            memory: 50_000_000 + plane * (40 + held * (10 + 4 * planes)) + 40 * times as u64,
+            // Levels are those of one time after the other.
+            memory: 50_000_000
+                + plane * (40 + held * (10 + 4 * kept) + 4 * planes.saturating_sub(kept))
+                + 40 * times as u64,
             seconds: Some(times as f64 * plane as f64 * (2.0 + planes as f64) * 1.2e-8),
             ..Plan::default()
         }

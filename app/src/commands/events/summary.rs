@@ -2,6 +2,7 @@
 
 use crate::plan::counted;
 use serde::Serialize;
+use squall_climate::detect::TransportSource;
 use squall_climate::events::ExtractOptions;
 use squall_climate::stream::EventCounts;
 use squall_data::Class;
@@ -21,6 +22,8 @@ pub struct EventsSummary {
     pub skipped_files: usize,
     /// Times of other files whose mask could not be read (`--skip-bad`).
     pub unread_times: usize,
+    /// What rivers are ranked by: the vapour transport of the files (`file`), its integral over `levels`, or a `proxy`.
+    pub transport: Option<&'static str>,
     /// Classes of which none means that there were none.
     #[serde(skip)]
     pub looked_for: Vec<Class>,
@@ -73,6 +76,15 @@ impl EventsSummary {
                 options.min_tropical_cyclone_km2
             )
         })
+    }
+
+    /// A word on ranks of rivers that are not by vapour transport, as the end of a sentence.
+    pub(super) fn by_proxy(&self) -> &'static str {
+        if self.counts.rivers > 0 && self.transport == Some(TransportSource::Proxy.name()) {
+            "; ranks of rivers (ar_scale) are by a proxy of vapour transport"
+        } else {
+            ""
+        }
     }
 
     /// What was left out, as the end of a sentence.

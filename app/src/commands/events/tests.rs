@@ -3,7 +3,8 @@
 use super::{Events, EventsSummary};
 use crate::arguments;
 use squall_climate::compare::Coverage;
-use squall_climate::table::read_tracks;
+use squall_climate::events::Event;
+use squall_climate::table::{read_events, read_tracks};
 use squall_data::synthetic::{STEPS_PER_FILE, Scenario, SyntheticConfig, write_run};
 use squall_data::{Calendar, Class, Time};
 use squall_jobs::comm::threads::{self, Fault, Ranks};
@@ -184,6 +185,86 @@ fn statistics_say_by_which_rules_they_were_made() {
         let found = said.rules.get(name).map(String::as_str);
         assert_eq!(found, Some(value), "{name}");
     }
+}
+
+/// Gives a file humidity and wind on four levels, the same everywhere: a five hundredth of the air is vapour and moves at
+/// 20 m/s from 300 hPa to the ground. That is 300 kg/(m s) where the ground is at 1035 hPa, which no place exceeds.
+fn add_levels(path: &Path) {
+    let add = || -> Result<(), netcdf::Error> {
+        let mut file = netcdf::append(path)?;
+        let length = |name: &str| file.dimension_len(name).unwrap();
+        let cells: usize = ["time", "lat", "lon"].map(length).iter().product();
+        file.add_dimension("plev", 4)?;
+        let mut levels = file.add_variable::<f64>("plev", &["plev"])?;
+        levels.put_attribute("units", "Pa")?;
+        levels.put_values(&[30_000.0, 40_000.0, 60_000.0, 70_000.0], ..)?;
+        for (name, units, value) in [
+            ("hus", "kg kg-1", 0.002f32),
+            ("ua", "m s-1", 12.0),
+            ("va", "m s-1", 16.0),
+        ] {
+            let mut field = file.add_variable::<f32>(name, &["time", "plev", "lat", "lon"])?;
+            field.put_attribute("units", units)?;
+            field.put_values(&vec![value; 4 * cells], ..)?;
+        }
+        file.close()
+    };
+    squall_data::archive::on_library_thread(add).unwrap();
+}
+
+/// They were ranked by column water times one wind, also where the fields have what `label` integrates.
+#[test]
+fn rivers_are_ranked_by_the_transport_over_levels_where_all_times_have_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    simulate(&at("run"), 6, 16);
+    let run = |name: &str| call(&at("run"), &at("run"), &at(name)).extract().unwrap();
+    let rivers = |name: &str| -> Vec<Event> {
+        let events = read_events(at(name).join("events.csv"), Calendar::NoLeap).unwrap();
+        let rivers = (events.into_iter()).filter(|event| event.class == Class::AtmosphericRiver);
+        rivers.collect()
+    };
+    let highest = |rivers: &[Event]| rivers.iter().filter_map(|e| e.details.river_scale).max();
+    let said = |name: &str| Coverage::read(&at(name), None).unwrap().transport.unwrap();
+
+    let summary = run("proxy");
+    assert_eq!(summary.transport, Some("proxy"));
+    assert!(summary.by_proxy().contains("by a proxy"));
+    let by_proxy = rivers("proxy");
+    assert!(highest(&by_proxy) >= Some(4));
+    assert!((by_proxy.iter()).all(|event| event.details.max_ivt_kg_m_s.is_none()));
+    assert!(said("proxy").starts_with("proxy: precipitable water times the wind"));
+
+    // Of the two files one has levels: rivers are not ranked by both.
+    let files = masks_in(&at("run"));
+    assert_eq!(files.len(), 2);
+    add_levels(&files[0]);
+    assert_eq!(run("mixed").transport, Some("proxy"));
+    same(&tables(&at("proxy")), &at("mixed"), "levels at some times");
+
+    add_levels(&files[1]);
+    let summary = run("levels");
+    assert_eq!(
+        (summary.transport, summary.by_proxy()),
+        (Some("levels"), "")
+    );
+    let by_levels = rivers("levels");
+    assert_eq!(by_levels.len(), by_proxy.len());
+    for event in &by_levels {
+        let found = event.details.max_ivt_kg_m_s.unwrap();
+        assert!((100.0..300.0).contains(&found), "{event:?}");
+        assert!(event.details.max_ivt_proxy_kg_m_s.is_some());
+    }
+    // The lowest step, and one more for two days.
+    let most = highest(&by_levels);
+    assert!(most.is_some() && most <= Some(2), "{most:?}");
+    assert!(said("levels").starts_with("levels: vapour transport integrated"));
+    threads::run(threads::ranks(2), |mut comm| {
+        call(&at("run"), &at("run"), &at("ranks"))
+            .extract_on(&mut comm)
+            .unwrap()
+    });
+    same(&tables(&at("levels")), &at("ranks"), "2 ranks by levels");
 }
 
 /// A call as on the command line.

@@ -35,6 +35,8 @@ pub struct Coverage {
     pub classes: Vec<Class>,
     /// Where the wind of cyclones is measured, where statistics say it.
     pub wind: Option<String>,
+    /// What the transport of rivers is, where statistics say it.
+    pub transport: Option<String>,
     /// The numbers by which events and tracks were chosen, by name; none in statistics of earlier versions.
     pub rules: BTreeMap<String, String>,
     /// The first and the last analysed time, where statistics say them.
@@ -150,6 +152,7 @@ impl Coverage {
             counted: true,
             classes,
             wind: stored.wind,
+            transport: stored.transport,
             rules,
             ends: ends[0].zip(ends[1]),
         })
@@ -194,6 +197,7 @@ impl Coverage {
             counted: false,
             classes: Vec::new(),
             wind: None,
+            transport: None,
             rules: BTreeMap::new(),
             ends: None,
         })

@@ -1,6 +1,6 @@
 //! What `statistics.nc` says about the times of a run, as it stands in the file.
 
-use crate::statistics::{COVERAGE, RULES, WIND};
+use crate::statistics::{COVERAGE, RULES, TRANSPORT, WIND};
 use squall_data::Class;
 use std::path::Path;
 
@@ -14,6 +14,8 @@ pub(super) struct StoredCoverage {
     pub ends: [Option<String>; 2],
     /// Where the wind of cyclones is measured; not in files of earlier versions.
     pub wind: Option<String>,
+    /// What rivers are ranked by; not in files of earlier versions.
+    pub transport: Option<String>,
     /// Lines `name = value` of the rules of events and tracks; not in files of earlier versions.
     pub rules: Option<String>,
     /// Latitudes of the grid.
@@ -59,6 +61,7 @@ impl StoredCoverage {
             classes,
             ends: COVERAGE.map(text),
             wind: text(WIND),
+            transport: text(TRANSPORT),
             rules: text(RULES),
             years: column("year")?,
             months: column("month_of_year")?,

@@ -13,6 +13,7 @@ fn coverage(months: &[((i64, i64), f64)]) -> Coverage {
         counted: true,
         classes: Class::EVENTS.to_vec(),
         wind: None,
+        transport: None,
         rules: BTreeMap::new(),
         ends: None,
     }

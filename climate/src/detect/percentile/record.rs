@@ -1,7 +1,7 @@
 //! How moisture was computed, and from which variables and levels: percentiles hold only for moisture computed alike.
 
 use super::thresholds::Moisture;
-use crate::detect::transport::{SAME_PA, TransportSource, common_pressures};
+use crate::detect::transport::{TransportSource, are_same, column};
 use crate::error::{ClimateError, Result};
 use squall_data::archive::StoredField;
 use squall_data::{Archive, Variable};
@@ -95,10 +95,7 @@ impl MoistureRecord {
             let [own, others] = [self, other].map(|record| record.computation.clone());
             return Some(("how moisture is computed", own, others));
         }
-        let mut pairs = self.levels_pa.iter().zip(&other.levels_pa);
-        let are_same = self.levels_pa.len() == other.levels_pa.len()
-            && pairs.all(|(own, others)| (own - others).abs() < SAME_PA);
-        if are_same {
+        if are_same(&self.levels_pa, &other.levels_pa) {
             return None;
         }
         let [own, others] = [self, other].map(|record| words_of_levels(&record.levels_pa));
@@ -142,12 +139,8 @@ fn of_column_water(archive: &Archive, index: usize) -> Option<MoistureRecord> {
 }
 
 fn of_levels(archive: &Archive, index: usize) -> Option<MoistureRecord> {
-    let found = ["Q", "U", "V"].map(|name| archive.field_on_levels(index, name));
-    let [Some(q), Some(u), Some(v)] = found else {
-        return None;
-    };
-    let levels_pa = common_pressures([&q.levels_pa, &u.levels_pa, &v.levels_pa])?;
-    let mut fields = vec![q, u, v];
+    let (fields, levels_pa) = column(archive, index)?;
+    let mut fields = Vec::from(fields);
     let has_surface = archive.available().contains(&Variable::Ps);
     if has_surface {
         fields.extend(archive.channel_fields(index, Variable::Ps));

@@ -85,6 +85,9 @@ pub struct Statistics {
     /// Where the wind of categories and cyclone energy is measured.
     #[serde(default)]
     wind: Option<String>,
+    /// What the transport of rivers is, by which they are ranked.
+    #[serde(default)]
+    transport: Option<String>,
     /// The numbers by which events and tracks were chosen, by name.
     #[serde(default)]
     rules: Vec<(String, String)>,
@@ -106,6 +109,7 @@ impl Statistics {
             categories: Default::default(),
             classes: all_classes(),
             wind: None,
+            transport: None,
             rules: Vec::new(),
         }
     }
@@ -128,6 +132,18 @@ impl Statistics {
     /// Where the wind of categories and cyclone energy is measured, if that was said.
     pub fn wind(&self) -> Option<&str> {
         self.wind.as_deref()
+    }
+
+    /// The same, saying what the transport of rivers is, by which they are ranked.
+    #[must_use]
+    pub fn of_transport(mut self, transport: Option<String>) -> Self {
+        self.transport = transport;
+        self
+    }
+
+    /// What the transport of rivers is, by which they are ranked, if that was said.
+    pub fn transport(&self) -> Option<&str> {
+        self.transport.as_deref()
     }
 
     /// The same, saying by which numbers events and tracks were chosen, each with its name.

@@ -95,7 +95,7 @@ pub fn plan(input: TrendInput, options: &TrendOptions) -> Result<Plan> {
         range: input.years,
         block_years: 1,
         calendar: None,
-        transport: Some(Side::transport_column(&input.folder)?),
+        transport: Some(Side::transport_column(&input.folder, &mut notes)?),
         wind: true,
     };
     notes::of_years(&coverage, &options_of_side, &mut notes)?;

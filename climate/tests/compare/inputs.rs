@@ -112,8 +112,16 @@ fn transport_is_compared_with_transport_alone() {
         let noted = found.notes.iter().any(|note| note.contains("stand-in"));
         assert_eq!(noted, !compared, "{:?}", found.notes);
     }
+    // Both have the stand-in alone.
+    let is_proxy = |note: &String| note.contains("(max_ivt) is a proxy");
+    write("a", "max_ivt_proxy_kg_m_s");
+    let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
+    assert!(found.notes.iter().any(is_proxy), "{:?}", found.notes);
+    write("a", "max_ivt_kg_m_s");
     // Rivers of one run alone have any.
     write("b", "max_ivt_kg_m_s");
+    let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
+    assert!(!found.notes.iter().any(is_proxy), "{:?}", found.notes);
     let change = |name: &str, change: &dyn Fn(&str) -> String| {
         let file = path("b").join(name);
         let table = fs::read_to_string(&file).unwrap();

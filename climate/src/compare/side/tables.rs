@@ -244,8 +244,11 @@ fn note_storm(
 /// The columns in which a table of events may have the transport in rivers: that of vapour, and a stand-in for it.
 const TRANSPORTS: [&str; 2] = ["max_ivt_kg_m_s", "max_ivt_proxy_kg_m_s"];
 
+/// What is noted where the stand-in is all that rivers have.
+const BY_PROXY: &str = "The transport in rivers (max_ivt) is a proxy: column water times the wind at 850 hPa. In single rivers it is up to a third less than the vapour transport, or a fifth more.";
+
 /// The column in which rivers of all runs have a transport, so that like is compared with like; none if there is none.
-/// Where they have but not the same, a note says so.
+/// Where they have but not the same, or the stand-in alone, a note says so.
 ///
 /// # Errors
 /// [`crate::ClimateError`] of a table that cannot be read.
@@ -276,7 +279,27 @@ pub(in crate::compare) fn shared_transport(
             names.who(of_other)
         ));
     }
+    match shared {
+        Some(0) => note_kinds(runs, names, notes),
+        Some(_) => notes.push(BY_PROXY.into()),
+        None => {}
+    }
     Ok(shared.map(|column| TRANSPORTS[column]))
+}
+
+/// Notes which runs have the transport of the files and which its integral, as far as their statistics say it.
+fn note_kinds(runs: &[&Coverage], names: &Names, notes: &mut Vec<String>) {
+    let told = (runs.iter().enumerate()).filter_map(|(run, c)| Some((run, c.transport.as_ref()?)));
+    let kinds = grouped(told, |a, b| a == b);
+    if kinds.len() > 1 {
+        let kinds: Vec<String> = (kinds.iter())
+            .map(|(kind, runs)| format!("{}: {kind}", names.who(runs)))
+            .collect();
+        notes.push(format!(
+            "The transport in rivers comes from different fields ({}), so that part of its change may be theirs.",
+            kinds.join("; ")
+        ));
+    }
 }
 
 /// Which of [`TRANSPORTS`] the first river that has any has.
@@ -299,14 +322,21 @@ fn has_transports(folder: &Path) -> Result<[bool; 2]> {
 }
 
 impl Side {
-    /// The column in which rivers of one run have a transport: that of vapour, if any has it.
+    /// The column in which rivers of one run have a transport: that of vapour, if any has it. A note says where they have
+    /// the stand-in alone.
     ///
     /// # Errors
     /// [`ClimateError`] of a table that cannot be read.
-    pub(crate) fn transport_column(folder: &Path) -> Result<&'static str> {
+    pub(crate) fn transport_column(folder: &Path, notes: &mut Vec<String>) -> Result<&'static str> {
         let [of_vapour, of_stand_in] = TRANSPORTS;
-        let [has_vapour, _] = has_transports(folder)?;
-        Ok(if has_vapour { of_vapour } else { of_stand_in })
+        let [has_vapour, has_stand_in] = has_transports(folder)?;
+        if has_vapour {
+            return Ok(of_vapour);
+        }
+        if has_stand_in {
+            notes.push(BY_PROXY.into());
+        }
+        Ok(of_stand_in)
     }
 }
 

@@ -376,6 +376,31 @@ fn categories_name_the_wind_that_they_rest_on() {
     assert!(html.contains(&format!("Categories of the truth {of_vortices}")));
 }
 
+/// A rank by the stand-in for vapour transport was shown as any other.
+#[test]
+fn ranks_by_a_proxy_are_called_so() {
+    let world = World::new(48, 96, 8);
+    let page = |transport: Option<f64>| {
+        let (mut events, tracks) = world.found_by(SourceKind::Heuristic);
+        for event in (events.iter_mut()).filter(|e| e.class == Class::AtmosphericRiver) {
+            let details = &mut event.details;
+            (details.river_scale, details.max_ivt_proxy_kg_m_s) = (Some(4), Some(1310.0));
+            details.max_ivt_kg_m_s = transport;
+        }
+        let mut input = ReportInput::new("Ranks", world.grid.clone());
+        let source = Source::new(SourceKind::Heuristic, events, tracks);
+        input.sources.push(source);
+        ReportBuilder::new(input).unwrap().html().unwrap()
+    };
+    let said = [
+        "Ranks of rivers (the scale of Ralph et al. 2019) of the heuristic are approximate",
+        "Ranks of rivers are by a proxy of vapour transport",
+    ];
+    let has = |html: &str| said.map(|sentence| html.contains(sentence));
+    assert_eq!(has(&page(None)), [true; 2]);
+    assert_eq!(has(&page(Some(856.0))), [false; 2]);
+}
+
 /// Best tracks of early years and boxes often have no wind: their storms are not all tropical storms.
 #[test]
 fn storms_of_unknown_wind_have_a_colour_of_their_own() {

@@ -301,6 +301,18 @@ fn winds(page: &Page<'_>) -> Vec<String> {
     out
 }
 
+/// What ranks of rivers rest on where that is not vapour transport.
+fn ranks(page: &Page<'_>) -> Option<String> {
+    let by_proxy = page.input.sources.iter().filter(|s| s.ranks_by_proxy());
+    let named: Vec<String> = by_proxy.map(|s| page.in_sentence(s.kind)).collect();
+    (!named.is_empty()).then(|| {
+        format!(
+            "Ranks of rivers (the scale of Ralph et al. 2019) of {} are approximate: in place of vapour transport stands a proxy, column water times the wind at 850 hPa. By the integral over levels one place in four had another rank, some strong rivers by two.",
+            listed(&named)
+        )
+    })
+}
+
 /// A warning for each class that some sources count by tracks and others by objects of each time: such numbers must not
 /// be compared.
 fn countings(page: &Page<'_>) -> Vec<String> {
@@ -343,6 +355,7 @@ fn warnings(page: &Page<'_>) -> Vec<String> {
         _ => {}
     }
     out.extend(winds(page));
+    out.extend(ranks(page));
     out.extend(countings(page));
     let has = |kind| sources.iter().any(|s| s.kind == kind);
     if has(SourceKind::Heuristic) && has(SourceKind::Network) && !has(SourceKind::Truth) {

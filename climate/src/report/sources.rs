@@ -81,6 +81,15 @@ impl Source {
         }
     }
 
+    /// Whether its rivers are ranked by the stand-in for vapour transport.
+    pub(crate) fn ranks_by_proxy(&self) -> bool {
+        let mut details = self.events.iter().map(|event| &event.details);
+        details.any(|of| {
+            let ranked = of.river_scale.is_some();
+            ranked && of.max_ivt_proxy_kg_m_s.is_some() && of.max_ivt_kg_m_s.is_none()
+        })
+    }
+
     /// The same source with events of so many analysed times, which need not be those of the page.
     #[must_use]
     pub fn of_times(mut self, times: usize) -> Self {

@@ -15,7 +15,7 @@ use crate::map::image::base64;
 use crate::report::html::escape;
 use crate::report::page::{Page, Section};
 use crate::report::track_map::CATEGORY_COLOURS;
-use crate::report::{BoxSource, ReportInput, SourceKind};
+use crate::report::{BoxSource, ReportInput, Source, SourceKind};
 use crate::statistics::{Basin, Category};
 use clock::Clock;
 use life::Life;
@@ -144,12 +144,17 @@ impl Browser {
         } else {
             String::new()
         };
+        let ranking = if page.input.sources.iter().any(Source::ranks_by_proxy) {
+            "Ranks of rivers are by a proxy of vapour transport, and approximate. "
+        } else {
+            ""
+        };
         Section {
             id: "events".into(),
             nav: "Events".into(),
             heading: "Events, one by one".into(),
             lead: format!(
-                "Every event that was found. Choose a row, or a storm on the map, to see its life. {joining}{thinning}"
+                "Every event that was found. Choose a row, or a storm on the map, to see its life. {ranking}{joining}{thinning}"
             )
             .trim_end()
             .into(),

@@ -275,6 +275,48 @@ fn best_tracks_of_two_agencies_are_compared() {
     assert!(table.contains("tropical_cyclone"), "{table}");
 }
 
+/// Best tracks had been numbered anew, so that nobody could look up which storm a row is.
+#[test]
+fn storms_keep_their_identity_and_their_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    // The later storm stands first.
+    let head = "SID,SEASON,BASIN,NAME,ISO_TIME,LAT,LON,WMO_WIND,WMO_PRES\n\
+                ,Year,,,,degrees_north,degrees_east,kts,mb\n";
+    let rows = "2005236N23285,2005,NA,KATRINA,2005-08-28 00:00:00,25.0,-86.0,100,941\n\
+                2005236N23285,2005,NA,KATRINA,2005-08-28 06:00:00,25.2,-86.7,125,930\n\
+                2005230N10300,2005,NA,NOT_NAMED,2005-08-20 00:00:00,10.0,-60.0,30,1005\n\
+                2005230N10300,2005,NA,NOT_NAMED,2005-08-20 06:00:00,10.5,-60.7,30,1004\n";
+    fs::write(at("best.csv"), format!("{head}{rows}")).expect("a table");
+    let import = |file: &Path, out: &str| {
+        let formats = ["--format", "ibtracs,parquet,geojson", "--quiet"];
+        let out = at(out);
+        let call = ["events", path(file), "--out", path(&out)];
+        run(&[&call[..], &formats].concat());
+        ["track_id", "source_id", "name"].map(|name| column(&out.join("tracks.csv"), name))
+    };
+    let expected = [
+        ["1", "2"],
+        ["2005230N10300", "2005236N23285"],
+        ["", "KATRINA"],
+    ];
+    assert_eq!(import(&at("best.csv"), "best"), expected);
+    let said = fs::read_to_string(at("best/tracks.geojson")).expect("features");
+    let said: serde_json::Value = serde_json::from_str(&said).expect("one JSON document");
+    let properties = |row: usize| &said["features"][row]["properties"];
+    assert!(properties(0)["name"].is_null(), "{said}");
+    assert_eq!(properties(1)["name"], "KATRINA");
+    assert_eq!(properties(1)["source_id"], "2005236N23285");
+    for file in [
+        "tracks.tropical_cyclone.ibtracs.nc",
+        "events.parquet",
+        "events.geojson",
+    ] {
+        let again = format!("again-{file}");
+        assert_eq!(import(&at("best").join(file), &again), expected, "{file}");
+    }
+}
+
 /// Also of an import that takes a folder of an earlier one, which it leaves as it is.
 #[test]
 fn a_format_that_cannot_hold_the_times_is_refused_before_anything_is_written() {

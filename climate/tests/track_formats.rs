@@ -320,6 +320,11 @@ fn ibtracs_has_its_dimensions_names_and_units() {
     assert!((values("usa_pres")[2] - 979.0).abs() < 1e-3);
     assert_eq!(values("usa_sshs")[0], 0.0);
     assert_eq!((values("numobs")[0], values("season")[0]), (12.0, 1998.0));
+    let text_of = |name: &str| file.variable(name).unwrap().get_string([0]).unwrap();
+    assert_eq!(
+        (text_of("sid"), text_of("name")),
+        ("1".into(), "UNNAMED".into())
+    );
     let days = values("time");
     assert!((days[4] - days[0] - 1.0).abs() < 1e-9);
     let time = file.variable("time").unwrap();

@@ -38,6 +38,7 @@ fn storm(name: &str, hours: i64, lon_deg: f64, lat_deg: f64, points: i64) -> Imp
     };
     ImportedTrack {
         name: name.into(),
+        identity: Default::default(),
         class: Class::TropicalCyclone,
         season: None,
         basin: None,

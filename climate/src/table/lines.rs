@@ -134,6 +134,12 @@ impl Line<'_> {
         }
     }
 
+    /// A text; `None` if missing.
+    pub fn text(&self, column: &str) -> Option<String> {
+        let text = self.known(column);
+        (!text.is_empty()).then(|| text.to_string())
+    }
+
     /// A whole number that is not negative; `None` if missing.
     pub fn whole(&self, column: &str) -> Result<Option<u64>> {
         let text = self.known(column);

@@ -34,9 +34,10 @@ pub const EVENT_COLUMNS: [&str; 28] = rows::names(&rows::EVENT);
 
 /// Header of `tracks.csv`.
 ///
-/// What follows `basin` came later and may be absent in tables of other programs; see [`crate::track::TrackDetails`]
-/// and [`crate::track::Landfall`]. `split_tracks` and `merged_tracks` are identities with blanks between them.
-pub const TRACK_COLUMNS: [&str; 40] = rows::names(&rows::TRACK);
+/// What follows `basin` came later and may be absent in tables of other programs; see [`crate::track::TrackDetails`],
+/// [`crate::track::Landfall`] and [`crate::track::Identity`]. `split_tracks` and `merged_tracks` are identities with
+/// blanks between them.
+pub const TRACK_COLUMNS: [&str; 42] = rows::names(&rows::TRACK);
 
 /// Writes a table row by row; it takes its name when it is whole.
 ///

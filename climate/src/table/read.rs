@@ -4,8 +4,9 @@ use super::EVENT_COLUMNS;
 use super::lines::{Line, Table};
 use crate::error::Result;
 use crate::events::{Event, EventDetails};
-use crate::track::{Fate, Landfall, Origin, Track, TrackDetails};
+use crate::track::{Fate, Identity, Landfall, Origin, Track, TrackDetails};
 use squall_data::Calendar;
+use squall_data::cell::digits;
 use std::path::Path;
 
 /// The rows of `events.csv` or `objects.csv`, one after the other, so that a table of a century needs no memory.
@@ -213,5 +214,9 @@ fn details(line: &Line<'_>, calendar: Calendar) -> Result<TrackDetails> {
             .map(|n| n.min(u64::from(u32::MAX)) as u32),
         landfall,
         touches_edge: line.flag("touches_edge")?,
+        identity: Identity {
+            source_id: line.text("source_id").map(|id| digits(&id).to_string()),
+            name: line.text("name"),
+        },
     })
 }

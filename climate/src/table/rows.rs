@@ -48,7 +48,7 @@ pub(super) const EVENT: [Column<Event>; 28] = [
 ];
 
 /// The columns of `tracks.csv`, in their order.
-pub(super) const TRACK: [Column<Track>; 40] = [
+pub(super) const TRACK: [Column<Track>; 42] = [
     ("track_id", |t| t.track_id.to_string()),
     ("class", |t| t.class.name().into()),
     ("start_time", |t| t.start.to_string()),
@@ -106,6 +106,8 @@ pub(super) const TRACK: [Column<Track>; 40] = [
     }),
     ("touches_edge", |t| flag(t.details.touches_edge)),
     ("max_ivt_kg_m_s", |t| optional(t.details.max_ivt_kg_m_s, 1)),
+    ("source_id", |t| text(&t.details.identity.source_id)),
+    ("name", |t| text(&t.details.identity.name)),
 ];
 
 /// The names of columns.
@@ -174,6 +176,10 @@ fn scientific(value: Option<f64>) -> String {
 
 fn whole<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(String::new, |v| v.to_string())
+}
+
+fn text(value: &Option<String>) -> String {
+    value.clone().unwrap_or_default()
 }
 
 fn flag(value: Option<bool>) -> String {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::events::EventDetails;
-use crate::track::{Fate, Landfall, Origin, TrackDetails};
+use crate::track::{Fate, Identity, Landfall, Origin, TrackDetails};
 use proptest::prelude::*;
 use squall_data::{Calendar, Class, Time};
 use std::fs;
@@ -157,6 +157,39 @@ fn track() -> Track {
     }
 }
 
+/// pandas has turned identities that are numbers into reals where some tracks have none.
+#[test]
+fn what_a_track_is_called_elsewhere_comes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tracks.csv");
+    for (source_id, name) in [
+        (Some("2005236N23285"), Some("KATRINA")),
+        (Some("28"), None),
+        (None, Some("AGNES, \"the second\"")),
+        (None, None),
+    ] {
+        let mut track = track();
+        track.genesis_lon_deg = 0.0;
+        track.details.identity = Identity {
+            source_id: source_id.map(Into::into),
+            name: name.map(Into::into),
+        };
+        write_tracks(&path, std::slice::from_ref(&track)).unwrap();
+        let back = read_tracks(&path, Calendar::NoLeap).unwrap();
+        assert_eq!(back, [track]);
+    }
+    let header =
+        "track_id,class,start_time,end_time,genesis_lon_deg,genesis_lat_deg,source_id,name";
+    let row = "1,tropical_cyclone,1996-02-28,1996-02-28,150,15,28.0,NaN";
+    fs::write(&path, format!("{header}\n{row}\n")).unwrap();
+    let back = read_tracks(&path, Calendar::NoLeap).unwrap();
+    let identity = &back[0].details.identity;
+    assert_eq!(
+        (identity.source_id.as_deref(), identity.name.as_deref()),
+        (Some("28"), None)
+    );
+}
+
 #[test]
 fn tracks_come_back_with_speed_category_and_basin() {
     let folder = tempfile::tempdir().unwrap();
@@ -168,7 +201,7 @@ fn tracks_come_back_with_speed_category_and_basin() {
         row,
         "7,tropical_cyclone,1996-02-28T21:00:00,1996-03-02T21:00:00,48.00,17,genesis,merge,3,0.0000,12.5000,340.2500,\
          20.0000,2304.0,13.333,500000.0,400000.0,96000.0,45.000,,2,NA,,3,8 11,,21.250,5.5000,1.25000e10,,,42.000000,1,\
-         1996-03-02T18:00:00,340.5000,19.7500,44.000,96250.0,0,"
+         1996-03-02T18:00:00,340.5000,19.7500,44.000,96250.0,0,,,"
     );
     let back = read_tracks(&path, Calendar::NoLeap).unwrap();
     let expected = Track {

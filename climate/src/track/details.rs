@@ -1,5 +1,6 @@
 //! Relatives, impact and landfall of a track.
 
+use super::Identity;
 use crate::events::Event;
 use crate::statistics::{ace_of_point, power_dissipation_of_point};
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,9 @@ pub struct TrackDetails {
     pub landfall: Option<Landfall>,
     /// Whether it reached the edge of a regional domain at any time: genesis, end and size may be those of a part.
     pub touches_edge: Option<bool>,
+    /// What it is called where it was read from.
+    #[serde(default)]
+    pub identity: Identity,
 }
 
 /// Where, when and how strong a track came to land.

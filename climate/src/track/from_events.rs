@@ -81,6 +81,7 @@ mod tests {
         };
         let track = ImportedTrack {
             name: "a".into(),
+            identity: Default::default(),
             class: Class::TropicalCyclone,
             season: None,
             basin: None,

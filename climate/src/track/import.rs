@@ -1,6 +1,7 @@
 //! Turns the tracks of other tools into events, with the hours and the land that their tables lack.
 
 use super::readers::{ImportedPoint, TrackTable};
+use super::{Identity, Track};
 use crate::events::Event;
 use crate::map::LandMask;
 use squall_data::{LatLonGrid, Time};
@@ -29,22 +30,7 @@ const USUAL_HOURS: f64 = 6.0;
 /// assert!(import::events(&none, &grid, &LandMask::natural_earth(&grid)).is_empty());
 /// ```
 pub fn events(table: &TrackTable, grid: &LatLonGrid, land: &LandMask) -> Vec<Event> {
-    let first = |place: &usize| table.tracks[*place].points.first();
-    let mut order: Vec<usize> = (0..table.tracks.len()).collect();
-    order.retain(|place| first(place).is_some());
-    order.sort_by(|a, b| {
-        let (a, b) = (first(a), first(b));
-        let keys = a.zip(b).map(|(a, b)| {
-            let time = a.time.seconds_since(b.time).cmp(&0);
-            time.then(a.lat_deg.total_cmp(&b.lat_deg))
-                .then(a.lon_deg.total_cmp(&b.lon_deg))
-        });
-        keys.unwrap_or(std::cmp::Ordering::Equal)
-    });
-    let mut ids = vec![None; table.tracks.len()];
-    for (id, place) in (1u64..).zip(order) {
-        ids[place] = Some(id);
-    }
+    let ids = numbers(table);
     let mut events = table.events();
     let hours = table.tracks.iter().flat_map(|track| {
         let has_wind = |p: &ImportedPoint| p.max_wind_m_s.is_some() || p.other_wind;
@@ -63,6 +49,41 @@ pub fn events(table: &TrackTable, grid: &LatLonGrid, land: &LandMask) -> Vec<Eve
     }
     tell_land(&mut events, grid, land);
     events
+}
+
+/// Tells the tracks of [`events`] of a table what they are called there.
+pub fn identify(tracks: &mut [Track], table: &TrackTable) {
+    let of_table = numbers(table).into_iter().zip(&table.tracks);
+    let identities: BTreeMap<u64, &Identity> = of_table
+        .filter_map(|(id, track)| Some((id?, &track.identity)))
+        .collect();
+    for track in tracks {
+        if let Some(identity) = identities.get(&track.track_id) {
+            track.details.identity = (*identity).clone();
+        }
+    }
+}
+
+/// The number of each track of a table, from 1 in the order in which they begin, then from south to north; none of one
+/// without points.
+fn numbers(table: &TrackTable) -> Vec<Option<u64>> {
+    let first = |place: &usize| table.tracks[*place].points.first();
+    let mut order: Vec<usize> = (0..table.tracks.len()).collect();
+    order.retain(|place| first(place).is_some());
+    order.sort_by(|a, b| {
+        let (a, b) = (first(a), first(b));
+        let keys = a.zip(b).map(|(a, b)| {
+            let time = a.time.seconds_since(b.time).cmp(&0);
+            time.then(a.lat_deg.total_cmp(&b.lat_deg))
+                .then(a.lon_deg.total_cmp(&b.lon_deg))
+        });
+        keys.unwrap_or(std::cmp::Ordering::Equal)
+    });
+    let mut ids = vec![None; table.tracks.len()];
+    for (id, place) in (1u64..).zip(order) {
+        ids[place] = Some(id);
+    }
+    ids
 }
 
 /// The events of a table in the order of time, completed by what tables of other programs lack (the hours that a row
@@ -165,6 +186,10 @@ mod tests {
         };
         ImportedTrack {
             name: name.into(),
+            identity: Identity {
+                source_id: Some(name.into()),
+                name: None,
+            },
             class: Class::TropicalCyclone,
             season: None,
             basin: None,
@@ -203,8 +228,14 @@ mod tests {
             .filter_map(|event| event.details.hours)
             .collect();
         assert_eq!(hours, [6.0, 6.0, 6.0, 4.5, 3.0, 3.0]);
-        let tracks = from_events(&events);
+        let mut tracks = from_events(&events);
         assert_eq!((tracks.len(), tracks[0].points), (2, 2));
+        identify(&mut tracks, &table);
+        let called = tracks.iter().map(|track| &track.details.identity);
+        let called: Vec<_> = called
+            .map(|identity| identity.source_id.as_deref())
+            .collect();
+        assert_eq!(called, [Some("early"), Some("late")]);
         let landfall = tracks[1].details.landfall.unwrap();
         assert_eq!(
             (landfall.lat_deg, tracks[1].details.landfalls),

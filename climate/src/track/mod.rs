@@ -7,6 +7,7 @@ mod assign;
 mod details;
 pub mod formats;
 mod from_events;
+mod identity;
 pub mod import;
 mod links;
 mod matching;
@@ -19,6 +20,7 @@ mod tracker;
 
 pub use details::{Landfall, MOST_RELATIVES, TrackDetails};
 pub use from_events::from_events;
+pub use identity::Identity;
 pub use options::{Linking, TrackerOptions};
 pub use tracker::{Step, Tracker};
 
@@ -91,7 +93,7 @@ pub struct Track {
     pub max_wind_m_s: Option<f64>,
     /// Highest precipitable water, kg m-2.
     pub max_tmq_kg_m2: Option<f64>,
-    /// Relatives, impact, landfall.
+    /// Relatives, impact, landfall, what another tool calls it.
     pub details: TrackDetails,
 }
 

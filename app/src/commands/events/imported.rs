@@ -200,7 +200,8 @@ impl Events {
             tracing::warn!("{}: {note}", self.masks);
         }
         let events = import::events(&found, grid, &land);
-        let tracks = from_events(&events);
+        let mut tracks = from_events(&events);
+        import::identify(&mut tracks, &found);
         Ok((found.format, events, tracks))
     }
 }

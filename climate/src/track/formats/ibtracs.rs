@@ -2,8 +2,8 @@
 //!
 //! `lat`, `lon` (in [-180, 180)), `time` (days since 1858-11-17 of the calendar of the data), `iso_time`, `basin`,
 //! `usa_wind` (knots), `usa_pres` (mb) and `usa_sshs` (-1 depression, 0 storm, 1 to 5; of tropical cyclones alone) by
-//! `storm` and `date_time`; `sid`, `season` and `numobs` by `storm`. The wind is that of the model's lowest level and
-//! time step, not a one-minute mean at 10 m. Texts are netCDF strings where IBTrACS has arrays of characters.
+//! `storm` and `date_time`; `sid`, `name`, `season` and `numobs` by `storm`. The wind is that of the model's lowest level
+//! and time step, not a one-minute mean at 10 m. Texts are netCDF strings where IBTrACS has arrays of characters.
 //!
 //! # Source
 //! Knapp et al. 2010, doi:10.1175/2009BAMS2755.1; column documentation of IBTrACS v04r00.
@@ -22,7 +22,9 @@ use std::path::Path;
 
 /// What stands where nothing is known, as in IBTrACS.
 const MISSING: f32 = -9999.0;
-/// The same of categories.
+/// The name of a storm without one, as in IBTrACS.
+const UNNAMED: &str = "UNNAMED";
+/// What stands where no category is known.
 const NO_CATEGORY: i16 = -15;
 
 pub(super) struct Storms {
@@ -61,8 +63,12 @@ fn begin(file: &mut FileMut, setting: Setting<'_>, most_points: usize) -> netcdf
     file.add_unlimited_dimension("storm")?;
     // A dimension of length 0 would be unlimited.
     file.add_dimension("date_time", most_points.max(1))?;
-    file.add_string_variable("sid", &["storm"])?
-        .put_attribute("long_name", "Storm identifier: track_id of tracks.csv")?;
+    file.add_string_variable("sid", &["storm"])?.put_attribute(
+        "long_name",
+        "Storm identifier: source_id of tracks.csv, else track_id",
+    )?;
+    file.add_string_variable("name", &["storm"])?
+        .put_attribute("long_name", "Name of the storm")?;
     let mut season = file.add_variable::<i32>("season", &["storm"])?;
     season.put_attribute(
         "long_name",
@@ -127,7 +133,12 @@ fn put(
     origin: Time,
 ) -> netcdf::Result<()> {
     let count = points.len();
-    variable_mut(file, "sid")?.put_string(&track.track_id.to_string(), [storm])?;
+    let identity = &track.details.identity;
+    let number = track.track_id.to_string();
+    let sid = identity.source_id.as_deref().unwrap_or(&number);
+    variable_mut(file, "sid")?.put_string(sid, [storm])?;
+    let name = identity.name.as_deref().unwrap_or(UNNAMED);
+    variable_mut(file, "name")?.put_string(name, [storm])?;
     for (name, value) in [
         ("season", season(track.start, track.genesis_lat_deg)),
         ("numobs", count as i32),
@@ -200,6 +211,7 @@ mod tests {
             };
             let track = ImportedTrack {
                 name: "a".into(),
+                identity: Default::default(),
                 class,
                 season: None,
                 basin: None,

@@ -118,7 +118,7 @@ impl Format {
 }
 
 /// The columns of both tables that are texts, also where all that a run has in them could be numbers.
-const TEXTS: [&str; 7] = [
+const TEXTS: [&str; 9] = [
     "class",
     "origin",
     "fate",
@@ -126,6 +126,8 @@ const TEXTS: [&str; 7] = [
     "basin",
     "split_tracks",
     "merged_tracks",
+    "source_id",
+    "name",
 ];
 
 /// What the tables do not say of a run.

@@ -8,6 +8,7 @@ use super::winds::Winds;
 use crate::error::{ClimateError, Result};
 use crate::statistics::Basin;
 use crate::table::lines::{Line, Table, plain_name};
+use squall_data::cell::known;
 use squall_data::{Calendar, Class, Time};
 use std::path::Path;
 
@@ -18,6 +19,8 @@ pub(super) struct Dialect {
     pub format: TrackFormat,
     /// Identity of the track.
     pub identity: &'static [&'static str],
+    /// Name of the storm.
+    pub name: &'static [&'static str],
     /// Date as text, or as a number with [`Source::time_units`].
     pub time: &'static [&'static str],
     /// Whether columns `year`, `month`, `day` (and `hour`, `minute`, `second`) come before `time`, if they have an hour.
@@ -59,6 +62,7 @@ pub(super) struct Source<'a> {
 /// What the columns of a dialect are called in a table.
 struct Columns {
     identity: String,
+    name: Option<String>,
     lon: String,
     lat: String,
     time: When,
@@ -114,6 +118,7 @@ impl Columns {
         let nature = find(dialect.nature);
         Ok(Self {
             identity: need(dialect.identity)?,
+            name: find(dialect.name),
             lon: need(dialect.lon)?,
             lat: need(dialect.lat)?,
             time,
@@ -181,6 +186,7 @@ pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable>
                 basin.and_then(Basin::from_code),
             )
         });
+        rows.call(track, cell(&columns.name).map_or("", known));
         winds.add(track, winds_m_s);
     }
     let mut found = rows.finish_with(dialect.format, winds);

@@ -20,6 +20,7 @@ pub(super) const WINDS: [&str; 3] = ["wmo_wind", "usa_wind", "wind"];
 const DIALECT: Dialect = Dialect {
     format: TrackFormat::IbtracsCsv,
     identity: &["sid", "track_id"],
+    name: &["name"],
     time: &["iso_time", "time"],
     date_parts: false,
     lon: &["lon"],
@@ -104,6 +105,16 @@ mod tests {
             (track.name.as_str(), track.season, track.basin),
             ("2005236N23285", Some(2005), Some(Basin::NorthAtlantic))
         );
+        let identity = &track.identity;
+        assert_eq!(
+            (identity.source_id.as_deref(), identity.name.as_deref()),
+            (Some("2005236N23285"), Some("KATRINA"))
+        );
+        for blank in ["NOT_NAMED", "UNNAMED", "NaN", ""] {
+            std::fs::write(&path, text.replace("KATRINA", blank)).unwrap();
+            let table = read(&path).unwrap();
+            assert_eq!(table.tracks[0].identity.name, None, "{blank}");
+        }
         assert_eq!(track.points.len(), 2);
         let (first, second) = (track.points[0], track.points[1]);
         assert!((first.lon_deg - 272.3).abs() < 1e-9);

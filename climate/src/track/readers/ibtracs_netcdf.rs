@@ -55,7 +55,8 @@ struct Columns {
     /// Points of each storm.
     counts: Vec<usize>,
     names: Vec<String>,
-    /// Empty where the file does not say; so are basins, types and natures.
+    /// Empty where the file does not say; so are seasons, basins, types and natures.
+    storms: Vec<String>,
     season: Vec<f64>,
     types: Vec<String>,
     calendar: Calendar,
@@ -139,6 +140,7 @@ impl<'a> Storms<'a> {
                         basin.and_then(|code| Basin::from_code(code)),
                     )
                 });
+                rows.call(track, columns.storms.get(storm).map_or("", String::as_str));
                 let of_point = columns.winds.iter();
                 let of_point = of_point.map(|(_, knots)| knots[at] * KNOT_M_S);
                 winds.add(track, of_point.map(|wind| plausible.wind(wind)));
@@ -174,6 +176,7 @@ impl<'a> Storms<'a> {
         let once = vec![1; storms];
         Ok(Columns {
             names: self.texts("sid", (1, &once))?,
+            storms: self.optional_texts("name", (1, &once))?,
             dates: self.texts("iso_time", (times, &counts))?,
             basins: self.optional_texts("basin", (times, &counts))?,
             types: self.optional_texts("track_type", (1, &once))?,

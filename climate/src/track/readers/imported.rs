@@ -3,7 +3,7 @@
 use super::winds::Winds;
 use crate::events::Event;
 use crate::statistics::{Basin, Span};
-use crate::track::{self, Track};
+use crate::track::{self, Identity, Track};
 use serde::{Deserialize, Serialize};
 use squall_data::calendar::DAY_SECONDS;
 use squall_data::{Class, Time};
@@ -80,8 +80,10 @@ pub struct ImportedPoint {
 /// One storm and where it was.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportedTrack {
-    /// Its identity in the file.
+    /// Its identity in the file; its place where the file tells none.
     pub name: String,
+    /// What of that the file tells, and the name of its storm.
+    pub identity: Identity,
     /// What it is; every format but `events.csv` holds cyclones only.
     pub class: Class,
     /// Season, where the file says.
@@ -120,7 +122,9 @@ impl TrackTable {
                 other_wind: false,
                 min_psl_pa: event.min_psl_pa,
             };
-            rows.add(&id.to_string(), point, || (event.class, None, None));
+            let track = rows.add(&id.to_string(), point, || (event.class, None, None));
+            // A number of a run says nothing outside of it.
+            rows.unidentified(track);
         }
         let mut table = rows.finish(TrackFormat::SquallEvents);
         let mut span = Span::default();
@@ -223,6 +227,10 @@ impl Rows {
                 let (class, season, basin) = describe();
                 self.tracks.push(ImportedTrack {
                     name: name.into(),
+                    identity: Identity {
+                        source_id: Some(name.into()),
+                        name: None,
+                    },
                     class,
                     season,
                     basin,
@@ -233,6 +241,16 @@ impl Rows {
         };
         self.tracks[place].points.push(point);
         place
+    }
+
+    /// Notes what the storm of a track is called at a point; blank where the file does not say.
+    pub fn call(&mut self, track: usize, name: &str) {
+        self.tracks[track].identity.call(name);
+    }
+
+    /// Notes that a track has its name from the reader: the file tells no identity.
+    pub fn unidentified(&mut self, track: usize) {
+        self.tracks[track].identity.source_id = None;
     }
 
     /// [`Self::finish`] after each track took one of several sources of wind; a note says how many took which.

@@ -52,6 +52,7 @@ pub(super) fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
     let mut dialect = Dialect {
         format: TrackFormat::PointsCsv,
         identity: &IDENTITIES,
+        name: &["name", "storm_name"],
         time: &TIMES,
         date_parts: true,
         lon: &LONGITUDES,

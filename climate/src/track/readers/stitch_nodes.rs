@@ -202,8 +202,10 @@ impl<'a> Reader<'a> {
         };
         self.open.0 -= 1;
         let name = (self.tracks - 1).to_string();
-        self.rows
+        let track = self
+            .rows
             .add(&name, point, || (Class::TropicalCyclone, None, None));
+        self.rows.unidentified(track);
         Ok(())
     }
 

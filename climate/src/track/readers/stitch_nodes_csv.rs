@@ -39,6 +39,7 @@ pub(super) const PRESSURES: [&str; 6] = ["slp", "psl", "msl", "mslp", "min_slp",
 const DIALECT: Dialect = Dialect {
     format: TrackFormat::StitchNodesCsv,
     identity: &["track_id"],
+    name: &[],
     time: &["time"],
     date_parts: true,
     lon: &["lon"],

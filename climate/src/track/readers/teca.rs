@@ -11,6 +11,7 @@ use std::path::Path;
 const DIALECT: Dialect = Dialect {
     format: TrackFormat::TecaCsv,
     identity: &["track_id"],
+    name: &[],
     time: &["time"],
     date_parts: true,
     lon: &["lon"],

@@ -24,6 +24,7 @@ const LAT: usize = 6;
 const WIND: usize = 8;
 const PRESSURE: usize = 9;
 const STATUS: usize = 10;
+const NAME: usize = 27;
 
 /// The technique of best tracks.
 const BEST: &str = "BEST";
@@ -141,10 +142,14 @@ impl Reader<'_> {
         self.storms.insert(id.clone(), storm);
         let (place, measures) = ((lon_deg, lat_deg), (knots, hpa));
         let point = point(time, place, measures, status, &mut self.plausible);
-        self.rows.add(&id, point, || {
+        let track = self.rows.add(&id, point, || {
             let basin = ocean.basin(lon_deg, lat_deg);
             (Class::TropicalCyclone, Some(season), basin)
         });
+        // Trackers have numbers there.
+        if self.content == Content::BestTracks {
+            self.rows.call(track, cells.get(NAME));
+        }
         Ok(())
     }
 

@@ -60,6 +60,35 @@ fn lines_of_one_time_are_one_point() {
     assert_eq!((south[0].lon_deg, south[0].lat_deg), (135.5, -10.3));
 }
 
+/// A depression has a number until it is a storm; the tracker has numbers of another kind in the same place.
+#[test]
+fn storms_are_called_by_their_last_name() {
+    let called = |text: &str| {
+        let identity = parse(text).unwrap().tracks[0].identity.clone();
+        (identity.source_id, identity.name)
+    };
+    let id = || Some("AL122005".to_string());
+    let named = |name: &str| (id(), Some(name.to_string()));
+    assert_eq!(called(BEST_TRACKS), named("KATRINA"));
+    let line = |date: &str, name: &str| {
+        let before = "34, NEQ, 0, 0, 0, 0, 1006, 250, 20, 175, 0, L, 0, , 0, 0";
+        format!("AL, 12, {date},   , BEST,   0, 257N,  877W,  45,  990, TS, {before}, {name}, D,\n")
+    };
+    let of = |names: [&str; 3]| {
+        let dates = ["2005082400", "2005082406", "2005082412"];
+        let lines = dates
+            .into_iter()
+            .zip(names)
+            .map(|(date, name)| line(date, name));
+        called(&lines.collect::<String>())
+    };
+    assert_eq!(of(["TWELVE", "KATRINA", ""]), named("KATRINA"));
+    assert_eq!(of(["INVEST", "TWELVE", "INVEST"]), named("TWELVE"));
+    assert_eq!(of(["INVEST", "NONAME", ""]), (id(), None));
+    let forecast = line("2005082400", "75").replace("BEST", "AVNO");
+    assert_eq!(called(&forecast), (id(), None));
+}
+
 fn names(text: &str) -> Vec<String> {
     let table = parse(text).unwrap();
     table.tracks.into_iter().map(|track| track.name).collect()

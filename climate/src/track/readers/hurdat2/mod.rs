@@ -88,6 +88,7 @@ pub(super) fn is_header(line: &str) -> bool {
 /// The storm that is being read.
 struct Storm {
     id: String,
+    name: String,
     season: i64,
     ocean: Ocean,
     /// Where its header is.
@@ -139,6 +140,7 @@ impl Reader<'_> {
         let left = cells.get(2).parse::<u64>().ok().filter(|rows| *rows > 0);
         self.storm = Some(Storm {
             id: id.into(),
+            name: cells.get(1).into(),
             season,
             ocean,
             line: self.line,
@@ -196,9 +198,10 @@ impl Reader<'_> {
         let point = point(time, place, measures, status, &mut self.plausible);
         (storm.left, storm.last) = (storm.left - 1, Some(time));
         let basin = storm.ocean.basin(lon_deg, lat_deg);
-        self.rows.add(&storm.id, point, || {
+        let track = self.rows.add(&storm.id, point, || {
             (Class::TropicalCyclone, Some(storm.season), basin)
         });
+        self.rows.call(track, &storm.name);
         Ok(())
     }
 

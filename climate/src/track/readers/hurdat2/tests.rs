@@ -41,6 +41,15 @@ fn storms_have_their_season_basin_and_tropical_winds() {
         (second.name.as_str(), second.season, second.basin),
         ("CP012021", Some(2021), Some(Basin::EastPacific))
     );
+    let called = [first, second].map(|track| {
+        let identity = &track.identity;
+        (identity.source_id.as_deref(), identity.name.as_deref())
+    });
+    let expected = [
+        (Some("AL122005"), Some("KATRINA")),
+        (Some("CP012021"), None),
+    ];
+    assert_eq!(called, expected);
     let points: Vec<ImportedPoint> = first.points.iter().chain(&second.points).copied().collect();
     let knots = |point: &ImportedPoint| point.max_wind_m_s.map(|v| (v / KNOT_M_S).round());
     let winds: Vec<_> = points.iter().map(knots).collect();

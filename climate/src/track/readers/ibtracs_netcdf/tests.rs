@@ -55,6 +55,27 @@ fn spurs_are_left_out_and_winds_of_other_stages() {
 }
 
 #[test]
+fn storms_have_their_identity_and_their_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ibtracs.nc");
+    let called = |name: Option<&str>| {
+        let written = on_library_thread(|| -> std::result::Result<(), netcdf::Error> {
+            write(&path, "standard", "2001-03-01 00:00:00")?;
+            let Some(name) = name else { return Ok(()) };
+            let mut file = netcdf::append(&path)?;
+            file.add_string_variable("name", &["storm"])?
+                .put_string(name, [0])
+        });
+        written.unwrap();
+        let identity = super::read(&path).unwrap().tracks[0].identity.clone();
+        assert_eq!(identity.source_id.as_deref(), Some("17"));
+        identity.name
+    };
+    assert_eq!(called(Some("ALI")).as_deref(), Some("ALI"));
+    assert_eq!((called(Some("UNNAMED")), called(None)), (None, None));
+}
+
+#[test]
 fn a_pressure_of_zero_gives_way_to_that_of_the_us_agencies() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ibtracs.nc");

@@ -17,6 +17,9 @@ const TWO: &str = "start\t2\t1999\t9\t10\t0\n\t605\t36\t302.5\t18.0\t1.003906e+0
 #[test]
 fn tracks_of_both_kinds_of_grid() {
     let table = parse(TWO, &ReadOptions::default()).unwrap();
+    // The layout has no identities.
+    let mut identities = table.tracks.iter().map(|track| &track.identity);
+    assert!(identities.all(|identity| identity.source_id.is_none()));
     assert_eq!((table.tracks.len(), table.points()), (2, 3));
     let second = table.tracks[0].points[1];
     assert_eq!((second.lon_deg, second.max_wind_m_s), (302.0, Some(24.0)));

@@ -74,6 +74,8 @@ pub(super) enum Layout<'a> {
 pub(super) struct Trajectory {
     /// Its name, which no other has.
     pub name: String,
+    /// Whether the file tells the name.
+    pub is_told: bool,
     /// Its points.
     pub points: Vec<usize>,
 }
@@ -175,6 +177,7 @@ impl<'a> Layout<'a> {
             Self::Identified { identity } => identified(source, identity),
             Self::Single => Ok(vec![Trajectory {
                 name: "1".into(),
+                is_told: false,
                 points: (0..points).collect(),
             }]),
             Self::Padded {
@@ -347,20 +350,25 @@ fn identified(source: &Source<'_>, identity: &Variable<'_>) -> Result<Vec<Trajec
         let place = *places.entry(name.clone()).or_insert(tracks.len());
         if place == tracks.len() {
             let points = Vec::new();
-            tracks.push(Trajectory { name, points });
+            tracks.push(Trajectory {
+                name,
+                is_told: true,
+                points,
+            });
         }
         tracks[place].points.push(point);
     }
     Ok(tracks)
 }
 
-/// Names of so many tracks that stand along a dimension: by the file, else by their place from 1.
+/// Names of so many tracks that stand along a dimension: by the file, else by their place from 1; and whether it is by
+/// the file.
 fn names(
     source: &Source<'_>,
     along: Option<&str>,
     count: usize,
     points: usize,
-) -> Result<Vec<String>> {
+) -> Result<Vec<(String, bool)>> {
     let most = points.max(MOST_WITHOUT_POINTS);
     if count > most {
         return Err(ClimateError::Table {
@@ -379,15 +387,20 @@ fn names(
     told.resize(count, None);
     let mut unique = Names::default();
     let name = |(k, name): (usize, Option<String>)| {
+        let is_told = name.is_some();
         let name = name.unwrap_or_else(|| (k + 1).to_string());
-        unique.unique(&name)
+        (unique.unique(&name), is_told)
     };
     Ok(told.into_iter().enumerate().map(name).collect())
 }
 
-fn named(names: Vec<String>, rows: Vec<Vec<usize>>) -> Vec<Trajectory> {
+fn named(names: Vec<(String, bool)>, rows: Vec<Vec<usize>>) -> Vec<Trajectory> {
     let pairs = names.into_iter().zip(rows);
-    let tracks = pairs.map(|(name, points)| Trajectory { name, points });
+    let tracks = pairs.map(|((name, is_told), points)| Trajectory {
+        name,
+        is_told,
+        points,
+    });
     tracks.collect()
 }
 

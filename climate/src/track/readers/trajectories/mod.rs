@@ -172,7 +172,11 @@ impl<'a, 's> Reader<'a, 's> {
             for &point in &track.points {
                 match self.point(&columns, (track, point), &mut plausible)? {
                     Some(point) => {
-                        rows.add(&track.name, point, || (Class::TropicalCyclone, None, None));
+                        let describe = || (Class::TropicalCyclone, None, None);
+                        let place = rows.add(&track.name, point, describe);
+                        if !track.is_told {
+                            rows.unidentified(place);
+                        }
                     }
                     None => unplaced += 1,
                 }

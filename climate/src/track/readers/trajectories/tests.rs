@@ -78,6 +78,13 @@ fn check(table: &TrackTable, names: [&str; 2]) {
     assert!(table.notes.is_empty(), "{:?}", table.notes);
 }
 
+fn source_ids(table: &TrackTable) -> Vec<Option<String>> {
+    let tracks = table.tracks.iter();
+    tracks
+        .map(|track| track.identity.source_id.clone())
+        .collect()
+}
+
 fn contiguous(file: &mut FileMut, sizes: [f64; 2]) -> Written {
     file.add_dimension("record", 4)?;
     file.add_dimension("trajectory", 2)?;
@@ -95,6 +102,8 @@ fn contiguous_ragged_arrays() {
     // Two tracks of one name stay two.
     let table = parse(|file| contiguous(file, [2.0, 2.0])).unwrap();
     check(&table, ["1900-12", "1900-12#2"]);
+    let told = ["1900-12", "1900-12#2"].map(|name| Some(name.to_string()));
+    assert_eq!(source_ids(&table), told);
     let table = parse(|file| contiguous(file, [2.0, 0.0])).unwrap();
     assert_eq!((table.tracks.len(), table.points()), (1, 2));
     assert!(
@@ -115,6 +124,8 @@ fn indexed_ragged_arrays() {
     };
     let table = parse(|file| index(file, [0.0, 0.0, 2.0, 2.0], "storms")).unwrap();
     check(&table, ["1", "3"]);
+    // The numbers are ours.
+    assert!(source_ids(&table).iter().all(Option::is_none));
     for (values, instances, parts) in [
         (
             [0.0, 0.0, 3.0, 2.0],

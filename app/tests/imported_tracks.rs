@@ -317,6 +317,82 @@ fn storms_keep_their_identity_and_their_name() {
     }
 }
 
+/// One storm has most of its winds in one column, the next in the other.
+#[test]
+fn the_log_tells_whose_winds_are_taken_and_one_agency_can_be_chosen() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let head = "SID,ISO_TIME,LAT,LON,WMO_WIND,USA_WIND,TOKYO_WIND\n\
+                ,,degrees_north,degrees_east,kts,kts,kts\n";
+    let rows = "A,2005-08-01 00:00:00,15.0,150.0,50,60,45\n\
+                A,2005-08-01 06:00:00,15.5,149.0,60,,55\n\
+                B,2005-08-02 00:00:00,15.0,150.0,,70,\n";
+    fs::write(at("best.csv"), format!("{head}{rows}")).expect("a table");
+    let (best, out) = (at("best.csv"), at("out"));
+    let import = |more: &[&str]| {
+        let call = ["events", path(&best), "--out", path(&out)];
+        let output = squall().args(call).args(more).output().expect("it starts");
+        assert!(output.status.success(), "{}", text(&output));
+        let winds = column(&out.join("tracks.csv"), "max_wind_m_s");
+        let knots = winds
+            .iter()
+            .map(|wind| Some(wind.parse::<f64>().ok()? * 3600.0 / 1852.0));
+        let knots: Vec<Option<i64>> = knots.map(|wind| Some(wind?.round() as i64)).collect();
+        (text(&output), knots)
+    };
+    let (said, knots) = import(&[]);
+    assert_eq!(knots, [Some(60), Some(70)]);
+    assert!(
+        said.contains("column of winds: 1 from `WMO_WIND`, 1 from `USA_WIND`"),
+        "{said}"
+    );
+    assert!(said.contains("--wind-column takes one for all"), "{said}");
+    let (said, knots) = import(&["--wind-column", "usa_wind"]);
+    assert_eq!(knots, [Some(60), Some(70)]);
+    assert!(
+        said.contains("column of winds: 2 from `USA_WIND`"),
+        "{said}"
+    );
+    assert!(!said.contains("--wind-column takes"), "{said}");
+    let (said, knots) = import(&["--wind-column", "tokyo_wind"]);
+    assert_eq!(knots, [Some(55), None]);
+    assert!(
+        said.contains("1 of 2 tracks have no wind in `TOKYO_WIND`"),
+        "{said}"
+    );
+    let call = [
+        "events",
+        path(&best),
+        "--out",
+        path(&out),
+        "--wind-column",
+        "cma_wind",
+    ];
+    let words = [
+        "`cma_wind`",
+        "found WMO_WIND, USA_WIND, TOKYO_WIND",
+        "hint: --wind-column",
+    ];
+    refuses(&call, 2, &words);
+    // Our own rows have one wind.
+    let again = ["--format", "parquet", "--quiet"];
+    run(&[&["events", path(&best), "--out", path(&out)][..], &again].concat());
+    let (rows, more) = (out.join("events.parquet"), at("more"));
+    let call = [
+        "events",
+        path(&rows),
+        "--out",
+        path(&more),
+        "--wind-column",
+        "usa_wind",
+    ];
+    refuses(
+        &call,
+        2,
+        &["expected IBTrACS", "found Squall events as Parquet"],
+    );
+}
+
 /// Also of an import that takes a folder of an earlier one, which it leaves as it is.
 #[test]
 fn a_format_that_cannot_hold_the_times_is_refused_before_anything_is_written() {

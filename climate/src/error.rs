@@ -112,6 +112,18 @@ pub enum ClimateError {
         /// What tells it, or what the winds are.
         found: String,
     },
+    /// The column of winds that a user asks for is not in the file, or the file has none to choose from.
+    #[error("cannot take the winds `{column}` of `{}`: expected {expected}, found {found}", path.display())]
+    WindColumn {
+        /// The file.
+        path: PathBuf,
+        /// What was asked for.
+        column: String,
+        /// What would be right.
+        expected: &'static str,
+        /// What the file has, or is.
+        found: String,
+    },
     /// A point of a track has the number of a time step instead of a date.
     #[error("cannot read `{}`, line {line}: expected a date yyyymmddhh, found `{found}`, a time step", path.display())]
     TimeStep {

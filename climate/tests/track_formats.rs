@@ -135,6 +135,7 @@ fn our_own_readers_give_the_points_back() {
             let options = ReadOptions {
                 calendar: Calendar::NoLeap,
                 columns: ["lon", "lat", "slp", "wind"].map(String::from).to_vec(),
+                ..ReadOptions::default()
             };
             let table = readers::read(&path, &options).unwrap();
             assert_eq!(table.tracks.len(), 1, "{name}");

@@ -114,8 +114,8 @@ fn the_official_netcdf_layout() {
         assert!(winds.clone().count() > 5 && winds.fold(0.0, f64::max) < 90.0);
     }
     // Both storms have agencies' winds at more points than one agency alone, and no spur is among them.
-    let of_sources = table.notes.iter().find(|note| note.contains("_wind`"));
-    assert!(of_sources.is_some(), "{:?}", table.notes);
+    let of_sources = table.facts.iter().find(|fact| fact.contains("_wind`"));
+    assert!(of_sources.is_some(), "{:?}", table.facts);
     assert!(!table.notes.iter().any(|note| note.contains("spur")));
 }
 
@@ -239,6 +239,7 @@ fn what_holds_no_tracks_is_refused() {
     let options = ReadOptions {
         calendar: Calendar::NoLeap,
         columns: vec!["lon".into(), "slp".into()],
+        ..ReadOptions::default()
     };
     if let Some(path) = testdata::real("track-formats/TempestExtremes-sample.txt") {
         assert!(read(path, &options).is_err());

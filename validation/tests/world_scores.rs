@@ -50,6 +50,7 @@ fn table(tracks: Vec<ImportedTrack>) -> TrackTable {
     TrackTable {
         format: TrackFormat::SquallEvents,
         tracks,
+        facts: Vec::new(),
         notes: Vec::new(),
         covers: None,
     }

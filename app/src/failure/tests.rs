@@ -303,6 +303,15 @@ fn what_a_comparison_or_a_date_lacks_is_told_whatever_the_words() {
         line: 6,
         found: "17".into(),
     };
+    let column = ClimateError::WindColumn {
+        path: "ibtracs.csv".into(),
+        column: "cma_wind".into(),
+        expected: "one of its columns of winds",
+        found: "WMO_WIND, USA_WIND".into(),
+    };
+    let (code, hint) = classify(&column.into());
+    assert_eq!(code, USAGE);
+    assert!(hint.is_some_and(|hint| hint.contains("--wind-column")));
     let forecasts = ClimateError::ManyForecasts {
         path: "aal092021.dat".into(),
         found: "AVNO, OFCL from 2021082612".into(),

@@ -217,6 +217,7 @@ mod tests {
                 track("empty", &[]),
                 track("early", &[(0, 15.0, 320.0), (6, 15.0, 318.0)]),
             ],
+            facts: Vec::new(),
             notes: Vec::new(),
             covers: None,
         };
@@ -258,6 +259,7 @@ mod tests {
             let table = TrackTable {
                 format: TrackFormat::IbtracsCsv,
                 tracks: vec![one],
+                facts: Vec::new(),
                 notes: Vec::new(),
                 covers: None,
             };
@@ -285,6 +287,7 @@ mod tests {
                 track("early", &coming_ashore),
                 track("late", &[(6, 15.0, 320.0), (12, 15.0, 318.0)]),
             ],
+            facts: Vec::new(),
             notes: Vec::new(),
             covers: None,
         };

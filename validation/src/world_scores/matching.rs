@@ -151,6 +151,7 @@ fn events_of(tracks: &[ImportedTrack]) -> Vec<Event> {
     let table = TrackTable {
         format: TrackFormat::SquallEvents,
         tracks: tracks.to_vec(),
+        facts: Vec::new(),
         notes: Vec::new(),
         covers: None,
     };

@@ -178,7 +178,9 @@ impl Events {
         grid: &LatLonGrid,
     ) -> anyhow::Result<(TrackFormat, Vec<Event>, Vec<Track>)> {
         let land = LandMask::natural_earth(grid);
-        if format_of(path)? == Some(TrackFormat::SquallExport) {
+        // Where a column of winds is asked for the reader says that it has none to choose from.
+        let is_ours = format_of(path)? == Some(TrackFormat::SquallExport);
+        if is_ours && self.wind_column.is_none() {
             let events = table::read_events(path, calendar);
             let events = events.map_err(|error| without_points(error, path))?;
             let (events, repeated) = import::complete(events, grid, &land);
@@ -194,8 +196,12 @@ impl Events {
         let options = ReadOptions {
             calendar,
             columns: self.columns.clone(),
+            wind_column: self.wind_column.clone(),
         };
         let found = read(path, &options)?;
+        for fact in &found.facts {
+            tracing::info!("{}: {fact}", self.masks);
+        }
         for note in &found.notes {
             tracing::warn!("{}: {note}", self.masks);
         }

@@ -98,6 +98,10 @@ pub struct Events {
     /// mslp,wind10, in their order.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub columns: Vec<String>,
+    /// Tracks of IBTrACS: the column whose winds all storms take, such as usa_wind (means of one minute), wmo_wind or
+    /// tokyo_wind; by default each storm takes WMO_WIND or USA_WIND, whichever has winds at more of its points.
+    #[arg(long, value_name = "NAME")]
+    pub wind_column: Option<String>,
     /// Also write tracks as gfdl or csv (TempestExtremes), teca, ibtracs, geojson, parquet; several with commas.
     #[arg(long, value_name = "FORMATS", value_delimiter = ',')]
     pub format: Vec<String>,
@@ -255,6 +259,7 @@ impl Events {
             ("--tag-class", self.tags.tag_class.is_some(), "masks"),
             ("--min-confidence", self.min_confidence.is_some(), "boxes"),
             ("--columns", !self.columns.is_empty(), "tracks"),
+            ("--wind-column", self.wind_column.is_some(), "tracks"),
             (
                 "--tracking",
                 holds == "tracks" && self.tracking.is_some(),

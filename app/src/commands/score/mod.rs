@@ -64,6 +64,10 @@ pub struct Score {
     /// mslp,wind10, in their order.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub columns: Vec<String>,
+    /// Tracks: the column whose winds all storms of a truth of IBTrACS take, such as usa_wind (means of one minute),
+    /// wmo_wind or tokyo_wind; by default each takes WMO_WIND or USA_WIND, whichever has winds at more of its points.
+    #[arg(long, value_name = "NAME")]
+    pub wind_column: Option<String>,
     /// One JSON document instead of text.
     #[arg(long)]
     pub json: bool,
@@ -96,6 +100,7 @@ impl Score {
             min_wind: None,
             by_mean_distance: false,
             columns: Vec::new(),
+            wind_column: None,
             json: false,
         }
     }
@@ -113,6 +118,7 @@ impl Score {
             ("--min-wind", self.min_wind.is_some(), Kind::Tracks),
             ("--by-mean-distance", self.by_mean_distance, Kind::Tracks),
             ("--columns", !self.columns.is_empty(), Kind::Tracks),
+            ("--wind-column", self.wind_column.is_some(), Kind::Tracks),
         ];
         let misfit = |(_, given, fits): &(&str, bool, Kind)| *given && !scored.contains(fits);
         let Some((option, _, fits)) = misfits.into_iter().find(misfit) else {

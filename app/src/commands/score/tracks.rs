@@ -72,7 +72,7 @@ impl fmt::Display for TrackScores {
 
 /// Scores a file of tracks against another.
 pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Result<TrackScores> {
-    let table = |path: &Path, other: &Path| -> anyhow::Result<TrackTable> {
+    let table = |path: &Path, other: &Path, wind_column: Option<String>| {
         // Only our own tables tell their calendar by the masks beside them: files beside another tool's may be
         // unrelated.
         let ours = format_of(path)? == Some(TrackFormat::SquallEvents);
@@ -80,17 +80,25 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
         let options = ReadOptions {
             calendar: arguments.calendar_of(if ours { both.as_slice() } else { &[] }),
             columns: arguments.columns.clone(),
+            wind_column,
         };
         let mut table = read(path, &options)?;
         if ours {
             table.covers = covered(path).or(table.covers);
         }
+        for fact in &table.facts {
+            tracing::info!("{}: {fact}", path.display());
+        }
         for note in &table.notes {
             tracing::warn!("{}: {note}", path.display());
         }
-        Ok(table)
+        anyhow::Ok(table)
     };
-    let (predicted, truth) = (table(predicted, truth)?, table(truth, predicted)?);
+    let wind_column = arguments.wind_column.clone();
+    let (predicted, truth) = (
+        table(predicted, truth, None)?,
+        table(truth, predicted, wind_column)?,
+    );
     let has = |table: &TrackTable, class| table.tracks.iter().any(|track| track.class == class);
     let criterion = |class| match (arguments.by_mean_distance, class) {
         (true, _) => Criterion::MEAN_DISTANCE,
@@ -255,6 +263,40 @@ mod tests {
             let total = &found.tracks[0].total;
             assert_eq!((total.reference_tracks, total.hits), (2, 1), "{found}");
         }
+    }
+
+    /// A storm is one of 28 m/s by the means of one minute and not by those of ten.
+    #[test]
+    fn storms_of_the_truth_have_the_winds_that_are_chosen() {
+        let folder = tempfile::tempdir().unwrap();
+        let (best, events) = (
+            folder.path().join("best.csv"),
+            folder.path().join("events.csv"),
+        );
+        let head = "SID,ISO_TIME,LAT,LON,WMO_WIND,USA_WIND";
+        let storms = [("weak", 15.0, 50, 60), ("strong", 25.0, 70, 80)];
+        let rows = storms.map(|(id, lat, wmo, usa)| {
+            format!("{id},2000-08-01 00:00:00,{lat},150.0,{wmo},{usa}\n")
+        });
+        std::fs::write(&best, format!("{head}\n{}", rows.concat())).unwrap();
+        let rows = storms.map(|(id, lat, ..)| {
+            let id = u8::from(id == "strong");
+            format!("tropical_cyclone,2000-08-01T00:00:00,150.0,{lat},{id}\n")
+        });
+        let head = "class,time,lon_deg,lat_deg,track_id";
+        std::fs::write(&events, format!("{head}\n{}", rows.concat())).unwrap();
+        let names = [&events, &best].map(|path| path.display().to_string());
+        let [prediction, truth] = names;
+        let mut arguments = Score::of_masks(prediction, truth, None);
+        arguments.min_wind = Some(28.0);
+        for (column, storms) in [("usa_wind", 2), ("wmo_wind", 1)] {
+            arguments.wind_column = Some(column.into());
+            let found = score(&arguments, &events, &best).unwrap();
+            assert_eq!(found.tracks[0].total.reference_tracks, storms, "{column}");
+        }
+        let error = score(&arguments, &best, &events).unwrap_err();
+        assert!(error.to_string().contains("Squall events"), "{error}");
+        assert!(classify(&error).1.unwrap().contains("--wind-column"));
     }
 
     /// No test had --by-mean-distance: tracks would have been matched by their nearest points all the same.

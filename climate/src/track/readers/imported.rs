@@ -101,7 +101,9 @@ pub struct TrackTable {
     pub format: TrackFormat,
     /// In the order of the file.
     pub tracks: Vec<ImportedTrack>,
-    /// What was guessed or passed over, for people.
+    /// What was chosen where there was a choice, for people.
+    pub facts: Vec<String>,
+    /// What was guessed, passed over or mixed, for people.
     pub notes: Vec<String>,
     /// First and last time that was searched for tracks, where something besides them says so, as events of no track do.
     pub covers: Option<(Time, Time)>,
@@ -253,11 +255,12 @@ impl Rows {
         self.tracks[track].identity.source_id = None;
     }
 
-    /// [`Self::finish`] after each track took one of several sources of wind; a note says how many took which.
+    /// [`Self::finish`] after each track took one of several sources of wind; a fact says how many took which.
     pub fn finish_with(mut self, format: TrackFormat, winds: Winds) -> TrackTable {
-        let note = winds.settle(&mut self.tracks);
+        let told = winds.settle(&mut self.tracks);
         let mut table = self.finish(format);
-        table.notes.extend(note);
+        table.facts.extend(told.fact);
+        table.notes.extend(told.warning);
         table
     }
 
@@ -292,6 +295,7 @@ impl Rows {
         TrackTable {
             format,
             tracks: self.tracks,
+            facts: Vec::new(),
             notes,
             covers: None,
         }

@@ -59,6 +59,9 @@ pub struct ReadOptions {
     /// Names of the values after the grid indices in `StitchNodes` text: its `--in_fmt`. Empty: `lon,lat,slp,wind,zs`.
     /// Of TRACK's text those of the added fields, in their order; empty: no wind and no pressure is known.
     pub columns: Vec<String>,
+    /// Of IBTrACS the column of winds that all tracks take, in any case, such as `usa_wind`. `None`: each track takes
+    /// `wmo_wind` or `usa_wind`, whichever has winds at more of its points.
+    pub wind_column: Option<String>,
 }
 
 /// The tracks of a file of any known format.
@@ -69,7 +72,8 @@ pub struct ReadOptions {
 /// # Errors
 /// [`ClimateError::Table`] if it is no file of tracks or lacks a column, [`ClimateError::TableCell`] or
 /// [`ClimateError::TableDate`] with line, column, what was expected and what was found, [`ClimateError::WindUnit`] if
-/// nothing tells the unit of its winds, [`ClimateError::TimeStep`] if it has time steps instead of dates,
+/// nothing tells the unit of its winds, [`ClimateError::WindColumn`] if it lacks the column of winds that is asked for
+/// or is not of IBTrACS, [`ClimateError::TimeStep`] if it has time steps instead of dates,
 /// [`ClimateError::ManyForecasts`] if it has several forecasts of the same storms, [`ClimateError::Data`] if it cannot
 /// be opened, or naming the variable of netCDF.
 pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<TrackTable> {
@@ -82,9 +86,19 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<TrackTable>
             .to_string()
             + &lacking(path).map_or_else(String::new, |lacks| format!(": it {lacks}")),
     })?;
+    let wind_column = options.wind_column.as_deref();
+    let has_agencies = matches!(format, TrackFormat::IbtracsCsv | TrackFormat::IbtracsNetcdf);
+    if let Some(column) = wind_column.filter(|_| !has_agencies) {
+        return Err(ClimateError::WindColumn {
+            path: path.into(),
+            column: column.into(),
+            expected: "IBTrACS, which has winds of several agencies",
+            found: format.name().into(),
+        });
+    }
     let mut table = match format {
-        TrackFormat::IbtracsCsv => ibtracs::read(path)?,
-        TrackFormat::IbtracsNetcdf => ibtracs_netcdf::read(path)?,
+        TrackFormat::IbtracsCsv => ibtracs::read(path, wind_column)?,
+        TrackFormat::IbtracsNetcdf => ibtracs_netcdf::read(path, wind_column)?,
         TrackFormat::Hurdat2 => hurdat2::read(path)?,
         TrackFormat::Atcf => atcf::read(path)?,
         TrackFormat::StitchNodesGfdl => stitch_nodes::read(path, options)?,

@@ -87,6 +87,7 @@ pub(super) fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
         path,
         calendar,
         time_units: None,
+        wind_column: None,
     };
     let mut table = delimited::read(&source, &dialect)?;
     table.notes.extend(note);

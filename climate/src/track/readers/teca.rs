@@ -50,6 +50,7 @@ pub(super) fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
         path,
         calendar,
         time_units: told.time_units,
+        wind_column: None,
     };
     delimited::read(&source, &DIALECT)
 }

@@ -66,6 +66,22 @@ fn storms_have_their_season_basin_and_tropical_winds() {
     assert!(near(points[3].lon_deg, 1.5) && near(points[4].lon_deg, 179.5));
 }
 
+/// Its winds are of one agency: there is nothing to choose.
+#[test]
+fn no_column_of_winds_is_chosen_where_there_are_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("best.txt");
+    std::fs::write(&path, TWO).unwrap();
+    let options = ReadOptions {
+        wind_column: Some("usa_wind".into()),
+        ..ReadOptions::default()
+    };
+    let message = read_any(&path, &options).unwrap_err().to_string();
+    for part in ["`usa_wind`", "best.txt", "IBTrACS", "found HURDAT2"] {
+        assert!(message.contains(part), "{message} lacks {part}");
+    }
+}
+
 #[test]
 fn what_is_no_wind_or_pressure_is_left_out_with_a_note() {
     let text = TWO.replacen(" 150,  902,", " 300,   90,", 1);

@@ -46,11 +46,11 @@ fn spurs_are_left_out_and_winds_of_other_stages() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ibtracs.nc");
     on_library_thread(|| write_kinds(&path, "main")).unwrap();
-    let table = super::read(&path).unwrap();
+    let table = super::read(&path, None).unwrap();
     let first = table.tracks[0].points[0];
     assert_eq!((first.max_wind_m_s, first.other_wind), (None, true));
     on_library_thread(|| write_kinds(&path, "PROVISIONAL_spur")).unwrap();
-    let table = super::read(&path).unwrap();
+    let table = super::read(&path, None).unwrap();
     assert!(table.tracks.is_empty() && table.notes[0].contains("1 tracks are spurs"));
 }
 
@@ -67,12 +67,40 @@ fn storms_have_their_identity_and_their_name() {
                 .put_string(name, [0])
         });
         written.unwrap();
-        let identity = super::read(&path).unwrap().tracks[0].identity.clone();
+        let identity = super::read(&path, None).unwrap().tracks[0].identity.clone();
         assert_eq!(identity.source_id.as_deref(), Some("17"));
         identity.name
     };
     assert_eq!(called(Some("ALI")).as_deref(), Some("ALI"));
     assert_eq!((called(Some("UNNAMED")), called(None)), (None, None));
+}
+
+#[test]
+fn winds_of_any_agency_can_be_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ibtracs.nc");
+    let written = on_library_thread(|| -> std::result::Result<(), netcdf::Error> {
+        write(&path, "standard", "2001-03-01 00:00:00")?;
+        let mut file = netcdf::append(&path)?;
+        file.add_variable::<f32>("tokyo_wind", &["storm", "date_time"])?
+            .put_values(&[-9999.0f32, 45.0, -9999.0], ..)
+    });
+    written.unwrap();
+    let take = |column: &str| super::read(&path, Some(column));
+    let knots = |column: &str| {
+        let table = take(column).unwrap();
+        let points = table.tracks[0].points.iter();
+        let winds = points.map(|p| p.max_wind_m_s.map(|v| (v / KNOT_M_S).round()));
+        winds.collect::<Vec<_>>()
+    };
+    assert_eq!(knots("TOKYO_WIND"), [None, Some(45.0)]);
+    assert_eq!(knots("usa_wind"), [Some(50.0), None]);
+    let table = take("wmo_wind").unwrap();
+    assert!(table.facts[0].ends_with(": 1 without a wind"));
+    let message = take("cma_wind").unwrap_err().to_string();
+    for part in ["`cma_wind`", "usa_wind", "wmo_wind", "tokyo_wind"] {
+        assert!(message.contains(part), "{message} lacks {part}");
+    }
 }
 
 #[test]
@@ -92,7 +120,7 @@ fn a_pressure_of_zero_gives_way_to_that_of_the_us_agencies() {
         Ok(())
     });
     written.unwrap();
-    let table = super::read(&path).unwrap();
+    let table = super::read(&path, None).unwrap();
     let pressures = table.tracks[0].points.iter().map(|point| point.min_psl_pa);
     assert!(pressures.eq([Some(99_000.0), Some(98_000.0)]));
 }
@@ -112,7 +140,7 @@ fn numbers_of_points_and_places_that_are_none_are_located() {
             places.put_values(&[-0.5, lon_deg, -9999.0], ..)
         });
         written.unwrap();
-        super::read(&path).map_err(|error| error.to_string())
+        super::read(&path, None).map_err(|error| error.to_string())
     };
     assert_eq!(refused(2, 0.5).unwrap().points(), 2);
     for (count, found) in [
@@ -143,7 +171,7 @@ fn more_storms_than_any_file_has_are_refused() {
         lat.put_value(10.0f32, [50_000_000usize, 0])
     });
     written.unwrap();
-    let message = super::read(&path).unwrap_err().to_string();
+    let message = super::read(&path, None).unwrap_err().to_string();
     for part in ["`lat`", "at most 134217728 points", "[50000001, 3]"] {
         assert!(message.contains(part), "{message} lacks {part}");
     }
@@ -180,7 +208,7 @@ fn strings_and_the_calendar_of_a_run() {
         ("lunar", "2001-03-01 00:00:00", "lunar"),
     ] {
         on_library_thread(|| write(&path, calendar, date)).unwrap();
-        let message = super::read(&path).unwrap_err().to_string();
+        let message = super::read(&path, None).unwrap_err().to_string();
         assert!(message.contains(part), "{message} lacks {part}");
     }
 }

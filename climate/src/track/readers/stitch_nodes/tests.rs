@@ -32,6 +32,7 @@ fn tracks_of_both_kinds_of_grid() {
     let options = ReadOptions {
         calendar: Calendar::NoLeap,
         columns: ["lon", "lat", "wind", "msl"].map(str::to_string).to_vec(),
+        ..ReadOptions::default()
     };
     let text = "start 1 1999 9 10 0\n 17003 302.5 18.0 19.5 100390 1999 9 10 0\n";
     let table = parse(text, &options).unwrap();

@@ -12,6 +12,7 @@ fn parse(text: &str, columns: &[&str]) -> Result<TrackTable> {
     let options = ReadOptions {
         calendar: Calendar::Day360,
         columns: columns.iter().map(|name| name.to_string()).collect(),
+        ..ReadOptions::default()
     };
     read_any(&path, &options)
 }

@@ -113,10 +113,33 @@ fn the_official_netcdf_layout() {
         let winds = track.points.iter().filter_map(|p| p.max_wind_m_s);
         assert!(winds.clone().count() > 5 && winds.fold(0.0, f64::max) < 90.0);
     }
-    // Both storms have agencies' winds at more points than one agency alone, and no spur is among them.
+    // One storm has more winds of the responsible agency, the other of the US agencies, and no spur is among them.
     let of_sources = table.facts.iter().find(|fact| fact.contains("_wind`"));
     assert!(of_sources.is_some(), "{:?}", table.facts);
     assert!(!table.notes.iter().any(|note| note.contains("spur")));
+}
+
+#[test]
+fn the_official_netcdf_has_names_and_winds_of_every_agency() {
+    let Some(path) = testdata::real("track-formats/IBTrACS.last3years.v04r00_2_storms.nc") else {
+        return;
+    };
+    let options = ReadOptions {
+        wind_column: Some("BOM_WIND".into()),
+        ..ReadOptions::default()
+    };
+    let table = read(&path, &options).unwrap();
+    let called = table.tracks.iter().map(|track| {
+        let identity = &track.identity;
+        (identity.source_id.as_deref(), identity.name.as_deref())
+    });
+    let expected = [
+        (Some("2021001S14136"), Some("IMOGEN")),
+        (Some("2021005S10101"), None),
+    ];
+    assert!(called.eq(expected), "{:?}", table.tracks);
+    let fact = &table.facts[0];
+    assert!(fact.ends_with(": 2 from `bom_wind`"), "{fact}");
 }
 
 #[test]

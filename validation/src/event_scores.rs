@@ -1,6 +1,7 @@
 //! Events found, missed and invented, time by time.
 
 use crate::bootstrap::{Bootstrap, Interval, add};
+use crate::chance::{Chance, Record, line, skill};
 use crate::confusion::ratio;
 use serde::{Deserialize, Serialize};
 use squall_climate::Event;
@@ -107,6 +108,14 @@ pub struct EventScore {
     pub far_interval: Option<Interval>,
     /// Confidence interval of `csi`.
     pub csi_interval: Option<Interval>,
+    /// `pod` of the predictions moved in time: what is found without knowing when.
+    pub chance_pod: Option<f64>,
+    /// `far` of these.
+    pub chance_far: Option<f64>,
+    /// `csi` of these.
+    pub chance_csi: Option<f64>,
+    /// (`pod` - `chance_pod`) / (1 - `chance_pod`).
+    pub skill: Option<f64>,
 }
 
 /// How well events were found.
@@ -116,6 +125,25 @@ pub struct EventScores {
     pub rules: MatchingRules,
     /// Tropical cyclones, atmospheric rivers, and what else either side has.
     pub classes: Vec<EventScore>,
+    /// How the chance levels were found.
+    #[serde(default)]
+    pub chance: Chance,
+}
+
+impl EventScores {
+    /// Adds the chance levels: how the same predictions score when they are moved over the record of the times that were
+    /// compared. `truth` and `predicted` are those that were scored.
+    #[must_use]
+    pub fn with_chance(mut self, truth: &[Event], predicted: &[Event], record: &Record) -> Self {
+        self.chance = record.chance().clone();
+        for score in &mut self.classes {
+            let sides = [truth, predicted].map(|events| by_time(score.class, events, record));
+            [score.chance_pod, score.chance_far, score.chance_csi] =
+                rates(&moved_counts(&sides, &self.rules, record));
+            score.skill = skill(score.pod, score.chance_pod);
+        }
+        self
+    }
 }
 
 /// Scores predicted events against true ones. Both lists must be of the same times.
@@ -130,6 +158,7 @@ pub fn score_events(
     EventScores {
         rules: *rules,
         classes: classes.collect(),
+        chance: Chance::default(),
     }
 }
 
@@ -195,7 +224,48 @@ fn score_class(
         pod_interval,
         far_interval,
         csi_interval,
+        chance_pod: None,
+        chance_far: None,
+        chance_csi: None,
+        skill: None,
     }
+}
+
+/// The events of a class at the times of a record.
+fn by_time<'a>(
+    class: Class,
+    events: &'a [Event],
+    record: &Record,
+) -> HashMap<Time, Vec<&'a Event>> {
+    let mut times: HashMap<Time, Vec<&Event>> = HashMap::new();
+    for event in events.iter().filter(|event| event.class == class) {
+        if record.holds(event.time) {
+            times.entry(event.time).or_default().push(event);
+        }
+    }
+    times
+}
+
+/// The counts of all shifts of the predictions together, without distances. Nothing is copied: a true event is compared
+/// with what was predicted at the time from which predictions are moved to its own.
+fn moved_counts(
+    [truth, predicted]: &[HashMap<Time, Vec<&Event>>; 2],
+    rules: &MatchingRules,
+    record: &Record,
+) -> Counts {
+    let count = |times: &HashMap<Time, Vec<&Event>>| times.values().map(Vec::len).sum::<usize>();
+    let [real, found] = [truth, predicted].map(|times| count(times) as f64);
+    let mut sums: Counts = [0.0; 4];
+    for &shift in record.shifts() {
+        let hits = |(&time, truth): (&Time, &Vec<&Event>)| {
+            let origin = record.origin(time, shift);
+            let predicted = origin.and_then(|origin| predicted.get(&origin));
+            predicted.map_or(0, |predicted| match_events(truth, predicted, rules).len())
+        };
+        let hits = truth.iter().map(hits).sum::<usize>() as f64;
+        add(&mut sums, &[hits, real - hits, found - hits, 0.0]);
+    }
+    sums
 }
 
 fn rates(&[hits, misses, false_alarms, _]: &Counts) -> [Option<f64>; 3] {
@@ -238,10 +308,16 @@ impl fmt::Display for EventScores {
                 ),
             ] {
                 writeln!(f, "  {name} {}  {meaning}", percent(value, interval))?;
+                if let Some(line) = line(score.chance_pod, score.skill).filter(|_| name == "POD") {
+                    writeln!(f, "{line}")?;
+                }
             }
             if let Some(distance) = score.mean_distance_km {
                 writeln!(f, "  centres of hits are {distance:.0} km apart on average")?;
             }
+        }
+        if let Some(chance) = self.chance.describe() {
+            writeln!(f, "{chance}")?;
         }
         write!(
             f,

@@ -4,7 +4,8 @@
 //! - Boxes: [`average_precision`].
 //! - Events and tracks: [`event_scores`] (time by time), [`track_scores`] (whole tracks).
 //! - Against the world's data: [`world_scores`] (best tracks, other trackers, catalogues of rivers).
-//! - How sure a score is: [`bootstrap`]. How exact the operations are: [`parity`].
+//! - How sure a score is: [`bootstrap`]. What chance alone gives: [`chance`].
+//! - How exact the operations are: [`parity`].
 //!
 //! # Example
 //! Of two true cells one is found, and one more is predicted: the intersection is a third of the union.
@@ -32,6 +33,7 @@
 
 pub mod average_precision;
 pub mod bootstrap;
+pub mod chance;
 pub mod confusion;
 pub mod error;
 pub mod event_scores;
@@ -41,6 +43,7 @@ pub mod track_scores;
 pub mod world_scores;
 
 pub use average_precision::{BoxScores, DetectionScore, DetectionScorer, score_boxes};
+pub use chance::{Chance, Record};
 pub use confusion::Confusion;
 pub use error::ValidationError;
 pub use event_scores::{EventScores, MatchingRules, score_events};

@@ -1,5 +1,8 @@
 //! Whole tracks found, missed and invented.
 
+use crate::bootstrap::add;
+use crate::chance::{Chance, Record, line, skill};
+use crate::confusion::ratio;
 use crate::event_scores::{classes_of, percent};
 use serde::{Deserialize, Serialize};
 use squall_climate::Event;
@@ -53,6 +56,12 @@ pub struct TrackScore {
     pub mean_distance_km: Option<f64>,
     /// Predicted tracks per true track that is followed by any: above 1, tracks are broken into pieces.
     pub pieces_per_track: Option<f64>,
+    /// `pod` of the predictions moved in time: what is found without knowing when.
+    pub chance_pod: Option<f64>,
+    /// `far` of these.
+    pub chance_far: Option<f64>,
+    /// (`pod` - `chance_pod`) / (1 - `chance_pod`).
+    pub skill: Option<f64>,
 }
 
 /// How well tracks were found.
@@ -65,6 +74,28 @@ pub struct TrackScores {
     /// Classes that are not scored, because a side has not followed them.
     #[serde(default)]
     pub unfollowed: Vec<Unfollowed>,
+    /// How the chance levels were found.
+    #[serde(default)]
+    pub chance: Chance,
+}
+
+impl TrackScores {
+    /// Adds the chance levels: how the same predictions score when they are moved over the record of the times that were
+    /// compared. `truth` and `predicted` are those that were scored.
+    #[must_use]
+    pub fn with_chance(mut self, truth: &[Event], predicted: &[Event], record: &Record) -> Self {
+        self.chance = record.chance().clone();
+        for score in &mut self.classes {
+            let tracks = [truth, predicted].map(|events| {
+                let of_class = events.iter().filter(|event| event.class == score.class);
+                by_track(of_class.filter(|event| record.holds(event.time)))
+            });
+            let reach = self.rules.reach(score.class);
+            [score.chance_pod, score.chance_far] = chance_rates(&tracks, reach, record);
+            score.skill = skill(score.pod, score.chance_pod);
+        }
+        self
+    }
 }
 
 /// A class of which one side has objects but no track at all: they were not tracked, so its tracks cannot be scored.
@@ -107,6 +138,7 @@ pub fn score_tracks(truth: &[Event], predicted: &[Event], rules: &TrackRules) ->
         rules: *rules,
         classes: classes.collect(),
         unfollowed: Vec::new(),
+        chance: Chance::default(),
     }
 }
 
@@ -158,11 +190,13 @@ impl Nearness {
     }
 }
 
-/// For every track of `own`, how near which of the `others` are, by their identities.
+/// For every track of `own`, how near which of the `others` are, by their identities; `at` gives the time of the others
+/// with which a time of `own` is compared.
 pub(crate) fn near<'a>(
     own: &TrackPoints<'a>,
     others: &TrackPoints<'a>,
     radius_km: f64,
+    at: impl Fn(Time) -> Option<Time>,
 ) -> Vec<BTreeMap<u64, Nearness>> {
     let mut by_time: HashMap<Time, Vec<(u64, &Event)>> = HashMap::new();
     for (&id, points) in others {
@@ -175,7 +209,8 @@ pub(crate) fn near<'a>(
         for point in points {
             // Nearest point of each other track: a track has one point per time, but a table may say otherwise.
             let mut nearest: BTreeMap<u64, f64> = BTreeMap::new();
-            for (id, other) in by_time.get(&point.time).into_iter().flatten() {
+            let others = at(point.time).and_then(|time| by_time.get(&time));
+            for (id, other) in others.into_iter().flatten() {
                 let distance =
                     distance_km(point.lat_deg, point.lon_deg, other.lat_deg, other.lon_deg);
                 if distance <= radius_km {
@@ -194,50 +229,105 @@ pub(crate) fn near<'a>(
     own.values().map(of_track).collect()
 }
 
+/// How near, and for which share of its points, a track must be to another to follow it.
+#[derive(Clone, Copy)]
+struct Reach {
+    radius_km: f64,
+    min_share: f64,
+}
+
+impl TrackRules {
+    fn reach(&self, class: Class) -> Reach {
+        let radius_km = match class {
+            Class::AtmosphericRiver => self.ar_radius_km,
+            _ => self.tc_radius_km,
+        };
+        Reach {
+            radius_km,
+            min_share: self.min_share,
+        }
+    }
+}
+
+/// For every track of `own`, the one of the `others` that is nearest, if that is near at the demanded share of its
+/// points; `at` as for [`near`].
+fn followed<'a>(
+    own: &TrackPoints<'a>,
+    others: &TrackPoints<'a>,
+    reach: Reach,
+    at: impl Fn(Time) -> Option<Time>,
+) -> Vec<Option<(u64, Nearness)>> {
+    let near = near(own, others, reach.radius_km, at);
+    let best = |(points, near): (&Vec<&Event>, BTreeMap<u64, Nearness>)| {
+        let best = near.into_iter().max_by(|(_, a), (_, b)| a.by_points(b));
+        best.filter(|(_, best)| {
+            best.points > 0 && best.points as f64 >= reach.min_share * points.len() as f64
+        })
+    };
+    own.values().zip(near).map(best).collect()
+}
+
 fn score_class(
     class: Class,
     truth: &[Event],
     predicted: &[Event],
     rules: &TrackRules,
 ) -> TrackScore {
-    let radius_km = match class {
-        Class::AtmosphericRiver => rules.ar_radius_km,
-        _ => rules.tc_radius_km,
-    };
+    let reach = rules.reach(class);
     let [truth, predicted] =
         [truth, predicted].map(|events| by_track(events.iter().filter(|e| e.class == class)));
-    let follows =
-        |near: usize, points: usize| near > 0 && near as f64 >= rules.min_share * points as f64;
+    let found = followed(&truth, &predicted, reach, Some);
     let (mut hits, mut near_points, mut distance) = (0, 0, 0.0);
-    for (points, near) in truth.values().zip(near(&truth, &predicted, radius_km)) {
-        let best = near.values().max_by(|a, b| a.by_points(b));
-        if let Some(best) = best.filter(|best| follows(best.points, points.len())) {
-            hits += 1;
-            near_points += best.points;
-            distance += best.distance_sum_km;
-        }
+    for (_, best) in found.iter().flatten() {
+        hits += 1;
+        near_points += best.points;
+        distance += best.distance_sum_km;
     }
     let mut false_alarms = 0;
     let mut pieces: BTreeMap<u64, u64> = BTreeMap::new();
-    for (points, near) in predicted.values().zip(near(&predicted, &truth, radius_km)) {
-        let best = near.iter().max_by(|(_, a), (_, b)| a.by_points(b));
-        match best.filter(|(_, best)| follows(best.points, points.len())) {
-            Some((&id, _)) => *pieces.entry(id).or_default() += 1,
+    for real in followed(&predicted, &truth, reach, Some) {
+        match real {
+            Some((id, _)) => *pieces.entry(id).or_default() += 1,
             None => false_alarms += 1,
         }
     }
-    let ratio = |part: f64, whole: usize| (whole > 0).then(|| part / whole as f64);
+    let [true_tracks, predicted_tracks] = [&truth, &predicted].map(|tracks| tracks.len() as u64);
     TrackScore {
         class,
-        true_tracks: truth.len() as u64,
+        true_tracks,
         hits,
-        predicted_tracks: predicted.len() as u64,
+        predicted_tracks,
         false_alarms,
-        pod: ratio(hits as f64, truth.len()),
-        far: ratio(false_alarms as f64, predicted.len()),
-        mean_distance_km: ratio(distance, near_points),
-        pieces_per_track: ratio(pieces.values().sum::<u64>() as f64, pieces.len()),
+        pod: ratio(hits as f64, true_tracks as f64),
+        far: ratio(false_alarms as f64, predicted_tracks as f64),
+        mean_distance_km: ratio(distance, near_points as f64),
+        pieces_per_track: ratio(pieces.values().sum::<u64>() as f64, pieces.len() as f64),
+        chance_pod: None,
+        chance_far: None,
+        skill: None,
     }
+}
+
+/// POD and FAR of predicted tracks that are moved in time, over all shifts together.
+fn chance_rates(
+    [truth, predicted]: &[TrackPoints<'_>; 2],
+    reach: Reach,
+    record: &Record,
+) -> [Option<f64>; 2] {
+    let mut sums = [0.0; 4];
+    for &shift in record.shifts() {
+        let found = followed(truth, predicted, reach, |time| record.origin(time, shift));
+        let real = followed(predicted, truth, reach, |time| record.moved(time, shift));
+        let false_alarms = real.iter().filter(|real| real.is_none()).count();
+        let counts = [
+            found.iter().flatten().count(),
+            found.len(),
+            false_alarms,
+            real.len(),
+        ];
+        add(&mut sums, &counts.map(|count| count as f64));
+    }
+    [ratio(sums[0], sums[1]), ratio(sums[2], sums[3])]
 }
 
 impl fmt::Display for Unfollowed {
@@ -276,6 +366,9 @@ impl fmt::Display for TrackScores {
                 "  POD {}  share of the true tracks that were found",
                 percent(score.pod, None)
             )?;
+            if let Some(line) = line(score.chance_pod, score.skill) {
+                writeln!(f, "{line}")?;
+            }
             writeln!(
                 f,
                 "  FAR {}  share of the predicted tracks that follow no true one",
@@ -291,6 +384,9 @@ impl fmt::Display for TrackScores {
         }
         for class in &self.unfollowed {
             writeln!(f, "{class}")?;
+        }
+        if let Some(chance) = self.chance.describe() {
+            writeln!(f, "{chance}")?;
         }
         write!(
             f,

@@ -1,13 +1,15 @@
 //! Event and track scores against hand-made cases.
 
 use approx::assert_relative_eq;
+use rand::Rng;
 use squall_climate::Event;
 use squall_data::grid::KM_PER_DEGREE;
+use squall_data::random::stream;
 use squall_data::{Calendar, Class, Time};
 use squall_validation::bootstrap::Bootstrap;
 use squall_validation::event_scores::match_events;
 use squall_validation::{
-    MatchingRules, TrackRules, score_events, score_listed_tracks, score_tracks,
+    MatchingRules, Record, TrackRules, score_events, score_listed_tracks, score_tracks,
 };
 
 fn time(step: i64) -> Time {
@@ -358,4 +360,86 @@ fn the_nearest_of_tracks_that_follow_a_storm_tells_its_distance() {
         max_relative = 1e-9
     );
     assert_eq!(score.pieces_per_track, Some(1.5));
+}
+
+#[test]
+fn chance_levels_by_hand_and_the_skill_of_perfect_predictions() {
+    // One storm stands still in the first half of forty days and is found at all of them.
+    let storm = |id| -> Vec<Event> {
+        let at = |day| on_track(id, cyclone(8 * day, 15.0, 150.0));
+        (0..20).map(at).collect()
+    };
+    let (truth, predicted) = (storm(1), storm(9));
+    let record = Record::of_times((0..40).map(|day| time(8 * day)));
+    let events = score_events(&truth, &predicted, &MatchingRules::default(), &no_draws());
+    let events = events.with_chance(&truth, &predicted, &record);
+    // Moved by 10, 12, 14, 16, 18, 21, 23, 25, 27 and 30 days, around the end, they share 10, 8, 6, 4, 2, 1, 3, 5, 7 and
+    // 10 days: 56 of 200.
+    let score = events.classes[0];
+    assert_eq!((score.pod, score.chance_pod), (Some(1.0), Some(0.28)));
+    assert_eq!((score.chance_far, score.skill), (Some(0.72), Some(1.0)));
+    assert_eq!(score.chance_csi, Some(56.0 / 344.0));
+    assert_eq!(events.chance.shifts, 10);
+    let rivers = events.classes[1];
+    assert_eq!((rivers.chance_pod, rivers.skill), (None, None));
+    let text = events.to_string();
+    let line =
+        "100.0 %  share of the true events that were found\n  chance finds 28.0 %: skill 1.00\n";
+    assert!(text.contains(line), "{text}");
+    // Half of the points are near in the first and the last shift alone.
+    let tracks = score_tracks(&truth, &predicted, &TrackRules::default());
+    let tracks = tracks.with_chance(&truth, &predicted, &record);
+    let score = tracks.classes[0];
+    assert_eq!((score.chance_pod, score.chance_far), (Some(0.2), Some(0.8)));
+    assert_eq!((score.pod, score.skill), (Some(1.0), Some(1.0)));
+    assert!(
+        tracks.to_string().contains("chance finds 20.0 %"),
+        "{tracks}"
+    );
+}
+
+/// Rivers of one run were found at a third of the times of another, and nothing said that this is chance.
+#[test]
+fn unrelated_predictions_have_no_skill() {
+    let rivers = |name: &str| -> Vec<Event> {
+        let mut random = stream(1, name, &[]);
+        let steps = (0..60 * 4).flat_map(|step| [2 * step; 4]);
+        let at = |step| {
+            let lon_deg = random.random_range(0.0..360.0);
+            event(Class::AtmosphericRiver, step, 40.0, lon_deg)
+        };
+        steps.map(at).collect()
+    };
+    let (truth, predicted) = (rivers("one"), rivers("other"));
+    let record = Record::of_times((0..60 * 4).map(|step| time(2 * step)));
+    let score = |predicted: &[Event]| {
+        let scores = score_events(&truth, predicted, &MatchingRules::default(), &no_draws());
+        scores.with_chance(&truth, predicted, &record).classes[1]
+    };
+    let unrelated = score(&predicted);
+    let (chance, skill) = (unrelated.chance_pod.unwrap(), unrelated.skill.unwrap());
+    assert!(
+        (0.25..0.4).contains(&chance) && skill.abs() < 0.08,
+        "{unrelated:?}"
+    );
+    assert_eq!(score(&truth).skill, Some(1.0));
+    assert_eq!(score(&[]).skill, Some(0.0));
+}
+
+#[test]
+fn a_short_record_has_no_chance_level_and_says_so() {
+    let truth = [cyclone(0, 15.0, 150.0)];
+    let record = Record::of_times((0..29 * 8).map(time));
+    let scores = score_events(&truth, &truth, &MatchingRules::default(), &no_draws());
+    let scores = scores.with_chance(&truth, &truth, &record);
+    let score = scores.classes[0];
+    assert_eq!(
+        (score.pod, score.chance_pod, score.skill),
+        (Some(1.0), None, None)
+    );
+    let text = scores.to_string();
+    assert!(
+        text.contains("chance: not known") && text.contains("30 days"),
+        "{text}"
+    );
 }

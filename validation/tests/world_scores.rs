@@ -104,10 +104,60 @@ fn hits_false_alarms_and_distances_by_hand() {
         (1, Some(1.0))
     );
     assert_eq!(scores.quarters.len(), 1);
+    // Two days tell no chance level.
+    assert_eq!((total.chance_pod, total.skill), (None, None));
+    assert!(scores.chance.missing.is_some());
     let text = scores.to_string();
-    for part in ["50.0 %", "33.3 %", "JJA", "300 km", "tracks per year"] {
+    for part in [
+        "50.0 %",
+        "33.3 %",
+        "JJA",
+        "300 km",
+        "tracks per year",
+        "chance: not known",
+    ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
+}
+
+#[test]
+fn chance_levels_of_tracks_are_those_of_other_years() {
+    // Four years from August 2001 on, in the first two of which a storm is at one place on the first day.
+    let year = |k: i64| storm("a", 365 * 24 * k, 150.0, 10.0, 2);
+    let reference = TrackTable {
+        covers: Some((time(0), time(24 * 1460))),
+        ..table(vec![year(0), year(1)])
+    };
+    let scores = |predicted: Vec<ImportedTrack>| {
+        let predicted = TrackTable {
+            covers: reference.covers,
+            ..table(predicted)
+        };
+        score_against_world(&reference, &predicted, &WorldRules::default(), &quick()).unwrap()
+    };
+    let perfect = scores(reference.tracks.clone());
+    assert!(perfect.chance.whole_years);
+    assert_eq!(perfect.chance.shifts, 3);
+    // A year later the second storm is found, two years later none, three years later, around the end, the first.
+    let third = Some(2.0 / 6.0);
+    for group in [&perfect.total, &perfect.years[0], &perfect.years[1]] {
+        assert_eq!(
+            (group.pod, group.chance_pod, group.skill),
+            (Some(1.0), third, Some(1.0))
+        );
+    }
+    assert_eq!(perfect.total.chance_far, Some(4.0 / 6.0));
+    assert!(perfect.to_string().contains("whole years"), "{perfect}");
+    // Of a prediction that has one of them half is found, and by chance a sixth.
+    let half = scores(vec![year(0)]).total;
+    assert_eq!((half.pod, half.chance_pod), (Some(0.5), Some(1.0 / 6.0)));
+    assert_relative_eq!(half.skill.unwrap(), 0.4, max_relative = 1e-12);
+    // A storm of another season is not found in any year.
+    let winter = scores(vec![storm("x", 24 * 150, 150.0, 10.0, 2)]).total;
+    assert_eq!(
+        (winter.pod, winter.chance_pod, winter.skill),
+        (Some(0.0), Some(0.0), Some(0.0))
+    );
 }
 
 #[test]

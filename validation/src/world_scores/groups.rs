@@ -2,6 +2,7 @@
 
 use super::matching::TrackPair;
 use crate::bootstrap::{Bootstrap, Interval, add};
+use crate::chance::skill;
 use crate::confusion::ratio;
 use serde::{Deserialize, Serialize};
 use squall_climate::statistics::Basin;
@@ -73,6 +74,30 @@ pub struct TrackGroup {
     pub wind_difference_m_s: Option<f64>,
     /// Mean over pairs of the lowest pressure of the predicted track less that of the storm, Pa.
     pub pressure_difference_pa: Option<f64>,
+    /// `pod` of the predicted tracks moved in time: what is found without knowing when.
+    pub chance_pod: Option<f64>,
+    /// `far` of these.
+    pub chance_far: Option<f64>,
+    /// (`pod` - `chance_pod`) / (1 - `chance_pod`).
+    pub skill: Option<f64>,
+}
+
+impl TrackGroup {
+    /// Adds the chance levels: the rates of the groups of its name among those of moved tracks, together.
+    fn add_chance<'a>(&mut self, moved: impl Iterator<Item = &'a Self>) {
+        let mut sums = [0.0; 4];
+        for group in moved.filter(|group| group.name == self.name) {
+            let counts = [
+                group.hits,
+                group.reference_tracks,
+                group.false_alarms,
+                group.predicted_tracks,
+            ];
+            add(&mut sums, &counts.map(|count| count as f64));
+        }
+        [self.chance_pod, self.chance_far] = rates(&sums);
+        self.skill = skill(self.pod, self.chance_pod);
+    }
 }
 
 /// The scores of all storms, and of those of each basin, quarter and year.
@@ -126,6 +151,8 @@ impl Groupings {
             reference,
             predicted,
             pairs,
+            hit: pairs.iter().map(|pair| pair.reference).collect(),
+            real: pairs.iter().map(|pair| pair.predicted).collect(),
             homes,
             bootstrap,
         };
@@ -145,6 +172,20 @@ impl Groupings {
                 .collect(),
         }
     }
+
+    /// Adds the chance levels: the rates of predicted tracks that were moved in time, over all shifts together.
+    pub fn add_chance(&mut self, moved: &[Self]) {
+        self.total.add_chance(moved.iter().map(|one| &one.total));
+        for group in &mut self.basins {
+            group.add_chance(moved.iter().flat_map(|one| &one.basins));
+        }
+        for group in &mut self.quarters {
+            group.add_chance(moved.iter().flat_map(|one| &one.quarters));
+        }
+        for group in &mut self.years {
+            group.add_chance(moved.iter().flat_map(|one| &one.years));
+        }
+    }
 }
 
 /// What groups are made of.
@@ -152,6 +193,10 @@ struct Storms<'a> {
     reference: &'a [ImportedTrack],
     predicted: &'a [ImportedTrack],
     pairs: &'a [TrackPair],
+    /// The storms that were found.
+    hit: HashSet<usize>,
+    /// The predicted tracks that are a storm.
+    real: HashSet<usize>,
     /// Of the tracks of the reference, and of the predicted ones; `None` of one without points.
     homes: [Vec<Option<Home>>; 2],
     bootstrap: &'a Bootstrap,
@@ -161,20 +206,18 @@ impl Storms<'_> {
     /// Hits, storms, false alarms and predicted tracks of a group, for each cyclone year that has any of them.
     fn counts_by_year(&self, belongs: &dyn Fn(&Home) -> bool) -> Vec<[f64; 4]> {
         let [storms, tracks] = &self.homes;
-        let hit: HashSet<usize> = self.pairs.iter().map(|pair| pair.reference).collect();
-        let real: HashSet<usize> = self.pairs.iter().map(|pair| pair.predicted).collect();
         let mut blocks: BTreeMap<i64, [f64; 4]> = BTreeMap::new();
         for (k, home) in storms.iter().enumerate() {
             if let Some(home) = home.filter(|home| belongs(home)) {
                 let block = blocks.entry(home.year).or_default();
-                block[0] += f64::from(u8::from(hit.contains(&k)));
+                block[0] += f64::from(u8::from(self.hit.contains(&k)));
                 block[1] += 1.0;
             }
         }
         for (k, home) in tracks.iter().enumerate() {
             if let Some(home) = home.filter(|home| belongs(home)) {
                 let block = blocks.entry(home.year).or_default();
-                block[2] += f64::from(u8::from(!real.contains(&k)));
+                block[2] += f64::from(u8::from(!self.real.contains(&k)));
                 block[3] += 1.0;
             }
         }
@@ -227,6 +270,9 @@ impl Storms<'_> {
                 let pressures = track.points.iter().filter_map(|p| p.min_psl_pa);
                 pressures.reduce(f64::min)
             }),
+            chance_pod: None,
+            chance_far: None,
+            skill: None,
         }
     }
 }

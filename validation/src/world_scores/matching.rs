@@ -114,7 +114,7 @@ pub fn match_tracks(
     };
     let events = [reference, predicted].map(events_of);
     let [storms, tracks] = events.each_ref().map(by_track);
-    let near = near(&tracks, &storms, radius_km);
+    let near = near(&tracks, &storms, radius_km, Some);
     let mut pairs = Vec::new();
     for ((&track, points), near) in tracks.iter().zip(near) {
         let is_storm = |found: &Nearness| match *criterion {

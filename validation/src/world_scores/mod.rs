@@ -15,6 +15,7 @@ pub use matching::{Criterion, TrackPair, match_tracks};
 pub use taylor::Taylor;
 
 use crate::bootstrap::Bootstrap;
+use crate::chance::{Chance, Record};
 use crate::error::{Result, ValidationError};
 use groups::Groupings;
 use serde::{Deserialize, Serialize};
@@ -75,6 +76,9 @@ pub struct WorldScores {
     pub years: Vec<TrackGroup>,
     /// Tracks per year and cell against the reference's.
     pub density: Option<DensityComparison>,
+    /// How the chance levels were found.
+    #[serde(default)]
+    pub chance: Chance,
 }
 
 /// Scores predicted tracks against a reference such as IBTrACS.
@@ -128,8 +132,11 @@ pub fn score_against_world(
             "the reference covers {first_real} to {last_real}, the prediction {first_found} to {last_found}: no track to compare"
         )));
     }
+    let record = Record::of_days(first, last);
+    let moved = moved_groups(&reference, &predicted, rules, &record);
     let pairs = match_strong(&mut reference, &mut predicted, rules);
-    let groups = Groupings::of(&reference, &predicted, &pairs, bootstrap);
+    let mut groups = Groupings::of(&reference, &predicted, &pairs, bootstrap);
+    groups.add_chance(&moved);
     let days = last.seconds_since(first) as f64 / DAY_SECONDS as f64;
     let years = days / first.calendar().mean_year_days();
     Ok(WorldScores {
@@ -144,7 +151,37 @@ pub fn score_against_world(
         quarters: groups.quarters,
         years: groups.years,
         density: compare_density(&reference, &predicted, rules.density_cell_deg, years)?,
+        chance: record.chance().clone(),
     })
+}
+
+/// The groups of each shift of the predicted tracks over a record, scored as those that were not moved.
+fn moved_groups(
+    reference: &[ImportedTrack],
+    predicted: &[ImportedTrack],
+    rules: &WorldRules,
+    record: &Record,
+) -> Vec<Groupings> {
+    let no_intervals = Bootstrap {
+        draws: 0,
+        ..Bootstrap::default()
+    };
+    let inside = |track: &&ImportedTrack| track.points.iter().any(|p| record.holds(p.time));
+    let of_shift = |&shift: &usize| {
+        let mut reference: Vec<_> = reference.iter().filter(inside).cloned().collect();
+        let mut predicted = predicted.to_vec();
+        for track in &mut predicted {
+            track.points.retain_mut(|point| {
+                let moved = record.moved(point.time, shift);
+                point.time = moved.unwrap_or(point.time);
+                moved.is_some()
+            });
+        }
+        predicted.retain(|track| !track.points.is_empty());
+        let pairs = match_strong(&mut reference, &mut predicted, rules);
+        Groupings::of(&reference, &predicted, &pairs, &no_intervals)
+    };
+    record.shifts().iter().map(of_shift).collect()
 }
 
 /// Which predicted track is which storm, after storms that are too weak, and the tracks that are one of those, were

@@ -12,7 +12,7 @@ fn row(f: &mut fmt::Formatter<'_>, group: &TrackGroup) -> fmt::Result {
     let distance = group.distance;
     writeln!(
         f,
-        "{:<16} {:>8} {:>6} {:>9} {:>6} {:>8} {:>8} {:>7} {:>7} {:>7}",
+        "{:<16} {:>8} {:>6} {:>9} {:>6} {:>8} {:>8} {:>7} {:>7} {:>7} {:>8} {:>6}",
         group.name,
         group.reference_tracks,
         group.hits,
@@ -22,7 +22,9 @@ fn row(f: &mut fmt::Formatter<'_>, group: &TrackGroup) -> fmt::Result {
         share(group.far),
         km(distance.map(|d| d.mean_km)),
         km(distance.map(|d| d.median_km)),
-        km(distance.map(|d| d.p90_km))
+        km(distance.map(|d| d.p90_km)),
+        share(group.chance_pod),
+        (group.skill).map_or_else(|| "-".into(), |skill| format!("{skill:.2}"))
     )
 }
 
@@ -42,8 +44,19 @@ impl fmt::Display for WorldScores {
         }
         writeln!(
             f,
-            "{:<16} {:>8} {:>6} {:>9} {:>6} {:>8} {:>8} {:>7} {:>7} {:>7}",
-            "", "storms", "hits", "predicted", "false", "POD", "FAR", "mean km", "median", "90 %"
+            "{:<16} {:>8} {:>6} {:>9} {:>6} {:>8} {:>8} {:>7} {:>7} {:>7} {:>8} {:>6}",
+            "",
+            "storms",
+            "hits",
+            "predicted",
+            "false",
+            "POD",
+            "FAR",
+            "mean km",
+            "median",
+            "90 %",
+            "chance",
+            "skill"
         )?;
         row(f, &self.total)?;
         for groups in [&self.basins, &self.quarters, &self.years] {
@@ -60,6 +73,9 @@ impl fmt::Display for WorldScores {
                     i.high * 100.0
                 )?;
             }
+        }
+        if let Some(chance) = self.chance.describe() {
+            writeln!(f, "{chance}")?;
         }
         if let Some(pieces) = total.pieces_per_hit {
             writeln!(f, "{pieces:.2} predicted tracks per storm found")?;

@@ -157,7 +157,10 @@ fn event_lines(group: &str, classes: &[EventScore], what: &str) -> Vec<report::S
         lines.push(share(
             format!("POD, {name}"),
             event.pod,
-            &format!("share of the judge's {what} that were found{pod}"),
+            &format!(
+                "share of the judge's {what} that were found{pod}{}",
+                beside_chance(event)
+            ),
         ));
         lines.push(share(
             format!("FAR, {name}"),
@@ -175,6 +178,16 @@ fn event_lines(group: &str, classes: &[EventScore], what: &str) -> Vec<report::S
         }
     }
     lines
+}
+
+/// What chance alone would have found, as the end of a sentence; empty where that is not known.
+fn beside_chance(event: &EventScore) -> String {
+    let skill = event.skill.map_or(String::new(), |skill| {
+        format!(", which leaves a skill of {skill:.2}")
+    });
+    event.chance_pod.map_or(String::new(), |chance| {
+        format!("; {chance:.2} were found by chance, by predictions moved in time{skill}")
+    })
 }
 
 /// A confidence interval as the end of a sentence.

@@ -11,7 +11,7 @@ use squall_data::{BoxFrame, BoxFrames, Class, DataError, LatLonGrid, Time, Track
 use squall_validation::average_precision::{BoxScores, BoxesAt, compared_times, score_boxes};
 use squall_validation::bootstrap::Bootstrap;
 use squall_validation::{
-    EventScores, MatchingRules, TrackRules, TrackScores, score_events, score_tracks,
+    EventScores, MatchingRules, Record, TrackRules, TrackScores, score_events, score_tracks,
 };
 use std::collections::BTreeSet;
 use std::fmt;
@@ -103,11 +103,14 @@ pub fn judge(
     let sure = |found: &TrackedBox| found.geo.is_sure(min_confidence);
     let found = followed(predicted, &times, sure)?;
     let real = followed(truth, &times, |_| true)?;
+    let record = Record::of_times(times);
+    let events = score_events(&real, &found, &MatchingRules::default(), &bootstrap);
+    let tracks = score_tracks(&real, &found, &TrackRules::default());
     Ok(Scores {
         boxes,
         min_confidence,
-        events: score_events(&real, &found, &MatchingRules::default(), &bootstrap),
-        tracks: score_tracks(&real, &found, &TrackRules::default()),
+        events: events.with_chance(&real, &found, &record),
+        tracks: tracks.with_chance(&real, &found, &record),
     })
 }
 

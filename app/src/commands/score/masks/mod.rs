@@ -18,8 +18,8 @@ use squall_validation::bootstrap::Bootstrap;
 use squall_validation::track_scores::Unfollowed;
 use squall_validation::world_scores::{ClassAgreement, NearestCells};
 use squall_validation::{
-    Confusion, EventScores, MaskAgreement, MatchingRules, SegmentationScore, SegmentationScorer,
-    TrackRules, TrackScores, score_events, score_listed_tracks,
+    Confusion, EventScores, MaskAgreement, MatchingRules, Record, SegmentationScore,
+    SegmentationScorer, TrackRules, TrackScores, score_events, score_listed_tracks,
 };
 use std::collections::HashSet;
 use std::fmt;
@@ -187,14 +187,16 @@ impl Score {
             .collect();
         let tracked = |events: &[Event]| events.iter().any(|event| event.track_id.is_some());
         let [found, real] = [0, 1].map(|side| listed[side].as_ref().unwrap_or(&made[side]));
+        let record = Record::of_times(times.iter().copied());
         let tracks = (tracked(real) || tracked(found)).then(|| {
             let mut tracks = score_listed_tracks(real, found, &TrackRules::default());
             tracks.classes.retain(|score| sides.has(score.class));
-            tracks
+            tracks.with_chance(real, found, &record)
         });
         let [found, real] = areas::comparable(listed, made, is_made);
         let mut events = score_events(&real, &found, &MatchingRules::default(), &bootstrap);
         events.classes.retain(|score| sides.has(score.class));
+        let events = events.with_chance(&real, &found, &record);
         Ok(Scores {
             agreement,
             pixels,

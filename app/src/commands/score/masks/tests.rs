@@ -177,6 +177,8 @@ fn rivers_of_labels_have_no_tracks_to_be_scored_against() {
         // Tables without masks are judged by another rule, which both say.
         assert_eq!(said.contains("rule of best tracks"), hint == hints[0]);
         assert!(tracks.to_string().contains("judged by another rule"));
+        // Their few times tell no chance level, and that is said.
+        assert!(tracks.chance.missing.is_some() && tracks.classes[0].skill.is_none());
     }
     // A truth without any river is scored: it does not count as one without tracks.
     let tracks = score(&events, &storms).unwrap();

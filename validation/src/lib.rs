@@ -4,7 +4,7 @@
 //! - Boxes: [`average_precision`].
 //! - Events and tracks: [`event_scores`] (time by time), [`track_scores`] (whole tracks).
 //! - Against the world's data: [`world_scores`] (best tracks, other trackers, catalogues of rivers).
-//! - How sure a score is: [`bootstrap`]. What chance alone gives: [`chance`].
+//! - How sure a score is: [`bootstrap`]. What chance alone gives: [`chance`]. Which storms were found: [`storms`].
 //! - How exact the operations are: [`parity`].
 //!
 //! # Example
@@ -39,6 +39,7 @@ pub mod error;
 pub mod event_scores;
 pub mod iou;
 pub mod parity;
+pub mod storms;
 pub mod track_scores;
 pub mod world_scores;
 
@@ -48,5 +49,6 @@ pub use confusion::Confusion;
 pub use error::ValidationError;
 pub use event_scores::{EventScores, MatchingRules, score_events};
 pub use iou::{SegmentationScore, SegmentationScorer};
+pub use storms::Storm;
 pub use track_scores::{TrackRules, TrackScores, score_listed_tracks, score_tracks};
 pub use world_scores::{MaskAgreement, WorldRules, WorldScores, score_against_world};

@@ -4,6 +4,7 @@ use crate::bootstrap::add;
 use crate::chance::{Chance, Record, line, skill};
 use crate::confusion::ratio;
 use crate::event_scores::{classes_of, percent};
+use crate::storms::Storm;
 use serde::{Deserialize, Serialize};
 use squall_climate::Event;
 use squall_data::grid::distance_km;
@@ -77,6 +78,9 @@ pub struct TrackScores {
     /// How the chance levels were found.
     #[serde(default)]
     pub chance: Chance,
+    /// True cyclones, found and missed.
+    #[serde(default)]
+    pub storms: Vec<Storm>,
 }
 
 impl TrackScores {
@@ -134,11 +138,13 @@ pub(crate) type TrackPoints<'a> = BTreeMap<u64, Vec<&'a Event>>;
 pub fn score_tracks(truth: &[Event], predicted: &[Event], rules: &TrackRules) -> TrackScores {
     let classes =
         classes_of(truth, predicted).map(|class| score_class(class, truth, predicted, rules));
+    let (classes, storms): (Vec<TrackScore>, Vec<Vec<Storm>>) = classes.unzip();
     TrackScores {
         rules: *rules,
-        classes: classes.collect(),
+        classes,
         unfollowed: Vec::new(),
         chance: Chance::default(),
+        storms: storms.into_iter().flatten().collect(),
     }
 }
 
@@ -155,6 +161,7 @@ pub fn score_listed_tracks(
         .collect();
     let unfollowed = |class: Class| scores.unfollowed.iter().any(|one| one.class == class);
     scores.classes.retain(|score| !unfollowed(score.class));
+    scores.storms.retain(|storm| !unfollowed(storm.class));
     scores
 }
 
@@ -267,12 +274,13 @@ fn followed<'a>(
     own.values().zip(near).map(best).collect()
 }
 
+/// The score of a class, and its storms, if it is one of cyclones.
 fn score_class(
     class: Class,
     truth: &[Event],
     predicted: &[Event],
     rules: &TrackRules,
-) -> TrackScore {
+) -> (TrackScore, Vec<Storm>) {
     let reach = rules.reach(class);
     let [truth, predicted] =
         [truth, predicted].map(|events| by_track(events.iter().filter(|e| e.class == class)));
@@ -292,7 +300,7 @@ fn score_class(
         }
     }
     let [true_tracks, predicted_tracks] = [&truth, &predicted].map(|tracks| tracks.len() as u64);
-    TrackScore {
+    let score = TrackScore {
         class,
         true_tracks,
         hits,
@@ -305,7 +313,14 @@ fn score_class(
         chance_pod: None,
         chance_far: None,
         skill: None,
-    }
+    };
+    let storms = (truth.iter().zip(found))
+        .filter(|_| class.is_cyclone())
+        .filter_map(|((id, points), found)| {
+            let found = found.map(|(id, near)| (id, near.mean_km()));
+            Storm::of_points(*id, points, found)
+        });
+    (score, storms.collect())
 }
 
 /// POD and FAR of predicted tracks that are moved in time, over all shifts together.

@@ -443,3 +443,40 @@ fn a_short_record_has_no_chance_level_and_says_so() {
         "{text}"
     );
 }
+
+#[test]
+fn each_true_cyclone_is_listed_with_the_track_that_found_it() {
+    let (mut truth, mut predicted) = (Vec::new(), Vec::new());
+    // The table is not in the order of time.
+    for step in [2, 0, 1, 3] {
+        let mut found = on_track(1, cyclone(step, 10.0, 150.0));
+        found.max_wind_m_s = Some(20.0 + step as f64);
+        truth.push(found);
+        truth.push(on_track(2, cyclone(step, 10.0, 250.0)));
+        truth.push(on_track(
+            3,
+            event(Class::AtmosphericRiver, step, 40.0, 200.0),
+        ));
+        predicted.push(on_track(8, cyclone(step, 12.0, 150.0)));
+        predicted.push(on_track(9, cyclone(step, 11.0, 150.0)));
+    }
+    let scores = score_tracks(&truth, &predicted, &TrackRules::default());
+    let [found, missed] = &scores.storms[..] else {
+        panic!("{scores:?}");
+    };
+    assert_eq!(
+        (found.id.as_str(), found.first.as_str()),
+        ("1", "2001-08-01T00:00:00")
+    );
+    assert_eq!(
+        (&found.found_by[..], found.max_wind_m_s),
+        (&["9".to_string()][..], Some(23.0))
+    );
+    assert_relative_eq!(
+        found.mean_distance_km.unwrap(),
+        KM_PER_DEGREE,
+        max_relative = 1e-9
+    );
+    assert_eq!((missed.id.as_str(), missed.max_wind_m_s), ("2", None));
+    assert!(missed.found_by.is_empty() && missed.mean_distance_km.is_none());
+}

@@ -104,6 +104,24 @@ fn hits_false_alarms_and_distances_by_hand() {
         (1, Some(1.0))
     );
     assert_eq!(scores.quarters.len(), 1);
+    let [found, missed] = &scores.storms[..] else {
+        panic!("{:?}", scores.storms);
+    };
+    assert_eq!(
+        (found.id.as_str(), &found.found_by[..]),
+        ("a", &["a".to_string(), "a".to_string()][..])
+    );
+    assert_eq!(
+        (found.max_wind_m_s, found.first.as_str()),
+        (Some(28.0), "2001-08-01T00:00:00")
+    );
+    assert_relative_eq!(
+        found.mean_distance_km.unwrap(),
+        KM_PER_DEGREE,
+        max_relative = 1e-9
+    );
+    assert_eq!((missed.id.as_str(), missed.mean_distance_km), ("b", None));
+    assert!(missed.found_by.is_empty());
     // Two days tell no chance level.
     assert_eq!((total.chance_pod, total.skill), (None, None));
     assert!(scores.chance.missing.is_some());

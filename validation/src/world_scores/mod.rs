@@ -17,6 +17,7 @@ pub use taylor::Taylor;
 use crate::bootstrap::Bootstrap;
 use crate::chance::{Chance, Record};
 use crate::error::{Result, ValidationError};
+use crate::storms::Storm;
 use groups::Groupings;
 use serde::{Deserialize, Serialize};
 use squall_climate::track::readers::{ImportedTrack, TrackTable};
@@ -79,6 +80,9 @@ pub struct WorldScores {
     /// How the chance levels were found.
     #[serde(default)]
     pub chance: Chance,
+    /// The cyclones of the reference, found and missed.
+    #[serde(default)]
+    pub storms: Vec<Storm>,
 }
 
 /// Scores predicted tracks against a reference such as IBTrACS.
@@ -152,6 +156,7 @@ pub fn score_against_world(
         years: groups.years,
         density: compare_density(&reference, &predicted, rules.density_cell_deg, years)?,
         chance: record.chance().clone(),
+        storms: Storm::of_pairs(&reference, &predicted, &pairs),
     })
 }
 

@@ -68,7 +68,7 @@ pub struct Score {
     /// wmo_wind or tokyo_wind; by default each takes WMO_WIND or USA_WIND, whichever has winds at more of its points.
     #[arg(long, value_name = "NAME")]
     pub wind_column: Option<String>,
-    /// One JSON document instead of text.
+    /// One JSON document instead of text; it also lists the true cyclones, found and missed.
     #[arg(long)]
     pub json: bool,
 }

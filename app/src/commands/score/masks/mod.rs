@@ -191,6 +191,7 @@ impl Score {
         let tracks = (tracked(real) || tracked(found)).then(|| {
             let mut tracks = score_listed_tracks(real, found, &TrackRules::default());
             tracks.classes.retain(|score| sides.has(score.class));
+            tracks.storms.retain(|storm| sides.has(storm.class));
             tracks.with_chance(real, found, &record)
         });
         let [found, real] = areas::comparable(listed, made, is_made);

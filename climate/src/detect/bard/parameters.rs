@@ -4,6 +4,7 @@ use crate::error::{ClimateError, Result};
 use crate::table::lines::{Table, plain_name};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
+use squall_data::grid::EARTH_RADIUS_KM;
 use squall_data::random::stream;
 use std::path::Path;
 
@@ -16,6 +17,27 @@ pub struct BardMember {
     pub percentile: f64,
     /// Smallest area, km².
     pub min_area_km2: f64,
+}
+
+/// What each number of a member can be: in another unit, such as a percentile as a fraction, it would be taken for a
+/// rule by which there are no rivers, or nothing else.
+const HALF_WIDTH: &str = "degrees of latitude above 0 and up to 90";
+const PERCENT: &str = "a percentile in percent, up to 100 (93, not 0.93; 0 alone means every cell)";
+const AREA: &str = "km² from 0 to the area of the Earth (510 million)";
+
+impl BardMember {
+    fn has_half_width(&self) -> bool {
+        self.half_width_deg > 0.0 && self.half_width_deg <= 90.0
+    }
+
+    fn has_percentile(&self) -> bool {
+        self.percentile == 0.0 || self.percentile > 1.0 && self.percentile <= 100.0
+    }
+
+    fn has_area(&self) -> bool {
+        let earth_km2 = 4.0 * std::f64::consts::PI * EARTH_RADIUS_KM.powi(2);
+        (0.0..=earth_km2).contains(&self.min_area_km2)
+    }
 }
 
 /// The parameters of TECA-BARD: how their sample was distributed.
@@ -118,11 +140,21 @@ pub fn read_members(path: impl AsRef<Path>) -> Result<Vec<BardMember>> {
             let known = line.number(column)?;
             known.ok_or_else(|| line.bad(column, "a number"))
         };
-        members.push(BardMember {
+        let member = BardMember {
             half_width_deg: number(&half_width)?,
             percentile: number(&percentile)?,
             min_area_km2: number(&min_area)?,
-        });
+        };
+        for (is_sane, column, expected) in [
+            (member.has_half_width(), &half_width, HALF_WIDTH),
+            (member.has_percentile(), &percentile, PERCENT),
+            (member.has_area(), &min_area, AREA),
+        ] {
+            if !is_sane {
+                return Err(line.bad(column, expected));
+            }
+        }
+        members.push(member);
     }
     if members.is_empty() {
         return Err(bad("expected rows of members, found none".into()));
@@ -146,14 +178,21 @@ pub(super) fn check_count(members: usize) -> Result<()> {
 pub(super) fn check(members: &[BardMember]) -> Result<()> {
     check_count(members.len())?;
     for (k, m) in members.iter().enumerate() {
-        let sane = m.half_width_deg > 0.0
-            && m.half_width_deg.is_finite()
-            && (0.0..=100.0).contains(&m.percentile)
-            && m.min_area_km2.is_finite();
-        if !sane {
-            return Err(ClimateError::Invalid(format!(
-                "bard: member {k}: expected a half width above 0, a percentile of 0 to 100 and an area, found {m:?}"
-            )));
+        for (is_sane, name, expected, found) in [
+            (
+                m.has_half_width(),
+                "half_width_deg",
+                HALF_WIDTH,
+                m.half_width_deg,
+            ),
+            (m.has_percentile(), "percentile", PERCENT, m.percentile),
+            (m.has_area(), "min_area_km2", AREA, m.min_area_km2),
+        ] {
+            if !is_sane {
+                return Err(ClimateError::Invalid(format!(
+                    "bard: member {k}: {name}: expected {expected}, found {found}"
+                )));
+            }
         }
     }
     Ok(())
@@ -244,6 +283,63 @@ mod tests {
             ..first
         };
         assert!(check(&[first]).is_ok() && check(&[bad]).is_err() && check(&[]).is_err());
+    }
+
+    /// A percentile of 0.93 and an area of 1e12 km² had been taken: no time had a river, and nothing said why.
+    #[test]
+    fn members_in_other_units_are_refused_by_line_and_column() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("table.csv");
+        let good = ["12.5", "94", "4e5"];
+        let read = |third: [&str; 3]| {
+            let header = "hwhm_latitude,min_water_vapor,min_component_area";
+            let rows = [header.to_string(), good.join(","), third.join(",")];
+            std::fs::write(&path, rows.join("\n") + "\n").unwrap();
+            read_members(&path)
+        };
+        let names = ["hwhm_latitude", "min_water_vapor", "min_component_area"];
+        let expected = [HALF_WIDTH, PERCENT, AREA];
+        for (column, found) in [
+            (0, "0"),
+            (0, "-12.5"),
+            (0, "90.5"),
+            (1, "0.93"),
+            (1, "1"),
+            (1, "-5"),
+            (1, "100.5"),
+            (2, "1e12"),
+            (2, "-4e5"),
+        ] {
+            let mut row = good;
+            row[column] = found;
+            let error = read(row).unwrap_err().to_string();
+            for told in [
+                format!("line 3, column `{}`", names[column]),
+                expected[column].to_string(),
+                found.to_string(),
+            ] {
+                assert!(error.contains(&told), "{told}: {error}");
+            }
+            // So are those of a file of thresholds, by their number.
+            let [half_width_deg, percentile, min_area_km2] =
+                row.map(|cell| cell.parse::<f64>().unwrap());
+            let member = BardMember {
+                half_width_deg,
+                percentile,
+                min_area_km2,
+            };
+            let error = check(&[member]).unwrap_err().to_string();
+            let told = format!(
+                "member 0: {}",
+                ["half_width", "percentile", "min_area"][column]
+            );
+            assert!(error.contains(&told), "{told}: {error}");
+        }
+        for good in [["90", "100", "5.1e8"], ["0.5", "1.5", "0"]] {
+            assert_eq!(read(good).unwrap().len(), 2);
+        }
+        // The whole sample lies well inside.
+        assert!(check(&sample_members(1024, 3)).is_ok());
     }
 
     /// As `teca_table_writer` writes what `teca_bayesian_ar_detect_parameters` serves.

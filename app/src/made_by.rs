@@ -1,12 +1,28 @@
 //! By which rules or network masks were made, number by number.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+/// Attributes of masks: the numbers of the rules as they were asked for, and as they were applied. The second has all of
+/// the first in it.
+const THRESHOLDS: &str = "thresholds";
+pub const THRESHOLDS_APPLIED: &str = "thresholds_applied";
+
+/// Of a number that was adapted to the grid: what was applied, what it is at a quarter of a degree, for which it is
+/// published, and the factor between both, if there is one.
+pub const APPLIED: &str = "applied";
+pub const AT_QUARTER_DEGREE: &str = "at_quarter_degree";
+pub const FACTOR: &str = "factor";
 
 /// What attributes of masks say ([`squall_data::mask_file::MaskArchive::made_by`]): one number after the other, each
-/// with its name, where they hold a table of numbers.
+/// with its name, where they hold a table of numbers; of numbers that were adapted to the grid those that were applied,
+/// followed by what they were made of.
 pub fn numbers(attributes: &[(&str, String)]) -> Vec<(String, String)> {
     let mut told = Vec::new();
-    for (name, text) in attributes {
+    let tells_applied = attributes
+        .iter()
+        .any(|(name, _)| *name == THRESHOLDS_APPLIED);
+    let as_applied = |(name, _): &&(&str, String)| !(tells_applied && *name == THRESHOLDS);
+    for (name, text) in attributes.iter().filter(as_applied) {
         match serde_json::from_str(text) {
             Ok(Value::Object(table)) => {
                 for (key, part) in &table {
@@ -20,15 +36,47 @@ pub fn numbers(attributes: &[(&str, String)]) -> Vec<(String, String)> {
     told
 }
 
+/// Those of [`numbers`] that were adapted to the grid, of the numbers that were applied.
+pub fn adapted_numbers(applied: &str) -> Vec<(String, String)> {
+    let mut told = numbers(&[(THRESHOLDS_APPLIED, applied.into())]);
+    told.retain(|(_, value)| value.contains(squall_climate::compare::ADAPTED));
+    told
+}
+
 fn add_numbers(name: String, value: &Value, told: &mut Vec<(String, String)>) {
     match value {
         Value::Object(table) => {
+            if let Some(words) = adapted(table) {
+                told.push((name, words));
+                return;
+            }
             for (key, part) in table {
                 add_numbers(format!("{name}.{key}"), part, told);
             }
         }
         number => told.push((name, number.to_string())),
     }
+}
+
+/// What was applied, and of what it was made, if that is what a table holds.
+fn adapted(table: &Map<String, Value>) -> Option<String> {
+    let (applied, published) = (table.get(APPLIED)?, table.get(AT_QUARTER_DEGREE)?);
+    let factor = table.get(FACTOR).map(short);
+    let factor = factor.map_or(String::new(), |factor| format!(", times {factor}"));
+    Some(format!(
+        "{} ({published}{}{factor})",
+        short(applied),
+        squall_climate::compare::ADAPTED
+    ))
+}
+
+/// A number in four digits.
+fn short(value: &Value) -> String {
+    let rounded = (value.as_f64()).and_then(|number| format!("{number:.3e}").parse::<f64>().ok());
+    rounded.map_or_else(
+        || value.to_string(),
+        |number| Value::from(number).to_string(),
+    )
 }
 
 #[cfg(test)]
@@ -59,5 +107,37 @@ mod tests {
             assert_eq!(told("squall_model_hash", hash), [line]);
         }
         assert_eq!(told("thresholds", "two\nlines"), ["thresholds = two lines"]);
+    }
+
+    /// What was asked for had been told as if it had been applied.
+    #[test]
+    fn numbers_that_were_adapted_to_the_grid_are_told_as_they_were_applied() {
+        let asked = r#"{"cyclone": {"rise_pa": 400.0, "share": 0.5}}"#;
+        let applied = r#"{"cyclone": {"share": 0.5, "rise_pa": {"applied": 271.75812, "at_quarter_degree": 400.0,
+            "factor": 0.6793953}}, "margin": {"applied": 2.25, "at_quarter_degree": 0.0}}"#;
+        let attributes = [
+            (THRESHOLDS, asked.to_string()),
+            ("warm_core", "by heights".to_string()),
+            (THRESHOLDS_APPLIED, applied.to_string()),
+        ];
+        let told = |told: Vec<(String, String)>| {
+            let mut lines: Vec<String> = (told.into_iter())
+                .map(|(name, value)| format!("{name} = {value}"))
+                .collect();
+            lines.sort();
+            lines
+        };
+        let adapted = [
+            "cyclone.rise_pa = 271.8 (400.0 at a quarter of a degree, times 0.6794)",
+            "margin = 2.25 (0.0 at a quarter of a degree)",
+        ];
+        let others = ["cyclone.share = 0.5", "warm_core = by heights"];
+        let mut all = [adapted, others].concat();
+        all.sort_unstable();
+        assert_eq!(told(numbers(&attributes)), all);
+        assert_eq!(told(adapted_numbers(applied)), adapted);
+        // Of earlier versions what was asked for is all that is known.
+        let earlier = ["cyclone.rise_pa = 400.0", "cyclone.share = 0.5"];
+        assert_eq!(told(numbers(&attributes[..1])), earlier);
     }
 }

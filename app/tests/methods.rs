@@ -2,7 +2,10 @@
 
 mod common;
 
-use common::{add_level_heights, path, refuses, run, score, simulate, squall, stage, text};
+use common::{
+    add_heights_up_to, add_level_heights, path, refuses, run, score, simulate, squall, stage, text,
+};
+use squall_climate::compare::Coverage;
 use squall_data::Class;
 use squall_data::mask_file::{About, MaskArchive};
 use std::path::Path;
@@ -154,6 +157,81 @@ fn heights_that_some_files_have_tell_no_warm_core() {
     // Where all have them they tell.
     add_level_heights(first);
     assert_eq!(cyclones("in all").iter().sum::<u64>(), 0);
+}
+
+/// As many archives of CMIP have them, whose cyclones could not be found by this method. What told the warm cores is said
+/// by masks and by the statistics of their events.
+#[test]
+fn heights_of_250_hpa_tell_a_warm_core_where_300_is_lacking() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 1, 1);
+    let told = |name: &str| {
+        let (labels, events) = (at(name), at(&format!("{name}-events")));
+        let label = ["label", path(&fields), "--method", "tempest", "--out"];
+        let output = squall().args(label).arg(&labels).output().expect("starts");
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        run(&["events", path(&labels), "--out", path(&events), "-q"]);
+        let masks = MaskArchive::open(path(&labels)).expect("masks");
+        let file = masks.paths().next().expect("a file");
+        let core = About::read(file).expect("readable").attributes["warm_core"].clone();
+        assert!(
+            said.contains(&format!("warm cores are told by {core}")),
+            "{said}"
+        );
+        let rules = Coverage::read(&events, None).expect("statistics").rules;
+        assert_eq!(rules["masks.warm_core"], core);
+        core
+    };
+    assert!(told("stand-in").starts_with("T200, T500"));
+    let entries = std::fs::read_dir(&fields).expect("fields").flatten();
+    let files = entries.map(|entry| entry.path());
+    files
+        .filter(|file| file.extension().is_some_and(|kind| kind == "nc"))
+        .for_each(|file| add_heights_up_to(25_000.0, &file));
+    let core = told("of-250");
+    assert!(
+        core.contains("(Z250, Z500) instead of to 300 hPa"),
+        "{core}"
+    );
+}
+
+/// Masks and statistics had told 1.6e-4 per second on every grid.
+#[test]
+fn masks_and_statistics_tell_the_thresholds_that_were_applied_on_their_grid() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 1, 1);
+    for (method, more, name, is_adapted) in [
+        ("deepcam", &["--no-grid-scaling"][..], "as-published", false),
+        ("deepcam", &[], "alone", true),
+        ("deepcam,bard", &[], "both/deepcam", true),
+    ] {
+        let (labels, events) = (at(name), at(&format!("events-{}", name.replace('/', "-"))));
+        let out = at(name.split('/').next().expect("a name"));
+        let label = ["label", path(&fields), "--method", method, "--out"];
+        run(&[&label[..], &[path(&out), "-q"], more].concat());
+        run(&["events", path(&labels), "--out", path(&events), "-q"]);
+        let rules = Coverage::read(&events, None).expect("statistics").rules;
+        let vorticity = &rules["masks.cyclone.min_vorticity_per_s"];
+        let told = "(0.00016 at a quarter of a degree, times 0.";
+        assert_eq!(vorticity.contains(told), is_adapted, "{name}: {vorticity}");
+        let spacing = rules.get("masks.adapted_to_spacing_km");
+        assert_eq!(spacing.is_some(), is_adapted, "{name}");
+        // What was asked for stays known.
+        let masks = MaskArchive::open(path(&labels)).expect("masks");
+        let file = masks.paths().next().expect("a file");
+        let asked = About::read(file).expect("readable").attributes["thresholds"].clone();
+        assert!(asked.contains("\"min_vorticity_per_s\":0.00016"), "{asked}");
+    }
+    let masks = MaskArchive::open(path(&at("both/bard"))).expect("masks");
+    let file = masks.paths().next().expect("a file");
+    let ensemble = &About::read(file).expect("readable").attributes["ensemble"];
+    assert!(
+        ensemble.starts_with("128 members, drawn by seed 0"),
+        "{ensemble}"
+    );
 }
 
 /// Percentiles of a day would be no more than that day, which the times tell before anything is read.

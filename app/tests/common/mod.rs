@@ -105,6 +105,11 @@ pub fn simulate(folder: &Path, days: usize, seed: u64) -> PathBuf {
 
 /// Adds heights of 500 and 300 hPa to a file, 3,600 m apart everywhere: no core is warm by them.
 pub fn add_level_heights(file: &Path) {
+    add_heights_up_to(30_000.0, file);
+}
+
+/// As [`add_level_heights`] with another pressure, Pa, than that of 300 hPa.
+pub fn add_heights_up_to(upper_pa: f64, file: &Path) {
     let mut file = netcdf::append(file).expect("opened");
     let length = |name: &str| file.dimension_len(name).expect("a dimension");
     let [times, rows, columns] = ["time", "lat", "lon"].map(length);
@@ -112,7 +117,7 @@ pub fn add_level_heights(file: &Path) {
     let mut levels = file.add_variable::<f64>("plev", &["plev"]).expect("added");
     levels.put_attribute("units", "Pa").expect("written");
     levels
-        .put_values(&[30_000.0, 50_000.0], ..)
+        .put_values(&[upper_pa, 50_000.0], ..)
         .expect("written");
     let along = ["time", "plev", "lat", "lon"];
     let mut heights = file.add_variable::<f32>("zg", &along).expect("added");

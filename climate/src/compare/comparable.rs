@@ -17,6 +17,33 @@ const COMMON_CALENDAR: Calendar = Calendar::ProlepticGregorian;
 /// Values that are named one by one.
 const MOST: usize = 5;
 
+/// Of a number of the masks' rules that was adapted to the grid: what stands between the number that it is at a quarter of
+/// a degree and the factor, as in `271.8 (400.0 at a quarter of a degree, times 0.6794)`.
+pub const ADAPTED: &str = " at a quarter of a degree";
+
+/// Whether numbers of the masks' rules were adapted to the grid, and to which; the second is not in statistics of
+/// earlier versions, whose numbers are those at a quarter of a degree.
+const ADAPTS: &str = "masks.adapt_to_grid";
+const ADAPTED_TO: &str = "masks.adapted_to_spacing_km";
+
+/// What statistics of earlier versions do not tell of masks, or tell in another way.
+const TOLD_LATER: [&str; 7] = [
+    ADAPTED_TO,
+    "masks.warm_core",
+    "masks.ensemble",
+    "masks.moisture_transport",
+    "masks.members",
+    "masks.member_count",
+    "masks.seed",
+];
+
+/// A number of the masks' rules as it is at a quarter of a degree, whether it was adapted or not.
+fn at_quarter_degree(value: &str) -> &str {
+    let published = value.split_once(ADAPTED);
+    let published = published.and_then(|(told, _)| told.split_once('('));
+    published.map_or(value, |(_, published)| published)
+}
+
 /// The rule that says of which climate the percentiles of rivers are.
 const CLIMATE: &str = "masks.percentile_climatology";
 
@@ -181,14 +208,24 @@ pub(super) fn note_rules(runs: &[&Coverage], names: &Names, notes: &mut Vec<Stri
     let is_of_masks = |name: &String| name.starts_with(MASKS);
     // Statistics of earlier versions say nothing about them, and masks of other tools do not say how they were made.
     let all_tell_masks = (told.iter()).all(|(_, rules)| rules.keys().any(is_of_masks));
+    let all_tell = |name: &str| told.iter().all(|(_, rules)| rules.contains_key(name));
     let rules: BTreeSet<&String> = (told.iter())
         .flat_map(|(_, rules)| rules.keys())
         .filter(|name| all_tell_masks || !is_of_masks(name))
         .filter(|name| !is_said || *name != CLIMATE)
+        .filter(|name| !TOLD_LATER.contains(&name.as_str()) || all_tell(name))
         .collect();
+    // Where a run does not tell what was applied, what was asked for is compared.
+    let tell_applied = (told.iter()).all(|(_, rules)| {
+        rules.contains_key(ADAPTED_TO) || rules.get(ADAPTS).is_none_or(|adapts| adapts != "true")
+    });
     let apart = |name: &String| -> Option<String> {
-        let value = |rules: &BTreeMap<String, String>| {
-            rules.get(name).map_or_else(|| "none".into(), String::clone)
+        let value = |rules: &BTreeMap<String, String>| -> String {
+            match rules.get(name) {
+                None => "none".into(),
+                Some(value) if tell_applied => value.clone(),
+                Some(value) => at_quarter_degree(value).into(),
+            }
         };
         let values = told.iter().map(|(run, rules)| (*run, value(rules)));
         let groups = grouped(values, |a, b| a == b);
@@ -340,6 +377,21 @@ mod tests {
     use crate::compare::SideInput;
     use crate::statistics::Statistics;
     use squall_data::{LatLonGrid, Time};
+
+    #[test]
+    fn a_number_that_was_adapted_is_known_at_a_quarter_of_a_degree() {
+        for (value, expected) in [
+            (
+                "271.8 (400.0 at a quarter of a degree, times 0.6794)",
+                "400.0",
+            ),
+            ("2.25 (0.0 at a quarter of a degree)", "0.0"),
+            ("400.0", "400.0"),
+            ("heights (Z300, Z500)", "heights (Z300, Z500)"),
+        ] {
+            assert_eq!(at_quarter_degree(value), expected);
+        }
+    }
 
     /// There had been 0 times a day.
     #[test]

@@ -36,6 +36,7 @@ mod unit;
 mod weights;
 pub(crate) mod words;
 
+pub use comparable::ADAPTED;
 pub use comparison::{ChangeRow, Comparison, MapSummary, SideSummary};
 pub use coverage::{Coverage, Selection, Years};
 pub use design::{

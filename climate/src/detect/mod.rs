@@ -21,12 +21,14 @@ pub mod percentile;
 mod series;
 pub mod tempest;
 mod transport;
+mod warm_core;
 
 pub use agreement::{Agreement, AgreementRow};
 pub use detector::{Detector, DetectorThresholds, MethodLabels};
 pub use folder::MethodsFolder;
 pub use series::{Conclusions, FirstPass, SecondPass};
 pub use transport::{DetectFields, TransportSource, VapourTransport, Wanted};
+pub use warm_core::WarmCore;
 
 use crate::error::{ClimateError, Result};
 use crate::label::{Pass, REQUIRED_CHANNELS};
@@ -86,8 +88,8 @@ impl Method {
     }
 
     /// The channels that it uses, in model order. The tempest method does without T200, T500, Z200 and Z1000 where the
-    /// files have heights of 300 and 500 hPa; rivers by transport do without TMQ, U850 and V850 where they have
-    /// transport.
+    /// files have heights of 300 (or 250) and 500 hPa ([`WarmCore`]); rivers by transport do without TMQ, U850 and V850
+    /// where they have transport.
     pub fn channels(self) -> &'static [Variable] {
         use Variable::{Psl, T200, T500, Tmq, U850, Ubot, V850, Vbot, Z200, Z1000};
         match self {

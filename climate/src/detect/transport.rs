@@ -1,6 +1,6 @@
 //! Vapour transport: from the files, from levels, or a stand-in from the channels.
 
-use super::Method;
+use super::{Method, WarmCore};
 use crate::derived::{check_shape, plane_by_rows, transport_components, wind_speed};
 use crate::error::Result;
 use crate::label::{Pass, planes};
@@ -143,8 +143,9 @@ pub struct Wanted {
     pub channels: Vec<Variable>,
     /// Vapour transport, where the files have it or the levels to compute it from.
     pub transport: bool,
-    /// The thickness from 500 to 300 hPa, where the files have both.
-    pub upper_thickness: bool,
+    /// The thickness by which warm cores are told, where the files have both of its levels: the upper and the lower
+    /// pressure, hPa ([`WarmCore::levels_hpa`]).
+    pub upper_thickness: Option<[u16; 2]>,
 }
 
 impl Wanted {
@@ -153,11 +154,12 @@ impl Wanted {
         Self {
             channels: channels.to_vec(),
             transport: true,
-            upper_thickness: true,
+            upper_thickness: WarmCore::Z300.levels_hpa(),
         }
     }
 
-    /// Those of `channels` and of the further fields that the methods look at in one pass over a series.
+    /// Those of `channels` and of the further fields that the methods look at in one pass over a series; warm cores are
+    /// told as published.
     pub fn by(methods: &[Method], pass: Pass, channels: &[Variable]) -> Self {
         let look_at = |v: &Variable| methods.iter().any(|m| m.channels_in(pass).contains(v));
         Self {
@@ -166,7 +168,8 @@ impl Wanted {
                 Pass::First => *method == Method::Percentile,
                 Pass::Second => *method != Method::Deepcam,
             }),
-            upper_thickness: pass == Pass::First && methods.contains(&Method::Tempest),
+            upper_thickness: (WarmCore::Z300.levels_hpa())
+                .filter(|_| pass == Pass::First && methods.contains(&Method::Tempest)),
         }
     }
 }
@@ -178,7 +181,8 @@ pub struct DetectFields {
     pub snapshot: Snapshot,
     /// True transport; `None` where only the stand-in is at hand.
     pub transport: Option<VapourTransport>,
-    /// Height of 300 hPa above that of 500 hPa, m; `None` where the files do not have both levels.
+    /// Height of 300 hPa (or what else was wanted) above that of 500 hPa, m; `None` where the files do not have both
+    /// levels.
     pub upper_thickness_m: Option<Array2<f32>>,
 }
 
@@ -192,8 +196,8 @@ impl DetectFields {
         }
     }
 
-    /// Reads what is wanted of a time: the channels, transport from the files or from their levels, the thickness from
-    /// 500 to 300 hPa.
+    /// Reads what is wanted of a time: the channels, transport from the files or from their levels, the thickness of the
+    /// upper layer.
     ///
     /// # Errors
     /// What [`Archive::read_plausible`] fails with.
@@ -208,18 +212,18 @@ impl DetectFields {
         } else {
             None
         };
-        let height = |hpa| {
-            if wanted.upper_thickness {
-                archive.read_level(index, "Z", hpa)
-            } else {
-                Ok(None)
+        let height = |hpa: u16| archive.read_level(index, "Z", f64::from(hpa));
+        let upper_thickness_m = match wanted.upper_thickness {
+            None => None,
+            Some([upper, lower]) => {
+                let (upper, lower) = (height(upper)?, height(lower)?);
+                upper.zip(lower).map(|(upper, lower)| upper - lower)
             }
         };
-        let (upper, lower) = (height(300.0)?, height(500.0)?);
         Ok(Self {
             snapshot,
             transport,
-            upper_thickness_m: upper.zip(lower).map(|(upper, lower)| upper - lower),
+            upper_thickness_m,
         })
     }
 
@@ -365,7 +369,7 @@ mod tests {
             .all(|found| (f64::from(*found) - value).abs() < 1e-4 * value.abs())
     }
 
-    /// A hundredth of the air is vapour and moves by (-3, 4) m/s, from 1000 to 300 hPa.
+    /// A hundredth of the air is vapour and moves by (-3, 4) m/s, from 1000 to 250 hPa.
     #[test]
     fn levels_give_transport_and_the_thickness_of_the_upper_layer() {
         let folder = tempfile::tempdir().unwrap();
@@ -376,7 +380,7 @@ mod tests {
             let lon_deg: Vec<f64> = (0..8).map(|i| 45.0 * f64::from(i)).collect();
             for (name, values, units) in [
                 ("time", &[0.0][..], "days since 2000-08-01 00:00:00"),
-                ("lev", &[1000.0, 850.0, 500.0, 300.0][..], "hPa"),
+                ("lev", &[1000.0, 850.0, 500.0, 300.0, 250.0][..], "hPa"),
                 ("lat", &lat_deg[..], "degrees_north"),
                 ("lon", &lon_deg[..], "degrees_east"),
             ] {
@@ -386,10 +390,10 @@ mod tests {
                 axis.put_values(values, ..)?;
             }
             for (name, units, of_levels) in [
-                ("hus", "kg kg-1", [0.01f32; 4]),
-                ("ua", "m s-1", [-3.0; 4]),
-                ("va", "m s-1", [4.0; 4]),
-                ("zg", "m", [100.0, 1500.0, 5600.0, 9300.0]),
+                ("hus", "kg kg-1", [0.01f32; 5]),
+                ("ua", "m s-1", [-3.0; 5]),
+                ("va", "m s-1", [4.0; 5]),
+                ("zg", "m", [100.0, 1500.0, 5600.0, 9300.0, 10_500.0]),
             ] {
                 let mut field = file.add_variable::<f32>(name, &["time", "lev", "lat", "lon"])?;
                 field.put_attribute("units", units)?;
@@ -415,15 +419,25 @@ mod tests {
         assert!(fields.check_transport(TransportSource::Levels).is_ok());
         assert!(fields.check_transport(TransportSource::Proxy).is_err());
         let transport = fields.transport.unwrap();
-        // Over 70,000 Pa.
-        let per_m_s = 0.01 * 70_000.0 / 9.80665;
+        // Over 75,000 Pa.
+        let per_m_s = 0.01 * 75_000.0 / 9.80665;
         let [east, north] = transport.direction.unwrap();
         assert!(is_all(&east, -3.0 * per_m_s) && is_all(&north, 4.0 * per_m_s));
         assert!(is_all(&transport.magnitude, 5.0 * per_m_s));
         assert!(is_all(&fields.upper_thickness_m.unwrap(), 9300.0 - 5600.0));
+        let of_250 = Wanted {
+            transport: false,
+            upper_thickness: WarmCore::Z250.levels_hpa(),
+            ..wanted.clone()
+        };
+        let fields = DetectFields::read(&archive, 0, &of_250).unwrap();
+        assert!(is_all(
+            &fields.upper_thickness_m.unwrap(),
+            10_500.0 - 5600.0
+        ));
         let neither = Wanted {
             transport: false,
-            upper_thickness: false,
+            upper_thickness: None,
             ..wanted
         };
         let fields = DetectFields::read(&archive, 0, &neither).unwrap();

@@ -136,6 +136,8 @@ pub struct Labeller {
     weak: TcThresholds,
     /// The step of the data, hours, where it is known.
     step_hours: Option<f64>,
+    /// Whether its thresholds are adapted to the grid.
+    is_adapted: bool,
 }
 
 impl Labeller {
@@ -177,6 +179,7 @@ impl Labeller {
             depression,
             weak,
             step_hours: None,
+            is_adapted: *adapt_to_grid,
         })
     }
 
@@ -232,6 +235,22 @@ impl Labeller {
     /// The cyclones' criteria in use on this grid.
     pub fn cyclone_thresholds(&self) -> &TcThresholds {
         &self.cyclone
+    }
+
+    /// All criteria in use on this grid.
+    pub fn thresholds(&self) -> Thresholds {
+        Thresholds {
+            cyclone: self.cyclone.clone(),
+            river: self.river.clone(),
+            extratropical: self.extratropical.clone(),
+            depression: TdThresholds {
+                min_vorticity_per_s: self.weak.min_vorticity_per_s,
+                pressure_rise_pa: self.weak.pressure_rise_pa,
+                warm_core_fall_k: self.weak.warm_core_fall_k,
+                ..self.depression.clone()
+            },
+            adapt_to_grid: self.is_adapted,
+        }
     }
 
     /// An empty set of tracks with this labeller's criteria.

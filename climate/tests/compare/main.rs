@@ -59,6 +59,8 @@ struct Run {
     masks: Option<&'static str>,
     /// Of which climate the percentiles of its rivers are.
     climate: Option<&'static str>,
+    /// What else is told of its masks.
+    told: &'static [(&'static str, &'static str)],
     seed: u64,
 }
 
@@ -80,6 +82,7 @@ impl Default for Run {
             min_wind: 0.0,
             masks: None,
             climate: None,
+            told: &[],
             seed: 1,
         }
     }
@@ -174,6 +177,9 @@ fn write_together(runs: &[&Run], folder: &Path) {
     rules.extend(first.masks.map(percentile));
     let climate = |of: &str| ("masks.percentile_climatology".to_string(), of.to_string());
     rules.extend(first.climate.map(climate));
+    let told =
+        (first.told.iter()).map(|(name, value)| (format!("masks.{name}"), value.to_string()));
+    rules.extend(told);
     statistics
         .of_wind(first.wind)
         .of_rules(rules)

@@ -207,6 +207,65 @@ fn other_rules_are_said() {
     assert_eq!(said(Some("85.0"), None), None);
 }
 
+/// Warm cores of one run by heights and of the other by what stands in for them, thresholds adapted to two grids, and
+/// members of two ensembles had been the same rules.
+#[test]
+fn what_was_applied_is_said_where_it_differs() {
+    type Told = &'static [(&'static str, &'static str)];
+    let said = |a: Told, b: Told| {
+        let [a, b] = [a, b].map(|told| Run {
+            told,
+            ..Run::default()
+        });
+        let found = compare(&a, &b, &options()).unwrap();
+        let mut notes = found.notes.into_iter();
+        let note = notes.find(|note| note.contains("different rules"))?;
+        let (_, rules) = note.split_once("may be theirs: ")?;
+        Some(rules.to_string())
+    };
+    let heights: Told = &[("rise_pa", "200.0"), ("warm_core", "Z300")];
+    let stand_in: Told = &[("rise_pa", "200.0"), ("warm_core", "T200")];
+    let expected = "masks.warm_core (Z300 against T200).";
+    assert_eq!(said(heights, stand_in).as_deref(), Some(expected));
+    assert_eq!(said(heights, heights), None);
+    // Of an earlier version it is not known.
+    assert_eq!(said(heights, &[("rise_pa", "200.0")]), None);
+    let drawn: Told = &[("ensemble", "128 drawn"), ("member_count", "128")];
+    let given: Told = &[("ensemble", "1024 given")];
+    let expected = "masks.ensemble (128 drawn against 1024 given).";
+    assert_eq!(said(drawn, given).as_deref(), Some(expected));
+    let drawn_before: Told = &[("member_count", "128"), ("members", "[]")];
+    assert_eq!(said(drawn_before, drawn), None);
+    assert_eq!(said(drawn_before, given), None);
+    let coarse: Told = &[
+        ("adapt_to_grid", "true"),
+        ("adapted_to_spacing_km", "278.0"),
+        (
+            "rise_pa",
+            "271.8 (400.0 at a quarter of a degree, times 0.6794)",
+        ),
+    ];
+    let fine: Told = &[
+        ("adapt_to_grid", "true"),
+        ("adapted_to_spacing_km", "27.8"),
+        ("rise_pa", "400.0"),
+    ];
+    let expected = "masks.adapted_to_spacing_km (278.0 against 27.8), \
+                    masks.rise_pa (271.8 (400.0 at a quarter of a degree, times 0.6794) against 400.0).";
+    assert_eq!(said(coarse, fine).as_deref(), Some(expected));
+    assert_eq!(said(coarse, coarse), None);
+    // Statistics of an earlier version tell what was asked for.
+    let before: Told = &[("adapt_to_grid", "true"), ("rise_pa", "400.0")];
+    assert_eq!(said(before, coarse), None);
+    let lower: Told = &[("adapt_to_grid", "true"), ("rise_pa", "300.0")];
+    let expected = "masks.rise_pa (300.0 against 400.0).";
+    assert_eq!(said(lower, coarse).as_deref(), Some(expected));
+    let published: Told = &[("adapt_to_grid", "false"), ("rise_pa", "400.0")];
+    let expected = "masks.adapt_to_grid (true against false), \
+                    masks.rise_pa (271.8 (400.0 at a quarter of a degree, times 0.6794) against 400.0).";
+    assert_eq!(said(coarse, published).as_deref(), Some(expected));
+}
+
 /// Percentiles of each run's own climate hide a part of the change; those of one climate hide nothing, whosoever it is.
 #[test]
 fn percentiles_of_two_climates_are_said() {

@@ -35,7 +35,27 @@ const LAYOUTS: [(&str, Layout); 5] = [
 const ON_GRID: &str = "a mask of (time, lat, lon) or (lat, lon)";
 
 /// Attributes that say by which rules or network our own masks were made.
-pub(super) const MADE_BY: [&str; 3] = ["thresholds", "percentile_climatology", "squall_model_hash"];
+pub(super) const MADE_BY: [&str; 7] = [
+    "thresholds",
+    "percentile_climatology",
+    "squall_model_hash",
+    "thresholds_applied",
+    "warm_core",
+    "ensemble",
+    "moisture_transport",
+];
+/// The first of those that masks of earlier versions may lack: where one is not told nothing follows.
+const FIRST_OF_LATER: usize = 3;
+
+/// What a file says in [`MADE_BY`].
+pub(super) type MadeBy = [Option<String>; MADE_BY.len()];
+
+/// Whether two files were made by other rules or another network.
+fn differ(first: &MadeBy, other: &MadeBy) -> bool {
+    let pairs = first.iter().zip(other).enumerate();
+    let mut apart = pairs.filter(|(_, (first, other))| first != other);
+    apart.any(|(at, (first, other))| at < FIRST_OF_LATER || first.is_some() && other.is_some())
+}
 
 /// Whether what a file says in [`MADE_BY`] is rules, and no network.
 fn names_rules([thresholds, _, model]: &[Option<String>; MADE_BY.len()]) -> bool {
@@ -115,7 +135,7 @@ struct Found {
     calendar: Calendar,
     times: Vec<Time>,
     source: String,
-    made_by: [Option<String>; MADE_BY.len()],
+    made_by: MadeBy,
     names_a_class: bool,
 }
 
@@ -140,7 +160,7 @@ pub(super) struct Scan {
     /// Whether some file does not name rules by which it was made, or a network.
     pub has_unruled: bool,
     /// What the first file says in [`MADE_BY`].
-    pub made_by: Option<[Option<String>; MADE_BY.len()]>,
+    pub made_by: Option<MadeBy>,
     taken: HashSet<i64>,
 }
 
@@ -236,7 +256,8 @@ impl Scan {
             self.source = source;
         }
         self.common.get_or_insert((grid, calendar));
-        let differs = self.made_by.as_ref().is_some_and(|first| *first != made_by);
+        let first = self.made_by.as_ref();
+        let differs = first.is_some_and(|first| differ(first, &made_by));
         if let (true, None, Some(first)) = (differs, &self.mixed, self.files.first()) {
             self.mixed = Some(format!(
                 "`{}` was made by other rules or another network than `{}`",

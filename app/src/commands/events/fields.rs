@@ -175,7 +175,7 @@ impl Fields {
         let wanted = Wanted {
             channels: self.variables.clone(),
             transport: self.transport != TransportSource::Proxy,
-            upper_thickness: false,
+            upper_thickness: None,
         };
         let read = DetectFields::read(&self.archive, index, &wanted);
         let read = read.and_then(|read| self.check_transport(read));

@@ -1,7 +1,9 @@
 //! Labels by the rules of deepcam alone: all reading is one stream, and boxes come with them.
 
+use super::applied;
 use super::masks::{Masks, release};
 use super::{Label, LabelSummary, fingerprint, say_missing, warn_of_steps};
+use crate::made_by::THRESHOLDS_APPLIED;
 use crate::missing::Missing;
 use crate::plan::{Plan, counted};
 use crate::progress::Progress;
@@ -30,10 +32,14 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     command
         .formats
         .check(&archive.paths().collect::<Vec<_>>())?;
-    let mut masks = Masks::new(command.out.clone(), &archive, Method::Deepcam, numbers);
+    let used = labeller.thresholds();
+    let in_use = applied::on_grid(&thresholds, &used, used.adapt_to_grid, archive.grid())?;
+    let mut masks = Masks::new(command.out.clone(), &archive, Method::Deepcam, numbers)
+        .saying(THRESHOLDS_APPLIED, &in_use);
     let _lock = FolderLock::take(&command.out)?;
     masks.check_folder(&fingerprint)?;
     announce(&archive);
+    applied::say(&masks, &in_use);
     let (mut folder, stream) =
         LabelFolder::open(&command.out, &fingerprint, labeller.stream(), |stream| {
             // A state with times that --skip-bad left out is of no use without that option: they are an error then.

@@ -1,12 +1,14 @@
 //! `squall label`: heuristics on fields to masks, objects and tracks.
 
 mod against;
+mod applied;
 mod climate;
 mod deepcam;
 pub(super) mod differences;
 pub(super) mod masks;
 mod methods;
 mod rules;
+mod warm_core;
 
 use crate::box_files::BoxFormats;
 use crate::failure::Advice;
@@ -114,8 +116,9 @@ pub struct LabelSummary {
 
 /// The usual strictness of deepcam.
 const PRESET: &str = "default";
-/// Raised whenever the same fields and thresholds give other labels: a run is not continued by another method.
-const METHOD: u32 = 3;
+/// Raised whenever the same fields and thresholds give other labels, or masks say other things of how they were made: a
+/// run is not continued by another method, but begun anew.
+const METHOD: u32 = 4;
 
 /// What follows from missing values.
 const NOT_LABELLED: &str =

@@ -1,13 +1,15 @@
 //! The methods that are asked for, and what they need: thresholds, channels, passes over the fields.
 
 use super::climate::Given;
-use super::{Label, warn_of_steps};
+use super::{Label, warm_core, warn_of_steps};
 use crate::input;
 use crate::plan::{Plan, counted};
 use squall_climate::ClimateError;
 use squall_climate::detect::bard::read_members;
 use squall_climate::detect::percentile::{Moisture, MoistureRecord};
-use squall_climate::detect::{Detector, DetectorThresholds, Method, TransportSource, Wanted};
+use squall_climate::detect::{
+    Detector, DetectorThresholds, Method, TransportSource, Wanted, WarmCore,
+};
 use squall_climate::label::Pass;
 use squall_data::{Archive, Class, DataError, Variable};
 
@@ -25,8 +27,8 @@ pub struct Rules {
     pub climate: Option<Given>,
     /// What to read of a time.
     pub channels: Vec<Variable>,
-    /// Whether there are cyclones to be told by the heights of 300 and 500 hPa ([`tells_by_heights`]).
-    needs_heights: bool,
+    /// By what warm cores are told, if a method asks; one series is told in one way.
+    pub warm_core: Option<WarmCore>,
     /// One of each method.
     pub detectors: Vec<Detector>,
 }
@@ -46,12 +48,13 @@ impl Rules {
             climate.rule(command, &mut thresholds.percentile)?;
             climate.check(archive)?;
         }
-        let by_heights = tells_by_heights(archive);
+        let is_asked = methods.contains(&Method::Tempest);
+        let warm_core = is_asked.then(|| warm_core::of(archive));
+        let by_heights = warm_core.is_some_and(|core| core.levels_hpa().is_some());
         let channels = channels(&methods, &thresholds, archive, by_heights, command.skip_bad)?;
-        let needs_heights = by_heights && methods.contains(&Method::Tempest);
-        if needs_heights && !command.skip_bad {
+        if let (Some(core), false) = (warm_core, command.skip_bad) {
             let mut times = 0..archive.times().len();
-            times.try_for_each(|index| check_heights(archive, index))?;
+            times.try_for_each(|index| warm_core::check(archive, index, core))?;
         }
         let detectors = methods
             .iter()
@@ -71,7 +74,7 @@ impl Rules {
             thresholds,
             climate,
             channels,
-            needs_heights,
+            warm_core,
             detectors,
         })
     }
@@ -82,10 +85,9 @@ impl Rules {
     /// The error of what is not there.
     pub fn check_has(&self, archive: &Archive, index: usize) -> Result<(), DataError> {
         archive.check_has(index, &self.channels)?;
-        if self.needs_heights {
-            check_heights(archive, index)
-        } else {
-            Ok(())
+        match self.warm_core {
+            Some(core) => warm_core::check(archive, index, core),
+            None => Ok(()),
         }
     }
 
@@ -170,7 +172,8 @@ impl Rules {
         let is_counted = pass == Pass::First && by_water(&self.thresholds);
         Wanted {
             transport: wanted.transport && !is_counted,
-            upper_thickness: wanted.upper_thickness && self.needs_heights,
+            upper_thickness: (wanted.upper_thickness)
+                .and(self.warm_core.and_then(WarmCore::levels_hpa)),
             ..wanted
         }
     }
@@ -255,44 +258,11 @@ fn thresholds(command: &Label) -> anyhow::Result<DetectorThresholds> {
     Ok(thresholds)
 }
 
-/// What tells a warm core where there are no heights of 300 and 500 hPa.
-const CORE: [Variable; 4] = [
-    Variable::T200,
-    Variable::T500,
-    Variable::Z200,
-    Variable::Z1000,
-];
-
-/// Whether warm cores are told by the heights of 300 and 500 hPa: if no fewer times have them than have what stands in
-/// for them. One series is measured in one way: of files of which some have heights the cyclones of some had been found
-/// by other limits.
-fn tells_by_heights(archive: &Archive) -> bool {
-    let times = 0..archive.times().len();
-    let has = |index: &usize| check_heights(archive, *index).is_ok();
-    let with_heights = times.clone().filter(has).count();
-    let has_stand_in = |index: &usize| CORE.iter().all(|v| archive.offers(*index, *v));
-    with_heights > 0 && with_heights >= times.filter(has_stand_in).count()
-}
-
 /// Whether rivers are found by the transport that files have: if half of the times have it, or more.
 fn tells_by_transport(archive: &Archive) -> bool {
     let times = archive.times().len();
     let with_transport = (0..times).filter(|index| archive.has_transport(*index));
     2 * with_transport.count() >= times
-}
-
-/// Refuses a time of which no file has the height of 300 or of 500 hPa.
-fn check_heights(archive: &Archive, index: usize) -> Result<(), DataError> {
-    let has = |hpa: &f64| archive.has_level(index, "Z", *hpa);
-    let Some(lacking) = [300.0, 500.0].into_iter().find(|hpa| !has(hpa)) else {
-        return Ok(());
-    };
-    let found = archive.level_fields(index).into_iter();
-    Err(DataError::MissingVariable {
-        path: archive.source_of(index).0.into(),
-        variable: format!("Z at {lacking} hPa"),
-        found: found.map(String::from).collect(),
-    })
 }
 
 /// Whether all times that have the channels that are needed have another one, too: the others are left out anyhow.
@@ -323,7 +293,7 @@ fn channels(
             *method != Method::Deepcam
                 && !(by_water && *method == Method::Percentile && *v == Tmq)
                 && (has_transport && [Tmq, U850, V850].contains(v)
-                    || by_heights && CORE.contains(v))
+                    || by_heights && warm_core::SUBSTITUTE.contains(v))
         };
         let needed: Vec<Variable> = method
             .channels()
@@ -390,7 +360,7 @@ mod tests {
                 thresholds,
                 climate: None,
                 channels: vec![Variable::Tmq],
-                needs_heights: false,
+                warm_core: None,
             }
         };
         for (moisture, expected) in [

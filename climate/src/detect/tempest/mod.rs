@@ -3,7 +3,7 @@
 //! # Source
 //! Ullrich et al. 2021, "TempestExtremes v2.1", GMD 14, 5023-5048; McClenny et al. 2020 (JGR 125) for the rivers; the
 //! rules themselves from the program's source. What differs: where the files lack 300 and 500 hPa the warm core is
-//! judged by the channels ([`NodeThresholds::substitute_fall_k`]); transport may be a stand-in
+//! judged by 250 and 500 hPa, or by the channels ([`super::WarmCore`]); transport may be a stand-in
 //! ([`super::VapourTransport::proxy`]); edges of regional grids are open, not walls, unless
 //! [`NodeThresholds::domain_edge`] says so.
 
@@ -79,8 +79,8 @@ impl TempestDetector {
         Stitcher::new(&self.thresholds.stitch)
     }
 
-    /// The lows with a warm core at one time, from south to north. Needs PSL, UBOT, VBOT, and heights of 300 and
-    /// 500 hPa or T200, T500, Z200 and Z1000.
+    /// The lows with a warm core at one time, from south to north. Needs PSL, UBOT, VBOT, and the thickness of the upper
+    /// layer or T200, T500, Z200 and Z1000.
     ///
     /// # Errors
     /// [`crate::ClimateError::MissingField`] or [`crate::ClimateError::Mismatch`].

@@ -69,7 +69,7 @@ pub fn closed_lows(
 
 /// The fields that tell a warm core.
 enum Core<'a> {
-    /// Height of 300 hPa above 500 hPa, as published.
+    /// Height of 300 hPa above 500 hPa, as published, or that of 250 hPa.
     Upper(ArrayView2<'a, f32>),
     /// T200, T500, Z200, Z1000.
     Substitute([ArrayView2<'a, f32>; 4]),
@@ -80,7 +80,7 @@ impl<'a> Core<'a> {
         use Variable::{T200, T500, Z200, Z1000};
         if let Some(upper) = &fields.upper_thickness_m {
             check_shape(
-                "thickness from 500 to 300 hPa",
+                "thickness of the upper layer",
                 &upper.view(),
                 &fields.snapshot.grid,
             )?;

@@ -115,6 +115,35 @@ fn each_threshold_shrinks_by_the_factor_of_its_quantity() {
     }
 }
 
+/// Factors as above: what masks say that was applied is what a labeller goes by, also for depressions.
+#[test]
+fn a_labeller_tells_the_thresholds_that_it_goes_by() {
+    let grid = std::sync::Arc::new(LatLonGrid::global(73, 90).unwrap());
+    let of = |adapt_to_grid| {
+        let asked = Thresholds {
+            adapt_to_grid,
+            ..Thresholds::default()
+        };
+        let labeller = crate::label::Labeller::new(&asked, grid.clone()).unwrap();
+        (asked, labeller.thresholds())
+    };
+    let (asked, found) = of(true);
+    assert_eq!(found.cyclone, asked.cyclone.adapted_to(&grid));
+    assert_eq!(found.river, asked.river.adapted_to(&grid));
+    assert_eq!(found.extratropical, asked.extratropical);
+    for (value, expected) in [
+        (found.depression.min_vorticity_per_s, 3.70296e-6),
+        (found.depression.pressure_rise_pa, 67.9395),
+        (found.depression.warm_core_fall_k, 0.078_181_25),
+        (found.depression.max_wind_m_s, 13.5865),
+        (found.depression.min_wind_m_s, 6.0),
+    ] {
+        assert!((value / expected - 1.0).abs() < 1e-5, "{value} {expected}");
+    }
+    let (asked, found) = of(false);
+    assert_eq!(found, asked);
+}
+
 #[test]
 fn recipes_are_read_strictly_and_checked() {
     let read: Thresholds =

@@ -79,15 +79,21 @@ fn written(path: std::path::PathBuf, rows: usize, day: i64) -> std::path::PathBu
     written_by(path, (rows, day), "{}")
 }
 
-fn written_by(
+fn written_by(path: std::path::PathBuf, of: (usize, i64), thresholds: &str) -> std::path::PathBuf {
+    written_with(path, of, &[("thresholds", thresholds)])
+}
+
+fn written_with(
     path: std::path::PathBuf,
     (rows, day): (usize, i64),
-    thresholds: &str,
+    attributes: &[(&str, &str)],
 ) -> std::path::PathBuf {
     let grid = LatLonGrid::global(rows, 12).unwrap();
     let first = Time::new(Calendar::NoLeap, 2000, 7, day, 0, 0, 0).unwrap();
     let options = MaskFileOptions {
-        attributes: vec![("thresholds".into(), thresholds.into())],
+        attributes: (attributes.iter())
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect(),
         ..MaskFileOptions::default()
     };
     let mut writer = MaskWriter::create(&path, &grid, first, &options).unwrap();
@@ -225,6 +231,24 @@ fn masks_are_by_rules_if_all_files_name_some_and_none_a_network() {
             "{not}"
         );
     }
+}
+
+/// Of masks of earlier versions it is not known what was applied.
+#[test]
+fn masks_that_tell_less_are_not_of_other_rules() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let mixed = || {
+        let masks = MaskArchive::open(folder.path().to_str().unwrap()).unwrap();
+        masks.mixed().is_some()
+    };
+    let core = |core| [("thresholds", "{}"), ("warm_core", core)];
+    written_with(at("a.nc"), (8, 1), &core("heights"));
+    written_by(at("b.nc"), (8, 2), "{}");
+    written_with(at("c.nc"), (8, 3), &core("heights"));
+    assert!(!mixed());
+    written_with(at("d.nc"), (8, 4), &core("temperatures"));
+    assert!(mixed());
 }
 
 /// As xarray writes attributes through h5netcdf: the masks had been of no rules.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::arguments::parsed;
 use crate::commands::label::Label;
+use crate::made_by::THRESHOLDS_APPLIED;
 use squall_data::synthetic::{Scenario, SyntheticConfig, write_run};
 use squall_data::{Calendar, mask_file::MaskArchive};
 
@@ -163,6 +164,40 @@ fn what_an_interrupted_run_left_is_no_other_work() {
         [&whole, &out].map(|folder| MaskArchive::open(folder.to_str().unwrap()).unwrap());
     assert_eq!(whole.times(), out.times());
     assert!((0..12).all(|index| whole.read(index).unwrap() == out.read(index).unwrap()));
+}
+
+/// As the version before this attribute wrote it: no other work, and not left among files that say more.
+#[test]
+fn masks_that_do_not_say_what_was_applied_are_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (fields, out) = (simulate(&at("fields"), 24, 7), at("labels"));
+    label(&fields, &out, &[]).unwrap();
+    let first = labels_in(&out).unwrap().pop_first().unwrap();
+    let attributes = || About::read(&first).unwrap().attributes;
+    let applied = attributes()[THRESHOLDS_APPLIED].clone();
+    // Rows are more than seven degrees apart.
+    assert!(applied.contains("at_quarter_degree"), "{applied}");
+    let archive = MaskArchive::open_file(&first).unwrap();
+    let masks: Vec<_> = (0..archive.times().len())
+        .map(|index| archive.read(index).unwrap())
+        .collect();
+    let before = [HISTORY, THRESHOLDS, ORIGIN];
+    let options = MaskFileOptions {
+        attributes: (attributes().into_iter())
+            .filter(|(name, _)| before.contains(&name.as_str()))
+            .collect(),
+        ..MaskFileOptions::default()
+    };
+    let mut writer = MaskWriter::create(&first, archive.grid(), masks[0].time, &options).unwrap();
+    masks
+        .iter()
+        .for_each(|mask| writer.write(mask, None).unwrap());
+    writer.finish().unwrap();
+    assert!(!attributes().contains_key(THRESHOLDS_APPLIED));
+    std::fs::write(out.join(RUN), "another version").unwrap();
+    label(&fields, &out, &[]).unwrap();
+    assert_eq!(attributes()[THRESHOLDS_APPLIED], applied);
 }
 
 /// --cyclones had been in no test: cyclones could have been found by the usual numbers.

@@ -6,9 +6,11 @@ mod reader;
 mod summary;
 
 use super::against::Against;
+use super::applied;
 use super::climate;
 use super::masks::{Masks, release};
 use super::rules::Rules;
+use super::warm_core::WARM_CORE;
 use super::{Label, fingerprint, say_missing};
 use crate::failure::Advice;
 use crate::missing::Missing;
@@ -21,7 +23,7 @@ use crate::{interrupt, output};
 use labelling::Labelling;
 use reader::Reader;
 use squall_climate::detect::{
-    Agreement, FirstPass, Method, MethodsFolder, SecondPass, TransportSource,
+    Agreement, Detector, FirstPass, Method, MethodsFolder, SecondPass, TransportSource,
 };
 use squall_data::Archive;
 use squall_jobs::lock::FolderLock;
@@ -117,19 +119,26 @@ fn open_masks<'a>(
     transport: Option<TransportSource>,
     archive: &'a Archive,
 ) -> anyhow::Result<Vec<Masks<'a>>> {
-    let open = |(method, folder): &(Method, PathBuf)| -> anyhow::Result<Masks<'a>> {
-        let mut masks = Masks::new(folder.clone(), archive, *method, rules.numbers(*method)?);
-        if *method == Method::Percentile {
+    let open = |(of, detector): (&(Method, PathBuf), &Detector)| -> anyhow::Result<Masks<'a>> {
+        let (method, folder) = (of.0, of.1.clone());
+        let masks = Masks::new(folder, archive, method, rules.numbers(method)?);
+        let mut masks = applied::said_of(masks, detector, rules, archive.grid())?;
+        if method == Method::Percentile {
             masks = climate::said_of(masks, rules.climate.as_ref());
         }
+        if let (Method::Tempest, Some(core)) = (method, rules.warm_core) {
+            tracing::info!("{method}: warm cores are told by {}", core.describe());
+            masks = masks.saying(WARM_CORE, core.describe());
+        }
         Ok(match transport {
-            Some(source) if *method != Method::Deepcam => {
+            Some(source) if method != Method::Deepcam => {
                 masks.saying("moisture_transport", source.describe())
             }
             _ => masks,
         })
     };
-    folders.iter().map(open).collect()
+    // A folder and a detector for each method, both in the order of the methods.
+    folders.iter().zip(&rules.detectors).map(open).collect()
 }
 
 /// The folder of the state, both passes and the agreement: as an earlier call saved them, where that can be used, else
@@ -166,7 +175,8 @@ fn fingerprint_of(rules: &Rules, against: &Against, archive: &Archive) -> anyhow
     let climate = rules.climate.as_ref();
     let climate = climate.map(|given| given.climatology.describe());
     let against = against.fingerprint();
-    let what = (&rules.methods, thresholds, channels, against, climate);
+    let core = rules.warm_core;
+    let what = (&rules.methods, thresholds, channels, against, climate, core);
     fingerprint(archive, &format!("{what:?}"))
 }
 

@@ -22,6 +22,7 @@ mod group;
 mod levels;
 mod maps;
 mod maps_file;
+mod mask_size;
 mod names;
 mod normal;
 pub(crate) mod period;
@@ -49,6 +50,7 @@ pub use group::{Group, Region, SEASONS};
 pub(crate) use levels::spoken_unit;
 pub use levels::{Fit, RETURN_YEARS, ReturnLevels};
 pub use maps::{MapChange, MapQuantity};
+pub(crate) use mask_size::note_of_run;
 pub(crate) use names::{grouped, listed};
 pub(crate) use normal::normal_quantile;
 pub use normal::{normal_cdf, student_limit};
@@ -323,6 +325,7 @@ impl Plan {
         note_continued(names, sides, &mut notes);
         let whole_year = selection.whole_year();
         let changes = changes(names, sides, (&design, goes_on), whole_year, &mut notes)?;
+        notes.extend(mask_size::note(names, sides, &changes));
         progress(3)?;
         let map_changes = maps::map_changes(&a, &b, &design, goes_on)?;
         if !map_changes

@@ -61,7 +61,7 @@ pub(crate) fn quantities(class: Class) -> Vec<Quantity> {
             ),
             plain(
                 "Size",
-                "largest area (thousand km²)",
+                "largest marked area (thousand km²)",
                 "thousand km²",
                 |o| Some(o.max_area_km2 / 1e3),
             ),

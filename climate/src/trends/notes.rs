@@ -1,7 +1,9 @@
 //! Notes that tell the reader what the tables of a run lack.
 
 use crate::compare::words::years_in_words;
-use crate::compare::{Coverage, Quantity, Side, SideOptions, grouped, period, quantity_names};
+use crate::compare::{
+    Coverage, Quantity, Side, SideOptions, grouped, note_of_run, period, quantity_names,
+};
 use crate::error::Result;
 
 /// The quantities of the classes that a run's tables cover.
@@ -34,8 +36,8 @@ pub(super) fn of_years(
     Ok(())
 }
 
-/// Adds notes on what the tables lack (columns, values of whole years, values of some tracks or events) and on tracks
-/// that a hole in the data cuts.
+/// Adds notes on what the tables lack (columns, values of whole years, values of some tracks or events), on areas that
+/// are no size of a storm, and on tracks that a hole in the data cuts.
 pub(super) fn add(label: &str, side: &Side, notes: &mut Vec<String>) {
     let (known, lacking): (Vec<Quantity>, Vec<Quantity>) =
         told(side).partition(|quantity| side.knows(*quantity));
@@ -46,6 +48,7 @@ pub(super) fn add(label: &str, side: &Side, notes: &mut Vec<String>) {
             quantity_names(&places)
         ));
     }
+    notes.extend(note_of_run(label, &side.coverage.rules, &known));
     let shares = known.iter().filter_map(|quantity| {
         let share = side.share_without(*quantity)?;
         Some((*quantity as usize, format!("{:.0} %", 100.0 * share)))

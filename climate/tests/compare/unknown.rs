@@ -266,6 +266,41 @@ fn what_was_applied_is_said_where_it_differs() {
     assert_eq!(said(coarse, published).as_deref(), Some(expected));
 }
 
+/// Mean area and rain inside had been told without a word, as if they were of storms: masks of deepcam grow with its search
+/// box.
+#[test]
+fn areas_of_masks_that_are_no_size_of_a_storm_are_said_to_be_none() {
+    type Told = &'static [(&'static str, &'static str)];
+    let said = |a: Told, b: Told| {
+        let [a, b] = [a, b].map(|told| Run {
+            told,
+            ..Run::default()
+        });
+        let found = compare(&a, &b, &options()).unwrap();
+        let mut notes = found.notes.into_iter();
+        notes.find(|note| note.starts_with("The area of tropical cyclones"))
+    };
+    let deepcam: Told = &[("cyclone.mask_percentile", "93.0")];
+    let network: Told = &[("squall_model_hash", "3f2a")];
+    let tempest: Told = &[("node.contour_rise_pa", "200.0")];
+    let note = said(deepcam, deepcam).unwrap();
+    for told in [
+        "(first and second: by the deepcam rules)",
+        "27,000 and over 405,000 km² masks have 357,000 and 688,000 km²",
+        "gale_radius_km",
+    ] {
+        assert!(note.contains(told), "{told}: {note}");
+    }
+    let note = said(tempest, deepcam).unwrap();
+    assert!(note.contains("(second: by the deepcam rules)"), "{note}");
+    let note = said(network, deepcam).unwrap();
+    let told =
+        "(second: by the deepcam rules; first: by a network, if it learnt from the deepcam rules)";
+    assert!(note.contains(told), "{note}");
+    assert_eq!(said(tempest, tempest), None);
+    assert_eq!(said(&[], &[]), None);
+}
+
 /// Percentiles of each run's own climate hide a part of the change; those of one climate hide nothing, whosoever it is.
 #[test]
 fn percentiles_of_two_climates_are_said() {

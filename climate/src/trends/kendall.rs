@@ -11,8 +11,8 @@ pub const MIN_YEARS: usize = 10;
 /// The least share of the years from the first to the last known one that must be known.
 const MIN_SHARE: f64 = 0.7;
 
-/// Values closer to each other than this share of the largest are the same: sums of the same numbers in another order
-/// differ by less.
+/// Values closer to each other than this share of the largest are the same: sums of the same numbers in another order,
+/// and means of equal values over more or fewer of them, differ by less.
 const SAME: f64 = 1e-9;
 
 /// Slopes are given by so many years.
@@ -93,6 +93,7 @@ impl Trend {
         if trend.no_trend.is_some() {
             return trend;
         }
+        let series = &levelled(series);
         let pairs = Pairs::of(series);
         let sen = median(&pairs.slopes);
         let (first, span) = span(series);
@@ -150,6 +151,22 @@ impl Trend {
             ..Self::default()
         }
     }
+}
+
+/// The series with one value for all that are the same up to [`SAME`], so that rounding neither rises nor falls.
+fn levelled(series: &[(i64, f64)]) -> Vec<(i64, f64)> {
+    let same = SAME * largest(series);
+    let mut levelled = series.to_vec();
+    let mut ascending: Vec<&mut (i64, f64)> = levelled.iter_mut().collect();
+    ascending.sort_unstable_by(|a, b| a.1.total_cmp(&b.1));
+    let mut level = f64::NEG_INFINITY;
+    for (_, value) in ascending {
+        if *value - level > same {
+            level = *value;
+        }
+        *value = level;
+    }
+    levelled
 }
 
 /// What any two years of a series say.

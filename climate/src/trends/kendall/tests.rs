@@ -103,6 +103,28 @@ fn equal_values_and_gaps_count_as_elsewhere() {
 }
 
 #[test]
+fn values_that_differ_by_rounding_are_equal() {
+    // Each year's mean is a sum by a count: the last bits of equal ones differ. Only the year in the middle is another.
+    let rounded = |k: usize| 20.1 * (1.0 + 1e-15 * k as f64);
+    let mut values: Vec<f64> = (0..21).map(rounded).collect();
+    values[10] = 25.0;
+    let found = Trend::of(&yearly(&values), 0.95);
+    assert_eq!((found.slope, found.tau), (Some(0.0), Some(0.0)));
+    close(found.p.unwrap(), 1.0);
+    // The series with ties from above says the same, whatever the last bits of it are.
+    let ties = [3.0, 5.0, 4.0, 6.0, 4.0, 7.0, 6.0, 5.0, 8.0, 7.0, 9.0, 8.0];
+    for last_bits in [1e-15, -1e-15] {
+        let values: Vec<f64> = (ties.iter().zip(0..12))
+            .map(|(value, k)| value * (1.0 + last_bits * f64::from(k)))
+            .collect();
+        let found = Trend::of(&yearly(&values), 0.95);
+        close(found.slope.unwrap(), 10.0 * 4.0 / 9.0);
+        close(found.tau.unwrap(), 0.677_690_769_405_124_8);
+        close(found.p.unwrap(), 0.003_562_447_554_507_426_4);
+    }
+}
+
+#[test]
 fn a_straight_line_is_found_whatever_is_rounded() {
     let line: Vec<(i64, f64)> = (1900..2000)
         .map(|year| (year, 0.1 * year as f64 + 7.3))

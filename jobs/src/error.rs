@@ -182,7 +182,7 @@ pub enum JobError {
     Data(#[from] DataError),
     /// The network failed.
     #[error(transparent)]
-    Model(#[from] ModelError),
+    Model(ModelError),
 }
 
 /// Paths in a sentence.
@@ -258,6 +258,19 @@ pub fn is_away(source: &std::io::Error) -> bool {
 impl From<candle_core::Error> for JobError {
     fn from(error: candle_core::Error) -> Self {
         Self::Model(error.into())
+    }
+}
+
+impl From<ModelError> for JobError {
+    /// Where ranks could not normalise together, what kept them from it: to others that is as any failure between ranks.
+    fn from(error: ModelError) -> Self {
+        match error {
+            ModelError::BatchNormRanks(source) => match source.downcast::<CommError>() {
+                Ok(between_ranks) => Self::Comm(*between_ranks),
+                Err(source) => Self::Model(ModelError::BatchNormRanks(source)),
+            },
+            other => Self::Model(other),
+        }
     }
 }
 

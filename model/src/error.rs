@@ -22,9 +22,9 @@ pub enum ModelError {
         /// The shape that it was given.
         got: String,
     },
-    /// Ranks that normalise together could not.
+    /// Ranks that normalise together could not: the error of whatever lies between them.
     #[error("batch normalisation over ranks: {0}")]
-    BatchNormRanks(String),
+    BatchNormRanks(Box<dyn std::error::Error + Send + Sync>),
     /// An operation was given a data type it does not take.
     #[error("{op}: data type {got:?} is not supported (use f32, bf16 or f16)")]
     DType {

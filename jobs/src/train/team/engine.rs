@@ -134,7 +134,7 @@ impl BatchNormRanks for Group {
         let summed = tree::all_fold(&mut **comm, values, |total, value| *total += value);
         let taken = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.waited.fetch_add(taken, Ordering::Relaxed);
-        summed.map_err(|error| ModelError::BatchNormRanks(error.to_string()))
+        summed.map_err(|error| ModelError::BatchNormRanks(Box::new(error)))
     }
 }
 
@@ -142,6 +142,7 @@ impl BatchNormRanks for Group {
 mod tests {
     use super::*;
     use crate::comm::threads;
+    use crate::error::JobError;
     use crate::recipe::Recipe;
 
     /// What the engine of ranks on such nodes says of itself, or why there is none.
@@ -155,6 +156,27 @@ mod tests {
             told.map_err(|error| error.to_string())
         });
         all.swap_remove(0)
+    }
+
+    /// The job ends where ranks of a group cannot communicate, in whichever part of a step.
+    #[test]
+    fn a_rank_that_is_gone_from_batch_normalisation_is_gone() {
+        let mut all = threads::run(threads::nodes(&[2]), |rank| {
+            let stays = rank.rank() == 0;
+            let group = Group {
+                comm: Mutex::new(Box::new(rank)),
+                waited: Arc::default(),
+            };
+            stays.then(|| group.sum(&mut [1.0]).map_err(JobError::from))
+        });
+        let found = all.swap_remove(0);
+        assert!(
+            matches!(
+                found,
+                Some(Err(JobError::Comm(CommError::Gone { peer: 1, .. })))
+            ),
+            "{found:?}"
+        );
     }
 
     /// Every engine gives the same sums: that another one was built would show in nothing but its speed.

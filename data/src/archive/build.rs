@@ -1,9 +1,10 @@
 //! Puts scanned files together to one archive: one time axis, the channels that all its times have, and the problems to
 //! report.
 
+use super::problem::{About, Problem};
 use super::read::How;
 use super::scan::{FileInfo, Layout};
-use super::{Archive, BadFiles, Place, nc, refused_channel};
+use super::{Archive, BadFiles, Place, nc};
 use crate::error::{DataError, Result};
 use crate::facts::FileFacts;
 use crate::{Calendar, Time, Variable};
@@ -86,11 +87,11 @@ impl Build {
         };
         let grid = first.grid.clone();
         let skipped_files = self.skipped.len();
-        let mut problems = self.skipped;
+        let mut problems: Vec<Problem> = (self.skipped.into_iter()).map(Problem::general).collect();
         if self.translated {
-            problems.push(format!(
+            problems.push(Problem::general(format!(
                 "files use standard and proleptic_gregorian calendars: all times are read as {calendar}"
-            ));
+            )));
         }
         let (times, places): (_, Vec<Vec<Place>>) = self.axis.into_values().unzip();
         let of_a_time = places.iter().map(Vec::len).max().unwrap_or(1);
@@ -105,15 +106,18 @@ impl Build {
             times_of_files: OnceLock::new(),
             available: Vec::new(),
             problems,
+            told: Vec::new(),
             skipped_files,
             has_completed_heights: AtomicBool::new(false),
             open: nc::FileCache::new(of_a_time),
         };
         let repeated = archive.repeated();
-        archive.problems.extend(repeated);
+        archive.problems.extend(repeated.map(Problem::general));
         let found = archive.find_channels();
         let said = archive.said_by_files(&found);
         archive.problems.extend(said.into_iter().chain(found.told));
+        let texts = archive.problems.iter().map(|problem| &problem.text);
+        archive.told = texts.cloned().collect();
         Ok(archive)
     }
 }
@@ -124,9 +128,9 @@ struct Channels {
     /// Those that are read as such at all times, with column water that is summed.
     served: Vec<Variable>,
     /// What is said of the stand-ins that are read at some time.
-    stand_ins: BTreeSet<String>,
+    stand_ins: BTreeSet<Problem>,
     /// What is computed, and what only some times have.
-    told: Vec<String>,
+    told: Vec<Problem>,
 }
 
 impl Archive {
@@ -162,13 +166,15 @@ impl Archive {
                 if computed.is_none() || variable == Variable::Tmq {
                     channels.served.push(variable);
                 }
-                channels.told.extend(computed.map(str::to_string));
+                let told = computed.map(|sentence| Problem::of_channel(variable, sentence));
+                channels.told.extend(told);
             } else if without < self.times.len() {
-                channels.told.push(format!(
-                    "{variable} is missing at {without} of {} times, first in `{}`",
+                let times = format!(
+                    "{without} of {} times, first in `{}`",
                     self.times.len(),
                     self.source_of(first).0.display()
-                ));
+                );
+                channels.told.push(Problem::missing(variable, times));
             }
         }
         channels
@@ -221,29 +227,32 @@ impl Archive {
 
     /// The problems of all files, each said once; not what cannot serve as a channel that other files serve all the same,
     /// nor what stands in for a channel that other files have.
-    fn said_by_files(&self, channels: &Channels) -> Vec<String> {
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    fn said_by_files(&self, channels: &Channels) -> Vec<Problem> {
+        // In the order of their sentences.
+        let mut counts: BTreeMap<&Problem, usize> = BTreeMap::new();
         for &(_, layout) in &self.files {
             for problem in &self.layouts[layout].problems {
                 *counts.entry(problem).or_default() += 1;
             }
         }
         let stand_ins = self.layouts.iter().flat_map(Layout::stand_ins);
-        let unread: BTreeSet<String> = stand_ins
+        let unread: BTreeSet<Problem> = stand_ins
             .filter(|told| !channels.stand_ins.contains(told))
             .collect();
         counts.retain(|problem, _| {
-            let refused = refused_channel(problem);
-            !unread.contains(*problem)
-                && refused.is_none_or(|channel| !channels.served.contains(&channel))
+            let is_served = match &problem.about {
+                About::Refused(channel) => channels.served.contains(channel),
+                About::All | About::Channel(_) | About::Missing { .. } => false,
+            };
+            !unread.contains(*problem) && !is_served
         });
         let all = self.files.len();
-        let say = |(problem, count): (&str, usize)| {
-            if count == all {
-                problem.to_string()
-            } else {
-                format!("{problem} ({count} of {all} files)")
+        let say = |(problem, count): (&Problem, usize)| {
+            let mut problem = problem.clone();
+            if count < all {
+                problem.text += &format!(" ({count} of {all} files)");
             }
+            problem
         };
         counts.into_iter().map(say).collect()
     }

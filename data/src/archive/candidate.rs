@@ -3,6 +3,7 @@
 use super::alias::{self, Family, Match};
 use super::coordinates::LevelAxis;
 use super::decode::Decoder;
+use super::problem::Problem;
 use super::scan::{FileShape, Layout, Levels, Refusal, Role, Source};
 use super::units::{self, Conversion};
 use super::{nc, wind};
@@ -99,10 +100,10 @@ impl<'f> Candidate<'f> {
             self.refuse(channel, Misfit::new(expected, found), layout);
         }
         if alias::transport(&self.name).is_some() || alias::is_dewpoint(&self.name) {
-            layout.problems.push(format!(
+            layout.problems.push(Problem::general(format!(
                 "`{}` is not read: expected {expected}, found {found}",
                 self.name
-            ));
+            )));
         }
     }
 
@@ -202,10 +203,10 @@ impl<'f> Candidate<'f> {
                 let source = self.source(conversion, None, None);
                 layout.transport.push((part, source));
             }
-            Err(Misfit { expected, found }) => layout.problems.push(format!(
+            Err(Misfit { expected, found }) => layout.problems.push(Problem::general(format!(
                 "`{}` cannot serve as vapour transport: expected {expected}, found {found}",
                 self.name
-            )),
+            ))),
         }
     }
 

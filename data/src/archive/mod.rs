@@ -22,6 +22,7 @@ mod forecast;
 mod input;
 mod levels;
 pub(crate) mod nc;
+mod problem;
 mod read;
 pub(crate) mod scan;
 mod survey;
@@ -44,6 +45,7 @@ use crate::facts::FileFacts;
 use crate::grid::LatLonGrid;
 use crate::{Calendar, Time, Variable};
 use build::Build;
+use problem::Problem;
 use scan::Layout;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,7 +85,9 @@ pub struct Archive {
     /// changed.
     times_of_files: OnceLock<Vec<Vec<(usize, usize)>>>,
     available: Vec<Variable>,
-    problems: Vec<String>,
+    problems: Vec<Problem>,
+    /// The sentences of `problems`.
+    told: Vec<String>,
     skipped_files: usize,
     /// Whether Z1000 was blank somewhere, and computed there.
     has_completed_heights: AtomicBool,
@@ -144,16 +148,18 @@ impl Archive {
 
     /// What was skipped, guessed or replaced, one sentence each.
     pub fn problems(&self) -> &[String] {
-        &self.problems
+        &self.told
     }
 
     /// Those of [`Self::problems`] that concern these channels, or what they are computed from at the first time, or no
     /// channel in particular. Channels that are missing at the same times share a sentence.
     pub fn problems_of(&self, used: &[Variable]) -> Vec<String> {
         let used = self.with_sources(0, used);
-        let is_told =
-            |problem: &&str| channel_of(problem).is_none_or(|channel| used.contains(&channel));
-        together(self.problems.iter().map(String::as_str).filter(is_told))
+        problem::together(
+            self.problems
+                .iter()
+                .filter(|problem| problem.concerns(&used)),
+        )
     }
 
     /// How many files were left out because they cannot be used ([`BadFiles::Skip`]); [`Self::problems`] names them.
@@ -257,39 +263,4 @@ impl Archive {
         let mut places = self.places[index].iter();
         places.find_map(|&place| Some((place, wanted(self.layout(place))?)))
     }
-}
-
-/// Problems, of which those of channels that are missing at the same times are one.
-fn together<'a>(problems: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut told: Vec<(Vec<&str>, Option<&str>)> = Vec::new();
-    for problem in problems {
-        let missing = problem.split_once(" is missing at ");
-        let missing = missing.filter(|(name, _)| Variable::from_name(name).is_some());
-        let (words, times) = missing.map_or((problem, None), |(name, times)| (name, Some(times)));
-        match told.iter_mut().find(|(_, known)| *known == times) {
-            Some((names, _)) if times.is_some() => names.push(words),
-            _ => told.push((vec![words], times)),
-        }
-    }
-    let say = |(words, times): (Vec<&str>, Option<&str>)| match times {
-        Some(times) if words.len() > 1 => format!("{} are missing at {times}", words.join(", ")),
-        Some(times) => format!("{} is missing at {times}", words[0]),
-        None => words[0].into(),
-    };
-    told.into_iter().map(say).collect()
-}
-
-/// The channel that a problem is about: it begins with the name, or says what "cannot serve as" it.
-fn channel_of(problem: &str) -> Option<Variable> {
-    refused_channel(problem).or_else(|| first_name(problem))
-}
-
-/// The channel that something "cannot serve as", if a problem says so.
-fn refused_channel(problem: &str) -> Option<Variable> {
-    let (_, told) = problem.split_once("` cannot serve as ")?;
-    first_name(told)
-}
-
-fn first_name(told: &str) -> Option<Variable> {
-    Variable::from_name(told.split([' ', ':']).next()?)
 }

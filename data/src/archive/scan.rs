@@ -6,6 +6,7 @@ use super::coordinates::{GridAxes, LevelAxis, level_axes, picked_levels, time_ax
 use super::decode::Decoder;
 use super::forecast::{OtherTime, lead, other_times};
 use super::nc;
+use super::problem::Problem;
 use crate::error::Result;
 use crate::facts::FileFacts;
 use crate::grid::AxisOrder;
@@ -73,12 +74,10 @@ impl Source {
     }
 
     /// What is said where it stands in for a channel.
-    pub(super) fn stands_in_for(&self, channel: Variable) -> Option<String> {
+    pub(super) fn stands_in_for(&self, channel: Variable) -> Option<Problem> {
         let difference = self.proxy.as_ref()?;
-        Some(format!(
-            "{channel} is read from `{}`: {difference}",
-            self.name
-        ))
+        let text = format!("{channel} is read from `{}`: {difference}", self.name);
+        Some(Problem::of_channel(channel, text))
     }
 
     /// Sorts the channel itself before one level of a field, and that before a stand-in.
@@ -141,8 +140,8 @@ pub(crate) struct Layout {
     pub refused: Vec<Refusal>,
     /// All variables of the file, for messages.
     pub names: Vec<String>,
-    /// Sentences for the user: guesses, stand-ins.
-    pub problems: Vec<String>,
+    /// What the user is told: guesses, stand-ins.
+    pub problems: Vec<Problem>,
     /// Last, because it is long to compare.
     #[serde(with = "shared")]
     pub grid: Arc<LatLonGrid>,
@@ -178,7 +177,8 @@ impl Layout {
     }
 
     /// Adds a sentence for the user, unless it is there: a variable may serve two channels.
-    pub(super) fn tell(&mut self, problem: String) {
+    pub(super) fn tell(&mut self, sentence: String) {
+        let problem = Problem::general(sentence);
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
@@ -187,7 +187,7 @@ impl Layout {
     /// Tells the user, once all variables of a file were looked at, which stand in for channels and which could not be
     /// used.
     fn conclude(&mut self) {
-        let stand_ins: Vec<String> = self.stand_ins().collect();
+        let stand_ins: Vec<Problem> = self.stand_ins().collect();
         self.problems.extend(stand_ins);
         // A refused variable matters only where nothing else serves the channel.
         let is_summed = self.humidity().is_some();
@@ -197,16 +197,17 @@ impl Layout {
         };
         self.refused.retain(|refusal| !served(refusal.channel));
         for refusal in &self.refused {
-            self.problems.push(format!(
+            let text = format!(
                 "`{}` cannot serve as {}: expected {}, found {}",
                 refusal.name, refusal.channel, refusal.expected, refusal.found
-            ));
+            );
+            (self.problems).push(Problem::refused(refusal.channel, text));
         }
         self.channels.sort_by_key(|(channel, _)| *channel);
     }
 
     /// What is said of its stand-ins for channels.
-    pub(super) fn stand_ins(&self) -> impl Iterator<Item = String> {
+    pub(super) fn stand_ins(&self) -> impl Iterator<Item = Problem> {
         let channels = self.channels.iter();
         channels.filter_map(|(channel, source)| source.stands_in_for(*channel))
     }
@@ -313,7 +314,7 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
         transport: Vec::new(),
         refused: Vec::new(),
         names: file.variables().map(|v| v.name()).collect(),
-        problems: axis.problems,
+        problems: axis.problems.into_iter().map(Problem::general).collect(),
         grid: Arc::new(grid),
     };
     for variable in file.variables().filter(nc::is_numeric) {

@@ -1,6 +1,7 @@
 //! The errors of this crate.
 
 use crate::boxes::BoxFault;
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// Result of this crate.
@@ -21,20 +22,20 @@ pub enum DataError {
         source: std::io::Error,
     },
     /// A file could not be opened or decoded.
-    #[error("cannot read `{}`: {reason}", path.display())]
+    #[error("cannot read `{}`: {}", path.display(), reason.words())]
     Unreadable {
         /// The file.
         path: PathBuf,
         /// Why: truncated, wrong magic, not netCDF, ...
-        reason: String,
+        reason: FileFault,
     },
     /// Nothing usable was found where input was expected.
-    #[error("no usable input in `{input}`: {reason}")]
+    #[error("no usable input in `{input}`: {}", reason.words())]
     NoInput {
         /// The path, glob or list as given.
         input: String,
         /// What was looked for.
-        reason: String,
+        reason: InputFault,
     },
     /// A sample store is needed, and the path is none.
     #[error("`{}` is no sample store: {}", folder.display(), lack_of_store(*unfinished))]
@@ -106,6 +107,19 @@ pub enum DataError {
         /// What stands there.
         found: String,
     },
+    /// So many training samples for each of the nodes leave some sample nowhere, or are more than there are.
+    #[error(
+        "{per_node} training samples on each of {nodes} nodes, of {samples} in all: expected {} to {samples}, so that each is somewhere",
+        samples.div_ceil((*nodes).max(1))
+    )]
+    NodeShare {
+        /// Samples that each node would hold.
+        per_node: usize,
+        /// Nodes of the job.
+        nodes: usize,
+        /// Training samples of the store.
+        samples: usize,
+    },
     /// What another process of the job met, in its words; that one has the error itself.
     #[error("{0}")]
     Elsewhere(String),
@@ -115,6 +129,79 @@ pub enum DataError {
     /// A request that no input could satisfy.
     #[error("{0}")]
     Invalid(String),
+}
+
+/// Why a file cannot be read: what its user can do follows from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileFault {
+    /// It is GRIB.
+    Grib,
+    /// It is a ZIP archive.
+    Zip,
+    /// It is compressed as a whole, by gzip.
+    Gzip,
+    /// It is a web page, as downloads are that need a login.
+    WebPage,
+    /// All its variables are in groups: the names of some.
+    Groups(String),
+    /// The netCDF library lacks the plugin that decompresses it, in its words.
+    Filter(String),
+    /// Anything else.
+    Other(String),
+}
+
+impl FileFault {
+    /// What the netCDF library says, in `words` that name the error.
+    pub(crate) fn of_library(error: &netcdf::Error, words: String) -> Self {
+        /// The library's NC_EFILTER and NC_ENOFILTER.
+        const OF_FILTERS: [i32; 2] = [-132, -136];
+        match error {
+            netcdf::Error::Netcdf(status) if OF_FILTERS.contains(status) => Self::Filter(words),
+            _ => Self::Other(words),
+        }
+    }
+
+    /// The reason as part of a sentence.
+    pub fn words(&self) -> Cow<'_, str> {
+        match self {
+            Self::Grib => "it is GRIB, not netCDF".into(),
+            Self::Zip => "it is a ZIP archive, not netCDF".into(),
+            Self::Gzip => "it is compressed by gzip, not netCDF".into(),
+            Self::WebPage => "it is a web page, not netCDF".into(),
+            Self::Groups(names) => {
+                format!("its variables are in groups, which are not read: {names}").into()
+            }
+            Self::Filter(words) | Self::Other(words) => words.into(),
+        }
+    }
+}
+
+/// Why nothing usable is where input was expected: what its user can do follows from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InputFault {
+    /// The folder is a Zarr store.
+    Zarr,
+    /// The folder holds no netCDF files.
+    NoNetcdf {
+        /// Whether it has folders, which may hold some.
+        has_folders: bool,
+    },
+    /// Anything else.
+    Other(String),
+}
+
+impl InputFault {
+    /// The reason as part of a sentence.
+    pub fn words(&self) -> &str {
+        match self {
+            Self::Zarr => "it is a Zarr store, which is not read",
+            Self::NoNetcdf { has_folders: true } => {
+                "no netCDF files (.nc, .nc4, .cdf, .h5) there; folders in it are not looked into"
+            }
+            Self::NoNetcdf { has_folders: false } => "no netCDF files (.nc, .nc4, .cdf, .h5) there",
+            Self::Other(words) => words,
+        }
+    }
 }
 
 /// What keeps a folder from being a sample store.
@@ -162,25 +249,31 @@ impl DataError {
             | Self::NoStore { .. }
             | Self::Grid(_)
             | Self::Time(_)
+            | Self::NodeShare { .. }
             | Self::Elsewhere(_)
             | Self::Interrupted
             | Self::Invalid(_) => None,
         }
     }
 
-    /// [`Self::Unreadable`] of a file, and why.
+    /// [`Self::Unreadable`] of a file, and why in words that nothing else follows from.
     pub fn unreadable(path: impl Into<PathBuf>, reason: impl ToString) -> Self {
+        Self::fault(path, FileFault::Other(reason.to_string()))
+    }
+
+    /// [`Self::Unreadable`] of a file, and why.
+    pub fn fault(path: impl Into<PathBuf>, reason: FileFault) -> Self {
         Self::Unreadable {
             path: path.into(),
-            reason: reason.to_string(),
+            reason,
         }
     }
 
-    /// [`Self::NoInput`] of a path, glob or list, and what was looked for.
+    /// [`Self::NoInput`] of a path, glob or list, and what was looked for in words that nothing else follows from.
     pub fn no_input(input: impl ToString, reason: impl ToString) -> Self {
         Self::NoInput {
             input: input.to_string(),
-            reason: reason.to_string(),
+            reason: InputFault::Other(reason.to_string()),
         }
     }
 
@@ -232,6 +325,22 @@ impl DataError {
             action,
             path,
             source,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_that_the_library_lacks_is_told_from_other_errors() {
+        // NC_ENOFILTER, NC_EFILTER and NC_EHDFERR.
+        for (status, of_filter) in [(-136, true), (-132, true), (-101, false)] {
+            let error = netcdf::Error::Netcdf(status);
+            let fault = FileFault::of_library(&error, format!("variable `U850`: {error}"));
+            assert_eq!(matches!(fault, FileFault::Filter(_)), of_filter, "{error}");
+            assert!(fault.words().starts_with("variable `U850`: "), "{error}");
         }
     }
 }

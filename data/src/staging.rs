@@ -29,7 +29,7 @@ pub enum Share {
 /// The samples that each node is to hold, ascending.
 ///
 /// # Errors
-/// [`DataError::Invalid`] if a node is to hold no sample, more than there are, or if some sample would be nowhere.
+/// [`DataError::NodeShare`] if a node is to hold no sample, more than there are, or if some sample would be nowhere.
 pub fn wanted(
     training: &[usize],
     others: &[usize],
@@ -42,11 +42,11 @@ pub fn wanted(
     };
     let samples = training.len();
     if per_node == 0 || per_node > samples || per_node.saturating_mul(nodes) < samples {
-        return Err(DataError::Invalid(format!(
-            "{per_node} training samples on each of {nodes} nodes, of {samples} in all: expected {} to {samples}, so that \
-             each is somewhere",
-            samples.div_ceil(nodes.max(1))
-        )));
+        return Err(DataError::NodeShare {
+            per_node,
+            nodes,
+            samples,
+        });
     }
     let mut order = training.to_vec();
     order.shuffle(&mut stream(seed, "staging", &[]));

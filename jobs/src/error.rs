@@ -21,6 +21,8 @@ pub enum JobError {
         path: Option<PathBuf>,
         /// Line, key, what is wrong and what would be right.
         reason: String,
+        /// Whether the recipe was changed, and has a key that says nothing about the network that it then has.
+        keeps_foreign_key: bool,
     },
     /// A description of a machine that cannot be used.
     #[error("bad machine `{name}`: {reason}")]
@@ -196,7 +198,11 @@ fn quoted(paths: &[PathBuf]) -> String {
 impl JobError {
     /// A recipe that cannot be used, where its file is not known.
     pub(crate) fn recipe(reason: String) -> Self {
-        Self::Recipe { path: None, reason }
+        Self::Recipe {
+            path: None,
+            reason,
+            keeps_foreign_key: false,
+        }
     }
 
     /// Whether it may be the bytes of a file that are wrong, and not the way to them, this process or its device, or what

@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use squall_climate::ClimateError;
 use squall_data::DataError;
 use squall_data::boxes::BoxFault;
+use squall_data::error::{FileFault, InputFault};
 use squall_jobs::JobError;
 use squall_jobs::comm::CommError;
 use squall_jobs::error::is_away;
@@ -41,8 +42,10 @@ const BROKEN_WEIGHTS: &str = "its training broke down, or the file was made badl
 /// Exit code and hint of an error of our libraries; none for other errors.
 pub(super) fn of(cause: &(dyn Error + 'static)) -> Option<(u8, Option<String>)> {
     // A folder without netCDF files that one of our commands wrote: the hint says which commands read it.
-    if let Some(DataError::NoInput { input, reason }) = cause.downcast_ref()
-        && reason.starts_with("no netCDF files")
+    if let Some(DataError::NoInput {
+        input,
+        reason: InputFault::NoNetcdf { .. },
+    }) = cause.downcast_ref()
         && let Some(told) = own_folder::told(Path::new(input))
     {
         return Some((INPUT, Some(told)));
@@ -148,31 +151,15 @@ fn lacks_means(source: &std::io::Error) -> bool {
 fn of_data(error: &DataError) -> Verdict {
     match error {
         DataError::Io { action, source, .. } => of_io(action, source),
-        // The netCDF library says this where a file needs a plugin that it does not find.
-        DataError::Unreadable { reason, .. } if reason.contains("Filter error") => input(
-            "it is compressed (zstd, blosc, bzip2, ...) by a filter that the netCDF library has no plugin for: HDF5_PLUGIN_PATH names the folder of plugins (Python's netCDF4 brings some, in netCDF4/plugins), or `nccopy -F none IN OUT` where there are some writes it anew",
-        ),
-        DataError::Unreadable { reason, .. } if reason.contains("GRIB, not netCDF") => input(
-            "make netCDF of it first: `cdo -f nc copy IN OUT.nc`, or ecCodes' `grib_to_netcdf -o OUT.nc IN`",
-        ),
-        DataError::Unreadable { reason, .. } if reason.contains("ZIP archive") => {
-            input("unpack it first: `unzip FILE`")
-        }
-        DataError::Unreadable { reason, .. } if reason.contains("compressed by gzip") => {
-            input("unpack it first: `gunzip -c FILE > OUT.nc`")
-        }
-        DataError::Unreadable { reason, .. } if reason.contains("are in groups") => input(
-            "write files with fields, latitude, longitude and time outside of groups: docs/input.md has a script for the HDF5 files of DeepCAM's data set",
-        ),
-        DataError::Unreadable { .. } => input(
-            "if it is cut short, copy or download it again; where a command has --skip-bad, that goes on without it",
-        ),
-        DataError::NoInput { reason, .. } if reason.contains("Zarr") => input(
-            "write netCDF first, a file for each year or month: xarray's `xr.open_zarr(STORE).to_netcdf(FILE)`",
-        ),
-        DataError::NoInput { .. } => {
-            input("give a file, a folder, a glob in quotes, or a text file that lists paths")
-        }
+        DataError::Unreadable { reason, .. } => input(of_file_fault(reason)),
+        DataError::NoInput { reason, .. } => input(match reason {
+            InputFault::Zarr => {
+                "write netCDF first, a file for each year or month: xarray's `xr.open_zarr(STORE).to_netcdf(FILE)`"
+            }
+            InputFault::NoNetcdf { .. } | InputFault::Other(_) => {
+                "give a file, a folder, a glob in quotes, or a text file that lists paths"
+            }
+        }),
         DataError::NoStore { .. } => input(A_STORE),
         // Readers of masks look for this name.
         DataError::MissingVariable { variable, .. } if variable == "LABELS" => input(
@@ -219,11 +206,30 @@ fn of_data(error: &DataError) -> Verdict {
             INTERRUPTED,
             Some("run the same command again: it goes on where this one stopped"),
         ),
-        DataError::Invalid(reason) if reason.contains("training samples on each of") => usage(
+        DataError::NodeShare { .. } => usage(
             "give a --per-node between these two, start on more nodes, or leave --per-node out to copy all samples to every node",
         ),
         DataError::Invalid(_) => (USAGE, None),
         _ => (INPUT, None),
+    }
+}
+
+fn of_file_fault(fault: &FileFault) -> &'static str {
+    match fault {
+        FileFault::Filter(_) => {
+            "it is compressed (zstd, blosc, bzip2, ...) by a filter that the netCDF library has no plugin for: HDF5_PLUGIN_PATH names the folder of plugins (Python's netCDF4 brings some, in netCDF4/plugins), or `nccopy -F none IN OUT` where there are some writes it anew"
+        }
+        FileFault::Grib => {
+            "make netCDF of it first: `cdo -f nc copy IN OUT.nc`, or ecCodes' `grib_to_netcdf -o OUT.nc IN`"
+        }
+        FileFault::Zip => "unpack it first: `unzip FILE`",
+        FileFault::Gzip => "unpack it first: `gunzip -c FILE > OUT.nc`",
+        FileFault::Groups(_) => {
+            "write files with fields, latitude, longitude and time outside of groups: docs/input.md has a script for the HDF5 files of DeepCAM's data set"
+        }
+        FileFault::WebPage | FileFault::Other(_) => {
+            "if it is cut short, copy or download it again; where a command has --skip-bad, that goes on without it"
+        }
     }
 }
 
@@ -281,14 +287,12 @@ fn of_jobs(error: &JobError) -> Verdict {
         JobError::Data(inner) => of_data(inner),
         JobError::Model(inner) => of_model(inner),
         JobError::GaveUp(inner) => of_jobs(inner),
-        JobError::Recipe { reason, .. }
-            if reason.starts_with("after ")
-                && reason.contains("says nothing about the network") =>
-        {
-            usage(
-                "`--set network.name=NAME` keeps the recipe's other keys of [network]: --recipe takes a recipe of that network, and `--set 'network={ name = \"NAME\" }'` leaves all other keys at their defaults",
-            )
-        }
+        JobError::Recipe {
+            keeps_foreign_key: true,
+            ..
+        } => usage(
+            "`--set network.name=NAME` keeps the recipe's other keys of [network]: --recipe takes a recipe of that network, and `--set 'network={ name = \"NAME\" }'` leaves all other keys at their defaults",
+        ),
         JobError::Recipe { .. } => usage(
             "docs/recipe.md has every key; `squall train --help` names the recipes that come with Squall, to start from",
         ),

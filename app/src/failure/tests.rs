@@ -5,6 +5,7 @@ use crate::interrupt;
 use squall_climate::ClimateError;
 use squall_data::DataError;
 use squall_data::boxes::BoxFault;
+use squall_data::error::{FileFault, InputFault};
 use squall_jobs::JobError;
 use squall_jobs::comm::CommError;
 use squall_model::ModelError;
@@ -57,19 +58,17 @@ fn another_split_may_be_of_other_options() {
 
 #[test]
 fn whose_file_needs_a_filter_is_not_sent_to_download_it_again() {
-    let hint = |reason: &str| {
-        let error = DataError::Unreadable {
-            path: "a.nc".into(),
-            reason: reason.into(),
-        };
+    let hint = |reason| {
+        let error = DataError::fault("a.nc", reason);
         classify(&anyhow::Error::from(error)).1.unwrap()
     };
-    let filter = hint(
-        "variable `U850`: netcdf error(-136): NetCDF: Filter error: undefined filter encountered",
-    );
+    let filter = hint(FileFault::Filter(
+        "variable `U850`: netcdf error(-136): NetCDF: Filter error: undefined filter encountered"
+            .into(),
+    ));
     assert!(filter.contains("HDF5_PLUGIN_PATH"), "{filter}");
     assert!(!filter.contains("download"), "{filter}");
-    assert!(hint("NetCDF: HDF error").contains("download"));
+    assert!(hint(FileFault::Other("NetCDF: HDF error".into())).contains("download"));
 }
 
 #[test]
@@ -88,27 +87,33 @@ fn who_changes_a_recipe_s_network_hears_what_leaves_its_keys_out() {
 fn who_gives_another_format_hears_what_makes_netcdf_of_it() {
     let hint = |error: DataError| classify(&anyhow::Error::from(error)).1.unwrap();
     for (reason, word) in [
-        ("it is GRIB, not netCDF", "cdo -f nc copy"),
-        ("it is a ZIP archive, not netCDF", "unzip"),
-        ("it is compressed by gzip, not netCDF", "gunzip"),
-        (
-            "its variables are in groups, which are not read: climate/data",
-            "docs/input.md",
-        ),
+        (FileFault::Grib, "cdo -f nc copy"),
+        (FileFault::Zip, "unzip"),
+        (FileFault::Gzip, "gunzip"),
+        (FileFault::Groups("climate/data".into()), "docs/input.md"),
     ] {
-        let hint = hint(DataError::unreadable("a.nc", reason));
+        let hint = hint(DataError::fault("a.nc", reason));
         assert!(hint.contains(word), "{hint}");
         assert!(!hint.contains("download"), "{hint}");
     }
-    let zarr = DataError::no_input("a.zarr", "it is a Zarr store, which is not read");
+    let zarr = DataError::NoInput {
+        input: "a.zarr".into(),
+        reason: InputFault::Zarr,
+    };
     assert!(hint(zarr).contains("to_netcdf"));
+    // What a file of this name says of itself is no format.
+    let named = DataError::unreadable("a.nc", "it tells of a ZIP archive");
+    assert!(hint(named).contains("download"));
 }
 
 #[test]
 fn whose_folder_holds_other_work_of_ours_hears_what_takes_it() {
     let folder = tempfile::tempdir().unwrap();
     let hint = || {
-        let error = DataError::no_input(folder.path().display(), "no netCDF files there");
+        let error = DataError::NoInput {
+            input: folder.path().display().to_string(),
+            reason: InputFault::NoNetcdf { has_folders: false },
+        };
         classify(&anyhow::Error::from(error)).1.unwrap()
     };
     assert!(hint().contains("give a file, a folder"), "{}", hint());

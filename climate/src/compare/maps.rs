@@ -160,10 +160,7 @@ impl YearMaps {
             }
             Ok(Some((cells.get_values(..)?, sums)))
         };
-        let found = on_library_thread(read).map_err(|error| DataError::Unreadable {
-            path: path.clone(),
-            reason: error.to_string(),
-        })?;
+        let found = on_library_thread(read).map_err(|error| DataError::unreadable(&path, error))?;
         if let Some((cells, sums)) = found.filter(|(cells, _)| cells.len() == COARSE_CELLS) {
             (self.grid_cells, self.marked, self.times) = (cells, sums, times);
         }

@@ -4,7 +4,7 @@
 
 use super::nc::{numbers, text};
 use super::units::Conversion;
-use crate::error::{DataError, Result};
+use crate::error::{DataError, FileFault, Result};
 use ndarray::Array3;
 use netcdf::types::{FloatType, IntType, NcVariableType};
 use netcdf::{Extent, Variable};
@@ -213,7 +213,8 @@ pub(crate) fn stored(
         variable.get_values(extents).map(Stored::Other)
     };
     read.map_err(|error| {
-        DataError::unreadable(path, format!("variable `{}`: {error}", variable.name()))
+        let words = format!("variable `{}`: {error}", variable.name());
+        DataError::fault(path, FileFault::of_library(&error, words))
     })
 }
 

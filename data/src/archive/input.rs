@@ -1,6 +1,6 @@
 //! From what a user types to a list of files.
 
-use crate::error::{DataError, Result};
+use crate::error::{DataError, FileFault, InputFault, Result};
 use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub fn files_of(input: &str) -> Result<Vec<PathBuf>> {
         if looks_like_data(path) || has_magic(path)? {
             vec![path.to_path_buf()]
         } else if let Some(what) = other_format(path) {
-            return Err(DataError::unreadable(path, what));
+            return Err(DataError::fault(path, what));
         } else {
             listed_in(path, FILES)?
         }
@@ -70,13 +70,13 @@ pub fn files_of(input: &str) -> Result<Vec<PathBuf>> {
     if files.is_empty() {
         let within = fs::read_dir(path).into_iter().flatten().flatten();
         let has_folders = within.into_iter().any(|entry| entry.path().is_dir());
-        return Err(none(if is_zarr(path) {
-            "it is a Zarr store, which is not read"
-        } else if has_folders {
-            "no netCDF files (.nc, .nc4, .cdf, .h5) there; folders in it are not looked into"
-        } else {
-            "no netCDF files (.nc, .nc4, .cdf, .h5) there"
-        }));
+        return Err(DataError::NoInput {
+            input: input.into(),
+            reason: match is_zarr(path) {
+                true => InputFault::Zarr,
+                false => InputFault::NoNetcdf { has_folders },
+            },
+        });
     }
     files.sort();
     files.dedup();
@@ -171,18 +171,18 @@ fn start_of(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// What a file is that is often taken for netCDF, by its first bytes; none of what they do not tell.
-pub(crate) fn other_format(path: &Path) -> Option<&'static str> {
+pub(crate) fn other_format(path: &Path) -> Option<FileFault> {
     let start = start_of(path).ok()?;
     let small = start.to_ascii_lowercase();
     // The eighth byte of GRIB is its edition: text may begin with these letters.
     if start.starts_with(b"GRIB") && matches!(start.get(7), Some(1 | 2)) {
-        Some("it is GRIB, not netCDF")
+        Some(FileFault::Grib)
     } else if start.starts_with(b"PK\x03\x04") {
-        Some("it is a ZIP archive, not netCDF")
+        Some(FileFault::Zip)
     } else if start.starts_with(b"\x1f\x8b") {
-        Some("it is compressed by gzip, not netCDF")
+        Some(FileFault::Gzip)
     } else if small.starts_with(b"<html") || small.starts_with(b"<!doctype html") {
-        Some("it is a web page, not netCDF")
+        Some(FileFault::WebPage)
     } else {
         None
     }

@@ -1,7 +1,7 @@
 //! The netCDF library, made safe to use: on one thread, with files kept open and attributes of any type.
 
 use super::classic;
-use crate::error::{DataError, Result};
+use crate::error::{DataError, FileFault, Result};
 use netcdf::types::{IntType, NcVariableType};
 use netcdf::{AttributeValue, File, Group, Variable};
 use std::collections::VecDeque;
@@ -99,8 +99,11 @@ pub(crate) fn open(path: &Path) -> Result<File> {
         )));
     }
     netcdf::open(path).map_err(|error| {
-        let other = super::input::other_format(path);
-        unreadable(other.map_or_else(|| format!("netCDF: {error}"), str::to_string))
+        let of_library = || FileFault::of_library(&error, format!("netCDF: {error}"));
+        DataError::fault(
+            path,
+            super::input::other_format(path).unwrap_or_else(of_library),
+        )
     })
 }
 
@@ -111,8 +114,7 @@ pub(crate) fn missing(path: &Path, file: &File, variable: &str) -> DataError {
         let grouped = in_groups(file);
         if !grouped.is_empty() {
             let names = grouped[..grouped.len().min(30)].join(", ");
-            let reason = format!("its variables are in groups, which are not read: {names}");
-            return DataError::unreadable(path, reason);
+            return DataError::fault(path, FileFault::Groups(names));
         }
     }
     DataError::MissingVariable {

@@ -73,10 +73,8 @@ impl<'a> Input<'a> {
             None => (0..store.len()).collect(),
         };
         if ids.is_empty() {
-            return Err(JobError::Data(DataError::NoInput {
-                input: folder,
-                reason: "the store has no such samples".into(),
-            }));
+            let none = DataError::no_input(folder, "the store has no such samples");
+            return Err(JobError::Data(none));
         }
         let (ids, times, step) = in_time(&store, &ids);
         if let Some(at) = times.windows(2).position(|pair| pair[0] == pair[1]) {

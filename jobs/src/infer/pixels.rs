@@ -74,14 +74,12 @@ fn mostly_missing(
     share: f64,
     allowed: f64,
 ) -> JobError {
-    JobError::Data(DataError::Unreadable {
-        path,
-        reason: format!(
-            "{:.1} % of the values of {variable} at {time} are missing, at most {:.1} % are allowed",
-            100.0 * share,
-            100.0 * allowed
-        ),
-    })
+    let reason = format!(
+        "{:.1} % of the values of {variable} at {time} are missing, at most {:.1} % are allowed",
+        100.0 * share,
+        100.0 * allowed
+    );
+    JobError::Data(DataError::unreadable(path, reason))
 }
 
 /// A snapshot as normalised pixels `(lat, lon, channel)`, and how many missing values were replaced by the mean.

@@ -26,6 +26,7 @@ use crate::clips::ClipShape;
 use crate::error::{JobError, Result};
 use serde::{Deserialize, Serialize};
 use squall_data::DataError;
+use squall_model::networks::FOREIGN_KEY;
 use squall_model::optim::{OptimizerConfig, Schedule};
 use squall_model::{NetworkConfig, PrecisionPolicy, Recompute, SavedActivations};
 use std::path::Path;
@@ -100,9 +101,14 @@ impl Recipe {
     pub fn read(path: &Path, overrides: &[String]) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(DataError::io("read", path))?;
         Self::parse(&text, overrides).map_err(|error| match error {
-            JobError::Recipe { reason, .. } => JobError::Recipe {
+            JobError::Recipe {
+                reason,
+                keeps_foreign_key,
+                ..
+            } => JobError::Recipe {
                 path: Some(path.to_path_buf()),
                 reason,
+                keeps_foreign_key,
             },
             other => other,
         })
@@ -138,7 +144,11 @@ impl Recipe {
             let changed = toml::to_string(&table).map_err(|error| bad(error.to_string()))?;
             toml::from_str(&changed).map_err(|error| {
                 let reason = explain::explain_without_line(&error, suggestions::keys);
-                bad(format!("after {}: {reason}", overrides.join(", ")))
+                JobError::Recipe {
+                    path: None,
+                    keeps_foreign_key: reason.contains(FOREIGN_KEY),
+                    reason: format!("after {}: {reason}", overrides.join(", ")),
+                }
             })?
         };
         recipe.check()?;

@@ -76,14 +76,15 @@ keys! {
     mask_classes: usize,
 }
 
+/// How the refusal of a key begins that says nothing about the chosen network: what reads recipes for us keeps of an
+/// error no more than its words.
+pub const FOREIGN_KEY: &str = "it says nothing about the network";
+
 /// Refuses a key that was given although it says nothing about the network.
 fn refuse_foreign(name: NetworkName, key: &'static str, given: bool) -> Result<()> {
     if !given || name.reads(key) {
         return Ok(());
     }
-    let reason = format!(
-        "it says nothing about the network `{}`: leave it out",
-        name.as_str()
-    );
+    let reason = format!("{FOREIGN_KEY} `{}`: leave it out", name.as_str());
     Err(ModelError::Config { key, reason })
 }

@@ -28,6 +28,7 @@ mod tiramisu;
 pub(crate) mod xception;
 
 pub use config::NetworkConfig;
+pub use keys::FOREIGN_KEY;
 pub use name::NetworkName;
 pub use prediction::Prediction;
 

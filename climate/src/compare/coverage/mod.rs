@@ -114,12 +114,7 @@ impl Coverage {
     }
 
     fn of_statistics(folder: &Path, path: &Path) -> Result<Self> {
-        let unreadable = |reason: String| {
-            ClimateError::Data(DataError::Unreadable {
-                path: path.into(),
-                reason,
-            })
-        };
+        let unreadable = |reason: String| ClimateError::Data(DataError::unreadable(path, reason));
         let stored = on_library_thread(|| StoredCoverage::read(path))
             .map_err(|error| unreadable(error.to_string()))?;
         let calendar = &stored.calendar;

@@ -29,10 +29,8 @@ use std::path::Path;
 /// storm and point of a date or place that is none.
 pub(super) fn read(path: &Path, wind_column: Option<&str>) -> Result<TrackTable> {
     on_library_thread(|| {
-        let file = netcdf::open(path).map_err(|error| DataError::Unreadable {
-            path: path.into(),
-            reason: format!("netCDF: {error}"),
-        })?;
+        let file = netcdf::open(path)
+            .map_err(|error| DataError::unreadable(path, format!("netCDF: {error}")))?;
         let storms = Storms {
             path,
             file: &file,

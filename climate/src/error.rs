@@ -68,6 +68,18 @@ pub enum ClimateError {
         /// Line and column, expected and found.
         reason: String,
     },
+    /// A table lacks a column.
+    #[error("cannot read table `{}`: {unit} 1: expected a column `{column}`, found {}", path.display(), found.join(", "))]
+    MissingColumn {
+        /// The file.
+        path: PathBuf,
+        /// What the file counts, as for a cell.
+        unit: &'static str,
+        /// Name of the column.
+        column: String,
+        /// Those that it has.
+        found: Vec<String>,
+    },
     /// A cell of a table does not hold what its column needs.
     #[error("cannot read table `{}`, {unit} {line}, column `{column}`: expected {expected}, found `{found}`", path.display())]
     TableCell {

@@ -231,6 +231,12 @@ fn version(number: i32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)
 }
 
+/// Whether an error says that the GPU's memory is full, in the words of the driver or of cuDNN: of their status candle
+/// keeps no more than these.
+pub fn tells_of_full_memory(words: &str) -> bool {
+    words.contains("OUT_OF_MEMORY") || words.contains("ALLOCATION_FAILED")
+}
+
 impl GpuError {
     /// What a user can do about it.
     pub fn hint(&self) -> &'static str {
@@ -277,9 +283,7 @@ impl GpuError {
             Self::NotCaptured { .. } => {
                 "leave `training.cuda_graphs` (`squall bench step --graphs`) out: operations are then started one by one"
             }
-            Self::Call { reason, .. }
-                if reason.contains("OUT_OF_MEMORY") || reason.contains("ALLOCATION_FAILED") =>
-            {
+            Self::Call { reason, .. } if tells_of_full_memory(reason) => {
                 "use smaller batches; CUDA graphs (`training.cuda_graphs`) take memory of their own beside that of single operations"
             }
             Self::Call { .. } => {

@@ -42,13 +42,11 @@ impl Table {
         let names = &table.opened.names;
         let is_there = |name: &&&str| names.iter().any(|known| known == *name);
         if let Some(missing) = required.iter().find(|name| !is_there(name)) {
-            return Err(ClimateError::Table {
+            return Err(ClimateError::MissingColumn {
                 path: path.into(),
-                reason: format!(
-                    "{} 1: expected a column `{missing}`, found {}",
-                    table.opened.unit,
-                    names.join(", ")
-                ),
+                unit: table.opened.unit,
+                column: (*missing).into(),
+                found: names.clone(),
             });
         }
         Ok(table)

@@ -4,6 +4,7 @@ use crate::error::{JobError, Result};
 use crate::metrics::{Metric, read_metrics};
 use crate::recipe::Recipe;
 use crate::train::evaluate::Scores;
+use squall_model::gpu::tells_of_full_memory;
 use squall_model::{Backend, GpuError, ModelError};
 use std::path::Path;
 
@@ -39,11 +40,7 @@ pub(super) fn is_out(error: &JobError) -> bool {
     match error {
         JobError::Diverged { .. } | JobError::Memory { .. } => true,
         JobError::Model(ModelError::Gpu(GpuError::OutOfMemory { .. })) => true,
-        // In the words of the driver, and of cuDNN.
-        JobError::Model(error) => {
-            let said = error.to_string();
-            said.contains("OUT_OF_MEMORY") || said.contains("ALLOCATION_FAILED")
-        }
+        JobError::Model(error) => tells_of_full_memory(&error.to_string()),
         _ => false,
     }
 }

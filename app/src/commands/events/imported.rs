@@ -59,7 +59,9 @@ fn tracks_of(path: &Path, events: &[Event]) -> Vec<Track> {
 /// Why there are no events in a file: of one that has tracks alone, which file to give.
 fn without_points(error: ClimateError, path: &Path) -> anyhow::Error {
     let name = name_of(path);
-    if !name.starts_with("tracks.") || !error.to_string().contains("column `time`") {
+    let has_no_times =
+        matches!(&error, ClimateError::MissingColumn { column, .. } if column == "time");
+    if !name.starts_with("tracks.") || !has_no_times {
         return error.into();
     }
     let points = path.with_file_name(name.replacen("tracks", "events", 1));

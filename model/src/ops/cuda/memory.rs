@@ -5,7 +5,7 @@
 
 use super::device::{GPU, Gpu, driver_error};
 use crate::error::Result;
-use crate::gpu::{GpuError, tf32_is_allowed};
+use crate::gpu::{GpuError, tells_of_full_memory, tf32_is_allowed};
 use crate::lock::locked;
 use crate::ops::Convolution;
 use candle_core::cuda_backend::cudarc::driver::{CudaContext, sys};
@@ -118,8 +118,7 @@ impl Gpu {
         // SAFETY: the caller writes every value before anything reads it.
         let made = unsafe { Tensor::empty(shape, dtype, &self.device) };
         made.map_err(|error| {
-            let text = error.to_string();
-            if !text.contains("OUT_OF_MEMORY") {
+            if !tells_of_full_memory(&error.to_string()) {
                 return error.into();
             }
             let asked = shape.iter().product::<usize>() * dtype.size_in_bytes();

@@ -265,6 +265,15 @@ impl Wire {
         }
     }
 
+    /// Whether small values lose digits or become zero in it.
+    #[must_use]
+    pub fn loses_small_values(self) -> bool {
+        match self {
+            Self::F16 => true,
+            Self::F32 | Self::Bf16 => false,
+        }
+    }
+
     /// The name in a recipe.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -80,31 +80,40 @@ impl Recipe {
 
 fn of_rule(now: &OptimizerConfig) -> [Use; 7] {
     let usual = OptimizerConfig::default();
-    let sgd = now.rule == Rule::Sgd;
+    // Which keys it reads: those of momentum, of moments, of LAMB's first moment.
+    let (momentum, moments, averaging) = match now.rule {
+        Rule::Sgd => (true, false, false),
+        Rule::Adam | Rule::AdamW => (false, true, false),
+        Rule::Lamb => (false, true, true),
+    };
     let differs = |a: f32, b: f32| a.to_bits() != b.to_bits();
     [
         (
             "optimiser.momentum",
             differs(now.momentum, usual.momentum),
-            sgd,
+            momentum,
         ),
-        ("optimiser.nesterov", now.nesterov != usual.nesterov, sgd),
-        ("optimiser.beta1", differs(now.beta1, usual.beta1), !sgd),
-        ("optimiser.beta2", differs(now.beta2, usual.beta2), !sgd),
+        (
+            "optimiser.nesterov",
+            now.nesterov != usual.nesterov,
+            momentum,
+        ),
+        ("optimiser.beta1", differs(now.beta1, usual.beta1), moments),
+        ("optimiser.beta2", differs(now.beta2, usual.beta2), moments),
         (
             "optimiser.epsilon",
             differs(now.epsilon, usual.epsilon),
-            !sgd,
+            moments,
         ),
         (
             "optimiser.bias_correction",
             now.bias_correction != usual.bias_correction,
-            !sgd,
+            moments,
         ),
         (
             "optimiser.grad_averaging",
             now.grad_averaging != usual.grad_averaging,
-            now.rule == Rule::Lamb,
+            averaging,
         ),
     ]
 }

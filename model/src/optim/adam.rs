@@ -1,7 +1,7 @@
 //! Adam, and AdamW: the same moments, weight decay beside them.
 
+use super::Step;
 use super::sweep::{Kernel, Piece};
-use super::{Rule, Step};
 
 /// m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², θ ← θ − η m̂ / (√v̂ + ε) with m̂ = m / (1 − β₁ᵗ), v̂ = v / (1 − β₂ᵗ).
 ///
@@ -20,9 +20,9 @@ impl Kernel for Adam<'_> {
         let (rate, decay, factor) = self.0.of(piece.parameter);
         // One division a value: with more, the divider and not the memory sets the pace.
         let (step_size, root) = (rate * unbias.0, unbias.1.sqrt());
-        let (l2, shrink) = match config.rule {
-            Rule::AdamW => (0.0, 1.0 - rate * decay),
-            _ => (decay, 1.0),
+        let (l2, shrink) = match config.rule.shrinks() {
+            true => (0.0, 1.0 - rate * decay),
+            false => (decay, 1.0),
         };
         let moments = piece.first.iter_mut().zip(piece.second);
         let values = piece.values.iter_mut().zip(piece.gradient);

@@ -20,6 +20,41 @@ pub enum Rule {
     Lamb,
 }
 
+/// What is true of a rule wherever a rule matters: a new one does not compile before it is placed here.
+impl Rule {
+    /// How many moments it keeps for each parameter.
+    pub fn moments(self) -> usize {
+        match self {
+            Self::Sgd => 1,
+            Self::Adam | Self::AdamW | Self::Lamb => 2,
+        }
+    }
+
+    /// Whether it needs all of a parameter's direction before it changes any of it.
+    pub(crate) fn keeps_direction(self) -> bool {
+        match self {
+            Self::Lamb => true,
+            Self::Sgd | Self::Adam | Self::AdamW => false,
+        }
+    }
+
+    /// Whether it has a rate of its own for each tensor, as LARC has.
+    fn has_own_rates(self) -> bool {
+        match self {
+            Self::Lamb => true,
+            Self::Sgd | Self::Adam | Self::AdamW => false,
+        }
+    }
+
+    /// Whether weight decay shrinks parameters beside the step; with other rules it is a part of it.
+    pub(crate) fn shrinks(self) -> bool {
+        match self {
+            Self::AdamW => true,
+            Self::Sgd | Self::Adam | Self::Lamb => false,
+        }
+    }
+}
+
 /// An optimiser's configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -106,16 +141,13 @@ impl OptimizerConfig {
 
     /// How many moments the rule keeps for each parameter.
     pub fn moments(&self) -> usize {
-        match self.rule {
-            Rule::Sgd => 1,
-            Rule::Adam | Rule::AdamW | Rule::Lamb => 2,
-        }
+        self.rule.moments()
     }
 
     /// How many values an optimiser keeps for each parameter: its moments and, on a GPU, LAMB's direction, which on the
     /// CPU is that of some parameters at a time.
     pub fn values_kept(&self, on_gpu: bool) -> usize {
-        self.moments() + usize::from(on_gpu && self.rule == Rule::Lamb)
+        self.moments() + usize::from(on_gpu && self.rule.keeps_direction())
     }
 
     /// What gradients are multiplied by where their scale is `scale` and their norm after it is `norm`: less if that is
@@ -209,7 +241,7 @@ impl OptimizerConfig {
             return refuse("clip_norm", format!("expected above 0, found {norm}"));
         }
         match self.larc {
-            Some(_) if self.rule == Rule::Lamb => refuse(
+            Some(_) if self.rule.has_own_rates() => refuse(
                 "larc",
                 "`lamb` has its own rate for each tensor: leave one of the two out".into(),
             ),

@@ -101,10 +101,10 @@ impl Optimizer {
         } else {
             parameters.count()
         };
-        let second = if config.rule == Rule::Sgd { 0 } else { count };
-        let direction = match config.rule {
-            Rule::Lamb if !parameters.is_on_gpu() => lamb::direction_len(&places),
-            _ => 0,
+        let second = if config.moments() > 1 { count } else { 0 };
+        let direction = match config.rule.keeps_direction() && !parameters.is_on_gpu() {
+            true => lamb::direction_len(&places),
+            false => 0,
         };
         Ok(Self {
             config: config.clone(),

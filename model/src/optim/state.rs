@@ -1,6 +1,6 @@
 //! What a checkpoint keeps of an optimiser: its moments and the number of steps taken.
 
-use super::{Optimizer, Rule};
+use super::Optimizer;
 use crate::error::Result;
 use crate::file_contents::FileContents;
 use crate::model_file::{ModelFile, bad, fact};
@@ -104,7 +104,7 @@ impl Optimizer {
     fn prefixes(&self, path: &Path, tensors: &impl Tensors) -> Result<&'static [&'static str]> {
         let [_, second] = MOMENTS;
         let has_second = tensors.names().any(|name| name.starts_with(second));
-        let wants_second = self.config.rule != Rule::Sgd;
+        let wants_second = self.config.moments() > 1;
         if has_second != wants_second {
             let of = |second| if second { "Adam or LAMB" } else { "SGD" };
             let reason = format!(

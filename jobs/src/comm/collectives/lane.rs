@@ -1,6 +1,7 @@
 //! One algorithm's way to its peers: the type on the wire, buffers kept between calls, and the bytes it has sent.
 
-use super::{part, values};
+use super::part;
+use super::values::{self, Half};
 use crate::comm::{Communicator, Result, Wire};
 use std::ops::Range;
 
@@ -92,7 +93,7 @@ impl Lane {
         let (send, receive) = disjoint(all, &exchange.send, &exchange.receive);
         self.bytes_sent += (send.len() * self.wire.bytes()) as u64;
         let mut work = Pieces {
-            wire: self.wire,
+            half: Half::of(self.wire),
             exchange,
             pieces,
             buffers: &mut self.buffers,
@@ -110,19 +111,19 @@ impl Lane {
         owned: Range<usize>,
         steps: impl Iterator<Item = Exchange>,
     ) -> Result<()> {
-        if self.wire == Wire::F32 {
+        let Some(half) = Half::of(self.wire) else {
             for step in steps {
                 self.bytes_sent += exchange_copy(comm, all, &step)?;
             }
             return Ok(());
-        }
+        };
         let mut bits = std::mem::take(&mut self.finished);
         bits.resize(all.len(), 0);
-        values::encode(self.wire, &all[owned.clone()], &mut bits[owned]);
+        values::encode(half, &all[owned.clone()], &mut bits[owned]);
         for step in steps {
             self.bytes_sent += exchange_copy(comm, &mut bits, &step)?;
         }
-        values::decode(self.wire, &bits, all);
+        values::decode(half, &bits, all);
         self.finished = bits;
         Ok(())
     }
@@ -136,13 +137,13 @@ impl Lane {
     ) -> Result<()> {
         for piece in all.chunks(self.values_of_a_piece()) {
             self.bytes_sent += (piece.len() * self.wire.bytes()) as u64;
-            if self.wire == Wire::F32 {
+            let Some(half) = Half::of(self.wire) else {
                 comm.send(to, bytemuck::cast_slice(piece))?;
                 continue;
-            }
+            };
             let bits = &mut self.buffers.sent[0];
             bits.resize(piece.len(), 0);
-            values::encode(self.wire, piece, bits);
+            values::encode(half, piece, bits);
             comm.send(to, bytemuck::cast_slice(bits))?;
         }
         Ok(())
@@ -157,7 +158,7 @@ impl Lane {
         add: bool,
     ) -> Result<()> {
         for piece in all.chunks_mut(self.values_of_a_piece()) {
-            if self.wire == Wire::F32 {
+            let Some(half) = Half::of(self.wire) else {
                 let floats = &mut self.buffers.floats[0];
                 floats.resize(piece.len(), 0.0);
                 comm.receive(from, bytemuck::cast_slice_mut(floats))?;
@@ -166,13 +167,13 @@ impl Lane {
                     false => piece.copy_from_slice(floats),
                 }
                 continue;
-            }
+            };
             let bits = &mut self.buffers.received[0];
             bits.resize(piece.len(), 0);
             comm.receive(from, bytemuck::cast_slice_mut(bits))?;
             match add {
-                true => values::decode_add(self.wire, bits, piece),
-                false => values::decode(self.wire, bits, piece),
+                true => values::decode_add(half, bits, piece),
+                false => values::decode(half, bits, piece),
             }
         }
         Ok(())
@@ -233,7 +234,7 @@ fn exchange_copy<T: bytemuck::Pod>(
 
 /// One exchange cut into pieces.
 struct Pieces<'a> {
-    wire: Wire,
+    half: Option<Half>,
     exchange: &'a Exchange,
     pieces: usize,
     buffers: &'a mut Buffers,
@@ -248,7 +249,7 @@ impl Pieces<'_> {
         receive: &mut [f32],
         helper: Option<&rayon::ThreadPool>,
     ) -> Result<()> {
-        let (wire, pieces) = (self.wire, self.pieces);
+        let (half, pieces) = (self.half, self.pieces);
         let outgoing = |piece: usize| match piece < pieces {
             true => &send[part(send.len(), pieces, piece)],
             false => &[],
@@ -256,7 +257,7 @@ impl Pieces<'_> {
         let mut waiting: &mut [f32] = &mut [];
         let mut rest = receive;
         let length = rest.len();
-        encode_into(wire, outgoing(0), &mut self.buffers.sent[0]);
+        encode_into(half, outgoing(0), &mut self.buffers.sent[0]);
         for piece in 0..pieces {
             let (now, later) = rest.split_at_mut(part(length, pieces, piece).len());
             rest = later;
@@ -264,17 +265,17 @@ impl Pieces<'_> {
             let (bits, next_bits) = swapped(piece, &mut self.buffers.sent);
             let (bits_in, bits_before) = swapped(piece, &mut self.buffers.received);
             let mut beside = || {
-                add_arrived(wire, before, bits_before, waiting);
-                encode_into(wire, outgoing(piece + 1), next_bits);
+                add_arrived(half, before, bits_before, waiting);
+                encode_into(half, outgoing(piece + 1), next_bits);
             };
             let Exchange { to, from, .. } = *self.exchange;
-            let mut message = || match wire {
-                Wire::F32 => {
+            let mut message = || match half {
+                None => {
                     floats.resize(now.len(), 0.0);
                     let into = bytemuck::cast_slice_mut(floats);
                     comm.send_receive(to, bytemuck::cast_slice(outgoing(piece)), from, into)
                 }
-                _ => {
+                Some(_) => {
                     bits_in.resize(now.len(), 0);
                     let into = bytemuck::cast_slice_mut(bits_in);
                     comm.send_receive(to, bytemuck::cast_slice(bits), from, into)
@@ -296,7 +297,7 @@ impl Pieces<'_> {
         let Buffers {
             floats, received, ..
         } = &*self.buffers;
-        add_arrived(wire, &floats[last], &received[last], waiting);
+        add_arrived(half, &floats[last], &received[last], waiting);
         Ok(())
     }
 }
@@ -310,16 +311,16 @@ fn swapped<T>(piece: usize, [even, odd]: &mut [T; 2]) -> (&mut T, &mut T) {
     }
 }
 
-fn encode_into(wire: Wire, values: &[f32], bits: &mut Vec<u16>) {
-    if wire != Wire::F32 {
+fn encode_into(half: Option<Half>, values: &[f32], bits: &mut Vec<u16>) {
+    if let Some(half) = half {
         bits.resize(values.len(), 0);
-        values::encode(wire, values, bits);
+        values::encode(half, values, bits);
     }
 }
 
-fn add_arrived(wire: Wire, floats: &[f32], bits: &[u16], totals: &mut [f32]) {
-    match wire {
-        Wire::F32 => values::add(totals, &floats[..totals.len()]),
-        _ => values::decode_add(wire, &bits[..totals.len()], totals),
+fn add_arrived(half: Option<Half>, floats: &[f32], bits: &[u16], totals: &mut [f32]) {
+    match half {
+        None => values::add(totals, &floats[..totals.len()]),
+        Some(half) => values::decode_add(half, &bits[..totals.len()], totals),
     }
 }

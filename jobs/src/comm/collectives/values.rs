@@ -8,6 +8,24 @@ use pulp::{Arch, Simd, WithSimd};
 /// Values that are decoded before they are added, few enough to stay in the first-level cache.
 const BLOCK: usize = 1024;
 
+/// A type of two bytes that values are rounded to on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Half {
+    Bf16,
+    F16,
+}
+
+impl Half {
+    /// That of a wire; `None` where values go as they are.
+    pub(super) fn of(wire: Wire) -> Option<Self> {
+        match wire {
+            Wire::F32 => None,
+            Wire::Bf16 => Some(Self::Bf16),
+            Wire::F16 => Some(Self::F16),
+        }
+    }
+}
+
 /// Adds values one by one.
 pub(super) fn add(totals: &mut [f32], values: &[f32]) {
     struct Add<'a>(&'a mut [f32], &'a [f32]);
@@ -46,9 +64,7 @@ pub fn scale(values: &mut [f32], by: f32) {
 }
 
 /// Rounds to nearest, ties to even, as bits of two bytes. Values that f16 cannot hold become infinite.
-///
-/// The caller has made sure that `wire` is one of the half types.
-pub(super) fn encode(wire: Wire, values: &[f32], bits: &mut [u16]) {
+pub(super) fn encode(half: Half, values: &[f32], bits: &mut [u16]) {
     struct Encode<'a>(&'a [f32], &'a mut [u16]);
     impl WithSimd for Encode<'_> {
         type Output = ();
@@ -63,16 +79,16 @@ pub(super) fn encode(wire: Wire, values: &[f32], bits: &mut [u16]) {
             }
         }
     }
-    match wire {
-        Wire::F16 => bits
+    match half {
+        Half::F16 => bits
             .reinterpret_cast_mut::<f16>()
             .convert_from_f32_slice(values),
-        _ => Arch::new().dispatch(Encode(values, bits)),
+        Half::Bf16 => Arch::new().dispatch(Encode(values, bits)),
     }
 }
 
 /// The values that bits of two bytes stand for.
-pub(super) fn decode(wire: Wire, bits: &[u16], values: &mut [f32]) {
+pub(super) fn decode(half: Half, bits: &[u16], values: &mut [f32]) {
     struct Decode<'a>(&'a [u16], &'a mut [f32]);
     impl WithSimd for Decode<'_> {
         type Output = ();
@@ -83,18 +99,18 @@ pub(super) fn decode(wire: Wire, bits: &[u16], values: &mut [f32]) {
             }
         }
     }
-    match wire {
-        Wire::F16 => bits.reinterpret_cast::<f16>().convert_to_f32_slice(values),
-        _ => Arch::new().dispatch(Decode(bits, values)),
+    match half {
+        Half::F16 => bits.reinterpret_cast::<f16>().convert_to_f32_slice(values),
+        Half::Bf16 => Arch::new().dispatch(Decode(bits, values)),
     }
 }
 
 /// Adds the values that bits of two bytes stand for.
-pub(super) fn decode_add(wire: Wire, bits: &[u16], totals: &mut [f32]) {
+pub(super) fn decode_add(half: Half, bits: &[u16], totals: &mut [f32]) {
     let mut block = [0.0; BLOCK];
     for (bits, totals) in bits.chunks(BLOCK).zip(totals.chunks_mut(BLOCK)) {
         let block = &mut block[..bits.len()];
-        decode(wire, bits, block);
+        decode(half, bits, block);
         add(totals, block);
     }
 }
@@ -110,9 +126,9 @@ mod tests {
         let patterns = (0..200_000_u32).map(|i| f32::from_bits(i.wrapping_mul(0x9E37_79B9)));
         let values: Vec<f32> = special.into_iter().chain(patterns).collect();
         let mut bits = vec![0; values.len()];
-        encode(Wire::Bf16, &values, &mut bits);
+        encode(Half::Bf16, &values, &mut bits);
         let mut back = vec![0.0; values.len()];
-        decode(Wire::Bf16, &bits, &mut back);
+        decode(Half::Bf16, &bits, &mut back);
         for ((value, bits), back) in values.iter().zip(bits).zip(back) {
             let expected = bf16::from_f32(*value);
             assert_eq!(expected.to_bits(), bits, "{value}");
@@ -124,9 +140,9 @@ mod tests {
     fn f16_keeps_eleven_bits_and_overflows_to_infinity() {
         let values = [1.0 + 2.0_f32.powi(-11), 65504.0, 70000.0, -3.5];
         let mut bits = [0; 4];
-        encode(Wire::F16, &values, &mut bits);
+        encode(Half::F16, &values, &mut bits);
         let mut back = [1.0; 4];
-        decode_add(Wire::F16, &bits, &mut back);
+        decode_add(Half::F16, &bits, &mut back);
         assert_eq!(back, [2.0, 65505.0, f32::INFINITY, -2.5]);
     }
 }

@@ -65,17 +65,27 @@ fn of_optimiser(optimiser: &OptimizerConfig, schedule: &Schedule) -> Vec<Fact> {
     };
     let rate = short(schedule.rate * warmup_begin(schedule));
     let mut facts: Vec<Fact> = vec![("opt_name", name.into()), ("opt_lr", rate.into())];
-    if optimiser.rule == Rule::Sgd {
-        facts.push(("opt_momentum", short(optimiser.momentum).into()));
-        facts.push(("opt_nesterov", optimiser.nesterov.into()));
-    } else {
+    let of_momentum = || -> Vec<Fact> {
+        vec![
+            ("opt_momentum", short(optimiser.momentum).into()),
+            ("opt_nesterov", optimiser.nesterov.into()),
+        ]
+    };
+    let of_moments = || -> Vec<Fact> {
         let betas = [optimiser.beta1, optimiser.beta2].map(short);
-        facts.push(("opt_betas", betas.to_vec().into()));
-        facts.push(("opt_eps", short(optimiser.epsilon).into()));
-        facts.push(("opt_bias_correction", optimiser.bias_correction.into()));
-    }
-    if optimiser.rule == Rule::Lamb {
-        facts.push(("opt_grad_averaging", optimiser.grad_averaging.into()));
+        vec![
+            ("opt_betas", betas.to_vec().into()),
+            ("opt_eps", short(optimiser.epsilon).into()),
+            ("opt_bias_correction", optimiser.bias_correction.into()),
+        ]
+    };
+    match optimiser.rule {
+        Rule::Sgd => facts.extend(of_momentum()),
+        Rule::Adam | Rule::AdamW => facts.extend(of_moments()),
+        Rule::Lamb => {
+            facts.extend(of_moments());
+            facts.push(("opt_grad_averaging", optimiser.grad_averaging.into()));
+        }
     }
     facts.push(("opt_weight_decay", short(optimiser.weight_decay).into()));
     let longest = optimiser.clip_norm.map_or(Value::Null, Value::from);

@@ -13,7 +13,6 @@ use super::feed::Batch;
 use super::objective::{LossInput, Objective};
 use super::team::{Signals, Team};
 use super::timeline::StepPhase;
-use crate::comm::Wire;
 use crate::error::Result;
 use crate::recipe::{Distributed, Recipe};
 use candle_core::DType;
@@ -153,7 +152,7 @@ impl Learner {
     /// Prepares the exchange of gradients with the other ranks of a team.
     pub(super) fn join(&mut self, options: &Distributed, team: &mut Team) -> Result<()> {
         let parameters = self.network.parameters();
-        let is_sent = team.size() > 1 && options.wire == Wire::F16;
+        let is_sent = team.size() > 1 && options.wire.loses_small_values();
         if is_sent && self.loss_scale.scale() == 1.0 && team.is_first() {
             tracing::warn!(
                 "`distributed.wire` is f16 and the loss is not scaled: of gradients below 6e-5 digits are lost, and those below 3e-8 become zero; expected \"bf16\", or `precision.loss_scale`"

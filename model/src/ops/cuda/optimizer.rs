@@ -82,8 +82,8 @@ impl State {
         let moment = || gpu.zeros(&[count], DType::F32);
         Ok(Self {
             first: moment()?,
-            second: (config.rule != Rule::Sgd).then(moment).transpose()?,
-            direction: (config.rule == Rule::Lamb).then(moment).transpose()?,
+            second: (config.moments() > 1).then(moment).transpose()?,
+            direction: config.rule.keeps_direction().then(moment).transpose()?,
             chunk_tensor: gpu.give(&chunk_tensor, &[chunks])?,
             chunk_start: gpu.give(&chunk_start, &[chunks])?,
             tensor_first: gpu.give(&tensor_first, &[places.len() + 1])?,
@@ -260,7 +260,7 @@ impl State {
                 unbias.1.into(),
                 step.rate.into(),
                 (&self.rates).into(),
-                (config.rule == Rule::AdamW).into(),
+                config.rule.shrinks().into(),
             ],
             &of.mirror()[..],
             &[of.squares.into()],

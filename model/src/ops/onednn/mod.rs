@@ -110,8 +110,14 @@ fn forward_whole<V: Value>(
         relu.into(),
     );
     let weights = weights.packed("conv2d", desc)?;
+    let length: usize = geometry.y.iter().product();
+    assert!(
+        x.len() >= geometry.x.iter().product::<usize>()
+            && bias.is_none_or(|bias| bias.len() >= geometry.y[3])
+            && residual.is_none_or(|residual| residual.len() >= length),
+        "convolution over the end of a slice"
+    );
     let wide = wrap(x, geometry.x, wrapped_columns(geometry));
-    let length = geometry.y.iter().product();
     let mut y = Vec::with_capacity(length);
     y.extend_from_slice(residual.unwrap_or(&[]));
     let operands = Operands {
@@ -121,8 +127,8 @@ fn forward_whole<V: Value>(
         dst: y.as_mut_ptr() as *mut c_void,
         gradient: std::ptr::null_mut(),
     };
-    // SAFETY: sizes were checked against the spec in `conv.rs`; oneDNN reads src, weights and bias and writes every
-    // value of dst, which has room for `length` (and holds the residual where `sum` makes oneDNN read it first).
+    // SAFETY: the assertion above holds the sizes; oneDNN reads src, weights and bias and writes every value of dst,
+    // which has room for `length` (and holds the residual where `sum` makes oneDNN read it first).
     unsafe {
         run("conv2d", desc, &operands)?;
         y.set_len(length);
@@ -163,6 +169,10 @@ fn backward_data_whole<V: Value>(
         let dx = backward_data_whole(geometry, &plain::widened(dy), weights.unpacked())?;
         return Ok(plain::narrowed(dx));
     }
+    assert!(
+        dy.len() >= geometry.y.iter().product::<usize>(),
+        "convolution over the end of a slice"
+    );
     let extra = wrapped_columns(geometry);
     let desc = descriptor::<V>(sys::BACKWARD_DATA, geometry);
     let weights = weights.packed("conv2d_backward_data", desc)?;
@@ -176,8 +186,8 @@ fn backward_data_whole<V: Value>(
         dst: dy.as_ptr() as *mut c_void,
         gradient: std::ptr::null_mut(),
     };
-    // SAFETY: sizes were checked against the spec in `conv.rs`; oneDNN reads dst and weights and writes every value of
-    // src, which has room for `length`.
+    // SAFETY: the assertion above holds the size; oneDNN reads dst and weights and writes every value of src, which has
+    // room for `length`.
     unsafe {
         run("conv2d_backward_data", desc, &operands)?;
         dx.set_len(length);
@@ -229,6 +239,15 @@ fn backward_weights_whole<V: Value>(
     if plain::must_widen::<V>(Direction::BackwardWeights, geometry) {
         return backward_weights_whole(geometry, &plain::widened(x), &plain::widened(dy), dw);
     }
+    let ([.., inputs], [.., outputs]) = (geometry.x, geometry.y);
+    let spec = geometry.spec;
+    let kernels = outputs * (inputs / spec.groups) * spec.kernel.0 * spec.kernel.1;
+    assert!(
+        x.len() >= geometry.x.iter().product::<usize>()
+            && dy.len() >= geometry.y.iter().product::<usize>()
+            && dw.len() >= kernels,
+        "convolution over the end of a slice"
+    );
     let wide = wrap(x, geometry.x, wrapped_columns(geometry));
     let op = "conv2d_backward_weights";
     let desc = descriptor::<V>(sys::BACKWARD_WEIGHTS, geometry);
@@ -240,7 +259,7 @@ fn backward_weights_whole<V: Value>(
         dst: dy.as_ptr() as *mut c_void,
         gradient: dw.as_mut_ptr().cast(),
     };
-    // SAFETY: sizes were checked against the spec in `conv.rs`; oneDNN reads src and dst and writes the room, which
-    // was made for this `desc`, and the shim adds it to the plain gradient, as many kernels as `dw` has.
+    // SAFETY: the assertion above holds the sizes; oneDNN reads src and dst and writes the room, which was made for this
+    // `desc`, and the shim adds it to the plain gradient, no more kernels than `dw` has.
     unsafe { run(op, desc, &operands) }
 }

@@ -178,10 +178,16 @@ impl Source<'_> {
             blocks.pack(&plain, packed.values(blocks.len()));
             return Ok(packed);
         }
+        let kernels = desc.channels_out * (desc.channels_in / desc.groups);
+        let values = kernels * desc.kernel_h * desc.kernel_w;
+        assert!(
+            plain.len() as i64 >= values,
+            "convolution over the end of its kernels"
+        );
         let from = plain.as_ptr() as *mut c_void;
         with_primitive(op, desc, |primitive| {
-            // SAFETY: the plain kernels have the size that `desc` says, which `conv.rs` has checked, and are only read;
-            // the pages have room for as many bytes as the primitive asks for.
+            // SAFETY: the plain kernels have the size that `desc` says, by the assertion above, and are only read; the
+            // pages have room for as many bytes as the primitive asks for.
             let status = unsafe { sys::squall_conv_pack(primitive.0, from, packed.as_mut_ptr()) };
             if status == 0 {
                 Ok(())

@@ -112,8 +112,12 @@ pub(super) unsafe fn run(op: &'static str, desc: sys::ConvDesc, operands: &Opera
     })
 }
 
-/// The geometry after `wrapped_columns` have been copied.
+/// The geometry after `wrapped_columns` have been copied, for values of f32 or bf16.
 pub(super) fn descriptor<V: Value>(kind: i64, geometry: &Convolution) -> sys::ConvDesc {
+    assert!(
+        matches!(V::DTYPE, DType::F32 | DType::BF16),
+        "values of another type as f32"
+    );
     let ([batch, height, width, channels], [_, out_h, out_w, out]) = (geometry.x, geometry.y);
     let spec = geometry.spec;
     let extra = wrapped_columns(geometry);

@@ -16,6 +16,10 @@ pub(super) fn gemm_transposed<V: Value>(
     c: &mut [f32],
 ) -> Result<()> {
     assert!(
+        matches!(V::DTYPE, DType::F32 | DType::BF16),
+        "values of another type as f32"
+    );
+    assert!(
         a.len() >= k * m && b.len() >= k * n && c.len() >= m * n,
         "matrix product over the end of a slice"
     );
@@ -25,8 +29,8 @@ pub(super) fn gemm_transposed<V: Value>(
         c.as_mut_ptr(),
     );
     let [m, n, k] = [m as i64, n as i64, k as i64];
-    // SAFETY: the assertion above holds the sizes, A and B are only read and hold what their type says; the slices
-    // cannot overlap because `c` is borrowed mutably.
+    // SAFETY: the assertions above hold the sizes and the type, A and B are only read; the slices cannot overlap
+    // because `c` is borrowed mutably.
     let status = unsafe {
         if V::DTYPE == DType::BF16 {
             sys::squall_gemm_bf16(1, 0, m, n, k, a, b, add.into(), c)

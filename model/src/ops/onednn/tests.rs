@@ -26,6 +26,16 @@ fn rounded<V: Value>(seed: u64, count: usize) -> Vec<V> {
     draw(seed, count).into_iter().map(V::narrow).collect()
 }
 
+/// oneDNN would read on behind it.
+#[test]
+#[should_panic(expected = "convolution over the end of a slice")]
+fn a_field_with_less_than_its_shape_is_not_read() {
+    let spec = ConvSpec::same(3);
+    let geometry = Convolution::of("conv2d", &spec, [1, 4, 6, 8], &[8, 8, 3, 3]).unwrap();
+    let (field, kernels) = (vec![0.0f32; 4 * 6 * 8 - 1], vec![0.0; 8 * 8 * 9]);
+    let _ = forward_whole(&geometry, &field, kernels[..].into(), Finish::NOTHING);
+}
+
 fn cases() -> Vec<([usize; 4], usize, ConvSpec)> {
     let same = ConvSpec::same;
     let mut cases = vec![

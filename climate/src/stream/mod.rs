@@ -175,8 +175,10 @@ impl EventStream {
         for event in &events {
             match event.class {
                 Class::TropicalCyclone => self.counts.cyclones += 1,
-                Class::AtmosphericRiver | Class::Background => self.counts.rivers += 1,
+                Class::AtmosphericRiver => self.counts.rivers += 1,
                 Class::ExtratropicalCyclone | Class::TropicalDepression => self.counts.others += 1,
+                // No event is of it.
+                Class::Background => {}
             }
         }
         let events = self.ledger.add(events, &self.tracker, &step.discarded);
@@ -243,10 +245,12 @@ impl EventStream {
             self.statistics.add_track(track);
             match track.class {
                 Class::TropicalCyclone => self.counts.cyclone_tracks += 1,
-                Class::AtmosphericRiver | Class::Background => self.counts.river_tracks += 1,
+                Class::AtmosphericRiver => self.counts.river_tracks += 1,
                 Class::ExtratropicalCyclone | Class::TropicalDepression => {
                     self.counts.other_tracks += 1;
                 }
+                // No track is of it.
+                Class::Background => {}
             }
         }
         Decided {

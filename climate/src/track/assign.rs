@@ -1,7 +1,8 @@
 //! One-to-one assignment of tracks to events at least total cost.
 //!
 //! The pairs that are possible at all fall into small independent groups (two cyclones an ocean apart share no
-//! candidate); each is solved on its own by the Hungarian method in the shortest-augmenting-path form.
+//! candidate); each is solved on its own by the Hungarian method in the shortest-augmenting-path form. One of more than
+//! 400 tracks or events is not: there the cheapest pair comes first.
 //! Source: Kuhn 1955, doi:10.1002/nav.3800020109; Jonker and Volgenant 1987, doi:10.1007/BF02278710.
 
 use crate::events::components::Forest;
@@ -22,7 +23,8 @@ pub(crate) const UNMATCHED: f64 = 2.5;
 /// Groups above this size are assigned greedily: the exact method is cubic. Far above anything in a sane mask.
 const EXACT_LIMIT: usize = 400;
 
-/// For every track the event it goes on with. The result does not depend on the order of `pairs`; of equal totals
+/// For every track the event it goes on with, at least total cost unless a group has more than [`EXACT_LIMIT`] tracks or
+/// events. The result does not depend on the order of `pairs`; of equal totals
 /// always the same one is taken.
 pub(crate) fn assign(tracks: usize, events: usize, pairs: &[Pair]) -> Vec<Option<usize>> {
     let mut pairs = pairs.to_vec();

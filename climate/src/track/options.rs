@@ -1,9 +1,13 @@
 //! The rules by which events are joined to tracks, and which tracks are listed; the defaults with their reasons.
 
 use crate::error::{ClimateError, Result};
+use crate::label::{EtcThresholds, TdThresholds};
 use serde::{Deserialize, Serialize};
 use squall_data::Class;
 use squall_data::grid::KM_PER_DEGREE;
+
+/// Why nothing is asked of the background.
+const NO_EVENTS: &str = "the background has no events";
 
 /// How the events of one class are joined.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -111,10 +115,10 @@ impl Default for TrackerOptions {
     /// Rivers: cells that overlap, as ClimateNet and StitchBlobs do, or a centroid that moves no faster than 1,600
     /// km/day; one missed time of 6-hourly data is bridged; 18 h is the shortest life that Guan and Waliser (2019,
     /// doi:10.1029/2019JD031205) and ClimateNet (5 steps of 3 h) list, rounded to 6-hourly data. Extratropical cyclones
-    /// and depressions: the reach, gap, shortest life and distance by which they are labelled
-    /// ([`crate::label::EtcThresholds`], 6 degrees in 6 hours, 18 h, 60 h, 12 degrees; [`crate::label::TdThresholds`],
-    /// 4 degrees, 6 h, 24 h).
+    /// and depressions: the gap, shortest life and distance by which they are labelled ([`EtcThresholds`], 18 h, 60 h,
+    /// 12 degrees; [`TdThresholds`], 6 h, 24 h), and about the reach (6 and 4 degrees in 6 hours).
     fn default() -> Self {
+        let (extratropical, depression) = (EtcThresholds::default(), TdThresholds::default());
         Self {
             tropical_cyclone: Linking {
                 max_speed_km_per_day: 1600.0,
@@ -142,21 +146,21 @@ impl Default for TrackerOptions {
                 max_speed_km_per_day: 2600.0,
                 centre_tolerance_km: 100.0,
                 max_deviation_km_per_day: 5200.0,
-                max_gap_hours: 18.0,
+                max_gap_hours: extratropical.max_gap_hours,
                 min_overlap: 0.2,
                 join_by_overlap: true,
-                min_duration_hours: 60.0,
+                min_duration_hours: extratropical.min_hours,
                 min_peak_wind_m_s: 0.0,
-                min_displacement_km: 12.0 * KM_PER_DEGREE,
+                min_displacement_km: extratropical.min_endpoint_deg * KM_PER_DEGREE,
             },
             tropical_depression: Linking {
                 max_speed_km_per_day: 1600.0,
                 centre_tolerance_km: 100.0,
                 max_deviation_km_per_day: 3200.0,
-                max_gap_hours: 6.0,
+                max_gap_hours: depression.max_gap_hours,
                 min_overlap: 0.2,
                 join_by_overlap: true,
-                min_duration_hours: 24.0,
+                min_duration_hours: depression.min_hours,
                 min_peak_wind_m_s: 0.0,
                 min_displacement_km: 0.0,
             },
@@ -167,10 +171,14 @@ impl Default for TrackerOptions {
 
 impl TrackerOptions {
     /// The rules by which the events of a class are joined.
+    ///
+    /// # Panics
+    /// For the background, of which there are no events.
     pub fn of(&self, class: Class) -> &Linking {
         match class {
+            Class::Background => unreachable!("{NO_EVENTS}"),
             Class::AtmosphericRiver => &self.atmospheric_river,
-            Class::Background | Class::TropicalCyclone => &self.tropical_cyclone,
+            Class::TropicalCyclone => &self.tropical_cyclone,
             Class::ExtratropicalCyclone => &self.extratropical_cyclone,
             Class::TropicalDepression => &self.tropical_depression,
         }
@@ -178,8 +186,9 @@ impl TrackerOptions {
 
     fn of_mut(&mut self, class: Class) -> &mut Linking {
         match class {
+            Class::Background => unreachable!("{NO_EVENTS}"),
             Class::AtmosphericRiver => &mut self.atmospheric_river,
-            Class::Background | Class::TropicalCyclone => &mut self.tropical_cyclone,
+            Class::TropicalCyclone => &mut self.tropical_cyclone,
             Class::ExtratropicalCyclone => &mut self.extratropical_cyclone,
             Class::TropicalDepression => &mut self.tropical_depression,
         }

@@ -32,8 +32,8 @@ pub struct Step {
 ///    on along a great circle), or, where [`Linking::join_by_overlap`] says so, if their cells overlap by
 ///    [`Linking::min_overlap`] of the smaller area.
 /// 2. A pair costs the distance from the predicted centre in parts of the reach, plus one minus the overlap as a share
-///    of the larger area. The one-to-one assignment of least total cost is made; leaving a track alone costs more than
-///    any pair.
+///    of the larger area. The one-to-one assignment of least total cost is made (where more than 400 tracks or events
+///    hang together, the cheapest pair comes first); leaving a track alone costs more than any pair.
 /// 3. A track left alone whose cells overlap an event of another track ends there by merging. An event left alone whose
 ///    cells overlap those of a continued track begins there by splitting. Other events begin by genesis.
 /// 4. A track left alone without merging is kept for [`Linking::max_gap_hours`] and then ends at its last point.

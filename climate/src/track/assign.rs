@@ -23,9 +23,8 @@ pub(crate) const UNMATCHED: f64 = 2.5;
 /// Groups above this size are assigned greedily: the exact method is cubic. Far above anything in a sane mask.
 const EXACT_LIMIT: usize = 400;
 
-/// For every track the event it goes on with, at least total cost unless a group has more than [`EXACT_LIMIT`] tracks or
-/// events. The result does not depend on the order of `pairs`; of equal totals
-/// always the same one is taken.
+/// For every track the event it goes on with, at least total cost unless a group has more than [`EXACT_LIMIT`] tracks
+/// or events. The result does not depend on the order of `pairs`; of equal totals always the same one is taken.
 pub(crate) fn assign(tracks: usize, events: usize, pairs: &[Pair]) -> Vec<Option<usize>> {
     let mut pairs = pairs.to_vec();
     pairs.sort_by_key(|a| (a.track, a.event));

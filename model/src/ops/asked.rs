@@ -1,5 +1,5 @@
-//! Whether the environment asks for plain loops in oneDNN's place. The only file of a library that reads it: the tests of
-//! a library have no program that could tell them.
+//! Whether the environment asks for plain loops in oneDNN's place. The only code of libraries that reads it beside
+//! `testdata` in `data`: tests of a library have no program that could tell them.
 
 use std::sync::OnceLock;
 

@@ -101,7 +101,7 @@ fn who_gives_another_format_hears_what_makes_netcdf_of_it() {
         reason: InputFault::Zarr,
     };
     assert!(hint(zarr).contains("to_netcdf"));
-    // What a file of this name says of itself is no format.
+    // Words alone make no format.
     let named = DataError::unreadable("a.nc", "it tells of a ZIP archive");
     assert!(hint(named).contains("download"));
 }

@@ -235,3 +235,26 @@ fn counts(times: usize, events: &[Event], tracks: &[Track]) -> EventCounts {
         other_tracks: tracks.len() - cyclone_tracks - river_tracks,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_gives_tracks_without_points_hears_which_file_has_them() {
+        let said = |name: &str, column: &str| {
+            let error = ClimateError::MissingColumn {
+                path: name.into(),
+                unit: "line",
+                column: column.into(),
+                found: vec!["track_id".into(), "class".into()],
+            };
+            without_points(error, Path::new(name)).to_string()
+        };
+        let told = said("tracks.csv", "time");
+        assert!(told.contains("a row for each track"), "{told}");
+        let expected = "line 1: expected a column `time`, found track_id, class";
+        assert!(said("events.csv", "time").ends_with(expected));
+        assert!(said("tracks.csv", "class").contains("a column `class`"));
+    }
+}

@@ -58,7 +58,7 @@ fn differ(first: &MadeBy, other: &MadeBy) -> bool {
 }
 
 /// Whether what a file says in [`MADE_BY`] is rules, and no network.
-fn names_rules([thresholds, _, model]: &[Option<String>; MADE_BY.len()]) -> bool {
+fn names_rules([thresholds, _, model, ..]: &MadeBy) -> bool {
     thresholds.is_some() && model.is_none()
 }
 

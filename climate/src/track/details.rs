@@ -25,7 +25,8 @@ pub struct TrackDetails {
     pub split_tracks: Vec<u64>,
     /// The first [`MOST_RELATIVES`] tracks that ended in it.
     pub merged_tracks: Vec<u64>,
-    /// Highest speed of the centre between two points, m/s. Masks' centres jump, most where they merge or split.
+    /// Highest speed of the centre between two points, m/s. Masks' centres move with the shape of their area too, most
+    /// where areas merge or split.
     pub max_speed_m_s: Option<f64>,
     /// Cyclones: accumulated cyclone energy, 10⁴ kt².
     pub ace_1e4_kt2: Option<f64>,

@@ -23,6 +23,7 @@ pub(super) fn links(
         let last = &open.track;
         let ahead = time.hours_since(last.end);
         let reach_km = linking.reach_km(ahead).max(1e-6);
+        let joined_reach_km = linking.joined_reach_km(ahead);
         // A track of one point has no motion that could be carried on.
         let deviation_km = match open.hours_behind() {
             Some(behind) => linking.deviation_km(ahead, behind),
@@ -42,11 +43,17 @@ pub(super) fn links(
             let overlap_km2 = open.region.overlap_km2(region, row_areas_km2);
             let area_km2 = areas_km2[event];
             let share = overlap_km2 / own_km2.min(area_km2).max(1e-9);
-            let joined = linking.join_by_overlap && share > 0.0 && share >= linking.min_overlap;
+            let larger_km2 = own_km2.max(area_km2).max(1e-9);
+            let common = overlap_km2 / larger_km2;
+            let joined = linking.join_by_overlap
+                && share > 0.0
+                && share >= linking.min_overlap
+                && common >= linking.min_common
+                && moved_km <= joined_reach_km;
             let missed_km = distance_km(lat, lon, at.lat_deg, at.lon_deg);
-            let near = moved_km <= reach_km && missed_km <= deviation_km;
+            let alike = own_km2.min(area_km2) >= linking.min_common * larger_km2;
+            let near = alike && moved_km <= reach_km && missed_km <= deviation_km;
             let pair = (joined || near).then(|| {
-                let common = overlap_km2 / own_km2.max(area_km2).max(1e-9);
                 let cost = (missed_km / reach_km).min(1.0) + 1.0 - common;
                 Pair {
                     track,

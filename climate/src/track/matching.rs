@@ -1,6 +1,7 @@
 //! Matches the tracks of a class with its events at one time: which go on, merge and split.
 
 use crate::track::assign::{Pair, assign};
+use crate::track::options::Linking;
 
 /// A track and an event whose centres are within reach of each other, or whose cells overlap.
 pub(super) struct Link {
@@ -21,6 +22,8 @@ pub(super) struct Matching {
     pub track_of: Vec<Option<usize>>,
     /// Those that overlap enough for splitting and merging.
     overlaps: Vec<Link>,
+    /// Whether a track also ends in an event that no track goes on with, and an event splits from one that ends.
+    forks: bool,
 }
 
 impl Matching {
@@ -28,7 +31,7 @@ impl Matching {
     pub(super) fn of(
         mut links: Vec<Link>,
         (tracks, events): (usize, usize),
-        min_overlap: f64,
+        linking: &Linking,
     ) -> Self {
         let pairs: Vec<Pair> = links.iter().filter_map(|link| link.pair).collect();
         let event_of = assign(tracks, events, &pairs);
@@ -38,29 +41,30 @@ impl Matching {
                 track_of[event] = Some(track);
             }
         }
-        links.retain(|link| link.share > 0.0 && link.share >= min_overlap);
+        links.retain(|link| link.share > 0.0 && link.share >= linking.min_overlap);
         Self {
             event_of,
             track_of,
             overlaps: links,
+            forks: linking.min_common > 0.0,
         }
     }
 
-    /// The continued track that shares most with an event.
+    /// The track that an event which begins one has split from: of those that may be, the one that shares most with it.
     pub(super) fn parent_of(&self, event: usize) -> Option<usize> {
         let of_event = self.overlaps.iter().filter(|link| link.event == event);
-        let continued = of_event.filter(|link| self.event_of[link.track].is_some());
-        most_overlap(continued).map(|link| link.track)
+        let parents = of_event.filter(|link| self.forks || self.event_of[link.track].is_some());
+        most_overlap(parents).map(|link| link.track)
     }
 
-    /// The track that goes on with the event that shares most with a track left alone; `None` of one that is not.
-    pub(super) fn merged_with(&self, track: usize) -> Option<usize> {
+    /// The event that a track left alone ends in: of those that may be, the one that shares most with it.
+    pub(super) fn ends_in(&self, track: usize) -> Option<usize> {
         if self.event_of[track].is_some() {
             return None;
         }
         let of_track = self.overlaps.iter().filter(|link| link.track == track);
-        let taken = of_track.filter(|link| self.track_of[link.event].is_some());
-        self.track_of[most_overlap(taken)?.event]
+        let ends = of_track.filter(|link| self.forks || self.track_of[link.event].is_some());
+        most_overlap(ends).map(|link| link.event)
     }
 }
 

@@ -30,12 +30,15 @@ pub struct Step {
 /// 1. A track may go on with an event if the event's centre lies within [`Linking::reach_km`] of the track's last
 ///    centre and within [`Linking::deviation_km`] of the predicted one (its motion of the last 12 hours or more carried
 ///    on along a great circle), or, where [`Linking::join_by_overlap`] says so, if their cells overlap by
-///    [`Linking::min_overlap`] of the smaller area.
+///    [`Linking::min_overlap`] of the smaller area and [`Linking::min_common`] of the larger one, and the centre goes no
+///    faster than [`Linking::max_joined_speed_km_per_day`].
 /// 2. A pair costs the distance from the predicted centre in parts of the reach, plus one minus the overlap as a share
 ///    of the larger area. The one-to-one assignment of least total cost is made (where more than 400 tracks or events
 ///    hang together, the cheapest pair comes first); leaving a track alone costs more than any pair.
 /// 3. A track left alone whose cells overlap an event of another track ends there by merging. An event left alone whose
-///    cells overlap those of a continued track begins there by splitting. Other events begin by genesis.
+///    cells overlap those of a continued track begins there by splitting. Other events begin by genesis. Where
+///    [`Linking::min_common`] is not 0 the other track may be one that begins there, and the one that was split from may
+///    have ended: neither of two like rivers that become one goes on, and a new track begins.
 /// 4. A track left alone without merging is kept for [`Linking::max_gap_hours`] and then ends at its last point.
 ///
 /// Identities are dealt at genesis, ascending with time, class, longitude and latitude, so that the rows of
@@ -251,7 +254,7 @@ impl Tracker {
             .partition(|open| open.track.class == class);
         self.open = others;
         let links = links(&tracks, events, time, &linking, &self.row_areas_km2);
-        let matching = Matching::of(links, (tracks.len(), events.len()), linking.min_overlap);
+        let matching = Matching::of(links, (tracks.len(), events.len()), &linking);
         let hole = self.last_time.is_none_or(|last| {
             time.hours_since(last) > self.options.max_step_hours.max(linking.max_gap_hours)
         });
@@ -261,39 +264,44 @@ impl Tracker {
             Origin::Genesis
         };
         let mut born = self.births(&matching, &mut tracks, events, alone);
-        // Ends by merging need the identities of the tracks that go on: find them before anything moves.
-        let merges: Vec<Option<usize>> = (0..tracks.len())
-            .map(|track| matching.merged_with(track))
-            .collect();
-        let ids: Vec<u64> = tracks.iter().map(|open| open.track.track_id).collect();
-        for (track, other) in merges.iter().enumerate() {
-            if let Some(other) = *other {
-                tracks[other].track.details.take_in(ids[track]);
-            }
-        }
         for (open, event) in tracks.iter_mut().zip(&matching.event_of) {
             if let Some(event) = *event {
                 events[event].event.track_id = Some(open.track.track_id);
                 open.go_on(events[event]);
             }
         }
-        for (index, open) in tracks.into_iter().enumerate() {
+        // Every event has an identity now, that of the track which goes on with it or begins.
+        let ids: Vec<u64> = tracks.iter().map(|open| open.track.track_id).collect();
+        let mut ends = Vec::new();
+        for (index, id) in ids.into_iter().enumerate() {
+            let end = matching.ends_in(index);
+            let into = end.and_then(|event| events[event].event.track_id);
+            let other = match end.map(|event| matching.track_of[event]) {
+                Some(Some(other)) => tracks.get_mut(other),
+                Some(None) => born.iter_mut().find(|one| Some(one.track.track_id) == into),
+                None => None,
+            };
+            if let Some(other) = other {
+                other.track.details.take_in(id);
+            }
+            ends.push(into);
+        }
+        for (open, into) in tracks.into_iter().zip(ends) {
+            let is_seen = open.track.end == time;
             let silent_hours = time.hours_since(open.track.end);
-            match merges[index] {
-                Some(other) => self.close(open, Fate::Merge, Some(ids[other]), step),
-                None if matching.event_of[index].is_none()
-                    && silent_hours >= linking.max_gap_hours =>
-                {
-                    self.close(open, Fate::Lysis, None, step);
-                }
-                None => self.open.push(open),
+            if into.is_some() {
+                self.close(open, Fate::Merge, into, step);
+            } else if !is_seen && silent_hours >= linking.max_gap_hours {
+                self.close(open, Fate::Lysis, None, step);
+            } else {
+                self.open.push(open);
             }
         }
         self.open.append(&mut born);
     }
 
-    /// New tracks of the events that no track goes on with: split from the continued track that shares most with the
-    /// event, or, where none does, of the origin `alone`.
+    /// New tracks of the events that no track goes on with: split from the track that shares most with the event (of
+    /// those that go on, unless [`Linking::min_common`] says otherwise), or, where none does, of the origin `alone`.
     fn births(
         &mut self,
         matching: &Matching,

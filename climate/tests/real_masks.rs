@@ -256,7 +256,7 @@ fn all_407_masks_are_streamed_to_rivers_of_sane_size_and_life() {
         );
     }
     // No river that lasts half a day goes faster than 30 m/s, as fast as the extratropical cyclones that draw rivers; of
-    // those that last one or two steps of 3 hours some do, because centroids jitter.
+    // shorter ones, most of one or two steps of 3 hours, some do, because centroids jitter.
     let (mut measured, mut fast) = (0, 0);
     for track in &tracks {
         let Some(mean) = track.mean_speed_m_s() else {

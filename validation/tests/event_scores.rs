@@ -366,7 +366,7 @@ fn the_nearest_of_tracks_that_follow_a_storm_tells_its_distance() {
 fn chance_levels_by_hand_and_the_skill_of_perfect_predictions() {
     // One storm stands still in the first half of forty days and is found at all of them.
     let storm = |id| -> Vec<Event> {
-        let at = |day| on_track(id, cyclone(8 * day, 15.0, 150.0));
+        let at = |day: i64| on_track(id, cyclone(8 * day, 15.0, 150.0));
         (0..20).map(at).collect()
     };
     let (truth, predicted) = (storm(1), storm(9));

@@ -76,6 +76,7 @@ fn most_overlap<'a>(links: impl Iterator<Item = &'a Link>) -> Option<&'a Link> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::track::TrackerOptions;
 
     /// Tracks 0 and 1 go on with events 0 and 1. Event 2 lies over both, and so does track 2; these two share most with
     /// each other, but do not go on.
@@ -98,18 +99,35 @@ mod tests {
         ]
     }
 
+    fn matching(min_overlap: f64, min_common: f64) -> Matching {
+        let linking = Linking {
+            min_overlap,
+            min_common,
+            ..TrackerOptions::default().tropical_cyclone
+        };
+        Matching::of(links(), (3, 3), &linking)
+    }
+
     #[test]
     fn relatives_are_those_that_go_on_and_share_most() {
-        let found = Matching::of(links(), (3, 3), 0.2);
+        let found = matching(0.2, 0.0);
         assert_eq!(found.event_of, [Some(0), Some(1), None]);
         assert_eq!(found.track_of, [Some(0), Some(1), None]);
         assert_eq!(found.parent_of(2), Some(1));
-        assert_eq!(found.merged_with(2), Some(0));
+        assert_eq!(found.ends_in(2), Some(0));
         // What goes on has not merged.
-        assert_eq!(found.merged_with(0), None);
+        assert_eq!(found.ends_in(0), None);
         // Half of the smaller area is just enough.
-        assert_eq!(Matching::of(links(), (3, 3), 0.5).parent_of(2), Some(1));
-        let strict = Matching::of(links(), (3, 3), 0.6);
-        assert_eq!((strict.parent_of(2), strict.merged_with(2)), (None, None));
+        assert_eq!(matching(0.5, 0.0).parent_of(2), Some(1));
+        let strict = matching(0.6, 0.0);
+        assert_eq!((strict.parent_of(2), strict.ends_in(2)), (None, None));
+    }
+
+    /// Track 2 ends, and event 2 begins a track: where little in common is no continuation, the two are related.
+    #[test]
+    fn where_tracks_fork_also_what_does_not_go_on_is_a_relative() {
+        let found = matching(0.2, 0.5);
+        assert_eq!((found.parent_of(2), found.ends_in(2)), (Some(2), Some(2)));
+        assert_eq!(found.ends_in(0), None);
     }
 }

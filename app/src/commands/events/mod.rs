@@ -234,9 +234,12 @@ impl Events {
         Ok((objects, fields, skipped))
     }
 
-    /// The options of the library, as the arguments say, else as the objects ask for.
+    /// The options of the library, as the arguments say, else those that are usual for these objects.
     fn options(&self, objects: &Objects) -> ExtractOptions {
-        let usual = objects.usual_options();
+        self.options_or(objects.usual_options())
+    }
+
+    fn options_or(&self, usual: ExtractOptions) -> ExtractOptions {
         ExtractOptions {
             min_tropical_cyclone_km2: (self.min_cyclone_km2)
                 .unwrap_or(usual.min_tropical_cyclone_km2),

@@ -3,7 +3,7 @@
 use super::{Events, EventsSummary};
 use crate::arguments;
 use squall_climate::compare::Coverage;
-use squall_climate::events::Event;
+use squall_climate::events::{Event, ExtractOptions};
 use squall_climate::table::{read_events, read_tracks};
 use squall_data::synthetic::{STEPS_PER_FILE, Scenario, SyntheticConfig, write_run};
 use squall_data::{Calendar, Class, Time};
@@ -481,7 +481,7 @@ fn least_areas_are_those_of_their_class() {
         arguments::parsed(words.iter().chain(more)).unwrap()
     };
     let areas = |events: &Events| {
-        let least = events.options();
+        let least = events.options_or(ExtractOptions::default());
         [
             least.min_tropical_cyclone_km2,
             least.min_atmospheric_river_km2,

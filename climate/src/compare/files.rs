@@ -1,7 +1,7 @@
 //! A comparison as files.
 
 use crate::compare::read::NUMBERS;
-use crate::compare::{Comparison, Interval, RETURN_YEARS};
+use crate::compare::{Comparison, Interval, NoInterval, RETURN_YEARS};
 use crate::error::Result;
 use crate::statistics::write_rows;
 use squall_data::{DataError, atomic};
@@ -9,8 +9,8 @@ use std::path::Path;
 
 const CHANGE_COLUMNS: &str = "quantity,class,basin,season,unit,a,b,difference,low,high,\
     relative_change,relative_low,relative_high,p,adjusted_p,significant,no_interval";
-const LEVEL_COLUMNS: &str =
-    "quantity,class,unit,return_years,a,a_low,a_high,b,b_low,b_high,difference,low,high";
+const LEVEL_COLUMNS: &str = "quantity,class,unit,return_years,a,a_low,a_high,b,b_low,b_high,\
+    difference,low,high,no_interval";
 const BIN_COLUMNS: &str =
     "quantity,class,unit,from,to,a,b,difference,low,high,p,adjusted_p,significant";
 
@@ -22,7 +22,7 @@ impl Comparison {
     ///   relative_low and relative_high of the relative change (b / a - 1); what is not known is blank, and
     ///   `no_interval` says why
     /// - `return_levels.csv`: quantity, class, unit, return_years, a, a_low, a_high, b, b_low, b_high, difference, low,
-    ///   high
+    ///   high, no_interval
     /// - `distributions.csv`: one row for each bin: quantity, class, unit, from, to, then tracks a year as in
     ///   `changes.csv`
     ///
@@ -58,12 +58,6 @@ impl Comparison {
             let change = &row.change;
             let [low, high] = ends(change.interval);
             let [relative_low, relative_high] = ends(change.relative_interval);
-            let why = change.no_interval.map_or(String::new(), |why| {
-                serde_json::to_value(why)
-                    .ok()
-                    .and_then(|v| Some(v.as_str()?.to_string()))
-                    .unwrap_or_default()
-            });
             rows.push(vec![
                 row.name.clone(),
                 row.class.clone(),
@@ -81,7 +75,7 @@ impl Comparison {
                 cell(change.p),
                 cell(row.adjusted_p),
                 yes_or_no(row.adjusted_p, row.significant),
-                why,
+                word_for(change.no_interval),
             ]);
         }
         rows
@@ -130,6 +124,7 @@ impl Comparison {
                 let change = levels.changes.get(index);
                 row.push(cell(change.and_then(|c| c.difference)));
                 row.extend(ends(change.and_then(|c| c.interval)));
+                row.push(word_for(levels.no_interval(index)));
                 rows.push(row);
             }
         }
@@ -146,6 +141,13 @@ pub(crate) fn text_of(statements: &[String], notes: &[String]) -> String {
     }
     text.push('\n');
     text
+}
+
+/// The word of tables for why there is no interval; blank where there is one.
+fn word_for(why: Option<NoInterval>) -> String {
+    let word = why.and_then(|why| serde_json::to_value(why).ok());
+    word.and_then(|word| Some(word.as_str()?.to_string()))
+        .unwrap_or_default()
 }
 
 pub(crate) fn yes_or_no(adjusted_p: Option<f64>, significant: bool) -> String {

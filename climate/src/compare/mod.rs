@@ -26,6 +26,7 @@ mod mask_size;
 mod names;
 mod normal;
 pub(crate) mod period;
+mod posterior;
 mod quantity;
 mod reach;
 mod read;
@@ -343,7 +344,9 @@ impl Plan {
             .map(|map| map_summary(map, rate))
             .collect();
         notes.extend(reach::note(unit, blocks, &draws, &changes, &map_summaries));
-        notes.extend(reach::note_ends(&design, !return_levels.is_empty()));
+        // Those of single years are no percentiles of draws.
+        let has_drawn_levels = !return_levels.is_empty() && of_a.options.block_years > 1;
+        notes.extend(reach::note_ends(&design, has_drawn_levels));
         let [names_a, names_b] = names.members();
         let mut comparison = Comparison {
             a: summary(&of_a.input, names_a, &a),

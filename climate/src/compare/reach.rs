@@ -104,15 +104,15 @@ pub(super) fn note(
 }
 
 /// What a reader must know where intervals of so high a confidence end beyond all draws: then they hold the truth less
-/// often than they say.
-pub(super) fn note_ends(design: &Design, has_levels: bool) -> Option<String> {
+/// often than they say. `has_drawn_levels` if bands of return levels are made of draws of blocks.
+pub(super) fn note_ends(design: &Design, has_drawn_levels: bool) -> Option<String> {
     let options = design.options();
     let all = ("intervals", options.draws);
     let levels = (
         "intervals and bands of return levels",
         options.draws.min(MOST_DRAWS),
     );
-    let told = [Some(all), has_levels.then_some(levels)];
+    let told = [Some(all), has_drawn_levels.then_some(levels)];
     let short = |(_, draws): &(&str, usize)| design.has_draws() && !design.reaches_ends(*draws);
     let (what, draws) = told.into_iter().flatten().find(short)?;
     let enough = (0.5 / design.tail()).ceil();

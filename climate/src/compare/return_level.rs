@@ -26,12 +26,20 @@ impl Gev {
         if sorted.len() < MIN_MAXIMA {
             return None;
         }
-        let [mean, l2, skewness] = l_moments(sorted);
+        let moments = l_moments(sorted);
+        let [mean, l2, skewness] = moments;
         if l2 <= 1e-12 * mean.abs().max(1e-300) {
             return None;
         }
         let c = 2.0 / (3.0 + skewness) - 2f64.ln() / 3f64.ln();
         let k = 7.8590 * c + 2.9554 * c * c;
+        let fitted = Self::of_l_moments(moments, -k);
+        (fitted.scale.is_finite() && fitted.scale > 0.0).then_some(fitted)
+    }
+
+    /// The distribution of this shape with the first two of these L-moments.
+    pub(crate) fn of_l_moments([mean, l2, _]: [f64; 3], shape: f64) -> Self {
+        let k = -shape;
         let (scale, location) = if k.abs() < 1e-6 {
             let scale = l2 / 2f64.ln();
             (scale, mean - 0.577_215_664_901_532_9 * scale)
@@ -40,11 +48,11 @@ impl Gev {
             let scale = l2 * k / ((1.0 - 2f64.powf(-k)) * gamma);
             (scale, mean - scale * (1.0 - gamma) / k)
         };
-        (scale.is_finite() && scale > 0.0).then_some(Self {
+        Self {
             location,
             scale,
-            shape: -k,
-        })
+            shape,
+        }
     }
 
     /// The value that a share `probability` of the years stays below.
@@ -65,7 +73,7 @@ impl Gev {
 }
 
 /// Mean, second L-moment and L-skewness of ascending values.
-fn l_moments(sorted: &[f64]) -> [f64; 3] {
+pub(crate) fn l_moments(sorted: &[f64]) -> [f64; 3] {
     let n = sorted.len() as f64;
     let (mut b0, mut b1, mut b2) = (0.0, 0.0, 0.0);
     for (rank, value) in sorted.iter().enumerate() {

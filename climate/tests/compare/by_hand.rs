@@ -196,6 +196,10 @@ fn tables_have_each_number_in_its_column() {
             ("high", high),
         ],
     );
+    // Twelve years tell nothing about one in 50.
+    let table = fs::read_to_string(folder.path().join("return_levels.csv")).unwrap();
+    let beyond = "annual_max_wind,tropical_cyclone,m/s,50,,,,,,,,,,beyond_record";
+    assert!(table.lines().any(|row| row == beyond), "{table}");
     // 28 to 52 m/s against 32 to 60: those from 40 to 45.
     let winds = &found.distributions[0];
     let place = winds.edges.iter().position(|edge| *edge == 40.0).unwrap();

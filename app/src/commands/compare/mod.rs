@@ -105,7 +105,7 @@ pub struct Compare {
 pub enum Ends {
     /// Percentiles, widened for small samples.
     Percentile,
-    /// Bias corrected and accelerated, but percentiles in maps and of return levels.
+    /// Bias corrected and accelerated, but percentiles in maps.
     Bca,
 }
 

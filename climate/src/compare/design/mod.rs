@@ -31,6 +31,14 @@ impl Interval {
         (self.low.is_finite() && self.high.is_finite()).then_some(self)
     }
 
+    /// The interval from the lower of the lower ends to the higher of the higher ones.
+    pub(crate) fn around(self, other: Self) -> Self {
+        Self {
+            low: self.low.min(other.low),
+            high: self.high.max(other.high),
+        }
+    }
+
     /// Whether a value lies inside, ends included.
     pub fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
@@ -44,7 +52,7 @@ pub enum IntervalMethod {
     /// Percentiles of the draws, widened for small samples.
     #[default]
     Percentile,
-    /// Bias corrected and accelerated, widened likewise; maps and return levels have percentiles.
+    /// Bias corrected and accelerated, widened likewise; maps have percentiles.
     Bca,
 }
 
@@ -84,6 +92,8 @@ pub enum NoInterval {
     TooFewEvents,
     /// Neither side has any event.
     NoEvents,
+    /// A return level of more than twice as many years as a side has.
+    BeyondRecord,
 }
 
 /// The change of one number between two samples.
@@ -189,6 +199,11 @@ impl Design {
         [&self.a, &self.b]
     }
 
+    /// Whether each block is drawn with one of the other side.
+    pub(crate) fn is_of_pairs(&self) -> bool {
+        self.of_pairs
+    }
+
     /// Blocks of both sides dealt to the first one, and the rest.
     pub(crate) fn dealt(&self) -> &[Weights; 2] {
         &self.dealt
@@ -286,14 +301,13 @@ impl Design {
     /// defined, or if an end is infinite. Infinite draws stay among them: without those the interval would be that of the
     /// luckier draws.
     pub(crate) fn percentile_interval(&self, draws: &mut Vec<f64>) -> Option<Interval> {
-        if !keep_defined(draws) {
-            return None;
-        }
-        let ends = Interval {
-            low: nearest_rank(draws, self.tail()),
-            high: nearest_rank(draws, normal_cdf(self.limit)),
-        };
-        ends.if_finite()
+        interval_without(draws, self.tail())
+    }
+
+    /// The interval of values drawn from a posterior: as [`Self::percentile_interval`], but not widened, because a
+    /// posterior knows how few years there are.
+    pub(crate) fn credible_interval(&self, draws: &mut Vec<f64>) -> Option<Interval> {
+        interval_without(draws, 0.5 * (1.0 - self.options.confidence))
     }
 
     /// The share of draws below an interval by percentiles, and above it.
@@ -386,6 +400,18 @@ fn keep_defined(draws: &mut Vec<f64>) -> bool {
     let asked = draws.len();
     draws.retain(|v| !v.is_nan());
     !draws.is_empty() && draws.len() * 2 >= asked
+}
+
+/// The interval without this share of the draws on either side.
+fn interval_without(draws: &mut Vec<f64>, tail: f64) -> Option<Interval> {
+    if !keep_defined(draws) {
+        return None;
+    }
+    let ends = Interval {
+        low: nearest_rank(draws, tail),
+        high: nearest_rank(draws, 1.0 - tail),
+    };
+    ends.if_finite()
 }
 
 /// Two-sided p of a difference among the differences of dealt samples: the share that is at least as large, the

@@ -200,6 +200,7 @@ pub(crate) fn reason(reason: Option<NoInterval>, comparison: &Comparison) -> Str
         }
         Some(NoInterval::TooFewEvents) => "too few years have such events".into(),
         Some(NoInterval::NoEvents) => "there are no such events".into(),
+        Some(NoInterval::BeyondRecord) => "a side has less than half as many years".into(),
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) fn extremes(comparison: &Comparison) -> Option<Section> {
         nav: "Extremes".into(),
         heading: "Extremes and how often they return".into(),
         lead: format!(
-            "Dots are the extreme of each year at its place among the years; lines the fitted distributions, areas their {} % bands. Beyond twice the {} a band is a guess about the shape of the tail.",
+            "Dots are the extreme of each year at its place among the years; lines the fitted distributions, areas their {} % bands. They end at twice the {}: what comes less often is a guess about the shape of the tail.",
             in_percent(comparison.draws.confidence),
             if comparison.a.members.len() + comparison.b.members.len() > 0 {
                 "number of years"
@@ -80,7 +80,8 @@ fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
                 .map(|k| {
                     let years = 1.02 * (100.0f64 / 1.02).powf(f64::from(k) / 60.0);
                     let level = gev.return_level(years, fit.share()).map(|v| sign * v);
-                    (variate(years), level.filter(|v| (first..=last).contains(v)))
+                    let is_shown = |v: &f64| years <= fit.longest() && (first..=last).contains(v);
+                    (variate(years), level.filter(is_shown))
                 })
                 .collect();
             plot.line(&curve, class);
@@ -183,6 +184,18 @@ mod tests {
             let inside = |x: &f64| (46.0..=436.1).contains(x);
             assert!(places.iter().all(inside), "{years} years: {places:?}");
         }
+    }
+
+    #[test]
+    fn lines_end_at_twice_the_number_of_years() {
+        let comparison = compared(20);
+        let svg = return_level_plot(&comparison.return_levels[0], &comparison);
+        let line = svg.split("class=\"line side-a\" d=\"").nth(1).unwrap();
+        let path = line.split('"').next().unwrap();
+        let last = path.rsplit('L').next().unwrap();
+        let end: f64 = last.split(' ').next().unwrap().parse().unwrap();
+        // From 1.02 to 100 years the axis is 5.97 long; that of 40 is 0.92 before its end at 436, 376 or 377 by the labels.
+        assert!((374.0..379.0).contains(&end), "{end}");
     }
 
     #[test]

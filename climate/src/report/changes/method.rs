@@ -11,7 +11,7 @@ pub(crate) fn section(comparison: &Comparison, command: &str) -> Section {
     let draws = grouped(comparison.draws.draws as f64, 0);
     let method = match comparison.draws.method {
         IntervalMethod::Percentile => "percentiles",
-        IntervalMethod::Bca => "BCa percentiles, but plain ones in maps and of return levels,",
+        IntervalMethod::Bca => "BCa percentiles, but plain ones in maps,",
     };
     let paragraphs = [
         match comparison.unit {
@@ -27,8 +27,13 @@ pub(crate) fn section(comparison: &Comparison, command: &str) -> Section {
         },
         "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of hemispheres and basins, those of seasons, those of seasons of hemispheres and basins, the bins of each distribution, and the cells of each map. Significant is what has an adjusted p below one minus the confidence.".into(),
         format!(
-            "A track counts for the month, the basin and the hemisphere in which it begins, an object for those in which it is. {} Return levels come from generalised extreme value distributions fitted to annual extremes by L-moments.",
-            parts::seasons_of_years(comparison.year_start)
+            "A track counts for the month, the basin and the hemisphere in which it begins, an object for those in which it is. {} Return levels come from generalised extreme value distributions fitted to annual extremes by L-moments. Their intervals are those of a posterior (flat prior for location and logarithm of the scale, normal with a standard deviation of 0.25 around 0 for the shape){}; there are none beyond twice the number of years.",
+            parts::seasons_of_years(comparison.year_start),
+            match comparison.unit {
+                Unit::Year => ", where blocks of years were drawn not narrower than percentiles of the draws",
+                Unit::Member => ", not narrower than percentiles of the draws",
+                Unit::Pair => ", not narrower than percentiles of the draws, and those of changes such percentiles",
+            }
         ),
         match comparison.unit {
             Unit::Year => "Intervals hold chance from year to year within each run. They do not hold errors of the model or of the detection, which may differ between climates.".into(),
@@ -73,7 +78,9 @@ mod tests {
         };
         assert!(says(&comparison, "percentiles"));
         comparison.draws.method = IntervalMethod::Bca;
-        let of_both = "BCa percentiles, but plain ones in maps and of return levels,";
-        assert!(says(&comparison, of_both));
+        assert!(says(
+            &comparison,
+            "BCa percentiles, but plain ones in maps,"
+        ));
     }
 }

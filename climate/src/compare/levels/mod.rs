@@ -1,0 +1,319 @@
+//! Return levels of both runs with their confidence bands, and how they change.
+//!
+//! Levels are those of a fit by L-moments, intervals those of a posterior ([`Posterior`]): percentiles of draws of ten to
+//! thirty years hold the level of 20 years in 64 to 86 % of cases instead of 95 %, because no draw has a value above the
+//! highest, and the fit to a draw seldom has a heavier tail than the truth.
+
+use crate::compare::design::{Change, Design, Interval, NoInterval};
+use crate::compare::posterior::Posterior;
+use crate::compare::return_level::{Gev, MIN_MAXIMA};
+use crate::compare::side::{Ensemble, Extreme, Extremes};
+use crate::compare::weights::Weights;
+use serde::{Deserialize, Serialize};
+use squall_data::random::stream;
+
+/// Return periods for which levels are given: years between two exceedances on average.
+pub const RETURN_YEARS: [f64; 6] = [2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+/// Most bootstrap draws that are fitted, which costs more than a sum.
+pub(super) const MOST_DRAWS: usize = 2000;
+
+/// The return levels of one quantity in both runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReturnLevels {
+    /// The name in tables.
+    pub name: String,
+    /// The code of the class whose tracks have the quantity, as masks have it.
+    pub class: u8,
+    /// What it is called in a sentence.
+    pub subject: String,
+    /// The unit.
+    pub unit: String,
+    /// Whether the extreme is the smallest value.
+    pub lowest: bool,
+    /// The fit of each run.
+    pub fits: [Fit; 2],
+    /// The change for each of [`RETURN_YEARS`]; empty if a run has no fit.
+    pub changes: Vec<Change>,
+}
+
+/// A run's annual extremes and what they say.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fit {
+    /// The extreme of each year that has one, from the least to the most extreme.
+    pub extremes: Vec<f64>,
+    /// How many years were analysed, with or without an event; 0 in comparisons of earlier versions, which did not
+    /// count them.
+    #[serde(default)]
+    pub years: usize,
+    /// The fitted distribution of the extremes, or of their negatives if the lowest are extreme; `None` for fewer than
+    /// ten different ones.
+    pub gev: Option<Gev>,
+    /// The level for each of [`RETURN_YEARS`]; `None` where events come in too few years for such a level, and beyond
+    /// [`Fit::longest`].
+    pub levels: Vec<Option<f64>>,
+    /// Confidence bands of the levels.
+    pub bands: Vec<Option<Interval>>,
+}
+
+/// Return levels of wind and pressure of cyclones and of the area of rivers, of those that both runs know.
+pub(crate) fn return_levels(a: &Ensemble, b: &Ensemble, design: &Design) -> Vec<ReturnLevels> {
+    let all = [
+        (
+            Extreme::CycloneWind,
+            "annual_max_wind",
+            "the strongest wind of a tropical cyclone",
+        ),
+        (
+            Extreme::CyclonePressure,
+            "annual_min_pressure",
+            "the lowest pressure of a tropical cyclone",
+        ),
+        (
+            Extreme::RiverArea,
+            "annual_max_area",
+            "the largest area of an atmospheric river",
+        ),
+    ];
+    all.into_iter()
+        .filter_map(|(of, name, subject)| {
+            let sides = [a.extremes(of)?, b.extremes(of)?];
+            let lowest = of.is_lowest();
+            let (fits, changes) = levels(sides, lowest, design);
+            Some(ReturnLevels {
+                name: name.into(),
+                class: of.tracks().about().class.code(),
+                subject: subject.into(),
+                unit: of.unit().into(),
+                lowest,
+                fits,
+                changes,
+            })
+        })
+        .collect()
+}
+
+fn levels(sides: [Extremes; 2], lowest: bool, design: &Design) -> ([Fit; 2], Vec<Change>) {
+    let sign = if lowest { -1.0 } else { 1.0 };
+    let has_long_blocks = (sides.iter()).any(|side| side.years.iter().any(|years| *years > 1));
+    let resamples = has_long_blocks || design.is_of_pairs();
+    let mut drawn = Vec::new();
+    let fits = [0, 1].map(|k| {
+        let mut maxima: Vec<(f64, u32)> = (sides[k].values.iter())
+            .map(|(v, block)| (sign * v, *block))
+            .collect();
+        maxima.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let values: Vec<f64> = maxima.iter().map(|(v, _)| *v).collect();
+        let mut fit = Fit {
+            extremes: values.iter().map(|v| sign * v).collect(),
+            years: sides[k].years.iter().sum::<u32>() as usize,
+            gev: Gev::fit(&values),
+            levels: Vec::new(),
+            bands: Vec::new(),
+        };
+        let mut of_side = Drawn::default();
+        if let Some(gev) = fit.gev {
+            let level = |years: f64| Some(sign * gev.return_level(years, fit.share())?);
+            let told = |years: f64| level(years).filter(|_| years <= fit.longest());
+            let all = RETURN_YEARS.map(told);
+            let (years, weights) = (&sides[k].years, design.sides()[k]);
+            let turned = |levels: Levels| levels.map(|level| sign * level);
+            if let Some(posterior) = Posterior::of(&values) {
+                let mut random = stream(design.options().seed, "compare levels", &[k as u64]);
+                of_side.possible = shares_of(&maxima, years, weights)
+                    .map(|share| turned(levels_of(&posterior.draw(&mut random), share)))
+                    .collect();
+            }
+            if resamples {
+                of_side.resampled = draws_of(&maxima, years, weights).map(turned).collect();
+            }
+            let at = |draws: &[Levels], index: usize| -> Vec<f64> {
+                draws.iter().map(|of| of[index]).collect()
+            };
+            fit.bands = (all.iter().enumerate())
+                .map(|(index, level)| {
+                    let possible = at(&of_side.possible, index);
+                    interval((*level)?, possible, at(&of_side.resampled, index), design)
+                })
+                .collect();
+            fit.levels = all.to_vec();
+        }
+        drawn.push(of_side);
+        fit
+    });
+    let both = fits[0].levels.iter().zip(&fits[1].levels);
+    let changes = both
+        .enumerate()
+        .map(|(index, (a, b))| {
+            let mut change = Change::of_values(*a, *b);
+            let Some(difference) = change.difference else {
+                let years = RETURN_YEARS[index];
+                change.no_interval = Some(if fits.iter().any(|fit| years > fit.longest()) {
+                    NoInterval::BeyondRecord
+                } else {
+                    NoInterval::TooFewEvents
+                });
+                return change;
+            };
+            let between = |a: &[Levels], b: &[Levels]| -> Vec<f64> {
+                a.iter().zip(b).map(|(a, b)| b[index] - a[index]).collect()
+            };
+            // A posterior of either side knows nothing of what the two of a pair have in common.
+            let possible = if design.is_of_pairs() {
+                Vec::new()
+            } else {
+                between(&drawn[0].possible, &drawn[1].possible)
+            };
+            let resampled = between(&drawn[0].resampled, &drawn[1].resampled);
+            change.interval = interval(difference, possible, resampled, design);
+            // Where there are draws, too few events are the reason: in too many draws no distribution can be fitted, or
+            // events come in too few years for the level.
+            let why = if design.has_draws() {
+                NoInterval::TooFewEvents
+            } else {
+                NoInterval::TooFewYears
+            };
+            change.no_interval = change.interval.is_none().then_some(why);
+            change
+        })
+        .collect();
+    (fits, changes)
+}
+
+/// A level for each of [`RETURN_YEARS`]: NaN if there is no fit, -∞ if no value is exceeded so often.
+type Levels = [f64; RETURN_YEARS.len()];
+
+/// Levels of one side that chance could have given.
+#[derive(Default)]
+struct Drawn {
+    /// Those of distributions that the extremes leave possible.
+    possible: Vec<Levels>,
+    /// Those of fits to draws of blocks, where these are of several years or in pairs: extremes of a block may resemble
+    /// each other, which the posterior does not know.
+    resampled: Vec<Levels>,
+}
+
+/// The interval of a value by its draws of either kind, of which there need not be any: the wider one, with the value
+/// inside. `None` without draws, and as for [`Design::percentile_interval`].
+fn interval(
+    value: f64,
+    mut possible: Vec<f64>,
+    mut resampled: Vec<f64>,
+    design: &Design,
+) -> Option<Interval> {
+    if possible.is_empty() && resampled.is_empty() {
+        return None;
+    }
+    let mut found = Interval {
+        low: value,
+        high: value,
+    };
+    if !possible.is_empty() {
+        found = found.around(design.credible_interval(&mut possible)?);
+    }
+    if !resampled.is_empty() {
+        found = found.around(design.percentile_interval(&mut resampled)?);
+    }
+    Some(found)
+}
+
+fn levels_of(gev: &Gev, share: f64) -> Levels {
+    RETURN_YEARS.map(|years| gev.return_level(years, share).unwrap_or(f64::NEG_INFINITY))
+}
+
+/// The share of the years that have a maximum in each bootstrap draw of blocks.
+fn shares_of<'a>(
+    maxima: &'a [(f64, u32)],
+    years: &'a [u32],
+    weights: &'a Weights,
+) -> impl Iterator<Item = f64> + 'a {
+    let mut with = vec![0u32; years.len()];
+    for (_, block) in maxima {
+        with[*block as usize] += 1;
+    }
+    (0..weights.draws()).map(move |draw| {
+        let drawn = |counts: &[u32]| -> f64 {
+            let often = weights.draw(draw).iter().zip(counts);
+            often
+                .map(|(times, n)| f64::from(*times) * f64::from(*n))
+                .sum()
+        };
+        drawn(&with) / drawn(years)
+    })
+}
+
+/// The levels of each bootstrap draw of blocks, from a fit to the drawn maxima and from the share of the drawn years
+/// that have one.
+fn draws_of<'a>(
+    maxima: &'a [(f64, u32)],
+    years: &'a [u32],
+    weights: &'a Weights,
+) -> impl Iterator<Item = Levels> + 'a {
+    let shares = shares_of(maxima, years, weights).take(MOST_DRAWS);
+    shares.enumerate().map(move |(draw, share)| {
+        let often = weights.draw(draw);
+        let mut values = Vec::with_capacity(2 * maxima.len());
+        for (value, block) in maxima {
+            let times = usize::from(often[*block as usize]);
+            values.extend(std::iter::repeat_n(*value, times));
+        }
+        Gev::fit(&values).map_or([f64::NAN; RETURN_YEARS.len()], |gev| levels_of(&gev, share))
+    })
+}
+
+/// Factor and unit of the numbers that people read: areas of rivers are millions of km².
+pub(crate) fn spoken_unit(unit: &str) -> (f64, &str) {
+    match unit {
+        "km²" => (1e-6, "million km²"),
+        other => (1.0, other),
+    }
+}
+
+impl ReturnLevels {
+    /// Why the change of the level at a place of [`RETURN_YEARS`] has no interval.
+    pub fn no_interval(&self, index: usize) -> Option<NoInterval> {
+        if let Some(change) = self.changes.get(index) {
+            return change.no_interval;
+        }
+        let is_short = self.fits.iter().any(|fit| fit.years < MIN_MAXIMA);
+        Some(if is_short {
+            NoInterval::TooFewYears
+        } else {
+            NoInterval::TooFewEvents
+        })
+    }
+}
+
+impl Fit {
+    /// The longest return period of a level: twice the number of years. What comes less often follows from the shape of
+    /// the tail, about which so few years say too little.
+    pub fn longest(&self) -> f64 {
+        2.0 * self.years.max(self.extremes.len()) as f64
+    }
+
+    /// The share of the years that have an event.
+    pub fn share(&self) -> f64 {
+        match self.years {
+            0 => 1.0,
+            years => self.extremes.len() as f64 / years as f64,
+        }
+    }
+
+    /// Number of years without an event.
+    pub fn years_without(&self) -> usize {
+        self.years.saturating_sub(self.extremes.len())
+    }
+
+    /// Why there are no levels.
+    pub fn reason(&self) -> Option<String> {
+        (self.gev.is_none()).then(|| {
+            let count = self.extremes.len();
+            let extremes = if count == 1 { "extreme" } else { "extremes" };
+            format!(
+                "{count} annual {extremes}; at least {MIN_MAXIMA} different ones are needed for three parameters"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -65,7 +65,7 @@ pub(crate) fn payload(
     let objects: Vec<Option<Counts>> = shown.iter().map(|k| counts(input, *k)).collect();
     let frame_values: Vec<Value> = frames
         .iter()
-        .map(|frame| of_frame(frame, &shown, &objects))
+        .map(|frame| of_frame(frame, input, &shown, &objects))
         .collect();
     let [field, pressure, wind] = encoder.shapes();
     json!({
@@ -94,8 +94,13 @@ pub(crate) fn payload(
     })
 }
 
-/// What is drawn at one time; `objects` are those of the sources shown.
-fn of_frame(frame: &EncodedFrame, shown: &[SourceKind], objects: &[Option<Counts>]) -> Value {
+/// What is drawn at one time; `objects` are those of the sources shown, and none of a class that is not looked for.
+fn of_frame(
+    frame: &EncodedFrame,
+    input: &ReportInput,
+    shown: &[SourceKind],
+    objects: &[Option<Counts>],
+) -> Value {
     let picture = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|b| base64(b));
     let masks: Vec<_> = shown
         .iter()
@@ -103,11 +108,13 @@ fn of_frame(frame: &EncodedFrame, shown: &[SourceKind], objects: &[Option<Counts
         .collect();
     let count =
         |counts: &Counts, class: Class| counts.get(&(frame.time, class)).copied().unwrap_or(0);
-    let objects: Vec<_> = objects
+    let objects: Vec<_> = shown
         .iter()
-        .map(|counts| {
+        .zip(objects)
+        .map(|(kind, counts)| {
             let counts = counts.as_ref()?;
-            Some(Class::EVENTS.map(|class| count(counts, class)))
+            let known = |class| input.looked_for(*kind, class).then(|| count(counts, class));
+            Some(Class::EVENTS.map(known))
         })
         .collect();
     json!({

@@ -1,6 +1,6 @@
 //! The sections of the page, in reading order.
 
-use crate::compare::capital;
+use crate::compare::{capital, listed};
 use crate::error::Result;
 use crate::report::agreement::PairAgreement;
 use crate::report::figures;
@@ -9,8 +9,8 @@ use crate::report::numbers::{counted, percent};
 use crate::report::page::{Page, Section};
 use crate::report::summary::objects;
 use crate::report::{
-    FrequencyMap, Provenance, Source, changes, class_word, histograms, maps, overview, tables,
-    track_map,
+    FrequencyMap, Provenance, Source, SourceKind, changes, class_word, histograms, maps, overview,
+    tables, track_map,
 };
 use squall_data::Class;
 use std::fmt::Write as _;
@@ -80,6 +80,12 @@ fn frequency(page: &Page<'_>) -> Result<Option<Section>> {
             "<p class=\"note\">Mean share of the map's area, weighted by cell area: {}.</p>",
             escape(&shares.join(", "))
         );
+        let counted: Vec<SourceKind> = given
+            .iter()
+            .filter(|map| map.class == class)
+            .map(|map| map.source)
+            .collect();
+        html += &not_looked_for(page, &counted, class);
     }
     Ok((!html.is_empty()).then(|| Section {
         id: "where".into(),
@@ -107,6 +113,31 @@ fn has_events(page: &Page<'_>) -> bool {
         .any(|s| !s.events.is_empty() || !s.tracks.is_empty())
 }
 
+/// Which sources of `whose` did not look for a class: that they show none says nothing. Empty if all did.
+fn not_looked_for(page: &Page<'_>, whose: &[SourceKind], class: Class) -> String {
+    let blind = whose
+        .iter()
+        .filter(|kind| !page.input.looked_for(**kind, class));
+    let names: Vec<String> = blind.map(|kind| page.label(*kind)).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<p class=\"note\">Not looked for: {}s by {}.</p>\n",
+        class_word(class),
+        escape(&listed(&names))
+    )
+}
+
+/// The kinds of the page's sources of events.
+fn kinds(page: &Page<'_>) -> Vec<SourceKind> {
+    page.input
+        .sources
+        .iter()
+        .map(|source| source.kind)
+        .collect()
+}
+
 fn season(page: &Page<'_>) -> Option<Section> {
     let period = page.period.filter(|_| has_events(page))?;
     let (days, years) = (period.days_per_month, period.years());
@@ -122,7 +153,11 @@ fn season(page: &Page<'_>) -> Option<Section> {
         html += &figures::seasonal(&of_class, class, &days, years, calendar);
         html += &figures::basin_calendar(first, class, &days);
     }
-    html.push_str("</div>\n<details><summary>Counts by basin as a table</summary>\n");
+    html.push_str("</div>\n");
+    for class in Class::EVENTS {
+        html += &not_looked_for(page, &kinds(page), class);
+    }
+    html.push_str("<details><summary>Counts by basin as a table</summary>\n");
     html += &tables::basin_table(page.input);
     html.push_str("</details>\n");
     let empty = days.iter().filter(|d| **d == 0.0).count();
@@ -190,6 +225,9 @@ fn tracks(page: &Page<'_>) -> Option<Section> {
             html += &track_map::track_map(&page.input.grid, source, class, page.options.centre_deg);
         }
         html.push_str("</div>\n");
+        if Class::EVENTS.contains(&class) {
+            html += &not_looked_for(page, &kinds(page), class);
+        }
     }
     (!html.is_empty()).then(|| Section {
         id: "tracks".into(),
@@ -246,7 +284,11 @@ fn agreement(page: &Page<'_>) -> Option<Section> {
     let mut html = format!(
         "<div class=\"prose\">{}</div>\n{}",
         paragraphs(&sentences.join("\n\n")),
-        tables::agreement_table(pairs, |kind| page.label(kind))
+        tables::agreement_table(
+            pairs,
+            |kind| page.label(kind),
+            |kind, class| page.input.looked_for(kind, class)
+        )
     );
     let charts: String = pairs
         .iter()

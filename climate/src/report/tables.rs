@@ -4,7 +4,7 @@ use crate::report::figures::{category, whole};
 use crate::report::html::{Table, escape};
 use crate::report::numbers::{duration, moment, percent, place, significant};
 use crate::report::summary::{Object, objects};
-use crate::report::{Agreement, ReportInput, Score, Source, class_word};
+use crate::report::{Agreement, ReportInput, Score, Source, SourceKind, class_word};
 use crate::statistics::Basin;
 use squall_data::Class;
 use std::fmt::Write as _;
@@ -169,15 +169,18 @@ pub(crate) fn basin_table(input: &ReportInput) -> String {
     .html()
 }
 
-/// IoU and what each of two sources marks alone.
+/// IoU and what each of two sources marks alone, of classes that both `looked` for.
 pub(crate) fn agreement_table(
     pairs: &[Agreement],
-    label: impl Fn(crate::report::SourceKind) -> String,
+    label: impl Fn(SourceKind) -> String,
+    looked: impl Fn(SourceKind, Class) -> bool,
 ) -> String {
     let mut rows = Vec::new();
     for pair in pairs {
         let (first, second) = (label(pair.first), label(pair.second));
-        for (total, class) in pair.total.iter().zip(Class::EVENTS) {
+        let both = |class: &Class| looked(pair.first, *class) && looked(pair.second, *class);
+        let totals = pair.total.iter().zip(Class::EVENTS);
+        for (total, class) in totals.filter(|(_, class)| both(class)) {
             let union = total.union_km2();
             rows.push(vec![
                 format!("{} and {}", escape(&first), escape(&second)),

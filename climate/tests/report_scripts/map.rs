@@ -1,10 +1,11 @@
 //! The interactive map.
 
 use crate::engine::Browser;
-use crate::pages::{day, grid, hour, mask, of_masks};
+use crate::pages::{day, found, grid, hour, mask, of_masks};
 use ndarray::Array2;
 use serde_json::json;
 use squall_climate::report::{Frame, ReportBuilder, ReportInput, SourceKind};
+use squall_data::Class;
 
 #[test]
 fn the_slider_shows_the_pictures_and_boxes_of_its_time() {
@@ -32,6 +33,24 @@ fn the_slider_shows_the_pictures_and_boxes_of_its_time() {
     page.shows(
         "by('time').getAttribute('aria-valuetext')",
         json!("5 Aug 1995, 18:00"),
+    );
+}
+
+#[test]
+fn what_is_not_looked_for_is_not_said_to_be_absent() {
+    let grid = grid(2.5);
+    let mut input = ReportInput::new("Rivers", grid.clone());
+    input.sources.push(found());
+    let unsought = (SourceKind::Heuristic, Class::TropicalCyclone);
+    input.not_looked_for.push(unsought);
+    let html = of_masks(input, &Array2::zeros(grid.shape()));
+    let note = "Not looked for: tropical cyclones by Heuristic.";
+    assert!(html.contains(note), "{note}");
+    let page = Browser::open(&html);
+    page.does("choose('time', 2)");
+    page.shows(
+        "text('counts')",
+        json!("5 Aug 1995, 12:00. Heuristic: cyclones not looked for, 1 river."),
     );
 }
 

@@ -495,7 +495,7 @@
   }
 
   // ---- words ------------------------------------------------------------------------------------------------------
-  const counted = (n, word) => (n === 0 ? `no ${word}s` : n === 1 ? `1 ${word}` : `${n} ${word}s`);
+  const counted = (n, word) => (n === null ? `${word}s not looked for` : n === 0 ? `no ${word}s` : n === 1 ? `1 ${word}` : `${n} ${word}s`);
   const timeText = (index) => (pictureAt.has(moments[index]) ? frames[pictureAt.get(moments[index])].t : store.moment(moments[index]));
   function describe() {
     const frame = frames[pictureAt.get(moments[state.index])], text = timeText(state.index);

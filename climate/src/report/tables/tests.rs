@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Event;
-use crate::report::{PairAgreement, SourceKind};
+use crate::report::PairAgreement;
 use crate::track::{Track, testdata};
 use squall_data::{Calendar, LatLonGrid, Time};
 use std::sync::Arc;
@@ -151,7 +151,9 @@ fn shares_of_an_agreement_are_of_what_either_marks() {
         total: [of(100.0, 60.0, 40.0), of(30.0, 0.0, 70.0)],
         series: Vec::new(),
     };
-    let html = agreement_table(&[pair], |kind| kind.name().to_string());
+    let pairs = [pair];
+    let name = |kind: SourceKind| kind.name().to_string();
+    let html = agreement_table(&pairs, name, |_, _| true);
     let html = html.replace('\u{a0}', " ");
     let names = "Heuristic and Truth";
     let (cyclones, rivers) = ("tropical cyclone", "atmospheric river");
@@ -163,4 +165,10 @@ fn shares_of_an_agreement_are_of_what_either_marks() {
             [names, rivers, third, "30 %", "0 %", "70 %"],
         ]
     );
+    // A class that one of them does not look for has no row.
+    let html = agreement_table(&pairs, name, |kind, class| {
+        (kind, class) != (SourceKind::Truth, Class::TropicalCyclone)
+    });
+    let told: Vec<&str> = cells(&html).iter().map(|row| row[1]).collect();
+    assert_eq!(told, [rivers]);
 }

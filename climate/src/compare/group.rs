@@ -2,6 +2,7 @@
 //! places.
 
 use crate::statistics::Basin;
+use squall_data::Class;
 
 /// Names of the seasons, and how they read.
 pub const SEASONS: [(&str, &str); 4] = [
@@ -67,6 +68,14 @@ impl Region {
             Self::Northern => "northern hemisphere",
             Self::Southern => "southern hemisphere",
             Self::Basin(basin) => basin.name(),
+        }
+    }
+
+    /// The name for a class, in a table.
+    pub fn name_for(self, class: Class) -> &'static str {
+        match self {
+            Self::Basin(basin) => basin.name_for(class),
+            hemisphere => hemisphere.name(),
         }
     }
 
@@ -188,11 +197,15 @@ impl Group {
         )
     }
 
-    /// The end of a sentence about it.
-    pub fn words(self) -> String {
-        let place = self
-            .region
-            .map(|region| format!(" in the {}", region.name()));
+    /// The end of a sentence about events of a class in it.
+    pub fn words(self, class: Class) -> String {
+        let place = self.region.map(|region| {
+            let what = match region {
+                Region::Basin(_) if !Basin::is_of(class) => "sector ",
+                _ => "",
+            };
+            format!(" in the {what}{}", region.name_for(class))
+        });
         let months = self
             .season
             .map(|season| format!(" in {}", SEASONS[season].1));

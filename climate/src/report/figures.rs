@@ -3,6 +3,7 @@
 use crate::compare::capital;
 use crate::report::html::escape;
 use crate::report::numbers::{self, MONTHS, grouped};
+use crate::report::parts::region_word;
 use crate::report::summary::{is_tracked, objects};
 use crate::report::svg::Plot;
 use crate::report::ticks::{count_ticks, nice_ticks};
@@ -147,17 +148,18 @@ fn mark_months_without_data(plot: &mut Plot, days: &[f64; 12]) {
     }
 }
 
-/// Where and when: basins by months, shaded by count, for one source.
+/// Where and when: basins or sectors by months, shaded by count, for one source.
 pub(crate) fn basin_calendar(source: &Source, class: Class, days: &[f64; 12]) -> String {
+    let names = Basin::names_for(class);
     let mut counts = [[0usize; 12]; Basin::NAMES.len()];
     for object in objects(source, class) {
         counts[object.basin()][(object.start.month() - 1) as usize] += 1;
     }
     let highest = counts.iter().flatten().copied().max().unwrap_or(0).max(1);
-    let (left, row, column) = (118.0, 25.0, 28.0);
+    let (left, row, column) = (124.0, 25.0, 27.5);
     let mut svg = String::new();
-    let height = 26.0 + row * Basin::NAMES.len() as f64;
-    for (b, name) in Basin::NAMES.iter().enumerate() {
+    let height = 26.0 + row * names.len() as f64;
+    for (b, name) in names.iter().enumerate() {
         let y = 24.0 + row * b as f64;
         let _ = write!(
             svg,
@@ -205,11 +207,12 @@ pub(crate) fn basin_calendar(source: &Source, class: Class, days: &[f64; 12]) ->
         );
     }
     let title = format!(
-        "{}s by basin and month: {}",
+        "{}s by {} and month: {}",
         capital(class_word(class)),
+        region_word(class),
         source.label
     );
-    let described = basin_totals(&counts);
+    let described = basin_totals(names, &counts);
     let svg = format!(
         "<svg class=\"plot\" role=\"img\" viewBox=\"0 0 460 {height:.0}\" aria-label=\"{}\">{svg}</svg>\n",
         escape(&format!("{title}. {described}."))
@@ -217,9 +220,9 @@ pub(crate) fn basin_calendar(source: &Source, class: Class, days: &[f64; 12]) ->
     figure(&title, &svg, "")
 }
 
-/// The total of each basin that has any, in words.
-fn basin_totals(counts: &[[usize; 12]; Basin::NAMES.len()]) -> String {
-    let totals = Basin::NAMES
+/// The total of each place that has any, in words.
+fn basin_totals(names: &[&str], counts: &[[usize; 12]]) -> String {
+    let totals = names
         .iter()
         .zip(counts)
         .map(|(name, months)| (name, months.iter().sum::<usize>()))

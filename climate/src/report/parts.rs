@@ -5,6 +5,7 @@ use crate::report::html::{Table, escape, marked, unbroken};
 use crate::report::numbers::{counted, significant};
 use crate::report::page::Section;
 use crate::report::{class_css, class_word};
+use crate::statistics::Basin;
 use squall_data::Class;
 use std::fmt::Write as _;
 
@@ -109,9 +110,18 @@ pub(crate) fn quantity_cell(quantity: Quantity, unit: &str) -> String {
     format!("{} <small>{}</small>", quantity.about().label, escape(unit))
 }
 
-/// Where or when: `all`, `North Atlantic`, `June to August`.
-pub(crate) fn place_cell(group: Group) -> String {
-    let region = group.region.map(|region| capital(region.name()));
+/// What parts of a hemisphere are called for a class.
+pub(crate) fn region_word(class: Class) -> &'static str {
+    if Basin::is_of(class) {
+        "basin"
+    } else {
+        "sector"
+    }
+}
+
+/// Where or when events of a class are: `all`, `North Atlantic`, `June to August`.
+pub(crate) fn place_cell(group: Group, class: Class) -> String {
+    let region = group.region.map(|region| capital(region.name_for(class)));
     let season = group.season.map(|season| SEASONS[season].1.to_string());
     let words: Vec<String> = region.into_iter().chain(season).collect();
     if words.is_empty() {
@@ -215,7 +225,6 @@ pub(crate) fn method(
 mod tests {
     use super::*;
     use crate::compare::Region;
-    use crate::statistics::Basin;
 
     #[test]
     fn places_read_as_words() {
@@ -225,7 +234,7 @@ mod tests {
             Group::of_region(Region::Northern),
             Group::of_season(2),
         ]
-        .map(place_cell);
+        .map(|group| place_cell(group, Class::TropicalCyclone));
         let words = [
             "all",
             "North Atlantic",
@@ -233,6 +242,9 @@ mod tests {
             "June to August",
         ];
         assert_eq!(said, words);
+        let atlantic = Group::of_basin(Basin::NorthAtlantic);
+        let cell = place_cell(atlantic, Class::AtmosphericRiver);
+        assert_eq!(cell, "109°W–30°E north");
     }
 
     #[test]

@@ -157,17 +157,17 @@ fn season(page: &Page<'_>) -> Option<Section> {
     for class in Class::EVENTS {
         html += &not_looked_for(page, &kinds(page), class);
     }
-    html.push_str("<details><summary>Counts by basin as a table</summary>\n");
-    html += &tables::basin_table(page.input);
+    html.push_str("<details><summary>Counts by basin and sector as tables</summary>\n");
+    html += &tables::basin_tables(page.input);
     html.push_str("</details>\n");
     let empty = days.iter().filter(|d| **d == 0.0).count();
     let lead = if empty > 0 {
         format!(
-            "By month and basin of origin. The data do not reach {}: shaded grey, not zero.",
+            "By month, and by basin (rivers: sector of a hemisphere) of origin. The data do not reach {}: shaded grey, not zero.",
             counted(empty, "month")
         )
     } else {
-        "By month and basin of origin.".into()
+        "By month, and by basin (rivers: sector of a hemisphere) of origin.".into()
     };
     Some(Section {
         id: "when".into(),

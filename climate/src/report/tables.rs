@@ -1,8 +1,10 @@
 //! Tables of the strongest cyclones, the longest rivers, basins, agreement and scores.
 
+use crate::compare::capital;
 use crate::report::figures::{category, whole};
 use crate::report::html::{Table, escape};
 use crate::report::numbers::{duration, moment, percent, place, significant};
+use crate::report::parts::region_word;
 use crate::report::summary::{Object, objects};
 use crate::report::{Agreement, ReportInput, Score, Source, SourceKind, class_word};
 use crate::statistics::Basin;
@@ -98,7 +100,7 @@ pub(crate) fn longest_rivers(source: &Source, rows: usize) -> Option<String> {
                 format!(
                     "{} <small>{}</small>",
                     place(at.lat_deg, at.lon_deg),
-                    Basin::of(at.lat_deg, at.lon_deg).name()
+                    Basin::of(at.lat_deg, at.lon_deg).name_for(Class::AtmosphericRiver)
                 ),
                 significant(at.length_km, 3),
                 significant(at.width_km, 3),
@@ -126,26 +128,30 @@ pub(crate) fn longest_rivers(source: &Source, rows: usize) -> Option<String> {
     })
 }
 
-/// Objects per basin, class and source that looked for it.
-pub(crate) fn basin_table(input: &ReportInput) -> String {
-    let mut columns = vec![("Basin of origin".to_string(), false)];
-    let mut counts = Vec::new();
-    for class in Class::EVENTS {
-        for source in input.sources_of(class) {
-            let short = if class == Class::TropicalCyclone {
-                "cyclones"
-            } else {
-                "rivers"
-            };
-            columns.push((format!("{}: {short}", source.label), true));
-            let mut count = vec![0usize; Basin::NAMES.len()];
-            objects(source, class)
-                .iter()
-                .for_each(|o| count[o.basin()] += 1);
-            counts.push(count);
-        }
+/// Objects per basin or sector and source that looked for them: a table for each class.
+pub(crate) fn basin_tables(input: &ReportInput) -> String {
+    let of_class = |class| basin_table(&input.sources_of(class), class);
+    Class::EVENTS.into_iter().map(of_class).collect()
+}
+
+/// The objects of a class in each basin or sector; empty without sources.
+fn basin_table(sources: &[&Source], class: Class) -> String {
+    if sources.is_empty() {
+        return String::new();
     }
-    let mut rows: Vec<Vec<String>> = Basin::NAMES
+    let heading = format!("{} of origin", capital(region_word(class)));
+    let mut columns = vec![(heading.as_str(), false)];
+    columns.extend(sources.iter().map(|source| (source.label.as_str(), true)));
+    let counts: Vec<Vec<usize>> = sources
+        .iter()
+        .map(|source| {
+            let mut count = vec![0usize; Basin::ALL.len()];
+            let found = objects(source, class);
+            found.iter().for_each(|object| count[object.basin()] += 1);
+            count
+        })
+        .collect();
+    let mut rows: Vec<Vec<String>> = Basin::names_for(class)
         .iter()
         .enumerate()
         .map(|(b, name)| {
@@ -157,12 +163,13 @@ pub(crate) fn basin_table(input: &ReportInput) -> String {
     let mut total = vec!["All".to_string()];
     total.extend(counts.iter().map(|c| whole(c.iter().sum())));
     rows.push(total);
-    let columns: Vec<(&str, bool)> = columns
-        .iter()
-        .map(|(name, n)| (name.as_str(), *n))
-        .collect();
+    let caption = format!(
+        "{}s by {} of origin",
+        capital(class_word(class)),
+        region_word(class)
+    );
     Table {
-        caption: "Objects by basin of origin",
+        caption: &caption,
         columns: &columns,
         rows: &rows,
     }

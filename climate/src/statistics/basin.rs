@@ -1,6 +1,7 @@
-//! Ocean basins of tropical cyclones.
+//! Ocean basins of tropical cyclones, and the sectors of hemispheres between the same borders.
 
 use serde::{Deserialize, Serialize};
+use squall_data::Class;
 
 /// A basin as IBTrACS names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -70,6 +71,32 @@ impl Basin {
         "South Atlantic",
     ];
 
+    /// What lies between the same borders, where that is no basin of tropical cyclones: of rivers and extratropical
+    /// cyclones, which also pass over land. The divide of the Americas is named where it lies north of 30°N.
+    pub const SECTORS: [&str; 7] = [
+        "109°W–30°E north",
+        "180–109°W north",
+        "100°E–180° north",
+        "30–100°E north",
+        "10–135°E south",
+        "135°E–70°W south",
+        "70°W–10°E south",
+    ];
+
+    /// Whether the events of a class are named by basins, else by sectors.
+    pub fn is_of(class: Class) -> bool {
+        matches!(class, Class::TropicalCyclone | Class::TropicalDepression)
+    }
+
+    /// The names of all for a class: a river over Moscow is not in the North Indian Ocean.
+    pub fn names_for(class: Class) -> &'static [&'static str; 7] {
+        if Self::is_of(class) {
+            &Self::NAMES
+        } else {
+            &Self::SECTORS
+        }
+    }
+
     /// The basin of a place. Every place has one: land and middle latitudes belong to the basin of their longitude.
     ///
     /// # Source
@@ -110,6 +137,11 @@ impl Basin {
         )
     }
 
+    /// The name for a class.
+    pub fn name_for(self, class: Class) -> &'static str {
+        Self::names_for(class)[self as usize]
+    }
+
     /// The name.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
@@ -144,5 +176,21 @@ mod tests {
         assert_eq!(Basin::of(-90.0, -180.0), Basin::SouthPacific);
         assert_eq!(Basin::of(-1e-17, 150.0), Basin::WestPacific);
         assert_eq!(Basin::of(-1e-4, 150.0), Basin::SouthPacific);
+    }
+
+    #[test]
+    fn a_river_over_land_is_in_a_sector_and_a_cyclone_in_a_basin() {
+        // North of Donetsk.
+        let place = Basin::of(48.9, 38.9);
+        assert_eq!(place.name_for(Class::AtmosphericRiver), "30–100°E north");
+        assert_eq!(
+            place.name_for(Class::ExtratropicalCyclone),
+            "30–100°E north"
+        );
+        assert_eq!(place.name_for(Class::TropicalCyclone), "North Indian");
+        for basin in Basin::ALL {
+            let sector = basin.name_for(Class::AtmosphericRiver);
+            assert_eq!(sector.ends_with("south"), basin.is_southern());
+        }
     }
 }

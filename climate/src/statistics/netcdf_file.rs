@@ -72,7 +72,9 @@ impl Statistics {
         let classes = Class::EVENTS.map(|class| (class.code() as i8, class.name()));
         put_flags(file, "class", "kind of event", &classes)?;
         let basins = Basin::ALL.map(|basin| (basin as i8, basin.code()));
-        put_flags(file, "basin", "ocean basin", &basins)?;
+        let meaning =
+            "ocean basin of tropical cyclones; of other classes the sector between its meridians";
+        put_flags(file, "basin", meaning, &basins)?;
         // Of boxes nobody knows where the events are in them.
         if self.occurrence().times() > 0 || self.months().is_empty() {
             self.put_frequency(file, grid)?;

@@ -25,7 +25,7 @@ pub fn statement(row: &TrendRow, trends: &Trends) -> Option<String> {
     if trend.no_trend == Some(NoTrend::NoEvents) {
         return None;
     }
-    let subject = format!("{}{}", about.subject, row.group.words());
+    let subject = format!("{}{}", about.subject, row.group.words(about.class));
     let years = years(trend, &trends.months);
     let Some(slope) = trend.slope else {
         let mean = value(trend.mean.unwrap_or(f64::NAN));
@@ -206,7 +206,7 @@ mod tests {
         );
         let basin = Group::of_basin(Basin::NorthAtlantic);
         let text = say(&of.row(Quantity::RiverTracks, basin, rising(80.0, -0.5)));
-        let begin = "Atmospheric rivers in the North Atlantic become 7.1 % fewer per decade (95 % interval -";
+        let begin = "Atmospheric rivers in the sector 109°W–30°E north become 7.1 % fewer per decade (95 % interval -";
         assert!(text.starts_with(begin), "{text}");
         let text = say(&of.row(Quantity::CyclonePressure, Group::ALL, rising(960.0, -0.1)));
         let begin = "The mean lifetime-minimum pressure of tropical cyclones falls by 1.00 hPa per decade (95 % interval -";

@@ -85,6 +85,11 @@ fn rows_have_the_numbers_of_the_other_tables() {
             "10\u{202f}900"
         ]),
     );
+    // A river is in no basin of cyclones.
+    page.shows(
+        "cell(rows()[names().indexOf('Atmospheric river 2')], 'Basin')",
+        json!("180–109°W north"),
+    );
     // Nothing is known of the second.
     page.shows(
         "['Strength', 'Wind', 'Pressure', 'Water', 'Area'].map((h) => cell(rows()[1], h))",

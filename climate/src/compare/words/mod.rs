@@ -104,7 +104,7 @@ pub(crate) fn statements(comparison: &Comparison) -> Vec<String> {
 pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
     let about = row.quantity.about();
     let change = &row.change;
-    let subject = format!("{}{}", about.subject, row.group().words());
+    let subject = format!("{}{}", about.subject, row.group().words(about.class));
     let years = years(comparison);
     let (a, b) = match (change.a, change.b) {
         (Some(a), Some(b)) => (a, b),

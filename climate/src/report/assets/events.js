@@ -16,7 +16,7 @@ squall.store.then((store) => {
     { name: 'Event', key: row.id, text: store.name },
     { name: 'Found by', key: row.finder, text: (k) => head.finders[row.finder[k]].label, shown: head.finders.length > 1 },
     { name: 'Began', key: row.start, text: (k) => store.moment(row.start[k]) },
-    { name: 'Basin', key: row.basin, text: (k) => head.basins[row.basin[k]] },
+    { name: 'Basin', key: row.basin, text: store.basin },
     { name: 'Lifetime', key: lifetime, text: (k) => (lifetime[k] ? squall.duration(lifetime[k], 'd') : '–'), number: true },
     { name: 'Strength', key: row.category, text: store.grade, shown: some(row.category) },
     { name: 'Wind (m\u00a0s⁻¹)', key: row.wind, text: cell(row.wind, 3, 1), number: true, shown: some(row.wind) },

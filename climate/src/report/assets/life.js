@@ -39,7 +39,7 @@ squall.store.then((store) => {
         + (row.landfalls[k] > 1 ? `, ${row.landfalls[k]} in all` : '');
     return [
       head.finders.length > 1 && `found by ${head.finders[row.finder[k]].label}`,
-      head.basins[row.basin[k]],
+      store.basin(k),
       `${store.moment(row.start[k])}${row.end[k] > row.start[k] ? ` to ${store.moment(row.end[k])} (${squall.duration(store.hours(row.end[k] - row.start[k]))})` : ''}`,
       value(row.category[k], store.grade(k)),
       value(row.wind[k], `wind up to ${number(row.wind[k], 3, 1)} m s⁻¹`),

@@ -118,11 +118,12 @@ squall.store = (async () => {
     const called = kind[0].toUpperCase() + kind.slice(1);
     return Number.isNaN(row.id[k]) ? called : `${called} ${row.id[k]}`;
   };
+  const basin = (k) => head[head.kinds[row.kind[k]].places][row.basin[k]];
   const grade = (k) => {
     const c = row.category[k];
     if (Number.isNaN(c)) return '–';
     if (row.kind[k] === 3) return `rank ${c}`;
     return c === 0 ? 'depression' : c === 1 ? 'storm' : `category ${c - 1}`;
   };
-  return { head, n, row, point, hours, date, day, moment, midnight, where, name, grade };
+  return { head, n, row, point, hours, date, day, moment, midnight, where, name, basin, grade };
 })();

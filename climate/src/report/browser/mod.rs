@@ -107,7 +107,13 @@ impl Browser {
     pub(crate) fn json(&self, frames: &[Time]) -> Value {
         let kinds: Vec<Value> = KINDS
             .iter()
-            .map(|(_, name, colour)| json!({ "name": name, "colour": hex(*colour) }))
+            .map(|(class, name, colour)| {
+                let places = match Basin::is_of((*class).into()) {
+                    true => "basins",
+                    false => "sectors",
+                };
+                json!({ "name": name, "colour": hex(*colour), "places": places })
+            })
             .collect();
         let frames: Vec<i64> = frames.iter().map(|t| self.clock.units(*t)).collect();
         json!({
@@ -120,6 +126,7 @@ impl Browser {
             "areaSteps": pack::AREA_STEPS,
             "kinds": kinds,
             "basins": Basin::NAMES,
+            "sectors": Basin::SECTORS,
             "categories": {
                 "colours": CATEGORY_COLOURS,
                 "limits": Category::lowest_winds_m_s(),
@@ -194,10 +201,8 @@ impl Browser {
         };
         let basins = options(
             "all",
-            &mut Basin::NAMES
-                .iter()
-                .enumerate()
-                .map(|(k, name)| (k.to_string(), name.to_string())),
+            &mut (Basin::NAMES.iter().zip(Basin::SECTORS).enumerate())
+                .map(|(k, (name, sector))| (k.to_string(), format!("{name} ({sector})"))),
         );
         let seasons = options(
             "all",

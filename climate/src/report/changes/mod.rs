@@ -215,7 +215,10 @@ fn intervals(comparison: &Comparison) -> Option<Section> {
             (all, format!("{name}s: change in percent"), false),
             (
                 by_place,
-                format!("{name}s: number of tracks by season, hemisphere and basin of origin"),
+                format!(
+                    "{name}s: number of tracks by season, hemisphere and {} of origin",
+                    parts::region_word(class)
+                ),
                 true,
             ),
         ] {
@@ -281,7 +284,7 @@ fn cells_of(row: &ChangeRow) -> Vec<String> {
     let change = &row.change;
     vec![
         parts::quantity_cell(row.quantity, &row.unit),
-        parts::place_cell(row.group()),
+        parts::place_cell(row.group(), row.quantity.about().class),
         number_cell(change.a, 3),
         number_cell(change.b, 3),
         parts::main_cell(change.difference, row.significant),

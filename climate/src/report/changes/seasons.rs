@@ -5,6 +5,7 @@ use crate::compare::{ChangeRow, Comparison, Interval, Region, SEASONS, capital, 
 use crate::report::class_word;
 use crate::report::html::Table;
 use crate::report::numbers::significant;
+use crate::report::parts::region_word;
 use squall_data::Class;
 
 /// The table of a class; empty where nothing is known of seasons or no region has tracks.
@@ -17,7 +18,7 @@ pub(crate) fn table(comparison: &Comparison, class: Class) -> String {
         .filter(|row| row.name == "tracks")
         .collect();
     let of_region = |region: Region| -> Option<Vec<String>> {
-        let mut cells = vec![capital(region.name())];
+        let mut cells = vec![capital(region.name_for(class))];
         let mut any = false;
         for (season, _) in SEASONS {
             let row = tracks
@@ -36,8 +37,9 @@ pub(crate) fn table(comparison: &Comparison, class: Class) -> String {
     let mut columns = vec![("Where", false)];
     columns.extend(SEASONS.map(|(short, _)| (short, true)));
     let caption = format!(
-        "{}s a year by hemisphere, basin and season, {} to {}, with the {} % interval of the difference; significant changes are bold",
+        "{}s a year by hemisphere, {} and season, {} to {}, with the {} % interval of the difference; significant changes are bold",
         capital(class_word(class)),
+        region_word(class),
         comparison.a.label,
         comparison.b.label,
         in_percent(comparison.draws.confidence)

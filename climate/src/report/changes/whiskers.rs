@@ -142,7 +142,9 @@ impl<'a> Whisker<'a> {
     fn label(&self, by_part: bool) -> String {
         let group = self.row.group();
         match (group.region, group.season) {
-            (Some(region), None) if by_part => capital(region.name()),
+            (Some(region), None) if by_part => {
+                capital(region.name_for(self.row.quantity.about().class))
+            }
             (None, Some(_)) if by_part => self.row.season.clone(),
             // Also those of seasons of hemispheres and basins, which have a table.
             _ => self.row.quantity.about().label.to_string(),

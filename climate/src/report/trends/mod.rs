@@ -145,7 +145,7 @@ fn cells_of(row: &TrendRow) -> Vec<String> {
     let trend = &row.trend;
     vec![
         parts::quantity_cell(row.quantity, &row.unit),
-        parts::place_cell(row.group),
+        parts::place_cell(row.group, row.quantity.about().class),
         trend.years.to_string(),
         number_cell(trend.mean, 3),
         number_cell(trend.sd, 3),

@@ -271,9 +271,9 @@ fn a_training_says_which_classes_nobody_shows_it() {
     assert!(!said.contains("pixel of atmospheric river"), "{said}");
 }
 
-/// Two sets of rules and what somebody says the truth is, on one page.
+/// Sets of rules and what somebody says the truth is, on one page.
 #[test]
-fn a_page_shows_two_heuristics_and_what_is_said_to_be_the_truth() {
+fn a_page_shows_several_heuristics_and_what_is_said_to_be_the_truth() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let at = |name: &str| folder.path().join(name);
     let fields = simulate(folder.path(), 3, 1);
@@ -304,10 +304,25 @@ fn a_page_shows_two_heuristics_and_what_is_said_to_be_the_truth() {
     ] {
         assert!(html.contains(told), "{told}");
     }
+    // One more set of rules is one more source, judged by the first.
     let third = path(&at("bard")).to_string();
     let output = report(&[&deepcam, &tempest, &third]);
+    assert!(output.status.success(), "{}", text(&output));
+    let html = std::fs::read_to_string(&page).expect("a page");
+    for told in [
+        "tempest against deepcam",
+        "bard against deepcam",
+        "masks: bard",
+        "Not looked for: tropical cyclones by bard.",
+    ] {
+        assert!(html.contains(told), "{told}");
+    }
+    assert!(!html.contains("bard against tempest"));
+    // There is one truth.
+    let second = format!("truth={tempest}");
+    let output = report(&[&deepcam, &expert, &second]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output));
-    assert!(text(&output).contains("second source of the kind"));
+    assert!(text(&output).contains("is a second truth"));
 }
 
 /// Masks of three days beside those of one: nobody may compare how many events each has.

@@ -36,7 +36,7 @@ fn write(path: &Path, times: usize, kinds: &[SourceKind]) -> Result<(), Box<dyn 
         let (events, tracks) = world.found_by(*kind);
         let label = match kind {
             SourceKind::Heuristic => "Heuristic",
-            SourceKind::Other => "TempestExtremes",
+            SourceKind::Other(_) => "TempestExtremes",
             SourceKind::Network => "DeepLabV3+",
             SourceKind::Truth => "Truth",
         };

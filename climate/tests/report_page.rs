@@ -212,6 +212,33 @@ fn a_full_report_is_well_formed_and_complete() {
     assert!((rivers.iou().unwrap() - ratio).abs() < 0.02 && ratio < 0.9);
 }
 
+#[test]
+fn a_page_takes_any_number_of_sources() {
+    let kinds = [
+        SourceKind::Heuristic,
+        SourceKind::Other(0),
+        SourceKind::Other(1),
+        SourceKind::Other(2),
+        SourceKind::Network,
+        SourceKind::Truth,
+    ];
+    let builder = report(40, &kinds, ReportOptions::default());
+    let html = builder.html().unwrap();
+    check_page(&html);
+    let data = data(&html);
+    let sources = data["sources"].as_array().unwrap();
+    let shown: Vec<&str> = sources.iter().filter_map(|s| s["kind"].as_str()).collect();
+    assert_eq!(
+        shown,
+        ["heuristic", "other", "other2", "other3", "network", "truth"]
+    );
+    let masks = data["frames"][3]["m"].as_array().unwrap();
+    assert!(masks.len() == 6 && masks.iter().all(|mask| mask.is_string()));
+    // All pairs are in the table; charts show the first against each other one.
+    assert_eq!(builder.agreement().len(), 15);
+    assert_eq!(html.matches(" over time</figcaption>").count(), 5);
+}
+
 /// The numbers at the top are those of the tables.
 #[test]
 fn the_summary_tells_the_strongest_and_the_longest() {

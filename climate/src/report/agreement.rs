@@ -3,6 +3,7 @@
 use crate::report::{FrequencyMap, SourceKind};
 use ndarray::{Array2, ArrayView2};
 use squall_data::{Class, LatLonGrid, Time};
+use std::collections::BTreeMap;
 
 /// Areas that two sources gave to one class, summed over times, km².
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -54,8 +55,8 @@ pub(crate) struct MaskCounter {
     shape: (usize, usize),
     pairs: Vec<Agreement>,
     not_looked_for: Vec<(SourceKind, Class)>,
-    /// Per source and event class: times counted and times with the class per cell.
-    counts: [(u32, [Array2<u32>; 2]); SourceKind::ALL.len()],
+    /// Per source: times counted, and per event class the times with it per cell.
+    counts: BTreeMap<SourceKind, (u32, [Array2<u32>; 2])>,
 }
 
 impl MaskCounter {
@@ -66,19 +67,18 @@ impl MaskCounter {
             shape: grid.shape(),
             pairs: Vec::new(),
             not_looked_for: not_looked_for.to_vec(),
-            counts: SourceKind::ALL.map(|_| (0, [(); 2].map(|()| Array2::zeros((0, 0))))),
+            counts: BTreeMap::new(),
         }
     }
 
     /// Counts the masks of one time; they must have the grid's shape.
     pub(crate) fn add(&mut self, time: Time, masks: &[(SourceKind, ArrayView2<'_, u8>)]) {
         for (kind, mask) in masks {
-            let (times, counts) = &mut self.counts[*kind as usize];
+            let shape = self.shape;
+            let none = || (0, [(); 2].map(|()| Array2::zeros(shape)));
+            let (times, counts) = self.counts.entry(*kind).or_insert_with(none);
             *times += 1;
             for (count, class) in counts.iter_mut().zip(Class::EVENTS) {
-                if count.is_empty() {
-                    *count = Array2::zeros(self.shape);
-                }
                 ndarray::Zip::from(count)
                     .and(mask)
                     .for_each(|n, &code| *n += u32::from(code == class.code()));
@@ -147,23 +147,20 @@ impl MaskCounter {
 
     /// The largest number of times that one source's masks were counted.
     pub(crate) fn times(&self) -> u32 {
-        self.counts.iter().map(|c| c.0).max().unwrap_or(0)
+        self.counts.values().map(|c| c.0).max().unwrap_or(0)
     }
 
     /// How often each cell has each class, for every source that was counted.
     pub(crate) fn frequencies(&self) -> Vec<FrequencyMap> {
         let mut maps = Vec::new();
         for (index, class) in Class::EVENTS.into_iter().enumerate() {
-            for source in SourceKind::ALL {
-                let (times, counts) = &self.counts[source as usize];
-                if *times > 0 {
-                    let share = counts[index].mapv(|n| n as f32 / *times as f32);
-                    maps.push(FrequencyMap {
-                        source,
-                        class,
-                        share,
-                    });
-                }
+            for (source, (times, counts)) in &self.counts {
+                let share = counts[index].mapv(|n| n as f32 / *times as f32);
+                maps.push(FrequencyMap {
+                    source: *source,
+                    class,
+                    share,
+                });
             }
         }
         maps

@@ -1,13 +1,13 @@
 //! Gathers what goes on the page, then writes it.
 
 use crate::error::{ClimateError, Result};
+use crate::report::ReportInput;
 use crate::report::agreement::{Agreement, MaskCounter};
 use crate::report::browser::Browser;
 use crate::report::frames::{EncodedFrame, Frame, FrameEncoder, frame_step};
 use crate::report::page::{Page, page};
 use crate::report::period::Period;
 use crate::report::summary::by_time;
-use crate::report::{ReportInput, SourceKind};
 use squall_data::{Time, atomic};
 use std::path::Path;
 
@@ -91,11 +91,11 @@ impl ReportBuilder {
                 input.field.name
             )));
         }
-        for kind in SourceKind::ALL {
-            if input.sources.iter().filter(|s| s.kind == kind).count() > 1 {
+        for (index, source) in input.sources.iter().enumerate() {
+            if input.sources[..index].iter().any(|s| s.kind == source.kind) {
                 return Err(ClimateError::Invalid(format!(
-                    "the report has two sources of kind {}",
-                    kind.name()
+                    "the report has two sources of kind {:?}",
+                    source.kind
                 )));
             }
         }

@@ -6,6 +6,7 @@ use crate::map::resample::{Resampler, levels, levels_or_none};
 use crate::report::{FieldInfo, SourceKind};
 use ndarray::{Array2, ArrayView2, Axis, concatenate};
 use squall_data::{LatLonGrid, Time};
+use std::collections::BTreeSet;
 
 /// Sea-level pressure of the lowest and highest level of its picture, hPa: half a hectopascal per level from 1 to 255.
 pub(crate) const PSL_RANGE_HPA: (f32, f32) = (920.5, 1047.5);
@@ -95,20 +96,23 @@ pub(crate) struct EncodedFrame {
     pub(crate) field: Option<Vec<u8>>,
     pub(crate) pressure: Option<Vec<u8>>,
     pub(crate) wind: Option<Vec<u8>>,
-    /// In the order of [`SourceKind::ALL`].
-    pub(crate) masks: [Option<Vec<u8>>; SourceKind::ALL.len()],
+    pub(crate) masks: Vec<(SourceKind, Vec<u8>)>,
 }
 
 impl EncodedFrame {
     /// Bytes of all pictures.
     pub(crate) fn bytes(&self) -> usize {
-        let pictures = [&self.field, &self.pressure, &self.wind];
-        pictures
-            .into_iter()
-            .chain(&self.masks)
-            .flatten()
-            .map(Vec::len)
-            .sum()
+        let fields = [&self.field, &self.pressure, &self.wind];
+        let masks = self.masks.iter().map(|(_, mask)| mask);
+        let pictures = fields.into_iter().flatten().chain(masks);
+        pictures.map(Vec::len).sum()
+    }
+
+    /// The mask of a source, if there is one.
+    pub(crate) fn mask(&self, source: SourceKind) -> Option<&[u8]> {
+        let mut masks = self.masks.iter();
+        let own = masks.find(|(kind, _)| *kind == source);
+        own.map(|(_, mask)| mask.as_slice())
     }
 }
 
@@ -159,13 +163,11 @@ impl FrameEncoder {
                 .map_err(|error| ClimateError::Invalid(error.to_string()))?;
             grey_png(&both)
         });
-        let mut masks: [Option<Vec<u8>>; SourceKind::ALL.len()] = Default::default();
-        for (slot, kind) in masks.iter_mut().zip(SourceKind::ALL) {
-            *slot = frame
-                .mask(kind)
-                .map(|mask| codes_png(&self.field.majority(mask.view())))
-                .transpose()?;
-        }
+        let masks = frame.masks.iter().map(|(kind, mask)| -> Result<_> {
+            let picture = codes_png(&self.field.majority(mask.view()))?;
+            Ok((*kind, picture))
+        });
+        let masks: Vec<(SourceKind, Vec<u8>)> = masks.collect::<Result<_>>()?;
         Ok(EncodedFrame {
             time: frame.time,
             field: field.transpose()?,
@@ -174,6 +176,13 @@ impl FrameEncoder {
             masks,
         })
     }
+}
+
+/// The sources of which any frame has a mask, in the order of legends.
+pub(crate) fn sources_of(frames: &[&EncodedFrame]) -> Vec<SourceKind> {
+    let masks = frames.iter().flat_map(|frame| &frame.masks);
+    let kinds: BTreeSet<SourceKind> = masks.map(|(kind, _)| *kind).collect();
+    kinds.into_iter().collect()
 }
 
 /// Evenly spaced indices of at most `limit` of `total` times, starting with the first: every n-th.

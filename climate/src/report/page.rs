@@ -240,6 +240,10 @@ mod tests {
                     ("river", 3.0),
                     ("heuristic", 3.0),
                     ("other", 3.0),
+                    ("other2", 3.0),
+                    ("other3", 3.0),
+                    ("other4", 3.0),
+                    ("other5", 3.0),
                     ("network", 3.0),
                     ("truth", 3.0),
                 ] {

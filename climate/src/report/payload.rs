@@ -3,7 +3,9 @@
 use crate::map::colour::{CYCLONE_COLOUR, RIVER_COLOUR, hex};
 use crate::map::image::base64;
 use crate::map::{ColourMap, Projection};
-use crate::report::frames::{EncodedFrame, FrameEncoder, PSL_RANGE_HPA, WIND_RANGE_M_S};
+use crate::report::frames::{
+    EncodedFrame, FrameEncoder, PSL_RANGE_HPA, WIND_RANGE_M_S, sources_of,
+};
 use crate::report::numbers::moment;
 use crate::report::{ReportInput, SourceKind};
 use serde_json::{Value, json};
@@ -47,11 +49,7 @@ pub(crate) fn payload(
     if frames.is_empty() {
         return Value::Null;
     }
-    let has_mask = |kind: SourceKind| frames.iter().any(|f| f.masks[kind as usize].is_some());
-    let shown: Vec<SourceKind> = SourceKind::ALL
-        .into_iter()
-        .filter(|k| has_mask(*k))
-        .collect();
+    let shown = sources_of(frames);
     let sources: Vec<Value> = shown
         .iter()
         .map(|kind| {
@@ -104,7 +102,7 @@ fn of_frame(
     let picture = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|b| base64(b));
     let masks: Vec<_> = shown
         .iter()
-        .map(|k| picture(&frame.masks[*k as usize]))
+        .map(|kind| frame.mask(*kind).map(base64))
         .collect();
     let count =
         |counts: &Counts, class: Class| counts.get(&(frame.time, class)).copied().unwrap_or(0);

@@ -15,6 +15,9 @@ use crate::report::{
 use squall_data::Class;
 use std::fmt::Write as _;
 
+/// Charts of agreement up to which all pairs of sources have one: those of four sources.
+const MOST_CHARTS: usize = 6;
+
 /// All sections that have something to say.
 pub(crate) fn all(page: &Page<'_>) -> Result<Vec<Section>> {
     let before = [
@@ -290,8 +293,10 @@ fn agreement(page: &Page<'_>) -> Option<Section> {
             |kind, class| page.input.looked_for(kind, class)
         )
     );
-    let charts: String = pairs
-        .iter()
+    // Of many sources the table has all pairs, and charts show the first against each other one.
+    let all = pairs.len() <= MOST_CHARTS;
+    let drawn = pairs.iter().filter(|p| all || p.first == first.first);
+    let charts: String = drawn
         .map(|p| figures::agreement_series(p, (&page.label(p.first), &page.label(p.second))))
         .collect();
     if !charts.is_empty() {

@@ -8,23 +8,26 @@ use squall_data::boxes::{BoxFrames, TrackedBox};
 pub enum SourceKind {
     /// Thresholds on the fields.
     Heuristic,
-    /// What stands beside them: other thresholds, another tool or network.
-    Other,
+    /// What stands beside them: other thresholds, other tools or networks, numbered from 0.
+    Other(usize),
     /// A trained network.
     Network,
     /// What a synthetic run really contains, or an expert's labels.
     Truth,
 }
 
+/// The CSS classes of marks of others, each of a colour and a stroke of its own; they repeat beyond so many.
+const OTHERS: [&str; 5] = ["other", "other2", "other3", "other4", "other5"];
+
 impl SourceKind {
-    /// All kinds, in the order of legends.
-    pub const ALL: [Self; 4] = [Self::Heuristic, Self::Other, Self::Network, Self::Truth];
+    /// One of each kind, in the order of legends.
+    pub const ALL: [Self; 4] = [Self::Heuristic, Self::Other(0), Self::Network, Self::Truth];
 
     /// The word in legends, if the source has no label of its own.
     pub fn name(self) -> &'static str {
         match self {
             Self::Heuristic => "Heuristic",
-            Self::Other => "Other",
+            Self::Other(_) => "Other",
             Self::Network => "Network",
             Self::Truth => "Truth",
         }
@@ -34,7 +37,7 @@ impl SourceKind {
     pub(crate) fn css(self) -> &'static str {
         match self {
             Self::Heuristic => "heuristic",
-            Self::Other => "other",
+            Self::Other(number) => OTHERS[number % OTHERS.len()],
             Self::Network => "network",
             Self::Truth => "truth",
         }

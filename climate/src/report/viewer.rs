@@ -2,6 +2,7 @@
 
 use crate::map::colour::hex;
 use crate::report::browser::{KINDS, finders_of_boxes};
+use crate::report::frames::sources_of;
 use crate::report::html::escape;
 use crate::report::numbers::moment;
 use crate::report::page::{Page, Section};
@@ -56,10 +57,7 @@ fn checkbox(id: &str, label: &str, key: &str, on: bool) -> String {
 }
 
 fn viewer(page: &Page<'_>) -> String {
-    let shown: Vec<SourceKind> = SourceKind::ALL
-        .into_iter()
-        .filter(|k| page.frames.iter().any(|f| f.masks[*k as usize].is_some()))
-        .collect();
+    let shown = sources_of(page.frames);
     let last = page.frames.len() - 1;
     let layers = layers(page, &shown);
     let mode = view_modes(page, &shown);

@@ -182,7 +182,7 @@ impl World {
         let reach: isize = match kind {
             SourceKind::Truth => return truth.clone(),
             SourceKind::Heuristic => 0,
-            SourceKind::Network | SourceKind::Other => 1,
+            SourceKind::Network | SourceKind::Other(_) => 1,
         };
         Array2::from_shape_fn((rows, columns), |(j, i)| {
             let at = |dj: isize, di: isize| {
@@ -200,7 +200,13 @@ impl World {
 
     /// Events and tracks of a source; each source but the truth misses some.
     pub fn found_by(&self, kind: SourceKind) -> (Vec<Event>, Vec<Track>) {
-        let mut dice = Dice(kind as u64 + 11);
+        let number = match kind {
+            SourceKind::Heuristic => 0,
+            SourceKind::Other(number) => 1 + 4 * number as u64,
+            SourceKind::Network => 2,
+            SourceKind::Truth => 3,
+        };
+        let mut dice = Dice(number + 11);
         let mut events = Vec::new();
         let mut tracks = Vec::new();
         for storm in &self.storms {

@@ -20,6 +20,8 @@ pub(super) struct Boxes {
     pub(super) shown: BoxSource,
     /// Events and tracks that `squall events` made of them, if the argument names its folder.
     pub(super) events: Option<Source>,
+    /// Whether they have confidences, as those of a network do.
+    of_network: bool,
 }
 
 impl Boxes {
@@ -35,7 +37,8 @@ impl Boxes {
         let pixels = boxes::pixel_grid(&file, Some(grid))?;
         let all = boxes::read(&file, &pixels, calendar)?;
         let mut found = all.frames().iter().flat_map(|frame| &frame.boxes);
-        let kind = if found.any(|found| found.geo.confidence.is_some()) {
+        let of_network = found.any(|found| found.geo.confidence.is_some());
+        let kind = if of_network {
             SourceKind::Network
         } else {
             SourceKind::Truth
@@ -58,7 +61,17 @@ impl Boxes {
             all,
             shown,
             events,
+            of_network,
         })
+    }
+
+    /// Makes them, and their events, a source of another kind.
+    pub(super) fn call(&mut self, kind: SourceKind) {
+        self.shown.kind = kind;
+        if let Some(events) = &mut self.events {
+            events.kind = kind;
+            self.shown.followed_by = Some(kind);
+        }
     }
 }
 
@@ -88,7 +101,7 @@ pub(super) fn scores(
     min_confidence: f32,
 ) -> anyhow::Result<(Vec<Score>, Vec<String>)> {
     let (mut lines, mut notes) = (Vec::new(), Vec::new());
-    let of_network = |boxes: &&Boxes| boxes.shown.kind == SourceKind::Network;
+    let of_network = |boxes: &&Boxes| boxes.of_network;
     for judged in all.iter().filter(of_network) {
         for judging in all.iter().filter(|boxes| !of_network(boxes)) {
             let names = [judged, judging].map(|boxes| &boxes.shown.label);

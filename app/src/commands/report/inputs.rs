@@ -11,6 +11,7 @@ use squall_climate::compare::Comparison;
 use squall_climate::report::SourceKind;
 use squall_data::boxes::FileKind;
 use squall_data::{Archive, Calendar, LatLonGrid, Time};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -103,11 +104,11 @@ impl Inputs {
             ));
         };
         let grid = grid.clone();
-        let boxes = box_files
+        let mut boxes = box_files
             .into_iter()
             .map(|(argument, file)| Boxes::open(argument, file, &grid, calendar, min_confidence))
             .collect::<anyhow::Result<Vec<_>>>()?;
-        check_events(&masks, &boxes)?;
+        set_events_apart(&masks, &mut boxes);
         let times = match masks.first() {
             Some(first) => first.archive.times().to_vec(),
             None => times_of(&boxes),
@@ -179,24 +180,17 @@ fn times_of(boxes: &[Boxes]) -> Vec<Time> {
     times
 }
 
-/// Tables of events of one kind of source once: figures are drawn by kind.
-fn check_events(masks: &[Masks], boxes: &[Boxes]) -> anyhow::Result<()> {
-    let with = boxes.iter().filter(|one| one.events.is_some());
+/// Gives the events of boxes a kind of their own where masks or other boxes have events of theirs.
+fn set_events_apart(masks: &[Masks], boxes: &mut [Boxes]) {
     let mut kinds: Vec<SourceKind> = masks.iter().map(|one| one.kind).collect();
-    for one in with {
+    for one in boxes.iter_mut().filter(|one| one.events.is_some()) {
         if kinds.contains(&one.shown.kind) {
-            let kind = one.shown.kind.name();
-            return Err(Advice::usage(
-                format!(
-                    "the events of `{}` are a second source of the kind `{kind}`",
-                    one.file.display()
-                ),
-                "a page shows the events of one source of each kind: give these boxes without `:DIR`",
-            ));
+            let mut others = (0..).map(SourceKind::Other);
+            let free = others.find(|kind| !kinds.contains(kind));
+            one.call(free.unwrap_or(one.shown.kind));
         }
         kinds.push(one.shown.kind);
     }
-    Ok(())
 }
 
 /// An argument and the folder of tables behind it, as in `masks:events`; a path that has the sign in its name is a
@@ -231,47 +225,60 @@ fn named(argument: &str) -> (Option<SourceKind>, &str) {
     }
 }
 
-/// If there are two heuristics, and nobody said of the last that it is one, it becomes [`SourceKind::Other`], and
-/// both are called by the names of their folders.
+/// Gives each source a kind of its own: of several heuristics, or networks, one keeps its kind, the first of those that
+/// the user called so or else the first, and the rest become [`SourceKind::Other`]s. All of these are called by the
+/// names of their folders, or by the folders where names are alike.
 fn set_others_apart(masks: &mut [Masks]) {
-    let is_other = |one: &Masks| one.kind == SourceKind::Other;
-    let is_heuristic = |one: &Masks| one.kind == SourceKind::Heuristic;
-    if !masks.iter().any(is_other) && masks.iter().filter(|one| is_heuristic(one)).count() > 1 {
-        let mut unsaid = (masks.iter_mut().rev()).filter(|one| is_heuristic(one) && !one.named);
-        if let Some(last) = unsaid.next() {
-            last.kind = SourceKind::Other;
+    let mut beside: Vec<usize> = (0..masks.len())
+        .filter(|&k| matches!(masks[k].kind, SourceKind::Heuristic | SourceKind::Other(_)))
+        .collect();
+    for kind in [SourceKind::Heuristic, SourceKind::Network] {
+        let all: Vec<usize> = (0..masks.len())
+            .filter(|&k| masks[k].kind == kind)
+            .collect();
+        let said = all.iter().find(|&&k| masks[k].named);
+        let Some(&kept) = said.or(all.first()) else {
+            continue;
+        };
+        if all.len() > 1 && kind == SourceKind::Network {
+            beside.extend(&all);
+        }
+        for k in all.into_iter().filter(|&k| k != kept) {
+            masks[k].kind = SourceKind::Other(0);
         }
     }
-    let pair: Vec<usize> = (0..masks.len())
-        .filter(|&k| is_heuristic(&masks[k]) || is_other(&masks[k]))
-        .collect();
-    let &[a, b] = &pair[..] else {
+    let others = masks
+        .iter_mut()
+        .filter(|one| matches!(one.kind, SourceKind::Other(_)));
+    for (number, one) in others.enumerate() {
+        one.kind = SourceKind::Other(number);
+    }
+    if beside.len() < 2 {
         return;
-    };
-    let name = |k: usize| Path::new(&masks[k].folder).file_name();
-    let labels = match (name(a), name(b)) {
-        (Some(first), Some(second)) if first != second => {
-            [first, second].map(|name| name.to_string_lossy().into_owned())
-        }
-        _ => [a, b].map(|k| masks[k].folder.clone()),
-    };
-    for (k, label) in pair.into_iter().zip(labels) {
+    }
+    let names = beside
+        .iter()
+        .map(|&k| Path::new(&masks[k].folder).file_name());
+    let names: Option<BTreeSet<_>> = names.collect();
+    let told_apart = names.is_some_and(|names| names.len() == beside.len());
+    for k in beside {
+        let folder = Path::new(&masks[k].folder);
+        let name = folder.file_name().filter(|_| told_apart);
+        let label = match name {
+            Some(name) => name.to_string_lossy().into_owned(),
+            None => masks[k].folder.clone(),
+        };
         masks[k].label = label;
     }
 }
 
-/// One source of each kind, all on one grid and of the same dates.
+/// At most one truth, and all on one grid and of the same dates.
 fn check_masks(masks: &[Masks]) -> anyhow::Result<()> {
     for (index, one) in masks.iter().enumerate() {
         if masks[..index].iter().any(|other| other.kind == one.kind) {
-            let message = format!(
-                "`{}` is a second source of the kind `{}`",
-                one.folder,
-                one.kind.name()
-            );
             return Err(Advice::usage(
-                message,
-                "a page shows two heuristics, one network and one truth; `other=DIR` says that masks are the second ones",
+                format!("`{}` is a second truth", one.folder),
+                "a page judges by one truth; `other=DIR` shows masks beside it",
             ));
         }
         let (found, expected) = (&one.archive, &masks[0].archive);

@@ -9,28 +9,32 @@ use squall_validation::average_precision::ClassDetection;
 use squall_validation::bootstrap::Interval;
 use squall_validation::event_scores::EventScore;
 
-/// Every pair of sources, the truth or the first heuristic judging; and which classes are not scored, for the reader.
+/// Scores of the sources against each other, and which classes are not scored, for the reader.
 pub(super) fn scores(masks: &[Masks]) -> anyhow::Result<(Vec<report::Score>, Vec<String>)> {
-    let of = |kind: SourceKind| masks.iter().find(|one| one.kind == kind);
-    let pairs = [
-        (SourceKind::Other, SourceKind::Heuristic),
-        (SourceKind::Network, SourceKind::Heuristic),
-        (SourceKind::Network, SourceKind::Other),
-        (SourceKind::Heuristic, SourceKind::Truth),
-        (SourceKind::Other, SourceKind::Truth),
-        (SourceKind::Network, SourceKind::Truth),
-    ];
+    let mut sources: Vec<&Masks> = masks.iter().collect();
+    sources.sort_by_key(|one| one.kind);
     let (mut all, mut notes) = (Vec::new(), Vec::new());
-    for (judged, judge) in pairs {
-        let (Some(judged), Some(judge)) = (of(judged), of(judge)) else {
-            continue;
-        };
-        let group = format!("{} against {}", judged.label, judge.label);
-        let scores = judged.score_against(judge)?;
-        notes.extend((scores.left_out.iter()).map(|class| format!("{group}: {class}.")));
-        all.extend(lines(&group, &scores));
+    for judge in &sources {
+        for judged in sources.iter().filter(|one| judges(judge.kind, one.kind)) {
+            let group = format!("{} against {}", judged.label, judge.label);
+            let scores = judged.score_against(judge)?;
+            notes.extend((scores.left_out.iter()).map(|class| format!("{group}: {class}.")));
+            all.extend(lines(&group, &scores));
+        }
     }
     Ok((all, notes))
+}
+
+/// Whether one source judges another: the truth all, the heuristic all but the truth, each other one the network.
+fn judges(judge: SourceKind, judged: SourceKind) -> bool {
+    match judge {
+        SourceKind::Truth => judged != SourceKind::Truth,
+        SourceKind::Heuristic => {
+            matches!(judged, SourceKind::Other(_) | SourceKind::Network)
+        }
+        SourceKind::Other(_) => judged == SourceKind::Network,
+        SourceKind::Network => false,
+    }
 }
 
 fn lines(group: &str, scores: &Scores) -> Vec<report::Score> {

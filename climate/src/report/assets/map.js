@@ -10,7 +10,10 @@
   const ctx = canvas.getContext('2d');
   const CLASS_COLOURS = data.classColours;
   const CASING = 'rgba(8,14,20,0.7)';
-  const DASHES = { heuristic: [], other: [9, 3, 2, 3], network: [7, 4], truth: [1.5, 4] };
+  const DASHES = {
+    heuristic: [], network: [7, 4], truth: [1.5, 4],
+    other: [9, 3, 2, 3], other2: [14, 4], other3: [9, 3, 2, 3, 2, 3], other4: [3, 3.5], other5: [14, 3, 4, 3],
+  };
   const DIFFERENCE = [null, [244, 246, 248, 190], [92, 140, 255, 235], [45, 212, 176, 235], [200, 120, 255, 235]];
   // Times of the slider: those of pictures, and all at which an event has a point. Without events, the pictures' places.
   const pictured = store ? store.head.frames : frames.map((_, k) => k);

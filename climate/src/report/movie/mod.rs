@@ -36,8 +36,19 @@ use ndarray::Array2;
 use paint::{Painter, Stroke};
 use palette::Solid;
 use squall_data::{BoxClass, Class, LatLonGrid, Time};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// Sources in a line of the legend, which has no more room where their names are long.
+const SOURCES_OF_A_LINE: usize = 4;
+/// How outlines of others are drawn, as on the page.
+const OTHER_STROKES: [Stroke; 5] = [
+    Stroke::DashedAndDotted,
+    Stroke::LongDashed,
+    Stroke::DashedAndTwiceDotted,
+    Stroke::ShortDashed,
+    Stroke::LongAndShort,
+];
 
 /// How a movie looks.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,8 +85,8 @@ pub struct Movie {
     painter: Painter,
     field: FieldInfo,
     title: String,
-    /// What sources of masks are called, in the order of [`SourceKind::ALL`].
-    labels: [String; SourceKind::ALL.len()],
+    /// What sources of masks are called, if not by their kind.
+    labels: BTreeMap<SourceKind, String>,
     boxes: Vec<BoxSource>,
     /// The classes of all boxes.
     kinds: BTreeSet<BoxClass>,
@@ -97,12 +108,18 @@ impl Movie {
                 .filter(|c| is_tracked(source, *c));
             classes.flat_map(|class| objects(source, class))
         });
+        let labels = input
+            .labels
+            .iter()
+            .map(|(kind, label)| (*kind, label.clone()));
+        // Sources of events have labels of their own, which come last and so stay.
+        let own = input.sources.iter().map(|s| (s.kind, s.label.clone()));
         Self {
             grid: input.grid.clone(),
             painter: Painter::new(&input.grid, options.width, options.centre_deg),
             field: input.field.clone(),
             title: input.title.clone(),
-            labels: SourceKind::ALL.map(|kind| input.label(kind).to_string()),
+            labels: labels.chain(own).collect(),
             boxes: input.boxes.clone(),
             kinds: (input.boxes.iter().flat_map(|source| source.frames.frames()))
                 .flat_map(|frame| frame.boxes.iter().map(|found| found.geo.class))
@@ -210,15 +227,19 @@ impl Movie {
             classes.add(trail, format!("track, {days} days"));
         }
         classes.paint(&self.painter, picture, edge, edge, size);
-        let mut sources = Line::default();
-        let labels = (frame.masks.iter()).map(|(kind, _)| self.labels[*kind as usize].as_str());
+        let label = |kind: &SourceKind| self.labels.get(kind).map_or(kind.name(), String::as_str);
+        let labels = frame.masks.iter().map(|(kind, _)| label(kind));
         let masks = labels.zip(strokes(frame));
         let boxes = (self.boxes.iter()).map(|b| (b.label.as_str(), stroke(b.kind)));
         let lines: Vec<(&str, Stroke)> = masks.chain(boxes).collect();
-        for (label, stroke) in lines.iter().filter(|_| lines.len() > 1) {
-            sources.add(Mark::Line(Solid::White, *stroke), *label);
+        let shown = if lines.len() > 1 { &lines[..] } else { &[] };
+        for (row, some) in (1..).zip(shown.chunks(SOURCES_OF_A_LINE)) {
+            let mut sources = Line::default();
+            for (label, stroke) in some {
+                sources.add(Mark::Line(Solid::White, *stroke), *label);
+            }
+            sources.paint(&self.painter, picture, edge + row * line, edge, size);
         }
-        sources.paint(&self.painter, picture, edge + line, edge, size);
         if frame.field.is_some() {
             let below = picture.nrows().saturating_sub(line + edge);
             let values = Line::of_field(&self.field);
@@ -242,7 +263,7 @@ fn strokes<'f>(frame: &'f Frame<'_>) -> impl Iterator<Item = Stroke> + 'f {
 fn stroke(kind: SourceKind) -> Stroke {
     match kind {
         SourceKind::Heuristic => Stroke::Full,
-        SourceKind::Other => Stroke::DashedAndDotted,
+        SourceKind::Other(number) => OTHER_STROKES[number % OTHER_STROKES.len()],
         SourceKind::Network => Stroke::Dashed,
         SourceKind::Truth => Stroke::Dotted,
     }

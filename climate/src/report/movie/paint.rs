@@ -16,6 +16,10 @@ pub(super) enum Stroke {
     Full,
     Dashed,
     DashedAndDotted,
+    LongDashed,
+    DashedAndTwiceDotted,
+    ShortDashed,
+    LongAndShort,
     Dotted,
 }
 
@@ -26,6 +30,10 @@ impl Stroke {
             Self::Full => true,
             Self::Dashed => k % 9 < 6,
             Self::DashedAndDotted => matches!(k % 14, 0..7 | 10..12),
+            Self::LongDashed => k % 15 < 12,
+            Self::DashedAndTwiceDotted => matches!(k % 19, 0..7 | 10..12 | 15..17),
+            Self::ShortDashed => k % 6 < 3,
+            Self::LongAndShort => matches!(k % 22, 0..12 | 15..19),
             Self::Dotted => k % 5 < 2,
         }
     }

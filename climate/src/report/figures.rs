@@ -43,7 +43,7 @@ pub(crate) fn figure(title: &str, svg: &str, note: &str) -> String {
 
 /// The names of the sources beside their marks.
 pub(crate) fn source_legend(sources: &[Source]) -> String {
-    let mut out = String::from("<ul class=\"legend\">");
+    let mut out = String::from("<ul class=\"legend sources\">");
     for source in sources {
         let _ = write!(
             out,

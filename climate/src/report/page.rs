@@ -15,6 +15,8 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 const STYLE: &str = include_str!("assets/style.css");
+/// What saves figures, on every page that has some.
+const SAVE: &str = include_str!("assets/save.js");
 /// What all scripts share; it stands before them.
 const COMMON: &str = include_str!("assets/common.js");
 const MAP: &str = include_str!("assets/map.js");
@@ -144,6 +146,9 @@ impl Shell<'_> {
             escape(self.generator)
         );
         out.push_str(&self.tail);
+        if ["<figure", "<canvas"].iter().any(|has| out.contains(*has)) {
+            let _ = writeln!(out, "<script>\n{SAVE}</script>");
+        }
         out.push_str("</body>\n</html>\n");
         out
     }

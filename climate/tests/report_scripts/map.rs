@@ -231,6 +231,31 @@ fn two_sources_are_compared_cell_by_cell() {
 }
 
 #[test]
+fn every_figure_has_buttons_that_save_it() {
+    let page = Browser::open(&day());
+    let figures = "page.querySelectorAll('figure').filter((f) => f.querySelector('svg'))";
+    page.shows(&format!("{figures}.length > 5"), json!(true));
+    page.shows(
+        &format!("{figures}.every((f) => f.querySelectorAll('button').map((b) => b.textContent).join() === 'SVG,PNG')"),
+        json!(true),
+    );
+    page.shows(
+        &format!("{figures}[0].querySelector('button').getAttribute('aria-label')"),
+        json!("Save as SVG: Tropical cyclones, Heuristic"),
+    );
+    page.shows(
+        "by('canvas').parentElement.querySelectorAll('button').map((b) => b.getAttribute('aria-label')).slice(-1)",
+        json!(["Save the map as PNG"]),
+    );
+    // So have charts that come later.
+    page.does("rows()[0].querySelector('button').fire('click')");
+    page.shows(
+        "charts().every((f) => f.querySelectorAll('button').length === 2)",
+        json!(true),
+    );
+}
+
+#[test]
 fn a_page_of_one_time_or_without_events_works() {
     let grid = grid(2.5);
     let mut builder = ReportBuilder::new(ReportInput::new("One", grid.clone())).unwrap();

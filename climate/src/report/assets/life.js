@@ -98,6 +98,7 @@ squall.store.then((store) => {
     const digits = unit === 'hPa' ? 4 : 3;
     const said = `${title}: from ${number(Math.min(...known), digits)} to ${number(Math.max(...known), digits)} ${unit}`;
     figure.innerHTML = `<figcaption>${title}</figcaption><svg class="plot" role="img" viewBox="0 0 ${WIDTH} ${HEIGHT}" aria-label="${escape(said)}">${body}</svg>`;
+    saveButtons([figure]);
     const svg = figure.querySelector('svg'), cursor = svg.querySelector('.cursor');
     svg.onpointerdown = svg.onpointermove = (e) => {
       const box = svg.getBoundingClientRect(), t = from + ((e.clientX - box.left) / box.width * WIDTH - LEFT) / (WIDTH - LEFT - RIGHT) * (to - from);

@@ -222,8 +222,8 @@ fn a_river_at_a_place_is_ranked_by_transport_and_stay() {
     let (bridged, _) = world(10, 0.0).run_by(short_steps, 1);
     assert_eq!(only(&bridged).details.river_scale, Some(3));
     assert!((track.details.max_ivt_proxy_kg_m_s.unwrap() - 600.0).abs() < 0.1);
-    // One that passes every place within 24 h stays at 1, however long it lives: 10 degrees (850 km) a step.
-    let (decided, _) = world(10, 10.0).run();
+    // One that passes every place within 24 h stays at 1, however long it lives: 7 degrees (600 km, 28 m/s) a step.
+    let (decided, _) = world(10, 7.0).run();
     assert_eq!(only(&decided).details.river_scale, Some(1));
 }
 

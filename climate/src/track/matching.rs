@@ -68,9 +68,19 @@ impl Matching {
     }
 }
 
-/// The link of largest overlap, the first of equals.
+/// The link of largest overlap; of those that overlap alike the one of the larger share, then the first.
 fn most_overlap<'a>(links: impl Iterator<Item = &'a Link>) -> Option<&'a Link> {
-    links.reduce(|a, b| if b.overlap_km2 > a.overlap_km2 { b } else { a })
+    // Sums of the same areas in another order differ in their last bits.
+    let exceeds = |x: f64, y: f64| x - y > 1e-9 * x;
+    links.reduce(|a, b| {
+        let more = exceeds(b.overlap_km2, a.overlap_km2);
+        let alike = !more && !exceeds(a.overlap_km2, b.overlap_km2);
+        if more || alike && exceeds(b.share, a.share) {
+            b
+        } else {
+            a
+        }
+    })
 }
 
 #[cfg(test)]

@@ -122,7 +122,7 @@ fn it_is_said_how_many_members_and_years_there_are() {
         "10 years (2001 to 2010)",
         "m1/events, ",
         "squall compare &#39;a/m*/events&#39; b",
-        "Beyond twice the number of years",
+        "They end at twice the number of years",
     ] {
         assert!(page.contains(part), "{part}");
     }

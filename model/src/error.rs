@@ -1,4 +1,4 @@
-//! What can go wrong between tensors.
+//! The errors of this crate.
 
 use crate::exchange::WeightProblem;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, ModelError>;
 
-/// Everything that a configuration, a file or a caller's shapes can cause.
+/// Every error that a configuration, a file or a caller's shapes can cause.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
@@ -15,14 +15,14 @@ pub enum ModelError {
     Shape {
         /// The operation.
         op: &'static str,
-        /// The argument that has it.
+        /// The argument that has the wrong shape.
         what: &'static str,
-        /// The shape that the operation takes.
+        /// The expected shape.
         expected: String,
-        /// The shape that it was given.
+        /// The actual shape.
         got: String,
     },
-    /// Ranks that normalise together could not: the error of whatever lies between them.
+    /// Ranks that share batch statistics failed to exchange them, with the error of their communicator.
     #[error("batch normalisation over ranks: {0}")]
     BatchNormRanks(Box<dyn std::error::Error + Send + Sync>),
     /// An operation was given a data type it does not take.
@@ -33,7 +33,7 @@ pub enum ModelError {
         /// The data type that it was given.
         got: candle_core::DType,
     },
-    /// A network, optimiser or schedule cannot be built as asked.
+    /// A network, optimiser or schedule cannot be built from its configuration.
     #[error("bad configuration: `{key}`: {reason}")]
     Config {
         /// The key of the configuration.
@@ -41,27 +41,27 @@ pub enum ModelError {
         /// What was expected and what was found.
         reason: String,
     },
-    /// What is kept for each parameter of a network needs more memory than there is.
+    /// The values kept per parameter of a network exceed the available memory.
     #[error("the network has {:.1} million parameters, which need at least {:.1} GB of memory, {:.1} GB are to be had{}", *parameters as f64 / 1e6, *needed as f64 / 1e9, *available as f64 / 1e9, what_fits(fits))]
     Memory {
-        /// Its parameters.
+        /// The network's number of parameters.
         parameters: usize,
-        /// Bytes of what is kept for them.
+        /// Bytes needed for the values kept per parameter.
         needed: u64,
-        /// Bytes that the process may hold.
+        /// Bytes available to the process.
         available: u64,
-        /// What a recipe would say of a network that is small enough, each by itself: a key with its value, or two with a
-        /// space between them.
+        /// Recipe settings that would make the network fit, each on its own: a key with its value, or two separated by
+        /// a space.
         fits: Vec<String>,
     },
-    /// A network that cannot be computed in strips was asked for more than one.
+    /// More than one strip was requested of a network that cannot be computed in strips.
     #[error(
         "network `{network}` is computed as a whole, not in {strips} strips: only the decoders of DeepLabV3+ and DeepCAM can be cut"
     )]
     Strips {
-        /// Its name.
+        /// The network's name.
         network: String,
-        /// The number of strips that was asked for.
+        /// The requested number of strips.
         strips: usize,
     },
     /// A weight is not in the model file.
@@ -91,9 +91,9 @@ pub enum ModelError {
     Import {
         /// The foreign file.
         path: PathBuf,
-        /// The naming that it was read by.
+        /// The name of the layout by which it was read.
         layout: &'static str,
-        /// Every weight that is missing, has a different shape, has no place or is not finite.
+        /// Every weight that is missing, has a different shape, has no counterpart in the network or is not finite.
         problems: Vec<WeightProblem>,
     },
     /// A model file cannot be read.
@@ -104,30 +104,30 @@ pub enum ModelError {
         /// Why: truncated, no safetensors header, ...
         reason: String,
     },
-    /// A file of weights that are to be imported cannot be read.
+    /// A file of weights to import cannot be read.
     #[error("cannot read weights from `{}`: {reason}", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// Why: damaged, of another format, no tensors where weights are looked for, ...
+        /// The reason: damaged, of another format, no tensors where weights are expected, ...
         reason: String,
     },
     /// The operating system refused to read, write or rename something.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
         /// The file.
         path: PathBuf,
         /// The system's reason.
         source: std::io::Error,
     },
-    /// A gradient is not finite; parameters and optimiser are as they were.
+    /// A gradient is not finite; parameters and optimiser state are unchanged.
     #[error("step {step}: the gradient of `{parameter}` is {value} at value {index}")]
     NotFinite {
         /// The step that was not taken, counted from 1.
         step: u64,
-        /// The first parameter with such a gradient.
+        /// The first parameter with a non-finite gradient.
         parameter: String,
         /// The index of the value within that parameter.
         index: usize,
@@ -149,10 +149,10 @@ pub enum ModelError {
         row: usize,
         /// The index of the longitude.
         column: usize,
-        /// Classes of the logits.
+        /// The number of classes of the logits.
         classes: usize,
     },
-    /// A label is not a box that the network could find.
+    /// A label is not a box that the network can represent.
     #[error("frame {frame} of the batch: box {index}: {reason}")]
     Box {
         /// The index of the frame in the batch.
@@ -162,23 +162,23 @@ pub enum ModelError {
         /// Why the label is not a box.
         reason: String,
     },
-    /// A network was asked for what it does not give.
+    /// A network was used for a task that it does not perform.
     #[error("network `{network}` gives {gives}, not {asked}")]
     Task {
-        /// Its name.
+        /// The network's name.
         network: String,
-        /// What the network gives.
+        /// What the network outputs.
         gives: &'static str,
-        /// What was asked for.
+        /// What was requested.
         asked: &'static str,
     },
-    /// candle refused.
+    /// An error from candle.
     #[error(transparent)]
     Candle(#[from] candle_core::Error),
-    /// The GPU, or the libraries for it, refused.
+    /// An error from the GPU or its libraries.
     #[error(transparent)]
     Gpu(#[from] crate::gpu::GpuError),
-    /// oneDNN refused.
+    /// An error from oneDNN.
     #[error("oneDNN: {op}: status {status} ({detail})")]
     OneDnn {
         /// The primitive.
@@ -190,7 +190,7 @@ pub enum ModelError {
     },
 }
 
-/// What a recipe would have to say of a network that is too large, in brackets; nothing where nothing helps.
+/// Settings that would make a network fit, in brackets; empty if there are none.
 pub(crate) fn what_fits(keys: &[String]) -> String {
     match keys.is_empty() {
         true => String::new(),
@@ -198,7 +198,7 @@ pub(crate) fn what_fits(keys: &[String]) -> String {
     }
 }
 
-/// The first problems of our weights and of the file's, one per line, and how many more there are.
+/// The first problems with our weights and with the file's, one per line, and the number of further ones.
 fn listed(problems: &[WeightProblem]) -> String {
     const SHOWN: usize = 8;
     let unknown = |problem: &&WeightProblem| matches!(problem, WeightProblem::Unknown { .. });

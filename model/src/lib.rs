@@ -1,15 +1,15 @@
-//! From tensors to tensors: operations on NHWC, networks, losses, optimisers and model files.
+//! Operations on NHWC tensors, networks, losses, optimisers and model files.
 //!
 //! - Networks: [`networks`], [`detection`] (boxes), [`summary`] (shapes and costs).
-//! - A pass: [`pass`] (the tape), [`storage`] and [`precision`] (how activations are kept and computed), [`profile`].
-//! - Learning: [`parameters`], [`gradients`], [`optim`].
-//! - Operations: [`ops`], on the CPU or a GPU; [`gpu`] (which device), [`input`] (fields on their way to it),
-//!   [`memory`] (kept alive between steps).
-//! - Files: [`model_file`], written from [`file_contents`] and read through [`stored_file`]; [`exchange`] (PyTorch,
-//!   safetensors, ONNX).
+//! - One pass: [`pass`] (the tape), [`storage`] and [`precision`] (the data types of activations), [`profile`].
+//! - Training: [`parameters`], [`gradients`], [`optim`].
+//! - Operations: [`ops`], on the CPU or a GPU; [`gpu`] (device selection), [`input`] (uploads fields to the GPU),
+//!   [`memory`] (keeps the heap between steps).
+//! - Files: [`file_contents`] is written as a [`model_file`] and read back through a [`stored_file`]; [`exchange`]
+//!   converts weights (PyTorch, safetensors, ONNX).
 //!
 //! # Example
-//! A network with random weights says something about every pixel; [`Network`] shows a training step.
+//! A network with random weights classifies every pixel; [`Network`] shows a training step.
 //! ```
 //! use candle_core::{DType, Device, Tensor};
 //! use squall_model::{Backend, Network, NetworkConfig};

@@ -1,8 +1,9 @@
-//! Locks whose values stay whole when a thread panics.
+//! Locks that ignore poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What lies behind a lock, also where a thread has panicked meanwhile: here nothing is left half changed.
+/// Locks even if a thread panicked while holding the lock: no value behind a lock of this crate is ever left half
+/// updated.
 pub(crate) fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,10 +1,11 @@
-//! One pass through a network, and the tape that its forward pass writes and its backward pass reads from the end.
+//! One forward and backward pass through a network, and the tape between them: a stack that the forward pass pushes and
+//! the backward pass pops.
 //!
-//! - `tape`: what layers push and pop. It holds tensors as [`Storage`] says: as they are, rounded to bf16, or not at
-//!   all where a normalisation can be applied again to what it was given.
+//! - `tape`: what layers push and pop. It holds tensors as [`Storage`] prescribes: unchanged, rounded to bf16, or not
+//!   at all where a normalisation can be recomputed from its input.
 //! - `block`: parts of a network that leave only their inputs on the tape (gradient checkpointing). Their forward pass
 //!   runs again before their backward pass, with the same dropout keys and without recording batch statistics twice.
-//! - `statistics`: means and variances that batch normalisations saw, for their running statistics.
+//! - `statistics`: the batch means and variances that update the running statistics.
 
 mod block;
 mod statistics;
@@ -28,36 +29,36 @@ use tape::Kept;
 
 /// The state of one forward pass and, in training, of its backward pass.
 ///
-/// Layers push what they need on the way forward and pop it on the way back, so memory is freed as the backward pass
-/// goes, and a layer used twice needs no bookkeeping.
+/// Layers push what their backward pass needs and pop it there, so memory is freed as the backward pass proceeds, and a
+/// layer used twice needs no bookkeeping.
 #[derive(Debug)]
 pub struct Pass {
     pub(crate) backend: Backend,
-    /// How the rows that inference computes lie in their field; none where it computes the whole field.
+    /// The strip of the field that inference computes; `None` for the whole field.
     pub(crate) rows: Option<Rows>,
     storage: Storage,
     training: bool,
-    /// Layers leave something on the tape: not in inference, and not inside a block that will run again.
+    /// Whether layers push to the tape: false in inference and inside a block that will be replayed.
     recording: bool,
-    /// A block of layers is running a second time, for its backward pass.
+    /// Whether a block is being replayed for its backward pass.
     replaying: bool,
     tape: Vec<Saved>,
-    /// Tensors that the tape holds in another form than their own, by the tensor: each is rounded only once.
+    /// Tensors that the tape holds in converted form, by tensor id, so that each is converted only once.
     kept: HashMap<TensorId, Kept>,
-    /// What batch normalisations saw so far.
+    /// Batch statistics recorded so far.
     statistics: Vec<Recorded>,
-    /// The ranks that normalise with this one.
+    /// The ranks that share batch statistics with this one.
     norm_ranks: Option<Arc<dyn BatchNormRanks>>,
-    /// CUDA graphs of both passes, if these were captured before, and which of their launches this pass is.
+    /// The CUDA graphs captured for both passes, if any, and the launch number of this pass.
     captured: Option<(Arc<Captured>, u64)>,
-    /// The state of the generator of dropout keys.
+    /// State of the generator of dropout keys.
     key: u64,
-    /// Dropout has asked for a key, so that every pass differs.
+    /// Whether dropout has drawn a key, which makes every pass different.
     has_drawn_keys: bool,
 }
 
 impl Pass {
-    /// A training pass; `key` (a function of seed and step) decides which values dropout keeps.
+    /// A training pass. `key` (derived from seed and step) determines which values dropout keeps.
     pub fn train(backend: Backend, storage: impl Into<Storage>, key: u64) -> Self {
         Self {
             backend,
@@ -85,7 +86,7 @@ impl Pass {
         }
     }
 
-    /// This pass, launched as the graphs of `captured` if there are any; whoever gives them made sure that they fit
+    /// Makes this pass launch the graphs of `captured`, if any. The caller has checked that they fit
     /// ([`Captured::fits`]).
     #[must_use]
     pub fn launching(self, captured: Option<Arc<Captured>>) -> Self {
@@ -93,12 +94,12 @@ impl Pass {
         Self { captured, ..self }
     }
 
-    /// The graphs that [`Self::launching`] was given, and the number of the launch.
+    /// The graphs passed to [`Self::launching`], and the launch number.
     pub(crate) fn captured(&self) -> Option<&(Arc<Captured>, u64)> {
         self.captured.as_ref()
     }
 
-    /// Notes which of its graph's launches the forward pass was.
+    /// Records the launch number of the forward pass.
     #[cfg(feature = "cuda")]
     pub(crate) fn was_launched(&mut self, number: u64) {
         if let Some((_, launch)) = &mut self.captured {
@@ -106,43 +107,43 @@ impl Pass {
         }
     }
 
-    /// This pass, normalising together with the passes of `norm_ranks`, if there are any.
+    /// Makes this pass share batch statistics with the other ranks of `norm_ranks`, if any.
     #[must_use]
     pub fn normalising(self, norm_ranks: Option<Arc<dyn BatchNormRanks>>) -> Self {
         Self { norm_ranks, ..self }
     }
 
-    /// The ranks that [`Self::normalising`] was given.
+    /// The ranks passed to [`Self::normalising`].
     pub(crate) fn norm_ranks(&self) -> Option<&dyn BatchNormRanks> {
         self.norm_ranks.as_deref()
     }
 
-    /// Whether layers normalise by the batch and drop values out.
+    /// Whether layers use batch statistics and apply dropout.
     pub(crate) fn is_training(&self) -> bool {
         self.training
     }
 
-    /// Whether a block runs again, so that nobody reads its output.
+    /// Whether a block is being replayed, so that its output is not needed.
     pub(crate) fn is_replaying(&self) -> bool {
         self.replaying
     }
 
-    /// What the layer that owns this parameter computes in.
+    /// The data type in which the layer that owns this parameter computes.
     pub(crate) fn dtype_of(&self, parameter: ParameterId) -> DType {
         self.storage.of(parameter)
     }
 
-    /// The type that the layer that owns this kernel gives its output in.
+    /// The output data type of the layer that owns this kernel.
     pub(crate) fn dtype_given_by(&self, kernel: ParameterId) -> DType {
         self.storage.given_by(kernel)
     }
 
-    /// The output `y` of the layer that owns this kernel, in the type that it gives it in.
+    /// Converts `y`, the output of the layer that owns this kernel, to that layer's output type.
     pub(crate) fn output(&self, kernel: ParameterId, y: &Tensor) -> Result<Tensor> {
         self.backend.convert(y, self.dtype_given_by(kernel))
     }
 
-    /// The gradient `dy` in the type that the layer of this parameter computes in; another type's is freed.
+    /// Converts the gradient `dy` to the type in which this parameter's layer computes, and frees the original.
     pub(crate) fn gradient(&self, layer: ParameterId, dy: Tensor) -> Result<Tensor> {
         self.backend.convert(&dy, self.dtype_of(layer))
     }
@@ -154,31 +155,31 @@ impl Pass {
         self.key
     }
 
-    /// What the next key follows from.
+    /// The generator state from which the next key follows.
     #[cfg(feature = "cuda")]
     pub(crate) fn key(&self) -> u64 {
         self.key
     }
 
-    /// Whether a layer does something different in every pass.
+    /// Whether any layer behaves differently in every pass.
     #[cfg(feature = "cuda")]
     pub(crate) fn has_drawn_keys(&self) -> bool {
         self.has_drawn_keys
     }
 
-    /// The statistics that the batch normalisations have recorded, left where they lie; the pass has none afterwards.
+    /// Takes the recorded batch statistics without copying them from their device.
     #[cfg(feature = "cuda")]
     pub(crate) fn take_statistics(&mut self) -> Vec<Recorded> {
         std::mem::take(&mut self.statistics)
     }
 
-    /// Sets the statistics of the batch normalisations: those of a launch of the graphs, which ran no layer.
+    /// Replaces the recorded batch statistics by those of a graph launch, which runs no layers.
     #[cfg(feature = "cuda")]
     pub(crate) fn give_statistics(&mut self, seen: Vec<Recorded>) {
         self.statistics = seen;
     }
 
-    /// Notes the statistics of a batch, once however often the layer runs.
+    /// Records the statistics of a batch, once even if the layer runs again.
     pub(crate) fn record_statistics(
         &mut self,
         mean: BufferId,
@@ -195,10 +196,10 @@ impl Pass {
         }
     }
 
-    /// What the batch normalisations of this pass saw; a second call gives nothing.
+    /// Takes the batch statistics of this pass; a second call returns none.
     ///
     /// # Errors
-    /// [`crate::ModelError::Gpu`] if it cannot be read.
+    /// [`crate::ModelError::Gpu`] if they cannot be read.
     pub fn batch_statistics(&mut self) -> Result<BatchStatistics> {
         BatchStatistics::of(std::mem::take(&mut self.statistics))
     }

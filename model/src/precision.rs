@@ -1,4 +1,4 @@
-//! Which data type activations are stored and computed in, of the whole network and of single layers.
+//! The data types in which activations are stored and computed, for the whole network and for single layers.
 
 use crate::error::{ModelError, Result};
 use crate::networks::Network;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What activations are computed in. Parameters, batch-norm statistics and the loss are f32 whatever it is.
+/// The data type of activations. Parameters, batch-norm statistics and the loss are always f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
@@ -21,14 +21,14 @@ pub enum Precision {
     Auto,
     /// Single precision.
     F32,
-    /// bf16 activations, also where that is slower.
+    /// bf16 activations, even where that is slower.
     Bf16,
-    /// f16 activations, also where that is slower; the loss is then scaled dynamically unless the policy says how.
+    /// f16 activations, even where that is slower; the loss is then scaled dynamically unless the policy sets a scale.
     F16,
 }
 
 impl Precision {
-    /// The data type of activations on this machine, and a sentence if it is not what was asked for.
+    /// The data type of activations on this machine, and an explanation if it differs from the one requested.
     pub fn resolve(self, backend: Backend) -> (DType, Option<&'static str>) {
         let fast = |dtype| backend.is_fast(dtype);
         match self {
@@ -56,47 +56,46 @@ impl Precision {
     }
 }
 
-/// How kernels become bf16 for layers that compute in it. The optimiser always changes f32 masters.
+/// How kernels are rounded to bf16 for layers that compute in it. The optimiser always updates f32 master weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KernelRounding {
-    /// By each operation, to the nearest; operations that multiply in f32 take the masters.
+    /// To nearest, by each operation; operations that multiply in f32 use the master weights.
     #[default]
     Nearest,
-    /// By the optimiser, up or down with the probabilities that make the mean right; training sees nothing else,
-    /// inference the masters. Takes 6 bytes more a parameter, 4 on a GPU.
+    /// Stochastically, by the optimiser: up or down with probabilities that preserve the expectation. Training sees
+    /// only the rounded kernels, inference the master weights. Takes 6 more bytes per parameter, 4 on a GPU.
     Stochastic,
 }
 
-/// A run's precision: what to compute in, which layers stay in f32, and how the loss is scaled.
+/// The precision of a run: the compute type, which layers stay in f32, and the loss scale.
 ///
-/// In a recipe a word is short for `compute`: `precision = "bf16"` is `precision = { compute = "bf16" }`.
+/// In a recipe a string is shorthand for `compute`: `precision = "bf16"` means `precision = { compute = "bf16" }`.
 ///
-/// A layer that stays in f32 widens its input, computes and stores in f32; its output stays f32 through pooling,
-/// resizing and concatenation until the next layer that is not named narrows it. The first convolution's output is
-/// rounded at once, unless the layer after it is in f32, too. Training and inference do the same.
+/// A layer that stays in f32 widens its input, and computes and stores in f32. Its output stays f32 through pooling,
+/// resizing and concatenation until the next half-precision layer narrows it. The first convolution's output is rounded
+/// at once, unless the next layer is in f32 too. Training and inference behave the same.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(remote = "Self", default, deny_unknown_fields)] // functions for the traits below
 pub struct PrecisionPolicy {
     /// The data type of activations. Default `"auto"`.
     pub compute: Precision,
-    /// Layers that stay in f32 besides the first convolution and the output layers: by the beginning of their names
-    /// (`decoder` or `decoder.refine1`), or by a pattern in which `*` is any text (`*.norm`).
+    /// Layers that stay in f32 in addition to the first convolution and the output layers: prefixes of their names
+    /// (`decoder` or `decoder.refine1`), or patterns in which `*` matches any text (`*.norm`).
     pub keep_f32: Vec<String>,
-    /// Whether the first convolution and the output layers are in the type of all others, too, as with PyTorch's
-    /// autocast: faster, by 15 % for DeepCAM on an H200. Default `false`.
+    /// Whether the first convolution and the output layers also use the type of all other layers, as under PyTorch's
+    /// autocast: 15 % faster for DeepCAM on an H200. Default `false`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub all_layers: bool,
-    /// Whether convolutions of f32 values on a GPU may round their operands to TF32, which has eleven bits of fraction
-    /// as f16 has: several times faster there, and wrong by up to 1e-3 of a product. Layers that stay in f32 in half
-    /// precision are included. CPUs have none: nothing changes there. Default `false`: f32 is f32.
+    /// Whether f32 convolutions on a GPU may round their operands to TF32, which has eleven significant bits like f16:
+    /// several times faster, with errors of up to 1e-3 of a product. This includes layers that stay in f32 in half
+    /// precision. CPUs have no TF32 and ignore the key. Default `false`: f32 is f32.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub tf32: bool,
-    /// What the loss is multiplied by before the backward pass. Default: [`LossScaleConfig::of`] the type of
-    /// activations.
+    /// The factor on the loss before the backward pass. Default: [`LossScaleConfig::of`] the type of activations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScaleConfig>,
-    /// How kernels become bf16. Default `"nearest"`.
+    /// How kernels are rounded to bf16. Default `"nearest"`.
     pub kernels: KernelRounding,
 }
 
@@ -115,8 +114,8 @@ impl PrecisionPolicy {
         self.compute.resolve(backend)
     }
 
-    /// Room for the kernels that training multiplies by where the pass computes in `dtype` and the optimiser rounds
-    /// them; none if it does not, or if nothing is bf16.
+    /// Buffers for the rounded kernels that training multiplies by, if the optimiser rounds them; `None` if it does not
+    /// or if nothing computes in bf16.
     ///
     /// # Errors
     /// As [`Mirror::new`].
@@ -131,21 +130,22 @@ impl PrecisionPolicy {
         rounds.then(room).transpose()
     }
 
-    /// How the loss is scaled where the pass computes in `dtype`.
+    /// How the loss is scaled in a pass that computes in `dtype`.
     pub fn loss_scale(&self, dtype: DType) -> LossScaleConfig {
         self.loss_scale
             .unwrap_or_else(|| LossScaleConfig::of(dtype))
     }
 
-    /// The data type of every layer's activations where the pass computes in `dtype`, by layer name (a parameter's
+    /// The data type of every layer's activations in a pass that computes in `dtype`, by layer name (a parameter's name
     /// without its last part).
     ///
-    /// In f32 are what `keep_f32` names and, unless `all_layers` is set, the first convolution, which sees the fields'
-    /// full range, and the output layers, whose results go into the loss (the classifier; a detector's heads, and the
-    /// last layer of a decoder of its own). Batch-norm statistics, its γ and β, and the loss are f32 in every layer.
+    /// The layers matched by `keep_f32` are f32. So are, unless `all_layers` is set, the first convolution, which sees
+    /// the full range of the input fields, and the output layers, whose results enter the loss (the classifier; a
+    /// detector's heads, and the last layer of its decoder, if it has one). Batch-norm statistics, γ, β and the loss
+    /// are f32 in every layer.
     ///
     /// # Errors
-    /// [`ModelError::Config`] if a prefix names no layer, with the layers that it could have meant.
+    /// [`ModelError::Config`] if an entry matches no layer, with the closest layer names.
     pub fn layers(&self, network: &Network, dtype: DType) -> Result<BTreeMap<String, DType>> {
         self.layers_of(network.parameters(), &network.outputs(), dtype)
     }
@@ -189,17 +189,17 @@ impl PrecisionPolicy {
         Ok(layers)
     }
 
-    /// How a pass in `dtype` stores activations, each layer as [`Self::layers`] says.
+    /// How a pass in `dtype` stores activations, with the layer types of [`Self::layers`].
     ///
     /// # Errors
-    /// [`ModelError::Config`] if a name is that of no layer.
+    /// [`ModelError::Config`] if an entry of `keep_f32` matches no layer.
     pub fn storage(&self, network: &Network, dtype: DType) -> Result<Storage> {
         let layers = self.layers(network, dtype)?;
         Ok(stored(network.parameters(), &layers, dtype))
     }
 }
 
-/// How a pass in `dtype` stores activations where every layer has the type that `layers` says.
+/// How a pass in `dtype` stores activations if the layers have the types in `layers`.
 fn stored(parameters: &Parameters, layers: &BTreeMap<String, DType>, dtype: DType) -> Storage {
     let own = |name: &str| layers.get(layer_of(name)).copied().unwrap_or(dtype);
     let differ = layers.values().any(|own| *own != dtype);
@@ -214,7 +214,7 @@ fn stored(parameters: &Parameters, layers: &BTreeMap<String, DType>, dtype: DTyp
     }
 }
 
-/// What [`Storage::rounded_output`] is where the layer of a parameter computes in `own` of its name.
+/// The value of [`Storage::rounded_output`], where `own` returns the compute type of a layer by its name.
 fn rounded_output(
     parameters: &Parameters,
     own: impl Fn(&str) -> DType,

@@ -1,8 +1,7 @@
-//! Where the time of a step goes: seconds by operation and shape, measured inside the operations.
+//! A profile of a step: time by operation and shape, measured inside the operations.
 //!
-//! Off unless [`start`] was called; then each operation costs one lookup. Operations that call others are counted once,
-//! at the outermost. On a GPU the time is the GPU's, from marks in its stream before and after what an operation puts
-//! there.
+//! Off until [`start`] is called; until then each operation costs one lookup. Nested operations count towards the
+//! outermost. On a GPU the time is measured by events recorded in the stream before and after an operation's kernels.
 
 #[cfg(feature = "cuda")]
 use crate::ops::cuda::Mark;
@@ -13,15 +12,15 @@ use std::time::{Duration, Instant};
 /// One operation at one shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The operation, and by which algorithm it ran.
+    /// The operation and the algorithm that ran it.
     pub operation: String,
-    /// How often the operation ran.
+    /// The number of calls.
     pub calls: usize,
-    /// The time of all calls together.
+    /// Total time of all calls.
     pub time: Duration,
 }
 
-/// Stands for [`Mark`] where there are no GPUs.
+/// Stands in for the GPU's [`Mark`] in builds without GPU support.
 #[cfg(not(feature = "cuda"))]
 #[derive(Debug)]
 enum Mark {}
@@ -37,11 +36,11 @@ impl Mark {
     }
 }
 
-/// What was measured so far.
+/// Measurements so far.
 #[derive(Debug, Default)]
 struct Table {
     entries: HashMap<String, (usize, Duration)>,
-    /// Not over yet when they were put on the GPU's stream.
+    /// GPU operations, which may still be running.
     marked: Vec<(String, Mark, Mark)>,
 }
 
@@ -58,12 +57,12 @@ thread_local! {
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Begins to measure operations that this thread starts.
+/// Starts measuring the operations of this thread.
 pub fn start() {
     TABLE.set(Some(Table::default()));
 }
 
-/// Ends measuring and gives what was measured, the longest first.
+/// Stops measuring and returns the entries, longest total time first.
 pub fn finish() -> Vec<Entry> {
     let mut table = TABLE.take().unwrap_or_default();
     for (name, from, to) in std::mem::take(&mut table.marked) {
@@ -83,13 +82,13 @@ pub fn finish() -> Vec<Entry> {
     entries
 }
 
-/// Measures until it is dropped.
+/// Measures the time until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Span {
     running: Option<(String, Instant, Option<Mark>)>,
 }
 
-/// Measures an operation until the result is dropped; `name` is asked only if someone measures.
+/// Measures an operation until the result is dropped. `name` is evaluated only while measuring.
 pub(crate) fn span(name: impl FnOnce() -> String) -> Span {
     let on = TABLE.with_borrow(Option::is_some);
     let outermost = DEPTH.replace(DEPTH.get() + 1) == 0;

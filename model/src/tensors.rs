@@ -1,27 +1,26 @@
-//! A source of named tensors, in memory or in a file, that are read one after the other to where they belong.
+//! A source of named tensors, in memory or in a file, that are read one by one into their destination.
 
 use crate::error::{ModelError, Result};
 use crate::ops::host;
 use crate::parameters::NamedTensors;
 use std::path::Path;
 
-/// A source of named f32 tensors: a map in memory, [`crate::FileContents`] or a
-/// [`crate::StoredFile`].
+/// A source of named f32 tensors: a map in memory, [`crate::FileContents`] or a [`crate::StoredFile`].
 pub trait Tensors {
     /// All names, in order.
     fn names(&self) -> impl Iterator<Item = &str>;
 
-    /// The shape of a tensor; nothing if it is not there.
+    /// The shape of a tensor; `None` if there is no tensor of this name.
     fn shape(&self, name: &str) -> Option<&[usize]>;
 
-    /// Reads a tensor into memory for as many values.
+    /// Reads a tensor into `values`, which must have its length.
     ///
     /// # Errors
-    /// [`ModelError::Shape`] if it has more or fewer, or is not there; [`ModelError::Io`] if its file cannot be read, and
-    /// then some of the values may be new.
+    /// [`ModelError::Shape`] if the length differs or there is no tensor of this name; [`ModelError::Io`] if its file
+    /// cannot be read, in which case `values` may be partly overwritten.
     fn read_into(&self, name: &str, values: &mut [f32]) -> Result<()>;
 
-    /// A copy of a tensor's values; nothing if it is not there.
+    /// A copy of a tensor's values; `None` if there is no tensor of this name.
     ///
     /// # Errors
     /// [`ModelError::Io`] if its file cannot be read.
@@ -55,12 +54,12 @@ impl Tensors for NamedTensors {
     }
 }
 
-/// Refuses memory for another number of values than a tensor has.
+/// Checks that a buffer has as many values as its tensor.
 pub(crate) fn expect_count(expected: usize, found: usize) -> Result<()> {
     host::expect("reading a tensor", "values", expected, found)
 }
 
-/// Refuses tensors, those of `path`, among which one is missing or has another shape than that expected of it.
+/// Checks that the tensors read from `path` have every expected name and shape.
 ///
 /// # Errors
 /// [`ModelError::MissingWeight`], [`ModelError::WeightShape`].

@@ -1,5 +1,5 @@
-//! Blocks of layers that run a second time, so that between the passes the tape holds only their inputs (gradient
-//! checkpointing).
+//! Gradient checkpointing: blocks of layers that leave only their inputs on the tape and run a second time before their
+//! backward pass.
 
 use super::Pass;
 use super::tape::{Kept, Saved};
@@ -8,8 +8,8 @@ use crate::storage::Recompute;
 use candle_core::Tensor;
 
 impl Pass {
-    /// Runs a part of the network, whose backward pass begins with [`Self::replay`]: where blocks are computed again,
-    /// only `inputs` stay on the tape.
+    /// Runs a part of the network. Where blocks are recomputed, only `inputs` stay on the tape; the backward pass of
+    /// the part must begin with [`Self::replay`].
     pub(crate) fn block<const N: usize, T>(
         &mut self,
         inputs: [Tensor; N],
@@ -19,7 +19,7 @@ impl Pass {
             return forward(self, inputs);
         }
         for input in &inputs {
-            // A rounded input would change everything inside: normalisations and ReLUs amplify it.
+            // Rounding the input would change everything inside the block: normalisations and ReLUs amplify the error.
             let kept = if self.storage.rounds() {
                 Kept::Whole(input.clone())
             } else {
@@ -34,7 +34,7 @@ impl Pass {
         output
     }
 
-    /// Puts the inside of a block on the tape by running its forward pass again on its inputs.
+    /// Restores the tape entries of a block by running its forward pass again on its saved inputs.
     pub(crate) fn replay<const N: usize, T>(
         &mut self,
         forward: impl FnOnce(&mut Self, [Tensor; N]) -> Result<T>,

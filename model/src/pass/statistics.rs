@@ -1,29 +1,28 @@
-//! What the batch normalisations of a training pass saw.
+//! The batch statistics of a training pass.
 
 use crate::error::Result;
 use crate::ops::BatchNormSaved;
 use crate::parameters::BufferId;
 
-/// Means and variances of a training pass's batch normalisations.
+/// Means and variances of the batch normalisations of a training pass.
 ///
 /// Variances are unbiased (n / (n − 1)), as in PyTorch.
 #[derive(Debug, Clone, Default)]
 pub struct BatchStatistics {
-    /// Means, then variances of one layer after the other, of one pass after the other; ranks average them before they
-    /// are used.
+    /// Per layer the means, then the variances; passes follow one another. Ranks average these values before use.
     pub values: Vec<f32>,
-    /// The running means and variances that [`Self::values`] belong to, in that order.
+    /// The running means and variances that [`Self::values`] update, in the same order.
     pub(crate) buffers: Vec<BufferId>,
 }
 
 impl BatchStatistics {
-    /// Adds those of a later pass: running statistics move towards those of one pass after the other.
+    /// Appends the statistics of a later pass; running statistics are updated pass by pass.
     pub fn append(&mut self, mut later: Self) {
         self.values.append(&mut later.values);
         self.buffers.append(&mut later.buffers);
     }
 
-    /// Those that layers have recorded.
+    /// Collects the statistics that layers recorded.
     pub(super) fn of(all: Vec<Recorded>) -> Result<Self> {
         let mut statistics = Self::default();
         #[cfg(feature = "cuda")]
@@ -49,7 +48,7 @@ impl BatchStatistics {
     }
 }
 
-/// What one batch normalisation saw of a batch, and the running mean and variance that belong to it.
+/// The batch statistics of one normalisation layer, and the running mean and variance that they update.
 #[derive(Debug, Clone)]
 pub(crate) struct Recorded {
     pub mean: BufferId,
@@ -57,7 +56,7 @@ pub(crate) struct Recorded {
     pub batch: BatchNormSaved,
 }
 
-/// Of each layer whose statistics lie on the GPU, its means, then its variances; waited for once.
+/// For each layer whose statistics lie on the GPU: its means, then its variances. Synchronises once for all.
 #[cfg(feature = "cuda")]
 fn read_moments(all: &[Recorded]) -> Result<Vec<Vec<f32>>> {
     let mut tensors = Vec::new();

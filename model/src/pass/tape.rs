@@ -1,4 +1,4 @@
-//! What layers leave for their backward pass: a stack, pushed on the way forward and popped on the way back.
+//! What layers keep for their backward pass: a stack, pushed in the forward pass and popped in the backward pass.
 
 use super::Pass;
 use crate::error::Result;
@@ -8,41 +8,41 @@ use crate::storage::Recompute;
 use candle_core::{DType, Tensor};
 use std::sync::Arc;
 
-/// What a layer left for its backward pass.
+/// One entry of the tape.
 #[derive(Debug)]
 pub(crate) enum Saved {
     Tensor(Kept),
-    /// Mean and variance that a normalisation used.
+    /// The mean and variance that a normalisation used.
     Norm(BatchNormSaved),
-    /// Which value of each window max pooling took.
+    /// The index of the maximum in each window of max pooling.
     Winners(Marks),
-    /// Where a ReLU lets gradients through, one bit a value.
+    /// Where a ReLU passes gradients, one bit per value.
     Gate(Marks),
-    /// The shape of an input that is not needed itself.
+    /// The shape of an input whose values are not needed.
     Shape([usize; 4]),
-    /// The key that a dropout layer drew, or the generator's state at the start of a block.
+    /// The key that a dropout layer drew, or the generator state at the start of a block.
     Key(u64),
 }
 
 /// How the tape holds a tensor.
 #[derive(Debug, Clone)]
 pub(crate) enum Kept {
-    /// As it is.
+    /// Unchanged.
     Whole(Tensor),
     /// f32, rounded to bf16.
     Rounded(Tensor),
-    /// Not itself: the normalisation that gave it is applied again.
+    /// Not stored: recomputed by applying the normalisation again.
     Normed(Arc<Normed>),
-    /// Not itself: a parametric ReLU with these slopes is applied again, to a tensor that is [`Kept::Normed`].
+    /// Not stored: recomputed by applying a parametric ReLU with these slopes to a tensor that is [`Kept::Normed`].
     Prelu(Arc<(Kept, Channels<'static>)>),
 }
 
 /// A batch normalisation that can be applied again.
 #[derive(Debug)]
 pub(crate) struct Normed {
-    /// What was normalised; the normalisation's own backward pass keeps it too.
+    /// The input; the normalisation's own backward pass keeps it too.
     pub x: Kept,
-    /// What the normalisation was computed in.
+    /// The data type of the computation.
     pub dtype: DType,
     pub scale: Channels<'static>,
     pub shift: Channels<'static>,
@@ -50,14 +50,14 @@ pub(crate) struct Normed {
 }
 
 impl Pass {
-    /// Keeps something for the backward pass; nothing in inference.
+    /// Pushes an entry for the backward pass; does nothing in inference.
     pub(crate) fn push(&mut self, saved: Saved) {
         if self.recording {
             self.tape.push(saved);
         }
     }
 
-    /// Keeps a tensor for the backward pass, in the form that the pass's [`Storage`](crate::storage::Storage) asks for.
+    /// Pushes a tensor in the form that the pass's [`Storage`](crate::storage::Storage) prescribes.
     pub(crate) fn push_tensor(&mut self, tensor: &Tensor) -> Result<()> {
         if self.recording {
             let kept = self.keep(tensor)?;
@@ -66,14 +66,14 @@ impl Pass {
         Ok(())
     }
 
-    /// Keeps a layer's input and gives it in the type that the layer computes in.
+    /// Pushes a layer's input and returns it in the type that the layer computes in.
     ///
-    /// What is kept is the narrower of the two: widening a value and narrowing it again gives the same bits.
+    /// The tape holds the narrower of the two types: widening a value and narrowing it again is lossless.
     pub(crate) fn push_input(&mut self, layer: ParameterId, x: &Tensor) -> Result<Tensor> {
         Ok(self.push_input_kept(layer, x)?.0)
     }
 
-    /// What [`Self::push_input`] gives, and how the tape holds it, if it does.
+    /// As [`Self::push_input`], and also returns the form in which the tape holds the tensor, if it does.
     pub(crate) fn push_input_kept(
         &mut self,
         layer: ParameterId,
@@ -90,15 +90,16 @@ impl Pass {
         Ok((used, Some(kept)))
     }
 
-    /// The input that [`Self::push_input`] kept, in the type that the layer computes in, and the type that it was kept
-    /// in, which its gradient is given in: other readers add theirs in that one.
+    /// Pops the input that [`Self::push_input`] pushed, in the type that the layer computes in, and the type in which
+    /// it was stored. The input's gradient must have the latter type, because gradients from other consumers are added
+    /// in it.
     pub(crate) fn pop_input(&mut self, layer: ParameterId) -> Result<(Tensor, DType)> {
         let x = self.pop_tensor()?;
         let used = self.backend.convert(&x, self.dtype_of(layer))?;
         Ok((used, x.dtype()))
     }
 
-    /// How the tape holds this tensor; one that is kept twice takes memory once.
+    /// Converts a tensor to the form in which the tape holds it; a tensor kept twice takes memory once.
     pub(super) fn keep(&mut self, tensor: &Tensor) -> Result<Kept> {
         if let Some(kept) = self.kept.get(&tensor.id()) {
             return Ok(kept.clone());
@@ -111,9 +112,9 @@ impl Pass {
         Ok(kept)
     }
 
-    /// Has the tape hold `y` as a normalisation to apply again, where normalisations are recomputed.
+    /// Registers `y` as recomputable from a normalisation, where normalisations are recomputed.
     pub(crate) fn recompute_from_norm(&mut self, y: &Tensor, normed: Normed) {
-        // A parametric ReLU tells its gate from y, whose sign may change where it follows from a rounded value.
+        // A parametric ReLU derives its gate from y, whose sign may change if y is recomputed from a rounded value.
         let exact = normed.relu || !self.storage.rounds();
         if self.recording && exact && self.storage.recompute != Recompute::None {
             let kept = Kept::Normed(Arc::new(normed));
@@ -121,7 +122,7 @@ impl Pass {
         }
     }
 
-    /// Has the tape hold `y`, a parametric ReLU of `x`, as one to apply again, if it holds `x` as a normalisation.
+    /// Registers `y`, a parametric ReLU of `x`, as recomputable if `x` is.
     pub(crate) fn recompute_from_prelu(
         &mut self,
         y: &Tensor,
@@ -134,7 +135,7 @@ impl Pass {
         }
     }
 
-    /// The tensor that the tape holds as `kept`.
+    /// Restores a tensor from the form in which the tape holds it.
     fn restore(&self, kept: Kept) -> Result<Tensor> {
         match kept {
             Kept::Whole(tensor) => Ok(tensor),
@@ -152,7 +153,7 @@ impl Pass {
         }
     }
 
-    /// Ends the forward pass: forgets which tensors have another form, so that the tape alone keeps memory alive.
+    /// Ends the forward pass: drops the table of converted tensors, so that only the tape keeps memory alive.
     pub(crate) fn end_forward(&mut self) {
         self.kept.clear();
     }
@@ -163,7 +164,7 @@ impl Pass {
             .expect("every layer pops what it pushed, in reverse order")
     }
 
-    /// The tensor that [`Self::push_tensor`] kept, in its own type.
+    /// Pops the tensor that [`Self::push_tensor`] pushed, in its original type.
     pub(crate) fn pop_tensor(&mut self) -> Result<Tensor> {
         match self.pop() {
             Saved::Tensor(kept) => self.restore(kept),
@@ -171,7 +172,7 @@ impl Pass {
         }
     }
 
-    /// What a normalisation pushed.
+    /// Pops the entry of a normalisation.
     pub(crate) fn pop_norm(&mut self) -> BatchNormSaved {
         match self.pop() {
             Saved::Norm(saved) => saved,
@@ -179,7 +180,7 @@ impl Pass {
         }
     }
 
-    /// What max pooling pushed.
+    /// Pops the entry of max pooling.
     pub(crate) fn pop_winners(&mut self) -> Marks {
         match self.pop() {
             Saved::Winners(winners) => winners,
@@ -187,8 +188,8 @@ impl Pass {
         }
     }
 
-    /// Keeps where a ReLU lets gradients through, if that cannot be told from what else the tape keeps: a rounded value
-    /// may lie on the other side of zero.
+    /// Pushes the gate of a ReLU (where it passes gradients) if the rest of the tape does not determine it: a rounded
+    /// value may lie on the other side of zero.
     pub(crate) fn push_gate(&mut self, y: &Tensor) -> Result<()> {
         if self.recording && self.keeps_gates() {
             self.tape.push(Saved::Gate(self.backend.positive(y)?));
@@ -196,7 +197,7 @@ impl Pass {
         Ok(())
     }
 
-    /// Where the ReLU lets gradients through, if [`Self::push_gate`] kept it.
+    /// Pops the gate of a ReLU if [`Self::push_gate`] pushed it.
     pub(crate) fn pop_gate(&mut self) -> Option<Marks> {
         if !self.keeps_gates() {
             return None;
@@ -207,12 +208,12 @@ impl Pass {
         }
     }
 
-    /// Whether the signs of a ReLU's output are kept apart from its values.
+    /// Whether the signs of a ReLU's output are kept separately from its values.
     fn keeps_gates(&self) -> bool {
         self.storage.rounds()
     }
 
-    /// The shape that a layer pushed.
+    /// Pops the shape that a layer pushed.
     pub(crate) fn pop_shape(&mut self) -> [usize; 4] {
         match self.pop() {
             Saved::Shape(shape) => shape,
@@ -220,7 +221,7 @@ impl Pass {
         }
     }
 
-    /// The key that a dropout layer or a block pushed.
+    /// Pops the key that a dropout layer or a block pushed.
     pub(crate) fn pop_key(&mut self) -> u64 {
         match self.pop() {
             Saved::Key(key) => key,

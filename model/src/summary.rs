@@ -1,5 +1,5 @@
-//! What a network costs, from shapes alone: its layers with their shapes, parameters and operations, and the memory
-//! that training and inference take.
+//! The costs of a network, from shapes alone: its layers with their shapes, parameters and operations, and the memory
+//! that training and inference need.
 
 mod memory;
 mod table;
@@ -28,13 +28,13 @@ pub struct Summary {
     pub network: String,
     /// Input (h, w, c) of a frame.
     pub input: [usize; 3],
-    /// Frames of a sample: 1, but for networks over time.
+    /// Frames of a sample: 1, except for networks over time.
     pub frames: usize,
     /// Trainable values.
     pub parameters: usize,
     /// Floating-point operations of one forward pass.
     pub forward_flops: u64,
-    /// Floating-point operations of inference, which leaves out what only teaches: the decoder of a detector.
+    /// Floating-point operations of inference, which skips parts used only in training, such as a detector's decoder.
     pub inference_flops: u64,
     /// Floating-point operations of one training step per sample: three forward passes.
     pub training_flops: u64,
@@ -68,7 +68,7 @@ impl Summary {
         }
     }
 
-    /// The convolutions in forward order, each as often as it runs.
+    /// The convolutions in forward order, one entry per execution.
     pub fn convolutions(&self) -> &[Convolution] {
         &self.trace.convolutions
     }

@@ -1,4 +1,4 @@
-//! How much memory a training step or inference takes, from shapes alone.
+//! The memory that a training step or inference needs, from shapes alone.
 //!
 //! `validation/memory.sh` compares these numbers with measured peaks; docs/speed.md has the results.
 
@@ -10,21 +10,21 @@ use crate::storage::{Recompute, Storage};
 use candle_core::DType;
 use std::num::NonZeroUsize;
 
-/// Code, libraries and threads of inference, bytes, as measured on fields of 48 x 72.
+/// Bytes of code, libraries and threads in inference, measured on fields of 48 x 72.
 const INFERENCE: u64 = 37 << 20;
 
-/// The same of training.
+/// The same for training.
 const TRAINING: u64 = 46 << 20;
 
-/// More of it where some layers compute in another type than the others: kernels of both.
+/// Additional bytes where layers compute in two data types and need kernels for both.
 const SECOND_TYPE: u64 = 3 << 20;
 
 impl Summary {
-    /// Bytes that a training step of `batch` samples needs at its peak, with activations stored as `storage` says and
-    /// an optimiser that keeps `state` values (Adam: two per parameter): the tape and the tensors beside it where they
-    /// are most, parameters, gradients, the optimiser's state, and what the program itself takes.
+    /// Peak bytes of a training step of `batch` samples, with activations stored as in `storage` and an optimiser that
+    /// keeps `state` values (Adam: two per parameter). It counts the tape and the tensors alive with it at the peak,
+    /// parameters, gradients, optimiser state, and the program itself.
     ///
-    /// `validation/memory.sh` compares it with measured peaks: docs/speed.md has them.
+    /// `validation/memory.sh` compares it with measured peaks; docs/speed.md has the results.
     pub fn training_bytes(
         &self,
         backend: Backend,
@@ -35,7 +35,7 @@ impl Summary {
         let [height, width, channels] = self.input;
         let output = self.layers.last();
         let output: usize = output.map_or(0, |row| row.output.iter().product());
-        // The input, what the loss reads and its gradient.
+        // The input, the loss's copy of the output, and its gradient.
         let ends = 4 * self.frames * (height * width * channels + 2 * output);
         let ends = ends as u64 + self.input_copy();
         let (dtype, convolutions) = (storage.dtype, self.convolutions());
@@ -46,7 +46,7 @@ impl Summary {
             .iter()
             .map(|conv| backend.thread_bytes(dtype, conv));
         let batch = batch.max(1) as u64;
-        // Kernels once, however many samples.
+        // Packed kernels exist once, whatever the number of samples.
         let working = |conv: &Convolution, dtype: DType| {
             backend.working_bytes(dtype, conv) / batch + backend.copied_bytes(dtype, conv)
         };
@@ -61,20 +61,18 @@ impl Summary {
             + u64::from(storage.layers.is_some()) * SECOND_TYPE
     }
 
-    /// Bytes that a process needs while the state of the first of several goes to the others, before their first step:
-    /// parameters and the optimiser's `state` values where they belong and in one message, and what the program itself
-    /// takes. Of large networks on small fields that is more than a step needs; reading a checkpoint, into where it
-    /// belongs, never is.
+    /// Peak bytes while the first process broadcasts its state before the first step: parameters and `state` optimiser
+    /// values, in place and in one message, and the program itself. For large networks on small fields this exceeds a
+    /// step. Reading a checkpoint never does, as its tensors are read in place.
     pub fn spreading_bytes(&self, state: usize) -> u64 {
         4 * 2 * (self.parameters + state) as u64 + TRAINING
     }
 
-    /// Bytes that inference of `batch` samples needs at its peak, with activations stored as `storage` says and the
-    /// last part in this many strips ([`crate::Network::infer_in_strips`]): parameters and what is made of them for
-    /// speed, the input, the fields that are alive together at any operation, the logits, and what the program itself
-    /// takes.
+    /// Peak bytes of inference of `batch` samples, with activations stored as in `storage` and the last part in this
+    /// many strips ([`crate::Network::infer_in_strips`]). It counts parameters and their packed copies, the input, the
+    /// fields that are alive at the same time, the logits, and the program itself.
     ///
-    /// As [`Self::training_bytes`] it is compared with measured peaks.
+    /// As with [`Self::training_bytes`], it is compared with measured peaks.
     ///
     /// # Errors
     /// [`ModelError::Strips`] if the network cannot be computed in strips.
@@ -100,15 +98,15 @@ impl Summary {
         let [height, width, channels] = self.input;
         let ends = 4 * self.frames * (height * width * channels + output);
         let ends = ends as u64 + self.input_copy();
-        // An eighth are holes in the heap, as measured.
+        // Heap fragmentation, measured as one eighth.
         let activations = activations + activations / 8;
-        // What the loops themselves hold grows with the network.
+        // The working memory of the operations grows with the network.
         let library = backend.library_bytes(dtype, self.convolutions());
         let loops = kernels / 20 + threads.max().unwrap_or(0) + library;
         Ok(batch * ends + activations + kernels + loops + INFERENCE)
     }
 
-    /// Bytes of the fields that inference of `batch` samples holds at once, without its input and its logits.
+    /// Peak bytes of the fields that inference of `batch` samples holds, excluding its input and logits.
     fn inference_activations(
         &self,
         backend: Backend,
@@ -121,7 +119,7 @@ impl Summary {
         let bytes = |values: u64| values * dtype.size_in_bytes() as u64;
         let wrapped = self.trace.convolutions.iter();
         let wrapped = wrapped.map(|conv| backend.wrapped_bytes(dtype, conv));
-        // A GPU's library reads channels of several tensors from one only.
+        // A GPU's library needs concatenated channels in one tensor.
         let joined = if backend.is_gpu() {
             bytes(self.trace.most_concatenated)
         } else {
@@ -141,11 +139,11 @@ impl Summary {
         let rows = height.min(rows_of_strip(height, strips) + HALO) as u64;
         let strip = (bytes(live.in_strips) + copied) * rows / height.max(1) as u64;
         let before = batch * (bytes(live.before_strips) + copied);
-        // Strips are computed of one sample after the other.
+        // Strips are computed sample by sample.
         Ok(before.max(batch * bytes(live.kept_for_strips) + strip))
     }
 
-    /// Bytes of the input with what the network adds to it, if it adds any.
+    /// Bytes of the copy of the input with the channels that the network adds; 0 if it adds none.
     fn input_copy(&self) -> u64 {
         let [height, width, channels] = self.input;
         let taken = self.trace.input_values();
@@ -157,8 +155,8 @@ impl Summary {
     }
 }
 
-/// One byte in this many of a step's activations is a hole in the heap between others, as measured: more where the
-/// tensors that come and go are of many sizes, as they are inside blocks.
+/// The measured heap fragmentation is one byte in this many of a step's activations. It is higher where tensors of many
+/// sizes come and go, as they do inside blocks.
 fn holes(recompute: Recompute) -> u64 {
     match recompute {
         Recompute::Blocks => 9,

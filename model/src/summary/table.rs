@@ -1,4 +1,4 @@
-//! A summary as text: the network as a tree, a line for each layer, and totals.
+//! A summary as text: the network as a tree with one line per layer, and totals.
 
 use super::{Row, Summary};
 use crate::ops::Backend;
@@ -19,7 +19,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Writes a line for every layer, below lines for the parts of the network that it lies in.
+/// Writes a line for every layer, below header lines for the parts of the network that contain it.
 fn write_tree(f: &mut fmt::Formatter<'_>, layers: &[Row]) -> fmt::Result {
     let mut open: Vec<&str> = Vec::new();
     for row in layers {
@@ -53,7 +53,6 @@ fn write_layer(f: &mut fmt::Formatter<'_>, label: &str, row: &Row) -> fmt::Resul
 }
 
 impl Summary {
-    /// Writes parameters, operations and memory of the whole network.
     fn write_totals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gigabytes = |bytes: u64| bytes as f64 / 1e9;
         let backend = Backend::best();

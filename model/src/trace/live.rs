@@ -1,19 +1,19 @@
-//! The values that inference holds at once, from shapes alone: each tensor lives from the operation that makes it to
-//! the last that reads it.
+//! Peak number of values that inference holds, from shapes alone. A tensor lives from the operation that makes it to
+//! its last reader.
 
 use super::{Event, Trace};
 use crate::storage::Storage;
 
-/// Values that inference of one sample holds at once, without the network's input and its logits.
+/// The values that inference of one sample holds at its peak, excluding the network's input and logits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Live {
-    /// The most at any operation, if nothing is computed in strips.
+    /// The peak over all operations if nothing is computed in strips.
     pub whole_field: u64,
-    /// The most at any operation before the part that can be computed in strips.
+    /// The peak over the operations before the part that can run in strips.
     pub before_strips: u64,
-    /// How many the part in strips is given.
+    /// Values passed to the part that runs in strips.
     pub kept_for_strips: u64,
-    /// The most that the part in strips makes beside those, if one strip is the whole field.
+    /// The peak within that part, excluding its inputs, for one strip that covers the whole field.
     pub in_strips: u64,
 }
 
@@ -23,10 +23,10 @@ impl Trace {
         self.strips_from.is_some()
     }
 
-    /// How many values of the storage's data type inference of one sample holds at once.
+    /// The peak number of values, of the storage's data type, for inference of one sample.
     pub fn live_values(&self, storage: &Storage) -> Live {
         let size = storage.dtype.size_in_bytes() as u64;
-        // A layer that stays in f32 copies what it reads; the network's input is f32 already.
+        // An f32 layer copies its inputs to f32; the network's input is f32 already.
         let copied = |event: &Event| match event {
             Event::Layer { inputs, row, .. } if storage.is_f32(&self.rows[*row].name) => {
                 let read = inputs.iter().filter(|&&id| id > 0);
@@ -45,7 +45,7 @@ impl Trace {
             }
             if let Event::Layer { output, .. } | Event::Op { output, .. } = event {
                 let y = self.owner(*output);
-                // The input is counted by who gives it.
+                // The caller counts the network's input.
                 if !held[y] && y > 0 {
                     held[y] = true;
                     now += self.nodes[y].values;
@@ -69,7 +69,7 @@ impl Trace {
         live
     }
 
-    /// The tensor in whose memory inference has this one.
+    /// The tensor whose memory inference reuses for this one.
     fn owner(&self, mut id: usize) -> usize {
         while let Some(other) = self.nodes[id].fused_with {
             id = other;
@@ -77,7 +77,7 @@ impl Trace {
         id
     }
 
-    /// After every event the tensors that nobody reads any more.
+    /// For every event, the tensors that no later event reads.
     fn last_reads(&self) -> Vec<Vec<usize>> {
         let mut last = vec![None; self.nodes.len()];
         let (mut opened, mut held): (Vec<(usize, &[usize])>, &[usize]) = (Vec::new(), &[]);

@@ -1,11 +1,11 @@
-//! A network's costs from shapes alone: parameters, operations, and the most memory that a training step ([`step`]) or
-//! inference ([`live`]) holds at once.
+//! A network's costs from shapes alone: parameters, operations, and the peak memory of a training step ([`step`]) or of
+//! inference ([`live`]).
 //!
-//! A trace is a dry run. Every layer has a `trace` method beside `forward` and `backward`: it takes a [`Flow`] (a
-//! tensor of which only the shape is known), records as events what the layer would do with a [`crate::pass::Pass`]
-//! (what the tape keeps, which tensors it reads and makes), and gives the output's [`Flow`]. [`step`] and [`live`] play
-//! these events back and count bytes. So a layer whose forward pass keeps something must say so in its `trace` too;
-//! `validation/memory.sh` compares the result with measured peaks.
+//! A trace is a dry run. Every layer has a `trace` method beside `forward` and `backward`. It takes a [`Flow`] (a
+//! tensor of which only the shape is known), records as events what the layer does with a [`crate::pass::Pass`] (what
+//! the tape keeps, which tensors it reads and makes), and returns the output's [`Flow`]. [`step`] and [`live`] replay
+//! these events and count bytes. A layer whose forward pass keeps something must therefore record that in its `trace`
+//! too; `validation/memory.sh` compares the result with measured peaks.
 
 mod live;
 mod step;
@@ -25,40 +25,40 @@ pub(crate) struct Flow {
     id: usize,
 }
 
-/// What a trace knows of a tensor.
+/// What the trace records about a tensor.
 #[derive(Debug, Clone, Default)]
 struct Node {
     values: u64,
-    /// The block inside which a normalisation gives it (0: outside of all): there the backward pass can apply it again.
+    /// The block in which a normalisation makes it (0: outside all blocks); the backward pass can recompute it there.
     normed: Option<usize>,
-    /// Its sign is needed as it was.
+    /// Whether the backward pass needs its exact sign.
     signed: bool,
-    /// The tensor into whose memory inference computes it, in one operation with that one.
+    /// The tensor in whose memory inference computes it, fused with the operation that makes that tensor.
     fused_with: Option<usize>,
-    /// It is a sum of several convolutions: while the next is added, the sum so far lies beside it.
+    /// Whether it is a sum of several convolutions: while one is added, the partial sum takes memory beside it.
     summed: bool,
-    /// It is a concatenation that only the next layer makes and reads.
+    /// Set for a concatenation that exists only while the next layer reads it.
     concatenated: Option<Concatenated>,
 }
 
-/// Channels of several tensors, copied side by side by the layer that reads them.
+/// A concatenation of channels, copied by the layer that reads it.
 #[derive(Debug, Clone, Copy)]
 struct Concatenated {
-    /// The layer makes the copy again for its backward pass.
+    /// Whether the layer makes the copy again for its backward pass.
     in_backward: bool,
 }
 
-/// What happens in a pass, in forward order. Numbers of type `usize` are indices of tensors, unless said otherwise.
+/// An event of a pass, in forward order. `usize` values are tensor indices unless stated otherwise.
 #[derive(Debug, Clone)]
 enum Event {
     /// The tape keeps a tensor.
     Keep(usize),
-    /// The tape keeps this many bytes of something else.
+    /// The tape keeps this many bytes that are not a tensor.
     Bytes(u64),
-    /// The tape keeps a bit of every value, if it rounds the values themselves.
+    /// The tape keeps one bit per value of this tensor, if it rounds the values themselves.
     Gate(usize),
-    /// A layer, a row of the summary: the tape keeps its inputs, and its backward pass holds the gradients of its
-    /// inputs and of its output at once.
+    /// A layer (a row of the summary). The tape keeps its inputs. Its backward pass holds the gradients of its inputs
+    /// and of its output at the same time.
     Layer {
         inputs: Vec<usize>,
         output: usize,
@@ -68,14 +68,14 @@ enum Event {
         /// Its row of the summary.
         row: usize,
     },
-    /// An operation that is no row of the summary, and whose inputs the tape does not keep.
+    /// An operation that has no row in the summary and whose inputs the tape does not keep.
     Op {
         inputs: Vec<usize>,
         output: usize,
     },
-    /// The next layer reads this tensor besides its inputs.
+    /// The next layer also reads this tensor.
     Read(usize),
-    /// A block begins: its inputs, and the index of the event that closes it.
+    /// A block begins: its inputs, and the index of its closing event.
     Open {
         inputs: Vec<usize>,
         end: usize,
@@ -85,45 +85,45 @@ enum Event {
     Close,
 }
 
-/// How long a layer's backward pass reads what it kept.
+/// How long a layer's backward pass needs its saved tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reads {
-    /// Until the gradients of its parameters are done, before those of its inputs.
+    /// Until its parameter gradients are done; its input gradients come later.
     First,
-    /// Until all of its gradients are done.
+    /// Until all its gradients are done.
     Throughout,
 }
 
-/// Collects costs while shapes flow through a network.
+/// Collects costs as shapes flow through a network.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trace {
     /// The layers so far.
     pub rows: Vec<Row>,
-    /// Values of the outputs of all rows.
+    /// Total number of output values of all rows.
     pub output_values: u64,
     /// Every convolution, in forward order.
     pub convolutions: Vec<Convolution>,
-    /// How many of the convolutions belong to layers so far; later ones belong to the next layer.
+    /// How many of the convolutions are assigned to layers; the rest belong to the next layer.
     convolutions_of_layers: usize,
-    /// The convolutions whose kernels inference packs once and keeps packed.
+    /// Convolutions whose kernels inference packs once and keeps packed.
     pub prepared_once: Vec<Convolution>,
-    /// The convolutions whose kernels inference packs in every pass.
+    /// Convolutions whose kernels inference packs in every pass.
     pub prepared_each_pass: Vec<Convolution>,
-    /// The most values that any one convolution reads from several tensors together.
+    /// The largest concatenated input of any convolution, in values.
     pub most_concatenated: u64,
-    /// Where the part begins that only training runs: the event, and the row.
+    /// Where the part that only training runs begins: the event index and the row index.
     training_only_from: Option<(usize, usize)>,
-    /// Training does not run that part either.
+    /// Whether training skips that part too.
     skips_training_only: bool,
-    /// Trainable values of the part that is not run.
+    /// Trainable values of the skipped part.
     pub parameters_skipped: usize,
-    /// The event from which on inference can compute in strips.
+    /// The first event that inference can compute in strips.
     strips_from: Option<usize>,
     nodes: Vec<Node>,
     events: Vec<Event>,
     /// The number of blocks so far.
     blocks: usize,
-    /// The number of the open block, counted from 1; 0 outside of all.
+    /// The number of the open block, counted from 1; 0 outside all blocks.
     open: usize,
 }
 
@@ -145,7 +145,7 @@ impl Trace {
         }
     }
 
-    /// The output of an operation whose costs are not counted.
+    /// Adds an operation whose costs are not counted, and returns its output.
     pub fn op(&mut self, from: &[Flow], shape: [usize; 4]) -> Flow {
         let y = self.tensor(shape);
         self.events.push(Event::Op {
@@ -155,7 +155,7 @@ impl Trace {
         y
     }
 
-    /// x after dropout of a share of its values: in inference x itself.
+    /// Dropout of a share of the values of x; in inference the output is x itself.
     pub fn dropout(&mut self, x: Flow, share: f32) -> Flow {
         if share == 0.0 {
             return x;
@@ -165,36 +165,36 @@ impl Trace {
         y
     }
 
-    /// Notes that inference computes y in one operation with x, in the memory that x would have.
+    /// Records that inference fuses y with x and computes it in the memory of x.
     pub fn fused_in_inference(&mut self, x: Flow, y: Flow) {
         self.nodes[y.id].fused_with = Some(x.id);
     }
 
-    /// Notes that y is a sum of several convolutions.
+    /// Records that y is a sum of several convolutions.
     pub fn sum_of_convolutions(&mut self, y: Flow) {
         self.nodes[y.id].summed = true;
     }
 
-    /// Notes that the next layer reads x besides its input, to add it.
+    /// Records that the next layer also reads x, in order to add it.
     pub fn also_reads(&mut self, x: Flow) {
         self.events.push(Event::Read(x.id));
     }
 
-    /// Notes that the next layer copies the channels of all parts side by side for its forward pass and, if
-    /// `in_backward`, again for its backward pass.
+    /// Records that the next layer concatenates the channels of all parts for its forward pass and, if `in_backward`,
+    /// again for its backward pass.
     pub fn also_reads_concatenated(&mut self, parts: &[Flow], in_backward: bool) {
         let all = self.concat(parts);
         self.nodes[all.id].concatenated = Some(Concatenated { in_backward });
         self.also_reads(all);
     }
 
-    /// Notes a convolution of the next layer, whose kernels inference packs once.
+    /// Adds a convolution of the next layer, whose kernels inference packs once.
     pub fn convolution(&mut self, convolution: Convolution) {
         self.convolutions.push(convolution);
         self.prepared_once.push(convolution);
     }
 
-    /// Notes convolutions of the next layer, whose kernels are packed in every pass.
+    /// Adds convolutions of the next layer, whose kernels inference packs in every pass.
     pub fn convolutions_prepared_each_pass(
         &mut self,
         planes: impl Iterator<Item = Convolution> + Clone,
@@ -203,7 +203,7 @@ impl Trace {
         self.prepared_each_pass.extend(planes);
     }
 
-    /// A trace of training that does not run what [`Self::training_only`] marks.
+    /// A trace of training that skips the part marked by [`Self::training_only`].
     pub fn without_training_only() -> Self {
         Self {
             skips_training_only: true,
@@ -211,10 +211,10 @@ impl Trace {
         }
     }
 
-    /// Traces the end of a network, which inference does not run.
+    /// Traces the last part of a network, which inference does not run.
     pub fn training_only(&mut self, end: impl FnOnce(&mut Self)) {
         if self.skips_training_only {
-            // Its parameters are there, and are trained by nothing.
+            // The parameters of a skipped part exist but are not trained.
             let mut aside = self.clone();
             end(&mut aside);
             let rows = aside.rows[self.rows.len()..].iter();
@@ -228,7 +228,7 @@ impl Trace {
         self.prepared_each_pass.truncate(each_pass);
     }
 
-    /// The events of what inference runs.
+    /// The events of the part that inference runs.
     fn inferred(&self) -> &[Event] {
         let end = self
             .training_only_from
@@ -236,22 +236,22 @@ impl Trace {
         &self.events[..end]
     }
 
-    /// Values of the network's input.
+    /// The number of values of the network's input.
     pub fn input_values(&self) -> u64 {
         self.nodes.first().map_or(0, |input| input.values)
     }
 
-    /// Notes that inference can compute in strips what follows.
+    /// Marks the start of the part that inference can compute in strips.
     pub fn begin_strips(&mut self) {
         self.strips_from = Some(self.events.len());
     }
 
-    /// Takes back [`Self::begin_strips`], for a network of which only a part could be computed so.
+    /// Undoes [`Self::begin_strips`], for a network of which only one branch could run in strips.
     pub fn forbid_strips(&mut self) {
         self.strips_from = None;
     }
 
-    /// The rows of what inference computes: all but those of what only training runs.
+    /// The rows of the layers that inference runs.
     pub fn inference_rows(&self) -> &[Row] {
         let end = self
             .training_only_from
@@ -259,29 +259,30 @@ impl Trace {
         &self.rows[..end]
     }
 
-    /// The tensor of the channels of all parts, side by side.
+    /// The concatenation of the channels of all parts.
     pub fn concat(&mut self, parts: &[Flow]) -> Flow {
         let [b, h, w, _] = parts.first().map_or([0; 4], |part| part.shape);
         let channels = parts.iter().map(|part| part.shape[3]).sum();
         self.op(parts, [b, h, w, channels])
     }
 
-    /// Notes that the tape keeps x.
+    /// Records that the tape keeps x.
     pub fn keep(&mut self, x: Flow) {
         self.events.push(Event::Keep(x.id));
     }
 
-    /// Notes that the tape keeps the signs of y where it rounds values.
+    /// Records that the tape keeps the signs of y if it rounds values.
     pub fn keep_gate(&mut self, y: Flow) {
         self.events.push(Event::Gate(y.id));
     }
 
-    /// Notes that the tape keeps bytes that are not activations.
+    /// Records that the tape keeps bytes that are not activations.
     pub fn keep_bytes(&mut self, bytes: u64) {
         self.events.push(Event::Bytes(bytes));
     }
 
-    /// The output, of `shape`, of a layer that keeps its inputs `parts` on the tape; the layer is a row of the summary.
+    /// Adds a layer, a row of the summary, that keeps its inputs `parts` on the tape, and returns its output of
+    /// `shape`.
     pub fn layer(
         &mut self,
         name: &str,
@@ -314,14 +315,14 @@ impl Trace {
         y
     }
 
-    /// Notes that y can be computed again from what the normalisation before it kept; if its sign is needed, only where
-    /// that is not rounded.
+    /// Records that y can be recomputed from the saved input of the preceding normalisation. If the exact sign of y is
+    /// needed, this holds only where the tape does not round.
     pub fn recompute_from_norm(&mut self, y: Flow, signed: bool) {
         let node = &mut self.nodes[y.id];
         (node.normed, node.signed) = (Some(self.open), signed);
     }
 
-    /// Notes that y is a function of x value by value, so that it can be computed again if x can.
+    /// Records that y is an elementwise function of x, so it can be recomputed if x can.
     pub fn recompute_from(&mut self, y: Flow, x: Flow) {
         let from = &self.nodes[x.id];
         let (normed, signed) = (from.normed, from.signed);
@@ -329,7 +330,8 @@ impl Trace {
         (node.normed, node.signed) = (normed, signed);
     }
 
-    /// Traces a block, whose inside can be computed again from its inputs; its caller holds them until it ends.
+    /// Traces a block, whose inside can be recomputed from its inputs. The caller holds the inputs until the block
+    /// ends.
     pub fn block<T>(
         &mut self,
         inputs: &[Flow],
@@ -339,7 +341,7 @@ impl Trace {
         self.block_taking(inputs, inside)
     }
 
-    /// Notes that the caller of the next block holds these tensors until it ends.
+    /// Records that the caller holds these tensors until the next block ends.
     pub fn hold(&mut self, inputs: &[Flow]) {
         self.events.push(Event::Hold(ids(inputs)));
     }
@@ -367,8 +369,8 @@ impl Trace {
         Ok(output)
     }
 
-    /// The most bytes of activations and their gradients that a training step of one sample holds at once, and of
-    /// `working` beside them: what a convolution holds while it runs in a data type.
+    /// Peak bytes of activations and their gradients in a training step of one sample, including `working`: the
+    /// workspace of a running convolution in a data type.
     pub fn peak_bytes(
         &self,
         storage: &Storage,

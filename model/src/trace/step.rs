@@ -1,5 +1,5 @@
-//! The bytes that a training step holds, from shapes alone: the tape as it grows and shrinks, and the gradients of
-//! activations beside it.
+//! The memory of a training step, from shapes alone: the tape as it grows and shrinks, and the gradients of activations
+//! that are alive with it.
 
 use super::{Concatenated, Event, Reads, Trace};
 use crate::ops::Convolution;
@@ -8,27 +8,27 @@ use candle_core::DType;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// The network's input: its caller holds it, and nothing needs its gradient.
+/// The network's input: its caller holds it, and its gradient is not computed.
 const INPUT: usize = 0;
 
-/// The tensors of a training step.
+/// The memory state of a simulated training step.
 pub(super) struct Step<'a> {
     trace: &'a Trace,
     storage: &'a Storage,
-    /// Bytes that a convolution holds while it runs in a data type.
+    /// Workspace bytes of a running convolution in a data type.
     working: &'a dyn Fn(&Convolution, DType) -> u64,
     recompute: Recompute,
-    /// Bytes of a value as layers compute it.
+    /// Bytes of a value as computed.
     computed_size: u64,
-    /// Bytes of a value as the tape keeps it.
+    /// Bytes of a value as kept on the tape.
     kept_size: u64,
-    /// How many entries of the tape share a tensor.
+    /// Number of tape entries that share a tensor.
     references: HashMap<usize, usize>,
-    /// Tensors whose gradients wait for the backward pass of the layer that made them.
+    /// Tensors whose gradient is waiting for the backward pass of the layer that made them.
     gradients: HashSet<usize>,
-    /// Bytes of activations and their gradients now.
+    /// Current bytes of activations and their gradients.
     now: u64,
-    /// The most bytes of activations and their gradients so far.
+    /// Peak of [`Self::now`] and of temporary memory beside it.
     pub peak: u64,
 }
 
@@ -63,7 +63,7 @@ impl Step<'_> {
         self.computed_size * self.values(id)
     }
 
-    /// Bytes of the signs of a tensor, which are kept only where its values are rounded.
+    /// Bytes of a tensor's sign bits, which are kept only where its values are rounded.
     fn gate_bytes(&self, id: usize) -> u64 {
         if self.kept_size < self.computed_size {
             self.values(id).div_ceil(8)
@@ -72,7 +72,7 @@ impl Step<'_> {
         }
     }
 
-    /// Bytes that the convolutions of a layer hold while they run, one after another.
+    /// Peak workspace of a layer's convolutions, which run one after another.
     fn working_bytes(&self, convolutions: &Range<usize>, in_f32: bool) -> u64 {
         let dtype = if in_f32 {
             DType::F32
@@ -86,24 +86,24 @@ impl Step<'_> {
             .unwrap_or(0)
     }
 
-    /// Whether the layer of a row computes in f32 although the others do not.
+    /// Whether the layer of a row computes in f32 while the others do not.
     fn is_f32(&self, row: usize) -> bool {
         self.storage.is_f32(&self.trace.rows[row].name)
     }
 
-    /// Bytes of the f32 copies of tensors that a layer in f32 makes of its inputs, outputs or their gradients; the
-    /// network's input is f32 already.
+    /// Bytes of the f32 copies that an f32 layer makes of its inputs, outputs or their gradients; the network's input
+    /// is f32 already.
     fn f32_bytes(&self, tensors: &[usize]) -> u64 {
         let made = tensors.iter().filter(|&&id| id != INPUT);
         made.map(|&id| 4 * self.values(id)).sum()
     }
 
-    /// Notes that this many bytes are held beside [`Self::now`] for a moment.
+    /// Updates the peak for `bytes` of temporary memory beside [`Self::now`].
     fn note_peak(&mut self, bytes: u64) {
         self.peak = self.peak.max(self.now + bytes);
     }
 
-    /// Whether the tape leaves out a tensor that is read in this block, because it is computed again.
+    /// Whether the tape omits a tensor read in this block because it is recomputed.
     fn is_recomputed(&self, id: usize, block: usize) -> bool {
         let node = &self.trace.nodes[id];
         if node.signed && self.kept_size < self.computed_size {
@@ -146,7 +146,7 @@ impl Step<'_> {
         }
     }
 
-    /// A block's input, which is never rounded.
+    /// Keeps a block's input, which is never rounded.
     fn keep_input(&mut self, id: usize, block: usize) {
         if self.kept_size == self.computed_size {
             return self.keep(id, block);
@@ -162,7 +162,7 @@ impl Step<'_> {
         self.now -= self.computed_bytes(id);
     }
 
-    /// Bytes of the inputs that a backward pass must first convert or compute again from what the tape holds.
+    /// Bytes of the inputs that a backward pass must first convert or recompute from the tape.
     fn restored_bytes(&self, parts: &[usize], block: usize) -> u64 {
         let is_restored =
             |id: usize| self.is_recomputed(id, block) || self.kept_size < self.computed_size;
@@ -170,7 +170,7 @@ impl Step<'_> {
         parts.map(|id| self.computed_bytes(id)).sum()
     }
 
-    /// Plays the events of this range, which lie in `block`, in forward order.
+    /// Replays the events of this range, which lie in `block`, in forward order.
     pub fn forward(&mut self, range: Range<usize>, block: usize) {
         let mut at = range.start;
         while at < range.end {
@@ -209,10 +209,10 @@ impl Step<'_> {
         }
     }
 
-    /// Plays the events of this range, which lie in `block`, in reverse order; blocks that are computed again are
-    /// played forward first.
+    /// Replays the events of this range, which lie in `block`, in reverse order; recomputed blocks are first replayed
+    /// forward.
     pub fn backward(&mut self, range: Range<usize>, block: usize) {
-        // Blocks are numbered in the order in which they open, and are not inside each other.
+        // Blocks are numbered in the order in which they open and are never nested.
         let mut opened: Vec<(usize, usize)> = Vec::new();
         for (at, event) in self.trace.events[range.clone()].iter().enumerate() {
             if let Event::Open { end, .. } = event {
@@ -236,7 +236,7 @@ impl Step<'_> {
                     let in_f32 = self.is_f32(*row);
                     let mut working = self.working_bytes(convolutions, in_f32);
                     if in_f32 {
-                        // Of the inputs, and then of their gradients; of the output's gradient.
+                        // f32 copies of the inputs, reused for their gradients, and of the output's gradient.
                         working += self.f32_bytes(inputs) + self.f32_bytes(&[*output]);
                     }
                     self.backward_layer(at, (inputs, *output), (*reads, working), block);
@@ -259,7 +259,7 @@ impl Step<'_> {
         }
     }
 
-    /// The backward pass of the layer that is event `at`.
+    /// Replays the backward pass of the layer at event `at`.
     fn backward_layer(
         &mut self,
         at: usize,
@@ -294,13 +294,13 @@ impl Step<'_> {
             }
         }
         self.add_gradients(parts, through);
-        // What the layer added gets the same gradient.
+        // The tensor that the layer added has the same gradient.
         if let Some((id, None)) = read {
             self.add_gradients(&[id], dy);
         }
     }
 
-    /// The backward pass of an operation.
+    /// Replays the backward pass of an operation.
     fn backward_op(&mut self, parts: &[usize], y: usize) {
         if self.trace.nodes[y].concatenated.is_some() {
             return;
@@ -310,7 +310,7 @@ impl Step<'_> {
         self.add_gradients(parts, through);
     }
 
-    /// Bytes of the gradient of a layer's output, which is freed when the layer is done with it.
+    /// Removes the gradient of a layer's output, freed once the layer's backward pass is done, and returns its bytes.
     fn take_gradient(&mut self, y: usize) -> u64 {
         let dy = self.computed_bytes(y);
         if self.gradients.remove(&y) {
@@ -325,8 +325,8 @@ impl Step<'_> {
         parts.map(|&id| self.computed_bytes(id)).sum()
     }
 
-    /// Adds the gradients of `parts`, `through` bytes in all, to those that wait: the first of a tensor stays as it is,
-    /// a second is added to it in memory of its own.
+    /// Adds the gradients of `parts`, `through` bytes in total, to the waiting ones. The first gradient of a tensor is
+    /// stored as it is; a second is added to it in newly allocated memory.
     fn add_gradients(&mut self, parts: &[usize], through: u64) {
         let (known, fresh): (Vec<usize>, Vec<usize>) = (parts.iter().copied())
             .filter(|&id| id != INPUT)

@@ -1,4 +1,4 @@
-//! What every network can do, as a trait, and the one place that builds each of them.
+//! The trait that every network implements, and the function that builds each of them.
 
 use super::cgnet::CgNet;
 use super::deepcam::DeepCam;
@@ -15,12 +15,12 @@ use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 use std::fmt::Debug;
 
-/// The layers of a network: a field to logits of its size, and back.
+/// The layers of a network, which map a field to logits of its size and propagate gradients back.
 pub(super) trait Architecture: Debug + Send + Sync {
     /// The logits at the resolution of `x`.
     ///
     /// # Shapes
-    /// x `(b, h, w, c)`, c with the channels of latitude → `(b, h, w, k)`
+    /// x `(b, h, w, c)`, c including the latitude channels → `(b, h, w, k)`
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor>;
 
     /// Adds the gradient of every parameter to `gradients`.
@@ -35,22 +35,22 @@ pub(super) trait Architecture: Debug + Send + Sync {
     /// Adds the costs for an input of this shape to `trace`.
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<()>;
 
-    /// The kernels of its output layers, whose results go into the loss and to callers: they stay in f32 unless a
-    /// precision policy says otherwise.
+    /// The kernels of the output layers, whose results go to the loss and to callers: they stay in f32 unless a
+    /// precision policy overrides it.
     fn outputs(&self) -> Vec<ParameterId>;
 
-    /// The network as one that inference can compute in strips, if it can.
+    /// This network as one that inference can compute in strips, if it can.
     fn in_strips(&self) -> Option<&dyn InStrips> {
         None
     }
 
-    /// The network as a detector, if it finds boxes.
+    /// This network as a detector, if it finds boxes.
     fn detector(&self) -> Option<&dyn Detector> {
         None
     }
 }
 
-/// The layers that a configuration names, with their parameters added to `parameters`.
+/// Builds the layers that a configuration describes and adds their parameters to `parameters`.
 pub(super) fn build(
     parameters: &mut Parameters,
     config: &NetworkConfig,

@@ -1,17 +1,17 @@
-//! CGNet, ClimateNet's small network: its context-guided blocks see a pixel's neighbours, a wider surrounding and the
-//! whole field.
+//! CGNet, ClimateNet's small network: its context-guided blocks combine a pixel's neighbours, a wider surrounding and
+//! the whole field.
 //!
 //! # Paddings
-//! ClimateNet wraps rows from pole to pole as it wraps columns. Here longitude wraps and latitude does not, and the
-//! last enlargement wraps in longitude as well; `periodic_latitude` gives ClimateNet's paddings exactly, for its
-//! weights ([`crate::exchange`] knows their names). The average pooling of the input counts no cells beyond the poles.
+//! ClimateNet wraps rows from pole to pole as it wraps columns. Here longitude wraps and latitude does not, also in the
+//! final upsampling. `periodic_latitude` reproduces ClimateNet's paddings exactly, for its weights ([`crate::exchange`]
+//! maps their names). The average pooling of the input ignores cells beyond the poles.
 //!
 //! # Source
 //! ClimateNet `climatenet/models.py`, `climatenet/modules.py` (andregraubner/ClimateNet): 494,232 parameters for 4
 //! channels and 3 classes; Wu et al. 2018 (arXiv:1811.08201).
 //!
 //! # Not done
-//! The reference's optional dropout of whole channels, which ClimateNet leaves off.
+//! The reference's optional dropout of whole channels, which ClimateNet does not use.
 
 use super::NetworkConfig;
 use super::architecture::Architecture;
@@ -29,7 +29,7 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// A halving block and the blocks after it.
+/// A downsampling block and the blocks after it.
 #[derive(Debug)]
 struct Stage {
     halve: ContextGuided,
@@ -55,7 +55,7 @@ impl Stage {
         })
     }
 
-    /// The output of the halving block and that of the last block.
+    /// The outputs of the downsampling block and of the last block.
     fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<(Tensor, Tensor)> {
         let first = self.halve.forward(p, pass, x)?;
         let last = self.blocks.forward(p, pass, &first)?;
@@ -81,7 +81,8 @@ impl Stage {
     }
 }
 
-/// Three convolutions at half the resolution, a stage at a quarter, a stage at an eighth, logits enlarged eightfold.
+/// Three convolutions at half the resolution, a stage at a quarter, a stage at an eighth, and logits upsampled
+/// eightfold.
 #[derive(Debug)]
 pub(super) struct CgNet {
     /// The convolutions at half the resolution.
@@ -146,7 +147,7 @@ impl CgNet {
         })
     }
 
-    /// The mean of 3 x 3 cells around every second one.
+    /// Average pooling of 3 x 3 cells with stride 2.
     fn shrink(&self, pass: &Pass, x: &Tensor) -> Result<Tensor> {
         let pool = PoolSpec::stem(self.padding == Padding::Longitude);
         if self.padding != Padding::Both {
@@ -157,7 +158,7 @@ impl CgNet {
             .avg_pool(&wide, &PoolSpec { padding: 0, ..pool })
     }
 
-    /// Whether the last enlargement wraps.
+    /// Whether the final upsampling wraps in longitude.
     fn wraps_logits(&self) -> bool {
         self.padding == Padding::Longitude
     }
@@ -201,7 +202,7 @@ impl Architecture for CgNet {
         dy = self.stage3.backward(p, pass, (dfirst, dlast), gradients)?;
         dy = self.join2.backward(p, pass, dy, gradients)?;
         let c = self.stage2.channels;
-        // The gradients of the pooled inputs have no use.
+        // The gradients of the pooled inputs are not needed.
         let [dlast, dfirst, _] = split(pass, &dy, [c, c, self.inputs])?;
         dy = self.stage2.backward(p, pass, (dfirst, dlast), gradients)?;
         dy = self.join1.backward(p, pass, dy, gradients)?;

@@ -17,7 +17,7 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// What normalisations add to the variance.
+/// The ε that normalisations add to the variance.
 pub(crate) const EPS: f32 = 1e-3;
 
 /// A convolution without bias, batch normalisation, a parametric ReLU.

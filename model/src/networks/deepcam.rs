@@ -1,13 +1,13 @@
-//! MLPerf HPC DeepCAM: an Xception encoder, a pyramid of atrous convolutions, a decoder of transposed convolutions.
+//! MLPerf HPC DeepCAM: an Xception encoder, an atrous pyramid, and a decoder of transposed convolutions.
 //!
-//! Every layer, padding, stride, bias and ε is that of the PyTorch reference, so that its checkpoints mean the same
-//! here; [`crate::exchange`] knows their names. Initial values differ: kernels are uniform with the variance of the
-//! reference's normal ones.
+//! Every layer, padding, stride, bias and ε matches the PyTorch reference, so that its checkpoints give the same
+//! results here; [`crate::exchange`] maps their names. Only initial values differ: kernels are uniform, with the
+//! variance of the reference's normal distribution.
 //!
 //! # Source
 //! mlcommons/hpc `deepcam/src/deepCam/architecture/deeplab_xception.py`: 56,454,720 parameters, 0.655 TF for the
-//! forward pass of a 768 x 1152 sample. The reference tiles its pooled branch to 48 x 72 and so knows one size only;
-//! here any size works, and extents that are not multiples of 16 are rounded up inside and cut at the end.
+//! forward pass of a 768 x 1152 sample. The reference tiles its pooled branch to 48 x 72 and so supports one size only.
+//! Here any size works: extents are rounded up to multiples of 16 internally and cropped at the end.
 
 use super::NetworkConfig;
 use super::architecture::Architecture;
@@ -33,12 +33,12 @@ use std::ops::Range;
 pub(super) struct DeepCam {
     encoder: Xception,
     pyramid: Aspp,
-    /// From a sixteenth of the input to a quarter.
+    /// Joins deep features at a sixteenth of the input with low-level ones at a quarter.
     join: Join,
     project: Conv,
-    /// The doubling to a half.
+    /// Upsamples to half the resolution.
     up3: UpsampleUnit,
-    /// The doubling to the whole, which gives logits; without bias.
+    /// Upsamples to full resolution and outputs logits; without bias.
     classify: Upsample,
 }
 

@@ -1,4 +1,4 @@
-//! DeepLabV3+: a residual encoder, a pyramid of atrous convolutions, a decoder that brings back the resolution.
+//! DeepLabV3+: a residual encoder, an atrous pyramid, and a decoder that restores the resolution.
 //!
 //! # Source
 //! 1810.01993 section V-B (16 channels, ResNet-50, output stride 8, full-resolution decoder); Chen et al. 2018
@@ -20,7 +20,7 @@ use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 use std::ops::Range;
 
-/// Encoder and pyramid, on which detectors stand, too.
+/// Encoder and pyramid, shared with detectors.
 #[derive(Debug)]
 pub(super) struct Backbone {
     encoder: ResNet,
@@ -41,7 +41,7 @@ impl Backbone {
         self.encoder.low_level_channels
     }
 
-    /// The pyramid's features at the output stride, and the encoder's low-level ones.
+    /// The pyramid's features at the output stride, and the encoder's low-level features.
     pub(super) fn forward(
         &self,
         parameters: &Parameters,
@@ -49,7 +49,7 @@ impl Backbone {
         x: &Tensor,
     ) -> Result<(Tensor, Tensor)> {
         let (deep, low) = self.encoder.forward(parameters, pass, x)?;
-        // The encoder's output, the largest field here, goes as soon as it is read; a tape keeps it if it needs it.
+        // Drops the encoder's output, the largest field here, as soon as it has been read; the tape keeps it if needed.
         let deep = self.pyramid.forward(parameters, pass, &{ deep })?;
         Ok((deep, low))
     }

@@ -1,4 +1,5 @@
-//! The start of a decoder: deep features enlarged to the resolution of low-level ones, joined with these and refined.
+//! The start of a decoder: deep features are upsampled to the resolution of low-level ones, concatenated with them and
+//! refined.
 
 use super::NetworkConfig;
 use crate::error::Result;
@@ -13,20 +14,21 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// Low-level features reduced by a 1x1, deep features enlarged to their resolution, two 3x3 units over both.
+/// Low-level features reduced by a 1x1, deep features upsampled to their resolution, and two 3x3 units over both.
 #[derive(Debug)]
 pub(super) struct Join {
     low: Unit,
-    /// From the deep features' resolution to the low-level ones'; without any, deep features are resized.
+    /// Upsamplings by two, from the deep features' resolution to the low-level ones'; if empty, deep features are
+    /// resized.
     doublings: Vec<UpsampleUnit>,
     refine: [Unit; 2],
-    /// Channels of the enlarged deep features and of the reduced low-level ones.
+    /// Channels of the upsampled deep features and of the reduced low-level ones.
     parts: [usize; 2],
     periodic: bool,
 }
 
 impl Join {
-    /// For low-level features of `low_level` channels, and deep ones that so many `doublings` enlarge.
+    /// A join for `low_level` channels and deep features that are upsampled `doublings` times.
     pub(super) fn new(
         parameters: &mut Parameters,
         name: &str,
@@ -57,7 +59,7 @@ impl Join {
         })
     }
 
-    /// Every doubling with the extents that it gives, of which the last are `size`.
+    /// Every upsampling unit with its output extents; the last extents are `size`.
     fn doublings(
         &self,
         size: (usize, usize),
@@ -72,7 +74,7 @@ impl Join {
             })
     }
 
-    /// Deep and low-level features at the latter's resolution, refined.
+    /// Deep and low-level features, joined at the latter's resolution and refined.
     pub(super) fn forward(
         &self,
         p: &Parameters,

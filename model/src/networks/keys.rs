@@ -1,13 +1,13 @@
-//! A network's configuration as it stands in a recipe: keys that are left out have the defaults of the chosen network.
+//! A network's configuration as written in a recipe: omitted keys take the defaults of the chosen network.
 
 use super::{NetworkConfig, NetworkName};
 use crate::error::{ModelError, Result};
 use serde::{Deserialize, Serialize};
 
-/// Declares [`Keys`] and everything that looks at each of them.
+/// Declares [`Keys`] and the functions that visit every key.
 macro_rules! keys {
     ($($key:ident: $kind:ty,)*) => {
-        /// The keys of [`NetworkConfig`], each of which may be left out.
+        /// The keys of [`NetworkConfig`], all optional.
         #[derive(Debug, Clone, Default, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub(super) struct Keys {
@@ -30,14 +30,14 @@ macro_rules! keys {
         }
 
         impl From<NetworkConfig> for Keys {
-            /// Every key that says something about the network.
+            /// Every key that the network reads.
             fn from(config: NetworkConfig) -> Self {
                 let name = config.name;
                 let keys = Self {
                     name: Some(name),
                     $($key: name.reads(stringify!($key)).then_some(config.$key),)*
                 };
-                // A key without a value cannot be written.
+                // TOML cannot represent a key without a value.
                 Self {
                     decoder_width: keys.decoder_width.filter(Option::is_some),
                     ..keys
@@ -45,7 +45,7 @@ macro_rules! keys {
             }
         }
 
-        /// Refuses the first key whose value is not the default although it says nothing about the network.
+        /// Rejects a key that differs from its default although the network does not read it.
         pub(super) fn check(config: &NetworkConfig) -> Result<()> {
             let base = NetworkConfig::of(config.name);
             $(refuse_foreign(config.name, stringify!($key), config.$key != base.$key)?;)*
@@ -76,11 +76,11 @@ keys! {
     mask_classes: usize,
 }
 
-/// How the refusal of a key begins that says nothing about the chosen network: what reads recipes for us keeps of an
-/// error no more than its words.
+/// The beginning of the error message for a key that the chosen network does not read. Callers that parse recipes get
+/// only the message of an error, and recognise it by these words.
 pub const FOREIGN_KEY: &str = "it says nothing about the network";
 
-/// Refuses a key that was given although it says nothing about the network.
+/// Rejects a key that was given although the network does not read it.
 fn refuse_foreign(name: NetworkName, key: &'static str, given: bool) -> Result<()> {
     if !given || name.reads(key) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Input channels that tell a network how far north a row lies, which its kernels cannot see.
+//! Input channels that encode the latitude of a row, which a convolution cannot see.
 
 use crate::error::Result;
 use crate::lock::locked;
@@ -6,12 +6,13 @@ use crate::ops::Backend;
 use candle_core::{Device, Tensor};
 use std::sync::Mutex;
 
-/// The channels of latitude of every shape so far; kept only on a GPU, to which they would be copied in every pass.
+/// The latitude channels of every shape used so far. Cached only on a GPU, which would otherwise need an upload in
+/// every pass.
 #[derive(Debug, Default)]
 pub(super) struct Latitudes(Mutex<Vec<Tensor>>);
 
 impl Latitudes {
-    /// The channels of latitude for fields like `x`, where `backend` computes.
+    /// The latitude channels for fields of the shape of `x`, on the device of `backend`.
     ///
     /// # Shapes
     /// x `(b, h, w, c)` → `(b, h, w, 2)`
@@ -30,7 +31,7 @@ impl Latitudes {
     }
 }
 
-/// The position of every row, from -1 to 1, and its square: `(b, h, w, 2)`, as `x` is stored.
+/// The position of every row, from -1 to 1, and its square: `(b, h, w, 2)`, in the data type of `x`.
 fn latitude_channels(x: &Tensor) -> Result<Tensor> {
     let (b, h, w, _) = x.dims4()?;
     let mut values = Vec::with_capacity(b * h * w * 2);

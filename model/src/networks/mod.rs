@@ -1,12 +1,13 @@
 //! Networks built from a configuration.
 //!
-//! [`Network`] is what callers see; what it runs is an `Architecture`: a struct of layers (`crate::layers`) that can
-//! compute logits (`forward`), add gradients (`backward`) and say its costs from shapes alone (`trace`). Each has a
-//! file here: `deeplab_v3_plus` is a good first one to read. Detectors implement `Detector` besides, for boxes.
+//! Callers use [`Network`], which runs an `Architecture`: a struct of layers (`crate::layers`) that computes logits
+//! (`forward`), adds gradients (`backward`) and derives its costs from shapes alone (`trace`). Each architecture has a
+//! file here; `deeplab_v3_plus` is a good first one to read. Detectors also implement `Detector`, for boxes.
 //!
 //! To add a network: a variant of [`NetworkName`] with its keys, its defaults in `config` and their limits in
-//! `config::check`, its file here, its line in `architecture::build`. The compiler names the other places, and tests
-//! run over all of [`NetworkName::ALL`]. Its published number of parameters goes into `tests/published_networks.rs`.
+//! `config::check`, its file here, and its line in `architecture::build`. The compiler finds the other places, and
+//! tests run over all of [`NetworkName::ALL`]. Its published number of parameters goes into
+//! `tests/published_networks.rs`.
 
 mod architecture;
 mod cgnet;
@@ -45,7 +46,7 @@ use candle_core::{DType, Tensor};
 use latitude::Latitudes;
 use std::num::NonZeroUsize;
 
-/// A segmentation network: fields to the logits of every class at every pixel; or one that finds boxes
+/// A network that maps fields to the logits of every class at every pixel (segmentation) or finds boxes
 /// ([`Network::detect`], [`crate::detection`]).
 ///
 /// # Shapes
@@ -79,18 +80,18 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network with initial values that follow from `seed` and the names of its parameters.
+    /// A network with initial values derived from `seed` and the parameters' names.
     ///
     /// # Errors
-    /// [`crate::ModelError::Config`] naming the key whose value is not possible.
+    /// [`crate::ModelError::Config`] naming the key whose value is invalid.
     pub fn build(config: &NetworkConfig, backend: Backend, seed: u64) -> Result<Self> {
         let mut network = Self::outline(config, backend, seed)?;
         network.fill()?;
         Ok(network)
     }
 
-    /// The same network before it has values: names, shapes and costs are known, and nothing large is allocated. It
-    /// computes once [`Self::fill`] was called.
+    /// A network without values: names, shapes and costs are known, and nothing large is allocated. Call [`Self::fill`]
+    /// before any computation.
     ///
     /// # Errors
     /// As [`Self::build`]; also if the network has more parameters than any machine can hold.
@@ -108,20 +109,20 @@ impl Network {
         })
     }
 
-    /// Gives an outline its initial values, which follow from its seed and the names of its parameters.
+    /// Allocates the initial values of an outline, derived from its seed and the parameters' names.
     ///
     /// # Errors
-    /// [`crate::ModelError::Gpu`] if a GPU has no memory for them.
+    /// [`crate::ModelError::Gpu`] if the GPU is out of memory.
     pub fn fill(&mut self) -> Result<()> {
         self.parameters.fill(self.backend)
     }
 
-    /// The configuration that it was built from.
+    /// The configuration from which the network was built.
     pub fn config(&self) -> &NetworkConfig {
         &self.config
     }
 
-    /// The implementation of the operations that runs it.
+    /// The backend that runs its operations.
     pub fn backend(&self) -> Backend {
         self.backend
     }
@@ -136,7 +137,7 @@ impl Network {
         self.layers.outputs()
     }
 
-    /// Its parameters, for the optimiser and for loading.
+    /// Its parameters, for the optimiser and for loading weights.
     pub fn parameters_mut(&mut self) -> &mut Parameters {
         &mut self.parameters
     }
@@ -144,8 +145,8 @@ impl Network {
     /// The logits, f32.
     ///
     /// # Shapes
-    /// x `(b, h, w, channels_in)` → `(b, h, w, classes)`; of a detector that gives masks too, `mask_classes`. Clips
-    /// belong to detectors: [`Self::detect`].
+    /// x `(b, h, w, channels_in)` → `(b, h, w, classes)`; `mask_classes` for a detector that also outputs masks. Clips
+    /// are for detectors only: [`Self::detect`].
     /// # Errors
     /// [`crate::ModelError::Shape`] if x does not fit.
     pub fn forward(&self, x: &Tensor, pass: &mut Pass) -> Result<Tensor> {
@@ -156,7 +157,7 @@ impl Network {
         self.backend.convert(&logits, DType::F32)
     }
 
-    /// x with the channels that the network adds to it.
+    /// Adds to x the channels that the network derives itself.
     fn inputs(&self, x: &Tensor) -> Result<Tensor> {
         if !self.config.latitude_input {
             return Ok(x.clone());
@@ -168,9 +169,9 @@ impl Network {
     /// Adds the gradient of every parameter to `gradients`, freeing the tape as it goes.
     ///
     /// # Shapes
-    /// dlogits as [`Self::forward`] gave the logits.
+    /// dlogits has the shape of the logits that [`Self::forward`] returned.
     /// # Errors
-    /// [`crate::ModelError::Shape`] if the gradient is not of the forward pass's logits.
+    /// [`crate::ModelError::Shape`] if the gradient does not have the shape of the logits.
     pub fn backward(
         &self,
         dlogits: &Tensor,
@@ -191,7 +192,7 @@ impl Network {
         Ok(())
     }
 
-    /// Moves the running statistics of batch normalisation towards those of a training pass.
+    /// Updates the running statistics of batch normalisation from a training pass.
     ///
     /// # Errors
     /// [`crate::ModelError::Gpu`] if they cannot be read.
@@ -200,7 +201,7 @@ impl Network {
         Ok(())
     }
 
-    /// Batch statistics of this network from [`BatchStatistics::values`], of one pass or of several, after ranks have
+    /// Batch statistics of this network from the [`BatchStatistics::values`] of one or several passes, after ranks have
     /// averaged them.
     pub fn statistics_of(&self, values: Vec<f32>) -> BatchStatistics {
         let running = self.parameters.buffers().iter();
@@ -210,7 +211,7 @@ impl Network {
         BatchStatistics { values, buffers }
     }
 
-    /// Moves the running statistics of batch normalisation towards these.
+    /// Updates the running statistics of batch normalisation from batch statistics.
     pub fn blend_statistics(&mut self, statistics: &BatchStatistics) {
         let keep = self.config.batch_norm_decay;
         let mut fresh = statistics.values.iter();
@@ -222,7 +223,7 @@ impl Network {
         }
     }
 
-    /// The logits of an inference pass: running statistics folded into the kernels, no tape.
+    /// The logits of an inference pass, with running statistics folded into the kernels and no tape.
     ///
     /// # Shapes
     /// As [`Self::forward`].
@@ -232,20 +233,23 @@ impl Network {
         self.forward(x, &mut Pass::infer(self.backend, storage))
     }
 
-    /// In how many strips [`Self::infer_in_strips`] computes a field of `height` rows where it is asked for `strips`.
+    /// The number of strips that [`Self::infer_in_strips`] actually uses for a field of `height` rows when `strips` are
+    /// requested.
     pub fn strips_of(height: usize, strips: NonZeroUsize) -> NonZeroUsize {
         let height = height.max(1);
         let count = height.div_ceil(strips::rows_of_strip(height, strips));
         NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN)
     }
 
-    /// The same logits with the full-resolution part computed in this many strips of latitude (or as many as there are
-    /// groups of four rows): less memory, and a little more time where strips meet. One strip is [`Self::infer`].
+    /// As [`Self::infer`], with the full-resolution part computed in this many strips of latitude, limited to one strip
+    /// per four rows. It needs less memory and slightly more time, because strips overlap. With one strip it is
+    /// [`Self::infer`].
     ///
     /// # Shapes
     /// As [`Self::forward`].
     /// # Errors
-    /// [`crate::ModelError::Strips`] if the network cannot; [`crate::ModelError::Shape`] if x does not fit.
+    /// [`crate::ModelError::Strips`] if the network does not support strips; [`crate::ModelError::Shape`] if x does not
+    /// fit.
     pub fn infer_in_strips(
         &self,
         x: &Tensor,
@@ -271,7 +275,7 @@ impl Network {
         )
     }
 
-    /// The most probable class of every pixel, and the probabilities of all classes if asked for.
+    /// The most probable class of every pixel, and on request the probabilities of all classes.
     ///
     /// # Shapes
     /// x as [`Self::forward`] takes it.
@@ -286,7 +290,7 @@ impl Network {
         self.predict_in_strips(x, storage, probabilities, NonZeroUsize::MIN)
     }
 
-    /// The same by [`Self::infer_in_strips`].
+    /// As [`Self::predict`], by [`Self::infer_in_strips`].
     ///
     /// # Errors
     /// As [`Self::infer_in_strips`].
@@ -301,21 +305,21 @@ impl Network {
         Prediction::of(self.backend, &logits, probabilities)
     }
 
-    /// Shapes and costs for one sample of (h, w); of a network over time a sample is a clip.
+    /// Shapes and costs for one sample of (h, w); for a network over time a sample is a clip.
     ///
     /// # Errors
-    /// [`crate::ModelError::Shape`] if the field is too small for the network; as [`Self::training_summary`].
+    /// [`crate::ModelError::Shape`] if the field is too small for the network; otherwise as [`Self::training_summary`].
     pub fn summary(&self, height: usize, width: usize) -> Result<Summary> {
         self.training_summary(height, width, true)
     }
 
-    /// Shapes and costs as [`Self::summary`] gives them, for training with or without a detector's decoder (the
-    /// argument `reconstruct` of [`Self::detect`]). Without it the decoder's layers are not among the summary's and
-    /// cost neither operations nor activations; its parameters are counted all the same.
+    /// As [`Self::summary`], for training with or without a detector's decoder (the argument `reconstruct` of
+    /// [`Self::detect`]). Without it the decoder's layers are not listed and cost neither operations nor activations,
+    /// but its parameters still count.
     ///
     /// # Errors
-    /// [`crate::ModelError::Shape`] if the field is too small for the network; [`crate::ModelError::Config`] if its
-    /// operations are more than can be counted.
+    /// [`crate::ModelError::Shape`] if the field is too small for the network; [`crate::ModelError::Config`] if the
+    /// number of operations overflows.
     pub fn training_summary(
         &self,
         height: usize,
@@ -331,7 +335,7 @@ impl Network {
         let frames = self.config.frames();
         let x = trace.input([frames, height, width, self.config.inputs()]);
         self.layers.trace(x, &mut trace)?;
-        // A detector has a decoder of masks that could be cut, beside heads that cannot.
+        // A detector's mask decoder could run in strips, but its heads could not.
         if self.layers.in_strips().is_none() {
             trace.forbid_strips();
         }

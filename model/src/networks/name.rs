@@ -1,15 +1,15 @@
-//! The names of the networks, and which keys of a configuration each of them reads.
+//! The names of the networks, and the configuration keys that each network reads.
 
 use crate::error::{ModelError, Result};
 use serde::{Deserialize, Serialize};
 
-/// A network's name, as recipes, model files and the command line write it.
+/// A network's name, as written in recipes, model files and on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NetworkName {
     /// DeepLabV3+ with the full-resolution `deconv1x` decoder of the SC18 paper.
     #[serde(rename = "deeplabv3plus")]
     DeepLabV3Plus,
-    /// DeepLabV3+ with the decoder that ends at a quarter of the resolution and doubles twice.
+    /// DeepLabV3+ with the decoder that ends at a quarter of the resolution and upsamples twice by a factor of two.
     #[serde(rename = "deeplabv3plus-deconv")]
     DeepLabV3PlusDeconv,
     /// DeepLabV3+ with the bilinear decoder.
@@ -27,16 +27,16 @@ pub enum NetworkName {
     /// The semi-supervised box detector of ExtremeWeather, frame by frame.
     #[serde(rename = "detector-2d")]
     Detector2d,
-    /// The same with half the channels.
+    /// As [`Self::Detector2d`], with half the channels.
     #[serde(rename = "detector-2d-half")]
     Detector2dHalf,
-    /// That with kernels over time.
+    /// As [`Self::Detector2dHalf`], with kernels that extend over time.
     #[serde(rename = "detector-3d")]
     Detector3d,
-    /// The box detector of the 15-petaflop runs: nine convolutions, five transposed ones.
+    /// The box detector of the 15-petaflop runs: nine convolutions and five transposed convolutions.
     #[serde(rename = "detector-15pf")]
     Detector15pf,
-    /// Boxes around centres, on the encoder and pyramid of DeepLabV3+; masks too if asked for.
+    /// Boxes around centres, on the encoder and pyramid of DeepLabV3+; optionally also masks.
     #[serde(rename = "detector-dense")]
     DetectorDense,
 }
@@ -67,7 +67,7 @@ impl NetworkName {
         Self::DetectorDense,
     ];
 
-    /// The networks that give the class of every pixel.
+    /// The networks that classify every pixel.
     pub const SEGMENTATION: [Self; 6] = [
         Self::DeepLabV3Plus,
         Self::DeepLabV3PlusDeconv,
@@ -77,7 +77,7 @@ impl NetworkName {
         Self::CgNet,
     ];
 
-    /// The networks that give boxes.
+    /// The networks that find boxes.
     pub const DETECTION: [Self; 5] = [
         Self::Detector2d,
         Self::Detector2dHalf,
@@ -86,17 +86,17 @@ impl NetworkName {
         Self::DetectorDense,
     ];
 
-    /// Whether it gives boxes.
+    /// Whether it finds boxes.
     pub fn is_detector(self) -> bool {
         Self::DETECTION.contains(&self)
     }
 
-    /// Whether it has a decoder that makes its input again.
+    /// Whether it has a decoder that reconstructs its input.
     pub fn reconstructs(self) -> bool {
         self.is_detector() && self != Self::DetectorDense
     }
 
-    /// As in recipes and on the command line.
+    /// The name as written in recipes and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::DeepLabV3Plus => "deeplabv3plus",
@@ -113,13 +113,13 @@ impl NetworkName {
         }
     }
 
-    /// Whether a key of [`NetworkConfig`](super::NetworkConfig) says something about this network.
+    /// Whether this network reads a key of [`NetworkConfig`](super::NetworkConfig).
     pub(super) fn reads(self, key: &str) -> bool {
         COMMON_KEYS.contains(&key) || self.own_keys().contains(&key)
     }
 
-    /// The keys of [`NetworkConfig`](super::NetworkConfig) that this network reads besides those that all read:
-    /// `channels_in`, `classes`, `width`, `batch_norm_decay`, `periodic_longitude` and `latitude_input`.
+    /// The keys of [`NetworkConfig`](super::NetworkConfig) that this network reads in addition to those that all
+    /// networks read: `channels_in`, `classes`, `width`, `batch_norm_decay`, `periodic_longitude` and `latitude_input`.
     pub fn own_keys(self) -> &'static [&'static str] {
         match self {
             Self::DeepLabV3Plus | Self::DeepLabV3PlusDeconv | Self::DeepLabV3PlusBilinear => &[

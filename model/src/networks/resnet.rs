@@ -1,8 +1,8 @@
-//! ResNet v2 with atrous blocks: the encoder.
+//! The ResNet v2 encoder with atrous blocks.
 //!
 //! # Source
-//! TensorFlow slim `resnet_v2`: a block's stride sits in its last unit; once the output stride is reached, strides
-//! become dilations of the blocks that follow.
+//! TensorFlow slim `resnet_v2`: a block's stride is in its last unit; once the output stride is reached, the strides of
+//! later blocks become dilations.
 
 use super::NetworkConfig;
 use crate::error::Result;
@@ -18,10 +18,10 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// Where a unit of the encoder stands, and the steps of its 3x3 kernel.
+/// The position of a unit in the encoder, and the stride and dilation of its 3x3 kernel.
 pub(crate) struct UnitPlan {
     pub name: String,
-    /// Its block, from 0.
+    /// The index of its block, from 0.
     pub block: usize,
     pub stride: usize,
     pub dilation: usize,
@@ -50,13 +50,14 @@ pub(crate) fn plan(config: &NetworkConfig) -> Vec<UnitPlan> {
     units
 }
 
-/// Stem, blocks and, with batch normalisation, the activation that ends a pre-activated network.
+/// Stem, blocks and, with batch normalisation, the final activation of a pre-activated network.
 #[derive(Debug)]
 pub(super) struct ResNet {
     stem: Conv,
     pool: MaxPool,
     units: Vec<Bottleneck>,
-    /// The unit whose reduced features feed the decoder's skip: the last of the first block, at a quarter of the input.
+    /// The unit whose reduced features feed the decoder's skip: the last one of the first block, at a quarter of the
+    /// input.
     tapped: usize,
     post: Option<Norm>,
     pub(super) channels_out: usize,

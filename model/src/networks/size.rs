@@ -1,14 +1,14 @@
-//! How large a network is, known before it has values, and which smaller one would fit.
+//! Limits on a network's size, checked before its values are allocated, and suggestions of smaller networks.
 
 use super::{Network, NetworkConfig, NetworkName, architecture};
 use crate::error::{ModelError, Result, what_fits};
 use crate::parameters::Parameters;
 
-/// More parameters than any rank can hold, each of which has all of them: 1.1 TB of values alone.
+/// The largest supported number of parameters. Every rank holds all of them: 1.1 TB for the values alone.
 const MOST_PARAMETERS: usize = 1 << 38;
 
 impl NetworkConfig {
-    /// Trainable values of the network, none of which is allocated.
+    /// The number of trainable values, counted without allocating them.
     fn count(&self) -> Result<usize> {
         self.check()?;
         let mut parameters = Parameters::without_values(0);
@@ -16,8 +16,8 @@ impl NetworkConfig {
         Ok(parameters.count())
     }
 
-    /// Keys with values, each of which alone leaves a network of `found` parameters with no more than `most`: narrower
-    /// layers, or fewer of them.
+    /// Settings, each of which alone reduces a network of `found` parameters to at most `most`: narrower layers, or
+    /// fewer of them.
     fn fitting(&self, found: usize, most: usize) -> Vec<String> {
         let share = most as f64 / found.max(1) as f64;
         let fits = |config: &Self| config.count().is_ok_and(|count| count <= most);
@@ -32,7 +32,7 @@ impl NetworkConfig {
             let width = format!("network.width={}", config.width);
             settings.push(width + &decoder.unwrap_or_default());
         }
-        // The halvings of these detectors are no layers that could be left out.
+        // The encoder layers of these detectors set the cell size and cannot be dropped.
         if self.name.reads("blocks")
             && !self.name.reconstructs()
             && let Some(config) = first(&|share| self.shallower(share))
@@ -43,7 +43,7 @@ impl NetworkConfig {
         settings
     }
 
-    /// The same network with this share of its channels.
+    /// This network with the given share of its channels.
     fn narrower(&self, share: f64) -> Self {
         let width = |width: f64| ((1000.0 * width * share).floor() / 1000.0).max(0.001);
         Self {
@@ -53,7 +53,7 @@ impl NetworkConfig {
         }
     }
 
-    /// The same network with this share of the layers of each block.
+    /// This network with the given share of the layers of each block.
     fn shallower(&self, share: f64) -> Self {
         let least = match self.name {
             NetworkName::CgNet => 2,
@@ -66,7 +66,7 @@ impl NetworkConfig {
         }
     }
 
-    /// The key that decides most about how large the network is.
+    /// The key with the greatest effect on the size of the network.
     fn key_of_size(&self) -> &'static str {
         match self.name.reads("blocks") {
             true => "blocks",
@@ -75,10 +75,10 @@ impl NetworkConfig {
     }
 }
 
-/// An error if the network has more parameters than any machine can hold.
+/// Checks that the network has no more parameters than any machine can hold.
 ///
 /// # Errors
-/// [`ModelError::Config`] naming a key, and what would do.
+/// [`ModelError::Config`] naming a key and a value that would fit.
 pub(super) fn check_count(config: &NetworkConfig, count: usize) -> Result<()> {
     if count <= MOST_PARAMETERS {
         return Ok(());
@@ -92,8 +92,8 @@ pub(super) fn check_count(config: &NetworkConfig, count: usize) -> Result<()> {
     })
 }
 
-/// Refuses a network whose operations on fields of this size are more than can be counted: every parameter meets every
-/// pixel at most twice, with 2 operations, in each of three passes.
+/// Checks that the number of operations on fields of this size cannot overflow. It is bounded as if every parameter
+/// were applied at every pixel twice, with 2 operations each time, in each of three passes.
 ///
 /// # Errors
 /// [`ModelError::Config`] naming a key.
@@ -117,11 +117,11 @@ pub(super) fn check_operations(
 }
 
 impl Network {
-    /// Refuses a network for each of whose parameters `kept` values of 4 bytes are more than `available` bytes: before
-    /// [`Self::fill`] nothing of them is allocated yet.
+    /// Checks that `kept` values of 4 bytes per parameter fit into `available` bytes. Before [`Self::fill`] none of
+    /// them is allocated.
     ///
     /// # Errors
-    /// [`ModelError::Memory`] with what would fit.
+    /// [`ModelError::Memory`] with settings that would fit.
     pub fn check_memory(&self, kept: usize, available: Option<u64>) -> Result<()> {
         let parameters = self.parameters.count();
         let each = 4 * kept.max(1) as u64;

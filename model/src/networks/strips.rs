@@ -1,9 +1,9 @@
-//! The last part of a network in strips of rows, so that inference holds a strip of the large fields and not the whole.
+//! Runs the last part of a network in strips of rows, so that inference never holds the large fields as a whole.
 //!
-//! What comes before works at an eighth of the resolution, sees the whole globe, and is small. Every layer of the last
-//! part asks the one before it for the rows that it reads. Strips begin where Winograd's tiles and doublings begin,
-//! fields are padded only where they end, and the whole field decides which loops run: logits have the bits of the
-//! whole.
+//! The earlier part works at an eighth of the resolution, sees the whole globe, and is small. In the last part every
+//! layer requests the rows it reads from the layer before it. Logits are bit-identical to those of the whole field:
+//! strips begin at boundaries of Winograd tiles and of upsampled rows, padding is applied only at the field's edges,
+//! and the dispatch of algorithms uses the extents of the whole field.
 
 use crate::error::Result;
 use crate::ops::conv_spec::Rows;
@@ -14,21 +14,21 @@ use candle_core::{Device, Tensor};
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-/// Rows of one of Winograd's tiles; also even, as doublings need it.
+/// Rows of a Winograd tile; even, as upsampling by two requires.
 const TILE: usize = 4;
 
-/// Rows of the largest field that a strip computes beside its own, at most.
+/// The maximum number of extra rows, at full resolution, that a strip computes beside its own.
 pub(crate) const HALO: usize = 4 * TILE;
 
-/// A network whose last part can run on some rows.
+/// A network whose last part can run on a range of rows.
 pub(super) trait InStrips {
-    /// The whole of what comes before the last part.
+    /// Runs everything before the last part, on the whole field.
     ///
     /// # Shapes
     /// x `(b, h, w, c)` → `(b, p, q, o)`, p and q a fraction of h and w
     fn before(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor>;
 
-    /// Some rows of the logits, from what [`Self::before`] gave and from the input, of one sample.
+    /// A range of rows of the logits for one sample, from the output of [`Self::before`] and the input.
     ///
     /// # Shapes
     /// inputs `(1, p, q, o)` and `(1, h, w, c)` → `(1, rows, w, k)`
@@ -41,7 +41,7 @@ pub(super) trait InStrips {
     ) -> Result<Tensor>;
 }
 
-/// The logits, f32, one sample and one strip after the other.
+/// The logits, f32, computed sample by sample and strip by strip.
 ///
 /// # Shapes
 /// x `(b, h, w, c)` → `(b, h, w, k)`
@@ -68,7 +68,8 @@ pub(super) fn logits(
     Ok(Tensor::from_vec(values, (b, h, w, classes), &Device::Cpu)?)
 }
 
-/// Rows of each strip but the last, which may have fewer: whole tiles, so there may be fewer strips than asked for.
+/// Rows per strip; the last strip may have fewer. Strips consist of whole tiles, so there may be fewer of them than
+/// requested.
 pub(crate) fn rows_of_strip(height: usize, strips: NonZeroUsize) -> usize {
     height.div_ceil(strips.get()).next_multiple_of(TILE)
 }
@@ -79,13 +80,13 @@ fn cut_field(height: usize, strips: NonZeroUsize) -> impl Iterator<Item = Range<
     starts.map(move |start| start..height.min(start + rows))
 }
 
-/// Some rows of x, whose first row is row `first` of its field.
+/// A range of rows of x, where x begins at row `first` of its field.
 pub(super) fn cut(x: &Tensor, first: usize, rows: &Range<usize>) -> Result<Tensor> {
-    // Of one sample this is a view.
+    // For one sample this is a view.
     Ok(x.narrow(1, rows.start - first, rows.len())?.contiguous()?)
 }
 
-/// Rows of the output of a 3x3 `layer`, a field of `whole` rows, whose input `input` gives row by row.
+/// A range of rows of the output of a 3x3 `layer` on a field of `whole` rows; `input` supplies the rows it reads.
 pub(super) fn kernel<X>(
     pass: &mut Pass,
     (rows, whole): (Range<usize>, usize),
@@ -94,8 +95,8 @@ pub(super) fn kernel<X>(
 ) -> Result<Tensor> {
     let tiles = rows.start / TILE * TILE..rows.end.next_multiple_of(TILE).min(whole);
     let inner = tiles.start > 0 && tiles.end < whole;
-    // Where the field ends, the layer pads on both sides. On the other side it then makes a row from too little
-    // input, which is cut off; above, a whole tile more is read, so that tiles still begin where they did.
+    // At an edge of the field the layer pads both sides. The padding at the inner side makes one wrong row, which is
+    // cut off. Above, a whole extra tile is read to keep tiles aligned.
     let above = if inner { 1 } else { TILE };
     let read = tiles.start.saturating_sub(above)..whole.min(tiles.end + 1);
     let first = if inner { tiles.start } else { read.start };
@@ -106,15 +107,15 @@ pub(super) fn kernel<X>(
     cut(&y?, first, &rows)
 }
 
-/// Rows of a field that `layer` doubles from one of `whole` rows, whose rows `input` gives; the layer is told how many
-/// rows to make.
+/// A range of rows that `layer` upsamples by two from a field of `whole` rows, supplied by `input`. The layer receives
+/// the number of rows to produce.
 pub(super) fn doubled(
     pass: &mut Pass,
     (rows, whole): (Range<usize>, usize),
     input: impl FnOnce(&mut Pass, Range<usize>) -> Result<Tensor>,
     layer: impl FnOnce(&mut Pass, &Tensor, usize) -> Result<Tensor>,
 ) -> Result<Tensor> {
-    // Row 2i is made of row i, and row 2i + 1 of rows i and i + 1.
+    // Output row 2i reads row i, and row 2i + 1 reads rows i and i + 1.
     let read = rows.start / 2..whole.min(rows.end / 2 + 1);
     let first = 2 * read.start;
     let x = input(pass, read)?;

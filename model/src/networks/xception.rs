@@ -19,12 +19,13 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// What joins the block's input to its output.
+/// The shortcut from a block's input to its output.
 #[derive(Debug)]
 enum Shortcut {
     /// The input itself, added after the last normalisation.
     Identity,
-    /// One more separable convolution, never normalised, to which the normalised 1x1 convolution of the input is added.
+    /// A further separable convolution, without normalisation, to which the normalised 1x1 convolution of the input is
+    /// added.
     Projection(Box<Projection>),
 }
 
@@ -35,27 +36,26 @@ struct Projection {
     norm: BatchNorm,
 }
 
-/// Separable units around a shortcut. There is a ReLU between two units, none after the last.
+/// Separable units around a shortcut, with a ReLU between units but not after the last.
 #[derive(Debug)]
 struct Block {
     units: Vec<SeparableUnit>,
     shortcut: Shortcut,
-    /// A ReLU follows the sum.
+    /// Whether a ReLU follows the sum.
     relu: bool,
 }
 
 /// Geometry of one block.
 pub(crate) struct BlockSpec {
     pub name: String,
-    /// Channels before the first unit and after every unit.
+    /// Channels before the first unit and after each unit.
     pub channels: Vec<usize>,
-    /// Stride of the shortcut's 1x1 convolution and of the last separable one; `None` where the shortcut is the
-    /// identity.
+    /// The stride of the shortcut's 1x1 convolution and of the last separable one; `None` for an identity shortcut.
     pub stride: Option<usize>,
     pub relu: bool,
 }
 
-/// The blocks of the encoder in order: three that halve the field, the middle ones, the exit block.
+/// The blocks of the encoder in order: three downsampling blocks, the middle blocks, the exit block.
 pub(crate) fn plan(config: &NetworkConfig) -> Vec<BlockSpec> {
     let mut blocks = Vec::new();
     let mut add = |channels: &[usize], stride: Option<usize>, relu: bool| {
@@ -72,7 +72,7 @@ pub(crate) fn plan(config: &NetworkConfig) -> Vec<BlockSpec> {
     add(&[128, 256, 256], Some(2), true);
     add(&[256, 728, 728], Some(2), true);
     (0..config.blocks[0]).for_each(|_| add(&[728; 4], None, true));
-    // It widens in its second unit, and the network goes on without a ReLU.
+    // The exit block widens in its second unit, and no ReLU follows it.
     add(&[728, 728, 1024], Some(1), false);
     blocks
 }
@@ -110,7 +110,7 @@ impl Block {
         })
     }
 
-    /// What follows unit `index`.
+    /// The operations that follow unit `index`.
     fn after(&self, index: usize) -> After {
         let is_last = index + 1 == self.units.len();
         let identity = matches!(self.shortcut, Shortcut::Identity);
@@ -195,7 +195,7 @@ impl Layer for Block {
     }
 }
 
-/// Two convolutions, three blocks that halve the field, the middle blocks, the exit block, three atrous units.
+/// Two convolutions, three downsampling blocks, the middle blocks, the exit block, and three atrous units.
 #[derive(Debug)]
 pub(super) struct Xception {
     stem: [Unit; 2],
@@ -240,8 +240,8 @@ impl Xception {
 
     /// The features at a sixteenth of the input, and the low-level features at a quarter.
     ///
-    /// The reference keeps the first block's output as low-level features and then applies a ReLU to that same memory,
-    /// so what its decoder sees is after the ReLU. So it is here.
+    /// The reference stores the first block's output as low-level features and then applies an in-place ReLU to it, so
+    /// its decoder reads the values after the ReLU. This is reproduced here.
     pub(super) fn forward(
         &self,
         parameters: &Parameters,
@@ -258,7 +258,7 @@ impl Xception {
         Ok((y, low.expect("an encoder has blocks")))
     }
 
-    /// The atrous units at the end.
+    /// Runs the atrous units at the end.
     fn leave(&self, parameters: &Parameters, pass: &mut Pass, mut y: Tensor) -> Result<Tensor> {
         for unit in &self.exit {
             y = unit.forward(parameters, pass, &y, None, true)?;

@@ -1,4 +1,4 @@
-//! Which configurations cannot be built: ranges of single keys, and what each network allows.
+//! Validation of configurations: ranges of single keys, and the limits of each network.
 
 use super::NetworkConfig;
 use crate::error::{ModelError, Result};
@@ -6,19 +6,19 @@ use crate::networks::{NetworkName, keys};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-/// More blocks of a stage than can be trained.
+/// Upper limit on the blocks of a stage.
 const MOST_BLOCKS: usize = 1000;
 
-/// More pixels from one tap of a kernel to the next than fields have.
+/// Upper limit on dilations, larger than any field.
 const MOST_RATE: usize = 10_000;
 
-/// The error for a key whose value is not the expected one.
+/// Returns the error for a key with an invalid value.
 fn refuse(key: &'static str, expected: impl Display, found: impl Display) -> Result<()> {
     let reason = format!("expected {expected}, found {found}");
     Err(ModelError::Config { key, reason })
 }
 
-/// Refuses the first whole number that lies outside its range.
+/// Checks that each integer is in its range.
 fn within<const N: usize>(keys: [(&'static str, usize, RangeInclusive<usize>); N]) -> Result<()> {
     for (key, found, range) in keys {
         if !range.contains(&found) {
@@ -30,10 +30,10 @@ fn within<const N: usize>(keys: [(&'static str, usize, RangeInclusive<usize>); N
 }
 
 impl NetworkConfig {
-    /// Refuses what cannot be built.
+    /// Checks that the network can be built.
     ///
     /// # Errors
-    /// [`ModelError::Config`] naming the key, what was expected and found.
+    /// [`ModelError::Config`] with the key, the expected and the actual value.
     pub fn check(&self) -> Result<()> {
         keys::check(self)?;
         if self.batch_norm && !self.preactivation_relu {
@@ -72,7 +72,7 @@ impl NetworkConfig {
         Ok(())
     }
 
-    /// Refuses a depth that the network's layers cannot have.
+    /// Checks that the network supports this depth.
     fn check_blocks(&self) -> Result<()> {
         let lengths = match self.name {
             NetworkName::DeepCam
@@ -93,7 +93,7 @@ impl NetworkConfig {
         Ok(())
     }
 
-    /// Refuses what only a detector can have wrong.
+    /// Checks the keys that only detectors read.
     fn check_detector(&self) -> Result<()> {
         let halvings = self.blocks.first().copied().unwrap_or(0);
         if self.name != NetworkName::DetectorDense && !(2..=6).contains(&halvings) {
@@ -109,7 +109,7 @@ impl NetworkConfig {
 
     fn check_stride(&self) -> Result<()> {
         let strides: &[usize] = match self.name {
-            // These decoders double three times.
+            // These decoders upsample three times by a factor of two.
             NetworkName::DeepLabV3Plus
             | NetworkName::DeepLabV3PlusDeconv
             | NetworkName::DetectorDense => &[8],
@@ -132,7 +132,7 @@ impl NetworkConfig {
         Ok(())
     }
 
-    /// Refuses rates and blocks that CGNet's two stages cannot have.
+    /// Checks the rates and blocks of CGNet's two stages.
     fn check_stages(&self) -> Result<()> {
         let (rates, blocks) = (&self.atrous_rates, &self.blocks);
         if rates.len() != 2 {
@@ -162,7 +162,7 @@ impl NetworkConfig {
         Ok(())
     }
 
-    /// Refuses shares outside [0, 1).
+    /// Checks that shares are in [0, 1).
     fn check_shares(&self) -> Result<()> {
         let shares = [
             ("dropout", self.dropout),

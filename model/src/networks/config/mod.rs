@@ -1,4 +1,4 @@
-//! The configuration of a network: its name and everything that can be chosen about it.
+//! The configuration of a network: its name and all its options.
 
 mod check;
 
@@ -6,60 +6,61 @@ use super::NetworkName;
 use super::keys::Keys;
 use serde::{Deserialize, Serialize};
 
-/// A network's configuration. The defaults of each network ([`NetworkConfig::of`]) are the published one, with what ten
-/// years taught switched on where that leaves its weights usable: batch normalisation and periodic longitude.
-/// [`NetworkConfig::published`] is exactly as published.
+/// A network's configuration. The defaults of each network ([`NetworkConfig::of`]) are as published, plus batch
+/// normalisation and periodic longitude where they keep published weights usable. [`NetworkConfig::published`] is
+/// exactly as published.
 ///
-/// A key that says nothing about the chosen network is an error ([`NetworkName::own_keys`]).
+/// A key that the chosen network does not read is an error ([`NetworkName::own_keys`]).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Keys", into = "Keys")]
 pub struct NetworkConfig {
-    /// The network that is configured.
+    /// The network.
     pub name: NetworkName,
     /// Channels of the input.
     pub channels_in: usize,
-    /// Classes of the output: of pixels or, for detectors, of boxes.
+    /// Output classes: of pixels or, for detectors, of boxes.
     pub classes: usize,
-    /// Multiplies the channels of the encoder (of every layer where there is no `decoder_width`), rounded to multiples
-    /// of 8.
+    /// Multiplies the channels of the encoder (of every layer if the network has no `decoder_width`), rounded to
+    /// multiples of 8.
     pub width: f64,
-    /// Multiplies the channels of the pyramid and the decoder; as `width` if not given.
+    /// Multiplies the channels of the pyramid and the decoder; defaults to `width`.
     pub decoder_width: Option<f64>,
-    /// How deep. DeepLabV3+: bottleneck units per block (`[3, 4, 6, 3]` is ResNet-50, `[3, 4, 23, 3]` ResNet-101).
+    /// The depth. DeepLabV3+: bottleneck units per block (`[3, 4, 6, 3]` is ResNet-50, `[3, 4, 23, 3]` ResNet-101).
     /// DeepCAM: `[16]`, blocks between entry and exit. Tiramisu: layers per dense block, the last at the bottom. CGNet:
-    /// blocks of stages 2 and 3. Detectors of cells: `[6]`, halvings of the encoder; cells have 2 to that power pixels.
+    /// blocks of stages 2 and 3. Cell detectors: `[6]`, downsampling layers of the encoder; cells have 2 to that power
+    /// pixels.
     pub blocks: Vec<usize>,
     /// Input pixels per pixel of the encoder's output: 8 or 16.
     pub output_stride: usize,
-    /// Dilations: of the pyramid's 3x3 kernels; for CGNet, of the surrounding context of stages 2 and 3.
+    /// Dilations: of the pyramid's 3x3 kernels; for CGNet, of the context kernels of stages 2 and 3.
     pub atrous_rates: Vec<usize>,
     /// Channels that a layer of a dense block adds.
     pub growth: usize,
-    /// Extent of the dense layers' kernels, of the kernels of a detector's encoder; odd.
+    /// Kernel size of dense layers and of a detector's encoder; odd.
     pub kernel: usize,
-    /// Batch normalisation; if off, DeepLabV3+ has the published multiplication by one half in its place.
+    /// Batch normalisation; if off, DeepLabV3+ uses the published multiplication by one half instead.
     pub batch_norm: bool,
-    /// Without batch normalisation: whether a ReLU follows the halved input of every unit of the residual encoder, as in
-    /// ResNet v2. The SC18 runs had none there, because what stood for the normalisation left out its activation.
+    /// Without batch normalisation: whether a ReLU follows the halved input of every unit of the residual encoder, as
+    /// in ResNet v2. The SC18 runs had no ReLU there: their replacement for the normalisation dropped its activation.
     pub preactivation_relu: bool,
-    /// What running statistics keep at each step.
+    /// The decay of the running statistics: the share that they keep at each step.
     pub batch_norm_decay: f32,
-    /// Longitude wraps in every padding.
+    /// Whether longitude wraps in every padding.
     pub periodic_longitude: bool,
-    /// Paddings exactly as ClimateNet's, for weights that were trained with them: rows wrap from pole to pole too, and
-    /// the last enlargement wraps nowhere. Wrong on a sphere.
+    /// Whether paddings match ClimateNet's exactly, for weights trained with them: rows wrap from pole to pole too, and
+    /// the final upsampling does not wrap. Wrong on a sphere.
     pub periodic_latitude: bool,
-    /// Two more input channels that say where on the globe a row lies: its position from -1 (first row) to 1 (last),
-    /// and the square of it. Kernels alone see no latitude, which decides what a moist pixel is.
+    /// Whether two input channels for latitude are added: the row's position from -1 (first row) to 1 (last), and its
+    /// square. A convolution cannot see latitude, but which pixels count as moist depends on it.
     pub latitude_input: bool,
-    /// Share of values that dropout clears in training: of the pyramid's output; for Tiramisu, of every layer's.
+    /// Dropout rate in training: of the pyramid's output; for Tiramisu, of every layer's.
     pub dropout: f32,
-    /// Frames of a clip, for the network over time.
+    /// Frames per clip, for the network over time.
     pub time_steps: usize,
-    /// A detector's boxes are no smaller than a cell and their centres not before it, by a ReLU as published. Off by
-    /// default: storms on coarse grids are smaller, and a ReLU that starts below zero never learns.
+    /// Whether a ReLU keeps a detector's boxes at least as large as a cell and their centres at or after its start, as
+    /// published. Off by default: storms on coarse grids are smaller, and a ReLU that starts below zero never learns.
     pub box_relu: bool,
-    /// Classes of masks that a detector gives too, from the same encoder; 0 for none.
+    /// Classes of the masks that a detector outputs from the same encoder; 0 for no masks.
     pub mask_classes: usize,
 }
 

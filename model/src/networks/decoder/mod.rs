@@ -1,9 +1,9 @@
-//! The three decoders of DeepLabV3+, from the encoder's features back to the input's resolution: bilinear; `deconv`,
-//! with learnt doublings; and `deconv1x`, with a part at full resolution after these.
+//! The three decoders of DeepLabV3+, which restore the input's resolution: bilinear; `deconv`, with learnt upsampling;
+//! and `deconv1x`, with a full-resolution part after that.
 //!
 //! # Source
 //! ClimDeepLearn `deeplab_model.py`. As published, layers at full resolution have a bias and neither normalisation nor
-//! activation; with batch normalisation on, they are units like all others.
+//! activation; with batch normalisation on, they are units like all other layers.
 
 mod strips;
 
@@ -22,7 +22,7 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// From a quarter of the input's resolution to all of it, by two doublings.
+/// Upsamples twice by a factor of two, from a quarter of the input's resolution to full resolution.
 #[derive(Debug)]
 struct Deconv {
     second: UpsampleUnit,
@@ -46,7 +46,7 @@ impl Deconv {
         })
     }
 
-    /// Features of a quarter of the input's resolution, brought to the whole.
+    /// Upsamples features from a quarter of the input's resolution to full resolution.
     fn enlarge(
         &self,
         p: &Parameters,
@@ -58,7 +58,7 @@ impl Deconv {
         self.third.forward(p, pass, &y, size)
     }
 
-    /// The same, beside the input where the decoder has that part.
+    /// As [`Self::enlarge`], followed by the full-resolution part if the decoder has one.
     fn forward(&self, p: &Parameters, pass: &mut Pass, y: Tensor, x: &Tensor) -> Result<Tensor> {
         let (_, h, w, _) = x.dims4()?;
         let y = pass.block([y], |pass, [y]| self.enlarge(p, pass, &y, (h, w)))?;
@@ -100,8 +100,8 @@ impl Deconv {
     }
 }
 
-/// The part of `deconv1x` at full resolution: two convolutions of the input itself, joined with the decoded features,
-/// then two more.
+/// The full-resolution part of `deconv1x`: two convolutions of the network's input, concatenation with the decoded
+/// features, and two more convolutions.
 #[derive(Debug)]
 struct FullResolution {
     skip: [MaybeNormed; 2],
@@ -140,7 +140,7 @@ impl FullResolution {
         self.full[1].layer().forward(p, pass, &y)
     }
 
-    /// The gradient of the decoded features.
+    /// Returns the gradient of the decoded features.
     fn backward(
         &self,
         p: &Parameters,
@@ -155,7 +155,7 @@ impl FullResolution {
         let [dy, dskip] = full1.backward_parts(p, pass, dy, self.parts, gradients)?;
         pass.replay(|pass, [x]| self.skip(p, pass, &x))?;
         let dskip = skip2.backward(p, pass, dskip, gradients)?;
-        // Its result, the gradient of the network's input, has no use.
+        // The result, the gradient of the network's input, is not needed.
         skip1.backward(p, pass, dskip, gradients)?;
         Ok(dy)
     }
@@ -172,11 +172,11 @@ impl FullResolution {
     }
 }
 
-/// Pyramid features, low-level features and the input to logits.
+/// Maps pyramid features, low-level features and the network's input to logits.
 #[derive(Debug)]
 pub(super) struct Decoder {
     join: Join,
-    /// None in the bilinear decoder, whose logits are resized instead.
+    /// `None` in the bilinear decoder, which resizes its logits instead.
     deconv: Option<Deconv>,
     classify: Conv,
     periodic: bool,
@@ -204,7 +204,7 @@ impl Decoder {
         })
     }
 
-    /// The kernel that gives the logits.
+    /// The kernel of the layer that outputs the logits.
     pub(super) fn output(&self) -> ParameterId {
         self.classify.kernel()
     }
@@ -227,7 +227,7 @@ impl Decoder {
         self.classify.forward(p, pass, &y)
     }
 
-    /// The gradients of the pyramid's features and of the low-level features.
+    /// Returns the gradients of the pyramid's features and of the low-level features.
     pub(super) fn backward(
         &self,
         p: &Parameters,

@@ -1,4 +1,4 @@
-//! The full-resolution part of a decoder on some rows.
+//! The decoder on a range of rows.
 
 use super::{Decoder, Deconv, FullResolution};
 use crate::error::Result;
@@ -11,8 +11,8 @@ use candle_core::Tensor;
 use std::ops::Range;
 
 impl Decoder {
-    /// What the full-resolution part reads: refined features at a quarter of the resolution, of the bilinear decoder
-    /// their logits.
+    /// The input of the part that runs in strips: refined features at a quarter of the resolution or, for the bilinear
+    /// decoder, their logits.
     pub(in super::super) fn before(
         &self,
         p: &Parameters,
@@ -26,7 +26,7 @@ impl Decoder {
         }
     }
 
-    /// Some rows of the logits at the resolution of `x`.
+    /// A range of rows of the logits at the resolution of `x`.
     pub(in super::super) fn last(
         &self,
         p: &Parameters,
@@ -50,7 +50,7 @@ impl Decoder {
 }
 
 impl Deconv {
-    /// Some rows of [`Self::enlarge`].
+    /// A range of rows of [`Self::enlarge`].
     fn enlarge_rows(
         &self,
         p: &Parameters,
@@ -71,7 +71,7 @@ impl Deconv {
         })
     }
 
-    /// Some rows of what [`Beside`] makes of the decoded features and the input.
+    /// A range of rows of the output of [`FullResolution`] for the decoded features and the input.
     fn join_rows(
         &self,
         p: &Parameters,

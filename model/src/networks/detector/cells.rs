@@ -1,17 +1,17 @@
-//! Detectors with one box for each cell: an encoder of halvings, three heads on its normalised output, a decoder that
+//! Detectors with one box per cell: a downsampling encoder, three heads on its normalised output, and a decoder that
 //! reconstructs the input.
 //!
 //! # Source
 //! Racah et al. 2017 (arXiv:1612.02095) and eracah/hur-detect `scripts/build_network.py`: 5x5 kernels of stride 2 with
 //! 128, 256, 512, 768, 1024 and 1280 channels, leaky ReLUs of slope 0.1, biases; batch normalisation before 3x3 heads
-//! (box, objectness, class); over time 3x5x5 kernels, and heads that leave every second frame. 66.53 M, 16.68 M and
+//! (box, objectness, class); over time 3x5x5 kernels, and heads that output every second frame. 66.53 M, 16.68 M and
 //! 50.02 M parameters. The code's layers over time fall back on their library's plain ReLU; here they are leaky as in
 //! the paper.
 //!
-//! Kurth et al. 2017 (arXiv:1708.05256): nine convolutions, five transposed ones, one parameter server for each of
-//! these fourteen layers, 302.1 MiB of parameters. Which nine and five is not published; assumed here are six 5x5
-//! encoder layers as above, the last of which does not halve (cells of 32 pixels), three heads, five 3x3 doublings, and
-//! no normalisation.
+//! Kurth et al. 2017 (arXiv:1708.05256): nine convolutions and five transposed ones, with one parameter server for each
+//! of these fourteen layers; 302.1 MiB of parameters. The layers themselves are not published. Assumed here: six 5x5
+//! encoder layers as above, the last without a stride (cells of 32 pixels), three heads, five 3x3 transposed
+//! convolutions, and no normalisation.
 
 use super::reconstruction::ReconstructionDecoder;
 use super::{Detector, SLOPE, to_f32};
@@ -33,7 +33,7 @@ use candle_core::Tensor;
 
 /// Channels of the encoder's layers.
 const CHANNELS: [usize; 6] = [128, 256, 512, 768, 1024, 1280];
-/// Values of the box and objectness heads.
+/// Output channels of the box and objectness heads.
 const BOX: usize = 4;
 const OBJECTNESS: usize = 2;
 
@@ -46,7 +46,7 @@ pub(in crate::networks) struct CellDetector {
     /// The heads of boxes, objectness and classes.
     heads: [TimedConv; 3],
     decoder: ReconstructionDecoder,
-    /// The field's extents are not known yet.
+    /// Its field extents are placeholders until a forward pass.
     layout: Layout,
 }
 
@@ -110,7 +110,7 @@ impl CellDetector {
         })
     }
 
-    /// What the heads say about a code, side by side.
+    /// The outputs of the heads for a code, concatenated.
     fn heads(&self, p: &Parameters, pass: &mut Pass, code: &Tensor) -> Result<Tensor> {
         let normed = match &self.norm {
             Some(norm) => &norm.forward(p, pass, code, None, false)?,
@@ -123,7 +123,7 @@ impl CellDetector {
         to_f32(pass.backend, &pass.backend.concat(&parts)?)
     }
 
-    /// The gradient of the code, from that of what the heads say.
+    /// The gradient of the code, from that of the heads' outputs.
     fn heads_backward(
         &self,
         p: &Parameters,
@@ -134,7 +134,7 @@ impl CellDetector {
         let counts = [BOX, OBJECTNESS, self.layout.classes];
         let [dbox, dobjectness, dclass] = split(pass, dheads, counts)?;
         let [head_box, objectness, class] = &self.heads;
-        // The tape is read from its end: the head that ran last comes first.
+        // The tape is a stack, so the head that ran last comes first.
         let mut dcode = class.backward(p, pass, dclass, gradients)?;
         for (head, dhead) in [(objectness, dobjectness), (head_box, dbox)] {
             let through = head.backward(p, pass, dhead, gradients)?;

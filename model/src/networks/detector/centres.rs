@@ -1,10 +1,10 @@
-//! The detector of boxes around centres: DeepLabV3+'s encoder and pyramid, features at a quarter of the input, scores of
-//! classes and the distances to a box's sides for each of their pixels; masks from the same features if asked for.
+//! The detector of boxes around centres: DeepLabV3+'s encoder and pyramid, features at a quarter of the input, and for
+//! each of their pixels class scores and the distances to the four sides of a box; optionally masks from the same
+//! features.
 //!
 //! # Source
 //! Encoder, pyramid and the join with low-level features as in 1810.01993 and Chen et al. 2018 (arXiv:1802.02611);
-//! scores as in CenterNet (arXiv:1904.07850), whose bias starts at −2.19 so that untrained scores are 0.1; distances as
-//! in FCOS (arXiv:1904.01355). What makes them a loss is in `detection`.
+//! in FCOS (arXiv:1904.01355). The loss is in `detection`.
 
 use super::{Detector, to_f32};
 use crate::detection::{DetectorGradient, DetectorOutput, Layout, Scheme};
@@ -25,14 +25,14 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// Logit of a score of 0.1.
+/// The logit of a score of 0.1.
 const RARE: f32 = -2.19;
-/// Pixels of the input for each of the features.
+/// Input pixels per feature pixel.
 const CELL_PX: usize = 4;
-/// Distances to a box's sides.
+/// The number of distances from a centre to the sides of its box.
 const SIDES: usize = 4;
 
-/// A 3x3 unit, and a 1x1 convolution from its features to the values of every pixel.
+/// A 3x3 unit followed by a 1x1 convolution to the output values of every pixel.
 #[derive(Debug)]
 struct Head {
     unit: Unit,
@@ -79,7 +79,7 @@ impl Layer for Head {
     }
 }
 
-/// Backbone, features, heads, and a decoder of masks.
+/// Backbone, features, heads, and a mask decoder.
 #[derive(Debug)]
 pub(in crate::networks) struct CentreDetector {
     backbone: Backbone,
@@ -87,11 +87,11 @@ pub(in crate::networks) struct CentreDetector {
     scores: Head,
     sides: Head,
     masks: Option<Decoder>,
-    /// The field's extents are not known yet.
+    /// Its field extents are placeholders until a forward pass.
     layout: Layout,
 }
 
-/// The decoder of DeepLabV3+ for masks.
+/// The DeepLabV3+ decoder that outputs masks.
 fn masks(parameters: &mut Parameters, config: &NetworkConfig, low_level: usize) -> Result<Decoder> {
     let config = NetworkConfig {
         name: NetworkName::DeepLabV3Plus,
@@ -200,7 +200,7 @@ impl Detector for CentreDetector {
 }
 
 impl Architecture for CentreDetector {
-    /// The logits of masks, where it gives them and nothing is learnt.
+    /// The logits of the masks, if the network outputs them and the pass is not training.
     fn forward(&self, p: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let masks = self.masks.as_ref().filter(|_| !pass.is_training());
         let Some(masks) = masks else {
@@ -216,7 +216,7 @@ impl Architecture for CentreDetector {
 
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<()> {
         let (deep, low) = self.backbone.trace(x, trace)?;
-        // Masks are made of them, too.
+        // The mask decoder reads them too.
         trace.hold(&[deep, low]);
         let joined = self.join.trace(deep, low, trace)?;
         self.scores.trace(joined, trace)?;

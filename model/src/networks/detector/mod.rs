@@ -22,10 +22,11 @@ pub(super) const SLOPE: f32 = 0.1;
 
 /// The layers of a network that finds boxes.
 pub(super) trait Detector: Debug + Send + Sync {
-    /// Its heads' output for fields, and the fields reconstructed if `reconstruct` and if it has a decoder for that.
+    /// The heads' output for fields, and their reconstruction if `reconstruct` is set and the network has a decoder for
+    /// it.
     ///
     /// # Shapes
-    /// x `(frames, h, w, c)`, c with the channels of latitude
+    /// x `(frames, h, w, c)`, c including the latitude channels
     fn detect(
         &self,
         parameters: &Parameters,
@@ -34,7 +35,7 @@ pub(super) trait Detector: Debug + Send + Sync {
         reconstruct: bool,
     ) -> Result<DetectorOutput>;
 
-    /// Adds the gradient of every parameter to `gradients`, from those of what [`Self::detect`] gave.
+    /// Adds the gradient of every parameter to `gradients`, given the gradients of the outputs of [`Self::detect`].
     fn backward_detection(
         &self,
         parameters: &Parameters,
@@ -43,13 +44,13 @@ pub(super) trait Detector: Debug + Send + Sync {
         gradients: &mut Gradients,
     ) -> Result<()>;
 
-    /// Whether it also gives the class of every pixel.
+    /// Whether the network also classifies every pixel.
     fn gives_masks(&self) -> bool {
         false
     }
 }
 
-/// `x` in f32, in which losses are computed.
+/// Converts `x` to f32, the type in which losses are computed.
 fn to_f32(backend: Backend, x: &Tensor) -> Result<Tensor> {
     backend.convert(x, DType::F32)
 }

@@ -1,9 +1,9 @@
-//! The decoder of a detector of cells, which reconstructs the input from the encoder's output: it lets fields without
-//! labels teach the encoder.
+//! The decoder of a cell detector, which reconstructs the input from the encoder's output, so that unlabelled fields
+//! also train the encoder.
 //!
-//! The published decoder has no parameters of its own. It is what Theano makes of "the gradient of the layer": behind
-//! each layer's leaky ReLU the slope that the encoder took, then the layer's kernel transposed, and no bias. The
-//! detector of the 15-petaflop runs has transposed convolutions of its own.
+//! The published decoder has no parameters of its own. It is what Theano returns for "the gradient of the layer": for
+//! each layer, the slopes that the encoder's leaky ReLU had, then the transpose of the layer's kernel, without a bias.
+//! The detector of the 15-petaflop runs has transposed convolutions of its own.
 
 use super::SLOPE;
 use crate::error::Result;
@@ -20,18 +20,18 @@ use candle_core::Tensor;
 /// A decoder from the code (the encoder's output) back to fields.
 #[derive(Debug)]
 pub(super) enum ReconstructionDecoder {
-    /// The encoder's kernels transposed, without parameters of its own.
+    /// The encoder's kernels, transposed, without parameters of its own.
     Tied,
-    /// Own kernels, with biases, and a leaky ReLU behind all but the last.
+    /// Separate kernels with biases, and a leaky ReLU after all but the last.
     Own(Vec<Upsample>),
 }
 
-/// Channels of the 15-petaflop network's transposed convolutions but the last. Not published: chosen so that with the
-/// encoder of Racah et al. the parameters are 79.18 million, the published 302.1 MiB.
+/// Channels of the 15-petaflop network's transposed convolutions, except the last. They are not published, and are
+/// chosen so that with the encoder of Racah et al. there are 79.18 million parameters, the published 302.1 MiB.
 const OWN_CHANNELS: [usize; 4] = [640, 448, 384, 320];
 
 impl ReconstructionDecoder {
-    /// A decoder with kernels of its own, from a code of `channels`.
+    /// A decoder with separate kernels, for a code of `channels`.
     pub(super) fn own(
         parameters: &mut Parameters,
         config: &NetworkConfig,
@@ -50,7 +50,7 @@ impl ReconstructionDecoder {
         Ok(Self::Own(layers))
     }
 
-    /// The kernel that gives the fields, if it is its own: else it is the encoder's first one.
+    /// The kernel of the decoder's last layer if it has its own; a tied decoder ends with the encoder's first kernel.
     pub(super) fn output(&self) -> Option<ParameterId> {
         match self {
             Self::Tied => None,
@@ -58,7 +58,8 @@ impl ReconstructionDecoder {
         }
     }
 
-    /// The reconstructed fields. `fields` holds the input and every layer's output, the code last.
+    /// The reconstructed fields. `fields` holds the input and the output of every encoder layer; the last one is the
+    /// code.
     pub(super) fn forward(
         &self,
         encoder: &[TimedConv],
@@ -77,7 +78,8 @@ impl ReconstructionDecoder {
                 }
             }
             Self::Own(layers) => {
-                // From the code, whose last layer did not halve, to the input, each of the size that was halved.
+                // From the code, whose layer has no stride, back to the input: each output has the size of the
+                // corresponding encoder input.
                 let sizes = fields.iter().take(layers.len()).rev();
                 for (index, (layer, like)) in layers.iter().zip(sizes).enumerate() {
                     let (_, h, w, _) = like.dims4()?;
@@ -92,7 +94,7 @@ impl ReconstructionDecoder {
         Ok(y)
     }
 
-    /// The gradient of the code.
+    /// Returns the gradient of the code.
     pub(super) fn backward(
         &self,
         encoder: &[TimedConv],

@@ -1,4 +1,4 @@
-//! The methods of [`Network`] that find boxes and train on them.
+//! The methods of [`Network`] for detection and for training detectors.
 
 use super::Detector;
 use crate::detection::{DetectorGradient, DetectorOutput, Findings, ScoredBox};
@@ -10,20 +10,19 @@ use crate::storage::Storage;
 use candle_core::Tensor;
 
 impl Network {
-    /// Whether it finds boxes: [`Self::detect`] and [`Self::backward_detection`] then take the places of
+    /// Whether the network finds boxes. If so, use [`Self::detect`] and [`Self::backward_detection`] in place of
     /// [`Self::forward`] and [`Self::backward`].
     pub fn is_detector(&self) -> bool {
         self.layers.detector().is_some()
     }
 
-    /// What a detector says about fields; `reconstruct` also makes the fields again, where the network has a decoder
-    /// for that (twice the work; without it the loss has no reconstruction).
+    /// The output of a detector for fields. `reconstruct` also reconstructs the fields if the network has a decoder for
+    /// it. This doubles the work; without it the loss has no reconstruction term.
     ///
-    /// # Shapes
-    /// x `(b, h, w, c)`; of clips, whose frames follow each other, `(b · t, h, w, c)` or `(b, t, h, w, c)` with
+    /// x `(b, h, w, c)`; for clips, whose frames are consecutive, `(b · t, h, w, c)` or `(b, t, h, w, c)` with
     /// [`crate::NetworkConfig::frames`] frames each.
     /// # Errors
-    /// [`ModelError::Task`] if it finds no boxes; [`ModelError::Shape`] if x does not fit.
+    /// [`ModelError::Task`] if the network is no detector; [`ModelError::Shape`] if x does not fit.
     pub fn detect(&self, x: &Tensor, pass: &mut Pass, reconstruct: bool) -> Result<DetectorOutput> {
         if let Some((captured, _)) = pass.captured().cloned() {
             return captured.detect(x, pass);
@@ -39,8 +38,8 @@ impl Network {
     /// Adds the gradient of every parameter to `gradients`, freeing the tape as it goes.
     ///
     /// # Errors
-    /// [`ModelError::Task`] if it finds no boxes; [`ModelError::Shape`] if the gradient is not of the forward pass's
-    /// output.
+    /// [`ModelError::Task`] if the network is no detector; [`ModelError::Shape`] if the gradient does not fit the
+    /// forward pass's output.
     pub fn backward_detection(
         &self,
         gradient: DetectorGradient,
@@ -59,7 +58,7 @@ impl Network {
         Ok(())
     }
 
-    /// The boxes of every frame by an inference pass ([`DetectorOutput::decode`]).
+    /// The boxes of every frame, found by an inference pass ([`DetectorOutput::decode`]).
     ///
     /// # Errors
     /// As [`Self::detect`].
@@ -73,8 +72,8 @@ impl Network {
         self.detect(x, &mut pass, false)?.decode(min_confidence)
     }
 
-    /// The same boxes, how many cells gave none because their values are not finite, and the masks of a network that
-    /// gives them too, by one inference pass.
+    /// As [`Self::find_boxes`], and also the number of cells dropped because their values are not finite and, if the
+    /// network outputs them, the masks. All come from one inference pass.
     ///
     /// # Errors
     /// As [`Self::detect`].
@@ -95,7 +94,7 @@ impl Network {
         })
     }
 
-    /// Whether [`DetectorOutput::segmentation`] will be there.
+    /// Whether the network fills [`DetectorOutput::segmentation`].
     pub fn gives_masks(&self) -> bool {
         match self.layers.detector() {
             Some(detector) => detector.gives_masks(),

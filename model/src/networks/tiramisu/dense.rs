@@ -1,4 +1,4 @@
-//! Dense blocks: layers that read the block's input and what all layers before them found.
+//! Dense blocks: each layer reads the block's input and the outputs of all layers before it.
 
 use crate::error::Result;
 use crate::gradients::Gradients;
@@ -11,14 +11,14 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// A convolution, normalisation or in its place a bias, a ReLU, dropout.
+/// A convolution, normalisation (or a bias instead), a ReLU, and dropout.
 #[derive(Debug)]
 pub(super) struct Step {
     kernel: MaybeNormed,
     dropout: f32,
 }
 
-/// What the steps of one network share.
+/// Options common to all steps of one network.
 #[derive(Clone, Copy)]
 pub(super) struct Shared {
     pub style: Style,
@@ -43,7 +43,7 @@ impl Step {
         })
     }
 
-    /// The gradient at the output of the kernel's convolution or unit.
+    /// The gradient before dropout, at the output of the convolution or unit.
     fn before_dropout(&self, pass: &mut Pass, dy: Tensor) -> Result<Tensor> {
         let dy = dropout_backward(pass, dy, self.dropout)?;
         match &self.kernel {
@@ -55,7 +55,7 @@ impl Step {
         }
     }
 
-    /// Adds the parameters' gradients only: for the first layer.
+    /// Adds only the parameter gradients, for the first layer of the network.
     pub(super) fn backward_parameters(
         &self,
         p: &Parameters,
@@ -111,21 +111,21 @@ impl Joining for Step {
 
 /// Geometry of a dense block.
 pub(super) struct DenseSpec {
-    /// Channels of the tensors that make the input.
+    /// Channels of each input tensor.
     pub inputs: Vec<usize>,
     pub layers: usize,
-    /// The output is the input and all that was added; else only what was added.
+    /// Whether the output is the input and the added tensors, or only the added ones.
     pub whole: bool,
 }
 
-/// Layers each of which reads the block's input and what all before it added, each where it lies.
+/// A dense block. Layers read the block's input and earlier outputs in place, without concatenating them in memory.
 #[derive(Debug)]
 pub(super) struct Dense {
     steps: Vec<Step>,
-    /// Channels of the tensors that make the input.
+    /// Channels of each input tensor.
     inputs: Vec<usize>,
     growth: usize,
-    /// The output is the input and all that was added; else only what was added.
+    /// Whether the output is the input and the added tensors, or only the added ones.
     whole: bool,
 }
 
@@ -156,7 +156,7 @@ impl Dense {
         })
     }
 
-    /// Channels of the tensors that make the output.
+    /// Channels of each output tensor.
     pub(super) fn outputs(&self) -> Vec<usize> {
         let kept = self.inputs.iter().filter(|_| self.whole).copied();
         kept.chain(self.steps.iter().map(|_| self.growth)).collect()
@@ -166,7 +166,7 @@ impl Dense {
         self.outputs().iter().sum()
     }
 
-    /// The tensors that make the output: those of the input, as they are, and one of every layer.
+    /// The output tensors: the unchanged input tensors, if they are included, and one tensor per layer.
     pub(super) fn forward<const N: usize>(
         &self,
         p: &Parameters,
@@ -193,7 +193,7 @@ impl Dense {
         Ok(parts)
     }
 
-    /// The gradients of the tensors that make the input, from those of the tensors that make the output.
+    /// Maps the gradients of the output tensors to those of the input tensors.
     pub(super) fn backward<const N: usize>(
         &self,
         p: &Parameters,

@@ -1,15 +1,14 @@
-//! Tiramisu: a fully convolutional DenseNet, in which every layer sees what all layers of its block before it found.
+//! Tiramisu: a fully convolutional DenseNet, in which every layer reads the outputs of all earlier layers of its block.
 //!
 //! # Source
 //! 1810.01993 section V-B and ClimDeepLearn `tiramisu_model.py`, after Jégou et al. 2017 (arXiv:1611.09326): blocks of
 //! 2, 2, 2, 4 and 5 layers that add 32 channels each, 5x5 kernels. The published count of 7,427,923 parameters includes
-//! 279,312 of a transition after the last block, whose result nothing reads; it is left out here, so there are
-//! 7,148,611.
+//! 279,312 of a transition after the last block whose output is unused. It is omitted here, which leaves 7,148,611.
 //!
 //! # Not done
-//! Transposed convolutions lie as PyTorch's do (an output pixel of even index over each input pixel), TensorFlow's one
-//! pixel further: its weights would have to be turned round. The reference drops out logits too; here dropout ends
-//! before them.
+//! Weights of TensorFlow's transposed convolutions cannot be used as they are: the alignment here is PyTorch's (an
+//! output pixel of even index over each input pixel), and TensorFlow's is one pixel further. The reference applies
+//! dropout to the logits as well; here it ends before them.
 
 mod dense;
 
@@ -27,7 +26,7 @@ use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 use dense::{Dense, DenseSpec, Shared, Step};
 
-/// A way down of dense blocks and halvings, a block at the bottom, a way up of doublings and dense blocks.
+/// A down path of dense blocks and downsampling, a bottom block, and an up path of upsampling and dense blocks.
 #[derive(Debug)]
 pub(super) struct Tiramisu {
     input: Step,
@@ -105,7 +104,7 @@ impl Architecture for Tiramisu {
         let mut skips = Vec::with_capacity(self.down.len());
         for (block, halve) in &self.down {
             let parts = block.forward(p, pass, [y])?;
-            // Once, for the halving and for the way up.
+            // Concatenated once, for downsampling and for the skip connection.
             let skip = pass.backend.concat(&parts)?;
             y = halve.forward(p, pass, &skip)?;
             skips.push(skip);

@@ -1,4 +1,4 @@
-//! A factor and a shift per channel.
+//! A scale and a shift per channel.
 
 use super::Layer;
 use crate::error::Result;
@@ -11,7 +11,7 @@ use candle_core::Tensor;
 /// y = scale · x + shift per channel.
 #[derive(Debug)]
 pub(crate) enum Affine {
-    /// Factor and shift are learnt.
+    /// Scale and shift are trainable.
     Trainable {
         name: String,
         scale: ParameterId,
@@ -23,7 +23,7 @@ pub(crate) enum Affine {
 }
 
 impl Affine {
-    /// A factor and a shift that are learnt and start as the identity.
+    /// A trainable scale and shift that start as the identity.
     pub(crate) fn trainable(
         parameters: &mut Parameters,
         name: &str,

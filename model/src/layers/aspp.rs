@@ -1,4 +1,5 @@
-//! Atrous spatial pyramid pooling: one 1x1, several atrous 3x3 and the mean of the whole field, side by side.
+//! Atrous spatial pyramid pooling: one 1x1 convolution, several atrous 3x3 ones and the mean of the whole field,
+//! concatenated.
 //!
 //! # Source
 //! Chen et al. 2018 (arXiv:1802.02611), with the rates of 1810.01993 doubled for output stride 8.
@@ -16,7 +17,7 @@ use crate::pass::{Pass, Saved};
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// The pyramid and the 1x1 that mixes its branches.
+/// The pyramid and the 1x1 convolution that mixes its branches.
 #[derive(Debug)]
 pub(crate) struct Aspp {
     branches: Vec<Unit>,
@@ -118,19 +119,20 @@ impl Layer for Aspp {
     }
 }
 
-/// What stands in for batch normalisation in the pooled branch: batch statistics of one value per sample say nothing.
+/// The replacement for batch normalisation in the pooled branch, where one value per sample is too few for batch
+/// statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pooling {
     /// A bias.
     Bias,
-    /// A multiplication by one half, as everywhere in the SC18 runs.
+    /// A multiplication by one half, as throughout the SC18 runs.
     Half,
-    /// A trainable factor and a trainable shift, as in MLPerf DeepCAM.
+    /// A trainable scale and shift, as in MLPerf DeepCAM.
     Affine,
 }
 
 impl Pooling {
-    /// As in DeepLabV3+, with batch normalisations elsewhere or without.
+    /// The choice of DeepLabV3+, by whether its other layers have batch normalisation.
     pub(crate) fn of_deeplab(batch_norm: bool) -> Self {
         match batch_norm {
             true => Self::Bias,
@@ -139,7 +141,7 @@ impl Pooling {
     }
 }
 
-/// The field's mean, through a 1x1 and a ReLU, at every pixel.
+/// The field's mean, passed through a 1x1 convolution and a ReLU, and broadcast to every pixel.
 #[derive(Debug)]
 struct ImagePooling {
     conv: Conv,

@@ -1,4 +1,4 @@
-//! Batch normalisation with what follows it: a residual, a ReLU, both or neither.
+//! Batch normalisation, optionally followed by a residual sum, a ReLU or both.
 
 use super::Layer;
 use super::conv::{Conv, Fold};
@@ -11,7 +11,7 @@ use crate::pass::{Normed, Pass, Saved};
 use crate::trace::{Flow, Trace};
 use candle_core::{DType, Tensor};
 
-/// Added to the variance unless a network says otherwise.
+/// The default ε added to the variance.
 pub(crate) const EPS: f32 = 1e-5;
 
 /// γ, β and the running statistics.
@@ -44,12 +44,12 @@ impl BatchNorm {
         })
     }
 
-    /// The type that this layer computes in.
+    /// The type in which this layer computes.
     pub(crate) fn dtype(&self, pass: &Pass) -> DType {
         pass.dtype_of(self.scale)
     }
 
-    /// Inference as one multiply and one add per value.
+    /// The normalisation in inference as one scale and shift per channel.
     pub(crate) fn folded(&self, parameters: &Parameters) -> Result<Fold> {
         let variance = parameters.running(self.variance);
         let inv_std: Vec<f32> = variance
@@ -63,7 +63,7 @@ impl BatchNorm {
         Ok(fold(&gamma, &beta, parameters.running(self.mean), &inv_std))
     }
 
-    /// x normalised, plus `residual`, then ReLU if asked.
+    /// Normalises x, adds `residual` if there is one, then applies a ReLU if requested.
     pub(crate) fn forward(
         &self,
         parameters: &Parameters,
@@ -92,7 +92,7 @@ impl BatchNorm {
             pass.norm_ranks(),
         )?;
         pass.record_statistics(self.mean, self.variance, &saved);
-        // Without a residual the backward pass finds the ReLU's gate from x.
+        // Without a residual the backward pass derives the ReLU's gate from x.
         if relu && residual.is_some() {
             pass.push_tensor(&y)?;
         }
@@ -114,7 +114,7 @@ impl BatchNorm {
         Ok(y)
     }
 
-    /// What [`Self::forward`] makes of `conv` of x; inference folds all of it into the convolution.
+    /// As [`Self::forward`] on `conv` of x; inference folds the normalisation and what follows it into the convolution.
     pub(crate) fn forward_after(
         &self,
         conv: &Conv,
@@ -138,7 +138,7 @@ impl BatchNorm {
         conv.forward_folded(parameters, pass, x, fold, (fuse, after))
     }
 
-    /// The gradients of x and, if there was one, of the residual.
+    /// Returns the gradients of x and, if there was one, of the residual.
     pub(crate) fn backward(
         &self,
         parameters: &Parameters,

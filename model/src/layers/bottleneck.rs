@@ -1,10 +1,11 @@
 //! The pre-activated bottleneck of ResNet v2.
 //!
 //! # Source
-//! He et al. 2016 (arXiv:1603.05027), in the layout of TensorFlow slim's `resnet_v2`: the shortcut of a unit that keeps
-//! its channels is the input itself, else a 1x1 convolution of the pre-activation; kernels next to the sum have a bias
-//! and no normalisation. The SC18 runs replaced the normalisation by x / 2 (ClimDeepLearn `deeplab_model.py`), and with it
-//! the ReLU that slim asks the pre-activation's normalisation for: theirs is x / 2 alone.
+//! He et al. 2016 (arXiv:1603.05027), in the layout of TensorFlow slim's `resnet_v2`. The shortcut of a unit that keeps
+//! its number of channels is the input itself, otherwise a 1x1 convolution of the pre-activation. The convolutions
+//! whose outputs are summed have a bias and no normalisation. The SC18 runs replaced the normalisation by x / 2
+//! (ClimDeepLearn `deeplab_model.py`). This also removed the pre-activation's ReLU, which slim requests as an option of
+//! the normalisation.
 
 use super::conv::Conv;
 use super::norm::Norm;
@@ -36,7 +37,7 @@ pub(crate) struct BottleneckSpec {
     pub dilation: usize,
 }
 
-/// 1x1, 3x3, 1x1 around a shortcut.
+/// 1x1, 3x3 and 1x1 convolutions around a shortcut.
 #[derive(Debug)]
 pub(crate) struct Bottleneck {
     preactivation: Norm,
@@ -91,7 +92,7 @@ impl Bottleneck {
         })
     }
 
-    /// The output, and the reduced features inside (what the decoder's skip reads).
+    /// The output, and the reduced features inside the unit, which feed the decoder's skip.
     pub(crate) fn forward_tapped(
         &self,
         parameters: &Parameters,
@@ -124,7 +125,7 @@ impl Bottleneck {
         Ok((y, reduced))
     }
 
-    /// The gradient of the input from those of the output and of the reduced features.
+    /// The gradient of the input, given those of the output and of the reduced features.
     pub(crate) fn backward_tapped(
         &self,
         parameters: &Parameters,

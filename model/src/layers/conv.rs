@@ -43,14 +43,14 @@ impl Conv {
         })
     }
 
-    /// Has its bias start with this value, if it has one, and not with zero.
+    /// Sets the initial value of the bias, if there is one, which would otherwise be zero.
     pub(crate) fn start_bias(&self, parameters: &mut Parameters, value: f32) {
         if let Some(bias) = self.bias {
             parameters.start_with(bias, value);
         }
     }
 
-    /// The output plus `residual`, in one pass over memory. The gradient of the residual is the gradient of the output.
+    /// The convolution plus `residual`, fused. The gradient of the residual is that of the output.
     pub(crate) fn forward_adding(
         &self,
         parameters: &Parameters,
@@ -62,7 +62,7 @@ impl Conv {
         self.apply(parameters, pass, &[&x], Fuse::Add(residual))
     }
 
-    /// max(output, 0), in one pass over memory.
+    /// The convolution followed by a ReLU, fused.
     pub(crate) fn forward_relu(
         &self,
         parameters: &Parameters,
@@ -98,8 +98,8 @@ impl Conv {
         pass.output(self.weight, &y)
     }
 
-    /// In inference: the convolution with a factor folded into the kernel, plus a shift, then `fuse`, stored as
-    /// `after`.
+    /// In inference: the convolution with a scale folded into the kernel, plus a shift, then `fuse`. The result has
+    /// type `after`.
     pub(crate) fn forward_folded(
         &self,
         parameters: &Parameters,
@@ -120,28 +120,28 @@ impl Conv {
         pass.backend.convert(&y, after)
     }
 
-    /// Its kernel among the network's parameters.
+    /// The id of the kernel.
     pub(crate) fn kernel(&self) -> ParameterId {
         self.weight
     }
 
-    /// The type that this layer computes in.
+    /// The type in which this layer computes.
     pub(crate) fn dtype(&self, pass: &Pass) -> DType {
         pass.dtype_of(self.weight)
     }
 
-    /// The type that this layer gives its output in.
+    /// The type of this layer's output.
     pub(crate) fn dtype_given(&self, pass: &Pass) -> DType {
         pass.dtype_given_by(self.weight)
     }
 
-    /// Keeps what the backward pass needs where nobody reads the output.
+    /// Keeps what the backward pass needs when the output itself is not needed.
     pub(crate) fn forward_unread(&self, pass: &mut Pass, x: &Tensor) -> Result<()> {
         pass.push_input(self.weight, x).map(drop)
     }
 }
 
-/// Adds a bias that starts at zero, if it is wanted.
+/// Adds a bias that starts at zero, if requested.
 pub(super) fn bias_of(
     parameters: &mut Parameters,
     name: &str,
@@ -153,7 +153,7 @@ pub(super) fn bias_of(
         .transpose()
 }
 
-/// Where the gradients of a kernel and of its bias, if it has one, are added.
+/// The gradient buffers of a kernel and, if there is one, of its bias.
 pub(super) fn landings<'g>(
     parameters: &Parameters,
     gradients: &'g mut Gradients,
@@ -170,10 +170,10 @@ pub(super) fn landings<'g>(
     }
 }
 
-/// Factors and shifts, one for each channel.
+/// A scale and a shift per channel.
 pub(crate) type Fold = (Vec<f32>, Vec<f32>);
 
-/// The weights with a bias if there is one.
+/// The weights with their bias, if there is one.
 pub(super) fn biased(
     weights: Weights,
     p: &Parameters,
@@ -186,7 +186,7 @@ pub(super) fn biased(
 }
 
 impl Conv {
-    /// Adds the parameters' gradients only: for the first layer, whose input has no use for a gradient.
+    /// Adds only the parameter gradients, for a first layer, whose input needs no gradient.
     pub(crate) fn backward_parameters(
         &self,
         parameters: &Parameters,
@@ -198,8 +198,8 @@ impl Conv {
             .map(drop)
     }
 
-    /// Adds the parameters' gradients; gives batch and extents of the input, which had this many parts, and the types of
-    /// their gradients.
+    /// Adds the parameter gradients. Returns batch and extents of the input, which consisted of this many parts, and
+    /// the types of the parts' gradients.
     fn add_gradients(
         &self,
         parameters: &Parameters,
@@ -224,7 +224,7 @@ impl Conv {
     }
 }
 
-/// A reference to each tensor.
+/// Borrows every tensor.
 fn all(parts: &[Tensor]) -> Vec<&Tensor> {
     parts.iter().collect()
 }
@@ -278,7 +278,7 @@ impl Joining for Conv {
         }
         let aligned = joined::is_aligned(parts.iter().map(|part| part.shape[3]));
         if parts.len() > 1 && self.spec.kernel == (1, 1) {
-            // Only the backward pass can read these without copying them side by side.
+            // The forward pass reads the parts in place, but the backward pass must concatenate them.
             trace.also_reads_concatenated(parts, false);
         } else if !aligned {
             trace.also_reads_concatenated(parts, true);
@@ -297,10 +297,10 @@ impl Joining for Conv {
     }
 }
 
-/// What a convolution that computes in `dtype` reads of x where the result is stored as `after`.
+/// Converts x for a convolution that computes in `dtype` and whose result has type `after`.
 pub(super) fn input(pass: &Pass, x: &Tensor, dtype: DType, after: DType) -> Result<Tensor> {
     let x = pass.backend.convert(x, dtype)?;
-    // What is stored wider than the convolution computes is not rounded between the two.
+    // If the result is wider than `dtype`, x is widened again so that the result is not rounded to `dtype` first.
     if after.size_in_bytes() > dtype.size_in_bytes() {
         return pass.backend.convert(&x, after);
     }

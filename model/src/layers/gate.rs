@@ -1,4 +1,4 @@
-//! Channels weighted from the mean of the whole field (squeeze and excitation).
+//! Channels weighted by a function of the field's mean (squeeze and excitation).
 //!
 //! # Source
 //! Hu et al. 2018 (arXiv:1709.01507), as `FGlo` of CGNet (arXiv:1811.08201): mean, 1x1, ReLU, 1x1, sigmoid.
@@ -14,7 +14,7 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// x times a number between 0 and 1 per sample and channel.
+/// Multiplies x by a number between 0 and 1 per sample and channel.
 #[derive(Debug)]
 pub(crate) struct ChannelGate {
     reduce: Conv,

@@ -1,15 +1,16 @@
-//! Layers: what parameters they own, their forward pass, their backward pass, their costs.
+//! Layers: their parameters, forward pass, backward pass and costs.
 //!
-//! Nothing is differentiated automatically. A layer consists of four parts that must agree:
-//! - `new` adds its parameters to [`Parameters`], under names that begin with its own; model files have these names.
+//! There is no automatic differentiation. A layer consists of four parts that must agree:
+//! - `new` adds its parameters to [`Parameters`], under names that begin with the layer's name; model files use these
+//!   names.
 //! - `forward` pushes onto the tape of the [`Pass`] what its backward pass needs.
-//! - `backward` pops that in reverse order, adds the gradients of its parameters to [`Gradients`], and gives the
+//! - `backward` pops that in reverse order, adds the gradients of its parameters to [`Gradients`], and returns the
 //!   gradient of its input.
-//! - `trace` tells a [`Trace`] the same from shapes alone: operations, and what the tape keeps.
+//! - `trace` records the same in a [`Trace`] from shapes alone: operations, and what the tape keeps.
 //!
 //! `tests/networks.rs` and `tests/published_networks.rs` compare gradients of whole networks with finite differences.
 //!
-//! Letters: b batch, h latitude, w longitude, c channel; p, q and o are those of an output.
+//! Shape letters: b batch, h latitude, w longitude, c channel; p, q and o are height, width and channels of an output.
 
 pub(crate) mod affine;
 pub(crate) mod aspp;
@@ -35,19 +36,19 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// A function of one tensor, with parameters, and its gradient.
+/// A differentiable function of one tensor, with parameters.
 pub(crate) trait Layer {
-    /// The output; in training the layer leaves on the tape what its backward pass needs.
+    /// The output; in training the layer pushes what its backward pass needs.
     ///
     /// # Shapes
-    /// x `(b, h, w, c)` → `(b, p, q, o)`, p and q smaller, larger or the same; of clips, frames are b, and a layer over
-    /// time may leave fewer of them.
+    /// x `(b, h, w, c)` → `(b, p, q, o)`, where p and q may be smaller or larger than h and w. Frames of clips are
+    /// counted in b, and a layer over time may output fewer of them.
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor>;
 
-    /// The gradient of the input; the parameters' gradients are added to `gradients`.
+    /// Returns the gradient of the input and adds the parameters' gradients to `gradients`.
     ///
     /// # Shapes
-    /// dy `(b, p, q, o)` as [`Self::forward`] gave y → `(b, h, w, c)` as it took x
+    /// dy `(b, p, q, o)`, the shape of the output → `(b, h, w, c)`, the shape of the input
     fn backward(
         &self,
         parameters: &Parameters,
@@ -56,11 +57,11 @@ pub(crate) trait Layer {
         gradients: &mut Gradients,
     ) -> Result<Tensor>;
 
-    /// The output's shape; costs are added to `trace`. Allocates nothing.
+    /// Returns the output's shape and adds the costs to `trace`. Allocates nothing.
     fn trace(&self, x: Flow, trace: &mut Trace) -> Result<Flow>;
 }
 
-/// Layers one after the other.
+/// A sequence of layers.
 impl<L: Layer> Layer for [L] {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let mut y = x.clone();
@@ -92,9 +93,9 @@ impl<L: Layer> Layer for [L] {
     }
 }
 
-/// A layer that reads several tensors whose channels lie side by side, as if they were one.
+/// A layer that reads the concatenation of several tensors along the channels, without copying them.
 pub(crate) trait Joining {
-    /// The output; in training the tape keeps the parts, not a copy of all of them.
+    /// The output; in training the tape keeps the parts, not their concatenation.
     ///
     /// # Shapes
     /// parts `(b, h, w, cᵢ)` → `(b, p, q, o)`
@@ -105,7 +106,7 @@ pub(crate) trait Joining {
         parts: &[Tensor],
     ) -> Result<Tensor>;
 
-    /// The gradients of the parts, whose channels `channels` counts; the parameters' gradients are added to
+    /// Returns the gradients of the parts, which have `channels` channels each, and adds the parameters' gradients to
     /// `gradients`.
     ///
     /// # Shapes
@@ -119,14 +120,14 @@ pub(crate) trait Joining {
         gradients: &mut Gradients,
     ) -> Result<Vec<Tensor>>;
 
-    /// The output's shape; costs are added to `trace`, as by [`Layer::trace`].
+    /// Returns the output's shape and adds the costs to `trace`, as [`Layer::trace`] does.
     fn trace_joined(&self, parts: &[Flow], trace: &mut Trace) -> Result<Flow>;
 
-    /// Channels of all parts together.
+    /// The total number of channels of all parts.
     fn channels_in(&self) -> usize;
 }
 
-/// Of one tensor, which has all channels.
+/// The case of a single part.
 impl<J: Joining + ?Sized> Layer for J {
     fn forward(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         self.forward_joined(parameters, pass, std::slice::from_ref(x))
@@ -149,7 +150,7 @@ impl<J: Joining + ?Sized> Layer for J {
     }
 }
 
-/// A [`Joining`] layer whose caller knows how many parts there are.
+/// A [`Joining`] layer called with a number of parts known at compile time.
 pub(crate) trait JoiningParts: Joining {
     /// As [`Joining::backward_joined`]: one gradient for each of `channels`.
     ///
@@ -170,7 +171,7 @@ pub(crate) trait JoiningParts: Joining {
 
 impl<J: Joining + ?Sized> JoiningParts for J {}
 
-/// The tensors that lie side by side in `x`, whose channels `channels` counts in this order.
+/// Splits `x` into tensors of the given numbers of channels; the inverse of a concatenation.
 ///
 /// # Shapes
 /// x `(b, h, w, Σ cᵢ)` → `(b, h, w, cᵢ)` for each of `channels`
@@ -183,19 +184,19 @@ pub(crate) fn split<const N: usize>(
     Ok(parts.try_into().expect("as many parts as counts"))
 }
 
-/// What layers of one network share while it is built.
+/// Options that all layers of a network share while it is built.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Style {
-    /// Longitude wraps in every padding.
+    /// Whether longitude wraps in every padding.
     pub periodic: bool,
-    /// Batch normalisation, or the published multiplication by one half.
+    /// Whether there is batch normalisation, rather than the published multiplication by one half.
     pub batch_norm: bool,
-    /// A ReLU before every unit of a residual encoder, also without batch normalisation.
+    /// Whether a ReLU precedes every unit of a residual encoder even without batch normalisation.
     pub preactivation_relu: bool,
 }
 
 impl Style {
-    /// The style that a network's configuration asks for.
+    /// The style of a network's configuration.
     pub(crate) fn of(config: &NetworkConfig) -> Self {
         Self {
             periodic: config.periodic_longitude,

@@ -11,14 +11,14 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::{DType, Tensor};
 
-/// Normalisation over batch and space, then ReLU (but for [`Norm::preactivation`], where the network has none).
+/// Normalisation over batch and space, then a ReLU (except in [`Norm::preactivation`] of a network without one).
 #[derive(Debug)]
 pub(crate) enum Norm {
     /// Batch normalisation.
     Batch(BatchNorm),
-    /// x / 2: what the SC18 runs used instead, to keep f16 in range (1810.01993; ClimDeepLearn `deeplab_model.py`).
+    /// x / 2: used by the SC18 runs instead, to keep f16 in range (1810.01993; ClimDeepLearn `deeplab_model.py`).
     Half {
-        /// Whether the ReLU follows.
+        /// Whether a ReLU follows.
         relu: bool,
     },
 }
@@ -51,7 +51,7 @@ impl Norm {
         }
     }
 
-    /// Inference as one multiply and one add per value.
+    /// The normalisation in inference as one scale and shift per channel.
     pub(crate) fn folded(&self, parameters: &Parameters, channels: usize) -> Result<Fold> {
         match self {
             Self::Batch(norm) => norm.folded(parameters),
@@ -59,7 +59,7 @@ impl Norm {
         }
     }
 
-    /// The type of its output; x / 2 has that of the `convolution` before it.
+    /// The type of its output; x / 2 keeps that of the preceding `convolution`.
     pub(crate) fn dtype_after(&self, pass: &Pass, convolution: DType) -> DType {
         match self {
             Self::Batch(norm) => norm.dtype(pass),

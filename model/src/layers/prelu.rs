@@ -1,4 +1,4 @@
-//! Batch normalisation and a parametric ReLU.
+//! Batch normalisation followed by a parametric ReLU.
 
 use super::Layer;
 use super::batch_norm::BatchNorm;
@@ -11,7 +11,7 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// Slope below zero at the start, as PyTorch's.
+/// The initial slope below zero, as in PyTorch.
 const SLOPE: f32 = 0.25;
 
 /// Batch normalisation, then a slope per channel below zero.
@@ -40,7 +40,7 @@ impl NormPrelu {
         })
     }
 
-    /// What [`Layer::forward`] makes of `conv` of x; inference folds the normalisation into the convolution.
+    /// As [`Layer::forward`] on `conv` of x; inference folds the normalisation into the convolution.
     pub(crate) fn forward_after(
         &self,
         conv: &Conv,
@@ -52,7 +52,7 @@ impl NormPrelu {
         self.activate(parameters, pass, &normed)
     }
 
-    /// The parametric ReLU of what is normalised.
+    /// Applies the parametric ReLU to the normalised values.
     fn activate(&self, parameters: &Parameters, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         let x = pass.push_input(self.slope, x)?;
         let slope = parameters.channels(self.slope)?;
@@ -93,7 +93,7 @@ impl Layer for NormPrelu {
 }
 
 impl NormPrelu {
-    /// What [`Layer::trace`] gives, after a convolution into which inference folds the normalisation.
+    /// As [`Layer::trace`], after a convolution into which inference folds the normalisation.
     pub(crate) fn trace_folded(&self, x: Flow, trace: &mut Trace) -> Flow {
         let normed = self.norm.trace(x, After::NOTHING, trace);
         trace.fused_in_inference(x, normed);

@@ -14,12 +14,12 @@ pub(crate) fn shape_of(x: &Tensor) -> Result<[usize; 4]> {
     Ok([b, h, w, c])
 }
 
-/// The largest value of every window.
+/// The maximum of every window.
 #[derive(Debug)]
 pub(crate) struct MaxPool(pub PoolSpec);
 
 impl MaxPool {
-    /// Every `stride`-th pixel: the shortcut of a bottleneck that shrinks the field but not its channels.
+    /// Takes every `stride`-th pixel: the shortcut of a bottleneck that reduces the extents but keeps the channels.
     pub(crate) fn subsample(stride: usize) -> Self {
         Self(PoolSpec {
             kernel: 1,
@@ -76,7 +76,7 @@ pub(crate) fn resize_backward(pass: &mut Pass, dy: &Tensor, periodic: bool) -> R
     pass.backend.resize_bilinear_backward(dy, shape, periodic)
 }
 
-/// x without a share of its values in training; x itself in inference.
+/// Dropout of a share of the values of x in training; x itself in inference.
 pub(crate) fn dropout(pass: &mut Pass, x: Tensor, share: f32) -> Result<Tensor> {
     if share == 0.0 || !pass.is_training() {
         return Ok(x);

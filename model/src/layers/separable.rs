@@ -1,4 +1,4 @@
-//! Depthwise convolutions, and separable ones: a kernel per channel, then a 1x1 that mixes them.
+//! Depthwise convolutions, and separable ones: a kernel per channel, then a 1x1 convolution that mixes the channels.
 //!
 //! # Source
 //! Chollet 2017 (arXiv:1610.02357).
@@ -85,7 +85,7 @@ impl Layer for Depthwise {
     }
 }
 
-/// Depthwise, then 1x1, nothing between.
+/// A depthwise convolution directly followed by a 1x1 convolution.
 #[derive(Debug)]
 pub(crate) struct Separable {
     depthwise: Depthwise,
@@ -151,7 +151,7 @@ impl SeparableUnit {
         })
     }
 
-    /// The normalised output, plus `residual`, then ReLU if asked.
+    /// The normalised output, plus `residual` if there is one, then a ReLU if requested.
     pub(crate) fn forward(
         &self,
         parameters: &Parameters,
@@ -168,7 +168,7 @@ impl SeparableUnit {
         (self.norm).forward_after(pointwise, parameters, pass, &y, (residual, relu))
     }
 
-    /// The gradients of x and, if there was one, of the residual.
+    /// Returns the gradients of x and, if there was one, of the residual.
     pub(crate) fn backward(
         &self,
         parameters: &Parameters,
@@ -184,7 +184,7 @@ impl SeparableUnit {
         ))
     }
 
-    /// The shape of the output; `residual` is what is added to it, if `after` says so.
+    /// Returns the output's shape; `residual` is added to the output if `after` includes it.
     pub(crate) fn trace(
         &self,
         x: Flow,

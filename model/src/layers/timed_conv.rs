@@ -1,8 +1,8 @@
-//! A convolution with a bias over frames, whose kernel may reach over time; and the same kernel transposed, for
-//! decoders that share their encoder's kernels.
+//! A convolution with a bias over frames, whose kernel may extend over time; and its transpose, for decoders that share
+//! their encoder's kernels.
 //!
-//! Tensors are `(frames, h, w, c)`: the frames of a clip follow each other, so a layer without an extent in time needs
-//! not know of clips.
+//! Tensors are `(frames, h, w, c)`. The frames of a clip are consecutive, so a layer that does not extend over time can
+//! ignore clips.
 
 use super::Layer;
 use super::resize::shape_of;
@@ -14,14 +14,14 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::{DType, Tensor};
 
-/// Kernel, bias, geometry, frames of a clip.
+/// Kernel, bias, geometry and clip length.
 #[derive(Debug)]
 pub(crate) struct TimedConv {
     name: String,
     weight: ParameterId,
     bias: ParameterId,
     spec: Conv3dSpec,
-    /// Frames of a clip at the input.
+    /// Frames per clip at the input.
     frames: usize,
     channels_in: usize,
     channels_out: usize,
@@ -36,7 +36,7 @@ impl TimedConv {
     ) -> Result<Self> {
         let (kh, kw) = spec.plane.kernel;
         let shape = [spec.kernel_t, channels_out, channels_in, kh, kw];
-        // Without an extent in time the kernel is that of a plain convolution.
+        // A kernel that does not extend over time has the shape of a plain convolution's.
         let shape = &shape[usize::from(spec.kernel_t == 1)..];
         let fan_in = channels_in * spec.kernel_t * kh * kw;
         Ok(Self {
@@ -50,14 +50,14 @@ impl TimedConv {
         })
     }
 
-    /// Its kernel among the network's parameters.
+    /// The id of the kernel.
     pub(crate) fn kernel(&self) -> ParameterId {
         self.weight
     }
 
-    /// Frames of a clip at the output.
+    /// Frames per clip at the output.
     pub(crate) fn frames_out(&self) -> Result<usize> {
-        // Any field that the kernel fits on.
+        // The smallest field that the kernel fits on will do.
         let (kh, kw) = self.spec.plane.kernel;
         Ok(self.spec.output_size((self.frames, kh, kw))?.0)
     }
@@ -66,7 +66,7 @@ impl TimedConv {
         self.spec.kernel_t == 1 && self.spec.stride_t == 1
     }
 
-    /// Shape (b, t, h, w, c) of frames whose clips are `t` long.
+    /// The shape (b, t, h, w, c) of frames that form clips of length `t`.
     fn clips(&self, [n, h, w, c]: [usize; 4], t: usize) -> Result<[usize; 5]> {
         if t == 0 || !n.is_multiple_of(t) {
             return Err(ModelError::Shape {
@@ -79,7 +79,7 @@ impl TimedConv {
         Ok([n / t, t, h, w, c])
     }
 
-    /// The convolution without the tape, with or without its bias.
+    /// The convolution without the tape, with or without the bias.
     fn apply(&self, p: &Parameters, pass: &Pass, x: &Tensor, bias: bool) -> Result<Tensor> {
         let (backend, weight) = (pass.backend, p.kernel(self.weight, pass));
         let bias = bias.then(|| p.get(self.bias));
@@ -92,7 +92,7 @@ impl TimedConv {
         Ok(y.reshape((b * t, h, w, c))?)
     }
 
-    /// The gradient of [`Self::apply`] with respect to x, of this shape.
+    /// The gradient of [`Self::apply`] with respect to x, which has this shape.
     fn transposed(
         &self,
         p: &Parameters,
@@ -125,7 +125,7 @@ impl TimedConv {
         backend.conv3d_backward_weights(&x, &dy, &self.spec, dw, dbias)
     }
 
-    /// Adds the parameters' gradients only; gives the input, and the type of its gradient.
+    /// Adds only the parameter gradients; returns the input and the type of its gradient.
     pub(crate) fn backward_parameters(
         &self,
         p: &Parameters,
@@ -141,10 +141,10 @@ impl TimedConv {
     }
 }
 
-/// The transposed convolution, from fields as the convolution gives them to fields as it takes them: the same kernel, no
+/// The transposed convolution, which maps the convolution's output space to its input space with the same kernel and no
 /// bias.
 impl TimedConv {
-    /// The transposed convolution of g to a tensor of shape x.
+    /// The transposed convolution of g; the result has shape x.
     pub(crate) fn forward_transposed(
         &self,
         p: &Parameters,
@@ -156,7 +156,8 @@ impl TimedConv {
         self.transposed(p, pass, &g, x)
     }
 
-    /// The gradient of g. The kernel's is added; the convolution itself will add its own to that.
+    /// Returns the gradient of g and adds the kernel's gradient. The convolution's own backward pass adds to it as
+    /// well.
     pub(crate) fn backward_transposed(
         &self,
         p: &Parameters,
@@ -178,7 +179,7 @@ impl TimedConv {
         trace.layer(name, &[g], x.shape, 0, self.flops(g.shape))
     }
 
-    /// Every output value meets every tap once.
+    /// Every output value uses every tap once.
     fn flops(&self, y: [usize; 4]) -> u64 {
         2 * (y.iter().product::<usize>() * self.taps()) as u64
     }
@@ -188,7 +189,7 @@ impl TimedConv {
         self.channels_in * self.spec.kernel_t * kh * kw
     }
 
-    /// Notes the convolutions over latitude and longitude that it is made of.
+    /// Records the 2-D convolutions that it consists of.
     fn trace_planes(&self, y: [usize; 4], x: [usize; 4], trace: &mut Trace) {
         let plane = Convolution {
             spec: self.spec.plane,

@@ -1,4 +1,4 @@
-//! Convolution, normalisation, ReLU: the unit that networks are made of.
+//! Convolution, normalisation, ReLU: the basic unit of the networks.
 
 use super::conv::Conv;
 use super::norm::Norm;
@@ -33,7 +33,7 @@ impl Unit {
         })
     }
 
-    /// Adds the parameters' gradients only: for a first layer, whose input has no use for a gradient.
+    /// Adds only the parameter gradients, for a first layer, whose input needs no gradient.
     pub(crate) fn backward_parameters(
         &self,
         parameters: &Parameters,
@@ -86,7 +86,7 @@ impl Joining for Unit {
     }
 }
 
-/// A unit where batch normalisation is on, else a convolution with a bias and no activation.
+/// A unit if batch normalisation is on, otherwise a convolution with a bias and no activation.
 #[derive(Debug)]
 pub(crate) enum MaybeNormed {
     Normed(Unit),
@@ -110,7 +110,7 @@ impl MaybeNormed {
         Ok(Self::Biased(conv))
     }
 
-    /// Whichever of the two it is.
+    /// The layer, of either variant.
     pub(crate) fn layer(&self) -> &dyn Joining {
         match self {
             Self::Normed(unit) => unit,

@@ -9,7 +9,7 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::{DType, Tensor};
 
-/// A transposed 3x3 convolution that doubles the extents, then drops what exceeds the target.
+/// A transposed 3x3 convolution that doubles the extents, then crops the result to its target.
 #[derive(Debug)]
 pub(crate) struct Upsample {
     name: String,
@@ -30,7 +30,7 @@ impl Upsample {
     ) -> Result<Self> {
         let spec = ConvTransposeSpec::double(periodic);
         let shape = [channels_in, channels_out, 3, 3];
-        // With stride 2 a quarter of the nine taps reaches each output pixel.
+        // With stride 2 an average of 9 / 4 taps contribute to each output pixel.
         let weight = parameters.weight(format!("{name}.weight"), &shape, channels_in * 9 / 4)?;
         let bias = bias_of(parameters, name, channels_out, bias)?;
         Ok(Self {
@@ -65,18 +65,18 @@ impl Upsample {
         pass.backend.cut(&y, (h, w))
     }
 
-    /// Its kernel among the network's parameters.
+    /// The id of the kernel.
     pub(crate) fn kernel(&self) -> ParameterId {
         self.weight
     }
 
-    /// The type that this layer computes in.
+    /// The type in which this layer computes.
     pub(crate) fn dtype(&self, pass: &Pass) -> DType {
         pass.dtype_of(self.weight)
     }
 
-    /// In inference: the output with a factor folded into the kernel, plus a shift instead of the bias, then ReLU,
-    /// stored as `after`.
+    /// In inference: the output with a scale folded into the kernel, a shift instead of the bias, then a ReLU. The
+    /// result has type `after`.
     pub(crate) fn forward_folded(
         &self,
         parameters: &Parameters,
@@ -132,7 +132,7 @@ impl Upsample {
         let y = [b, target_h, target_w, self.channels_out];
         let taps = 9 * self.channels_in * self.channels_out;
         let bias = self.bias.map_or(0, |_| self.channels_out);
-        // Every input pixel meets every tap once.
+        // Every input pixel uses every tap once.
         let flops = 2 * (b * h * w * taps) as u64;
         let (full_h, full_w) = self.spec.output_size((h, w));
         trace.convolution(Convolution {

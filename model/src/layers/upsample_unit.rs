@@ -10,13 +10,13 @@ use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// Half of each extent, rounded up: what a stride of 2 leaves.
+/// Half of each extent, rounded up: the extents after a convolution of stride 2.
 pub(crate) fn half((h, w): (usize, usize)) -> (usize, usize) {
     (h.div_ceil(2), w.div_ceil(2))
 }
 
-/// A transposed convolution that doubles the resolution: without bias and followed by normalisation and ReLU where
-/// batch normalisation is on, else with a bias and nothing after it.
+/// A transposed convolution that doubles the resolution. With batch normalisation it has no bias and is followed by
+/// normalisation and ReLU; otherwise it has a bias and nothing after it.
 #[derive(Debug)]
 pub(crate) struct UpsampleUnit {
     conv: Upsample,

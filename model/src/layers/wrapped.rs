@@ -1,4 +1,4 @@
-//! A layer on a field that is continued on all four sides by its opposite sides.
+//! A layer on a field padded on all four sides by wrapping around.
 
 use super::Layer;
 use super::resize::shape_of;
@@ -11,19 +11,19 @@ use crate::pass::{Pass, Saved};
 use crate::trace::{Flow, Trace};
 use candle_core::Tensor;
 
-/// What a padding is filled with, on each axis.
+/// The source of padding values on each axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Padding {
     /// Zeros.
     Zero,
-    /// In longitude the other side of the globe, in latitude zeros.
+    /// The opposite edge of the field in longitude, zeros in latitude.
     Longitude,
-    /// The opposite side on both axes: wrong on a sphere, for weights that were trained so.
+    /// The opposite edge on both axes: wrong on a sphere, for weights that were trained with it.
     Both,
 }
 
 impl Padding {
-    /// The padding that a network's configuration asks for.
+    /// The padding that a network's configuration selects.
     pub(crate) fn of(config: &NetworkConfig) -> Self {
         match (config.periodic_latitude, config.periodic_longitude) {
             (true, _) => Self::Both,
@@ -32,7 +32,7 @@ impl Padding {
         }
     }
 
-    /// The geometry and the margin to wrap first that together pad as `spec` does, in this way.
+    /// The geometry and the margin to wrap beforehand that together pad as `spec` does in this mode.
     pub(crate) fn apply(self, spec: ConvSpec) -> (ConvSpec, usize) {
         match self {
             Self::Zero => (spec, 0),
@@ -48,7 +48,7 @@ impl Padding {
     }
 }
 
-/// A layer behind a margin of wrapped rows and columns.
+/// A layer preceded by a margin of wrapped rows and columns.
 #[derive(Debug)]
 pub(crate) struct Wrapped<L> {
     pub(crate) layer: L,
@@ -56,7 +56,7 @@ pub(crate) struct Wrapped<L> {
 }
 
 impl<L> Wrapped<L> {
-    /// x with its margin.
+    /// Pads x with the margin.
     pub(crate) fn widen(&self, pass: &mut Pass, x: &Tensor) -> Result<Tensor> {
         if self.margin == 0 {
             return Ok(x.clone());

@@ -1,4 +1,4 @@
-//! Adam, and AdamW: the same moments, weight decay beside them.
+//! Adam and AdamW: the same moments, with coupled or decoupled weight decay.
 
 use super::Step;
 use super::sweep::{Kernel, Piece};
@@ -18,7 +18,7 @@ impl Kernel for Adam<'_> {
         let &Step { config, unbias, .. } = self.0;
         let (beta1, beta2, epsilon) = (config.beta1, config.beta2, config.epsilon);
         let (rate, decay, factor) = self.0.of(piece.parameter);
-        // One division a value: with more, the divider and not the memory sets the pace.
+        // One division per value: with more, the sweep would be bound by the divider rather than by memory.
         let (step_size, root) = (rate * unbias.0, unbias.1.sqrt());
         let (l2, shrink) = match config.rule.shrinks() {
             true => (0.0, 1.0 - rate * decay),

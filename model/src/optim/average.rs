@@ -1,4 +1,5 @@
-//! The exponential moving average of what training changes, which is often a better network than that of any one step.
+//! The exponential moving average of a network's parameters and running statistics, which is often a better network
+//! than any single step.
 
 use crate::error::Result;
 use crate::file_contents::FileContents;
@@ -13,42 +14,41 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The fact that keeps the number of steps averaged.
+/// The metadata key of the number of averaged steps.
 const STEPS: &str = "average.steps";
-/// What the names of saved averages begin with.
+/// The prefix of the names of saved averages.
 const PREFIX: &str = "average.";
 /// Values per task.
 const CHUNK: usize = 1 << 14;
 
-/// Averages of all parameters and running statistics of a network over the steps of an optimiser.
+/// The average of all parameters and running statistics of a network over the steps of an optimiser.
 ///
-/// After the step that follows t others, average += (1 - d) (value - average) with d = min(decay, (1 + t) / (10 + t)):
-/// early on the average follows fast, so that a long run forgets where it began.
+/// After a step that t others preceded, average += (1 - d) (value - average) with d = min(decay, (1 + t) / (10 + t)).
+/// The average follows fast at first, so that a long run forgets its initial values.
 ///
-/// # Source
-/// TensorFlow's `ExponentialMovingAverage` with `num_updates`; running statistics of batch normalisation as timm's
-/// `ModelEmaV2` has them, which averages all of a network's state.
+/// TensorFlow's `ExponentialMovingAverage` with `num_updates`; running statistics of batch normalisation as in timm's
+/// `ModelEmaV2`, which averages the whole state of a network.
 #[derive(Debug)]
 pub struct Average {
     decay: f64,
     /// Steps averaged so far.
     steps: u64,
-    /// How many parameters there are.
+    /// The number of parameter values.
     count: usize,
-    /// Their averages in flat order, in host memory; none of parameters on a GPU.
+    /// The averages of the parameters in flat order, in host memory; empty if the parameters lie on a GPU.
     values: Vec<f32>,
-    /// Those of the running statistics, one after the other.
+    /// The averages of the running statistics, concatenated.
     statistics: Vec<f32>,
-    /// Averages of parameters on a GPU.
+    /// The averages of the parameters on a GPU.
     #[cfg(feature = "cuda")]
     on_gpu: Option<Tensor>,
 }
 
 impl Average {
-    /// A copy of these parameters and running statistics, where they lie; `decay` is above 0 and below 1.
+    /// Starts as a copy of these parameters and running statistics, on their device; `decay` is above 0 and below 1.
     ///
     /// # Errors
-    /// [`crate::ModelError::Gpu`] if the parameters lie on a GPU that has no memory for it; as [`Self::update`].
+    /// [`crate::ModelError::Gpu`] if the GPU that holds the parameters is out of memory; otherwise as [`Self::update`].
     pub fn new(decay: f64, parameters: &Parameters) -> Result<Self> {
         let count = parameters.count();
         #[cfg(feature = "cuda")]
@@ -70,7 +70,7 @@ impl Average {
         Ok(average)
     }
 
-    /// Begins anew with a copy of these parameters and running statistics.
+    /// Restarts from a copy of these parameters and running statistics.
     ///
     /// # Errors
     /// As [`Self::update`].
@@ -87,12 +87,12 @@ impl Average {
         Ok(())
     }
 
-    /// Moves it towards parameters and running statistics as a step has left them.
+    /// Updates the average with the parameters and running statistics after a step.
     ///
-    /// The new values are the same bits on any number of threads.
+    /// The result is bit-identical for any number of threads.
     ///
     /// # Errors
-    /// [`crate::ModelError::Shape`] if they are another network's; [`crate::ModelError::Candle`],
+    /// [`crate::ModelError::Shape`] if they belong to another network; [`crate::ModelError::Candle`],
     /// [`crate::ModelError::Gpu`].
     pub fn update(&mut self, parameters: &Parameters) -> Result<()> {
         self.check(parameters)?;
@@ -111,8 +111,8 @@ impl Average {
         Ok(())
     }
 
-    /// Exchanges the averages with the network's own values: once for what the averages are for, and once more before
-    /// the next step. On a GPU everything stays where it lies, for passes that were captured.
+    /// Swaps the averages with the network's own values. Call it before using the averaged network, and again before
+    /// the next step. On a GPU all buffers keep their addresses, because captured passes refer to them.
     ///
     /// # Errors
     /// As [`Self::update`].
@@ -129,12 +129,12 @@ impl Average {
         parameters.update_all(|values| values.swap_with_slice(&mut self.values))
     }
 
-    /// How many values it keeps.
+    /// The number of values kept.
     pub fn state_len(&self) -> usize {
         self.count + self.statistics.len()
     }
 
-    /// Lends it to a model file, beside the parameters: a tensor for each of them and for each running statistic.
+    /// Lends the average to a model file, beside the parameters: one tensor per parameter and per running statistic.
     ///
     /// # Errors
     /// As [`Self::update`].
@@ -164,12 +164,12 @@ impl Average {
         Ok(())
     }
 
-    /// Takes up what [`Self::lend_to`] put into the file at `path` with these facts and tensors.
+    /// Restores what [`Self::lend_to`] saved, from the metadata and tensors of the file at `path`.
     ///
     /// # Errors
     /// [`crate::ModelError::File`] if the file holds no average; [`crate::ModelError::MissingWeight`] or
-    /// [`crate::ModelError::WeightShape`] naming the first tensor that is missing or has another shape: all is as it
-    /// was. [`crate::ModelError::Io`] if a tensor cannot be read, and then some are new.
+    /// [`crate::ModelError::WeightShape`] naming the first tensor that is missing or has another shape; in these cases
+    /// nothing changes. [`crate::ModelError::Io`] if a tensor cannot be read, in which case some are already replaced.
     pub fn load_from(
         &mut self,
         parameters: &Parameters,
@@ -199,7 +199,7 @@ impl Average {
         Ok(())
     }
 
-    /// Replaces the averages of parameters; on a GPU those of one at a time pass through the host's memory.
+    /// Replaces the averages of parameters; on a GPU one at a time is staged in host memory.
     fn read_values(&mut self, parameters: &Parameters, tensors: &impl Tensors) -> Result<()> {
         #[cfg(feature = "cuda")]
         if let Some(average) = &self.on_gpu {
@@ -220,7 +220,7 @@ impl Average {
         Ok(())
     }
 
-    /// The averages of parameters, in the order of [`crate::parameters::Parameter::range`].
+    /// The averages of the parameters, in the order of [`crate::parameters::Parameter::range`].
     fn values(&self) -> Result<Cow<'_, [f32]>> {
         #[cfg(feature = "cuda")]
         if let Some(average) = &self.on_gpu {
@@ -229,7 +229,7 @@ impl Average {
         Ok(Cow::Borrowed(&self.values))
     }
 
-    /// Refuses parameters of another network.
+    /// Checks that the parameters belong to the same network.
     fn check(&self, parameters: &Parameters) -> Result<()> {
         let statistics: usize = parameters.buffers().iter().map(|b| b.values.len()).sum();
         let what = "running statistics";
@@ -238,24 +238,24 @@ impl Average {
     }
 }
 
-/// The name under which the average of what has this name is saved.
+/// The name under which the average of the tensor `name` is saved.
 fn saved(name: &str) -> String {
     format!("{PREFIX}{name}")
 }
 
-/// All running statistics, one after the other.
+/// All running statistics, concatenated.
 fn statistics_of(parameters: &Parameters) -> Vec<f32> {
     let buffers = parameters.buffers().iter();
     buffers.flat_map(|buffer| &buffer.values).copied().collect()
 }
 
-/// The share of the way to the values that an average goes after the step that follows `steps` others.
+/// The weight 1 - d of the new values in a step that `steps` others preceded.
 fn share(decay: f64, steps: u64) -> f32 {
     let early = (1.0 + steps as f64) / (10.0 + steps as f64);
     (1.0 - decay.min(early)) as f32
 }
 
-/// Moves averages this share of the way to the values.
+/// Moves averages by this share of the distance to the values.
 fn approach(average: &mut [f32], values: &[f32], share: f32) {
     for (average, value) in average.iter_mut().zip(values) {
         *average += share * (value - *average);

@@ -1,4 +1,4 @@
-//! Which optimiser, with which numbers.
+//! The choice of an optimiser and its hyperparameters.
 
 use super::Larc;
 use crate::error::{ModelError, Result};
@@ -6,17 +6,17 @@ use crate::parameters::{Kind, Parameters, layer_of, lies_under, near};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The rule by which gradients change parameters.
+/// The update rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rule {
     /// Stochastic gradient descent with momentum: v ← μ v + g, θ ← θ − η v.
     Sgd,
-    /// Adam (Kingma & Ba 2015), weight decay added to the gradient.
+    /// Adam (Kingma & Ba 2015), with weight decay added to the gradient.
     Adam,
     /// Adam with decoupled weight decay (Loshchilov & Hutter 2019).
     AdamW,
-    /// AdamW's direction with a step of each tensor that is a share of its norm (You et al. 2020).
+    /// AdamW's direction, with a step per tensor proportional to the tensor's norm (You et al. 2020).
     Lamb,
 }
 
@@ -59,7 +59,7 @@ impl Rule {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OptimizerConfig {
-    /// The rule by which gradients change parameters. Default `"adamw"`.
+    /// The update rule. Default `"adamw"`.
     pub rule: Rule,
     /// μ of SGD. Default 0.9.
     pub momentum: f32,
@@ -73,19 +73,18 @@ pub struct OptimizerConfig {
     pub epsilon: f32,
     /// Divide Adam's and LAMB's moments by 1 − βᵗ. Default true.
     pub bias_correction: bool,
-    /// LAMB's gradient enters the first moment with 1 − β₁, not 1. Default true.
+    /// Whether LAMB's gradient enters the first moment with weight 1 − β₁ rather than 1. Default true.
     pub grad_averaging: bool,
-    /// Weight decay: of kernels, unless `decay_all`. Default 0.
+    /// Weight decay, of kernels only unless `decay_all` is set. Default 0.
     pub weight_decay: f32,
-    /// Decay biases and normalisations too, as MLPerf HPC DeepCAM does. Default false.
+    /// Whether biases and normalisation parameters decay too, as in MLPerf HPC DeepCAM. Default false.
     pub decay_all: bool,
-    /// Largest norm of the whole gradient; a longer one is scaled down to it. Default none.
+    /// Maximum norm of the whole gradient; a larger gradient is scaled down to it. Default none.
     pub clip_norm: Option<f64>,
     /// Layer-wise adaptive rate control, with SGD, Adam or AdamW. Default none.
     pub larc: Option<Larc>,
-    /// What the learning rate is multiplied by for some parameters, by the start of their names (`encoder`), or a
-    /// pattern in which `*` is any text (`*.bias`); of several the longest decides. 0 leaves them as they are. Default
-    /// none.
+    /// Multipliers of the learning rate for some parameters, by a prefix of their names (`encoder`) or a pattern in
+    /// which `*` matches any text (`*.bias`). The longest match wins. With 0 a parameter does not change. Default none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub rates: BTreeMap<String, f32>,
 }
@@ -139,19 +138,19 @@ impl OptimizerConfig {
         }
     }
 
-    /// How many moments the rule keeps for each parameter.
+    /// The number of moments that the rule keeps per parameter.
     pub fn moments(&self) -> usize {
         self.rule.moments()
     }
 
-    /// How many values an optimiser keeps for each parameter: its moments and, on a GPU, LAMB's direction, which on the
-    /// CPU is that of some parameters at a time.
+    /// The number of values that an optimiser keeps per parameter: its moments and, on a GPU, LAMB's direction. On the
+    /// CPU the direction exists only for a group of parameters at a time.
     pub fn values_kept(&self, on_gpu: bool) -> usize {
         self.moments() + usize::from(on_gpu && self.rule.keeps_direction())
     }
 
-    /// What gradients are multiplied by where their scale is `scale` and their norm after it is `norm`: less if that is
-    /// too long.
+    /// The factor on gradients, given the factor `scale` and the gradient norm `norm` after scaling by it: `scale`, or
+    /// less if clipping applies.
     pub fn clipped(&self, scale: f32, norm: f64) -> f32 {
         let clip = self.clip_norm.filter(|&limit| norm > limit);
         scale * clip.map_or(1.0, |limit| (limit / norm) as f32)
@@ -166,7 +165,7 @@ impl OptimizerConfig {
         (unbias(self.beta1), unbias(self.beta2))
     }
 
-    /// The weight decay of a parameter of this kind.
+    /// The weight decay of parameters of this kind.
     pub(crate) fn decay_of(&self, kind: Kind) -> f32 {
         if self.decay_all || kind == Kind::Weight {
             self.weight_decay
@@ -175,17 +174,17 @@ impl OptimizerConfig {
         }
     }
 
-    /// What the learning rate of a parameter is multiplied by.
+    /// The multiplier of the learning rate for a parameter.
     pub(crate) fn rate_of(&self, name: &str) -> f32 {
         let fitting = self.rates.iter().filter(|(of, _)| lies_under(of, name));
         let longest = fitting.max_by_key(|(of, _)| of.len());
         longest.map_or(1.0, |(_, factor)| *factor)
     }
 
-    /// Refuses rates of parameters that a network does not have.
+    /// Checks that every entry of `rates` matches a parameter of the network.
     ///
     /// # Errors
-    /// [`ModelError::Config`] with the names that could have been meant.
+    /// [`ModelError::Config`] with the closest names.
     pub fn check_rates(&self, parameters: &Parameters) -> Result<()> {
         let names = || parameters.iter().map(|p| p.name.as_str());
         let unknown = |of: &&String| !names().any(|name| lies_under(of, name));
@@ -202,7 +201,7 @@ impl OptimizerConfig {
         })
     }
 
-    /// Refuses what makes no sense.
+    /// Checks that all values are valid.
     ///
     /// # Errors
     /// [`ModelError::Config`] naming the key.
@@ -218,7 +217,7 @@ impl OptimizerConfig {
                 return refuse(key, format!("expected [0, 1), found {value}"));
             }
         }
-        // Where gradients are 0, so are both moments, and without ε their ratio is NaN.
+        // Where gradients are always 0, so are both moments, and without ε their ratio is NaN.
         if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
             return refuse(
                 "epsilon",

@@ -1,11 +1,11 @@
-//! LAMB: Adam's direction, with a step of each tensor that is a share of the tensor's own norm.
+//! LAMB: Adam's direction, with a step per tensor proportional to the tensor's norm.
 
 use super::Step;
 use super::sweep::{Kernel, Memory, Order, Piece, Place, per_parameter, sweep};
 use crate::gradients::squares;
 use std::ops::Range;
 
-/// Values of which two arrays fit into most last-level caches between the two passes.
+/// Values per group, chosen so that two arrays of them stay in most last-level caches between the two passes.
 const GROUP: usize = 1 << 20;
 
 /// The first pass: moments, Σ θ² and Σ u².
@@ -34,7 +34,7 @@ impl Kernel for Moments<'_> {
     }
 }
 
-/// The second pass: the step along u, with η r of each parameter.
+/// The second pass: the step along u, with the factor η r of each parameter.
 struct Apply<'a>(&'a [f32]);
 
 impl Kernel for Apply<'_> {
@@ -48,18 +48,18 @@ impl Kernel for Apply<'_> {
     }
 }
 
-/// Takes one step of all parameters, a group of whole tensors after the other.
+/// Takes one step of all parameters, group by group; a group consists of whole tensors.
 ///
-/// u = m̂ / (√v̂ + ε) + λ θ, θ ← θ − η r u with r = ‖θ‖ / ‖u‖ of each tensor.
+/// u = m̂ / (√v̂ + ε) + λ θ, θ ← θ − η r u, with r = ‖θ‖ / ‖u‖ per tensor.
 ///
-/// r is 1 where a norm is zero and for tensors without weight decay (Apex's `use_nvlamb = False`). The gradient was
-/// clipped before. Two passes over each tensor: the first moves the moments, sums both norms and keeps u, the second
-/// steps along it. Tensors are taken in groups, so that the second pass finds u and θ in cache: one pass over memory
-/// but for tensors that are larger than the cache.
+/// r is 1 where a norm is zero and for tensors without weight decay (Apex's `use_nvlamb = False`). The gradient is
+/// already clipped. The first pass over a tensor updates the moments, sums both norms and stores u; the second steps
+/// along u. Tensors are processed in groups, so that the second pass finds u and θ in cache. Only tensors larger than
+/// the cache are read from memory twice.
 ///
 /// # Source
-/// You et al. 2020 (arXiv:1904.00962) algorithm 2, as Apex's `multi_tensor_lamb.cu` has it, which MLPerf HPC DeepCAM
-/// uses.
+/// You et al. 2020 (arXiv:1904.00962) algorithm 2, as implemented by Apex's `multi_tensor_lamb.cu`, which MLPerf HPC
+/// DeepCAM uses.
 pub(super) fn take(step: &Step<'_>, places: &[Place], mut memory: Memory<'_>) {
     let direction = std::mem::take(&mut memory.direction);
     let mut rates = vec![0.0; places.len()];
@@ -87,7 +87,7 @@ pub(super) fn take(step: &Step<'_>, places: &[Place], mut memory: Memory<'_>) {
     }
 }
 
-/// Values of the largest group: what [`take`] needs to keep directions in.
+/// Size of the largest group: the length of the direction buffer that [`take`] needs.
 pub(super) fn direction_len(places: &[Place]) -> usize {
     let lengths = groups(places)
         .into_iter()
@@ -99,7 +99,7 @@ fn length(places: &[Place]) -> usize {
     places.iter().map(|place| place.range.len()).sum()
 }
 
-/// Consecutive parameters of at most [`GROUP`] values together, or one larger one.
+/// Consecutive parameters of at most [`GROUP`] values in total, or a single larger one.
 fn groups(places: &[Place]) -> Vec<Range<usize>> {
     let mut groups: Vec<Range<usize>> = Vec::new();
     let mut values = usize::MAX;
@@ -119,7 +119,7 @@ fn groups(places: &[Place]) -> Vec<Range<usize>> {
     groups
 }
 
-/// r of one tensor, from Σ θ² and Σ u².
+/// The ratio r of one tensor, from Σ θ² and Σ u².
 fn trust([values, direction]: [f64; 2], decay: f32) -> f32 {
     if decay != 0.0 && values > 0.0 && direction > 0.0 {
         (values.sqrt() / direction.sqrt()) as f32

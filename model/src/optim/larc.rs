@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// LARC: each tensor's gradient is scaled so that its step is a fixed share of the tensor's own norm.
+/// LARC: each tensor's gradient is scaled so that its step is a fixed share of the tensor's norm.
 ///
 /// # Source
 /// 1810.01993 section V-B and ClimDeepLearn: the local rate is η ‖w‖ / ‖g‖, or `epsilon` where either norm is 0; with
@@ -14,7 +14,7 @@ pub struct Larc {
     pub eta: f32,
     /// The local rate where a norm is zero.
     pub epsilon: f32,
-    /// Never a larger step than without LARC.
+    /// Whether a step is never larger than without LARC.
     pub clip: bool,
 }
 
@@ -29,10 +29,10 @@ impl Default for Larc {
 }
 
 impl Larc {
-    /// What the gradient of one tensor is multiplied by, from ‖w‖ and ‖g‖.
+    /// The factor on the gradient of one tensor, from ‖w‖ and ‖g‖.
     pub(super) fn factor(&self, weight_norm: f64, gradient_norm: f64, rate: f32) -> f32 {
         let local = if weight_norm > 0.0 && gradient_norm > 0.0 {
-            // Beyond f32 an infinity, which makes NaN of every value of the gradient that is 0.
+            // A ratio beyond f32 would be infinite, and would turn gradient values of 0 into NaN.
             (self.eta * (weight_norm / gradient_norm) as f32).min(f32::MAX)
         } else {
             self.epsilon

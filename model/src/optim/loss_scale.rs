@@ -1,8 +1,9 @@
-//! Loss scaling: gradients are computed of a larger loss, so that half precision does not lose the small ones.
+//! Loss scaling: the loss is multiplied before the backward pass so that small gradients do not underflow in half
+//! precision.
 //!
-//! A step whose gradients overflow is skipped; that is normal, other non-finite numbers are not. Factors
-//! are best powers of two: in f32 they then change no bit of the result, which a test holds for every optimiser and a
-//! whole network.
+//! A step whose gradients overflow is skipped. This is normal under loss scaling; other non-finite numbers are errors.
+//! The factors should be powers of two: in f32 they then leave every result bit-identical, as a test verifies for every
+//! optimiser and a whole network.
 
 use crate::error::{ModelError, Result};
 use candle_core::DType;
@@ -25,8 +26,8 @@ pub enum LossScaleConfig {
         /// The factor.
         scale: f32,
     },
-    /// Doubled after `growth_interval` good steps in a row, up to 2²⁴; halved by every step that overflows, down to 1.
-    /// An overflow restarts the count of good steps. A first factor above 2²⁴ only falls.
+    /// Dynamic: the factor doubles after `growth_interval` good steps in a row, up to 2²⁴, and is halved by every
+    /// overflow, down to 1. An overflow restarts the count of good steps. An initial factor above 2²⁴ can only fall.
     Dynamic {
         /// The first factor, at least 1.
         initial: f32,
@@ -41,10 +42,10 @@ impl Default for LossScaleConfig {
     }
 }
 
-/// The largest factor that doubling reaches: a power of two whose reciprocal is exact.
+/// The largest factor that doubling reaches: a power of two, so its reciprocal is exact.
 const LARGEST: f32 = 16_777_216.0;
 
-/// The factor now, and how long it has been good. Serialised, it resumes a run.
+/// The current factor and the number of good steps since it changed. Serialised, it resumes a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LossScale {
     config: LossScaleConfig,
@@ -53,8 +54,8 @@ pub struct LossScale {
 }
 
 impl LossScaleConfig {
-    /// What a precision needs: f16 loses gradients below 6e-8, so their loss is scaled dynamically from 2¹⁶; the others
-    /// have the range of f32 and are not scaled.
+    /// The default for a precision. f16 loses gradients below 6e-8, so its loss is scaled dynamically from 2¹⁶. The
+    /// other types have the range of f32 and need no scaling.
     pub fn of(dtype: DType) -> Self {
         match dtype {
             DType::F16 => Self::Dynamic {
@@ -65,7 +66,7 @@ impl LossScaleConfig {
         }
     }
 
-    /// Whether overflows are expected: they are how the factor is found.
+    /// Whether overflows are expected, as part of the search for the factor.
     pub fn is_dynamic(&self) -> bool {
         matches!(self, Self::Dynamic { .. })
     }
@@ -88,7 +89,7 @@ impl LossScale {
                 reason,
             });
         }
-        // An overflow would raise it to the least factor.
+        // An overflow would raise it to the minimum of 1.
         if config.is_dynamic() && scale < 1.0 {
             let reason = format!("expected 1 or more, found {scale}");
             return Err(ModelError::Config {
@@ -111,22 +112,22 @@ impl LossScale {
         })
     }
 
-    /// What the loss is to be multiplied by.
+    /// The factor by which to multiply the loss.
     pub fn scale(&self) -> f32 {
         self.scale
     }
 
-    /// The configuration that it was made from.
+    /// The configuration.
     pub fn config(&self) -> LossScaleConfig {
         self.config
     }
 
-    /// Whether an overflow may mean no more than that the factor is too large: it is found by lowering it.
+    /// Whether the factor can still be lowered, so that an overflow need not be an error.
     pub fn can_fall(&self) -> bool {
         self.config.is_dynamic() && self.scale > 1.0
     }
 
-    /// Adapts the factor after a step whose gradients were finite or not, on every rank the same.
+    /// Adapts the factor after a step, given whether its gradients were finite. Every rank must pass the same value.
     pub fn record(&mut self, finite: bool) {
         self.good_in_a_row = if finite { self.good_in_a_row + 1 } else { 0 };
         if let LossScaleConfig::Dynamic {
@@ -136,7 +137,7 @@ impl LossScale {
             if !finite {
                 self.scale = (self.scale / 2.0).max(1.0);
             } else if self.good_in_a_row >= growth_interval {
-                // One that began above the largest does not fall without an overflow.
+                // An initial factor above the limit must not fall without an overflow.
                 self.scale = self.scale.max((self.scale * 2.0).min(LARGEST));
                 self.good_in_a_row = 0;
             }

@@ -1,4 +1,4 @@
-//! bf16 copies of the parameters, written while the optimiser has their new values in cache.
+//! bf16 copies of the parameters, written by the optimiser while the new values are in cache.
 
 use crate::error::Result;
 use crate::ops::value::Value;
@@ -9,41 +9,41 @@ use half::bf16;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// How an f32 is rounded to a bf16.
+/// How an f32 is rounded to bf16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rounding {
-    /// To the nearest, ties to even.
+    /// To nearest, ties to even.
     #[default]
     Nearest,
-    /// Up or down with the probabilities that make the mean right: small updates are not lost but happen sometimes.
+    /// Up or down with probabilities that preserve the expectation, so that small updates are not always lost.
     ///
     /// # Source
     /// Gupta et al. 2015 (arXiv:1502.02551).
     Stochastic {
-        /// The random bits are a function of this, the step and the value's place.
+        /// The random bits are a function of this seed, the step and the value's index.
         seed: u64,
     },
 }
 
-/// All parameters in bf16, in flat order, where the parameters lie.
+/// All parameters in bf16, in flat order, on the parameters' device.
 #[derive(Debug)]
 pub struct Mirror {
-    /// Those in host memory; none of parameters on a GPU.
+    /// The values in host memory; empty if the parameters lie on a GPU.
     values: Vec<bf16>,
-    /// Those on a GPU, as f32 that a bf16 holds.
+    /// The values on a GPU, stored as f32 but exactly representable in bf16.
     #[cfg(feature = "cuda")]
     on_gpu: Option<Tensor>,
     rounding: Rounding,
-    /// Steps of the optimiser that writes it.
+    /// The step count of the optimiser that writes the mirror.
     step: u64,
 }
 
 impl Mirror {
-    /// Zeros for these parameters; the first step writes them.
+    /// Zeros for these parameters, to be written by the first step.
     ///
     /// # Errors
-    /// [`crate::ModelError::Gpu`] if the parameters lie on a GPU that has no memory for them.
+    /// [`crate::ModelError::Gpu`] if the GPU that holds the parameters is out of memory.
     pub fn new(parameters: &Parameters, rounding: Rounding) -> Result<Self> {
         let count = parameters.count();
         #[cfg(feature = "cuda")]
@@ -74,7 +74,7 @@ impl Mirror {
         Ok(Cow::Borrowed(&self.values))
     }
 
-    /// How many values it has.
+    /// The number of values.
     pub fn count(&self) -> usize {
         #[cfg(feature = "cuda")]
         if let Some(copies) = &self.on_gpu {
@@ -83,12 +83,12 @@ impl Mirror {
         self.values.len()
     }
 
-    /// The values in host memory, of parameters that lie there.
+    /// The values, of parameters in host memory.
     pub(crate) fn in_host_memory(&self) -> &[bf16] {
         &self.values
     }
 
-    /// Rounds all values at once.
+    /// Rounds all values.
     pub(super) fn round(&mut self, values: &[f32]) {
         self.whole().round(0, values);
     }
@@ -97,7 +97,7 @@ impl Mirror {
         self.step = step;
     }
 
-    /// The key of random bits, if there are any.
+    /// The key of the random bits, for stochastic rounding.
     fn key(&self) -> Option<u64> {
         match self.rounding {
             Rounding::Nearest => None,
@@ -105,7 +105,7 @@ impl Mirror {
         }
     }
 
-    /// The whole mirror as one part.
+    /// The whole mirror as one stripe.
     pub(super) fn whole(&mut self) -> Stripe<'_> {
         let key = self.key();
         Stripe {
@@ -121,7 +121,7 @@ impl Mirror {
         self.on_gpu.as_ref()
     }
 
-    /// Where and how an optimiser on the GPU writes the whole mirror.
+    /// The destination and rounding for an optimiser that runs on the GPU.
     #[cfg(feature = "cuda")]
     pub(super) fn copies(&self) -> Option<crate::ops::cuda::optimizer::Copies<'_>> {
         let to = self.on_gpu.as_ref()?;
@@ -130,7 +130,7 @@ impl Mirror {
     }
 }
 
-/// A part of a mirror.
+/// A contiguous part of a mirror.
 #[derive(Debug)]
 pub(super) struct Stripe<'a> {
     start: usize,
@@ -139,7 +139,7 @@ pub(super) struct Stripe<'a> {
 }
 
 impl Stripe<'_> {
-    /// The first `length` values, and the others.
+    /// Splits off the first `length` values.
     pub(super) fn split_at(self, length: usize) -> (Self, Self) {
         let (values, others) = self.values.split_at_mut(length);
         let tail = Self {
@@ -150,7 +150,7 @@ impl Stripe<'_> {
         (Self { values, ..self }, tail)
     }
 
-    /// Rounds new values into the places from `at` on.
+    /// Rounds new values into the positions from `at` on.
     #[inline(always)]
     pub(super) fn round(&mut self, at: usize, values: &[f32]) {
         let halves = &mut self.values[at..at + values.len()];
@@ -162,7 +162,8 @@ impl Stripe<'_> {
             }
             Some(key) => {
                 let start = self.start + at;
-                // One hash gives the random bits of four values; the first group may have begun before.
+                // One hash supplies the random bits of an aligned group of four values; this range may start inside a
+                // group.
                 let missing = (start.next_multiple_of(4) - start).min(values.len());
                 let (head, halves) = halves.split_at_mut(missing);
                 let (first, values) = values.split_at(missing);
@@ -177,7 +178,7 @@ impl Stripe<'_> {
     }
 }
 
-/// The random bits of the four values around place `at`.
+/// The random bits of the aligned group of four values that contains index `at`.
 #[inline(always)]
 fn mix_of(key: u64, at: usize) -> u64 {
     mix(key.wrapping_add((at / 4) as u64))
@@ -190,7 +191,8 @@ fn stochastic_group(halves: &mut [bf16], values: &[f32], random: u64) {
     }
 }
 
-/// `value` cut off after adding `random` below the last kept bit: away from zero with probability of what is cut off.
+/// Adds `random` below the last kept bit and truncates: rounds away from zero with a probability equal to the truncated
+/// fraction.
 #[inline(always)]
 fn stochastic(value: f32, random: u16) -> bf16 {
     let bits = value.to_bits();

@@ -1,8 +1,8 @@
-//! Optimisers: gradients to changes of the parameters, in one pass over memory.
+//! Optimisers: update parameters from gradients in one pass over memory.
 //!
-//! One file per rule (`sgd`, `adam`, `lamb`; LARC in `larc` scales the gradients of the first two); `sweep` is the loop
-//! that they share, `mirror` the bf16 copies it writes on the way, `state` what a checkpoint keeps of all this.
-//! `average` is the average of what the steps leave.
+//! One file per rule (`sgd`, `adam`, `lamb`; LARC in `larc` scales the gradients of the first two). `sweep` is their
+//! shared loop, `mirror` the bf16 copies that it writes, `state` the part saved in checkpoints, and `average` the
+//! moving average over steps.
 
 mod adam;
 mod average;
@@ -31,19 +31,19 @@ use adam::Adam;
 use sgd::Sgd;
 use sweep::{Memory, Order, Place, per_parameter, squares_of, sweep};
 
-/// What one step needs beside parameters and gradients.
+/// The inputs of a step beside parameters and gradients.
 #[derive(Debug)]
 pub struct Update<'a> {
     /// The learning rate.
     pub rate: f32,
-    /// What every gradient is multiplied by first: the reciprocal of a loss scale.
+    /// The factor on every gradient, applied first: the reciprocal of the loss scale.
     pub gradient_scale: f32,
-    /// bf16 copies of the parameters to write on the way.
+    /// bf16 copies of the parameters to write in the same pass.
     pub mirror: Option<&'a mut Mirror>,
 }
 
 impl Update<'_> {
-    /// A plain step with learning rate `rate`.
+    /// A step with learning rate `rate` and default values otherwise.
     pub fn rate(rate: f32) -> Self {
         Self {
             rate,
@@ -58,27 +58,27 @@ impl Update<'_> {
 pub struct Optimizer {
     config: OptimizerConfig,
     places: Vec<Place>,
-    /// What the learning rate of each parameter is multiplied by.
+    /// The learning-rate multiplier of each parameter.
     rates: Vec<f32>,
     step: u64,
     /// Momentum, or Adam's first moment.
     first: Vec<f32>,
     /// Adam's second moment; empty for SGD.
     second: Vec<f32>,
-    /// Where LAMB keeps directions within a step; empty for others.
+    /// LAMB's direction buffer within a step; empty for other rules.
     direction: Vec<f32>,
-    /// Σ w² of each parameter as LARC's last step left them, and the parameters' version since.
+    /// Σ w² of each parameter after LARC's last step, and the version of the parameters at that time.
     weights: Option<(u64, Vec<f64>)>,
-    /// The moments on the GPU; those above are then empty.
+    /// The moments on the GPU; the host buffers above are then empty.
     #[cfg(feature = "cuda")]
     on_gpu: Option<crate::ops::cuda::optimizer::State>,
 }
 
 impl Optimizer {
-    /// An optimiser at rest.
+    /// An optimiser before its first step.
     ///
     /// # Errors
-    /// [`crate::ModelError::Config`] naming the key that makes no sense.
+    /// [`crate::ModelError::Config`] naming the key whose value is invalid.
     pub fn new(config: &OptimizerConfig, parameters: &Parameters) -> Result<Self> {
         config.check()?;
         let places = Place::all(parameters);
@@ -120,12 +120,12 @@ impl Optimizer {
         })
     }
 
-    /// Values that it has a moment for.
+    /// The number of values per moment.
     fn count(&self) -> usize {
         self.places.last().map_or(0, |place| place.range.end)
     }
 
-    /// Changes the parameters along the gradients with learning rate `rate`; gives the gradient's norm before clipping.
+    /// Updates the parameters with learning rate `rate` and returns the gradient's norm before clipping.
     ///
     /// # Errors
     /// As [`Self::update`].
@@ -138,14 +138,14 @@ impl Optimizer {
         self.update(parameters, gradients, Update::rate(rate))
     }
 
-    /// Changes the parameters along the gradients; gives the (unscaled) gradient's norm before clipping.
+    /// Updates the parameters and returns the norm of the gradient, after `gradient_scale` and before clipping.
     ///
-    /// The new values are the same bits on any number of threads.
+    /// The result is bit-identical for any number of threads.
     ///
     /// # Errors
     /// [`crate::ModelError::NotFinite`] naming the first parameter whose gradient is not finite, and
-    /// [`crate::ModelError::Shape`] if parameters, gradients or mirror are another network's; both before anything is
-    /// changed. [`crate::ModelError::Candle`] if a parameter is not in host memory.
+    /// [`crate::ModelError::Shape`] if parameters, gradients or mirror belong to another network; in both cases nothing
+    /// has changed. [`crate::ModelError::Candle`] if a parameter is not in host memory.
     pub fn update(
         &mut self,
         parameters: &mut Parameters,
@@ -167,7 +167,7 @@ impl Optimizer {
             None => None,
             Some(_) => Some(self.squares(parameters, gradients)?),
         };
-        // LARC's norms of each tensor give that of the whole gradient too: one pass less.
+        // LARC's per-tensor sums also yield the norm of the whole gradient, which saves a pass.
         let norm = match &sums {
             None => gradients.norm(),
             Some(sums) => sums.iter().map(|(_, g)| g).sum::<f64>().sqrt(),
@@ -206,7 +206,7 @@ impl Optimizer {
         Ok(norm)
     }
 
-    /// Refuses parameters, gradients or a mirror of another network.
+    /// Checks that parameters, gradients and mirror belong to the same network.
     fn check_sizes(
         &self,
         parameters: &Parameters,
@@ -225,7 +225,7 @@ impl Optimizer {
         Ok(())
     }
 
-    /// Σ w² and Σ g² of each parameter; the former as the last step left them, where nothing changed them since.
+    /// Σ w² and Σ g² of each parameter; Σ w² is reused from the last step if the parameters have not changed since.
     fn squares(
         &mut self,
         parameters: &mut Parameters,
@@ -275,7 +275,7 @@ impl Optimizer {
         Ok(norm)
     }
 
-    /// Writes the copies as a step would, without one: before the first step and after loading.
+    /// Writes the copies as a step would, but without a step: before the first step and after loading.
     ///
     /// # Errors
     /// [`crate::ModelError::Shape`] if the mirror has another size; [`crate::ModelError::Candle`].
@@ -297,7 +297,7 @@ impl Optimizer {
     }
 }
 
-/// What the gradient of each parameter is multiplied by, from Σ w² and Σ g² of each with LARC.
+/// The factor on the gradient of each parameter; with LARC it depends on the parameter's Σ w² and Σ g².
 fn factors(larc: Option<(Larc, Vec<(f64, f64)>)>, rates: &[f32], scale: f32) -> Vec<f32> {
     let Some((larc, sums)) = larc else {
         return vec![scale; rates.len()];
@@ -315,20 +315,20 @@ fn decay_of_all(config: &OptimizerConfig, places: &[Place]) -> Vec<f32> {
     kinds.map(|kind| config.decay_of(kind)).collect()
 }
 
-/// A step as the rules take it.
+/// A step, as the rules see it.
 #[derive(Debug)]
 struct Step<'a> {
     config: &'a OptimizerConfig,
     /// 1 / (1 − β₁ᵗ) and 1 / (1 − β₂ᵗ), or ones without bias correction.
     unbias: (f32, f32),
-    /// Of each parameter: learning rate, weight decay, and what the gradient is multiplied by.
+    /// Learning rate, weight decay and gradient factor of each parameter.
     rates: Vec<f32>,
     decay: Vec<f32>,
     factor: Vec<f32>,
 }
 
 impl Step<'_> {
-    /// Takes the step by the configured rule; gives Σ θ² of each parameter after it, for the next step of LARC.
+    /// Takes the step by the configured rule; returns Σ θ² of each parameter after it, for the next step of LARC.
     fn take(&self, places: &[Place], memory: Memory<'_>) -> Option<Vec<f64>> {
         let sums = match self.config.rule {
             Rule::Sgd => sweep(places, memory, &Sgd(self), Order::Backward),
@@ -342,7 +342,7 @@ impl Step<'_> {
         (self.config.larc.is_some()).then(|| squares(per_parameter(places, sums)))
     }
 
-    /// Learning rate, weight decay and what the gradient is multiplied by, of a parameter.
+    /// Learning rate, weight decay and gradient factor of a parameter.
     #[inline(always)]
     fn of(&self, parameter: usize) -> (f32, f32, f32) {
         (
@@ -352,7 +352,7 @@ impl Step<'_> {
         )
     }
 
-    /// Σ θ² of a piece's new values, if the next step of LARC needs it, as a kernel gives it.
+    /// A kernel's result for Σ θ² of a piece's new values, if the next step of LARC needs it.
     #[inline(always)]
     fn squares(&self, values: &[f32]) -> [f64; 2] {
         match self.config.larc {

@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decay {
-    /// It does not fall.
+    /// Constant.
     Constant,
-    /// From 1 to `end` as (1 − t / `t_max`)^`power`.
+    /// Polynomial: from 1 to `end` as (1 − t / `t_max`)^`power`.
     Poly,
-    /// `factor` for every `decay_steps`, smoothly; never below `end`.
+    /// Exponential: falls by `factor` every `decay_steps`, continuously; never below `end`.
     Exponential,
-    /// `shares[i]` from `milestones[i]` on.
+    /// Piecewise constant: `shares[i]` from `milestones[i]` on.
     Piecewise,
-    /// From 1 to `end` as half a cosine of `t_max` steps; `end` after it.
+    /// Half a cosine from 1 to `end` over `t_max` steps; `end` afterwards.
     Cosine,
-    /// It is multiplied by `factor` at every milestone.
+    /// Multiplied by `factor` at every milestone.
     Multistep,
 }
 
@@ -39,23 +39,23 @@ pub struct Schedule {
     pub rate: f32,
     /// How the rate falls. Default `"cosine"`.
     pub decay: Decay,
-    /// Steps over which the rate rises linearly; the last of them has the whole rate. Default 0.
+    /// Steps over which the rate rises linearly; the last of them has the full rate. Default 0.
     pub warmup_steps: u64,
-    /// The share of `rate` that the warm-up starts from. Default 0.
+    /// The share of `rate` at which the warm-up starts. Default 0.
     pub warmup_start: f32,
-    /// The share of `rate` that poly, cosine and exponential end at. Default 0.
+    /// The share of `rate` at which poly, cosine and exponential end. Default 0.
     pub end: f32,
     /// Steps from the end of the warm-up to the end of poly and cosine. Default: the rest of the run.
     pub t_max: Option<u64>,
     /// Exponent of poly. Default 0.9.
     pub power: f32,
-    /// Steps after the warm-up at which multistep and piecewise change, which need one at least.
+    /// Steps after the warm-up at which multistep and piecewise change the rate; they need at least one.
     pub milestones: Vec<u64>,
     /// The share of `rate` from each milestone on, for piecewise.
     pub shares: Vec<f32>,
-    /// What multistep and exponential multiply by. Default 0.1.
+    /// The factor of multistep and exponential. Default 0.1.
     pub factor: f32,
-    /// Steps in which exponential falls by `factor`. Default: the rest of the run.
+    /// Steps over which exponential falls by `factor`. Default: the rest of the run.
     pub decay_steps: Option<u64>,
 }
 
@@ -107,7 +107,7 @@ impl Schedule {
         self.milestones.iter().filter(|&&m| after >= m).count()
     }
 
-    /// Refuses what makes no sense.
+    /// Checks that all values are valid.
     ///
     /// # Errors
     /// [`ModelError::Config`] naming the key.

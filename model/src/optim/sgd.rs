@@ -3,12 +3,12 @@
 use super::Step;
 use super::sweep::{Kernel, Piece};
 
-/// v ← μ v + g, θ ← θ − η v; Nesterov's form takes g + μ v instead of v.
+/// v ← μ v + g, θ ← θ − η v; Nesterov's form uses g + μ v instead of v.
 ///
 /// Weight decay is added to the gradient.
 ///
 /// # Source
-/// Sutskever et al. 2013, in PyTorch's form, where the rate multiplies the velocity and not the gradient.
+/// Sutskever et al. 2013, in PyTorch's form, which multiplies the velocity, not the gradient, by the rate.
 #[derive(Debug)]
 pub(super) struct Sgd<'a>(pub(super) &'a Step<'a>);
 

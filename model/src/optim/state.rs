@@ -1,4 +1,4 @@
-//! What a checkpoint keeps of an optimiser: its moments and the number of steps taken.
+//! The part of an optimiser that checkpoints save: its moments and step count.
 
 use super::Optimizer;
 use crate::error::Result;
@@ -9,9 +9,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The fact that keeps the number of steps taken.
+/// The metadata key of the step count.
 const STEPS: &str = "optimizer.steps";
-/// What the names of saved moments begin with.
+/// The prefixes of the names of saved moments.
 static MOMENTS: [&str; 2] = ["optimizer.first.", "optimizer.second."];
 
 impl Optimizer {
@@ -28,12 +28,12 @@ impl Optimizer {
         Ok([Cow::Borrowed(&self.first), Cow::Borrowed(&self.second)])
     }
 
-    /// How many values [`Self::state`] has.
+    /// The number of values in [`Self::state`].
     pub fn state_len(&self) -> usize {
         self.config.moments() * self.count()
     }
 
-    /// How many values it keeps beside [`Self::state`], for the length of a step only.
+    /// The number of further values that exist only during a step.
     pub fn working_len(&self) -> usize {
         #[cfg(feature = "cuda")]
         let on_gpu = self.on_gpu.is_some();
@@ -42,7 +42,7 @@ impl Optimizer {
         (self.config.values_kept(on_gpu) - self.config.moments()) * self.count()
     }
 
-    /// Lends the whole state to a model file, beside the parameters: a tensor of each moment for each of them.
+    /// Lends the whole state to a model file, beside the parameters: one tensor per moment and parameter.
     ///
     /// # Errors
     /// As [`Self::state`].
@@ -62,7 +62,7 @@ impl Optimizer {
         Ok(())
     }
 
-    /// Puts a copy of the whole state into a model file, as [`Self::lend_to`] does.
+    /// Copies the whole state into a model file, in the form of [`Self::lend_to`].
     ///
     /// # Errors
     /// As [`Self::state`].
@@ -72,14 +72,14 @@ impl Optimizer {
         contents.copy_into(file)
     }
 
-    /// Takes up the state that [`Self::lend_to`] or [`Self::save_into`] put into the file at `path` with these facts and
-    /// tensors. Moments go straight to where they lie; on a GPU those of one parameter at a time pass through the host's
-    /// memory.
+    /// Restores what [`Self::lend_to`] or [`Self::save_into`] saved, from the metadata and tensors of the file at
+    /// `path`. Moments are read in place; on a GPU those of one parameter at a time are staged in host memory.
     ///
     /// # Errors
-    /// [`crate::ModelError::File`] if it is another rule's; [`crate::ModelError::MissingWeight`] or
-    /// [`crate::ModelError::WeightShape`] naming the first moment that is missing or differs in shape from its parameter:
-    /// all are as they were. [`crate::ModelError::Io`] if a tensor cannot be read, and then some are new.
+    /// [`crate::ModelError::File`] if the file has the state of another rule; [`crate::ModelError::MissingWeight`] or
+    /// [`crate::ModelError::WeightShape`] naming the first moment that is missing or differs in shape from its
+    /// parameter; in these cases nothing changes. [`crate::ModelError::Io`] if a tensor cannot be read, in which case
+    /// some are already replaced.
     pub fn load_from(
         &mut self,
         path: &Path,
@@ -100,7 +100,8 @@ impl Optimizer {
         Ok(())
     }
 
-    /// What the names of the moments of this rule begin with, if the tensors are those of such a rule.
+    /// The name prefixes of this rule's moments, after checking that the tensors belong to a rule with the same
+    /// moments.
     fn prefixes(&self, path: &Path, tensors: &impl Tensors) -> Result<&'static [&'static str]> {
         let [_, second] = MOMENTS;
         let has_second = tensors.names().any(|name| name.starts_with(second));
@@ -120,7 +121,7 @@ impl Optimizer {
         })
     }
 
-    /// Replaces the moments whose names begin with each of `prefixes`.
+    /// Replaces the moments saved under these prefixes.
     fn read_moments(&mut self, prefixes: &[&str], tensors: &impl Tensors) -> Result<()> {
         #[cfg(feature = "cuda")]
         if let Some(state) = &mut self.on_gpu {

@@ -1,9 +1,9 @@
-//! One loop over values, gradient and moments at once, parallel over fixed chunks of the flat index.
+//! One loop over values, gradients and moments, parallel over fixed chunks of the flat index.
 //!
-//! Chunks cross the borders between parameters: a thousand small tensors are as parallel as one large one. They never
-//! depend on the number of threads and sums are added in flat order, so results are the same bits on any number of
-//! cores. Kernels are plain loops, compiled for the widest vectors of the processor without contraction: the bits do
-//! not depend on those either.
+//! Chunks may span several parameters, so a thousand small tensors are as parallel as one large one. Chunks do not
+//! depend on the number of threads and sums are added in flat order, so results are bit-identical on any number of
+//! cores. Kernels are plain loops, compiled for the processor's widest vectors without contraction to fused
+//! multiply-adds, so results do not depend on the vector width either.
 
 use super::mirror::Stripe;
 use crate::gradients::{Slices, squares};
@@ -14,11 +14,11 @@ use std::ops::Range;
 
 /// Values per task.
 const CHUNK: usize = 1 << 14;
-/// Values that a kernel gets at once: five arrays of this many fit into a core's first-level cache, where a sum of
-/// squares and the mirror find what the kernel has just written.
+/// Values per kernel call. Five arrays of this size fit into a core's L1 cache, so that the sum of squares and the
+/// mirror read what the kernel has just written.
 const BLOCK: usize = 1 << 11;
 
-/// What an optimiser knows of a parameter.
+/// An optimiser's view of a parameter.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     pub(super) name: String,
@@ -40,24 +40,24 @@ impl Place {
     }
 }
 
-/// The arrays that an update reads and writes, all in the flat order of parameters.
+/// The arrays that an update reads and writes, all in flat parameter order.
 #[derive(Debug)]
 pub(super) struct Memory<'a> {
-    /// Where the arrays begin in that order.
+    /// The flat index at which the arrays begin.
     pub(super) start: usize,
     pub(super) values: &'a mut [f32],
-    /// The gradients of all parameters, wherever the other arrays begin.
+    /// The gradients of all parameters; not offset by `start`.
     pub(super) gradient: &'a Slices<'a>,
     pub(super) first: &'a mut [f32],
     /// Empty for rules with one moment.
     pub(super) second: &'a mut [f32],
-    /// Where LAMB keeps its direction between two sweeps; empty for others.
+    /// LAMB's direction buffer between two sweeps; empty for other rules.
     pub(super) direction: &'a mut [f32],
     pub(super) mirror: Option<Stripe<'a>>,
 }
 
 impl<'a> Memory<'a> {
-    /// The first `length` values of each array, and the others.
+    /// Splits off the first `length` values of each array.
     pub(super) fn split_at(self, length: usize) -> (Self, Self) {
         let (values, other_values) = self.values.split_at_mut(length);
         let (first, other_first) = self.first.split_at_mut(length);
@@ -92,7 +92,7 @@ impl<'a> Memory<'a> {
         (head, tail)
     }
 
-    /// These arrays for a sweep that is not the last: the mirror stays as it is.
+    /// These arrays without the mirror, for a sweep that is not the last one.
     pub(super) fn without_mirror(&mut self) -> Memory<'_> {
         Memory {
             start: self.start,
@@ -118,7 +118,7 @@ impl<'a> Memory<'a> {
     }
 }
 
-/// The part of one parameter that lies in one block.
+/// The part of a parameter that lies in one block.
 #[derive(Debug)]
 pub(super) struct Piece<'a> {
     /// The index of the parameter.
@@ -130,24 +130,25 @@ pub(super) struct Piece<'a> {
     pub(super) direction: &'a mut [f32],
 }
 
-/// What happens to each piece.
+/// An operation on each piece.
 pub(super) trait Kernel: Sync {
-    /// Changes a piece; what it gives is added up over the parameter.
+    /// Updates a piece. The returned values are summed over the parameter.
     ///
-    /// To be `#[inline(always)]` with loops that call no closure: only then are they compiled for wide vectors.
+    /// Implementations must be `#[inline(always)]` and their loops must not call closures; otherwise they are not
+    /// compiled for wide vectors.
     fn run(&self, piece: Piece<'_>) -> [f64; 2];
 }
 
-/// Which end of the arrays a sweep begins at.
+/// The end of the arrays at which a sweep begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     Forward,
-    /// After a forward sweep, which leaves the end in cache.
+    /// For a sweep after a forward one, which leaves the end of the arrays in cache.
     Backward,
 }
 
-/// Runs `kernel` once over every value and rounds new values into the mirror; gives what the kernel returned, added up
-/// per parameter and chunk, in flat order.
+/// Runs `kernel` once over every value and rounds new values into the mirror. Returns the kernel's results, summed per
+/// parameter and chunk, in flat order.
 pub(super) fn sweep<K: Kernel>(
     places: &[Place],
     memory: Memory<'_>,
@@ -206,13 +207,13 @@ impl<K: Kernel> WithSimd for Task<'_, K> {
     }
 }
 
-/// A part of an array that may be empty.
+/// The given range of an array, or an empty slice of an empty array.
 #[inline(always)]
 fn part_of<'a>(array: &'a mut [f32], range: &Range<usize>) -> &'a mut [f32] {
     array.get_mut(range.clone()).unwrap_or_default()
 }
 
-/// Σ v² of each parameter, the same bits as the sums of a kernel that gives `squares(piece.values)`.
+/// Σ v² of each parameter, bit-identical to the sums of a kernel that returns `squares(piece.values)`.
 pub(super) fn squares_of(places: &[Place], values: &Slices<'_>) -> Vec<f64> {
     let count = values.count();
     let starts = (0..count).into_par_iter().step_by(CHUNK);
@@ -260,7 +261,7 @@ fn add(sums: &mut Vec<(usize, [f64; 2])>, parameter: usize, [a, b]: [f64; 2]) {
     }
 }
 
-/// Sums of each parameter: those of its chunks, added in order.
+/// Sums per parameter, adding those of its chunks in order.
 pub(super) fn per_parameter(
     places: &[Place],
     chunks: impl IntoIterator<Item = (usize, [f64; 2])>,
@@ -273,7 +274,8 @@ pub(super) fn per_parameter(
     sums
 }
 
-/// Which parameters lie in `start..start + length`, and where from `start` on, in pieces of at most a block.
+/// The parameters that overlap `start..start + length`, in pieces of at most a block, with their ranges relative to
+/// `start`.
 fn pieces(
     places: &[Place],
     start: usize,

@@ -4,6 +4,7 @@
 //!
 //! # Source
 //! Encoder, pyramid and the join with low-level features as in 1810.01993 and Chen et al. 2018 (arXiv:1802.02611);
+//! scores as in CenterNet (arXiv:1904.07850), whose bias starts at −2.19 so that untrained scores are 0.1; distances as
 //! in FCOS (arXiv:1904.01355). The loss is in `detection`.
 
 use super::{Detector, to_f32};

@@ -1,9 +1,9 @@
-//! Kernels brought into blocks of many outputs by pairs of inputs, as oneDNN's forward convolutions of bf16 read them.
+//! Kernels packed into oneDNN's blocked layout for bf16 forward convolutions: many outputs by pairs of inputs.
 //!
-//! Its own reordering of `(out, in, kh, kw)` to these reads and writes with strides that share few cache lines: of
-//! 640 x 512 kernels of 5 x 5 it takes ten times as long as the convolution of a small field. Here blocks are filled in
-//! the first-level cache and then copied to where their taps lie, in half of the time. To other blocks oneDNN is as
-//! fast.
+//! oneDNN's own reordering of `(out, in, kh, kw)` reads and writes with strides that use few values of each cache line:
+//! for 640 x 512 kernels of 5 x 5 it takes ten times as long as the convolution of a small field. Here blocks are
+//! filled in the L1 cache and then copied to the positions of their taps, in half the time. For other blocked layouts
+//! oneDNN is as fast.
 
 use super::sys;
 use crate::ops::value::Value;
@@ -11,27 +11,27 @@ use half::bf16;
 use pulp::Arch;
 use rayon::prelude::*;
 
-/// Bytes of the blocks that are filled together, before they are narrowed.
+/// Bytes of the blocks that are filled together, before conversion to bf16.
 const TILE: usize = 26 << 10;
 
-/// Inputs of a block.
+/// Inputs per block.
 const PAIR: usize = 2;
 
-/// Kernels of fewer taps are left to oneDNN, which reads them as they lie.
+/// Kernels with fewer taps are left to oneDNN, which reads them contiguously.
 const LEAST_TAPS: usize = 4;
 
-/// Where one primitive wants each of the kernels `(out, in, kh, kw)`: in blocks of some outputs by some inputs, one tap
-/// after the other.
+/// The positions of kernels `(out, in, kh, kw)` in a primitive's blocked layout: blocks of outputs by inputs, ordered
+/// by tap.
 pub struct Blocks {
     outputs: usize,
     inputs: usize,
     taps: usize,
     /// Outputs and inputs of a block.
     block: (usize, usize),
-    /// Where each output and each input of a block lies in it.
+    /// The position of each output and each input within a block.
     output_at: Vec<usize>,
     input_at: Vec<usize>,
-    /// Distances between blocks of outputs, blocks of inputs, and where each tap begins.
+    /// Strides between blocks of outputs and blocks of inputs, and the offset of each tap.
     output_blocks: usize,
     input_blocks: usize,
     tap_at: Vec<usize>,
@@ -39,7 +39,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Where a primitive wants its kernels; none if they have few taps or lie in another way.
+    /// The layout that a primitive expects; `None` if the kernels have few taps or the layout is another one.
     pub fn of(desc: &sys::ConvDesc, layout: &sys::Layout) -> Option<Self> {
         let extents = [
             desc.channels_out,
@@ -95,12 +95,12 @@ impl Blocks {
         })
     }
 
-    /// Values of all kernels, with the zeros that fill blocks up.
+    /// The number of values of all kernels, including the zeros that pad blocks.
     pub fn len(&self) -> usize {
         self.outputs.div_ceil(self.block.0) * self.output_blocks
     }
 
-    /// Writes plain kernels as the primitive reads them.
+    /// Writes plain kernels in the primitive's layout.
     pub fn pack(&self, plain: &[f32], to: &mut [bf16]) {
         let blocks = to[..self.len()].par_chunks_exact_mut(self.output_blocks);
         blocks.enumerate().for_each(|(index, to)| {
@@ -111,7 +111,7 @@ impl Blocks {
         });
     }
 
-    /// One block of outputs.
+    /// Packs one block of outputs.
     #[inline(always)]
     fn pack_outputs(&self, index: usize, plain: &[f32], to: &mut [bf16]) {
         let (size, taps) = (self.block.0 * self.block.1, self.taps);

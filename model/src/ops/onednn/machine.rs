@@ -1,37 +1,37 @@
-//! What oneDNN can do on this processor: its version, its instruction set, and whether bf16 is fast.
+//! oneDNN's capabilities on this processor: its version, its instruction set, and whether bf16 is fast.
 
 use crate::ops::value::Value;
 use candle_core::DType;
 use squall_onednn_sys as sys;
 use std::sync::LazyLock;
 
-/// Instructions by which oneDNN multiplies bf16, in the bits that it gives them on x86.
+/// oneDNN's x86 flags for instruction sets that multiply bf16.
 const AVX512_CORE_BF16: u32 = 0xe7;
 const AVX512_CORE_AMX: u32 = 0x2e7;
 
-/// Whether oneDNN uses these instructions of x86; on other processors its bits have another meaning.
+/// Whether oneDNN uses these x86 instructions; on other processors the flags have another meaning.
 fn has(instructions: u32) -> bool {
     // SAFETY: only reads what the library knows of the processor.
     static ISA: LazyLock<u32> = LazyLock::new(|| unsafe { sys::squall_dnnl_isa() });
     cfg!(target_arch = "x86_64") && *ISA & instructions == instructions
 }
 
-/// Whether the processor multiplies bf16. Where it does not, oneDNN's bf16 is slower than its f32, or missing.
+/// Whether the processor multiplies bf16. If it does not, oneDNN's bf16 is slower than its f32, or missing.
 pub fn computes_bf16() -> bool {
     has(AVX512_CORE_BF16)
 }
 
-/// Whether it multiplies tiles of bf16, many times as fast as vectors of f32.
+/// Whether the processor multiplies bf16 in tiles, many times as fast as f32 vectors.
 pub fn multiplies_tiles() -> bool {
     has(AVX512_CORE_AMX)
 }
 
-/// Whether activations stored in this type are multiplied in tiles.
+/// Whether activations of this storage type are multiplied in tiles.
 pub(super) fn in_tiles<V: Value>() -> bool {
     V::DTYPE == DType::BF16 && multiplies_tiles()
 }
 
-/// Library, version, instruction set and threads in words.
+/// Library, version, instruction set and threads as text.
 pub fn describe() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // SAFETY: only asks for a number.
@@ -39,8 +39,8 @@ pub fn describe() -> String {
     format!("{}, {}", kind(), threads(cores, openmp))
 }
 
-/// The threads of our own loops, and those of oneDNN's OpenMP (0 if unknown) where it has another number, as
-/// `OMP_NUM_THREADS` gives it.
+/// The number of threads of our own loops, and that of oneDNN's OpenMP (0 if unknown) if it differs, as with
+/// `OMP_NUM_THREADS`.
 fn threads(own: usize, openmp: usize) -> String {
     let ending = if own == 1 { "" } else { "s" };
     let others = match openmp == 0 || openmp == own {
@@ -50,7 +50,7 @@ fn threads(own: usize, openmp: usize) -> String {
     format!("{own} thread{ending}{others}")
 }
 
-/// The library and the instructions that it uses here.
+/// The library and the instruction set that it uses here.
 pub fn kind() -> String {
     // SAFETY: only reads a constant of the library.
     let version = unsafe { sys::squall_dnnl_version() };
@@ -63,7 +63,7 @@ pub fn kind() -> String {
     } else if has(0x27) {
         "AVX-512"
     } else if version < 20_700 && has(0xf) {
-        // Later versions use AVX2 there, and give the bit to AVX2 with VNNI.
+        // Later versions use AVX2 on these processors, and use the flag for AVX2 with VNNI.
         "AVX-512 of Knights Landing"
     } else if has(0x7) {
         "AVX2"

@@ -1,12 +1,13 @@
-//! Convolutions by oneDNN: the one safe wrapper of `squall-onednn-sys`.
+//! Convolutions by oneDNN: the safe wrapper of `squall-onednn-sys`.
 //!
 //! Activations are f32, or bf16 where the processor multiplies bf16 ([`computes_bf16`]): products of bf16 values are
-//! exact in f32, in which oneDNN sums. Primitives are built once per geometry and thread. Longitude that wraps is a
-//! field padded with zeros, whose edges are then computed again ([`seam`]); fields so narrow that the edges are most of
-//! them, or their kernels more than they, are copied with more columns in front and behind. Backward-weights of atrous
-//! and 1x1 kernels is a sum of matrix products, one per tap over the pixels that the tap really sees: oneDNN's own is
-//! up to ten times slower there, and falls to reference code at the published rates. Which path runs is a function of
-//! the geometry alone, so that two runs of one recipe give the same bits.
+//! exact in f32, in which oneDNN sums. Primitives are built once per geometry and thread.
+//!
+//! Fields that wrap in longitude are padded with zeros, and the edge columns are then recomputed ([`seam`]). If the
+//! edges are most of the field, or the kernels are larger than the field, the field is copied with extra columns on
+//! both sides instead. The kernel gradients of atrous and 1x1 kernels are sums of matrix products, one per tap over the
+//! pixels that the tap reads: oneDNN's own code is up to ten times slower there, and falls back to reference code at
+//! the published rates. The dispatch depends on the geometry alone, so that two runs of one recipe are bit-identical.
 
 mod blocks;
 mod machine;

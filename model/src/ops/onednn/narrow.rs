@@ -1,7 +1,7 @@
-//! The gradient of the input of a classifier: 1x1 kernels with a handful of outputs.
+//! The gradient of a classifier's input: 1x1 kernels with very few outputs.
 //!
-//! oneDNN 2.6 computes it in bf16 by a matrix product whose f32 result it keeps for every thread: eight bytes for each
-//! value of the widest field of the network, 1.8 GB at 768 x 1152. A few multiplications per value need no such thing.
+//! oneDNN 2.6 computes it in bf16 by a matrix product that keeps an f32 result per thread: eight bytes per value of the
+//! network's widest field, 1.8 GB at 768 x 1152. A few multiplications per value do not need that.
 
 use crate::ops::conv_spec::Convolution;
 use crate::ops::value::Value;
@@ -9,10 +9,10 @@ use candle_core::DType;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-/// Outputs of a kernel that is narrow.
+/// The maximum number of outputs of a narrow kernel.
 const MOST: usize = 8;
 
-/// Whether these loops run. A function of the geometry alone.
+/// Whether these loops run. Depends on the geometry alone.
 pub fn is_needed<V: Value>(geometry: &Convolution) -> bool {
     let spec = geometry.spec;
     let point = spec.kernel == (1, 1) && spec.stride == 1 && spec.padding == (0, 0);
@@ -22,7 +22,7 @@ pub fn is_needed<V: Value>(geometry: &Convolution) -> bool {
 /// The gradient of the input.
 pub fn backward_data<V: Value>(geometry: &Convolution, dy: &[V], weights: &[f32]) -> Vec<V> {
     let ([.., width, channels], outputs) = (geometry.x, geometry.y[3]);
-    // As oneDNN and the forward pass see them.
+    // Rounded as in oneDNN and the forward pass.
     let weights: Vec<f32> = weights.iter().map(|&w| V::narrow(w).widen()).collect();
     let weights = &weights[..];
     let mut dx = vec![V::default(); dy.len() / outputs * channels];
@@ -39,12 +39,12 @@ pub fn backward_data<V: Value>(geometry: &Convolution, dy: &[V], weights: &[f32]
     dx
 }
 
-/// A row of pixels.
+/// Computes a row of pixels.
 struct Row<'a, V> {
     dx: &'a mut [V],
     dy: &'a [V],
     weights: &'a [f32],
-    /// Channels of the input and of the output.
+    /// Input and output channels.
     size: (usize, usize),
 }
 

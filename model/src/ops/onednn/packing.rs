@@ -1,4 +1,4 @@
-//! Kernels as oneDNN's primitives want them, kept from call to call.
+//! Kernels packed for oneDNN's primitives, cached between calls.
 
 use super::blocks::Blocks;
 use super::primitive::{error, with_primitive};
@@ -16,19 +16,19 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
-/// Packed kernels by what they were packed for: another batch or type of activations may want another order.
+/// Packed kernels by primitive: another batch size or data type may need another layout.
 #[derive(Debug)]
 pub struct Packings {
     stay: Stay,
     packed: Mutex<HashMap<sys::ConvDesc, Arc<Packed>>>,
-    /// A field and its edges, say, mostly want the same.
+    /// Shared between primitives with the same layout, such as those of a field and of its edges.
     shared: Mutex<HashMap<Order, Arc<Packed>>>,
-    /// Kernels of some taps, by the indices of these.
+    /// Kernels restricted to some taps, by the indices of these.
     by_tap: Mutex<HashMap<Vec<usize>, Arc<Vec<bf16>>>>,
 }
 
 impl Packings {
-    /// None yet; those to come stay so long.
+    /// An empty cache whose entries have this lifetime.
     pub fn that(stay: Stay) -> Self {
         Self {
             stay,
@@ -39,7 +39,7 @@ impl Packings {
     }
 }
 
-/// What packed kernels hold, and where.
+/// The cache key of packed kernels: which taps they contain, and their layout.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Order {
     trimmed: Option<Trimmed>,
@@ -47,13 +47,13 @@ struct Order {
 }
 
 thread_local! {
-    /// Pages of packed kernels of the last operation, for the next: new ones fault one by one, which takes longer than
-    /// packing. They are taken out of their place, so that other work which this thread picks up meanwhile gets its
-    /// own.
+    /// Pages of the last operation's packed kernels, for reuse: fresh pages fault one by one, which takes longer than
+    /// packing. They are taken out of the cell while in use, so that other work that runs on this thread in the
+    /// meantime gets its own.
     static ROOM: Cell<Option<MmapMut>> = const { Cell::new(None) };
 }
 
-/// Kernels, or their gradient, in the order that one primitive reads or writes.
+/// Kernels, or their gradient, in the layout that one primitive reads or writes.
 #[derive(Debug)]
 pub struct Packed {
     stay: Stay,
@@ -61,7 +61,7 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// As many bytes as a primitive's kernels take, which may hold anything.
+    /// Room for a primitive's kernels, with unspecified contents.
     fn room(op: &'static str, desc: sys::ConvDesc, stay: Stay) -> Result<Self> {
         let bytes = with_primitive(op, desc, |primitive| {
             // SAFETY: the primitive exists.
@@ -86,7 +86,7 @@ impl Packed {
         pages.map_or(std::ptr::null_mut(), |pages| pages.as_mut_ptr().cast())
     }
 
-    /// The bytes as this many values.
+    /// The first `count` values of the buffer.
     fn values(&mut self, count: usize) -> &mut [bf16] {
         let bytes = self.pages.as_deref_mut().unwrap_or_default();
         &mut bytemuck::cast_slice_mut(bytes)[..count]
@@ -101,19 +101,19 @@ impl Drop for Packed {
     }
 }
 
-/// The kernels of a convolution, and where packed ones are kept, if they are.
+/// The kernels of a convolution, and the cache for their packed forms, if any.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
     pub values: &'a [f32],
-    /// What they are still to be multiplied by.
+    /// Scales that are still to be applied.
     pub factors: Option<Factors<'a>>,
-    /// The taps that are left of them then, if not all.
+    /// The taps to keep after scaling, unless all are kept.
     pub trimmed: Option<&'a Trimmed>,
     pub packings: Option<&'a Packings>,
 }
 
 impl<'a> Source<'a> {
-    /// The kernels times their factors, trimmed: made each time, because nobody asks once they are packed.
+    /// The scaled and trimmed kernels. Not cached, because they are not needed once they are packed.
     pub fn plain(&self) -> Cow<'a, [f32]> {
         let all = match self.factors {
             Some(factors) => Cow::Owned(factors.times(self.values)),
@@ -125,7 +125,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// These kernels, of which nothing is kept.
+    /// These kernels without a cache.
     pub fn unpacked(self) -> Self {
         Self {
             packings: None,
@@ -135,10 +135,10 @@ impl<'a> Source<'a> {
 }
 
 impl Source<'_> {
-    /// The kernels, packed for a primitive.
+    /// The kernels packed for a primitive.
     ///
     /// # Errors
-    /// [`crate::ModelError::OneDnn`] if there is no memory for them.
+    /// [`crate::ModelError::OneDnn`] if memory runs out.
     pub fn packed(&self, op: &'static str, desc: sys::ConvDesc) -> Result<Arc<Packed>> {
         let Some(packings) = self.packings else {
             let layout = layout(op, desc)?;
@@ -155,7 +155,8 @@ impl Source<'_> {
         let shared = |order: &Order| locked(&packings.shared).get(order).cloned();
         let packed = match order.as_ref().and_then(shared) {
             Some(packed) => packed,
-            // Under no lock: while this thread waits for its pieces, it may pick up work that wants the same kernels.
+            // Packed without holding a lock: while this thread waits for its parallel tasks, it may pick up work that
+            // needs the same kernels.
             None => Arc::new(self.pack(op, desc, layout, packings.stay)?),
         };
         locked(&packings.packed).insert(desc, packed.clone());
@@ -198,7 +199,7 @@ impl Source<'_> {
         Ok(packed)
     }
 
-    /// What `make` makes of the kernels for products by some of their taps.
+    /// The result of `make` on the kernels, for products by some of their taps; cached by these taps.
     pub fn by_tap(self, taps: &[Tap], make: impl FnOnce(&[f32]) -> Vec<bf16>) -> Arc<Vec<bf16>> {
         let made = || Arc::new(make(&self.plain()));
         let Some(Packings { by_tap, .. }) = self.packings else {
@@ -208,18 +209,18 @@ impl Source<'_> {
         if let Some(known) = locked(by_tap).get(&indices) {
             return known.clone();
         }
-        // Under no lock, as above.
+        // Without holding a lock, as above.
         let made = made();
         locked(by_tap).entry(indices).or_insert(made).clone()
     }
 }
 
-/// Where backward weights write their gradient before it is added to the rest.
+/// The buffer for a kernel gradient, before it is added to the accumulated one.
 pub(super) fn room(op: &'static str, desc: sys::ConvDesc) -> Result<Packed> {
     Packed::room(op, desc, Stay::Operation)
 }
 
-/// Where a primitive wants its kernels; none where oneDNN does not say.
+/// The kernel layout that a primitive expects; `None` if oneDNN does not report it.
 fn layout(op: &'static str, desc: sys::ConvDesc) -> Result<Option<sys::Layout>> {
     with_primitive(op, desc, |primitive| {
         let mut layout = sys::Layout::default();

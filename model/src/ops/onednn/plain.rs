@@ -1,6 +1,6 @@
-//! Geometries that oneDNN must not see: its AVX-512 code (2.6) reads memory that is not its own, or sums what it must
-//! not. No published network has any; plain loops run them, or oneDNN in f32. A survey of 150 000 drawn geometries in a
-//! dirtied heap found these and no other (`fields_of_any_geometry` draws more).
+//! Geometries that oneDNN must not run: its AVX-512 code (2.6) reads out of bounds or sums the wrong values. No
+//! published network has any of them; plain loops run them, or oneDNN in f32. A survey of 150 000 random geometries on
+//! a heap filled with garbage found only these (`fields_of_any_geometry` draws more).
 
 use super::Source;
 use crate::ops::conv_spec::Convolution;
@@ -10,8 +10,8 @@ use crate::ops::reference;
 use crate::ops::value::Value;
 use crate::ops::winograd::Direction;
 
-/// Whether plain loops must run every direction: some window reads padding only, longitude not wrapped, or windows of
-/// several taps lie more than two positions apart beside padding.
+/// Whether plain loops must run every direction: some window reads only padding without wrapping, or windows with
+/// several taps are more than two positions apart and there is padding.
 pub fn is_needed(geometry: &Convolution) -> bool {
     let spec = geometry.spec;
     let axis = |kernel: usize, padding: usize, inputs: usize, outputs: usize| {
@@ -27,16 +27,16 @@ pub fn is_needed(geometry: &Convolution) -> bool {
         || axis(spec.kernel.1, spec.padding.1, width, out_w)
 }
 
-/// Whether oneDNN must compute a gradient in f32, whatever the fields are stored in.
+/// Whether oneDNN must compute a gradient in f32, whatever the storage type.
 pub fn must_widen<V: Value>(direction: Direction, geometry: &Convolution) -> bool {
     let (spec, [.., width, inputs]) = (geometry.spec, geometry.x);
     let fails = match direction {
         Direction::Forward => false,
-        // One tap, an odd number of outputs: pairs of them are taken from the wrong pixels.
+        // One tap and an odd number of outputs: pairs of outputs are read from the wrong pixels.
         Direction::BackwardData => {
             spec.kernel == (1, 1) && !(geometry.y[3] / spec.groups).is_multiple_of(2)
         }
-        // Taps apart and channels left over after whole vectors, or fields narrower than the window.
+        // Dilated taps with a remainder of channels after whole vectors, or fields narrower than the window.
         Direction::BackwardWeights => {
             spec.dilation > 1 && !(inputs / spec.groups).is_multiple_of(16)
                 || spec.stride > 1 && width < (spec.kernel.1 - 1) * spec.dilation + 1

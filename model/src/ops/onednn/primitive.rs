@@ -1,4 +1,4 @@
-//! Primitives of oneDNN: built once for a geometry and a thread, found again by their description.
+//! oneDNN's primitives: built once per geometry and thread, and cached by description.
 
 use super::wrapped::wrapped_columns;
 use crate::error::{ModelError, Result};
@@ -14,7 +14,7 @@ use std::ffi::{CStr, c_void};
 pub(super) struct Primitive(pub(super) *mut sys::Conv);
 
 impl Primitive {
-    /// What oneDNN calls the code that runs.
+    /// oneDNN's name of the implementation.
     pub(super) fn implementation(&self) -> String {
         // SAFETY: the primitive exists and its name is a C string inside it.
         let name = unsafe { CStr::from_ptr(sys::squall_conv_implementation(self.0)) };
@@ -42,17 +42,17 @@ pub(super) fn error(op: &'static str, status: i32, desc: &sys::ConvDesc) -> Mode
     }
 }
 
-/// Operands of one run; which of them is written depends on `ConvDesc::kind`.
+/// The operands of one run; `ConvDesc::kind` determines which of them is written.
 pub(super) struct Operands {
     pub(super) src: *mut c_void,
     pub(super) weights: *mut c_void,
     pub(super) bias: *mut c_void,
     pub(super) dst: *mut c_void,
-    /// What backward weights add to; null for others.
+    /// The gradient to which backward-weights adds; null for other kinds.
     pub(super) gradient: *mut c_void,
 }
 
-/// What `work` makes of the primitive of `desc`, which is built if it is new to this thread.
+/// Calls `work` with the primitive of `desc`, which is built on this thread's first use.
 pub(super) fn with_primitive<T>(
     op: &'static str,
     desc: sys::ConvDesc,
@@ -112,7 +112,7 @@ pub(super) unsafe fn run(op: &'static str, desc: sys::ConvDesc, operands: &Opera
     })
 }
 
-/// The geometry after `wrapped_columns` have been copied, for values of f32 or bf16.
+/// The description of a geometry, after `wrapped_columns` have been copied, for values of f32 or bf16.
 pub(super) fn descriptor<V: Value>(kind: i64, geometry: &Convolution) -> sys::ConvDesc {
     assert!(
         matches!(V::DTYPE, DType::F32 | DType::BF16),
@@ -122,7 +122,7 @@ pub(super) fn descriptor<V: Value>(kind: i64, geometry: &Convolution) -> sys::Co
     let spec = geometry.spec;
     let extra = wrapped_columns(geometry);
     let (width, pad_w) = (width + 2 * extra, spec.padding.1 - extra);
-    // oneDNN wants the padding that the last window really uses, which stride can make less than was asked for.
+    // oneDNN expects the padding that the last window really uses, which a stride can make smaller than requested.
     let reach =
         |out: usize, kernel: usize| (out - 1) * spec.stride + (kernel - 1) * spec.dilation + 1;
     let high = |out, kernel, extent: usize, low: usize| {

@@ -1,4 +1,4 @@
-//! Matrix products of oneDNN.
+//! oneDNN's matrix products.
 
 use crate::error::{ModelError, Result};
 use crate::ops::value::Value;
@@ -42,8 +42,8 @@ pub(super) fn gemm_transposed<V: Value>(
     checked(status, [m, n, k])
 }
 
-/// C (m × n) (+)= A B with A (m × k) and C row-major and dense, B (k × n) by columns that lie `column` apart;
-/// activations stored in bf16.
+/// C (m × n) (+)= A B with A (m × k) and C row-major and dense, and B (k × n) column-major with column stride `column`,
+/// for activations stored in bf16.
 pub(super) fn gemm_of_bf16<V: Value>(
     (m, n, k): (usize, usize, usize),
     a: &[V],

@@ -1,13 +1,13 @@
-//! Longitude that wraps, without a copy of the field: oneDNN pads with zeros, and the few output columns whose windows
-//! cross the seam are computed again from narrow copies of both edges.
+//! Wrapping in longitude without a copy of the field: oneDNN pads with zeros, and the few output columns whose windows
+//! cross the seam are recomputed from narrow copies of both edges.
 //!
-//! Both edges are as wide as the wider needs to be, so that they are one batch of one primitive. It brings the kernels
-//! into its order once more: where they are more than the field, the field is copied instead.
+//! Both edges get the width of the wider one, so that they form one batch of one primitive. That primitive packs the
+//! kernels a second time; if the kernels are larger than the field, the field is copied instead.
 
 use super::super::conv_spec::{ConvSpec, Convolution};
 use super::super::value::Value;
 
-/// Fills a line with columns of a row that wraps, from column `first` of any sign.
+/// Fills a line with consecutive columns of a row that wraps, starting at column `first`, which may be negative.
 pub fn columns<V: Value>(row: &[V], channels: usize, first: isize, mut line: &mut [V]) {
     let width = row.len() / channels;
     let mut at = first.rem_euclid(width as isize) as usize;
@@ -19,25 +19,25 @@ pub fn columns<V: Value>(row: &[V], channels: usize, first: isize, mut line: &mu
     }
 }
 
-/// The two edges of a field, and the outputs whose windows cross the seam.
+/// The two edges of a field, which contain the outputs whose windows cross the seam.
 pub struct Seam {
     whole: Convolution,
-    /// Output columns of an edge.
+    /// Output columns per edge.
     outputs: usize,
-    /// Input columns that they read.
+    /// Input columns that an edge reads.
     reach: usize,
-    /// Where those begin: west of the field for one edge, inside it for the other.
+    /// The first input column of each edge: west of the field for one, inside it for the other.
     starts: [isize; 2],
 }
 
 impl Seam {
-    /// The edges of a convolution that wraps; none if nothing wraps, if the edges are most of the field, or if the kernels are
-    /// more than the field. A function of the geometry alone.
+    /// The edges of a convolution that wraps. `None` if nothing wraps, if the edges are most of the field, or if the
+    /// kernels are larger than the field. Depends on the geometry alone.
     pub fn of(geometry: &Convolution) -> Option<Self> {
         let (spec, padding) = (geometry.spec, geometry.spec.padding.1);
         let (width, outputs) = (geometry.x[2], geometry.y[2]);
-        // A field is about three halves as wide as it is high. Its true height is not asked, nor how many there are:
-        // strips and batches must have the bits of whole fields and single samples.
+        // Assumes that fields are about 3/2 as wide as high. The actual height and the batch size are ignored: strips
+        // and batches must be bit-identical to whole fields and single samples.
         let kernels = spec.kernel.0 * spec.kernel.1 * geometry.y[3] / spec.groups.max(1);
         let pixels = width * width * 2 / 3;
         if !spec.periodic || padding == 0 || kernels > pixels {
@@ -50,7 +50,7 @@ impl Seam {
             .div_ceil(spec.stride);
         let edge = west.max(outputs.saturating_sub(inside)).min(outputs);
         let reach = (edge - 1) * spec.stride + window + 1;
-        // Edges that share an output would count its wrapped columns twice.
+        // If the edges overlapped, wrapped columns would be counted twice.
         (2 * reach <= width && 2 * edge <= outputs).then(|| Self {
             whole: *geometry,
             outputs: edge,
@@ -60,7 +60,7 @@ impl Seam {
         })
     }
 
-    /// The whole field without its seam.
+    /// The convolution of the whole field, padded with zeros.
     pub fn open(&self) -> Convolution {
         Convolution {
             spec: self.whole.spec.periodic(false),
@@ -68,7 +68,7 @@ impl Seam {
         }
     }
 
-    /// Both edges.
+    /// The convolution of both edges as one batch.
     pub fn edges(&self) -> Convolution {
         let Convolution { spec, x, y } = self.whole;
         let ([b, h, _, c], [_, p, _, o]) = (x, y);
@@ -82,7 +82,7 @@ impl Seam {
         }
     }
 
-    /// Both edges of the input, with the columns that wrap.
+    /// The inputs of both edges, including the wrapped columns.
     pub fn inputs<V: Value>(&self, x: &[V]) -> Vec<V> {
         let [b, h, width, c] = self.whole.x;
         let mut edges = vec![V::default(); 2 * b * h * self.reach * c];
@@ -95,7 +95,7 @@ impl Seam {
         edges
     }
 
-    /// The same with zeros in place of the columns that do not wrap, which the whole field has accounted for.
+    /// As [`Self::inputs`], with zeros for the columns that do not wrap, which the whole field has already counted.
     pub fn wrapped_inputs<V: Value>(&self, x: &[V]) -> Vec<V> {
         let mut edges = self.inputs(x);
         let channels = self.whole.x[3];
@@ -107,7 +107,7 @@ impl Seam {
         edges
     }
 
-    /// The outputs of both edges.
+    /// Extracts the outputs of both edges.
     pub fn outputs<V: Value>(&self, y: &[V]) -> Vec<V> {
         let [b, p, width, o] = self.whole.y;
         let mut edges = Vec::with_capacity(2 * b * p * self.outputs * o);
@@ -119,7 +119,7 @@ impl Seam {
         edges
     }
 
-    /// Puts the outputs of both edges into the whole field's.
+    /// Copies the outputs of both edges into those of the whole field.
     pub fn put<V: Value>(&self, edges: &[V], y: &mut [V]) {
         let [_, _, width, o] = self.whole.y;
         let mut edges = edges.chunks_exact(self.outputs * o);
@@ -130,7 +130,7 @@ impl Seam {
         }
     }
 
-    /// Adds the input gradients of the columns that wrap to the columns that they show.
+    /// Adds the input gradients of wrapped columns to the columns that they are copies of.
     pub fn add_wrapped<V: Value>(&self, edges: &mut [V], dx: &mut [V]) {
         let [_, _, width, c] = self.whole.x;
         for (row, column, values) in self.edge_columns(edges, self.reach, c) {
@@ -149,7 +149,7 @@ impl Seam {
         (0..self.whole.x[2] as isize).contains(&column)
     }
 
-    /// Every column of both edges: (row of the field, column of the field continued, values).
+    /// Every column of both edges: (row of the field, column of the unwrapped field, values).
     fn edge_columns<'a, V: Value>(
         &self,
         edges: &'a mut [V],

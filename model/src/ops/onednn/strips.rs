@@ -1,9 +1,9 @@
-//! Wide fields cut into strips of longitude, so that the rows that a kernel touches stay in the first-level cache.
+//! Wide fields cut into strips of longitude, so that the rows that a kernel touches stay in the L1 cache.
 //!
-//! oneDNN's backward-weights for AVX2 walks whole rows of plain NHWC, which do not fit the cache on wide fields.
-//! Measured on a shared machine (two Zen 3 cores, load 5 to 13, builds with and without strips in turn, copies
-//! included, ranges of medians of 5 rounds), 3x3 at 192 x 288: 48 to 32 channels 1.5 to 2.9 times faster, 64 to 64 1.6
-//! to 2.3, 32 to 24 between 0.9 and 2.5, 24 to 24 between 0.8 and 1.6, which is why rows that short are left whole.
+//! oneDNN's backward-weights for AVX2 walks whole rows of plain NHWC, which do not fit into the cache for wide fields.
+//! Measured for 3x3 at 192 x 288 on a shared machine (two Zen 3 cores, load 5 to 13, alternating builds with and
+//! without strips, including copies, ranges of medians of 5 rounds): 48 to 32 channels 1.5 to 2.9 times faster, 64 to
+//! 64 1.6 to 2.3, 32 to 24 between 0.9 and 2.5, 24 to 24 between 0.8 and 1.6. Therefore short rows are not cut.
 
 use super::seam;
 use crate::ops::conv_spec::{ConvSpec, Convolution};
@@ -11,32 +11,31 @@ use crate::ops::value::Value;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Columns of a strip's output.
+/// Output columns per strip.
 const COLUMNS: usize = 36;
 
-/// Bytes of a row of input or output from which cutting pays.
+/// The minimum size of an input or output row, in bytes, for which cutting is worthwhile.
 const WIDE: usize = 32 << 10;
 
-/// Columns of a strip's output where tiles of bf16 are multiplied: 5 to 20 % faster than 36.
+/// Output columns per strip where bf16 is multiplied in tiles: 5 to 20 % faster than 36.
 const TILED_COLUMNS: usize = 96;
 
-/// Bytes of the copies of a group of strips, if a thread's strip is no larger.
+/// Bytes of the copies of a group of strips, unless a single strip per thread is larger.
 const GROUP: usize = 16 << 20;
 
-/// Pixels of the longest row whose 3x3 gradient oneDNN 2.6 may compute in tiles. Found by trying: of 230 and more it
-/// writes over memory that is not its own if the rows are 72, 96 or 192, of up to 216 it never did, nor for other
-/// kernels or strides.
+/// The longest row, in pixels, whose 3x3 gradient oneDNN 2.6 may compute in tiles. Found by trial: from 230 pixels on
+/// it writes out of bounds for rows of 72, 96 or 192; up to 216 it never did, nor for other kernels or strides.
 const TILED_ROW: usize = 216;
 
-/// Whether oneDNN must not see this convolution whole.
+/// Whether oneDNN must not run this convolution on whole rows.
 pub fn must_be_cut(geometry: &Convolution, tiles: bool) -> bool {
     let spec = geometry.spec;
     tiles && spec.kernel == (3, 3) && spec.stride == 1 && geometry.y[2] > TILED_ROW
 }
 
-/// Bytes of copies that the gradient of the kernels makes of a field that is read whole, and of its gradient: oneDNN's
-/// code for bf16 puts pixels before channels, 16 of which lie together, in every thread that takes a part of the rows
-/// (measured with two).
+/// Bytes of the copies of an uncut field and its output gradient that oneDNN makes for the kernel gradient: its bf16
+/// code transposes to pixels before channels, in groups of 16 channels, in every thread that takes a part of the rows
+/// (measured with two threads).
 pub fn transposed_bytes(geometry: &Convolution) -> usize {
     let values = |shape: [usize; 4]| {
         let [batch, height, width, channels] = shape;
@@ -46,7 +45,7 @@ pub fn transposed_bytes(geometry: &Convolution) -> usize {
     all.min(GROUP) * rayon::current_num_threads()
 }
 
-/// How to cut one convolution.
+/// The cut of a convolution into strips.
 pub struct Strips {
     count: usize,
     columns: usize,
@@ -54,8 +53,8 @@ pub struct Strips {
 }
 
 impl Strips {
-    /// The cut for values of this many bytes, multiplied in `tiles` or not, if it pays and comes out even. A function
-    /// of the geometry and the kind of processor.
+    /// The cut for values of `bytes` bytes, with or without tiles, if it is worthwhile and divides evenly. Depends on
+    /// the geometry and the kind of processor.
     pub fn of(geometry: &Convolution, bytes: usize, tiles: bool) -> Option<Self> {
         let (spec, [_, _, width, out]) = (geometry.spec, geometry.y);
         let row = bytes * width * geometry.x[3].max(out);
@@ -78,23 +77,22 @@ impl Strips {
         })
     }
 
-    /// The strips of all fields, in groups that are copied and multiplied together: few enough to take little memory,
-    /// enough for every thread to have one.
+    /// The strips of all fields, in groups that are copied and multiplied together: few enough to limit memory, and
+    /// enough to give every thread one.
     pub fn groups<V: Value>(&self) -> impl Iterator<Item = Range<usize>> + use<V> {
         let values = |shape: [usize; 4]| shape.iter().product::<usize>();
         let strip = self.geometry(1);
         let bytes = size_of::<V>() * (values(strip.x) + values(strip.y));
         let most = (GROUP / bytes).max(rayon::current_num_threads());
         let all = self.whole.x[0] * self.count;
-        // Groups of one size, so that one primitive computes them, but for what is left in the last.
+        // Groups have equal sizes, except possibly the last, so that one primitive computes them.
         let size = all.div_ceil(all.div_ceil(most));
         (0..all)
             .step_by(size)
             .map(move |first| first..(first + size).min(all))
     }
 
-    /// The geometry of this many strips. A strip brings its neighbours' columns, so none is
-    /// padded.
+    /// The geometry of this many strips. A strip includes its neighbours' columns, so none is padded.
     pub fn geometry(&self, strips: usize) -> Convolution {
         let Convolution { spec, x, y } = self.whole;
         let ([_, h, _, c], [_, p, _, o]) = (x, y);
@@ -109,7 +107,7 @@ impl Strips {
         }
     }
 
-    /// Writes the input of a group of strips, with zeros where the field ends unless it wraps.
+    /// Writes the inputs of a group of strips, with zeros beyond the edges of a field that does not wrap.
     pub fn inputs<V: Value>(&self, x: &[V], group: &Range<usize>, strips: &mut Vec<V>) {
         let (spec, [_, height, width, channels]) = (self.whole.spec, self.whole.x);
         let reach = self.columns + spec.kernel.1 - 1;
@@ -132,7 +130,7 @@ impl Strips {
         });
     }
 
-    /// Writes the output gradient of a group of strips.
+    /// Writes the output gradients of a group of strips.
     pub fn outputs<V: Value>(&self, dy: &[V], group: &Range<usize>, strips: &mut Vec<V>) {
         let [_, height, _, channels] = self.whole.y;
         let length = self.columns * channels;
@@ -143,7 +141,7 @@ impl Strips {
         });
     }
 
-    /// Fills every line of a group of strips, told the field, the strip and the row that it belongs to.
+    /// Fills every line of a group of strips, given its field, strip and row.
     fn lines<V: Value>(
         &self,
         strips: &mut [V],

@@ -1,5 +1,5 @@
-//! Atrous convolutions in tiles of bf16 as one matrix product per tap over the pixels that it sees: oneDNN's own run at
-//! less than half the rate of its matrix products there, and multiply the padding as well.
+//! Atrous convolutions in bf16 tiles as one matrix product per tap over the pixels that it reads. oneDNN's own
+//! convolutions run at less than half the rate of its matrix products there, and multiply the padding as well.
 
 use super::product::gemm_of_bf16;
 use super::taps::Tap;
@@ -12,7 +12,7 @@ use crate::ops::value::Value;
 use half::bf16;
 use rayon::prelude::*;
 
-/// Whether these products are faster than oneDNN's convolution. A function of the geometry and the kind of processor.
+/// Whether these products are faster than oneDNN's convolution. Depends on the geometry and the kind of processor.
 pub fn is_faster(geometry: &Convolution, tiles: bool) -> bool {
     let spec = geometry.spec;
     let same_width = !spec.periodic || geometry.x[2] == geometry.y[2];
@@ -65,7 +65,7 @@ pub fn forward<V: Value>(
     Ok(y)
 }
 
-/// The taps of kernels `(out, in, taps)` that read something, as `(out, tap, in)`.
+/// The taps of kernels `(out, in, taps)` that read more than padding, as `(out, tap, in)`.
 fn by_tap(plain: &[f32], inputs: usize, area: usize, taps: &[Tap]) -> Vec<bf16> {
     let mut kernels = vec![bf16::ZERO; plain.len() / area * taps.len()];
     let outputs = kernels.par_chunks_exact_mut(taps.len() * inputs);

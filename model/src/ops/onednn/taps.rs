@@ -1,4 +1,4 @@
-//! Backward-weights as one matrix product per kernel tap: dW[:, :, r, s] = Σ over pixels that the tap sees of dyᵀ x.
+//! Backward-weights as one matrix product per kernel tap: dW[:, :, r, s] = Σ dyᵀ x over the pixels that the tap reads.
 
 use super::machine::multiplies_tiles;
 use super::product::gemm_transposed;
@@ -12,12 +12,12 @@ use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Whether the tap products beat oneDNN's own backward-weights at this geometry, multiplied in `tiles` or not.
+/// Whether the tap products are preferred over oneDNN's own backward-weights, with or without tiles.
 ///
-/// Measured (see `docs/decisions.md`): 1x1 kernels always; 3x3 kernels once the dilation leaves oneDNN's fast path. A
-/// rule of the geometry, never of a timing, so that results are reproducible. For 1x1 kernels with a stride it is also
-/// needed: oneDNN 2.6 gives wrong gradients there when the last window leaves input unread (`backend_parity` has the
-/// case), and for rows that it must not see whole and that no strips divide.
+/// Measured (see `docs/decisions.md`): 1x1 kernels always; 3x3 kernels once the dilation leaves oneDNN's fast path. The
+/// rule depends on the geometry, never on a timing, so that results are reproducible. Two cases need it for
+/// correctness: 1x1 kernels with a stride, where oneDNN 2.6 returns wrong gradients if the last window leaves input
+/// unread (`backend_parity` has the case), and rows that oneDNN must not run uncut and that strips do not divide.
 pub fn are_faster(geometry: &Convolution, tiles: bool) -> bool {
     let spec = geometry.spec;
     let point = spec.kernel == (1, 1) && spec.padding == (0, 0);
@@ -26,8 +26,8 @@ pub fn are_faster(geometry: &Convolution, tiles: bool) -> bool {
     spec.groups == 1 && (point || spec.stride == 1 && spec.dilation >= 3 || uneven)
 }
 
-/// Whether the gradient of kernels that meet activations of `dtype` is one product for each of several taps, which are
-/// then added up.
+/// Whether the kernel gradient for activations of `dtype` is computed as one product for each of several taps, which
+/// are then added to the accumulated gradient.
 pub fn adds_up_taps(geometry: &Convolution, dtype: DType) -> bool {
     let tiles = dtype == DType::BF16 && multiplies_tiles();
     are_faster(geometry, tiles) && geometry.spec.kernel != (1, 1)
@@ -56,7 +56,7 @@ pub fn backward_weights<V: Value>(
         let pixels = batch * tap.rows.len() * tap.columns.len();
         gemm_transposed((out, channels, pixels), dy, x, false, product)?;
     }
-    // The taps of a pair of channels lie side by side in `dw`: one pass over it for all of them.
+    // The taps of a pair of channels are adjacent in `dw`, so one pass over it serves all of them.
     let area = spec.kernel.0 * spec.kernel.1;
     dw.par_chunks_exact_mut(area)
         .with_min_len(MERGED)
@@ -70,20 +70,20 @@ pub fn backward_weights<V: Value>(
     Ok(())
 }
 
-/// Pairs of channels that a thread merges at least.
+/// The minimum number of channel pairs that a thread merges.
 const MERGED: usize = 2048;
 
-/// A tap of a kernel of stride 1 and the outputs for which it reads inside the field.
+/// A tap of a kernel of stride 1, and the outputs for which it reads inside the field.
 pub struct Tap {
     pub index: usize,
     pub rows: Range<usize>,
     pub columns: Range<usize>,
-    /// What it reads of the first of them.
+    /// The input position read for the first of these outputs.
     first: (usize, isize),
 }
 
 impl Tap {
-    /// The taps that read something.
+    /// The taps that read more than padding.
     pub fn all(geometry: &Convolution) -> impl Iterator<Item = Self> {
         let spec = geometry.spec;
         let ([_, height, width, _], [_, out_h, out_w, _]) = (geometry.x, geometry.y);
@@ -107,7 +107,8 @@ impl Tap {
         taps.map(tap).filter(reads)
     }
 
-    /// What it reads, a pixel after the other: where that is a piece of the field, the piece.
+    /// The input pixels that the tap reads, contiguously: a view where they are contiguous in the field, otherwise a
+    /// copy.
     pub fn inputs<'a, V: Value>(
         &self,
         geometry: &Convolution,
@@ -119,7 +120,7 @@ impl Tap {
         self.pixels((height, width, channels), (top, left), x, room)
     }
 
-    /// The outputs that it contributes to, likewise.
+    /// The outputs to which the tap contributes, likewise.
     fn outputs<'a, V: Value>(
         &self,
         geometry: &Convolution,
@@ -176,7 +177,7 @@ fn every_stride<V: Value>(x: &[V], shape: [usize; 4], stride: usize) -> Cow<'_, 
     read.into()
 }
 
-/// Output positions whose tap at `offset` lies inside the input (stride 1).
+/// Output positions for which the tap at `offset` reads inside the input (stride 1).
 fn seen(outputs: usize, offset: usize, padding: usize, extent: usize) -> Range<usize> {
     let start = padding.saturating_sub(offset).min(outputs);
     let end = (extent + padding).saturating_sub(offset).min(outputs);

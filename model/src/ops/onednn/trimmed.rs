@@ -1,11 +1,11 @@
-//! Kernels without the outer taps that read nothing but padding: at the published rates, on small fields, that is most
-//! of an atrous kernel, and oneDNN multiplies it all.
+//! Kernels without the outer taps that read only padding. At the published rates on small fields these are most taps of
+//! an atrous kernel, and oneDNN would multiply them all.
 
 use crate::ops::conv_spec::{ConvSpec, Convolution};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// The taps of a kernel that read something.
+/// The taps of a kernel that read more than padding.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Trimmed {
     kernel: (usize, usize),
@@ -14,8 +14,8 @@ pub struct Trimmed {
 }
 
 impl Trimmed {
-    /// The taps that a convolution needs, with the geometry of the smaller one; none where all taps read something, or
-    /// where the smaller one would have to leave out inputs in front. A function of the geometry alone.
+    /// The taps that a convolution needs, and the geometry of the trimmed kernel. `None` if every tap is needed, or if
+    /// the trimmed convolution would have to skip leading inputs. Depends on the geometry alone.
     pub fn of(geometry: &Convolution) -> Option<(Self, Convolution)> {
         let spec = geometry.spec;
         let ([_, height, width, _], [_, out_h, out_w, _]) = (geometry.x, geometry.y);
@@ -46,7 +46,7 @@ impl Trimmed {
         Some((trimmed, Convolution { spec, ..*geometry }))
     }
 
-    /// What is left of kernels `(out, in / groups, kh, kw)`.
+    /// Trims kernels `(out, in / groups, kh, kw)`.
     pub fn kernels(&self, plain: &[f32]) -> Vec<f32> {
         let area = self.kernel.0 * self.kernel.1;
         let left = self.rows.len() * self.columns.len();
@@ -66,7 +66,7 @@ impl Trimmed {
     }
 }
 
-/// From the first to the last tap that reads inside the field for some output.
+/// The range from the first to the last tap that reads inside the field for some output.
 fn seen(
     spec: &ConvSpec,
     kernel: usize,

@@ -1,7 +1,7 @@
-//! The gradient of the input as a convolution of the gradient of the output with turned kernels.
+//! The gradient of the input as a convolution of the output gradient with flipped kernels.
 //!
-//! oneDNN 2.6 has vector code in bf16 for it, but runs atrous kernels at the published rates by reference code in the
-//! direct form; forward it does not.
+//! oneDNN 2.6 runs the direct form of atrous kernels at the published rates by bf16 reference code, but has vector code
+//! for the forward convolution.
 
 use super::{Finish, Source, forward};
 use crate::error::Result;
@@ -10,7 +10,8 @@ use crate::ops::value::Value;
 use candle_core::DType;
 use rayon::prelude::*;
 
-/// The convolution from the shape of y to that of x; none where the direct form runs. A function of the geometry alone.
+/// The equivalent convolution from the shape of y to that of x; `None` where the direct form runs. Depends on the
+/// geometry alone.
 pub fn turned<V: Value>(geometry: &Convolution) -> Option<Convolution> {
     let spec = geometry.spec;
     let atrous = spec.stride == 1 && spec.groups == 1 && spec.dilation > 1;
@@ -31,7 +32,7 @@ pub fn turned<V: Value>(geometry: &Convolution) -> Option<Convolution> {
     })
 }
 
-/// The gradient of the input, by what [`turned`] gave.
+/// The gradient of the input, by the convolution of [`turned`].
 pub fn backward_data<V: Value>(
     turned: &Convolution,
     dy: &[V],

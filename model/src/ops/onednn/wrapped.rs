@@ -1,11 +1,11 @@
-//! Fields copied with more columns in front and behind, for windows that wrap.
+//! Fields copied with extra columns on both sides, for windows that wrap.
 
 use super::seam;
 use crate::ops::conv_spec::Convolution;
 use crate::ops::value::Value;
 use std::borrow::Cow;
 
-/// Columns to copy in front of and behind a field that wraps.
+/// The number of columns to copy on each side of a field that wraps.
 pub(super) fn wrapped_columns(geometry: &Convolution) -> usize {
     if geometry.spec.periodic {
         geometry.spec.padding.1
@@ -14,7 +14,7 @@ pub(super) fn wrapped_columns(geometry: &Convolution) -> usize {
     }
 }
 
-/// x with `extra` columns of the other side in front and behind; borrowed if there are none.
+/// x with `extra` columns from the opposite side added on both sides; borrowed if there are none.
 pub(super) fn wrap<V: Value>(x: &[V], shape: [usize; 4], extra: usize) -> Cow<'_, [V]> {
     if extra == 0 {
         return x.into();
@@ -31,7 +31,7 @@ pub(super) fn wrap<V: Value>(x: &[V], shape: [usize; 4], extra: usize) -> Cow<'_
     wide.into()
 }
 
-/// The transpose of [`wrap`]: gradients of copied columns are added to the columns they were copied from.
+/// The transpose of [`wrap`]: adds the gradients of copied columns to those of their originals.
 pub(super) fn unwrap_columns<V: Value>(wide: &[V], shape: [usize; 4], extra: usize) -> Vec<V> {
     let [_, _, width, channels] = shape;
     let total = width + 2 * extra;

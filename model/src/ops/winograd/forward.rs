@@ -14,15 +14,15 @@ use crate::ops::{gemm, scratch};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-/// How many tiles and channels go through all three stages together: so few that they stay in the cache while kernels
-/// stream through it.
+/// The number of tiles and channels that go through all three stages together, small enough that they stay in the cache
+/// while kernels are streamed.
 struct Portion {
     tiles: usize,
     inputs: usize,
     outputs: usize,
 }
 
-/// The portion for tiles with this many points along an axis.
+/// The portion for tiles with this many points per axis.
 const fn portion(points: usize) -> Portion {
     let large = points > 6;
     Portion {
@@ -32,7 +32,7 @@ const fn portion(points: usize) -> Portion {
     }
 }
 
-/// How many values of scratch memory a thread needs, for tiles with this many points along an axis.
+/// The number of scratch values that a thread needs, for tiles with this many points per axis.
 pub fn scratch_values(along: usize, (inputs, outputs): (usize, usize)) -> usize {
     let portion = portion(along);
     let (depth, width) = (inputs.min(portion.inputs), outputs.min(portion.outputs));
@@ -40,20 +40,20 @@ pub fn scratch_values(along: usize, (inputs, outputs): (usize, usize)) -> usize 
     kept + along * along * portion.tiles * (depth + width)
 }
 
-/// The shape of a stride-1 convolution, or of one of its gradients.
+/// The geometry of a stride-1 convolution, or of one of its gradients.
 #[derive(Debug, Clone)]
 pub struct Geometry<const P: usize, const M: usize> {
     pub batch: usize,
     pub rows: Axis<P, M>,
     pub columns: Axis<P, M>,
-    /// (h, w) of the input and of the output.
+    /// The extents (h, w) of the input and of the output.
     pub input: (usize, usize),
     pub output: (usize, usize),
     /// Whether tiles cover consecutive pixels (no dilation), so that a row of tiles can be cut anywhere.
     pub dense: bool,
 }
 
-/// The output in fields of this many channels each, stored as the input.
+/// Computes the output as fields with these numbers of channels, stored in the type of the input.
 pub fn convolve<V: Value, const P: usize, const M: usize>(
     geometry: &Geometry<P, M>,
     x: &Joined<'_, V>,
@@ -109,12 +109,12 @@ where
         let tiles = tiles.next_multiple_of(block.rows);
         let inputs = self.kernels.inputs;
         let portion = portion(P);
-        // Equal parts of the input channels, none larger than a portion.
+        // Splits the input channels into equal parts, none larger than a portion.
         let depth = inputs
             .div_ceil(inputs.div_ceil(portion.inputs))
             .next_multiple_of(PADDING);
         let panels_at_once = portion.outputs / block.columns;
-        // One cache line more than a power of two, lest all rows fall into the same set.
+        // One cache line more than a power of two, so that rows do not all map to the same cache set.
         let tile = P * P * depth + 16;
         let width = panels_at_once.min(self.kernels.panels()) * block.columns;
         let point_size = tiles * width + 16;

@@ -1,8 +1,8 @@
-//! A row of tiles of the input, transformed to points.
+//! Transforms a row of input tiles to points.
 //!
-//! Tiles lie `M` positions apart and are `P` wide, so neighbours share columns of pixels: each column is transformed
-//! along its height once and kept for the next tile. Both steps read and write along channels, a few streams of memory
-//! at a time, which processors prefetch; all pixels of a tile at once would be too many streams.
+//! Tiles start `M` positions apart and are `P` wide, so neighbours share columns of pixels: each column is transformed
+//! along its height once and kept for the next tile. Both steps process channels in a few memory streams at a time,
+//! which the hardware prefetches; all pixels of a tile at once would be too many streams.
 
 use super::forward::Geometry;
 use super::transform::{Input, Transform};
@@ -12,25 +12,25 @@ use pulp::Simd;
 
 /// The lines of pixels that a row of tiles reads.
 pub struct Lines<'a, V, const P: usize> {
-    /// One part for every field that has some of the channels.
+    /// One part per field that contains some of the channels.
     parts: Vec<Part<'a, V, P>>,
-    /// Channels that are transformed.
+    /// The number of channels to transform.
     count: usize,
 }
 
-/// The lines of one of the fields that lie side by side.
+/// The lines of one of the joined fields.
 struct Part<'a, V, const P: usize> {
-    /// Empty where the padding is zero.
+    /// Empty slices for zero padding.
     lines: [&'a [V]; P],
-    /// Channels of a pixel, and those that are transformed.
+    /// The number of channels per pixel, and the range to transform.
     channels: usize,
     range: (usize, usize),
-    /// Where the first of these goes among all channels that are transformed.
+    /// The offset of this range among all transformed channels.
     at: usize,
 }
 
 impl<'a, V, const P: usize> Lines<'a, V, P> {
-    /// The lines that the tiles read which start at output line `start`; the channels in `range` are transformed.
+    /// The lines for the tiles that start at output line `start`, restricted to the channels in `range`.
     pub fn of<const M: usize>(
         geometry: &Geometry<P, M>,
         x: &Joined<'a, V>,
@@ -55,12 +55,12 @@ impl<'a, V, const P: usize> Lines<'a, V, P> {
     }
 }
 
-/// The columns of the last tile, transformed along their height.
+/// A ring of the last tile's columns, transformed along their height.
 pub struct Columns<'a, const P: usize, const M: usize> {
-    /// `[slot][point][channel]`, `depth` channels.
+    /// Layout `[slot][point][channel]`, with `depth` channels.
     values: &'a mut [f32],
     depth: usize,
-    /// The column in every slot: `None` in an empty slot, `Some(None)` for zeros outside the field.
+    /// The column in each slot: `None` for an empty slot, `Some(None)` for zeros outside the field.
     held: [Option<Option<usize>>; P],
     /// The slot of the first column.
     first: usize,
@@ -70,7 +70,7 @@ impl<'a, const P: usize, const M: usize> Columns<'a, P, M>
 where
     Input: Transform<P, P>,
 {
-    /// An empty store of columns. `values` has room for `P * P * depth`.
+    /// An empty ring. `values` has room for `P * P * depth`.
     pub fn new(values: &'a mut [f32], depth: usize) -> Self {
         Self {
             values,
@@ -80,8 +80,8 @@ where
         }
     }
 
-    /// Writes the points of the tile that reads these columns: point p, channel c at `p * apart + c`. All calls give
-    /// the same `lines`: a column that is still held from the call before is not transformed again.
+    /// Writes the points of the tile that reads these columns: point p, channel c at `p * apart + c`. All calls must
+    /// pass the same `lines`; columns still held from the previous call are not transformed again.
     #[inline(always)]
     pub fn tile<V: Value, S: Simd>(
         &mut self,

@@ -1,4 +1,4 @@
-//! Kernels transformed to the points of a tile, packed for the matrix product.
+//! Kernels transformed to the points of a tile and packed for the matrix product.
 
 use super::transform::{Kernel, both_axes};
 use crate::ops::gemm::{Block, block};
@@ -13,14 +13,14 @@ pub struct Kernels {
     pub inputs: usize,
     pub outputs: usize,
     pub block: Block,
-    /// Points of a tile.
+    /// The number of points of a tile.
     points: usize,
     values: Values,
 }
 
 impl Kernels {
-    /// The kernels of a convolution with weights `(outputs, inputs, 3, 3)` or `(outputs, inputs, 5, 5)`, which have so
-    /// many `taps`.
+    /// The transformed kernels of a convolution with weights `(outputs, inputs, 3, 3)` or `(outputs, inputs, 5, 5)`;
+    /// `taps` is 9 or 25.
     pub fn forward(
         weights: &[f32],
         (outputs, inputs, taps): (usize, usize, usize),
@@ -31,7 +31,7 @@ impl Kernels {
         })
     }
 
-    /// The kernels of the gradient of its input: outputs and inputs swap places and the taps are turned round.
+    /// The transformed kernels of the gradient of the input: outputs and inputs are swapped and the taps are flipped.
     pub fn backward(
         weights: &[f32],
         (outputs, inputs, taps): (usize, usize, usize),
@@ -98,7 +98,7 @@ impl Kernels {
     }
 }
 
-/// Fills one panel with transformed kernels; `at` gives the weight of an output, an input and a tap.
+/// Fills one panel with transformed kernels; `at` returns the weight of an output, an input and a tap.
 struct FillPanel<'a, F, const R: usize, const P: usize> {
     values: &'a mut [f32],
     inputs: usize,

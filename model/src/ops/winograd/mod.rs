@@ -1,17 +1,19 @@
-//! Convolutions of stride 1 with fewer multiplications: Winograd's F(4x4, 3x3) and F(4x4, 5x5), all three directions.
+//! Convolutions of stride 1 with fewer multiplications: Winograd's F(4x4, 3x3) and F(4x4, 5x5), in all three
+//! directions.
 //!
-//! Outputs are computed in tiles of 4x4 from inputs of 6x6 (3x3 kernels) or 8x8 (5x5 kernels). Both are transformed to
-//! as many points as there are inputs, where the convolution is a product per point: 36 instead of 144, or 64 instead
-//! of 400, multiplications per tile and channel pair. Channels are innermost, so transforms are plain vector code.
-//! Dilated kernels are convolutions of interleaved fields ([`tiles`]), and a field that wraps is a matter of where a
-//! tile reads: neither needs a copy.
+//! Outputs are computed in tiles of 4x4 from inputs of 6x6 (3x3 kernels) or 8x8 (5x5 kernels). Inputs and kernels are
+//! transformed to as many points as the tile has inputs, where the convolution becomes one product per point: 36
+//! instead of 144, or 64 instead of 400, multiplications per tile and channel pair. Channels are innermost, so
+//! transforms vectorise. Dilated kernels are convolutions of interleaved fields ([`tiles`]), and wrapping changes only
+//! the positions that a tile reads: neither needs a copy.
 //!
-//! Errors of 3x3 kernels are about 1.3e-6 (relative, f32, 256 channels), four times those of direct sums; of 5x5
-//! kernels a few times more, which `backend_parity` holds below 1e-5. F(2x2, 5x5) on the six points would err less
-//! (1.2e-6 against 4.1e-6 in a model of the sums over 128 channels) but multiplies 144 times where F(4x4, 5x5) does 64,
-//! and transforms as much more. Arithmetic is f32 for every way of storing.
+//! Errors of 3x3 kernels are about 1.3e-6 (relative, f32, 256 channels), four times those of direct sums; those of 5x5
+//! kernels are a few times larger, and `backend_parity` checks that they stay below 1e-5. F(2x2, 5x5) on the six points
+//! would have smaller errors (1.2e-6 against 4.1e-6 in a model of the sums over 128 channels), but needs 144
+//! multiplications where F(4x4, 5x5) needs 64, and proportionally more transforms. Arithmetic is f32 for every storage
+//! type.
 //!
-//! Constants in the code: `P` points along an axis, `M` outputs, `R` taps; P = M + R − 1.
+//! Const parameters: `P` points per axis, `M` outputs, `R` taps; P = M + R − 1.
 //!
 //! # Source
 //! Lavin and Gray 2016 (arXiv:1509.09308).
@@ -37,7 +39,7 @@ use super::{direct, gemm};
 use forward::Geometry;
 use tiles::Axis;
 
-/// Which of the three passes of a convolution is computed.
+/// The pass of a convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     Forward,
@@ -45,24 +47,24 @@ pub enum Direction {
     BackwardWeights,
 }
 
-/// Values that a transformed kernel has: one for every point of a tile of 4x4 outputs.
+/// The number of values of a transformed kernel: one per point of a tile of 4x4 outputs.
 pub fn points(spec: &ConvSpec) -> usize {
     (spec.kernel.0 + 3) * (spec.kernel.1 + 3)
 }
 
-/// How many values of scratch memory a thread needs for this many input and output channels.
+/// The number of scratch values that a thread needs for these numbers of input and output channels.
 pub fn scratch_values(spec: &ConvSpec, channels: (usize, usize)) -> usize {
     forward::scratch_values(spec.kernel.0 + OUTPUTS - 1, channels)
 }
 
-/// Whether these loops are faster than a direct convolution. A function of the geometry and the kind of processor,
-/// never of a timing, so that two runs of one recipe give the same bits; nor of the batch, so that a sample's result
-/// does not depend on what it is computed with.
+/// Whether these loops are faster than a direct convolution. Depends on the geometry and the kind of processor; never
+/// on a timing, so that two runs of one recipe are bit-identical; nor on the batch size, so that the result of a sample
+/// does not depend on the rest of its batch.
 pub fn pays(conv: &Convolution, direction: Direction, beside: Beside) -> bool {
     let Convolution { spec, x, y } = conv;
     let fits = matches!(spec.kernel, (3, 3) | (5, 5)) && spec.stride == 1 && spec.groups == 1;
     let fits = fits && (!spec.periodic || x[2] == y[2]);
-    // Checked for the gradient of the input only: it is padded by the kernel's reach less the padding.
+    // Only the gradient of the input needs this check: its padding is the kernel's reach minus the padding.
     let backward = direction == Direction::BackwardData;
     if !fits || backward && !can_turn(spec) || !gemm::is_fast() {
         return false;
@@ -72,8 +74,8 @@ pub fn pays(conv: &Convolution, direction: Direction, beside: Beside) -> bool {
     let along = spec.kernel.0 + OUTPUTS - 1;
     let points = (along * along) as f64;
     let tiles = tiles_of(spec, if backward { *x } else { *y });
-    // Costs are counted in multiply-adds; transforms cost `TRANSFORM` of them per value. Direct loops skip the padding
-    // that taps of dilated kernels see; for the gradient of the kernels this counts from a dilation of 3 on.
+    // Costs are counted in multiply-adds; a transform costs `TRANSFORM` of them per value. Direct loops skip the
+    // padding that taps of dilated kernels read; for the gradient of the kernels they do so from a dilation of 3 on.
     let by_taps = direction != Direction::BackwardWeights || spec.dilation >= 3;
     let pairs = direct::pairs(conv).filter(|_| by_taps);
     let direct = pairs.map_or(taps * pixels, |pairs| pairs as f64) * inputs * outputs;
@@ -82,41 +84,41 @@ pub fn pays(conv: &Convolution, direction: Direction, beside: Beside) -> bool {
     inputs >= 8.0 && outputs >= 8.0 && products + transforms < direct * beside.margin()
 }
 
-/// Outputs of a tile along one axis.
+/// Outputs of a tile per axis.
 const OUTPUTS: usize = 4;
-/// Multiply-adds that take as long as transforming, writing and reading one point of one channel (measured).
+/// The cost of transforming, writing and reading one point of one channel, in multiply-adds (measured).
 const TRANSFORM: f64 = 16.0;
-/// Cost of a point of a kernel relative to one of a tile: kernels are written once and read once per group of tiles.
+/// Cost of a kernel's point relative to a tile's: kernels are written once and read once per group of tiles.
 const KERNELS: f64 = 1.0;
 
-/// The direct convolution that these loops are compared with.
+/// The direct convolution with which these loops are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beside {
     /// Direct loops in f32.
     F32,
-    /// oneDNN's in bf16, on a processor that multiplies bf16.
+    /// oneDNN's loops in bf16, on a processor that multiplies bf16.
     NativeBf16,
 }
 
 impl Beside {
-    /// The share of a direct convolution's multiply-adds below which these loops are faster.
+    /// These loops are faster if they need less than this share of the direct convolution's multiply-adds.
     fn margin(self) -> f64 {
         match self {
-            // Direct convolutions run nearer to the peak.
+            // Direct convolutions run closer to peak.
             Self::F32 => 0.9,
-            // oneDNN's loops run at twice the rate of f32 and more (measured on Zen 4: `conv_paths -- bf16`).
+            // oneDNN's loops run at least twice as fast as in f32 (measured on Zen 4: `conv_paths -- bf16`).
             Self::NativeBf16 => 0.31,
         }
     }
 }
 
-/// Whether the gradient of the input is such a convolution too: its padding must not be negative.
+/// Whether the gradient of the input is a convolution of the same form: its padding must not be negative.
 fn can_turn(spec: &ConvSpec) -> bool {
     let (rows, columns) = reach(spec);
     spec.padding.0 <= rows && spec.padding.1 <= columns
 }
 
-/// Positions from the first tap to the last.
+/// The distance from the first tap to the last, per axis.
 fn reach(spec: &ConvSpec) -> (usize, usize) {
     let (rows, columns) = spec.kernel;
     ((rows - 1) * spec.dilation, (columns - 1) * spec.dilation)
@@ -162,7 +164,7 @@ pub fn forward<V: Value>(
     y.pop().expect("one field")
 }
 
-/// The gradient of x, in fields of this many channels each.
+/// The gradient of x, as fields with these numbers of channels.
 pub fn backward_data<V: Value>(
     conv: &Convolution,
     dy: &[V],

@@ -1,7 +1,7 @@
-//! Products at the points of a tile, transformed to the pixels that it writes.
+//! Transforms the products at a tile's points to its output pixels.
 //!
-//! Transforms go along one axis at a time, for all channels. So they read and write a few streams of memory at a time,
-//! which processors prefetch; all points of a tile at once would be too many streams.
+//! Transforms run along one axis at a time, for all channels. They read and write a few memory streams at a time, which
+//! the hardware prefetches; all points of a tile at once would be too many streams.
 
 use super::forward::Geometry;
 use super::transform::{Output, Transform};
@@ -11,30 +11,30 @@ use crate::ops::value::Value;
 use pulp::Simd;
 use std::ops::Range;
 
-/// Products of a unit: `[point][tile][channel]`.
+/// Products of a unit, in the layout `[point][tile][channel]`.
 #[derive(Clone, Copy)]
 pub struct Products<'a> {
     pub values: &'a [f32],
-    /// From one point to the next, and from one tile to the next.
+    /// Strides between points and between tiles.
     pub apart: (usize, usize),
 }
 
-/// What is written of the output, and how.
+/// The destination of the output and the epilogue.
 #[derive(Clone, Copy)]
 pub struct Writing<'a, V> {
-    /// Channels of each output field, and of all fields together.
+    /// The number of channels of each output field; their sum is that of the whole output.
     pub fields: &'a [usize],
     pub all: usize,
     pub finish: Finish<'a, V>,
 }
 
-/// Values that are kept of a tile between the two axes.
+/// The number of values kept of a tile between the two axes.
 pub const fn kept_values(points: usize, outputs: usize, channels: usize) -> usize {
     points * outputs * channels
 }
 
 impl<V: Value> Writing<'_, V> {
-    /// Writes some channels of the pixels of a unit's tiles, whose products begin with those of its first tile. `kept`
+    /// Writes a range of channels of the pixels of a unit's tiles; the products start at the unit's first tile. `kept`
     /// has room for [`kept_values`].
     #[inline(always)]
     pub fn write<S: Simd, const P: usize, const M: usize>(
@@ -56,7 +56,7 @@ impl<V: Value> Writing<'_, V> {
         }
     }
 
-    /// Transforms the lines of a tile along their width, and writes them.
+    /// Transforms the lines of a tile along their width and writes them.
     #[inline(always)]
     fn along_width<S: Simd, const P: usize, const M: usize>(
         &self,
@@ -85,7 +85,7 @@ impl<V: Value> Writing<'_, V> {
                 let Some(target) = lines[index].as_mut() else {
                     continue;
                 };
-                // Where a pixel's first channel is, in the field and in the whole output.
+                // The index of a pixel's first channel, in its field and in the whole output.
                 let places = columns.map(|column| {
                     let column = column?;
                     let all = ((part.batch * height + row) * width + column) * self.all;
@@ -113,7 +113,7 @@ impl<V: Value> Writing<'_, V> {
 }
 
 impl Products<'_> {
-    /// Transforms the points of a tile along its height: `[line][point][channel]`.
+    /// Transforms the points of a tile along its height, to the layout `[line][point][channel]`.
     #[inline(always)]
     fn along_height<S: Simd, const P: usize, const M: usize>(
         &self,

@@ -1,11 +1,11 @@
-//! Which pixels a tile reads and writes along one axis.
+//! The pixels that a tile reads and writes along one axis.
 //!
-//! A dilated kernel sees every `dilation`-th pixel, so its output falls into that many interleaved fields, each of
-//! which is a plain convolution: a tile's outputs, and its inputs, lie `dilation` apart.
+//! A dilated kernel reads every `dilation`-th pixel, so its output separates into that many interleaved fields, each of
+//! which is a plain convolution: the outputs and inputs of a tile lie `dilation` apart.
 
 use crate::ops::conv_spec::source;
 
-/// Tiles of `tile` outputs that cover `outputs` positions.
+/// The number of tiles of `tile` outputs that cover `outputs` positions.
 pub fn count(outputs: usize, dilation: usize, tile: usize) -> usize {
     let phases = 0..dilation.min(outputs);
     phases
@@ -46,7 +46,7 @@ impl<const P: usize, const M: usize> Axis<P, M> {
         }
     }
 
-    /// The positions that the tile at `start` reads; `None` where the padding is zero.
+    /// The positions that the tile at `start` reads; `None` for zero padding.
     pub fn reads(&self, start: usize) -> [Option<usize>; P] {
         std::array::from_fn(|point| {
             let offset = point * self.dilation;

@@ -1,11 +1,11 @@
-//! The one-dimensional transforms of F(m, r), on vectors of channels: `P` = m + r − 1 inputs of a tile become as many
-//! points.
+//! The one-dimensional transforms of F(m, r) on vectors of channels: a tile's `P` = m + r − 1 inputs are transformed to
+//! as many points.
 //!
-//! The points are 0, pairs ±a and infinity. Tiles of six points, for F(4, 3), have the pairs ±1/√2 and ±√2: the product
-//! of their squares is 1, which saves multiplications, and the error of f32 is half of that with the usual ±1 and ±2:
-//! 1.2e-6 (relative, 256 channels) against 2.5e-6. Tiles of eight points, for F(4, 5), have ±1/2, ±1 and ±2: the
-//! product of squares is 1 here too, and f32 holds all powers exactly; of nine sets tried with a model of the sums (128
-//! channels) this errs least, 4.1e-6.
+//! The points are 0, pairs ±a and infinity. Tiles of six points, for F(4, 3), use the pairs ±1/√2 and ±√2: the product
+//! of their squares is 1, which saves multiplications, and the f32 error is half of that with the usual ±1 and ±2:
+//! 1.2e-6 (relative, 256 channels) against 2.5e-6. Tiles of eight points, for F(4, 5), use ±1/2, ±1 and ±2: the product
+//! of squares is 1 here too, and all powers are exact in f32. Of nine sets tried in a model of the sums (128 channels)
+//! this one has the smallest error, 4.1e-6.
 //!
 //! # Source
 //! Toom–Cook as in Lavin and Gray 2016 (arXiv:1509.09308); choice of points after Barabasz et al. 2020
@@ -19,7 +19,7 @@ use std::f32::consts::{FRAC_1_SQRT_2, SQRT_2};
 struct Pair {
     /// a⁰ to a⁴.
     powers: [f32; 5],
-    /// 1 / (2a² Π (a² − b²)) over the other pairs: a factor of the kernel's transform.
+    /// 1 / (2a² Π (a² − b²)) over the other pairs: a factor in the kernel's transform.
     scale: f32,
 }
 
@@ -54,9 +54,9 @@ const fn pairs(points: usize) -> &'static [Pair] {
     if points == 6 { &SIX } else { &EIGHT }
 }
 
-/// A linear map of `N` vectors to `M`.
+/// A linear map from `N` to `M` vectors.
 pub trait Transform<const N: usize, const M: usize> {
-    /// The map.
+    /// Applies the map.
     fn apply<S: Simd>(simd: S, x: [S::f32s; N]) -> [S::f32s; M];
 }
 
@@ -147,7 +147,7 @@ impl<const P: usize, const R: usize> Transform<P, R> for KernelTransposed {
 }
 
 /// Output k is Σ aᵏ m over the finite points a, where the products m at a pair are first multiplied by its weight; the
-/// product at infinity adds to the last output.
+/// product at infinity is added to the last output.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // compilers do not unroll loops of iterators that skip
 fn sums_of_powers<S: Simd, const P: usize, const M: usize>(
@@ -209,8 +209,8 @@ impl<const M: usize, const P: usize> Transform<M, P> for OutputTransposed {
     }
 }
 
-/// The values of the polynomial with these coefficients at the points, those at a pair multiplied by its weight; the
-/// value at infinity is the last coefficient.
+/// Evaluates the polynomial with these coefficients at the points, where values at a pair are multiplied by its weight;
+/// the value at infinity is the last coefficient.
 #[inline(always)]
 fn values_at_points<S: Simd, const N: usize, const P: usize>(
     s: S,
@@ -242,7 +242,7 @@ fn values_at_points<S: Simd, const N: usize, const P: usize>(
     points
 }
 
-/// A transform along both axes of a square of `N` x `N` vectors, giving `M` x `M`.
+/// Applies a transform along both axes: `N` x `N` vectors become `M` x `M`.
 #[inline(always)]
 pub fn both_axes<T, S, const N: usize, const M: usize>(
     simd: S,

@@ -1,8 +1,8 @@
-//! The tiles of a convolution in units that one thread computes together, each with the pixels that it writes.
+//! Divides the tiles of a convolution into units of work for one thread, together with the pixels that they write.
 
 use super::forward::Geometry;
 
-/// A part of a row of tiles with the pixels that it owns.
+/// A part of a row of tiles, with exclusive access to the pixels that it writes.
 pub struct TileRow<'a, V, const M: usize> {
     pub batch: usize,
     /// The first line of pixels.
@@ -14,8 +14,8 @@ pub struct TileRow<'a, V, const M: usize> {
     pub first_column: usize,
 }
 
-/// The number of tiles in a unit, up to `most`: the one with which all threads finish soonest, given that a product
-/// takes `block` rows at a time. Of equally good ones it is the largest, so that kernels are read less often.
+/// The number of tiles per unit, up to `most`, that lets all threads finish soonest, given that a product takes `block`
+/// rows at a time. Among equally good sizes the largest, so that kernels are read less often.
 pub fn size<const P: usize, const M: usize>(
     geometry: &Geometry<P, M>,
     most: usize,
@@ -39,8 +39,8 @@ fn fastest((total, step): (usize, usize), most: usize, block: usize, threads: us
     sizes.min_by_key(time).unwrap_or(step)
 }
 
-/// All tiles in units of `size` tiles, with the pixels that they write in the output fields, of which `fields` has the
-/// channels. Units are larger where a row of tiles is longer and cannot be cut.
+/// Cuts all tiles into units of `size` tiles, with the pixels that they write in the output fields, whose channel
+/// counts are `fields`. A unit is larger if a row of tiles is longer and cannot be cut.
 pub fn cut<'a, V, const P: usize, const M: usize>(
     geometry: &'a Geometry<P, M>,
     (y, fields): (&'a mut [Vec<V>], &[usize]),
@@ -90,7 +90,7 @@ pub fn cut<'a, V, const P: usize, const M: usize>(
     units
 }
 
-/// Cuts up to this many values from the front of a line.
+/// Splits up to this many values off the front of a line.
 fn front<'a, V>(line: &mut Option<&'a mut [V]>, values: usize) -> Option<&'a mut [V]> {
     let rest = line.take()?;
     let (part, after) = rest.split_at_mut(rest.len().min(values));

@@ -1,5 +1,5 @@
-//! The gradient of the kernels: at every point of the transform, the sum over all tiles of transformed input times
-//! transformed gradient of the output.
+//! The gradient of the kernels: at every point of the transform, the sum over all tiles of the transformed input times
+//! the transformed output gradient.
 
 use super::forward::Geometry;
 use super::input::{Columns, Lines};
@@ -11,17 +11,17 @@ use crate::ops::value::{PADDING, Value};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-/// Tiles that are transformed together before their products are summed.
+/// Tiles per group: transformed together before their products are summed.
 const TILES: usize = 96;
 /// Consecutive tiles that one thread transforms.
 const RUN: usize = 12;
-/// Input channels that are summed together: bounds the memory of the sums.
+/// Input channels summed together, which limits the memory of the sums.
 const CHANNELS: usize = 512;
 
 /// Adds the gradient of the weights `(outputs, inputs, R, R)` to `dw`.
 ///
-/// Every point's sums belong to one thread and run over the tiles in order: the bits do not depend on the number of
-/// threads.
+/// The sums of a point belong to one thread and run over the tiles in order, so the result does not depend on the
+/// number of threads.
 pub fn add_gradient<V: Value, const P: usize, const M: usize, const R: usize>(
     geometry: &Geometry<P, M>,
     x: &Joined<'_, V>,
@@ -45,7 +45,7 @@ pub fn add_gradient<V: Value, const P: usize, const M: usize, const R: usize>(
     }
 }
 
-/// The gradient with respect to some of the input channels.
+/// The gradient for a range of input channels.
 #[derive(Clone, Copy)]
 struct Part<'a, V, const P: usize, const M: usize> {
     geometry: &'a Geometry<P, M>,
@@ -53,7 +53,7 @@ struct Part<'a, V, const P: usize, const M: usize> {
     dy: &'a [V],
     inputs: usize,
     outputs: usize,
-    /// The first of these input channels, and the first after them.
+    /// The range of these input channels (start, end).
     channels: (usize, usize),
     block: Block,
 }
@@ -130,12 +130,13 @@ where
     }
 }
 
-/// Room for this many channels of a tile: an odd number of cache lines, lest tiles fall into the same sets.
+/// Room for this many channels of a tile: an odd number of cache lines, so that tiles do not map to the same cache
+/// sets.
 fn apart(channels: usize) -> usize {
     (channels.div_ceil(PADDING) | 1) * PADDING
 }
 
-/// Transforms consecutive tiles: point p, tile t, channel c of x at `(p * RUN + t) * depth + c`, of dy likewise.
+/// Transforms consecutive tiles of x and dy. Point p, tile t, channel c is at `(p * RUN + t) * depth + c`.
 struct TransformRun<'a, V, const P: usize, const M: usize> {
     part: Part<'a, V, P, M>,
     tiles: std::ops::Range<usize>,
@@ -163,7 +164,7 @@ where
         let [mut kept, mut lines_kept] = scratch::take(P * P * self.depth, P * M * self.width);
         let mut next = self.tiles.start;
         while next < self.tiles.end {
-            // As many as lie in one row of tiles.
+            // Limited to the rest of the current row of tiles.
             let (row, column) = (next / column_starts.len(), next % column_starts.len());
             let count = (self.tiles.end - next).min(column_starts.len() - column);
             let (batch, row) = (row / row_starts.len(), row_starts[row % row_starts.len()]);
@@ -183,7 +184,7 @@ where
 }
 
 impl<V: Value, const P: usize, const M: usize> TransformRun<'_, V, P, M> {
-    /// The points of the gradient of one tile's outputs. `kept` has room for the lines between the two axes.
+    /// Transforms the output gradient of one tile to points. `kept` has room for the lines between the two axes.
     #[inline(always)]
     fn gradient<S: Simd>(
         &mut self,
@@ -208,7 +209,7 @@ impl<V: Value, const P: usize, const M: usize> TransformRun<'_, V, P, M> {
             &dy[first..first + outputs]
         };
         let across = outputs.next_multiple_of(S::F32_LANES);
-        // Along one axis at a time, for all channels, as in `output`.
+        // One axis at a time, for all channels, as in `output`.
         for (index, &column) in columns.iter().enumerate() {
             let pixels = rows.map(|row| pixel(row, column));
             for from in (0..across).step_by(S::F32_LANES) {
@@ -239,9 +240,9 @@ impl<V: Value, const P: usize, const M: usize> TransformRun<'_, V, P, M> {
     }
 }
 
-/// Adds to the sums of one point.
+/// Adds products to the sums of one point.
 struct SumPoint<'a> {
-    /// Tiles of x and of dy, which lie `apart`.
+    /// Tiles of x and of dy, with strides `apart`.
     pieces: &'a [(&'a [f32], &'a [f32])],
     apart: (usize, usize),
     sums: &'a mut [f32],

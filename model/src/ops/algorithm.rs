@@ -1,5 +1,5 @@
-//! Which algorithm computes a convolution of the fast backend: a function of the geometry, the type of the activations
-//! and the kind of processor.
+//! The choice of the algorithm for a convolution of the fast backend, a function of the geometry, the data type of the
+//! activations and the processor.
 
 use super::winograd::{self, Beside, Direction};
 use super::{Backend, Convolution, direct};
@@ -8,25 +8,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static ONEDNN_ALONE: AtomicBool = AtomicBool::new(false);
 
-/// Leaves the convolutions of the whole process to oneDNN or no longer, to see what the other algorithms are worth.
+/// Disables our own algorithms for the whole process, so that oneDNN runs all convolutions, or enables them again. For
+/// comparisons.
 pub fn leave_to_onednn(alone: bool) {
     ONEDNN_ALONE.store(alone, Ordering::Relaxed);
 }
 
-/// What computes a convolution.
+/// The implementation of a convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConvAlgorithm {
     /// Our loops of Winograd's F(4x4, 3x3) and F(4x4, 5x5).
     Winograd,
     /// Our matrix products over lines of pixels.
     Direct,
-    /// What the backend has for everything else: oneDNN, cuDNN, or plain loops for the reference.
+    /// The backend's general implementation: oneDNN, cuDNN, or plain loops for the reference.
     Library,
 }
 
 impl ConvAlgorithm {
-    /// A function of the geometry, the type of the activations and the kind of processor, never of a timing, so that
-    /// runs can be repeated bit for bit.
+    /// Chooses the algorithm from the geometry, the data type of the activations and the processor, never from a
+    /// timing, so that runs are reproducible bit for bit.
     pub(crate) fn of(
         backend: Backend,
         dtype: DType,
@@ -36,8 +37,8 @@ impl ConvAlgorithm {
         if !backend.is_onednn() || ONEDNN_ALONE.load(Ordering::Relaxed) {
             return Self::Library;
         }
-        // A processor that multiplies bf16 in vectors does it twice as fast as f32: only Winograd's fewer products are
-        // faster then. One that multiplies tiles of it (AMX) does it ten times as fast.
+        // A processor with bf16 vector instructions multiplies bf16 twice as fast as f32: only Winograd's reduced
+        // multiplication count still beats that. One with tile instructions (AMX) is ten times as fast.
         let native = dtype == DType::BF16 && backend.is_fast(dtype);
         let in_tiles = native && backend.multiplies_tiles();
         let beside = match native {
@@ -56,7 +57,7 @@ impl ConvAlgorithm {
         }
     }
 
-    /// The name of what runs these convolutions on a backend, as profiles print it.
+    /// The name of the implementation on a backend, as profiles print it.
     pub(crate) fn name(self, backend: Backend) -> &'static str {
         match self {
             Self::Winograd => "Winograd",
@@ -69,8 +70,8 @@ impl ConvAlgorithm {
 }
 
 impl Backend {
-    /// The type in which [`ConvAlgorithm::Library`] computes with activations of `dtype`; our own loops convert as they
-    /// go.
+    /// The type in which [`ConvAlgorithm::Library`] computes for activations of `dtype`; our own loops convert on the
+    /// fly.
     pub(super) fn library_dtype(self, dtype: DType) -> DType {
         match self.is_gpu() || self.is_fast(DType::BF16) {
             true => dtype,

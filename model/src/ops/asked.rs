@@ -1,9 +1,9 @@
-//! Whether the environment asks for plain loops in oneDNN's place. The only code of libraries that reads it beside
-//! `testdata` in `data`: tests of a library have no program that could tell them.
+//! Whether an environment variable selects plain loops instead of oneDNN. Besides `testdata` in `data`, this is the only
+//! library code that reads the environment, because tests of a library have no program to pass an option.
 
 use std::sync::OnceLock;
 
-/// Whether it does, from the first time on that this is asked. The program refuses other words.
+/// Whether it does, cached at the first call. The program rejects other values.
 pub(super) fn for_plain_loops() -> bool {
     static ASKED: OnceLock<bool> = OnceLock::new();
     *ASKED

@@ -1,4 +1,4 @@
-//! Average pooling: the mean of every window over the cells that lie in the field.
+//! Average pooling: the mean of every window over the cells inside the field.
 
 use super::conv_spec::{PoolSpec, source};
 use super::host::{Host, bhwc, expect, tensor};
@@ -8,7 +8,7 @@ use candle_core::Tensor;
 use rayon::prelude::*;
 
 impl Backend {
-    /// The mean of every window; padding does not count.
+    /// The mean of every window, excluding padding.
     ///
     /// # Shapes
     /// `(b, h, w, c)` → `(b, p, q, c)` with [`PoolSpec::output_size`]
@@ -52,7 +52,7 @@ impl Backend {
     }
 }
 
-/// The positions of one axis that the window of output `p` holds.
+/// The input positions on one axis in the window of output `p`.
 fn window(spec: &PoolSpec, p: usize, extent: usize, wrap: bool) -> Vec<usize> {
     (0..spec.kernel)
         .filter_map(|r| source(p, spec.stride, r, spec.padding, extent, wrap))
@@ -103,7 +103,7 @@ fn plain_backward(dy: &[f32], x_shape: [usize; 4], spec: &PoolSpec) -> Vec<f32> 
     dx
 }
 
-/// Every output row by itself.
+/// Parallel over output rows.
 fn parallel(x: &[f32], [batch, height, width, channels]: [usize; 4], spec: &PoolSpec) -> Vec<f32> {
     let (out_h, out_w) = spec.output_size((height, width));
     let columns: Vec<_> = (0..out_w)
@@ -130,7 +130,7 @@ fn parallel(x: &[f32], [batch, height, width, channels]: [usize; 4], spec: &Pool
     y
 }
 
-/// Every input row by itself: it gathers from the output rows whose windows hold it.
+/// Parallel over input rows: each gathers from the output rows whose windows contain it.
 fn parallel_backward(dy: &[f32], x_shape: [usize; 4], spec: &PoolSpec) -> Vec<f32> {
     let [_, height, width, channels] = x_shape;
     let (out_h, out_w) = spec.output_size((height, width));

@@ -1,4 +1,4 @@
-//! The implementations of the operations: which one to take, what it is, and the memory of its device.
+//! The implementations of the operations: selection, description, and device memory.
 
 #[cfg(feature = "onednn")]
 use super::asked;
@@ -10,21 +10,21 @@ use super::{Cpu, on_gpu};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
 
-/// Which implementation runs the operations.
+/// The implementation of the operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backend {
     /// Plain loops.
     Reference,
-    /// oneDNN for convolutions, own parallel loops for what memory limits.
+    /// oneDNN for convolutions, and parallel loops of our own for memory-bound operations.
     #[cfg(feature = "onednn")]
     OneDnn,
-    /// The GPU of this process: own kernels, cuDNN for convolutions. Tensors in host memory are copied to it.
+    /// This process's GPU: our own kernels, and cuDNN for convolutions. Tensors in host memory are copied to it.
     #[cfg(feature = "cuda")]
     Cuda,
 }
 
 impl Backend {
-    /// The GPU if one was chosen ([`crate::DeviceChoice::open`]), else the fastest of the CPU's.
+    /// The GPU if one was chosen ([`crate::DeviceChoice::open`]), otherwise the fastest CPU backend.
     pub fn best() -> Self {
         #[cfg(feature = "cuda")]
         if cuda::is_chosen() {
@@ -33,8 +33,8 @@ impl Backend {
         Self::best_of_cpu()
     }
 
-    /// The fastest that needs no GPU; plain loops where the environment says `SQUALL_BACKEND=reference`, as in builds
-    /// without oneDNN.
+    /// The fastest CPU backend. Plain loops if the environment sets `SQUALL_BACKEND=reference`, or in builds without
+    /// oneDNN.
     pub fn best_of_cpu() -> Self {
         #[cfg(feature = "onednn")]
         if !asked::for_plain_loops() {
@@ -43,7 +43,7 @@ impl Backend {
         Self::Reference
     }
 
-    /// Which loops run an operation that `on_gpu!` has left to the CPU.
+    /// The loops for an operation that `on_gpu!` has left to the CPU.
     pub(super) fn on_cpu(self) -> Cpu {
         assert!(!self.is_gpu(), "`on_gpu!` comes first");
         match self.is_onednn() {
@@ -52,7 +52,7 @@ impl Backend {
         }
     }
 
-    /// Every backend of this build that runs here, but for oneDNN where [`Self::best_of_cpu`] is plain loops.
+    /// Every backend of this build that runs on this machine, except oneDNN where [`Self::best_of_cpu`] is plain loops.
     pub fn all() -> Vec<Self> {
         let mut all = vec![Self::Reference];
         if Self::best_of_cpu() != Self::Reference {
@@ -65,20 +65,19 @@ impl Backend {
         all
     }
 
-    /// Bytes that this process may use where tensors lie, if that is a GPU: what is free, and what it has taken
-    /// already.
+    /// On a GPU: the bytes that this process may use, which is free memory plus what it already holds.
     pub fn available_memory(self) -> Option<u64> {
         on_gpu!(self, cuda::available_memory());
         None
     }
 
-    /// Bytes that tensors took at most since [`Self::forget_peak`], if they lie on a GPU.
+    /// On a GPU: the peak bytes of tensors since [`Self::forget_peak`].
     pub fn peak_memory(self) -> Option<u64> {
         on_gpu!(self, cuda::peak_memory());
         None
     }
 
-    /// Counts [`Self::peak_memory`] from what is used now.
+    /// Resets [`Self::peak_memory`] to the current use.
     pub fn forget_peak(self) {
         #[cfg(feature = "cuda")]
         if self == Self::Cuda {
@@ -86,29 +85,29 @@ impl Backend {
         }
     }
 
-    /// Gives memory that nothing uses back to the GPU, whose graphs and single operations do not share what they have
-    /// taken; waits for them.
+    /// Waits for the GPU and returns its unused memory. CUDA graphs and single operations do not share their memory
+    /// pools.
     ///
     /// # Errors
-    /// [`crate::ModelError::Gpu`] of what went wrong since the last time.
+    /// [`crate::ModelError::Gpu`] with any error since the last check.
     pub fn give_back_memory(self) -> Result<()> {
         on_gpu!(self, cuda::give_back_memory());
         Ok(())
     }
 
-    /// Waits until everything that was begun is computed.
+    /// Waits until all operations issued so far have finished.
     ///
     /// # Errors
-    /// [`crate::ModelError::Gpu`] of what went wrong since the last time.
+    /// [`crate::ModelError::Gpu`] with any error since the last check.
     pub fn wait(self) -> Result<()> {
         on_gpu!(self, cuda::wait());
         Ok(())
     }
 
-    /// The tensor where this backend computes.
+    /// The tensor on this backend's device.
     ///
     /// # Errors
-    /// [`crate::ModelError::Gpu`] if there is no room for it.
+    /// [`crate::ModelError::Gpu`] if the device is out of memory.
     pub fn bring(self, tensor: &Tensor) -> Result<Tensor> {
         on_gpu!(self, cuda::bring(tensor));
         Ok(tensor.clone())
@@ -123,7 +122,7 @@ impl Backend {
         Ok(tensor.clone())
     }
 
-    /// Whether tensors of this backend lie on a GPU.
+    /// Whether this backend's tensors lie on a GPU.
     pub fn is_gpu(self) -> bool {
         #[cfg(feature = "cuda")]
         return self == Self::Cuda;
@@ -131,7 +130,7 @@ impl Backend {
         false
     }
 
-    /// Whether it is [`Self::OneDnn`], which not every build has.
+    /// Whether this is [`Self::OneDnn`], which not every build has.
     pub(crate) fn is_onednn(self) -> bool {
         #[cfg(feature = "onednn")]
         return self == Self::OneDnn;
@@ -139,7 +138,7 @@ impl Backend {
         false
     }
 
-    /// Whether it multiplies tiles of bf16, many times as fast as vectors of f32.
+    /// Whether the processor multiplies bf16 in tiles, many times as fast as f32 vectors.
     pub(super) fn multiplies_tiles(self) -> bool {
         #[cfg(feature = "onednn")]
         return self == Self::OneDnn && onednn::multiplies_tiles();
@@ -158,8 +157,8 @@ impl Backend {
         }
     }
 
-    /// One line for all that decides the bits of its results: [`Self::describe`] without what differs between equal
-    /// machines.
+    /// One line with everything that determines the bits of its results: [`Self::describe`] without what differs
+    /// between identical machines.
     pub fn kind(self) -> String {
         match self {
             Self::Reference => self.describe(),
@@ -168,7 +167,7 @@ impl Backend {
             #[cfg(feature = "cuda")]
             Self::Cuda => {
                 let text = cuda::describe();
-                // The GPU's number on its node comes before it.
+                // Drops the GPU's index on its node, which precedes the colon.
                 let kind = text.split_once(": ").map(|(_, kind)| kind.to_string());
                 kind.unwrap_or(text)
             }
@@ -181,7 +180,7 @@ impl Backend {
             (_, DType::F32) => true,
             #[cfg(feature = "onednn")]
             (Self::OneDnn, DType::BF16) => onednn::computes_bf16(),
-            // A GPU that does not multiply bf16 is not opened.
+            // A GPU without bf16 arithmetic is never opened.
             #[cfg(feature = "cuda")]
             (Self::Cuda, DType::BF16 | DType::F16) => true,
             _ => false,

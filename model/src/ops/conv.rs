@@ -1,4 +1,4 @@
-//! Convolutions: shapes are checked here, work is done by the backend.
+//! Convolutions: checks shapes and dispatches to the backend.
 
 use super::algorithm::ConvAlgorithm;
 pub use super::algorithm::leave_to_onednn;
@@ -18,10 +18,10 @@ use crate::profile;
 use candle_core::{DType, Tensor};
 use std::borrow::Cow;
 
-/// What errors call the gradient of a convolution's input.
+/// The name of the operation in errors about the gradient of a convolution's input.
 const BACKWARD_DATA: &str = "conv2d_backward_data";
 
-/// Checks what is added to a convolution's output.
+/// Checks the residual that is added to a convolution's output.
 pub(super) fn check_fused(
     op: &'static str,
     weights: &Weights,
@@ -37,7 +37,7 @@ pub(super) fn check_fused(
     Ok(())
 }
 
-/// What is added to every channel before a ReLU, if either is asked for.
+/// The bias, if there is one; zeros if only a ReLU was requested.
 fn bias(weights: &Weights, channels: usize, relu: bool) -> Option<Cow<'_, [f32]>> {
     match weights.bias() {
         Some(bias) => Some(Cow::Borrowed(bias)),
@@ -45,7 +45,7 @@ fn bias(weights: &Weights, channels: usize, relu: bool) -> Option<Cow<'_, [f32]>
     }
 }
 
-/// Checks where the gradients of weights and bias go.
+/// Checks the buffers for the gradients of weights and bias.
 pub(super) fn check_gradients(
     op: &'static str,
     conv: &Convolution,
@@ -79,7 +79,7 @@ impl Backend {
         self.conv2d_joined(&[x], weights, bias, spec, fuse)
     }
 
-    /// What [`Self::conv2d`] gives, with weights that keep what was made of them.
+    /// As [`Self::conv2d`], with weights that cache their packed forms.
     ///
     /// # Shapes
     /// As [`Self::conv2d`]; the weights hold the bias.
@@ -95,7 +95,7 @@ impl Backend {
         self.conv2d_of_rows(x, weights, spec, fuse, None)
     }
 
-    /// What [`Self::conv2d_with`] gives of some rows of a field, by the algorithm that would compute the whole.
+    /// As [`Self::conv2d_with`] for a range of rows of a field, by the algorithm that the whole field would use.
     ///
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
@@ -160,7 +160,7 @@ impl Backend {
         self.transposed(dy, &Weights::transposed(weights), x_shape, spec, false)
     }
 
-    /// The gradient of a convolution's input, plus a bias, then ReLU if asked.
+    /// The gradient of a convolution's input, plus a bias, then a ReLU if requested.
     pub(super) fn transposed(
         self,
         dy: &Tensor,
@@ -209,9 +209,9 @@ impl Backend {
         self.batch_norm_apply(&dx, vec![1.0; x_shape[3]], &*bias, None, relu)
     }
 
-    /// The type that [`Self::conv2d_backward_weights`] rounds sums over the pixels to before it adds them: f32, but
-    /// where a GPU's library gives them in the type of its operands. None where that is not known yet, because nothing
-    /// of these shapes was computed.
+    /// The type to which [`Self::conv2d_backward_weights`] rounds sums over the pixels before it adds them: f32, except
+    /// where a GPU library outputs the type of its operands. `None` if it is not known yet, because nothing of these
+    /// shapes has been computed.
     ///
     /// # Errors
     /// [`crate::ModelError::Gpu`] if there is no GPU.
@@ -273,7 +273,7 @@ impl Backend {
         Ok(())
     }
 
-    /// A parameter's values, one for each channel.
+    /// A parameter's values, one per channel.
     pub(super) fn channels_of(
         self,
         op: &'static str,
@@ -283,7 +283,7 @@ impl Backend {
         Ok(Host::of(op, values)?.to_vec().into())
     }
 
-    /// Adds the sum over pixels of every channel.
+    /// Adds the sum over the pixels of every channel.
     pub(super) fn add_channel_sums(
         self,
         op: &'static str,
@@ -307,7 +307,7 @@ impl Backend {
     }
 }
 
-/// What [`Backend::conv2d_of_rows`] gives, by matrix products over lines of pixels.
+/// [`Backend::conv2d_of_rows`] by matrix products over lines of pixels.
 fn directly(conv: &Convolution, x: &Tensor, weights: &Weights, fuse: Fuse<'_>) -> Result<Tensor> {
     let op = "conv2d";
     by_dtype!(x.dtype(), V => {
@@ -318,14 +318,14 @@ fn directly(conv: &Convolution, x: &Tensor, weights: &Weights, fuse: Fuse<'_>) -
             residual: residual.as_deref(),
             relu: fuse.relu(),
         };
-        // First, so that what making them takes is gone when x is widened.
+        // Before x is widened, so that the temporary memory for packing is free again.
         let panels = weights.panels(op)?;
         let y = direct::forward(conv, &Host::of(op, x)?, panels, finish);
         tensor(y, &conv.y, x.dtype())
     })
 }
 
-/// Adds the gradient of the weights, by matrix products over lines of pixels.
+/// Adds the gradient of the weights by matrix products over lines of pixels.
 fn add_directly(conv: &Convolution, x: &Tensor, dy: &Tensor, dw: &mut [f32]) -> Result<()> {
     let op = "conv2d_backward_weights";
     by_dtype!(x.dtype(), V => {
@@ -335,11 +335,11 @@ fn add_directly(conv: &Convolution, x: &Tensor, dy: &Tensor, dw: &mut [f32]) -> 
     })
 }
 
-/// What [`Backend::conv2d_of_rows`] gives, by oneDNN.
+/// [`Backend::conv2d_of_rows`] by oneDNN.
 #[cfg(feature = "onednn")]
 fn by_onednn(conv: &Convolution, x: &Tensor, weights: &Weights, fuse: Fuse<'_>) -> Result<Tensor> {
     let op = "conv2d";
-    // oneDNN's ReLU makes 0 of NaN. f16, which overflows before other types do, passes over memory once more for it.
+    // oneDNN's ReLU maps NaN to 0. f16, the first type to overflow, gets a separate ReLU pass that keeps NaN.
     let apart = fuse.relu() && x.dtype() == DType::F16;
     by_dtype!(Backend::OneDnn.library_dtype(x.dtype()), V => {
         let residual = (fuse.residual()).map(|residual| Typed::<V>::of(op, residual));
@@ -359,7 +359,7 @@ fn by_onednn(conv: &Convolution, x: &Tensor, weights: &Weights, fuse: Fuse<'_>) 
     })
 }
 
-/// What [`Backend::transposed`] gives, by matrix products over lines of pixels.
+/// [`Backend::transposed`] by matrix products over lines of pixels.
 fn transposed_directly(
     conv: &Convolution,
     dy: &Tensor,
@@ -379,7 +379,7 @@ fn transposed_directly(
     })
 }
 
-/// What [`Backend::transposed`] gives, by oneDNN.
+/// [`Backend::transposed`] by oneDNN.
 #[cfg(feature = "onednn")]
 fn transposed_by_onednn(
     conv: &Convolution,

@@ -1,12 +1,11 @@
 //! Convolutions over time, latitude and longitude.
 //!
-//! Letters: t time (frames of a clip), kt extent of the kernel in time; others as in [`super`]. Weights are
-//! `(kt, out, in / groups, kh, kw)`: every tap in time is the weights of a convolution over latitude and longitude, and
-//! lies in one piece.
+//! Shape letters: t time (frames of a clip), kt kernel size in time; others as in [`super`]. Weights are `(kt, out, in
+//! / groups, kh, kw)`: each tap in time is a contiguous set of weights of a 2-D convolution.
 //!
-//! The fast backend adds up such convolutions, of all frames at once that see the same taps: reading a kernel takes as
-//! long as multiplying a small field by it. Frames are views of the clip, sums are added as they are written, and what
-//! a kernel is turned into for speed is made once.
+//! The fast backend sums 2-D convolutions. Each covers all frames that use the same taps, because reading a kernel
+//! takes as long as multiplying a small field by it. Frames are views of the clip, sums are accumulated in place, and
+//! packed kernels are made once.
 
 use super::conv_spec::{ConvSpec, source};
 use super::host::{Host, expect, tensor};
@@ -18,18 +17,18 @@ use candle_core::Tensor;
 /// A convolution's geometry in time and in a frame. Padding in time is zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Conv3dSpec {
-    /// In latitude and longitude.
+    /// The geometry in latitude and longitude.
     pub plane: ConvSpec,
-    /// Extent of the kernel in time.
+    /// Kernel size in time.
     pub kernel_t: usize,
-    /// Step between output frames.
+    /// Stride in time.
     pub stride_t: usize,
-    /// Frames of zeros before and after the clip: less than half of the kernel.
+    /// Zero frames before and after the clip: less than half the kernel.
     pub padding_t: usize,
 }
 
 impl Conv3dSpec {
-    /// A geometry with an odd kernel in time that keeps the number of frames.
+    /// A geometry with an odd kernel in time that preserves the number of frames.
     pub fn same_time(plane: ConvSpec, kernel_t: usize) -> Self {
         Self {
             plane,
@@ -39,7 +38,7 @@ impl Conv3dSpec {
         }
     }
 
-    /// This geometry with another step in time; frames shrink by it, rounding up.
+    /// This geometry with another stride in time, which divides the number of frames, rounding up.
     #[must_use]
     pub fn stride_t(self, stride_t: usize) -> Self {
         Self { stride_t, ..self }
@@ -74,19 +73,19 @@ impl Conv3dSpec {
         }
     }
 
-    /// The frame that a tap of an output frame reads; `None` where the padding is.
+    /// The frame that a tap of an output frame reads; `None` for padding.
     pub(crate) fn frame(&self, output: usize, tap: usize, frames: usize) -> Option<usize> {
         source(output, self.stride_t, tap, self.padding_t, frames, false)
     }
 
-    /// What belongs to the taps, with their indices; first of the one that is never in the padding.
+    /// Pairs the elements with their tap indices, and moves the tap that never reads padding to the front.
     fn first_tap_first<T>(&self, of_taps: Vec<T>) -> Vec<(usize, T)> {
         let mut taps: Vec<(usize, T)> = of_taps.into_iter().enumerate().collect();
         taps[..=self.padding_t].rotate_right(1);
         taps
     }
 
-    /// Checks an input and weights and gives the output's shape.
+    /// Checks an input and weights and returns the output's shape.
     fn output_shape(
         &self,
         op: &'static str,
@@ -122,12 +121,12 @@ fn bthwc(op: &'static str, what: &'static str, clip: &Tensor) -> Result<[usize; 
     }
 }
 
-/// Frames one after the other: the same memory.
+/// Views a clip batch as consecutive frames.
 fn frames(clip: &Tensor, [b, t, h, w, c]: [usize; 5]) -> Result<Tensor> {
     Ok(clip.contiguous()?.reshape((b * t, h, w, c))?)
 }
 
-/// The weights of every tap in time: the same memory.
+/// Views of the weights of every tap in time.
 fn taps(weights: &Tensor) -> Result<Vec<Tensor>> {
     let weights = weights.contiguous()?;
     let kt = weights.dim(0)?;
@@ -169,7 +168,7 @@ impl Backend {
         let reads = |at| taps_of_output(spec, at, t);
         let mut runs = Run::all((y_shape[0], u), spec.stride_t == 1, reads);
         for (tap, values) in spec.first_tap_first(taps(weights)?) {
-            // The first is never in the padding, so it brings the bias.
+            // The first tap never reads padding, so it carries the bias.
             let kernel = Weights::of(&values).reused();
             let kernel = match bias.take() {
                 Some(bias) => kernel.biased(bias),
@@ -290,20 +289,20 @@ impl Backend {
     }
 }
 
-/// Frames of a sample that follow each other and see the same taps, so that one convolution a tap is of all of them.
+/// Consecutive frames of a sample that use the same taps, so that one convolution per tap covers all of them.
 #[derive(Debug)]
 struct Run {
     sample: usize,
     frames: std::ops::Range<usize>,
-    /// Each tap with the frame on the other side that it joins to the first of these; the next ones follow.
+    /// Each tap with the frame that it connects to the first frame of the run; later frames of the run follow in step.
     reads: Vec<(usize, usize)>,
-    /// What the taps so far add up to.
+    /// The sum over the taps processed so far.
     sum: Option<Tensor>,
 }
 
 impl Run {
-    /// All frames of all samples, told what each frame reads. Only with a stride of 1 do the frames on the other side
-    /// follow each other, too.
+    /// Runs that cover all frames of all samples, given the taps that each frame uses. Only with a stride of 1 are the
+    /// connected frames consecutive as well.
     fn all(
         (samples, frames): (usize, usize),
         joined: bool,
@@ -332,20 +331,20 @@ impl Run {
         runs
     }
 
-    /// The frame on the other side that a tap joins to the first.
+    /// The frame that a tap connects to the first frame of the run.
     fn read_by(&self, tap: usize) -> Option<usize> {
         let read = self.reads.iter().find(|read| read.0 == tap);
         read.map(|read| read.1)
     }
 }
 
-/// The taps of an output frame that read something, each with the frame that it reads.
+/// The taps of an output frame that read input frames, each with the frame that it reads.
 fn taps_of_output(spec: &Conv3dSpec, output: usize, frames: usize) -> Vec<(usize, usize)> {
     let read = |tap| Some((tap, spec.frame(output, tap, frames)?));
     (0..spec.kernel_t).filter_map(read).collect()
 }
 
-/// The taps by which an input frame is read, each with the output frame that does.
+/// The taps through which an input frame is read, each with the output frame that reads it.
 fn taps_of_input(spec: &Conv3dSpec, at: usize, (t, u): (usize, usize)) -> Vec<(usize, usize)> {
     let outputs = |tap| {
         let reads = move |&output: &usize| spec.frame(output, tap, t) == Some(at);

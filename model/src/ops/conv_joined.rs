@@ -1,5 +1,5 @@
-//! Convolutions of tensors whose channels lie side by side, without copying them together where loops can read them
-//! apart.
+//! Convolutions of tensors that are concatenated along the channels, without making the concatenation where the loops
+//! can read the parts in place.
 
 use super::algorithm::ConvAlgorithm;
 use super::conv_spec::Rows;
@@ -14,7 +14,7 @@ use crate::profile;
 use candle_core::Tensor;
 
 impl Backend {
-    /// The convolution of the channels of several tensors: that of [`Self::concat`], to the bit.
+    /// The convolution of several tensors' channels, bit-identical to that of [`Self::concat`].
     ///
     /// # Shapes
     /// parts `(b, h, w, cᵢ)`, weights `(o, Σ cᵢ / groups, kh, kw)`, bias `o` → `(b, p, q, o)`
@@ -35,8 +35,8 @@ impl Backend {
         self.conv2d_of_parts(parts, &all, spec, fuse, None)
     }
 
-    /// The same with weights that keep what was made of them, of some rows of a field by the algorithm that would
-    /// compute the whole.
+    /// As [`Self::conv2d_joined`], with weights that cache their packed forms, for a range of rows of a field, by the
+    /// algorithm that the whole field would use.
     pub(crate) fn conv2d_of_parts(
         self,
         parts: &[&Tensor],
@@ -63,7 +63,7 @@ impl Backend {
         self.conv2d_of_rows(&self.concat(parts)?, weights, spec, fuse, rows)
     }
 
-    /// The gradients of [`Self::conv2d_joined`] with respect to each tensor; `channels` counts theirs.
+    /// The gradients of [`Self::conv2d_joined`] with respect to each tensor, whose channel counts are `channels`.
     ///
     /// # Shapes
     /// dy `(b, p, q, o)`, weights `(o, Σ cᵢ / groups, kh, kw)` → `(b, h, w, cᵢ)` for each of `channels`
@@ -158,13 +158,13 @@ impl Backend {
         self.conv2d_backward_weights(&self.concat(parts)?, dy, spec, dw, dbias)
     }
 
-    /// Whether gradients of a kernel are as well computed for some of its input channels at a time, so that nothing is
-    /// copied side by side: a kernel of one tap is a product of matrices.
+    /// Whether the gradient of a kernel can be computed per part at no extra cost, which avoids the concatenation: a
+    /// 1x1 kernel's gradient is a matrix product.
     fn reads_apart(self, spec: &ConvSpec) -> bool {
         !self.is_gpu() && spec.kernel == (1, 1) && spec.groups == 1
     }
 
-    /// Adds the gradient of a kernel of one tap, input by input, each to its columns.
+    /// Adds the gradient of a 1x1 kernel, part by part, each to its columns.
     fn add_side_by_side(
         self,
         parts: &[&Tensor],
@@ -192,7 +192,7 @@ impl Backend {
     }
 }
 
-/// The convolution of channels side by side by Winograd's loops.
+/// The convolution of concatenated channels by Winograd's algorithm.
 pub(super) fn by_winograd(
     conv: &Convolution,
     parts: &[&Tensor],
@@ -221,7 +221,7 @@ pub(super) fn by_winograd(
     })
 }
 
-/// The gradient of such a convolution's input, plus a bias, then ReLU if asked, in a tensor for each of `channels`.
+/// The gradient of this convolution's input, plus a bias, then a ReLU if requested; one tensor for each of `channels`.
 pub(super) fn transposed_by_winograd(
     conv: &Convolution,
     dy: &Tensor,

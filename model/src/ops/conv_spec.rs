@@ -2,27 +2,27 @@
 
 use crate::error::{ModelError, Result};
 
-/// A convolution's geometry. Letters: h latitude, w longitude.
+/// A convolution's geometry. Shape letters: h latitude, w longitude.
 ///
-/// Padding in latitude is zeros. Padding in longitude is zeros, or the other side of the globe if `periodic`.
+/// Latitude is padded with zeros. Longitude is padded with zeros or, if `periodic`, with the other side of the globe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConvSpec {
-    /// Extent of the kernel (h, w).
+    /// Kernel size (h, w).
     pub kernel: (usize, usize),
-    /// Step between output points, both axes.
+    /// Stride, on both axes.
     pub stride: usize,
-    /// Step between kernel taps, both axes.
+    /// Dilation, on both axes.
     pub dilation: usize,
-    /// Groups of channels that do not see each other.
+    /// Number of channel groups that are convolved independently.
     pub groups: usize,
     /// Padding on each side (h, w).
     pub padding: (usize, usize),
-    /// Longitude wraps.
+    /// Whether longitude wraps.
     pub periodic: bool,
 }
 
 impl ConvSpec {
-    /// A square, odd kernel whose output has the input's size.
+    /// A square, odd kernel that preserves the extents.
     pub fn same(kernel: usize) -> Self {
         let padding = (kernel / 2, kernel / 2);
         Self {
@@ -35,13 +35,13 @@ impl ConvSpec {
         }
     }
 
-    /// This geometry with another stride; the output shrinks by it, rounding up.
+    /// This geometry with another stride, which divides the extents, rounding up.
     #[must_use]
     pub fn stride(self, stride: usize) -> Self {
         Self { stride, ..self }
     }
 
-    /// This geometry with another dilation, and the padding that keeps the size.
+    /// This geometry with another dilation and the padding that preserves the extents.
     #[must_use]
     pub fn dilation(self, dilation: usize) -> Self {
         let padding = (self.kernel.0 / 2 * dilation, self.kernel.1 / 2 * dilation);
@@ -52,13 +52,13 @@ impl ConvSpec {
         }
     }
 
-    /// This geometry with longitude wrapping or not.
+    /// This geometry with or without wrapping in longitude.
     #[must_use]
     pub fn periodic(self, periodic: bool) -> Self {
         Self { periodic, ..self }
     }
 
-    /// Stride, dilation and groups in a few letters, for tables.
+    /// Stride, dilation and groups in a few characters, for tables.
     pub fn brief(&self) -> String {
         format!("s{} d{} g{}", self.stride, self.dilation, self.groups)
     }
@@ -97,7 +97,7 @@ impl ConvSpec {
         }
     }
 
-    /// Checks an input and weights `(out, in / groups, kh, kw)` and gives the output's shape.
+    /// Checks an input and weights `(out, in / groups, kh, kw)` and returns the output's shape.
     pub(crate) fn output_shape(
         &self,
         op: &'static str,
@@ -133,14 +133,14 @@ impl ConvSpec {
     }
 }
 
-/// A convolution from x to y; of a transposed one, the convolution that it transposes.
+/// A convolution from x to y; for a transposed one, the convolution that it transposes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Convolution {
-    /// Its geometry.
+    /// The geometry.
     pub spec: ConvSpec,
-    /// Shape of what it reads, `(b, h, w, c)`.
+    /// The input shape, `(b, h, w, c)`.
     pub x: [usize; 4],
-    /// Shape of what it gives, `(b, p, q, o)`.
+    /// The output shape, `(b, p, q, o)`.
     pub y: [usize; 4],
 }
 
@@ -157,18 +157,17 @@ impl Convolution {
     }
 }
 
-/// How the rows that a convolution is given lie in their field.
+/// The position of a convolution's input rows in their field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rows {
-    /// Rows of the whole field: they decide by which algorithm a convolution runs, so that strips of it have the same
-    /// bits.
+    /// Rows of the whole field. They determine the algorithm, so that strips are bit-identical to the whole.
     pub whole: usize,
-    /// The rows come with those that the kernel needs around them, so that latitude is not padded.
+    /// Whether the input includes the halo rows that the kernel needs, so that latitude is not padded.
     pub inner: bool,
 }
 
 impl Rows {
-    /// The geometry on these rows.
+    /// The geometry for these rows.
     pub(crate) fn spec(self, spec: &ConvSpec) -> ConvSpec {
         let rows = if self.inner { 0 } else { spec.padding.0 };
         ConvSpec {
@@ -178,12 +177,13 @@ impl Rows {
     }
 }
 
-/// A transposed convolution: the backward-data pass of the convolution `conv`, whose output it takes as input.
+/// A transposed convolution: the backward-data pass of the convolution `conv`, from its output space to its input
+/// space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConvTransposeSpec {
-    /// The convolution that it transposes.
+    /// The convolution that is transposed.
     pub conv: ConvSpec,
-    /// Extra rows and columns at the high end, to tell apart the inputs that stride rounds to one size.
+    /// Extra rows and columns at the high end, to select among the sizes that the stride rounds to the same input.
     pub output_padding: usize,
 }
 
@@ -210,16 +210,16 @@ impl ConvTransposeSpec {
     }
 }
 
-/// Pooling geometry: square kernel, zero columns never win (padding does not count).
+/// Pooling geometry with a square window; padding is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolSpec {
-    /// Extent of the window, both axes.
+    /// Window size, on both axes.
     pub kernel: usize,
-    /// Step between output points.
+    /// Stride, on both axes.
     pub stride: usize,
     /// Padding on each side.
     pub padding: usize,
-    /// Longitude wraps.
+    /// Whether longitude wraps.
     pub periodic: bool,
 }
 
@@ -241,7 +241,7 @@ impl PoolSpec {
     }
 }
 
-/// Where a tap of the kernel reads: `None` where the padding is zero.
+/// The input position that a kernel tap reads; `None` for zero padding.
 pub(crate) fn source(
     output: usize,
     stride: usize,

@@ -27,7 +27,7 @@ impl Backend {
         self.conv_transpose2d_with(x, &all, spec, false)
     }
 
-    /// What [`Self::conv_transpose2d`] gives, with weights that keep what was made of them, then ReLU if asked.
+    /// As [`Self::conv_transpose2d`], with weights that cache their packed forms, then a ReLU if requested.
     ///
     /// # Shapes
     /// As [`Self::conv_transpose2d`]; the weights hold the bias.
@@ -75,7 +75,7 @@ impl Backend {
         dw: impl Into<Landing<'d>>,
         dbias: Option<Landing<'_>>,
     ) -> Result<()> {
-        // The convolution that this transposes maps dy to x.
+        // The transposed convolution is the transpose of the convolution from dy to x.
         self.conv2d_backward_weights(dy, x, &spec.conv, dw, None)?;
         if let Some(dbias) = dbias {
             let op = "conv_transpose2d_backward_weights";

@@ -1,9 +1,9 @@
 //! Depthwise convolutions: one kernel per channel.
 //!
-//! oneDNN has fast code for the forward pass, and for the backward passes of kernels without dilation; with dilation it
-//! falls to code that is up to 27 times slower than the loops of `fast::depthwise`
-//! (`cargo run --release -p squall-model --example depthwise_paths`). Which runs is a function of the geometry alone,
-//! so that two runs of one recipe give the same bits.
+//! oneDNN is fast in the forward pass, and in the backward passes of kernels without dilation. With dilation it falls
+//! back to code up to 27 times slower than the loops of `fast::depthwise` (`cargo run --release -p squall-model
+//! --example depthwise_paths`). The dispatch depends on the geometry alone, so that two runs of one recipe are
+//! bit-identical.
 //!
 //! # Shapes
 //! x `(b, h, w, c)`, weights `(c, 1, kh, kw)` → `(b, p, q, c)`; the spec's `groups` is c.
@@ -17,12 +17,12 @@ use crate::error::Result;
 use crate::profile;
 use candle_core::Tensor;
 
-/// Whether oneDNN beats own loops.
+/// Whether oneDNN is faster than our own loops.
 pub(crate) fn is_fast_in_onednn(spec: &ConvSpec, backward: bool) -> bool {
     spec.groups.is_multiple_of(8) && (spec.dilation == 1 || !backward)
 }
 
-/// What the profile calls loops of our own; oneDNN's name themselves.
+/// Profiles our own loops; oneDNN's operations record their own names.
 fn span(what: &str, x: [usize; 4], spec: &ConvSpec) -> profile::Span {
     profile::span(|| format!("{what} {x:?} {}", spec.brief()))
 }

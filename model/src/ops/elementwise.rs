@@ -1,4 +1,4 @@
-//! Operations of one value at a time, and of channels: the same loops for every backend.
+//! Elementwise operations and operations on channels, with the same loops for every backend.
 
 use super::fast::CHUNK;
 use super::host::{Typed, bhwc, expect, tensor};
@@ -10,7 +10,7 @@ use candle_core::{DType, Tensor};
 use pulp::Arch;
 use rayon::prelude::*;
 
-/// f of all values.
+/// Applies f to all values.
 pub(super) fn map<V: Value>(a: &[V], f: impl Fn(f32) -> f32 + Sync) -> Vec<V> {
     in_chunks(a.len(), |first, y: &mut [V]| {
         for (y, a) in y.iter_mut().zip(&a[first..]) {
@@ -19,7 +19,7 @@ pub(super) fn map<V: Value>(a: &[V], f: impl Fn(f32) -> f32 + Sync) -> Vec<V> {
     })
 }
 
-/// f(a, b) of all pairs of values.
+/// Applies f to all pairs of values.
 pub(super) fn zip<V: Value>(a: &[V], b: &[V], f: impl Fn(f32, f32) -> f32 + Sync) -> Vec<V> {
     in_chunks(a.len().min(b.len()), |first, y: &mut [V]| {
         for ((y, a), b) in y.iter_mut().zip(&a[first..]).zip(&b[first..]) {
@@ -28,8 +28,8 @@ pub(super) fn zip<V: Value>(a: &[V], b: &[V], f: impl Fn(f32, f32) -> f32 + Sync
     })
 }
 
-/// `length` values, written chunk by chunk, in the widest vectors of this processor, by a loop that is told where a
-/// chunk begins.
+/// Computes `length` values chunk by chunk with the processor's widest vectors. `write` receives the index at which
+/// each chunk begins.
 fn in_chunks<V: Value>(length: usize, write: impl Fn(usize, &mut [V]) + Sync) -> Vec<V> {
     let mut values = vec![V::default(); length];
     let chunks = values.par_chunks_mut(CHUNK);
@@ -42,19 +42,19 @@ fn in_chunks<V: Value>(length: usize, write: impl Fn(usize, &mut [V]) + Sync) ->
     values
 }
 
-/// f32 if any of these is, else the type of the first.
+/// f32 if any part is f32, otherwise the type of the first.
 fn widest(parts: &[&Tensor]) -> DType {
     let wide = parts.iter().find(|part| part.dtype() == DType::F32);
     wide.or(parts.first())
         .map_or(DType::F32, |part| part.dtype())
 }
 
-/// max(x, 0), and NaN where x is NaN, which must not turn into a number.
+/// max(x, 0), but NaN stays NaN instead of becoming a number.
 pub(super) fn rectified(x: f32) -> f32 {
     if x <= 0.0 { 0.0 } else { x }
 }
 
-/// The mixing step of SplitMix64 (Steele, Lea, Flood 2014): a bijection of 64 bits that passes as random.
+/// The mixing step of SplitMix64 (Steele, Lea, Flood 2014), a bijection of 64 bits used as a hash.
 fn mix(key: u64, index: u64) -> u64 {
     let mut z = key ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -63,7 +63,7 @@ fn mix(key: u64, index: u64) -> u64 {
 }
 
 impl Backend {
-    /// max(x, 0), and NaN where x is NaN.
+    /// max(x, 0); NaN stays NaN.
     ///
     /// # Shapes
     /// x of any shape → as x
@@ -78,7 +78,7 @@ impl Backend {
         })
     }
 
-    /// dy where y > 0 or is NaN, else 0: the gradient of [`Self::relu`], 0 at exactly 0.
+    /// The gradient of [`Self::relu`]: dy where y > 0 or y is NaN, otherwise 0, including at y = 0.
     ///
     /// # Shapes
     /// y of any shape, dy as y → as y
@@ -96,10 +96,10 @@ impl Backend {
         })
     }
 
-    /// One bit for every value: whether it is above 0, or NaN, so that a ReLU lets gradients through.
+    /// One bit per value: whether it is positive or NaN, which is where a ReLU passes gradients.
     ///
     /// # Shapes
-    /// y of any shape → as many bits as it has values
+    /// y of any shape → one bit per value
     /// # Errors
     /// [`crate::ModelError::DType`] for integers.
     pub fn positive(self, y: &Tensor) -> Result<Marks> {
@@ -120,12 +120,12 @@ impl Backend {
         })
     }
 
-    /// dy where its bit is set, else 0.
+    /// dy where its bit is set, otherwise 0.
     ///
     /// # Shapes
-    /// dy of any shape, as many bits as it has values → as dy
+    /// dy of any shape, one bit per value → as dy
     /// # Errors
-    /// [`crate::ModelError::Shape`] if there are more or fewer bits than values.
+    /// [`crate::ModelError::Shape`] if the number of bits differs from the number of values.
     pub fn masked(self, dy: &Tensor, bits: &Marks) -> Result<Tensor> {
         let _span = profile::span(|| format!("masked {:?}", dy.dims()));
         expect("masked", "bits", dy.elem_count().div_ceil(8), bits.len())?;
@@ -164,7 +164,7 @@ impl Backend {
         })
     }
 
-    /// x stored as another type; x itself if it is stored so.
+    /// Converts x to a data type; returns x itself if it already has that type.
     ///
     /// # Shapes
     /// x of any shape → as x
@@ -196,9 +196,9 @@ impl Backend {
         })
     }
 
-    /// x with a share `rate` of its values set to 0 and the rest divided by 1 − rate.
+    /// Sets a share `rate` of the values of x to 0 and divides the rest by 1 − rate.
     ///
-    /// Which values those are is a pure function of `key` and position: the backward pass is the same call on the
+    /// Which values are dropped is a pure function of `key` and position, so the backward pass is the same call on the
     /// gradient.
     ///
     /// # Shapes
@@ -230,7 +230,7 @@ impl Backend {
         })
     }
 
-    /// The channels of several tensors side by side.
+    /// Concatenates tensors along the channels.
     ///
     /// # Shapes
     /// `(b, h, w, cᵢ)` each → `(b, h, w, Σ cᵢ)`
@@ -282,7 +282,7 @@ impl Backend {
         })
     }
 
-    /// Fields one after the other along the first axis.
+    /// Concatenates fields along the first axis.
     ///
     /// # Shapes
     /// `(bᵢ, h, w, c)` each → `(Σ bᵢ, h, w, c)`
@@ -315,12 +315,12 @@ impl Backend {
         Ok(Tensor::zeros(&shape, dtype, &candle_core::Device::Cpu)?)
     }
 
-    /// The first h rows and w columns of a field.
+    /// Crops a field to its first h rows and w columns.
     ///
     /// # Shapes
     /// `(b, h₀, w₀, c)` → `(b, h, w, c)`
     /// # Errors
-    /// [`crate::ModelError::Shape`] if it has fewer.
+    /// [`crate::ModelError::Shape`] if the field is smaller.
     pub fn cut(self, x: &Tensor, (h, w): (usize, usize)) -> Result<Tensor> {
         let [b, full_h, full_w, c] = bhwc("cut", "x", x)?;
         if (full_h, full_w) == (h, w) {
@@ -335,12 +335,12 @@ impl Backend {
         Ok(x.narrow(1, 0, h)?.narrow(2, 0, w)?.contiguous()?)
     }
 
-    /// A field with rows and columns of zeros below and to the right, up to these extents.
+    /// Pads a field with rows and columns of zeros at the high end, up to these extents.
     ///
     /// # Shapes
     /// `(b, h₀, w₀, c)` → `(b, h, w, c)`
     /// # Errors
-    /// [`crate::ModelError::Shape`] if it has more.
+    /// [`crate::ModelError::Shape`] if the field is larger.
     pub fn fill_up(self, x: &Tensor, (h, w): (usize, usize)) -> Result<Tensor> {
         let shape @ [_, from_h, from_w, _] = bhwc("fill_up", "x", x)?;
         if (from_h, from_w) == (h, w) {
@@ -361,7 +361,7 @@ impl Backend {
         Ok(rows.pad_with_zeros(2, 0, w - from_w)?.contiguous()?)
     }
 
-    /// The inverse of [`Self::concat`]: tensors of the given channel counts.
+    /// Splits x into tensors with the given channel counts; the inverse of [`Self::concat`].
     ///
     /// # Shapes
     /// `(b, h, w, Σ cᵢ)` → `(b, h, w, cᵢ)` for each of `counts`

@@ -4,16 +4,16 @@ use super::value::Value;
 use candle_core::Tensor;
 use pulp::Simd;
 
-/// What a caller asks to happen to a convolution's output before it is written.
+/// The operation that a caller requests on a convolution's output before it is written.
 #[derive(Debug, Clone, Copy)]
 pub enum Fuse<'a> {
     /// Nothing.
     None,
-    /// max(y, 0), and NaN where y is NaN; oneDNN makes 0 of it unless the field is f16.
+    /// max(y, 0); NaN stays NaN, except that oneDNN maps it to 0 unless the field is f16.
     Relu,
     /// y + residual.
     Add(&'a Tensor),
-    /// max(y + residual, 0), with NaN as for [`Self::Relu`].
+    /// max(y + residual, 0), with NaN handled as in [`Self::Relu`].
     AddRelu(&'a Tensor),
 }
 
@@ -30,24 +30,24 @@ impl<'a> Fuse<'a> {
     }
 }
 
-/// x, or `floor` where x is less. NaN stays NaN; processors' own maxima, and Rust's, do not agree on it.
+/// max(x, floor), but NaN stays NaN; the maxima of processors and of Rust disagree on it.
 #[inline(always)]
 pub(crate) fn at_least<S: Simd>(simd: S, floor: S::f32s, x: S::f32s) -> S::f32s {
     simd.select_f32s(simd.less_than_f32s(x, floor), floor, x)
 }
 
-/// The same for loops over values: + bias, + residual, ReLU; each if it is there.
+/// An epilogue for loops over values: + bias, + residual, ReLU, each optional.
 #[derive(Clone, Copy)]
 pub(crate) struct Finish<'a, V> {
-    /// Per channel.
+    /// One value per channel.
     pub bias: Option<&'a [f32]>,
-    /// As large as the output.
+    /// Same shape as the output.
     pub residual: Option<&'a [V]>,
     pub relu: bool,
 }
 
 impl<V: Value> Finish<'_, V> {
-    /// Nothing happens.
+    /// The empty epilogue.
     #[cfg(any(test, feature = "onednn"))]
     pub(crate) const NOTHING: Self = Self {
         bias: None,
@@ -55,8 +55,8 @@ impl<V: Value> Finish<'_, V> {
         relu: false,
     };
 
-    /// The finished sums of channels `at..` of the pixel whose first value is number `pixel` of the output; channels
-    /// from `end` on do not matter. NaN stays NaN.
+    /// Applies the epilogue to sums for channels `at..` of the pixel whose first value has index `pixel` in the output.
+    /// Lanes of channels from `end` on are ignored. NaN stays NaN.
     #[inline(always)]
     pub(crate) fn apply<S: Simd>(
         &self,

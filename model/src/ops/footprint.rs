@@ -1,4 +1,4 @@
-//! Bytes that a convolution's loops hold beside its activations, from shapes alone.
+//! Working memory of convolutions beside their activations, from shapes alone.
 
 use super::algorithm::ConvAlgorithm;
 #[cfg(feature = "onednn")]
@@ -17,13 +17,13 @@ fn taps(conv: &Convolution) -> usize {
     conv.spec.kernel.0 * conv.spec.kernel.1
 }
 
-/// Bytes of all its kernels, if one takes `bytes`.
+/// Bytes of all kernels of a convolution, at `bytes` per value.
 fn kernels(conv: &Convolution, bytes: usize) -> u64 {
     (bytes * (conv.y[3] * conv.x[3] / conv.spec.groups.max(1))) as u64
 }
 
 impl Backend {
-    /// Bytes that inference keeps of the kernels of a convolution as its loops read them.
+    /// Bytes of packed kernels that inference keeps for a convolution.
     pub(crate) fn kept_bytes(self, dtype: DType, conv: &Convolution) -> u64 {
         let algorithm = ConvAlgorithm::of(self, dtype, conv, Direction::Forward);
         kernels(
@@ -31,13 +31,13 @@ impl Backend {
             match algorithm {
                 ConvAlgorithm::Winograd => 4 * winograd::points(&conv.spec),
                 ConvAlgorithm::Direct => 4 * taps(conv),
-                // As oneDNN packs them, or as cuDNN reads them.
+                // In oneDNN's packed layout, or in cuDNN's.
                 ConvAlgorithm::Library => self.library_dtype(dtype).size_in_bytes() * taps(conv),
             },
         )
     }
 
-    /// The most bytes of kernels, or of sums of their gradient, that a step makes while it runs the convolution.
+    /// Peak bytes of temporary kernels, or of sums of their gradients, while a step runs the convolution.
     pub(crate) fn working_bytes(self, dtype: DType, conv: &Convolution) -> u64 {
         let made =
             DIRECTIONS.map(
@@ -50,8 +50,8 @@ impl Backend {
         kernels(conv, made.into_iter().max().unwrap_or(0))
     }
 
-    /// Whether kernels, or their gradient, are made only in the packed form that [`Self::packed_bytes`] counts: by
-    /// oneDNN, but for gradients that are computed tap by tap before they are added to the rest.
+    /// Whether kernels or their gradients exist only in the packed form that [`Self::packed_bytes`] counts. This holds
+    /// for oneDNN, except for gradients that are computed tap by tap and then added.
     fn packs(self, dtype: DType, conv: &Convolution, direction: Direction) -> bool {
         #[cfg(feature = "onednn")]
         if self == Self::OneDnn {
@@ -61,10 +61,10 @@ impl Backend {
         false
     }
 
-    /// Bytes of a copy of the input with longitude wrapped around it, where the convolution cannot wrap itself.
+    /// Bytes of a copy of the input padded in longitude, where the implementation cannot wrap by itself.
     pub(crate) fn wrapped_bytes(self, dtype: DType, conv: &Convolution) -> u64 {
         let ([b, h, w, c], side) = (conv.x, conv.spec.padding.1);
-        // Where every channel has a kernel of its own, the kernels wrap themselves.
+        // Depthwise kernels wrap by themselves.
         let alone = conv.spec.groups > 1 && conv.spec.groups == c;
         if !self.is_gpu() || !conv.spec.periodic || side == 0 || alone {
             return 0;
@@ -72,7 +72,7 @@ impl Backend {
         (b * h * (w + 2 * side) * c * dtype.size_in_bytes()) as u64
     }
 
-    /// Bytes of copies of fields that a step makes for the gradient of the kernels.
+    /// Bytes of the copies of fields that a step makes for the kernel gradient.
     pub(crate) fn copied_bytes(self, dtype: DType, conv: &Convolution) -> u64 {
         if self.is_gpu() {
             return self.wrapped_bytes(dtype, conv);
@@ -90,8 +90,7 @@ impl Backend {
         0
     }
 
-    /// Bytes of kernels as oneDNN's primitives of a step read and write them, in memory that the thread goes on
-    /// holding.
+    /// Bytes of packed kernels that oneDNN's primitives read and write in a step, in buffers that the thread keeps.
     pub(crate) fn packed_bytes(self, dtype: DType, conv: &Convolution) -> u64 {
         if !self.is_onednn() {
             return 0;
@@ -108,8 +107,7 @@ impl Backend {
         kernels(conv, packed.into_iter().max().unwrap_or(0))
     }
 
-    /// Bytes that a library works in at most while it computes any of the convolutions, and that are counted
-    /// nowhere else.
+    /// Peak bytes of a library's workspace for any of the convolutions, not counted elsewhere.
     pub(crate) fn library_bytes(self, dtype: DType, convolutions: &[Convolution]) -> u64 {
         #[cfg(feature = "cuda")]
         if self == Self::Cuda {
@@ -120,7 +118,7 @@ impl Backend {
         0
     }
 
-    /// Bytes that the threads hold to compute it, and go on holding.
+    /// Bytes of the buffers that threads allocate for the convolution and keep.
     pub(crate) fn thread_bytes(self, dtype: DType, conv: &Convolution) -> u64 {
         match ConvAlgorithm::of(self, dtype, conv, Direction::Forward) {
             ConvAlgorithm::Winograd => {

@@ -1,4 +1,4 @@
-//! The channel gate: every channel of a sample times a number between 0 and 1.
+//! The channel gate: multiplies every channel of a sample by a number between 0 and 1.
 //!
 //! y = x σ(z), σ(z) = 1 / (1 + exp(−z)); dx = dy σ(z), dz = σ(z) (1 − σ(z)) Σ dy x over the pixels of a sample.
 
@@ -14,7 +14,7 @@ fn sigmoid(z: &[f32]) -> Vec<f32> {
 }
 
 impl Backend {
-    /// x times σ(z) of its sample and channel.
+    /// Multiplies x by σ(z) of its sample and channel.
     ///
     /// # Shapes
     /// x `(b, h, w, c)`, z `(b, 1, 1, c)` → as x
@@ -64,7 +64,7 @@ impl Backend {
         ))
     }
 
-    /// Every value times the factor of its sample and channel.
+    /// Multiplies every value by the factor of its sample and channel.
     fn times(self, x: &[f32], [_, h, w, c]: [usize; 4], factors: &[f32]) -> Vec<f32> {
         match self.on_cpu() {
             Cpu::Reference => {
@@ -98,7 +98,7 @@ fn plain_sums(dy: &[f32], x: &[f32], channels: usize) -> Vec<f64> {
     sums
 }
 
-/// Σ dy x per channel, chunk by chunk; chunks do not depend on the number of threads.
+/// Σ dy x per channel, chunk by chunk; chunks do not depend on the number of threads, so results are reproducible.
 fn parallel_sums(dy: &[f32], x: &[f32], channels: usize) -> Vec<f64> {
     let length = whole_pixels(channels);
     let partials: Vec<Vec<f32>> = (dy.par_chunks(length).zip(x.par_chunks(length)))

@@ -1,12 +1,12 @@
-//! Matrix products of convolutions: register-blocked inner loops over packed panels.
+//! Matrix products for convolutions: register-blocked inner loops over packed panels.
 //!
-//! A block of C stays in registers while k runs: 6 x 2 vectors with AVX2 (sixteen registers), 12 x 2 with AVX-512
-//! (thirty-two). One core reaches 92 % of its peak with AVX2 (100 of 109 GF/s).
+//! A block of C stays in registers over the whole k loop: 6 x 2 vectors with AVX2 (sixteen registers), 12 x 2 with
+//! AVX-512 (thirty-two). One core reaches 92 % of its peak with AVX2 (100 of 109 GF/s).
 
 use crate::ops::value::Value;
 use pulp::{Arch, Simd};
 
-/// Vectors side by side in a block.
+/// Width of a block, in vectors.
 const SIDE: usize = 2;
 
 /// Rows and columns of one block of C.
@@ -16,12 +16,12 @@ pub struct Block {
     pub columns: usize,
 }
 
-/// Rows of a block with this many lanes.
+/// The number of rows of a block, for vectors of this many lanes.
 const fn rows(lanes: usize) -> usize {
     if lanes == 16 { 12 } else { 6 }
 }
 
-/// The block of this machine's vector registers.
+/// The block size for this machine's vector registers.
 pub fn block() -> Block {
     struct Ask;
     impl pulp::WithSimd for Ask {
@@ -37,13 +37,13 @@ pub fn block() -> Block {
     Arch::new().dispatch(Ask)
 }
 
-/// Whether this machine multiplies and adds vectors in one instruction, without which none of this pays.
+/// Whether this machine has vector fused multiply-add, without which none of these algorithms is worthwhile.
 pub fn is_fast() -> bool {
     block().columns > SIDE
 }
 
-/// C (+)= A B for A of (rows, k) with rows `a_row` apart, B one panel of (k, [`Block::columns`]), C with rows `c_row`
-/// apart. `rows` is a multiple of [`Block::rows`].
+/// C (+)= A B, with A of (rows, k) and row stride `a_row`, B one panel of (k, [`Block::columns`]), and C with row
+/// stride `c_row`. `rows` is a multiple of [`Block::rows`].
 #[inline(always)]
 #[allow(clippy::too_many_arguments)] // a matrix product has them
 pub fn rows_by_panel<S: Simd>(
@@ -94,9 +94,9 @@ fn rows_in_blocks<S: Simd, const M: usize>(
     }
 }
 
-/// C (+)= Σ over taps of A B for lines of A that lie anywhere: line i of tap t is `lines[t * pixels + i]`, as long as
-/// the tap's share k of the panel, which holds the taps one after the other. `pixels` is a multiple of [`Block::rows`];
-/// the taps of a block of rows that are zeros alone (`zeros[t * blocks + block]`) are left out.
+/// C (+)= Σ over taps of A B, where the lines of A may lie anywhere: line i of tap t is `lines[t * pixels + i]` and has
+/// length k. The panel holds the k rows of each tap, tap after tap. `pixels` is a multiple of [`Block::rows`]. Taps for
+/// which a block of rows is entirely zero (`zeros[t * blocks + block]`) are skipped.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub fn lines_by_panel<S: Simd>(
@@ -152,8 +152,8 @@ fn lines_in_blocks<S: Simd, const M: usize>(
     }
 }
 
-/// C += Aᵀ B for A and B in pieces of rows that lie `apart` and share a number: C of (rows, columns), multiples of
-/// those of a [`Block`].
+/// C += Aᵀ B, with A and B given as pairs of pieces with the same number of rows and row strides `apart`. The extents
+/// of C are multiples of those of a [`Block`].
 #[inline(always)]
 pub fn columns_by_columns<S: Simd>(
     simd: S,
@@ -197,7 +197,7 @@ fn columns_in_blocks<S: Simd, const M: usize>(
     }
 }
 
-/// C += A B for A packed in panels of [`Block::rows`] rows (each k x rows) and B in panels of [`Block::columns`]
+/// C += A B, with A packed in panels of [`Block::rows`] rows (each k x rows) and B in panels of [`Block::columns`]
 /// columns.
 #[inline(always)]
 pub fn panels_by_panels<S: Simd>(
@@ -248,8 +248,8 @@ fn packed<S: Simd, const M: usize>(
     }
 }
 
-/// The body for every row of a block, each with a constant index: sums that some loop indexes, because LLVM did not
-/// unroll it, are kept in memory everywhere, and every multiplication with AVX-512 stored its sum.
+/// Repeats the body for every row of a block with a constant index. In a loop that LLVM does not unroll, indexing would
+/// force the sums into memory, and with AVX-512 every multiplication would store its sum.
 macro_rules! for_rows {
     ($rows:ident, $i:ident, $body:block) => {
         for_rows!(@ $rows, $i, $body, 0 1 2 3 4 5 6 7 8 9 10 11)

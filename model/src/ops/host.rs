@@ -1,4 +1,4 @@
-//! Between candle tensors and plain slices in host memory.
+//! Conversions between candle tensors and slices in host memory.
 
 use super::fast::CHUNK;
 use super::value::Value;
@@ -9,7 +9,7 @@ use half::{bf16, f16};
 use rayon::prelude::*;
 use std::ops::{Deref, Range};
 
-/// The values of a tensor as `V`: borrowed where they are stored so, converted otherwise.
+/// The values of a tensor as `V`: borrowed if the tensor stores that type, otherwise converted.
 pub(crate) enum Typed<'a, V: Value> {
     /// The tensor's own memory.
     Borrowed(Box<dyn Deref<Target = Storage> + 'a>, Range<usize>),
@@ -66,7 +66,7 @@ impl<'a, V: Value> Typed<'a, V> {
 }
 
 impl<V: Value> Typed<'_, V> {
-    /// The values, without copying what was converted.
+    /// The values as a vector; converted values are moved, not copied.
     pub(crate) fn into_values(self) -> Vec<V> {
         match self {
             Self::Owned(values) => values,
@@ -75,7 +75,7 @@ impl<V: Value> Typed<'_, V> {
     }
 }
 
-/// The same number of values, converted.
+/// Converts every value.
 fn convert<T: Copy + Sync, V: Value>(values: &[T], widen: impl Fn(T) -> f32 + Sync) -> Vec<V> {
     let mut converted = vec![V::default(); values.len()];
     let chunks = converted
@@ -89,7 +89,8 @@ fn convert<T: Copy + Sync, V: Value>(values: &[T], widen: impl Fn(T) -> f32 + Sy
     converted
 }
 
-/// f16 as another type, by whole lines: the processor converts eight at a time, the scalar functions of `half` one.
+/// Converts f16 to another type in batches: the processor converts eight values at a time, the scalar functions of
+/// `half` one.
 fn of_f16<V: Value>(values: &[f16]) -> Vec<V> {
     let mut converted = vec![V::default(); values.len()];
     let lines = converted
@@ -105,7 +106,7 @@ fn of_f16<V: Value>(values: &[f16]) -> Vec<V> {
     converted
 }
 
-/// Another type as f16, rounded to nearest; what is beyond its range becomes infinite.
+/// Converts to f16, rounding to nearest; values beyond its range become infinite.
 fn to_f16<V: Value>(values: &[V]) -> Vec<f16> {
     let mut converted = vec![f16::ZERO; values.len()];
     let lines = converted
@@ -134,7 +135,7 @@ impl<V: Value> Deref for Typed<'_, V> {
     }
 }
 
-/// A tensor of `values`, stored as `dtype`.
+/// Makes a tensor of `values`, stored as `dtype`.
 pub(crate) fn tensor<V: Value>(values: Vec<V>, shape: &[usize], dtype: DType) -> Result<Tensor> {
     if V::DTYPE == dtype {
         return Ok(Tensor::from_vec(values, shape, &Device::Cpu)?);
@@ -165,7 +166,7 @@ pub(crate) fn bhwc(op: &'static str, what: &'static str, tensor: &Tensor) -> Res
     }
 }
 
-/// Checks one extent or shape against what it must be.
+/// Checks an extent or shape against its expected value.
 pub(crate) fn expect<T: PartialEq + std::fmt::Debug>(
     op: &'static str,
     what: &'static str,

@@ -1,11 +1,12 @@
-//! Concatenation without a copy: several fields, each in its own memory, read as if their channels lay side by side.
+//! Concatenation without a copy: several fields, each in its own memory, are read as if their channels were
+//! concatenated.
 
 use super::host::{Typed, bhwc, expect};
 use super::value::{PADDING, Value};
 use crate::error::{ModelError, Result};
 use candle_core::Tensor;
 
-/// The extents of several tensors side by side.
+/// The shape of the concatenation of several tensors.
 ///
 /// # Errors
 /// [`ModelError::Shape`] if batch or extents differ, [`ModelError::Config`] if there are none.
@@ -25,19 +26,19 @@ pub(super) fn shape(op: &'static str, parts: &[&Tensor]) -> Result<[usize; 4]> {
     Ok([b, h, w, channels])
 }
 
-/// Whether vectors of channels never reach from one part into the next.
+/// Whether part boundaries are aligned, so that no vector of channels spans two parts.
 pub(crate) fn is_aligned(channels: impl DoubleEndedIterator<Item = usize>) -> bool {
     channels.rev().skip(1).all(|c| c.is_multiple_of(PADDING))
 }
 
-/// Whether loops over vectors of channels can read these tensors where they lie.
+/// Whether loops over vectors of channels can read these tensors in place.
 pub(super) fn can_be_read(parts: &[&Tensor]) -> bool {
     let channels = parts.iter().map(|part| part.dims().last().copied());
     is_aligned(channels.map(Option::unwrap_or_default))
         && (parts.windows(2)).all(|pair| pair[0].dtype() == pair[1].dtype())
 }
 
-/// The values of tensors side by side, in host memory.
+/// The values of the tensors, in host memory.
 pub(super) fn values<'a, V: Value>(
     op: &'static str,
     parts: &[&'a Tensor],
@@ -45,18 +46,18 @@ pub(super) fn values<'a, V: Value>(
     parts.iter().map(|part| Typed::of(op, part)).collect()
 }
 
-/// Fields and how many channels each has.
+/// Fields and the number of channels of each.
 #[derive(Debug, Clone)]
 pub struct Joined<'a, V>(Vec<(&'a [V], usize)>);
 
 impl<'a, V> Joined<'a, V> {
-    /// The fields, of this many pixels each, side by side.
+    /// Joins fields of `pixels` pixels each.
     pub fn new(fields: impl Iterator<Item = &'a [V]>, pixels: usize) -> Self {
         Self(fields.map(|field| (field, field.len() / pixels)).collect())
     }
 
-    /// The fields that have some of these channels: each field, its channels, which of them, and where the first of
-    /// them lies from `from`.
+    /// The fields that overlap the channels `from..to`. For each: the field, its number of channels, the range of its
+    /// own channels, and the offset of that range from `from`.
     pub fn within(
         &self,
         (from, to): (usize, usize),

@@ -1,27 +1,27 @@
-//! Memory for values that live as long as a network (packed kernels): in pages of their own, so that they leave no
-//! holes in the heap between activations, which come and go.
+//! Memory for long-lived values, such as packed kernels: mapped pages, which do not fragment the heap between
+//! short-lived activations.
 
 use memmap2::MmapMut;
 use std::ops::{Deref, DerefMut};
 
-/// f32 values on the heap or in pages of their own.
+/// f32 values on the heap or in mapped pages.
 #[derive(Debug)]
 pub(crate) enum Values {
     Heap(Vec<f32>),
     Pages(MmapMut),
 }
 
-/// How long values stay.
+/// The lifetime of values, which determines where they are allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stay {
-    /// As long as one operation: on the heap, or in pages that the next one takes.
+    /// One operation: on the heap, or in pages that the next operation reuses.
     Operation,
-    /// As long as a network: in pages.
+    /// The lifetime of a network: in mapped pages.
     Network,
 }
 
 impl Values {
-    /// This many zeros; on the heap, too, where the system gives no pages.
+    /// Allocates `count` zeros; falls back to the heap if the system maps no pages.
     pub fn zeros(count: usize, stay: Stay) -> Self {
         let pages = match stay {
             Stay::Network => pages(count * size_of::<f32>()),
@@ -55,7 +55,7 @@ impl Deref for Values {
     }
 }
 
-/// Pages of this many bytes, zeros; none where the system gives none.
+/// Maps zeroed pages of this many bytes; `None` if the system refuses.
 pub(crate) fn pages(bytes: usize) -> Option<MmapMut> {
     MmapMut::map_anon(bytes.max(1)).ok()
 }

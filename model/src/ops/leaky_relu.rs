@@ -1,7 +1,7 @@
-//! The leaky ReLU: one slope below zero for all channels, which is not trained.
+//! The leaky ReLU, with one fixed slope below zero for all channels.
 //!
-//! y = x where x > 0, else a x; dx = dy where y > 0, else a dy. With a > 0 the sign of y is that of x, so the backward
-//! pass reads the output.
+//! y = x where x > 0, otherwise a x; dx = dy where y > 0, otherwise a dy. With a > 0 the sign of y is that of x, so the
+//! backward pass reads the output.
 //!
 //! # Source
 //! Maas et al. 2013, "Rectifier nonlinearities improve neural network acoustic models".
@@ -14,14 +14,14 @@ use crate::error::Result;
 use crate::profile;
 use candle_core::Tensor;
 
-/// What a value is multiplied by: a choice of two numbers, which vectors make without a branch.
+/// The factor for a value: a select, which vectorises without branches.
 #[inline(always)]
 fn factor(value: f32, slope: f32) -> f32 {
     if value > 0.0 { 1.0 } else { slope }
 }
 
 impl Backend {
-    /// x where it is above 0, else x · slope.
+    /// x where it is positive, otherwise x · slope.
     ///
     /// # Shapes
     /// x of any shape → as x
@@ -37,8 +37,8 @@ impl Backend {
         })
     }
 
-    /// dy where y is above 0, else dy · slope: the gradient of [`Self::leaky_relu`] from its output, for slopes
-    /// above 0.
+    /// The gradient of [`Self::leaky_relu`] from its output: dy where y is positive, otherwise dy · slope. Requires
+    /// slope > 0.
     ///
     /// # Shapes
     /// y of any shape, dy as y → as y

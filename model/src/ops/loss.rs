@@ -9,13 +9,14 @@ use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// The label of pixels that do not count.
+/// The label of pixels that the loss ignores.
 pub const IGNORED: u8 = 255;
 
-/// What [`Backend::argmax`] gives where a logit is NaN or infinite: no class. Networks have fewer classes.
+/// The result of [`Backend::argmax`] where a logit is NaN or infinite. Networks have fewer classes than this.
 pub const NO_CLASS: u8 = 255;
 
-/// Less weight for pixels that are already right: α (1 − p)^γ times the cross entropy, with p of the pixel's own class.
+/// Focal loss, which reduces the weight of well-classified pixels: α (1 − p)^γ times the cross entropy, where p is the
+/// probability of the pixel's label.
 ///
 /// # Source
 /// Lin et al. 2017 (arXiv:1708.02002) equation 5, of a softmax; optional in 1810.01993 with α 1 and γ 2.
@@ -37,27 +38,27 @@ impl Default for Focal {
     }
 }
 
-/// What the sum over pixels is divided by.
+/// The normalisation of the sum over pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Normalisation {
-    /// The sum of the pixels' class weights: the weighted mean, as PyTorch's `reduction="mean"`.
+    /// Divided by the sum of the pixels' class weights: the weighted mean, as in PyTorch's `reduction="mean"`.
     #[default]
     Weights,
-    /// The number of pixels that count, whatever their weights (MLPerf HPC DeepCAM).
+    /// Divided by the number of pixels that are not ignored, whatever their weights (MLPerf HPC DeepCAM).
     Pixels,
-    /// Nothing; it is multiplied by this factor (1810.01993).
+    /// Multiplied by this constant (1810.01993).
     Sum(f32),
 }
 
-/// The loss of a segmentation: how much each class counts, and the rule.
+/// The loss of a segmentation: class weights, form and normalisation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Criterion {
-    /// One weight for each class.
+    /// One weight per class.
     pub class_weights: Vec<f32>,
     /// Focal loss instead of cross entropy.
     pub focal: Option<Focal>,
-    /// How the loss follows from the sum over pixels.
+    /// The normalisation of the sum over pixels.
     pub normalisation: Normalisation,
 }
 
@@ -71,7 +72,7 @@ impl Criterion {
         }
     }
 
-    /// Refuses what makes no sense.
+    /// Checks that all values are valid.
     ///
     /// # Errors
     /// [`ModelError::Config`] naming the key.
@@ -96,12 +97,13 @@ impl Criterion {
         }
     }
 
-    /// Whether the sum over pixels is divided by something that the labels decide, and not multiplied by a constant.
+    /// Whether the sum over pixels is divided by a quantity that depends on the labels, rather than multiplied by a
+    /// constant.
     pub fn is_mean(&self) -> bool {
         !matches!(self.normalisation, Normalisation::Sum(_))
     }
 
-    /// What the sum over pixels is multiplied by where the rule has a constant for it, else 1.
+    /// The constant factor on the sum over pixels, or 1 if the normalisation has none.
     pub fn constant_factor(&self) -> f64 {
         match self.normalisation {
             Normalisation::Sum(factor) => f64::from(factor),
@@ -126,20 +128,20 @@ impl Criterion {
 /// The loss of one batch and its gradient.
 #[derive(Debug)]
 pub struct Loss {
-    /// Σ w(label) · −ln p(label), with the focal factor if there is one.
+    /// Σ w(label) · −ln p(label), including the focal factor if there is one.
     pub weighted_sum: f64,
     /// Σ w(label).
     pub weight_sum: f64,
-    /// What the sum is divided by.
+    /// The divisor of the sum.
     pub divisor: f64,
-    /// What the rule divides by for these labels alone; sums and divisors of several batches add up.
+    /// The divisor for these labels alone. Sums and divisors of several batches can be added.
     pub own_divisor: f64,
     /// The gradient of [`Loss::value`] times `scale` with respect to the logits.
     pub gradient: Tensor,
 }
 
 impl Loss {
-    /// The loss: the sum, normalised by the rule; 0 without any pixel that counts.
+    /// The normalised loss; 0 if every pixel is ignored.
     pub fn value(&self) -> f64 {
         if self.divisor > 0.0 {
             self.weighted_sum / self.divisor
@@ -148,7 +150,7 @@ impl Loss {
         }
     }
 
-    /// The weighted mean, whatever the rule.
+    /// The weighted mean, whatever the normalisation.
     pub fn mean(&self) -> f64 {
         if self.weight_sum > 0.0 {
             self.weighted_sum / self.weight_sum
@@ -158,11 +160,11 @@ impl Loss {
     }
 }
 
-/// What each pixel's loss and gradient follow from.
+/// The parameters of each pixel's loss and gradient.
 pub(super) struct PixelRule<'a> {
     pub(super) class_weights: &'a [f32],
     pub(super) focal: Option<Focal>,
-    /// What gradients are multiplied by: the scale, divided by the divisor.
+    /// The factor on gradients: the scale divided by the divisor.
     pub(super) factor: f32,
 }
 
@@ -189,8 +191,8 @@ impl Backend {
     /// # Shapes
     /// logits `(b, h, w, k)`, labels `b·h·w` codes below k or [`IGNORED`], class weights `k`.
     /// # Errors
-    /// [`ModelError::Shape`] if sizes differ; [`ModelError::Label`] naming value and place of the first label that is
-    /// not a class.
+    /// [`ModelError::Shape`] if sizes differ; [`ModelError::Label`] with value and position of the first label that is
+    /// no class.
     pub fn segmentation_loss(
         self,
         logits: &Tensor,
@@ -201,8 +203,8 @@ impl Backend {
         self.segmentation_loss_within(logits, labels, criterion, scale, None)
     }
 
-    /// The share of a batch in the loss of a larger one, which has this divisor: what one of several ranks computes, so
-    /// that the sum of their gradients is the gradient of the whole.
+    /// The contribution of a batch to the loss of a larger one with the given divisor, for data-parallel training: the
+    /// sum of the ranks' gradients is then the gradient of the whole.
     ///
     /// # Shapes
     /// As [`Backend::segmentation_loss`].
@@ -255,7 +257,7 @@ impl Backend {
     }
 
     /// The mean of (made − fields)² and its gradient times `factor`. Channels that the network adds to its input
-    /// (latitude) come last in `made`; they do not count.
+    /// (latitude) come last in `made` and are ignored.
     pub(crate) fn squared_error(
         self,
         made: &Tensor,
@@ -278,7 +280,7 @@ impl Backend {
         });
         let (ours, theirs) = (Host::of(op, made)?, Host::of(op, fields)?);
         let mut gradient = vec![0.0f32; ours.len()];
-        // Rows are added in order, whatever the number of threads.
+        // Row sums are added in order, whatever the number of threads.
         let rows: Vec<f64> = gradient
             .par_chunks_mut(w * wide)
             .zip(ours.par_chunks(w * wide))
@@ -317,7 +319,7 @@ impl Backend {
         tensor(probabilities, &shape, DType::F32)
     }
 
-    /// The class of the largest logit per pixel, the first of equals; [`NO_CLASS`] where one is NaN or infinite.
+    /// The class of the largest logit per pixel, the first one in a tie; [`NO_CLASS`] where a logit is NaN or infinite.
     ///
     /// # Shapes
     /// `(b, h, w, k)` → `b·h·w` classes
@@ -341,7 +343,7 @@ impl Backend {
     }
 }
 
-/// Pixels of each class.
+/// The number of pixels of each class.
 fn counted(op: &'static str, labels: &[u8], [_, h, w, k]: [usize; 4]) -> Result<Vec<u64>> {
     let counts = tally(labels);
     if counts[k.min(255)..255].iter().any(|&count| count > 0) {
@@ -359,10 +361,10 @@ fn counted(op: &'static str, labels: &[u8], [_, h, w, k]: [usize; 4]) -> Result<
     Ok(counts[..k.min(255)].to_vec())
 }
 
-/// How often each code occurs among labels.
+/// The number of occurrences of each code among the labels.
 fn tally(labels: &[u8]) -> [u64; 256] {
     let of_part = |part: &[u8]| {
-        // Labels side by side are mostly the same: with a counter for each of four they do not wait for each other.
+        // Neighbouring labels are mostly equal; four separate counters avoid a dependency on the previous increment.
         let mut lanes = [[0u64; 256]; 4];
         for four in part.chunks(4) {
             for (lane, &label) in lanes.iter_mut().zip(four) {

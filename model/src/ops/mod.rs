@@ -1,20 +1,22 @@
 //! The operations of the networks, behind one closed interface.
 //!
-//! Every operation is a method of [`Backend`] on candle tensors. Letters: b batch, h latitude, w longitude, c channel,
-//! k class. Activations are BHWC, contiguous, f32 or bf16 or f16; weights are f32 in PyTorch's layouts,
-//! `(out, in / groups, kh, kw)` and `(in, out, kh, kw)` for transposed convolutions. Gradients of parameters are
-//! **added** to what their slice holds.
+//! Every operation is a method of [`Backend`] on candle tensors. Shape letters: b batch, h latitude, w longitude, c
+//! channel, k class. Activations are BHWC, contiguous, f32 or bf16 or f16; weights are f32 in PyTorch's layouts, `(out,
+//! in / groups, kh, kw)` and `(in, out, kh, kw)` for transposed convolutions. Gradients of parameters are **added** to
+//! the destination slice.
 //!
-//! [`Backend::Reference`] is plain loops and judges the others; one test suite runs for each backend. Half precisions
-//! are computed in f32, but for bf16 convolutions on processors that multiply bf16: [`Backend::is_fast`] says so.
+//! [`Backend::Reference`] is plain loops against which the others are tested; one test suite runs on every backend.
+//! Half precisions are computed in f32, except for bf16 convolutions on processors that multiply bf16
+//! ([`Backend::is_fast`]).
 //!
-//! A file here is an operation (`leaky_relu` is the shortest): it checks shapes, names the operation for
-//! [`crate::profile`], and hands over to an implementation: `reference`, `fast` (parallel loops in host memory),
+//! Each file here is an operation (`leaky_relu` is the shortest): it checks shapes, names the operation for
+//! [`crate::profile`], and dispatches to an implementation: `reference`, `fast` (parallel loops in host memory),
 //! `direct`, `winograd` and `onednn` (convolutions; `algorithm` chooses among them), or `cuda`.
 //!
-//! To add an operation: plain loops in `reference` that say what it is, a method of [`Backend`] for it and one for its
-//! gradient, cases in `tests/gradient_check.rs` (finite differences) and in `tests/backend_parity`; then, if it takes
-//! time, faster implementations. `on_gpu!` comes before whatever needs values in host memory.
+//! To add an operation: plain loops in `reference` that define it, a method of [`Backend`] for it and one for its
+//! gradient, and cases in `tests/gradient_check.rs` (finite differences) and in `tests/backend_parity`; then, if it
+//! takes significant time, faster implementations. `on_gpu!` must come before any code that needs values in host
+//! memory.
 
 mod algorithm;
 #[cfg(feature = "onednn")]
@@ -65,17 +67,17 @@ pub use norm::BatchNormSaved;
 pub use resident::{Channels, Landing, Marks};
 pub use weights::Weights;
 
-/// The loops that compute in host memory.
+/// The loops for host memory.
 #[derive(Clone, Copy, Debug)]
 enum Cpu {
-    /// Plain ones.
+    /// Plain loops.
     Reference,
-    /// Parallel ones, of [`Backend::OneDnn`].
+    /// Parallel loops, used by [`Backend::OneDnn`].
     Fast,
 }
 
-/// Returns `$given`, the result of an operation on the GPU, from the calling function if the backend is the GPU; else
-/// (and in builds without `cuda`) does nothing.
+/// On the GPU backend, returns `$given`, the result of an operation on the GPU, from the calling function. On other
+/// backends, and in builds without `cuda`, it does nothing.
 macro_rules! on_gpu {
     ($backend:expr, $given:expr) => {
         #[cfg(feature = "cuda")]

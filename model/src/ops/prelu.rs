@@ -1,10 +1,10 @@
-//! The parametric ReLU: a slope per channel below zero.
+//! The parametric ReLU, with a trainable slope below zero per channel.
 //!
-//! y = x where x > 0, else a x; dx = dy or a dy likewise, da = Σ dy x over the pixels where x > 0 is false:
-//! x ≤ 0, and NaN, which the slope's gradient must not hide.
+//! y = x where x > 0, otherwise a x; dx = dy or a dy accordingly; da = Σ dy x over the pixels where x > 0 is false.
+//! This includes NaN, so that the slope's gradient does not hide it.
 //!
 //! # Source
-//! He et al. 2015 (arXiv:1502.01852); at exactly 0 as PyTorch's.
+//! He et al. 2015 (arXiv:1502.01852); at exactly 0 as in PyTorch.
 
 use super::fast;
 use super::host::{Host, Typed, bhwc, expect, tensor};
@@ -14,7 +14,7 @@ use crate::error::Result;
 use candle_core::Tensor;
 
 impl Backend {
-    /// x where it is above 0, else x times its channel's slope.
+    /// x where it is positive, otherwise x times its channel's slope.
     ///
     /// # Shapes
     /// x `(b, h, w, c)`, slope `c`
@@ -36,7 +36,7 @@ impl Backend {
         tensor(y, &shape, x.dtype())
     }
 
-    /// The gradient of [`Self::prelu`] with respect to x; the slope's is added to `dslope`.
+    /// Returns the gradient of [`Self::prelu`] with respect to x and adds that of the slope to `dslope`.
     ///
     /// # Shapes
     /// dy and x `(b, h, w, c)`, slope `c` → as x; dslope has `c` values.

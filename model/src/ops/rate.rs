@@ -1,42 +1,42 @@
-//! The rate of matrix products on this machine at this moment, with which measured times are compared.
+//! The current rate of matrix products on this machine, as a baseline for measured times.
 
 use super::{Backend, ConvSpec, Fuse};
 use crate::error::Result;
 use candle_core::{DType, Device, Tensor};
 use std::time::Instant;
 
-/// The shortest time that a GPU is measured for: of less, starting and waiting would be most.
+/// The minimum duration of a GPU measurement; below it, launch and synchronisation would dominate.
 const LEAST_SECONDS: f64 = 0.02;
 
-/// Operations a second that every GPU exceeds.
+/// A rate in operations per second that every real GPU exceeds.
 const SLOW: f64 = 1e11;
 
 impl Backend {
-    /// Floating-point operations a second of a matrix product of values of a type (a 1x1 convolution is one): the
-    /// median of three, measured now, on the cores that this process may use. Where the processor does not multiply
-    /// bf16 this is the rate at which it computes on values stored so.
+    /// The floating-point rate, in operations per second, of a matrix product (as a 1x1 convolution) in a data type:
+    /// the median of three, measured now, on the cores available to this process. If the processor does not multiply
+    /// bf16, this is the rate of computing on values stored in bf16.
     ///
     /// # Errors
-    /// Those of the convolution.
+    /// As for the convolution.
     pub fn matrix_rate(self, dtype: DType) -> Result<f64> {
         if !self.is_gpu() {
             return self.rate_of(dtype, (96, 512));
         }
-        // That would leave most of a GPU idle; but what is as slow as a stand-in is kept busy by less.
+        // A small product leaves most of a GPU idle, but suffices for something as slow as the stand-in GPU.
         match self.rate_of(dtype, (64, 256))? {
             slow if slow < SLOW => Ok(slow),
             _ => self.rate_of(dtype, (256, 1024)),
         }
     }
 
-    /// The rate of a product of this many pixels, squared, and channels, squared.
+    /// The rate of a product with `pixels` × `pixels` pixels and `channels` × `channels` weights.
     fn rate_of(self, dtype: DType, (pixels, channels): (usize, usize)) -> Result<f64> {
-        // Drawn: products of ones take less power, and with it less time, than those of a network.
-        // One row of pixels stands for all: drawing them takes longer than multiplying them.
+        // Random values: products of ones draw less power, and so run faster, than those of a network. One row of
+        // pixels is repeated, because generating random values takes longer than multiplying them.
         let row = Tensor::randn(0f32, 1f32, (1, 1, pixels, channels), &Device::Cpu)?;
         let x = (row.broadcast_as((1, pixels, pixels, channels))?).contiguous()?;
         let w = Tensor::randn(0f32, 0.03f32, (channels, channels, 1, 1), &Device::Cpu)?;
-        // Copies are not measured.
+        // Copied beforehand, so that transfers are not measured.
         let (x, w) = (self.bring(&x.to_dtype(dtype)?)?, self.bring(&w)?);
         let seconds_of = |products: usize| -> Result<f64> {
             self.wait()?;

@@ -10,10 +10,10 @@ use crate::profile;
 use candle_core::Tensor;
 use std::ops::Range;
 
-/// For every output position of one axis, the two input positions that it blends and the weight of the second.
+/// For every output position of an axis, the two input positions that are blended and the weight of the second.
 ///
-/// Half-pixel centres: output p reads (p + ½) · in / out − ½ (PyTorch's `align_corners=False`). Past the ends the axis
-/// wraps if periodic, else holds its last value.
+/// Half-pixel centres: output p reads (p + ½) · in / out − ½ (PyTorch's `align_corners=False`). Beyond the ends the
+/// axis wraps if periodic; otherwise the edge value is repeated.
 pub(crate) struct Axis(Vec<(usize, usize, f32)>);
 
 impl Axis {
@@ -37,7 +37,7 @@ impl Axis {
         Self((0..output).map(blend).collect())
     }
 
-    /// The axis of some of the outputs.
+    /// Restricts the axis to a range of outputs.
     fn part(mut self, outputs: Range<usize>) -> Self {
         self.0.truncate(outputs.end);
         self.0.drain(..outputs.start.min(self.0.len()));
@@ -54,7 +54,7 @@ impl Axis {
         [(low, 1.0 - fraction), (high, fraction)]
     }
 
-    /// For every input position, the (output position, weight) pairs that read it.
+    /// For every input position, the (output position, weight) pairs that read it; the transpose of [`Self::taps`].
     pub(crate) fn readers(&self, input: usize) -> Vec<Vec<(usize, f32)>> {
         let mut readers = vec![Vec::new(); input];
         (0..self.len()).for_each(|p| {
@@ -67,7 +67,7 @@ impl Axis {
 }
 
 impl Backend {
-    /// The largest value of every window, and the winning cell of each window for the backward pass.
+    /// The maximum of every window, and the winning cell of each window for the backward pass.
     ///
     /// # Shapes
     /// x `(b, h, w, c)` → y `(b, p, q, c)`, winners as many as y.
@@ -153,7 +153,7 @@ impl Backend {
         tensor(means, &[b, 1, 1, c], x.dtype())
     }
 
-    /// The gradient of [`Self::global_average_pool`]: every pixel gets its share of its sample's gradient.
+    /// The gradient of [`Self::global_average_pool`]: the gradient of a sample, divided equally among its pixels.
     ///
     /// # Shapes
     /// dy `(b, 1, 1, c)` → `x_shape`, `(b, h, w, c)`
@@ -179,7 +179,7 @@ impl Backend {
         tensor(dx, &x_shape, dy.dtype())
     }
 
-    /// x resized to `(h, w)` by bilinear interpolation with half-pixel centres.
+    /// Resizes x to `(h, w)` by bilinear interpolation with half-pixel centres.
     ///
     /// # Shapes
     /// `(b, h₀, w₀, c)` → `(b, h, w, c)`
@@ -194,7 +194,7 @@ impl Backend {
         self.resize_bilinear_rows(x, (h, w), 0..h, periodic)
     }
 
-    /// Some rows of x resized to `(h, w)`.
+    /// As [`Self::resize_bilinear`], for a range of output rows.
     ///
     /// # Errors
     /// [`crate::ModelError::Shape`] if x is not BHWC.

@@ -1,7 +1,7 @@
-//! Values of channels, gradients and marks, which lie in host memory or where the backend computes.
+//! Channel values, gradient buffers and marks, in host memory or on the device of the backend.
 //!
-//! On the CPU they are slices. On a GPU they are tensors that stay there from the forward to the backward pass, because
-//! every look at them would stop it.
+//! On the CPU they are slices. On a GPU they are tensors that stay on the device from the forward to the backward pass,
+//! because reading them would synchronise.
 
 use super::{Backend, on_gpu};
 use crate::error::Result;
@@ -9,7 +9,7 @@ use crate::error::Result;
 use candle_core::Tensor;
 use std::borrow::Cow;
 
-/// One value for each channel.
+/// One value per channel.
 #[derive(Debug, Clone)]
 pub enum Channels<'a> {
     /// In host memory.
@@ -20,7 +20,7 @@ pub enum Channels<'a> {
 }
 
 impl Channels<'_> {
-    /// How many there are.
+    /// The number of channels.
     pub fn len(&self) -> usize {
         match self {
             Self::Host(values) => values.len(),
@@ -29,7 +29,7 @@ impl Channels<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no channels.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -46,7 +46,7 @@ impl Channels<'_> {
         }
     }
 
-    /// These values, owned.
+    /// These values with ownership.
     pub fn into_owned(self) -> Channels<'static> {
         match self {
             Self::Host(values) => Channels::Host(Cow::Owned(values.into_owned())),
@@ -91,17 +91,17 @@ impl<'a> From<&'a Channels<'_>> for Channels<'a> {
 }
 
 impl Backend {
-    /// This many channels of one value, where this backend computes.
+    /// `count` channels of the same value, on the device of the backend.
     ///
     /// # Errors
-    /// [`crate::ModelError::Gpu`] if a GPU has no memory for them.
+    /// [`crate::ModelError::Gpu`] if the GPU is out of memory.
     pub fn equal_channels(self, value: f32, count: usize) -> Result<Channels<'static>> {
         on_gpu!(self, super::cuda::filled(value, count).map(Channels::Gpu));
         Ok(vec![value; count].into())
     }
 }
 
-/// Where the gradient of a parameter is added.
+/// The buffer to which the gradient of a parameter is added.
 #[derive(Debug)]
 pub enum Landing<'a> {
     /// In host memory.
@@ -112,7 +112,7 @@ pub enum Landing<'a> {
 }
 
 impl<'a> Landing<'a> {
-    /// How many values it has.
+    /// The number of values.
     pub fn len(&self) -> usize {
         match self {
             Self::Host(values) => values.len(),
@@ -121,12 +121,12 @@ impl<'a> Landing<'a> {
         }
     }
 
-    /// Whether it has none.
+    /// Whether it has no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The place, of operations on the CPU.
+    /// The slice, for operations on the CPU.
     ///
     /// # Errors
     /// [`crate::ModelError::Config`] if it lies on the GPU.
@@ -141,7 +141,7 @@ impl<'a> Landing<'a> {
         }
     }
 
-    /// This place, for one more use.
+    /// A reborrow of this buffer, for a further use.
     pub(crate) fn again(&mut self) -> Landing<'_> {
         match self {
             Self::Host(values) => Landing::Host(values),
@@ -150,7 +150,7 @@ impl<'a> Landing<'a> {
         }
     }
 
-    /// As many pieces of equal length, one after the other.
+    /// Splits the buffer into `count` consecutive pieces of equal length.
     ///
     /// # Errors
     /// [`crate::ModelError::Candle`]
@@ -190,7 +190,7 @@ impl<'a, const N: usize> From<&'a mut [f32; N]> for Landing<'a> {
     }
 }
 
-/// Bytes that a forward pass leaves for the backward pass: winning cells, or one bit a value.
+/// Bytes that a forward pass keeps for the backward pass: winning cells of max pooling, or one bit per value.
 #[derive(Debug, Clone)]
 pub enum Marks {
     /// In host memory.
@@ -201,7 +201,7 @@ pub enum Marks {
 }
 
 impl Marks {
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         match self {
             Self::Host(bytes) => bytes.len(),
@@ -210,7 +210,7 @@ impl Marks {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -6,9 +6,10 @@ thread_local! {
     static BUFFERS: Cell<[Vec<f32>; 2]> = const { Cell::new([Vec::new(), Vec::new()]) };
 }
 
-/// Two buffers of at least this many values; what they hold is left over from before.
+/// Takes two buffers of at least these sizes, with unspecified contents.
 ///
-/// They are taken out of their place, so that other work which this thread picks up meanwhile gets its own.
+/// They are removed from the thread's storage, so that other work that runs on this thread in the meantime gets its
+/// own.
 pub fn take(first: usize, second: usize) -> [Vec<f32>; 2] {
     let mut buffers = BUFFERS.take();
     for (buffer, length) in buffers.iter_mut().zip([first, second]) {
@@ -19,7 +20,7 @@ pub fn take(first: usize, second: usize) -> [Vec<f32>; 2] {
     buffers
 }
 
-/// Puts them back for the next call.
+/// Returns the buffers for the next call.
 pub fn give_back(buffers: [Vec<f32>; 2]) {
     BUFFERS.set(buffers);
 }

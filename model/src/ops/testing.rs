@@ -1,6 +1,6 @@
 //! Helpers for unit tests of operations.
 
-/// This many values in [-1, 1), the same for the same seed.
+/// `count` pseudo-random values in [-1, 1), reproducible from the seed.
 pub fn draw(seed: u64, count: usize) -> Vec<f32> {
     let mut state = seed;
     let mut next = || {

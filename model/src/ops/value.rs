@@ -1,23 +1,23 @@
-//! Stored values as vectors: f32 as they are, bf16 widened on load and rounded on store.
+//! Vector loads and stores of stored values: f32 directly, bf16 widened on load and rounded on store.
 
 use candle_core::CpuStorage;
 use half::bf16;
 use pulp::Simd;
 
-/// More channels than any vector has lanes: buffers are padded to multiples of it.
+/// An upper bound of the lanes of any vector; buffers are padded to multiples of it.
 pub(crate) const PADDING: usize = 16;
 
-/// How activations are stored. Arithmetic is f32 whatever it is.
+/// The storage type of activations. Arithmetic is always f32.
 pub(crate) trait Value: candle_core::WithDType + Default {
-    /// The values of a storage that holds them.
+    /// The values of a storage of this type; `None` for other types.
     fn slice(storage: &CpuStorage) -> Option<&[Self]>;
     /// The value as f32.
     fn widen(self) -> f32;
     /// The nearest stored value, ties to even.
     fn narrow(value: f32) -> Self;
-    /// One vector from the front of a slice; what lies beyond its end is 0.
+    /// Loads a vector from the front of a slice; lanes beyond its end are 0.
     fn load<S: Simd>(simd: S, values: &[Self]) -> S::f32s;
-    /// One vector to the front of a slice, rounded to nearest (ties to even); what lies beyond its end is dropped.
+    /// Stores a vector to the front of a slice, rounding to nearest (ties to even); lanes beyond its end are dropped.
     fn store<S: Simd>(simd: S, values: &mut [Self], vector: S::f32s);
 }
 
@@ -69,8 +69,8 @@ impl Value for bf16 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
     }
 
-    /// As `half` does it, but without a branch on NaN, which keeps compilers from vectorising: NaN stays NaN because
-    /// the quiet bit is set where rounding up could clear the fraction.
+    /// Like `half`, but without a branch on NaN, which would prevent vectorisation. NaN stays NaN because the quiet bit
+    /// is set wherever rounding up could clear the fraction.
     #[inline(always)]
     fn narrow(value: f32) -> Self {
         let bits = value.to_bits();
@@ -82,7 +82,7 @@ impl Value for bf16 {
     #[inline(always)]
     fn load<S: Simd>(simd: S, values: &[Self]) -> S::f32s {
         let mut wide = [0.0f32; PADDING];
-        // A loop of known length becomes a few vector instructions.
+        // A loop of fixed length compiles to a few vector instructions.
         match values.get(..S::F32_LANES) {
             Some(whole) => {
                 for lane in 0..S::F32_LANES {
@@ -117,8 +117,8 @@ impl Value for bf16 {
     }
 }
 
-/// Runs an expression with `$V` the type that activations of `$dtype` are read and written as: bf16 as it is stored,
-/// all others by way of f32.
+/// Evaluates an expression with `$V` set to the type as which activations of `$dtype` are read and written: bf16
+/// directly, all others via f32.
 macro_rules! by_dtype {
     ($dtype:expr, $V:ident => $body:expr) => {
         match $dtype {

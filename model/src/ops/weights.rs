@@ -1,5 +1,5 @@
-//! A convolution's weights with the forms that the fast loops need (packed, transformed, folded), made once for
-//! inference.
+//! A convolution's weights together with the derived forms that the fast loops need (packed, transformed, scaled),
+//! which are cached for inference.
 
 use super::Channels;
 use super::direct::Panels;
@@ -14,10 +14,10 @@ use candle_core::DType;
 use candle_core::Tensor;
 use std::sync::OnceLock;
 
-/// Kernels of a convolution or of a transposed one, `(a, b, kh, kw)`, with a factor and a bias per output.
+/// Kernels `(a, b, kh, kw)` of a convolution or a transposed one, with a scale and a bias per output.
 ///
-/// What an algorithm needs (panels, transformed kernels, the factor folded in) is made at its first use and kept
-/// as long as this lives; the values must not change meanwhile.
+/// The forms that an algorithm needs (panels, transformed kernels, folded scale) are made at first use and cached for
+/// the lifetime of this value. The kernels must not change during that time.
 #[derive(Debug)]
 pub struct Weights {
     values: Tensor,
@@ -27,26 +27,26 @@ pub struct Weights {
     scaled: OnceLock<Tensor>,
     kernels: OnceLock<Kernels>,
     panels: OnceLock<Panels>,
-    /// How long what is made of them stays; none for weights that are used once.
+    /// How long derived forms are kept; `None` for weights that are used once.
     stay: Option<Stay>,
-    /// What oneDNN made of them.
+    /// Kernels packed by oneDNN.
     #[cfg(feature = "onednn")]
     packings: OnceLock<Packings>,
-    /// What the GPU reads, one tensor for each type of activations.
+    /// Kernels in the GPU's layout, one tensor per type of activations.
     #[cfg(feature = "cuda")]
     on_gpu: OfTypes,
     #[cfg(feature = "cuda")]
     bias_on_gpu: OfTypes,
 }
 
-/// A tensor for each type that was asked for.
+/// A cache with one tensor per data type.
 #[cfg(feature = "cuda")]
 #[derive(Debug, Default)]
 struct OfTypes(std::sync::Mutex<Vec<Tensor>>);
 
 #[cfg(feature = "cuda")]
 impl OfTypes {
-    /// The one of this type, made the first time.
+    /// The tensor of this type, made on first use.
     fn get(&self, dtype: DType, make: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
         let mut known = crate::lock::locked(&self.0);
         if let Some(made) = known.iter().find(|made| made.dtype() == dtype) {
@@ -58,18 +58,18 @@ impl OfTypes {
     }
 }
 
-/// One factor for every output of kernels `(a, b, kh, kw)`.
+/// One scale per output of kernels `(a, b, kh, kw)`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Factors<'a> {
     scale: &'a [f32],
     transposed: bool,
-    /// The kernels' second extent, and their taps.
+    /// The kernels' second extent, and their number of taps.
     inner: usize,
     taps: usize,
 }
 
 impl Factors<'_> {
-    /// The kernels times their factors.
+    /// The scaled kernels.
     pub fn times(&self, values: &[f32]) -> Vec<f32> {
         let mut values = values.to_vec();
         for (index, kernel) in values.chunks_exact_mut(self.taps.max(1)).enumerate() {
@@ -113,7 +113,7 @@ impl Weights {
         }
     }
 
-    /// These weights with every output times a factor; one group.
+    /// These weights with a scale per output; one group only.
     #[must_use]
     pub fn scaled(self, scale: Vec<f32>) -> Self {
         Self {
@@ -122,7 +122,7 @@ impl Weights {
         }
     }
 
-    /// These weights with a bias for every output.
+    /// These weights with a bias per output.
     #[must_use]
     pub fn biased(self, bias: impl Into<Channels<'static>>) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl Weights {
         }
     }
 
-    /// These weights for many uses: also what oneDNN makes of them is kept.
+    /// These weights for many uses: oneDNN's packed forms are cached too.
     #[must_use]
     pub fn kept(self) -> Self {
         Self {
@@ -140,7 +140,7 @@ impl Weights {
         }
     }
 
-    /// These weights for several uses that follow each other.
+    /// These weights for several uses within one operation.
     #[must_use]
     pub(crate) fn reused(self) -> Self {
         Self {
@@ -154,7 +154,7 @@ impl Weights {
         self.values.dims()
     }
 
-    /// The bias, of operations on the CPU.
+    /// The bias, if it lies in host memory.
     pub(crate) fn bias(&self) -> Option<&[f32]> {
         match &self.bias {
             Some(Channels::Host(bias)) => Some(bias),
@@ -167,8 +167,8 @@ impl Weights {
         self.bias.as_ref()
     }
 
-    /// The weights as the GPU reads them for activations of `dtype`: what `prepare` makes of values, factors and
-    /// whether they are of a transposed convolution, the first time.
+    /// The weights in the GPU's layout for activations of `dtype`. On first use `prepare` makes them from the values,
+    /// the scale and whether the convolution is transposed.
     #[cfg(feature = "cuda")]
     pub(crate) fn on_gpu(
         &self,
@@ -180,7 +180,7 @@ impl Weights {
         })
     }
 
-    /// The bias as the GPU reads it in this type, if there is one: what `prepare` makes of it the first time.
+    /// The bias on the GPU in this type, if there is one; made by `prepare` on first use.
     #[cfg(feature = "cuda")]
     pub(crate) fn bias_on_gpu(
         &self,
@@ -192,7 +192,7 @@ impl Weights {
             .transpose()
     }
 
-    /// The kernels with the factor folded in.
+    /// The kernels with the scale folded in.
     pub(crate) fn plain(&self, op: &'static str) -> Result<Host<'_>> {
         if self.scale.is_none() {
             return Host::of(op, &self.values);
@@ -205,7 +205,7 @@ impl Weights {
         Host::of(op, self.scaled.get().unwrap_or(&self.values))
     }
 
-    /// The same without keeping them, for those who keep something made of them.
+    /// As [`Self::plain`] but not cached, for callers that cache a form derived from it.
     fn fold(&self, op: &'static str) -> Result<Host<'_>> {
         let values = Host::of(op, &self.values)?;
         Ok(match self.factors() {
@@ -235,7 +235,7 @@ impl Weights {
         }
     }
 
-    /// The kernels as a source for oneDNN, which packs them itself; `values` are [`Self::values`].
+    /// The kernels as a source for oneDNN, which packs them itself; `values` comes from [`Self::values`].
     #[cfg(feature = "onednn")]
     pub(crate) fn for_onednn<'a>(&'a self, values: &'a [f32]) -> Source<'a> {
         Source {
@@ -246,24 +246,25 @@ impl Weights {
         }
     }
 
-    /// The kernels as they were given, without the factor.
+    /// The original kernels, without the scale.
     #[cfg(feature = "onednn")]
     pub(crate) fn values(&self, op: &'static str) -> Result<Host<'_>> {
         Host::of(op, &self.values)
     }
 
-    /// How long panels and transformed kernels stay.
+    /// The lifetime of panels and transformed kernels.
     fn stay(&self) -> Stay {
         self.stay.unwrap_or(Stay::Operation)
     }
 
-    /// Transformed for Winograd's loops.
+    /// The kernels transformed for Winograd's algorithm.
     pub(crate) fn kernels(&self, op: &'static str) -> Result<&Kernels> {
         if let Some(made) = self.kernels.get() {
             return Ok(made);
         }
         let (values, sizes) = (self.fold(op)?, self.sizes());
-        // Not while others wait for it: until its pieces are done, this thread may pick up work that wants the same.
+        // Made outside of `get_or_init`, which would deadlock: while this thread waits for its parallel tasks, it may
+        // pick up work that needs the same kernels.
         let made = if self.transposed {
             Kernels::backward(&values, sizes, self.stay())
         } else {
@@ -272,13 +273,13 @@ impl Weights {
         Ok(self.kernels.get_or_init(|| made))
     }
 
-    /// Packed for matrix products.
+    /// The kernels packed for matrix products.
     pub(crate) fn panels(&self, op: &'static str) -> Result<&Panels> {
         if let Some(made) = self.panels.get() {
             return Ok(made);
         }
         let (values, sizes) = (self.fold(op)?, self.sizes());
-        // As for kernels.
+        // Outside of `get_or_init`, as in [`Self::kernels`].
         let made = if self.transposed {
             Panels::backward(&values, sizes, self.stay())
         } else {

@@ -1,7 +1,7 @@
-//! Fields continued on all four sides by their opposite sides: the same loops for every backend.
+//! Padding on all four sides with values from the opposite side, with the same loops for every backend.
 //!
-//! Only for weights that were trained so. On a globe it is wrong in latitude, and [`super::ConvSpec`] wraps longitude
-//! without a copy of its own.
+//! Only for weights trained this way. On a globe it is wrong in latitude, and [`super::ConvSpec`] wraps longitude
+//! without a copy.
 
 use super::host::{Host, bhwc, expect, tensor};
 use super::{Backend, on_gpu};
@@ -9,13 +9,13 @@ use crate::error::Result;
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-/// The position in a field that position `at` of the continued field shows.
+/// The position in the field that position `at` of the padded field copies.
 fn origin(at: usize, margin: usize, extent: usize) -> usize {
     (at + extent * margin.div_ceil(extent) - margin) % extent
 }
 
 impl Backend {
-    /// x with `margin` more rows and columns on each side, taken from the opposite side.
+    /// Pads x with `margin` rows and columns on each side, copied from the opposite side.
     ///
     /// # Shapes
     /// `(b, h, w, c)` → `(b, h + 2 margin, w + 2 margin, c)`
@@ -43,7 +43,7 @@ impl Backend {
     /// # Shapes
     /// dy `(b, h + 2 margin, w + 2 margin, c)` → `x_shape`, `(b, h, w, c)`
     /// # Errors
-    /// [`crate::ModelError::Shape`] if dy does not have the shape of the continued field.
+    /// [`crate::ModelError::Shape`] if dy does not have the shape of the padded field.
     pub fn wrap_backward(self, dy: &Tensor, x_shape: [usize; 4], margin: usize) -> Result<Tensor> {
         let ([b, h, w, c], op) = (x_shape, "wrap_backward");
         let (tall, wide) = (h + 2 * margin, w + 2 * margin);

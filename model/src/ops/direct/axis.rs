@@ -1,16 +1,16 @@
-//! Which positions a kernel reads along one axis, in both directions.
+//! The positions that a kernel reads along one axis, in both directions.
 //!
-//! In the forward direction all outputs read by the same offsets. In the gradient of the input, a stride of n makes n
-//! classes of positions, each of which sees only every n-th tap: the zeros between are never multiplied.
+//! In the forward direction all outputs use the same offsets. In the gradient of the input, a stride of n splits
+//! positions into n classes, each of which uses only every n-th tap, so the zeros between are never multiplied.
 
 use crate::ops::conv_spec::ConvSpec;
 
-/// Positions that read the input at the same offsets, relative to their own place.
+/// Positions that read the input at the same offsets relative to themselves.
 #[derive(Debug, Clone)]
 pub struct Class {
     /// Each tap with its offset: position t of the class reads the input at `t * step + offset`.
     pub taps: Vec<(usize, isize)>,
-    /// First position, and the distance to the next.
+    /// The first position, and the distance between positions.
     pub first: usize,
     pub every: usize,
     step: usize,
@@ -25,7 +25,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// The axis of a convolution that reads `inputs` positions.
+    /// The axis of a convolution over `inputs` positions.
     pub fn forward(
         spec: &ConvSpec,
         kernel: usize,
@@ -76,7 +76,7 @@ impl Axis {
         }
     }
 
-    /// The number of pairs of one of this many written positions and a tap that reads no padding there.
+    /// The number of (written position, tap) pairs, for `outputs` positions, whose tap does not read padding.
     pub fn seen(&self, outputs: usize) -> usize {
         let of_class = |class: &Class| {
             let positions = outputs.saturating_sub(class.first).div_ceil(class.every);
@@ -93,7 +93,7 @@ impl Axis {
         self.classes.iter().map(of_class).sum()
     }
 
-    /// Where position `t` of a class reads by an offset; `None` where the padding is zero.
+    /// The input position that position `t` of a class reads at an offset; `None` for zero padding.
     #[inline(always)]
     pub fn source(&self, class: &Class, t: usize, offset: isize) -> Option<usize> {
         let at = (t * class.step) as isize + offset;

@@ -1,4 +1,4 @@
-//! The convolution, or the gradient of its input: lines of pixels times panels of kernels.
+//! The convolution, or the gradient of its input, as products of lines of pixels and panels of kernels.
 
 use super::axis::{Axis, Class};
 use super::panels::Panels;
@@ -8,12 +8,12 @@ use crate::ops::{gemm, scratch};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-/// Pixels whose sums stay in the cache together.
+/// Pixels per block whose sums stay in the cache together.
 const PIXELS: usize = 96;
-/// Fewest pixels of a unit of work, if every thread gets that many: each unit reads all kernels, so that small ones
-/// waste time.
+/// The minimum number of pixels per unit of work, if every thread gets that many. Each unit reads all kernels, so small
+/// units waste time.
 const LEAST_PIXELS: usize = 48;
-/// Channels of the input or output whose kernels and sums stay in the cache together.
+/// Channels of the input or output per block whose kernels and sums stay in the cache together.
 const CHANNELS: usize = 256;
 
 /// Both axes of a convolution in one direction.
@@ -21,13 +21,13 @@ const CHANNELS: usize = 256;
 pub struct Geometry {
     pub rows: Axis,
     pub columns: Axis,
-    /// (h, w) that is read and that is written.
+    /// The extents (h, w) of the input and of the output.
     pub input: (usize, usize),
     pub output: (usize, usize),
     pub kernel_width: usize,
 }
 
-/// The convolution of `x` with the panels, stored as `V`.
+/// The convolution of `x` with the panels; the result is stored as `V`.
 pub fn convolve<V: Value>(
     geometry: &Geometry,
     batch: usize,
@@ -37,7 +37,7 @@ pub fn convolve<V: Value>(
 ) -> Vec<V> {
     let ((height, width), channels) = (geometry.output, panels.outputs);
     let mut y = vec![V::default(); batch * height * width * channels];
-    // Whole rows, of one image or several, few enough that every thread gets some.
+    // Units are whole rows, of one or several images, few enough per unit that every thread gets some.
     let (classes, threads) = (geometry.rows.classes.len(), rayon::current_num_threads());
     let of_pixels = |pixels: usize| (pixels * classes).div_ceil(width);
     let all = batch * height;
@@ -59,10 +59,10 @@ pub fn convolve<V: Value>(
     y
 }
 
-/// Computes the pixels of one unit: some consecutive rows of the output.
+/// Computes one unit: consecutive rows of the output.
 struct RunUnit<'a, V> {
     geometry: &'a Geometry,
-    /// The unit's first row, counted over all images one after the other.
+    /// The unit's first row, counted over all images.
     first_row: usize,
     x: &'a [f32],
     panels: &'a Panels,
@@ -70,8 +70,8 @@ struct RunUnit<'a, V> {
     y: &'a mut [V],
 }
 
-/// One pixel to compute: its image, its place in its classes of rows and columns, and its row and column in the output,
-/// with rows counted over all images.
+/// One output pixel: its image, its indices within its classes of rows and columns, and its row and column in the
+/// output, with rows counted over all images.
 #[derive(Clone, Copy)]
 struct Pixel {
     image: usize,
@@ -91,7 +91,7 @@ impl<V: Value> WithSimd for RunUnit<'_, V> {
         let zeros = vec![0.0; panels.inputs];
         let mut lines: Vec<&[f32]> = Vec::new();
         let mut pixels: Vec<Pixel> = Vec::with_capacity(PIXELS);
-        // The number of each tap, and the offsets of the row and the column that it reads.
+        // For each tap: its index, and the row and column offsets that it reads.
         let mut taps: Vec<(usize, isize, isize)> = Vec::new();
         let mut padding: Vec<bool> = Vec::new();
         for row_class in &geometry.rows.classes {
@@ -150,8 +150,8 @@ impl<V: Value> WithSimd for RunUnit<'_, V> {
 }
 
 impl<'a, V: Value> RunUnit<'a, V> {
-    /// Fills `lines` with the line of channels that each pixel reads for every tap, which is `zeros` in the padding and
-    /// behind the last pixel, and `padding` with which blocks of lines are zeros alone.
+    /// Fills `lines` with the line of channels that each pixel reads for every tap, or with `zeros` for padding and
+    /// beyond the last pixel. Sets `padding` for blocks of lines that are entirely zero.
     #[inline(always)]
     fn find_lines<'l>(
         &self,
@@ -182,15 +182,15 @@ impl<'a, V: Value> RunUnit<'a, V> {
                 });
             }
             lines.resize(first + padded, zeros);
-            // Such blocks are left out of the products.
+            // Blocks of padding are skipped in the products.
             let is_padding = |line: &&[f32]| std::ptr::eq(*line, zeros);
             let blocks = lines[first..].chunks_exact(self.panels.block.rows);
             padding.extend(blocks.map(|block| block.iter().all(is_padding)));
         }
     }
 
-    /// Computes some pixels and writes them, from the lines that they read for every tap; `padding` says which blocks
-    /// of lines are padding alone.
+    /// Computes and writes some pixels from the lines that they read for every tap; `padding` marks blocks of lines
+    /// that are entirely padding.
     #[inline(always)]
     fn multiply<S: Simd>(
         &mut self,
@@ -204,7 +204,7 @@ impl<'a, V: Value> RunUnit<'a, V> {
         let block = panels.block;
         let at_once = CHANNELS / block.columns;
         let depth = panels.inputs.div_ceil(panels.inputs.div_ceil(CHANNELS));
-        // Taps that share one pass over the sums, so that few channels do not mean many passes.
+        // Taps per pass over the sums, so that few channels do not require many passes.
         let together = (CHANNELS / depth).max(1);
         let c_row = at_once.min(panels.count()) * block.columns;
         let [mut sums, mut packed] =
@@ -220,8 +220,7 @@ impl<'a, V: Value> RunUnit<'a, V> {
                     let group_lines = &lines[group.start * padded..group.end * padded];
                     let blocks = padded / block.rows;
                     let padding = &padding[group.start * blocks..group.end * blocks];
-                    // Groups of taps are fixed whatever is left out, so that the order of sums is the same for all
-                    // pixels.
+                    // Groups of taps are the same whatever is skipped, so that every pixel is summed in the same order.
                     if padding.iter().all(|only| *only) {
                         continue;
                     }

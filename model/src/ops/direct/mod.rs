@@ -1,6 +1,6 @@
-//! Convolutions of any kernel, stride and dilation (one group) as matrix products over lines of pixels, without copies
-//! of the field: zero padding is a line of zeros, a field that wraps is a matter of where a line begins, and the zeros
-//! that a stride puts between the pixels of a gradient are never multiplied.
+//! Convolutions of any kernel, stride and dilation (one group) as matrix products over lines of pixels, without copying
+//! the field. Zero padding is a shared line of zeros, wrapping changes only the start of a line, and the zeros that a
+//! stride inserts between the pixels of a gradient are never multiplied.
 
 mod axis;
 mod forward;
@@ -18,9 +18,9 @@ use super::value::Value;
 use axis::Axis;
 use forward::Geometry;
 
-/// Whether these loops should run the convolution: they are two to six times faster than oneDNN's (AVX2) where kernels
-/// stride, they leave out atrous taps that see nothing but padding, and they are slower for few channels. A function of
-/// the geometry alone.
+/// Whether these loops should run the convolution. Compared with oneDNN (AVX2) they are two to six times faster for
+/// strided kernels and skip atrous taps that read only padding, but are slower for few channels. Depends on the
+/// geometry alone.
 pub fn pays(conv: &Convolution) -> bool {
     let (spec, y) = (&conv.spec, conv.y);
     let taps = spec.kernel.0 * spec.kernel.1;
@@ -31,14 +31,15 @@ pub fn pays(conv: &Convolution) -> bool {
     pairs(conv).is_some_and(|pairs| spec.stride > 1 || pairs * 4 < all * 3)
 }
 
-/// The number of pairs of an output pixel and a tap that reads a pixel, not padding: what these loops multiply, once
-/// for each pair of channels. `None` if they cannot run the convolution. The gradient of the input has the same pairs.
+/// The number of (output pixel, tap) pairs whose tap does not read padding, each of which costs one multiplication per
+/// pair of channels. `None` if these loops cannot run the convolution. The gradient of the input has the same pairs.
 pub fn pairs(conv: &Convolution) -> Option<usize> {
     let Geometry { rows, columns, .. } = geometry(conv);
     fits(conv).then(|| rows.seen(conv.y[1]) * columns.seen(conv.y[2]))
 }
 
-/// Whether these loops can run the convolution: a field that wraps must be as wide as the output times the stride.
+/// Whether these loops can run the convolution: a field that wraps must be exactly as wide as the output times the
+/// stride.
 fn fits(conv: &Convolution) -> bool {
     let spec = &conv.spec;
     spec.groups == 1 && (!spec.periodic || conv.x[2] == conv.y[2] * spec.stride)

@@ -25,7 +25,7 @@ impl Panels {
         Self::new(weights, (outputs, inputs, taps), steps, stay)
     }
 
-    /// The panels for the gradient of the input: outputs and inputs swap places.
+    /// The panels for the gradient of the input, with outputs and inputs swapped.
     pub fn backward(
         weights: &[f32],
         (outputs, inputs, taps): (usize, usize, usize),
@@ -35,11 +35,10 @@ impl Panels {
         Self::new(weights, (inputs, outputs, taps), steps, stay)
     }
 
-    /// The panels of weights, where `output_step` and `input_step` are the distances in `weights` from one output, or
-    /// one input, to the next.
+    /// The panels of weights, where `output_step` and `input_step` are the strides of outputs and inputs in `weights`.
     ///
     /// Panels are written row by row, each once: the kernels of a row's outputs at one input stay in the cache while
-    /// their taps are dealt out.
+    /// their taps are distributed.
     fn new(
         weights: &[f32],
         (outputs, inputs, taps): (usize, usize, usize),

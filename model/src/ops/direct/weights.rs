@@ -1,5 +1,5 @@
-//! The gradient of the kernels: for every tap, the sum over output pixels of the input that the tap read times the
-//! gradient of the output.
+//! The gradient of the kernels: for every tap, the sum over output pixels of the input that the tap reads times the
+//! output gradient.
 
 use super::forward::Geometry;
 use crate::ops::gemm::{block, panels_by_panels};
@@ -8,15 +8,15 @@ use crate::ops::value::{PADDING, Value};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-/// Pixels that are summed together.
+/// Pixels per block of a sum.
 const PIXELS: usize = 256;
-/// Input channels of one piece of work.
+/// Input channels per unit of work.
 const CHANNELS: usize = 96;
 
 /// Adds the gradient of weights `(outputs, inputs, taps)` to `dw`.
 ///
-/// The sums of a tap and some channels belong to one thread and run over the pixels in order: the bits do not depend on
-/// the number of threads.
+/// The sums of a tap and a block of channels belong to one thread and run over the pixels in order, so the result does
+/// not depend on the number of threads.
 pub fn add_gradient<V: Value>(
     geometry: &Geometry,
     batch: usize,
@@ -73,7 +73,7 @@ pub fn add_gradient<V: Value>(
     add_pieces(&sums, (depth, width), (inputs, taps.len()), dw);
 }
 
-/// Packs the lines of some pixels into panels of `columns` columns, the last filled up with zeros.
+/// Packs the lines of some pixels into panels of `columns` columns, padding the last with zeros.
 fn pack<V: Value>(lines: &[V], outputs: usize, columns: usize, packed: &mut [f32]) {
     let pixels = lines.len() / outputs;
     let panels = packed.par_chunks_exact_mut(pixels * columns);
@@ -90,8 +90,8 @@ fn pack<V: Value>(lines: &[V], outputs: usize, columns: usize, packed: &mut [f32
     });
 }
 
-/// Adds sums to the gradient of weights `(outputs, inputs, taps)`: they lie tap by tap, in pieces of up to
-/// [`CHANNELS`] inputs, each `(depth, width)`, of which outputs are the second extent.
+/// Adds sums to the gradient of weights `(outputs, inputs, taps)`. The sums are ordered by tap, then in pieces of up to
+/// [`CHANNELS`] inputs, each of shape `(depth, width)`, where the second extent runs over outputs.
 fn add_pieces(
     sums: &[f32],
     (depth, width): (usize, usize),
@@ -103,7 +103,7 @@ fn add_pieces(
         .enumerate()
         .for_each(|(group, dw)| {
             let first = group * PADDING;
-            // Channel by channel, so that the kernels of an input stay in the cache while their taps come in.
+            // Channel by channel, so that the kernels of an input stay in the cache for all taps.
             for input in 0..inputs {
                 let (part, channel) = (input / CHANNELS, input % CHANNELS);
                 for tap in 0..taps {
@@ -118,7 +118,7 @@ fn add_pieces(
         });
 }
 
-/// Widens values; what lies beyond them becomes 0.
+/// Widens values and pads them with 0.
 struct Copy<'a, V> {
     from: &'a [V],
     to: &'a mut [f32],

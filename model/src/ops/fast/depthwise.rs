@@ -1,8 +1,8 @@
-//! Depthwise convolution by own loops: rows in parallel, channels innermost.
+//! Depthwise convolution by loops of our own: rows in parallel, channels innermost.
 //!
-//! Forward and backward-data are the same loop over different tables: for every row and column of the result, which
-//! rows and columns it reads and through which tap. The tables know stride, dilation, padding and wrapping; the loop
-//! knows none.
+//! Forward and backward-data are the same loop over different tables, which list for every row and column of the result
+//! the rows and columns that it reads and the taps. Stride, dilation, padding and wrapping are all encoded in the
+//! tables.
 
 use super::CHUNK;
 use crate::ops::conv_spec::{ConvSpec, Convolution, source};
@@ -11,10 +11,10 @@ use rayon::prelude::*;
 /// For every position of one axis, the (position read, tap) pairs.
 type Table = Vec<Vec<(usize, usize)>>;
 
-/// Channels that one pixel's sums are kept in registers for.
+/// Channels whose sums are kept in registers at a time.
 const LANES: usize = 16;
 
-/// What every output position reads.
+/// The pairs of every output position.
 fn reads(spec: &ConvSpec, inputs: usize, outputs: usize, latitude: bool) -> Table {
     let (kernel, padding, wrap) = if latitude {
         (spec.kernel.0, spec.padding.0, false)
@@ -31,7 +31,7 @@ fn reads(spec: &ConvSpec, inputs: usize, outputs: usize, latitude: bool) -> Tabl
     (0..outputs).map(position).collect()
 }
 
-/// The same pairs seen from the positions that are read.
+/// The same pairs, listed by the position that is read.
 fn transposed(table: &Table, inputs: usize) -> Table {
     let mut readers = vec![Vec::new(); inputs];
     for (p, reads) in table.iter().enumerate() {
@@ -131,7 +131,7 @@ pub fn backward_weights(conv: &Convolution, x: &[f32], dy: &[f32], dw: &mut [f32
     let ([_, height, width, channels], [batch, out_h, out_w, _]) = (conv.x, conv.y);
     let rows = reads(spec, height, out_h, true);
     let columns = reads(spec, width, out_w, false);
-    // By tap, the (output column, input column) pairs, so that one tap's sums stay in the cache.
+    // Ordered by tap: the (output column, input column) pairs, so that one tap's sums stay in the cache.
     let mut by_tap = vec![Vec::new(); spec.kernel.1];
     for (q, reads) in columns.iter().enumerate() {
         reads.iter().for_each(|&(w, s)| by_tap[s].push((q, w)));

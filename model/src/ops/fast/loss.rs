@@ -44,7 +44,8 @@ pub fn segmentation(logits: &[f32], labels: &[u8], rule: &PixelRule<'_>) -> (f64
 /// The loss of one pixel; its gradient goes into `grad`.
 fn pixel(z: &[f32], grad: &mut [f32], label: usize, rule: &PixelRule<'_>) -> f32 {
     let (top, sum) = exponentials(z, grad);
-    // The sum without the label's own term: near p = 1 everything depends on it, and `sum` itself has lost it.
+    // The sum without the label's own term. Near p = 1 the result depends entirely on it, and in `sum` it is lost to
+    // rounding.
     let others = grad.iter().enumerate().filter(|&(k, _)| k != label);
     let rest = others.map(|(_, term)| term).sum::<f32>();
     let minus_log = if z[label] == top {
@@ -60,7 +61,7 @@ fn pixel(z: &[f32], grad: &mut [f32], label: usize, rule: &PixelRule<'_>) -> f32
                 2.0 => rest * rest,
                 gamma => rest.powf(gamma),
             };
-            // As the reference has it, with −ln p / (1 − p) in one factor, which stays near 1 where both vanish.
+            // As in the reference, with −ln p / (1 − p) as one factor, which stays near 1 where both vanish.
             let ratio = if rest > 0.0 { minus_log / rest } else { 1.0 };
             let slope = damped * (1.0 + focal.gamma * (1.0 - rest) * ratio);
             (focal.alpha * damped, focal.alpha * slope)
@@ -74,7 +75,7 @@ fn pixel(z: &[f32], grad: &mut [f32], label: usize, rule: &PixelRule<'_>) -> f32
     weight * damped * minus_log
 }
 
-/// exp(z − top) into `terms`; gives top and Σ exp(z − top).
+/// Writes exp(z − top) into `terms`; returns top and Σ exp(z − top).
 fn exponentials(z: &[f32], terms: &mut [f32]) -> (f32, f32) {
     let top = z.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let mut sum = 0.0;

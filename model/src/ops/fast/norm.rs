@@ -1,4 +1,4 @@
-//! Batch normalisation in as few passes over memory as possible.
+//! Batch normalisation in the fewest possible passes over memory.
 
 use super::whole_pixels;
 use crate::ops::finish::at_least;
@@ -156,16 +156,16 @@ impl<V: Value> WithSimd for Shift<'_, V> {
     }
 }
 
-/// Where the gradient counts.
+/// Where gradients pass.
 #[derive(Clone, Copy)]
 pub enum Gate<'a> {
     /// Everywhere.
     Open,
-    /// Where x · scale + shift, as [`apply`] computes it, is above 0 or NaN: saves reading the output.
+    /// Where x · scale + shift, computed as in [`apply`], is positive or NaN. This saves reading the output.
     Recomputed(&'a [f32], &'a [f32]),
 }
 
-/// What the backward pass reads.
+/// The inputs of the backward pass.
 #[derive(Clone, Copy)]
 pub struct Operands<'a, V> {
     pub dy: &'a [V],
@@ -174,7 +174,7 @@ pub struct Operands<'a, V> {
 }
 
 impl<'a, V: Value> Operands<'a, V> {
-    /// The same values of each operand.
+    /// The same range of each operand.
     fn part(&self, range: std::ops::Range<usize>) -> Self {
         Self {
             dy: &self.dy[range.clone()],
@@ -183,7 +183,7 @@ impl<'a, V: Value> Operands<'a, V> {
         }
     }
 
-    /// The gradient that counts and x, of channels `at..` of the pixel that begins at `pixel`.
+    /// The gated gradient and x, for channels `at..` of the pixel that begins at `pixel`.
     #[inline(always)]
     fn load<S: Simd>(&self, simd: S, pixel: usize, at: usize, end: usize) -> (S::f32s, S::f32s) {
         let here = pixel + at..pixel + end;

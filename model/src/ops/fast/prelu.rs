@@ -1,11 +1,11 @@
-//! The parametric ReLU as vectors, in the type that activations have.
+//! The vectorised parametric ReLU, in the storage type of the activations.
 
 use super::whole_pixels;
 use crate::ops::value::Value;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-/// x where it is above 0, else x times its channel's slope.
+/// x where it is positive, otherwise x times its channel's slope.
 pub fn forward<V: Value>(x: &[V], slope: &[f32]) -> Vec<V> {
     let length = whole_pixels(slope.len());
     let mut y = vec![V::default(); x.len()];
@@ -38,7 +38,7 @@ impl<V: Value> WithSimd for Forward<'_, V> {
     }
 }
 
-/// The gradient of x, and that of each slope.
+/// The gradients of x and of each slope.
 ///
 /// Chunks do not depend on the number of threads, and their sums are added in order.
 pub fn backward<V: Value>(dy: &[V], x: &[V], slope: &[f32]) -> (Vec<V>, Vec<f64>) {

@@ -6,7 +6,7 @@ use crate::ops::value::{PADDING, Value};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-/// Writes row by row, in the widest vectors of this processor.
+/// Writes row by row, with the processor's widest vectors.
 fn by_rows(values: &mut [f32], row_len: usize, write: impl Fn(usize, &mut [f32]) + Sync) {
     let rows = values.par_chunks_mut(row_len).enumerate();
     rows.for_each(|(row, values)| {
@@ -17,7 +17,7 @@ fn by_rows(values: &mut [f32], row_len: usize, write: impl Fn(usize, &mut [f32])
     });
 }
 
-/// Largest value of every window, and which cell of the window it was (the first of equals).
+/// The maximum of every window, and the index of its cell in the window (the first one in a tie).
 pub fn max_pool<V: Value>(x: &[V], x_shape: [usize; 4], spec: &PoolSpec) -> (Vec<V>, Vec<u8>) {
     let [batch, _, _, channels] = x_shape;
     let (out_h, out_w) = spec.output_size((x_shape[1], x_shape[2]));
@@ -45,7 +45,7 @@ struct LargestOfRow<'a, V> {
     x: &'a [V],
     x_shape: [usize; 4],
     spec: &'a PoolSpec,
-    /// The sample, and the row of its output.
+    /// The sample and the output row.
     place: (usize, usize),
     y: &'a mut [V],
     winner: &'a mut [u8],
@@ -77,7 +77,7 @@ impl<V: Value> WithSimd for LargestOfRow<'_, V> {
     }
 }
 
-/// The largest value of each channel over cells, and the number of its cell; the first NaN wins.
+/// The maximum of each channel over cells, and the index of its cell; the first NaN wins.
 #[inline(always)]
 fn largest<S: Simd, V: Value>(simd: S, cells: &[(f32, &[V])], y: &mut [V], winner: &mut [u8]) {
     let always = simd.equal_f32s(simd.splat_f32s(0.0), simd.splat_f32s(0.0));
@@ -100,7 +100,7 @@ fn largest<S: Simd, V: Value>(simd: S, cells: &[(f32, &[V])], y: &mut [V], winne
     }
 }
 
-/// Every output's gradient goes to the cell that won: gathered per input row, so that rows are independent.
+/// Adds every output's gradient to its winning cell: gathered per input row, so that rows are independent.
 pub fn max_pool_backward(
     dy: &[f32],
     winner: &[u8],
@@ -142,7 +142,7 @@ pub fn max_pool_backward(
     dx
 }
 
-/// Two rows are blended, then their columns.
+/// Blends two rows, then their columns.
 pub fn resize(x: &[f32], x_shape: [usize; 4], rows: &Axis, columns: &Axis) -> Vec<f32> {
     let [batch, height, width, channels] = x_shape;
     let mut y = vec![0.0; batch * rows.len() * columns.len() * channels];
@@ -172,7 +172,7 @@ pub fn resize(x: &[f32], x_shape: [usize; 4], rows: &Axis, columns: &Axis) -> Ve
     y
 }
 
-/// The transpose: columns are gathered, then rows, so that every input row is written once.
+/// The transpose of [`resize`]: gathers columns, then rows, so that every input row is written once.
 pub fn resize_backward(dy: &[f32], x_shape: [usize; 4], rows: &Axis, columns: &Axis) -> Vec<f32> {
     let [_, height, width, channels] = x_shape;
     let readers = rows.readers(height);

@@ -1,4 +1,4 @@
-//! The backward pass of batch normalisation, with what was fused to it.
+//! The backward pass of batch normalisation and the operations fused with it.
 
 use super::{After, BatchNormRanks, BatchNormSaved, fold};
 use crate::error::Result;
@@ -12,12 +12,13 @@ use candle_core::Tensor;
 const OP: &str = "batch_norm_backward";
 
 impl Backend {
-    /// The gradients of [`Self::batch_norm_forward`]: of x, of the residual if there was one; γ's and β's are added.
+    /// Returns the gradients of [`Self::batch_norm_forward`] with respect to x and, if there was one, the residual;
+    /// adds those of γ and β.
     ///
     /// With g = dy where y > 0 or is NaN (if ReLU followed), n pixels, x̂ = (x − m)/σ:
     /// dβ = Σ g, dγ = Σ g x̂, dx = γ/σ (g − dβ/n − x̂ dγ/n), d(residual) = g.
     ///
-    /// The output y is needed only where a residual went into it; else its sign is computed again.
+    /// The output y is needed only if there was a residual; otherwise its sign is recomputed.
     ///
     /// # Shapes
     /// dy, x and y `(b, h, w, c)`, gamma and beta `c` → as x, each; dgamma and dbeta have `c` values.
@@ -61,7 +62,7 @@ impl Backend {
             dbeta: dbeta.host()?,
         };
         let (scale, shift) = fold(gamma, beta, &saved.mean, &saved.inv_std);
-        // Only a residual needs the masked gradient as a tensor of its own; plain loops always take the same path.
+        // Only a residual needs the masked gradient as a separate tensor; plain loops always use this path.
         let split = after.relu && (after.residual || self == Self::Reference);
         let masked = if split {
             self.masked_gradient((dy, x, y), (&scale, &shift), after)?
@@ -81,7 +82,7 @@ impl Backend {
         Ok((dx, after.residual.then_some(masked)))
     }
 
-    /// dy where the ReLU let its input through, else 0, from the output y or, without a residual, from x.
+    /// dy where the ReLU passed its input, otherwise 0; derived from the output y or, without a residual, from x.
     fn masked_gradient(
         self,
         (dy, x, y): (&Tensor, &Tensor, Option<&Tensor>),
@@ -97,7 +98,7 @@ impl Backend {
     }
 }
 
-/// What [`Backend::batch_norm_backward`] gives, computed on the GPU.
+/// [`Backend::batch_norm_backward`] on the GPU.
 #[cfg(feature = "cuda")]
 fn by_cuda(
     (dy, x, y): (&Tensor, &Tensor, Option<&Tensor>),
@@ -125,7 +126,7 @@ fn by_cuda(
     crate::ops::cuda::norm_backward(&operands, ranks, dgamma, dbeta)
 }
 
-/// Where the sums over pixels go: into the gradients of γ and β and, over all ranks, into that of x.
+/// The destinations of the sums over pixels: the gradients of γ and β and, summed over all ranks, the gradient of x.
 struct Sums<'a> {
     gamma: &'a [f32],
     saved: &'a BatchNormSaved,
@@ -135,14 +136,14 @@ struct Sums<'a> {
 }
 
 impl Sums<'_> {
-    /// The factors of [`factors`], from Σ g and Σ g x̂; these are added to the gradients of β and γ.
+    /// Adds Σ g and Σ g x̂ to the gradients of β and γ, and returns the coefficients of [`factors`].
     fn into_factors(self, (mut sum, mut sum_xhat): (Vec<f64>, Vec<f64>)) -> Result<[Vec<f32>; 3]> {
         let add = |to: &mut [f32], from: &[f64]| {
             to.iter_mut().zip(from).for_each(|(d, &s)| *d += s as f32);
         };
         add(self.dgamma, &sum_xhat);
         add(self.dbeta, &sum);
-        // γ's and β's gradients are summed over ranks with all others; that of x needs them now.
+        // The gradients of γ and β are all-reduced later with all others; that of x needs the total now.
         if let Some(ranks) = self.ranks {
             share_sums(ranks, &mut sum, &mut sum_xhat)?;
         }
@@ -163,7 +164,7 @@ fn plain(sums: Sums<'_>, dy: &Tensor, x: &Tensor) -> Result<Tensor> {
     tensor(dx, x.dims(), x.dtype())
 }
 
-/// The gradient of x by parallel loops; `gate` says where `dy` counts.
+/// The gradient of x by parallel loops; `gate` selects where `dy` counts.
 fn in_few_passes(
     sums: Sums<'_>,
     dy: &Tensor,
@@ -179,7 +180,7 @@ fn in_few_passes(
     })
 }
 
-/// Replaces both sums by those over the pixels of all ranks.
+/// All-reduces both sums over the ranks.
 fn share_sums(ranks: &dyn BatchNormRanks, sum: &mut [f64], sum_xhat: &mut [f64]) -> Result<()> {
     let mut both = [&*sum, &*sum_xhat].concat();
     ranks.sum(&mut both)?;
@@ -189,7 +190,7 @@ fn share_sums(ranks: &dyn BatchNormRanks, sum: &mut [f64], sum_xhat: &mut [f64])
     Ok(())
 }
 
-/// dx is linear in g and x per channel, dx = a g + b x + c: the factors a, b and c.
+/// The coefficients a, b and c per channel of dx = a g + b x + c, which is linear in g and x.
 fn factors(gamma: &[f32], saved: &BatchNormSaved, sum: &[f64], sum_xhat: &[f64]) -> [Vec<f32>; 3] {
     let n = saved.count as f64;
     let mut factors = [const { Vec::new() }; 3];

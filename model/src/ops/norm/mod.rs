@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::profile;
 use candle_core::Tensor;
 
-/// What the backward pass needs from the forward one.
+/// What the forward pass keeps for the backward pass.
 #[derive(Debug, Clone)]
 pub struct BatchNormSaved {
     /// Mean per channel over batch, latitude and longitude.
@@ -19,21 +19,21 @@ pub struct BatchNormSaved {
     pub inv_std: Vec<f32>,
     /// Biased variance per channel.
     pub variance: Vec<f32>,
-    /// Pixels that the statistics are over.
+    /// The number of pixels in the statistics.
     pub count: usize,
     /// The statistics on the GPU; the vectors are then empty until [`Self::host`].
     #[cfg(feature = "cuda")]
     pub(crate) on_gpu: Option<super::cuda::Moments>,
 }
 
-/// The ranks whose passes normalise together, as if their samples were one batch (synchronised batch normalisation).
+/// The ranks of synchronised batch normalisation, which normalise as if their samples were one batch.
 ///
-/// All of them run the same layers in the same order.
+/// All ranks run the same layers in the same order.
 pub trait BatchNormRanks: std::fmt::Debug + Send + Sync {
-    /// Replaces values by their sums over the ranks, the same bits on each.
+    /// Replaces the values by their sums over the ranks, bit-identical on every rank.
     ///
     /// # Errors
-    /// [`crate::ModelError::BatchNormRanks`] if another rank is gone.
+    /// [`crate::ModelError::BatchNormRanks`] if another rank has failed.
     fn sum(&self, values: &mut [f64]) -> Result<()>;
 }
 
@@ -76,7 +76,7 @@ impl BatchNormSaved {
         Ok(self)
     }
 
-    /// Normalisation, γ and β as a factor and a shift per channel.
+    /// Normalisation, γ and β combined into a scale and a shift per channel.
     ///
     /// # Errors
     /// [`crate::ModelError::Gpu`] if γ or β cannot be read.
@@ -94,12 +94,12 @@ impl BatchNormSaved {
     }
 }
 
-/// What follows the normalisation.
+/// The operations after the normalisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct After {
-    /// A residual was added.
+    /// Whether a residual is added.
     pub residual: bool,
-    /// ReLU was applied last.
+    /// Whether a ReLU is applied last.
     pub relu: bool,
 }
 
@@ -118,7 +118,7 @@ impl After {
 }
 
 impl Backend {
-    /// Mean and biased variance per channel, over the samples of all `ranks` that normalise together.
+    /// Mean and biased variance per channel, over the samples of this rank and of `ranks`, if given.
     ///
     /// # Shapes
     /// x `(b, h, w, c)` → `c` of each
@@ -133,7 +133,7 @@ impl Backend {
         self.statistics(x, eps, None, ranks)?.host()
     }
 
-    /// The same statistics where they lie; on a GPU with γ and β folded into them, if they are given.
+    /// The same statistics on their device; on a GPU with γ and β folded in, if given.
     fn statistics(
         self,
         x: &Tensor,
@@ -162,7 +162,7 @@ impl Backend {
         Ok(BatchNormSaved::of(&mean, &variance, count, eps))
     }
 
-    /// x · scale + shift per channel, then + residual, then ReLU.
+    /// x · scale + shift per channel, then + residual, then a ReLU.
     ///
     /// # Shapes
     /// x and residual `(b, h, w, c)`, scale and shift `c`.
@@ -207,7 +207,8 @@ impl Backend {
         }
     }
 
-    /// x normalised by its own statistics, scaled, shifted, + residual, ReLU; and what the backward pass needs.
+    /// Normalises x by its own statistics, applies γ and β, the residual and the ReLU; also returns what the backward
+    /// pass needs.
     ///
     /// # Shapes
     /// x and residual `(b, h, w, c)`, gamma and beta `c` → as x
@@ -241,9 +242,9 @@ impl Backend {
         ))
     }
 
-    /// Adds the gradients of a factor and a shift per channel: Σ dy x and Σ dy.
+    /// Adds the gradients of a scale and a shift per channel: Σ dy x and Σ dy.
     ///
-    /// For few pixels: on the CPU the sums are plain loops.
+    /// Meant for few pixels: on the CPU the sums are plain loops.
     ///
     /// # Shapes
     /// dy and x `(b, h, w, c)`; dscale and dshift have `c` values.
@@ -278,7 +279,7 @@ impl Backend {
     }
 }
 
-/// Means and variances over the samples of all ranks; gives how many pixels those are.
+/// Combines means and variances over the samples of all ranks; returns the total number of pixels.
 fn share_moments(
     ranks: &dyn BatchNormRanks,
     mean: &mut [f64],
@@ -294,15 +295,16 @@ fn share_moments(
     let total = sums[0];
     for c in 0..channels {
         mean[c] = sums[1 + c] / total;
-        // Squares and their sums are f64, so little is lost where the variance is small against the mean.
+        // Squares and their sums are f64, so cancellation is small even if the variance is small against the mean.
         let found = sums[1 + channels + c] / total - mean[c] * mean[c];
-        // Rounding may leave less than nothing of a constant channel; NaN stays, which `max` makes 0.
+        // Rounding may make the variance of a constant channel negative. `max` would turn NaN into 0, so it is not
+        // used.
         variance[c] = if found < 0.0 { 0.0 } else { found };
     }
     Ok(total as usize)
 }
 
-/// Normalisation as one multiply and one add per value: scale = γ/σ, shift = β − m γ/σ.
+/// The normalisation as one scale and shift per channel: scale = γ/σ, shift = β − m γ/σ.
 pub fn fold(gamma: &[f32], beta: &[f32], mean: &[f32], inv_std: &[f32]) -> (Vec<f32>, Vec<f32>) {
     let scale: Vec<f32> = gamma.iter().zip(inv_std).map(|(g, s)| g * s).collect();
     let shift = beta

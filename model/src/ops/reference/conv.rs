@@ -1,16 +1,16 @@
-//! Convolution, as its definition says.
+//! Convolution, by its definition.
 //!
 //! y[b, p, q, o] = bias[o] + Σ_{r, s, i} x[b, p·stride + r·dilation − padding, ..., i] · w[o, i, r, s]
 
 use crate::ops::conv_spec::{Convolution, source};
 use rayon::prelude::*;
 
-/// Where the taps of a convolution read.
+/// The input positions that the taps read.
 struct Places {
     kernel: (usize, usize),
-    /// Of each row of the output, for each row of the kernel.
+    /// For each output row and kernel row.
     rows: Vec<Option<usize>>,
-    /// Of each column of the output, for each column of the kernel.
+    /// For each output column and kernel column.
     columns: Vec<Option<usize>>,
 }
 
@@ -34,8 +34,8 @@ impl Places {
         }
     }
 
-    /// Calls `visit` for every tap of output point `(p, q)` with its number in the kernel, and the row and column of the
-    /// input that it reads.
+    /// Calls `visit` for every tap of output point `(p, q)` that does not read padding, with the tap's index and the
+    /// input row and column that it reads.
     fn visit(&self, (p, q): (usize, usize), mut visit: impl FnMut(usize, usize, usize)) {
         let (kh, kw) = self.kernel;
         for (r, h) in self.rows[p * kh..][..kh].iter().enumerate() {
@@ -49,14 +49,14 @@ impl Places {
     }
 }
 
-/// y of the definition. Shapes: x `(b, h, w, c)`, weights `(o, c / groups, kh, kw)`, y `(b, p, q, o)`.
+/// y by the definition. Shapes: x `(b, h, w, c)`, weights `(o, c / groups, kh, kw)`, y `(b, p, q, o)`.
 pub fn forward(conv: &Convolution, x: &[f32], weights: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
     let (spec, x_shape, y_shape) = (&conv.spec, conv.x, conv.y);
     let [_, height, width, channels] = x_shape;
     let [_, out_h, out_w, out] = y_shape;
     let (in_group, out_group) = (channels / spec.groups, out / spec.groups);
     let taps = spec.kernel.0 * spec.kernel.1;
-    // By tap, input and output: all outputs take the same step of their sums together.
+    // Ordered by tap, input, output, so that the inner loop runs over all outputs.
     let mut by_output = vec![0.0f64; weights.len()];
     for (at, weight) in weights.iter().enumerate() {
         let (o, i, tap) = (at / taps / in_group, at / taps % in_group, at % taps);
@@ -92,14 +92,14 @@ pub fn forward(conv: &Convolution, x: &[f32], weights: &[f32], bias: Option<&[f3
     y
 }
 
-/// ∂L/∂x of the definition: every product of the sum, read the other way.
+/// ∂L/∂x by the definition: the transpose of the forward sum.
 pub fn backward_data(conv: &Convolution, dy: &[f32], weights: &[f32]) -> Vec<f32> {
     let (spec, x_shape, y_shape) = (&conv.spec, conv.x, conv.y);
     let [_, height, width, channels] = x_shape;
     let [_, out_h, out_w, out] = y_shape;
     let (in_group, out_group) = (channels / spec.groups, out / spec.groups);
     let taps = spec.kernel.0 * spec.kernel.1;
-    // By tap, output and input: all inputs of an output take the same step together.
+    // Ordered by tap, output, input, so that the inner loop runs over all inputs of an output.
     let mut by_input = vec![0.0f64; weights.len()];
     for (at, weight) in weights.iter().enumerate() {
         let (o, i, tap) = (at / taps / in_group, at / taps % in_group, at % taps);
@@ -145,7 +145,7 @@ pub fn backward_weights(conv: &Convolution, x: &[f32], dy: &[f32], dw: &mut [f32
         .enumerate()
         .for_each(|(o, dw_out)| {
             let first = o / out_group * in_group;
-            // By tap and input.
+            // Ordered by tap and input.
             let mut sums = vec![0.0f64; dw_out.len()];
             for (b, p) in (0..batch).flat_map(|b| (0..out_h).map(move |p| (b, p))) {
                 for q in 0..out_w {

@@ -1,4 +1,4 @@
-//! Convolution in time and space, as its definition says.
+//! Convolution in time and space, by its definition.
 //!
 //! y[b, u, p, q, o] = bias[o] + Σ_{k, r, s, i} x[b, u·stride_t + k − padding_t, p·stride + r·dilation − padding, ...,
 //! i] · w[k, o, i, r, s]
@@ -9,14 +9,14 @@ use crate::ops::conv3d::Conv3dSpec;
 /// Shapes of the input and the output.
 type Shapes = ([usize; 5], [usize; 5]);
 
-/// How much there is of everything.
+/// Channel and tap counts.
 struct Counts {
     /// Channels of the input, of a group of them, of the output and of a group of those.
     channels: usize,
     in_group: usize,
     out: usize,
     out_group: usize,
-    /// Taps of the kernel in a plane.
+    /// The number of spatial taps of the kernel.
     in_plane: usize,
 }
 
@@ -32,7 +32,7 @@ impl Counts {
         }
     }
 
-    /// Tap, output and input of a weight.
+    /// Tap, output and input of the weight at index `at`.
     fn of_weight(&self, at: usize) -> (usize, usize, usize) {
         let (rest, in_plane) = (at / self.in_plane, at % self.in_plane);
         let (rest, input) = (rest / self.in_group, rest % self.in_group);
@@ -40,20 +40,20 @@ impl Counts {
         (k * self.in_plane + in_plane, output, input)
     }
 
-    /// Where a weight is if they lie by tap, output and input.
+    /// The index of a weight in the order tap, output, input.
     fn by_input(&self, at: usize) -> usize {
         let (tap, output, input) = self.of_weight(at);
         (tap * self.out + output) * self.in_group + input
     }
 
-    /// Where a weight is if they lie by tap, input and output.
+    /// The index of a weight in the order tap, input, output.
     fn by_output(&self, at: usize) -> usize {
         let (tap, output, input) = self.of_weight(at);
         (tap * self.in_group + input) * self.out + output
     }
 }
 
-/// Weights in another order.
+/// Reorders weights.
 fn ordered(weights: &[f32], place: impl Fn(usize) -> usize) -> Vec<f64> {
     let mut ordered = vec![0.0; weights.len()];
     for (at, weight) in weights.iter().enumerate() {
@@ -62,8 +62,8 @@ fn ordered(weights: &[f32], place: impl Fn(usize) -> usize) -> Vec<f64> {
     ordered
 }
 
-/// Calls `visit` for every point of the output and every tap that reads anything there, with the numbers of the point, of
-/// the tap and of the pixel of the input.
+/// Calls `visit` for every output point and every tap that does not read padding there, with the indices of the point,
+/// the tap and the input pixel.
 fn reads(spec: &Conv3dSpec, (x, y): Shapes, mut visit: impl FnMut(usize, usize, usize)) {
     let ([batch, t, h, w, _], [_, u, p, q, _]) = (x, y);
     let (plane, (kh, kw)) = (spec.plane, spec.plane.kernel);
@@ -84,7 +84,7 @@ fn reads(spec: &Conv3dSpec, (x, y): Shapes, mut visit: impl FnMut(usize, usize, 
     }
 }
 
-/// The output, as the definition has it.
+/// The output, by the definition.
 pub fn forward(
     x: &[f32],
     weights: &[f32],
@@ -100,7 +100,7 @@ pub fn forward(
         out_group,
         ..
     } = counts;
-    // By tap, input and output: all outputs take the same step of their sums together.
+    // Ordered by tap, input, output, so that the inner loop runs over all outputs.
     let by_output = ordered(weights, |at| counts.by_output(at));
     let start = |at: usize| bias.map_or(0.0, |bias| f64::from(bias[at % out]));
     let mut y: Vec<f64> = (0..shapes.1.iter().product()).map(start).collect();
@@ -120,7 +120,7 @@ pub fn forward(
     y.into_iter().map(|y| y as f32).collect()
 }
 
-/// The gradient ∂L/∂x, as it follows from the definition.
+/// The gradient ∂L/∂x, derived from the definition.
 pub fn backward_data(dy: &[f32], weights: &[f32], shapes: Shapes, spec: &Conv3dSpec) -> Vec<f32> {
     let counts = Counts::of(spec, shapes);
     let Counts {
@@ -130,7 +130,7 @@ pub fn backward_data(dy: &[f32], weights: &[f32], shapes: Shapes, spec: &Conv3dS
         out_group,
         ..
     } = counts;
-    // By tap, output and input: all inputs of an output take the same step together.
+    // Ordered by tap, output, input, so that the inner loop runs over all inputs of an output.
     let by_input = ordered(weights, |at| counts.by_input(at));
     let mut dx = vec![0.0f64; shapes.0.iter().product()];
     reads(spec, shapes, |point, tap, pixel| {
@@ -158,7 +158,7 @@ pub fn backward_weights(x: &[f32], dy: &[f32], shapes: Shapes, spec: &Conv3dSpec
         out_group,
         ..
     } = counts;
-    // By tap, output and input.
+    // Ordered by tap, output, input.
     let mut sums = vec![0.0f64; dw.len()];
     reads(spec, shapes, |point, tap, pixel| {
         let x = &x[pixel * channels..][..channels];

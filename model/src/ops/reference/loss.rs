@@ -1,8 +1,8 @@
-//! Softmax, weighted cross entropy and focal loss, as their definitions say.
+//! Softmax, weighted cross entropy and focal loss, by their definitions.
 
 use crate::ops::loss::{IGNORED, PixelRule};
 
-/// exp(z_k) / Σ exp(z_j) per pixel, from the largest logit down so that nothing overflows.
+/// exp(z_k) / Σ exp(z_j) per pixel, relative to the largest logit so that nothing overflows.
 pub fn softmax(logits: &[f32], classes: usize) -> Vec<f32> {
     let mut probabilities = Vec::with_capacity(logits.len());
     for pixel in logits.chunks_exact(classes) {
@@ -37,7 +37,7 @@ pub fn segmentation(logits: &[f32], labels: &[u8], rule: &PixelRule<'_>) -> (f64
         let sum: f64 = terms.iter().sum();
         let log_p = f64::from(pixel[label]) - top - sum.ln();
         let p = terms[label] / sum;
-        // Not 1 − p, which has lost what is left of nearly 1.
+        // Not computed as 1 − p, which cancels where p is close to 1.
         let others = terms.iter().enumerate().filter(|&(k, _)| k != label);
         let rest = others.map(|(_, term)| term).sum::<f64>() / sum;
         let weight = f64::from(rule.class_weights[label]) * alpha;

@@ -1,4 +1,4 @@
-//! Batch normalisation, as its definition says.
+//! Batch normalisation, by its definition.
 //!
 //! Per channel: m = mean(x), v = mean((x − m)²), y = γ (x − m) / √(v + ε) + β, then optionally + residual, then ReLU.
 

@@ -1,9 +1,9 @@
-//! Pooling and bilinear resizing, as their definitions say.
+//! Pooling and bilinear resizing, by their definitions.
 
 use crate::ops::conv_spec::{PoolSpec, source};
 use crate::ops::resample::Axis;
 
-/// Largest value of every window, and which cell of the window it was (the first of equals).
+/// The maximum of every window, and the index of its cell in the window (the first one in a tie).
 pub fn max_pool(x: &[f32], x_shape: [usize; 4], spec: &PoolSpec) -> (Vec<f32>, Vec<u8>) {
     let [batch, height, width, channels] = x_shape;
     let (out_h, out_w) = spec.output_size((height, width));
@@ -31,7 +31,7 @@ pub fn max_pool(x: &[f32], x_shape: [usize; 4], spec: &PoolSpec) -> (Vec<f32>, V
     (y, winner)
 }
 
-/// Every output's gradient goes to the cell that won.
+/// Adds every output's gradient to its winning cell.
 pub fn max_pool_backward(
     dy: &[f32],
     winner: &[u8],

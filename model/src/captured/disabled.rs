@@ -1,4 +1,4 @@
-//! Stand-in for builds without GPUs, where nothing is captured.
+//! Stand-in for builds without GPU support, where nothing is captured.
 
 use crate::detection::{DetectorGradient, DetectorOutput};
 use crate::error::Result;
@@ -8,12 +8,12 @@ use crate::storage::Storage;
 use crate::{Gradients, Network};
 use candle_core::Tensor;
 
-/// A network's passes, captured; there are none in this build.
+/// A network's captured passes; uninhabited in this build.
 #[derive(Debug)]
 pub enum Captured {}
 
 impl Captured {
-    /// An error: this build has no graphs, the CPU computes.
+    /// Returns an error: this build has no CUDA graphs.
     ///
     /// # Errors
     /// [`GpuError::NotBuilt`].
@@ -27,7 +27,7 @@ impl Captured {
         Err(GpuError::NotBuilt.into())
     }
 
-    /// Whether they are of this network, input and gradients.
+    /// Whether the passes were captured for this network, input and gradients.
     pub fn fits(&self, _: &Network, _: &Tensor, _: &Gradients, _reconstruct: bool) -> bool {
         match *self {}
     }

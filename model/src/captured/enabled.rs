@@ -1,4 +1,4 @@
-//! The passes as two CUDA graphs.
+//! The forward and backward pass as two CUDA graphs.
 
 use crate::detection::{DetectorGradient, DetectorOutput};
 use crate::error::{ModelError, Result};
@@ -11,52 +11,52 @@ use candle_core::{DType, Tensor};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A network's passes, captured.
+/// A network's captured passes.
 ///
-/// The tape lies in memory that the first graph takes and the second gives back; what the network gave and statistics
-/// of a batch stay until the next launch.
+/// The first graph allocates the tape and the second frees it. The network's output and the batch statistics stay valid
+/// until the next launch.
 pub struct Captured {
     forward: Graph,
     backward: Graph,
-    /// What the graphs read.
+    /// The graphs' input.
     x: Tensor,
     gradient: OutputGradient,
-    /// Whether a detector was asked to make its input again.
+    /// Whether a detector reconstructs its input.
     reconstruct: bool,
-    /// What they add to the keys of dropout.
+    /// An offset that the graphs add to dropout keys.
     key: Tensor,
-    /// Whether there is dropout.
+    /// Whether the network uses dropout.
     draws_keys: bool,
-    /// What the forward pass gives, in memory of its graph; none only while this is dropped.
+    /// The results of the forward pass, in memory of its graph; `None` only during `drop`.
     left: Option<Left>,
-    /// Addresses of parameters, their rounded copies and gradients when the passes were captured.
+    /// Addresses of parameters, their rounded copies and gradients at the time of capture.
     places: [u64; 3],
-    /// Launches of the forward graph.
+    /// The number of launches of the forward graph.
     launches: AtomicU64,
-    /// The launch whose tape the backward graph has not taken yet; 0 if it has taken that of the last one.
+    /// The number of the launch whose tape the backward graph has not consumed yet; 0 if there is none.
     open: AtomicU64,
 }
 
-/// The results of a forward pass, which each launch writes anew.
+/// The results of a forward pass, overwritten by each launch.
 struct Left {
     output: Output,
     statistics: Vec<Recorded>,
 }
 
-/// What a forward pass gives.
+/// The output of a forward pass.
 enum Output {
     Logits(Tensor),
     Boxes(DetectorOutput),
 }
 
-/// The gradient of that.
+/// The gradient of the output.
 enum OutputGradient {
     Logits(Tensor),
     Boxes(DetectorGradient),
 }
 
 impl Output {
-    /// Memory for its gradient.
+    /// Allocates memory for the gradient.
     fn gradient(&self) -> Result<OutputGradient> {
         let room = |tensor: &Tensor| cuda::room(tensor.dims(), DType::F32);
         Ok(match self {
@@ -77,22 +77,22 @@ impl fmt::Debug for Captured {
 }
 
 impl Drop for Captured {
-    /// What the last launch left is given back; a tape whose backward pass never came stays with the process.
+    /// Frees the results of the last launch. A tape that no backward pass consumed is leaked until the process ends.
     fn drop(&mut self) {
         if self.launches.load(Ordering::Relaxed) == 0 {
-            // There is no memory behind these addresses.
+            // No memory is mapped at these addresses.
             std::mem::forget(self.left.take());
         }
     }
 }
 
 impl Captured {
-    /// The training passes of a network for inputs like `x`, which a detector makes again if it is to `reconstruct`;
-    /// nothing is computed. The same passes must have run before, one operation at a time, so that kernels are loaded
-    /// and algorithms are chosen.
+    /// Captures the training passes of a network for inputs like `x`, with reconstruction of the input if `reconstruct`
+    /// is set. Nothing is computed. The same passes must have run once without capture, so that kernels are loaded and
+    /// algorithms are chosen.
     ///
     /// # Errors
-    /// [`GpuError::NotCaptured`] naming what cannot be captured; everything is as it was.
+    /// [`GpuError::NotCaptured`] naming what cannot be captured; nothing has changed.
     pub fn of(
         network: &Network,
         x: &Tensor,
@@ -101,10 +101,10 @@ impl Captured {
         reconstruct: bool,
     ) -> Result<Self> {
         check(network, gradients)?;
-        // The backward pass finds nothing that would have to be copied first.
+        // So that the captured backward pass does not contain a copy of pending changes.
         gradients.settle()?;
-        // The passes have memory of their own; what they took when they were done step by step would be kept for
-        // nobody. Not again between the two: the first has its memory from when it is captured on.
+        // The graphs have memory pools of their own, so the memory of the uncaptured passes is returned. Not again
+        // between the two captures: the first graph owns its memory from its capture on.
         cuda::give_back_memory()?;
         let places = places(network, gradients)?;
         let (x, key) = (
@@ -122,7 +122,7 @@ impl Captured {
         let draws_keys = pass.has_drawn_keys();
         let statistics = pass.take_statistics();
         let left = Left { output, statistics };
-        // Until something is launched there is no memory behind these addresses that could be given back.
+        // Before the first launch no memory is mapped at these addresses, so it must not be freed.
         let gradient = match left.output.gradient() {
             Ok(gradient) => gradient,
             Err(error) => {
@@ -157,8 +157,8 @@ impl Captured {
         }
     }
 
-    /// Whether they are of this network, input and gradients, where they lie, and make the input again if that is asked
-    /// for.
+    /// Whether the passes were captured for this network, input and gradients at their current addresses, with the same
+    /// choice of reconstruction.
     pub fn fits(
         &self,
         network: &Network,
@@ -201,7 +201,7 @@ impl Captured {
         }
         cuda::copy_into(x, &self.x)?;
         if self.draws_keys {
-            // A sum that wraps is the same of signed and unsigned numbers.
+            // A wrapping sum has the same bits for signed and unsigned numbers.
             cuda::write(&self.key, &[pass.key().cast_signed()])?;
         }
         self.forward.launch()?;
@@ -249,7 +249,7 @@ impl Captured {
         self.launch_backward(&copies, launch, gradients)
     }
 
-    /// Launches the backward pass after copies of what it reads.
+    /// Copies the inputs of the backward pass, then launches it.
     fn launch_backward(
         &self,
         copies: &[(&Tensor, &Tensor)],
@@ -261,7 +261,7 @@ impl Captured {
             let what = "the backward pass of an earlier forward pass";
             return Err(GpuError::NotCaptured { what }.into());
         }
-        // A copy in host memory would not see what comes.
+        // A host copy would not see the new gradients.
         gradients.settle()?;
         for (from, to) in copies {
             cuda::copy_into(from, to)?;
@@ -270,7 +270,7 @@ impl Captured {
     }
 }
 
-/// An error if such passes cannot be captured at all.
+/// Returns an error if these passes cannot be captured at all.
 fn check(network: &Network, gradients: &Gradients) -> Result<()> {
     if !network.backend().is_gpu() {
         let what = "passes that are not computed on a GPU";
@@ -288,7 +288,7 @@ fn other_passes() -> ModelError {
     GpuError::NotCaptured { what }.into()
 }
 
-/// Addresses of the first parameter, of the first rounded kernel and of the gradients; 0 where there is none.
+/// Addresses of the first parameter, the first rounded kernel and the gradients; 0 for those that do not exist.
 fn places(network: &Network, gradients: &Gradients) -> Result<[u64; 3]> {
     let parameters = network.parameters();
     let address = |tensor: Option<&Tensor>| tensor.map_or(Ok(0), cuda::address);

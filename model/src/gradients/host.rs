@@ -1,15 +1,14 @@
-//! Gradients in host memory: in one piece, or in a piece for each bucket, so that buckets can be given away as they
-//! are.
+//! Gradients in host memory: one buffer, or one buffer per bucket, so that buckets can be given away without a copy.
 
 use crate::ops::Landing;
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Values that a thread clears at once.
+/// Values per task when clearing.
 const TOGETHER: usize = 1 << 18;
 
-/// The values of consecutive ranges of the flat index, together of all of it.
+/// The values of consecutive ranges of the flat index, which together cover all of it.
 #[derive(Debug)]
 pub(super) struct Host {
     pieces: Vec<Piece>,
@@ -18,7 +17,7 @@ pub(super) struct Host {
 #[derive(Debug)]
 struct Piece {
     range: Range<usize>,
-    /// Empty while they are given away.
+    /// Empty while the piece is given away.
     values: Vec<f32>,
 }
 
@@ -29,7 +28,7 @@ impl Piece {
 }
 
 impl Host {
-    /// A buffer of this many zeros, in one piece.
+    /// A buffer of `count` zeros, in one piece.
     pub fn new(count: usize) -> Self {
         Self::of(vec![0.0; count])
     }
@@ -46,7 +45,7 @@ impl Host {
         self.pieces.last().map_or(0, |piece| piece.range.end)
     }
 
-    /// Sets all values to zero, in these pieces from now on if any are given; they cover the flat index.
+    /// Sets all values to zero. If `buckets` are given, they become the new pieces; they must cover the flat index.
     pub fn clear(&mut self, buckets: &[Range<usize>]) {
         let mut ranges: Vec<_> = buckets.to_vec();
         ranges.sort_unstable_by_key(|range| range.start);
@@ -71,7 +70,8 @@ impl Host {
         self.pieces.partition_point(|piece| piece.range.end <= at)
     }
 
-    /// The piece of this range; it is away until [`Self::put`]. A copy of the values, if pieces have other borders.
+    /// Takes the piece of this range out of the buffer until [`Self::put`]; a copy of the values if pieces have other
+    /// boundaries.
     pub fn take(&mut self, range: &Range<usize>) -> Vec<f32> {
         let at = self.position(range.start);
         match self.pieces.get_mut(at) {
@@ -80,7 +80,7 @@ impl Host {
         }
     }
 
-    /// The values of a range: its piece, or they are copied to where they belong.
+    /// Puts values back: as the piece of their range if its boundaries match, otherwise by copying.
     pub fn put(&mut self, range: &Range<usize>, values: Vec<f32>) {
         let at = self.position(range.start);
         match self.pieces.get_mut(at) {
@@ -89,7 +89,7 @@ impl Host {
         }
     }
 
-    /// All values; a copy if they are in pieces.
+    /// All values; copied if they are in several pieces.
     pub fn whole(&self) -> Cow<'_, [f32]> {
         match &self.pieces[..] {
             [piece] if !piece.is_away() => Cow::Borrowed(&piece.values),
@@ -97,7 +97,7 @@ impl Host {
         }
     }
 
-    /// All values, in one piece from now on.
+    /// All values; merges the pieces into one.
     pub fn whole_mut(&mut self) -> &mut [f32] {
         if self.pieces.len() > 1 || self.pieces.iter().any(Piece::is_away) {
             *self = Self::of(self.joined());
@@ -107,7 +107,7 @@ impl Host {
             .map_or(&mut [], |piece| &mut piece.values)
     }
 
-    /// All values in one piece, with zeros for what is away.
+    /// All values in one buffer, with zeros for pieces that are given away.
     fn joined(&self) -> Vec<f32> {
         let mut all = vec![0.0; self.len()];
         for piece in self.pieces.iter().filter(|piece| !piece.is_away()) {
@@ -116,13 +116,13 @@ impl Host {
         all
     }
 
-    /// The pieces that are here.
+    /// The pieces that are not given away.
     pub fn slices(&self) -> Slices<'_> {
         let here = self.pieces.iter().filter(|piece| !piece.is_away());
         Slices(here.map(|p| (p.range.start, &p.values[..])).collect())
     }
 
-    /// The places of some values and of some that come later; neither crosses a border between pieces.
+    /// The gradient buffers of two ranges, the second after the first; neither may cross a piece boundary.
     pub fn landings(
         &mut self,
         first: Range<usize>,
@@ -149,27 +149,28 @@ impl Host {
     }
 }
 
-/// Values by their places in the flat index.
+/// Slices of values with their offsets in the flat index.
 #[derive(Debug)]
 pub(crate) struct Slices<'a>(Vec<(usize, &'a [f32])>);
 
 impl<'a> Slices<'a> {
-    /// All values, which lie in one piece.
+    /// All values as a single slice.
     pub(crate) fn one(values: &'a [f32]) -> Self {
         Self(vec![(0, values)])
     }
 
-    /// The pieces in order, and where each begins.
+    /// The pieces in order, with their offsets.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &'a [f32])> + '_ {
         self.0.iter().copied()
     }
 
-    /// How many values there are.
+    /// The number of values.
     pub(crate) fn count(&self) -> usize {
         self.0.iter().map(|(_, values)| values.len()).sum()
     }
 
-    /// The values of a range that are here; a copy only where a border between pieces cuts it.
+    /// The values of a range, without pieces that are given away; copied only if a piece boundary lies inside the
+    /// range.
     pub(crate) fn at(&self, range: Range<usize>) -> Cow<'a, [f32]> {
         let after = self.0.partition_point(|&(start, _)| start <= range.start);
         let mut parts = self.0[after.saturating_sub(1)..]
@@ -188,7 +189,7 @@ impl<'a> Slices<'a> {
         Cow::Owned(all)
     }
 
-    /// Some values of one parameter, which no border between pieces cuts.
+    /// Values inside one parameter, where there is no piece boundary.
     #[inline(always)]
     pub(crate) fn within(&self, range: Range<usize>) -> &'a [f32] {
         let after = self.0.partition_point(|&(start, _)| start <= range.start);

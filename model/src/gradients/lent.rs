@@ -1,16 +1,16 @@
-//! Gradients that are lent to another stream of the GPU, and a stand-in for builds without GPUs.
+//! Gradients lent to another stream of the GPU, and a stand-in for builds without GPU support.
 
 #[cfg(feature = "cuda")]
 pub use crate::ops::cuda::Lent;
 
-/// Values on a GPU; there is none in this build.
+/// Values on a GPU; uninhabited in this build.
 #[cfg(not(feature = "cuda"))]
 #[derive(Debug)]
 pub enum Lent {}
 
 #[cfg(not(feature = "cuda"))]
 impl Lent {
-    /// How many values there are.
+    /// The number of values.
     pub fn len(&self) -> usize {
         match *self {}
     }

@@ -1,7 +1,8 @@
 //! The gradients of all parameters, as one flat vector in the order of the parameters.
 //!
-//! In host memory it lies in one piece, or in one for each bucket that is given away as soon as the backward pass has
-//! completed it (so that ranks sum buckets while the pass goes on); on a GPU it lies in one buffer.
+//! In host memory they are one buffer, or one buffer per bucket: a bucket can then be given away as soon as the
+//! backward pass has completed it, so that ranks all-reduce buckets while the pass continues. On a GPU they are one
+//! buffer.
 
 mod host;
 mod lent;
@@ -25,27 +26,27 @@ use std::borrow::Cow;
 use std::ops::Range;
 use watch::{Delivery, Values, Watch};
 
-/// Gets a bucket of gradients as soon as the backward pass has written all of it: its number and the values
-/// themselves, not a copy of them, until [`Gradients::put`].
+/// Receives the index and the values of a bucket as soon as the backward pass has completed it. The values are moved,
+/// not copied, until [`Gradients::put`] returns them.
 pub type Taker = Box<dyn FnMut(usize, Vec<f32>) + Send>;
 
-/// Gets a bucket of gradients on a GPU, which stay there, as a [`Taker`] does: it may have them changed, until
+/// As [`Taker`], for a bucket that stays on the GPU: the borrower may have it changed there, until
 /// [`Gradients::take_back`].
 pub type Borrower = Box<dyn FnMut(usize, Result<Lent>) + Send>;
 
-/// The gradient of every parameter.
+/// The gradients of all parameters.
 #[derive(Debug)]
 pub struct Gradients {
     host: Host,
     watch: Option<Watch>,
-    /// Another backward pass adds to what this one leaves, so that no bucket is complete yet.
+    /// Whether a further backward pass will add to these gradients, so that no bucket is complete yet.
     unfinished: bool,
-    /// The buffer on the GPU; that in host memory is then not used.
+    /// The buffer on the GPU; the host buffer is unused if this is set.
     #[cfg(feature = "cuda")]
     on_gpu: Option<on_gpu::Buffer>,
 }
 
-/// A copy of the values, in host memory; its buckets are not delivered to anyone.
+/// Copies the values to host memory; the copy does not deliver buckets.
 impl Clone for Gradients {
     fn clone(&self) -> Self {
         Self {
@@ -59,7 +60,7 @@ impl Clone for Gradients {
 }
 
 impl Gradients {
-    /// Zeros for every parameter, where the parameters lie.
+    /// Zeros for every parameter, on the parameters' device.
     pub fn new(parameters: &Parameters) -> Self {
         let count = parameters.count();
         Self {
@@ -71,7 +72,7 @@ impl Gradients {
         }
     }
 
-    /// How many values there are.
+    /// The number of values.
     pub fn len(&self) -> usize {
         #[cfg(feature = "cuda")]
         if let Some(buffer) = &self.on_gpu {
@@ -85,7 +86,7 @@ impl Gradients {
         self.len() == 0
     }
 
-    /// All values on the GPU, copied there if they are not.
+    /// All values on the GPU, copied there if they are in host memory.
     #[cfg(feature = "cuda")]
     pub(crate) fn on_gpu(&self) -> Result<candle_core::Tensor> {
         match &self.on_gpu {
@@ -94,7 +95,7 @@ impl Gradients {
         }
     }
 
-    /// The buffer on the GPU, which stays where it is.
+    /// The buffer on the GPU, without a copy.
     #[cfg(feature = "cuda")]
     pub(crate) fn buffer(&self) -> Result<candle_core::Tensor> {
         match &self.on_gpu {
@@ -106,13 +107,13 @@ impl Gradients {
         }
     }
 
-    /// Whether complete buckets are delivered to someone.
+    /// Whether complete buckets are delivered.
     #[cfg(feature = "cuda")]
     pub(crate) fn is_watched(&self) -> bool {
         self.watch.is_some()
     }
 
-    /// Back to zero, keeping the memory.
+    /// Sets all gradients to zero, keeping the memory.
     pub fn clear(&mut self) {
         let _span = profile::span(|| format!("gradients cleared, {}", self.len()));
         let given = (self.watch.as_ref())
@@ -127,22 +128,22 @@ impl Gradients {
         }
     }
 
-    /// Whether the next backward pass is followed by another one that adds to the same gradients: it then gives no
-    /// bucket away, and only the last pass does.
+    /// Sets whether the next backward pass is followed by another that adds to the same gradients. If so, it delivers
+    /// no buckets; only the last pass does.
     pub fn more_follows(&mut self, more: bool) {
         self.unfinished = more;
     }
 
-    /// From now on every backward pass gives away each bucket when it is complete, in the order of `buckets`
-    /// ([`Gradients::buckets`]), all of them by its end. Passes begin with [`Gradients::clear`], which allocates
-    /// again what is still away: with gradients that lag one step behind, two sets of buckets take turns. Of several
-    /// passes that add up, [`Gradients::more_follows`] says which is the last.
+    /// Makes every later backward pass give away each bucket when it is complete, in the order of `buckets`
+    /// ([`Gradients::buckets`]), and all of them by its end. Passes begin with [`Gradients::clear`], which reallocates
+    /// buckets that have not been returned: with gradients that lag one step behind, two sets of buckets alternate. If
+    /// several passes accumulate gradients, [`Gradients::more_follows`] marks all but the last.
     pub fn give(&mut self, buckets: Vec<Range<usize>>, taker: Taker) {
         self.watch_with(buckets, Delivery::Given(taker));
     }
 
-    /// Takes a bucket of values; until then those of one that was given away are not known. Those of gradients on a GPU
-    /// go there at once, while later buckets are still away.
+    /// Returns a bucket that was given away; until then its values are unknown. If the gradients lie on a GPU, the
+    /// values are copied there at once, even while later buckets are still away.
     ///
     /// # Errors
     /// [`ModelError::Gpu`] if they cannot be copied.
@@ -155,9 +156,9 @@ impl Gradients {
         Ok(())
     }
 
-    /// Whether the gradients lie on a GPU; if so, every backward pass from now on lends each bucket when it is
-    /// complete, as [`Self::give`] gives it away: multiplied by `factor`, to a borrower that may change it there until
-    /// [`Self::take_back`].
+    /// If the gradients lie on a GPU, makes every later backward pass lend each bucket when it is complete, multiplied
+    /// by `factor`: as with [`Self::give`], but in place, to a borrower that may have it changed there until
+    /// [`Self::take_back`]. Returns whether the gradients lie on a GPU.
     pub fn lend(&mut self, buckets: Vec<Range<usize>>, factor: f32, borrower: Borrower) -> bool {
         if self.is_on_gpu() {
             self.watch_with(buckets, Delivery::Lent(borrower, factor));
@@ -173,7 +174,7 @@ impl Gradients {
         false
     }
 
-    /// What is computed with the gradients from now on comes after what was done to these.
+    /// Orders all later GPU work on the gradients after the borrower's work on this bucket.
     ///
     /// # Errors
     /// [`ModelError::Gpu`].
@@ -192,7 +193,7 @@ impl Gradients {
         self.watch = Some(Watch::new(buckets, delivery));
     }
 
-    /// The backward pass is over: what it did not reach is complete as it is.
+    /// Ends the backward pass: completes the buckets of parameters that it did not reach.
     pub(crate) fn complete(&mut self) {
         if let Some(mut watch) = self.take_watch() {
             let mut values = self.place();
@@ -204,7 +205,7 @@ impl Gradients {
         }
     }
 
-    /// The watch on buckets, for the caller to put back; `None` while another backward pass is to add to them.
+    /// The watch on buckets, for the caller to put back; `None` if a further backward pass will add to them.
     fn take_watch(&mut self) -> Option<Watch> {
         match self.unfinished {
             true => None,
@@ -229,7 +230,7 @@ impl Gradients {
         Values::Host(&mut self.host)
     }
 
-    /// All values, parameters in forward order; of gradients on the GPU or in buckets a copy of them.
+    /// All values, parameters in forward order; copied if they lie on the GPU or in buckets.
     pub fn as_slice(&self) -> Cow<'_, [f32]> {
         #[cfg(feature = "cuda")]
         if let Some(buffer) = &self.on_gpu {
@@ -238,7 +239,7 @@ impl Gradients {
         self.host.whole()
     }
 
-    /// The values where they lie; of gradients on the GPU a copy of them.
+    /// The values in place; copied if they lie on the GPU.
     pub(crate) fn slices(&self) -> Slices<'_> {
         #[cfg(feature = "cuda")]
         if let Some(buffer) = &self.on_gpu {
@@ -247,8 +248,8 @@ impl Gradients {
         self.host.slices()
     }
 
-    /// All values, parameters in forward order; buckets are put together for it, and gradients on the GPU take what is
-    /// written.
+    /// All values, parameters in forward order. Merges buckets; changes are later copied to gradients on the GPU
+    /// ([`Self::settle`]).
     pub fn as_mut_slice(&mut self) -> &mut [f32] {
         #[cfg(feature = "cuda")]
         if let Some(buffer) = &mut self.on_gpu {
@@ -257,7 +258,7 @@ impl Gradients {
         self.host.whole_mut()
     }
 
-    /// What was written by [`Self::as_mut_slice`] goes where the gradients lie, once instead of at each use.
+    /// Copies changes made through [`Self::as_mut_slice`] to the gradients' device, once rather than at each later use.
     ///
     /// # Errors
     /// [`crate::ModelError::Gpu`] if it cannot be copied.
@@ -269,7 +270,7 @@ impl Gradients {
         Ok(())
     }
 
-    /// Where the gradient of the parameter in this range is added.
+    /// The buffer to which the gradient of the parameter in this range is added.
     pub(crate) fn of(&mut self, range: Range<usize>) -> Landing<'_> {
         self.hand_out([&range, &(0..0)]);
         self.landing(range)
@@ -284,14 +285,15 @@ impl Gradients {
         self.host.landings(range, end..end).0
     }
 
-    /// The place of a parameter that more will be added to: a kernel that a layer shares with an earlier one. Its
-    /// bucket stays open until [`Self::of`] or [`Self::of_two`] gives it for the last time.
+    /// As [`Self::of`], for a parameter whose gradient will receive further contributions: a kernel that a layer shares
+    /// with an earlier one. Its bucket stays incomplete until the last call, which must be [`Self::of`] or
+    /// [`Self::of_two`].
     pub(crate) fn of_shared(&mut self, range: Range<usize>) -> Landing<'_> {
         self.hand_out([&(0..0), &(0..0)]);
         self.landing(range)
     }
 
-    /// The places of two parameters, the first of which comes first.
+    /// The buffers of two parameters, the first of which precedes the second.
     pub(crate) fn of_two(
         &mut self,
         first: Range<usize>,
@@ -308,7 +310,7 @@ impl Gradients {
     /// Consecutive ranges of at least `values` values each (the last may be shorter), in the order in which the
     /// backward pass completes them: from the end of the network to its start. Together they cover the buffer once.
     ///
-    /// What several ranks average piece by piece. Boundaries lie between parameters.
+    /// These are the units of all-reduces. Boundaries coincide with parameter boundaries.
     pub fn buckets(parameters: &Parameters, values: usize) -> Vec<Range<usize>> {
         let mut buckets = Vec::new();
         let mut end = parameters.count();
@@ -322,7 +324,7 @@ impl Gradients {
         buckets
     }
 
-    /// Parameter, place in it and value of the first that is infinite or NaN.
+    /// The first infinite or NaN value: its parameter, its index there, and the value.
     pub fn first_not_finite<'a>(
         &self,
         parameters: &'a Parameters,
@@ -337,7 +339,7 @@ impl Gradients {
         Some((owner, at - owner.range.start, value))
     }
 
-    /// The error that names the first value that is not finite, in the update of this step.
+    /// The error for the first value that is not finite, in the given step.
     pub fn not_finite(&self, parameters: &Parameters, step: u64) -> ModelError {
         let first = self.first_not_finite(parameters);
         ModelError::NotFinite {
@@ -348,7 +350,7 @@ impl Gradients {
         }
     }
 
-    /// The parameters whose whole gradient is exactly zero: a backward pass did not reach them.
+    /// The parameters whose gradient is exactly zero everywhere, because no backward pass reached them.
     pub fn all_zero<'a>(&self, parameters: &'a Parameters) -> Vec<&'a Parameter> {
         let values = self.as_slice();
         let zero = |p: &&Parameter| values[p.range.clone()].iter().all(|&g| g == 0.0);

@@ -4,14 +4,14 @@ use super::Gradients;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-/// Values whose squares are summed at once.
+/// Values per partial sum.
 const CHUNK: usize = 1 << 14;
 
 impl Gradients {
-    /// √Σ g², the same bits on any number of threads and in any pieces: a run that goes on has in one piece what it had
-    /// in buckets before.
+    /// √Σ g², bit-identical for any number of threads and any division into buckets: a resumed run may hold in one
+    /// buffer what was in buckets before.
     ///
-    /// It is finite exactly if every value is: squares of f32 cannot overflow a sum in f64.
+    /// The norm is finite if and only if every value is: a sum of squared f32 values cannot overflow in f64.
     pub fn norm(&self) -> f64 {
         let (slices, count) = (self.slices(), self.len());
         let starts = (0..count).into_par_iter().step_by(CHUNK);
@@ -25,7 +25,7 @@ impl Gradients {
     }
 }
 
-/// [`squares`] with the processor's widest vectors; the same bits with any.
+/// [`squares`] with the processor's widest vectors; the result does not depend on their width.
 struct Squares<'a>(&'a [f32]);
 
 impl WithSimd for Squares<'_> {
@@ -37,7 +37,7 @@ impl WithSimd for Squares<'_> {
     }
 }
 
-/// Σ v² in f64. With this many partial sums no vector waits for the addition before it.
+/// Σ v² in f64, with enough partial sums that consecutive vector additions do not depend on each other.
 #[inline(always)]
 pub(crate) fn squares(values: &[f32]) -> f64 {
     let mut lanes = [0.0f64; 32];

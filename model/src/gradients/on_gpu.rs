@@ -1,4 +1,4 @@
-//! Gradients in one buffer on the GPU, and the copy in host memory that others read.
+//! Gradients in one buffer on the GPU, with a copy in host memory for readers on the host.
 
 use super::Lent;
 use crate::error::Result;
@@ -7,13 +7,13 @@ use candle_core::{DType, Tensor};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// The buffer, made at its first use, and its copy in host memory.
+/// The buffer, allocated on first use, and its host copy.
 #[derive(Debug)]
 pub(super) struct Buffer {
     count: usize,
     values: OnceLock<Tensor>,
     copy: OnceLock<Vec<f32>>,
-    /// The copy was written to and holds what counts.
+    /// Whether the host copy has been modified and is newer than the buffer.
     copy_counts: bool,
 }
 
@@ -31,7 +31,7 @@ impl Buffer {
         self.count
     }
 
-    /// The tensor of all values, whether it or the copy counts.
+    /// The tensor of all values, even if the host copy is newer.
     pub(super) fn made(&self) -> Result<&Tensor> {
         if let Some(values) = self.values.get() {
             return Ok(values);
@@ -43,13 +43,13 @@ impl Buffer {
     /// Sets all values to zero.
     pub(super) fn clear(&mut self) {
         (self.copy, self.copy_counts) = (OnceLock::new(), false);
-        // What cannot be cleared is made again at its next use, which then reports what is wrong.
+        // If clearing fails, the buffer is allocated again on next use, which then reports the error.
         if self.made().and_then(cuda::clear).is_err() {
             self.values = OnceLock::new();
         }
     }
 
-    /// The values on the GPU: those of the copy if it counts.
+    /// The values on the GPU, updated from the host copy if that is newer.
     pub(super) fn tensor(&self) -> Result<Tensor> {
         match self.copy.get() {
             Some(copy) if self.copy_counts => cuda::give(copy),
@@ -57,14 +57,14 @@ impl Buffer {
         }
     }
 
-    /// Replaces some of the values; the others are not looked at.
+    /// Replaces the values of a range without reading the others.
     pub(super) fn put(&mut self, range: &Range<usize>, values: &[f32]) -> Result<()> {
         self.settle()?;
         let place = self.made()?.narrow(0, range.start, range.len())?;
         cuda::write(&place, values)
     }
 
-    /// Writes the copy to the GPU if it counts, and drops it.
+    /// Writes the host copy to the GPU if it is newer, then drops it.
     pub(super) fn settle(&mut self) -> Result<()> {
         if let (true, Some(copy)) = (self.copy_counts, self.copy.get()) {
             cuda::write(self.made()?, copy)?;
@@ -73,12 +73,12 @@ impl Buffer {
         Ok(())
     }
 
-    /// A copy of the values; NaN if they cannot be read, so that nobody learns from it.
+    /// A host copy of the values; NaN if they cannot be read, so that training cannot continue with them.
     pub(super) fn host(&self) -> &[f32] {
         self.copy.get_or_init(|| self.part(0..self.count))
     }
 
-    /// The copy, which counts from now on.
+    /// The host copy for modification; it then counts as newer.
     pub(super) fn host_mut(&mut self) -> &mut [f32] {
         self.host();
         self.copy_counts = true;
@@ -99,25 +99,25 @@ impl Buffer {
         })
     }
 
-    /// Some of the values, multiplied by a factor, for another stream to change.
+    /// The values of a range, multiplied by a factor, for another stream to modify.
     pub(super) fn lend(&self, range: Range<usize>, factor: f32) -> Result<Lent> {
         let values = self.made()?.narrow(0, range.start, range.len())?;
         cuda::lend(values, factor)
     }
 
-    /// Takes back values that were lent, as another stream has left them.
+    /// Takes back lent values as modified by the other stream.
     pub(super) fn take_back(&mut self, lent: &Lent) -> Result<()> {
         (self.copy, self.copy_counts) = (OnceLock::new(), false);
         lent.take_back()
     }
 
-    /// The place of some of them, which more is added to.
+    /// The buffer to which the gradients of a range are added.
     pub(super) fn landing(&mut self, range: Range<usize>) -> Landing<'_> {
         let end = range.end;
         self.landings(range, end..end).0
     }
 
-    /// The places of some of them and of some that come later.
+    /// The buffers of two ranges, the second after the first.
     pub(super) fn landings(
         &mut self,
         first: Range<usize>,
@@ -132,7 +132,7 @@ impl Buffer {
         match ready() {
             Ok([first, second]) => (Landing::Gpu(first), Landing::Gpu(second)),
             Err(error) => {
-                // What is added to the copy is of the right size, and NaN.
+                // The host copy has the right size and is NaN, so adding to it is harmless.
                 tracing::error!("gradients cannot be written: {error}");
                 self.copy = OnceLock::from(vec![f32::NAN; self.count]);
                 let (head, tail) = self.host_mut().split_at_mut(second.start);

@@ -1,4 +1,4 @@
-//! Which buckets of gradients are complete, and to whom they are delivered.
+//! Tracks which buckets of gradients are complete, and delivers them.
 
 use super::host::Host;
 #[cfg(feature = "cuda")]
@@ -8,24 +8,24 @@ use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 
-/// Which buckets a backward pass has completed.
+/// The progress of a backward pass in completing buckets.
 pub(super) struct Watch {
     pub(super) buckets: Vec<Range<usize>>,
-    /// Values of each that are not written yet.
+    /// For each bucket, the number of values not yet written.
     missing: Vec<usize>,
-    /// What was handed out last; it is written when something else is handed out, or at the end.
+    /// The ranges handed out last. They count as written when other ranges are handed out, or at the end of the pass.
     writing: Vec<Range<usize>>,
-    /// Where the ranges begin that were handed out in this pass, each of them for the last time.
+    /// The starts of the ranges that were handed out for the last time in this pass.
     given: HashSet<usize>,
-    /// The bucket that is announced next: they are announced in their order, whichever is complete first.
+    /// The next bucket to announce. Buckets are announced in order, regardless of which is complete first.
     pub(super) next: usize,
     pub(super) delivery: Delivery,
 }
 
-/// How a complete bucket is delivered: given away, or lent where it lies.
+/// How a complete bucket is delivered: moved out, or lent in place.
 pub(super) enum Delivery {
     Given(Taker),
-    /// Values come multiplied by the factor.
+    /// Values are multiplied by the factor first.
     #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
     Lent(Borrower, f32),
 }
@@ -51,7 +51,7 @@ impl Watch {
         watch
     }
 
-    /// Begins a backward pass: every bucket lacks all of its values.
+    /// Starts a backward pass: no values of any bucket are written yet.
     pub(super) fn start(&mut self) {
         self.missing = self.buckets.iter().map(Range::len).collect();
         self.writing.clear();
@@ -59,10 +59,10 @@ impl Watch {
         self.next = 0;
     }
 
-    /// Something is handed out for the last time.
+    /// Records that a range is handed out for the last time.
     ///
     /// # Panics
-    /// When it was before in this pass: its bucket could have been announced, and summed over ranks, before it was
+    /// If this happened before in this pass: its bucket might have been announced, and all-reduced, before it was
     /// complete.
     pub(super) fn give(&mut self, range: &Range<usize>) {
         assert!(
@@ -73,7 +73,7 @@ impl Watch {
         self.writing.push(range.clone());
     }
 
-    /// What was being written is written.
+    /// Marks the ranges handed out last as written.
     pub(super) fn settle(&mut self, values: &mut Values<'_>) {
         for range in self.writing.drain(..) {
             let holds = |bucket: &Range<usize>| bucket.contains(&range.start);
@@ -100,7 +100,7 @@ impl Watch {
     }
 }
 
-/// The buffer that a complete bucket is taken or lent from.
+/// The source from which a complete bucket is taken or lent.
 pub(super) enum Values<'a> {
     Host(&'a mut Host),
     #[cfg(feature = "cuda")]

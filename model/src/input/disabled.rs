@@ -1,20 +1,20 @@
-//! Stand-in for builds without GPUs, where nothing is uploaded.
+//! Stand-in for builds without GPU support, where nothing is uploaded.
 
 use super::{Samples, Scaling, Stored};
 use crate::error::Result;
 use crate::ops::Backend;
 use candle_core::{DType, Tensor};
 
-/// Sends fields to the GPU; there is none in this build.
+/// Uploads fields to the GPU; uninhabited in this build.
 #[derive(Debug)]
 pub enum Uploader {}
 
-/// Fields on their way.
+/// Fields being uploaded; uninhabited in this build.
 #[derive(Debug)]
 pub enum Arriving {}
 
 impl Uploader {
-    /// No uploader: without a GPU the host normalises.
+    /// Returns `None`: without a GPU the host normalises.
     ///
     /// # Errors
     /// None.
@@ -22,7 +22,7 @@ impl Uploader {
         Ok(None)
     }
 
-    /// Begins to copy samples.
+    /// Starts copying samples.
     ///
     /// # Errors
     /// None.

@@ -1,9 +1,9 @@
-//! The upload of fields to a GPU, which normalises them itself.
+//! The upload of fields to a GPU, which normalises them there.
 //!
-//! On the CPU the reader of fields normalises them in the same pass. A GPU gets them as they are stored: an
-//! [`Uploader`] puts them into page-locked memory and begins a copy that runs while the GPU computes, and one kernel
-//! turns them into the network's input when their turn comes. The arithmetic is the host's, (x − subtract) · factor in
-//! f32 and a replacement for missing values, so the bits are the host's too.
+//! On the CPU the reader of fields normalises them in the same pass. For a GPU fields are uploaded in their stored
+//! type: an [`Uploader`] puts them into page-locked memory and starts a copy that overlaps with computation, and later
+//! one kernel converts them to the network's input. The arithmetic is the host's, (x − subtract) · factor in f32 and a
+//! replacement for missing values, so results are bit-identical.
 
 #[cfg(not(feature = "cuda"))]
 mod disabled;
@@ -19,14 +19,14 @@ use candle_core::DType;
 /// The type in which fields are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stored {
-    /// Single precision, in the machine's order of bytes.
+    /// Single precision, in the machine's byte order.
     F32,
     /// Half precision.
     F16,
 }
 
 impl Stored {
-    /// The bytes that one stored value takes.
+    /// The size of a stored value in bytes.
     #[must_use]
     pub fn bytes(self) -> usize {
         self.dtype().size_in_bytes()
@@ -40,31 +40,31 @@ impl Stored {
     }
 }
 
-/// How each channel is normalised: `(x − subtract) · factor`, and `fill` where that is NaN.
+/// The normalisation of each channel: `(x − subtract) · factor`, or `fill` where the result is NaN.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scaling {
-    /// What is subtracted first, one value for each channel.
+    /// The offset per channel, subtracted first.
     pub subtract: Vec<f32>,
-    /// What the difference is multiplied by, one value for each channel.
+    /// The factor per channel.
     pub factor: Vec<f32>,
-    /// What stands for a missing value afterwards.
+    /// The value per channel that replaces a missing one.
     pub fill: Vec<f32>,
 }
 
-/// Some of the samples that were sent together.
+/// A range of the samples of one upload.
 #[derive(Debug)]
 pub struct Samples<'a> {
-    /// The samples that were sent together, of which these are some.
+    /// The upload.
     pub arriving: &'a Arriving,
-    /// The index of the first of these among them.
+    /// The index of the first sample of the range.
     pub first: usize,
-    /// The number of these.
+    /// The number of samples.
     pub count: usize,
-    /// The index of the uploader's scaling that they need.
+    /// The index of the uploader's scaling that applies to them.
     pub scaling: usize,
 }
 
-/// The channels of scalings; an error where they disagree.
+/// The number of channels of the scalings; an error if they disagree.
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
 pub(crate) fn channels(scalings: &[Scaling]) -> Result<usize> {
     let lengths = |s: &Scaling| [s.subtract.len(), s.factor.len(), s.fill.len()];

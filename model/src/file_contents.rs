@@ -1,5 +1,4 @@
-//! Writing a model file without copying it first: tensors stay where they lie until they are written, one after the
-//! other.
+//! Writes a model file without assembling it in memory first: tensors are borrowed and written one by one.
 
 use crate::checksum::{CHECKSUM, Checksum};
 use crate::error::Result;
@@ -12,20 +11,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::Path;
 
-/// What a model file is to hold: named f32 tensors, borrowed from their owners, and named facts.
+/// The contents of a model file to be written: named f32 tensors, borrowed from their owners, and named facts.
 #[derive(Debug, Default)]
 pub struct FileContents<'a> {
-    /// Shape and place by name.
+    /// Shape and values by name.
     tensors: BTreeMap<String, (Vec<usize>, Source<'a>)>,
-    /// As those of a [`ModelFile`].
+    /// The facts, as in [`ModelFile`].
     pub facts: BTreeMap<String, String>,
 }
 
-/// Where the values of a tensor lie.
+/// The values of a tensor.
 #[derive(Debug)]
 enum Source<'a> {
     Memory(Cow<'a, [f32]>),
-    /// On a GPU, perhaps; read when they are needed.
+    /// A parameter, which may lie on a GPU; read when it is written.
     Parameter(&'a Parameter),
 }
 
@@ -50,13 +49,13 @@ impl<'a> FileContents<'a> {
         self.tensors.insert(name.into(), (shape.into(), source));
     }
 
-    /// Adds a parameter of this shape.
+    /// Adds a parameter with this shape.
     pub(crate) fn lend_parameter(&mut self, shape: &[usize], parameter: &'a Parameter) {
         let source = Source::Parameter(parameter);
         (self.tensors).insert(parameter.name.clone(), (shape.into(), source));
     }
 
-    /// Adds all that a file has.
+    /// Adds the whole contents of a file.
     pub fn take(&mut self, file: ModelFile) {
         for (name, (shape, values)) in file.tensors {
             self.lend(name, &shape, values);
@@ -77,17 +76,17 @@ impl<'a> FileContents<'a> {
         Ok(())
     }
 
-    /// Writes the file under a temporary name, syncs it and renames it: a crash leaves the old file or the new one.
-    /// Values go to the file as they are; no more than one tensor is copied at a time.
+    /// Writes the file under a temporary name, syncs it and renames it, so that a crash leaves either the old file or
+    /// the new one. Values are written from where they lie; at most one tensor is copied at a time.
     ///
     /// # Errors
-    /// [`crate::ModelError::Io`] naming the file, [`crate::ModelError::File`] if a tensor's shape and values disagree; as
-    /// [`Self::copy_into`].
+    /// [`crate::ModelError::Io`] naming the file, [`crate::ModelError::File`] if a tensor's shape and values disagree;
+    /// otherwise as [`Self::copy_into`].
     pub fn write(&self, path: &Path) -> Result<()> {
         let header = self.header(path)?;
         write_whole(path, |file| {
             file.write_all(&header)?;
-            // safetensors orders tensors of one type by name, as they are here.
+            // safetensors orders tensors of one type by name, which is the order of this map.
             for (_, source) in self.tensors.values() {
                 let values = source.values().map_err(std::io::Error::other)?;
                 file.write_all(&little_endian(&values))?;
@@ -99,9 +98,10 @@ impl<'a> FileContents<'a> {
     /// The bytes of the file.
     ///
     /// # Errors
-    /// [`crate::ModelError::File`] naming the file if a tensor's shape and values disagree; as [`Self::copy_into`].
+    /// [`crate::ModelError::File`] naming the file if a tensor's shape and values disagree; otherwise as
+    /// [`Self::copy_into`].
     pub fn encode(&self, path: &Path) -> Result<Vec<u8>> {
-        // Has room for the values, too.
+        // The header is allocated with room for the values.
         let mut bytes = self.header(path)?;
         for (_, source) in self.tensors.values() {
             bytes.extend_from_slice(&little_endian(&source.values()?));
@@ -109,7 +109,7 @@ impl<'a> FileContents<'a> {
         Ok(bytes)
     }
 
-    /// The bytes before the values.
+    /// The bytes that precede the values.
     fn header(&self, path: &Path) -> Result<Vec<u8>> {
         let mut outlines = Vec::with_capacity(self.tensors.len());
         for (name, (shape, source)) in &self.tensors {
@@ -125,7 +125,8 @@ impl<'a> FileContents<'a> {
             }
             outlines.push((name, Outline { shape }));
         }
-        // safetensors takes a hash map, whose order changes from run to run: one JSON string keeps files byte-identical.
+        // safetensors takes a hash map, whose order varies from run to run. A single JSON string keeps files
+        // byte-identical.
         let mut facts = self.facts.clone();
         facts.insert(CHECKSUM.into(), self.checksum()?);
         let facts = serde_json::to_string(&facts).map_err(|e| bad(path, e.to_string()))?;
@@ -133,7 +134,7 @@ impl<'a> FileContents<'a> {
         serialize(outlines, Some(metadata)).map_err(|error| bad(path, error.to_string()))
     }
 
-    /// The checksum of all this.
+    /// The checksum of these contents.
     fn checksum(&self) -> Result<String> {
         let mut checksum = Checksum::of_facts(&self.facts);
         for (name, (shape, source)) in &self.tensors {
@@ -163,7 +164,7 @@ impl Tensors for FileContents<'_> {
     }
 }
 
-/// A tensor as safetensors wants to see it for the header, which tells of values that come later.
+/// A tensor without values, as safetensors needs it to build the header.
 struct Outline<'a> {
     shape: &'a [usize],
 }

@@ -1,4 +1,4 @@
-//! Which device computes, and what can be wrong with a GPU.
+//! The choice of the device, and GPU errors.
 
 #[cfg(feature = "cuda")]
 use crate::error::ModelError;
@@ -8,11 +8,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether convolutions of f32 values may round their operands to TF32.
+/// Whether f32 convolutions may round their operands to TF32.
 static TF32: AtomicBool = AtomicBool::new(false);
 
-/// Lets convolutions of f32 values on a GPU round their operands to TF32, eleven bits of fraction, from now on; by
-/// default f32 is f32. It holds for the whole process.
+/// Sets, for the whole process, whether f32 convolutions on a GPU may round their operands to TF32 (eleven significant
+/// bits). Not allowed by default: f32 is f32.
 pub fn allow_tf32(allowed: bool) {
     TF32.store(allowed, Ordering::Relaxed);
 }
@@ -22,21 +22,22 @@ pub fn tf32_is_allowed() -> bool {
     TF32.load(Ordering::Relaxed)
 }
 
-/// The oldest driver interface that the program's bindings can use, as CUDA numbers them: 12.0, driver 525.
+/// The oldest driver API that the program's bindings support, in CUDA's numbering: 12.0, driver 525.
 pub const OLDEST_DRIVER: i32 = 12_000;
 
-/// The lowest compute capability whose instructions the kernels need, major and minor: those that round to bf16.
+/// The lowest compute capability that has all instructions of the kernels, as (major, minor); rounding to bf16 needs
+/// it.
 pub const LOWEST_CAPABILITY: (i32, i32) = (8, 0);
 
-/// Which device computes, as a user says it: `auto`, `cpu`, `cuda` or `cuda:N`.
+/// The device, in the user's notation: `auto`, `cpu`, `cuda` or `cuda:N`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceChoice {
-    /// A GPU if this build can use one and the machine has one that computes what is needed, else the CPU.
+    /// A GPU, if this build supports GPUs and the machine has one with the required capabilities; otherwise the CPU.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
-    /// The GPU of this number; none: the one of this rank.
+    /// The GPU of this index; `None` for the one assigned to this rank.
     Cuda(Option<usize>),
 }
 
@@ -72,13 +73,13 @@ impl fmt::Display for DeviceChoice {
 }
 
 impl DeviceChoice {
-    /// Opens the device for all that this process computes from now on ([`Backend::best`]); gives its backend.
+    /// Opens the device for all later computation of this process ([`Backend::best`]) and returns its backend.
     ///
-    /// `local_rank` is this process's number among those of its node: each takes a GPU of its own.
+    /// `local_rank` is the index of this process among those on its node; each gets a GPU of its own.
     ///
     /// # Errors
-    /// [`GpuError`] where a GPU was asked for and cannot be had; with [`Self::Auto`] only where there is one that should
-    /// work and does not.
+    /// [`GpuError`] if a GPU was requested and is not available. With [`Self::Auto`], only if there is a GPU that
+    /// should work but does not.
     pub fn open(self, local_rank: usize) -> Result<Backend> {
         match self {
             Self::Cpu => {}
@@ -92,7 +93,7 @@ impl DeviceChoice {
             Self::Cuda(number) => crate::ops::cuda::choose(number, local_rank)?,
             #[cfg(feature = "cuda")]
             Self::Auto => match crate::ops::cuda::choose(None, local_rank) {
-                // A machine without a GPU.
+                // The machine has no GPU.
                 Err(ModelError::Gpu(
                     why @ (GpuError::Library {
                         name: "libcuda.so.1",
@@ -104,7 +105,7 @@ impl DeviceChoice {
                         tracing::info!("the CPU computes: no GPU: {why}");
                     }
                 }
-                // There is one, and whoever has it may wonder why nothing is fast: every rank says so of its own.
+                // There is a GPU, and its owner may wonder why nothing is fast. Every rank warns about its own.
                 Err(ModelError::Gpu(why @ GpuError::OldCard { .. })) => {
                     tracing::warn!("the CPU computes: {why}");
                 }
@@ -115,32 +116,32 @@ impl DeviceChoice {
     }
 }
 
-/// What can be wrong with a GPU or the libraries for it.
+/// Errors of a GPU or its libraries.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GpuError {
-    /// This program was built without them.
+    /// This program was built without GPU support.
     #[error("this program was built without GPUs")]
     NotBuilt,
-    /// A library of NVIDIA's cannot be loaded.
+    /// One of NVIDIA's libraries cannot be loaded.
     #[error("{what} ({name}) cannot be loaded: {reason}")]
     Library {
         /// The library's file name.
         name: &'static str,
-        /// What it is.
+        /// What the library is.
         what: &'static str,
-        /// The loader's words.
+        /// The loader's message.
         reason: String,
     },
-    /// The driver knows no GPU.
+    /// The driver finds no GPU.
     #[error("NVIDIA's driver sees no GPU")]
     NoDevice,
     /// The driver is older than the program's bindings.
     #[error("NVIDIA's driver is too old: expected CUDA {}, found {}", version(*expected), version(*found))]
     OldDriver {
-        /// The oldest that would do, as CUDA numbers them.
+        /// The oldest supported API version, in CUDA's numbering.
         expected: i32,
-        /// The newest that the driver supports, numbered alike.
+        /// The newest API version that the driver supports, in the same numbering.
         found: i32,
     },
     /// The GPU lacks instructions that the kernels need.
@@ -149,55 +150,55 @@ pub enum GpuError {
         expected.0, expected.1, found.0, found.1
     )]
     OldCard {
-        /// Its number here.
+        /// Its index.
         ordinal: usize,
-        /// What it is called.
+        /// Its product name.
         name: String,
-        /// The lowest compute capability that would do, major and minor.
+        /// The lowest supported compute capability, as (major, minor).
         expected: (i32, i32),
-        /// Its own.
+        /// Its compute capability.
         found: (i32, i32),
     },
-    /// A library is of a version that does not go with the program or the driver.
+    /// The version of a library is incompatible with the program or the driver.
     #[error("{what} {found} does not fit: expected {expected}")]
     LibraryVersion {
-        /// What it is.
+        /// The library.
         what: &'static str,
-        /// What would fit.
+        /// The compatible versions.
         expected: String,
-        /// Its version.
+        /// The version found.
         found: String,
     },
-    /// There is no GPU of this number.
+    /// There is no GPU of this index.
     #[error("there is no GPU {asked}: this process sees {found} (0 to {})", found.saturating_sub(1))]
     Ordinal {
-        /// The number asked for.
+        /// The requested index.
         asked: usize,
-        /// How many there are.
+        /// The number of GPUs.
         found: usize,
     },
-    /// Two processes were given one GPU.
+    /// Two processes were assigned the same GPU.
     #[error("ranks {first} and {second} would both compute on GPU {ordinal} ({uuid})")]
     Shared {
-        /// One rank that was given the GPU.
+        /// The first rank with this GPU.
         first: usize,
-        /// The other rank that was given it.
+        /// The second rank with this GPU.
         second: usize,
-        /// The GPU's number as the second sees it.
+        /// The GPU's index as seen by the second rank.
         ordinal: usize,
-        /// The GPU's own number.
+        /// The GPU's UUID.
         uuid: String,
     },
-    /// The GPU's memory does not hold what is to be computed.
+    /// The GPU is out of memory.
     #[error(
         "the GPU's memory is full: {asked_mb} MB more were asked for, {free_mb} of {total_mb} MB are free"
     )]
     OutOfMemory {
-        /// What was asked for last.
+        /// The size of the failed allocation.
         asked_mb: u64,
-        /// What is free, after what other processes use.
+        /// Free memory, considering other processes.
         free_mb: u64,
-        /// What the GPU has in all.
+        /// The GPU's total memory.
         total_mb: u64,
     },
     /// A call of a library failed.
@@ -205,28 +206,28 @@ pub enum GpuError {
     Call {
         /// The function.
         call: &'static str,
-        /// The library's words.
+        /// The library's error message.
         reason: String,
     },
-    /// Something cannot be part of work that is captured to be launched as a whole.
+    /// An operation cannot be part of a captured graph.
     #[error("{what} cannot be part of a CUDA graph")]
     NotCaptured {
-        /// What was to be done.
+        /// The operation.
         what: &'static str,
     },
     /// A kernel did not compile.
     #[error("NVRTC cannot compile `{file}` for {architecture}: {log}")]
     Compile {
-        /// The source.
+        /// The source file.
         file: &'static str,
         /// The GPU's architecture, such as `sm_90`.
         architecture: String,
-        /// NVRTC's words.
+        /// NVRTC's log.
         log: String,
     },
 }
 
-/// A version as CUDA writes it: 12040 is 12.4.
+/// A version in CUDA's numbering, as text: 12040 is 12.4.
 fn version(number: i32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)
 }
@@ -238,7 +239,7 @@ pub fn tells_of_full_memory(words: &str) -> bool {
 }
 
 impl GpuError {
-    /// What a user can do about it.
+    /// A suggestion for the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NotBuilt => "build with `--features cuda`, or leave `--device` out",
@@ -259,7 +260,7 @@ impl GpuError {
                 "name a GPU of the Ampere generation or later (A100, RTX 30, H100, ...) with `--device cuda:N`, or compute with \
                  `--device cpu`"
             }
-            // It says CUDNN_STATUS_NOT_INITIALIZED of both.
+            // cuDNN reports CUDNN_STATUS_NOT_INITIALIZED in both cases.
             Self::Call {
                 call: "cudnnCreate",
                 ..
@@ -289,7 +290,7 @@ impl GpuError {
             Self::Call { .. } => {
                 "`nvidia-smi` and the system's log may say more; CUDA_LAUNCH_BLOCKING=1 shows which operation it was"
             }
-            // As NVRTC says it of an architecture that it does not know.
+            // NVRTC's message for an unknown architecture.
             Self::Compile { log, .. } if log.contains("--gpu-architecture") => {
                 "the GPU is of a later generation than NVRTC: `pip install --upgrade` nvidia-cuda-nvrtc (for a driver of CUDA 12 \
                  nvidia-cuda-nvrtc-cu12), and name its folder in SQUALL_CUDA_LIBRARIES"

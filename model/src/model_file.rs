@@ -1,4 +1,4 @@
-//! Tensors and facts in one safetensors file, written whole or not at all.
+//! Tensors and facts in one safetensors file, written atomically.
 
 use crate::error::{ModelError, Result};
 use crate::file_contents::FileContents;
@@ -16,12 +16,13 @@ use std::sync::LazyLock;
 pub struct ModelFile {
     /// Shape and values by name.
     pub tensors: NamedTensors,
-    /// The contract: whatever the tensors mean nothing without.
+    /// The contract: everything needed to interpret the tensors.
     pub facts: BTreeMap<String, String>,
 }
 
 impl ModelFile {
-    /// Writes the file under a temporary name, syncs it and renames it: a crash leaves the old file or the new one.
+    /// Writes the file under a temporary name, syncs it and renames it, so that a crash leaves either the old file or
+    /// the new one.
     ///
     /// # Errors
     /// [`ModelError::Io`] naming the file, [`ModelError::File`] if a tensor's shape and values disagree.
@@ -37,7 +38,7 @@ impl ModelFile {
         self.contents().encode(path)
     }
 
-    /// All that it holds, where it lies.
+    /// The contents, borrowed.
     fn contents(&self) -> FileContents<'_> {
         let mut contents = FileContents::default();
         for (name, (shape, values)) in &self.tensors {
@@ -47,7 +48,7 @@ impl ModelFile {
         contents
     }
 
-    /// Reads a file that [`Self::write`] wrote into memory; [`StoredFile`] leaves it where it is.
+    /// Reads a file that [`Self::write`] wrote into memory; [`StoredFile`] leaves it on disk.
     ///
     /// # Errors
     /// As [`StoredFile::open`].
@@ -55,7 +56,7 @@ impl ModelFile {
         StoredFile::open(path)?.to_memory()
     }
 
-    /// The file whose bytes [`Self::encode`] gave; `path` is for errors.
+    /// Decodes the bytes that [`Self::encode`] returned; `path` is for errors.
     ///
     /// # Errors
     /// As [`StoredFile::of_bytes`].
@@ -63,7 +64,7 @@ impl ModelFile {
         StoredFile::of_bytes(path, bytes)?.to_memory()
     }
 
-    /// A fact that must be there.
+    /// The value of a required fact.
     ///
     /// # Errors
     /// [`ModelError::File`] naming the fact.
@@ -72,7 +73,7 @@ impl ModelFile {
     }
 }
 
-/// A fact that must be among those of a file.
+/// The value of a required fact among those of a file.
 pub(crate) fn fact<'a>(
     path: &Path,
     facts: &'a BTreeMap<String, String>,
@@ -89,7 +90,7 @@ pub(crate) fn bad(path: &Path, reason: String) -> ModelError {
     }
 }
 
-/// The bytes of values in the file's order: on most machines those in memory.
+/// The values as bytes in the file's order; on little-endian machines without a copy.
 pub(crate) fn little_endian(values: &[f32]) -> Cow<'_, [u8]> {
     match cfg!(target_endian = "little") {
         true => bytemuck::cast_slice(values).into(),
@@ -97,14 +98,14 @@ pub(crate) fn little_endian(values: &[f32]) -> Cow<'_, [u8]> {
     }
 }
 
-// This and `refuse_other_than_file` are also in data/src/atomic.rs: model and data depend on no crate of ours.
-/// A number that no other process has, not even on other hosts or in containers, where process ids repeat.
+// This and `refuse_other_than_file` are duplicated in data/src/atomic.rs: model and data depend on no crate of ours.
+/// A number unique to this process. Process ids are not unique across hosts and containers.
 fn own_number() -> u32 {
     static OWN: LazyLock<u32> = LazyLock::new(|| RandomState::new().build_hasher().finish() as u32);
     *OWN
 }
 
-/// An error where a device, a pipe or a folder lies: the rename would put a file in its place, for everybody.
+/// Returns an error if the path is a device, a pipe or a directory: the rename would replace it for everybody.
 fn refuse_other_than_file(path: &Path) -> std::io::Result<()> {
     use std::io::{Error, ErrorKind};
     match std::fs::metadata(path) {
@@ -113,13 +114,13 @@ fn refuse_other_than_file(path: &Path) -> std::io::Result<()> {
             ErrorKind::InvalidInput,
             "a device, pipe or socket, where a file would take its place",
         )),
-        // What cannot be looked at fails again when the file is created.
+        // If the path cannot be examined, creating the file will fail as well.
         _ => Ok(()),
     }
 }
 
-/// Has a file written under a temporary name (`.<name>.<number>.tmp` in the same folder; the number is the process's
-/// own), syncs and renames it.
+/// Writes a file under a temporary name (`.<name>.<number>.tmp` in the same directory, with a number unique to this
+/// process), syncs it and renames it.
 pub(crate) fn write_whole(
     path: &Path,
     write: impl FnOnce(&mut std::fs::File) -> std::io::Result<()>,
@@ -142,7 +143,7 @@ pub(crate) fn write_whole(
         std::fs::rename(&temporary, path).map_err(io("rename", path.to_path_buf()))
     };
     attempt().inspect_err(|_| drop(std::fs::remove_file(&temporary)))?;
-    // The rename itself must survive a power cut.
+    // Sync the directory, so that the rename itself survives a power failure.
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());

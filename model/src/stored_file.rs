@@ -1,5 +1,5 @@
-//! Reading a model file without loading it: it is checked as a whole when it is opened, then read one tensor after the
-//! other straight into the memory that its values belong in.
+//! Reads a model file without loading it as a whole: the file is verified when it is opened, then tensors are read one
+//! by one directly into their destination.
 
 use crate::checksum::{CHECKSUM, Checksum};
 use crate::error::{ModelError, Result};
@@ -17,46 +17,46 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Bytes before the header, which say how long it is.
+/// Bytes before the header, which hold its length.
 pub(crate) const PREFIX: usize = 8;
-/// The longest header that safetensors takes.
+/// The longest header that safetensors accepts.
 pub(crate) const MAX_HEADER: u64 = 100_000_000;
-/// Bytes that are looked at together: a multiple of a value's, so that none is cut.
+/// Bytes per read; a multiple of the size of a value, so that no value is split.
 const PIECE: usize = 1 << 20;
 
-/// Tensors and facts of a file that is not in memory, or is there as bytes.
+/// The tensors and facts of a file on disk, or of its bytes in memory.
 ///
-/// What was checked is what is read later: Squall's files are never changed in place, and one that takes this one's name
-/// is another file.
+/// What was verified is what is read later: Squall never changes files in place, and a file renamed to this path is a
+/// different inode.
 #[derive(Debug)]
 pub struct StoredFile<'a> {
     path: PathBuf,
     source: Source<'a>,
     tensors: BTreeMap<String, Stored>,
-    /// As those of a [`ModelFile`].
+    /// The facts, as in [`ModelFile`].
     pub facts: BTreeMap<String, String>,
     seen: Seen,
 }
 
-/// What is known of all bytes since they were looked at.
+/// The results of the verification pass over all bytes.
 #[derive(Debug, Default)]
 struct Seen {
     /// XXH3-128 of the file (hexadecimal).
     hash: String,
-    /// Squall's own checksum, of facts and tensors.
+    /// Squall's own checksum, over facts and tensors.
     checksum: String,
-    /// The first tensor with values that are infinite or NaN, and how many it has.
+    /// The first tensor with infinite or NaN values, and the number of these.
     not_finite: Option<(String, usize)>,
 }
 
-/// Where the bytes are.
+/// The location of the bytes.
 #[derive(Debug)]
 enum Source<'a> {
     File(File),
     Memory(Cow<'a, [u8]>),
 }
 
-/// A tensor's shape and its bytes among those of the file.
+/// A tensor's shape and its byte range in the file.
 #[derive(Debug)]
 struct Stored {
     shape: Vec<usize>,
@@ -64,10 +64,10 @@ struct Stored {
 }
 
 impl StoredFile<'static> {
-    /// Opens a file that [`ModelFile::write`] or [`crate::FileContents::write`] wrote, and reads it once to check it.
+    /// Opens a file written by [`ModelFile::write`] or [`crate::FileContents::write`], and reads it once to verify it.
     ///
     /// # Errors
-    /// [`ModelError::Io`] if it cannot be read, [`ModelError::File`] if it is damaged or something else.
+    /// [`ModelError::Io`] if it cannot be read, [`ModelError::File`] if it is damaged or of another format.
     pub fn open(path: &Path) -> Result<Self> {
         let unreadable = |source| unreadable(path, source);
         let mut file = File::open(path).map_err(unreadable)?;
@@ -75,7 +75,7 @@ impl StoredFile<'static> {
         if found.is_file() {
             return Self::check(path, Source::File(file), found.len());
         }
-        // A pipe gives its bytes once. A folder gives an error.
+        // A pipe can be read only once; a directory returns an error.
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(unreadable)?;
         let length = bytes.len() as u64;
@@ -83,10 +83,10 @@ impl StoredFile<'static> {
     }
 }
 
-/// The facts of a file, whose tensors are not read: only that it has the length that its header says is checked.
+/// The facts of a file, without reading its tensors; only the file's length is checked against the header.
 ///
 /// # Errors
-/// As [`StoredFile::open`], but for values that are damaged.
+/// As [`StoredFile::open`], except that damaged values are not detected.
 pub fn facts_alone(path: &Path) -> Result<BTreeMap<String, String>> {
     let unreadable = |source| unreadable(path, source);
     let file = File::open(path).map_err(unreadable)?;
@@ -95,7 +95,7 @@ pub fn facts_alone(path: &Path) -> Result<BTreeMap<String, String>> {
     facts_of(path, &header)
 }
 
-/// The facts that a header holds.
+/// The facts in a header.
 fn facts_of(path: &Path, header: &Metadata) -> Result<BTreeMap<String, String>> {
     let facts = header.metadata().as_ref().and_then(|all| all.get("squall"));
     let facts = facts.ok_or_else(|| bad(path, "it has no Squall facts: import it first".into()))?;
@@ -103,22 +103,22 @@ fn facts_of(path: &Path, header: &Metadata) -> Result<BTreeMap<String, String>> 
 }
 
 impl<'a> StoredFile<'a> {
-    /// The file whose bytes these are; `path` is for errors.
+    /// Opens a file from its bytes; `path` is for errors.
     ///
     /// # Errors
-    /// [`ModelError::File`] if they are damaged or something else.
+    /// [`ModelError::File`] if they are damaged or of another format.
     pub fn of_bytes(path: &Path, bytes: &'a [u8]) -> Result<Self> {
         Self::check(path, Source::Memory(bytes.into()), bytes.len() as u64)
     }
 
-    /// A file of so many bytes, if it is whole.
+    /// Verifies a file of `length` bytes.
     fn check(path: &Path, source: Source<'a>, length: u64) -> Result<Self> {
         let (header, head) = source.header(path, length)?;
         let start = head.len() as u64;
         let mut facts = facts_of(path, &header)?;
-        // Files from before there was a checksum have none.
+        // Files written before the checksum was introduced have none.
         let checksum = facts.remove(CHECKSUM);
-        // By name, so that the same one is named of several that are of another type.
+        // Sorted by name, so that an error about types always names the same tensor.
         let infos: BTreeMap<_, _> = header.tensors().into_iter().collect();
         let mut tensors = BTreeMap::new();
         for (name, info) in infos {
@@ -126,7 +126,7 @@ impl<'a> StoredFile<'a> {
                 let reason = format!("tensor `{name}`: expected F32, found {:?}", info.dtype);
                 return Err(bad(path, reason));
             }
-            // The header was found to tell of no byte outside the file.
+            // The parsed header was verified to reference only bytes inside the file.
             let (first, end) = info.data_offsets;
             let bytes = start + first as u64..start + end as u64;
             let shape = info.shape.clone();
@@ -147,7 +147,7 @@ impl<'a> StoredFile<'a> {
         Ok(file)
     }
 
-    /// Looks at all of a file of so many bytes, once: those before the values are `head`.
+    /// Reads a file of `length` bytes once in full; `head` are the bytes before the values.
     fn look_through(&self, head: &[u8], length: u64) -> Result<Seen> {
         let (mut hash, mut checksum) = (Xxh3::new(), Checksum::of_facts(&self.facts));
         let mut not_finite = None;
@@ -164,7 +164,8 @@ impl<'a> StoredFile<'a> {
                 not_finite.get_or_insert_with(|| (name.clone(), count));
             }
         }
-        // Squall writes tensors in the order of their names. Other programs may not: their files are read once more.
+        // Squall writes tensors in the order of their names. Other programs may not; their files are read a second
+        // time.
         let places = self.tensors.values().map(|stored| stored.bytes.start);
         if !places.is_sorted() {
             hash.reset();
@@ -178,7 +179,7 @@ impl<'a> StoredFile<'a> {
         })
     }
 
-    /// Shows bytes of the file, some of them at a time.
+    /// Passes a range of the file's bytes to `see`, piece by piece.
     fn each_piece(&self, bytes: &Range<u64>, mut see: impl FnMut(&[u8])) -> Result<()> {
         let Range { start, end } = *bytes;
         let mut piece = vec![0; (end - start).min(PIECE as u64) as usize];
@@ -192,7 +193,7 @@ impl<'a> StoredFile<'a> {
         Ok(())
     }
 
-    /// A fact that must be there.
+    /// The value of a required fact.
     ///
     /// # Errors
     /// [`ModelError::File`] naming the fact.
@@ -200,18 +201,18 @@ impl<'a> StoredFile<'a> {
         fact(&self.path, &self.facts, name)
     }
 
-    /// XXH3-128 of the file (hexadecimal), of the bytes that were checked and are read later.
+    /// XXH3-128 of the file (hexadecimal), over the bytes that were verified.
     pub fn hash(&self) -> &str {
         &self.seen.hash
     }
 
-    /// The first tensor, by name, with values that are infinite or NaN, and how many it has.
+    /// The first tensor, by name, with infinite or NaN values, and the number of these.
     pub fn first_not_finite(&self) -> Option<(&str, usize)> {
         let found = self.seen.not_finite.as_ref();
         found.map(|(name, count)| (name.as_str(), *count))
     }
 
-    /// All of it in memory.
+    /// Loads the whole file into memory.
     ///
     /// # Errors
     /// [`ModelError::Io`] if the file cannot be read.
@@ -251,13 +252,13 @@ impl Tensors for StoredFile<'_> {
 }
 
 impl Source<'_> {
-    /// What a file of so many bytes says of the values in it, and all bytes before them.
+    /// The parsed header of a file of `length` bytes, and all bytes before the values.
     fn header(&self, path: &Path, length: u64) -> Result<(Metadata, Vec<u8>)> {
         let invalid =
             |error: &dyn Display| bad(path, format!("no valid safetensors file ({error})"));
         let mut head = vec![0; length.min(PREFIX as u64) as usize];
         self.read(path, &mut head, 0)?;
-        // A header that the file has no room for, or that is too long, is not read: safetensors refuses it unread.
+        // A header longer than the file or the limit is not read; safetensors rejects it by its length alone.
         let count = head
             .first_chunk::<PREFIX>()
             .map(|count| u64::from_le_bytes(*count));
@@ -268,7 +269,7 @@ impl Source<'_> {
         }
         let header: Metadata = match SafeTensors::read_metadata(&head) {
             Ok((_, header)) => header,
-            // What it says is sound in itself; only the values that safetensors looks for after it are not in `head`.
+            // The header itself is valid; only the values that safetensors expects after it are not in `head`.
             Err(SafeTensorError::MetadataIncompleteBuffer) => {
                 serde_json::from_slice(&head[PREFIX..]).map_err(|error| invalid(&error))?
             }
@@ -281,7 +282,7 @@ impl Source<'_> {
         Ok((header, head))
     }
 
-    /// Reads bytes of the file, from `at` on.
+    /// Reads bytes of the file, starting at offset `at`.
     fn read(&self, path: &Path, into: &mut [u8], at: u64) -> Result<()> {
         match self {
             Self::File(file) => {
@@ -296,7 +297,7 @@ impl Source<'_> {
     }
 }
 
-/// How many of the values in these bytes are infinite or NaN.
+/// The number of infinite or NaN values in these bytes.
 fn not_finite_in(bytes: &[u8]) -> usize {
     let (values, _) = bytes.as_chunks::<4>();
     let odd = |value: &&[u8; 4]| !f32::from_le_bytes(**value).is_finite();

@@ -1,4 +1,4 @@
-//! The parameters of a network (named f32 tensors, which training changes) and its running statistics.
+//! The trainable parameters of a network (named f32 tensors) and its running statistics.
 
 mod parameter;
 mod update;
@@ -21,21 +21,21 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Shape and values by name: what a model file holds.
+/// Shape and values by name: the contents of a model file.
 pub type NamedTensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
 
-/// The handle of a parameter, by which layers find it in [`Parameters`].
+/// A handle by which layers access a parameter in [`Parameters`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ParameterId(usize);
 
 impl ParameterId {
-    /// Its place among the network's parameters.
+    /// Its index among the network's parameters.
     pub(crate) fn index(self) -> usize {
         self.0
     }
 }
 
-/// The handle of a running statistic, by which layers find it in [`Parameters`].
+/// A handle by which layers access a running statistic in [`Parameters`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufferId(usize);
 
@@ -53,30 +53,31 @@ pub struct Buffer {
 pub struct Parameters {
     entries: Vec<Parameter>,
     buffers: Vec<Buffer>,
-    /// Length and value of each running statistic, which have no values yet; none where they came with the statistics.
+    /// Length and initial value of each running statistic whose values are not allocated yet; `None` if they are
+    /// allocated when added.
     later: Option<Vec<(usize, f32)>>,
     seed: u64,
     total: usize,
-    /// One tensor of all values that the entries are views of; none while parameters are added.
+    /// One tensor of all values, of which the entries are views; `None` while parameters are being added.
     flat: Option<Tensor>,
-    /// Values lie on the GPU, in one buffer.
+    /// Whether the values lie on the GPU.
     on_gpu: bool,
-    /// A new number after every change of a value; no two sets of parameters share one.
+    /// A number that changes with every change of a value and is unique within the process.
     version: u64,
-    /// What training multiplies by instead of the master, for each parameter; none where it is the master.
+    /// For each parameter the rounded kernel that training uses instead of the master weights, if there is one.
     rounded: Vec<Option<Tensor>>,
-    /// Weights of inference as its loops want them; empty after every change.
+    /// Packed weights for inference; cleared by every change of a value.
     prepared: Mutex<HashMap<ParameterId, Arc<Weights>>>,
 }
 
-/// A number that this process has not given out before.
+/// Returns a number that this process has not used before.
 fn next_version() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Parameters {
-    /// No parameters yet; initial values will follow from `seed` and each parameter's name.
+    /// An empty set of parameters. Initial values are derived from `seed` and each parameter's name.
     pub fn new(seed: u64) -> Self {
         Self {
             entries: Vec::new(),
@@ -92,8 +93,8 @@ impl Parameters {
         }
     }
 
-    /// The same for a network of which only names and shapes are asked: nothing that grows with its channels is
-    /// allocated before [`Self::fill`].
+    /// As [`Self::new`], for a network of which only names and shapes are needed: no memory that grows with its
+    /// channels is allocated before [`Self::fill`].
     pub(crate) fn without_values(seed: u64) -> Self {
         Self {
             later: Some(Vec::new()),
@@ -101,14 +102,15 @@ impl Parameters {
         }
     }
 
-    /// Adds a kernel, uniform in ±√(6 / `fan_in`) (He et al. 2015, as TensorFlow's `he_uniform`).
+    /// Adds a kernel with initial values uniform in ±√(6 / `fan_in`) (He et al. 2015, as TensorFlow's `he_uniform`).
     pub(crate) fn weight(
         &mut self,
         name: String,
         shape: &[usize],
         fan_in: usize,
     ) -> Result<ParameterId> {
-        // The stream depends on the name, not on the order: another decoder leaves the encoder's start as it was.
+        // The random stream depends on the name, not on the order: another decoder leaves the encoder's initial values
+        // unchanged.
         let digest = Sha256::new()
             .chain_update(self.seed.to_le_bytes())
             .chain_update(name.as_bytes())
@@ -122,7 +124,7 @@ impl Parameters {
         )
     }
 
-    /// Adds a vector whose elements all start with `value`.
+    /// Adds a vector whose elements all have the initial value `value`.
     pub(crate) fn vector(
         &mut self,
         name: String,
@@ -133,12 +135,12 @@ impl Parameters {
         self.push(name, kind, &[length], Initial::Constant(value))
     }
 
-    /// Has a parameter start with one value. Its network has no values yet.
+    /// Sets the initial value of a parameter that has no values yet.
     pub(crate) fn start_with(&mut self, id: ParameterId, value: f32) {
         self.entries[id.0].initial = Some(Initial::Constant(value));
     }
 
-    /// Adds a parameter, whose values come with [`Self::settle`]: all of them at once, in one buffer.
+    /// Adds a parameter. [`Self::settle`] allocates all values in one buffer.
     fn push(
         &mut self,
         name: String,
@@ -174,18 +176,18 @@ impl Parameters {
         BufferId(self.buffers.len() - 1)
     }
 
-    /// The f32 master of a parameter.
+    /// The f32 master weights of a parameter.
     pub(crate) fn get(&self, id: ParameterId) -> &Tensor {
         &self.entries[id.0].tensor
     }
 
-    /// The kernel that a pass multiplies by: the master, or what [`Self::compute_with`] put in its place for training.
+    /// The kernel that a pass multiplies by: the master weights, or in training the copy set by [`Self::compute_with`].
     pub(crate) fn kernel(&self, id: ParameterId, pass: &Pass) -> &Tensor {
         let rounded = self.rounded.get(id.0).and_then(Option::as_ref);
         (rounded.filter(|_| pass.is_training())).unwrap_or(&self.entries[id.0].tensor)
     }
 
-    /// What `prepare` made of a kernel the first time, until any value changes.
+    /// The cached result of `prepare` on a kernel, computed on first use after any change of a value.
     pub(crate) fn prepared(
         &self,
         kernel: ParameterId,
@@ -200,13 +202,13 @@ impl Parameters {
         Ok(made)
     }
 
-    /// Forgets what was prepared, because values change.
+    /// Clears the cache of prepared weights, because values change.
     fn changes(&mut self) {
         let known = self.prepared.get_mut();
         known.unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// A number that stays as long as all trainable values do.
+    /// A number that changes whenever a trainable value changes.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
@@ -216,7 +218,7 @@ impl Parameters {
         self.entries[id.0].values()
     }
 
-    /// A parameter's values, one for each channel, where they lie.
+    /// A parameter's per-channel values, on their device.
     pub(crate) fn channels(&self, id: ParameterId) -> Result<Channels<'static>> {
         #[cfg(feature = "cuda")]
         if self.on_gpu {
@@ -225,12 +227,12 @@ impl Parameters {
         Ok(self.values(id)?.into())
     }
 
-    /// Whether values lie on the GPU.
+    /// Whether the values lie on the GPU.
     pub(crate) fn is_on_gpu(&self) -> bool {
         self.on_gpu
     }
 
-    /// Puts all values into one buffer, where a backend computes, once a network has all of its parameters.
+    /// Puts all values into one buffer on the backend's device, once all parameters have been added.
     pub(crate) fn settle(&mut self, backend: Backend) -> Result<()> {
         if self.flat.is_none() || backend.is_gpu() != self.on_gpu {
             self.flat = Some(self.join(backend.is_gpu())?);
@@ -238,7 +240,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// Gives everything the values that it starts with, where a backend computes.
+    /// Allocates all values on the backend's device and initialises them.
     pub(crate) fn fill(&mut self, backend: Backend) -> Result<()> {
         let later = self.later.take().into_iter().flatten();
         for (buffer, (length, value)) in self.buffers.iter_mut().zip(later) {
@@ -275,12 +277,12 @@ impl Parameters {
         &self.buffers
     }
 
-    /// Trainable values.
+    /// The number of trainable values.
     pub fn count(&self) -> usize {
         self.total
     }
 
-    /// The first parameter with a value that is infinite or NaN.
+    /// The first parameter with an infinite or NaN value.
     ///
     /// # Errors
     /// [`crate::ModelError::Candle`] if a tensor cannot be read.
@@ -310,7 +312,7 @@ impl Parameters {
         Ok(named)
     }
 
-    /// As [`Self::to_named`], for a file, without copies.
+    /// As [`Self::to_named`], for a file, without copying.
     pub fn lend(&self) -> FileContents<'_> {
         let mut contents = FileContents::default();
         for entry in &self.entries {
@@ -322,8 +324,8 @@ impl Parameters {
         contents
     }
 
-    /// A copy of the parameters that lie in these ranges of the flat order, in that order and without running
-    /// statistics: what one of several owners of a network's parameters holds.
+    /// A copy of the parameters in these ranges of the flat order, without running statistics: the share of one of
+    /// several owners of the parameters.
     ///
     /// # Errors
     /// [`crate::ModelError::Candle`] if a tensor cannot be read.
@@ -343,7 +345,7 @@ impl Parameters {
     /// Replaces the running statistics by these values, in the order of [`Parameters::buffers`].
     ///
     /// # Errors
-    /// [`crate::ModelError::Shape`] if there are more or fewer of them.
+    /// [`crate::ModelError::Shape`] if their number differs.
     pub fn set_buffers(&mut self, values: &[f32]) -> Result<()> {
         let expected = self.buffers.iter().map(|b| b.values.len()).sum();
         crate::ops::host::expect("running statistics", "values", expected, values.len())?;
@@ -357,12 +359,13 @@ impl Parameters {
         Ok(())
     }
 
-    /// Replaces all values by those of the tensors of their names, which go straight to where values lie; on a GPU one
-    /// of them at a time passes through the host's memory. `path` is for errors.
+    /// Replaces all values by those of the tensors of the same names, read in place; on a GPU one at a time is staged
+    /// in host memory. `path` is for errors.
     ///
     /// # Errors
-    /// [`crate::ModelError::MissingWeight`] or [`crate::ModelError::WeightShape`] naming the first that does not fit,
-    /// and all values are as they were; [`crate::ModelError::Io`] if a tensor cannot be read, and then some are new.
+    /// [`crate::ModelError::MissingWeight`] or [`crate::ModelError::WeightShape`] naming the first tensor that does not
+    /// fit, in which case nothing changes; [`crate::ModelError::Io`] if a tensor cannot be read, in which case some are
+    /// already replaced.
     pub fn load(&mut self, path: &Path, tensors: &impl Tensors) -> Result<()> {
         for entry in &self.entries {
             expect_shape(path, tensors, &entry.name, &entry.shape)?;

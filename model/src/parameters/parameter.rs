@@ -1,4 +1,4 @@
-//! One parameter: its name, its place, what it starts with and its values.
+//! A parameter: its name, its position, its initialisation and its values.
 
 use crate::error::Result;
 use candle_core::Tensor;
@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::ops::Range;
 
-/// What a parameter does; weight decay and LARC ask.
+/// The role of a parameter, for weight decay and LARC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A convolution's kernel.
@@ -26,22 +26,22 @@ pub enum Kind {
 pub struct Parameter {
     /// Its path in the network, such as `encoder.block1.unit1.conv2.weight`.
     pub name: String,
-    /// What it does in its layer.
+    /// Its role in the layer.
     pub kind: Kind,
-    /// Its place in the flat gradient.
+    /// Its range in the flat order of all parameters.
     pub range: Range<usize>,
     pub(super) shape: Vec<usize>,
-    /// What it will start with; none once it has values.
+    /// Its initialisation; `None` once it has values.
     pub(super) initial: Option<Initial>,
-    /// The f32 master; a tensor of no values before it has any.
+    /// The f32 master weights; an empty tensor until they are allocated.
     pub(super) tensor: Tensor,
 }
 
-/// What a parameter starts with.
+/// The initial values of a parameter.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Initial {
     Constant(f32),
-    /// Uniform between minus a bound and the bound, drawn from this seed.
+    /// Uniform in ± the bound, generated from this seed.
     Uniform([u8; 32], f32),
 }
 
@@ -58,12 +58,12 @@ impl Initial {
 }
 
 impl Parameter {
-    /// The f32 master.
+    /// The f32 master weights.
     pub fn tensor(&self) -> &Tensor {
         &self.tensor
     }
 
-    /// Its values, wherever they lie.
+    /// Its values, copied from their device.
     ///
     /// # Errors
     /// [`crate::ModelError::Candle`] or [`crate::ModelError::Gpu`] if they cannot be read.
@@ -76,7 +76,7 @@ impl Parameter {
     }
 }
 
-/// Whether a name is what a pattern says, in which `*` is any text.
+/// Whether a name matches a pattern, in which `*` stands for any text.
 pub(crate) fn fits(pattern: &str, name: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else {
         return pattern == name;
@@ -88,15 +88,15 @@ pub(crate) fn fits(pattern: &str, name: &str) -> bool {
     ends.any(|at| fits(rest, &tail[at..]))
 }
 
-/// A parameter's layer: its name without the last part.
+/// The name of a parameter's layer: the parameter's name without its last part.
 pub(crate) fn layer_of(parameter: &str) -> &str {
     parameter
         .rsplit_once('.')
         .map_or(parameter, |(layer, _)| layer)
 }
 
-/// Whether a name, of a layer or a parameter, is what a pattern says or lies under it; `block1` is not the beginning of
-/// `block10`.
+/// Whether a name of a layer or parameter matches a pattern or lies below a match; `block1` is no prefix of `block10`
+/// in this sense.
 pub(crate) fn lies_under(pattern: &str, name: &str) -> bool {
     let pattern = pattern.trim_end_matches('.');
     let dots = name.match_indices('.').map(|(at, _)| at);
@@ -104,8 +104,8 @@ pub(crate) fn lies_under(pattern: &str, name: &str) -> bool {
     ends.any(|end| fits(pattern, &name[..end]))
 }
 
-/// Which of these names a pattern may have meant that fits none: those with the same first part, or the first parts that
-/// there are.
+/// Suggestions for a pattern that matches nothing: the names with the same first part or, if there are none, all first
+/// parts.
 pub(crate) fn near<'a>(pattern: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
     let part = |name: &'a str| name.split('.').next().unwrap_or(name);
     let first = pattern.split('.').next();

@@ -1,4 +1,4 @@
-//! How values change: one parameter at a time, all at once, or as rounded copies beside the masters.
+//! Changes of values: one parameter at a time, all at once, or as rounded copies beside the master weights.
 
 use super::{Kind, Parameter, ParameterId, Parameters, next_version};
 use crate::error::{ModelError, Result};
@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use std::cell::RefCell;
 
 impl Parameters {
-    /// Gives every parameter and its values, mutable, to `change`.
+    /// Calls `change` with every parameter and its values for modification.
     ///
     /// # Errors
     /// [`ModelError::Gpu`] if values on a GPU cannot be read or written.
@@ -35,9 +35,9 @@ impl Parameters {
         Ok(())
     }
 
-    /// Gives all values at once, mutable, in the order of [`Parameter::range`], to `change`.
+    /// Calls `change` with all values for modification, in the order of [`Parameter::range`].
     ///
-    /// They lie in one buffer, so that an optimiser is one loop over memory and not one for each tensor.
+    /// They are one buffer, so that an optimiser is a single loop over memory instead of one loop per tensor.
     ///
     /// # Errors
     /// [`ModelError::Gpu`] if values on a GPU cannot be read or written.
@@ -68,16 +68,16 @@ impl Parameters {
         })
     }
 
-    /// One tensor of all values, in the order of [`Parameter::range`], where they lie: to be read.
+    /// One tensor of all values, in the order of [`Parameter::range`], on their device; for reading only.
     ///
     /// # Errors
-    /// [`ModelError::Candle`] if parameters have been added since they had values.
+    /// [`ModelError::Candle`] if parameters have been added since the values were allocated.
     pub(crate) fn flat(&self) -> Result<Tensor> {
         let none = || candle_core::Error::msg("parameters have no values yet").bt();
         Ok(self.flat.clone().ok_or_else(none)?)
     }
 
-    /// Gives all values at once, on the GPU, to `change`.
+    /// Calls `change` with all values on the GPU.
     #[cfg(feature = "cuda")]
     pub(crate) fn update_on_gpu<R>(
         &mut self,
@@ -94,8 +94,7 @@ impl Parameters {
         answer
     }
 
-    /// One tensor of all values, those that parameters start with where they have none yet, which every parameter is a
-    /// view of.
+    /// Builds one tensor of all values, initialising those that have none, and makes every parameter a view of it.
     pub(super) fn join(&mut self, on_gpu: bool) -> Result<Tensor> {
         let mut values = vec![0.0; self.total];
         let (mut places, mut left) = (Vec::with_capacity(self.entries.len()), &mut values[..]);
@@ -114,7 +113,7 @@ impl Parameters {
         self.lay_out(values, on_gpu)
     }
 
-    /// A tensor of these values, on the GPU or in host memory, that every parameter is a view of from now on.
+    /// Makes a tensor of these values, on the GPU or in host memory, and makes every parameter a view of it.
     pub(super) fn lay_out(&mut self, values: Vec<f32>, on_gpu: bool) -> Result<Tensor> {
         #[cfg(feature = "cuda")]
         let flat = match on_gpu {
@@ -132,11 +131,11 @@ impl Parameters {
         Ok(flat)
     }
 
-    /// Has training multiply by the values of `copies` from now on, instead of the masters, in the layers that
-    /// `storage` computes in bf16. Inference keeps the masters.
+    /// Makes training multiply by the values of `copies` instead of the master weights, in the layers that `storage`
+    /// computes in bf16. Inference keeps using the master weights.
     ///
     /// # Errors
-    /// [`ModelError::Shape`] if the copies are of other parameters; [`ModelError::Candle`], [`ModelError::Gpu`].
+    /// [`ModelError::Shape`] if the copies belong to other parameters; [`ModelError::Candle`], [`ModelError::Gpu`].
     pub fn compute_with(&mut self, copies: &Mirror, storage: &Storage) -> Result<()> {
         crate::ops::host::expect("parameters", "copies", self.total, copies.count())?;
         self.rounded.resize_with(self.entries.len(), || None);
@@ -169,14 +168,14 @@ impl Parameters {
         Ok(())
     }
 
-    /// The first kernel that [`Self::compute_with`] put in a master's place, if there is one.
+    /// The first kernel set by [`Self::compute_with`], if there is one.
     #[cfg(feature = "cuda")]
     pub(crate) fn first_rounded(&self) -> Option<&Tensor> {
         self.rounded.iter().flatten().next()
     }
 }
 
-/// candle's way to write into a tensor that others may hold.
+/// candle's mechanism for writing into a shared tensor.
 struct Change<F>(RefCell<F>);
 
 impl<F: FnMut(&mut [f32])> InplaceOp1 for Change<F> {

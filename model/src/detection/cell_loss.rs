@@ -1,4 +1,4 @@
-//! The loss of a detector of cells.
+//! The loss of a cell detector.
 //!
 //! 5 Σ SmoothL1(x, y) + 7 Σ SmoothL1(log2 w, log2 h) − Σ_object ln p(object) − ½ Σ_no object ln p(no object) −
 //! Σ_object ln p(class), all divided by the frames of the batch.
@@ -9,7 +9,8 @@
 use super::cells::{self, BOX, CLASS, CellTarget, OBJECT};
 use super::loss::{Frame, Rules, Sums};
 
-/// Adds the terms of one frame to `sums` (not divided), and their gradient times the rules' factor to the frame's.
+/// Adds the terms of one frame to `sums` (not divided by frames), and their gradient times the rules' factor to the
+/// frame's.
 pub(super) fn add(rules: &Rules<'_>, frame: Frame<'_>, sums: &mut Sums) {
     let channels = CLASS + rules.layout.classes;
     let cells = frame.values.chunks_exact(channels);
@@ -21,7 +22,7 @@ pub(super) fn add(rules: &Rules<'_>, frame: Frame<'_>, sums: &mut Sums) {
 }
 
 impl Rules<'_> {
-    /// Adds the terms of one cell with values `z` to `sums`, and their gradient to `g`.
+    /// Adds the terms of one cell with outputs `z` to `sums`, and their gradient to `g`.
     fn add_cell(&self, z: &[f32], g: &mut [f32], target: Option<CellTarget>, sums: &mut Sums) {
         let config = self.config;
         let objectness = (&z[OBJECT..CLASS], &mut g[OBJECT..CLASS]);
@@ -59,7 +60,7 @@ fn smooth_l1(d: f64) -> (f64, f64) {
     }
 }
 
-/// −ln softmax(z)[label]; its gradient times `factor` is added.
+/// Returns −ln softmax(z)[label] and adds its gradient times `factor`.
 fn cross_entropy((z, g): (&[f32], &mut [f32]), label: usize, factor: f64) -> f64 {
     let top = z.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let term = |&z: &f32| (f64::from(z) - f64::from(top)).exp();

@@ -1,7 +1,7 @@
-//! One box for each cell: which label belongs to which cell, and back from cells to boxes.
+//! One box per cell: assigns labels to cells, and decodes cells to boxes.
 //!
-//! The box code is x and y of the centre within the cell, in cells, and log2 of width and height in cells: a box of one
-//! cell's size is all zeros behind its centre.
+//! The box code is x and y of the centre within the cell, in cells, and log2 of width and height in cells. A box of one
+//! cell's size has size values of zero.
 //!
 //! # Source
 //! Racah et al. 2017 (arXiv:1612.02095) and `hur-detect/scripts/load_data/ground_truth_maker.py`.
@@ -11,23 +11,23 @@ use super::{BoxTarget, ScoredBox};
 
 /// Values of a box: x, y, log2 width, log2 height.
 pub(super) const BOX: usize = 4;
-/// Where objectness stands: object, no object.
+/// The index of the objectness logits: object, no object.
 pub(super) const OBJECT: usize = BOX;
-/// Where classes begin.
+/// The index of the first class.
 pub(super) const CLASS: usize = OBJECT + 2;
-/// Boxes are at most 2 to this power cells large.
+/// Boxes extend over at most 2 to this power cells.
 const LARGEST_LOG2: f32 = 12.0;
 
-/// What a cell should predict: the class and the box code of its label.
+/// The target of a cell: the class and the box code of its label.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct CellTarget {
     pub class: usize,
     pub code: [f32; BOX],
 }
 
-/// The target of each cell, row by row; none where no box has its centre.
+/// The target of each cell, row by row; `None` for cells without a box centre.
 ///
-/// Of several boxes in one cell the largest stays; of equally large ones the one nearest the cell's centre, then the
+/// If several boxes share a cell the largest wins; among equally large ones the one nearest the cell's centre, then the
 /// first.
 pub(super) fn assign(
     layout: &Layout,
@@ -66,12 +66,12 @@ pub(super) fn code(layout: &Layout, values: &[f32]) -> [f32; BOX] {
     [active(0), active(1), active(2), active(3)]
 }
 
-/// The probability of the first of two logits.
+/// The softmax probability of the first of two logits.
 fn first_of_two(first: f32, second: f32) -> f32 {
     1.0 / (1.0 + (second - first).exp())
 }
 
-/// The boxes of one frame.
+/// Decodes the boxes of one frame.
 pub(super) fn decode(
     layout: &Layout,
     values: &[f32],
@@ -84,7 +84,7 @@ pub(super) fn decode(
         if confidence < min_confidence || confidence.is_nan() {
             return None;
         }
-        // The largest size would make a number of what is none.
+        // Clamping to the largest size would turn NaN into a number.
         if !are_numbers(&cell[..BOX]) {
             return None;
         }

@@ -1,8 +1,8 @@
-//! The loss of a detector of centres: focal for scores, GIoU for boxes, both over the boxes of a frame, then over
-//! frames.
+//! The loss of a centre detector: focal loss for scores and GIoU for boxes, both normalised by the boxes of a frame,
+//! then averaged over frames.
 //!
 //! With p the probability of a class in a cell and Y the height of the labels' bump there: −(1 − p)^α ln p where Y = 1,
-//! else −(1 − Y)^β p^α ln(1 − p), with α 2 and β 4 (CenterNet, equation 1).
+//! otherwise −(1 − Y)^β p^α ln(1 − p), with α 2 and β 4 (CenterNet, equation 1).
 
 use super::centres::{self, LARGEST_LOG};
 use super::giou;
@@ -30,7 +30,7 @@ pub(super) fn add(rules: &Rules<'_>, frame: Frame<'_>, sums: &mut Sums) {
             *g += (factor * config.scores * each * slope) as f32;
         }
         if let Some((share, sides)) = target {
-            // NaN stays NaN, and goes on into the gradient.
+            // NaN stays NaN and propagates to the gradient.
             let is_beyond = |z: f32| z >= LARGEST_LOG;
             let log = |z: f32| if is_beyond(z) { LARGEST_LOG } else { z };
             let ours = [0, 1, 2, 3].map(|side| f64::from(log(z_box[side])).exp());
@@ -38,7 +38,7 @@ pub(super) fn add(rules: &Rules<'_>, frame: Frame<'_>, sums: &mut Sums) {
             let weight = config.overlap * each * share;
             sums.overlap += weight * loss;
             for (side, g) in g_box.iter_mut().enumerate() {
-                // Beyond the largest distance nothing changes.
+                // The distance is clamped there, so the derivative is zero.
                 if !is_beyond(z_box[side]) {
                     *g += (factor * weight * slopes[side] * ours[side]) as f32;
                 }

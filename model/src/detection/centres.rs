@@ -1,31 +1,31 @@
-//! Boxes around centres: a bump in the scores of its class for every label, and peaks of scores back to boxes.
+//! Boxes around centres: labels become bumps in their class's scores, and score peaks are decoded to boxes.
 //!
 //! # Source
 //! Zhou et al. 2019 (CenterNet, arXiv:1904.07850) for scores and their peaks; Liu et al. 2020 (TTFNet,
-//! arXiv:1909.00700) for bumps as wide as the box and for learning the box from every cell under the bump, by the
-//! bump's height.
+//! arXiv:1909.00700) for bumps as wide as the box, and for training the box in every cell under the bump, weighted by
+//! the bump's height.
 
 use super::giou::Sides;
 use super::layout::{Layout, are_numbers};
 use super::{BoxTarget, ScoredBox};
 
-/// Share of the box that its bump covers (TTFNet's α).
+/// The share of the box that its bump covers (TTFNet's α).
 const COVERED: f32 = 0.54;
 /// Distances are at most e to this power cells.
 pub(super) const LARGEST_LOG: f32 = 8.0;
 
-/// What the scores and boxes of one frame should be.
+/// The targets of one frame.
 pub(super) struct CentreTargets {
-    /// The score that every cell and class should have, 0 to 1; 1 at a centre.
+    /// The target score of every cell and class, from 0 to 1; 1 at a centre.
     pub bumps: Vec<f32>,
-    /// Centres, counted as often as there are boxes.
+    /// The number of centres, one per box.
     pub objects: usize,
-    /// How much each cell learns of a box, and the distances to its sides in cells; none where it learns none. The
-    /// weights of a box sum to 1; where boxes overlap a cell belongs to the smallest.
+    /// For each cell that trains a box: its weight, and the distances to the box's sides in cells. The weights of a box
+    /// sum to 1; where boxes overlap, the cell belongs to the smallest.
     pub boxes: Vec<Option<(f64, Sides)>>,
 }
 
-/// What a frame with these boxes should look like.
+/// The targets for a frame with these boxes.
 pub(super) fn assign(
     layout: &Layout,
     (rows, columns): (usize, usize),
@@ -64,7 +64,7 @@ pub(super) fn assign(
     }
 }
 
-/// The cells under a box's bump, each with the bump's height there.
+/// The cells under a box's bump, with the bump's height in each.
 fn under(
     layout: &Layout,
     (rows, columns): (usize, usize),
@@ -101,7 +101,7 @@ fn under(
     cells
 }
 
-/// Pixels (y, x) of a cell's centre.
+/// The position (y, x) of a cell's centre, in pixels.
 fn middle(layout: &Layout, (row, column): (usize, usize)) -> (f32, f32) {
     let size = layout.cell_px as f32;
     (size * (row as f32 + 0.5), size * (column as f32 + 0.5))
@@ -117,7 +117,7 @@ fn sides(layout: &Layout, cell: (usize, usize), target: &BoxTarget) -> Sides {
     distances.map(|px| f64::from(px) / layout.cell_px as f64)
 }
 
-/// The boxes of one frame.
+/// Decodes the boxes of one frame.
 pub(super) fn decode(
     layout: &Layout,
     values: &[f32],
@@ -136,12 +136,12 @@ pub(super) fn decode(
             if confidence < min_confidence || confidence.is_nan() {
                 continue;
             }
-            // The largest distance would make a number of what is none.
+            // Clamping to the largest distance would turn NaN into a number.
             if !are_numbers(&cell[layout.classes..]) {
                 continue;
             }
             let mut around = neighbours(layout, (row, column), (rows, columns));
-            // Of equal neighbours the first is the peak.
+            // Among equal neighbours the first one is the peak.
             let beaten = around.any(|(j, i)| {
                 let other = score(j, i, class);
                 other > z || other == z && j * columns + i < index
@@ -165,7 +165,7 @@ pub(super) fn decode(
     boxes
 }
 
-/// The cells around one, itself not among them.
+/// The neighbours of a cell, excluding itself.
 fn neighbours(
     layout: &Layout,
     (row, column): (usize, usize),
@@ -214,8 +214,8 @@ mod tests {
         }
     }
 
-    /// A box 6 cells high and 9 wide, with its centre in row 4. Of the half of it 54 % are 1.62 and 2.43 cells, so the
-    /// bump reaches 1 and 2 cells from the centre's; deviations are 3 / 6 and 5 / 6 of a cell:
+    /// A box 6 cells high and 9 wide, with its centre in row 4. 54 % of its half extents are 1.62 and 2.43 cells, so the
+    /// bump extends 1 and 2 cells from the centre; standard deviations are 3 / 6 and 5 / 6 of a cell:
     /// exp(−(j / ½)² / 2 − (i / ⅚)² / 2).
     #[test]
     fn a_bump_is_as_wide_as_its_box() {

@@ -1,4 +1,4 @@
-//! Overlap of two boxes around one point, each given by the distances to its sides.
+//! The overlap of two boxes that contain a common point, each given by the distances from it to its sides.
 //!
 //! # Source
 //! Rezatofighi et al. 2019 (arXiv:1902.09630): GIoU = I / U − (C − U) / C, with the intersection I, the union U and the
@@ -7,7 +7,7 @@
 /// Distances to the sides x_min, y_min, x_max, y_max; positive outward.
 pub(super) type Sides = [f64; 4];
 
-/// 1 − GIoU of a box against another one, and its derivatives with respect to the first one's distances.
+/// 1 − GIoU of two boxes, and its derivatives with respect to the distances of the first.
 pub(super) fn loss(ours: Sides, theirs: Sides) -> (f64, Sides) {
     let area = |s: Sides| (s[0] + s[2]) * (s[1] + s[3]);
     let inner = |a: usize| ours[a].min(theirs[a]);
@@ -22,7 +22,7 @@ pub(super) fn loss(ours: Sides, theirs: Sides) -> (f64, Sides) {
     let giou = i / u + u / c - 1.0;
     let mut slopes = [0.0; 4];
     for (side, slope) in slopes.iter_mut().enumerate() {
-        // A side of x moves areas by the extents in y, and the other way round.
+        // Moving a side in x changes areas in proportion to the extent in y, and vice versa.
         let (own, other) = (side % 2, 1 - side % 2);
         let extent = ours[other] + ours[other + 2];
         let di = if ours[side] < theirs[side] && shared[own] > 0.0 {

@@ -1,36 +1,36 @@
-//! The geometry of a detector's output: which pixels of the field its cells cover.
+//! The geometry of a detector's output: the pixels of the field that its cells cover.
 
 use super::{BoxTarget, ScoredBox};
 
-/// What a head's values mean.
+/// The meaning of a head's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheme {
-    /// One box for each cell: x, y, log2 width, log2 height, object, no object, classes.
+    /// One box per cell: x, y, log2 width, log2 height, object, no object, classes.
     Cells,
-    /// Scores of every class, and the logarithms of the distances to the sides x_min, y_min, x_max, y_max in cells.
+    /// Scores of every class, and the logarithms of the distances to the sides x_min, y_min, x_max, y_max, in cells.
     Centres,
 }
 
-/// How a detector's output lies over its field.
+/// The geometry of a detector's output over its field.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Layout {
     pub scheme: Scheme,
     pub classes: usize,
-    /// Extent of a cell, pixels.
+    /// Cell size in pixels.
     pub cell_px: usize,
-    /// Extents (h, w) of the field, pixels.
+    /// Extents (h, w) of the field in pixels.
     pub field: (usize, usize),
-    /// Longitude wraps.
+    /// Whether longitude wraps.
     pub periodic: bool,
-    /// Negative values of the box head count as zero.
+    /// Whether negative values of the box head count as zero.
     pub box_relu: bool,
 }
 
 impl Layout {
-    /// The part of a label between the field's first and last column; all of it on a globe, where columns have no end.
+    /// Clips a label to the field; on a globe, where longitude has no end, it is clipped in latitude only.
     ///
-    /// Of a label that reaches beyond, centre and extent are those of this part: no network can see where the rest
-    /// ends.
+    /// Centre and extent of a label that reaches beyond the field are those of the clipped part: no network can see
+    /// where the rest ends.
     pub fn cut(&self, target: &BoxTarget) -> BoxTarget {
         if self.periodic {
             return *target;
@@ -43,7 +43,7 @@ impl Layout {
         }
     }
 
-    /// The centre (y, x) of a box that was [`Self::cut`], pixels: within the field, on a globe by turning.
+    /// The centre (y, x) of a box clipped by [`Self::cut`], in pixels, inside the field; on a globe after wrapping.
     pub fn centre(&self, target: &BoxTarget) -> (f32, f32) {
         let (h, w) = (self.field.0 as f32, self.field.1 as f32);
         let y = (target.y_min + target.y_max) / 2.0;
@@ -52,7 +52,7 @@ impl Layout {
         (y.clamp(0.0, h), x)
     }
 
-    /// The row and column of the cell that holds a point, of a grid of (rows, columns).
+    /// The row and column of the cell that contains a point, in a grid of (rows, columns).
     pub fn cell(&self, (y, x): (f32, f32), (rows, columns): (usize, usize)) -> (usize, usize) {
         let size = self.cell_px as f32;
         let row = ((y / size) as usize).min(rows - 1);
@@ -60,7 +60,7 @@ impl Layout {
         (row, column)
     }
 
-    /// Pixels from `from` eastward to `to` (negative: westward), the short way round a globe.
+    /// The eastward distance from `from` to `to` in pixels (negative: westward), along the shorter way round a globe.
     pub fn eastward(&self, from: f32, to: f32) -> f32 {
         let w = self.field.1 as f32;
         if !self.periodic {
@@ -70,9 +70,9 @@ impl Layout {
         if east > w / 2.0 { east - w } else { east }
     }
 
-    /// A box of these edges, within the field; none if nothing of it lies there, or an edge is no number.
+    /// A box with these edges, clipped to the field; `None` if it lies outside, or an edge is not finite.
     pub fn place(&self, class: usize, confidence: f32, edges: [f32; 4]) -> Option<ScoredBox> {
-        // Of a number and what is none `max` and `min` take the number, which would be the field's edge.
+        // `max` and `min` of a number and NaN return the number, which would be the field's edge.
         if !are_numbers(&edges) {
             return None;
         }
@@ -97,12 +97,12 @@ impl Layout {
     }
 }
 
-/// Whether all of these are finite numbers, of which a box can be made.
+/// Whether all values are finite, so that they can form a box.
 pub(super) fn are_numbers(values: &[f32]) -> bool {
     values.iter().all(|value| value.is_finite())
 }
 
-/// x in [0, width).
+/// Wraps x to [0, width).
 fn turned(x: f32, width: f32) -> f32 {
     let x = x.rem_euclid(width);
     // The remainder of a tiny negative number rounds to the width itself.

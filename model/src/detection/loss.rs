@@ -1,10 +1,11 @@
-//! From a detector's output and labels to one number, its parts, and its gradient.
+//! The loss of a detector: its total, its parts, and its gradient, from the detector's output and labels.
 //!
-//! Everything is computed from f32 outputs in f64. What the published loss calls L2 regularisation, 5e-4 Σ w², is the
-//! optimiser's: `weight_decay = 1e-3` coupled to the gradient (the derivative of w² is 2 w), for kernels only.
+//! Everything is computed in f64 from f32 outputs. The published loss also contains an L2 regularisation, 5e-4 Σ w²,
+//! which is left to the optimiser: `weight_decay = 1e-3` coupled to the gradient (the derivative of w² is 2 w), for
+//! kernels only.
 //!
-//! Every frame of a batch counts the same, with or without labels, so the mean of ranks with equally large batches is
-//! the loss of all their frames.
+//! Every frame of a batch has the same weight, labelled or not, so the mean over ranks with equal batch sizes is the
+//! loss of all their frames.
 
 use super::layout::{Layout, Scheme};
 use super::mask_loss::{self, MaskTargets};
@@ -14,7 +15,7 @@ use crate::ops::host::{Host, expect, tensor};
 use candle_core::{DType, Tensor};
 use serde::{Deserialize, Serialize};
 
-/// How much each part of the loss counts. The defaults are the published ones.
+/// The weights of the parts of the loss. The defaults are the published ones.
 ///
 /// # Source
 /// Racah et al. 2017 and `hur-detect` for cells (penalties 5, 7 and 0.5, λ 10); TTFNet (arXiv:1909.00700) for scores
@@ -22,24 +23,24 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DetectionLossConfig {
-    /// Weight of the place of the centre (cells). Default 5.
+    /// Weight of the position of the centre (cells). Default 5.
     pub centre: f64,
     /// Weight of width and height (cells). Default 7.
     pub size: f64,
-    /// Weight of there being an object, in cells that hold one. Default 1.
+    /// Weight of objectness in cells with an object. Default 1.
     pub object: f64,
-    /// Weight of there being no object, in cells that hold none. Default 0.5.
+    /// Weight of objectness in cells without an object. Default 0.5.
     pub no_object: f64,
     /// Weight of the object's class (cells). Default 1.
     pub class: f64,
-    /// Weight of the scores of classes (centres). Default 1.
+    /// Weight of the class scores (centres). Default 1.
     pub scores: f64,
-    /// Weight of the overlap of boxes (centres). Default 5.
+    /// Weight of the box overlap (centres). Default 5.
     pub overlap: f64,
-    /// Weight λ of the mean squared error of the reconstructed input; a schedule changes it from step to step. Default
-    /// 10.
+    /// Weight λ of the mean squared error of the reconstructed input; a schedule may change it from step to step.
+    /// Default 10.
     pub reconstruction: f64,
-    /// Weight of the masks, where a network gives them too. Default 1.
+    /// Weight of the masks, if the network outputs them. Default 1.
     pub segmentation: f64,
 }
 
@@ -60,7 +61,7 @@ impl Default for DetectionLossConfig {
 }
 
 impl DetectionLossConfig {
-    /// Refuses what makes no sense.
+    /// Checks that all values are valid.
     ///
     /// # Errors
     /// [`ModelError::Config`] naming the key.
@@ -87,20 +88,20 @@ impl DetectionLossConfig {
     }
 }
 
-/// The labels that a detector's output is compared with.
+/// The targets for a detector's output.
 #[derive(Debug, Clone, Copy)]
 pub struct DetectionTargets<'a> {
-    /// The network's input, `(input frames, h, w, c)` (or `(b, t, h, w, c)`), which the reconstruction should be.
+    /// The network's input, `(input frames, h, w, c)` (or `(b, t, h, w, c)`), which is the target of the
+    /// reconstruction.
     pub fields: &'a Tensor,
-    /// The boxes of every frame that the output has ([`DetectorOutput::frames`]); none where nobody labelled the frame,
-    /// which then teaches by its reconstruction only.
+    /// The boxes of every output frame ([`DetectorOutput::frames`]); `None` for unlabelled frames, which train only
+    /// through their reconstruction.
     pub boxes: &'a [Option<Vec<BoxTarget>>],
-    /// The masks, of a network that gives them too.
+    /// The masks, if the network outputs them.
     pub masks: Option<MaskTargets<'a>>,
 }
 
-/// The gradient of the loss with respect to everything that a detector gave; [`crate::Network::backward_detection`]
-/// takes it.
+/// The gradient of the loss with respect to all outputs of a detector, for [`crate::Network::backward_detection`].
 #[derive(Debug, Clone)]
 pub struct DetectorGradient {
     pub(crate) heads: Tensor,
@@ -113,24 +114,24 @@ pub struct DetectorGradient {
 pub struct DetectionLoss {
     /// The sum of the parts.
     pub total: f64,
-    /// The parts by name, weights included: of cells `centre`, `size`, `object`, `no_object`, `class`; of centres
-    /// `scores`, `overlap`; `reconstruction` and `segmentation` where the network gives them.
+    /// The weighted parts by name: for cells `centre`, `size`, `object`, `no_object`, `class`; for centres `scores`,
+    /// `overlap`; `reconstruction` and `segmentation` if the network outputs them.
     pub parts: Vec<(&'static str, f64)>,
-    /// Frames with labels.
+    /// The number of labelled frames.
     pub labelled: usize,
-    /// The gradient of the total, times the scale that was asked for.
+    /// The gradient of the total, times the requested scale.
     pub gradient: DetectorGradient,
 }
 
 impl DetectionLoss {
-    /// One part; none if this network has no such part.
+    /// One part; `None` if this network has no part of this name.
     pub fn part(&self, name: &str) -> Option<f64> {
         let found = self.parts.iter().find(|(part, _)| *part == name);
         found.map(|(_, value)| *value)
     }
 }
 
-/// What the frames' terms add up to, weights included.
+/// The sums of the frames' terms, including weights.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
     pub centre: f64,
@@ -142,28 +143,28 @@ pub(super) struct Sums {
     pub overlap: f64,
 }
 
-/// What the losses of all frames of a batch share.
+/// Parameters shared by the losses of all frames of a batch.
 pub(super) struct Rules<'a> {
     pub config: &'a DetectionLossConfig,
     pub layout: &'a Layout,
-    /// What gradients are multiplied by.
+    /// The factor on gradients.
     pub factor: f64,
 }
 
-/// One frame: the heads' output, where its gradient is added, and the boxes that should be found.
+/// One frame: the heads' output, the buffer for its gradient, and the target boxes.
 pub(super) struct Frame<'a> {
     pub values: &'a [f32],
     pub gradient: &'a mut [f32],
-    /// Rows and columns of cells.
+    /// Rows and columns of the grid of cells.
     pub grid: (usize, usize),
     pub targets: &'a [BoxTarget],
 }
 
 impl DetectorOutput {
-    /// How far the output is from labels and input, with the gradient times `scale`.
+    /// The loss of the output against labels and input, with its gradient times `scale`.
     ///
     /// # Errors
-    /// [`ModelError::Shape`] if there are more or fewer frames or pixels than the output's; [`ModelError::Box`] naming
+    /// [`ModelError::Shape`] if the number of frames or pixels differs from the output's; [`ModelError::Box`] naming
     /// the first label that is not a box; [`ModelError::Config`]; [`ModelError::Label`].
     pub fn loss(
         &self,
@@ -209,7 +210,7 @@ impl DetectorOutput {
         })
     }
 
-    /// The parts that labels decide, and their gradient.
+    /// The parts that depend on labels, and their gradient.
     fn boxes_loss(
         &self,
         labels: &[Option<Vec<BoxTarget>>],

@@ -1,4 +1,4 @@
-//! The loss of masks that a detector gives beside boxes.
+//! The loss of the masks that a detector outputs beside boxes.
 
 use crate::error::Result;
 use crate::ops::Backend;
@@ -6,18 +6,18 @@ use crate::ops::host::{bhwc, expect};
 use crate::ops::loss::Criterion;
 use candle_core::{DType, Tensor};
 
-/// The masks that a network should have given, if it gives masks.
+/// The target masks, for networks that output masks.
 #[derive(Debug, Clone, Copy)]
 pub struct MaskTargets<'a> {
-    /// The class of every pixel `(h · w)`, of every frame; none for frames without labels.
+    /// The class of every pixel `(h · w)` of every frame; `None` for frames without labels.
     pub labels: &'a [Option<&'a [u8]>],
-    /// The rule by which masks are judged.
+    /// The criterion of the mask loss.
     pub criterion: &'a Criterion,
 }
 
-/// The mean over frames of each frame's loss, 0 where there are no labels, and its gradient times `factor`.
+/// The mean of the frames' losses, 0 for frames without labels, and its gradient times `factor`.
 ///
-/// Frames are judged one by one, so that those of several ranks add up to the loss of all, as they do for boxes.
+/// Frames are evaluated one by one, so that the losses of several ranks add up to the loss of all frames, as for boxes.
 pub(super) fn judge(
     backend: Backend,
     logits: &Tensor,

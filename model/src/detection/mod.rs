@@ -1,12 +1,12 @@
-//! Boxes around objects: a detector's output, the labels it should give, and the loss between the two.
+//! Detection of boxes around objects: a detector's output, its target labels, and the loss between the two.
 //!
-//! A detection network ([`crate::Network::is_detector`]) gives a [`DetectorOutput`] for every batch of fields. It can
-//! be decoded to boxes ([`DetectorOutput::decode`]) or compared with labels ([`DetectorOutput::loss`]); the loss's
-//! gradient goes back through the network ([`crate::Network::backward_detection`]).
+//! A detection network ([`crate::Network::is_detector`]) returns a [`DetectorOutput`] for every batch of fields. It can
+//! be decoded to boxes ([`DetectorOutput::decode`]) or compared with labels ([`DetectorOutput::loss`]); the gradient of
+//! the loss is propagated back through the network ([`crate::Network::backward_detection`]).
 //!
-//! There are two schemes. A detector of **cells** predicts one box for each cell of a coarse grid (`cells`,
-//! `cell_loss`); a detector of **centres** predicts a score for each class and pixel, which peaks at centres of
-//! objects, and the distances from there to the box's sides (`centres`, `centre_loss`).
+//! There are two schemes. A **cell** detector predicts one box per cell of a coarse grid (`cells`, `cell_loss`). A
+//! **centre** detector predicts a score per class and pixel, which peaks at the centres of objects, and the distances
+//! from there to the box's sides (`centres`, `centre_loss`).
 //!
 //! Boxes are in pixels of the field: pixel (j, i) covers y from j to j + 1 and x from i to i + 1. Classes are numbers.
 //!
@@ -56,35 +56,37 @@ use candle_core::Tensor;
 use layout::are_numbers;
 use serde::{Deserialize, Serialize};
 
-/// A box that a detector should find.
+/// A target box.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BoxTarget {
-    /// The class of what the box holds.
+    /// The class of the object in the box.
     pub class: usize,
     /// First row, pixels.
     pub y_min: f32,
     /// First column, pixels.
     pub x_min: f32,
-    /// End of the rows, pixels.
+    /// End of the rows (exclusive), pixels.
     pub y_max: f32,
-    /// End of the columns, pixels; more than the field's width where the box crosses the seam of a global field.
+    /// End of the columns (exclusive), pixels; larger than the field's width if the box crosses the seam of a global
+    /// field.
     pub x_max: f32,
 }
 
-/// A box that a detector found.
+/// A box found by a detector.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ScoredBox {
-    /// The class of what the box holds.
+    /// The class of the object in the box.
     pub class: usize,
     /// First row, pixels.
     pub y_min: f32,
     /// First column, pixels, [0, width).
     pub x_min: f32,
-    /// End of the rows, pixels.
+    /// End of the rows (exclusive), pixels.
     pub y_max: f32,
-    /// End of the columns, pixels; more than the field's width where the box crosses the seam of a global field.
+    /// End of the columns (exclusive), pixels; larger than the field's width if the box crosses the seam of a global
+    /// field.
     pub x_max: f32,
-    /// How sure the network is, 0 to 1.
+    /// The network's confidence, from 0 to 1.
     pub confidence: f32,
 }
 
@@ -101,59 +103,61 @@ impl ScoredBox {
     }
 }
 
-/// Boxes, and masks if there are any, of a batch.
+/// The boxes of a batch and, if the network outputs them, the masks.
 #[derive(Debug)]
 pub struct Findings {
-    /// The boxes of every frame, the surest first.
+    /// The boxes of every frame, most confident first.
     pub boxes: Vec<Vec<ScoredBox>>,
-    /// Cells of every frame for which the heads give NaN or infinities: their boxes are missing.
+    /// The number of cells of every frame whose head outputs are NaN or infinite, and whose boxes are therefore
+    /// missing.
     pub not_finite: Vec<usize>,
-    /// The masks of a network that gives them too.
+    /// The masks, if the network outputs them.
     pub masks: Option<Prediction>,
 }
 
 /// The output of a detector for a batch, before it is decoded.
 #[derive(Debug, Clone)]
 pub struct DetectorOutput {
-    /// What its heads give before any activation, f32, `(frames, rows, columns, values)`.
+    /// The output of its heads before any activation, f32, `(frames, rows, columns, values)`.
     pub(crate) heads: Tensor,
-    /// The input as the decoder makes it again, `(input frames, h, w, c)`, if it was asked for.
+    /// The input as reconstructed by the decoder, `(input frames, h, w, c)`, if requested.
     pub(crate) reconstruction: Option<Tensor>,
-    /// The logits of masks, `(b, h, w, k)`, of a network that gives them too.
+    /// The logits of the masks, `(b, h, w, k)`, if the network outputs them.
     pub(crate) segmentation: Option<Tensor>,
     pub(crate) layout: Layout,
     pub(crate) backend: Backend,
 }
 
 impl DetectorOutput {
-    /// Frames that it has boxes for: the batch; of clips, the frames that the heads' stride in time leaves.
+    /// The number of frames that have boxes: the batch size or, for clips, the frames that remain after the heads'
+    /// stride in time.
     pub fn frames(&self) -> usize {
         self.heads.dims()[0]
     }
 
-    /// What the heads give before any activation, f32, `(frames, rows, columns, values)`. Of a detector of cells,
-    /// values are the box (x and y in the cell, log2 of width and height in cells), two of objectness (object first),
-    /// one for each class; of a detector of centres, one for each class, then the logarithms of the distances to the
+    /// The output of the heads before any activation, f32, `(frames, rows, columns, values)`. The values of a cell
+    /// detector are the box (x and y in the cell, log2 of width and height in cells), two of objectness (object first),
+    /// and one per class. Those of a centre detector are one per class, then the logarithms of the distances to the
     /// box's sides.
     pub fn heads(&self) -> &Tensor {
         &self.heads
     }
 
-    /// The input as the decoder makes it again, `(input frames, h, w, c)`, if it was asked for.
+    /// The input as reconstructed by the decoder, `(input frames, h, w, c)`, if requested.
     pub fn reconstruction(&self) -> Option<&Tensor> {
         self.reconstruction.as_ref()
     }
 
-    /// The logits of masks, f32, `(b, h, w, k)`, of a network that gives them too.
+    /// The logits of the masks, f32, `(b, h, w, k)`, if the network outputs them.
     pub fn segmentation(&self) -> Option<&Tensor> {
         self.segmentation.as_ref()
     }
 
-    /// The boxes of every frame of at least this confidence, the surest first.
+    /// The boxes of every frame with at least this confidence, most confident first.
     ///
-    /// A detector of cells gives one box for each cell, with its objectness as confidence; neighbours are not
-    /// suppressed (as published). A detector of centres gives one for each cell and class whose score is the highest
-    /// among its eight neighbours.
+    /// A cell detector yields one box per cell, with its objectness as confidence; neighbours are not suppressed (as
+    /// published). A centre detector yields one per cell and class whose score is the highest among its eight
+    /// neighbours.
     ///
     /// # Errors
     /// [`ModelError::Gpu`] if the heads lie on a GPU and cannot be read.
@@ -175,7 +179,7 @@ impl DetectorOutput {
         Ok(all)
     }
 
-    /// Cells of every frame for which the heads give NaN or infinities, of which [`Self::decode`] makes no boxes.
+    /// The number of cells of every frame whose head outputs are NaN or infinite, which [`Self::decode`] skips.
     ///
     /// # Errors
     /// As [`Self::decode`].
@@ -190,17 +194,17 @@ impl DetectorOutput {
         Ok(frames.map(of_frame).collect())
     }
 
-    /// The extents of the heads: frames, rows, columns, channels.
+    /// The shape of the heads' output: frames, rows, columns, channels.
     fn shape(&self) -> Result<[usize; 4]> {
         crate::ops::host::bhwc("detector", "heads", &self.heads)
     }
 }
 
-/// Share of a field's width by which rounding may make a box wider than the field.
+/// The share of a field's width by which rounding may make a box wider than the field.
 const WIDER: f32 = 1e-5;
 
-/// Refuses a label that is not a box of this network's: of a class that it does not know, without extent, or wholly
-/// outside the field.
+/// Checks that a label is a valid box for this network: of a known class, with positive extents, and not wholly outside
+/// the field.
 fn check(target: &BoxTarget, layout: &Layout, (frame, index): (usize, usize)) -> Result<()> {
     let all = [target.y_min, target.x_min, target.y_max, target.x_max];
     let reason = if target.class >= layout.classes {
@@ -221,8 +225,8 @@ fn check(target: &BoxTarget, layout: &Layout, (frame, index): (usize, usize)) ->
     })
 }
 
-/// Why a box lies wholly outside the field; none if a part of it lies there. Longitude wraps on a globe, latitude
-/// nowhere does.
+/// The reason why a box lies wholly outside the field; `None` if part of it lies inside. Longitude wraps on a globe,
+/// latitude never does.
 fn outside(target: &BoxTarget, layout: &Layout) -> Option<String> {
     let (h, w) = (layout.field.0 as f32, layout.field.1 as f32);
     let (from, to) = (target.y_min, target.y_max);
@@ -233,7 +237,7 @@ fn outside(target: &BoxTarget, layout: &Layout) -> Option<String> {
     }
     let (from, to) = (target.x_min, target.x_max);
     if layout.periodic {
-        // Edges are rounded: the whole circle may be a little wider than the field.
+        // Edges are rounded, so a box around the whole globe may be slightly wider than the field.
         return (to - from > w * (1.0 + WIDER))
             .then(|| format!("its columns {from} to {to} go more than once round a field of {w}"));
     }

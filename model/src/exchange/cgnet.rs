@@ -5,7 +5,7 @@
 
 use super::layout::{Layout, Source, counter, norm_leaf};
 
-/// The naming of ClimateNet's CGNet.
+/// ClimateNet's naming of CGNet's weights.
 pub(super) const CGNET: Layout = Layout {
     name: "cgnet",
     source: |ours| pytorch_name(ours).map_or(Source::Absent, Source::Same),
@@ -19,11 +19,11 @@ pub(super) const CGNET: Layout = Layout {
     needs_batch_norm: false,
 };
 
-/// The name that ClimateNet's state dictionary has for a parameter or running statistic of our network `cgnet`; `None`
-/// if the name is not one of ours.
+/// The name in ClimateNet's state dictionary of a parameter or running statistic of our network `cgnet`; `None` if the
+/// name is not one of ours.
 ///
-/// Shapes are equal but for the kernels inside gates, `(n, m, 1, 1)` here and `(n, m)` there. The weights mean the same
-/// only with `periodic_latitude`. PyTorch's `num_batches_tracked` has no counterpart.
+/// Shapes are equal except for the kernels inside gates, `(n, m, 1, 1)` here and `(n, m)` there. The weights are
+/// equivalent only with `periodic_latitude`. PyTorch's `num_batches_tracked` has no counterpart.
 fn pytorch_name(ours: &str) -> Option<String> {
     let parts: Vec<&str> = ours.split('.').collect();
     let (place, rest) = match *parts.as_slice() {
@@ -50,7 +50,7 @@ fn pytorch_name(ours: &str) -> Option<String> {
     Some(format!("{place}.{rest}"))
 }
 
-/// Ours, but for the kernels inside gates, which are matrices there.
+/// Our shape, except that the kernels inside gates are matrices there.
 fn shape(name: &str, ours: &[usize]) -> Vec<usize> {
     match (name.contains(".F_glo.fc."), ours) {
         (true, &[outputs, inputs, 1, 1]) => vec![outputs, inputs],
@@ -58,8 +58,8 @@ fn shape(name: &str, ours: &[usize]) -> Vec<usize> {
     }
 }
 
-/// ClimateNet's name of a weight of a context-guided block; only a halving one has its normalisation beside its
-/// activation.
+/// ClimateNet's name of a weight of a context-guided block; only in a downsampling block are normalisation and
+/// activation separate.
 fn guided(parts: &[&str], halving: bool) -> Option<String> {
     match *parts {
         ["enter", ref rest @ ..] => Some(format!("conv1x1.{}", active(rest)?)),

@@ -2,12 +2,12 @@
 //!
 //! # Source
 //! mlcommons/hpc `deepcam/src/deepCam/architecture/deeplab_xception.py`, whose batch normalisations sit in a wrapper
-//! (`.bn`). Checkpoints of `train.py` hold the state dictionary under `model`, every name prefixed with `module.` where
+//! (`.bn`). Checkpoints of `train.py` hold the state dictionary under `model`, with every name prefixed by `module.` if
 //! the run was distributed.
 
 use super::layout::{Layout, Source, counter, norm_leaf};
 
-/// The naming of MLPerf HPC DeepCAM's reference.
+/// The naming of the MLPerf HPC DeepCAM reference.
 pub(super) const DEEPCAM: Layout = Layout {
     name: "deepcam",
     source: |ours| pytorch_name(ours).map_or(Source::Absent, Source::Same),
@@ -19,12 +19,12 @@ pub(super) const DEEPCAM: Layout = Layout {
     needs_batch_norm: false,
 };
 
-/// The name that PyTorch's state dictionary has for a parameter or running statistic of our network `deepcam` (with the
+/// The name in PyTorch's state dictionary of a parameter or running statistic of our network `deepcam` (with the
 /// reference's 16 middle blocks or any other number); `None` if the name is not one of ours.
 ///
-/// Shapes are equal but for `aspp.image_pooling.scale` and `.shift`, which are `(n)` here and `(n, 1, 1)` there. Values
-/// are equal without exception: kernels are `(out, in / groups, h, w)`, those of transposed convolutions
-/// `(in, out, h, w)`. PyTorch's `num_batches_tracked` has no counterpart.
+/// Shapes are equal except for `aspp.image_pooling.scale` and `.shift`, which are `(n)` here and `(n, 1, 1)` there.
+/// Values are always equal: kernels are `(out, in / groups, h, w)`, those of transposed convolutions `(in, out, h, w)`.
+/// PyTorch's `num_batches_tracked` has no counterpart.
 fn pytorch_name(ours: &str) -> Option<String> {
     let parts: Vec<&str> = ours.split('.').collect();
     match *parts.as_slice() {
@@ -42,7 +42,7 @@ fn pytorch_name(ours: &str) -> Option<String> {
             let block = format!("xception_features.block{}", number(block, "block", 999)?);
             match part {
                 "skip" => conv_or_norm(&block, "skip", "skipbn", rest),
-                // After two units of convolution, normalisation and ReLU, the second ReLU left out.
+                // The index after two units of convolution, normalisation and ReLU, without the second ReLU.
                 "last" => separable(&block, "rep.5", "", rest),
                 unit => {
                     let first = 3 * (number(unit, "sep", 3)? - 1);
@@ -85,7 +85,7 @@ fn pytorch_name(ours: &str) -> Option<String> {
     }
 }
 
-/// Ours, but for what multiplies and shifts the pooled branch, which has the extents of an image there.
+/// Our shape, except that the pooled branch's scale and shift have spatial extents there.
 fn shape(name: &str, ours: &[usize]) -> Vec<usize> {
     match name.contains(".global_average_pool.2.") {
         true => [ours, &[1, 1]].concat(),
@@ -93,7 +93,7 @@ fn shape(name: &str, ours: &[usize]) -> Vec<usize> {
     }
 }
 
-/// The number behind `prefix`, if it is between 1 and `most`.
+/// The number after `prefix`, if it is between 1 and `most`.
 fn number(text: &str, prefix: &str, most: usize) -> Option<usize> {
     let number = text.strip_prefix(prefix)?.parse().ok()?;
     (1..=most).contains(&number).then_some(number)

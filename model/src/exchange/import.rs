@@ -1,4 +1,4 @@
-//! From a foreign file's tensors to a network's parameters, by a layout.
+//! Imports a foreign file's tensors into a network's parameters, by a layout.
 
 use super::layout::ENCODER;
 use super::values::value_of;
@@ -8,20 +8,21 @@ use crate::networks::Network;
 use crate::parameters::{NamedTensors, fits};
 use std::collections::BTreeSet;
 
-/// Which weights of the network may stay as they are.
+/// Which weights of the network may keep their values.
 #[derive(Debug, Clone, Default)]
 pub struct ImportOptions {
-    /// Only weights of the encoder are replaced.
+    /// Whether only weights of the encoder are replaced.
     pub encoder_only: bool,
-    /// Weights of ours that the file may lack; `*` stands for anything.
+    /// Our weights that the file may lack; `*` matches any text.
     pub allow_missing: Vec<String>,
 }
 
-/// Replaces the network's weights by those of a file; all of them or, after an error, none.
+/// Replaces the network's weights by those of a file: all of them or, on error, none.
 ///
 /// # Errors
-/// [`ModelError::Import`] with every weight that is missing, has a different shape, has no place or is not finite;
-/// [`ModelError::Config`] if the network cannot take the layout at all, or has no encoder that could be taken alone.
+/// [`ModelError::Import`] with every weight that is missing, has a different shape, has no counterpart or is not
+/// finite; [`ModelError::Config`] if the network is incompatible with the layout, or has no encoder to import on its
+/// own.
 pub fn import(
     network: &mut Network,
     weights: &Weights,
@@ -58,7 +59,7 @@ pub fn import(
     Ok(report)
 }
 
-/// An error if the layout's normalisations have no counterpart in the network.
+/// Returns an error if the layout has normalisations that the network lacks.
 fn check_batch_norm(network: &Network, layout: &Layout) -> Result<()> {
     if !layout.needs_batch_norm || network.config().batch_norm {
         return Ok(());
@@ -72,7 +73,7 @@ fn check_batch_norm(network: &Network, layout: &Layout) -> Result<()> {
     })
 }
 
-/// An error if no weight is the encoder's: importing the encoder alone would then change nothing.
+/// Returns an error if the network has no encoder weights: importing only the encoder would then change nothing.
 fn check_encoder(network: &Network, named: &NamedTensors) -> Result<()> {
     if named.keys().any(|ours| ours.starts_with(ENCODER)) {
         return Ok(());
@@ -86,19 +87,19 @@ fn check_encoder(network: &Network, named: &NamedTensors) -> Result<()> {
     })
 }
 
-/// An import under way: what it did so far, and what it found wrong.
+/// An import in progress: what has been replaced, and the problems found.
 struct Import<'a> {
     weights: &'a Weights,
     layout: &'a Layout,
     options: &'a ImportOptions,
     report: ImportReport,
     problems: Vec<WeightProblem>,
-    /// Names of the file's tensors that the layout reads for any of our weights.
+    /// Names of the file's tensors that the layout has read for any of our weights.
     read: BTreeSet<String>,
 }
 
 impl Import<'_> {
-    /// Replaces `values` of our weight `ours` by the file's, or notes why they stay.
+    /// Replaces the `values` of our weight `ours` by the file's, or records why they are kept.
     fn replace(&mut self, ours: &str, shape: &[usize], values: &mut Vec<f32>) {
         let source = (self.layout.source)(ours);
         self.read.extend(source.reads());
@@ -132,7 +133,7 @@ impl Import<'_> {
         patterns.any(|pattern| fits(pattern, ours))
     }
 
-    /// Reports every tensor of the file that no weight of ours read: as unused if there is a reason, else as a problem.
+    /// Reports every tensor of the file that was not read: as unused if there is a reason, otherwise as a problem.
     fn account_for_unread(&mut self) {
         for (tensor, (shape, _)) in &self.weights.tensors {
             match (self.layout.unused)(tensor) {
@@ -141,7 +142,7 @@ impl Import<'_> {
                     let unused = (tensor.clone(), why.to_string());
                     self.report.unused.push(unused);
                 }
-                // Another network's decoder is what the encoder alone is taken for.
+                // With `encoder_only`, a different decoder in the file is expected.
                 None if self.options.encoder_only && !(self.layout.encoder)(tensor) => {
                     let why = "no part of the encoder".to_string();
                     self.report.unused.push((tensor.clone(), why));
@@ -154,7 +155,7 @@ impl Import<'_> {
         }
     }
 
-    /// Finds weights that stay as they are and are not finite: they become part of the model that is written.
+    /// Checks that weights that keep their values are finite, because they become part of the written model.
     fn check_kept(&mut self, named: &NamedTensors) {
         for ours in &self.report.kept {
             let count = named
@@ -171,7 +172,7 @@ impl Import<'_> {
         }
     }
 
-    /// The report, or all problems as one error.
+    /// Returns the report, or all problems as one error.
     fn finish(self) -> Result<ImportReport> {
         if self.problems.is_empty() {
             return Ok(self.report);
@@ -184,13 +185,13 @@ impl Import<'_> {
     }
 }
 
-/// How many values are NaN or infinite.
+/// The number of NaN or infinite values.
 fn count_not_finite(values: &[f32]) -> usize {
     values.iter().filter(|value| !value.is_finite()).count()
 }
 
-/// The problem of values for our weight `ours` that are no finite numbers: a network of them gives masks that look like
-/// others.
+/// The problem of non-finite values for our weight `ours`: a network with such weights produces masks that look
+/// plausible.
 fn not_finite(
     source: &Source,
     ours: &str,

@@ -1,36 +1,36 @@
-//! Namings of weights: under which names, and in which form, a foreign file has the values of ours.
+//! Weight layouts: the names and forms in which a foreign file stores the values of our weights.
 
 use super::{Weights, cgnet, deepcam, torchvision};
 use crate::error::{ModelError, Result};
 
-/// Where the values of one of our weights come from.
+/// The source of the values of one of our weights.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
-    /// The tensor of this name, of our shape; up to extents of 1 at the end.
+    /// The tensor of this name, with our shape, except for trailing extents of 1.
     Same(String),
-    /// A kernel, with the batch normalisation after it folded in: w · γ / √(σ² + ε).
+    /// A kernel, with the following batch normalisation folded in: w · γ / √(σ² + ε).
     FoldedKernel {
         /// Name of the kernel.
         kernel: String,
-        /// Name of the normalisation, whose leaves are PyTorch's.
+        /// Name of the normalisation, whose tensors have PyTorch's names.
         norm: String,
-        /// The kernel may have a different number of input channels: each of ours then gets the mean over theirs, times
-        /// theirs / ours, so that a field that is equal in all channels gives what it gave.
+        /// Whether the kernel may have a different number of input channels. Each of ours then gets the mean over
+        /// theirs, times theirs / ours, so that a field that is equal in all channels has the same output.
         spread: bool,
     },
-    /// The bias that folding that normalisation leaves: β − μ · γ / √(σ² + ε).
+    /// The bias that results from folding this normalisation: β − μ · γ / √(σ² + ε).
     FoldedBias {
         /// Name of the normalisation.
         norm: String,
     },
-    /// The file's network has no such weight and acts as if it were this value everywhere.
+    /// The file's network has no weight of this kind and behaves as if it had this value everywhere.
     Constant(f32),
-    /// The file's network has nothing of the kind.
+    /// The file's network has no equivalent.
     Absent,
 }
 
 impl Source {
-    /// The names of the tensors that it reads.
+    /// The names of the tensors that are read.
     pub fn reads(&self) -> Vec<String> {
         match self {
             Self::Same(name) => vec![name.clone()],
@@ -51,33 +51,33 @@ fn norm_leaves(norm: &str, leaves: &[&str]) -> Vec<String> {
     leaves.iter().map(|leaf| format!("{norm}.{leaf}")).collect()
 }
 
-/// A naming of weights.
+/// A weight layout.
 #[derive(Debug, Clone, Copy)]
 pub struct Layout {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Where the values of our weight of a name come from.
+    /// The source of our weight of a given name.
     pub source: fn(&str) -> Source,
-    /// The shape of a tensor of this name in such files, from that of ours.
+    /// The shape in the file of a tensor of this name, given our shape.
     pub shape: fn(&str, &[usize]) -> Vec<usize>,
-    /// Whether a tensor of this name proves that a file has this naming.
+    /// Whether a tensor of this name identifies a file as having this layout.
     pub tells: fn(&str) -> bool,
     /// Why a tensor of this name is not needed, if it is not.
     pub unused: fn(&str) -> Option<&'static str>,
     /// Whether a tensor of this name belongs to the encoder.
     pub encoder: fn(&str) -> bool,
-    /// How the network that it comes from differs from ours: what importing cannot carry over.
+    /// Differences between the original network and ours that importing cannot carry over.
     pub differences: &'static [&'static str],
-    /// Our network needs batch normalisation to take up such weights.
+    /// Whether our network needs batch normalisation to import these weights.
     pub needs_batch_norm: bool,
 }
 
-/// Our shape, for layouts whose tensors have the shapes of ours.
+/// Our shape, for layouts whose tensors have the same shapes as ours.
 pub(super) fn as_ours(_: &str, ours: &[usize]) -> Vec<usize> {
     ours.to_vec()
 }
 
-/// How the names of our encoders' weights begin.
+/// The common prefix of our encoders' weights.
 pub(super) const ENCODER: &str = "encoder.";
 
 /// Squall's own names, as in its model files.
@@ -92,7 +92,7 @@ pub const SQUALL: Layout = Layout {
     needs_batch_norm: false,
 };
 
-/// The names that `squall model export` writes: ours, with the leaves of normalisations named as PyTorch names them.
+/// The names that `squall model export` writes: ours, with the tensors of normalisations named as in PyTorch.
 pub const PYTORCH: Layout = Layout {
     name: "pytorch",
     source: |ours| Source::Same(pytorch_name(ours)),
@@ -104,10 +104,10 @@ pub const PYTORCH: Layout = Layout {
     needs_batch_norm: false,
 };
 
-/// Parts of our names that are normalisations.
+/// Components of our names that denote normalisations.
 const NORMS: [&str; 3] = ["norm", "preact", "post"];
 
-/// PyTorch's name of our weight: the leaves of normalisations are `weight`, `bias`, `running_mean`, `running_var`.
+/// PyTorch's name of our weight: the tensors of normalisations are `weight`, `bias`, `running_mean`, `running_var`.
 ///
 /// # Example
 /// ```
@@ -128,7 +128,7 @@ pub fn pytorch_name(ours: &str) -> String {
     format!("{parent}.{leaf}")
 }
 
-/// PyTorch's name of a leaf of our batch normalisation.
+/// PyTorch's name of a tensor of our batch normalisation.
 pub(super) fn norm_leaf(ours: &str) -> Option<&'static str> {
     match ours {
         "scale" => Some("weight"),
@@ -139,14 +139,14 @@ pub(super) fn norm_leaf(ours: &str) -> Option<&'static str> {
     }
 }
 
-/// What PyTorch's batch normalisation saves besides its statistics.
+/// The batch counter that PyTorch's batch normalisation also saves.
 pub(super) fn counter(name: &str) -> Option<&'static str> {
     name.ends_with(".num_batches_tracked")
         .then_some("a counter of PyTorch's batch normalisation")
 }
 
 impl Layout {
-    /// Every naming that is known.
+    /// Every known layout.
     pub const ALL: [Self; 5] = [
         SQUALL,
         PYTORCH,
@@ -155,7 +155,7 @@ impl Layout {
         cgnet::CGNET,
     ];
 
-    /// The naming that a file has, by names that only it has; else [`PYTORCH`].
+    /// The layout of a file, identified by names that only this layout has; otherwise [`PYTORCH`].
     pub fn guess(weights: &Weights) -> Self {
         let told = |layout: &Self| weights.tensors.keys().any(|name| (layout.tells)(name));
         Self::ALL.into_iter().find(told).unwrap_or(PYTORCH)

@@ -1,11 +1,11 @@
-//! Weights from and to other programs: PyTorch, safetensors, ONNX.
+//! Exchange of weights with other programs: PyTorch, safetensors, ONNX.
 //!
-//! A foreign file becomes [`Weights`] (f32 tensors by their own names); a [`Layout`] says for every weight of ours
-//! where its values come from; [`import`] applies it to a [`crate::Network`]. Another naming is another [`Layout`]: one
-//! function from our name to a [`Source`], and a line in [`Layout::ALL`].
+//! A foreign file is read as [`Weights`] (f32 tensors by their own names); a [`Layout`] maps every weight of ours to
+//! the source of its values; [`import`] applies it to a [`crate::Network`]. A new layout consists of one function from
+//! our name to a [`Source`], and a line in [`Layout::ALL`].
 //!
 //! # Not done
-//! Optimiser states, quantised tensors, PyTorch's formats from before version 1.6.
+//! Optimiser states, quantised tensors, PyTorch's file formats before version 1.6.
 
 mod cgnet;
 mod deepcam;
@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use crate::layers::batch_norm::EPS as EPSILON;
 
-/// More wrappers than are put around one network; a name may be of megabytes of their prefixes.
+/// An upper limit on wrappers around one network; a damaged name may consist of megabytes of their prefixes.
 const MOST_WRAPPERS: usize = 8;
 
 /// The tensors of a foreign file.
@@ -45,18 +45,19 @@ pub struct Weights {
     pub tensors: NamedTensors,
     /// Squall's facts, if Squall wrote the file.
     pub facts: Option<BTreeMap<String, String>>,
-    /// Whether they are other weights than those that Squall exported with these facts.
+    /// Whether the weights differ from those that Squall exported with these facts.
     pub edited: bool,
-    /// What else was in the file or was done to names, one sentence each.
+    /// Other contents of the file, and changes made to names, one sentence each.
     pub notes: Vec<String>,
 }
 
 impl Weights {
-    /// Reads a `.safetensors` file or a PyTorch file (`.pt`, `.pth`, `.cpt`, ...); the content decides, not the name.
+    /// Reads a `.safetensors` file or a PyTorch file (`.pt`, `.pth`, `.cpt`, ...), identified by its content, not its
+    /// name.
     ///
     /// # Errors
-    /// [`ModelError::Io`] if it cannot be read; [`ModelError::Foreign`] if it is neither, damaged, or holds no
-    /// tensors.
+    /// [`ModelError::Io`] if it cannot be read; [`ModelError::Foreign`] if it has another format, is damaged, or holds
+    /// no tensors.
     pub fn read(path: &Path) -> Result<Self> {
         let unreadable = |source| unreadable(path, source);
         let mut file = File::open(path).map_err(unreadable)?;
@@ -65,7 +66,7 @@ impl Weights {
         let begin = (&file).take(PREFIX as u64).read_to_end(&mut bytes);
         begin.map_err(unreadable)?;
         let zip = bytes.starts_with(b"PK\x03\x04");
-        // Fields of a century, given by mistake, are not read: what they begin with is refused all the same.
+        // A huge data file, given by mistake, is not read in full: its first bytes are enough to reject it.
         if zip || !found.is_file() || safetensors::may_be_of(&bytes, found.len()) {
             file.read_to_end(&mut bytes).map_err(unreadable)?;
         }
@@ -81,7 +82,7 @@ impl Weights {
         Ok(weights)
     }
 
-    /// Removes the prefixes that wrappers put before every name: data-parallel training, compilation, in any order.
+    /// Removes the prefixes that wrappers (data-parallel training, compilation) put before every name, in any order.
     fn strip_wrappers(&mut self) {
         for _ in 0..MOST_WRAPPERS {
             let Some(prefix) = self.wrapper() else { return };
@@ -94,7 +95,7 @@ impl Weights {
         }
     }
 
-    /// The prefix of a wrapper that every name has.
+    /// The wrapper prefix that all names have.
     fn wrapper(&self) -> Option<&'static str> {
         let all_have = |prefix: &&str| self.tensors.keys().all(|name| name.starts_with(*prefix));
         let prefixes = ["module.", "_orig_mod.", "model."].into_iter();

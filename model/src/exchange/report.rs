@@ -3,16 +3,16 @@
 use serde::Serialize;
 use std::fmt;
 
-/// Why a weight cannot be imported.
+/// The reason why a weight cannot be imported.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WeightProblem {
-    /// The file lacks what a weight of ours needs.
+    /// The file lacks a tensor for one of our weights.
     Missing {
         /// Our weight.
         name: String,
         /// Its shape.
         expected: Vec<usize>,
-        /// The tensor that the file lacks; none if its network has nothing of the kind.
+        /// The missing tensor; `None` if the file's network has no equivalent.
         wanted: Option<String>,
     },
     /// A tensor has a different shape from our weight.
@@ -26,20 +26,20 @@ pub enum WeightProblem {
         /// The file's shape.
         found: Vec<usize>,
     },
-    /// A tensor of the file has no place in the network.
+    /// A tensor of the file has no counterpart in the network.
     Unknown {
         /// The file's tensor.
         tensor: String,
         /// Its shape.
         found: Vec<usize>,
     },
-    /// Values for a weight of ours are NaN or infinite, or too large for f32.
+    /// The values for one of our weights are NaN or infinite, or too large for f32.
     NotFinite {
         /// Our weight.
         name: String,
-        /// The file's tensor that has them; none if they come of several.
+        /// The file's tensor that contains them; `None` if several contribute.
         tensor: Option<String>,
-        /// How many values of ours.
+        /// The number of affected values.
         count: usize,
     },
 }
@@ -90,22 +90,22 @@ impl fmt::Display for WeightProblem {
     }
 }
 
-/// What an import did.
+/// The result of an import.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ImportReport {
-    /// The naming that the file was read by.
+    /// The layout of the file.
     pub layout: String,
-    /// Weights of ours whose values came from the file.
+    /// The number of our weights whose values came from the file.
     pub taken: usize,
-    /// Values that came from the file.
+    /// The number of values that came from the file.
     pub values: usize,
-    /// Weights that the file's network lacks, set to what has no effect.
+    /// Weights that the file's network lacks, set to neutral values.
     pub constant: Vec<String>,
-    /// Weights that stayed as they were.
+    /// Weights that kept their values.
     pub kept: Vec<String>,
-    /// Tensors of the file that were not needed, and why.
+    /// Tensors of the file that were not needed, with the reasons.
     pub unused: Vec<(String, String)>,
-    /// How the original network differs, and what else is worth knowing.
+    /// Differences between the original network and ours, and other notes.
     pub notes: Vec<String>,
 }
 

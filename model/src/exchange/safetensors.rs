@@ -1,4 +1,4 @@
-//! Weights from and to safetensors files of other programs.
+//! Reads and writes weights in safetensors files of other programs.
 
 use super::{Layout, Source, Weights, bad_file};
 use crate::checksum::{CHECKSUM, Checksum};
@@ -12,15 +12,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::Path;
 
-/// The key under which an exported file keeps Squall's facts. Not the one of model files: names differ between the two.
+/// The metadata key of Squall's facts in an exported file. It differs from that of model files, because weight names
+/// differ.
 const FACTS: &str = "squall_facts";
-/// The fact of an exported file that tells weights as they were written from weights that another program changed.
+/// The fact of an exported file that distinguishes unchanged weights from those that another program edited.
 const VALUES: &str = "exported_values";
 
-/// Writes tensors under the names of a layout, with Squall's facts in the metadata, whole or not at all.
+/// Writes tensors under the names of a layout, with Squall's facts in the metadata, atomically.
 ///
 /// # Errors
-/// [`ModelError::Io`] naming the file; [`ModelError::Config`] if the layout has no name for a weight, or one for two.
+/// [`ModelError::Io`] naming the file; [`ModelError::Config`] if the layout has no name for a weight, or the same one
+/// for two.
 pub fn write(
     path: &Path,
     tensors: &NamedTensors,
@@ -59,13 +61,13 @@ pub fn write(
     let mut facts = facts.clone();
     facts.insert(VALUES.to_string(), values.text());
     let facts = serde_json::to_string(&facts).map_err(|error| refused(&error))?;
-    // One key: more would make their order, and so the bytes, change from run to run.
+    // A single key: with several, their order and so the bytes would vary from run to run.
     let metadata = HashMap::from([(FACTS.to_string(), facts)]);
     let whole = serialize(views, Some(metadata)).map_err(|error| refused(&error))?;
     write_whole(path, |file| file.write_all(&whole))
 }
 
-/// Whether a file of so many bytes that begins with these may be one: it has room for the header that they tell of.
+/// Whether a file of `length` bytes with this beginning may be safetensors: the header length must fit into the file.
 pub(super) fn may_be_of(begin: &[u8], length: u64) -> bool {
     let room = MAX_HEADER.min(length.saturating_sub(PREFIX as u64));
     let header = begin.first_chunk::<PREFIX>();
@@ -93,7 +95,7 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Weights> {
         .map_err(|error| bad(format!("Squall's facts in it are damaged: {error}")))?;
     let checksum = facts.as_mut().and_then(|facts| facts.remove(CHECKSUM));
     let parsed = SafeTensors::deserialize(bytes).map_err(|error| bad(error.to_string()))?;
-    // Of a model file: what is imported from a damaged one would be whole from then on.
+    // A damaged model file must be rejected here: after the import its weights would count as intact.
     if let (Some(facts), Some(checksum)) = (&facts, checksum)
         && !has_checksum(&parsed, facts, &checksum)
     {
@@ -119,8 +121,8 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Weights> {
     })
 }
 
-/// Whether facts and tensors are those of a model file with this checksum, as far as they can be: another program may have
-/// converted the values.
+/// Whether facts and tensors match this checksum of a model file. If another program converted the values, this cannot
+/// be checked.
 fn has_checksum(
     parsed: &SafeTensors<'_>,
     facts: &BTreeMap<String, String>,
@@ -130,7 +132,7 @@ fn has_checksum(
     converted || checksum_of(parsed, facts) == checksum
 }
 
-/// The checksum of these facts and of all tensors as they are.
+/// The checksum of these facts and of all tensors.
 fn checksum_of(parsed: &SafeTensors<'_>, facts: &BTreeMap<String, String>) -> String {
     let views: BTreeMap<_, _> = parsed.tensors().into_iter().collect();
     let mut found = Checksum::of_facts(facts);
@@ -141,14 +143,14 @@ fn checksum_of(parsed: &SafeTensors<'_>, facts: &BTreeMap<String, String>) -> St
     found.text()
 }
 
-/// Whether it is called an ONNX file, or begins as one: the version of the format (field 1, a number), then the name of
-/// the program that wrote it (field 2, a text).
+/// Whether the file has an ONNX name, or begins like an ONNX file: with the format version (field 1, an integer) and
+/// the name of the producer (field 2, a string).
 fn is_onnx(path: &Path, bytes: &[u8]) -> bool {
     let called = (path.extension()).is_some_and(|end| end.eq_ignore_ascii_case("onnx"));
     called || matches!(bytes, [0x08, _, 0x12, ..])
 }
 
-/// Little-endian numbers as f32; `None` for a type that weights never have.
+/// Little-endian numbers as f32; `None` for data types that weights never have.
 fn to_f32(dtype: Dtype, data: &[u8]) -> Option<Vec<f32>> {
     let values = match dtype {
         Dtype::F32 => each(data, f32::from_le_bytes),
@@ -163,7 +165,7 @@ fn to_f32(dtype: Dtype, data: &[u8]) -> Option<Vec<f32>> {
     Some(values)
 }
 
-/// Every `N` bytes as a number.
+/// Decodes every `N` bytes to a number.
 pub(super) fn each<const N: usize>(data: &[u8], number: impl Fn([u8; N]) -> f32) -> Vec<f32> {
     let (chunks, _) = data.as_chunks::<N>();
     chunks.iter().map(|&bytes| number(bytes)).collect()

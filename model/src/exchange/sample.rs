@@ -1,4 +1,4 @@
-//! An input and what the network makes of it, to check a copy of the network elsewhere.
+//! A sample input with the network's output, to verify a copy of the network in another program.
 
 use crate::error::Result;
 use crate::model_file::ModelFile;
@@ -7,10 +7,10 @@ use candle_core::{DType, Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Tensors `input` and `logits` of one made-up sample, computed in f32.
+/// Tensors `input` and `logits` of one synthetic sample, computed in f32.
 ///
 /// # Shapes
-/// `input` `(1, h, w, c)`, as [`fields`] makes them; `logits` `(1, h, w, k)`.
+/// `input` `(1, h, w, c)`, from [`fields`]; `logits` `(1, h, w, k)`.
 /// # Errors
 /// [`crate::ModelError::Shape`] if the field is too small for the network.
 pub fn sample(network: &Network, grid: (usize, usize), seed: u64) -> Result<ModelFile> {
@@ -25,10 +25,10 @@ pub fn sample(network: &Network, grid: (usize, usize), seed: u64) -> Result<Mode
     Ok(file)
 }
 
-/// Fields like normalised ones: in every channel a few planetary waves that differ by channel, and noise.
+/// Fields that resemble normalised ones: in every channel a few planetary waves that differ by channel, and noise.
 ///
-/// Noise alone would make deep features nearly constant in space; batch normalisation then divides by almost nothing,
-/// and rounding is all that is left to compare.
+/// With noise alone, deep features would be nearly constant in space. Batch normalisation would then divide by almost
+/// zero, and the comparison would see only rounding errors.
 ///
 /// # Shapes
 /// `(1, h, w, channels)`
@@ -37,7 +37,7 @@ pub fn sample(network: &Network, grid: (usize, usize), seed: u64) -> Result<Mode
 pub fn fields(channels: usize, (h, w): (usize, usize), seed: u64) -> Result<Tensor> {
     use std::f32::consts::{PI, TAU};
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    // Per channel and wave: how often around the globe, how often from pole to pole, phase, height.
+    // Per channel and wave: zonal wavenumber, meridional wavenumber, phase, amplitude.
     let mut wave = || {
         [
             rng.random_range(0..9) as f32 * TAU,

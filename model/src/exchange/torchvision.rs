@@ -1,8 +1,8 @@
-//! torchvision's ResNet (v1, post-activated) as initial values of our encoder (v2, pre-activated).
+//! Imports torchvision's ResNet (v1, post-activated) as initial values of our encoder (v2, pre-activated).
 //!
-//! Kernels of ours that have no normalisation of their own (the stem, those next to a sum) take theirs with its
-//! normalisation folded in; our pre-activations, which theirs does not have, become the identity. Units whose shortcut
-//! is a projection then compute what they computed there.
+//! Our kernels without a normalisation of their own (the stem, and those next to a sum) take theirs with its
+//! normalisation folded in. Our pre-activations, which theirs lacks, become the identity. Units with a projection
+//! shortcut then compute the same as in torchvision.
 //!
 //! # Source
 //! torchvision `models/resnet.py`; He et al. 2015 (arXiv:1512.03385) against He et al. 2016 (arXiv:1603.05027).
@@ -106,12 +106,12 @@ fn folded_bias(norm: &str) -> Source {
     }
 }
 
-/// The leaves of a normalisation that changes nothing.
+/// The parameters of a normalisation that is the identity.
 fn identity(leaf: &str) -> Source {
     match leaf {
         "scale" => Source::Constant(1.0),
         "shift" | "running_mean" => Source::Constant(0.0),
-        // With ε added it is 1.
+        // The variance is 1 after ε is added.
         "running_variance" => Source::Constant(1.0 - super::EPSILON),
         _ => Source::Absent,
     }

@@ -1,4 +1,4 @@
-//! The values of one weight of ours, from the tensors of a file: copied, folded or spread, as its [`Source`] says.
+//! The values of one of our weights from the tensors of a file: copied, folded or spread, according to its [`Source`].
 
 use super::{EPSILON, Source, WeightProblem};
 use crate::parameters::NamedTensors;
@@ -6,8 +6,8 @@ use crate::parameters::NamedTensors;
 /// The values of our weight `ours` of shape `shape`, read from `theirs`.
 ///
 /// # Errors
-/// [`WeightProblem::Missing`] if the file lacks a tensor that `source` reads; [`WeightProblem::Shape`] if one does not
-/// fit.
+/// [`WeightProblem::Missing`] if the file lacks a tensor that `source` reads; [`WeightProblem::Shape`] if a shape does
+/// not fit.
 pub(super) fn value_of(
     source: &Source,
     ours: &str,
@@ -32,7 +32,7 @@ pub(super) fn value_of(
     }
 }
 
-/// A weight of ours that is looked for among a file's tensors.
+/// One of our weights, to be found among a file's tensors.
 struct Wanted<'a> {
     ours: &'a str,
     shape: &'a [usize],
@@ -40,7 +40,7 @@ struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// The problem that the file lacks a tensor, or has nothing of the kind.
+    /// The problem that the file lacks a tensor, or has no equivalent.
     fn missing(&self, tensor: Option<&str>) -> WeightProblem {
         WeightProblem::Missing {
             name: self.ours.to_string(),
@@ -60,7 +60,7 @@ impl<'a> Wanted<'a> {
     /// The values of the file's tensor of this name, which must have the shape `expected`.
     fn fitting(&self, name: &str, expected: &[usize]) -> Result<&'a [f32], WeightProblem> {
         let (found, values) = self.tensor(name)?;
-        // Extents of 1 at the end are a matter of taste: vectors that are multiplied with an image, 1x1 kernels.
+        // Trailing extents of 1 are a matter of convention, such as for scale vectors and 1x1 kernels.
         if found == expected || significant(found) == significant(expected) {
             return Ok(values);
         }
@@ -80,7 +80,7 @@ impl<'a> Wanted<'a> {
         Ok(gamma.iter().zip(variance).map(factor).collect())
     }
 
-    /// The bias that folding a normalisation leaves.
+    /// The bias that results from folding a normalisation.
     fn folded_bias(&self, norm: &str) -> Result<Vec<f32>, WeightProblem> {
         let factors = self.factors(norm, self.shape[0])?;
         let beta = self.fitting(&format!("{norm}.bias"), self.shape)?;
@@ -89,7 +89,7 @@ impl<'a> Wanted<'a> {
         Ok(folded.collect())
     }
 
-    /// A kernel with a normalisation folded in; with `spread`, of other input channels than ours if need be.
+    /// A kernel with a normalisation folded in; with `spread`, the number of input channels may differ from ours.
     fn folded_kernel(
         &self,
         kernel: &str,
@@ -116,7 +116,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// A shape without the extents of 1 at its end.
+/// A shape without trailing extents of 1.
 fn significant(shape: &[usize]) -> &[usize] {
     let ones = shape
         .iter()
@@ -126,7 +126,7 @@ fn significant(shape: &[usize]) -> &[usize] {
     &shape[..shape.len() - ones]
 }
 
-/// A kernel of `ins` input channels for `ours` of them: the mean over theirs, times theirs / ours.
+/// Converts a kernel of `ins` input channels to `ours` channels: the mean over theirs, times theirs / ours.
 fn spread_inputs(values: &[f32], ins: usize, ours: usize, taps: usize) -> Vec<f32> {
     let mut spread = Vec::with_capacity(values.len() / ins * ours);
     for kernel in values.chunks_exact(ins * taps) {

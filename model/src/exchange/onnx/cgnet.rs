@@ -22,20 +22,20 @@ pub(super) fn build(layers: &mut Layers<'_>, x: &Value) -> Result<Value> {
     Ok(layers.resize(&logits, x.size))
 }
 
-/// A convolution, its normalisation, a parametric ReLU.
+/// A convolution, its normalisation and a parametric ReLU.
 fn active(layers: &mut Layers<'_>, name: &str, x: &Value, steps: Steps) -> Result<Value> {
     let y = layers.normed(name, x, steps)?;
     layers.prelu(name, &y)
 }
 
-/// Fields side by side, normalised, a parametric ReLU.
+/// Concatenated fields, normalised, then a parametric ReLU.
 fn joined(layers: &mut Layers<'_>, name: &str, parts: &[Value]) -> Result<Value> {
     let all = layers.concat(parts)?;
     let y = layers.norm(&format!("{name}.norm"), &all)?;
     layers.prelu(name, &y)
 }
 
-/// The output of the halving block and that of the last block.
+/// The outputs of the downsampling block and of the last block.
 fn stage(
     layers: &mut Layers<'_>,
     name: &str,
@@ -57,7 +57,8 @@ fn stage(
     Ok((first, y))
 }
 
-/// A pixel's surroundings, near and far, side by side; their normalisation is folded into the two depthwise kernels.
+/// The near and wide surroundings of a pixel, concatenated; their normalisation is folded into the two depthwise
+/// kernels.
 fn guided(
     layers: &mut Layers<'_>,
     name: &str,

@@ -40,7 +40,7 @@ fn encoder(layers: &mut Layers<'_>, x: &Value) -> Result<(Value, Value)> {
     Ok((y, low.expect("there are entry blocks")))
 }
 
-/// Separable units, a ReLU between two, around a shortcut.
+/// Separable units, with a ReLU between units, around a shortcut.
 fn residual(layers: &mut Layers<'_>, block: &BlockSpec, x: &Value) -> Result<Value> {
     let (name, units) = (&block.name, block.channels.len() - 1);
     let mut y = x.clone();
@@ -62,7 +62,7 @@ fn residual(layers: &mut Layers<'_>, block: &BlockSpec, x: &Value) -> Result<Val
     Ok(if block.relu { layers.relu(&y) } else { y })
 }
 
-/// Depthwise, 1x1, normalisation.
+/// A depthwise and a 1x1 convolution, then normalisation.
 fn separable_unit(layers: &mut Layers<'_>, name: &str, x: &Value, steps: Steps) -> Result<Value> {
     let y = layers.conv(&format!("{name}.depthwise"), x, steps, None)?;
     let point = format!("{name}.pointwise");

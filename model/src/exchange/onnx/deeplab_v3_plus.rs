@@ -40,7 +40,7 @@ fn encoder(layers: &mut Layers<'_>, x: &Value) -> Result<(Value, Value)> {
     Ok((y, low))
 }
 
-/// The output, and the reduced features inside.
+/// The output, and the reduced features inside the unit.
 fn bottleneck(
     layers: &mut Layers<'_>,
     name: &str,
@@ -93,7 +93,7 @@ fn decoder(layers: &mut Layers<'_>, deep: Value, low: &Value, x: &Value) -> Resu
     layers.conv("decoder.classify", &y, SAME, None)
 }
 
-/// A layer at full resolution: as published with a bias and neither normalisation nor activation.
+/// A layer at full resolution: as published, with a bias and neither normalisation nor activation.
 fn full(layers: &mut Layers<'_>, name: &str, x: &Value) -> Result<Value> {
     if layers.config.batch_norm {
         layers.unit(name, x, SAME)

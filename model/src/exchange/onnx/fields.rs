@@ -1,4 +1,4 @@
-//! Operations without weights as ONNX nodes: wrapping, pooling, resizing, joining.
+//! Operations without weights as ONNX nodes: wrapping, pooling, resizing, concatenation.
 
 use super::graph::Attribute;
 use super::layers::{Layers, Value, mismatch};
@@ -7,7 +7,7 @@ use crate::layers::upsample_unit::half;
 use crate::layers::wrapped::Padding;
 use crate::ops::resample::Axis;
 
-/// Positions from `before` before an axis to `after` behind it, wrapped onto it.
+/// The positions from `before` before an axis to `after` after it, wrapped.
 fn wrapped(extent: usize, before: usize, after: usize) -> Vec<i64> {
     let extent = extent as i64;
     (-(before as i64)..extent + after as i64)
@@ -16,7 +16,7 @@ fn wrapped(extent: usize, before: usize, after: usize) -> Vec<i64> {
 }
 
 impl Layers<'_> {
-    /// The rows (axis 2) or columns (axis 3) at these positions.
+    /// Gathers the rows (axis 2) or columns (axis 3) at these positions.
     fn gather(&mut self, x: &str, axis: i64, positions: &[i64]) -> String {
         let what = if axis == 2 { "rows" } else { "columns" };
         let positions = self.graph.ints(what, positions);
@@ -27,8 +27,8 @@ impl Layers<'_> {
         )
     }
 
-    /// The columns with `before` and `after` more from the other side of the globe, where longitude wraps; and whether
-    /// it does.
+    /// Pads with `before` and `after` columns from the other side of the globe, if longitude wraps; also returns
+    /// whether it does.
     pub fn wrap_columns(&mut self, x: &Value, before: usize, after: usize) -> (String, bool) {
         if self.padding == Padding::Zero {
             return (x.name.clone(), false);
@@ -37,7 +37,7 @@ impl Layers<'_> {
         (self.gather(&x.name, 3, &columns), true)
     }
 
-    /// The field with a margin from its opposite sides, where it wraps; and the zeros that are left to pad: top, left,
+    /// Pads a margin with wrapped values on the axes that wrap; also returns the zero padding that remains: top, left,
     /// bottom, right.
     pub fn surround(&mut self, x: &Value, margin: usize) -> (String, [i64; 4]) {
         let pad = margin as i64;
@@ -60,7 +60,7 @@ impl Layers<'_> {
         }
     }
 
-    /// `op` over every 3x3 window, every second one: `MaxPool`, or `AveragePool`, which counts no padding.
+    /// Applies `op` to 3x3 windows with stride 2: `MaxPool`, or `AveragePool`, which excludes padding.
     pub fn pool(&mut self, op: &str, x: &Value) -> Value {
         let (padded, pads) = self.surround(x, 1);
         let attributes = [
@@ -75,7 +75,7 @@ impl Layers<'_> {
         }
     }
 
-    /// The mean of the whole field, in one pixel.
+    /// The mean of the whole field, as one pixel.
     pub fn mean(&mut self, x: &Value) -> Value {
         Value {
             name: self.graph.node("GlobalAveragePool", &[&x.name], &[]),
@@ -84,7 +84,7 @@ impl Layers<'_> {
         }
     }
 
-    /// One pixel at every pixel of a field.
+    /// Broadcasts one pixel to a field.
     pub fn spread(&mut self, x: &Value, size: (usize, usize)) -> Value {
         let extents = (self.graph).ints("size", &[1, 1, size.0 as i64, size.1 as i64]);
         Value {
@@ -94,7 +94,7 @@ impl Layers<'_> {
         }
     }
 
-    /// Every `stride`-th pixel.
+    /// Takes every `stride`-th pixel.
     pub fn subsample(&mut self, x: &Value, stride: usize) -> Value {
         let attributes = [
             ("kernel_shape", Attribute::Ints(&[1, 1][..])),
@@ -124,7 +124,7 @@ impl Layers<'_> {
         })
     }
 
-    /// Side by side along the channels.
+    /// Concatenates fields along the channels.
     pub fn concat(&mut self, parts: &[Value]) -> Result<Value> {
         let size = parts[0].size;
         if let Some(other) = parts.iter().find(|part| part.size != size) {
@@ -139,7 +139,7 @@ impl Layers<'_> {
         })
     }
 
-    /// Bilinear, half-pixel centres, across the date line where longitude alone wraps.
+    /// Bilinear with half-pixel centres, across the date line if only longitude wraps.
     pub fn resize(&mut self, x: &Value, size: (usize, usize)) -> Value {
         let periodic = self.padding == Padding::Longitude;
         let width = if periodic { x.size.1 } else { size.1 };
@@ -163,7 +163,7 @@ impl Layers<'_> {
         }
     }
 
-    /// Every column as the weighted sum of two.
+    /// Computes every column as a weighted sum of two.
     fn blend_columns(&mut self, x: &str, axis: &Axis) -> String {
         let mut sides = [0, 1].map(|side| {
             let taps: Vec<(usize, f32)> = (0..axis.len()).map(|q| axis.taps(q)[side]).collect();
@@ -178,7 +178,7 @@ impl Layers<'_> {
         self.graph.node("Add", &[low, high], &[])
     }
 
-    /// The input with two channels that say where a row lies (`latitude_input`).
+    /// Appends the two latitude channels to the input (`latitude_input`).
     pub fn with_latitude(&mut self, x: &Value) -> Result<Value> {
         let (h, w) = x.size;
         let position = |row: usize| 2.0 * (row as f32 + 0.5) / h as f32 - 1.0;

@@ -1,13 +1,13 @@
-//! An ONNX graph under construction: nodes in order, and the tensors they hold.
+//! An ONNX graph under construction: nodes in order, and their constant tensors.
 //!
 //! # Source
 //! `onnx/onnx.proto` (field numbers), ONNX operator set 18.
 
 use super::wire::Message;
 
-/// Operators are those of this version; ONNX Runtime has it since 1.14.
+/// The operator set version; supported by ONNX Runtime since 1.14.
 const OPERATOR_SET: i64 = 18;
-/// Version of the file format that goes with it.
+/// The corresponding version of the file format.
 const IR_VERSION: i64 = 8;
 
 /// `TensorProto.DataType`.
@@ -45,13 +45,13 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// The name of a new value, readable in viewers.
+    /// A new value name that is readable in viewers.
     fn fresh(&mut self, what: &str) -> String {
         self.fresh += 1;
         format!("{what}_{}", self.fresh)
     }
 
-    /// Adds a node of one output; gives the output's name.
+    /// Adds a node with one output; returns the output's name.
     pub fn node(
         &mut self,
         op: &str,
@@ -63,7 +63,7 @@ impl Graph {
         output
     }
 
-    /// Adds a node whose output has a given name.
+    /// Adds a node with the given output name.
     pub fn node_to(
         &mut self,
         op: &str,
@@ -88,13 +88,13 @@ impl Graph {
         self.nodes.push(node);
     }
 
-    /// Adds a constant; gives its name.
+    /// Adds a constant; returns its name.
     pub fn floats(&mut self, name: &str, shape: &[usize], values: &[f32]) -> String {
         let raw: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         self.constant(name, DataType::Float, shape, &raw)
     }
 
-    /// Adds a constant list of whole numbers; gives its name.
+    /// Adds a constant list of integers; returns its name.
     pub fn ints(&mut self, name: &str, values: &[i64]) -> String {
         let raw: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         let name = self.fresh(name);
@@ -111,7 +111,7 @@ impl Graph {
         name.to_string()
     }
 
-    /// The whole model file.
+    /// Encodes the whole model file.
     pub fn into_model(
         self,
         input: Port,

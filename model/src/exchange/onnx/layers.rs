@@ -1,4 +1,4 @@
-//! Our layers as ONNX nodes, (batch, channel, latitude, longitude).
+//! Our layers as ONNX nodes, in (batch, channel, latitude, longitude).
 
 use super::graph::{Attribute, Graph};
 use crate::error::{ModelError, Result};
@@ -8,7 +8,7 @@ use crate::networks::NetworkConfig;
 use crate::ops::norm::fold;
 use crate::parameters::NamedTensors;
 
-/// A tensor of the graph: its name, and its extents (c, h, w).
+/// A tensor of the graph: its name and extents (c, h, w).
 #[derive(Debug, Clone)]
 pub(super) struct Value {
     pub name: String,
@@ -16,7 +16,7 @@ pub(super) struct Value {
     pub size: (usize, usize),
 }
 
-/// Steps of a square kernel whose padding keeps the size before the stride.
+/// Stride and dilation of a square kernel whose padding preserves the extents at stride 1.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Steps {
     pub stride: usize,
@@ -39,18 +39,19 @@ impl Steps {
     }
 }
 
-/// A graph, and the weights that are not in it yet.
+/// A graph, and the weights that have not been added to it yet.
 pub(super) struct Layers<'a> {
     pub graph: Graph,
     pub config: &'a NetworkConfig,
-    /// Taken out one by one: each goes into the graph once.
+    /// Removed one by one: each is added to the graph once.
     pub weights: NamedTensors,
     pub padding: Padding,
-    /// Added to variances.
+    /// The ε added to variances.
     pub epsilon: f32,
 }
 
-/// The graph does not describe the network: a bug in this module, reported before a wrong file is written.
+/// The error for a graph that does not match the network: a bug in this module, reported before a wrong file is
+/// written.
 pub(super) fn mismatch(what: &'static str, expected: String, got: String) -> ModelError {
     ModelError::Shape {
         op: "onnx",
@@ -68,14 +69,14 @@ fn disagree(reason: String) -> ModelError {
 }
 
 impl Layers<'_> {
-    /// Takes a weight out.
+    /// Removes and returns a weight.
     fn take(&mut self, name: &str) -> Result<(Vec<usize>, Vec<f32>)> {
         self.weights
             .remove(name)
             .ok_or_else(|| disagree(format!("weight `{name}` is missing or used twice")))
     }
 
-    /// Takes one value per channel out.
+    /// Removes and returns a weight with one value per channel.
     fn take_vector(&mut self, name: &str, channels: usize) -> Result<Vec<f32>> {
         let (shape, values) = self.take(name)?;
         if shape != [channels] {
@@ -85,10 +86,11 @@ impl Layers<'_> {
         Ok(values)
     }
 
-    /// The graph, if every weight is in it and the logits are what they should be.
+    /// Returns the graph, after checking that every weight has been used and the logits have the right extents.
     ///
     /// # Errors
-    /// [`ModelError::Config`] naming the weights left; [`ModelError::Shape`] if the logits are not of the field's size.
+    /// [`ModelError::Config`] naming the unused weights; [`ModelError::Shape`] if the logits do not have the field's
+    /// extents.
     pub fn finish(self, logits: &Value, size: (usize, usize)) -> Result<Graph> {
         let (expected, got) = ((self.config.classes, size), (logits.channels, logits.size));
         if expected != got {
@@ -105,7 +107,7 @@ impl Layers<'_> {
         Ok(self.graph)
     }
 
-    /// A normalisation as one multiply and one add per channel.
+    /// A normalisation as one scale and shift per channel.
     pub fn norm_fold(&mut self, norm: &str, channels: usize) -> Result<Fold> {
         if !self.config.batch_norm {
             return Ok((vec![0.5; channels], vec![0.0; channels]));
@@ -119,7 +121,7 @@ impl Layers<'_> {
         Ok(fold(&gamma, &beta, &mean, &inv_std))
     }
 
-    /// The fold of a trainable factor and shift per channel.
+    /// A trainable scale and shift per channel as a fold.
     pub fn affine_fold(&mut self, name: &str, channels: usize) -> Result<Fold> {
         Ok((
             self.take_vector(&format!("{name}.scale"), channels)?,
@@ -127,9 +129,10 @@ impl Layers<'_> {
         ))
     }
 
-    /// The shape and the names of a kernel and its bias, if it has one, as constants; `fold` is folded into both.
+    /// Adds a kernel and its bias, if it has one, as constants; returns the shape and their names. `fold` is folded
+    /// into both.
     ///
-    /// `owner` gives the output channel of the kernel's value at an index.
+    /// `owner` returns the output channel of the kernel value at an index.
     fn kernel(
         &mut self,
         name: &str,
@@ -164,7 +167,7 @@ impl Layers<'_> {
         Ok((shape, names))
     }
 
-    /// A square kernel, with its bias if it has one; in as many groups as its weights say.
+    /// A square kernel, with its bias if it has one; the number of groups follows from its weights.
     pub fn conv(
         &mut self,
         name: &str,
@@ -175,7 +178,7 @@ impl Layers<'_> {
         let owner = |shape: &[usize], index| index / (shape[1] * shape[2] * shape[3]);
         let (shape, names) = self.kernel(name, 0, owner, fold)?;
         let (channels, kernel) = (shape[0], shape[2]);
-        // Every output sees all channels, or its own only.
+        // Every output reads either all channels or only its own.
         let depthwise = shape[1] == 1 && channels == x.channels;
         let groups = if depthwise { channels } else { 1 };
         if shape[1] * groups != x.channels {
@@ -205,27 +208,27 @@ impl Layers<'_> {
         })
     }
 
-    /// A kernel, its normalisation, a ReLU.
+    /// A convolution, its normalisation and a ReLU.
     pub fn unit(&mut self, name: &str, x: &Value, steps: Steps) -> Result<Value> {
         let y = self.normed(name, x, steps)?;
         Ok(self.relu(&y))
     }
 
-    /// A kernel and its normalisation.
+    /// A convolution and its normalisation.
     pub fn normed(&mut self, name: &str, x: &Value, steps: Steps) -> Result<Value> {
         let channels = self.outputs(&format!("{name}.weight"), 0)?;
         let fold = self.norm_fold(&format!("{name}.norm"), channels)?;
         self.conv(name, x, steps, Some(fold))
     }
 
-    /// Extent `axis` of a weight that is not taken yet.
+    /// Extent `axis` of a weight that has not been taken yet.
     pub fn outputs(&self, weight: &str, axis: usize) -> Result<usize> {
         let shape = self.weights.get(weight).map(|(shape, _)| shape);
         (shape.and_then(|shape| shape.get(axis)).copied())
             .ok_or_else(|| disagree(format!("weight `{weight}` is missing or used twice")))
     }
 
-    /// A transposed 3x3 kernel that doubles the extents, cut to `size`.
+    /// A transposed 3x3 convolution that doubles the extents, cropped to `size`.
     pub fn upsample(
         &mut self,
         name: &str,
@@ -239,13 +242,13 @@ impl Layers<'_> {
             let (expected, got) = (shape[0].to_string(), x.channels.to_string());
             return Err(mismatch("channels of a doubling", expected, got));
         }
-        // The last column reaches past the date line: one more column of input, and its overhang is cut.
+        // The last column extends past the date line: the input gets one more column, and the excess is cropped.
         let (padded, wraps) = self.wrap_columns(x, 0, 1);
         let columns = x.size.1 + usize::from(wraps);
         let inputs: Vec<&str> = std::iter::once(padded.as_str())
             .chain(names.iter().map(String::as_str))
             .collect();
-        // 2 n + 1 values come out of n; one is cut at the start, the rest at the end.
+        // n inputs yield 2 n + 1 outputs; one is cropped at the start, the rest at the end.
         let cut = |n: usize, target: usize| match (2 * n).checked_sub(target) {
             Some(cut) => Ok(cut as i64),
             None => {
@@ -266,7 +269,7 @@ impl Layers<'_> {
         })
     }
 
-    /// A doubling, followed by normalisation and ReLU where batch normalisation is on.
+    /// A transposed convolution, followed by normalisation and ReLU if batch normalisation is on.
     pub fn double(&mut self, name: &str, x: &Value, size: (usize, usize)) -> Result<Value> {
         if !self.config.batch_norm {
             return self.upsample(name, x, size, None);
@@ -277,7 +280,7 @@ impl Layers<'_> {
         Ok(self.relu(&y))
     }
 
-    /// A normalisation that no kernel comes before.
+    /// A normalisation that does not follow a convolution.
     pub fn norm(&mut self, name: &str, x: &Value) -> Result<Value> {
         let (scale, shift) = self.norm_fold(name, x.channels)?;
         let shape = [1, x.channels, 1, 1];
@@ -304,7 +307,7 @@ impl Layers<'_> {
         })
     }
 
-    /// Channels weighted by what the whole field says: mean, 1x1, ReLU, 1x1, sigmoid.
+    /// Channels weighted by a function of the field's mean: mean, 1x1, ReLU, 1x1, sigmoid.
     pub fn gate(&mut self, name: &str, x: &Value) -> Result<Value> {
         let mean = self.mean(x);
         let inner = self.conv(&format!("{name}.reduce"), &mean, SAME, None)?;

@@ -1,13 +1,13 @@
-//! The inference network as an ONNX file, batch normalisation folded into the kernels.
+//! The inference network as an ONNX file, with batch normalisation folded into the kernels.
 //!
 //! # Shapes
-//! Input `fields` (batch, channel, latitude, longitude), f32, normalised as the contract in the file's metadata says;
-//! output `logits` (batch, class, latitude, longitude), and `classes` (batch, latitude, longitude), uint8, if asked
-//! for. The batch is free, the grid is fixed: resizing and wrapping depend on it.
+//! Input `fields` (batch, channel, latitude, longitude), f32, normalised according to the contract in the file's
+//! metadata; output `logits` (batch, class, latitude, longitude), and on request `classes` (batch, latitude,
+//! longitude), uint8. The batch size is free, the grid is fixed: resizing and wrapping depend on it.
 //!
 //! # Not done
-//! Half precisions (ONNX Runtime's tools convert); the contract's normalisation of the fields inside the graph; weights in
-//! files of their own, which networks of half a billion parameters would need.
+//! Half precisions (ONNX Runtime's tools convert); the contract's normalisation of the fields inside the graph; weights
+//! in separate files, which networks of half a billion parameters would need.
 
 mod cgnet;
 mod deepcam;
@@ -31,19 +31,19 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-/// No reader of Protocol Buffers takes a file of more bytes.
+/// The size limit of Protocol Buffers, in bytes.
 const MOST_BYTES: usize = i32::MAX as usize;
 
-/// What to put into an ONNX file.
+/// Options of an ONNX file.
 #[derive(Debug, Clone)]
 pub struct OnnxOptions {
     /// Latitudes and longitudes of the fields.
     pub grid: (usize, usize),
-    /// Also the most probable class of every pixel.
+    /// Whether to output the most probable class of every pixel as well.
     pub classes: bool,
 }
 
-/// Writes the network as an ONNX file, with `facts` as its metadata, whole or not at all.
+/// Writes the network as an ONNX file, with `facts` as its metadata, atomically.
 ///
 /// # Errors
 /// As [`encode`]; [`crate::ModelError::Io`] naming the file.
@@ -60,8 +60,8 @@ pub fn write(
 /// The bytes of the ONNX file.
 ///
 /// # Errors
-/// [`crate::ModelError::Shape`] if the grid is too small for the network; [`crate::ModelError::Config`] if the file would
-/// have more than 2 GiB.
+/// [`crate::ModelError::Shape`] if the grid is too small for the network; [`crate::ModelError::Config`] if the file
+/// would exceed 2 GiB.
 pub fn encode(
     network: &Network,
     options: &OnnxOptions,
@@ -69,7 +69,7 @@ pub fn encode(
 ) -> Result<Vec<u8>> {
     let config = network.config();
     let (h, w) = options.grid;
-    // Refuses a grid that is too small.
+    // Fails if the grid is too small.
     network.summary(h, w)?;
     check_size(size_of::<f32>() * network.parameters().count())?;
     let weights = network.parameters().to_named()?;
@@ -102,7 +102,7 @@ pub fn encode(
     Ok(bytes)
 }
 
-/// Refuses a file of so many bytes that nothing could read.
+/// Returns an error if a file of this size would be unreadable.
 fn check_size(bytes: usize) -> Result<()> {
     if bytes <= MOST_BYTES {
         return Ok(());

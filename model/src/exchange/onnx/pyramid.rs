@@ -1,10 +1,10 @@
-//! The pyramid of atrous convolutions as an ONNX graph: `layers/aspp.rs`, for inference.
+//! The atrous pyramid as an ONNX graph: `layers/aspp.rs`, for inference.
 
 use super::layers::{Layers, SAME, Steps, Value};
 use crate::error::Result;
 use crate::layers::aspp::Pooling;
 
-/// One 1x1, the atrous 3x3 and the mean of the whole field, side by side, mixed.
+/// One 1x1 convolution, the atrous 3x3 ones and the mean of the whole field, concatenated and mixed.
 pub(super) fn build(layers: &mut Layers<'_>, x: &Value, pooling: Pooling) -> Result<Value> {
     let mut parts = vec![layers.unit("aspp.conv_1x1", x, SAME)?];
     for (index, &rate) in layers.config.atrous_rates.iter().enumerate() {
@@ -16,7 +16,7 @@ pub(super) fn build(layers: &mut Layers<'_>, x: &Value, pooling: Pooling) -> Res
     layers.unit("aspp.mix", &all, SAME)
 }
 
-/// The field's mean through a 1x1 and a ReLU, at every pixel.
+/// The field's mean, passed through a 1x1 convolution and a ReLU, and broadcast to every pixel.
 fn image_pooling(
     layers: &mut Layers<'_>,
     name: &str,

@@ -25,7 +25,7 @@ pub(super) fn build(layers: &mut Layers<'_>, x: &Value) -> Result<Value> {
     layers.conv("classify", &y, SAME, None)
 }
 
-/// A convolution, its normalisation or its bias, a ReLU.
+/// A convolution, its normalisation or bias, and a ReLU.
 fn step(layers: &mut Layers<'_>, name: &str, x: &Value, steps: Steps) -> Result<Value> {
     if layers.config.batch_norm {
         return layers.unit(name, x, steps);
@@ -34,7 +34,7 @@ fn step(layers: &mut Layers<'_>, name: &str, x: &Value, steps: Steps) -> Result<
     Ok(layers.relu(&y))
 }
 
-/// What `count` layers added to x, each reading what all before it added; with x itself if `whole`.
+/// The outputs of `count` layers, each of which reads x and all earlier outputs; preceded by x itself if `whole`.
 fn dense(
     layers: &mut Layers<'_>,
     name: &str,

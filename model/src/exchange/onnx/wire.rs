@@ -1,4 +1,4 @@
-//! Protocol Buffers' wire format, as much of it as ONNX needs.
+//! The part of Protocol Buffers' wire format that ONNX needs.
 //!
 //! # Source
 //! <https://protobuf.dev/programming-guides/encoding/>
@@ -25,8 +25,7 @@ impl Message {
         self.varint(u64::from(field << 3 | wire_type));
     }
 
-    /// The message with one more field, an integer. Negative numbers take ten bytes, as their two's complement of 64
-    /// bits.
+    /// Appends an integer field. Negative numbers take ten bytes, as their 64-bit two's complement.
     #[must_use]
     pub fn int(mut self, field: u32, value: i64) -> Self {
         self.tag(field, 0);
@@ -34,7 +33,7 @@ impl Message {
         self
     }
 
-    /// The message with one more field, of bytes.
+    /// Appends a field of bytes.
     #[must_use]
     pub fn bytes(mut self, field: u32, value: &[u8]) -> Self {
         self.tag(field, 2);
@@ -43,19 +42,19 @@ impl Message {
         self
     }
 
-    /// The message with one more field, of text.
+    /// Appends a string field.
     #[must_use]
     pub fn text(self, field: u32, value: &str) -> Self {
         self.bytes(field, value.as_bytes())
     }
 
-    /// The message with one more field, another message.
+    /// Appends a nested message.
     #[must_use]
     pub fn message(self, field: u32, value: Self) -> Self {
         self.bytes(field, &value.0)
     }
 
-    /// The message with what `add` adds to it for every item: repeated fields.
+    /// Calls `add` for every item: repeated fields.
     #[must_use]
     pub fn each<T>(
         self,

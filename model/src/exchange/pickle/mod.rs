@@ -1,7 +1,7 @@
-//! PyTorch's files since version 1.6: a zip archive with a pickle of the structure and one entry per storage.
+//! PyTorch's file format since version 1.6: a zip archive with a pickle of the structure and one entry per storage.
 //!
-//! candle reads the pickle itself, `protocols` restating what is later than protocol 2; what is in it (which dictionary
-//! holds the weights, strides, data types) is decided here, because candle passes over what it cannot read.
+//! candle parses the pickle itself, after `protocols` has translated it to protocol 2. The contents (which dictionary
+//! holds the weights, strides, data types) are interpreted here, because candle skips what it cannot read.
 //!
 //! # Not done
 //! Whole pickled modules (`torch.save(model)`), which need the Python classes; sparse and quantised tensors.
@@ -20,9 +20,9 @@ use std::io::{Cursor, Read};
 use std::path::Path;
 use unpickle::unpickle;
 
-/// How many values tensors may have for each byte of the file. Several may be of one storage, which takes 200 bytes to name
-/// once more and no memory until it is copied; one set of weights for all of twelve layers needs three. The bytes of
-/// storages count as well: several may be the same part of the file.
+/// The maximum number of tensor values per byte of the file. Several tensors may share a storage; a further reference
+/// takes 200 bytes in the file and no memory until it is copied. One set of weights for all of twelve layers needs
+/// three values per byte. The bytes of storages count as well, because several may refer to the same part of the file.
 const VALUES: usize = 16;
 
 type Archive<'a> = zip::ZipArchive<Cursor<&'a [u8]>>;
@@ -70,7 +70,7 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> crate::error::Result<Weights> 
         };
         let values = found.gather(&all).map_err(what)?;
         take(values.len())?;
-        // Python would keep the later one, and candle has lost which that is.
+        // Python would keep the later entry, but candle has lost the order.
         if tensors.contains_key(&name) {
             return Err(what("there are two of this name".into()));
         }
@@ -86,8 +86,7 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> crate::error::Result<Weights> 
     })
 }
 
-/// What the tensors of a dictionary are, by name; those of one storage stand together, so that it is read and converted
-/// once.
+/// The tensors of a dictionary by name. Those of one storage are adjacent, so that it is read and converted once.
 fn described(state: Pairs) -> Result<Vec<(String, Rebuilt)>, String> {
     let mut all = Vec::with_capacity(state.len());
     for (key, value) in state {

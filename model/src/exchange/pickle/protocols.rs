@@ -1,30 +1,31 @@
-//! The operations that protocols 3 to 5 of pickles added, as those of protocol 2: candle's reader knows no others.
+//! Translates the operations that pickle protocols 3 to 5 added to those of protocol 2, the only ones that candle
+//! reads.
 //!
-//! Objects that no weights are made of come out as something simpler: bytes and numbers of more than 64 bits as nothing,
-//! sets as lists, frozen sets as tuples.
+//! Objects that weights do not need become simpler ones: bytes and numbers of more than 64 bits become `None`, sets
+//! become lists, frozen sets become tuples.
 
 use std::collections::{HashMap, HashSet};
 
-/// Turns one operation after the other into those of protocol 2.
+/// Translates operations one by one to protocol 2.
 ///
-/// A class is two texts on the stack in protocol 4 and an operation with two names in protocol 2. So the last two texts
-/// are held back until it is clear what they are for.
+/// In protocol 4 a class is two strings on the stack, in protocol 2 an operation with two names. The last two strings
+/// are therefore held back until their use is known.
 #[derive(Default)]
 pub(super) struct Restating<'a> {
-    /// Texts on the top of the stack that candle has not been given.
+    /// Strings on the top of the stack that have not been passed to candle yet.
     held: Vec<&'a [u8]>,
-    /// Remembered texts that candle does not have.
+    /// Memoised strings that candle does not have.
     texts: HashMap<u32, &'a [u8]>,
-    /// Under what anything is remembered: protocol 4 numbers by how much that is.
+    /// All memo keys in use: protocol 4 numbers new entries by their count.
     remembered: HashSet<u32>,
 }
 
 impl<'a> Restating<'a> {
-    /// What candle is to read instead of the operation that `rest` begins with, which is taken off it; nothing is taken
-    /// off where candle is to read something else first. None if the operation is one of protocol 2.
+    /// Returns the bytes that candle reads instead of the first operation of `rest`, and removes that operation. If
+    /// candle must first read something else, nothing is removed. `None` if it is an operation of protocol 2.
     ///
     /// # Errors
-    /// What is wrong with the operation.
+    /// A description of the invalid operation.
     pub fn restate(&mut self, rest: &mut &'a [u8]) -> Result<Option<Vec<u8>>, String> {
         let Some((&code, mut arguments)) = rest.split_first() else {
             return Ok(Some(self.release(0)).filter(|texts| !texts.is_empty()));
@@ -37,7 +38,7 @@ impl<'a> Restating<'a> {
             return Ok(Some(self.release(0)));
         }
         let operations = match code {
-            // candle makes room for a text before it sees whether there is one of that length.
+            // candle allocates the stated length of a string before it checks that the input has it.
             b'X' => {
                 counted(&mut arguments, 4)?;
                 return Ok(None);
@@ -46,16 +47,16 @@ impl<'a> Restating<'a> {
             b'C' => nothing(&mut arguments, 1)?,
             b'B' => nothing(&mut arguments, 4)?,
             0x8e | 0x96 => nothing(&mut arguments, 8)?,
-            // A whole number.
+            // An integer.
             0x8a => number(counted(&mut arguments, 1)?),
             0x8b => number(counted(&mut arguments, 4)?),
-            // A set, what is put into it, and one that is frozen.
+            // Creates a set, adds items to it, or freezes it.
             0x8f => vec![b']'],
             0x90 => vec![b'e'],
             0x91 => vec![b't'],
-            // An object of a class with positional and named arguments.
+            // An object of a class with positional and keyword arguments.
             0x92 => vec![0x86, 0x81],
-            // Remembers the last object.
+            // Memoises the last object.
             0x94 => {
                 let id = self.next_id()?;
                 self.remember(id, None);
@@ -73,15 +74,15 @@ impl<'a> Restating<'a> {
         Ok(Some(operations))
     }
 
-    /// What candle is to read for an operation that makes, remembers or brings back a short text, makes a class of
-    /// two, or stands between them; none if it is another one.
+    /// Translates an operation that creates, memoises or recalls a short string, makes a class of two, or may occur
+    /// between them; `None` for any other operation.
     fn on_texts(&mut self, code: u8, arguments: &mut &'a [u8]) -> Result<Option<Vec<u8>>, String> {
         let last = self.held.last().copied();
         match code {
             0x8c => self.held.push(counted(arguments, 1)?),
             0x8d => self.held.push(counted(arguments, 8)?),
             0x93 => return self.class().map(Some),
-            // A frame: how many bytes lie together. It may begin between the names of a class.
+            // A frame, which states its length in bytes. It may begin between the two names of a class.
             0x95 => {
                 take(arguments, 8)?;
             }
@@ -106,12 +107,12 @@ impl<'a> Restating<'a> {
         Ok(Some(self.release(2)))
     }
 
-    /// The class that the last two texts name.
+    /// The class named by the last two strings.
     fn class(&mut self) -> Result<Vec<u8>, String> {
         let (Some(name), Some(module)) = (self.held.pop(), self.held.pop()) else {
             return Err(unreadable("a class without names"));
         };
-        // Protocol 2 ends a name by the end of a line.
+        // In protocol 2 names end at a newline.
         if [module, name]
             .iter()
             .any(|text| text.iter().any(|b| b"\r\n".contains(b)))
@@ -122,13 +123,13 @@ impl<'a> Restating<'a> {
         Ok([self.release(0), class].concat())
     }
 
-    /// Gives out the held texts but the last so many.
+    /// Emits all held strings except the last `keep`.
     fn release(&mut self, keep: usize) -> Vec<u8> {
         let count = self.held.len().saturating_sub(keep);
         let mut texts = Vec::new();
         for text in self.held.drain(..count) {
             texts.push(b'X');
-            // `counted` lets no longer one through.
+            // `counted` has checked the length.
             texts.extend((text.len() as u32).to_le_bytes());
             texts.extend(text);
         }
@@ -139,7 +140,7 @@ impl<'a> Restating<'a> {
         u32::try_from(self.remembered.len()).map_err(|_| unreadable("it remembers too much"))
     }
 
-    /// Notes that the last object is remembered, which is a text that candle does not have, or another.
+    /// Records that the last object was memoised: `text` if it is a string that candle does not have.
     fn remember(&mut self, id: u32, text: Option<&'a [u8]>) {
         self.remembered.insert(id);
         match text {
@@ -149,7 +150,7 @@ impl<'a> Restating<'a> {
     }
 }
 
-/// Under what an operation remembers or finds: a byte of `q` and `h`, four of `r` and `j`.
+/// The memo key of an operation: one byte for `q` and `h`, four for `r` and `j`.
 fn id_of(code: u8, arguments: &[u8]) -> Option<u32> {
     match (code, arguments) {
         (b'q' | b'h', &[id, ..]) => Some(id.into()),
@@ -158,12 +159,12 @@ fn id_of(code: u8, arguments: &[u8]) -> Option<u32> {
     }
 }
 
-/// `None` for what is counted by a number of so many bytes.
+/// `None` in place of data preceded by a length of `width` bytes.
 fn nothing(rest: &mut &[u8], width: usize) -> Result<Vec<u8>, String> {
     counted(rest, width).map(|_| vec![b'N'])
 }
 
-/// A whole number from its bytes, the lowest first; none of more than 64 bits.
+/// An integer from its little-endian bytes; `None` for more than 64 bits.
 fn number(bytes: &[u8]) -> Vec<u8> {
     if bytes.len() > 8 {
         return vec![b'N'];
@@ -174,7 +175,7 @@ fn number(bytes: &[u8]) -> Vec<u8> {
     [&[0x8a, 8][..], &whole].concat()
 }
 
-/// As many bytes as the number says that comes first and has so many bytes itself.
+/// Takes data preceded by a length of `width` bytes.
 fn counted<'a>(rest: &mut &'a [u8], width: usize) -> Result<&'a [u8], String> {
     let mut count = [0; 8];
     count[..width].copy_from_slice(take(rest, width)?);
@@ -184,7 +185,7 @@ fn counted<'a>(rest: &mut &'a [u8], width: usize) -> Result<&'a [u8], String> {
     }
 }
 
-/// Takes so many bytes off.
+/// Takes `count` bytes.
 fn take<'a>(rest: &mut &'a [u8], count: usize) -> Result<&'a [u8], String> {
     let (taken, left) =
         (rest.split_at_checked(count)).ok_or_else(|| unreadable("it ends early"))?;
@@ -192,7 +193,7 @@ fn take<'a>(rest: &mut &'a [u8], count: usize) -> Result<&'a [u8], String> {
     Ok(taken)
 }
 
-/// What is said of a pickle that cannot be read.
+/// The message for a pickle that cannot be read.
 pub(super) fn unreadable(why: &str) -> String {
     format!("its pickle cannot be read: {why}")
 }

@@ -1,11 +1,11 @@
-//! A tensor as a pickle describes it: where its values lie, and how they are read.
+//! A tensor as described by a pickle: the location and layout of its values.
 
 use super::state_dict::told;
 use crate::exchange::safetensors::each;
 use candle_core::pickle::Object;
 use half::{bf16, f16};
 
-/// More axes than weights have; PyTorch's own operations take 64.
+/// An upper limit on axes; PyTorch's own operations allow 64.
 const MOST_AXES: usize = 64;
 
 /// The name of a class.
@@ -16,31 +16,31 @@ pub(super) fn class_name(object: &Object) -> Option<&str> {
     }
 }
 
-/// Where values lie that several tensors may share.
+/// A storage, which several tensors may share.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Storage {
-    /// `FloatStorage` and so on.
+    /// The class name, such as `FloatStorage`.
     kind: String,
-    /// The entry that holds it.
+    /// The archive entry that holds it.
     pub key: String,
 }
 
-/// A tensor as the pickle describes it.
+/// A tensor as described by the pickle.
 pub(super) struct Rebuilt {
     pub storage: Storage,
-    /// Where it begins in its storage, in values.
+    /// The offset of its first value in the storage, in values.
     offset: usize,
     pub shape: Vec<usize>,
-    /// Distances between neighbours along each axis, in values.
+    /// Strides along each axis, in values.
     strides: Vec<usize>,
 }
 
-/// Whether it is the class of plain tensors or parameters.
+/// Whether this is the class of plain tensors or parameters.
 fn is_plain(class: Option<&Object>) -> bool {
     matches!(class.and_then(class_name), Some("Tensor" | "Parameter"))
 }
 
-/// What `torch._utils._rebuild_tensor_v2(storage, offset, size, stride, ...)` would build.
+/// Interprets `torch._utils._rebuild_tensor_v2(storage, offset, size, stride, ...)`.
 pub(super) fn rebuild(object: Object) -> Result<Rebuilt, String> {
     let unreadable = |what: &str| format!("expected a plain tensor, found {what}");
     let Object::Reduce { callable, args } = object else {
@@ -54,7 +54,7 @@ pub(super) fn rebuild(object: Object) -> Result<Rebuilt, String> {
         Some("_rebuild_parameter" | "_rebuild_parameter_with_state") if !args.is_empty() => {
             return rebuild(args.swap_remove(0));
         }
-        // One with attributes: by what it is made, its class, from what, the attributes.
+        // A tensor with attributes: (function, class, arguments, attributes).
         Some("_rebuild_from_type_v2") if args.len() > 2 && is_plain(args.get(1)) => {
             let inner = Box::new(args.swap_remove(2));
             let callable = Box::new(args.swap_remove(0));
@@ -108,7 +108,7 @@ fn wholes(object: Object) -> Result<Vec<usize>, String> {
 }
 
 impl Storage {
-    /// Its values as f32.
+    /// The values as f32.
     pub fn numbers(&self, data: &[u8]) -> Result<Vec<f32>, String> {
         let all = match self.kind.as_str() {
             "FloatStorage" => each(data, f32::from_le_bytes),
@@ -125,12 +125,12 @@ impl Storage {
 }
 
 impl Rebuilt {
-    /// Its values in order among those of its storage, whatever the strides (channels_last weights are not contiguous).
+    /// The values in row-major order, for any strides (channels_last weights are not contiguous).
     pub fn gather(&self, all: &[f32]) -> Result<Vec<f32>, String> {
         if self.strides.len() != self.shape.len() {
             return Err("as many strides as extents are needed".into());
         }
-        // Each value takes a step along each of them.
+        // Limited, because the gather loop costs time per axis and value.
         if self.shape.len() > MOST_AXES {
             return Err(format!(
                 "expected at most {MOST_AXES} axes, found {}",
@@ -139,7 +139,7 @@ impl Rebuilt {
         }
         let outside = || "it reaches past the end of its storage".to_string();
         let count = (self.shape.iter()).try_fold(1usize, |n, &extent| n.checked_mul(extent));
-        // Every value of a weight is stored: a broadcast tensor of absurd size is not a weight.
+        // Every value of a weight is stored, so a broadcast tensor that exceeds its storage is not a weight.
         let count = count.filter(|&n| n <= all.len()).ok_or_else(outside)?;
         let mut values = Vec::with_capacity(count);
         let mut index = vec![0; self.shape.len()];

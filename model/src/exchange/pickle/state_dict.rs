@@ -1,9 +1,9 @@
-//! Which dictionary of a pickle holds the weights, and its words for what else is in it.
+//! Finds the dictionary of a pickle that holds the weights, and describes its other contents.
 
 use super::rebuilt::class_name;
 use candle_core::pickle::Object;
 
-/// The keys under which training scripts keep the weights, the likeliest first.
+/// The keys under which training scripts store weights, most likely first.
 const KEYS: [&str; 8] = [
     "state_dict",
     "model_state_dict",
@@ -15,21 +15,21 @@ const KEYS: [&str; 8] = [
     "weights",
 ];
 
-/// How many keys are named in a line, and how many letters of each.
+/// The maximum number of keys listed in a message, and of characters of each.
 const MOST_NAMED: usize = 12;
 const LONGEST_NAME: usize = 100;
 
 /// Keys and values of a dictionary.
 pub(super) type Pairs = Vec<(Object, Object)>;
 
-/// The dictionary that holds tensors: the likeliest one inside the root, or the root itself.
+/// The dictionary of tensors: the most likely one inside the root, or the root itself.
 pub(super) fn state_dict(root: Object, notes: &mut Vec<String>) -> Result<Pairs, String> {
     let Object::Dict(mut pairs) = root else {
         return Err(
             "expected a dictionary of weights, found another object; save `model.state_dict()`, not the model".into(),
         );
     };
-    // Tensors beside such a dictionary are no weights: a loss, the state of random numbers.
+    // Tensors beside the weights' dictionary are not weights: a loss, or a random generator's state.
     while let Some(at) = weights_in(&pairs)? {
         let (key, inner) = pairs.swap_remove(at);
         let rest = match pairs[..] {
@@ -57,7 +57,7 @@ pub(super) fn state_dict(root: Object, notes: &mut Vec<String>) -> Result<Pairs,
     ))
 }
 
-/// Where a dictionary is that holds the weights, if these pairs are not the weights.
+/// The index of the dictionary that holds the weights, unless these pairs are the weights themselves.
 fn weights_in(pairs: &[(Object, Object)]) -> Result<Option<usize>, String> {
     match likeliest(pairs) {
         Some(at) => Ok(Some(at)),
@@ -65,7 +65,7 @@ fn weights_in(pairs: &[(Object, Object)]) -> Result<Option<usize>, String> {
     }
 }
 
-/// Where the likeliest dictionary with tensors is.
+/// The index of the most likely dictionary of tensors.
 fn likeliest(pairs: &[(Object, Object)]) -> Option<usize> {
     let holds = |key: &str| {
         let is_it = |(name, value): &(Object, Object)| name_of(name) == key && holds_tensors(value);
@@ -74,8 +74,8 @@ fn likeliest(pairs: &[(Object, Object)]) -> Option<usize> {
     KEYS.into_iter().find_map(holds)
 }
 
-/// Where the weights are for which an empty dictionary under a likely name stands: where a file has one dictionary twice,
-/// candle gives the second as it was before it was filled.
+/// The index of the weights if an empty dictionary has a likely name. If a file stores one dictionary twice, candle
+/// returns the second reference as it was before it was filled.
 fn stored_before(pairs: &[(Object, Object)]) -> Result<Option<usize>, String> {
     let is_empty = |(key, value): &&(Object, Object)| {
         KEYS.contains(&name_of(key).as_str())
@@ -87,7 +87,7 @@ fn stored_before(pairs: &[(Object, Object)]) -> Result<Option<usize>, String> {
     let full: Vec<usize> = (0..pairs.len())
         .filter(|&at| holds_only_tensors(&pairs[at].1))
         .collect();
-    // Others may lie deeper, and be those that are stored again.
+    // Other dictionaries may be nested deeper, and may be the ones that are stored twice.
     let others: usize = pairs
         .iter()
         .map(|(_, value)| dictionaries_of_tensors(value))
@@ -102,7 +102,7 @@ fn stored_before(pairs: &[(Object, Object)]) -> Result<Option<usize>, String> {
     }
 }
 
-/// How many dictionaries of tensors and nothing else an object is or holds.
+/// The number of dictionaries that hold only tensors, in an object including itself.
 fn dictionaries_of_tensors(object: &Object) -> usize {
     let own = usize::from(holds_only_tensors(object));
     let inner: usize = match object {
@@ -116,17 +116,17 @@ fn dictionaries_of_tensors(object: &Object) -> usize {
     own + inner
 }
 
-/// Whether it is a dictionary of tensors and nothing else.
+/// Whether it is a dictionary that holds only tensors.
 fn holds_only_tensors(object: &Object) -> bool {
     let Object::Dict(pairs) = object else {
         return false;
     };
-    // What PyTorch keeps of versions of modules.
+    // PyTorch's module versions are ignored.
     let mut entries = (pairs.iter()).filter(|(key, _)| name_of(key) != "_metadata");
     !pairs.is_empty() && entries.all(|(_, value)| is_tensor(value))
 }
 
-/// Whether it is a dictionary with tensors, its own or of dictionaries in it.
+/// Whether it is a dictionary that holds tensors, directly or in nested dictionaries.
 fn holds_tensors(object: &Object) -> bool {
     match object {
         Object::Dict(pairs) => {
@@ -136,7 +136,7 @@ fn holds_tensors(object: &Object) -> bool {
     }
 }
 
-/// The names of the first keys.
+/// The first keys, for a message.
 fn names_of(pairs: &[(Object, Object)]) -> String {
     let names = pairs.iter().take(MOST_NAMED).map(|(key, _)| name_of(key));
     let mut names: Vec<String> = names.collect();
@@ -146,7 +146,7 @@ fn names_of(pairs: &[(Object, Object)]) -> String {
     names.join(", ")
 }
 
-/// The name of a key, as much of it as a line has room for.
+/// A key, truncated for a message.
 fn name_of(key: &Object) -> String {
     match key {
         Object::Unicode(name) => name.chars().take(LONGEST_NAME).collect(),
@@ -154,7 +154,7 @@ fn name_of(key: &Object) -> String {
     }
 }
 
-/// What an object is, in a few words: it may be longer than the file.
+/// A short description of an object, which itself may be longer than the file.
 pub(super) fn told(object: &Object) -> String {
     match object {
         Object::Int(number) => number.to_string(),
@@ -184,7 +184,7 @@ fn is_tensor(object: &Object) -> bool {
     }
 }
 
-/// What makes a tensor of a kind that is not read, the first in an object.
+/// The first constructor of an unsupported kind of tensor in an object.
 fn other_tensor(object: &Object) -> Option<&str> {
     match object {
         Object::Reduce { callable, .. } if !is_tensor(object) => {

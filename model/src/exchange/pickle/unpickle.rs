@@ -1,23 +1,23 @@
-//! A pickle's object by candle's reader, with bounds on how deep objects lie in each other and how much is copied.
+//! Unpickles with candle's reader, with limits on nesting depth and on copying.
 
 use super::protocols::{Restating, unreadable};
 use candle_core::pickle::{Object, Stack};
 use std::collections::HashMap;
 
-/// How deep objects may lie in each other. candle copies and drops them by recursion, which ends the program where the
-/// stack is too small; checkpoints need ten.
+/// The maximum nesting depth of objects. candle copies and drops them recursively, which aborts the program on stack
+/// overflow; checkpoints need a depth of ten.
 const MOST: usize = 500;
 
-/// How many bytes may be read for each of the file, those of objects that are remembered or brought back counted again:
-/// candle copies them, and 200 bytes can double a pair until no memory is left. Checkpoints need ten.
+/// The maximum number of bytes read per byte of the file, where memoised and recalled objects count again. candle copies
+/// them, so 200 bytes can double a pair until memory runs out. Checkpoints need a factor of ten.
 const COPIES: usize = 150;
-/// How many more, for small files.
+/// An additional allowance, for small files.
 const MORE: usize = 1 << 20;
 
-/// The latest protocol that there is.
+/// The latest pickle protocol.
 const LATEST: u8 = 5;
 
-/// The object that a pickle describes. Nothing that it names is called: calls stay descriptions.
+/// The object described by a pickle. Functions that it names are never called; calls remain descriptions.
 pub(super) fn unpickle(content: &[u8]) -> Result<Object, String> {
     if let [0x80, protocol, ..] = *content
         && protocol > LATEST
@@ -49,10 +49,10 @@ pub(super) fn unpickle(content: &[u8]) -> Result<Object, String> {
     }
 }
 
-/// What candle says.
+/// candle's error message.
 fn told(error: candle_core::Error) -> String {
     let told = error.to_string();
-    // The first line: candle adds where in its code it was.
+    // Only the first line: candle appends a backtrace.
     unreadable(told.lines().next().unwrap_or_default())
 }
 
@@ -60,12 +60,12 @@ fn told(error: candle_core::Error) -> String {
 struct Reader {
     stack: Stack,
     nesting: Nesting,
-    /// How many bytes may be read, with those of copies.
+    /// The remaining allowance of bytes, including copies.
     room: usize,
 }
 
 impl Reader {
-    /// Reads the operation that `rest` begins with and takes it off; returns whether it was the last.
+    /// Executes and removes the first operation of `rest`; returns whether it was the last.
     fn read(&mut self, rest: &mut &[u8]) -> Result<bool, String> {
         let before = *rest;
         if self.stack.read(rest).map_err(told)? {
@@ -86,16 +86,16 @@ impl Reader {
     }
 }
 
-/// How deep the objects on the stack nest, and those that are remembered; how long they are.
+/// Nesting depths and sizes of the objects on the stack and in the memo.
 #[derive(Default)]
 struct Nesting {
     stack: Vec<Extent>,
     memo: HashMap<u32, Extent>,
-    /// Bytes of all operations, and again those of each object that was copied.
+    /// Bytes of all operations, counting those of copied objects again.
     read: usize,
 }
 
-/// How deep an object is, and how many bytes of operations made it.
+/// The nesting depth of an object, and the number of bytes of the operations that made it.
 #[derive(Clone, Copy, Default)]
 struct Extent {
     depth: usize,
@@ -103,14 +103,15 @@ struct Extent {
 }
 
 impl Nesting {
-    /// How deep the last object is after an operation; then there are so many objects.
+    /// Updates the state after an operation that leaves `objects` objects on the stack; returns the depth of the last
+    /// one.
     fn after(&mut self, operation: &[u8], objects: usize) -> usize {
         self.read += operation.len();
         let last = self.stack.last().copied().unwrap_or_default();
         match *operation {
-            // The protocol's version.
+            // The protocol version.
             [0x80, ..] => {}
-            // Remembers the last one, and brings one back.
+            // Memoises the last object, or recalls one.
             [b'q', id, ..] => self.remember(id.into(), last),
             [b'r', a, b, c, d, ..] => self.remember(u32::from_le_bytes([a, b, c, d]), last),
             [b'h', id, ..] => self.bring(id.into()),
@@ -119,9 +120,9 @@ impl Nesting {
                 depth: 0,
                 bytes: operation.len(),
             }),
-            // Puts what was taken from the stack into the object below it.
+            // Moves popped objects into the object below them.
             [b'a' | b'e' | b's' | b'u', ..] => self.gather(objects, true),
-            // Makes an object of them.
+            // Makes a new object of the popped ones.
             _ => self.gather(objects, false),
         }
         self.stack.last().map_or(0, |last| last.depth)
@@ -138,7 +139,8 @@ impl Nesting {
         self.stack.push(remembered);
     }
 
-    /// Leaves so many objects, the last of which holds those that were above it; its own depth counts if it was there.
+    /// Reduces the stack to `objects` objects, the last of which now contains those above it; its own depth counts if
+    /// it existed before.
     fn gather(&mut self, objects: usize, was_there: bool) {
         let kept = objects.saturating_sub(1).min(self.stack.len());
         let taken = self.stack.split_off(kept);
@@ -147,7 +149,7 @@ impl Nesting {
         let own = own.iter().map(|object| object.depth).max();
         self.stack.push(Extent {
             depth: inside.max(own).unwrap_or(0),
-            // The operation itself is a byte.
+            // The operation itself is one byte.
             bytes: 1 + taken.iter().map(|object| object.bytes).sum::<usize>(),
         });
     }

@@ -1,7 +1,8 @@
-//! Which algorithm runs a convolution, from one run to the next.
+//! The choice of the algorithm for each convolution, kept between runs.
 //!
-//! What is fastest is measured and may come out differently the next time, or on the next rank; kept, it gives the same
-//! bits. Of several processes that measure at once, all take what the first one wrote.
+//! The fastest algorithm is found by timing, which may give different results the next time or on another rank. A
+//! stored choice keeps results bit-identical. If several processes measure at the same time, all use the choice that
+//! was written first.
 
 use super::kept::keep;
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ pub(super) struct Algorithms {
 }
 
 impl Algorithms {
-    /// What earlier runs found; nothing if the file cannot be read.
+    /// Reads the choices of earlier runs; empty if the file cannot be read.
     pub(super) fn read(file: Option<PathBuf>) -> Self {
         let text = file
             .as_ref()
@@ -30,14 +31,14 @@ impl Algorithms {
         self.known.get(problem).copied()
     }
 
-    /// Keeps a choice and gives the one that holds: what another process has kept meanwhile, if it has, or this one. A
-    /// choice that was known before and is made anew was of no use: it is replaced.
+    /// Stores a choice and returns the one to use: this one, or another process's if that was stored in the meantime.
+    /// If this process already knew a choice for the problem, that one was unusable and is replaced.
     pub(super) fn add(&mut self, problem: String, algorithm: i32) -> i32 {
         let useless = self.known.insert(problem.clone(), algorithm);
         let Some(file) = &self.file else {
             return algorithm;
         };
-        // Held until the file is written. Where there are no locks the last writer wins.
+        // Held until the file is written. On file systems without locks the last writer wins.
         let _lock = lock(file);
         let mut all = parse(&std::fs::read_to_string(file).unwrap_or_default());
         if let Some(&theirs) = all.get(&problem)
@@ -58,7 +59,7 @@ impl Algorithms {
     }
 }
 
-/// The lock of a file, which lies beside it because the file itself is replaced; none where there can be none.
+/// The lock of a file, in a separate file because the file itself is replaced; `None` if locking is not possible.
 fn lock(file: &Path) -> Option<File> {
     if let Some(folder) = file.parent() {
         let _ = std::fs::create_dir_all(folder);
@@ -71,7 +72,7 @@ fn lock(file: &Path) -> Option<File> {
     lock.lock().ok().map(|()| lock)
 }
 
-/// Lines of a problem, a colon and a number; others are left out.
+/// Parses lines of a problem, a colon and a number; skips all others.
 fn parse(text: &str) -> BTreeMap<String, i32> {
     let line = |line: &str| {
         let (problem, algorithm) = line.rsplit_once(": ")?;

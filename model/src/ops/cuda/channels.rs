@@ -1,4 +1,4 @@
-//! Channels side by side, edges, and operations with a number for each channel.
+//! Concatenation along channels, edges, and per-channel operations.
 
 use super::device::{Gpu, gpu};
 use super::elementwise::like;
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::ops::{Channels, Landing};
 use candle_core::{DType, Tensor};
 
-/// Parts of these channel counts side by side.
+/// Concatenates parts with these channel counts.
 pub fn concat(parts: &[&Tensor], [b, h, w, channels]: [usize; 4], dtype: DType) -> Result<Tensor> {
     let gpu = gpu()?;
     let y = gpu.empty(&[b, h, w, channels], dtype)?;
@@ -20,7 +20,7 @@ pub fn concat(parts: &[&Tensor], [b, h, w, channels]: [usize; 4], dtype: DType) 
     Ok(y)
 }
 
-/// Puts x, of the same number of pixels, into the channels of y from `first` on; gives how many those are.
+/// Copies x into the channels of y from `first` on, for the same pixels; returns the number of channels copied.
 pub(super) fn put_channels(
     gpu: &Gpu,
     y: &Tensor,
@@ -44,7 +44,7 @@ pub(super) fn put_channels(
     Ok(c)
 }
 
-/// The parts of these channel counts.
+/// Splits a tensor into parts with these channel counts.
 pub fn split(x: &Tensor, [b, h, w, channels]: [usize; 4], counts: &[usize]) -> Result<Vec<Tensor>> {
     let gpu = gpu()?;
     let x = gpu.bring(x)?;
@@ -69,7 +69,7 @@ pub fn split(x: &Tensor, [b, h, w, channels]: [usize; 4], counts: &[usize]) -> R
     counts.iter().map(part).collect()
 }
 
-/// Fields one after the other along the first axis, or along the second of each.
+/// Concatenates fields along the first axis, or along the second axis of each.
 pub fn rows(parts: &[&Tensor], shape: &[usize], outer: usize, dtype: DType) -> Result<Tensor> {
     let gpu = gpu()?;
     let y = gpu.empty(shape, dtype)?;
@@ -86,8 +86,7 @@ pub fn zeros(shape: &[usize], dtype: DType) -> Result<Tensor> {
     gpu()?.zeros(shape, dtype)
 }
 
-/// Cells added around a field: above, below, left, right; and whether they show the opposite side, in latitude and in
-/// longitude.
+/// Cells added around a field (above, below, left, right), and whether they wrap in latitude and in longitude.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Edges {
     pub sides: [usize; 4],
@@ -118,17 +117,17 @@ impl Edges {
     }
 }
 
-/// x with edges.
+/// Pads x with edges.
 pub fn pad(x: &Tensor, shape: [usize; 4], edges: Edges) -> Result<Tensor> {
     edged("pad", x, edges.shape(shape), edges.arguments(shape))
 }
 
-/// The gradient of a field of `shape` that was given edges.
+/// The gradient of a field of `shape` with respect to the field before padding.
 pub fn pad_backward(dy: &Tensor, shape: [usize; 4], edges: Edges) -> Result<Tensor> {
     edged("pad_backward", dy, shape, edges.arguments(shape))
 }
 
-/// A field of this shape, of x by a kernel that knows the edges.
+/// A field of this shape from x, by a kernel that takes the edges as arguments.
 fn edged(name: &str, x: &Tensor, shape: [usize; 4], edges: [Arg<'_>; 10]) -> Result<Tensor> {
     let gpu = gpu()?;
     let x = gpu.bring(x)?;
@@ -139,7 +138,7 @@ fn edged(name: &str, x: &Tensor, shape: [usize; 4], edges: [Arg<'_>; 10]) -> Res
     Ok(y)
 }
 
-/// Sums over pixels per channel, added to `landing`.
+/// Adds the sums over pixels per channel to `landing`.
 pub fn add_channel_sums(dy: &Tensor, landing: Landing<'_>) -> Result<()> {
     let gpu = gpu()?;
     let dy = gpu.bring(dy)?;

@@ -1,4 +1,4 @@
-//! Convolutions: cuDNN's, with longitude wrapped around them and what follows them in one pass.
+//! Convolutions by cuDNN, with wrapping in longitude and fused epilogues.
 
 use super::channels::{Edges, add_channel_sums, pad, pad_backward, put_channels};
 use super::cudnn::{Direction, Ending, Problem, are_aligned, samples};
@@ -16,7 +16,7 @@ use crate::lock::locked;
 use crate::ops::{ConvSpec, Convolution, Fuse, Landing, Weights};
 use candle_core::{DType, Tensor};
 
-/// How longitude is continued: cuDNN pads with zeros only, so a field that wraps gets its edges first.
+/// The edges that wrap longitude. cuDNN pads only with zeros, so a field that wraps is padded beforehand.
 fn edges(spec: &ConvSpec) -> Option<Edges> {
     let side = spec.padding.1;
     (spec.periodic && side > 0).then_some(Edges {
@@ -47,7 +47,7 @@ fn problem(direction: Direction, dtype: DType, conv: &Convolution) -> Problem {
     }
 }
 
-/// The kernels as cuDNN wants them, (outer, taps, inner) in the activations' type, factors folded in.
+/// The kernels in cuDNN's layout, (outer, taps, inner), in the activations' type and with scales folded in.
 fn filter(gpu: &Gpu, weights: &Weights, dtype: DType) -> Result<Tensor> {
     weights.on_gpu(dtype, |values, scale, transposed| {
         let values = gpu.bring(values)?;
@@ -73,7 +73,8 @@ fn filter(gpu: &Gpu, weights: &Weights, dtype: DType) -> Result<Tensor> {
     })
 }
 
-/// The bias on the GPU, if there is one, where every engine can read it: a parameter may begin anywhere among others.
+/// The bias on the GPU, if there is one, copied to an aligned address if necessary: a parameter may begin anywhere in
+/// the shared buffer.
 fn bias_as(gpu: &Gpu, weights: &Weights, dtype: DType) -> Result<Option<Tensor>> {
     weights.bias_on_gpu(dtype, |bias| {
         let bias = like(gpu, &bring_channels(gpu, bias)?, dtype)?;
@@ -86,17 +87,17 @@ fn bias_as(gpu: &Gpu, weights: &Weights, dtype: DType) -> Result<Option<Tensor>>
     })
 }
 
-/// cuDNN's engines for a few channels use no matrix units, and zeros beside the channels do not change that (three
-/// channels to 256 with a stride of 2 take an H200 2 ms). Where all that a kernel sees is little, it is
-/// taken as the channels of one pixel instead.
+/// Whether the input of a kernel's window is small enough to be rearranged as the channels of one pixel. cuDNN's
+/// engines for a few channels use no tensor cores, even if channels are padded with zeros (three channels to 256 with a
+/// stride of 2 take an H200 2 ms).
 fn sees_little(dtype: DType, conv: &Convolution) -> bool {
     let Convolution { spec, x, y } = conv;
     let seen = x[3] * spec.kernel.0 * spec.kernel.1;
-    // More than the field and less than half of the result are written for it.
+    // The rearranged copy is larger than the field and at most half as large as the result.
     dtype != DType::F32 && spec.groups == 1 && x[3] <= 4 && seen > x[3] && 2 * seen <= y[3]
 }
 
-/// What is multiplied where [`sees_little`].
+/// The equivalent problem where [`sees_little`] holds.
 fn problem_of_patches(dtype: DType, conv: &Convolution) -> Problem {
     let Convolution { spec, x, y } = *conv;
     let ([b, _, _, c], [_, p, q, _]) = (x, y);
@@ -112,7 +113,7 @@ fn problem_of_patches(dtype: DType, conv: &Convolution) -> Problem {
     problem(Direction::Forward, dtype, &Convolution { spec, x, y })
 }
 
-/// What each output sees as channels of one pixel, a kernel for them, and the problem that this is.
+/// The patches that each output reads, as channels of one pixel, with matching kernels, and the resulting problem.
 fn patches(
     gpu: &Gpu,
     conv: &Convolution,
@@ -131,15 +132,15 @@ fn patches(
     Ok((y, filter, problem))
 }
 
-/// Results of few channels in f32, such as logits: cuDNN's only engine for these is a plain loop.
+/// Whether the result has few channels in f32, such as logits: cuDNN's only engine for these is a plain loop.
 fn gives_little(problem: &Problem) -> bool {
     let (c, taps) = (problem.x[3], problem.kernel.0 * problem.kernel.1);
     let one_group = problem.groups == 1;
-    // Less than half of what the products are made of is written for them.
+    // The intermediate products take less than half of the memory of their operand.
     problem.dtype == DType::F32 && one_group && c <= 4 && taps > 1 && 2 * c * taps <= problem.y[3]
 }
 
-/// What is multiplied where [`gives_little`].
+/// The equivalent problem where [`gives_little`] holds.
 fn problem_of_products(problem: &Problem) -> Problem {
     let ([_, _, _, c], [b, p, q, _]) = (problem.x, problem.y);
     let k = (c * problem.kernel.0 * problem.kernel.1).next_multiple_of(8);
@@ -154,8 +155,8 @@ fn problem_of_products(problem: &Problem) -> Problem {
     }
 }
 
-/// dx of dy where [`gives_little`]: products with every tap of the kernel, as channels of one pixel, then the sum of
-/// those that fall on each input.
+/// dx from dy where [`gives_little`] holds: products with every tap of the kernel, as channels of one pixel, then the
+/// sum of those that contribute to each input.
 fn by_products(gpu: &Gpu, dy: &Tensor, w: &Tensor, problem: &Problem) -> Result<Tensor> {
     let product = problem_of_products(problem);
     let ([b, _, _, k], o) = (product.x, product.y[3]);
@@ -171,7 +172,7 @@ fn by_products(gpu: &Gpu, dy: &Tensor, w: &Tensor, problem: &Problem) -> Result<
     Ok(dx)
 }
 
-/// What cuDNN is asked for a convolution in one direction.
+/// The problem passed to cuDNN for a convolution in one direction.
 #[cfg(test)]
 pub(super) fn asked(direction: Direction, dtype: DType, conv: &Convolution) -> Problem {
     let problem = problem(direction, dtype, conv);
@@ -182,7 +183,7 @@ pub(super) fn asked(direction: Direction, dtype: DType, conv: &Convolution) -> P
     }
 }
 
-/// y of x, plus bias, then `fuse`.
+/// The convolution of x, plus bias, then `fuse`.
 pub fn forward(
     conv: &Convolution,
     x: &Tensor,
@@ -229,7 +230,7 @@ pub fn forward(
         gpu.convolve(&part, &x, &w, &y)?;
         let bias = bias_as(gpu, weights, DType::F32)?;
         if bias.is_some() || residual.is_some() || fuse.relu() {
-            // The last extent says where the channels end.
+            // Only the last extent matters, as the number of channels.
             let pixels = y.reshape(((), conv.y[3]))?;
             finish(gpu, &pixels, bias.as_ref(), residual.as_ref(), fuse.relu())?;
         }
@@ -237,7 +238,7 @@ pub fn forward(
     Ok(y)
 }
 
-/// dx of dy, plus bias, then ReLU if asked.
+/// dx from dy, plus bias, then a ReLU if requested.
 pub fn transposed(
     conv: &Convolution,
     dy: &Tensor,
@@ -275,13 +276,13 @@ pub fn transposed(
     Ok(dx)
 }
 
-/// The type in which [`backward_weights`] gets dw before it adds it, of its bands the one that rounds; none for shapes of
-/// which it has not seen all bands.
+/// The type in which [`backward_weights`] computes dw before adding it; if its bands differ, the type that rounds.
+/// `None` if not all bands of these shapes have been computed yet.
 pub fn kernel_gradient_type(dtype: DType, conv: &Convolution) -> Result<Option<DType>> {
     let cudnn = locked(&gpu()?.cudnn);
     let problem = problem(Direction::BackwardFilter, dtype, conv);
     let bands = problem.bands(cudnn.most_memory(None));
-    // Bands differ in their extents and padding, so each may have another engine.
+    // Bands differ in extents and padding, so each may use another engine.
     let types = bands.iter().map(|band| cudnn.result_type(&band.problem));
     let types: Option<Vec<DType>> = types.collect();
     Ok(types.and_then(|types| {

@@ -1,4 +1,4 @@
-//! Tensors between host memory and the GPU.
+//! Copies between host memory and the GPU.
 
 use super::device::{Gpu, driver_error, failed, gpu};
 use super::upload::{LARGE, Staging};
@@ -11,7 +11,7 @@ use candle_core::{DType, Device, Tensor};
 use half::{bf16, f16};
 
 impl Gpu {
-    /// The tensor on this GPU, in one piece; copied there if it is elsewhere.
+    /// The tensor on this GPU, contiguous; copied if necessary.
     pub(super) fn bring(&self, tensor: &Tensor) -> Result<Tensor> {
         if tensor.device().is_cuda() {
             if !tensor.is_contiguous() {
@@ -83,7 +83,7 @@ impl Gpu {
         status.result().map_err(driver_error("cuMemcpyHtoDAsync"))
     }
 
-    /// A tensor's values.
+    /// Reads a tensor's values.
     pub(super) fn take<T: candle_core::WithDType + DeviceRepr>(
         &self,
         tensor: &Tensor,
@@ -94,7 +94,7 @@ impl Gpu {
         Ok(values)
     }
 
-    /// Begins to copy a tensor's values; they are there after [`Self::wait`].
+    /// Starts copying a tensor's values to the host; they are valid after [`Self::wait`].
     pub(super) fn read<T: candle_core::WithDType + DeviceRepr>(
         &self,
         tensor: &Tensor,

@@ -1,4 +1,4 @@
-//! Depthwise convolutions: own kernels, because cuDNN's are slow.
+//! Depthwise convolutions by kernels of our own, because cuDNN's are slow.
 
 use super::device::{Gpu, gpu};
 use super::elementwise::like;
@@ -13,11 +13,11 @@ fn span(what: &str, Convolution { spec, x, .. }: &Convolution) -> profile::Span 
     profile::span(|| format!("depthwise_conv2d{what} {x:?} {}", spec.brief()))
 }
 
-/// Whether it is a case for the kernels that walk down columns.
+/// Whether the kernels that walk down columns apply.
 fn walks(gpu: &Gpu, conv: &Convolution, operands: [&Tensor; 3]) -> Result<bool> {
     let (spec, [_, _, w, c], [_, _, q, _]) = (&conv.spec, conv.x, conv.y);
     let usual = spec.kernel == (3, 3) && spec.stride <= 2 && c % 4 == 0;
-    // No position is read twice by one of the nine.
+    // No position is read twice by the nine taps of one output.
     if !usual || spec.periodic && (q - 1) * spec.stride >= w {
         return Ok(false);
     }
@@ -29,7 +29,7 @@ fn walks(gpu: &Gpu, conv: &Convolution, operands: [&Tensor; 3]) -> Result<bool> 
     Ok(true)
 }
 
-/// Where these kernels are, and what their names begin with.
+/// The source file of the applicable kernels, and their name prefix.
 fn kernels(walks: bool) -> (&'static File, &'static str) {
     match walks {
         true => (DEPTHWISE_WALK, "depthwise_walk"),
@@ -92,8 +92,8 @@ pub fn depthwise_backward_data(
         &geometry(conv)[..],
     ]
     .concat();
-    // With stride 1 they turn the kernel, which takes as many outputs as positions around the globe; with stride 2
-    // squares of positions.
+    // For stride 1 they flip the kernel, which requires equal input and output widths on the globe; for stride 2 they
+    // process 2x2 blocks of positions.
     let reversible = match spec.stride {
         1 => !spec.periodic || conv.y[2] == width,
         _ => spec.dilation == 1 && (!spec.periodic || width.is_multiple_of(2)),
@@ -119,7 +119,7 @@ pub fn depthwise_backward_weights(
     let (pixels, taps) = (b * p * q, spec.kernel.0 * spec.kernel.1);
     let walks = walks(gpu, conv, [&x, &dy, &dy])?;
     let (file, name) = kernels(walks);
-    // A walk takes all rows of the kernel at once.
+    // A walk handles all rows of the kernel at once.
     let rows = if walks { 1 } else { spec.kernel.0 };
     let grid = gpu.depthwise(pixels, c, rows);
     let count = grid.chunks();

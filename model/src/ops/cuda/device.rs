@@ -1,4 +1,4 @@
-//! The GPU of this process: its one stream, its kernels, its tensors.
+//! The GPU of this process: its only stream, its kernels and its tensors.
 
 use super::cudnn::Cudnn;
 use super::input::Lane;
@@ -23,17 +23,17 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 pub(super) static GPU: OnceLock<Gpu> = OnceLock::new();
 static OPENING: Mutex<()> = Mutex::new(());
-/// Whether it is what [`crate::ops::Backend::best`] computes on.
+/// Whether the GPU was selected as the backend of [`crate::ops::Backend::best`].
 static CHOSEN: AtomicBool = AtomicBool::new(false);
 static CACHE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Keeps compiled kernels and the choice of algorithms in this folder from one run to the next; before a GPU is opened.
+/// Sets the directory that caches compiled kernels and algorithm choices between runs. Call it before a GPU is opened.
 pub fn cache_in(folder: PathBuf) {
     *locked(&CACHE) = Some(folder);
 }
 
 functions! {
-    /// What is asked of the driver before anything is opened.
+    /// Driver functions that are called before the GPU is opened.
     Driver of "NVIDIA's driver" in &["libcuda.so.1"];
     cuInit: fn(u32) -> c_int,
     cuDriverGetVersion: fn(*mut c_int) -> c_int,
@@ -44,7 +44,7 @@ functions! {
 }
 
 fn driver() -> Result<&'static Driver> {
-    // Once it was called it is never unloaded: it may have threads of its own.
+    // Never unloaded after its first use: it may have threads of its own.
     static DRIVER: OnceLock<Driver> = OnceLock::new();
     if let Some(driver) = DRIVER.get() {
         return Ok(driver);
@@ -53,7 +53,7 @@ fn driver() -> Result<&'static Driver> {
     Ok(DRIVER.get_or_init(|| loaded))
 }
 
-/// GPUs that the driver knows, and its version.
+/// The number of GPUs and the driver's version.
 fn look() -> Result<(usize, i32)> {
     let driver = driver()?;
     let (mut version, mut count) = (0, 0);
@@ -81,13 +81,13 @@ fn look() -> Result<(usize, i32)> {
     }
 }
 
-/// The generation of CUDA that the driver is for, such as 12; none where there is none to ask.
+/// The CUDA major version that the driver supports, such as 12; `None` without a driver.
 pub(super) fn generation() -> Option<i32> {
     let (_, version) = look().ok()?;
     Some(version / 1000)
 }
 
-/// The compute capability of a GPU that [`look`] has counted, if the kernels can be compiled for it.
+/// The compute capability of a GPU counted by [`look`], if the kernels can be compiled for it.
 fn capability(ordinal: usize) -> Result<(i32, i32)> {
     /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR` and `..._MINOR`.
     const MAJOR_AND_MINOR: [c_int; 2] = [75, 76];
@@ -124,13 +124,13 @@ fn capability(ordinal: usize) -> Result<(i32, i32)> {
     .into())
 }
 
-/// Opens a GPU for all that this process computes; `number`, or else that of the rank on this node.
+/// Opens the GPU of index `number`, or the one of this rank on its node, for all computation of this process.
 pub fn choose(number: Option<usize>, local_rank: usize) -> Result<()> {
     let (found, _) = look()?;
     let ordinal = match number {
         Some(asked) if asked >= found => return Err(GpuError::Ordinal { asked, found }.into()),
         Some(asked) => asked,
-        // A launcher may let each process see a GPU of its own, which is then its first and only one.
+        // The launcher may expose a different GPU to each process, which then has index 0.
         None if found == 1 => 0,
         None if local_rank >= found => {
             let asked = local_rank;
@@ -143,12 +143,12 @@ pub fn choose(number: Option<usize>, local_rank: usize) -> Result<()> {
     Ok(())
 }
 
-/// Whether a GPU was chosen for all that this process computes.
+/// Whether a GPU was selected for all computation of this process.
 pub fn is_chosen() -> bool {
     CHOSEN.load(Ordering::Relaxed)
 }
 
-/// Opens the GPU of this number, or gives the one that is open.
+/// Opens the GPU of this index, or returns it if it is open.
 pub(super) fn open(ordinal: usize) -> Result<&'static Gpu> {
     let _one = locked(&OPENING);
     if let Some(gpu) = GPU.get() {
@@ -166,7 +166,7 @@ pub(super) fn open(ordinal: usize) -> Result<&'static Gpu> {
     Ok(GPU.get_or_init(|| gpu))
 }
 
-/// The GPU that is open, or the first.
+/// The open GPU, or the first one.
 pub(super) fn gpu() -> Result<&'static Gpu> {
     match GPU.get() {
         Some(gpu) => Ok(gpu),
@@ -185,7 +185,7 @@ pub fn describe() -> String {
     }
 }
 
-/// What tells one GPU from all others, and its number here; of the one that is open.
+/// The UUID of the open GPU, and its index here.
 pub fn identity() -> Option<(String, usize)> {
     let gpu = GPU.get()?;
     let mut uuid = sys::CUuuid { bytes: [0; 16] };
@@ -203,11 +203,11 @@ pub(super) struct Gpu {
     pub(super) kernels: Kernels,
     pub(super) cudnn: Mutex<Cudnn>,
     pub(super) stream: Arc<CudaStream>,
-    /// Locked for writing by the thread that captures what is put on the stream, for reading by threads beside it.
+    /// Write-locked by a thread that captures its work on the stream, read-locked by other threads.
     pub(super) stream_in_use: StreamInUse,
-    /// Made for the first large copy.
+    /// Allocated for the first large copy.
     pub(super) staging: Mutex<Option<Staging>>,
-    /// Made for the first fields that come beside what is computed.
+    /// Created for the first fields that are uploaded while the GPU computes.
     lane: OnceLock<Lane>,
     pub(super) context: Arc<CudaContext>,
     capability: (i32, i32),
@@ -223,12 +223,13 @@ impl Gpu {
             let asked = ordinal;
             return Err(GpuError::Ordinal { asked, found }.into());
         }
-        // What is missing is said before anything is opened; of the card first, for which no library would help.
+        // Reports what is missing before anything is opened, and an unsuitable card first, for which no library would
+        // help.
         let capability = capability(ordinal)?;
         let compiler = Compiler::load()?;
         let (major, minor) = compiler.version();
         if major > driver / 1000 {
-            // The driver loads no machine code of a later generation.
+            // The driver cannot load machine code of a later CUDA version.
             return Err(GpuError::LibraryVersion {
                 what: "NVRTC",
                 expected: format!(
@@ -240,7 +241,7 @@ impl Gpu {
             .into());
         }
         let cudnn = Cudnn::load()?;
-        // An explicit stream: candle's default is a different one on every thread, which is a race between threads.
+        // An explicit stream: candle's default stream differs between threads, which would be a race.
         let device = Device::new_cuda_with_stream(ordinal)?;
         let cuda = cuda(&device)?;
         let stream = cuda.cuda_stream();
@@ -293,12 +294,12 @@ impl Gpu {
         )
     }
 
-    /// Makes this thread's calls go to this GPU.
+    /// Makes this GPU's context current for this thread.
     pub(super) fn bind(&self) -> Result<()> {
         (self.context.bind_to_thread()).map_err(driver_error("cuCtxSetCurrent"))
     }
 
-    /// The way of fields that come beside what is computed.
+    /// The upload lane for fields that arrive while the GPU computes.
     pub(super) fn lane(&self) -> Result<&Lane> {
         if let Some(lane) = self.lane.get() {
             return Ok(lane);
@@ -320,14 +321,14 @@ impl Gpu {
         Ok(tensor)
     }
 
-    /// A flat tensor of this many f32 that are all this value.
+    /// A flat f32 tensor of `count` equal values.
     pub(super) fn filled(&self, value: f32, count: usize) -> Result<Tensor> {
         let tensor = self.empty(&[count], DType::F32)?;
         self.fill(&tensor, value)?;
         Ok(tensor)
     }
 
-    /// Sets all values of a tensor of f32.
+    /// Sets all values of an f32 tensor.
     pub(super) fn fill(&self, tensor: &Tensor, value: f32) -> Result<()> {
         let count = tensor.elem_count();
         if count == 0 {
@@ -354,8 +355,8 @@ impl Gpu {
         status.result().map_err(driver_error("cuMemsetD8Async"))
     }
 
-    /// Where a tensor's first value lies. It stays there as long as the tensor lives, and what is on the stream by then
-    /// still finds it: memory is freed in the stream's order.
+    /// The address of a tensor's first value, valid as long as the tensor lives. Work already on the stream can still
+    /// use it afterwards: memory is freed in stream order.
     pub(super) fn address(&self, tensor: &Tensor) -> Result<u64> {
         let (storage, layout) = tensor.storage_and_layout();
         let Storage::Cuda(storage) = &*storage else {
@@ -394,7 +395,7 @@ fn cuda(device: &Device) -> Result<CudaDevice> {
     }
 }
 
-/// An error of a driver's call.
+/// Converts the error of a driver call.
 pub(super) fn driver_error(call: &'static str) -> impl Fn(DriverError) -> ModelError {
     move |error| failed(call, &error.to_string())
 }

@@ -1,4 +1,4 @@
-//! Operations of one value at a time.
+//! Elementwise operations.
 
 use super::device::{Gpu, gpu};
 use super::kernels::{Arg, ELEMENTWISE, Grid, long, suffix};
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::ops::Marks;
 use candle_core::{DType, Tensor};
 
-/// A new tensor like `x`, written by a kernel whose arguments are y, x, `more` and the number of values.
+/// A new tensor like `x`, written by a kernel with the arguments y, x, `more` and the number of values.
 fn map(name: &str, x: &Tensor, more: &[Arg<'_>]) -> Result<Tensor> {
     let gpu = gpu()?;
     let x = gpu.bring(x)?;
@@ -17,7 +17,7 @@ fn map(name: &str, x: &Tensor, more: &[Arg<'_>]) -> Result<Tensor> {
     Ok(y)
 }
 
-/// The same of two tensors, in the type of the first.
+/// As [`map`] for two tensors; the result has the type of the first.
 fn zip(name: &str, a: &Tensor, b: &Tensor, more: &[Arg<'_>]) -> Result<Tensor> {
     let gpu = gpu()?;
     let a = gpu.bring(a)?;
@@ -29,7 +29,7 @@ fn zip(name: &str, a: &Tensor, b: &Tensor, more: &[Arg<'_>]) -> Result<Tensor> {
     Ok(y)
 }
 
-/// The tensor on the GPU, in a type.
+/// The tensor on the GPU, converted to a type.
 pub(super) fn like(gpu: &Gpu, x: &Tensor, dtype: DType) -> Result<Tensor> {
     let x = gpu.bring(x)?;
     if x.dtype() == dtype {
@@ -71,7 +71,7 @@ pub fn scale(x: &Tensor, factor: f32) -> Result<Tensor> {
     map("scale", x, &[factor.into()])
 }
 
-/// `threshold` and `keep` as the CPU's loops have them: the same values are dropped.
+/// `threshold` and `keep` are those of the CPU loops, so that the same values are dropped.
 pub fn dropout(x: &Tensor, key: u64, threshold: u64, keep: f32) -> Result<Tensor> {
     let more = super::graph::captured_key();
     let arguments = [
@@ -105,7 +105,7 @@ pub fn masked(dy: &Tensor, bits: &Marks) -> Result<Tensor> {
     Ok(dx)
 }
 
-/// Marks on the GPU.
+/// The marks on the GPU, copied there if necessary.
 pub(super) fn marks(gpu: &Gpu, marks: &Marks) -> Result<Tensor> {
     match marks {
         Marks::Host(bytes) => gpu.give(bytes, &[bytes.len()]),

@@ -1,7 +1,7 @@
-//! Which engines of the real cuDNN the convolutions of the networks get, for GPUs that are only described to it.
+//! Tests which engines the real cuDNN selects for the networks' convolutions, for GPUs given only by their properties.
 //!
-//! Needs cuDNN 9 but no GPU (`./run.sh cuda-test` gets it): what the stand-in cannot show is whether cuDNN takes what it
-//! is told, and whether it has more than its slowest engine for a convolution at its real extents.
+//! Needs cuDNN 9 but no GPU (`./run.sh cuda-test` installs it). The stand-in cannot show whether cuDNN accepts our
+//! graphs, and whether it has more than its slowest engine for a convolution at its real extents.
 
 use super::convolution::asked;
 use super::cudnn::{A100, Cudnn, Described, Direction, Ending, H200, MOST_MEMORY, Problem};
@@ -21,7 +21,7 @@ const DIRECTIONS: [Direction; 3] = [
     Direction::BackwardFilter,
 ];
 
-/// Every problem of the networks' steps at 768 x 1152, by its name.
+/// Every problem in the networks' steps at 768 x 1152, by name.
 fn problems(batch: usize, dtype: DType) -> BTreeMap<String, Problem> {
     let mut all = BTreeMap::new();
     for name in NetworkName::SEGMENTATION.into_iter().chain(DETECTORS) {
@@ -30,7 +30,7 @@ fn problems(batch: usize, dtype: DType) -> BTreeMap<String, Problem> {
         for mut case in summary.convolutions().iter().copied() {
             (case.x[0], case.y[0]) = (batch, batch);
             if case.spec.groups == case.x[3] {
-                // Kernels of our own.
+                // These run on kernels of our own.
                 continue;
             }
             for direction in DIRECTIONS {
@@ -61,7 +61,7 @@ fn problems(batch: usize, dtype: DType) -> BTreeMap<String, Problem> {
     all
 }
 
-/// What may follow a convolution that has a bias.
+/// The epilogues of a convolution with a bias.
 fn endings(direction: Direction) -> Vec<Ending> {
     if direction != Direction::Forward {
         return Vec::new();
@@ -72,19 +72,19 @@ fn endings(direction: Direction) -> Vec<Ending> {
         .to_vec()
 }
 
-/// What cuDNN 9.19 has nothing better for: on an A100, kernels with gaps in f32 without TF32.
+/// Problems for which cuDNN 9.19 has nothing better: on an A100, dilated kernels in f32 without TF32.
 fn is_known(gpu: &Described, problem: &Problem) -> bool {
     gpu == &A100 && problem.dtype == DType::F32 && problem.dilation > 1
 }
 
-/// Whether matrix units gain something: with few channels or pixels they do not, and cuDNN guesses other engines.
+/// Whether tensor cores are worthwhile: for few channels or pixels they are not, and cuDNN suggests other engines.
 fn is_large(problem: &Problem) -> bool {
     let [_, p, q, o] = problem.y;
     problem.x[3].min(o) >= 64 && p * q >= 1000
 }
 
-/// Problems for which all that would be timed is cuDNN's slowest engine, or in half types, if they are large, ones
-/// without matrix units.
+/// Problems for which the only candidate is cuDNN's slowest engine or, for large ones in half precision, engines
+/// without tensor cores.
 fn slow(gpu: &Described, batch: usize, dtype: DType) -> Vec<String> {
     let cudnn = Cudnn::described(gpu).unwrap();
     let mut slow = Vec::new();

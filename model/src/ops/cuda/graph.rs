@@ -1,8 +1,8 @@
-//! Work of the GPU that is captured instead of done, and then done by one call as often as wanted.
+//! CUDA graphs: GPU work that is captured instead of run, and then launched as a whole any number of times.
 //!
-//! Tensors that come and go in it lie in memory of its own, at addresses that stay: they may outlive the work and be
-//! freed by other work. Copies from and to the host cannot be captured, because their addresses would be; nor can
-//! waiting.
+//! Tensors allocated and freed during capture lie in the graph's own memory, at fixed addresses. They may outlive the
+//! launch and be freed by another graph. Copies from and to the host cannot be captured, because their host addresses
+//! would be captured too; nor can synchronisation.
 
 use super::device::{Gpu, driver_error, failed, gpu};
 use super::elementwise::like;
@@ -16,17 +16,17 @@ use std::cell::RefCell;
 use std::sync::Mutex;
 
 thread_local! {
-    /// While this thread captures work: the value on the GPU that is added to the keys of random bits.
+    /// During capture on this thread: the GPU tensor that is added to the keys of random bits.
     static KEY: RefCell<Option<Tensor>> = const { RefCell::new(None) };
 }
 
-/// What is added to the keys of random bits of the work that is captured: a value on the GPU, so that every launch can
-/// have another one. None if nothing is captured.
+/// The GPU tensor that is added to the keys of random bits in captured work, so that every launch can use a different
+/// key. `None` outside capture.
 pub(super) fn captured_key() -> Option<Tensor> {
     KEY.with_borrow(Option::clone)
 }
 
-/// What was captured.
+/// A captured graph.
 pub(crate) struct Graph(Mutex<CudaGraph>);
 
 // SAFETY: CUDA wants one call at a time for a graph, from any thread; the mutex sees to it.
@@ -35,14 +35,14 @@ unsafe impl Send for Graph {}
 unsafe impl Sync for Graph {}
 
 impl Graph {
-    /// Does it once more, in the stream's order.
+    /// Launches the graph once, in stream order.
     pub(crate) fn launch(&self) -> Result<()> {
         let graph = locked(&self.0);
         graph.launch().map_err(driver_error("cuGraphLaunch"))
     }
 }
 
-/// Work that is being captured. However that ends, the stream then does again what is put on it.
+/// A capture in progress. When it ends, in any way, the stream executes work again.
 struct Writing(&'static Gpu);
 
 impl Writing {
@@ -54,10 +54,10 @@ impl Writing {
         Ok(Self(gpu))
     }
 
-    /// What was captured, ready to be launched, with the memory that it takes.
+    /// Ends the capture and returns the graph, ready to launch, with its memory allocated.
     fn end(self) -> Result<Graph> {
         let gpu = self.0;
-        // What failed while tensors were freed has not been reported yet.
+        // Errors from freeing tensors have not been reported yet.
         (gpu.context.check_err()).map_err(driver_error("a call that was to be written down"))?;
         std::mem::forget(self);
         WRITES.set(false);
@@ -68,15 +68,15 @@ impl Writing {
             Ok(None) => return Err(failed("cuStreamEndCapture", "nothing was written down")),
             Err(error) => return Err(driver_error("cuGraphInstantiate")(error)),
         };
-        // So that too little memory shows now and not in the middle of a step; what it takes stays until memory of
-        // graphs is given back.
+        // Uploading makes a lack of memory show now rather than in the middle of a step. The memory stays allocated
+        // until the memory of graphs is given back.
         graph.upload().map_err(driver_error("cuGraphUpload"))?;
         Ok(Graph(Mutex::new(graph)))
     }
 }
 
 impl Drop for Writing {
-    /// Nothing of it is kept.
+    /// Discards the capture.
     fn drop(&mut self) {
         WRITES.set(false);
         KEY.take();
@@ -88,46 +88,46 @@ impl Drop for Writing {
                 let _ = sys::cuGraphDestroy(graph);
             }
         }
-        // Tensors that were freed after a call had failed could not be: there was no memory behind them.
+        // Tensors freed after a failed call could not be freed: no memory was mapped for them.
         let _ = self.0.context.check_err();
     }
 }
 
-/// Captures what `work` puts on the stream; none of it is done. Whenever it is launched, `key` is added to the keys of
-/// its random bits: an i64, as it is then.
+/// Captures the work that `work` puts on the stream, without executing it. Each launch adds the current value of `key`,
+/// an i64, to the keys of its random bits.
 ///
 /// # Errors
-/// [`crate::gpu::GpuError::NotCaptured`] if `work` does what cannot be captured, its own error, or that of a call;
-/// the stream goes on as before.
+/// [`crate::gpu::GpuError::NotCaptured`] if `work` does something that cannot be captured, an error of `work` itself,
+/// or that of a CUDA call; the stream is usable as before.
 pub(crate) fn capture<T>(key: &Tensor, work: impl FnOnce() -> Result<T>) -> Result<(Graph, T)> {
     let gpu = gpu()?;
-    // Nobody else puts anything on the stream meanwhile.
+    // Keeps other threads from using the stream during capture.
     let _alone = gpu.stream_in_use.write();
     gpu.wait()?;
     let writing = Writing::begin(gpu, key)?;
-    // What it made is gone when it fails, before the end: freed in what is thrown away.
+    // If `work` fails, its tensors are freed during capture, in the graph that is discarded.
     let made = work()?;
     match writing.end() {
         Ok(graph) => Ok((graph, made)),
         Err(error) => {
-            // There is no memory behind its tensors that could be given back.
+            // No memory is mapped for its tensors, so they must not be freed.
             std::mem::forget(made);
             Err(error)
         }
     }
 }
 
-/// Memory for a tensor on the GPU, not written yet.
+/// Uninitialised memory for a tensor on the GPU.
 pub(crate) fn room(shape: &[usize], dtype: DType) -> Result<Tensor> {
     gpu()?.empty(shape, dtype)
 }
 
-/// Where a tensor on the GPU lies.
+/// The address of a tensor on the GPU.
 pub(crate) fn address(tensor: &Tensor) -> Result<u64> {
     gpu()?.address(tensor)
 }
 
-/// Replaces the values of a tensor on the GPU by those of another one of the same shape, wherever that lies.
+/// Overwrites a tensor on the GPU with another one of the same shape, on any device.
 pub(crate) fn copy_into(from: &Tensor, to: &Tensor) -> Result<()> {
     let gpu = gpu()?;
     host::expect(

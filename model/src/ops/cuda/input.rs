@@ -1,9 +1,7 @@
-//! Fields on their way to the GPU: copied on a stream of their own while the GPU computes, normalised by a kernel when
-//! their turn comes.
+//! Uploads of fields: copied on a separate stream while the GPU computes, and later normalised by a kernel.
 //!
-//! Who may touch what when is settled between streams, by events: a copy waits until what its slot held before has been
-//! read, and what reads a slot waits for the copy. The host waits only where it wants to write page-locked memory that
-//! the GPU still reads.
+//! Events synchronise the streams: a copy waits until the previous contents of its slot have been read, and readers of
+//! a slot wait for its copy. The host waits only before it overwrites page-locked memory that the GPU is still reading.
 
 use super::device::{Gpu, driver_error, gpu};
 use super::kernels::{Arg, ELEMENTWISE, int, long, suffix};
@@ -18,7 +16,7 @@ use candle_core::{DType, Tensor};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-/// The stream on which fields come, and the page-locked memory from which they are fetched.
+/// The copy stream, and the page-locked memory from which it copies.
 pub(super) struct Lane {
     stream: Arc<CudaStream>,
     staging: Mutex<Staging>,
@@ -30,7 +28,7 @@ impl Lane {
         let stream = context
             .new_stream()
             .map_err(driver_error("cuStreamCreate"))?;
-        // The thread that waits for page-locked memory has nothing else to do: it sleeps.
+        // The thread that waits for page-locked memory has nothing else to do, so it sleeps instead of spinning.
         let flags = sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC;
         Ok(Self {
             stream,
@@ -39,13 +37,13 @@ impl Lane {
     }
 }
 
-/// Memory of the GPU that fields are copied to.
+/// A GPU buffer for uploaded fields.
 struct Slot {
     memory: Beside,
     bytes: usize,
-    /// The copy is done.
+    /// Recorded when the copy is done.
     copied: CudaEvent,
-    /// What it held before has been read; at first, the memory is there.
+    /// Recorded when the contents have been read, and initially when the memory is allocated.
     read: CudaEvent,
 }
 
@@ -57,7 +55,7 @@ impl Slot {
             made.map_err(driver_error("cuEventCreate"))
         };
         let (copied, read) = (event()?, event()?);
-        // It is memory of the stream that computes, which may be capturing its own work.
+        // The memory belongs to the compute stream, which may be capturing.
         let memory = {
             let _in_use = gpu.stream_in_use.read();
             let memory = gpu.empty(&[bytes.max(1)], DType::U8)?;
@@ -79,7 +77,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // Memory is freed in the order of the stream that computes, which must come after the copy to it.
+        // Memory is freed in the order of the compute stream, which must wait for the copy to it.
         let Ok(gpu) = gpu() else { return };
         let _in_use = gpu.stream_in_use.read();
         if let Err(error) = gpu.stream.wait(&self.copied) {
@@ -88,16 +86,16 @@ impl Drop for Slot {
     }
 }
 
-/// Slots that nobody uses.
+/// Unused slots.
 #[derive(Default)]
 struct Free(Mutex<Vec<Slot>>);
 
 impl Free {
-    /// A slot of at least this many bytes, if one is free.
+    /// A slot of at least this many bytes, if one is unused.
     fn take(&self, bytes: usize) -> Option<Slot> {
         let mut slots = locked(&self.0);
         let fits = slots.iter().position(|slot| slot.bytes >= bytes)?;
-        // The least recently used one: whatever read it has most likely ended.
+        // The least recently used one, whose last reader has most likely finished.
         Some(slots.remove(fits))
     }
 
@@ -107,7 +105,7 @@ impl Free {
     }
 }
 
-/// Where channels are moved and by how much they are scaled, on the GPU.
+/// The per-channel offsets and factors, on the GPU.
 struct Table {
     subtract: Beside,
     factor: Beside,
@@ -125,9 +123,9 @@ impl Table {
     }
 }
 
-/// Sends fields to the GPU of this process, each batch into memory of its own, which later ones use again.
+/// Uploads fields to this process's GPU. Each batch gets a buffer that later batches reuse.
 ///
-/// Threads may share it. With it goes the memory, once nothing of it is arriving any more.
+/// It may be shared between threads. Its memory is freed when it is dropped and no upload is in flight.
 pub struct Uploader {
     stored: Stored,
     tables: Vec<Table>,
@@ -142,11 +140,11 @@ impl fmt::Debug for Uploader {
 }
 
 impl Uploader {
-    /// An uploader to where this backend computes, of fields that are stored so and normalised in one of these ways;
-    /// none where the host normalises.
+    /// An uploader to the device of this backend, for fields of this stored type with these normalisations; `None` if
+    /// the host normalises.
     ///
     /// # Errors
-    /// [`ModelError::Shape`] if scalings have unequal numbers of channels; [`ModelError::Gpu`].
+    /// [`ModelError::Shape`] if scalings differ in their numbers of channels; [`ModelError::Gpu`].
     pub fn of(backend: Backend, stored: Stored, scalings: &[Scaling]) -> Result<Option<Self>> {
         if !backend.is_gpu() {
             return Ok(None);
@@ -162,10 +160,10 @@ impl Uploader {
         }))
     }
 
-    /// Begins to copy samples, which may be changed as soon as this returns.
+    /// Starts copying samples, which may be modified as soon as this returns.
     ///
     /// # Errors
-    /// [`ModelError::Gpu`], for instance if the GPU has no room for them.
+    /// [`ModelError::Gpu`], for instance if the GPU is out of memory.
     pub fn send(&self, bytes: &[u8]) -> Result<Arriving> {
         let gpu = gpu()?;
         let lane = gpu.lane()?;
@@ -177,7 +175,7 @@ impl Uploader {
         (lane.stream.wait(&slot.read)).map_err(driver_error("cuStreamWaitEvent"))?;
         let mut staging = locked(&lane.staging);
         let copied = staging.copy(&lane.stream, address, bytes);
-        // Also for a copy that failed halfway: its first parts may be under way.
+        // Also after a copy that failed halfway: its first parts may be in flight.
         let recorded = slot.copied.record(&lane.stream);
         let arriving = Arriving {
             slot: Some(slot),
@@ -189,10 +187,10 @@ impl Uploader {
         Ok(arriving)
     }
 
-    /// The samples one after the other as `(b, h, w, c)`, normalised, on the GPU. Nothing is waited for.
+    /// The samples, concatenated as `(b, h, w, c)` and normalised, on the GPU. Does not synchronise.
     ///
     /// # Errors
-    /// [`ModelError::Shape`] if there are fewer samples of this size than asked for; [`ModelError::Gpu`].
+    /// [`ModelError::Shape`] if the upload has fewer samples of this size; [`ModelError::Gpu`].
     pub fn normalised(
         &self,
         samples: &[Samples<'_>],
@@ -235,7 +233,7 @@ impl Uploader {
         Ok(y)
     }
 
-    /// Refuses samples that do not lie within what was sent, or none.
+    /// Checks that the samples lie within the upload and are not empty.
     fn check(&self, samples: &[Samples<'_>], sample_bytes: usize) -> Result<()> {
         let op = "normalisation of the input";
         let wrong = |what, expected: usize, got: usize| ModelError::Shape {
@@ -260,9 +258,9 @@ impl Uploader {
     }
 }
 
-/// Fields on their way.
+/// Fields being uploaded.
 pub struct Arriving {
-    /// None only while it is dropped.
+    /// `None` only during `drop`.
     slot: Option<Slot>,
     bytes: usize,
     free: Arc<Free>,

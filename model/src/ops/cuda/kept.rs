@@ -1,29 +1,29 @@
-//! The cache on disk: compiled kernels and chosen algorithms, kept from one run to the next.
+//! The cache on disk: compiled kernels and algorithm choices, kept between runs.
 //!
-//! A file that cannot be written, or is not as it was written, counts as missing: what it would have held is made anew.
+//! A file that cannot be written or is damaged counts as missing; its contents are then recomputed.
 
 use crate::model_file::write_whole;
 use std::io::Write;
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes before machine code: its length and its checksum. The driver is not told how long code is and believes what
-/// the code itself says, so that it would read beyond the end of what was cut off.
+/// Bytes before machine code: its length and its checksum. The driver gets no length and trusts that in the code
+/// itself, so it would read past the end of a truncated file.
 const HEAD: usize = 16;
 
-/// Keeps these bytes, whole or not at all.
+/// Writes a cache file atomically.
 pub(super) fn keep(path: &Path, bytes: &[u8]) {
     keep_parts(path, &[bytes]);
 }
 
-/// Keeps machine code for [`kept_code`].
+/// Writes machine code, to be read by [`kept_code`].
 pub(super) fn keep_code(path: &Path, code: &[u8]) {
     keep_parts(path, &[&head_of(code), code]);
 }
 
 fn keep_parts(path: &Path, parts: &[&[u8]]) {
     if let Some(folder) = path.parent() {
-        // Without a folder there is no file either, which is told.
+        // If the directory cannot be created, writing the file fails too, and that error is reported.
         let _ = std::fs::create_dir_all(folder);
     }
     let kept = write_whole(path, |file| {
@@ -34,7 +34,7 @@ fn keep_parts(path: &Path, parts: &[&[u8]]) {
     }
 }
 
-/// Machine code as it was kept; none if it was not, or if the file is damaged, which is removed then.
+/// The cached machine code; `None` if there is none or the file is damaged, in which case it is removed.
 pub(super) fn kept_code(path: &Path) -> Option<Vec<u8>> {
     let bytes = std::fs::read(path).ok()?;
     let code = code_of(&bytes);

@@ -1,4 +1,4 @@
-//! Gradients on the GPU that are lent to another stream: that of a library which sums them over ranks.
+//! Gradients on the GPU lent to another stream: that of a library that all-reduces them.
 
 use super::device::{driver_error, gpu};
 use super::kernels::{ELEMENTWISE, Grid, long};
@@ -8,8 +8,8 @@ use candle_core::cuda_backend::cudarc::driver::{CudaEvent, sys};
 use std::fmt;
 use std::sync::Arc;
 
-/// f32 values on the GPU of this process, which whoever has this may change, on any stream that waits for
-/// [`Self::ready`] first and records [`Self::done`] at last.
+/// f32 values on this process's GPU. The holder may modify them on any stream that first waits for [`Self::ready`] and
+/// finally records [`Self::done`].
 pub struct Lent {
     values: Tensor,
     address: u64,
@@ -24,39 +24,39 @@ impl fmt::Debug for Lent {
 }
 
 impl Lent {
-    /// How many values there are.
+    /// The number of values.
     pub fn len(&self) -> usize {
         self.values.elem_count()
     }
 
-    /// Whether there are none.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where they lie, for as long as this lives.
+    /// The address of the values, valid as long as this lives.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// The event after which the values are written, in the order of the stream that computes.
+    /// The event, recorded on the compute stream, after which the values are complete.
     pub fn ready(&self) -> &CudaEvent {
         &self.ready
     }
 
-    /// The event to record when the values are changed.
+    /// The event to record when the modification is complete.
     pub fn done(&self) -> &Arc<CudaEvent> {
         &self.done
     }
 
-    /// What is computed from now on comes after [`Self::done`] as it is recorded now; the host does not wait.
+    /// Makes later work on the compute stream wait for [`Self::done`] as currently recorded; the host does not wait.
     pub(crate) fn take_back(&self) -> Result<()> {
         let stream = &gpu()?.stream;
         (stream.wait(&self.done)).map_err(driver_error("cuStreamWaitEvent"))
     }
 }
 
-/// Lends values, multiplied by a factor.
+/// Lends the values, multiplied by a factor.
 pub(crate) fn lend(values: Tensor, factor: f32) -> Result<Lent> {
     let gpu = gpu()?;
     let n = values.elem_count();
@@ -75,7 +75,7 @@ pub(crate) fn lend(values: Tensor, factor: f32) -> Result<Lent> {
         address: gpu.address(&values)?,
         values,
         ready,
-        // The thread that waits for it on the host has nothing else to do.
+        // The host thread that waits for it has nothing else to do, so it sleeps instead of spinning.
         done: Arc::new(event(sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC)?),
     })
 }

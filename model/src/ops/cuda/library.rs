@@ -1,4 +1,4 @@
-//! NVIDIA's libraries, loaded by name when they are needed.
+//! Dynamic loading of NVIDIA's libraries.
 
 use crate::gpu::GpuError;
 use crate::lock::locked;
@@ -10,11 +10,11 @@ use std::sync::Mutex;
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 unsafe extern "C" {
-    /// Tells `model/candle-kernels/link/forward.c` where to look for libraries first.
+    /// Sets the directories that `model/candle-kernels/link/forward.c` searches first.
     fn squall_cuda_folders(list: *const c_char);
 }
 
-/// Looks for libraries in these folders first; before the first of them is loaded.
+/// Sets the directories to search first for libraries. Call it before any of them is loaded.
 pub fn look_in(folders: &[PathBuf]) {
     let mut all = locked(&FOLDERS);
     let list: Vec<String> = (folders.iter())
@@ -32,7 +32,7 @@ pub fn finds(name: &'static str) -> bool {
     Loaded::open("a library", &[name]).is_ok()
 }
 
-/// Loads those of these libraries that lie in the folders to look into, for others that ask for them by name.
+/// Preloads those of these libraries that lie in the search directories, for other libraries that load them by name.
 pub(super) fn prepare(names: &[&str]) {
     let folders = locked(&FOLDERS).clone();
     for path in folders
@@ -57,7 +57,7 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// The first of `names` that can be loaded.
+    /// Loads the first of `names` that can be loaded.
     pub(super) fn open(what: &'static str, names: &[&'static str]) -> Result<Self, GpuError> {
         let folders = locked(&FOLDERS).clone();
         let mut reason = String::new();
@@ -78,7 +78,7 @@ impl Loaded {
                     }
                     Err(error) if reason.is_empty() => {
                         let said = words(&error);
-                        // The loader begins with the name, which the message has already.
+                        // The loader's message begins with the name, which our message already contains.
                         let rest = said.strip_prefix(&format!("{name}: "));
                         reason = rest.unwrap_or(&said).to_string();
                     }
@@ -110,7 +110,7 @@ impl Loaded {
     }
 }
 
-/// The loader's words, which the error only has in its source.
+/// The loader's message, which is only in the error's source.
 fn words(error: &libloading::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => source.to_string(),
@@ -118,7 +118,7 @@ fn words(error: &libloading::Error) -> String {
     }
 }
 
-/// A struct of a library's functions, loaded by their names.
+/// Declares a struct of a library's functions, loaded by name.
 macro_rules! functions {
     ($(#[$about:meta])* $table:ident of $what:literal in $names:expr; $($name:ident: fn($($argument:ty),*) -> $answer:ty,)*) => {
         $(#[$about])*

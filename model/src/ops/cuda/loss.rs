@@ -1,4 +1,4 @@
-//! Softmax, the loss of a segmentation with its gradient, and the class of the largest logit.
+//! Softmax, the segmentation loss with its gradient, and argmax.
 
 use super::device::{Gpu, gpu};
 use super::elementwise::like;
@@ -38,7 +38,7 @@ pub fn segmentation(logits: &Tensor, labels: &[u8], rule: &PixelRule<'_>) -> Res
     Ok((sum_of(gpu, &partial, grid)?, gradient))
 }
 
-/// The sum of what each block of this grid left.
+/// The sum of the partial sums of a grid's blocks.
 fn sum_of(gpu: &Gpu, partial: &Tensor, grid: Grid) -> Result<f64> {
     let sum = gpu.empty(&[1], DType::F64)?;
     let arguments = [(&sum).into(), partial.into(), int(grid.width())];
@@ -47,8 +47,8 @@ fn sum_of(gpu: &Gpu, partial: &Tensor, grid: Grid) -> Result<f64> {
     Ok(sum[0])
 }
 
-/// The sum of (made − fields)² and `slope` · (made − fields), f32; of pixels with more channels in `made` than in
-/// `fields`, those do not count.
+/// The sum of (made − fields)², and `slope` · (made − fields), f32. Channels of `made` beyond those of `fields` are
+/// ignored.
 pub fn squared_error(
     made: &Tensor,
     fields: &Tensor,
@@ -56,7 +56,7 @@ pub fn squared_error(
     [wide, channels]: [usize; 2],
 ) -> Result<(f64, Tensor)> {
     let gpu = gpu()?;
-    // Of two types both become f32, which holds either.
+    // If the types differ, both are converted to f32, which represents either exactly.
     let dtype = match made.dtype() == fields.dtype() {
         true => made.dtype(),
         false => DType::F32,

@@ -1,7 +1,7 @@
-//! Memory of the GPU: how much there is, how much was used, and what a tensor takes of it.
+//! GPU memory: the available amount, the peak, and the size of tensors.
 //!
-//! Two pools hold what this process has taken: one for what is done at once, one for what CUDA graphs take and give
-//! back. Neither uses what the other has free.
+//! This process's memory lies in two pools: one for immediate work, one for CUDA graphs. Neither can use the other's
+//! free memory.
 
 use super::device::{GPU, Gpu, driver_error};
 use crate::error::Result;
@@ -14,7 +14,7 @@ use candle_core::{DType, Tensor};
 use sys::CUgraphMem_attribute as OfGraphs;
 use sys::CUmemPool_attribute as OfPool;
 
-/// Bytes of its memory that this process may use in all: what is free, and what it has taken already.
+/// Bytes of GPU memory that this process may use in total: free memory plus what it already holds.
 pub fn available_memory() -> Option<u64> {
     let gpu = GPU.get()?;
     gpu.bind().ok()?;
@@ -25,7 +25,7 @@ pub fn available_memory() -> Option<u64> {
     Some(free as u64 + taken + graph_attribute(&gpu.context, of_graphs))
 }
 
-/// Bytes that cuDNN works in at most, beside its operands and results; for fields of f32, for the largest of them.
+/// The maximum cuDNN workspace in bytes; for f32 fields it depends on the largest of them.
 pub(crate) fn working_memory<'a>(f32s: impl Iterator<Item = &'a Convolution>) -> u64 {
     let cudnn = GPU.get().map(|gpu| &gpu.cudnn);
     cudnn.map_or(0, |cudnn| {
@@ -38,8 +38,8 @@ pub(crate) fn working_memory<'a>(f32s: impl Iterator<Item = &'a Convolution>) ->
     })
 }
 
-/// Bytes of its memory that this process has used since [`forget_peak`]: the most of what was done at once and the most
-/// of graphs, which may not have been at the same time.
+/// Peak bytes used since [`forget_peak`]: the sum of the peaks of both pools, which may have occurred at different
+/// times.
 pub fn peak_memory() -> Option<u64> {
     let context = &GPU.get()?.context;
     let of_graphs = graph_attribute(context, OfGraphs::CU_GRAPH_MEM_ATTR_USED_MEM_HIGH);
@@ -47,7 +47,7 @@ pub fn peak_memory() -> Option<u64> {
     Some(most + of_graphs)
 }
 
-/// Counts the peak from what is used now.
+/// Resets the peak to the current use.
 pub fn forget_peak() {
     let Some(gpu) = GPU.get() else { return };
     let Ok(pool) = memory_pool(&gpu.context) else {
@@ -67,10 +67,10 @@ pub fn forget_peak() {
     };
 }
 
-/// Gives memory that nothing uses back to the driver, from where either pool takes it again.
+/// Returns unused memory to the driver, from which either pool can allocate it again.
 ///
 /// # Errors
-/// [`GpuError::Call`], or that of work that went wrong before.
+/// [`GpuError::Call`], or any earlier error of asynchronous work.
 pub(crate) fn give_back_memory() -> Result<()> {
     match GPU.get() {
         Some(gpu) => {
@@ -89,7 +89,7 @@ fn pool_attribute(context: &CudaContext, name: OfPool) -> Option<u64> {
     status.result().ok().map(|()| bytes)
 }
 
-/// None where it fails: then no graph has any.
+/// 0 if the query fails: no graph has memory then.
 fn graph_attribute(context: &CudaContext, name: OfGraphs) -> u64 {
     let mut bytes = 0u64;
     // SAFETY: the value is of the attribute's type.
@@ -100,7 +100,7 @@ fn graph_attribute(context: &CudaContext, name: OfGraphs) -> u64 {
 }
 
 impl Gpu {
-    /// Gives memory that nothing uses back to the driver; what was put on the stream must be done.
+    /// Returns unused memory to the driver; all work on the stream must be done.
     pub(super) fn give_back_memory(&self) -> Result<()> {
         let pool = memory_pool(&self.context)?;
         // SAFETY: the pool is the device's own.
@@ -113,7 +113,7 @@ impl Gpu {
             .map_err(driver_error("cuDeviceGraphMemTrim"))
     }
 
-    /// Memory for a tensor, not written yet.
+    /// Uninitialised memory for a tensor.
     pub(super) fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         // SAFETY: the caller writes every value before anything reads it.
         let made = unsafe { Tensor::empty(shape, dtype, &self.device) };
@@ -135,7 +135,7 @@ impl Gpu {
     }
 }
 
-/// Freed memory stays with the process: by default it goes back to the driver whenever the stream is waited for.
+/// Keeps freed memory in the process: by default it is returned to the driver at every synchronisation.
 pub(super) fn keep_memory(context: &CudaContext) -> Result<()> {
     let pool = memory_pool(context)?;
     let mut all = u64::MAX;
@@ -146,7 +146,7 @@ pub(super) fn keep_memory(context: &CudaContext) -> Result<()> {
     status.result().map_err(driver_error(call))
 }
 
-/// Where all its memory comes from.
+/// The pool from which all memory of the stream is allocated.
 fn memory_pool(context: &CudaContext) -> Result<sys::CUmemoryPool> {
     let mut pool = std::ptr::null_mut();
     // SAFETY: the place is writable.

@@ -1,10 +1,10 @@
-//! Operations on an NVIDIA GPU: own kernels, and cuDNN for convolutions.
+//! Operations on an NVIDIA GPU: kernels of our own, and cuDNN for convolutions.
 //!
-//! A process computes on one GPU, on one stream. Tensors stay there from one operation to the next; an operand in host
-//! memory is copied when an operation meets it. Results are not waited for: what looks at values waits.
+//! A process computes on one GPU, on one stream. Tensors stay there between operations; an operand in host memory is
+//! copied when an operation uses it. Operations are asynchronous: only reading values synchronises.
 //!
-//! - The machine: `library` loads NVIDIA's libraries by name, `device` opens the GPU, `memory` counts its memory,
-//!   `stream` says who may put work on its stream, `copies` and `upload` move tensors.
+//! - The machine: `library` loads NVIDIA's libraries by name, `device` opens the GPU, `memory` tracks its memory,
+//!   `stream` controls access to its stream, `copies` and `upload` move tensors.
 //! - Kernels: sources in `kernels`, compiled by `nvrtc`, launched by `kernels::launch`.
 //! - Operations: `channels`, `depthwise`, `elementwise`, `loss`, `norm`, `optimizer`, `pool`; convolutions in
 //!   `convolution`, by `cudnn` or, where that has no deterministic algorithm, `plain`.
@@ -71,12 +71,12 @@ use candle_core::cuda_backend::cudarc::driver::DeviceRepr;
 use candle_core::{DType, Tensor};
 use device::{Gpu, gpu};
 
-/// Whether a GPU can be used here; it is opened.
+/// Whether a GPU is available; opens it.
 pub fn is_there() -> bool {
     gpu().is_ok()
 }
 
-/// Waits until everything is computed.
+/// Waits until all work is done.
 pub(super) fn wait() -> Result<()> {
     gpu()?.wait()
 }
@@ -86,12 +86,12 @@ pub(super) fn bring(tensor: &Tensor) -> Result<Tensor> {
     gpu()?.bring(tensor)
 }
 
-/// A tensor's values.
+/// Reads a tensor's values.
 pub(crate) fn read<T: candle_core::WithDType + DeviceRepr>(tensor: &Tensor) -> Result<Vec<T>> {
     gpu()?.take(tensor)
 }
 
-/// The values of several tensors: put together there, because every copy to the host waits for all work before it.
+/// Reads the values of several tensors with one copy, because every copy to the host synchronises.
 pub(crate) fn read_all(tensors: &[&Tensor]) -> Result<Vec<Vec<f32>>> {
     let gpu = gpu()?;
     let counts = tensors.iter().map(|tensor| tensor.elem_count());
@@ -120,7 +120,7 @@ pub(crate) fn give(values: &[f32]) -> Result<Tensor> {
     gpu()?.give(values, &[values.len()])
 }
 
-/// A flat tensor of this many equal values on the GPU.
+/// A flat tensor of `count` equal values on the GPU.
 pub(super) fn filled(value: f32, count: usize) -> Result<Tensor> {
     gpu()?.filled(value, count)
 }
@@ -130,13 +130,13 @@ pub(crate) fn clear(tensor: &Tensor) -> Result<()> {
     gpu()?.clear(tensor)
 }
 
-/// A parameter's values, one for each channel.
+/// A parameter's values, one per channel.
 pub(super) fn channels_of(values: &Tensor) -> Result<super::Channels<'static>> {
     let values = elementwise::like(gpu()?, values, DType::F32)?;
     Ok(super::Channels::Gpu(values.flatten_all()?))
 }
 
-/// x with `margin` rows and columns of the opposite sides around it.
+/// Pads x with `margin` wrapped rows and columns.
 pub(super) fn wrap(x: &Tensor, shape: [usize; 4], margin: usize) -> Result<Tensor> {
     pad(x, shape, wrapped(margin))
 }
@@ -146,13 +146,13 @@ pub(super) fn wrap_backward(dy: &Tensor, shape: [usize; 4], margin: usize) -> Re
     pad_backward(dy, shape, wrapped(margin))
 }
 
-/// x with rows and columns of zeros around it: above, below, left, right.
+/// Pads x with rows and columns of zeros: above, below, left, right.
 pub(super) fn with_zeros(x: &Tensor, shape: [usize; 4], sides: [usize; 4]) -> Result<Tensor> {
     let wrap = (false, false);
     pad(x, shape, Edges { sides, wrap })
 }
 
-/// What lies within such rows and columns, of `shape`.
+/// Crops these rows and columns; the result has `shape`.
 pub(super) fn without_edges(x: &Tensor, shape: [usize; 4], sides: [usize; 4]) -> Result<Tensor> {
     let wrap = (false, false);
     pad_backward(x, shape, Edges { sides, wrap })
@@ -165,12 +165,12 @@ fn wrapped(margin: usize) -> Edges {
     }
 }
 
-/// Scratch for sums in f64.
+/// Scratch memory for sums in f64.
 fn partial(gpu: &Gpu, values: usize) -> Result<Tensor> {
     gpu.empty(&[values], DType::F64)
 }
 
-/// The values of channels on the GPU.
+/// The channels' values on the GPU, copied there if necessary.
 fn bring_channels(gpu: &Gpu, values: &super::Channels<'_>) -> Result<Tensor> {
     match values {
         super::Channels::Host(values) => gpu.give(values, &[values.len()]),
@@ -178,7 +178,7 @@ fn bring_channels(gpu: &Gpu, values: &super::Channels<'_>) -> Result<Tensor> {
     }
 }
 
-/// Adds to where a gradient lands, by way of the GPU if that is in host memory.
+/// Adds a gradient to its buffer, copying it if the buffer is in host memory.
 fn land(
     gpu: &Gpu,
     landing: super::Landing<'_>,

@@ -1,4 +1,4 @@
-//! Batch normalisation: statistics stay on the GPU from the forward to the backward pass.
+//! Batch normalisation, with statistics that stay on the GPU from the forward to the backward pass.
 
 use super::device::{Gpu, gpu};
 use super::elementwise::like;
@@ -9,13 +9,13 @@ use crate::ops::norm::{After, BatchNormRanks, BatchNormSaved, fold};
 use crate::ops::{Channels, Landing};
 use candle_core::{DType, Tensor};
 
-/// What `norm_finish` leaves, one after the other, c values each.
+/// The layout of the results of `norm_finish`: consecutive vectors of c values each.
 const MEAN: usize = 0;
 const VARIANCE: usize = 2;
 const SCALE: usize = 3;
 const SHIFT: usize = 4;
 
-/// Statistics of a batch, as they lie on the GPU.
+/// Batch statistics on the GPU.
 #[derive(Debug, Clone)]
 pub struct Moments(Tensor);
 
@@ -25,7 +25,7 @@ impl Moments {
         Ok(self.0.narrow(0, part * channels, channels)?)
     }
 
-    /// Statistics that lie in host memory, brought to the GPU.
+    /// Uploads statistics from host memory.
     pub fn of(saved: &BatchNormSaved, gamma: &[f32], beta: &[f32]) -> Result<Self> {
         let (scale, shift) = fold(gamma, beta, &saved.mean, &saved.inv_std);
         let all = [
@@ -52,7 +52,7 @@ impl Moments {
         Ok([self.part(MEAN)?, self.part(VARIANCE)?])
     }
 
-    /// Normalisation, γ and β as a factor and a shift.
+    /// Normalisation, γ and β as a scale and a shift.
     pub fn folded(&self) -> Result<[Channels<'static>; 2]> {
         Ok([
             Channels::Gpu(self.part(SCALE)?),
@@ -61,8 +61,8 @@ impl Moments {
     }
 }
 
-/// Statistics of x over the samples of all ranks, and how many pixels those are; γ and β are ones and zeros if there
-/// are none.
+/// Statistics of x over the samples of all ranks, and the total number of pixels; without γ and β, ones and zeros are
+/// used.
 pub fn statistics(
     x: &Tensor,
     channels: usize,
@@ -125,7 +125,7 @@ pub fn statistics(
     Ok((Moments(saved), pixels))
 }
 
-/// Replaces sums by those over all ranks, and gives them.
+/// Replaces sums by those over all ranks, and returns them.
 fn share(gpu: &Gpu, sums: &Tensor, ranks: &dyn BatchNormRanks) -> Result<Vec<f64>> {
     let mut values: Vec<f64> = gpu.take(sums)?;
     ranks.sum(&mut values)?;
@@ -133,7 +133,7 @@ fn share(gpu: &Gpu, sums: &Tensor, ranks: &dyn BatchNormRanks) -> Result<Vec<f64
     Ok(values)
 }
 
-/// y · scale + shift + residual, ReLU, in place; what is not given is left out.
+/// y · scale + shift + residual, then ReLU, in place; operands that are not given are skipped.
 pub(super) fn finish(
     gpu: &Gpu,
     y: &Tensor,
@@ -193,7 +193,7 @@ pub fn apply(
     Ok(y)
 }
 
-/// Which gradients pass: all; where what was normalised is above 0; where y is.
+/// The gradient gate: open, positive normalised values, or positive outputs.
 const OPEN: i32 = 0;
 const BY_X: i32 = 1;
 const BY_Y: i32 = 2;
@@ -202,16 +202,16 @@ const BY_Y: i32 = 2;
 pub struct Operands<'a> {
     pub dy: &'a Tensor,
     pub x: &'a Tensor,
-    /// The output, where a residual went into it.
+    /// The output, if it includes a residual.
     pub y: Option<&'a Tensor>,
     pub gamma: &'a Channels<'a>,
     pub saved: &'a Moments,
-    /// Pixels of all ranks.
+    /// The number of pixels of all ranks.
     pub count: usize,
     pub after: After,
 }
 
-/// The gradients of x and, if there was one, of the residual; γ's and β's are added.
+/// Returns the gradients of x and, if there was one, of the residual; adds those of γ and β.
 pub fn backward(
     of: &Operands<'_>,
     ranks: Option<&dyn BatchNormRanks>,
@@ -278,7 +278,7 @@ pub fn backward(
     Ok((dx, residual))
 }
 
-/// The three factors of dx for each channel, from `count` partial sums of each; the gradients of γ and β are added.
+/// The three coefficients of dx per channel, from `count` partial sums each; adds the gradients of γ and β.
 fn backward_factors(
     gpu: &Gpu,
     of: &Operands<'_>,
@@ -291,7 +291,7 @@ fn backward_factors(
     let factors = gpu.empty(&[3 * c], DType::F32)?;
     let pixels_of_all = Arg::F64(of.count as f64);
     if let Some(ranks) = ranks {
-        // γ's and β's gradients are summed over ranks with all others; that of x needs them now.
+        // The gradients of γ and β are all-reduced later with all others; that of x needs the total now.
         let sums = collect(gpu, partial, (count, c), (dgamma, dbeta))?;
         share(gpu, &sums, ranks)?;
         let arguments = [
@@ -338,7 +338,7 @@ pub fn affine_backward(
     let pixels = x.elem_count() / c;
     let grid = gpu.sums(pixels, c, 1);
     let count = grid.chunks();
-    // Of mean 0 and deviation 1, x̂ is x.
+    // With mean 0 and deviation 1, x̂ equals x.
     let plain = gpu.filled(0.0, 5 * c)?;
     gpu.fill(&plain.narrow(0, c, 3 * c)?, 1.0)?;
     let partial = partial(gpu, 2 * count * c)?;
@@ -359,7 +359,7 @@ pub fn affine_backward(
     Ok(())
 }
 
-/// Adds the sums over all chunks to both gradients and gives them for the gradient of x.
+/// Adds the sums over all chunks to both gradients, and returns them for the gradient of x.
 fn collect(
     gpu: &Gpu,
     partial: &Tensor,

@@ -1,4 +1,4 @@
-//! NVRTC: kernels from source to machine code of this GPU.
+//! NVRTC: compiles kernels from source to machine code for this GPU.
 
 use super::device::generation;
 use super::library::functions;
@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 
 type Program = *mut c_void;
 
-/// The library of the driver's own generation first: of a later one the driver loads no machine code.
+/// The library of the driver's own CUDA version comes first: the driver loads no machine code of a later version.
 fn names() -> &'static [&'static str] {
     match generation() {
         Some(12) => &["libnvrtc.so.12", "libnvrtc.so.13", "libnvrtc.so"],
@@ -17,7 +17,7 @@ fn names() -> &'static [&'static str] {
 }
 
 functions! {
-    /// What of NVRTC is used.
+    /// The functions of NVRTC that are used.
     Functions of "NVIDIA's run-time compiler (NVRTC)" in names();
     nvrtcVersion: fn(*mut c_int, *mut c_int) -> c_int,
     nvrtcGetErrorString: fn(c_int) -> *const c_char,
@@ -36,7 +36,7 @@ pub(super) struct Compiler {
     version: (i32, i32),
 }
 
-/// A program, destroyed at its end.
+/// A program, destroyed on drop.
 struct Source<'a> {
     functions: &'a Functions,
     program: Program,
@@ -67,7 +67,7 @@ impl Compiler {
         self.version
     }
 
-    /// Machine code of `text` for an architecture such as `sm_90`.
+    /// Compiles `text` to machine code for an architecture such as `sm_90`.
     pub(super) fn compile(
         &self,
         file: &'static str,
@@ -121,7 +121,7 @@ impl Compiler {
         }
     }
 
-    /// What the compiler said.
+    /// The compiler's log.
     fn log(&self, program: Program) -> String {
         let mut size = 0;
         // SAFETY: the program exists and the buffer is as large as the library says.

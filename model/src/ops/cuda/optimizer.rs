@@ -1,4 +1,4 @@
-//! Optimisers on the GPU: values, gradient and moments stay there; one number a step is looked at, the gradient's norm.
+//! Optimisers on the GPU: values, gradients and moments stay there. Each step reads one number, the gradient's norm.
 
 use super::device::{Gpu, gpu};
 use super::kernels::{Arg, Grid, OPTIMIZER, int, long};
@@ -7,10 +7,10 @@ use crate::optim::{OptimizerConfig, Rule};
 use candle_core::{DType, Tensor};
 use std::ops::Range;
 
-/// Values of a chunk, as `kernels/optimizer.cu` has it.
+/// Values per chunk; must match `kernels/optimizer.cu`.
 const CHUNK: usize = 4096;
 
-/// Moments, and where each tensor lies.
+/// Moments, and the layout of the tensors.
 #[derive(Debug)]
 pub(crate) struct State {
     first: Tensor,
@@ -24,14 +24,14 @@ pub(crate) struct State {
     rates: Tensor,
     chunks: usize,
     tensors: usize,
-    /// Σ w² of each tensor as the last step left them, and the parameters' version since.
+    /// Σ w² of each tensor after the last step, and the version of the parameters at that time.
     weights: Option<(u64, Tensor)>,
 }
 
 /// One step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step {
-    /// Its number, from 1.
+    /// The step's number, from 1.
     pub number: u64,
     pub rate: f32,
     pub gradient_scale: f32,
@@ -39,7 +39,8 @@ pub(crate) struct Step {
     pub version: u64,
 }
 
-/// Copies of the values, as f32 that a bf16 holds: where they lie, and the key of random bits if those round them.
+/// Copies of the values, stored as f32 but exact in bf16: the destination, and the key of random bits for stochastic
+/// rounding.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Copies<'a> {
     pub to: &'a Tensor,
@@ -57,8 +58,8 @@ impl Copies<'_> {
 }
 
 impl State {
-    /// At rest. `places` are the tensors' in the flat order, `decay` is the weight decay of each, `rates` what the
-    /// learning rate of each is multiplied by.
+    /// The state before the first step. `places` are the tensors' positions in the flat order, `decay` the weight decay
+    /// of each, `rates` the learning-rate multiplier of each.
     pub(crate) fn new(
         config: &OptimizerConfig,
         places: &[Range<usize>],
@@ -102,7 +103,7 @@ impl State {
         Ok([super::read(&self.first)?, second.unwrap_or_default()])
     }
 
-    /// Replaces a part of a moment: 0 is the first, 1 the second.
+    /// Replaces a range of a moment: 0 is the first, 1 the second.
     pub(crate) fn write(
         &mut self,
         moment: usize,
@@ -124,7 +125,7 @@ impl State {
         ]
     }
 
-    /// Values, gradient, moments, where the tensors lie, their decay and factors: what the rules read first.
+    /// The leading arguments of all rules: values, gradient, moments, tensor offsets, decay and factors.
     fn operands<'a>(&'a self, of: &Operands<'a>) -> Vec<Arg<'a>> {
         let moments = [&self.first].into_iter().chain(&self.second);
         let tensors = [of.values, of.gradient].into_iter().chain(moments);
@@ -155,8 +156,7 @@ impl State {
         Ok(sums)
     }
 
-    /// Changes `values` along `gradient` and gives the scaled gradient's norm; if that is not finite, nothing is
-    /// changed.
+    /// Updates `values` and returns the scaled gradient's norm; if that is not finite, nothing changes.
     pub(crate) fn step(
         &mut self,
         config: &OptimizerConfig,
@@ -214,7 +214,7 @@ impl State {
             Rule::Lamb => self.lamb(gpu, &of)?,
         }
         let norm: Vec<f64> = gpu.take(&norm)?;
-        // A step that was skipped wrote no sums: those from before still hold.
+        // A skipped step wrote no sums, so the previous ones are still valid.
         self.weights = match (&squares, norm[0].is_finite()) {
             (Some(squares), true) => Some(self.by_tensor(gpu, squares)?),
             _ => weight_squares,
@@ -223,7 +223,7 @@ impl State {
         Ok(norm[0])
     }
 
-    /// Says that the parameters have this version since the last step.
+    /// Records the version of the parameters after the last step.
     pub(crate) fn settle(&mut self, version: u64) {
         if let Some((known, _)) = &mut self.weights {
             *known = version;
@@ -317,7 +317,7 @@ impl State {
     }
 }
 
-/// What all rules go by, read and write.
+/// The inputs and outputs common to all rules.
 struct Operands<'a> {
     config: &'a OptimizerConfig,
     step: Step,
@@ -330,7 +330,7 @@ struct Operands<'a> {
 }
 
 impl Operands<'_> {
-    /// skip, mirror, its kind and key.
+    /// The arguments skip, mirror, kind and key.
     fn mirror(&self) -> [Arg<'_>; 4] {
         let [to, kind, key] = match self.copies {
             Some(copies) => [copies.to.into(), copies.kind(), copies.key()],
@@ -340,7 +340,7 @@ impl Operands<'_> {
     }
 }
 
-/// Rounds all values to copies.
+/// Rounds all values into the copies.
 pub(crate) fn fill(values: &Tensor, copies: Copies<'_>) -> Result<()> {
     let n = values.elem_count();
     let arguments = [
@@ -353,14 +353,14 @@ pub(crate) fn fill(values: &Tensor, copies: Copies<'_>) -> Result<()> {
     gpu()?.launch_named(OPTIMIZER, "mirror_fill", Grid::flat(n), &arguments)
 }
 
-/// Moves averages this share of the way to the values.
+/// Moves averages by this share of the distance to the values.
 pub(crate) fn average(average: &Tensor, values: &Tensor, share: f32) -> Result<()> {
     let n = average.elem_count();
     let arguments = [average.into(), values.into(), long(n), share.into()];
     gpu()?.launch_named(OPTIMIZER, "average_step", Grid::flat(n), &arguments)
 }
 
-/// Exchanges the values of two tensors of one size, which stay where they are.
+/// Swaps the values of two tensors of the same size, without moving either.
 pub(crate) fn exchange(a: &Tensor, b: &Tensor) -> Result<()> {
     let n = a.elem_count();
     let arguments = [a.into(), b.into(), long(n)];

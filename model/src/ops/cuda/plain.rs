@@ -1,4 +1,4 @@
-//! Convolutions by a plain kernel of our own, for what cuDNN has no deterministic algorithm for.
+//! Convolutions by a simple kernel of our own, for problems without a deterministic cuDNN algorithm.
 
 use super::cudnn::{Direction, Problem};
 use super::device::Gpu;
@@ -6,7 +6,7 @@ use super::kernels::{Arg, CONVOLVE, Grid, int};
 use crate::error::Result;
 use candle_core::Tensor;
 
-/// Solves a problem: `to` of `a` and `b`, in the order of [`Direction`].
+/// Solves a problem: computes `to` from `a` and `b`, in the order of [`Direction`].
 pub(super) fn convolve(
     gpu: &Gpu,
     problem: &Problem,
@@ -24,8 +24,8 @@ pub(super) fn convolve(
     gpu.launch(CONVOLVE, name, problem.dtype, grid, &arguments.concat())
 }
 
-/// The gradient of few inputs, f32, from products of each output by the kernels that see it, which are channels of one
-/// pixel: (b, p, q, at least taps · c).
+/// The gradient of a few inputs, f32, from the products of each output with the kernels that read it, given as channels
+/// of one pixel: (b, p, q, at least taps · c).
 pub(super) fn gather(gpu: &Gpu, problem: &Problem, parts: &Tensor, dx: &Tensor) -> Result<()> {
     let [b, p, q, _] = problem.y;
     let problem = Problem {
@@ -37,7 +37,7 @@ pub(super) fn gather(gpu: &Gpu, problem: &Problem, parts: &Tensor, dx: &Tensor) 
     gpu.launch_named(CONVOLVE, "gather_f32", grid, &arguments.concat())
 }
 
-/// As the kernels want them.
+/// The extents as kernel arguments.
 fn extents(problem: &Problem) -> [Arg<'static>; 14] {
     let ([n, h, w, c], [_, p, q, o]) = (problem.x, problem.y);
     let (kernel, padding) = (problem.kernel, problem.padding);

@@ -80,7 +80,7 @@ pub fn average_pool_backward(dy: &Tensor, shape: [usize; 4], spec: &PoolSpec) ->
     Ok(dx)
 }
 
-/// `factor` times the sum over the pixels of every sample.
+/// `factor` times the sum over the pixels of each sample.
 fn sums_of_samples(x: &Tensor, [b, h, w, c]: [usize; 4], factor: f32) -> Result<Tensor> {
     let gpu = gpu()?;
     let pixels = h * w;

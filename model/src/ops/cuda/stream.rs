@@ -1,5 +1,4 @@
-//! Who puts work on the GPU's one stream: the thread that computes, others beside it, or only one that captures its
-//! work.
+//! Access to the GPU's only stream: shared between threads, or exclusive to a thread that captures its work.
 
 use super::device::{GPU, Gpu, gpu};
 use crate::error::Result;
@@ -12,29 +11,29 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 thread_local! {
-    /// Whether this thread captures what it puts on the stream.
+    /// Whether this thread is capturing its work on the stream.
     pub(super) static WRITES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the stream takes work of several threads, or only of the one that captures its own.
+/// Controls whether the stream accepts work of all threads, or only of the one that captures.
 #[derive(Default)]
 pub(super) struct StreamInUse(RwLock<()>);
 
 impl StreamInUse {
-    /// Until this is gone nobody else captures what is put on the stream.
+    /// Prevents other threads from capturing until the guard is dropped.
     pub(super) fn read(&self) -> Option<RwLockReadGuard<'_, ()>> {
         let free = !WRITES.get();
         free.then(|| self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Until this is gone nobody else puts anything on it.
+    /// Prevents other threads from using the stream until the guard is dropped.
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, ()> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Gpu {
-    /// Refuses, while work is captured, what cannot be.
+    /// Returns an error during capture, for operations that cannot be captured.
     pub(super) fn must_be_done_now(&self, what: &'static str) -> Result<()> {
         match WRITES.get() {
             true => Err(GpuError::NotCaptured { what }.into()),
@@ -43,8 +42,8 @@ impl Gpu {
     }
 }
 
-/// A tensor that a thread beside the one that computes may give back: not while work is captured, which would free
-/// it at every launch.
+/// A tensor that a thread other than the computing one may free. It must not do so during capture, which would free it
+/// at every launch.
 pub(super) struct Beside(Option<Tensor>);
 
 impl From<Tensor> for Beside {
@@ -73,12 +72,12 @@ impl Drop for Beside {
     }
 }
 
-/// A place in the stream, and when the GPU came by.
+/// A marker in the stream, for timing.
 #[derive(Debug)]
 pub(crate) struct Mark(CudaEvent);
 
 impl Mark {
-    /// The end of the stream as it is now; none if no GPU is open, or while work is captured.
+    /// Records the current end of the stream; `None` if no GPU is open, or during capture.
     pub(crate) fn here() -> Option<Self> {
         let gpu = GPU.get().filter(|_| !WRITES.get())?;
         let timed = sys::CUevent_flags::CU_EVENT_DEFAULT;
@@ -87,7 +86,7 @@ impl Mark {
         Some(Self(event))
     }
 
-    /// The GPU's time from here to a later place; waits until it is there.
+    /// The GPU time from here to a later marker; waits until the GPU reaches that.
     pub(crate) fn until(&self, later: &Self) -> Option<Duration> {
         let milliseconds = self.0.elapsed_ms(&later.0).ok()?;
         Duration::try_from_secs_f32(milliseconds / 1e3).ok()

@@ -1,6 +1,6 @@
-//! Large copies to the GPU through page-locked memory: the GPU fetches one part while the next is written there.
+//! Large copies to the GPU through page-locked memory: the GPU copies one part while the host writes the next.
 //!
-//! From ordinary memory the driver does the same on one core; here all cores write.
+//! From pageable memory the driver does the same on one core; here all cores write.
 
 use super::device::{driver_error, failed};
 use crate::error::Result;
@@ -10,22 +10,22 @@ use candle_core::cuda_backend::cudarc::driver::{
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// Bytes that are written at once, and how many places there are for them.
+/// The size of a part in bytes, and the number of parts.
 const PART: usize = 16 << 20;
 const PARTS: usize = 3;
-/// Bytes that one task writes.
+/// Bytes per task.
 const PIECE: usize = 1 << 20;
-/// Smaller copies are not worth it.
+/// Smaller copies do not benefit.
 pub(super) const LARGE: usize = 4 << 20;
 
-/// Page-locked memory; each part with the event after which it may be written again.
+/// Page-locked memory: each part with the event after which it may be overwritten.
 pub(super) struct Staging {
     parts: Vec<(PinnedHostSlice<u8>, CudaEvent)>,
     next: usize,
 }
 
 impl Staging {
-    /// With events of this kind.
+    /// Allocates the parts, with events of this kind.
     pub(super) fn new(context: &Arc<CudaContext>, flags: sys::CUevent_flags) -> Result<Self> {
         let part = |_| {
             let event = context
@@ -41,13 +41,13 @@ impl Staging {
         })
     }
 
-    /// Copies to an address of the GPU that has room for as many bytes, in the stream's order.
+    /// Copies to an address on the GPU with room for as many bytes, in stream order.
     pub(super) fn copy(&mut self, stream: &CudaStream, address: u64, bytes: &[u8]) -> Result<()> {
         for (number, from) in bytes.chunks(PART).enumerate() {
             let at = self.next;
             self.next = (at + 1) % self.parts.len();
             let (memory, event) = &mut self.parts[at];
-            // The GPU has fetched what was here before.
+            // Waits until the GPU has copied the part's previous contents.
             event
                 .synchronize()
                 .map_err(driver_error("cuEventSynchronize"))?;

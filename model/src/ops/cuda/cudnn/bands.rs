@@ -1,8 +1,8 @@
-//! Gradients of kernels some rows at a time, so that no sum is long.
+//! Kernel gradients computed in bands of rows, so that no sum is long.
 //!
-//! Matrix units add up in f32 but cut off what does not fit instead of rounding it, and what is cut off is always of
-//! the sum's sign. Over the 885 thousand pixels of 768 x 1152 an H200 is off by 1e-3 because of it, five times what
-//! rounding the result to f16 changes. Parts are added in f32 by a kernel that rounds.
+//! Tensor cores accumulate in f32 but truncate instead of rounding, and the truncation error always has the sign of the
+//! sum. Over the 885 thousand pixels of 768 x 1152 the error on an H200 is 1e-3, five times that of rounding the result
+//! to f16. Partial sums are therefore added in f32 by a kernel that rounds.
 
 use super::library::Direction;
 use super::problem::Problem;
@@ -10,23 +10,23 @@ use crate::error::Result;
 use candle_core::{DType, Tensor};
 use std::ops::Range;
 
-/// The most pixels that matrix units sum: their error is then about three times that of rounding to f16.
+/// The maximum number of pixels that tensor cores sum: their error is then about three times that of rounding to f16.
 const MOST_PIXELS: usize = 1 << 19;
 
-/// Some rows of some samples: a part of the sums that the gradient of a kernel is.
+/// Some rows of some samples: one partial sum of a kernel gradient.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Band {
     samples: Range<usize>,
-    /// Rows of x that the kernels see.
+    /// Rows of x that the kernels read.
     x_rows: Range<usize>,
     /// Rows of y.
     y_rows: Range<usize>,
-    /// What is asked of cuDNN.
+    /// The problem passed to cuDNN.
     pub(in super::super) problem: Problem,
 }
 
 impl Band {
-    /// The values of x and of dy that it sums.
+    /// The values of x and of dy in this band.
     pub(in super::super) fn of(
         &self,
         whole: &Problem,
@@ -35,7 +35,7 @@ impl Band {
     ) -> Result<(Tensor, Tensor)> {
         let rows = |tensor: &Tensor, [b, h, w, c]: [usize; 4], rows: &Range<usize>| {
             let values = tensor.reshape((b * h, w * c))?;
-            // Either some rows of one sample, or all of some.
+            // Either some rows of one sample, or all rows of several.
             let first = self.samples.start * h + rows.start;
             values.narrow(0, first, self.samples.len() * rows.len())
         };
@@ -45,7 +45,7 @@ impl Band {
 }
 
 impl Problem {
-    /// The bands whose sums are the gradient of a kernel, where work may take this many bytes.
+    /// The bands whose sum is a kernel gradient, given a workspace limit in bytes.
     pub(in super::super) fn bands(&self, most_memory: usize) -> Vec<Band> {
         debug_assert_eq!(self.direction, Direction::BackwardFilter);
         self.bands_of(most_memory, MOST_PIXELS)
@@ -59,7 +59,7 @@ impl Problem {
             false => usize::MAX,
         };
         let parts = self.parts_of_samples(most_memory, most_samples);
-        // One sample that is too large is cut.
+        // A single sample that is too large is cut.
         let cuts = match by_matrix_units && most_samples == 1 {
             true => (p * q).div_ceil(most_pixels).clamp(1, p.max(1)),
             false => 1,
@@ -72,12 +72,12 @@ impl Problem {
         bands.collect()
     }
 
-    /// Some rows of y, and those of x that its kernels see.
+    /// A range of rows of y, and the rows of x that its kernels read.
     fn band(&self, samples: Range<usize>, y_rows: Range<usize>) -> Band {
         let [_, h, w, c] = self.x;
         let [_, p, q, o] = self.y;
         if y_rows == (0..p) {
-            // As it is, with rows that no kernel sees.
+            // The unchanged problem, including rows that no kernel reads.
             return Band {
                 samples,
                 x_rows: 0..h,

@@ -1,8 +1,8 @@
-//! Properties of GPUs that are given to cuDNN where there is no GPU, so that it lists its engines for them (tests).
+//! Properties of GPUs passed to cuDNN in place of a GPU, so that it lists its engines for them (tests).
 //!
-//! cuDNN names engines and makes plans for a GPU that it knows by its properties alone (since its version 9.8, for
-//! compiling ahead of time). That shows which engines the convolutions of the networks get, and whether cuDNN takes
-//! what it is told; not how fast they are, nor what they compute.
+//! Since version 9.8, cuDNN selects engines and makes plans for a GPU given only by its properties, for ahead-of-time
+//! compilation. This shows which engines the networks' convolutions get, and whether cuDNN accepts our graphs; it shows
+//! neither speed nor results.
 
 use super::descriptor::{self as is, Descriptor, Kind};
 use super::engine::Engine;
@@ -15,14 +15,14 @@ use crate::ops::cuda::algorithms::Algorithms;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What distinguishes GPUs, as far as cuDNN's choices depend on it.
+/// The properties of GPUs on which cuDNN's choices depend.
 #[derive(Debug, PartialEq)]
 pub(in super::super) struct Described {
     name: &'static str,
-    /// Compute capability: 90 is 9.0.
+    /// Compute capability: 90 means 9.0.
     capability: u32,
     multiprocessors: u32,
-    /// Bytes of shared memory of a block at most.
+    /// Maximum bytes of shared memory per block.
     shared_memory: u32,
     l2_cache: u32,
     clock_khz: u32,
@@ -53,7 +53,7 @@ pub(in super::super) const A100: Described = Described {
 };
 
 impl Described {
-    /// As cuDNN reads it.
+    /// The properties in cuDNN's JSON format.
     fn json(&self) -> String {
         serde_json::json!({
             "deviceName": self.name,
@@ -84,14 +84,14 @@ impl Described {
     }
 }
 
-/// An engine that would be timed, and the bytes that it works in.
+/// An engine that would be timed, with its workspace in bytes.
 pub(in super::super) struct Candidate {
     pub(in super::super) engine: Engine,
     pub(in super::super) memory: usize,
 }
 
 impl Cudnn {
-    /// What there is for a GPU that is only described.
+    /// A cuDNN instance for a GPU that is only described.
     pub(in super::super) fn described(gpu: &Described) -> Result<Self> {
         let functions = Arc::new(Functions::load()?);
         let properties = Descriptor::new(&functions, Kind::DeviceProperties)?;
@@ -106,7 +106,8 @@ impl Cudnn {
         })
     }
 
-    /// The engines that [`Self::find`] would time, whose kernels are there, for operands as memory is given out.
+    /// The engines that [`Self::find`] would time, excluding those that need compilation, for operands with the
+    /// alignment of allocated memory.
     pub(in super::super) fn timed_of(&self, problem: &Problem) -> Result<Vec<Candidate>> {
         for &result in problem.results() {
             let Some(graph) = self.graph(problem, result, Alignment::of(&[]))? else {

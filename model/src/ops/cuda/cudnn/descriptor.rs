@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-/// What a descriptor describes: `cudnnBackendDescriptorType_t`.
+/// The kind of a descriptor: `cudnnBackendDescriptorType_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Pointwise = 0,
@@ -26,7 +26,7 @@ pub(super) enum Kind {
     DeviceProperties = 38,
 }
 
-/// An attribute whose values are `T` in memory: its name (`cudnnBackendAttributeName_t`) and their type
+/// An attribute with values of type `T`: its name (`cudnnBackendAttributeName_t`) and the type of its values
 /// (`cudnnBackendAttributeType_t`).
 pub(super) struct Attribute<T> {
     name: c_int,
@@ -98,7 +98,7 @@ pub(super) const ENGINE_GPU: Attribute<Descriptor> = descriptors(1307);
 #[cfg(test)]
 pub(super) const GPU_AS_JSON: Attribute<u8> = attribute(2702, 24);
 
-/// The attributes of an operation: only their numbers differ between directions.
+/// The attributes of an operation; only their numbers differ between directions.
 pub(super) struct OperationAttributes {
     pub(super) alpha: Attribute<f32>,
     pub(super) beta: Attribute<f32>,
@@ -138,7 +138,7 @@ unsafe impl Send for Descriptor {}
 // SAFETY: as above.
 unsafe impl Sync for Descriptor {}
 
-/// What of a descriptor's values is in memory as cuDNN reads and writes it.
+/// Types whose memory representation is the one that cuDNN reads and writes.
 pub(super) trait Plain: Copy + Default {}
 impl Plain for i64 {}
 impl Plain for c_int {}
@@ -207,7 +207,7 @@ impl Descriptor {
         )
     }
 
-    /// The values of an attribute, `most` at most.
+    /// The values of an attribute, at most `most`.
     pub(super) fn get<T: Plain>(&self, attribute: Attribute<T>, most: usize) -> Answer<Vec<T>> {
         let mut values = vec![T::default(); most];
         // SAFETY: there is room for that many values of the attribute's type.
@@ -216,7 +216,7 @@ impl Descriptor {
         Ok(values)
     }
 
-    /// The one value of an attribute.
+    /// The value of an attribute that has exactly one.
     pub(super) fn number(&self, attribute: Attribute<i64>) -> Answer<i64> {
         let name = attribute.name;
         let values = self.get(attribute, 1)?;
@@ -226,7 +226,7 @@ impl Descriptor {
         })
     }
 
-    /// The descriptors of an attribute, which are of this kind: all of them, or one.
+    /// The descriptors, of this kind, in an attribute: all of them, or one.
     pub(super) fn get_descriptors(
         &self,
         attribute: Attribute<Self>,
@@ -239,14 +239,14 @@ impl Descriptor {
             // SAFETY: without a place nothing is written; and with one, the answer would be what fits there.
             false => unsafe { self.get_at(Attribute { name, values, of }, 0, null_mut()) }?,
         };
-        // cuDNN fills descriptors that were created for it.
+        // cuDNN fills descriptors that the caller has created.
         let made = (0..count).map(|_| Self::new(&self.functions, kind));
         let mut made: Vec<Self> = made.collect::<Answer<_>>()?;
         let mut pointers: Vec<Pointer> = made.iter().map(|made| made.pointer).collect();
         if count > 0 {
             // SAFETY: there are that many descriptors of the kind that it fills.
             let count = unsafe { self.get_at(attribute, count, pointers.as_mut_ptr().cast()) }?;
-            // What it counted before may be more than there is.
+            // The earlier count is only an upper bound.
             made.truncate(count);
         }
         Ok(made)
@@ -282,7 +282,7 @@ impl Descriptor {
         })
     }
 
-    /// Nothing can be set any more.
+    /// Finalizes the descriptor; its attributes cannot be changed afterwards.
     pub(super) fn finalize(self) -> Answer<Self> {
         // SAFETY: the descriptor lives.
         let status = unsafe { (self.functions.cudnnBackendFinalize)(self.pointer) };
@@ -290,7 +290,7 @@ impl Descriptor {
         Ok(self)
     }
 
-    /// Puts a plan's work on the handle's stream.
+    /// Launches a plan on the handle's stream.
     ///
     /// # Safety
     /// The addresses of the pack are those of memory as large as the plan's tensors and its workspace, which is not

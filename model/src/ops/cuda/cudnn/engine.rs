@@ -1,4 +1,4 @@
-//! The engines that cuDNN has for a problem, their properties, and which of them are acceptable.
+//! cuDNN's engines for a problem, their properties, and which of them are acceptable.
 
 use super::descriptor::{self as is, Attribute, Descriptor, Kind};
 use super::graph::Graph;
@@ -10,15 +10,15 @@ use std::ffi::c_int;
 use std::fmt;
 use std::sync::Arc;
 
-/// Who names engines.
+/// The source of a list of engines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// `CUDNN_HEUR_MODE_A`: what cuDNN takes for fast, the fastest first.
+    /// `CUDNN_HEUR_MODE_A`: cuDNN's heuristics, fastest first.
     Guess,
-    /// `CUDNN_HEUR_MODE_FALLBACK`: what works for nearly everything.
+    /// `CUDNN_HEUR_MODE_FALLBACK`: engines that support nearly everything.
     Fallback,
-    /// Every engine by its number, as it is without choices: cuDNN 9.19 guesses nothing for gradients of kernels of
-    /// some dilated convolutions, and its fallback there has no matrix units, but engines that have are there.
+    /// Every engine by its number, with default knobs. For kernel gradients of some dilated convolutions cuDNN 9.19
+    /// suggests nothing, and its fallback has no tensor cores, but engines with tensor cores exist.
     Number,
 }
 
@@ -26,35 +26,35 @@ impl Source {
     pub(super) const ALL: [Self; 3] = [Self::Guess, Self::Fallback, Self::Number];
 }
 
-/// Where a configuration was named: the same for the same version of cuDNN on the same architecture.
+/// The position of a configuration in a source's list, which is stable for a version of cuDNN and an architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct At {
     pub(super) source: Source,
-    /// Its place in the list.
+    /// The index in the list.
     pub(super) place: usize,
 }
 
-/// What cuDNN says of an engine's numbers: `cudnnBackendNumericalNote_t`.
+/// An engine's numerical notes: `cudnnBackendNumericalNote_t`.
 const TENSOR_CORE: c_int = 0;
 const DOWN_CONVERT_INPUTS: c_int = 1;
 const REDUCED_PRECISION_REDUCTION: c_int = 2;
 const NONDETERMINISTIC: c_int = 4;
-/// What cuDNN says of how an engine comes to be: `cudnnBackendBehaviorNote_t`.
+/// An engine's behavior notes: `cudnnBackendBehaviorNote_t`.
 const RUNTIME_COMPILATION: c_int = 0;
-/// More notes than there are of either kind.
+/// An upper limit on the number of notes of either kind.
 const MOST_NOTES: usize = 32;
 
-/// What is known of an engine.
+/// The known properties of an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(in super::super) struct Engine {
-    /// Among all that cuDNN has in this direction.
+    /// Its number among all of cuDNN's engines for this direction.
     pub(in super::super) number: i64,
     pub(super) numerical: Vec<c_int>,
     pub(super) behavior: Vec<c_int>,
 }
 
 impl Engine {
-    /// Whether it gives the same bits every time, and computes in the precision that is asked for.
+    /// Whether it is deterministic, and computes in the requested precision.
     pub(super) fn is_allowed(&self, problem: &Problem) -> bool {
         let mut refused = vec![
             NONDETERMINISTIC,
@@ -72,7 +72,7 @@ impl Engine {
         self.numerical.contains(&TENSOR_CORE)
     }
 
-    /// Whether it is compiled when a plan is made, again in every process: some seconds each.
+    /// Whether it is compiled at run time when a plan is made, in every process anew: some seconds each.
     pub(super) fn is_compiled(&self) -> bool {
         self.behavior.contains(&RUNTIME_COMPILATION)
     }
@@ -117,14 +117,14 @@ impl fmt::Display for Engine {
     }
 }
 
-/// An engine with its choices.
+/// An engine with its knobs.
 pub(super) struct Config {
     pub(super) at: At,
     pub(super) config: Descriptor,
     pub(super) engine: Engine,
 }
 
-/// The configurations that a source names; none where it has none.
+/// The configurations of a source; empty if it has none.
 pub(super) fn configs(
     functions: &Arc<Functions>,
     target: &Target,
@@ -138,7 +138,7 @@ pub(super) fn configs(
             let count = graph.graph.number(is::GRAPH_ENGINE_COUNT)?;
             let count = usize::try_from(count).unwrap_or(0);
             let numbers = (0..count).map(|number| numbered(functions, target, graph, number));
-            // Each that is not for this problem says so.
+            // Engines that do not support this problem return an error.
             return Ok(numbers.filter_map(Answer::ok).collect());
         }
     };
@@ -156,7 +156,7 @@ pub(super) fn configs(
     found.into_iter().enumerate().map(config).collect()
 }
 
-/// The configuration at a place; none if there is none any more.
+/// The configuration at a position; `None` if it no longer exists.
 pub(super) fn config(
     functions: &Arc<Functions>,
     target: &Target,
@@ -172,7 +172,7 @@ pub(super) fn config(
     }
 }
 
-/// Told only which GPU is described, if one is: the graph knows a handle.
+/// How a heuristic gets its target: only a described GPU is passed, because the graph already has the handle.
 fn described(attribute: Attribute<Descriptor>) -> By {
     By {
         handle: None,
@@ -180,7 +180,7 @@ fn described(attribute: Attribute<Descriptor>) -> By {
     }
 }
 
-/// An engine by its number, without choices of its own.
+/// An engine by its number, with default knobs.
 fn numbered(
     functions: &Arc<Functions>,
     target: &Target,
@@ -201,7 +201,7 @@ fn numbered(
     told(at, config.finalize()?)
 }
 
-/// The configuration, with what cuDNN says of its engine.
+/// Adds the properties of its engine to a configuration.
 fn told(at: At, config: Descriptor) -> Answer<Config> {
     let engines = config.get_descriptors(is::CONFIG_ENGINE, Kind::Engine, true)?;
     let engine = match engines.first() {
@@ -210,7 +210,7 @@ fn told(at: At, config: Descriptor) -> Answer<Config> {
             numerical: engine.get(is::ENGINE_NUMERICAL_NOTES, MOST_NOTES)?,
             behavior: engine.get(is::ENGINE_BEHAVIOR_NOTES, MOST_NOTES)?,
         },
-        // Engines of which nothing is known are not taken.
+        // Engines without known properties are not used.
         None => Engine {
             numerical: vec![NONDETERMINISTIC],
             ..Engine::default()

@@ -1,7 +1,8 @@
-//! The search for the fastest engine of cuDNN for a problem.
+//! The search for cuDNN's fastest engine for a problem.
 //!
-//! cuDNN's heuristics take milliseconds and list the fastest engines first, so the first few are timed; the memory that
-//! each needs is read from its plan. The choice is kept from one run to the next as a number: its place in the list.
+//! cuDNN's heuristics take milliseconds and list the fastest engines first, so only the first few are timed; the
+//! workspace of each is read from its plan. The choice is kept between runs as a number that encodes its position in
+//! the list.
 
 use super::engine::{At, Config, Source, config, configs};
 use super::graph::Graph;
@@ -14,29 +15,30 @@ use crate::ops::cuda::stream::Mark;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many of those that cuDNN guesses are timed.
+/// The number of suggested engines that are timed.
 const TIMED: usize = 3;
-/// How many are timed where it guesses none.
+/// The number of engines timed if cuDNN suggests none.
 const TIMED_WITHOUT_GUESS: usize = 12;
-/// cuDNN's plain loop in every direction: fast for the smallest problems, seconds for a large one. It is run where
-/// nothing else runs, or where the best of the others takes no longer than [`SMALL`].
+/// cuDNN's plain loop in every direction: fast for the smallest problems, seconds for a large one. It is run only if
+/// nothing else runs, or if the best other engine takes no longer than [`SMALL`].
 const PLAIN_LOOP: i64 = 0;
 const SMALL: Duration = Duration::from_micros(200);
-/// A plan that takes longer than this and [`MUCH_SLOWER`] times the best so far, loading included, is not run again.
+/// A plan is not run again if its first run, including loading, takes longer than this and [`MUCH_SLOWER`] times the
+/// best so far.
 const SLOW: Duration = Duration::from_millis(100);
 const MUCH_SLOWER: u32 = 4;
-/// What a kept number counts by: types of the result and sources, then engines, then places in their lists.
+/// The radices of a stored choice: result types and sources, then engines, then list positions.
 const ENGINES: i32 = 1000;
 const PLACES: i32 = 1000;
 
-/// What was found.
+/// The result of a search.
 pub(super) struct Found {
     pub(super) plan: Plan,
-    /// Whether all candidates ran and were timed, so that it is the fastest of them.
+    /// Whether all candidates were timed, so that the result is certainly the fastest.
     pub(super) all_ran: bool,
 }
 
-/// A choice as it is kept on disk; none where its numbers are too large for that.
+/// A choice encoded for the cache file; `None` if its numbers are too large.
 pub(super) fn number(plan: &Plan) -> Option<i32> {
     let (at, engine) = (plan.config.at, plan.config.engine.number);
     number_of(plan.graph.result, at, engine)
@@ -55,7 +57,7 @@ fn number_of(result: ResultType, at: At, engine: i64) -> Option<i32> {
     Some((first * ENGINES + engine) * PLACES + place)
 }
 
-/// What was kept as this number, with the engine's; none for one that stands for nothing.
+/// Decodes a stored choice; `None` if the number is invalid.
 fn choice(number: i32) -> Option<(ResultType, At, i64)> {
     let number = u32::try_from(number).ok()?;
     let (places, engines) = (PLACES.unsigned_abs(), ENGINES.unsigned_abs());
@@ -72,7 +74,7 @@ fn choice(number: i32) -> Option<(ResultType, At, i64)> {
 }
 
 impl Cudnn {
-    /// A problem with a result of this type; none where cuDNN does not know such a problem.
+    /// The graph of a problem with a result of this type; `None` if cuDNN does not support it.
     pub(super) fn graph(
         &self,
         problem: &Problem,
@@ -83,7 +85,7 @@ impl Cudnn {
         Ok(if_supported(graph)?.map(Arc::new))
     }
 
-    /// The plan that was chosen earlier; none if it is not there any more, or takes too much memory here.
+    /// The plan of a stored choice; `None` if it no longer exists or needs too much memory.
     pub(super) fn kept(
         &self,
         problem: &Problem,
@@ -100,21 +102,21 @@ impl Cudnn {
         let config = match config(&self.functions, &self.target, &graph, at) {
             Ok(Some(config)) => config,
             Ok(None) => return Ok(None),
-            // The file may be damaged, or of a cuDNN of this version for another CUDA: whatever is wrong with a number
-            // of no engine, another one will do.
+            // The file may be damaged, or come from a build of this cuDNN version for another CUDA. An invalid choice
+            // only means that another engine is used.
             Err(refused) => {
                 tracing::debug!("{}: no engine any more: {}", problem.text(), refused.reason);
                 return Ok(None);
             }
         };
-        // On another kind of GPU of the same architecture a different engine may be named there.
+        // On a different GPU of the same architecture, another engine may have this position.
         if config.engine.number != engine {
             return Ok(None);
         }
         Ok(self.fitting(&graph, config))
     }
 
-    /// The plan of a configuration that is allowed and works within the memory that there is.
+    /// The plan of a configuration, if that is acceptable and its workspace fits.
     fn fitting(&self, graph: &Arc<Graph>, config: Config) -> Option<Plan> {
         if !config.engine.is_allowed(&graph.problem) {
             return None;
@@ -126,7 +128,7 @@ impl Cudnn {
                 tracing::debug!("{told}: no plan: {}", refused.reason);
                 return None;
             }
-            // Another engine will do.
+            // Another engine will be used.
             Err(refused) => {
                 let problem = graph.problem.text();
                 tracing::warn!("cuDNN's {told} for {problem} fails: {}", refused.reason);
@@ -136,8 +138,8 @@ impl Cudnn {
         (plan.memory <= graph.problem.memory(self.most_memory)).then_some(plan)
     }
 
-    /// A fast deterministic plan for operands that lie at these places, in the order of [`super::graph::IDS`]; what is
-    /// at the third is overwritten, which has room for f32. None where there is none.
+    /// A fast deterministic plan for operands at these addresses, in the order of [`super::graph::IDS`]. The third
+    /// buffer is overwritten and must have room for f32. `None` if there is no plan.
     pub(super) fn find(
         &self,
         gpu: &Gpu,
@@ -145,7 +147,8 @@ impl Cudnn {
         alignment: Alignment,
         places: &[u64],
     ) -> Result<Option<Found>> {
-        // What is compiled is compiled again in every process, some seconds each: only where there is nothing else.
+        // Engines compiled at run time cost some seconds in every process, so they are considered only if there is no
+        // other.
         for compiled in [false, true] {
             for &result in problem.results() {
                 let Some(graph) = self.graph(problem, result, alignment)? else {
@@ -160,7 +163,7 @@ impl Cudnn {
         Ok(None)
     }
 
-    /// Plans that are worth timing.
+    /// The plans that are worth timing.
     pub(super) fn candidates(&self, graph: &Arc<Graph>, compiled: bool) -> Result<Vec<Plan>> {
         let mut plans: Vec<Plan> = Vec::new();
         let mut most = if compiled { 1 } else { TIMED };
@@ -172,8 +175,8 @@ impl Cudnn {
                 .unwrap_or_default();
             for config in named {
                 let engine = &config.engine;
-                // Guesses name a few engines with different choices; of later sources only engines without a plan
-                // count.
+                // Heuristics list a few engines with several knob settings; later sources add only engines that have no
+                // plan yet.
                 let known = |plan: &Plan| plan.config.engine.number == engine.number;
                 let new = source == Source::Guess || !plans.iter().any(known);
                 if plans.len() < most && new && engine.is_compiled() == compiled {
@@ -183,8 +186,8 @@ impl Cudnn {
             if source == Source::Guess && plans.is_empty() && !compiled {
                 most = TIMED_WITHOUT_GUESS;
             }
-            // What cuDNN guesses is hardly ever worse than what it leaves out; where it guesses nothing all engines are
-            // looked at, but for a wider result they have nothing that is not compiled.
+            // Suggested engines are hardly ever slower than the others. If there are none, all engines are considered,
+            // but for a wider result type they offer only engines that need compilation.
             let enough = most == TIMED || graph.result == ResultType::F32;
             if source == Source::Fallback && enough {
                 break;
@@ -193,7 +196,7 @@ impl Cudnn {
         Ok(plans)
     }
 
-    /// The one that takes the least time; none where none runs.
+    /// The fastest plan; `None` if none runs.
     fn fastest(
         &self,
         gpu: &Gpu,
@@ -228,13 +231,13 @@ impl Cudnn {
                         best = Some((time, plan));
                     }
                 }
-                // It will do where there is no other; the next run may see which is fast.
+                // Used only if there is no other; the next run may determine which is fast.
                 Ok(None) => {
                     tracing::warn!("{told}, cannot be timed");
                     untimed = untimed.or(Some(plan));
                     all_ran = false;
                 }
-                // Memory may be short, or the engine broken: another will do.
+                // Memory may be short, or the engine broken; another one will be used.
                 Err(error) => {
                     tracing::warn!("{told}, does not run: {error}");
                     all_ran = false;
@@ -245,8 +248,8 @@ impl Cudnn {
         Some(Found { plan, all_ran })
     }
 
-    /// How long a plan takes, the second and third time: the first time loads it, which is enough where the best so far
-    /// is much faster. None if the GPU does not tell, which is no time that could be compared.
+    /// The time of a plan's second and third run. The first run, which loads it, suffices if the best so far is much
+    /// faster. `None` if the GPU reports no time, since such a plan cannot be compared.
     fn timed(
         &self,
         gpu: &Gpu,
@@ -271,7 +274,7 @@ impl Cudnn {
         };
         let time = runs();
         if !matches!(time, Ok(Some(_))) {
-            // The plan may be dropped now, so none of its work may be on the stream.
+            // The plan may be dropped now, so none of its work may remain on the stream.
             let _ = gpu.wait();
         }
         time

@@ -1,4 +1,4 @@
-//! A problem as a graph of one operation, or of a convolution and what follows it value by value.
+//! A problem as a graph of one operation, or of a convolution and its pointwise epilogue.
 
 use super::descriptor::{self as is, Attribute, Descriptor, Kind, OperationAttributes};
 use super::library::{
@@ -10,18 +10,18 @@ use candle_core::DType;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-/// What tensors are called in a pack of addresses: first operand, second operand, result; of a convolution with an
-/// ending bias and residual.
+/// The tensor ids in a variant pack: first operand, second operand, result; for a convolution with an epilogue, then
+/// bias and residual.
 pub(super) const IDS: [i64; 5] = [1, 2, 3, 4, 5];
-/// The tensor of this name stays within the graph, in f32.
+/// The first id of virtual tensors, which are internal to the graph and f32.
 const FIRST_INNER_ID: i64 = 100;
 
-/// What is asked of cuDNN.
+/// A cuDNN operation graph.
 pub(super) struct Graph {
     pub(super) graph: Descriptor,
     pub(super) problem: Problem,
     pub(super) result: ResultType,
-    /// What the graph is made of.
+    /// The descriptors of which the graph consists, kept alive with it.
     _parts: Vec<Descriptor>,
 }
 
@@ -67,7 +67,7 @@ impl Graph {
     }
 }
 
-/// Makes the tensors of a problem.
+/// Builds the tensors of a problem.
 struct Tensors<'a> {
     functions: &'a Arc<Functions>,
     problem: &'a Problem,
@@ -76,16 +76,16 @@ struct Tensors<'a> {
 }
 
 impl Tensors<'_> {
-    /// A tensor (b, h, w, c) that has an address, or one of f32 that is only between two operations.
+    /// A tensor (b, h, w, c) with an address, or a virtual one of f32 between two operations.
     fn tensor(&self, id: i64, [b, h, w, c]: [usize; 4], dtype: DType) -> Answer<Descriptor> {
         let size = |value: usize| value as i64;
         let tensor = Descriptor::new(self.functions, Kind::Tensor)?;
         tensor.set(is::TENSOR_TYPE, &[code(dtype)])?;
-        // In the order of the header's names, whatever the order in memory, which strides tell.
+        // Extents are given in cuDNN's axis order; strides describe the memory layout.
         tensor.set(is::TENSOR_DIMENSIONS, &[b, c, h, w].map(size))?;
         tensor.set(is::TENSOR_STRIDES, &[h * w * c, 1, w * c, c].map(size))?;
         tensor.set(is::TENSOR_ID, &[id])?;
-        // f32 beside half types: an f32 begins at a multiple of its size at least.
+        // f32 among half types: its alignment is at least its size.
         let aligned = self.alignment.bytes().max(dtype.size_in_bytes() as i64);
         tensor.set(is::TENSOR_ALIGNMENT, &[aligned])?;
         if id >= FIRST_INNER_ID {
@@ -98,7 +98,7 @@ impl Tensors<'_> {
         self.tensor(id, shape, self.problem.dtype)
     }
 
-    /// What is made, as it is stored.
+    /// The result tensor, in its stored type.
     fn result(&self) -> Answer<Descriptor> {
         let ([outer, _, inner], kernel) = (self.problem.kernels(), self.problem.kernel);
         let shape = match self.problem.direction {
@@ -110,7 +110,7 @@ impl Tensors<'_> {
     }
 }
 
-/// The convolution alone, which gives `to`.
+/// A convolution alone, with the result `to`.
 fn convolve(
     tensors: &Tensors<'_>,
     to: &Descriptor,
@@ -147,7 +147,7 @@ fn convolve(
     Ok(operation)
 }
 
-/// A convolution, plus residual, plus bias, then ReLU: the order that cuDNN knows.
+/// A convolution, plus residual, plus bias, then ReLU: the order that cuDNN supports.
 fn convolve_and_end(
     tensors: &Tensors<'_>,
     ending: Ending,
@@ -189,7 +189,7 @@ fn convolve_and_end(
     Ok(operations)
 }
 
-/// One operation value by value, `to` of `from` and perhaps a second operand.
+/// A pointwise operation: computes `to` from `from` and an optional second operand.
 fn pointwise(
     functions: &Arc<Functions>,
     mode: c_int,
@@ -218,7 +218,7 @@ fn pointwise(
     operation.finalize()
 }
 
-/// How kernels go over pixels. Groups are not given: cuDNN infers them from a kernel's channels.
+/// The convolution descriptor. Groups are not set: cuDNN infers them from the kernel's channels.
 fn convolution(functions: &Arc<Functions>, problem: &Problem) -> Answer<Descriptor> {
     let convolution = Descriptor::new(functions, Kind::Convolution)?;
     let both = |attribute: Attribute<i64>, (down, across): (usize, usize)| {

@@ -1,4 +1,4 @@
-//! The functions of cuDNN that are called, with the types and constants of its header, and its status codes.
+//! The cuDNN functions that are used, with the types, constants and status codes of its headers.
 
 use crate::error::{ModelError, Result};
 use crate::gpu::GpuError;
@@ -7,20 +7,20 @@ use crate::ops::cuda::library::functions;
 use candle_core::DType;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-/// Handles and descriptors are pointers to what the library hides.
+/// Handles and descriptors are opaque pointers.
 pub(super) type Pointer = *mut c_void;
 pub(super) type Place = *const c_void;
 
 const NAMES: &[&str] = &["libcudnn.so.9", "libcudnn.so"];
 
 functions! {
-    /// The function that gives the version of any cuDNN; other versions lack some of what is used.
+    /// The version function, which every cuDNN has; other versions lack some of the other functions.
     Version of "cuDNN 9" in NAMES;
     cudnnGetVersion: fn() -> usize,
 }
 
 functions! {
-    /// What of cuDNN is used.
+    /// The functions of cuDNN that are used.
     Functions of "cuDNN 9" in NAMES;
     cudnnGetVersion: fn() -> usize,
     cudnnGetErrorString: fn(c_int) -> *const c_char,
@@ -35,7 +35,7 @@ functions! {
     cudnnBackendExecute: fn(Pointer, Pointer, Pointer) -> c_int,
 }
 
-/// What is computed: y of x and w; dx of w and dy; dw of x and dy.
+/// The pass: y from x and w; dx from w and dy; dw from x and dy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in super::super) enum Direction {
     Forward,
@@ -43,16 +43,16 @@ pub(in super::super) enum Direction {
     BackwardFilter,
 }
 
-/// `CUDNN_DATA_FLOAT`: what sums are kept in.
+/// `CUDNN_DATA_FLOAT`: the accumulation type.
 pub(super) const FLOAT: c_int = 0;
-/// `CUDNN_CROSS_CORRELATION`: kernels are not mirrored.
+/// `CUDNN_CROSS_CORRELATION`: kernels are not flipped.
 pub(super) const CROSS_CORRELATION: c_int = 1;
 
 /// `CUDNN_POINTWISE_ADD`.
 pub(super) const ADD: c_int = 0;
 /// `CUDNN_POINTWISE_RELU_FWD`.
 pub(super) const RELU: c_int = 100;
-/// `CUDNN_PROPAGATE_NAN`: NaN stays NaN, where it would become 0 otherwise.
+/// `CUDNN_PROPAGATE_NAN`: NaN stays NaN, which would otherwise become 0.
 pub(super) const PROPAGATE_NAN: c_int = 1;
 
 /// `cudnnDataType_t`.
@@ -64,19 +64,19 @@ pub(super) fn code(dtype: DType) -> c_int {
     }
 }
 
-/// A call that cuDNN refused.
+/// A cuDNN call that failed.
 #[derive(Debug)]
 pub(super) struct Refused {
     call: &'static str,
     status: c_int,
-    /// What the call was about, the status's name, and what cuDNN says besides.
+    /// The subject of the call, the status's name, and cuDNN's message.
     pub(super) reason: String,
 }
 
 pub(super) type Answer<T> = std::result::Result<T, Refused>;
 
 impl Refused {
-    /// An empty answer.
+    /// The error for an empty result.
     pub(super) fn empty(call: &'static str, what: String) -> Self {
         Self {
             call,
@@ -85,7 +85,7 @@ impl Refused {
         }
     }
 
-    /// Whether it says only that cuDNN has nothing here.
+    /// Whether the status only means that cuDNN does not support this.
     pub(super) fn is_not_supported(&self) -> bool {
         self.status / 1000 == 3
     }
@@ -97,7 +97,7 @@ impl From<Refused> for ModelError {
     }
 }
 
-/// None where cuDNN has nothing here.
+/// `None` if cuDNN does not support the request.
 pub(super) fn if_supported<T>(answer: Answer<T>) -> Result<Option<T>> {
     match answer {
         Ok(value) => Ok(Some(value)),
@@ -112,7 +112,7 @@ impl Functions {
         unsafe { (self.cudnnGetVersion)() }
     }
 
-    /// `what`: what the call was about.
+    /// Converts a status to a result; `what` is the subject of the call.
     pub(super) fn check(&self, call: &'static str, what: &str, status: c_int) -> Answer<()> {
         if status == 0 {
             return Ok(());
@@ -135,14 +135,14 @@ impl Functions {
     }
 }
 
-/// The version of the library that there is, as it counts: 9.19.0 is 91900.
+/// The version of the installed library as a number: 9.19.0 is 91900.
 pub(super) fn version() -> std::result::Result<usize, GpuError> {
     let library = Version::load()?;
     // SAFETY: it only gives a number.
     Ok(unsafe { (library.cudnnGetVersion)() })
 }
 
-/// A version as release notes write it.
+/// A version number in the notation of release notes.
 pub(super) fn dotted(version: usize) -> String {
     let (major, rest) = if version >= 90_000 {
         (version / 10_000, version % 10_000)

@@ -1,14 +1,14 @@
-//! cuDNN's convolutions: thin and safe.
+//! Convolutions by cuDNN: a thin safe wrapper.
 //!
-//! A [`Problem`] is everything that decides which engine runs; that is found once, by timing those that cuDNN names
-//! first, and kept on disk, so that a run that goes on takes the same one as long as cuDNN names it in the same place, and
-//! so do ranks that share the file.
-//! Only deterministic engines are taken: the same recipe gives the same bits on the same kind of GPU. Where there is
-//! none a slow kernel of our own solves the problem, which is reported once.
+//! A [`Problem`] is everything that determines which engine runs. The engine is found once, by timing cuDNN's first
+//! suggestions, and stored on disk. A resumed run uses the same engine as long as cuDNN lists it at the same position,
+//! and so do ranks that share the file. Only deterministic engines are used, so that a recipe gives bit-identical
+//! results on the same kind of GPU. If there is none, a slow kernel of our own solves the problem, which is logged
+//! once.
 //!
-//! Everything goes by cuDNN's graphs: a problem is a [`graph::Graph`] of one operation, or of a convolution and what
-//! follows it ([`Ending`]); an engine with its choices is made a [`plan::Plan`] once per process, and a call is no more
-//! than a plan with its addresses, which takes the host microseconds.
+//! All calls use cuDNN's graph API: a problem is a [`graph::Graph`] of one operation, or of a convolution and its
+//! epilogue ([`Ending`]). An engine with its knobs becomes a [`plan::Plan`] once per process; a call then only combines
+//! a plan with addresses, which takes the host microseconds.
 
 mod bands;
 #[cfg(test)]
@@ -47,22 +47,22 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use target::Target;
 
-/// The generation whose headers say how the functions are called.
+/// The major version to whose headers the function declarations correspond.
 const MAJOR: usize = 9;
-/// Working memory of one convolution at most, and as a share of the GPU's memory.
+/// The workspace limit of a convolution in bytes, and as a share of the GPU's memory.
 pub(super) const MOST_MEMORY: usize = 1 << 30;
 const MOST_SHARE: usize = 16;
 
-/// How one problem is solved.
+/// How a problem is solved.
 #[derive(Clone)]
 enum Way {
     Cudnn(Arc<Plan>),
-    /// cuDNN has nothing for it: kernels of our own do.
+    /// By kernels of our own, because cuDNN does not support it.
     Own,
 }
 
 impl Way {
-    /// The type of what it gives.
+    /// The type of the result.
     fn result(&self, problem: &Problem) -> DType {
         match self {
             Self::Cudnn(plan) => plan.graph.result.dtype(problem),
@@ -71,17 +71,17 @@ impl Way {
     }
 }
 
-/// The library, before a GPU is open.
+/// The library before a GPU is open.
 pub(super) struct Library(Functions);
 
-/// The library's handle on this process's stream, with what it has been asked so far.
+/// The cuDNN handle on this process's stream, with the decisions so far.
 pub(super) struct Cudnn {
     functions: Arc<Functions>,
     target: Target,
-    /// How each problem is solved. Entries stay: captured work of a plan may need it.
+    /// How each problem is solved. Entries are never removed, because captured graphs may refer to their plans.
     ways: HashMap<(Problem, Alignment), Way>,
     choices: Algorithms,
-    /// Working memory of one convolution at most.
+    /// The workspace limit of a convolution in bytes.
     most_memory: usize,
 }
 
@@ -90,7 +90,7 @@ unsafe impl Send for Cudnn {}
 
 impl Cudnn {
     pub(super) fn load() -> std::result::Result<Library, GpuError> {
-        // cuDNN asks for them by name, and the loader would not look where it lies itself.
+        // cuDNN loads these by name, and the loader would not search cuDNN's own directory.
         prepare(&[
             "libcublasLt.so.13",
             "libcublas.so.13",
@@ -98,7 +98,7 @@ impl Cudnn {
             "libcublas.so.12",
         ]);
         let version = library::version()?;
-        // The functions are declared as in the headers of version 9.
+        // The functions are declared according to the headers of version 9.
         if version / 10_000 != MAJOR {
             return Err(GpuError::LibraryVersion {
                 what: "cuDNN",
@@ -109,31 +109,30 @@ impl Cudnn {
         Ok(Library(Functions::load()?))
     }
 
-    /// As cuDNN counts: 9.19.0 is 91900.
+    /// In cuDNN's numbering: 9.19.0 is 91900.
     pub(super) fn version(&self) -> String {
         dotted(self.functions.version())
     }
 
-    /// Bytes that a convolution works in at most, beside its operands and its result; more for f32 if its
-    /// fields, of which these are one sample's, need it.
+    /// The workspace limit in bytes; larger for f32 if a sample's fields, given by their shapes, need it.
     pub(super) fn most_memory(&self, f32s: Option<([usize; 4], [usize; 4])>) -> usize {
         let turned = f32s.map_or(0, |(x, y)| parts::turned(x, y));
         parts::memory(self.most_memory, turned)
     }
 
-    /// The type of the result of a problem that was solved before.
+    /// The result type of a problem that was solved before.
     pub(super) fn result_type(&self, problem: &Problem) -> Option<DType> {
         let ways = self.ways.iter();
         let ways = ways.filter(|((known, _), _)| known == problem);
         let types: Vec<DType> = ways.map(|(_, way)| way.result(problem)).collect();
-        // With a different alignment of the operands it may be a different one.
+        // The type may differ between alignments of the operands.
         let rounded = types.iter().find(|&&dtype| dtype != DType::F32);
         rounded.or(types.first()).copied()
     }
 }
 
 impl Library {
-    /// A handle on a stream.
+    /// Creates a handle on a stream.
     pub(super) fn start(
         self,
         stream: &CudaStream,
@@ -161,8 +160,8 @@ impl Library {
 }
 
 impl Cudnn {
-    /// How to solve a problem whose tensors lie at these addresses, in the order of [`graph::IDS`]; with two operands,
-    /// the result need not exist yet.
+    /// How to solve a problem whose tensors lie at these addresses, in the order of [`graph::IDS`]. With only two
+    /// addresses, the result has not been allocated yet.
     fn way(&mut self, gpu: &Gpu, problem: &Problem, places: &[u64]) -> Result<Way> {
         let alignment = Alignment::of(places);
         if let Some(way) = self.ways.get(&(*problem, alignment)) {
@@ -184,7 +183,7 @@ impl Cudnn {
             Some(way) => way,
             None => self.new_way(gpu, problem, alignment, places, &text)?,
         };
-        // What follows a convolution is a pass of its own then, which is not slow.
+        // The epilogue then runs as a separate pass, which is not slow.
         if matches!(way, Way::Own) && problem.ending.is_none() {
             tracing::warn!(
                 "cuDNN has no deterministic algorithm within {} MB for {text}: a slow kernel computes it",
@@ -195,7 +194,7 @@ impl Cudnn {
         Ok(way)
     }
 
-    /// The way that takes the least time, which is kept.
+    /// Finds the fastest solution and stores it.
     fn new_way(
         &mut self,
         gpu: &Gpu,
@@ -204,14 +203,14 @@ impl Cudnn {
         places: &[u64],
         text: &str,
     ) -> Result<Way> {
-        // A result that is not made yet, in the widest type.
+        // A temporary result, in the widest type.
         let room = match places.len() {
             2 => Some(gpu.empty(&problem.kernels(), DType::F32)?),
             _ => None,
         };
         let made = room.as_ref().map(|room| gpu.address(room)).transpose()?;
         let places: Vec<u64> = places.iter().copied().chain(made).collect();
-        // Another run may have what this one lacks, so that only a choice between all is kept.
+        // A run with more free memory might find more candidates, so only a choice among all of them is stored.
         let Some(found) = self.find(gpu, problem, alignment, &places)? else {
             return Ok(Way::Own);
         };
@@ -223,7 +222,7 @@ impl Cudnn {
         );
         if let (true, Some(number)) = (found.all_ran, find::number(&plan)) {
             let holds = self.choices.add(text.to_string(), number);
-            // Ranks that begin together time the same problems; whoever is first decides for all.
+            // Ranks that start together time the same problems; the first to finish decides for all.
             if holds != number
                 && let Some(plan) = self.kept(problem, alignment, holds)?
             {
@@ -236,7 +235,7 @@ impl Cudnn {
 }
 
 impl Gpu {
-    /// Solves a problem whose result is of its operands' type: `to` of `a` and `b`, in the order of [`Direction`].
+    /// Solves a problem whose result has the operands' type: `to` from `a` and `b`, in the order of [`Direction`].
     pub(super) fn convolve(
         &self,
         problem: &Problem,
@@ -244,7 +243,7 @@ impl Gpu {
         b: &Tensor,
         to: &Tensor,
     ) -> Result<()> {
-        // The type of kernels' gradients is not known beforehand.
+        // The type of kernel gradients is not known in advance.
         debug_assert_ne!(problem.direction, Direction::BackwardFilter);
         match self.by_cudnn(problem, &[a, b, to])? {
             true => Ok(()),
@@ -252,8 +251,8 @@ impl Gpu {
         }
     }
 
-    /// Solves a problem with an [`Ending`] in one call and gives true, if cuDNN can: `to` of `x` and `w`,
-    /// with a bias in their type and a residual if the ending has one.
+    /// Solves a problem with an [`Ending`] in one call if cuDNN supports it, and returns whether it did: `to` from `x`
+    /// and `w`, with a bias in their type and, if the ending includes one, a residual.
     pub(super) fn convolve_and_end(
         &self,
         problem: &Problem,
@@ -263,14 +262,15 @@ impl Gpu {
     ) -> Result<bool> {
         let tensors: Vec<&Tensor> = [x, w, to, bias].into_iter().chain(residual).collect();
         let places = tensors.iter().map(|tensor| self.address(tensor));
-        // cuDNN 9.19 names the same engines for them whatever it is told of alignment: it does not look at that.
+        // cuDNN 9.19 suggests the same engines for unaligned tensors, whatever alignment is declared: it ignores it
+        // here.
         if !are_aligned(&places.collect::<Result<Vec<u64>>>()?) {
             return Ok(false);
         }
         self.by_cudnn(problem, &tensors)
     }
 
-    /// Solves a problem of these tensors and gives true, if cuDNN can.
+    /// Solves a problem on these tensors if cuDNN supports it, and returns whether it did.
     fn by_cudnn(&self, problem: &Problem, tensors: &[&Tensor]) -> Result<bool> {
         let places = tensors.iter().map(|tensor| self.address(tensor));
         let places = places.collect::<Result<Vec<u64>>>()?;
@@ -282,8 +282,8 @@ impl Gpu {
         }
     }
 
-    /// The gradient of the kernels, (outer, taps, inner), of `x` and `dy`: in f32 where cuDNN gives it so, else in
-    /// their type.
+    /// The kernel gradient, (outer, taps, inner), from `x` and `dy`: in f32 if cuDNN supports that, otherwise in their
+    /// type.
     pub(super) fn kernel_gradient(
         &self,
         problem: &Problem,

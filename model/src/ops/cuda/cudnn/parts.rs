@@ -1,4 +1,4 @@
-//! Problems that are too large for cuDNN, or for the memory that it may work in, some samples at a time.
+//! Splits problems that exceed cuDNN's limits or the workspace limit into groups of samples.
 
 use super::bands::Band;
 use super::library::Direction;
@@ -9,29 +9,29 @@ use crate::ops::cuda::device::Gpu;
 use candle_core::{DType, Tensor};
 use std::ops::Range;
 
-/// cuDNN counts the values of a tensor in 32 bits: eight samples of 768 x 1152 with 384 channels are too many.
+/// cuDNN counts the values of a tensor in 32 bits; eight samples of 768 x 1152 with 384 channels are too many.
 const MOST_VALUES: usize = i32::MAX as usize;
 
-/// Bytes of fields of f32 of one sample that are turned, with a little beside.
+/// Bytes of a sample's f32 fields after transposition, with a small margin.
 pub(super) fn turned([_, h, w, c]: [usize; 4], [_, p, q, o]: [usize; 4]) -> usize {
     let bytes = (h * w * c + p * q * o) * size_of::<f32>();
     bytes + bytes / 64
 }
 
-/// Bytes to work in where most may work in `most_memory`: up to three times that for a single sample that cannot do with
-/// less, as `deconv1x`, which turns 2.3 GB.
+/// The workspace limit of a problem, given the general limit `most_memory`: up to three times that if a single sample
+/// needs it, as in `deconv1x`, which transposes 2.3 GB.
 pub(super) fn memory(most_memory: usize, turned: usize) -> usize {
     most_memory.max(turned.min(3 * most_memory))
 }
 
 impl Gpu {
-    /// A problem of some samples at a time, as many as cuDNN takes.
+    /// Splits a problem into groups of as many samples as cuDNN accepts.
     pub(in super::super) fn parts(&self, problem: &Problem) -> Vec<(Range<usize>, Problem)> {
         let cudnn = locked(&self.cudnn);
         problem.parts(cudnn.most_memory)
     }
 
-    /// The gradient of a kernel in parts whose sum it is.
+    /// The bands whose sum is a kernel gradient.
     pub(in super::super) fn bands(&self, problem: &Problem) -> Vec<Band> {
         let cudnn = locked(&self.cudnn);
         problem.bands(cudnn.most_memory)
@@ -39,12 +39,12 @@ impl Gpu {
 }
 
 impl Problem {
-    /// The parts in which a problem is solved with this many bytes to work in, and which samples each has.
+    /// The parts of a problem for this workspace limit, each with its range of samples.
     pub(in super::super) fn parts(&self, most_memory: usize) -> Vec<(Range<usize>, Self)> {
         self.parts_of_samples(most_memory, usize::MAX)
     }
 
-    /// The same with this many samples in one part at most.
+    /// As [`Self::parts`], with at most this many samples per part.
     pub(super) fn parts_of_samples(
         &self,
         most_memory: usize,
@@ -55,7 +55,7 @@ impl Problem {
         let step = (MOST_VALUES / sample).min(most_memory / self.turned().max(1));
         let step = step.min(most_samples);
         let (batch, step) = (self.x[0], step.max(1));
-        // Parts of nearly the same size: few different problems.
+        // Parts of nearly equal size, so that there are few distinct problems.
         let step = batch.div_ceil(batch.div_ceil(step).max(1)).max(1);
         let of = |first: usize| {
             let mut part = *self;
@@ -66,13 +66,13 @@ impl Problem {
         (0..batch).step_by(step).map(of).collect()
     }
 
-    /// Bytes that it may work in, where most may work in `most_memory`.
+    /// The workspace limit in bytes, given the general limit.
     pub(super) fn memory(&self, most_memory: usize) -> usize {
         memory(most_memory, self.turned())
     }
 
-    /// Bytes that engines without matrix units work in for a sample: all but the slowest of them turn both fields into
-    /// channels one after another. Their gradients of kernels need none.
+    /// Workspace per sample of engines without tensor cores: all except the slowest transpose both fields to planar
+    /// channels. For kernel gradients they do not.
     fn turned(&self) -> usize {
         match self.direction {
             Direction::BackwardFilter => 0,
@@ -82,7 +82,7 @@ impl Problem {
     }
 }
 
-/// The values of these samples of a batch.
+/// The values of a range of samples of a batch.
 pub(in super::super) fn samples(
     tensor: &Tensor,
     samples: &Range<usize>,

@@ -1,4 +1,4 @@
-//! Execution plans: an engine of cuDNN with its choices for one problem, made once and run as often as wanted.
+//! Execution plans: a cuDNN engine with its knobs for one problem, made once and run any number of times.
 
 use super::Cudnn;
 use super::descriptor::{self as is, Descriptor, Kind};
@@ -17,12 +17,12 @@ pub(super) struct Plan {
     plan: Descriptor,
     pub(super) config: Config,
     pub(super) graph: Arc<Graph>,
-    /// Bytes that it works in.
+    /// Its workspace in bytes.
     pub(super) memory: usize,
 }
 
 impl Cudnn {
-    /// The plan of a configuration.
+    /// Makes the plan of a configuration.
     pub(super) fn plan(&self, graph: &Arc<Graph>, config: Config) -> Answer<Plan> {
         let began = Instant::now();
         let plan = Descriptor::new(&self.functions, Kind::Plan)?;
@@ -34,7 +34,7 @@ impl Cudnn {
         plan.set_descriptors(is::PLAN_CONFIG, &[&config.config])?;
         let plan = plan.finalize()?;
         let memory = plan.number(is::PLAN_WORKSPACE_SIZE)?;
-        // A number that cannot be is beyond any limit.
+        // An invalid size counts as exceeding any limit.
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
         tracing::debug!(
             "{}: planned in {:.1} ms, {memory} bytes of working memory",
@@ -49,14 +49,14 @@ impl Cudnn {
         })
     }
 
-    /// Puts a plan's work on the stream; addresses in the order of [`IDS`], as many as the problem has.
+    /// Launches a plan on the stream; addresses are in the order of [`IDS`], one per tensor of the problem.
     pub(super) fn run(&self, gpu: &Gpu, plan: &Plan, places: &[u64]) -> Result<()> {
         let work = match plan.memory {
             0 => None,
             bytes => Some(gpu.empty(&[bytes], DType::U8)?),
         };
         let room = work.as_ref().map(|work| gpu.address(work)).transpose()?;
-        // A pack cannot be changed once it is finalised; a new one takes a microsecond.
+        // A variant pack cannot be modified after finalization; a new one takes a microsecond.
         let pack = Descriptor::new(&self.functions, Kind::VariantPack)?;
         pack.set(is::PACK_IDS, &IDS[..places.len()])?;
         pack.set(is::PACK_ADDRESSES, places)?;

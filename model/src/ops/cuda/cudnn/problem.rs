@@ -1,35 +1,35 @@
-//! A convolution as a problem for cuDNN: direction, types and geometry, all that decides which engine runs it.
+//! A convolution as a problem for cuDNN: direction, types and geometry, which together determine the engine.
 
 use super::library::Direction;
 use candle_core::DType;
 
-/// Everything that decides which engine runs.
+/// Everything that determines which engine runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in super::super) struct Problem {
     pub(in super::super) direction: Direction,
     pub(in super::super) dtype: DType,
-    /// Whether operands of f32 may be rounded to TF32.
+    /// Whether f32 operands may be rounded to TF32.
     pub(in super::super) tf32: bool,
     /// (b, h, w, c)
     pub(in super::super) x: [usize; 4],
     /// (b, p, q, o)
     pub(in super::super) y: [usize; 4],
     pub(in super::super) kernel: (usize, usize),
-    /// Above, and on both sides.
+    /// Above and below, and on both sides.
     pub(in super::super) padding: (usize, usize),
     pub(in super::super) padding_below: usize,
     pub(in super::super) stride: usize,
     pub(in super::super) dilation: usize,
     pub(in super::super) groups: usize,
-    /// Of [`Direction::Forward`]: what follows in the same call.
+    /// For [`Direction::Forward`]: the epilogue in the same call.
     pub(in super::super) ending: Option<Ending>,
 }
 
-/// What follows a convolution before its result is rounded: a bias for each channel, in the operands' type (cuDNN has
-/// nothing ready without one, nor for one of f32 beside half types), then what is named here.
+/// The epilogue of a convolution before its result is rounded: a bias per channel, in the operands' type (cuDNN has no
+/// precompiled engine without one, nor for an f32 bias with half types), then the operations named here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in super::super) struct Ending {
-    /// A tensor like the result is added.
+    /// Whether a tensor of the result's shape is added.
     pub(in super::super) residual: bool,
     pub(in super::super) relu: bool,
 }
@@ -47,7 +47,7 @@ impl Ending {
 }
 
 impl Problem {
-    /// Its name on disk.
+    /// Its name in the cache file.
     pub(in super::super) fn text(&self) -> String {
         let direction = match self.direction {
             Direction::Forward => "forward",
@@ -73,13 +73,13 @@ impl Problem {
         format!("{direction} {dtype} {}{below}{ending}", numbers.join(" "))
     }
 
-    /// Extents of the kernels as they lie in memory: (outer, taps, inner).
+    /// The extents of the kernels in memory order: (outer, taps, inner).
     pub(super) fn kernels(&self) -> [usize; 3] {
         let taps = self.kernel.0 * self.kernel.1;
         [self.y[3], taps, self.x[3] / self.groups]
     }
 
-    /// The types that the result may have, the better first: sums of half precisions are kept in f32 where they can be.
+    /// The possible result types, best first: f32 sums of half precisions are kept in f32 if possible.
     pub(super) fn results(&self) -> &'static [ResultType] {
         match (self.direction, self.dtype) {
             (Direction::BackwardFilter, DType::BF16 | DType::F16) => {
@@ -93,7 +93,7 @@ impl Problem {
 /// The type of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum ResultType {
-    /// That of the operands.
+    /// The type of the operands.
     Same,
     F32,
 }
@@ -107,16 +107,15 @@ impl ResultType {
     }
 }
 
-/// The number of bytes that addresses are multiples of.
+/// The alignment of addresses in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Alignment(i64);
 
 impl Alignment {
-    /// What most engines want.
+    /// The alignment that most engines require.
     const FULL: i64 = 16;
 
-    /// The alignment of all these addresses: of memory as it is given out, or of a sample of a batch, which may begin
-    /// anywhere in it.
+    /// The common alignment of these addresses: that of allocated memory or, for samples inside a batch, possibly less.
     pub(super) fn of(addresses: &[u64]) -> Self {
         let all = addresses.iter().fold(Self::FULL as u64, |a, b| a | b);
         Self(1 << all.trailing_zeros())
@@ -126,7 +125,7 @@ impl Alignment {
         self.0
     }
 
-    /// What is added to a problem's name on disk.
+    /// The suffix of a problem's name in the cache file.
     pub(super) fn text(self) -> String {
         match self.0 {
             Self::FULL => String::new(),
@@ -135,7 +134,7 @@ impl Alignment {
     }
 }
 
-/// Whether every engine can read at all these addresses.
+/// Whether all addresses have the alignment that every engine accepts.
 pub(in super::super) fn are_aligned(addresses: &[u64]) -> bool {
     Alignment::of(addresses).0 == Alignment::FULL
 }

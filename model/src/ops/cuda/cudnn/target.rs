@@ -1,21 +1,21 @@
-//! The GPU that cuDNN makes plans for: the one behind a handle or, in tests, one of which it gets only the properties.
+//! The GPU for which cuDNN makes plans: the one behind a handle or, in tests, one given only by its properties.
 
 use super::descriptor::{Attribute, Descriptor};
 use super::library::{Answer, Pointer};
 
-/// A GPU, as cuDNN knows it.
+/// A target GPU.
 pub(super) enum Target {
-    /// That of the handle, where plans run.
+    /// The GPU of this handle, on which plans run.
     Handle(Pointer),
-    /// One that need not be there: cuDNN names engines for it and makes plans that nothing can run.
+    /// A GPU that need not exist: cuDNN selects engines and makes plans for it that cannot be run.
     #[cfg(test)]
     Described(Descriptor),
 }
 
-/// The two attributes by which a descriptor is told its GPU; some take only one of them.
+/// The two attributes that set a descriptor's target GPU; some descriptors accept only one of them.
 pub(super) struct By {
     pub(super) handle: Option<Attribute<Pointer>>,
-    /// A description.
+    /// For a described GPU.
     pub(super) described: Option<Attribute<Descriptor>>,
 }
 
@@ -31,7 +31,7 @@ impl Target {
         }
     }
 
-    /// What plans run on; null where they cannot.
+    /// The handle on which plans run; null if they cannot.
     pub(super) fn handle(&self) -> Pointer {
         match self {
             Self::Handle(handle) => *handle,

@@ -1,6 +1,6 @@
-//! How kernels are launched: their grids, their arguments.
+//! Kernel launches: grids and arguments.
 //!
-//! `README.md` lists them by kernel.
+//! `README.md` lists both for every kernel.
 
 use super::File;
 use crate::error::{ModelError, Result};
@@ -10,10 +10,10 @@ use candle_core::{DType, Tensor};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-/// Threads of a block.
+/// Threads per block.
 const THREADS: u32 = 256;
 
-/// Blocks in x, y and z.
+/// The number of blocks in x, y and z.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct Grid(u32, u32, u32);
 
@@ -28,12 +28,12 @@ impl Grid {
         Self(blocks(values, 2048, 4096), 1, 1)
     }
 
-    /// `E`: adds partial sums.
+    /// `E`: for kernels that add partial sums.
     pub(in super::super) fn ends(channels: usize, samples: usize) -> Self {
         Self(channels.div_ceil(32) as u32, samples as u32, 1)
     }
 
-    /// `L`: the loss of this many pixels.
+    /// `L`: for the loss over this many pixels.
     pub(in super::super) fn loss(pixels: usize) -> Self {
         Self(blocks(pixels, 1024, 1024), 1, 1)
     }
@@ -43,37 +43,37 @@ impl Grid {
         Self(count as u32, 1, 1)
     }
 
-    /// Blocks in x.
+    /// The number of blocks in x.
     pub(in super::super) fn width(self) -> usize {
         self.0 as usize
     }
 
-    /// Blocks in y: into how many partial sums a field's pixels are summed.
+    /// The number of blocks in y: the number of partial sums per field.
     pub(in super::super) fn chunks(self) -> usize {
         self.1 as usize
     }
 }
 
-/// Grids of kernels of which two blocks fit on a multiprocessor: no more blocks than that, so that none waits for
-/// another to end.
+/// Grids of kernels of which two blocks fit on a multiprocessor. There are no more blocks than run at the same time, so
+/// none waits for another to finish.
 impl Gpu {
     fn side_by_side(&self) -> usize {
         2 * self.multiprocessors
     }
 
-    /// `P`: over this many values, of which a thread keeps to some channels.
+    /// `P`: over this many values, where each thread stays with some channels.
     pub(in super::super) fn pixels(&self, values: usize) -> Grid {
         Grid(blocks(values, 2048, self.side_by_side()), 1, 1)
     }
 
-    /// `C`: sums over pixels per channel, of `samples` samples.
+    /// `C`: for sums over pixels per channel, of `samples` samples.
     pub(in super::super) fn sums(&self, pixels: usize, channels: usize, samples: usize) -> Grid {
         let side = channels.div_ceil(128);
         let most = (self.side_by_side() / (side * samples)).max(1);
         Grid(side as u32, blocks(pixels, 128, most), samples as u32)
     }
 
-    /// `D`: depthwise convolutions; in z the rows of a kernel whose gradients are summed.
+    /// `D`: for depthwise convolutions; z runs over the kernel rows whose gradients are summed.
     pub(in super::super) fn depthwise(&self, pixels: usize, channels: usize, rows: usize) -> Grid {
         let side = channels.div_ceil(64);
         let most = (self.side_by_side() / (side * rows)).max(1);
@@ -81,7 +81,7 @@ impl Gpu {
     }
 }
 
-/// An argument of a kernel.
+/// A kernel argument.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) enum Arg<'a> {
     At(&'a Tensor),
@@ -133,10 +133,10 @@ pub(in super::super) fn long<'a>(value: usize) -> Arg<'a> {
     Arg::I64(value as i64)
 }
 
-/// What a kernel's name ends in for a type.
+/// The suffix of kernel names for a type.
 ///
 /// # Errors
-/// [`ModelError::DType`] of a type that no kernel is written for.
+/// [`ModelError::DType`] for a type without kernels.
 pub(in super::super) fn suffix(dtype: DType) -> Result<&'static str> {
     match dtype {
         DType::F32 => Ok("f32"),
@@ -150,7 +150,7 @@ pub(in super::super) fn suffix(dtype: DType) -> Result<&'static str> {
 }
 
 impl Gpu {
-    /// Starts a kernel that works on values of `dtype`.
+    /// Launches a kernel for values of `dtype`.
     pub(in super::super) fn launch(
         &self,
         file: &'static File,
@@ -162,7 +162,7 @@ impl Gpu {
         self.launch_named(file, &format!("{name}_{}", suffix(dtype)?), grid, arguments)
     }
 
-    /// Starts the kernel of this name.
+    /// Launches the kernel of this name.
     pub(in super::super) fn launch_named(
         &self,
         file: &'static File,
@@ -171,7 +171,7 @@ impl Gpu {
         arguments: &[Arg<'_>],
     ) -> Result<()> {
         let function = self.kernels.function(self.stream.context(), file, name)?;
-        // Every argument has a word of its own; smaller ones lie in its first bytes.
+        // Every argument gets a word of its own; smaller ones occupy its first bytes.
         let words = arguments.iter().map(|argument| {
             Ok(match *argument {
                 Arg::At(tensor) => self.address(tensor)?,

@@ -1,4 +1,4 @@
-//! The kernels: their sources, compiled for this GPU once, all at the same time.
+//! The kernels: their sources, each compiled once for this GPU, all in parallel.
 //!
 //! `README.md` lists them with their arguments and grids.
 
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
-/// What every source begins with.
+/// The common beginning of every source.
 const COMMON: &str = include_str!("common.cuh");
 
 /// A source file.
@@ -30,7 +30,7 @@ pub(super) struct File {
 }
 
 impl File {
-    /// As it is compiled.
+    /// The complete text to compile.
     fn whole(&self) -> String {
         format!("{COMMON}\n{}", self.text)
     }
@@ -62,10 +62,10 @@ files! {
     OPTIMIZER = "optimizer.cu",
 }
 
-/// Machine code by source file, or why there is none.
+/// Machine code by source file, or the compilation error.
 type Compiled = HashMap<&'static str, std::result::Result<Vec<u8>, GpuError>>;
 
-/// NVRTC's own depth of calls is not known, and a thread's stack costs nothing before it is used.
+/// NVRTC's stack use is unknown, and a thread's stack costs nothing until it is used.
 const COMPILER_STACK: usize = 16 << 20;
 
 /// All kernels of a GPU.
@@ -73,7 +73,7 @@ pub(super) struct Kernels {
     compiler: Compiler,
     architecture: String,
     cache: Option<PathBuf>,
-    /// Compiled and not loaded yet; none before the first kernel is asked for.
+    /// Code that is compiled but not loaded yet; empty before the first kernel is requested.
     compiled: OnceLock<Mutex<Compiled>>,
     modules: Mutex<HashMap<&'static str, Arc<CudaModule>>>,
     functions: Mutex<HashMap<String, CudaFunction>>,
@@ -91,7 +91,7 @@ impl Kernels {
         }
     }
 
-    /// The code of a file and, after that, its functions.
+    /// Loads the code of a file and, after that, its functions.
     fn function(
         &self,
         context: &Arc<CudaContext>,
@@ -122,12 +122,12 @@ impl Kernels {
         Ok(handle)
     }
 
-    /// Compiled, or as compiled by an earlier run.
+    /// Loads a file's code, from the cache of an earlier run if possible.
     fn load(&self, context: &Arc<CudaContext>, file: &'static File) -> Result<Arc<CudaModule>> {
         let compiled = (self.compiled).get_or_init(|| Mutex::new(self.compile_what_is_missing()));
         let kept = self.kept(file);
         let known = kept.as_deref().and_then(kept_code);
-        // What another driver left is no reason to fail.
+        // Code that was cached with another driver may fail to load, which is no error.
         if let Some(module) = known.and_then(|code| self.module(context, &code).ok()) {
             return Ok(module);
         }
@@ -136,7 +136,7 @@ impl Kernels {
         Ok(self.module(context, &code)?)
     }
 
-    /// Every file that no earlier run has left, all at the same time: whoever needs one kernel soon needs the others.
+    /// Compiles every file that is not cached, in parallel: a process that needs one kernel soon needs the others.
     fn compile_what_is_missing(&self) -> Compiled {
         let missing = ALL.iter().copied().filter(|file| {
             let kept = self.kept(file);
@@ -158,7 +158,7 @@ impl Kernels {
                 )
             };
             let begun: Vec<_> = missing.iter().copied().map(begin).collect();
-            // A file without a thread, or whose thread failed, is compiled when it is asked for.
+            // A file whose thread failed or could not be started is compiled when it is needed.
             let ended = begun.into_iter().filter_map(|(name, thread)| {
                 let code = thread.ok()?.join().ok()?;
                 Some((name, code))
@@ -182,7 +182,7 @@ impl Kernels {
         Ok(code)
     }
 
-    /// Where a file's machine code is kept: a name that changes with whatever it depends on.
+    /// The cache path of a file's machine code; the name changes with everything on which the code depends.
     fn kept(&self, file: &File) -> Option<PathBuf> {
         let folder = self.cache.as_ref()?;
         let (major, minor) = self.compiler.version();

@@ -15,20 +15,20 @@ use std::path::Path;
 #[derive(Debug, Default)]
 pub struct FileContents<'a> {
     /// Shape and values by name.
-    tensors: BTreeMap<String, (Vec<usize>, Source<'a>)>,
+    tensors: BTreeMap<String, (Vec<usize>, TensorValues<'a>)>,
     /// The facts, as in [`ModelFile`].
     pub facts: BTreeMap<String, String>,
 }
 
 /// The values of a tensor.
 #[derive(Debug)]
-enum Source<'a> {
+enum TensorValues<'a> {
     Memory(Cow<'a, [f32]>),
     /// A parameter, which may lie on a GPU; read when it is written.
     Parameter(&'a Parameter),
 }
 
-impl Source<'_> {
+impl TensorValues<'_> {
     fn values(&self) -> Result<Cow<'_, [f32]>> {
         match self {
             Self::Memory(values) => Ok(Cow::Borrowed(&values[..])),
@@ -45,13 +45,13 @@ impl<'a> FileContents<'a> {
         shape: &[usize],
         values: impl Into<Cow<'a, [f32]>>,
     ) {
-        let source = Source::Memory(values.into());
+        let source = TensorValues::Memory(values.into());
         self.tensors.insert(name.into(), (shape.into(), source));
     }
 
     /// Adds a parameter with this shape.
     pub(crate) fn lend_parameter(&mut self, shape: &[usize], parameter: &'a Parameter) {
-        let source = Source::Parameter(parameter);
+        let source = TensorValues::Parameter(parameter);
         (self.tensors).insert(parameter.name.clone(), (shape.into(), source));
     }
 
@@ -115,8 +115,8 @@ impl<'a> FileContents<'a> {
         for (name, (shape, source)) in &self.tensors {
             let expected = shape.iter().product::<usize>();
             let found = match source {
-                Source::Memory(values) => values.len(),
-                Source::Parameter(parameter) => parameter.range.len(),
+                TensorValues::Memory(values) => values.len(),
+                TensorValues::Parameter(parameter) => parameter.range.len(),
             };
             if expected != found {
                 let reason =

@@ -130,17 +130,17 @@ impl Pass {
 
     /// The data type in which the layer that owns this parameter computes.
     pub(crate) fn dtype_of(&self, parameter: ParameterId) -> DType {
-        self.storage.of(parameter)
+        self.storage.compute_dtype(parameter)
     }
 
     /// The output data type of the layer that owns this kernel.
-    pub(crate) fn dtype_given_by(&self, kernel: ParameterId) -> DType {
-        self.storage.given_by(kernel)
+    pub(crate) fn output_dtype(&self, kernel: ParameterId) -> DType {
+        self.storage.output_dtype(kernel)
     }
 
     /// Converts `y`, the output of the layer that owns this kernel, to that layer's output type.
     pub(crate) fn output(&self, kernel: ParameterId, y: &Tensor) -> Result<Tensor> {
-        self.backend.convert(y, self.dtype_given_by(kernel))
+        self.backend.convert(y, self.output_dtype(kernel))
     }
 
     /// Converts the gradient `dy` to the type in which this parameter's layer computes, and frees the original.
@@ -201,7 +201,7 @@ impl Pass {
     /// # Errors
     /// [`crate::ModelError::Gpu`] if they cannot be read.
     pub fn batch_statistics(&mut self) -> Result<BatchStatistics> {
-        BatchStatistics::of(std::mem::take(&mut self.statistics))
+        BatchStatistics::from_recorded(std::mem::take(&mut self.statistics))
     }
 }
 

@@ -97,18 +97,18 @@ impl Storage {
     }
 
     /// The data type in which the layer that owns this parameter computes.
-    pub(crate) fn of(&self, parameter: ParameterId) -> DType {
+    pub(crate) fn compute_dtype(&self, parameter: ParameterId) -> DType {
         let own = self.layers.as_deref();
         own.and_then(|layers| layers.get(parameter.index()).copied())
             .unwrap_or(self.dtype)
     }
 
     /// The output data type of the layer that owns this kernel.
-    pub(crate) fn given_by(&self, kernel: ParameterId) -> DType {
+    pub(crate) fn output_dtype(&self, kernel: ParameterId) -> DType {
         if self.rounded_output == Some(kernel.index()) {
             self.dtype
         } else {
-            self.of(kernel)
+            self.compute_dtype(kernel)
         }
     }
 

@@ -31,7 +31,7 @@ const PIECE: usize = 1 << 20;
 #[derive(Debug)]
 pub struct StoredFile<'a> {
     path: PathBuf,
-    source: Source<'a>,
+    source: FileBytes<'a>,
     tensors: BTreeMap<String, Stored>,
     /// The facts, as in [`ModelFile`].
     pub facts: BTreeMap<String, String>,
@@ -51,7 +51,7 @@ struct Seen {
 
 /// The location of the bytes.
 #[derive(Debug)]
-enum Source<'a> {
+enum FileBytes<'a> {
     File(File),
     Memory(Cow<'a, [u8]>),
 }
@@ -73,13 +73,13 @@ impl StoredFile<'static> {
         let mut file = File::open(path).map_err(unreadable)?;
         let found = file.metadata().map_err(unreadable)?;
         if found.is_file() {
-            return Self::check(path, Source::File(file), found.len());
+            return Self::check(path, FileBytes::File(file), found.len());
         }
         // A pipe can be read only once; a directory returns an error.
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(unreadable)?;
         let length = bytes.len() as u64;
-        Self::check(path, Source::Memory(bytes.into()), length)
+        Self::check(path, FileBytes::Memory(bytes.into()), length)
     }
 }
 
@@ -91,7 +91,7 @@ pub fn facts_alone(path: &Path) -> Result<BTreeMap<String, String>> {
     let unreadable = |source| unreadable(path, source);
     let file = File::open(path).map_err(unreadable)?;
     let length = file.metadata().map_err(unreadable)?.len();
-    let (header, _) = Source::File(file).header(path, length)?;
+    let (header, _) = FileBytes::File(file).header(path, length)?;
     facts_of(path, &header)
 }
 
@@ -108,11 +108,11 @@ impl<'a> StoredFile<'a> {
     /// # Errors
     /// [`ModelError::File`] if they are damaged or of another format.
     pub fn of_bytes(path: &Path, bytes: &'a [u8]) -> Result<Self> {
-        Self::check(path, Source::Memory(bytes.into()), bytes.len() as u64)
+        Self::check(path, FileBytes::Memory(bytes.into()), bytes.len() as u64)
     }
 
     /// Verifies a file of `length` bytes.
-    fn check(path: &Path, source: Source<'a>, length: u64) -> Result<Self> {
+    fn check(path: &Path, source: FileBytes<'a>, length: u64) -> Result<Self> {
         let (header, head) = source.header(path, length)?;
         let start = head.len() as u64;
         let mut facts = facts_of(path, &header)?;
@@ -251,7 +251,7 @@ impl Tensors for StoredFile<'_> {
     }
 }
 
-impl Source<'_> {
+impl FileBytes<'_> {
     /// The parsed header of a file of `length` bytes, and all bytes before the values.
     fn header(&self, path: &Path, length: u64) -> Result<(Metadata, Vec<u8>)> {
         let invalid =

@@ -2,7 +2,7 @@
 
 use ::safetensors::tensor::{Dtype, TensorView, serialize};
 use squall_model::exchange::{
-    ImportOptions, Layout, PYTORCH, Source, WeightProblem, Weights, import, safetensors,
+    ImportOptions, Layout, PYTORCH, WeightProblem, WeightSource, Weights, import, safetensors,
 };
 use squall_model::networks::NetworkName;
 use squall_model::parameters::{NamedTensors, Parameter};
@@ -296,7 +296,7 @@ fn an_encoder_is_taken_from_a_network_with_another_decoder() {
         let layout = Layout::named(name).unwrap();
         let theirs = own.iter().map(|(ours, values)| {
             let named = match (layout.source)(ours) {
-                Source::Same(named) => named,
+                WeightSource::Same(named) => named,
                 other => panic!("{ours}: {other:?}"),
             };
             let foreign = named

@@ -7,7 +7,7 @@ mod common;
 use candle_core::{DType, Device, Tensor};
 use common::named as values;
 use serde_json::Value;
-use squall_model::exchange::{Layout, Source};
+use squall_model::exchange::{Layout, WeightSource};
 use squall_model::networks::NetworkName;
 use squall_model::parameters::{Kind, NamedTensors};
 use squall_model::{Backend, Gradients, Network, NetworkConfig, Pass};
@@ -53,7 +53,7 @@ fn check(name: NetworkName, inference: f64) {
     let label = name.as_str();
     let layout = Layout::named(label).unwrap();
     let theirs = |ours: &str| match (layout.source)(ours) {
-        Source::Same(name) => name,
+        WeightSource::Same(name) => name,
         other => panic!("`{ours}` has no name in PyTorch: {other:?}"),
     };
     let mut network = Network::build(&config, Backend::best(), 1).unwrap();

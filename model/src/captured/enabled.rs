@@ -28,7 +28,7 @@ pub struct Captured {
     /// Whether the network uses dropout.
     draws_keys: bool,
     /// The results of the forward pass, in memory of its graph; `None` only during `drop`.
-    left: Option<Left>,
+    results: Option<Results>,
     /// Addresses of parameters, their rounded copies and gradients at the time of capture.
     places: [u64; 3],
     /// The number of launches of the forward graph.
@@ -38,7 +38,7 @@ pub struct Captured {
 }
 
 /// The results of a forward pass, overwritten by each launch.
-struct Left {
+struct Results {
     output: Output,
     statistics: Vec<Recorded>,
 }
@@ -81,7 +81,7 @@ impl Drop for Captured {
     fn drop(&mut self) {
         if self.launches.load(Ordering::Relaxed) == 0 {
             // No memory is mapped at these addresses.
-            std::mem::forget(self.left.take());
+            std::mem::forget(self.results.take());
         }
     }
 }
@@ -121,12 +121,12 @@ impl Captured {
         })?;
         let draws_keys = pass.has_drawn_keys();
         let statistics = pass.take_statistics();
-        let left = Left { output, statistics };
+        let results = Results { output, statistics };
         // Before the first launch no memory is mapped at these addresses, so it must not be freed.
-        let gradient = match left.output.gradient() {
+        let gradient = match results.output.gradient() {
             Ok(gradient) => gradient,
             Err(error) => {
-                std::mem::forget((left, pass));
+                std::mem::forget((results, pass));
                 return Err(error);
             }
         };
@@ -145,13 +145,13 @@ impl Captured {
                 reconstruct,
                 key,
                 draws_keys,
-                left: Some(left),
+                results: Some(results),
                 places,
                 launches: AtomicU64::new(0),
                 open: AtomicU64::new(0),
             }),
             Err(error) => {
-                std::mem::forget(left);
+                std::mem::forget(results);
                 Err(error)
             }
         }
@@ -173,7 +173,7 @@ impl Captured {
 
     pub(crate) fn forward(&self, x: &Tensor, pass: &mut Pass) -> Result<Tensor> {
         self.launch_forward(x, pass)?;
-        match &self.left().output {
+        match &self.results().output {
             Output::Logits(logits) => Ok(logits.clone()),
             Output::Boxes(_) => Err(other_passes()),
         }
@@ -181,17 +181,17 @@ impl Captured {
 
     pub(crate) fn detect(&self, x: &Tensor, pass: &mut Pass) -> Result<DetectorOutput> {
         self.launch_forward(x, pass)?;
-        match &self.left().output {
+        match &self.results().output {
             Output::Boxes(output) => Ok(output.clone()),
             Output::Logits(_) => Err(other_passes()),
         }
     }
 
-    fn left(&self) -> &Left {
-        let Some(left) = &self.left else {
+    fn results(&self) -> &Results {
+        let Some(results) = &self.results else {
             unreachable!("it is taken when this is dropped")
         };
-        left
+        results
     }
 
     fn launch_forward(&self, x: &Tensor, pass: &mut Pass) -> Result<()> {
@@ -208,7 +208,7 @@ impl Captured {
         let number = self.launches.fetch_add(1, Ordering::Relaxed) + 1;
         self.open.store(number, Ordering::Relaxed);
         pass.was_launched(number);
-        pass.give_statistics(self.left().statistics.clone());
+        pass.give_statistics(self.results().statistics.clone());
         Ok(())
     }
 

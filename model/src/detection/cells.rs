@@ -6,7 +6,7 @@
 //! # Source
 //! Racah et al. 2017 (arXiv:1612.02095) and `hur-detect/scripts/load_data/ground_truth_maker.py`.
 
-use super::layout::{Layout, are_numbers};
+use super::layout::{CellLayout, are_numbers};
 use super::{BoxTarget, ScoredBox};
 
 /// Values of a box: x, y, log2 width, log2 height.
@@ -30,7 +30,7 @@ pub(super) struct CellTarget {
 /// If several boxes share a cell the largest wins; among equally large ones the one nearest the cell's centre, then the
 /// first.
 pub(super) fn assign(
-    layout: &Layout,
+    layout: &CellLayout,
     (rows, columns): (usize, usize),
     targets: &[BoxTarget],
 ) -> Vec<Option<CellTarget>> {
@@ -57,7 +57,7 @@ pub(super) fn assign(
 }
 
 /// The box code that a cell predicts, after its activation.
-pub(super) fn code(layout: &Layout, values: &[f32]) -> [f32; BOX] {
+pub(super) fn code(layout: &CellLayout, values: &[f32]) -> [f32; BOX] {
     // NaN stays NaN.
     let active = |at: usize| match values[at] {
         value if layout.box_relu && value <= 0.0 => 0.0,
@@ -73,7 +73,7 @@ fn first_of_two(first: f32, second: f32) -> f32 {
 
 /// Decodes the boxes of one frame.
 pub(super) fn decode(
-    layout: &Layout,
+    layout: &CellLayout,
     values: &[f32],
     (_, columns): (usize, usize),
     min_confidence: f32,
@@ -113,8 +113,8 @@ mod tests {
     use approx::assert_relative_eq;
 
     /// 2 x 3 cells of 8 pixels.
-    fn layout(periodic: bool, box_relu: bool) -> Layout {
-        Layout {
+    fn layout(periodic: bool, box_relu: bool) -> CellLayout {
+        CellLayout {
             scheme: Scheme::Cells,
             classes: 3,
             cell_px: 8,
@@ -125,7 +125,7 @@ mod tests {
     }
 
     /// Edges x_min, y_min, x_max, y_max of what the cell in row 1 and column 2 says with this code.
-    fn edges(layout: &Layout, code: [f32; BOX]) -> [f32; 4] {
+    fn edges(layout: &CellLayout, code: [f32; BOX]) -> [f32; 4] {
         let mut values = [0.0, 0.0, 0.0, 0.0, -9.0, 9.0, 0.0, 0.0, 0.0].repeat(6);
         let cell = &mut values[5 * 9..];
         cell[..BOX].copy_from_slice(&code);

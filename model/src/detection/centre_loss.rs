@@ -70,7 +70,7 @@ fn softplus(z: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::detection::{BoxTarget, DetectionLossConfig, Layout, Scheme};
+    use crate::detection::{BoxTarget, CellLayout, DetectionLossConfig, Scheme};
     use approx::assert_relative_eq;
 
     /// α is 2 and β is 4.
@@ -93,7 +93,7 @@ mod tests {
 
     /// Two cells of 4 pixels, one after the other, with a box in each.
     fn judged(values: &[f32]) -> (Sums, Vec<f32>) {
-        let layout = Layout {
+        let layout = CellLayout {
             scheme: Scheme::Centres,
             classes: 1,
             cell_px: 4,

@@ -6,7 +6,7 @@
 //! the bump's height.
 
 use super::giou::Sides;
-use super::layout::{Layout, are_numbers};
+use super::layout::{CellLayout, are_numbers};
 use super::{BoxTarget, ScoredBox};
 
 /// The share of the box that its bump covers (TTFNet's α).
@@ -27,7 +27,7 @@ pub(super) struct CentreTargets {
 
 /// The targets for a frame with these boxes.
 pub(super) fn assign(
-    layout: &Layout,
+    layout: &CellLayout,
     (rows, columns): (usize, usize),
     targets: &[BoxTarget],
 ) -> CentreTargets {
@@ -66,7 +66,7 @@ pub(super) fn assign(
 
 /// The cells under a box's bump, with the bump's height in each.
 fn under(
-    layout: &Layout,
+    layout: &CellLayout,
     (rows, columns): (usize, usize),
     target: &BoxTarget,
 ) -> Vec<(usize, f32)> {
@@ -102,13 +102,13 @@ fn under(
 }
 
 /// The position (y, x) of a cell's centre, in pixels.
-fn middle(layout: &Layout, (row, column): (usize, usize)) -> (f32, f32) {
+fn middle(layout: &CellLayout, (row, column): (usize, usize)) -> (f32, f32) {
     let size = layout.cell_px as f32;
     (size * (row as f32 + 0.5), size * (column as f32 + 0.5))
 }
 
 /// The distances from a cell's centre to a box's sides, in cells.
-fn sides(layout: &Layout, cell: (usize, usize), target: &BoxTarget) -> Sides {
+fn sides(layout: &CellLayout, cell: (usize, usize), target: &BoxTarget) -> Sides {
     let (y, x) = middle(layout, cell);
     let (_, centre) = layout.centre(target);
     let off = layout.eastward(x, centre);
@@ -119,7 +119,7 @@ fn sides(layout: &Layout, cell: (usize, usize), target: &BoxTarget) -> Sides {
 
 /// Decodes the boxes of one frame.
 pub(super) fn decode(
-    layout: &Layout,
+    layout: &CellLayout,
     values: &[f32],
     (rows, columns): (usize, usize),
     min_confidence: f32,
@@ -167,7 +167,7 @@ pub(super) fn decode(
 
 /// The neighbours of a cell, excluding itself.
 fn neighbours(
-    layout: &Layout,
+    layout: &CellLayout,
     (row, column): (usize, usize),
     (rows, columns): (usize, usize),
 ) -> impl Iterator<Item = (usize, usize)> {
@@ -191,8 +191,8 @@ mod tests {
     use approx::assert_relative_eq;
 
     /// 8 x 16 cells of 4 pixels, two classes.
-    fn layout(periodic: bool) -> Layout {
-        Layout {
+    fn layout(periodic: bool) -> CellLayout {
+        CellLayout {
             scheme: Scheme::Centres,
             classes: 2,
             cell_px: 4,

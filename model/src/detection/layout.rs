@@ -13,7 +13,7 @@ pub(crate) enum Scheme {
 
 /// The geometry of a detector's output over its field.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Layout {
+pub(crate) struct CellLayout {
     pub scheme: Scheme,
     pub classes: usize,
     /// Cell size in pixels.
@@ -26,7 +26,7 @@ pub(crate) struct Layout {
     pub box_relu: bool,
 }
 
-impl Layout {
+impl CellLayout {
     /// Clips a label to the field; on a globe, where longitude has no end, it is clipped in latitude only.
     ///
     /// Centre and extent of a label that reaches beyond the field are those of the clipped part: no network can see
@@ -114,8 +114,8 @@ mod tests {
     use super::*;
 
     /// 32 x 64 pixels.
-    fn layout(periodic: bool) -> Layout {
-        Layout {
+    fn layout(periodic: bool) -> CellLayout {
+        CellLayout {
             scheme: Scheme::Cells,
             classes: 3,
             cell_px: 8,

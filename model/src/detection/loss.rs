@@ -7,7 +7,7 @@
 //! Every frame of a batch has the same weight, labelled or not, so the mean over ranks with equal batch sizes is the
 //! loss of all their frames.
 
-use super::layout::{Layout, Scheme};
+use super::layout::{CellLayout, Scheme};
 use super::mask_loss::{self, MaskTargets};
 use super::{BoxTarget, DetectorOutput, cell_loss, centre_loss, check};
 use crate::error::{ModelError, Result};
@@ -146,7 +146,7 @@ pub(super) struct Sums {
 /// Parameters shared by the losses of all frames of a batch.
 pub(super) struct Rules<'a> {
     pub config: &'a DetectionLossConfig,
-    pub layout: &'a Layout,
+    pub layout: &'a CellLayout,
     /// The factor on gradients.
     pub factor: f64,
 }
@@ -276,7 +276,7 @@ mod tests {
             heads: tensor(vec![0.0; 18], &[2, 1, 1, 9], DType::F32).unwrap(),
             reconstruction,
             segmentation,
-            layout: Layout {
+            layout: CellLayout {
                 scheme: Scheme::Cells,
                 classes: 3,
                 cell_px: 2,

@@ -44,7 +44,7 @@ mod mask_loss;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use layout::{Layout, Scheme};
+pub(crate) use layout::{CellLayout, Scheme};
 pub use loss::{DetectionLoss, DetectionLossConfig, DetectionTargets, DetectorGradient};
 pub use mask_loss::MaskTargets;
 
@@ -124,7 +124,7 @@ pub struct DetectorOutput {
     pub(crate) reconstruction: Option<Tensor>,
     /// The logits of the masks, `(b, h, w, k)`, if the network outputs them.
     pub(crate) segmentation: Option<Tensor>,
-    pub(crate) layout: Layout,
+    pub(crate) layout: CellLayout,
     pub(crate) backend: Backend,
 }
 
@@ -205,7 +205,7 @@ const WIDER: f32 = 1e-5;
 
 /// Checks that a label is a valid box for this network: of a known class, with positive extents, and not wholly outside
 /// the field.
-fn check(target: &BoxTarget, layout: &Layout, (frame, index): (usize, usize)) -> Result<()> {
+fn check(target: &BoxTarget, layout: &CellLayout, (frame, index): (usize, usize)) -> Result<()> {
     let all = [target.y_min, target.x_min, target.y_max, target.x_max];
     let reason = if target.class >= layout.classes {
         format!("class {} of {}", target.class, layout.classes)
@@ -227,7 +227,7 @@ fn check(target: &BoxTarget, layout: &Layout, (frame, index): (usize, usize)) ->
 
 /// The reason why a box lies wholly outside the field; `None` if part of it lies inside. Longitude wraps on a globe,
 /// latitude never does.
-fn outside(target: &BoxTarget, layout: &Layout) -> Option<String> {
+fn outside(target: &BoxTarget, layout: &CellLayout) -> Option<String> {
     let (h, w) = (layout.field.0 as f32, layout.field.1 as f32);
     let (from, to) = (target.y_min, target.y_max);
     if from >= h || to <= 0.0 {

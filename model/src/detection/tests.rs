@@ -6,8 +6,8 @@ use candle_core::DType;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-fn layout(scheme: Scheme, periodic: bool) -> Layout {
-    Layout {
+fn layout(scheme: Scheme, periodic: bool) -> CellLayout {
+    CellLayout {
         scheme,
         classes: 3,
         cell_px: 8,
@@ -18,7 +18,7 @@ fn layout(scheme: Scheme, periodic: bool) -> Layout {
 }
 
 /// 4 x 8 cells for each of two frames.
-fn output(layout: Layout, seed: u64) -> DetectorOutput {
+fn output(layout: CellLayout, seed: u64) -> DetectorOutput {
     let channels = match layout.scheme {
         Scheme::Cells => 6 + layout.classes,
         Scheme::Centres => 4 + layout.classes,
@@ -85,7 +85,7 @@ fn gradients_are_those_of_finite_differences() {
     };
     for scheme in [Scheme::Cells, Scheme::Centres] {
         for box_relu in [false, true] {
-            let layout = Layout {
+            let layout = CellLayout {
                 box_relu,
                 ..layout(scheme, true)
             };
@@ -146,7 +146,7 @@ fn output_like(output: &DetectorOutput) -> DetectorOutput {
 fn the_published_terms_by_hand() {
     // One cell of 8 pixels, one box of 8 x 16 whose centre is in the middle: x, y = ½, log2 = 1 and 0. It is as wide as
     // the globe, which has no edge that would cut it.
-    let layout = Layout {
+    let layout = CellLayout {
         field: (8, 16),
         ..layout(Scheme::Cells, true)
     };
@@ -169,7 +169,7 @@ fn the_published_terms_by_hand() {
 }
 
 /// A frame whose heads say exactly these boxes.
-fn saying(layout: Layout, boxes: &[BoxTarget]) -> DetectorOutput {
+fn saying(layout: CellLayout, boxes: &[BoxTarget]) -> DetectorOutput {
     let grid = (4, 8);
     let mut values = Vec::new();
     match layout.scheme {
@@ -279,7 +279,7 @@ fn what_is_no_number_is_no_box() {
     let label = target(2, [10.0, 22.0, 30.0, 44.0]);
     for (scheme, boxes_from) in [(Scheme::Cells, 0), (Scheme::Centres, 3)] {
         for (periodic, box_relu) in [(true, false), (false, false), (true, true)] {
-            let layout = Layout {
+            let layout = CellLayout {
                 box_relu,
                 ..layout(scheme, periodic)
             };
@@ -337,7 +337,7 @@ fn turning_the_globe_by_cells_turns_labels() {
     let here = centres::assign(&layout, (4, 8), &boxes);
     let there = centres::assign(&layout, (4, 8), &turned(&boxes, 24.0));
     let cells = |at: &[BoxTarget]| {
-        let layout = Layout {
+        let layout = CellLayout {
             scheme: Scheme::Cells,
             ..layout
         };

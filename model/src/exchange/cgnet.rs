@@ -3,12 +3,12 @@
 //! # Source
 //! ClimateNet `climatenet/models.py` and `climatenet/modules.py`; its `weights.pth` is a plain state dictionary.
 
-use super::layout::{Layout, Source, counter, norm_leaf};
+use super::layout::{Layout, WeightSource, counter, norm_leaf};
 
 /// ClimateNet's naming of CGNet's weights.
 pub(super) const CGNET: Layout = Layout {
     name: "cgnet",
-    source: |ours| pytorch_name(ours).map_or(Source::Absent, Source::Same),
+    source: |ours| pytorch_name(ours).map_or(WeightSource::Absent, WeightSource::Same),
     shape,
     tells: |name| name.starts_with("level1_0."),
     unused: counter,

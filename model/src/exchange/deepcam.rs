@@ -5,12 +5,12 @@
 //! (`.bn`). Checkpoints of `train.py` hold the state dictionary under `model`, with every name prefixed by `module.` if
 //! the run was distributed.
 
-use super::layout::{Layout, Source, counter, norm_leaf};
+use super::layout::{Layout, WeightSource, counter, norm_leaf};
 
 /// The naming of the MLPerf HPC DeepCAM reference.
 pub(super) const DEEPCAM: Layout = Layout {
     name: "deepcam",
-    source: |ours| pytorch_name(ours).map_or(Source::Absent, Source::Same),
+    source: |ours| pytorch_name(ours).map_or(WeightSource::Absent, WeightSource::Same),
     shape,
     tells: |name| name.starts_with("xception_features."),
     unused: counter,

@@ -2,7 +2,7 @@
 
 use super::layout::ENCODER;
 use super::values::value_of;
-use super::{ImportReport, Layout, Source, WeightProblem, Weights};
+use super::{ImportReport, Layout, WeightProblem, WeightSource, Weights};
 use crate::error::{ModelError, Result};
 use crate::networks::Network;
 use crate::parameters::{NamedTensors, fits};
@@ -114,7 +114,7 @@ impl Import<'_> {
                     .extend(not_finite(&source, ours, &found, theirs));
                 *values = found;
                 match source {
-                    Source::Constant(_) => self.report.constant.push(ours.to_string()),
+                    WeightSource::Constant(_) => self.report.constant.push(ours.to_string()),
                     _ => {
                         self.report.taken += 1;
                         self.report.values += values.len();
@@ -193,7 +193,7 @@ fn count_not_finite(values: &[f32]) -> usize {
 /// The problem of non-finite values for our weight `ours`: a network with such weights produces masks that look
 /// plausible.
 fn not_finite(
-    source: &Source,
+    source: &WeightSource,
     ours: &str,
     values: &[f32],
     theirs: &NamedTensors,

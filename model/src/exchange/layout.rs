@@ -5,7 +5,7 @@ use crate::error::{ModelError, Result};
 
 /// The source of the values of one of our weights.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Source {
+pub enum WeightSource {
     /// The tensor of this name, with our shape, except for trailing extents of 1.
     Same(String),
     /// A kernel, with the following batch normalisation folded in: w · γ / √(σ² + ε).
@@ -29,7 +29,7 @@ pub enum Source {
     Absent,
 }
 
-impl Source {
+impl WeightSource {
     /// The names of the tensors that are read.
     pub fn reads(&self) -> Vec<String> {
         match self {
@@ -57,7 +57,7 @@ pub struct Layout {
     /// Its name on the command line.
     pub name: &'static str,
     /// The source of our weight of a given name.
-    pub source: fn(&str) -> Source,
+    pub source: fn(&str) -> WeightSource,
     /// The shape in the file of a tensor of this name, given our shape.
     pub shape: fn(&str, &[usize]) -> Vec<usize>,
     /// Whether a tensor of this name identifies a file as having this layout.
@@ -83,7 +83,7 @@ pub(super) const ENCODER: &str = "encoder.";
 /// Squall's own names, as in its model files.
 pub const SQUALL: Layout = Layout {
     name: "squall",
-    source: |ours| Source::Same(ours.to_string()),
+    source: |ours| WeightSource::Same(ours.to_string()),
     shape: as_ours,
     tells: |name| name.ends_with(".running_variance"),
     unused: |_| None,
@@ -95,7 +95,7 @@ pub const SQUALL: Layout = Layout {
 /// The names that `squall model export` writes: ours, with the tensors of normalisations named as in PyTorch.
 pub const PYTORCH: Layout = Layout {
     name: "pytorch",
-    source: |ours| Source::Same(pytorch_name(ours)),
+    source: |ours| WeightSource::Same(pytorch_name(ours)),
     shape: as_ours,
     tells: |_| false,
     unused: counter,

@@ -2,7 +2,7 @@
 //!
 //! A foreign file is read as [`Weights`] (f32 tensors by their own names); a [`Layout`] maps every weight of ours to
 //! the source of its values; [`import`] applies it to a [`crate::Network`]. A new layout consists of one function from
-//! our name to a [`Source`], and a line in [`Layout::ALL`].
+//! our name to a [`WeightSource`], and a line in [`Layout::ALL`].
 //!
 //! # Not done
 //! Optimiser states, quantised tensors, PyTorch's file formats before version 1.6.
@@ -20,7 +20,7 @@ mod torchvision;
 mod values;
 
 pub use import::{ImportOptions, import};
-pub use layout::{Layout, PYTORCH, SQUALL, Source, pytorch_name};
+pub use layout::{Layout, PYTORCH, SQUALL, WeightSource, pytorch_name};
 pub use report::{ImportReport, WeightProblem};
 
 use crate::error::{ModelError, Result};

@@ -1,6 +1,6 @@
 //! Reads and writes weights in safetensors files of other programs.
 
-use super::{Layout, Source, Weights, bad_file};
+use super::{Layout, WeightSource, Weights, bad_file};
 use crate::checksum::{CHECKSUM, Checksum};
 use crate::error::{ModelError, Result};
 use crate::model_file::write_whole;
@@ -37,7 +37,7 @@ pub fn write(
     let mut bytes = BTreeMap::new();
     for (ours, (shape, values)) in tensors {
         let data: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        let Source::Same(name) = (layout.source)(ours) else {
+        let WeightSource::Same(name) = (layout.source)(ours) else {
             return Err(unnamed(format!("it has no `{ours}`")));
         };
         let shape = (layout.shape)(&name, shape);

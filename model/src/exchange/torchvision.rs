@@ -7,7 +7,7 @@
 //! # Source
 //! torchvision `models/resnet.py`; He et al. 2015 (arXiv:1512.03385) against He et al. 2016 (arXiv:1603.05027).
 
-use super::layout::{Layout, Source, as_ours, counter, norm_leaf};
+use super::layout::{Layout, WeightSource, as_ours, counter, norm_leaf};
 
 /// The naming of `torchvision.models.resnet50` and `resnet101`.
 pub(super) const RESNET: Layout = Layout {
@@ -40,9 +40,9 @@ fn unused(name: &str) -> Option<&'static str> {
 }
 
 /// `encoder.block2.unit1.conv1.norm.scale` reads `layer2.0.bn1.weight`, and so on.
-fn source(ours: &str) -> Source {
+fn source(ours: &str) -> WeightSource {
     let Some(path) = ours.strip_prefix("encoder.") else {
-        return Source::Absent;
+        return WeightSource::Absent;
     };
     match path {
         "stem.weight" => return folded("conv1", "bn1", true),
@@ -53,10 +53,10 @@ fn source(ours: &str) -> Source {
         return identity(leaf);
     }
     let Some((unit, part)) = unit_of(path) else {
-        return Source::Absent;
+        return WeightSource::Absent;
     };
     match part {
-        "conv1.weight" | "conv2.weight" => Source::Same(format!("{unit}.{part}")),
+        "conv1.weight" | "conv2.weight" => WeightSource::Same(format!("{unit}.{part}")),
         "conv3.weight" => folded(&format!("{unit}.conv3"), &format!("{unit}.bn3"), false),
         "conv3.bias" => folded_bias(&format!("{unit}.bn3")),
         "shortcut.weight" => {
@@ -70,13 +70,13 @@ fn source(ours: &str) -> Source {
         part => match part.split_once('.') {
             Some(("preact", leaf)) => identity(leaf),
             Some((conv @ ("conv1" | "conv2"), leaf)) => match leaf.strip_prefix("norm.") {
-                Some(leaf) => norm_leaf(leaf).map_or(Source::Absent, |leaf| {
+                Some(leaf) => norm_leaf(leaf).map_or(WeightSource::Absent, |leaf| {
                     let norm = conv.replace("conv", "bn");
-                    Source::Same(format!("{unit}.{norm}.{leaf}"))
+                    WeightSource::Same(format!("{unit}.{norm}.{leaf}"))
                 }),
-                None => Source::Absent,
+                None => WeightSource::Absent,
             },
-            _ => Source::Absent,
+            _ => WeightSource::Absent,
         },
     }
 }
@@ -92,28 +92,28 @@ fn unit_of(path: &str) -> Option<(String, &str)> {
     ))
 }
 
-fn folded(kernel: &str, norm: &str, spread: bool) -> Source {
-    Source::FoldedKernel {
+fn folded(kernel: &str, norm: &str, spread: bool) -> WeightSource {
+    WeightSource::FoldedKernel {
         kernel: format!("{kernel}.weight"),
         norm: norm.to_string(),
         spread,
     }
 }
 
-fn folded_bias(norm: &str) -> Source {
-    Source::FoldedBias {
+fn folded_bias(norm: &str) -> WeightSource {
+    WeightSource::FoldedBias {
         norm: norm.to_string(),
     }
 }
 
 /// The parameters of a normalisation that is the identity.
-fn identity(leaf: &str) -> Source {
+fn identity(leaf: &str) -> WeightSource {
     match leaf {
-        "scale" => Source::Constant(1.0),
-        "shift" | "running_mean" => Source::Constant(0.0),
+        "scale" => WeightSource::Constant(1.0),
+        "shift" | "running_mean" => WeightSource::Constant(0.0),
         // The variance is 1 after ε is added.
-        "running_variance" => Source::Constant(1.0 - super::EPSILON),
-        _ => Source::Absent,
+        "running_variance" => WeightSource::Constant(1.0 - super::EPSILON),
+        _ => WeightSource::Absent,
     }
 }
 
@@ -123,8 +123,9 @@ mod tests {
 
     #[test]
     fn names_are_those_of_torchvision() {
-        let same = |name: &str| Source::Same(name.to_string());
-        let check = |ours: &str, expected: Source| assert_eq!(source(ours), expected, "{ours}");
+        let same = |name: &str| WeightSource::Same(name.to_string());
+        let check =
+            |ours: &str, expected: WeightSource| assert_eq!(source(ours), expected, "{ours}");
         check(
             "encoder.block3.unit2.conv2.weight",
             same("layer3.1.conv2.weight"),
@@ -146,8 +147,11 @@ mod tests {
             folded_bias("layer4.2.bn3"),
         );
         check("encoder.stem.weight", folded("conv1", "bn1", true));
-        check("encoder.block1.unit1.preact.scale", Source::Constant(1.0));
-        check("decoder.classify.weight", Source::Absent);
-        check("encoder.block1.unit0.conv1.weight", Source::Absent);
+        check(
+            "encoder.block1.unit1.preact.scale",
+            WeightSource::Constant(1.0),
+        );
+        check("decoder.classify.weight", WeightSource::Absent);
+        check("encoder.block1.unit0.conv1.weight", WeightSource::Absent);
     }
 }

@@ -1,6 +1,6 @@
-//! The values of one of our weights from the tensors of a file: copied, folded or spread, according to its [`Source`].
+//! The values of one of our weights from the tensors of a file: copied, folded or spread, according to its [`WeightSource`].
 
-use super::{EPSILON, Source, WeightProblem};
+use super::{EPSILON, WeightProblem, WeightSource};
 use crate::parameters::NamedTensors;
 
 /// The values of our weight `ours` of shape `shape`, read from `theirs`.
@@ -9,7 +9,7 @@ use crate::parameters::NamedTensors;
 /// [`WeightProblem::Missing`] if the file lacks a tensor that `source` reads; [`WeightProblem::Shape`] if a shape does
 /// not fit.
 pub(super) fn value_of(
-    source: &Source,
+    source: &WeightSource,
     ours: &str,
     shape: &[usize],
     theirs: &NamedTensors,
@@ -20,11 +20,11 @@ pub(super) fn value_of(
         theirs,
     };
     match source {
-        Source::Same(name) => Ok(wanted.fitting(name, shape)?.to_vec()),
-        Source::Constant(value) => Ok(vec![*value; shape.iter().product()]),
-        Source::Absent => Err(wanted.missing(None)),
-        Source::FoldedBias { norm } => wanted.folded_bias(norm),
-        Source::FoldedKernel {
+        WeightSource::Same(name) => Ok(wanted.fitting(name, shape)?.to_vec()),
+        WeightSource::Constant(value) => Ok(vec![*value; shape.iter().product()]),
+        WeightSource::Absent => Err(wanted.missing(None)),
+        WeightSource::FoldedBias { norm } => wanted.folded_bias(norm),
+        WeightSource::FoldedKernel {
             kernel,
             norm,
             spread,
@@ -168,12 +168,12 @@ mod tests {
         ] {
             theirs.insert(format!("n.{leaf}"), (vec![1], vec![value]));
         }
-        let kernel = Source::FoldedKernel {
+        let kernel = WeightSource::FoldedKernel {
             kernel: "c.weight".into(),
             norm: "n".into(),
             spread: false,
         };
-        let bias = Source::FoldedBias { norm: "n".into() };
+        let bias = WeightSource::FoldedBias { norm: "n".into() };
         let weight = value_of(&kernel, "w", &[1, 1, 1, 1], &theirs).unwrap()[0];
         let bias = value_of(&bias, "b", &[1], &theirs).unwrap()[0];
         // x = 1: conv 3, normalised 2 · (3 − 4) / 0.5 + 0.5 = −3.5
@@ -194,12 +194,12 @@ mod tests {
         ] {
             theirs.insert(format!("n.{leaf}"), (vec![2], values.to_vec()));
         }
-        let kernel = Source::FoldedKernel {
+        let kernel = WeightSource::FoldedKernel {
             kernel: "c.weight".into(),
             norm: "n".into(),
             spread: false,
         };
-        let bias = Source::FoldedBias { norm: "n".into() };
+        let bias = WeightSource::FoldedBias { norm: "n".into() };
         let kernel = value_of(&kernel, "w", &[2, 2, 1, 1], &theirs).unwrap();
         let bias = value_of(&bias, "b", &[2], &theirs).unwrap();
         // β − μ times the factor: 1 − 2 and 2 + 3.

@@ -131,8 +131,8 @@ impl Conv {
     }
 
     /// The type of this layer's output.
-    pub(crate) fn dtype_given(&self, pass: &Pass) -> DType {
-        pass.dtype_given_by(self.weight)
+    pub(crate) fn output_dtype(&self, pass: &Pass) -> DType {
+        pass.output_dtype(self.weight)
     }
 
     /// Keeps what the backward pass needs when the output itself is not needed.
@@ -154,7 +154,7 @@ pub(super) fn bias_of(
 }
 
 /// The gradient buffers of a kernel and, if there is one, of its bias.
-pub(super) fn landings<'g>(
+pub(super) fn gradient_buffers<'g>(
     parameters: &Parameters,
     gradients: &'g mut Gradients,
     weight: ParameterId,
@@ -217,7 +217,7 @@ impl Conv {
         x.reverse();
         kept.reverse();
         let dy = &pass.gradient(self.weight, dy.clone())?;
-        let (dw, dbias) = landings(parameters, gradients, self.weight, self.bias);
+        let (dw, dbias) = gradient_buffers(parameters, gradients, self.weight, self.bias);
         (pass.backend).conv2d_joined_backward_weights(&all(&x), dy, &self.spec, dw, dbias)?;
         let (b, h, w, _) = x[0].dims4()?;
         Ok(([b, h, w], kept))

@@ -55,7 +55,7 @@ impl Joining for Unit {
     ) -> Result<Tensor> {
         if !pass.is_training() {
             let fold = || self.norm.folded(parameters, self.conv.channels_out);
-            let after = self.norm.dtype_after(pass, self.conv.dtype_given(pass));
+            let after = self.norm.dtype_after(pass, self.conv.output_dtype(pass));
             return (self.conv).forward_folded(parameters, pass, parts, fold, (Fuse::Relu, after));
         }
         let x = self.conv.forward_joined(parameters, pass, parts)?;

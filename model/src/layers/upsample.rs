@@ -1,6 +1,6 @@
 //! A transposed convolution with its parameters.
 
-use super::conv::{Fold, bias_of, biased, input, landings};
+use super::conv::{Fold, bias_of, biased, gradient_buffers, input};
 use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::ops::{ConvTransposeSpec, Convolution, Weights};
@@ -114,7 +114,7 @@ impl Upsample {
         let (_, h, w, _) = x.dims4()?;
         let (full_h, full_w) = self.spec.output_size((h, w));
         dy = pass.backend.fill_up(&dy, (full_h, full_w))?;
-        let (dw, dbias) = landings(parameters, gradients, self.weight, self.bias);
+        let (dw, dbias) = gradient_buffers(parameters, gradients, self.weight, self.bias);
         (pass.backend).conv_transpose2d_backward_weights(&x, &dy, &self.spec, dw, dbias)?;
         drop(x);
         let kernel = parameters.kernel(self.weight, pass);

@@ -16,7 +16,7 @@ impl Latitudes {
     ///
     /// # Shapes
     /// x `(b, h, w, c)` → `(b, h, w, 2)`
-    pub(super) fn of(&self, x: &Tensor, backend: Backend) -> Result<Tensor> {
+    pub(super) fn channels_for(&self, x: &Tensor, backend: Backend) -> Result<Tensor> {
         if !backend.is_gpu() {
             return latitude_channels(x);
         }

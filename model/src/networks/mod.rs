@@ -162,7 +162,7 @@ impl Network {
         if !self.config.latitude_input {
             return Ok(x.clone());
         }
-        let latitudes = self.latitudes.of(x, self.backend)?;
+        let latitudes = self.latitudes.channels_for(x, self.backend)?;
         self.backend.concat(&[x, &latitudes])
     }
 
@@ -302,7 +302,7 @@ impl Network {
         strips: NonZeroUsize,
     ) -> Result<Prediction> {
         let logits = self.infer_in_strips(x, storage, strips)?;
-        Prediction::of(self.backend, &logits, probabilities)
+        Prediction::from_logits(self.backend, &logits, probabilities)
     }
 
     /// Shapes and costs for one sample of (h, w); for a network over time a sample is a clip.

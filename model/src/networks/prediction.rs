@@ -16,7 +16,11 @@ pub struct Prediction {
 
 impl Prediction {
     /// Classifies logits `(b, h, w, k)`, with probabilities if requested.
-    pub(super) fn of(backend: Backend, logits: &Tensor, probabilities: bool) -> Result<Self> {
+    pub(super) fn from_logits(
+        backend: Backend,
+        logits: &Tensor,
+        probabilities: bool,
+    ) -> Result<Self> {
         Ok(Self {
             classes: backend.argmax(logits)?,
             probabilities: probabilities

@@ -1,7 +1,7 @@
 //! The choice of the algorithm for a convolution of the fast backend, a function of the geometry, the data type of the
 //! activations and the processor.
 
-use super::winograd::{self, Beside, Direction};
+use super::winograd::{self, Baseline, Direction};
 use super::{Backend, Convolution, direct};
 use candle_core::DType;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,11 +41,11 @@ impl ConvAlgorithm {
         // multiplication count still beats that. One with tile instructions (AMX) is ten times as fast.
         let native = dtype == DType::BF16 && backend.is_fast(dtype);
         let in_tiles = native && backend.multiplies_tiles();
-        let beside = match native {
-            true => Beside::NativeBf16,
-            false => Beside::F32,
+        let baseline = match native {
+            true => Baseline::NativeBf16,
+            false => Baseline::F32,
         };
-        if !in_tiles && winograd::pays(conv, direction, beside) {
+        if !in_tiles && winograd::pays(conv, direction, baseline) {
             Self::Winograd
         } else if !native
             && (conv.spec.stride > 1 || direction != Direction::BackwardWeights)

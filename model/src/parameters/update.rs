@@ -140,7 +140,9 @@ impl Parameters {
         crate::ops::host::expect("parameters", "copies", self.total, copies.count())?;
         self.rounded.resize_with(self.entries.len(), || None);
         for (index, (entry, rounded)) in self.entries.iter().zip(&mut self.rounded).enumerate() {
-            if entry.kind != Kind::Weight || storage.of(ParameterId(index)) != DType::BF16 {
+            if entry.kind != Kind::Weight
+                || storage.compute_dtype(ParameterId(index)) != DType::BF16
+            {
                 continue;
             }
             #[cfg(feature = "cuda")]

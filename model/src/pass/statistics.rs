@@ -23,7 +23,7 @@ impl BatchStatistics {
     }
 
     /// Collects the statistics that layers recorded.
-    pub(super) fn of(all: Vec<Recorded>) -> Result<Self> {
+    pub(super) fn from_recorded(all: Vec<Recorded>) -> Result<Self> {
         let mut statistics = Self::default();
         #[cfg(feature = "cuda")]
         let mut read = read_moments(&all)?.into_iter();
@@ -95,7 +95,7 @@ mod tests {
                 variance,
                 batch: batch.unwrap(),
             };
-            let statistics = BatchStatistics::of(vec![recorded]).unwrap();
+            let statistics = BatchStatistics::from_recorded(vec![recorded]).unwrap();
             assert_eq!(statistics.values, expected);
             assert_eq!(statistics.buffers, [mean, variance]);
         }

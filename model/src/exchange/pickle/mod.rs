@@ -15,7 +15,7 @@ use super::{Weights, bad_file};
 use crate::parameters::NamedTensors;
 use candle_core::pickle::Object;
 use rebuilt::{Rebuilt, Storage, rebuild};
-use state_dict::{Pairs, state_dict, told};
+use state_dict::{Pairs, describe, state_dict};
 use std::io::{Cursor, Read};
 use std::path::Path;
 use unpickle::unpickle;
@@ -91,7 +91,7 @@ fn described(state: Pairs) -> Result<Vec<(String, Rebuilt)>, String> {
     let mut all = Vec::with_capacity(state.len());
     for (key, value) in state {
         let Object::Unicode(name) = key else {
-            return Err(format!("expected names as keys, found {}", told(&key)));
+            return Err(format!("expected names as keys, found {}", describe(&key)));
         };
         if name == "_metadata" {
             continue;

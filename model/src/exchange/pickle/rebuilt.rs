@@ -1,6 +1,6 @@
 //! A tensor as described by a pickle: the location and layout of its values.
 
-use super::state_dict::told;
+use super::state_dict::describe;
 use crate::exchange::safetensors::each;
 use candle_core::pickle::Object;
 use half::{bf16, f16};
@@ -95,7 +95,12 @@ fn whole(object: &Object) -> Result<usize, String> {
     let number = match object {
         Object::Int(i) => i64::from(*i),
         Object::Long(i) => *i,
-        other => return Err(format!("expected a whole number, found {}", told(other))),
+        other => {
+            return Err(format!(
+                "expected a whole number, found {}",
+                describe(other)
+            ));
+        }
     };
     usize::try_from(number).map_err(|_| format!("expected a whole number, found {number}"))
 }
@@ -103,7 +108,7 @@ fn whole(object: &Object) -> Result<usize, String> {
 fn wholes(object: Object) -> Result<Vec<usize>, String> {
     match object {
         Object::Tuple(items) => items.iter().map(whole).collect(),
-        other => Err(format!("expected extents, found {}", told(&other))),
+        other => Err(format!("expected extents, found {}", describe(&other))),
     }
 }
 

@@ -150,12 +150,12 @@ fn names_of(pairs: &[(Object, Object)]) -> String {
 fn name_of(key: &Object) -> String {
     match key {
         Object::Unicode(name) => name.chars().take(LONGEST_NAME).collect(),
-        other => told(other),
+        other => describe(other),
     }
 }
 
 /// A short description of an object, which itself may be longer than the file.
-pub(super) fn told(object: &Object) -> String {
+pub(super) fn describe(object: &Object) -> String {
     match object {
         Object::Int(number) => number.to_string(),
         Object::Long(number) => number.to_string(),

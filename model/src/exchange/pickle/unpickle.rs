@@ -42,7 +42,7 @@ pub(super) fn unpickle(content: &[u8]) -> Result<Object, String> {
             }
             None => {
                 if reader.read(&mut rest)? {
-                    return reader.stack.finalize().map_err(told);
+                    return reader.stack.finalize().map_err(message_of);
                 }
             }
         }
@@ -50,10 +50,10 @@ pub(super) fn unpickle(content: &[u8]) -> Result<Object, String> {
 }
 
 /// candle's error message.
-fn told(error: candle_core::Error) -> String {
-    let told = error.to_string();
+fn message_of(error: candle_core::Error) -> String {
+    let message = error.to_string();
     // Only the first line: candle appends a backtrace.
-    unreadable(told.lines().next().unwrap_or_default())
+    unreadable(message.lines().next().unwrap_or_default())
 }
 
 /// candle's reader of protocol 2.
@@ -68,7 +68,7 @@ impl Reader {
     /// Executes and removes the first operation of `rest`; returns whether it was the last.
     fn read(&mut self, rest: &mut &[u8]) -> Result<bool, String> {
         let before = *rest;
-        if self.stack.read(rest).map_err(told)? {
+        if self.stack.read(rest).map_err(message_of)? {
             return Ok(true);
         }
         let operation = &before[..before.len() - rest.len()];

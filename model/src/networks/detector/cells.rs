@@ -15,7 +15,7 @@
 
 use super::reconstruction::ReconstructionDecoder;
 use super::{Detector, SLOPE, to_f32};
-use crate::detection::{DetectorGradient, DetectorOutput, Layout, Scheme};
+use crate::detection::{CellLayout, DetectorGradient, DetectorOutput, Scheme};
 use crate::error::{ModelError, Result};
 use crate::gradients::Gradients;
 use crate::layers::batch_norm::{BatchNorm, EPS};
@@ -47,7 +47,7 @@ pub(in crate::networks) struct CellDetector {
     heads: [TimedConv; 3],
     decoder: ReconstructionDecoder,
     /// Its field extents are placeholders until a forward pass.
-    layout: Layout,
+    layout: CellLayout,
 }
 
 impl CellDetector {
@@ -99,7 +99,7 @@ impl CellDetector {
             norm: norm.transpose()?,
             heads,
             decoder,
-            layout: Layout {
+            layout: CellLayout {
                 scheme: Scheme::Cells,
                 classes: config.classes,
                 cell_px: 1 << halvings,
@@ -177,7 +177,7 @@ impl Detector for CellDetector {
             heads,
             reconstruction,
             segmentation: None,
-            layout: Layout {
+            layout: CellLayout {
                 field: (h, w),
                 ..self.layout
             },

@@ -8,7 +8,7 @@
 //! in FCOS (arXiv:1904.01355). The loss is in `detection`.
 
 use super::{Detector, to_f32};
-use crate::detection::{DetectorGradient, DetectorOutput, Layout, Scheme};
+use crate::detection::{CellLayout, DetectorGradient, DetectorOutput, Scheme};
 use crate::error::{ModelError, Result};
 use crate::gradients::Gradients;
 use crate::layers::conv::Conv;
@@ -89,7 +89,7 @@ pub(in crate::networks) struct CentreDetector {
     sides: Head,
     masks: Option<Decoder>,
     /// Its field extents are placeholders until a forward pass.
-    layout: Layout,
+    layout: CellLayout,
 }
 
 /// The DeepLabV3+ decoder that outputs masks.
@@ -124,7 +124,7 @@ impl CentreDetector {
             scores,
             sides,
             masks,
-            layout: Layout {
+            layout: CellLayout {
                 scheme: Scheme::Centres,
                 classes: config.classes,
                 cell_px: CELL_PX,
@@ -162,7 +162,7 @@ impl Detector for CentreDetector {
             heads: to_f32(pass.backend, &pass.backend.concat(&[&scores, &sides])?)?,
             reconstruction: None,
             segmentation,
-            layout: Layout {
+            layout: CellLayout {
                 field: (h, w),
                 ..self.layout
             },

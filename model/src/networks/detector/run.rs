@@ -86,7 +86,8 @@ impl Network {
         let mut pass = Pass::infer(self.backend, storage);
         let output = self.detect(x, &mut pass, false)?;
         let masks = output.segmentation.as_ref();
-        let masks = masks.map(|logits| Prediction::of(self.backend, logits, probabilities));
+        let masks =
+            masks.map(|logits| Prediction::from_logits(self.backend, logits, probabilities));
         Ok(Findings {
             boxes: output.decode(min_confidence)?,
             not_finite: output.not_finite()?,

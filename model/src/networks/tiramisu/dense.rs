@@ -115,7 +115,7 @@ pub(super) struct DenseSpec {
     pub inputs: Vec<usize>,
     pub layers: usize,
     /// Whether the output is the input and the added tensors, or only the added ones.
-    pub whole: bool,
+    pub includes_input: bool,
 }
 
 /// A dense block. Layers read the block's input and earlier outputs in place, without concatenating them in memory.
@@ -126,7 +126,7 @@ pub(super) struct Dense {
     inputs: Vec<usize>,
     growth: usize,
     /// Whether the output is the input and the added tensors, or only the added ones.
-    whole: bool,
+    includes_input: bool,
 }
 
 impl Dense {
@@ -139,7 +139,7 @@ impl Dense {
         let DenseSpec {
             inputs,
             layers,
-            whole,
+            includes_input,
         } = spec;
         let (growth, spec) = (shared.growth, ConvSpec::same(shared.kernel));
         let before: usize = inputs.iter().sum();
@@ -152,13 +152,13 @@ impl Dense {
             steps: (0..layers).map(step).collect::<Result<Vec<_>>>()?,
             inputs,
             growth,
-            whole,
+            includes_input,
         })
     }
 
     /// Channels of each output tensor.
     pub(super) fn outputs(&self) -> Vec<usize> {
-        let kept = self.inputs.iter().filter(|_| self.whole).copied();
+        let kept = self.inputs.iter().filter(|_| self.includes_input).copied();
         kept.chain(self.steps.iter().map(|_| self.growth)).collect()
     }
 
@@ -187,7 +187,7 @@ impl Dense {
             let y = step.forward_joined(p, pass, &parts)?;
             parts.push(y);
         }
-        if !self.whole {
+        if !self.includes_input {
             parts.drain(..N);
         }
         Ok(parts)
@@ -203,7 +203,7 @@ impl Dense {
     ) -> Result<[Tensor; N]> {
         pass.replay(|pass, inputs: [Tensor; N]| self.inside(p, pass, inputs))?;
         let mut dparts: Vec<Option<Tensor>> = dparts.into_iter().map(Some).collect();
-        if !self.whole {
+        if !self.includes_input {
             dparts.splice(..0, vec![None; N]);
         }
         let mut channels = self.inputs.clone();
@@ -232,7 +232,7 @@ impl Dense {
             for step in &self.steps {
                 parts.push(step.trace_joined(&parts, trace)?);
             }
-            if !self.whole {
+            if !self.includes_input {
                 parts.drain(..inputs.len());
             }
             Ok(parts)

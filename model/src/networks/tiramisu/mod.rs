@@ -57,7 +57,7 @@ impl Tiramisu {
             let spec = DenseSpec {
                 inputs: vec![channels],
                 layers,
-                whole: true,
+                includes_input: true,
             };
             let block = Dense::new(parameters, &name, spec, shared)?;
             channels = block.channels_out();
@@ -69,7 +69,7 @@ impl Tiramisu {
         let spec = DenseSpec {
             inputs: vec![channels],
             layers: *bottom,
-            whole: false,
+            includes_input: false,
         };
         let bottom = Dense::new(parameters, "bottom", spec, shared)?;
         let (mut up, mut channels) = (Vec::<(Upsample, Dense)>::new(), bottom.channels_out());
@@ -81,7 +81,7 @@ impl Tiramisu {
             let spec = DenseSpec {
                 inputs: vec![channels, down[index].0.channels_out()],
                 layers,
-                whole: index == 0,
+                includes_input: index == 0,
             };
             let block = Dense::new(parameters, &name, spec, shared)?;
             channels = block.channels_out();

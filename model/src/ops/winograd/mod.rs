@@ -60,7 +60,7 @@ pub fn scratch_values(spec: &ConvSpec, channels: (usize, usize)) -> usize {
 /// Whether these loops are faster than a direct convolution. Depends on the geometry and the kind of processor; never
 /// on a timing, so that two runs of one recipe are bit-identical; nor on the batch size, so that the result of a sample
 /// does not depend on the rest of its batch.
-pub fn pays(conv: &Convolution, direction: Direction, beside: Beside) -> bool {
+pub fn pays(conv: &Convolution, direction: Direction, baseline: Baseline) -> bool {
     let Convolution { spec, x, y } = conv;
     let fits = matches!(spec.kernel, (3, 3) | (5, 5)) && spec.stride == 1 && spec.groups == 1;
     let fits = fits && (!spec.periodic || x[2] == y[2]);
@@ -81,7 +81,7 @@ pub fn pays(conv: &Convolution, direction: Direction, beside: Beside) -> bool {
     let direct = pairs.map_or(taps * pixels, |pairs| pairs as f64) * inputs * outputs;
     let products = points * tiles * inputs * outputs;
     let transforms = points * TRANSFORM * (tiles * (inputs + outputs) + KERNELS * inputs * outputs);
-    inputs >= 8.0 && outputs >= 8.0 && products + transforms < direct * beside.margin()
+    inputs >= 8.0 && outputs >= 8.0 && products + transforms < direct * baseline.margin()
 }
 
 /// Outputs of a tile per axis.
@@ -93,14 +93,14 @@ const KERNELS: f64 = 1.0;
 
 /// The direct convolution with which these loops are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Beside {
+pub enum Baseline {
     /// Direct loops in f32.
     F32,
     /// oneDNN's loops in bf16, on a processor that multiplies bf16.
     NativeBf16,
 }
 
-impl Beside {
+impl Baseline {
     /// These loops are faster if they need less than this share of the direct convolution's multiply-adds.
     fn margin(self) -> f64 {
         match self {

@@ -221,7 +221,7 @@ mod tests {
         let back = ModelFile::read(&lent).unwrap();
         assert_eq!(back.tensors, file.tensors);
         assert_eq!(back.facts, file.facts);
-        // Another network takes them from where they lie.
+        // Another network loads them directly from the borrowed contents.
         let mut other = Network::build(&config, Backend::Reference, 2).unwrap();
         other.parameters_mut().load(&lent, &contents).unwrap();
         assert!(other.parameters().to_named().unwrap() == file.tensors);

@@ -231,7 +231,7 @@ mod tests {
             let error = ModelFile::read(&path).unwrap_err().to_string();
             assert!(error.contains("m.safetensors"), "{error}");
         }
-        // A flipped bit of a value, which safetensors takes as it is.
+        // A flipped bit in a value, which safetensors does not detect.
         let mut flipped = whole.clone();
         flipped[whole.len() - 6] ^= 4;
         std::fs::write(&path, &flipped).unwrap();

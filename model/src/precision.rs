@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(storage(DType::F32), DType::F32.into());
     }
 
-    /// Plain loops have no fast half precision, as most machines: asked for it is stored, unasked nothing is.
+    /// Like most machines, plain loops have no fast half precision: activations are stored in it only on request.
     #[test]
     fn what_is_asked_for_is_computed_and_the_rest_said() {
         for (asked, dtype, word) in [

@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    /// Edges x_min, y_min, x_max, y_max of what the cell in row 1 and column 2 says with this code.
+    /// Edges x_min, y_min, x_max, y_max of the box decoded from this code in row 1 and column 2.
     fn edges(layout: &CellLayout, code: [f32; BOX]) -> [f32; 4] {
         let mut values = [0.0, 0.0, 0.0, 0.0, -9.0, 9.0, 0.0, 0.0, 0.0].repeat(6);
         let cell = &mut values[5 * 9..];

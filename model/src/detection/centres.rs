@@ -245,8 +245,8 @@ mod tests {
                 let share = learnt.map_or(0.0, |(share, _)| share);
                 assert_relative_eq!(share, f64::from(height) / sum, epsilon = 1e-6);
             }
-            // From the middles of cells to x_min, y_min, x_max and y_max; the box's centre is that of its column, and 2
-            // pixels north of its row's middle.
+            // Distances from cell centres to x_min, y_min, x_max and y_max; the box's centre is at the centre of its
+            // column, and 2 pixels north of that of its row.
             for (row, east, sides) in [
                 (4, 0, [4.5, 3.5, 4.5, 2.5]),
                 (4, 2, [6.5, 3.5, 2.5, 2.5]),
@@ -295,8 +295,8 @@ mod tests {
         }
     }
 
-    /// Heads that give these cells these probabilities of a class, no other cell anything, and one cell of distance to
-    /// every side.
+    /// Head outputs with these (row, column, class, probability), near-zero probabilities elsewhere, and a distance of
+    /// one cell to every side.
     fn frame(scores: &[(usize, usize, usize, f32)]) -> Vec<f32> {
         let mut values = [-9.0, -9.0, 0.0, 0.0, 0.0, 0.0].repeat(8 * 16);
         for &(row, column, class, p) in scores {
@@ -314,7 +314,7 @@ mod tests {
             // Corner to corner, on a globe across the seam.
             (2, 0, 1, 0.75),
             (3, 15, 1, 0.9),
-            // Equals across the seam, and three of them beside each other: the first is the peak.
+            // Equal scores across the seam, and three equal neighbours: the first is the peak.
             (5, 0, 1, 0.6),
             (5, 15, 1, 0.6),
             (5, 7, 1, 0.95),

@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn boxes_end_at_the_poles_and_go_on_across_the_seam() {
         type Edges = [f32; 4];
-        // x_min, y_min, x_max, y_max as said; what is left of them on a globe and in a region.
+        // Edges x_min, y_min, x_max, y_max; the same clipped on a globe, and in a region.
         let cases: [(Edges, Option<Edges>, Option<Edges>); 6] = [
             (
                 [60.0, -5.0, 70.0, 40.0],

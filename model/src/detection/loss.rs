@@ -270,7 +270,7 @@ mod tests {
     use crate::ops::loss::Criterion;
     use approx::assert_relative_eq;
 
-    /// Two frames of one cell, heads of zeros, and beside them what decoders made of 1 x 2 pixels.
+    /// Two frames of one cell, with heads of zeros and the given outputs of decoders for 1 x 2 pixels.
     fn output(reconstruction: Option<Tensor>, segmentation: Option<Tensor>) -> DetectorOutput {
         DetectorOutput {
             heads: tensor(vec![0.0; 18], &[2, 1, 1, 9], DType::F32).unwrap(),
@@ -316,7 +316,7 @@ mod tests {
         // 2 off / 4, times weight and scale.
         let gradient = values(loss.gradient.reconstruction.as_ref().unwrap());
         assert_eq!(gradient, [40.0, 80.0, 0.0, 80.0, -80.0, 0.0]);
-        // Masks that nobody made teach nothing.
+        // Without target masks there is no segmentation loss.
         assert_eq!(loss.part("segmentation"), None);
         assert_eq!(
             values(loss.gradient.segmentation.as_ref().unwrap()),

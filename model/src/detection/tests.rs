@@ -46,7 +46,7 @@ fn target(class: usize, [y_min, x_min, y_max, x_max]: [f32; 4]) -> BoxTarget {
     }
 }
 
-/// One frame with three boxes, one of them across the seam, and one frame that nobody labelled.
+/// One frame with three boxes, one of them across the seam, and one unlabelled frame.
 fn labels() -> Vec<Option<Vec<BoxTarget>>> {
     let boxes = vec![
         target(0, [2.0, 3.0, 12.0, 15.0]),
@@ -168,7 +168,7 @@ fn the_published_terms_by_hand() {
     assert_eq!(judged(&output, &[None]).total, 0.0);
 }
 
-/// A frame whose heads say exactly these boxes.
+/// A frame whose head outputs encode exactly these boxes.
 fn saying(layout: CellLayout, boxes: &[BoxTarget]) -> DetectorOutput {
     let grid = (4, 8);
     let mut values = Vec::new();
@@ -243,7 +243,7 @@ fn boxes_come_back_across_the_seam_too() {
     }
 }
 
-/// Whoever takes the first hundred boxes of a frame takes the surest.
+/// The first hundred boxes of a frame are the most confident ones.
 #[test]
 fn boxes_of_a_frame_are_its_own_and_the_surest_come_first() {
     for scheme in [Scheme::Cells, Scheme::Centres] {

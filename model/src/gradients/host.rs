@@ -223,7 +223,7 @@ mod tests {
     }
 
     proptest! {
-        /// Wherever borders between parameters are borders between pieces, and whoever had them meanwhile.
+        /// Whichever parameter boundaries are piece boundaries, and whichever pieces were given away in between.
         #[test]
         fn pieces_are_one_buffer(
             pairs in proptest::collection::vec((1usize..5, 0usize..4), 1..8),

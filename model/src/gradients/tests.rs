@@ -24,7 +24,7 @@ fn a_place_is_given_out_once() {
     gradients.of(0..3);
 }
 
-/// Of passes that add up the last one gives buckets away, with what all of them added.
+/// If several passes accumulate gradients, the last one gives the buckets away, with the sums of all.
 #[test]
 fn buckets_leave_with_the_last_of_several_passes() {
     let mut parameters = Parameters::new(1);

@@ -93,7 +93,7 @@ impl<L: Layer> Layer for [L] {
     }
 }
 
-/// A layer that reads the concatenation of several tensors along the channels, without copying them.
+/// A layer whose input is the concatenation of several tensors along the channels, passed as separate parts.
 pub(crate) trait Joining {
     /// The output; in training the tape keeps the parts, not their concatenation.
     ///

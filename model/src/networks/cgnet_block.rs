@@ -79,15 +79,15 @@ pub(super) struct BlockSpec {
     pub padding: Padding,
 }
 
-/// The context-guided block: a pixel's surroundings by a plain and by a dilated depthwise convolution, side by side,
-/// then weighted by channel from the mean of the whole field.
+/// The context-guided block: a plain and a dilated depthwise convolution of a pixel's surroundings, concatenated, then
+/// weighted per channel by a function of the field's mean.
 #[derive(Debug)]
 pub(super) struct ContextGuided {
     enter: ConvNormPrelu,
     local: Wrapped<Depthwise>,
     surround: Wrapped<Depthwise>,
     joint: NormPrelu,
-    /// Back to the block's channels, in one that halves the field.
+    /// A 1x1 convolution to the block's channels, in a downsampling block.
     reduce: Option<Conv>,
     gate: ChannelGate,
     inner: usize,

@@ -173,7 +173,7 @@ mod tests {
         assert!(Network::build(&absurd(), Backend::Reference, 1).is_err());
     }
 
-    /// 500 units of 7.1e7 values, 8 times the published width, are 140 GB, none of which is there yet.
+    /// 500 units of 7.1e7 values, 8 times the published width, would be 140 GB, none of which is allocated.
     #[test]
     fn an_outline_of_a_huge_network_has_names_and_counts_and_no_values() {
         let config = NetworkConfig {
@@ -221,7 +221,7 @@ mod tests {
         );
     }
 
-    /// A configuration with what a hint says.
+    /// The configuration after following a hint.
     fn changed(config: &NetworkConfig, setting: &str) -> NetworkConfig {
         let mut changed = config.clone();
         for pair in setting.split(' ') {
@@ -272,7 +272,7 @@ mod tests {
         }
     }
 
-    /// The values of an outline that is filled are those of a network that is built.
+    /// A filled outline has the same values as a network built directly.
     #[test]
     fn an_outline_is_filled_as_a_network_is_built() {
         let config = NetworkConfig {

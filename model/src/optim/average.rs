@@ -268,7 +268,7 @@ mod tests {
     use crate::ops::Backend;
     use crate::parameters::{BufferId, Kind};
 
-    /// A bias of so many values, all 1, and a running statistic, 0.
+    /// A bias of `length` ones, and a running statistic of 0.
     fn network(length: usize) -> (Parameters, BufferId) {
         let mut parameters = Parameters::new(1);
         (parameters.vector("bias".into(), Kind::Bias, length, 1.0)).unwrap();
@@ -281,7 +281,7 @@ mod tests {
         [average.values().unwrap()[0], average.statistics[0]]
     }
 
-    /// The decays are 1/10, 2/11 and 3/12 where that of the recipe is larger.
+    /// The effective decays are 1/10, 2/11 and 3/12 if the configured one is larger.
     #[test]
     fn three_steps_by_hand() {
         for (decay, expected) in [

@@ -218,7 +218,7 @@ mod tests {
             &[10, 20, 30, 50, 109],
             &[1.0, 0.5f32.sqrt(), 0.5, 0.25, 0.1],
         );
-        // Over the rest of the run where nothing is said, and not over the length of other decays.
+        // The default is the rest of the run; `t_max` belongs to other decays.
         let whole = Schedule {
             t_max: Some(50),
             ..of(Decay::Exponential)

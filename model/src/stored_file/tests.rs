@@ -16,7 +16,7 @@ fn made() -> ModelFile {
     file
 }
 
-/// The bytes of a file with this header and so many bytes of values.
+/// The bytes of a file with this header, followed by `values` bytes.
 fn bytes_of(header: &str, values: usize) -> Vec<u8> {
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend_from_slice(header.as_bytes());
@@ -115,8 +115,8 @@ fn every_changed_fact_name_and_shape_is_found() {
     }
 }
 
-/// Nothing is read, and no memory taken, that the file has no bytes for; the words are those of safetensors, which
-/// sees the whole file in memory.
+/// Nothing beyond the file's length is read or allocated; error messages equal those of safetensors, which parses the
+/// whole file in memory.
 #[test]
 fn what_a_header_must_not_say_is_refused_in_the_words_of_safetensors() {
     let folder = tempfile::tempdir().unwrap();

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::ops::Backend;
 
-    /// 64 times the published network's channels times channels, none of whose values are there.
+    /// 64 times the kernel values of the published network, none of which is allocated.
     #[test]
     fn a_file_that_nothing_could_read_is_refused() {
         let config = NetworkConfig {

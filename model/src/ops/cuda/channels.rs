@@ -122,7 +122,7 @@ pub fn pad(x: &Tensor, shape: [usize; 4], edges: Edges) -> Result<Tensor> {
     edged("pad", x, edges.shape(shape), edges.arguments(shape))
 }
 
-/// The gradient of a field of `shape` with respect to the field before padding.
+/// The gradient of the field, of `shape`, to which the edges were added.
 pub fn pad_backward(dy: &Tensor, shape: [usize; 4], edges: Edges) -> Result<Tensor> {
     edged("pad_backward", dy, shape, edges.arguments(shape))
 }

@@ -189,7 +189,7 @@ pub fn describe() -> String {
 pub fn identity() -> Option<(String, usize)> {
     let gpu = GPU.get()?;
     let mut uuid = sys::CUuuid { bytes: [0; 16] };
-    // Not that of the bindings, which is the card's: of a card that is shared (MIG) each instance has one of its own.
+    // Not the bindings' UUID, which is the card's: on a card shared by MIG each instance has a UUID of its own.
     // SAFETY: the place is writable.
     let status = unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, gpu.context.cu_device()) };
     status.result().ok()?;

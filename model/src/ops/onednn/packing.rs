@@ -249,7 +249,7 @@ mod tests {
     use crate::ops::finish::Finish;
     use crate::ops::testing::draw;
 
-    /// Whoever makes kernels may meanwhile pick up work that wants the same ones.
+    /// A thread that packs kernels may in the meantime pick up work that needs the same ones.
     #[test]
     fn kernels_of_taps_are_made_under_no_lock() {
         let (values, packings) = ([1.0f32, 2.0], Packings::that(Stay::Network));

@@ -46,13 +46,13 @@ fn cases() -> Vec<([usize; 4], usize, ConvSpec)> {
         ([2, 6, 10, 44], 3, same(1)),
         ([1, 7, 9, 16], 32, same(1).stride(2)),
         ([1, 12, 14, 16], 16, same(3).dilation(4)),
-        // Channels left over beside taps that lie apart: oneDNN 2.6 sums what is not its own.
+        // A remainder of channels with dilated taps: oneDNN 2.6 reads out of bounds.
         ([1, 12, 18, 36], 24, same(3).dilation(2)),
         ([1, 9, 11, 17], 5, same(3).dilation(3)),
-        // One tap to an odd number of outputs, and fields narrower than the window.
+        // One tap and an odd number of outputs, and fields narrower than the window.
         ([1, 10, 12, 12], 9, same(1)),
         ([1, 9, 3, 16], 8, same(5).stride(2)),
-        // Windows far apart beside padding: it sums what it must not.
+        // Windows far apart, with padding: oneDNN sums wrong values.
         (
             [1, 2, 15, 1],
             1,
@@ -119,7 +119,7 @@ fn bf16_in_all_directions() {
     }
 }
 
-/// What oneDNN calls the code of a convolution that is left to it; none where own products run.
+/// oneDNN's name of the implementation of a convolution; `None` if our own products run it.
 fn implementation<V: Value>(direction: Direction, geometry: &Convolution) -> Option<String> {
     if direction == Direction::Forward && tapped::is_faster(geometry, in_tiles::<V>()) {
         return None;

@@ -107,7 +107,7 @@ mod tests {
         // Twelve rows at a time: 18 units of 12 for two threads, not 9 of 24.
         assert_eq!(fastest((216, 1), 24, 12, 2), 12);
         assert_eq!(fastest((3456, 1), 24, 12, 2), 24);
-        // Many threads: one tile each, for all of which a block is not full.
+        // More threads than tiles: one tile each, although blocks are then not full.
         assert_eq!(fastest((54, 1), 24, 12, 64), 1);
         // Rows of ten that cannot be cut: six of them, three each.
         assert_eq!(fastest((60, 10), 24, 12, 2), 10);

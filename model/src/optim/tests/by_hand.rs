@@ -3,7 +3,7 @@
 use super::*;
 use crate::parameters::ParameterId;
 
-/// One weight and one bias; gives both after steps with these gradients.
+/// Returns one weight and one bias after steps with these gradients.
 fn by_hand(config: &OptimizerConfig, rate: f32, steps: &[[f32; 2]]) -> (f32, f32) {
     let (mut parameters, weight, bias) = pair();
     let mut optimizer = Optimizer::new(config, &parameters).unwrap();

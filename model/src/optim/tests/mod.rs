@@ -150,8 +150,8 @@ fn bits_do_not_depend_on_the_number_of_threads() {
     }
 }
 
-/// LARC keeps the weights' norms from step to step: not those of values that were changed in between, and the same bits
-/// as an optimiser that takes up the state and has none.
+/// LARC reuses the weights' norms of the last step unless values changed in between, with results bit-identical to those
+/// of an optimiser that was restored without norms.
 #[test]
 fn kept_norms_are_those_of_the_values() {
     let path = Path::new("checkpoint.safetensors");
@@ -288,7 +288,7 @@ fn a_state_that_does_not_fit_is_named() {
 #[test]
 fn copies_are_the_new_values() {
     let mut parameters = network(&SIZES, 2);
-    // Rounded by the step chunk by chunk, and all at once when they are filled: random bits are those of the place.
+    // A step rounds chunk by chunk, `fill_mirror` all at once: random bits depend on the index alone.
     let roundings = [Rounding::Nearest, Rounding::Stochastic { seed: 5 }];
     for (config, rounding) in [
         OptimizerConfig::default(),

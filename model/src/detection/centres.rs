@@ -214,8 +214,8 @@ mod tests {
         }
     }
 
-    /// A box 6 cells high and 9 wide, with its centre in row 4. 54 % of its half extents are 1.62 and 2.43 cells, so the
-    /// bump extends 1 and 2 cells from the centre; standard deviations are 3 / 6 and 5 / 6 of a cell:
+    /// A box 6 cells high and 9 wide, with its centre in row 4. 54 % of its half extents are 1.62 and 2.43 cells, so
+    /// the bump extends 1 and 2 cells from the centre; standard deviations are 3 / 6 and 5 / 6 of a cell:
     /// exp(−(j / ½)² / 2 − (i / ⅚)² / 2).
     #[test]
     fn a_bump_is_as_wide_as_its_box() {

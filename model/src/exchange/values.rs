@@ -1,4 +1,5 @@
-//! The values of one of our weights from the tensors of a file: copied, folded or spread, according to its [`WeightSource`].
+//! The values of one of our weights from the tensors of a file: copied, folded or spread, according to its
+//! [`WeightSource`].
 
 use super::{EPSILON, WeightProblem, WeightSource};
 use crate::parameters::NamedTensors;

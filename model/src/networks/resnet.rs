@@ -162,8 +162,8 @@ impl ResNet {
 mod tests {
     use super::*;
 
-    /// Stride and dilation of the units whose 3x3 kernels have any, for blocks of 3, 4, 6 and 3 units. A block's stride is
-    /// in its last unit, the last block has none, and a stride beyond the output stride doubles the later dilations.
+    /// Stride and dilation of the units whose 3x3 kernels have any, for blocks of 3, 4, 6 and 3 units. A block's stride
+    /// is in its last unit, the last block has none, and a stride beyond the output stride doubles later dilations.
     #[test]
     fn strides_become_dilations_of_the_blocks_that_follow() {
         let all = |block: usize, units: usize, dilation: usize| {

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 /// overflow; checkpoints need a depth of ten.
 const MOST: usize = 500;
 
-/// The maximum number of bytes read per byte of the file, where memoised and recalled objects count again. candle copies
-/// them, so 200 bytes can double a pair until memory runs out. Checkpoints need a factor of ten.
+/// The maximum number of bytes read per byte of the file, where memoised and recalled objects count again. candle
+/// copies them, so 200 bytes can double a pair until memory runs out. Checkpoints need a factor of ten.
 const COPIES: usize = 150;
 /// An additional allowance, for small files.
 const MORE: usize = 1 << 20;

@@ -11,9 +11,9 @@ fn magnitudes(values: &[f32]) -> Vec<f32> {
     values.iter().map(|v| v.abs()).collect()
 }
 
-/// ‖a − b‖ relative to the norm of `summed`, the sums of magnitudes, rather than of the result: where large terms cancel,
-/// rounding errors are large relative to the result. 0 if a and b are equal, even if kernels read only padding and
-/// `summed` is 0.
+/// ‖a − b‖ relative to the norm of `summed`, the sums of magnitudes, rather than of the result: where large terms
+/// cancel, rounding errors are large relative to the result. 0 if a and b are equal, even if kernels read only padding
+/// and `summed` is 0.
 fn off(a: &[f32], b: &[f32], summed: &[f32]) -> f64 {
     let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
     let apart = norm(&mut a.iter().zip(b).map(|(a, b)| f64::from(a - b)));

@@ -150,8 +150,8 @@ fn bits_do_not_depend_on_the_number_of_threads() {
     }
 }
 
-/// LARC reuses the weights' norms of the last step unless values changed in between, with results bit-identical to those
-/// of an optimiser that was restored without norms.
+/// LARC reuses the weights' norms of the last step unless values changed in between, with results bit-identical to
+/// those of an optimiser that was restored without norms.
 #[test]
 fn kept_norms_are_those_of_the_values() {
     let path = Path::new("checkpoint.safetensors");

@@ -1,7 +1,7 @@
 //! Convolutions over time, latitude and longitude.
 //!
-//! Shape letters: t time (frames of a clip), kt kernel size in time; others as in [`super`]. Weights are `(kt, out, in
-//! / groups, kh, kw)`: each tap in time is a contiguous set of weights of a 2-D convolution.
+//! Shape letters: t time (frames of a clip), kt kernel size in time; others as in [`super`]. Weights are
+//! `(kt, out, in / groups, kh, kw)`: each tap in time is a contiguous set of weights of a 2-D convolution.
 //!
 //! The fast backend sums 2-D convolutions. Each covers all frames that use the same taps, because reading a kernel
 //! takes as long as multiplying a small field by it. Frames are views of the clip, sums are accumulated in place, and

@@ -1,9 +1,9 @@
 //! Depthwise convolutions: one kernel per channel.
 //!
 //! oneDNN is fast in the forward pass, and in the backward passes of kernels without dilation. With dilation it falls
-//! back to code up to 27 times slower than the loops of `fast::depthwise` (`cargo run --release -p squall-model
-//! --example depthwise_paths`). The dispatch depends on the geometry alone, so that two runs of one recipe are
-//! bit-identical.
+//! back to code up to 27 times slower than the loops of `fast::depthwise`
+//! (`cargo run --release -p squall-model --example depthwise_paths`). The dispatch depends on the geometry alone, so
+//! that two runs of one recipe are bit-identical.
 //!
 //! # Shapes
 //! x `(b, h, w, c)`, weights `(c, 1, kh, kw)` → `(b, p, q, c)`; the spec's `groups` is c.

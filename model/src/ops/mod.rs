@@ -1,9 +1,9 @@
 //! The operations of the networks, behind one closed interface.
 //!
 //! Every operation is a method of [`Backend`] on candle tensors. Shape letters: b batch, h latitude, w longitude, c
-//! channel, k class. Activations are BHWC, contiguous, f32 or bf16 or f16; weights are f32 in PyTorch's layouts, `(out,
-//! in / groups, kh, kw)` and `(in, out, kh, kw)` for transposed convolutions. Gradients of parameters are **added** to
-//! the destination slice.
+//! channel, k class. Activations are BHWC, contiguous, f32 or bf16 or f16; weights are f32 in PyTorch's layouts,
+//! `(out, in / groups, kh, kw)` and `(in, out, kh, kw)` for transposed convolutions. Gradients of parameters are
+//! **added** to the destination slice.
 //!
 //! [`Backend::Reference`] is plain loops against which the others are tested; one test suite runs on every backend.
 //! Half precisions are computed in f32, except for bf16 convolutions on processors that multiply bf16
